@@ -1,0 +1,25 @@
+"""See live how much of every training step the device starves for data, and change that while it trains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tfwatch.runs.opened import Run, open_run
+    from tfwatch.training.watch import Watch
+
+__version__ = "0.1.0"
+__all__ = ["Run", "Watch", "__version__", "open_run"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the public names when they are asked for: `Watch` imports Keras, which takes seconds."""
+    if name == "Watch":
+        from tfwatch.training.watch import Watch
+
+        return Watch
+    if name in ("open_run", "Run"):
+        from tfwatch.runs import opened
+
+        return getattr(opened, name)
+    raise AttributeError(f"module 'tfwatch' has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""What the rows mean: pure functions over arrays and events."""

@@ -1,0 +1,37 @@
+"""The one place that asks the operating system for the time."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Where time comes from; tests hand in a fake.
+
+    now_ns: monotonic nanoseconds, one scale for every process since the machine booted.
+    wall_ns: nanoseconds since 1970, UTC; may jump.
+    thread_ns: CPU nanoseconds spent by the calling thread.
+    """
+
+    now_ns: Callable[[], int] = time.perf_counter_ns
+    wall_ns: Callable[[], int] = time.time_ns
+    thread_ns: Callable[[], int] = time.thread_time_ns
+
+    def stamp(self) -> str:
+        """The local wall time as a folder's name holds it: 2026-11-20T10-17-03."""
+        return local_time(self.wall_ns()).strftime("%Y-%m-%dT%H-%M-%S")
+
+
+def local_time(wall_ns: int) -> datetime:
+    """The local date and time of nanoseconds since 1970."""
+    return datetime.fromtimestamp(wall_ns / 1e9).astimezone()
+
+
+SYSTEM = Clock()

@@ -1,0 +1,212 @@
+"""The rare facts of a run, one frozen class each. `at_ns` counts from the run's clock origin."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class ImportEnded:
+    """TensorFlow was imported."""
+
+    at_ns: int
+    took_ms: float
+    tensorflow: str
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetReady:
+    """The images are listed and checked; `skipped` of them could not be read."""
+
+    at_ns: int
+    images: int
+    skipped: int
+    took_ms: float
+    examples: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochStarted:
+    """An epoch (counted from 0) began; `steps` is None where the number of batches is unknown."""
+
+    at_ns: int
+    epoch: int
+    epochs: int
+    steps: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnded:
+    """An epoch ended, its validation included."""
+
+    at_ns: int
+    epoch: int
+    step: int
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationEnded:
+    """A validation ended that took `took_ms`."""
+
+    at_ns: int
+    epoch: int
+    took_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchAsked:
+    """Somebody asked for another setting of a knob; `by` is `key`, `command` or `code`."""
+
+    at_ns: int
+    knob: str
+    old: str
+    new: str
+    step: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSwitched:
+    """The first batch of the new pipeline arrived at `step`; building it took `took_ms`."""
+
+    at_ns: int
+    knob: str
+    old: str
+    new: str
+    asked_step: int
+    step: int
+    took_ms: float
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchFailed:
+    """A switch could not be made; the old pipeline goes on."""
+
+    at_ns: int
+    knob: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SensorMissing:
+    """A sensor gives no figures: why, and how to get them."""
+
+    at_ns: int
+    sensor: str
+    reason: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Slept:
+    """The machine was asleep for `slept_ms`, which no clock of the run counts."""
+
+    at_ns: int
+    slept_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingLost:
+    """Rows are kept in memory only from `step` on."""
+
+    at_ns: int
+    reason: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingResumed:
+    """What was kept in memory is on disk again."""
+
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class WatchFailed:
+    """tfwatch itself failed and measures no more; training goes on."""
+
+    at_ns: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A sentence worth telling."""
+
+    at_ns: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingFailed:
+    """Training raised; `traceback` is Python's own text."""
+
+    at_ns: int
+    step: int
+    error: str
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """The run is over; `cause` is `finished`, `stopped` or `failed`."""
+
+    at_ns: int
+    cause: str
+    steps: int
+    detail: str = ""
+
+
+Event: TypeAlias = (
+    ImportEnded
+    | DatasetReady
+    | EpochStarted
+    | EpochEnded
+    | ValidationEnded
+    | SwitchAsked
+    | PipelineSwitched
+    | SwitchFailed
+    | SensorMissing
+    | Slept
+    | RecordingLost
+    | RecordingResumed
+    | WatchFailed
+    | Noted
+    | TrainingFailed
+    | RunEnded
+)
+
+_KINDS: dict[str, Any] = {kind.__name__: kind for kind in Event.__args__}
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "int | None": (int, type(None)),
+    "float": (int, float),
+    "str": (str,),
+    "list[str]": (list,),
+    "dict[str, float]": (dict,),
+}
+
+
+def encode(event: Event) -> str:
+    """One line of events.jsonl, without its newline."""
+    return json.dumps({"event": type(event).__name__, **asdict(event)})
+
+
+def decode(line: str | bytes) -> Event | None:
+    """The event of a line; None where the line is torn, of an unknown kind or lacks a field."""
+    try:
+        values = json.loads(line)
+        kind = _KINDS[values.pop("event")]
+        known = {f.name: str(f.type) for f in fields(kind)}
+        values = {name: value for name, value in values.items() if name in known}
+        if not all(isinstance(value, _TYPES[known[name]]) for name, value in values.items()):
+            return None
+        event: Event = kind(**values)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return event

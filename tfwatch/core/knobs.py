@@ -1,0 +1,83 @@
+"""The settings of an input pipeline that a user turns: prefetch, workers, simulated storage latency."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Literal, TypeAlias
+
+#: `off`: nothing works ahead; `default`: TensorFlow's own behaviour; `auto`: tf.data.AUTOTUNE; or a number.
+Setting: TypeAlias = Literal["off", "default", "auto"] | int
+
+#: The largest buffer or parallelism taken: above it memory, not speed, is what changes.
+LARGEST = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """What can change while training runs.
+
+    prefetch: `buffer_size` of the prefetch at the pipeline's end.
+    workers: `num_parallel_calls` of its maps.
+    latency_ms: simulated storage latency, added to reading each batch's files; 0 is none.
+    """
+
+    prefetch: Setting = "off"
+    workers: Setting = "off"
+    latency_ms: float = 0.0
+
+    def turned(self, knob: str, value: Setting | float) -> Knobs:
+        """The same knobs with one of them turned."""
+        if knob == "latency_ms":
+            return replace(self, latency_ms=float(value))
+        if knob == "prefetch":
+            return replace(self, prefetch=_setting(value))
+        return replace(self, workers=_setting(value))
+
+    def differences(self, other: Knobs) -> list[tuple[str, str, str]]:
+        """(knob, value here, value there) for each knob that differs."""
+        pairs = [(f.name, getattr(self, f.name), getattr(other, f.name)) for f in fields(self)]
+        return [(name, show(here), show(there)) for name, here, there in pairs if here != there]
+
+
+KNOBS = tuple(f.name for f in fields(Knobs))
+
+
+def parse_setting(text: str) -> Setting:
+    """Read `off`, `default`, `auto` or a whole number from 1 to 1024.
+
+    Raises:
+        ValueError: it is none of these; the message is a sentence for the user.
+    """
+    return _setting(int(text) if text.isascii() and text.isdigit() else text)
+
+
+def parse_latency(text: str) -> float:
+    """Read a latency in milliseconds, 0 to 60 000; `off` is 0.
+
+    Raises:
+        ValueError: it is not a number in that range.
+    """
+    if text == "off":
+        return 0.0
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 60_000:
+        raise ValueError(f"{text!r} is not a latency: give milliseconds from 0 to 60000")
+    return value
+
+
+def show(value: Setting | float) -> str:
+    """A knob's value as the screen and the events say it: `off`, `auto`, `4`, `20 ms`."""
+    if isinstance(value, float):
+        return f"{value:g} ms" if value else "off"
+    return str(value)
+
+
+def _setting(value: object) -> Setting:
+    if value == "off" or value == "default" or value == "auto":
+        return value
+    if isinstance(value, int) and 1 <= value <= LARGEST:
+        return value
+    raise ValueError(f"{value!r} is not a setting: give off, default, auto or a number from 1 to {LARGEST}")

@@ -1,0 +1,115 @@
+"""Fixed-size rows of a run folder as numpy structured types.
+
+Times named `*_ns` are nanoseconds since the run's clock origin (`Manifest.origin_ns`).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.void]
+
+#: One training step, 32 bytes. `wait_ms + compute_ms + host_ms` is the step time, from one fetch of a
+#: batch to the next; `dispatch_ms` is the part of `compute_ms` until the step's call returned.
+STEP = np.dtype(
+    [
+        ("start_ns", "<u8"),
+        ("step", "<u4"),
+        ("epoch", "<u2"),
+        ("flags", "<u2"),
+        ("wait_ms", "<f4"),
+        ("dispatch_ms", "<f4"),
+        ("compute_ms", "<f4"),
+        ("host_ms", "<f4"),
+    ]
+)
+
+#: One machine sample. `cpu_cores` and `process_cores`: cores in use; `core_max`: the busiest core, 0 to 1;
+#: `own_cores`: cores used by tfwatch's own writer and sensor threads. Missing is NaN.
+SAMPLE = np.dtype(
+    [
+        ("at_ns", "<u8"),
+        ("cpu_cores", "<f4"),
+        ("core_max", "<f4"),
+        ("process_cores", "<f4"),
+        ("own_cores", "<f4"),
+        ("process_bytes", "<f8"),
+        ("memory_used_bytes", "<f8"),
+        ("memory_available_bytes", "<f8"),
+        ("swap_used_bytes", "<f8"),
+        ("disk_read_bytes_s", "<f4"),
+        ("late_ms", "<f4"),
+    ]
+)
+
+#: How far the training is. `metric` is the metric that `Manifest.metric` names. Missing is NaN.
+PROGRESS = np.dtype(
+    [
+        ("at_ns", "<u8"),
+        ("images", "<u8"),
+        ("step", "<u4"),
+        ("epoch", "<u4"),
+        ("epoch_step", "<u4"),
+        ("pad", "<u4"),
+        ("loss", "<f4"),
+        ("metric", "<f4"),
+    ]
+)
+
+#: What goes on now; the one row of pulse.bin, overwritten. `now_ns` and `since_ns` count from the clock
+#: origin, `wall_ns` from 1970; `seq` and `seq_end` differ in a torn row.
+PULSE = np.dtype(
+    [
+        ("seq", "<u4"),
+        ("phase", "<u4"),
+        ("now_ns", "<u8"),
+        ("wall_ns", "<u8"),
+        ("since_ns", "<u8"),
+        ("step", "<u4"),
+        ("epoch", "<u4"),
+        ("detail", "S44"),
+        ("seq_end", "<u4"),
+    ]
+)
+
+
+class Flag(IntFlag):
+    """Why a step does not count as steady."""
+
+    COMPILE = 1
+    RETRACE = 2
+    EPOCH_START = 4
+    SWITCH = 8
+    VALIDATION = 16
+
+    @property
+    def cause(self) -> str:
+        """The first cause in words, e.g. `pipeline switch`."""
+        return next((word for flag, word in _CAUSES.items() if flag in self), "")
+
+
+_CAUSES = {
+    Flag.COMPILE: "compile",
+    Flag.RETRACE: "retrace",
+    Flag.SWITCH: "pipeline switch",
+    Flag.EPOCH_START: "epoch start",
+    Flag.VALIDATION: "validation",
+}
+
+
+class Phase(IntEnum):
+    """What the training thread is doing."""
+
+    STARTING = 0
+    IMPORT = 1
+    DATA_SET = 2
+    COMPILE = 3
+    WAIT = 4
+    COMPUTE = 5
+    HOST = 6
+    VALIDATION = 7
+    EPOCH_END = 8
+    ENDED = 9

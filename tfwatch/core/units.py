@@ -1,0 +1,57 @@
+"""Figures as people read them. A missing figure is None or NaN and reads `n/a`."""
+
+from __future__ import annotations
+
+import math
+
+MISSING = "n/a"
+
+
+def is_missing(value: float | None) -> bool:
+    """Whether there is no figure."""
+    return value is None or math.isnan(value)
+
+
+def count(value: int) -> str:
+    """`3 477`: thousands apart by a space."""
+    return f"{value:,}".replace(",", " ")
+
+
+def milliseconds(value: float | None) -> str:
+    """`13.9 ms`, `412 ms`, `20.3 s`."""
+    if value is None or math.isnan(value):
+        return MISSING
+    if value >= 10_000:
+        return f"{value / 1000:.1f} s"
+    return f"{value:.1f} ms" if value < 100 else f"{value:.0f} ms"
+
+
+def seconds(value: float | None) -> str:
+    """`2.4 s` below a minute, `4:12` below an hour, `3 h 12 min` above."""
+    if value is None or math.isnan(value):
+        return MISSING
+    if value < 59.95:
+        return f"{value:.1f} s"
+    whole = round(value)
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02d}"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def percent(share: float | None) -> str:
+    """`41 %` from 0.41; `<1 %` for a trace that would read 0."""
+    if share is None or math.isnan(share):
+        return MISSING
+    return "<1 %" if 0 < share < 0.005 else f"{share * 100:.0f} %"
+
+
+def gigabytes(value: float | None) -> str:
+    """`9.8 GB`, in units of 2^30 bytes below the name that operating systems' panels use."""
+    if value is None or math.isnan(value):
+        return MISSING
+    return f"{value / 2**30:.1f} GB"
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """A plain number with `digits` decimals."""
+    return MISSING if value is None or math.isnan(value) else f"{value:.{digits}f}"

@@ -1,0 +1,110 @@
+"""Names and layout of a run folder. See `core.rows` and `core.events` for what stands in its files."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tfwatch.core.rows import PROGRESS, PULSE, SAMPLE, STEP
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA = 1
+MANIFEST = "run.json"
+STEPS = "steps.bin"
+SAMPLES = "samples.bin"
+PROGRESSES = "progress.bin"
+EVENTS = "events.jsonl"
+PULSES = "pulse.bin"
+LOG = "log.txt"
+STREAMS = (STEPS, SAMPLES, PROGRESSES, EVENTS)
+TABLES = {STEPS: STEP, SAMPLES: SAMPLE, PROGRESSES: PROGRESS, PULSES: PULSE}
+
+
+class NotARunError(ValueError):
+    """The folder is no run of a schema that this tfwatch reads; the message is a sentence for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """run.json: what ran, where, since when.
+
+    origin_ns: the clock origin on the monotonic clock; origin_wall_ns: the same moment since 1970.
+    pid, process_started_s, boot_id: the writer's process, to tell a killed run from a running one.
+    tables: the numpy layout (`dtype.descr`) of each binary file as this run wrote it.
+    """
+
+    run: str
+    workload: str
+    origin_ns: int
+    origin_wall_ns: int
+    pid: int
+    process_started_s: float
+    boot_id: str
+    schema: int = SCHEMA
+    device: str = ""
+    accelerated: bool = False
+    knobs: dict[str, str] = field(default_factory=dict)
+    switchable: list[str] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+    batch_size: int | None = None
+    epochs: int | None = None
+    steps_per_epoch: int | None = None
+    metric: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
+    tables: dict[str, Any] = field(default_factory=lambda: {n: t.descr for n, t in TABLES.items()})
+
+    def encode(self) -> str:
+        """The text of run.json."""
+        return json.dumps(asdict(self), indent=1)
+
+    @staticmethod
+    def decode(text: str) -> Manifest:
+        """Read run.json.
+
+        Raises:
+            NotARunError: it is not a manifest, or one of another schema.
+        """
+        try:
+            values = json.loads(text)
+            schema = values["schema"]
+            if schema != SCHEMA:
+                raise NotARunError(f"its schema is {schema}, this tfwatch reads {SCHEMA}")
+            known = {f.name for f in fields(Manifest)}
+            manifest = Manifest(**{name: value for name, value in values.items() if name in known})
+            for name in TABLES:
+                manifest.layout(name)
+        except NotARunError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise NotARunError(f"its {MANIFEST} cannot be read: {error}") from error
+        return manifest
+
+    def layout(self, name: str) -> np.dtype[np.void]:
+        """The row type of one binary file.
+
+        Raises:
+            NotARunError: a field that this tfwatch needs is missing.
+        """
+        layout = np.dtype([(str(column), str(kind)) for column, kind in self.tables[name]])
+        missing = set(TABLES[name].names or ()) - set(layout.names or ())
+        if missing or layout.hasobject:
+            raise NotARunError(f"{name} lacks {', '.join(sorted(missing)) or 'plain columns'}")
+        return layout
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a small file so that a reader sees the old text or the new, never a part.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)

@@ -1,0 +1,57 @@
+"""Where the runs are kept on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import platformdirs
+
+from tfwatch.runs.format import MANIFEST
+
+if TYPE_CHECKING:
+    from tfwatch.core.clock import Clock
+
+
+def default_runs_dir() -> Path:
+    """`$XDG_STATE_HOME/tfwatch/runs`, on macOS `~/Library/Application Support/tfwatch/runs`."""
+    return Path(platformdirs.user_state_dir("tfwatch", appauthor=False)) / "runs"
+
+
+def make_run_dir(runs_dir: Path, workload: str, clock: Clock) -> Path:
+    """Make a new folder `2026-11-20T10-17-03_cnn`, with a suffix where the name is taken.
+
+    Raises:
+        OSError: the runs folder cannot be written.
+    """
+    runs_dir.mkdir(parents=True, exist_ok=True)
+    name = f"{clock.stamp()}_{workload}"
+    for suffix in ("", *(f"-{n}" for n in range(2, 1000))):
+        path = runs_dir / (name + suffix)
+        try:
+            path.mkdir(mode=0o755)
+        except FileExistsError:
+            continue
+        return path
+    raise FileExistsError(f"{runs_dir / name} and 999 more are taken")
+
+
+def list_runs(runs_dir: Path) -> list[Path]:
+    """The runs of a folder, the newest first."""
+    if not runs_dir.is_dir():
+        return []
+    return sorted((p for p in runs_dir.iterdir() if (p / MANIFEST).is_file()), key=lambda p: p.name, reverse=True)
+
+
+def find_run(wanted: str | None, runs_dir: Path) -> Path:
+    """The run that a user means: a folder, a part of a run's name (the newest that holds it), or the newest.
+
+    Raises:
+        FileNotFoundError: there is none; the message is a sentence for the user.
+    """
+    if wanted and (Path(wanted).expanduser() / MANIFEST).is_file():
+        return Path(wanted).expanduser()
+    runs = [run for run in list_runs(runs_dir) if wanted is None or wanted in run.name]
+    if not runs:
+        raise FileNotFoundError(f"no run {wanted!r} in {runs_dir}" if wanted else f"no runs yet in {runs_dir}")
+    return runs[0]

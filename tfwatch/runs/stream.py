@@ -1,0 +1,84 @@
+"""One append-only file of a run folder that goes on in memory where the disk does not."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Bytes kept in memory while the disk takes nothing: two million steps. After that the oldest are dropped.
+KEPT = 64 * 2**20
+
+
+class Stream:
+    """Bytes appended by one thread, read by any.
+
+    What the disk refuses is kept in memory and tried again with the next append. Bytes that came while there
+    was no file, or beyond `KEPT`, are readable here until dropped, and never in the folder.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._file = -1
+        self._written = 0
+        self._waiting = bytearray()
+        self._dropped = 0
+
+    def append(self, data: bytes) -> str:
+        """Append bytes. Returns why they are not on disk; empty where they are, or where there is no folder."""
+        self._waiting += data
+        reason = self._write() if self._path else ""
+        excess = len(self._waiting) - KEPT
+        if excess > 0:
+            self._dropped += excess
+            del self._waiting[:excess]
+        return reason
+
+    def read(self, offset: int, limit: int) -> bytes:
+        """Up to `limit` bytes from `offset`; dropped bytes read as zeros."""
+        if offset < self._written:
+            return os.pread(self._file, min(limit, self._written - offset), offset)
+        start = offset - self._written
+        if start < self._dropped:
+            return bytes(min(limit, self._dropped - start))
+        start -= self._dropped
+        return bytes(self._waiting[start : start + limit])
+
+    def _write(self) -> str:
+        assert self._path
+        try:
+            if self._file < 0:
+                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            if os.fstat(self._file).st_nlink == 0:
+                return "its folder is gone"
+            if self._dropped:
+                return "more was lost than memory keeps"
+            if self._waiting:
+                self._write_whole(bytes(self._waiting))
+        except OSError as error:
+            return error.strerror or str(error)
+        return ""
+
+    def _write_whole(self, data: bytes) -> None:
+        """Write all of `data`, or leave the file as it was."""
+        try:
+            done = 0
+            while done < len(data):
+                done += os.pwrite(self._file, data[done:], self._written + done)
+        except OSError:
+            os.ftruncate(self._file, self._written)
+            raise
+        # The reader looks at `_written` first: for a moment it may see bytes twice, never miss them.
+        del self._waiting[: len(data)]
+        self._written += len(data)
+
+
+def read_file(path: Path, offset: int, limit: int) -> bytes:
+    """Up to `limit` bytes of a file from `offset`; empty where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return os.pread(file.fileno(), limit, offset)
+    except OSError:
+        return b""

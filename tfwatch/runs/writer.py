@@ -1,0 +1,196 @@
+"""Writes a run folder. Appending never waits: a thread of its own takes what was appended to disk."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.events import Event, Noted, RecordingLost, RecordingResumed, encode
+from tfwatch.core.rows import Phase
+from tfwatch.runs import format as layout
+from tfwatch.runs.pulse import Pulse
+from tfwatch.runs.stream import Stream, read_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfwatch.runs.format import Manifest
+
+_STEP = struct.Struct("<QIHHffff")
+_SAMPLE = struct.Struct("<Qffffddddff")
+_PROGRESS = struct.Struct("<QQIIIIff")
+#: Rows reach the disk, and the pulse its file, this often: a killed run lacks at most its last 0.1 s.
+FLUSH_S = 0.1
+_PROGRESS_S = 0.5
+
+#: phase, since_ns, step, epoch, detail
+Status = tuple[Phase, int, int, int, str]
+#: images, step, epoch, epoch_step, loss, metric
+Progress = tuple[int, int, int, int, float, float]
+
+
+class RunWriter:
+    """The one writer of a run folder, and the source that a reader in the same process follows.
+
+    Attributes:
+        status: what the training thread does now; assigned whole, so that no lock is needed.
+        progress: how far it is; None before the first step.
+        folder: the run folder; None where none could be made.
+        log: the file that descriptors 1 and 2 write to; None where they are left alone.
+    """
+
+    def __init__(self, folder: Path | None, manifest: Manifest, clock: Clock = SYSTEM) -> None:
+        self.folder = folder
+        self.log: Path | None = None
+        self.clock = clock
+        self.status: Status = (Phase.STARTING, 0, 0, 0, "")
+        self.progress: Progress | None = None
+        self.cpu_ns = 0
+        self._manifest = manifest
+        self._streams = {name: Stream(folder and folder / name) for name in layout.STREAMS}
+        self._rows: dict[str, deque[bytes]] = {name: deque() for name in layout.STREAMS}
+        self._events: deque[Event] = deque()
+        self._seq = 0
+        self._pulse = b""
+        self._progress_due_ns = 0
+        self._lost = ""
+        self._stale_manifest = True
+        self._closing = threading.Event()
+        self._flushing = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="tfwatch-writer", daemon=True)
+
+    # -- what any thread may call -------------------------------------------------------------
+
+    def now_ns(self) -> int:
+        """Nanoseconds since the run's clock origin."""
+        return self.clock.now_ns() - self._manifest.origin_ns
+
+    def step(
+        self,
+        start_ns: int,
+        step: int,
+        epoch: int,
+        flags: int,
+        wait_ms: float,
+        dispatch_ms: float,
+        compute_ms: float,
+        host_ms: float,
+    ) -> None:
+        """Append a row of `core.rows.STEP`."""
+        self._rows[layout.STEPS].append(
+            _STEP.pack(start_ns, step, epoch & 0xFFFF, flags, wait_ms, dispatch_ms, compute_ms, host_ms)
+        )
+
+    def sample(self, *values: float) -> None:
+        """Append a row of `core.rows.SAMPLE`, its columns in order."""
+        self._rows[layout.SAMPLES].append(_SAMPLE.pack(int(values[0]), *values[1:]))
+
+    def event(self, event: Event) -> None:
+        """Append an event."""
+        self._events.append(event)
+
+    def note(self, text: str) -> None:
+        """Append a `Noted` event of this moment."""
+        self.event(Noted(self.now_ns(), text))
+
+    def phase(self, phase: Phase, detail: str = "") -> None:
+        """Say that the training thread begins something; step and epoch stay."""
+        _, _, step, epoch, _ = self.status
+        self.status = (phase, self.now_ns(), step, epoch, detail)
+
+    def describe(self, **changes: Any) -> None:
+        """Change fields of the manifest; written with the next flush."""
+        self._manifest = replace(self._manifest, **changes)
+        self._stale_manifest = True
+
+    def start(self) -> None:
+        """Start the thread that writes."""
+        self.flush()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Write what is left and end the thread. A second call does nothing."""
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
+        self.flush()
+
+    # -- the source that a reader follows -----------------------------------------------------
+
+    def manifest(self) -> Manifest:
+        """The manifest as it is now."""
+        return self._manifest
+
+    def read(self, name: str, offset: int, limit: int) -> bytes:
+        """Up to `limit` bytes of a file from `offset`, whether they are on disk or in memory only."""
+        if name == layout.PULSES:
+            return self._pulse
+        if name == layout.LOG:
+            return read_file(self.log, offset, limit) if self.log else b""
+        return self._streams[name].read(offset, limit)
+
+    def is_here(self) -> bool:
+        """Whether the training runs in this very process."""
+        return True
+
+    # -- the writer's thread --------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._closing.wait(FLUSH_S):
+            self.flush()
+            self.cpu_ns = self.clock.thread_ns()
+
+    def flush(self) -> None:
+        """Take everything appended so far to disk; what cannot be written stays in memory."""
+        with self._flushing:
+            self._append_progress()
+            rows = {name: _drain(queue) for name, queue in self._rows.items()}
+            rows[layout.EVENTS] = b"".join(encode(event).encode() + b"\n" for event in _drained(self._events))
+            failures = [reason for name, data in rows.items() if (reason := self._streams[name].append(data))]
+            failures.extend(reason for reason in (self._write_small_files(),) if reason)
+            self._tell_recording(failures[0] if failures else "")
+
+    def _append_progress(self) -> None:
+        now, progress = self.now_ns(), self.progress
+        if progress is None or (now < self._progress_due_ns and not self._closing.is_set()):
+            return
+        self._progress_due_ns = now + int(_PROGRESS_S * 1e9)
+        images, step, epoch, epoch_step, loss, metric = progress
+        self._rows[layout.PROGRESSES].append(_PROGRESS.pack(now, images, step, epoch, epoch_step, 0, loss, metric))
+
+    def _write_small_files(self) -> str:
+        self._seq = (self._seq + 1) & 0xFFFFFFFF
+        phase, since_ns, step, epoch, detail = self.status
+        pulse = Pulse(self.now_ns(), self.clock.wall_ns(), phase, since_ns, step, epoch, detail)
+        self._pulse = pulse.encode(self._seq)
+        if self.folder is None:
+            return ""
+        try:
+            if self._stale_manifest:
+                self._stale_manifest = False
+                layout.write_atomically(self.folder / layout.MANIFEST, self._manifest.encode())
+            with (self.folder / layout.PULSES).open("r+b" if self._seq > 1 else "wb") as file:
+                file.write(self._pulse)
+        except OSError as error:
+            self._stale_manifest = True
+            return error.strerror or str(error)
+        return ""
+
+    def _tell_recording(self, reason: str) -> None:
+        if bool(reason) == bool(self._lost):
+            return
+        now = self.now_ns()
+        self.event(RecordingLost(now, reason, self.status[2]) if reason else RecordingResumed(now))
+        self._lost = reason
+
+
+def _drained(queue: deque[Any]) -> list[Any]:
+    return [queue.popleft() for _ in range(len(queue))]
+
+
+def _drain(queue: deque[bytes]) -> bytes:
+    return b"".join(_drained(queue))

@@ -1,0 +1,97 @@
+"""What can be trained. The registry imports nothing heavy; each workload is a module of its own."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    import keras
+    import tensorflow as tf
+
+    from tfwatch.core.knobs import Knobs
+
+#: Name to module and one line on what it shows.
+WORKLOADS: dict[str, tuple[str, str]] = {
+    "cnn": ("tfwatch.workloads.cnn", "a small convolutional network on JPEG files: decode and augment starve it"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is fixed at a run's start. `data` is a folder of classes; None is the made image set.
+
+    `steps` ends the run after so many steps; where it is None `epochs` does.
+    """
+
+    batch_size: int = 32
+    image_size: int = 64
+    epochs: int = 20
+    steps: int | None = None
+    seed: int | None = None
+    data: Path | None = None
+
+
+class BadInputError(ValueError):
+    """The user's input cannot be used; the message is one sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A workload ready to train.
+
+    source: batches of small things (paths, labels, element numbers) in training order; the feed takes each
+        once and in order. It is iterated once an epoch and reshuffles by itself.
+    pipeline: what turns the source's batches into the model's input under given knobs. It may be built several
+        times in an epoch and sees each batch of the source once; ragged last batches keep their size.
+    validation: None, or a dataset of the model's input.
+    model: makes the compiled model. Called once, in the thread that trains.
+    images: how many images an epoch holds. metric: the name of the metric to show, e.g. `accuracy`.
+    skipped: files that could not be read. examples: some of their names.
+    """
+
+    source: tf.data.Dataset
+    pipeline: Callable[[tf.data.Dataset, Knobs], tf.data.Dataset]
+    validation: tf.data.Dataset | None
+    model: Callable[[], keras.Model]
+    steps_per_epoch: int
+    images: int
+    metric: str
+    skipped: int = 0
+    examples: Sequence[str] = ()
+
+
+class Workload(Protocol):
+    """What a workload's module offers."""
+
+    def check(self, settings: Settings) -> None:
+        """Look at the settings without TensorFlow, before anything starts.
+
+        Raises:
+            BadInputError: they cannot be used.
+        """
+
+    def prepare(self, settings: Settings, say: Callable[[str], None]) -> Prepared:
+        """Make or list the data; `say` tells progress in words, often.
+
+        Raises:
+            BadInputError: the data cannot be used.
+        """
+
+
+def load(name: str) -> Any:
+    """The module of a workload (a `Workload`). Importing it does not import TensorFlow.
+
+    Raises:
+        BadInputError: there is none of this name; the message names the nearest.
+    """
+    if name not in WORKLOADS:
+        near = difflib.get_close_matches(name, WORKLOADS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(WORKLOADS)}"
+        raise BadInputError(f"no workload {name!r}: {hint}")
+    return importlib.import_module(WORKLOADS[name][0])

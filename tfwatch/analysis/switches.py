@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+from tfwatch.analysis.breakdown import Breakdown, breakdown, steady
+from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tfwatch.analysis.breakdown import Breakdown
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
 
 #: Steps after which a comparison is called settled.
 SETTLED = 60
+#: Steps looked at on each side, at most.
+LONGEST = 600
+#: Steady steps on both sides before a ratio is told.
+LEAST = 20
+
+#: The splits of stretches (first step, last step) that grow no more.
+Known: TypeAlias = dict[tuple[int, int], Breakdown | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +49,109 @@ class Comparison:
     settled: bool
 
 
-def compare(events: Sequence[Event], steps_total: int, rows_between: Callable[[int, int], Rows]) -> list[Comparison]:
-    """Every switch of a run in order; `rows_between(first, last)` gives the rows of steps first to last."""
-    raise NotImplementedError
+def compare(
+    events: Sequence[Event],
+    steps_total: int,
+    rows_between: Callable[[int, int], Rows],
+    known: Known | None = None,
+) -> list[Comparison]:
+    """Every switch of a run in order; `rows_between(first, last)` gives the rows of steps first to last.
+
+    A switch that a later request replaced before it took effect, and one that failed, is left out. Settings
+    that change at one step share that step's two sides.
+
+    Args:
+        known: kept by a caller that asks often, and filled here: a stretch that grows no more is read once.
+    """
+    known = {} if known is None else known
+    made, waiting = _made_and_waiting(events)
+    bounds = sorted({switch.step for _, switch in made})
+    found = []
+    for asked_at_ns, switch in made:
+        sides = [_split(*side, steps_total, rows_between, known) for side in _sides(switch.step, bounds)]
+        found.append(_comparison(asked_at_ns, switch, *sides))
+    return found + [_not_yet(request) for request in waiting]
+
+
+def _made_and_waiting(events: Sequence[Event]) -> tuple[list[tuple[int, PipelineSwitched]], list[SwitchAsked]]:
+    """The switches that took effect, each with when it was asked, and the requests that still wait."""
+    waiting: list[SwitchAsked] = []
+    made = []
+    for event in events:
+        if isinstance(event, SwitchAsked):
+            waiting.append(event)
+        elif isinstance(event, SwitchFailed):
+            waiting = [request for request in waiting if request.knob != event.knob]
+        elif isinstance(event, PipelineSwitched):
+            answered = _answered(event, waiting)
+            made.append((answered[-1].at_ns if answered else event.at_ns, event))
+            waiting = [request for request in waiting if request not in answered]
+    return made, list({request.knob: request for request in waiting}.values())
+
+
+def _answered(switch: PipelineSwitched, waiting: list[SwitchAsked]) -> list[SwitchAsked]:
+    """The request that a switch obeys, after the ones that it replaced."""
+    same = [request for request in waiting if request.knob == switch.knob]
+    while same and same[-1].new != switch.new:
+        same.pop()
+    return same
+
+
+def _sides(step: int, bounds: list[int]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """First and last step on both sides of `step`, whether they have come or not."""
+    at = bisect_left(bounds, step)
+    earliest = bounds[at - 1] if at else 1
+    latest = bounds[at + 1] - 1 if at + 1 < len(bounds) else step + LONGEST
+    return (max(earliest, step - LONGEST), step - 1), (step, min(latest, step + LONGEST - 1))
+
+
+def _split(
+    first: int, last: int, steps_total: int, rows_between: Callable[[int, int], Rows], known: Known
+) -> Breakdown | None:
+    if (first, last) in known:
+        return known[first, last]
+    end = min(last, steps_total)
+    split = breakdown(steady(rows_between(first, end))) if first <= end else None
+    if last <= steps_total:
+        known[first, last] = split
+    return split
+
+
+def _comparison(
+    asked_at_ns: int, switch: PipelineSwitched, before: Breakdown | None, after: Breakdown | None
+) -> Comparison:
+    return Comparison(
+        knob=switch.knob,
+        old=switch.old,
+        new=switch.new,
+        by=switch.by,
+        asked_at_ns=asked_at_ns,
+        asked_step=switch.asked_step,
+        step=switch.step,
+        before=before,
+        after=after,
+        ratio=_ratio(before, after),
+        settled=after is not None and after.steps >= SETTLED,
+    )
+
+
+def _not_yet(request: SwitchAsked) -> Comparison:
+    return Comparison(
+        knob=request.knob,
+        old=request.old,
+        new=request.new,
+        by=request.by,
+        asked_at_ns=request.at_ns,
+        asked_step=request.step,
+        step=None,
+        before=None,
+        after=None,
+        ratio=None,
+        settled=False,
+    )
+
+
+def _ratio(before: Breakdown | None, after: Breakdown | None) -> float | None:
+    if before is None or after is None or min(before.steps, after.steps) < LEAST or after.step.median <= 0:
+        return None
+    return before.step.median / after.step.median

@@ -73,7 +73,7 @@ class Pyramid:
         sums, flags = level.window(first * ratio, count * ratio)
         sums = sums.reshape(len(sums), count, ratio).sum(axis=2)
         flags = np.bitwise_or.reduce(flags.reshape(count, ratio), axis=1)
-        starts = (first + np.arange(count)) * width_s
+        starts: Floats = (first + np.arange(count, dtype=np.float64)) * width_s
         steps, parts = sums[0].astype(np.int64), sums[1:]
         with np.errstate(invalid="ignore"):
             means: Floats = np.where(steps > 0, parts / np.maximum(steps, 1), np.nan)

@@ -1,0 +1,36 @@
+"""Rows of steps made to measure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfwatch.core.rows import STEP, Rows
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+
+def make_steps(
+    wait: ArrayLike, compute: ArrayLike = 10.0, host: ArrayLike = 1.0, dispatch: ArrayLike = 2.0, first: int = 1
+) -> Rows:
+    """Steps that follow one another, numbered from `first`; the milliseconds are scalars or one a step."""
+    count = np.broadcast(np.atleast_1d(wait), compute, host).size
+    rows = np.zeros(count, dtype=STEP)
+    rows["step"] = np.arange(first, first + count)
+    for name, values in (("wait_ms", wait), ("dispatch_ms", dispatch), ("compute_ms", compute), ("host_ms", host)):
+        rows[name] = values
+    return restart(rows)
+
+
+def restart(rows: Rows) -> Rows:
+    """The rows with starts that follow from their step times."""
+    total = (rows["wait_ms"] + rows["compute_ms"] + rows["host_ms"]).astype(np.float64)
+    rows["start_ns"] = np.concatenate([[0], np.cumsum(total)[:-1]]) * 1e6
+    return rows
+
+
+def plain(count: int, share: float = 0.1) -> Rows:
+    """Steps of 20 ms that wait for `share` of it and compute for the rest."""
+    return make_steps(np.full(count, 20 * share), compute=20 * (1 - share), host=0.0)

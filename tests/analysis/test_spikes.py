@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.analysis.steps import make_steps, plain
+from tfwatch.analysis.spikes import find_spikes, single_spikes
+from tfwatch.core.rows import Flag
+
+
+@pytest.mark.parametrize("part", ["wait", "compute", "host"])
+def test_a_spike_names_its_part_and_what_it_took_over_the_median(part: str) -> None:
+    rows = make_steps(np.full(200, 5.0), compute=12.0, host=3.0)
+    rows[f"{part}_ms"][100] += 500
+
+    (spike,) = find_spikes(rows)
+
+    assert (spike.step, spike.part, spike.cause) == (101, part, "unexplained")
+    assert spike.extra_ms == pytest.approx(500)
+    assert spike.start_ns == rows["start_ns"][100]
+
+
+@pytest.mark.parametrize(
+    ("flag", "cause"),
+    [
+        (Flag.COMPILE, "compile"),
+        (Flag.RETRACE, "retrace"),
+        (Flag.EPOCH_START, "epoch start"),
+        (Flag.SWITCH | Flag.EPOCH_START, "pipeline switch"),
+        (Flag.VALIDATION, "validation"),
+    ],
+)
+def test_a_flag_is_the_cause(flag: Flag, cause: str) -> None:
+    rows = plain(60)
+    rows["flags"][30] = flag
+    rows["wait_ms"][30] += 25
+
+    (spike,) = find_spikes(rows)
+
+    assert (spike.step, spike.cause) == (31, cause)
+
+
+def test_a_flagged_step_like_the_others_is_no_spike() -> None:
+    rows = plain(60)
+    rows["flags"][30] = Flag.EPOCH_START
+
+    assert find_spikes(rows) == []
+
+
+@pytest.mark.parametrize(
+    ("step_ms", "extra_ms", "found"),
+    [
+        pytest.param(2.0, 29.0, False, id="below 30 ms"),
+        pytest.param(2.0, 31.0, True, id="above 30 ms"),
+        pytest.param(50.0, 149.0, False, id="below three times the median"),
+        pytest.param(50.0, 151.0, True, id="above three times the median"),
+    ],
+)
+def test_an_unflagged_step_stands_out_by_30_ms_and_three_medians(step_ms: float, extra_ms: float, found: bool) -> None:
+    rows = make_steps(np.zeros(100), compute=step_ms, host=0.0)
+    rows["host_ms"][50] = extra_ms
+
+    assert bool(find_spikes(rows)) is found
+
+
+def test_the_median_is_that_of_the_steps_around() -> None:
+    rows = make_steps(np.zeros(600), compute=np.repeat([10.0, 400.0], 300), host=0.0)
+    rows["host_ms"][100] = 100
+
+    assert [spike.step for spike in find_spikes(rows)] == [101]
+
+
+def test_flagged_steps_do_not_move_the_median() -> None:
+    rows = make_steps(np.tile([2000.0, 2000.0, 2000.0, 5.0], 10), compute=10.0)
+    rows["flags"] = np.tile([Flag.EPOCH_START, Flag.EPOCH_START, Flag.EPOCH_START, 0], 10)
+
+    spikes = find_spikes(rows)
+
+    assert len(spikes) == 30
+    assert {spike.extra_ms for spike in spikes} == {1995.0}
+
+
+def test_three_within_two_hundred_steps_are_no_accident() -> None:
+    rows = plain(1000)
+    rows["wait_ms"][[100, 900]] = 500
+    rows["wait_ms"][[400, 450, 500]] = 500
+
+    assert [spike.step for spike in find_spikes(rows)] == [101, 901]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_few_steps_have_no_spikes(count: int) -> None:
+    assert find_spikes(plain(count)) == []
+
+
+def test_flagged_steps_alone_have_nothing_to_stand_out_from() -> None:
+    rows = plain(3)
+    rows["flags"] = Flag.COMPILE
+
+    assert find_spikes(rows) == []
+    assert not single_spikes(rows).any()
+
+
+def test_a_long_run_is_looked_at_in_parts() -> None:
+    rows = plain(400_000)
+    rows["wait_ms"][[10, 300_000, 399_999]] = 5000
+
+    assert [spike.step for spike in find_spikes(rows)] == [11, 300_001, 400_000]

@@ -1,0 +1,297 @@
+"""The finding: a run's situation as one word, one sentence and one piece of advice."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from tfwatch.analysis import waiting
+from tfwatch.analysis.verdict import Verdict
+from tfwatch.core import units
+from tfwatch.core.rows import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfwatch.analysis.breakdown import Breakdown
+    from tfwatch.analysis.situation import Situation
+
+#: Above this share of an epoch, what lies between epochs is the finding: the line of HIGHLY.
+BETWEEN_SHARE = 0.2
+#: A switch that has not settled after so many steps is judged like any other stretch.
+_SETTLES_WITHIN = 200
+_FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+class Tone(Enum):
+    """How a finding looks."""
+
+    CALM = "calm"
+    GOOD = "good"
+    WARN = "warn"
+    BAD = "bad"
+    BUSY = "busy"
+
+
+@dataclass(frozen=True, slots=True)
+class Banner:
+    """The finding. `advice` may be empty."""
+
+    word: str
+    sentence: str
+    advice: str
+    tone: Tone
+
+    @property
+    def text(self) -> str:
+        """All of it, as it is copied."""
+        return "\n".join(line for line in (self.word, self.sentence, self.advice) if line)
+
+
+def banner(now: Situation) -> Banner:
+    """The finding of the first check that has one."""
+    found = next(result for check in _CHECKS if (result := check(now)))
+    if now.unrecorded and now.ended is None:
+        lost = f"NOT RECORDED since step {units.count(now.unrecorded_step)}: {now.unrecorded}; training goes on"
+        return replace(found, advice=lost)
+    return found
+
+
+def _failed(now: Situation) -> Banner | None:
+    if now.failed is None:
+        return None
+    place = _FILE_LINE.findall(now.failed.traceback)
+    where = f"{place[-1][0].rpartition('/')[2]}:{place[-1][1]} - " if place else ""
+    leave = " - q leaves with 1" if now.live else ""
+    return Banner(
+        f"FAILED at step {units.count(now.failed.step)}",
+        now.failed.error,
+        f"{where}5: traceback - {units.count(now.steps_total)} steps kept{leave}",
+        Tone.BAD,
+    )
+
+
+def _ended(now: Situation) -> Banner | None:
+    if now.ended is None:
+        return None
+    if now.ended.cause == "failed":
+        return Banner("FAILED", now.ended.detail or "no reason was recorded", _sum_up(now), Tone.BAD)
+    took = units.seconds(now.ended.at_ns / 1e9)
+    steps = f"{units.count(now.ended.steps)} steps in {took}"
+    if now.ended.cause == "stopped":
+        return Banner("STOPPED", f"after {steps}{_comma(now.metric)}", _sum_up(now), Tone.CALM)
+    epochs = f"{now.epoch + 1} epoch{'s' if now.epoch else ''}, "
+    return Banner("FINISHED", f"{epochs}{steps}{_comma(now.metric)}", _sum_up(now), Tone.GOOD)
+
+
+def _killed(now: Situation) -> Banner | None:
+    if now.life == "killed":
+        place = f"at step {units.count(now.step)}, {_elapsed(now.now_s)}"
+        return Banner("ENDED WITHOUT A WORD", place, _last_evidence(now), Tone.BAD)
+    if now.life == "unknown":
+        silence = f"no word for {units.seconds(now.silent_s)}; it ran on another machine, {now.host}"
+        return Banner("UNKNOWN", silence, "whether it still runs can only be seen there", Tone.WARN)
+    return None
+
+
+def _silent(now: Situation) -> Banner | None:
+    if now.life != "no answer":
+        return None
+    why = "training is stopped, asleep, or holds Python's lock"
+    lives = f"its process {now.pid} lives; what stands here is how it was then"
+    return Banner(f"NO ANSWER for {units.seconds(now.silent_s)}", why, lives, Tone.BAD)
+
+
+def _stopping(now: Situation) -> Banner | None:
+    if now.stopping_s is None:
+        return None
+    so_far = f"after the batch in flight ({units.seconds(now.stopping_s)} so far)"
+    return Banner("STOPPING", so_far, "y again leaves now; the run folder is whole", Tone.BUSY)
+
+
+def _unwatched(now: Situation) -> Banner | None:
+    if not now.watch_failed:
+        return None
+    return Banner("NOT MEASURED", f"tfwatch failed: {now.watch_failed}", "training goes on without it", Tone.WARN)
+
+
+def _starting(now: Situation) -> Banner | None:
+    so_far = units.seconds(now.phase_s)
+    known = {
+        Phase.STARTING: f"starting, {so_far}",
+        Phase.IMPORT: f"importing {now.detail or 'TensorFlow'}, {so_far}",
+        Phase.DATA_SET: f"{now.detail or 'preparing the data set'}, {so_far}",
+    }
+    if now.phase in known:
+        return Banner("STARTING", known[now.phase], _early_keys(now), Tone.BUSY)
+    if now.phase is Phase.WAIT and not now.steps_total and now.step <= 1:
+        filling = waiting.shuffle_words(now)
+        sentence = f"{filling}, {so_far}" if filling else f"waiting for the first batch, {so_far}"
+        return Banner("STARTING", sentence, _early_keys(now), Tone.BUSY)
+    return None
+
+
+def _compiling(now: Situation) -> Banner | None:
+    if now.phase is not Phase.COMPILE:
+        return None
+    which = "first step" if now.step <= 1 else f"step {units.count(now.step)}"
+    note = "not counted; with XLA minutes are normal"
+    return Banner("COMPILING", f"{which}, {units.seconds(now.phase_s)} so far", note, Tone.BUSY)
+
+
+def _stalled(now: Situation) -> Banner | None:
+    if not now.stalled:
+        return None
+    word = f"NO BATCH FOR {now.phase_s:.1f} s"
+    return Banner(word, waiting.stall_sentence(now), waiting.stall_advice(now), Tone.BAD)
+
+
+def _long_step(now: Situation) -> Banner | None:
+    if not now.runs_long:
+        return None
+    where = "in compute" if now.phase is Phase.COMPUTE else f"in callback {now.detail}" if now.detail else "in host code"
+    usual = units.milliseconds(now.median_step_ms)
+    note = f"a step usually takes {usual}; data is not what it waits for" if now.median_step_ms else ""
+    word = f"STEP {units.count(now.step)} RUNS FOR {now.phase_s:.1f} s"
+    return Banner(word, where, note, Tone.WARN)
+
+
+def _between_now(now: Situation) -> Banner | None:
+    if now.phase not in (Phase.VALIDATION, Phase.EPOCH_END) or now.phase_s < 0.3:
+        return None
+    what = "validation" if now.phase is Phase.VALIDATION else f"the end of epoch {now.epoch + 1}"
+    named = f", {now.detail}" if now.detail else ""
+    sentence = f"{what}{named}, {units.seconds(now.phase_s)} so far"
+    return Banner("BETWEEN EPOCHS", sentence, "no training step runs; not counted as data wait", Tone.BUSY)
+
+
+def _asked(now: Situation) -> Banner | None:
+    if not now.asked:
+        return None
+    knob, new = next(reversed(list(now.asked.items())))
+    sentence = f"{waiting.knob_name(knob)} {now.knobs.get(knob, '?')} -> {new}: waits for the batch in flight"
+    return Banner("ASKED", sentence, "last press wins; u takes it back", Tone.BUSY)
+
+
+def _settling(now: Situation) -> Banner | None:
+    switch = now.switch
+    if switch is None or switch.step is None or switch.settled or now.steps_total - switch.step > _SETTLES_WITHIN:
+        return None
+    done = switch.after.steps if switch.after else 0
+    so_far = f", so far {units.milliseconds(switch.after.step.median)}" if switch.after else ""
+    before = f"before: {units.milliseconds(switch.before.step.median)} a step" if switch.before else ""
+    sentence = f"{waiting.knob_name(switch.knob)} {switch.new}: {done} of {waiting.SETTLED} steps{so_far}"
+    return Banner("SETTLING", sentence, before, Tone.BUSY)
+
+
+def _between(now: Situation) -> Banner | None:
+    gap = now.between
+    if gap is None or gap.share < BETWEEN_SHARE or gap.share < waiting.share(now.judgement.breakdown):
+        return None
+    part = now.judgement.breakdown
+    steps = f"the steps themselves wait {units.percent(part.wait_share)}" if part else ""
+    advice = f"{steps}; fewer validations or checkpoints, or longer epochs" if steps else ""
+    sentence = f"{units.seconds(gap.gap_s)} after every {units.count(gap.steps)} steps: validation, callbacks, new iterator"
+    return Banner(f"BETWEEN EPOCHS {units.percent(gap.share)}", sentence, advice, Tone.WARN)
+
+
+def _judged(now: Situation) -> Banner | None:
+    part = now.judgement.breakdown
+    speak = _VERDICTS.get(now.judgement.verdict)
+    return speak(now, part) if speak and part else None
+
+
+def _measuring(now: Situation) -> Banner:
+    done, needed = now.judgement.steps, now.judgement.needed
+    left_s = max(0, needed - done) * (now.median_step_ms or 0.0) / 1e3
+    advice = f"verdict in about {units.seconds(left_s)}" if left_s else "verdict after the next steps"
+    return Banner("MEASURING", f"{done} of {needed} steps", advice, Tone.BUSY)
+
+
+def _fed(now: Situation, part: Breakdown) -> Banner:
+    sentence = f"NOT input-bound: {waiting.waits(now, part)}"
+    work = units.percent(part.compute.mean / part.step.mean if part.step.mean else None)
+    advice = f"Compute is {work}: the pipeline has no more to give. Faster steps need less compute: {_LESS_COMPUTE}"
+    return Banner(f"FED {units.percent(part.wait_share)}", sentence, advice, Tone.GOOD)
+
+
+def _starving(now: Situation, part: Breakdown) -> Banner:
+    highly = now.judgement.verdict is Verdict.HIGHLY
+    simulated = now.knobs.get("latency_ms", "off")
+    of_it = f", {simulated} of it simulated (l)" if simulated != "off" else ""
+    sentence = f"{now.judgement.verdict.value}: {waiting.waits(now, part)}{of_it}"
+    word = f"STARVING {units.percent(part.wait_share)}"
+    return Banner(word, sentence, waiting.cure(now, part), Tone.BAD if highly else Tone.WARN)
+
+
+def _host(now: Situation, part: Breakdown) -> Banner:
+    share = units.percent(part.host.mean / part.step.mean if part.step.mean else None)
+    spent = f"{units.number(part.host.median)} of {units.milliseconds(part.step.median)}"
+    sentence = f"host-bound: {spent} a step go to callbacks and Python between the steps"
+    return Banner(f"BETWEEN STEPS {share}", sentence, "log and save less often, or use larger batches", Tone.WARN)
+
+
+_LESS_COMPUTE = "mixed precision, batch size"
+_VERDICTS: dict[Verdict, Callable[[Situation, Breakdown], Banner]] = {
+    Verdict.NOT: _fed,
+    Verdict.MODERATELY: _starving,
+    Verdict.HIGHLY: _starving,
+    Verdict.HOST: _host,
+}
+_CHECKS: tuple[Callable[[Situation], Banner | None], ...] = (
+    _failed,
+    _ended,
+    _killed,
+    _silent,
+    _stopping,
+    _unwatched,
+    _starting,
+    _compiling,
+    _stalled,
+    _long_step,
+    _between_now,
+    _asked,
+    _settling,
+    _between,
+    _judged,
+    _measuring,
+)
+
+
+def _early_keys(now: Situation) -> str:
+    if not now.live:
+        return ""
+    if now.asked:
+        asked = ", ".join(f"{waiting.knob_name(knob)} {new}" for knob, new in now.asked.items())
+        return f"asked: {asked}; taken up with the first batch"
+    return "knobs can be set already" if now.switchable else ""
+
+
+def _sum_up(now: Situation) -> str:
+    share = units.percent(now.waited_s / now.now_s if now.now_s > 0 else None)
+    parts = [f"waited {units.seconds(now.waited_s)} ({share})"]
+    if now.stalls:
+        plural = "s" if now.stalls > 1 else ""
+        parts.append(f"{now.stalls} stall{plural}, longest {units.seconds(now.longest_stall_s)}")
+    return " - ".join([", ".join(parts), f"tfwatch replay {now.run}"])
+
+
+def _last_evidence(now: Situation) -> str:
+    doing = f"last seen in {now.phase.name.lower().replace('_', ' ')}"
+    memory = now.memory
+    if memory is None:
+        return doing
+    have = f"memory {units.number(memory.used / 2**30)} of {units.gigabytes(memory.used + memory.available)}"
+    swap = f", swap {units.gigabytes(memory.swap)}"
+    return f"{doing}: {have}{swap}{': out of memory is likely' if memory.is_full else ''}"
+
+
+def _elapsed(at_s: float) -> str:
+    whole = int(at_s)
+    return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def _comma(text: str) -> str:
+    return f", {text}" if text else ""

@@ -1,0 +1,99 @@
+"""What a run is like at one moment, in plain values: all that its finding is made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tfwatch.analysis.verdict import Judgement, Verdict
+from tfwatch.core.rows import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfwatch.analysis.between import Between
+    from tfwatch.analysis.switches import Comparison
+    from tfwatch.core.events import RunEnded, TrainingFailed
+
+NOT_JUDGED = Judgement(Verdict.UNKNOWN, 0, 20, None)
+
+#: A wait is called a stall, and a step long, when it lasts this many median steps, and at least so long.
+LONG_STEPS = 4.0
+STALL_S = 0.15
+LONG_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The machine's memory at the last sample, bytes; NaN where it could not be had."""
+
+    used: float
+    available: float
+    swap: float
+
+    @property
+    def is_full(self) -> bool:
+        """Whether under a twentieth of it is available."""
+        return self.available < 0.05 * (self.used + self.available)
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """One moment of a run.
+
+    life: `running`, `no answer`, `ended`, `killed` or `unknown`; silent_s: age of a pulse without an answer.
+    step: the step in progress, counted from 1, or the last one of a run that is over.
+    phase_s: how long the training thread has done what it does. asked: settings asked for and not yet obeyed.
+    device: who waits, in words, e.g. `the GPU`. knobs: what is in effect, in words. live: keys are obeyed.
+    shuffle: elements in the shuffle buffer and its size, while it fills. stopping_s: since when stop is asked.
+    waited_s: data wait of the whole run; longest_stall_s and stalls: of its stalls.
+    """
+
+    life: str = "running"
+    phase: Phase = Phase.STARTING
+    phase_s: float = 0.0
+    detail: str = ""
+    step: int = 0
+    steps_total: int = 0
+    epoch: int = 0
+    silent_s: float = 0.0
+    now_s: float = 0.0
+    pid: int = 0
+    host: str = ""
+    live: bool = True
+    judgement: Judgement = NOT_JUDGED
+    median_step_ms: float | None = None
+    device: str = "the device"
+    knobs: Mapping[str, str] = field(default_factory=dict)
+    switchable: tuple[str, ...] = ()
+    asked: Mapping[str, str] = field(default_factory=dict)
+    switch: Comparison | None = None
+    between: Between | None = None
+    epoch_begins: bool = False
+    shuffle: tuple[int, int] | None = None
+    unrecorded: str = ""
+    unrecorded_step: int = 0
+    watch_failed: str = ""
+    stopping_s: float | None = None
+    ended: RunEnded | None = None
+    failed: TrainingFailed | None = None
+    waited_s: float = 0.0
+    stalls: int = 0
+    longest_stall_s: float = 0.0
+    metric: str = ""
+    memory: Memory | None = None
+    run: str = ""
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the training thread waits for a batch for longer than is usual."""
+        return self.life == "running" and self.phase is Phase.WAIT and self.phase_s >= self._long_s(STALL_S)
+
+    @property
+    def runs_long(self) -> bool:
+        """Whether a step, or what follows it, lasts for longer than is usual."""
+        busy = self.phase in (Phase.COMPUTE, Phase.HOST)
+        return self.life == "running" and busy and self.phase_s >= self._long_s(LONG_S)
+
+    def _long_s(self, least_s: float) -> float:
+        return max(least_s, LONG_STEPS * (self.median_step_ms or 0.0) / 1e3)

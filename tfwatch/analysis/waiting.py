@@ -1,0 +1,73 @@
+"""What is said about a device that waits: how much, why, and what would help."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.analysis.switches import SETTLED
+from tfwatch.core import units
+
+if TYPE_CHECKING:
+    from tfwatch.analysis.breakdown import Breakdown
+    from tfwatch.analysis.situation import Situation
+
+__all__ = ["SETTLED", "cure", "knob_name", "share", "shuffle_words", "stall_advice", "stall_sentence", "waits"]
+
+_NAMES = {"latency_ms": "latency"}
+
+
+def knob_name(knob: str) -> str:
+    """A knob as the screen calls it: `latency` for `latency_ms`."""
+    return _NAMES.get(knob, knob)
+
+
+def share(part: Breakdown | None) -> float:
+    """Data wait over step time; 0 where nothing was measured."""
+    return part.wait_share if part else 0.0
+
+
+def waits(now: Situation, part: Breakdown) -> str:
+    """`the GPU waits 9.6 of 23.4 ms a step`."""
+    return f"{now.device} waits {units.number(part.wait.median)} of {units.milliseconds(part.step.median)} a step"
+
+
+def cure(now: Situation, part: Breakdown) -> str:
+    """What to try next against a starving device, without promising a figure."""
+    if "prefetch" not in now.switchable:
+        return "this run's pipeline cannot be switched live: add .prefetch(tf.data.AUTOTUNE) at its end"
+    work = units.milliseconds(part.compute.median + part.host.median)
+    if now.knobs.get("prefetch", "off") == "off":
+        return f"p turns prefetch on: the next batch is made during the {work} of work in a step"
+    if "workers" in now.switchable and now.knobs.get("workers", "off") == "off":
+        return "prefetch is on and cannot hide it all: w makes batches on several cores"
+    if now.knobs.get("latency_ms", "off") != "off":
+        return "prefetch and workers are on; the simulated latency is the limit: l turns it off"
+    return "prefetch is on and cannot hide it: reading or decoding is the limit; + a deeper buffer evens out bursts"
+
+
+def stall_sentence(now: Situation) -> str:
+    """Where a stall stands."""
+    filling = shuffle_words(now)
+    if filling:
+        return f"Step {units.count(now.step)} waits: {filling}."
+    if now.epoch_begins:
+        return f"Step {units.count(now.step)} waits for the first batch of epoch {now.epoch + 1}."
+    return f"Step {units.count(now.step)} waits for its batch: the input pipeline has handed out none."
+
+
+def stall_advice(now: Situation) -> str:
+    """What can be done while it lasts."""
+    if not now.live:
+        return "Read only: switches are made where it trains."
+    if now.asked:
+        knob, new = next(reversed(list(now.asked.items())))
+        return f"Asked: {knob_name(knob)} {new}; it waits for the batch in flight. q is safe."
+    return "No key helps while a fetch blocks. The training process answers; q is safe."
+
+
+def shuffle_words(now: Situation) -> str:
+    """`filling the shuffle buffer, 4 298 of 50 000`; empty where it does not fill."""
+    if now.shuffle is None:
+        return ""
+    done, size = now.shuffle
+    return f"filling the shuffle buffer, {units.count(done)} of {units.count(size)}"

@@ -81,3 +81,8 @@ def _setting(value: object) -> Setting:
     if isinstance(value, int) and 1 <= value <= LARGEST:
         return value
     raise ValueError(f"{value!r} is not a setting: give off, default, auto or a number from 1 to {LARGEST}")
+
+
+def describe(knobs: Knobs) -> dict[str, str]:
+    """Every knob's value as run.json holds it."""
+    return {name: show(getattr(knobs, name)) for name in KNOBS}

@@ -70,7 +70,7 @@ PULSE = np.dtype(
         ("since_ns", "<u8"),
         ("step", "<u4"),
         ("epoch", "<u4"),
-        ("detail", "S44"),
+        ("detail", "S96"),
         ("seq_end", "<u4"),
     ]
 )

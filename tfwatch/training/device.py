@@ -1,0 +1,37 @@
+"""Which device TensorFlow computes on."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+import tensorflow as tf
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """`name` as a person says it; `accelerated`: it is a GPU, not the CPU itself."""
+
+    name: str
+    accelerated: bool
+
+
+def find_device() -> Device:
+    """The device that Keras places a model on by default: the first GPU, else the CPU."""
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return Device(f"CPU {_cpu_name()}", accelerated=False)
+    details = tf.config.experimental.get_device_details(gpus[0])
+    name = str(details.get("device_name") or "")
+    # The Metal plug-in calls every GPU METAL; the chip's name says more.
+    return Device(f"GPU:0 {_cpu_name() if name in ('', 'METAL') else name}", accelerated=True)
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.machine())

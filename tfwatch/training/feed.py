@@ -1,0 +1,105 @@
+"""Batches through a pipeline that can be exchanged in mid-epoch, nothing lost and nothing twice.
+
+One iterator, the source, lives for the epoch. A pipeline stands on a gate over it: closed, the pipeline hands
+out what it holds and ends by itself; then the next one takes over where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+from tfwatch.core.knobs import Knobs
+from tfwatch.training.hands import buffer_size, options
+
+#: Makes a pipeline, under given knobs, over a stream of the source's elements.
+Build: TypeAlias = Callable[[tf.data.Dataset, Knobs], tf.data.Dataset]
+
+
+class Feed:
+    """The batches of one epoch after another."""
+
+    def __init__(self, build: Build) -> None:
+        self._build = build
+        with tf.device("/CPU:0"):
+            self._open = tf.Variable(True, trainable=False, name="tfwatch_gate")
+        self._source: Any = None
+        self._batches: Any = None
+        self._next: Any = None
+
+    def start(self, source: tf.data.Iterator, knobs: Knobs) -> None:
+        """Begin an epoch over a new source."""
+        self._next = None
+        self._open.assign(True)
+        self._source = source
+        self._batches = self._pipeline(knobs)
+
+    def switch(self, knobs: Knobs) -> None:
+        """Have the batches come from another pipeline as soon as the present one has given what it holds.
+
+        The new one is built first, which takes 20 to 450 ms; where that raises, nothing has changed.
+        """
+        self._next = self._pipeline(knobs)
+        self._open.assign(False)
+
+    @property
+    def switching(self) -> bool:
+        """Whether a switch is on its way."""
+        return self._next is not None
+
+    @property
+    def element_spec(self) -> Any:
+        """What the pipeline's batches look like."""
+        return self._batches.element_spec
+
+    def get(self) -> Any:
+        """The next batch.
+
+        Raises:
+            StopIteration: the epoch's source is exhausted.
+        """
+        try:
+            return next(self._batches)
+        except StopIteration:
+            if self._next is None:
+                raise
+        self._batches, self._next = self._next, None
+        self._open.assign(True)
+        return next(self._batches)
+
+    def _pipeline(self, knobs: Knobs) -> tf.data.Iterator:
+        return iter(self._build(_gated(self._source, self._open), knobs).with_options(options(knobs)))
+
+
+def prefetch_only(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
+    """The pipeline over data that tfwatch did not see built: as it comes, or prefetched."""
+    size = buffer_size(knobs.prefetch)
+    return batches if size is None else batches.prefetch(size)
+
+
+@tf.autograph.experimental.do_not_convert
+def _gated(source: tf.data.Iterator, is_open: tf.Variable) -> tf.data.Dataset:
+    """The source's elements until the gate closes, asked before each so that none is taken and dropped.
+
+    Costs about 0.1 ms an element: gate batches.
+    """
+
+    @tf.autograph.experimental.do_not_convert
+    def is_open_now(_: tf.Tensor) -> tf.Tensor:
+        return is_open.read_value()
+
+    @tf.autograph.experimental.do_not_convert
+    def take(_: tf.Tensor) -> tf.experimental.Optional:
+        return source.get_next_as_optional()
+
+    @tf.autograph.experimental.do_not_convert
+    def has_value(element: tf.experimental.Optional) -> tf.Tensor:
+        return element.has_value()
+
+    @tf.autograph.experimental.do_not_convert
+    def value(element: tf.experimental.Optional) -> Any:
+        return element.get_value()
+
+    return tf.data.Dataset.counter().take_while(is_open_now).map(take).take_while(has_value).map(value)

@@ -1,0 +1,141 @@
+"""Where the next batch comes from, and the switches asked on the way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
+from tfwatch.core.rows import Flag
+from tfwatch.runs.control import Request
+from tfwatch.training.feed import Feed
+from tfwatch.training.hands import buffer_size
+
+if TYPE_CHECKING:
+    from tfwatch.core.knobs import Knobs
+    from tfwatch.training.session import Session
+
+_SWITCH = int(Flag.SWITCH)
+_NOT_OURS = "the pipeline is the script's own: only prefetch can be added to it"
+_SPREAD = "batches are spread over several devices"
+
+
+class Fetch:
+    """Gives batches: from Keras' own iterator as long as nothing was asked, else through a `Feed`.
+
+    flags: of the step whose batch came last.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.flags = 0
+        self._session = session
+        self._writer = session.writer
+        self._control = session.control
+        self._own = session.source is not None
+        self._feed = Feed(session.build)
+        self._through_feed = self._own
+        self._iterator: Any = None
+        self._asked: list[SwitchAsked] = []
+        self._build_ms = 0.0
+        self._schedule = sorted(session.switches, key=lambda scheduled: scheduled.step)
+
+    def begin_epoch(self, steps: int) -> None:
+        """An epoch begins after `steps` steps: with a source of tfwatch's own, make its iterator and pipeline."""
+        if self._own:
+            self._control.knobs = self._accept(steps)
+            self._feed.start(iter(self._session.source), self._control.knobs)
+
+    def adopt(self, iterator: Any) -> Any:
+        """Keras made another iterator: where prefetch was asked for, it goes through the feed from the start.
+
+        Returns the element spec of the batches to come.
+        """
+        self._iterator = iterator
+        if self._own:
+            return self._feed.element_spec
+        self._through_feed = buffer_size(self._control.knobs.prefetch) is not None and _can_be_gated(iterator)
+        if self._through_feed:
+            self._feed.start(iterator, self._control.knobs)
+        return iterator.element_spec
+
+    def next(self, iterator: Any, steps: int) -> Any:
+        """The batch after `steps` steps.
+
+        Raises:
+            StopIteration: the data is exhausted.
+        """
+        self.flags = 0
+        while self._schedule and self._schedule[0].step <= steps:
+            scheduled = self._schedule.pop(0)
+            self._control.ask(Request(scheduled.knob, scheduled.value, "command"))
+        if self._control.pending and not self._feed.switching:
+            self._switch(self._accept(steps))
+        batch = self._feed.get() if self._through_feed else next(iterator)
+        if self._asked and not self._feed.switching:
+            self._tell_switched(steps + 1)
+        return batch
+
+    # -- switches ---------------------------------------------------------------------------------
+
+    def _accept(self, steps: int) -> Knobs:
+        """Take what was asked; returns the knobs that result."""
+        knobs = self._control.knobs
+        for request in self._control.take():
+            refusal = self._refusal(request)
+            now = self._writer.now_ns()
+            if refusal:
+                self._writer.event(SwitchFailed(now, request.knob, refusal))
+                continue
+            turned = knobs.turned(request.knob, request.value)
+            for name, old, new in knobs.differences(turned):
+                asked = SwitchAsked(now, name, old, new, steps, request.by)
+                self._asked.append(asked)
+                self._writer.event(asked)
+            knobs = turned
+        return knobs
+
+    def _refusal(self, request: Request) -> str:
+        if self._own:
+            return ""
+        if request.knob != "prefetch":
+            return _NOT_OURS
+        return "" if _can_be_gated(self._iterator) else _SPREAD
+
+    def _switch(self, knobs: Knobs) -> None:
+        if knobs == self._control.knobs:
+            return
+        start_ns = self._writer.now_ns()
+        self.flags = _SWITCH
+        try:
+            if self._through_feed:
+                self._feed.switch(knobs)
+            else:
+                self._feed.start(self._iterator, knobs)
+        except Exception as error:  # noqa: BLE001  whatever tf.data refuses: the pipeline that runs goes on
+            self._refuse(f"{type(error).__name__}: {error}")
+            return
+        self._through_feed = True
+        self._control.knobs = knobs
+        self._build_ms = (self._writer.now_ns() - start_ns) / 1e6
+
+    def _refuse(self, reason: str) -> None:
+        for asked in self._asked:
+            self._writer.event(SwitchFailed(self._writer.now_ns(), asked.knob, reason))
+        self._asked.clear()
+
+    def _tell_switched(self, step: int) -> None:
+        now = self._writer.now_ns()
+        self.flags = _SWITCH
+        for asked in self._asked:
+            self._writer.event(
+                PipelineSwitched(now, asked.knob, asked.old, asked.new, asked.step, step, self._build_ms, asked.by)
+            )
+        self._asked.clear()
+        # Without prefetch the gate only costs: nothing is buffered, so Keras' iterator goes on where it stands.
+        if not self._own and buffer_size(self._control.knobs.prefetch) is None:
+            self._through_feed = False
+
+
+def _can_be_gated(iterator: Any) -> bool:
+    return isinstance(iterator, tf.data.Iterator)

@@ -1,0 +1,37 @@
+"""What one run has, handed to Watch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tfwatch.runs.control import Control
+from tfwatch.training.feed import Build, prefetch_only
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import tensorflow as tf
+
+    from tfwatch.runs.writer import RunWriter
+    from tfwatch.training.plan import Scheduled
+
+
+@dataclass(frozen=True)
+class Session:
+    """Where a run is written, what is asked of it, and where its batches come from.
+
+    source, build: a workload's own data set and pipeline; without a source the iterator that Keras made is used,
+        and prefetch can be added to it.
+    metric: the metric to show beside the loss. stop_after: the number of steps after which to stop.
+    on_error: told what a step raised, before Keras is.
+    """
+
+    writer: RunWriter
+    control: Control = field(default_factory=Control)
+    build: Build = prefetch_only
+    source: tf.data.Dataset | None = None
+    metric: str = ""
+    stop_after: int | None = None
+    switches: Sequence[Scheduled] = ()
+    on_error: Callable[[BaseException], None] | None = None

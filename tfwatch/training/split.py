@@ -1,0 +1,101 @@
+"""The exact split of every step, by standing in for `model.train_function`.
+
+Keras calls `train_function(iterator)` once a step. The stand-in fetches the batch itself, runs Keras' own
+compiled step on it, pulls the metrics as Keras does next, and reads the clock in between. The result is that
+of stock `fit`, bit for bit; the fetch is cheaper than Keras' own inside the graph.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+from keras.src.utils.python_utils import pythonify_logs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Only these are split; anything else that Keras hands in passes through.
+ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
+
+
+class BatchStep:
+    """Keras' compiled train step as a function of one batch, made once a step function and element spec.
+
+    `traces` counts the finished traces of the step.
+
+    Without the signature a ragged last batch would be traced anew, which stock `fit` does not do. Where this form
+    cannot be traced, Keras' own function is called on the batch: a model's error is then Keras' own.
+    """
+
+    def __init__(self, original: Callable[[Any], Any], spec: Any, *, eager: bool) -> None:
+        self.traces = 0
+        self._original = original
+        self._call = self._plain if eager else self._compiled(spec)
+        self._ran = False
+
+    def __call__(self, batch: Any) -> Any:
+        if self._ran:
+            return self._call(batch)
+        try:
+            outputs = self._call(batch)
+        except Exception:
+            if self.traces:
+                raise
+            # Raised before anything ran: Keras' own way decides.
+            self._call = self._plain
+            outputs = self._call(batch)
+        self._ran = True
+        return outputs
+
+    def _plain(self, batch: Any) -> Any:
+        return self._original(iter((batch,)))
+
+    def _compiled(self, spec: Any) -> Callable[[Any], Any]:
+        def step(batch: Any) -> Any:
+            outputs = self._original(iter((batch,)))
+            self.traces += 1
+            return outputs
+
+        compiled: Callable[[Any], Any] = tf.function(step, input_signature=[spec], autograph=False)
+        return compiled
+
+
+def install(model: Any, step: Callable[[Callable[[Any], Any], Any], Any]) -> Callable[[], None]:
+    """Have `step(original, iterator)` stand in for the model's train function; returns what takes it back.
+
+    A stand-in that another Watch left behind is replaced, never nested.
+    """
+    found = model.train_function
+    original = getattr(found, "tfwatch_original", found)
+
+    def train_function(iterator: Any) -> Any:
+        return step(original, iterator)
+
+    train_function.tfwatch_original = original  # type: ignore[attr-defined]
+    train_function.tfwatch_step = step  # type: ignore[attr-defined]
+    model.train_function = train_function
+
+    def take_back() -> None:
+        if model.train_function is train_function:
+            model.train_function = original
+
+    return take_back
+
+
+def is_installed(model: Any, step: Callable[[Callable[[Any], Any], Any], Any]) -> bool:
+    """Whether `step` stands in: `compile` and `make_train_function` put a new function in its place."""
+    return getattr(model.train_function, "tfwatch_step", None) == step
+
+
+def on_host(outputs: Any) -> dict[str, Any]:
+    """The step's metrics as numbers: waits for the device, as Keras itself does after every batch."""
+    return pythonify_logs(outputs)  # type: ignore[no-any-return]
+
+
+def images_in(batch: Any) -> int:
+    """How many examples a batch holds: the first dimension of its first tensor; 0 where it has none."""
+    while isinstance(batch, (tuple, list, dict)):
+        batch = next(iter(batch.values() if isinstance(batch, dict) else batch))
+    shape = getattr(batch, "shape", None)
+    return int(shape[0] or 0) if shape is not None and len(shape) else 0

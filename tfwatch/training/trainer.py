@@ -1,0 +1,171 @@
+"""Trains a workload in a thread of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from tfwatch import workloads
+from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.events import DatasetReady, ImportEnded, RunEnded, TrainingFailed
+from tfwatch.core.rows import Phase
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from tfwatch.runs.control import Control
+    from tfwatch.runs.writer import RunWriter
+    from tfwatch.training.plan import Plan
+    from tfwatch.workloads import Prepared
+
+Cause = Literal["finished", "stopped", "failed", "bad-input"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the training ended. `message` is one sentence for the user where it failed or the input is bad."""
+
+    cause: Cause
+    message: str = ""
+    traceback: str = ""
+
+
+class _StoppedError(Exception):
+    """Somebody asked to stop before the first step."""
+
+
+class Trainer:
+    """One training run, from importing TensorFlow to its end.
+
+    Attributes:
+        done: set when the run is over. outcome: how it ended; None before.
+    """
+
+    def __init__(self, plan: Plan, writer: RunWriter, control: Control, clock: Clock = SYSTEM) -> None:
+        self.done = threading.Event()
+        self.outcome: Outcome | None = None
+        self._plan = plan
+        self._writer = writer
+        self._control = control
+        self._clock = clock
+        self._final_loss: float | None = None
+        self._weights_sha256 = ""
+        self._thread = threading.Thread(target=self._run, name="tfwatch-training", daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._train()
+            outcome = Outcome("stopped" if self._control.stop.is_set() else "finished")
+        except _StoppedError:
+            outcome = Outcome("stopped")
+        except workloads.BadInputError as error:
+            outcome = Outcome("bad-input", str(error))
+        except BaseException as error:  # noqa: BLE001  the thread's boundary: nobody else would hear of it
+            outcome = Outcome("failed", f"{type(error).__name__}: {error}", traceback.format_exc())
+        self._end(outcome)
+
+    def _end(self, outcome: Outcome) -> None:
+        now, step = self._writer.now_ns(), self._writer.status[2]
+        if outcome.cause == "failed":
+            self._writer.event(TrainingFailed(now, step, outcome.message, outcome.traceback))
+        cause = "failed" if outcome.cause == "bad-input" else outcome.cause
+        self._writer.phase(Phase.ENDED)
+        self._writer.event(RunEnded(now, cause, step, outcome.message, self._final_loss, self._weights_sha256))
+        self.outcome = outcome
+        self.done.set()
+
+    # -- the stages of a run ----------------------------------------------------------------------
+
+    def _train(self) -> None:
+        self._import()
+        import keras
+
+        settings = self._plan.settings
+        if settings.seed is not None:
+            keras.utils.set_random_seed(settings.seed)
+        prepared = self._prepare()
+        self._check_stop()
+        self._writer.phase(Phase.COMPILE, "building the model")
+        model = prepared.model()
+        history = self._fit(model, prepared)
+        losses = history.history.get("loss") or [math.nan]
+        self._final_loss = float(losses[-1]) if math.isfinite(losses[-1]) else None
+        self._weights_sha256 = _sha256(model)
+
+    def _import(self) -> None:
+        start_ns = self._clock.now_ns()
+        self._writer.phase(Phase.IMPORT, f"TensorFlow {self._writer.manifest().versions.get('tensorflow', '')}")
+        import tensorflow as tf
+
+        from tfwatch.training.device import find_device
+
+        device = find_device()
+        self._writer.describe(device=device.name, accelerated=device.accelerated)
+        took_ms = (self._clock.now_ns() - start_ns) / 1e6
+        self._writer.event(ImportEnded(self._writer.now_ns(), took_ms, tf.__version__))
+
+    def _prepare(self) -> Prepared:
+        start_ns = self._clock.now_ns()
+        self._say("making the data set")
+        prepared: Prepared = workloads.load(self._plan.workload).prepare(self._plan.settings, self._say)
+        took_ms = (self._clock.now_ns() - start_ns) / 1e6
+        self._writer.event(
+            DatasetReady(self._writer.now_ns(), prepared.images, prepared.skipped, took_ms, list(prepared.examples))
+        )
+        return prepared
+
+    def _fit(self, model: Any, prepared: Prepared) -> Any:
+        from tfwatch.training.session import Session
+        from tfwatch.training.watch import Watch
+
+        settings = self._plan.settings
+        per_epoch = prepared.steps_per_epoch
+        epochs = math.ceil(settings.steps / per_epoch) if settings.steps else settings.epochs
+        self._writer.describe(epochs=epochs, steps_per_epoch=per_epoch, metric=prepared.metric)
+        session = Session(
+            self._writer,
+            self._control,
+            build=prepared.pipeline,
+            source=prepared.source,
+            metric=prepared.metric,
+            stop_after=settings.steps,
+            switches=self._plan.switches,
+        )
+        return model.fit(
+            self._stand_in(prepared),
+            epochs=epochs,
+            validation_data=prepared.validation,
+            callbacks=[Watch(session=session)],
+            verbose=0,
+        )
+
+    def _stand_in(self, prepared: Prepared) -> tf.data.Dataset:
+        """What Keras believes to train on: the right shapes and number of batches, and never a batch of it."""
+        import tensorflow as tf
+
+        spec = prepared.pipeline(prepared.source, self._control.knobs).element_spec
+        one = tf.nest.map_structure(lambda s: tf.zeros([n or 1 for n in s.shape], s.dtype), spec)
+        return tf.data.Dataset.from_tensors(one).repeat(prepared.steps_per_epoch)
+
+    def _say(self, text: str) -> None:
+        self._check_stop()
+        self._writer.phase(Phase.DATA_SET, text)
+
+    def _check_stop(self) -> None:
+        if self._control.stop.is_set():
+            raise _StoppedError
+
+
+def _sha256(model: Any) -> str:
+    digest = hashlib.sha256()
+    for weight in model.get_weights():
+        digest.update(weight.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,102 @@
+"""The Keras callback: `model.fit(..., callbacks=[Watch()])`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+from tfwatch.core.knobs import Knobs, Setting, parse_setting
+from tfwatch.runs.control import Control, Request
+from tfwatch.runs.library import default_runs_dir
+from tfwatch.training.device import find_device
+from tfwatch.training.recorder import Recorder
+from tfwatch.training.script import ScriptRun
+
+if TYPE_CHECKING:
+    from tfwatch.training.session import Session
+
+
+class Watch(keras.callbacks.Callback):
+    """Splits every step of `fit` into data wait, compute and host, and writes a run folder.
+
+    The training's result is that of `fit` without it, bit for bit. Each `fit` writes a folder of its own.
+
+    Args:
+        runs_dir: where the run folders are made; None is the user's own (see `tfwatch replay`).
+        session: the run that `tfwatch train` has already begun; None, in a script, begins one with each `fit`.
+
+    Attributes:
+        run_path: the folder of the last `fit`; None before the first, and where none could be made.
+    """
+
+    def __init__(self, runs_dir: str | Path | None = None, *, session: Session | None = None) -> None:
+        super().__init__()
+        self.run_path: Path | None = session.writer.folder if session else None
+        self._runs_dir = Path(runs_dir).expanduser() if runs_dir else default_runs_dir()
+        self._session = session
+        self._script: ScriptRun | None = None
+        # A script's own pipeline is TensorFlow's defaults and whatever its author wrote.
+        self._control = session.control if session else Control(Knobs(prefetch="default", workers="default"))
+        self._recorder: Recorder | None = None
+
+    def set(self, *, prefetch: Setting) -> None:
+        """Switch prefetch while `fit` runs, from any thread: `off` or `default` (as the script's pipeline is
+        by itself), `auto`, or a `buffer_size`. It takes effect at the next batch after the buffered ones.
+
+        Raises:
+            ValueError: it is none of these.
+        """
+        self._control.ask(Request("prefetch", parse_setting(str(prefetch)), "code"))
+
+    # -- Keras calls these ----------------------------------------------------------------------
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Begin a run."""
+        self._end_script("stopped", "another fit began before this one's end")
+        self._recorder = Recorder(self._session or self._begin_script(), self.model)
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Note the epoch."""
+        if self._recorder:
+            self._recorder.begin_epoch(epoch, int(self.params.get("epochs") or 0), self.params.get("steps"))
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Note the epoch's end."""
+        if self._recorder:
+            self._recorder.end_epoch(logs)
+
+    def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Note that a validation begins."""
+        if self._recorder:
+            self._recorder.begin_validation()
+
+    def on_test_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Let a stop end the validation too."""
+        if self._recorder:
+            self._recorder.during_validation()
+
+    def on_test_end(self, logs: dict[str, Any] | None = None) -> None:
+        """Note that the validation is over."""
+        if self._recorder:
+            self._recorder.end_validation()
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        """End the run: the model's own train function is put back and the folder is whole."""
+        if self._recorder:
+            self._recorder.end()
+        self._recorder = None
+        self._end_script("finished")
+
+    # -- a run of a script's own ------------------------------------------------------------------
+
+    def _begin_script(self) -> Session:
+        self._script = ScriptRun(self._runs_dir, self._control, find_device())
+        self.run_path = self._script.path
+        return self._script.session
+
+    def _end_script(self, cause: str, detail: str = "") -> None:
+        if self._script:
+            self._script.end(cause, detail)
+        self._script = None

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +156,18 @@ class TrainingFailed:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """The run is over; `cause` is `finished`, `stopped` or `failed`."""
+    """The run is over; `cause` is `finished`, `stopped` or `failed`.
+
+    final_loss: the last step's loss; None where no step was trained. weights_sha256: of the model's weights as
+    they ended; empty where there is no model.
+    """
 
     at_ns: int
     cause: str
     steps: int
     detail: str = ""
+    final_loss: float | None = None
+    weights_sha256: str = ""
 
 
 Event: TypeAlias = (
@@ -182,13 +191,30 @@ Event: TypeAlias = (
 
 _KINDS: dict[str, Any] = {kind.__name__: kind for kind in Event.__args__}
 
-_TYPES: dict[str, tuple[type, ...]] = {
-    "int": (int,),
-    "int | None": (int, type(None)),
-    "float": (int, float),
-    "str": (str,),
-    "list[str]": (list,),
-    "dict[str, float]": (dict,),
+#: Nothing that is counted or timed comes near; a whole number beyond it is rubbish.
+_LARGEST = 2**63
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and abs(value) < _LARGEST
+
+
+def _is_float(value: object) -> bool:
+    return isinstance(value, float) or _is_int(value)
+
+
+def _is_str(value: object) -> bool:
+    return isinstance(value, str)
+
+
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "int": _is_int,
+    "int | None": lambda value: value is None or _is_int(value),
+    "float": _is_float,
+    "float | None": lambda value: value is None or _is_float(value),
+    "str": _is_str,
+    "list[str]": lambda value: isinstance(value, list) and all(map(_is_str, value)),
+    "dict[str, float]": lambda value: isinstance(value, dict) and all(map(_is_float, value.values())),
 }
 
 
@@ -198,15 +224,15 @@ def encode(event: Event) -> str:
 
 
 def decode(line: str | bytes) -> Event | None:
-    """The event of a line; None where the line is torn, of an unknown kind or lacks a field."""
+    """The event of a line; None where the line is torn, of an unknown kind, or a field is missing or wrong."""
     try:
         values = json.loads(line)
         kind = _KINDS[values.pop("event")]
         known = {f.name: str(f.type) for f in fields(kind)}
         values = {name: value for name, value in values.items() if name in known}
-        if not all(isinstance(value, _TYPES[known[name]]) for name, value in values.items()):
+        if not all(_CHECKS[known[name]](value) for name, value in values.items()):
             return None
         event: Event = kind(**values)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return event

@@ -1,0 +1,141 @@
+"""A small convolutional network that learns ten classes of JPEG files."""
+
+from __future__ import annotations
+
+import functools
+import math
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfwatch.core import units
+from tfwatch.core.knobs import Knobs
+from tfwatch.workloads import BadInputError, Prepared, Settings
+from tfwatch.workloads.images import ImageFolder, check_images, list_images, made_images
+from tfwatch.workloads.readable import readable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import keras
+    import tensorflow as tf
+
+#: The network halves an image four times.
+SMALLEST_IMAGE = 16
+#: A tenth is held out, but no more: validation is to take below two seconds.
+_HELD_OUT = 1000
+_FILTERS = (8, 16, 32, 64)
+
+
+def check(settings: Settings) -> None:
+    """Look at the settings without TensorFlow.
+
+    Raises:
+        BadInputError: the image size is too small for the network, or the folder holds no classes of JPEG files.
+    """
+    if settings.image_size < SMALLEST_IMAGE:
+        raise BadInputError(f"an image size of {settings.image_size} is too small: the network takes 16 and more")
+    if settings.data is not None:
+        check_images(settings.data)
+
+
+def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
+    """Make the image set or list the user's, and look at every file once.
+
+    Raises:
+        BadInputError: there is no image that can be read.
+    """
+    import keras
+
+    folder = settings.data if settings.data is not None else made_images(say)
+    images = list_images(folder)
+    good = readable(images, say)
+    seed = secrets.randbits(31) if settings.seed is None else settings.seed
+    if settings.seed is not None:
+        keras.utils.set_random_seed(settings.seed % 2**32)
+    split = _split(images, good, seed)
+    return _prepared(settings, images, split, np.flatnonzero(~good), seed)
+
+
+@dataclass(frozen=True, eq=False)
+class _Split:
+    training: NDArray[np.intp]
+    validation: NDArray[np.intp]
+
+
+def _split(images: ImageFolder, good: NDArray[np.bool_], seed: int) -> _Split:
+    """Mix the good files and hold a tenth of them out."""
+    if not good.any():
+        count = units.count(len(good))
+        raise BadInputError(f"none of the {count} JPEG files in {images.folder} can be decoded")
+    mixed = np.random.default_rng(seed).permutation(np.flatnonzero(good))
+    held_out = min(len(mixed) // 10, _HELD_OUT)
+    return _Split(training=mixed[held_out:], validation=mixed[:held_out])
+
+
+def _prepared(settings: Settings, images: ImageFolder, split: _Split, broken: NDArray[np.intp], seed: int) -> Prepared:
+    from tfwatch.workloads import jpeg
+
+    pipeline = functools.partial(jpeg.pipeline, batch_size=settings.batch_size, image_size=settings.image_size)
+    count = len(split.training)
+    return Prepared(
+        source=jpeg.source(*_pick(images, split.training), settings.batch_size, seed),
+        pipeline=pipeline,
+        validation=_validation(images, split.validation, settings),
+        model=functools.partial(_model, settings, len(images.classes)),
+        steps_per_epoch=math.ceil(count / settings.batch_size),
+        images=count,
+        metric="accuracy",
+        skipped=len(broken),
+        examples=[_shown(images.paths[n]) for n in broken[:5]],
+    )
+
+
+def _pick(images: ImageFolder, numbers: NDArray[np.intp]) -> tuple[list[bytes], NDArray[np.int32]]:
+    return [images.paths[n] for n in numbers], images.labels[numbers]
+
+
+def _shown(path: bytes) -> str:
+    return path.decode(errors="replace")
+
+
+def _validation(images: ImageFolder, numbers: NDArray[np.intp], settings: Settings) -> tf.data.Dataset | None:
+    """The images held out, as fast as this machine can: the knobs are about training."""
+    import tensorflow as tf
+
+    from tfwatch.workloads import jpeg
+
+    if not len(numbers):
+        return None
+    batches = jpeg.in_order(*_pick(images, numbers), settings.batch_size)
+    knobs = Knobs(prefetch="auto", workers="auto")
+    ready = jpeg.pipeline(
+        batches, knobs, batch_size=settings.batch_size, image_size=settings.image_size, augmented=False
+    )
+    return ready.apply(tf.data.experimental.assert_cardinality(math.ceil(len(numbers) / settings.batch_size)))
+
+
+def _model(settings: Settings, classes: int) -> keras.Model:
+    """Four blocks of convolution, batch norm and relu, then the mean over what is left; compiled."""
+    import keras
+
+    if settings.seed is not None:
+        keras.utils.set_random_seed(settings.seed % 2**32)
+    image = x = keras.Input((settings.image_size, settings.image_size, 3))
+    for filters in _FILTERS:
+        x = keras.layers.Conv2D(filters, 3, padding="same", use_bias=False)(x)
+        x = keras.layers.BatchNormalization()(x)
+        x = keras.layers.Activation("relu")(x)
+        x = keras.layers.MaxPooling2D()(x)
+    x = keras.layers.GlobalAveragePooling2D()(x)
+    model = keras.Model(image, keras.layers.Dense(classes, activation="softmax")(x), name="cnn")
+    model.compile(
+        optimizer=keras.optimizers.Adam(1e-3),
+        loss="sparse_categorical_crossentropy",
+        metrics=["accuracy"],
+        jit_compile=False,
+    )
+    return model

@@ -1,0 +1,143 @@
+"""The input pipeline from JPEG files: list, shuffle | read, decode, augment, batch.
+
+What stands before the bar is the source: batches of paths, labels and numbers, cheap to make and the same in
+every run of the same seed. What stands after it is built anew for each setting of the knobs, gives each batch of
+the source as one batch, in order, and computes an image from its file, its number and its batch's seed alone, so
+that no setting changes a single bit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.core.knobs import Knobs
+from tfwatch.training import hands
+from tfwatch.workloads.readable import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    import tensorflow as tf
+    from numpy.typing import NDArray
+
+#: At most so many numbers wait in the shuffle: a million take seconds to fill before each epoch's first batch.
+_SHUFFLED = 20_000
+#: Of the asked latency this much, in microseconds, is spent setting the sleep up and waking from it: 0.25 to
+#: 0.65 ms seen for sleeps of 0 to 40 ms.
+_SLEEP_COST_US = 350
+_BRIGHTNESS = 0.15
+
+
+def source(paths: Sequence[bytes], labels: NDArray[np.int32], batch_size: int, seed: int) -> tf.data.Dataset:
+    """Batches of (path, label, number of the image, all of shape [batch], and a seed of the batch's own).
+
+    Each pass over it shuffles anew; the n-th pass is the same for the same seed. The last batch may be smaller.
+    """
+    import tensorflow as tf
+
+    numbers = tf.data.Dataset.range(len(paths)).shuffle(min(len(paths), _SHUFFLED), seed=seed)
+    seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True)
+    return _named(paths, labels, tf.data.Dataset.zip((numbers.batch(batch_size), seeds)))
+
+
+def in_order(paths: Sequence[bytes], labels: NDArray[np.int32], batch_size: int) -> tf.data.Dataset:
+    """Batches as `source` gives them, unshuffled and the same in every pass."""
+    import tensorflow as tf
+
+    numbers = tf.data.Dataset.range(len(paths)).batch(batch_size)
+    return _named(paths, labels, numbers.map(lambda batch: (batch, tf.constant(0, tf.int64))))
+
+
+def _named(paths: Sequence[bytes], labels: NDArray[np.int32], numbered: tf.data.Dataset) -> tf.data.Dataset:
+    import tensorflow as tf
+
+    all_paths, all_labels = tf.constant(list(paths)), tf.constant(labels)
+
+    def name(numbers: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return tf.gather(all_paths, numbers), tf.gather(all_labels, numbers), numbers, seed
+
+    return numbered.map(name).with_options(hands.options(Knobs()))
+
+
+def pipeline(
+    batches: tf.data.Dataset, knobs: Knobs, *, batch_size: int, image_size: int, augmented: bool = True
+) -> tf.data.Dataset:
+    """Images of shape [batch, image_size, image_size, 3], 0 to 1, and labels, from batches as `source` gives them."""
+    parallel = hands.num_parallel_calls(knobs.workers)
+    images = (
+        batches.map(_reading(knobs.latency_ms), num_parallel_calls=_readers(knobs))
+        .unbatch()
+        .map(_decoding(image_size), num_parallel_calls=parallel)
+    )
+    finish = _augment if augmented else _plain
+    ready = images.map(finish, num_parallel_calls=parallel).batch(batch_size)
+    ahead = hands.buffer_size(knobs.prefetch)
+    return (ready if ahead is None else ready.prefetch(ahead)).with_options(hands.options(knobs))
+
+
+def _readers(knobs: Knobs) -> int | None:
+    """How many batches are read at once.
+
+    TensorFlow by itself makes plain reads parallel, but not the simulated latency, which it takes for a side
+    effect: under `default` it is done for it.
+    """
+    if knobs.workers == "default" and knobs.latency_ms:
+        return hands.num_parallel_calls("auto")
+    return hands.num_parallel_calls(knobs.workers)
+
+
+def _reading(latency_ms: float) -> Callable[..., Any]:
+    """A batch's paths -> its files' bytes, label, number and seed for each element."""
+    import tensorflow as tf
+
+    def read(paths: tf.Tensor, labels: tf.Tensor, numbers: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        arrived = _delayed(paths, latency_ms) if latency_ms else paths
+        data = tf.map_fn(tf.io.read_file, arrived)
+        return data, labels, numbers, tf.fill(tf.shape(numbers), seed)
+
+    return read
+
+
+def _delayed(paths: tf.Tensor, latency_ms: float) -> tf.Tensor:
+    """The same paths, later: a sleep inside TensorFlow, without Python and its lock."""
+    import tensorflow as tf
+
+    once = tf.data.Dataset.from_tensors(paths)
+    asleep = tf.raw_ops.SleepDataset(
+        input_dataset=tf.data.experimental.to_variant(once),
+        sleep_microseconds=tf.constant(max(int(latency_ms * 1000) - _SLEEP_COST_US, 0), tf.int64),
+        output_types=[paths.dtype],
+        output_shapes=[paths.shape],
+    )
+    # take(1): looking for a second element would sleep a second time.
+    return tf.data.experimental.from_variant(asleep, once.element_spec).take(1).get_single_element()
+
+
+def _decoding(image_size: int) -> Callable[..., Any]:
+    import tensorflow as tf
+
+    def decode_one(data: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        image = tf.image.resize(decode(data), (image_size, image_size)) / 255.0
+        return image, label, number, seed
+
+    return decode_one
+
+
+def _augment(image: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Flip, shift by up to an eighth, and change the brightness, each drawn from the image's number and seed."""
+    import tensorflow as tf
+
+    size = image.shape[0]
+    flip, shift, light = tf.unstack(tf.random.experimental.stateless_split(tf.stack([seed, number]), 3))
+    image = tf.image.stateless_random_flip_left_right(image, flip)
+    edge = size // 8
+    image = tf.pad(image, [[edge, edge], [edge, edge], [0, 0]], mode="REFLECT")
+    image = tf.image.stateless_random_crop(image, (size, size, 3), shift)
+    image = tf.image.stateless_random_brightness(image, _BRIGHTNESS, light)
+    return tf.clip_by_value(image, 0.0, 1.0), label
+
+
+def _plain(image: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    del number, seed
+    return image, label

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tfwatch.core import units
 from tfwatch.core.knobs import Knobs
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     import keras
     import tensorflow as tf
+    from numpy.typing import NDArray
 
 #: The network halves an image four times.
 SMALLEST_IMAGE = 16

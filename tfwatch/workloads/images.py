@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import platformdirs
-from numpy.typing import NDArray
 
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
@@ -22,6 +21,8 @@ from tfwatch.workloads.shapes import CLASSES, draw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
 
 SUFFIXES = (".jpg", ".jpeg")
 #: First bytes of what TensorFlow's JPEG decoder takes: JPEG, and PNG and GIF under a wrong name.

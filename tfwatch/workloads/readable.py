@@ -5,11 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tfwatch.core import units
 from tfwatch.runs.format import write_atomically
@@ -17,8 +15,10 @@ from tfwatch.workloads.images import cache_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import tensorflow as tf
+    from numpy.typing import NDArray
 
     from tfwatch.workloads.images import ImageFolder
 

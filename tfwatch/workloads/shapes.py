@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ SIDE = 96
 #: Pixels over which an edge fades.
 _EDGE = 0.06
 
-Floats = NDArray[np.float32]
+Floats = NDArray[np.floating[Any]]
 
 
 def draw(name: str, count: int, seed: int) -> NDArray[np.uint8]:
@@ -64,11 +64,13 @@ def _light(rng: np.random.Generator, count: int) -> Floats:
 
 def _inside(distance: Floats) -> Floats:
     """1 where a signed distance is negative, with a soft edge."""
-    return np.clip(0.5 - distance / _EDGE, 0, 1)
+    cover: Floats = np.clip(0.5 - distance / _EDGE, 0, 1)
+    return cover
 
 
 def _wave(phase: Floats) -> Floats:
-    return np.clip(0.5 + np.sin(phase * np.float32(np.pi)) * 3, 0, 1)
+    cover: Floats = np.clip(0.5 + np.sin(phase * np.float32(np.pi)) * 3, 0, 1)
+    return cover
 
 
 def _disk(x: Floats, y: Floats) -> Floats:

@@ -42,7 +42,7 @@ class Fetch:
 
     def begin_epoch(self, steps: int) -> None:
         """An epoch begins after `steps` steps: with a source of tfwatch's own, make its iterator and pipeline."""
-        if self._own:
+        if self._session.source is not None:
             self._control.knobs = self._accept(steps)
             self._feed.start(iter(self._session.source), self._control.knobs)
 

@@ -1,0 +1,62 @@
+"""Small models and data sets, made the same way each time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+EXAMPLES, BATCH = 330, 16
+STEPS = -(-EXAMPLES // BATCH)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _deterministic() -> None:
+    import tensorflow as tf
+
+    tf.config.experimental.enable_op_determinism()
+
+
+@pytest.fixture(scope="session")
+def arrays() -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(EXAMPLES, 12, 12, 3)).astype("float32"), np.arange(EXAMPLES) % 4
+
+
+@pytest.fixture
+def make_model() -> Iterator[Callable[[], Any]]:
+    """Convolution, batch norm and dropout: what differs first when a step is not the same."""
+    import keras
+
+    def make() -> Any:
+        keras.utils.set_random_seed(3)
+        model = keras.Sequential(
+            [
+                keras.Input((12, 12, 3)),
+                keras.layers.Conv2D(8, 3),
+                keras.layers.BatchNormalization(),
+                keras.layers.ReLU(),
+                keras.layers.Flatten(),
+                keras.layers.Dropout(0.2),
+                keras.layers.Dense(4, activation="softmax"),
+            ]
+        )
+        model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+        return model
+
+    yield make
+    keras.backend.clear_session()
+
+
+def fingerprint(model: Any, history: Any) -> tuple[str, int, list[float]]:
+    """Weights, optimizer iterations and losses: equal only where training was the same bit for bit."""
+    digest = hashlib.sha256(b"".join(weight.tobytes() for weight in model.get_weights())).hexdigest()
+    return digest, int(model.optimizer.iterations), history.history["loss"]

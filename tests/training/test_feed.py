@@ -1,0 +1,77 @@
+"""Every batch exactly once and in order, whatever is switched when."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from tfwatch.core.knobs import Knobs, Setting
+
+pytestmark = pytest.mark.tensorflow
+
+SETTINGS: list[Setting] = ["off", "default", "auto", 1, 3, 16]
+
+
+def build(batches: Any, knobs: Knobs) -> Any:
+    from tfwatch.training.hands import buffer_size, num_parallel_calls
+
+    mapped = batches.map(lambda x: x * 2, num_parallel_calls=num_parallel_calls(knobs.workers))
+    size = buffer_size(knobs.prefetch)
+    return mapped if size is None else mapped.prefetch(size)
+
+
+def read(feed: Any, switch_at: dict[int, Knobs]) -> list[int]:
+    got: list[int] = []
+    while True:
+        if (knobs := switch_at.get(len(got))) and not feed.switching:
+            feed.switch(knobs)
+        try:
+            got.append(int(feed.get()))
+        except StopIteration:
+            return got
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_switches_lose_nothing_and_repeat_nothing(seed: int) -> None:
+    import tensorflow as tf
+
+    from tfwatch.training.feed import Feed
+
+    rng = random.Random(seed)
+    knobs = [Knobs(rng.choice(SETTINGS), rng.choice(SETTINGS)) for _ in range(12)]
+    feed = Feed(build)
+    feed.start(iter(tf.data.Dataset.range(100)), knobs[0])
+    assert read(feed, {rng.randrange(101): k for k in knobs[1:]}) == list(range(0, 200, 2))
+
+
+@pytest.mark.parametrize("at", [0, 99, 100], ids=["before the first", "before the last", "after the last"])
+def test_a_switch_at_the_edge_of_an_epoch(at: int) -> None:
+    import tensorflow as tf
+
+    from tfwatch.training.feed import Feed
+
+    feed = Feed(build)
+    feed.start(iter(tf.data.Dataset.range(100)), Knobs(4))
+    assert read(feed, {at: Knobs("off")}) == list(range(0, 200, 2))
+    feed.start(iter(tf.data.Dataset.range(5)), Knobs("off"))
+    assert read(feed, {}) == [0, 2, 4, 6, 8]
+
+
+def test_a_pipeline_that_cannot_be_built_changes_nothing() -> None:
+    import tensorflow as tf
+
+    from tfwatch.training.feed import Feed
+
+    def picky(batches: Any, knobs: Knobs) -> Any:
+        if knobs.prefetch == 16:
+            raise ValueError("no")
+        return batches
+
+    feed = Feed(picky)
+    feed.start(iter(tf.data.Dataset.range(4)), Knobs())
+    assert int(feed.get()) == 0
+    with pytest.raises(ValueError, match="no"):
+        feed.switch(Knobs(16))
+    assert [int(feed.get()) for _ in range(3)] == [1, 2, 3]

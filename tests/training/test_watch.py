@@ -1,0 +1,222 @@
+"""Watch in a script of the user's own: the result is that of `fit` without it, and the folder tells the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tfwatch.core.events import (
+    EpochEnded,
+    PipelineSwitched,
+    RunEnded,
+    SwitchAsked,
+    SwitchFailed,
+    TrainingFailed,
+    ValidationEnded,
+    WatchFailed,
+)
+from tfwatch.core.rows import Flag
+from tfwatch.runs.opened import Run, open_run
+
+from .conftest import BATCH, EXAMPLES, STEPS, fingerprint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.tensorflow
+
+Make = Callable[[], Any]
+EPOCHS = 2
+
+
+def known(arrays: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices(arrays).shuffle(50, seed=1).batch(BATCH)
+
+
+def unknown(arrays: Any) -> Any:
+    return known(arrays).filter(lambda x, y: True)
+
+
+def from_generator(arrays: Any) -> Any:
+    import tensorflow as tf
+
+    x, y = arrays
+    batches = [(x[i : i + BATCH], y[i : i + BATCH]) for i in range(0, EXAMPLES, BATCH)]
+    signature = (tf.TensorSpec((None, 12, 12, 3)), tf.TensorSpec((None,), tf.int64))
+    return tf.data.Dataset.from_generator(lambda: iter(batches), output_signature=signature)
+
+
+KINDS = [
+    pytest.param(known, {}, id="known cardinality, ragged last batch"),
+    pytest.param(unknown, {}, id="unknown cardinality"),
+    pytest.param(from_generator, {}, id="generator"),
+    pytest.param(lambda arrays: known(arrays).repeat(), {"steps_per_epoch": 10}, id="steps_per_epoch"),
+    pytest.param(known, {"class_weight": {0: 1.0, 1: 2.0, 2: 1.0, 3: 0.5}}, id="class_weight"),
+]
+
+
+def watch_in(folder: Path) -> Any:
+    from tfwatch import Watch
+
+    return Watch(folder)
+
+
+class Switching:
+    """Asks for another prefetch every few steps."""
+
+    def __init__(self, watch: Any) -> None:
+        import keras
+
+        settings = [4, "off", "auto", "default", 1]
+
+        class Callback(keras.callbacks.Callback):
+            steps = 0
+
+            def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+                self.steps += 1
+                if self.steps % 4 == 0:
+                    watch.set(prefetch=settings[self.steps // 4 % len(settings)])
+
+        self.callback = Callback()
+
+
+@pytest.mark.parametrize(("make_data", "options"), KINDS)
+def test_training_is_the_same_bit_for_bit(
+    make_data: Any, options: dict[str, Any], arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    results = []
+    for how in ("stock", "watched", "switched"):
+        model, watch = make_model(), watch_in(tmp_path)
+        callbacks = {"stock": [], "watched": [watch], "switched": [watch, Switching(watch).callback]}[how]
+        history = model.fit(make_data(arrays), epochs=EPOCHS, verbose=0, callbacks=callbacks, **options)
+        results.append(fingerprint(model, history))
+    assert results[1] == results[0]
+    assert results[2] == results[0]
+    assert count(open_run(watch.run_path), PipelineSwitched) >= 4
+
+
+def test_every_step_has_a_row_whose_parts_fill_the_time(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    watch = watch_in(tmp_path)
+    make_model().fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch], validation_data=known(arrays))
+    run = open_run(watch.run_path)
+    steps = run.steps
+    assert steps["step"].tolist() == list(range(1, EPOCHS * STEPS + 1))
+    assert steps["epoch"].tolist() == [0] * STEPS + [1] * STEPS
+    assert steps["flags"][0] == Flag.COMPILE | Flag.EPOCH_START
+    assert steps["flags"][STEPS - 1] == Flag.VALIDATION
+    assert steps["flags"][STEPS] == Flag.EPOCH_START
+    assert not steps["flags"][1 : STEPS - 1].any()
+    assert (steps["dispatch_ms"] <= steps["compute_ms"]).all()
+    total_ms = steps["wait_ms"] + steps["compute_ms"] + steps["host_ms"]
+    np.testing.assert_allclose(total_ms[: STEPS - 1], np.diff(steps["start_ns"])[: STEPS - 1] / 1e6, rtol=1e-4)
+    assert count(run, EpochEnded) == count(run, ValidationEnded) == EPOCHS
+    assert ended(run).cause == "finished"
+
+
+def test_a_switch_asked_between_epochs_is_in_effect_at_the_next(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    import keras
+
+    watch = watch_in(tmp_path)
+    ask = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: watch.set(prefetch=2))
+    make_model().fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[ask, watch])
+    run = open_run(watch.run_path)
+    (asked,) = (event for event in run.events if isinstance(event, SwitchAsked))
+    (switched,) = (event for event in run.events if isinstance(event, PipelineSwitched))
+    assert (asked.step, switched.step, switched.old, switched.new) == (STEPS, STEPS + 1, "default", "2")
+
+
+def test_a_fit_that_raises_ends_its_run_and_a_later_bare_fit_writes_nothing(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    import keras
+
+    def fail(batch: int, logs: Any) -> None:
+        if batch == 5:
+            raise RuntimeError("a callback of the user's")
+
+    model, watch = make_model(), watch_in(tmp_path)
+    with pytest.raises(RuntimeError, match="a callback"):
+        model.fit(known(arrays), callbacks=[watch, keras.callbacks.LambdaCallback(on_train_batch_end=fail)], verbose=0)
+    model.fit(known(arrays), verbose=0)
+    assert len(open_run(watch.run_path).steps) <= 6
+    again = watch_in(tmp_path)
+    model.fit(known(arrays), verbose=0, callbacks=[again])
+    assert len(open_run(again.run_path).steps) == STEPS
+
+
+def test_a_step_that_raises_leaves_its_traceback_in_the_folder(make_model: Make, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    def broken(i: Any) -> Any:
+        with tf.control_dependencies([tf.debugging.assert_less(i, tf.constant(3, tf.int64))]):
+            return tf.zeros((4, 12, 12, 3)), tf.zeros((4,), tf.int64)
+
+    watch = watch_in(tmp_path)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        make_model().fit(tf.data.Dataset.range(10).map(broken), verbose=0, callbacks=[watch])
+    run = open_run(watch.run_path)
+    (failure,) = (event for event in run.events if isinstance(event, TrainingFailed))
+    assert "InvalidArgumentError" in failure.error
+    assert "Traceback" in failure.traceback
+    assert ended(run).cause == "failed"
+    assert len(run.steps) == 3
+
+
+def test_what_breaks_in_tfwatch_never_reaches_the_training(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfwatch.runs.writer import RunWriter
+
+    stock = make_model()
+    expected = fingerprint(stock, stock.fit(known(arrays), epochs=EPOCHS, verbose=0))
+    monkeypatch.setattr(RunWriter, "step", lambda *_: 1 / 0)
+    model, watch = make_model(), watch_in(tmp_path)
+    history = model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])
+    assert fingerprint(model, history) == expected
+    assert count(open_run(watch.run_path), WatchFailed) == 1
+
+
+def test_fits_one_after_another_have_a_folder_each(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    model, watch, paths = make_model(), watch_in(tmp_path), []
+    for _ in range(2):
+        model.fit(known(arrays), verbose=0, callbacks=[watch])
+        paths.append(watch.run_path)
+        model.compile("sgd", "sparse_categorical_crossentropy")
+    assert paths[0] != paths[1]
+    assert [len(open_run(path).steps) for path in paths] == [STEPS, STEPS]
+
+
+def test_a_folder_that_cannot_be_made_costs_the_record_and_not_the_training(
+    arrays: Any, make_model: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    watch = watch_in(tmp_path / "file" / "runs")
+    history = make_model().fit(known(arrays), verbose=0, callbacks=[watch])
+    assert len(history.history["loss"]) == 1
+    assert watch.run_path is None
+    assert "nothing is recorded" in capsys.readouterr().err
+
+
+def test_workers_of_a_pipeline_that_is_not_ours_cannot_be_switched(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    from tfwatch.runs.control import Request
+
+    watch = watch_in(tmp_path)
+    watch._control.ask(Request("workers", 4, "code"))
+    make_model().fit(known(arrays), verbose=0, callbacks=[watch])
+    assert count(open_run(watch.run_path), SwitchFailed) == 1
+
+
+def count(run: Run, kind: type) -> int:
+    return sum(isinstance(event, kind) for event in run.events)
+
+
+def ended(run: Run) -> RunEnded:
+    (event,) = (event for event in run.events if isinstance(event, RunEnded))
+    return event

@@ -1,0 +1,216 @@
+"""The command line. Help and bad input cost no import of numpy, Textual or TensorFlow."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tfwatch import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_DESCRIPTION = "See live how much of every training step the device starves for data, and change that while it trains."
+_EXIT_CODES = """\
+exit codes: 0 finished, or stopped from the screen; 1 training failed; 2 bad input;
+130 stopped by ctrl+c, 143 by SIGTERM (128 + the signal). The first signal stops after the batch in flight and
+keeps the run whole, the second leaves at once. Losing the terminal (SIGHUP) never stops a training.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 2 and one sentence on stderr for bad input."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser()
+    if not words:
+        parser.print_help()
+        return 0
+    parser.check_command(words[0])
+    args = parser.parse_args(words)
+    command: Callable[[argparse.Namespace], int] = args.run
+    from tfwatch.workloads import BadInputError
+
+    try:
+        return command(args)
+    except BadInputError as error:
+        sys.stderr.write(f"tfwatch: {error}\n")
+        return 2
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence, without the usage."""
+
+    commands: tuple[str, ...] = ()
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"tfwatch: {message.removeprefix('argument ')}\n")
+
+    def check_command(self, word: str) -> None:
+        """End with a sentence that names the nearest command where `word` is none."""
+        if word.startswith("-") or word in self.commands:
+            return
+        near = difflib.get_close_matches(word, self.commands, n=1)
+        self.error(f"no command {word!r}: " + (f"did you mean {near[0]}?" if near else "there are train and replay"))
+
+
+def _parser() -> _Parser:
+    parser = _Parser("tfwatch", description=_DESCRIPTION, allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"tfwatch {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_train(commands)
+    _add_replay(commands)
+    parser.commands = tuple(commands.choices)
+    return parser
+
+
+def _add_train(commands: Any) -> None:
+    train = commands.add_parser(
+        "train",
+        help="train a workload and watch it live",
+        description="Train a workload and watch it live.",
+        epilog=_EXIT_CODES,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    train.set_defaults(run=_train)
+    train.add_argument("workload", metavar="WORKLOAD", help="what to train: cnn, a small network on JPEG files")
+    _add_pipeline(train.add_argument_group("input pipeline (each can be switched while it trains)"))
+    _add_training(train.add_argument_group("training"))
+    _add_showing(train.add_argument_group("where it is shown and kept"))
+
+
+def _add_pipeline(group: Any) -> None:
+    setting = _typed(_setting)
+    for knob, what in (("prefetch", "batches made ahead"), ("workers", "images read and decoded at a time")):
+        text = f"{what}: off, default (TensorFlow's own), auto, or a number; off unless given"
+        group.add_argument(f"--{knob}", metavar="N", type=setting, default="off", help=text)
+    text = "simulated delay of reading each batch's files, milliseconds"
+    group.add_argument("--storage-latency", metavar="MS", type=_typed(_latency), default=0.0, help=text)
+    text = "turn a knob once STEP steps are done, e.g. 100:prefetch=4 (knobs: prefetch, workers, storage-latency)"
+    group.add_argument(
+        "--switch", metavar="STEP:KNOB=VALUE", type=_typed(_switch), action="append", default=[], help=text
+    )
+
+
+def _add_training(group: Any) -> None:
+    group.add_argument("--batch-size", metavar="B", type=_whole(1, 65536), default=32, help="images a step (32)")
+    group.add_argument("--image-size", metavar="S", type=_whole(16, 1024), default=64, help="pixels a side (64)")
+    length = group.add_mutually_exclusive_group()
+    length.add_argument("--epochs", metavar="E", type=_whole(1, 65535), default=20, help="passes over the images (20)")
+    length.add_argument("--steps", metavar="N", type=_whole(1, 10**9), help="end after so many steps instead")
+    group.add_argument("--seed", metavar="S", type=_whole(0, 2**32 - 1), help="the same seed trains the same weights")
+    group.add_argument("--data", metavar="DIR", type=_path, help="a folder of classes of JPEG files of your own")
+
+
+def _add_showing(group: Any) -> None:
+    _add_runs_dir(group)
+    _add_theme(group)
+    group.add_argument("--headless", action="store_true", help="no screen: progress on stderr, a summary on stdout")
+    group.add_argument("--json", action="store_true", help="the summary as one JSON object; implies --headless")
+
+
+def _add_replay(commands: Any) -> None:
+    text = "open a run in the same screen; one that is still being written is followed, read only"
+    replay = commands.add_parser("replay", help=text, description=text.capitalize() + ".", allow_abbrev=False)
+    replay.set_defaults(run=_replay)
+    replay.add_argument("which", metavar="RUN", nargs="?", help="a run folder, or part of a run's name; the newest")
+    _add_runs_dir(replay)
+    _add_theme(replay)
+
+
+def _add_runs_dir(group: Any) -> None:
+    group.add_argument("--runs-dir", metavar="DIR", type=_path, help="where run folders are kept")
+
+
+def _add_theme(group: Any) -> None:
+    group.add_argument("--theme", metavar="NAME", help="colours of the screen; remembered")
+
+
+# -- the commands -------------------------------------------------------------------------------------
+
+
+def _train(args: argparse.Namespace) -> int:
+    from tfwatch.commands.train import Order, train
+    from tfwatch.core.knobs import Knobs
+    from tfwatch.training.plan import Plan
+    from tfwatch.workloads import Settings
+
+    settings = Settings(
+        batch_size=args.batch_size,
+        image_size=args.image_size,
+        epochs=args.epochs,
+        steps=args.steps,
+        seed=args.seed,
+        data=args.data,
+    )
+    knobs = Knobs(args.prefetch, args.workers, args.storage_latency)
+    return train(
+        Order(
+            plan=Plan(args.workload, settings, knobs, tuple(args.switch)),
+            runs_dir=_runs_dir(args),
+            headless=args.headless or args.json,
+            as_json=args.json,
+            theme=args.theme,
+        )
+    )
+
+
+def _replay(args: argparse.Namespace) -> int:
+    from tfwatch.commands.replay import Wish, replay
+
+    return replay(Wish(args.which, _runs_dir(args), args.theme))
+
+
+def _runs_dir(args: argparse.Namespace) -> Path:
+    from tfwatch.runs.library import default_runs_dir
+
+    return args.runs_dir or default_runs_dir()
+
+
+# -- reading values -----------------------------------------------------------------------------------
+
+
+def _typed(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A reader for argparse, which shows the sentence of an ArgumentTypeError and hides that of a ValueError."""
+
+    def typed(text: str) -> Any:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return typed
+
+
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
+        return int(text)
+
+    return read
+
+
+def _setting(text: str) -> Any:
+    from tfwatch.core.knobs import parse_setting
+
+    return parse_setting(text)
+
+
+def _latency(text: str) -> float:
+    from tfwatch.core.knobs import parse_latency
+
+    return parse_latency(text)
+
+
+def _switch(text: str) -> Any:
+    from tfwatch.training.plan import parse_switch
+
+    return parse_switch(text)
+
+
+def _path(text: str) -> Path:
+    return Path(text).expanduser()

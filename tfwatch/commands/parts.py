@@ -1,0 +1,74 @@
+"""What a command is built of, loaded when it is needed; tests put others in."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tfwatch.commands.installed import Installed
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from tfwatch.app import Leave
+    from tfwatch.core.clock import Clock
+    from tfwatch.runs.control import Control
+    from tfwatch.runs.writer import RunWriter
+    from tfwatch.training.plan import Plan
+    from tfwatch.training.trainer import Outcome
+
+
+class Training(Protocol):
+    """What a command needs of `tfwatch.training.trainer.Trainer`."""
+
+    done: threading.Event
+    outcome: Outcome | None
+
+    def start(self) -> None: ...
+
+
+class Sensing(Protocol):
+    """What a command needs of `tfwatch.sensors.runner.Sensors`."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class Screen(Protocol):
+    """What a command needs of `tfwatch.app.TfwatchApp`."""
+
+    def run(self) -> Leave | None: ...
+
+    def exit_with(self, leave: Leave) -> None: ...
+
+
+def _trainer(plan: Plan, writer: RunWriter, control: Control, clock: Clock) -> Training:
+    from tfwatch.training.trainer import Trainer
+
+    return Trainer(plan, writer, control, clock)
+
+
+def _sensors(writer: RunWriter, clock: Clock) -> Sensing:
+    from tfwatch.sensors.runner import Sensors
+
+    return Sensors(writer, clock)
+
+
+def _app(*args: Any, **options: Any) -> Screen:
+    from tfwatch.app import TfwatchApp
+
+    return TfwatchApp(*args, **options)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The makers of a run's parts. `app` takes what `TfwatchApp` takes; `exit_now` ends the process on the spot."""
+
+    trainer: Callable[[Plan, RunWriter, Control, Clock], Training] = _trainer
+    sensors: Callable[[RunWriter, Clock], Sensing] = _sensors
+    app: Callable[..., Screen] = _app
+    installed: Callable[[], Installed] = Installed.here
+    exit_now: Callable[[int], Any] = os._exit

@@ -1,0 +1,64 @@
+"""Progress of a training without a screen: a line that renews itself, or a line every two seconds in a file."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfwatch.core.clock import Clock
+    from tfwatch.runs.reader import RunReader, Snapshot
+
+_LIVE_S = 0.5
+_LOGGED_S = 2.0
+
+
+class Progress:
+    """Writes progress lines to `stream`; a failure is told once and ends them, never the training."""
+
+    def __init__(self, stream: TextIO, reader: RunReader, line: Callable[[Snapshot], str], clock: Clock) -> None:
+        self._stream = stream
+        self._reader = reader
+        self._line = line
+        self._clock = clock
+        self._live = stream.isatty()
+        self._due_ns = 0
+        self._failed = False
+
+    def show(self) -> None:
+        """Write a line if one is due."""
+        now = self._clock.now_ns()
+        if self._failed or now < self._due_ns:
+            return
+        self._due_ns = now + int((_LIVE_S if self._live else _LOGGED_S) * 1e9)
+        try:
+            self._write(self._line(self._reader.tail()))
+        except Exception as error:  # noqa: BLE001 - telemetry fails open, and says so
+            self._failed = True
+            self.say(f"no more progress is shown: {type(error).__name__}: {error}")
+
+    def say(self, sentence: str) -> None:
+        """Write a sentence on a line of its own."""
+        self.finish()
+        self._stream.write(f"tfwatch: {sentence}\n")
+        self._stream.flush()
+
+    def finish(self) -> None:
+        """End the line that renews itself."""
+        if self._live:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+    def _write(self, line: str) -> None:
+        if not line:
+            return
+        self._stream.write(f"\r{line[: self._width() - 1]}\x1b[K" if self._live else f"{line}\n")
+        self._stream.flush()
+
+    def _width(self) -> int:
+        try:
+            return os.get_terminal_size(self._stream.fileno()).columns or 80
+        except OSError:
+            return 80

@@ -1,0 +1,159 @@
+"""One training run in this process: its threads, its screen, its signals and what is said about it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.commands.progress import Progress
+from tfwatch.commands.stage import Stage
+from tfwatch.core.events import RunEnded
+from tfwatch.core.rows import Phase
+from tfwatch.runs.control import Control
+from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.reader import RunReader
+from tfwatch.terminal import Capture, Signals
+
+if TYPE_CHECKING:
+    from tfwatch.commands.parts import Parts, Screen
+    from tfwatch.commands.train import Order
+    from tfwatch.core.clock import Clock
+    from tfwatch.runs.writer import RunWriter
+
+#: How soon a second signal is obeyed.
+_LOOK_S = 0.2
+
+
+class Session:
+    """A run whose folder is begun and whose terminal is captured.
+
+    The first SIGINT or SIGTERM stops the training at the next batch, the second leaves at once. A terminal that
+    goes away takes the screen with it, never the training.
+    """
+
+    def __init__(self, order: Order, writer: RunWriter, terminal: Capture, parts: Parts, clock: Clock) -> None:
+        from tfwatch.report import progress_line
+
+        self._order = order
+        self._writer = writer
+        self._terminal = terminal
+        self._parts = parts
+        self._clock = clock
+        self._control = Control(order.plan.knobs)
+        self._reader = RunReader(writer, clock)
+        self._progress = Progress(terminal.err, self._reader, progress_line, clock)
+        self._sensors = parts.sensors(writer, clock)
+        self._trainer = parts.trainer(order.plan, writer, self._control, clock)
+        self._stage: Stage | None = None
+        self._started = False
+        self._hurries = False
+        self._signum = 0
+
+    @property
+    def is_hung(self) -> bool:
+        """Whether the training has not ended, though it was left."""
+        return self._started and not self._trainer.done.is_set()
+
+    def say(self, sentence: str) -> None:
+        """Tell the user a sentence on stderr."""
+        self._progress.say(sentence)
+
+    def run(self) -> int:
+        """Train to the end, say how it went, and return the exit code."""
+        with Signals(self._asked_to_stop, self._terminal.hang_up):
+            self._sensors.start()
+            if not self._order.headless:
+                self._show_screen()
+            self._begin_training()
+            self._follow()
+            self._sensors.stop()
+            self._close()
+            return self._conclude()
+
+    # -- the screen -------------------------------------------------------------------------------
+
+    def _show_screen(self) -> None:
+        from tfwatch.app import Leave
+
+        self._stage = Stage(self._terminal, self._make_app, self._begin_training)
+        self._terminal.on_hangup = lambda: self._leave_screen("DETACH")
+        leave = self._stage.show()
+        self._stage = None
+        if leave is None:
+            self._writer.note("the screen failed; training goes on without it")
+            self.say("the screen failed; training goes on without it, ctrl+c stops it")
+        if leave in (Leave.STOP, Leave.NOW):
+            self._control.stop.set()
+            self._hurries = leave is Leave.NOW
+
+    def _make_app(self, **options: Any) -> Screen:
+        return self._parts.app(self._reader, self._control, theme=self._order.theme, clock=self._clock, **options)
+
+    def _leave_screen(self, leave: str) -> None:
+        from tfwatch.app import Leave
+
+        if self._stage:
+            self._stage.leave(Leave[leave])
+
+    def _asked_to_stop(self, signum: int) -> None:
+        self._signum = self._signum or signum
+        self._hurries = self._control.stop.is_set()
+        self._control.stop.set()
+        if self._stage:
+            self._leave_screen("NOW" if self._hurries else "STOP")
+
+    # -- the training -----------------------------------------------------------------------------
+
+    def _begin_training(self) -> None:
+        """Start the training thread, unless it runs or was stopped before it began."""
+        if not self._started and not self._control.stop.is_set():
+            self._started = True
+            self._trainer.start()
+
+    def _follow(self) -> None:
+        """Wait for the training's end, with progress."""
+        told = False
+        while self._started and not self._hurries and not self._trainer.done.wait(_LOOK_S):
+            if not self._control.stop.is_set():
+                self._progress.show()
+            elif not told:
+                told = True
+                self.say("stopping after the batch in flight; ctrl+c leaves at once")
+        self._progress.finish()
+
+    def _close(self) -> None:
+        if self._trainer.outcome is None:
+            self._writer.phase(Phase.ENDED)
+            detail = "left before the batch in flight ended" if self._started else "left before it began"
+            self._writer.event(RunEnded(self._writer.now_ns(), "stopped", self._writer.status[2], detail))
+        self._writer.close()
+
+    # -- afterwards -------------------------------------------------------------------------------
+
+    def _conclude(self) -> int:
+        outcome = self._trainer.outcome
+        if outcome and outcome.cause == "bad-input":
+            self.say(outcome.message)
+            return 2
+        self._report()
+        if outcome and outcome.cause == "failed":
+            self._terminal.err.write(outcome.traceback or outcome.message)
+            return 1
+        return 128 + self._signum if self._signum else 0
+
+    def _report(self) -> None:
+        from tfwatch.report import as_json, as_text
+
+        run = self._opened()
+        text = json.dumps(as_json(run), indent=1) if self._order.as_json else as_text(run, Path.home())
+        self._terminal.out.write(text.rstrip("\n") + "\n")
+        self._terminal.out.flush()
+
+    def _opened(self) -> Run:
+        """The run as it is on disk, or as memory has it where the disk did not take all of it."""
+        snapshot = self._reader.tail()
+        if snapshot.folder and not snapshot.unrecorded:
+            return open_run(snapshot.folder)
+        steps = self._reader.steps_between(1, snapshot.steps_total)
+        return Run(snapshot.folder or Path(), snapshot.manifest, steps, snapshot.samples, snapshot.events)

@@ -1,0 +1,76 @@
+"""Where a screen plays: runs the app, lets signals end it, and leaves the terminal as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import platformdirs
+
+from tfwatch.terminal import Capture, has_colour, has_unicode, kept_signals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfwatch.app import Leave
+    from tfwatch.commands.parts import Screen
+
+
+class Stage:
+    """Shows one app on a captured terminal.
+
+    make: makes the app, given its `painted` callback and what the terminal can.
+    painted: called in the app's event loop after its first paint.
+    """
+
+    def __init__(self, terminal: Capture, make: Callable[..., Screen], painted: Callable[[], None]) -> None:
+        self._terminal = terminal
+        self._make = make
+        self._when_painted = painted
+        self._app: Screen | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._leaving: Leave | None = None
+
+    def show(self) -> Leave | None:
+        """Run the app to its end. None where it died: then its traceback is in the log and before the user."""
+        self._terminal.tell_prints()
+        try:
+            with kept_signals():
+                self._app = self._make(painted=self._painted, **_abilities())
+                return self._app.run()
+        except Exception:  # noqa: BLE001 - the screen's boundary: what it raises must not end the training
+            self._terminal.restore(leave_screen=True)
+            traceback.print_exc()
+            return None
+        finally:
+            self._loop = None
+            self._terminal.restore()
+            self._terminal.log_prints()
+
+    def leave(self, leave: Leave) -> None:
+        """End the app with this answer. Any thread and any signal handler may call it, also before the first paint."""
+        self._leaving = leave
+        if self._loop and self._app:
+            with contextlib.suppress(RuntimeError):  # the loop has just ended by itself
+                self._loop.call_soon_threadsafe(self._app.exit_with, leave)
+
+    def _painted(self) -> None:
+        self._terminal.log_prints()
+        self._loop = asyncio.get_running_loop()
+        if self._leaving and self._app:
+            self._app.exit_with(self._leaving)
+        else:
+            self._when_painted()
+
+
+def settings_path() -> Path:
+    """The small JSON file in which the screen keeps its theme and how long the last import took."""
+    return Path(platformdirs.user_config_dir("tfwatch", appauthor=False)) / "settings.json"
+
+
+def _abilities() -> dict[str, Any]:
+    return {"colour": has_colour(os.environ), "unicode": has_unicode(os.environ), "settings": settings_path()}

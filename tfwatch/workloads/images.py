@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import shutil
 import tempfile
@@ -31,6 +32,7 @@ _MAGIC = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8")
 A_CLASS = 800
 _CHUNK = 50
 _QUALITY = 62
+_ABANDONED_NS = 3600 * 10**9
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,13 +167,22 @@ def _make_in(place: Path, name: str, say: Callable[[str], None], clock: Clock) -
         part.chmod(0o755)
         return _put(part, place / name)
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        _sweep(place, name, part, clock)
+
+
+def _sweep(place: Path, name: str, mine: Path, clock: Clock) -> None:
+    """Remove what is left of this making, and of others that were killed an hour ago or more."""
+    for part in place.glob(f"{name}.part-*"):
+        with contextlib.suppress(OSError):
+            if part.name.startswith(mine.name) or clock.wall_ns() - part.stat().st_mtime_ns > _ABANDONED_NS:
+                shutil.rmtree(part)
 
 
 def _put(part: Path, home: Path) -> Path:
     """Rename the whole set to its place. If another process was first, its set is as good."""
     if home.exists() and not _is_whole(home):
-        home.rename(part / "incomplete")
+        with contextlib.suppress(FileNotFoundError):
+            home.rename(part.with_name(f"{part.name}-old"))
     try:
         part.rename(home)
     except OSError:

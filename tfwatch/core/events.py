@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tfwatch.core.fields import known_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,36 +190,10 @@ Event: TypeAlias = (
 
 _KINDS: dict[str, Any] = {kind.__name__: kind for kind in Event.__args__}
 
-#: Nothing that is counted or timed comes near; a whole number beyond it is rubbish.
-_LARGEST = 2**63
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and abs(value) < _LARGEST
-
-
-def _is_float(value: object) -> bool:
-    return isinstance(value, float) or _is_int(value)
-
-
-def _is_str(value: object) -> bool:
-    return isinstance(value, str)
-
-
-_CHECKS: dict[str, Callable[[Any], bool]] = {
-    "int": _is_int,
-    "int | None": lambda value: value is None or _is_int(value),
-    "float": _is_float,
-    "float | None": lambda value: value is None or _is_float(value),
-    "str": _is_str,
-    "list[str]": lambda value: isinstance(value, list) and all(map(_is_str, value)),
-    "dict[str, float]": lambda value: isinstance(value, dict) and all(map(_is_float, value.values())),
-}
-
 
 def encode(event: Event) -> str:
     """One line of events.jsonl, without its newline."""
-    return json.dumps({"event": type(event).__name__, **asdict(event)})
+    return json.dumps({"event": type(event).__name__, **asdict(event)}, default=_number)
 
 
 def decode(line: str | bytes) -> Event | None:
@@ -228,11 +201,12 @@ def decode(line: str | bytes) -> Event | None:
     try:
         values = json.loads(line)
         kind = _KINDS[values.pop("event")]
-        known = {f.name: str(f.type) for f in fields(kind)}
-        values = {name: value for name, value in values.items() if name in known}
-        if not all(_CHECKS[known[name]](value) for name, value in values.items()):
-            return None
-        event: Event = kind(**values)
+        event: Event = kind(**known_fields(kind, values))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return event
+
+
+def _number(value: Any) -> float:
+    """Keras hands out metrics as numpy scalars."""
+    return float(value)

@@ -113,3 +113,16 @@ class Phase(IntEnum):
     VALIDATION = 7
     EPOCH_END = 8
     ENDED = 9
+
+
+#: Milliseconds of one part, and nanoseconds of a start, beyond which a row is rubbish: 11 and 100 days.
+_LONGEST_MS = 1e9
+_LATEST_NS = 100 * 86_400 * 10**9
+
+
+def plausible(rows: Rows) -> NDArray[np.bool_]:
+    """Which rows of `STEP` a training can have written: a damaged file, or a dropped stretch, holds others too."""
+    good = (rows["step"] > 0) & (rows["start_ns"] < _LATEST_NS)
+    for name in ("wait_ms", "dispatch_ms", "compute_ms", "host_ms"):
+        good &= (rows[name] >= 0) & (rows[name] <= _LONGEST_MS)
+    return good

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, field, fields
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tfwatch.core.fields import known_fields
 from tfwatch.core.rows import PROGRESS, PULSE, SAMPLE, STEP
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ EVENTS = "events.jsonl"
 PULSES = "pulse.bin"
 LOG = "log.txt"
 STREAMS = (STEPS, SAMPLES, PROGRESSES, EVENTS)
+#: Bytes of a row that no table comes near.
+_WIDEST = 4096
 TABLES = {STEPS: STEP, SAMPLES: SAMPLE, PROGRESSES: PROGRESS, PULSES: PULSE}
 
 
@@ -76,13 +80,12 @@ class Manifest:
             schema = values["schema"]
             if schema != SCHEMA:
                 raise NotARunError(f"its schema is {schema}, this tfwatch reads {SCHEMA}")
-            known = {f.name for f in fields(Manifest)}
-            manifest = Manifest(**{name: value for name, value in values.items() if name in known})
+            manifest = Manifest(**known_fields(Manifest, values))
             for name in TABLES:
                 manifest.layout(name)
         except NotARunError:
             raise
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise NotARunError(f"its {MANIFEST} cannot be read: {error}") from error
         return manifest
 
@@ -93,9 +96,14 @@ class Manifest:
             NotARunError: a field that this tfwatch needs is missing.
         """
         layout = np.dtype([(str(column), str(kind)) for column, kind in self.tables[name]])
-        missing = set(TABLES[name].names or ()) - set(layout.names or ())
-        if missing or layout.hasobject:
-            raise NotARunError(f"{name} lacks {', '.join(sorted(missing)) or 'plain columns'}")
+        needed = TABLES[name]
+        lacking = [
+            column
+            for column in needed.names or ()
+            if column not in (layout.names or ()) or layout[column].kind != needed[column].kind
+        ]
+        if lacking or layout.hasobject or layout.itemsize > _WIDEST:
+            raise NotARunError(f"{name} lacks {', '.join(lacking) or 'plain columns'}")
         return layout
 
 
@@ -106,5 +114,10 @@ def write_atomically(path: Path, text: str) -> None:
         OSError: the folder cannot be written.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError:
+        with suppress(OSError):
+            part.unlink()
+        raise

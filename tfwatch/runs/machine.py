@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,16 @@ def boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
-        return f"{platform.node()}-{psutil.boot_time():.0f}"
+        return _boot_session() or f"{platform.node()}-{psutil.boot_time():.0f}"
+
+
+def _boot_session() -> str:
+    """macOS' own; a Mac's name changes with its network, and its boot time with its clock."""
+    command = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=2, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
 
 
 def describe_machine() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A whole run as numpy arrays, for scripts and notebooks."""
+"""A whole run as numpy arrays, for scripts, notebooks and reports."""
 
 from __future__ import annotations
 
@@ -8,30 +8,48 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.events import RunEnded, decode
 from tfwatch.runs import format as layout
-from tfwatch.runs.reader import FolderSource, RunReader
+from tfwatch.runs.life import Life, life_of, now_s
+from tfwatch.runs.pulse import Pulse, decode_pulse
+from tfwatch.runs.reader import FolderSource
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
     from tfwatch.runs.format import Manifest
+    from tfwatch.runs.reader import Source
+
+_CHUNK = 4 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run folder, read once. `steps` and `samples` are read-only views of its files.
+    """A run, read once. `steps` and `samples` are read-only, those of a folder views of its files.
 
-    steps: rows of `core.rows.STEP`; samples: rows of `core.rows.SAMPLE`; events: in the order of their time.
+    path: None where no folder could be made.
+    steps: rows of `core.rows.STEP`; samples: rows of `core.rows.SAMPLE`; events: in the order of their writing.
+    length_s: from the run's start to its end; to its last sign of life where it was killed, else to now.
     """
 
-    path: Path
+    path: Path | None
     manifest: Manifest
     steps: Rows
     samples: Rows
     events: tuple[Event, ...]
+    life: Life
+    length_s: float
+
+    @property
+    def ended(self) -> RunEnded | None:
+        """The run's end; None where it goes on or was killed."""
+        return next((event for event in reversed(self.events) if isinstance(event, RunEnded)), None)
 
 
-def open_run(path: str | Path) -> Run:
+def open_run(path: str | Path, clock: Clock = SYSTEM) -> Run:
     """Open a run folder, ended, killed or still being written (its whole rows up to now).
 
     Raises:
@@ -40,21 +58,57 @@ def open_run(path: str | Path) -> Run:
     folder = Path(path).expanduser()
     source = FolderSource(folder)
     manifest = source.manifest()
-    return Run(
-        path=folder,
-        manifest=manifest,
-        steps=_view(folder, layout.STEPS, manifest),
-        samples=_view(folder, layout.SAMPLES, manifest),
-        events=RunReader(source).tail().events,
-    )
+    steps, samples = (_view(folder / name, manifest.layout(name)) for name in (layout.STEPS, layout.SAMPLES))
+    return _run(source, manifest, steps, samples, clock)
 
 
-def _view(folder: Path, name: str, manifest: Manifest) -> Rows:
-    row = manifest.layout(name)
+def read_run(source: Source, clock: Clock = SYSTEM) -> Run:
+    """The run of a source, copied: also one that has no folder, and what the disk did not take.
+
+    Raises:
+        NotARunError: the source holds no run that this tfwatch reads.
+    """
+    manifest = source.manifest()
+    steps, samples = (_copy(source, name, manifest.layout(name)) for name in (layout.STEPS, layout.SAMPLES))
+    return _run(source, manifest, steps, samples, clock)
+
+
+def _run(source: Source, manifest: Manifest, steps: Rows, samples: Rows, clock: Clock) -> Run:
+    lines = b"".join(_chunks(source, layout.EVENTS)).split(b"\n")
+    events = tuple(event for line in lines if (event := decode(line)))
+    pulse = decode_pulse(source.read(layout.PULSES, 0, _CHUNK), manifest.layout(layout.PULSES))
+    life, length_s = _life(source, manifest, events, pulse, steps, clock)
+    return Run(source.folder, manifest, steps, samples, events, life, length_s)
+
+
+def _life(
+    source: Source, manifest: Manifest, events: tuple[Event, ...], pulse: Pulse | None, steps: Rows, clock: Clock
+) -> tuple[Life, float]:
+    for event in reversed(events):
+        if isinstance(event, RunEnded):
+            return Life.ENDED, event.at_ns / 1e9
+    life = Life.RUNNING if source.is_here() else life_of(manifest, pulse, clock)[0]
+    last_s = max(float(steps["start_ns"][-1]) / 1e9 if len(steps) else 0.0, pulse.now_ns / 1e9 if pulse else 0.0)
+    return life, now_s(manifest, life, last_s, clock)
+
+
+def _chunks(source: Source, name: str) -> Iterator[bytes]:
+    offset = 0
+    while data := source.read(name, offset, _CHUNK):
+        offset += len(data)
+        yield data
+
+
+def _copy(source: Source, name: str, row: np.dtype[np.void]) -> Rows:
+    data = b"".join(_chunks(source, name))
+    return np.frombuffer(data, dtype=row, count=len(data) // row.itemsize)
+
+
+def _view(path: Path, row: np.dtype[np.void]) -> Rows:
     try:
-        count = (folder / name).stat().st_size // row.itemsize
+        count = path.stat().st_size // row.itemsize
+        if count:
+            return np.memmap(path, dtype=row, mode="r", shape=(count,))
     except OSError:
-        count = 0
-    if not count:
-        return np.empty(0, dtype=row)
-    return np.memmap(folder / name, dtype=row, mode="r", shape=(count,))
+        pass  # a run that was never written to, or not a file: no rows
+    return np.empty(0, dtype=row)

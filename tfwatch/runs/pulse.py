@@ -8,6 +8,9 @@ import numpy as np
 
 from tfwatch.core.rows import PULSE, Phase
 
+#: A time beyond it, in the year 2262, is rubbish.
+_LATEST_NS = 2**63
+
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
@@ -23,7 +26,8 @@ class Pulse:
 
     def encode(self, seq: int) -> bytes:
         """The row; `seq` changes with each writing."""
-        detail = self.detail.encode()[: PULSE["detail"].itemsize]
+        detail = self.detail.encode(errors="replace")[: PULSE["detail"].itemsize]
+        detail = detail.decode(errors="ignore").encode()  # a character cut in two reads as rubbish
         row = np.array(
             (seq, self.phase, self.now_ns, self.wall_ns, self.since_ns, self.step, self.epoch, detail, seq),
             dtype=PULSE,
@@ -37,6 +41,8 @@ def decode_pulse(data: bytes, layout: np.dtype[np.void]) -> Pulse | None:
         return None
     row = np.frombuffer(data[: layout.itemsize], dtype=layout)[0]
     if row["seq"] != row["seq_end"] or int(row["phase"]) not in Phase._value2member_map_:
+        return None
+    if max(int(row[name]) for name in ("now_ns", "wall_ns", "since_ns")) >= _LATEST_NS:
         return None
     return Pulse(
         now_ns=int(row["now_ns"]),

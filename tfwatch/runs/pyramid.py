@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tfwatch.runs.growing import Growing
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
@@ -18,7 +20,12 @@ FACTOR = 16
 LEVELS = 4
 _COLUMNS = ("wait_ms", "dispatch_ms", "compute_ms", "host_ms")
 
-Floats = NDArray[np.float64]
+#: Steps longer than a bucket, which fill columns that no step begins in.
+_LONG = np.dtype([("begin_s", "<f8"), ("end_s", "<f8"), ("means", "<f8", (len(_COLUMNS),))])
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Flags: TypeAlias = NDArray[np.uint16]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,35 +39,40 @@ class Columns:
 
     start_s: Floats
     width_s: float
-    steps: NDArray[np.int64]
+    steps: Ints
     wait_ms: Floats
     dispatch_ms: Floats
     compute_ms: Floats
     host_ms: Floats
     share: Floats
-    flags: NDArray[np.uint16]
+    flags: Flags
 
 
 class Pyramid:
-    """Grows with the rows handed to `add`; answers `columns`."""
+    """Grows with the rows handed to `add`; answers `columns`. Memory: 150 bytes for each second of the run."""
 
     def __init__(self) -> None:
         self._levels = [_Level(BUCKET_S * FACTOR**n) for n in range(LEVELS)]
-        self._long: list[tuple[float, float, float, float, float, float]] = []
+        self._long = Growing(_LONG)
         self.end_s = 0.0
 
     def add(self, rows: Rows) -> None:
-        """Take rows of `core.rows.STEP` in, in the order of their start."""
+        """Take plausible rows of `core.rows.STEP` in, in the order of their start."""
         if not len(rows):
             return
+        if (rows["start_ns"][1:] < rows["start_ns"][:-1]).any():
+            rows = rows[np.argsort(rows["start_ns"], kind="stable")]
         start_s = rows["start_ns"] / 1e9
-        total_ms = rows["wait_ms"] + rows["compute_ms"] + rows["host_ms"]
-        for level in self._levels:
-            level.add(start_s, rows)
-        for at in np.flatnonzero(total_ms > BUCKET_S * 1e3):
-            parts = [float(rows[name][at]) for name in _COLUMNS]
-            self._long.append((float(start_s[at]), float(start_s[at] + total_ms[at] / 1e3), *parts))  # type: ignore[arg-type]
-        self.end_s = float(start_s[-1] + total_ms[-1] / 1e3)
+        end_s = start_s + (rows["wait_ms"] + rows["compute_ms"] + rows["host_ms"]) / 1e3
+        index, sums, flags = _Level.sum_up(
+            np.asarray(start_s / BUCKET_S, dtype=np.int64), _columns(rows), rows["flags"]
+        )
+        self._levels[0].add(index, sums, flags)
+        for level in self._levels[1:]:
+            index, sums, flags = _Level.sum_up(index // FACTOR, sums, flags)
+            level.add(index, sums, flags)
+        self._add_long(rows, start_s, end_s)
+        self.end_s = max(self.end_s, float(end_s[-1]))
 
     def columns(self, end_s: float, width_s: float, count: int) -> Columns:
         """The `count` columns of `width_s` seconds whose last one holds `end_s`.
@@ -75,8 +87,7 @@ class Pyramid:
         flags = np.bitwise_or.reduce(flags.reshape(count, ratio), axis=1)
         starts: Floats = (first + np.arange(count, dtype=np.float64)) * width_s
         steps, parts = sums[0].astype(np.int64), sums[1:]
-        with np.errstate(invalid="ignore"):
-            means: Floats = np.where(steps > 0, parts / np.maximum(steps, 1), np.nan)
+        means: Floats = np.where(steps > 0, parts / np.maximum(steps, 1), np.nan)
         self._cover(starts, width_s, steps, means)
         with np.errstate(invalid="ignore", divide="ignore"):
             total = means[0] + means[2] + means[3]
@@ -84,13 +95,22 @@ class Pyramid:
         wait, dispatch, compute, host = means
         return Columns(starts, width_s, steps, wait, dispatch, compute, host, share, flags)
 
-    def _cover(self, starts: Floats, width_s: float, steps: NDArray[np.int64], means: Floats) -> None:
+    def _add_long(self, rows: Rows, start_s: Floats, end_s: Floats) -> None:
+        at = np.flatnonzero(end_s - start_s > BUCKET_S)
+        if len(at):
+            long = np.empty(len(at), dtype=_LONG)
+            long["begin_s"], long["end_s"] = start_s[at], end_s[at]
+            long["means"] = _columns(rows[at])[1:].T
+            self._long.extend(long)
+
+    def _cover(self, starts: Floats, width_s: float, steps: Ints, means: Floats) -> None:
         """Fill the columns in which no step began but a long one lasts."""
-        for begin, end, *parts in reversed(self._long):
-            if end <= starts[0]:
-                break
-            inside = (steps == 0) & (starts + width_s > begin) & (starts < end)
-            means[:, inside] = np.array(parts)[:, None]
+        long = self._long.rows
+        empty = np.flatnonzero(steps == 0)
+        newest = np.searchsorted(long["begin_s"], starts[empty] + width_s) - 1
+        lasts = newest >= 0
+        lasts[lasts] = long["end_s"][newest[lasts]] > starts[empty[lasts]]
+        means[:, empty[lasts]] = long["means"][newest[lasts]].T
 
 
 class _Level:
@@ -101,17 +121,19 @@ class _Level:
         self._sums = np.zeros((1 + len(_COLUMNS), 64))
         self._flags = np.zeros(64, dtype=np.uint16)
 
-    def add(self, start_s: Floats, rows: Rows) -> None:
-        index = (start_s / self.width_s).astype(np.int64)
-        self._grow(int(index[-1]) + 1)
+    @staticmethod
+    def sum_up(index: Ints, sums: Floats, flags: Flags) -> tuple[Ints, Floats, Flags]:
+        """One of each: buckets, from a rising `index`, their sums and their flags."""
         firsts = np.flatnonzero(np.diff(index, prepend=-1))
-        buckets = index[firsts]
-        self._sums[0, buckets] += np.diff(firsts, append=len(rows))
-        for at, name in enumerate(_COLUMNS, 1):
-            self._sums[at, buckets] += np.add.reduceat(rows[name].astype(np.float64), firsts)
-        self._flags[buckets] |= np.bitwise_or.reduceat(rows["flags"], firsts)
+        return index[firsts], np.add.reduceat(sums, firsts, axis=1), np.bitwise_or.reduceat(flags, firsts)
 
-    def window(self, first: int, count: int) -> tuple[Floats, NDArray[np.uint16]]:
+    def add(self, buckets: Ints, sums: Floats, flags: Flags) -> None:
+        """Add to buckets, each named once."""
+        self._grow(int(buckets[-1]) + 1)
+        self._sums[:, buckets] += sums
+        self._flags[buckets] |= flags
+
+    def window(self, first: int, count: int) -> tuple[Floats, Flags]:
         """Buckets [first, first + count), zeros where there are none."""
         sums, flags = np.zeros((len(self._sums), count)), np.zeros(count, dtype=np.uint16)
         low, high = max(first, 0), min(first + count, len(self._flags))
@@ -124,8 +146,18 @@ class _Level:
         have = len(self._flags)
         if needed > have:
             size = max(needed, 2 * have)
-            self._sums = np.pad(self._sums, ((0, 0), (0, size - have)))
-            self._flags = np.pad(self._flags, (0, size - have))
+            sums, flags = np.zeros((len(self._sums), size)), np.zeros(size, dtype=np.uint16)
+            sums[:, :have], flags[:have] = self._sums, self._flags
+            self._sums, self._flags = sums, flags
+
+
+def _columns(rows: Rows) -> Floats:
+    """Ones and the parts, 5 x rows: what the sums are made of."""
+    columns = np.empty((1 + len(_COLUMNS), len(rows)))
+    columns[0] = 1
+    for at, name in enumerate(_COLUMNS, 1):
+        columns[at] = rows[name]
+    return columns
 
 
 def _divides(part: float, whole: float) -> bool:

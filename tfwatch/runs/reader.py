@@ -2,45 +2,37 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import psutil
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import Event, RecordingLost, RecordingResumed, RunEnded, decode
+from tfwatch.core.rows import plausible
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Manifest, NotARunError
-from tfwatch.runs.machine import boot_id
+from tfwatch.runs.growing import Growing
+from tfwatch.runs.life import Life, life_of, now_s
 from tfwatch.runs.pulse import Pulse, decode_pulse
 from tfwatch.runs.pyramid import Pyramid
 from tfwatch.runs.stream import read_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tfwatch.core.rows import Rows
+
+__all__ = ["LOG_LINES", "RECENT", "FolderSource", "Life", "ProgressNow", "RunReader", "Snapshot", "Source"]
 
 #: Steps kept in a snapshot: what the verdict and the single-step zoom look at.
 RECENT = 4096
 LOG_LINES = 2000
 _CHUNK = 4 * 2**20
-#: A pulse is written ten times a second; older than this it is no answer.
-SILENT_S = 1.5
-
-
-class Life(Enum):
-    """What has become of the run's process."""
-
-    RUNNING = "running"
-    SILENT = "no answer"
-    ENDED = "ended"
-    KILLED = "killed"
-    UNKNOWN = "unknown"
+#: A line of the log is cut here: a progress bar that never ends its line would be kept whole.
+_LONGEST_LINE = 64 * 2**10
 
 
 class Source(Protocol):
@@ -144,11 +136,12 @@ class RunReader:
         self._manifest_read_ns = clock.now_ns()
         self._offsets = dict.fromkeys((*layout.STREAMS, layout.LOG), 0)
         self._pyramid = Pyramid()
-        self._recent = self._empty(layout.STEPS)
+        self._recent: Rows = np.empty(0, dtype=self._manifest.layout(layout.STEPS))
         self._total = 0
-        self._samples = self._empty(layout.SAMPLES)
-        self._progress = self._empty(layout.PROGRESSES)
+        self._tables = {name: Growing(self._manifest.layout(name)) for name in (layout.SAMPLES, layout.PROGRESSES)}
         self._events: list[Event] = []
+        self._ended: RunEnded | None = None
+        self._unrecorded = ""
         self._log: deque[str] = deque(maxlen=LOG_LINES)
         self._torn = 0
         self._tails = {layout.EVENTS: b"", layout.LOG: b""}
@@ -157,14 +150,12 @@ class RunReader:
         """Read what is new and say how the run is."""
         self._refresh_manifest()
         while len(rows := self._rows(layout.STEPS)):
-            self._pyramid.add(rows)
-            self._total += len(rows)
-            self._recent = np.concatenate([self._recent, rows])[-RECENT:]
-        while len(rows := self._rows(layout.SAMPLES)):
-            self._samples = np.concatenate([self._samples, rows])
-        while len(rows := self._rows(layout.PROGRESSES)):
-            self._progress = np.concatenate([self._progress, rows])
-        self._read_events()
+            self._add_steps(rows)
+        for name, table in self._tables.items():
+            while len(rows := self._rows(name)):
+                table.extend(rows)
+        for line in self._lines(layout.EVENTS):
+            self._add_event(line)
         self._log.extend(line.decode(errors="replace").rstrip("\r") for line in self._lines(layout.LOG))
         return self._snapshot()
 
@@ -176,38 +167,54 @@ class RunReader:
         itemsize = self._manifest.layout(layout.STEPS).itemsize
         first = max(first, 1)
         data = self._source.read(layout.STEPS, (first - 1) * itemsize, max(last - first + 1, 0) * itemsize)
-        return self._whole(layout.STEPS, data)
+        rows = self._whole(layout.STEPS, data)
+        return rows[plausible(rows)]
 
     def _snapshot(self) -> Snapshot:
         pulse = decode_pulse(self._source.read(layout.PULSES, 0, 4096), self._manifest.layout(layout.PULSES))
-        ended = next((e for e in reversed(self._events) if isinstance(e, RunEnded)), None)
-        life, silent_s = self._life(pulse, ended)
+        life, silent_s = self._life(pulse)
+        progress = self._tables[layout.PROGRESSES].rows
         return Snapshot(
             manifest=self._manifest,
             folder=self._source.folder,
             life=life,
             here=self._source.is_here(),
-            now_s=self._now_s(life, pulse, ended),
+            now_s=self._now_s(life, pulse),
             silent_s=silent_s,
             pulse=pulse,
             steps=self._recent,
             steps_total=self._total,
             pyramid=self._pyramid,
-            samples=self._samples,
-            progress=self._progress,
-            latest=_latest(self._progress),
-            images_s=_images_s(self._progress),
+            samples=self._tables[layout.SAMPLES].rows,
+            progress=progress,
+            latest=_latest(progress),
+            images_s=_images_s(progress),
             events=tuple(self._events),
-            ended=ended,
+            ended=self._ended,
             log=tuple(self._log),
-            unrecorded=_unrecorded(self._events),
+            unrecorded=self._unrecorded,
             torn=self._torn,
         )
 
     # -- reading ------------------------------------------------------------------------------
 
-    def _empty(self, name: str) -> Rows:
-        return np.empty(0, dtype=self._manifest.layout(name))
+    def _add_steps(self, rows: Rows) -> None:
+        good = rows[plausible(rows)]
+        self._total += len(rows)
+        self._torn += len(rows) - len(good)
+        self._pyramid.add(good)
+        self._recent = np.concatenate([self._recent, good[-RECENT:]])[-RECENT:]
+
+    def _add_event(self, line: bytes) -> None:
+        event = decode(line)
+        if event is None:
+            self._torn += 1
+            return
+        self._events.append(event)
+        if isinstance(event, RunEnded):
+            self._ended = event
+        elif isinstance(event, RecordingLost | RecordingResumed):
+            self._unrecorded = event.reason if isinstance(event, RecordingLost) else ""
 
     def _rows(self, name: str) -> Rows:
         rows = self._whole(name, self._source.read(name, self._offsets[name], _CHUNK))
@@ -218,21 +225,15 @@ class RunReader:
         row = self._manifest.layout(name)
         return np.frombuffer(data, dtype=row, count=len(data) // row.itemsize)
 
-    def _lines(self, name: str) -> list[bytes]:
-        lines: list[bytes] = []
+    def _lines(self, name: str) -> Iterator[bytes]:
         while data := self._source.read(name, self._offsets[name], _CHUNK):
             self._offsets[name] += len(data)
-            *whole, self._tails[name] = (self._tails[name] + data).split(b"\n")
-            lines.extend(whole)
-        return lines
-
-    def _read_events(self) -> None:
-        for line in self._lines(layout.EVENTS):
-            event = decode(line)
-            if event is None:
-                self._torn += 1
-            else:
-                self._events.append(event)
+            *whole, tail = (self._tails[name] + data).split(b"\n")
+            yield from whole
+            if len(tail) > _LONGEST_LINE:
+                yield tail
+                tail = b""
+            self._tails[name] = tail
 
     def _refresh_manifest(self) -> None:
         """The writer fills the manifest in as it learns; its origin and layouts never change."""
@@ -241,55 +242,26 @@ class RunReader:
             return
         self._manifest_read_ns = now
         try:
-            self._manifest = self._source.manifest()
+            manifest = self._source.manifest()
         except NotARunError:
-            return  # being replaced, or gone: the one in hand still holds
+            return  # gone, or damaged: the one in hand still holds
+        if manifest.origin_ns == self._manifest.origin_ns and manifest.tables == self._manifest.tables:
+            self._manifest = manifest
 
     # -- life -----------------------------------------------------------------------------------
 
-    def _life(self, pulse: Pulse | None, ended: RunEnded | None) -> tuple[Life, float]:
-        if ended:
+    def _life(self, pulse: Pulse | None) -> tuple[Life, float]:
+        if self._ended:
             return Life.ENDED, 0.0
         if self._source.is_here():
             return Life.RUNNING, 0.0
-        age_s = max(0.0, self._clock.wall_ns() - (pulse.wall_ns if pulse else self._manifest.origin_wall_ns)) / 1e9
-        if self._manifest.boot_id != boot_id():
-            other = self._manifest.machine.get("host") != os.uname().nodename
-            if not other:
-                return Life.KILLED, 0.0
-            return (Life.UNKNOWN, age_s) if age_s > 60 else (Life.RUNNING, 0.0)
-        if not _is_alive(self._manifest):
-            return Life.KILLED, 0.0
-        own_ns = self._clock.now_ns() - self._manifest.origin_ns
-        age_s = (own_ns - (pulse.now_ns if pulse else 0)) / 1e9
-        return (Life.SILENT, age_s) if age_s > SILENT_S else (Life.RUNNING, 0.0)
+        return life_of(self._manifest, pulse, self._clock)
 
-    def _now_s(self, life: Life, pulse: Pulse | None, ended: RunEnded | None) -> float:
-        if ended:
-            return ended.at_ns / 1e9
-        if life in (Life.KILLED, Life.UNKNOWN):
-            return max(self._pyramid.end_s, pulse.now_ns / 1e9 if pulse else 0.0)
-        if self._manifest.boot_id == boot_id():
-            return (self._clock.now_ns() - self._manifest.origin_ns) / 1e9
-        return (self._clock.wall_ns() - self._manifest.origin_wall_ns) / 1e9
-
-
-def _is_alive(manifest: Manifest) -> bool:
-    try:
-        process = psutil.Process(manifest.pid)
-        same = abs(process.create_time() - manifest.process_started_s) < 2
-        return bool(same and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.Error:
-        return False
-
-
-def _unrecorded(events: list[Event]) -> str:
-    for event in reversed(events):
-        if isinstance(event, RecordingLost):
-            return event.reason
-        if isinstance(event, RecordingResumed):
-            return ""
-    return ""
+    def _now_s(self, life: Life, pulse: Pulse | None) -> float:
+        if self._ended:
+            return self._ended.at_ns / 1e9
+        last_s = max(self._pyramid.end_s, pulse.now_ns / 1e9 if pulse else 0.0)
+        return now_s(self._manifest, life, last_s, self._clock)
 
 
 def _latest(progress: Rows) -> ProgressNow | None:
@@ -305,5 +277,6 @@ def _images_s(progress: Rows, window_s: float = 5.0) -> float | None:
     tail = tail[tail["at_ns"] >= tail["at_ns"][-1] - window_s * 1e9] if len(tail) else tail
     if len(tail) < 2:
         return None
-    seconds = float(tail["at_ns"][-1] - tail["at_ns"][0]) / 1e9
-    return float(tail["images"][-1] - tail["images"][0]) / seconds if seconds > 0 else None
+    seconds = (float(tail["at_ns"][-1]) - float(tail["at_ns"][0])) / 1e9
+    images = float(tail["images"][-1]) - float(tail["images"][0])
+    return images / seconds if seconds > 0 and images >= 0 else None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import weakref
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,6 +12,8 @@ if TYPE_CHECKING:
 
 #: Bytes kept in memory while the disk takes nothing: two million steps. After that the oldest are dropped.
 KEPT = 64 * 2**20
+#: Bytes written at once, so that a full disk is not offered all that waits ten times a second.
+_PIECE = 2**20
 
 
 class Stream:
@@ -25,38 +29,48 @@ class Stream:
         self._written = 0
         self._waiting = bytearray()
         self._dropped = 0
+        #: Held for copies in memory, never for the disk.
+        self._moving = threading.Lock()
 
     def append(self, data: bytes) -> str:
         """Append bytes. Returns why they are not on disk; empty where they are, or where there is no folder."""
-        self._waiting += data
+        with self._moving:
+            self._waiting += data
         reason = self._write() if self._path else ""
         excess = len(self._waiting) - KEPT
         if excess > 0:
-            self._dropped += excess
-            del self._waiting[:excess]
+            with self._moving:
+                self._dropped += excess
+                del self._waiting[:excess]
         return reason
 
     def read(self, offset: int, limit: int) -> bytes:
-        """Up to `limit` bytes from `offset`; dropped bytes read as zeros."""
-        if offset < self._written:
-            return os.pread(self._file, min(limit, self._written - offset), offset)
-        start = offset - self._written
-        if start < self._dropped:
-            return bytes(min(limit, self._dropped - start))
-        start -= self._dropped
-        return bytes(self._waiting[start : start + limit])
+        """Up to `limit` bytes from `offset`; dropped bytes read as zeros, and so do bytes that the disk lost."""
+        with self._moving:
+            on_disk = self._written - offset
+            if on_disk <= 0:
+                start = -on_disk
+                if start < self._dropped:
+                    return bytes(min(limit, self._dropped - start))
+                start -= self._dropped
+                return bytes(self._waiting[start : start + limit])
+        try:
+            return os.pread(self._file, min(limit, on_disk), offset)
+        except OSError:
+            return bytes(min(limit, on_disk))
 
     def _write(self) -> str:
         assert self._path
         try:
             if self._file < 0:
                 self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+                weakref.finalize(self, os.close, self._file)
             if os.fstat(self._file).st_nlink == 0:
                 return "its folder is gone"
             if self._dropped:
                 return "more was lost than memory keeps"
-            if self._waiting:
-                self._write_whole(bytes(self._waiting))
+            while self._waiting:
+                self._write_whole(bytes(self._waiting[:_PIECE]))
         except OSError as error:
             return error.strerror or str(error)
         return ""
@@ -70,9 +84,9 @@ class Stream:
         except OSError:
             os.ftruncate(self._file, self._written)
             raise
-        # The reader looks at `_written` first: for a moment it may see bytes twice, never miss them.
-        del self._waiting[: len(data)]
-        self._written += len(data)
+        with self._moving:
+            del self._waiting[: len(data)]
+            self._written += len(data)
 
 
 def read_file(path: Path, offset: int, limit: int) -> bytes:
@@ -80,5 +94,5 @@ def read_file(path: Path, offset: int, limit: int) -> bytes:
     try:
         with path.open("rb") as file:
             return os.pread(file.fileno(), limit, offset)
-    except OSError:
+    except (OSError, OverflowError):
         return b""

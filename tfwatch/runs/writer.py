@@ -26,6 +26,7 @@ _PROGRESS = struct.Struct("<QQIIIIff")
 #: Rows reach the disk, and the pulse its file, this often: a killed run lacks at most its last 0.1 s.
 FLUSH_S = 0.1
 _PROGRESS_S = 0.5
+_JOIN_S = 5.0
 
 #: phase, since_ns, step, epoch, detail
 Status = tuple[Phase, int, int, int, str]
@@ -113,11 +114,15 @@ class RunWriter:
         self._thread.start()
 
     def close(self) -> None:
-        """Write what is left and end the thread. A second call does nothing."""
+        """Write what is left and end the thread. A second call does nothing.
+
+        A disk that does not answer for 5 s is left alone: the process must be able to end.
+        """
         self._closing.set()
         if self._thread.is_alive():
-            self._thread.join(timeout=5)
-        self.flush()
+            self._thread.join(timeout=_JOIN_S)
+        if not self._thread.is_alive():
+            self.flush()
 
     # -- the source that a reader follows -----------------------------------------------------
 
@@ -141,7 +146,10 @@ class RunWriter:
 
     def _run(self) -> None:
         while not self._closing.wait(FLUSH_S):
-            self.flush()
+            try:
+                self.flush()
+            except Exception as error:  # noqa: BLE001 - this thread's boundary: the next flush may do
+                self._tell_recording(f"{type(error).__name__}: {error}")
             self.cpu_ns = self.clock.thread_ns()
 
     def flush(self) -> None:

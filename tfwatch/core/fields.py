@@ -1,0 +1,56 @@
+"""Whether values read from a file are of the types that a dataclass declares."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+#: Nothing that is counted or timed comes near; a whole number beyond it is rubbish.
+_LARGEST = 2**63
+
+
+def known_fields(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of `values` that the dataclass `kind` declares.
+
+    Raises:
+        ValueError: one of them is of another type than declared.
+    """
+    declared = {f.name: str(f.type) for f in fields(kind)}
+    known = {name: value for name, value in values.items() if name in declared}
+    for name, value in known.items():
+        if not _CHECKS[declared[name]](value):
+            raise ValueError(f"{name} is not {declared[name]}")
+    return known
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and abs(value) < _LARGEST
+
+
+def _is_float(value: object) -> bool:
+    return isinstance(value, float) or _is_int(value)
+
+
+def _is_str(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_dict(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "bool": lambda value: isinstance(value, bool),
+    "int": _is_int,
+    "int | None": lambda value: value is None or _is_int(value),
+    "float": _is_float,
+    "float | None": lambda value: value is None or _is_float(value),
+    "str": _is_str,
+    "list[str]": lambda value: isinstance(value, list) and all(map(_is_str, value)),
+    "dict[str, str]": lambda value: _is_dict(value) and all(map(_is_str, value.values())),
+    "dict[str, float]": lambda value: _is_dict(value) and all(map(_is_float, value.values())),
+    "dict[str, Any]": _is_dict,
+}

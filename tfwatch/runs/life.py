@@ -1,0 +1,65 @@
+"""What has become of a run's process."""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import psutil
+
+from tfwatch.runs.machine import boot_id
+
+if TYPE_CHECKING:
+    from tfwatch.core.clock import Clock
+    from tfwatch.runs.format import Manifest
+    from tfwatch.runs.pulse import Pulse
+
+#: A pulse is written ten times a second; older than this it is no answer.
+SILENT_S = 1.5
+#: A pulse from elsewhere comes over a network and another machine's clock: only this old it tells nothing.
+_FORGOTTEN_S = 60.0
+
+
+class Life(Enum):
+    """What has become of the run's process."""
+
+    RUNNING = "running"
+    SILENT = "no answer"
+    ENDED = "ended"
+    KILLED = "killed"
+    UNKNOWN = "unknown"
+
+
+def life_of(manifest: Manifest, pulse: Pulse | None, clock: Clock) -> tuple[Life, float]:
+    """How a run without an end event is, and where it gives no answer how old its pulse is, in seconds.
+
+    A run of this boot is looked for among this machine's processes. One of another machine, or of a container
+    with processes of its own, has only its pulse to tell by.
+    """
+    if manifest.boot_id == boot_id() and _is_alive(manifest):
+        age_s = (clock.now_ns() - manifest.origin_ns - (pulse.now_ns if pulse else 0)) / 1e9
+        return (Life.SILENT, age_s) if age_s > SILENT_S else (Life.RUNNING, 0.0)
+    if manifest.machine.get("host") == os.uname().nodename:
+        return Life.KILLED, 0.0
+    age_s = (clock.wall_ns() - (pulse.wall_ns if pulse else manifest.origin_wall_ns)) / 1e9
+    return (Life.UNKNOWN, age_s) if age_s > _FORGOTTEN_S else (Life.RUNNING, 0.0)
+
+
+def now_s(manifest: Manifest, life: Life, last_s: float, clock: Clock) -> float:
+    """The run's time now, in seconds since its clock origin; `last_s` where it is over and left no end."""
+    if life in (Life.KILLED, Life.UNKNOWN):
+        return last_s
+    if manifest.boot_id == boot_id():
+        return (clock.now_ns() - manifest.origin_ns) / 1e9
+    return (clock.wall_ns() - manifest.origin_wall_ns) / 1e9
+
+
+def _is_alive(manifest: Manifest) -> bool:
+    try:
+        process = psutil.Process(manifest.pid)
+        # Another process may have the number by now. psutil's figure moves with the wall clock's corrections.
+        same = abs(process.create_time() - manifest.process_started_s) < 2
+        return bool(same and process.status() != psutil.STATUS_ZOMBIE)
+    except (psutil.Error, ValueError, OverflowError):
+        return False

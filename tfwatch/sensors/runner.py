@@ -1,0 +1,129 @@
+"""Reads the sensors twice a second on a thread of its own and writes what they say into the run folder."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import TYPE_CHECKING
+
+from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.events import SensorMissing, Slept
+from tfwatch.core.rows import SAMPLE
+from tfwatch.sensors import Sensor, Unavailable
+from tfwatch.sensors.gpu import GpuSensor
+from tfwatch.sensors.host import Rate, host_sensors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tfwatch.runs.writer import RunWriter
+
+PERIOD_NS = 500_000_000
+#: Clocks drift apart and are set right by less than this; a longer jump is a machine that slept.
+SLEPT_NS = 2_000_000_000
+_COLUMNS = tuple(SAMPLE.names or ())
+
+
+class Sensors:
+    """The thread that samples the machine, from `start` to `stop`. A sensor that fails stops no other."""
+
+    def __init__(self, writer: RunWriter, clock: Clock = SYSTEM, sensors: Sequence[Sensor] | None = None) -> None:
+        self._sampler = Sampler(writer, clock, [*host_sensors(), GpuSensor()] if sensors is None else sensors)
+        self._writer = writer
+        self._clock = clock
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tfwatch-sensors", daemon=True)
+
+    def start(self) -> None:
+        """Begin to sample."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread. A second call does nothing."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=2)
+
+    def _run(self) -> None:
+        try:
+            self._sampler.begin()
+            sample_on_schedule(self._sampler.sample, self._clock, self._stopping.wait)
+        except Exception as error:  # noqa: BLE001 - a thread boundary
+            fix = "restart the run to have it again; training goes on"
+            self._writer.event(SensorMissing(self._writer.now_ns(), "machine", _reason(error), fix))
+
+
+def sample_on_schedule(sample: Callable[[float], None], clock: Clock, wait: Callable[[float], bool]) -> None:
+    """Call `sample(late_ms)` at every multiple of the period since now, until `wait(seconds)` is true.
+
+    A sample that comes late does not move the next one; times that have passed are left out.
+    """
+    due_ns = clock.now_ns()
+    while not wait(max(due_ns - clock.now_ns(), 0) / 1e9):
+        sample(max(clock.now_ns() - due_ns, 0) / 1e6)
+        passed = max(clock.now_ns() - due_ns, 0) // PERIOD_NS
+        due_ns += (passed + 1) * PERIOD_NS
+
+
+class Sampler:
+    """One row for each call of `sample`. All calls come from one thread."""
+
+    def __init__(self, writer: RunWriter, clock: Clock, sensors: Sequence[Sensor]) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._sensors = list(sensors)
+        self._told: set[str] = set()
+        self._own = Rate()
+        self._ahead_ns = clock.wall_ns() - clock.now_ns()
+
+    def begin(self) -> None:
+        """Ask each sensor whether it is available; one that is not is told once and never read."""
+        self._sensors = [sensor for sensor in self._sensors if self._is_available(sensor)]
+
+    def sample(self, late_ms: float) -> None:
+        """Read every sensor and append a row; `late_ms` is by how much this call is late."""
+        now_ns = self._clock.now_ns()
+        self._look_for_sleep(now_ns)
+        figures = dict.fromkeys(_COLUMNS, math.nan)
+        figures["at_ns"] = self._writer.now_ns()
+        figures["late_ms"] = late_ms
+        figures["own_cores"] = self._own.of(now_ns, (self._writer.cpu_ns + self._clock.thread_ns()) / 1e9)
+        for sensor in self._sensors:
+            figures.update(self._read(sensor, now_ns))
+        self._writer.sample(*(figures[name] for name in _COLUMNS))
+
+    def _is_available(self, sensor: Sensor) -> bool:
+        try:
+            answer = sensor.available()
+        except Exception as error:  # noqa: BLE001 - one sensor's failure must not stop another
+            answer = Unavailable(_reason(error), _NO_FIX)
+        if isinstance(answer, Unavailable):
+            self._tell(sensor, answer)
+            return False
+        return True
+
+    def _read(self, sensor: Sensor, now_ns: int) -> dict[str, float]:
+        try:
+            return dict(sensor.read(now_ns))
+        except Exception as error:  # noqa: BLE001 - one sensor's failure must not stop another
+            self._tell(sensor, Unavailable(_reason(error), _NO_FIX))
+            return {}
+
+    def _tell(self, sensor: Sensor, why: Unavailable) -> None:
+        if sensor.name not in self._told:
+            self._told.add(sensor.name)
+            self._writer.event(SensorMissing(self._writer.now_ns(), sensor.name, why.reason, why.fix))
+
+    def _look_for_sleep(self, now_ns: int) -> None:
+        """The monotonic clock stands still while the machine sleeps, the wall clock does not."""
+        ahead_ns = self._clock.wall_ns() - now_ns
+        slept_ns, self._ahead_ns = ahead_ns - self._ahead_ns, ahead_ns
+        if slept_ns > SLEPT_NS:
+            self._writer.event(Slept(self._writer.now_ns(), slept_ns / 1e6))
+
+
+_NO_FIX = "tfwatch tries again twice a second"
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 #: Colour roles, as semantic variables for a widget's DEFAULT_CSS: they hold on dark and on light themes.
 WAIT_COLOUR = "$warning"
 STALL_COLOUR = "$error"
 COMPUTE_COLOUR = "$primary"
 HOST_COLOUR = "$foreground 45%"
+MUTED_COLOUR = "$foreground 20%"
 QUIET_COLOUR = "$foreground 60%"
 
 
@@ -16,7 +17,8 @@ QUIET_COLOUR = "$foreground 60%"
 class Glyphs:
     """One set of characters; every field that stands for one cell is one column wide.
 
-    wait, host, compute: what fills a cell of each part. Without colour they differ by texture.
+    wait, host, compute: what fills a cell of each part; muted: of a step that does not count. Without colour they
+        differ by texture.
     levels: nine characters from empty to full, for a gauge of one row.
     shades: four, for a share of nothing, some, much and most.
     to: between an old and a new value. dot: between two facts. bar, bar_rest: a horizontal bar and its rest.
@@ -27,6 +29,7 @@ class Glyphs:
     wait: str
     host: str
     compute: str
+    muted: str
     levels: str
     shades: str
     to: str
@@ -53,6 +56,7 @@ _BLOCKS = Glyphs(
     wait="█",
     host="█",
     compute="█",
+    muted="█",
     levels=" ▁▂▃▄▅▆▇█",
     shades=" ░▒█",
     to="→",
@@ -67,30 +71,12 @@ _BLOCKS = Glyphs(
     record="●",
     ellipsis="…",
 )
-_TEXTURES = Glyphs(
-    colour=False,
-    unicode=True,
-    wait="░",
-    host="▒",
-    compute="█",
-    levels=" ▁▂▃▄▅▆▇█",
-    shades=" ░▒█",
-    to="→",
-    dot="·",
-    left="←",
-    right="→",
-    rule="─",
-    cursor="│",
-    switched="┊",
-    bar="█",
-    bar_rest="░",
-    record="●",
-    ellipsis="…",
-)
+_TEXTURES = replace(_BLOCKS, colour=False, wait="░", host="▒", muted="▞")
 _ASCII = {
     "wait": "#",
     "host": ".",
     "compute": "=",
+    "muted": "/",
     "levels": "  ..--==#",
     "shades": " -+#",
     "to": ">",

@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.segment import Segment
+from rich.style import Style
 from textual.binding import Binding
+from textual.content import Content
+from textual.geometry import Region
 from textual.message import Message
 from textual.reactive import reactive
+from textual.strip import Strip
+from textual.style import Style as ContentStyle
 from textual.widget import Widget
 
-from tfwatch.widgets.glyphs import Glyphs, choose_glyphs
+from tfwatch.analysis.strip import next_top
+from tfwatch.core import units
+from tfwatch.widgets import timeline_picture as picture
+from tfwatch.widgets import timeline_view as views
+from tfwatch.widgets.glyphs import (
+    COMPUTE_COLOUR,
+    HOST_COLOUR,
+    MUTED_COLOUR,
+    QUIET_COLOUR,
+    STALL_COLOUR,
+    WAIT_COLOUR,
+    Glyphs,
+    choose_glyphs,
+)
+from tfwatch.widgets.timeline_rows import GUTTER, Figures, lay_out
 
 if TYPE_CHECKING:
+    from textual import events
     from textual.binding import BindingType
 
+    from tfwatch.analysis.strip import Bars
     from tfwatch.runs.reader import Snapshot
+    from tfwatch.widgets.timeline_rows import Layout, Line
+
+_PREFIX = "timeline--"
+_ROLES = (
+    *("wait", "stall", "host", "compute", "muted", "cpu", "quiet", "number", "message"),
+    *("switch", "alarm", "rule", "cursor", "onwall", "good", "middling", "bad"),
+)
+_NO_FIGURES = Figures()
 
 
 class Timeline(Widget, can_focus=True):
@@ -27,8 +58,47 @@ class Timeline(Widget, can_focus=True):
         compact: draw fewer rows, for small screens.
     """
 
+    COMPONENT_CLASSES: ClassVar[set[str]] = {_PREFIX + role for role in _ROLES}
+
+    DEFAULT_CSS = f"""
+    Timeline {{
+        height: 15;
+        border: round $foreground 30%;
+        border-title-color: $foreground 80%;
+        border-title-style: bold;
+        &:focus {{ border: round $accent; }}
+        &.-plain {{ border: ascii $foreground 30%; }}
+        &.-plain:focus {{ border: ascii $accent; }}
+        & > .timeline--wait {{ color: {WAIT_COLOUR}; }}
+        & > .timeline--stall {{ color: {STALL_COLOUR}; }}
+        & > .timeline--host {{ color: {HOST_COLOUR}; }}
+        & > .timeline--compute {{ color: {COMPUTE_COLOUR}; }}
+        & > .timeline--muted {{ color: {MUTED_COLOUR}; }}
+        & > .timeline--cpu {{ color: $success; }}
+        & > .timeline--quiet {{ color: {QUIET_COLOUR}; }}
+        & > .timeline--number {{ color: $foreground; }}
+        & > .timeline--message {{ color: $foreground; text-style: bold; }}
+        & > .timeline--switch {{ color: $text-accent; text-style: bold; }}
+        & > .timeline--alarm {{ color: $text-error; text-style: bold; }}
+        & > .timeline--rule {{ color: $text-accent; }}
+        & > .timeline--cursor {{ color: $foreground; }}
+        & > .timeline--onwall {{ color: auto 95%; background: {STALL_COLOUR}; text-style: bold; }}
+        & > .timeline--good {{ color: $text-success; text-style: bold; }}
+        & > .timeline--middling {{ color: $text-warning; text-style: bold; }}
+        & > .timeline--bad {{ color: $text-error; text-style: bold; }}
+    }}
+    """
+
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "freeze", "freeze", id="timeline.freeze", tooltip="freeze or follow the charts"),
+        Binding("space", "freeze", "freeze", id="timeline.freeze", tooltip="freeze the charts, or follow the run"),
+        Binding("left", "look(-1)", "look back", id="timeline.back", tooltip="look back, a column at a time"),
+        Binding("right", "look(1)", "look on", id="timeline.on", tooltip="look on, a column at a time"),
+        Binding("shift+left", "look(-20)", "look back 20", id="timeline.far_back", tooltip="look back 20 columns"),
+        Binding("shift+right", "look(20)", "look on 20", id="timeline.far_on", tooltip="look on 20 columns"),
+        Binding("home", "home", "beginning", id="timeline.home", tooltip="look at the run's beginning"),
+        Binding("end", "live", "live", id="timeline.live", tooltip="follow the run"),
+        Binding("z", "zoom(1)", "zoom out", id="timeline.out", tooltip="show more of the run at once"),
+        Binding("Z", "zoom(-1)", "zoom in", id="timeline.in", tooltip="show less of the run, down to single steps"),
     ]
 
     @dataclass
@@ -47,30 +117,249 @@ class Timeline(Widget, can_focus=True):
     glyphs: reactive[Glyphs] = reactive(choose_glyphs(colour=True, unicode=True), repaint=False)
     compact: reactive[bool] = reactive(False, repaint=False)
 
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._held: Snapshot | None = None
+        self._view = views.View()
+        self._hover: int | None = None
+        self._top_ms: float | None = None
+        self._bars: Bars | None = None
+        self._figures = _NO_FIGURES
+        self._figures_of: tuple[int, int] | None = None
+        self._lines: list[Line] = []
+        self._strips: dict[Line, Strip] = {}
+        self._styles: dict[str, Style] = {}
+        self._titled: tuple[str, str, bool, int] | None = None
+
     @property
     def frozen(self) -> bool:
         """Whether the charts stand still."""
-        return self.frozen_at_s is not None
+        return self._held is not None
 
     @property
     def frozen_at_s(self) -> float | None:
         """When they were frozen, seconds since the clock origin; None where they follow the run."""
-        return None
+        return self._held.now_s if self._held else None
+
+    # -- what keys do ---------------------------------------------------------------------------
 
     def action_freeze(self) -> None:
         """Freeze the charts, or follow the run again."""
+        if self._held:
+            self.action_live()
+        elif self.snapshot:
+            self._freeze(views.frozen(self.snapshot, self._view))
 
     def action_look(self, columns: int) -> None:
         """Move the cursor by `columns`, to the past where negative; freezes."""
+        shown, bars = self._shown, self._bars
+        if shown and bars:
+            self._freeze(views.moved(shown, self._view, bars, columns))
 
     def action_home(self) -> None:
-        """Look at the run's beginning."""
+        """Freeze at the run's beginning."""
+        if self._shown:
+            self._freeze(views.at_home(self._shown, self._view, self._layout.columns))
 
     def action_live(self) -> None:
         """Follow the run."""
+        was_frozen, self._held = self.frozen, None
+        self._view = views.View(self._view.zoom)
+        self._redraw(fresh=True)
+        if was_frozen:
+            self.post_message(self.Frozen(self, None))
 
     def action_zoom(self, direction: int) -> None:
         """Show more of the run at once, or less where `direction` is negative."""
+        if self._shown:
+            self._view = views.zoomed(self._shown, self._view, self._layout.columns, direction)
+            self._redraw(fresh=True)
 
     def jump_to(self, at_s: float) -> None:
-        """Freeze with the moment `at_s` in the middle."""
+        """Freeze with the moment `at_s`, seconds since the clock origin, in the middle."""
+        if self._shown:
+            self._freeze(views.around(self._shown, self._view, self._layout.columns, at_s))
+
+    def _freeze(self, view: views.View) -> None:
+        was_frozen, self._view = self.frozen, view
+        self._held = self._held or self.snapshot
+        self._redraw(fresh=True)
+        if not was_frozen:
+            self.post_message(self.Frozen(self, self.frozen_at_s))
+
+    # -- the mouse ------------------------------------------------------------------------------
+
+    def on_click(self, event: events.Click) -> None:
+        """Freeze and read out a column."""
+        column = self._column_at(event)
+        if column is not None and self._shown and self._bars:
+            at_s = float(self._bars.starts_s[column])
+            self._freeze(replace(views.frozen(self._shown, self._view), cursor_s=at_s))
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Read out the column below the pointer."""
+        column = self._column_at(event)
+        if column != self._hover:
+            self._hover = column
+            self._redraw()
+
+    def on_leave(self) -> None:
+        """Stop reading out."""
+        self._hover = None
+        self._redraw()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Zoom in."""
+        event.stop()
+        self.action_zoom(-1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Zoom out."""
+        event.stop()
+        self.action_zoom(1)
+
+    def _column_at(self, event: events.MouseEvent) -> int | None:
+        offset = event.get_content_offset(self)
+        column = offset.x - GUTTER if offset else -1
+        return column if 0 <= column < self._layout.columns else None
+
+    # -- drawing --------------------------------------------------------------------------------
+
+    def watch_snapshot(self) -> None:
+        """Draw the new frame."""
+        self._redraw()
+
+    def watch_glyphs(self, glyphs: Glyphs) -> None:
+        """Draw with other characters."""
+        self.set_class(not glyphs.unicode, "-plain")
+        self._redraw(fresh=True)
+
+    def watch_compact(self) -> None:
+        """Draw other rows."""
+        self._redraw(fresh=True)
+
+    def on_resize(self) -> None:
+        """Draw to the new size."""
+        self._redraw(fresh=True)
+
+    def notify_style_update(self) -> None:
+        """Forget the colours of the old theme."""
+        super().notify_style_update()
+        self._styles.clear()
+        self._strips.clear()
+        self._titled = None
+
+    @property
+    def _shown(self) -> Snapshot | None:
+        return self._held or self.snapshot
+
+    @property
+    def _layout(self) -> Layout:
+        return lay_out(self.size.width, self.size.height, self.compact)
+
+    def _redraw(self, fresh: bool = False) -> None:
+        """Work the rows out and repaint those that changed. `fresh`: the axis is found anew."""
+        shown = self._shown
+        if shown is None or not self.size.width or not self.size.height:
+            return
+        layout = self._layout
+        self._bars = views.see(shown, self._view, layout.columns)
+        self._top_ms = next_top(self._bars, None if fresh else self._top_ms) or self._top_ms
+        self._count(shown)
+        scene = self._scene(shown, self._bars)
+        self._entitle(scene, layout)
+        self._show(picture.draw(scene, layout)[: self.size.height])
+
+    def _scene(self, shown: Snapshot, bars: Bars) -> picture.Scene:
+        cursor = self._hover
+        if cursor is None and self._view.cursor_s is not None:
+            cursor = views.column_of(bars, self._view.cursor_s)
+        cursor = cursor if cursor is not None and cursor < len(bars.starts_s) else None
+        return picture.Scene(shown, self._view, bars, self._top_ms, self.glyphs, self._figures, cursor)
+
+    def _count(self, shown: Snapshot) -> None:
+        """Find the numbers anew once a second, and with the first steps."""
+        due = (int(shown.now_s), min(shown.steps_total, 20))
+        if due != self._figures_of:
+            self._figures_of = due
+            self._figures = picture.figures_of(shown)
+
+    def _show(self, lines: list[Line]) -> None:
+        if len(lines) != len(self._lines):
+            self._lines, changed = lines, []
+            self.refresh()
+        else:
+            changed = [y for y, line in enumerate(lines) if line != self._lines[y]]
+            self._lines = lines
+        self._strips = {line: strip for line, strip in self._strips.items() if line in set(lines)}
+        if changed:
+            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+
+    def render_line(self, y: int) -> Strip:
+        """One row of the picture, cut to the widget's width."""
+        width = self.size.width
+        if y >= len(self._lines):
+            return Strip.blank(width, self.rich_style)
+        line = self._lines[y]
+        if line not in self._strips:
+            strip = Strip([segment for text, role in line for segment in self._segments(text, role)])
+            self._strips[line] = strip.adjust_cell_length(width, self.rich_style)
+        return self._strips[line].adjust_cell_length(width, self.rich_style)
+
+    def _segments(self, text: str, role: str) -> list[Segment]:
+        """A piece of text in its colours; full blocks as background, which no font leaves seams in."""
+        if not self.glyphs.fine or "█" not in text:
+            return [Segment(text, self._style(role))]
+        full = self._style("." + role)
+        pieces = (piece for piece in re.split("(█+)", text) if piece)
+        return [
+            Segment(" " * len(piece), full) if piece[0] == "█" else Segment(piece, self._style(role))
+            for piece in pieces
+        ]
+
+    def _style(self, role: str) -> Style:
+        """The style of a role; of two with a dot, the second one's colour lies behind the first."""
+        if role not in self._styles:
+            self._styles[role] = self._make_style(role)
+        return self._styles[role]
+
+    def _make_style(self, role: str) -> Style:
+        if not role:
+            return self.rich_style
+        front, _, behind = role.partition(".")
+        style = self.get_component_rich_style(_PREFIX + front) if front else self.rich_style
+        if not behind:
+            return style
+        return style + Style(bgcolor=self.get_component_rich_style(_PREFIX + behind).color)
+
+    # -- the frame's words ------------------------------------------------------------------------
+
+    def _entitle(self, scene: picture.Scene, layout: Layout) -> None:
+        left, right = self._title_words(scene, layout)
+        width = self.outer_size.width - 6
+        key = (left, right, self.frozen, width)
+        if key == self._titled:
+            return
+        self._titled = key
+        edge = ContentStyle(foreground=self.styles.border_top[1])
+        fill = self.glyphs.rule * max(width - len(left) - len(right) - 2, 0)
+        words = Content.styled(left, "reverse" if self.frozen else "")
+        between = Content.styled(f" {fill} " if right else "", edge)
+        self.border_title = Content.assemble(words, between, Content.styled(right, "not bold"))
+
+    def _title_words(self, scene: picture.Scene, layout: Layout) -> tuple[str, str]:
+        """The longest words for both ends of the frame that fit beside each other."""
+        glyphs = self.glyphs
+        span, column = picture.span_words(scene.snapshot, self._view, layout.columns)
+        look = f"z zoom  {glyphs.left} {glyphs.right} look back"
+        lefts, rights = [span], [f"{look}  {column}", look, "z zoom", ""]
+        if self._held and self.snapshot:
+            at = f"FROZEN at {picture.clock(self._held, self._held.now_s)}"
+            since = f"{units.count(self.snapshot.steps_total - self._held.steps_total)} steps since"
+            dot = f" {glyphs.dot} "
+            lefts = [dot.join((at, since, "space: live")), dot.join((at, "space: live")), "FROZEN", ""]
+        if scene.cursor is not None:
+            rights = [picture.read_out(scene)]
+        room = self.outer_size.width - 6
+        pairs = [(left, right) for right in rights for left in lefts]
+        return next((p for p in pairs if len(p[0]) + len(p[1]) + 4 <= room), (lefts[-1] or rights[0], ""))

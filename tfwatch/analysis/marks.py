@@ -1,0 +1,181 @@
+"""The marks below the time axis: what happened when, in labels that never overlap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfwatch.core import units
+from tfwatch.core.events import (
+    EpochEnded,
+    Event,
+    PipelineSwitched,
+    Slept,
+    SwitchFailed,
+    TrainingFailed,
+    ValidationEnded,
+    WatchFailed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tfwatch.analysis.strip import Bars, Bools, Floats
+
+#: A wait this long is a stall worth a mark, milliseconds.
+STALL_MS = 500.0
+_LETTERS = {"prefetch": ("p", "prefetch"), "workers": ("w", "workers"), "latency_ms": ("l", "latency")}
+
+
+class Kind(IntEnum):
+    """What a mark tells; the higher, the sooner it gets its place."""
+
+    EPOCH = 0
+    COMPILE = 1
+    VALIDATION = 2
+    STALL = 3
+    SWITCH = 4
+    FAILED = 5
+    OPEN = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that happened at `at_s` and lasted `length_s`. `texts`: what to write, the longest first."""
+
+    at_s: float
+    kind: Kind
+    texts: tuple[str, ...]
+    length_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A text placed at a column."""
+
+    column: int
+    text: str
+    kind: Kind
+
+
+def event_marks(events: Iterable[Event], to: str) -> list[Mark]:
+    """The marks of a run's events; `to` stands between an old and a new value."""
+    return [mark for event in events if (mark := _event_mark(event, to))]
+
+
+def _event_mark(event: Event, to: str) -> Mark | None:
+    at_s = event.at_ns / 1e9
+    match event:
+        case PipelineSwitched(knob=knob, old=old, new=new):
+            letter, name = _LETTERS.get(knob, ("p", knob))
+            return Mark(at_s, Kind.SWITCH, (f"{letter} {name} {old}{to}{new}", f"{letter} {old}{to}{new}", letter))
+        case ValidationEnded(took_ms=took_ms):
+            length_s = took_ms / 1e3
+            return Mark(at_s - length_s, Kind.VALIDATION, (f"EV {units.seconds(length_s)}", "EV", "V"), length_s)
+        case EpochEnded(epoch=epoch):
+            return Mark(at_s, Kind.EPOCH, (f"E {epoch + 1}", "E"))
+        case SwitchFailed(knob=knob):
+            return Mark(at_s, Kind.FAILED, (f"X {knob} not switched", "X"))
+        case TrainingFailed():
+            return Mark(at_s, Kind.FAILED, ("X failed", "X"))
+        case WatchFailed():
+            return Mark(at_s, Kind.FAILED, ("X not measured", "X"))
+        case Slept(slept_ms=slept_ms):
+            return Mark(at_s, Kind.STALL, (f"asleep {units.seconds(slept_ms / 1e3)}", "asleep"))
+    return None
+
+
+def bar_marks(bars: Bars, top_ms: float | None, epoch_start: Bools) -> list[Mark]:
+    """Compiles, and the stalls that pass the axis' top. `epoch_start`: where an epoch's first step began.
+
+    How long one took is known where it has a column of its own.
+    """
+    own_ms = np.where((bars.steps <= 1) & np.isfinite(bars.total_ms), bars.total_ms, 0.0)
+    marks = []
+    for first, end in runs(bars.muted):
+        marks.append(_bar_mark(bars, first, Kind.COMPILE, "C compile", float(own_ms[first:end].max())))
+    for first, end in runs(np.nan_to_num(bars.wait_ms) > max(top_ms or 0.0, STALL_MS)):
+        word = "S shuffle" if epoch_start[max(first - 1, 0) : end].any() else "S stall"
+        marks.append(_bar_mark(bars, first, Kind.STALL, word, float(own_ms[first:end].max())))
+    return marks
+
+
+def _bar_mark(bars: Bars, column: int, kind: Kind, words: str, took_ms: float) -> Mark:
+    letter, took = words[0], units.seconds(took_ms / 1e3)
+    timed = (f"{words} {took}", f"{letter} {took}") if took_ms >= STALL_MS else ()
+    return Mark(float(bars.starts_s[column]), kind, (*timed, words, letter), took_ms / 1e3)
+
+
+def place(marks: Sequence[Mark], starts_s: Floats, end_s: float) -> list[Label]:
+    """Write each mark at its column, in the longest words that leave a blank to the next label, or not at all.
+
+    Near the right edge a label ends at the edge. Of equal kinds the newest gets its place first.
+    """
+    free = np.ones(len(starts_s) + 1, dtype=np.bool_)
+    labels: list[Label] = []
+    for mark in sorted(marks, key=lambda mark: (mark.kind, mark.at_s), reverse=True):
+        column = int(np.searchsorted(starts_s, mark.at_s, side="right")) - 1
+        if mark.at_s > end_s or (column < 0 and mark.at_s + mark.length_s <= starts_s[0]):
+            continue
+        placed = _fit(mark, max(column, 0), free)
+        if placed:
+            labels.append(placed)
+            free[max(placed.column - 1, 0) : placed.column + len(placed.text) + 1] = False
+    return sorted(labels, key=lambda label: label.column)
+
+
+def _fit(mark: Mark, column: int, free: Bools) -> Label | None:
+    for text in mark.texts:
+        at = min(column, len(free) - 1 - len(text))
+        if at >= 0 and free[at : at + len(text)].all():
+            return Label(at, text, mark.kind)
+    return None
+
+
+def clip_labels(total_ms: Floats, clipped: Bools, blank: Bools) -> list[tuple[int, str, bool]]:
+    """What the columns that are higher than the axis amount to: (column, text, whether it stands on the bar).
+
+    `blank`: the columns whose top row is empty; a bar too narrow for its text has it beside itself.
+    """
+    free = blank.copy()
+    labels = []
+    for first, end in runs(clipped):
+        text = _beyond(float(total_ms[first:end].max()))
+        if end - first >= len(text) + 2:
+            labels.append((end - len(text) - 1, text, True))
+            continue
+        for at in (end, first - len(text)):
+            if at >= 0 and at + len(text) <= len(free) and free[at : at + len(text)].all():
+                free[at : at + len(text)] = False
+                labels.append((at, text, False))
+                break
+    return labels
+
+
+def _beyond(value_ms: float) -> str:
+    """`>412 ms`, `>3.5 s`, `>20 s`: rounded down, so that it holds."""
+    if value_ms < 1000:
+        return f">{int(value_ms)} ms"
+    return f">{int(value_ms / 100) / 10:g} s" if value_ms < 10_000 else f">{int(value_ms / 1000)} s"
+
+
+def runs(wanted: Bools) -> list[tuple[int, int]]:
+    """(first, end) of each stretch of true columns."""
+    edges = np.flatnonzero(np.diff(wanted.astype(np.int8), prepend=0, append=0))
+    return [(int(first), int(end)) for first, end in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def tick_step(window_s: float, most: int) -> float:
+    """Seconds between the labels of a time axis that shows `window_s` with at most `most` of them."""
+    steps = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
+    return next((float(step) for step in steps if window_s / step <= most), 86400.0 * 7)
+
+
+def ago(seconds: float) -> str:
+    """`-16 s`, `-5 min`, `-2 h`."""
+    if seconds < 120:
+        return f"-{seconds:g} s"
+    return f"-{seconds / 60:g} min" if seconds < 7200 else f"-{seconds / 3600:g} h"

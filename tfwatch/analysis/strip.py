@@ -1,0 +1,298 @@
+"""The step strip: stacked bars of data wait, host and compute over time, as rows of cells.
+
+Arrays along the time axis have one entry a column, n in all. Milliseconds are means a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfwatch.core.rows import Flag, Rows
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Bytes = NDArray[np.uint8]
+
+#: Widths a column may have, seconds; each is a multiple of the pyramid's finest bucket.
+WIDTHS_S = (0.25, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 86400)
+#: Tops that the axis may have, times a power of ten; each reads well when halved.
+_TOPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+#: The axis shrinks only when less than this part of it is used: it does not jump from frame to frame.
+_USED = 0.5
+_HEADROOM = 1.08
+#: An open step is drawn from this age on, and beside finished ones when it is so many times as long as their mean.
+OPEN_MS = 150.0
+_STANDS_OUT = 3.0
+#: Where a starving share changes its shade: the verdict's lines, and half.
+_SHADES = (0.05, 0.2, 0.5)
+#: Eighths of a cell: what block characters can show.
+EIGHTHS = 8
+
+
+#: The thinnest wait that is drawn, eighths.
+_THINNEST = 2
+
+
+class Part(IntEnum):
+    """What a piece of a column stands for, from the base up; also the order in which parts stack."""
+
+    COMPUTE = 0
+    MUTED = 1
+    HOST = 2
+    WAIT = 3
+    STALL = 4
+    NOTHING = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """What n columns show; NaN where nothing ran.
+
+    starts_s: where each begins, seconds since the clock origin; end_s: where the last one ends.
+    steps: how many began in each. muted: a compile or retrace, which does not count.
+    """
+
+    starts_s: Floats
+    end_s: float
+    steps: NDArray[np.int64]
+    wait_ms: Floats
+    host_ms: Floats
+    compute_ms: Floats
+    muted: Bools
+    flagged: Bools
+
+    @property
+    def total_ms(self) -> Floats:
+        """Mean step time of each column."""
+        return self.wait_ms + self.host_ms + self.compute_ms
+
+    @property
+    def share(self) -> Floats:
+        """Data wait over step time, 0 to 1; NaN where nothing ran."""
+        total = self.total_ms
+        share: Floats = np.divide(self.wait_ms, total, out=np.full(len(total), np.nan), where=total > 0)
+        return share
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The strip as rows x n cells, the top row first.
+
+    lower, upper: a `Part` each. height: how much of the cell `lower` fills from below, 1 to 8 eighths.
+    clipped: the columns that are higher than the axis.
+    """
+
+    lower: Bytes
+    upper: Bytes
+    height: Bytes
+    clipped: Bools
+
+
+def column_width(target_s: float, columns: int) -> float:
+    """The narrowest column, seconds, with which `columns` of them show at least `target_s`."""
+    return next((width for width in WIDTHS_S if width * columns >= target_s), WIDTHS_S[-1])
+
+
+def bars_of_time(
+    starts_s: Floats,
+    width_s: float,
+    steps: NDArray[np.int64],
+    parts_ms: tuple[Floats, Floats, Floats],
+    flags: NDArray[np.uint16],
+) -> Bars:
+    """Bars over columns of equal time; `parts_ms` is data wait, host and compute.
+
+    A column without a step of its own in which a long one lasts is as muted as the one where that began.
+    """
+    ran = np.isfinite(parts_ms[0])
+    own = np.where(steps > 0, np.arange(len(steps)), 0)
+    since = np.maximum.accumulate(own) if len(own) else own
+    muted = ran & _has(flags[since], Flag.COMPILE | Flag.RETRACE)
+    end_s = float(starts_s[-1]) + width_s if len(starts_s) else 0.0
+    return Bars(starts_s, end_s, steps, *parts_ms, muted=muted, flagged=flags != 0)
+
+
+def bars_of_steps(rows: Rows, columns: int) -> Bars:
+    """One bar a step, the last `columns` of `rows`; fewer steps stand at the right."""
+    rows = rows[-columns:]
+    wait, host, compute = (rows[name].astype(np.float64) for name in ("wait_ms", "host_ms", "compute_ms"))
+    starts = rows["start_ns"] / 1e9
+    end_s = float(starts[-1] + (wait + host + compute)[-1] / 1e3) if len(rows) else 0.0
+    muted = _has(rows["flags"], Flag.COMPILE | Flag.RETRACE)
+    bars = Bars(starts, end_s, np.ones(len(rows), np.int64), wait, host, compute, muted, rows["flags"] != 0)
+    return padded(bars, columns - len(rows), 0)
+
+
+def padded(bars: Bars, before: int, after: int) -> Bars:
+    """The bars with empty columns of no length before and after them."""
+    first_s = float(bars.starts_s[0]) if len(bars.starts_s) else 0.0
+    pad = (before, after)
+    starts = np.pad(bars.starts_s, pad, constant_values=(first_s, bars.end_s))
+    wait, host, compute = (
+        np.pad(part, pad, constant_values=np.nan) for part in (bars.wait_ms, bars.host_ms, bars.compute_ms)
+    )
+    muted, flagged = (np.pad(values, pad) for values in (bars.muted, bars.flagged))
+    return Bars(starts, bars.end_s, np.pad(bars.steps, pad), wait, host, compute, muted, flagged)
+
+
+def with_open_step(bars: Bars, since_s: float, now_s: float, part: Part) -> Bars:
+    """The bars with the step that has not ended: `part` of it lasts since `since_s`.
+
+    It fills the columns in which nothing else began, and the newest one when it stands out from the steps there.
+    A step younger than `OPEN_MS` is not drawn: the newest column would flicker.
+    """
+    lasted_ms = (now_s - since_s) * 1e3
+    if lasted_ms < OPEN_MS:
+        return bars
+    ends = np.append(bars.starts_s[1:], bars.end_s)
+    lasts = (ends > since_s) & (bars.starts_s <= now_s)
+    newest = lasts & (bars.starts_s == bars.starts_s[lasts].max(initial=-np.inf))
+    longer = ~(bars.total_ms * _STANDS_OUT >= lasted_ms)
+    filled = lasts & ((bars.steps == 0) | (newest & longer))
+    if not filled.any():
+        return bars
+    return replace(
+        bars,
+        steps=np.where(filled, 0, bars.steps),
+        wait_ms=np.where(filled, lasted_ms if part == Part.WAIT else 0.0, bars.wait_ms),
+        host_ms=np.where(filled, lasted_ms if part == Part.HOST else 0.0, bars.host_ms),
+        compute_ms=np.where(filled, lasted_ms if part in (Part.COMPUTE, Part.MUTED) else 0.0, bars.compute_ms),
+        muted=np.where(filled, part == Part.MUTED, bars.muted),
+    )
+
+
+def next_top(bars: Bars, current: float | None) -> float | None:
+    """The axis' top, milliseconds, given the one of the last frame; None while no step was steady.
+
+    Nineteen of twenty steps lie below it: a stall is one step, however many columns it fills.
+    """
+    total = bars.total_ms
+    counts = np.isfinite(total) & (bars.steps > 0) & ~bars.muted
+    if (counts & ~bars.flagged).any():
+        counts &= ~bars.flagged
+    if not counts.any():
+        return current
+    needed = _weighted_quantile(total[counts], bars.steps[counts], 0.95) * _HEADROOM
+    if current is not None and current * _USED <= needed <= current:
+        return current
+    return nice_top(needed)
+
+
+def nice_top(needed: float) -> float:
+    """The smallest top of an axis that holds `needed`."""
+    if needed <= 0:
+        return 1.0
+    power = 10.0 ** np.floor(np.log10(needed))
+    return next(float(top * power) for top in _TOPS if top * power >= needed * (1 - 1e-9))
+
+
+def stack(bars: Bars, top_ms: float | None, rows: int, fine: bool) -> Cells:
+    """Stack compute, host and data wait to `rows` rows of cells.
+
+    `fine` cells hold two parts, split at an eighth; others one. Without a top every column has full height.
+    A wait that alone passes the top is a stall. No cell can show three parts, hence: host time takes whole rows,
+    less than half a row of it is drawn as compute, and so is a wait of an eighth, for it would come and go.
+    """
+    units = EIGHTHS if fine else 1
+    ceiling = rows * units
+    per_ms = ceiling / (top_ms or 1e-9)
+    compute, host, wait = (np.nan_to_num(part) for part in (bars.compute_ms, bars.host_ms, bars.wait_ms))
+    total = compute + host + wait
+    top = np.maximum(np.rint(total * per_ms), total > 0)
+    work = np.rint((compute + host) * per_ms)
+    work = np.where((top - work < _THINNEST * units / EIGHTHS) & (wait <= compute + host), top, work)
+    thick = np.minimum(np.rint(host * per_ms / units) * units, work)
+    bounds = np.minimum(np.stack([work - thick, work, top]), ceiling).astype(np.int64)
+    stalled = wait * per_ms > ceiling
+    kinds = np.stack(
+        [
+            np.where(bars.muted, Part.MUTED, Part.COMPUTE),
+            np.full(len(top), Part.HOST),
+            np.where(stalled, Part.STALL, Part.WAIT),
+            np.full(len(top), Part.NOTHING),
+        ]
+    ).astype(np.uint8)
+    lower, upper, height = _cut(bounds, kinds, rows, units)
+    return Cells(lower, upper, height, np.asarray(top > ceiling, dtype=np.bool_))
+
+
+def _cut(bounds: NDArray[np.int64], kinds: Bytes, rows: int, units: int) -> tuple[Bytes, Bytes, Bytes]:
+    """Cut columns whose parts end at `bounds` (3 x n) into cells of the two largest parts each."""
+    count = bounds.shape[1]
+    base = np.arange(rows - 1, -1, -1)[:, None] * units
+    ends = np.full((5, rows, count), units)
+    ends[0] = 0
+    ends[1:4] = np.clip(bounds[:, None, :] - base, 0, units)
+    filled = np.diff(ends, axis=0)
+    # The smallest of three goes, but never the wait; of equals, host before compute before nothing.
+    order = np.array([1, 0, 99, 2])[:, None, None]
+    for _ in range(2):
+        crowded = (filled > 0).sum(axis=0) > 2
+        rank = np.where(filled > 0, filled * 4 + order, 1000)
+        gone = (np.arange(4)[:, None, None] == rank.argmin(axis=0)) & crowded
+        filled = np.where(gone, 0, filled)
+    there = filled > 0
+    low, high = there.argmax(axis=0), _highest(there)
+    at_low, at_high = (np.take_along_axis(filled, at[None], axis=0)[0] for at in (low, high))
+    gone_above = _highest(np.diff(ends, axis=0) > 0) > high
+    height = np.where(low == high, units, np.where(gone_above, at_low, units - at_high))
+    column = np.arange(count)[None, :]
+    return kinds[low, column], kinds[high, column], (height * (EIGHTHS // units)).astype(np.uint8)
+
+
+def _highest(there: Bools) -> NDArray[np.intp]:
+    return len(there) - 1 - there[::-1].argmax(axis=0)
+
+
+def gauge(values: Floats, steps: int) -> NDArray[np.int64]:
+    """Shares 0 to 1 as levels 0 to `steps`; what is more than nothing has level 1 at least; missing is 0."""
+    known = np.clip(np.nan_to_num(values), 0.0, 1.0)
+    levels = np.rint(known * steps).astype(np.int64)
+    levels[(known > 0.005) & (levels == 0)] = 1
+    return levels
+
+
+def shade(share: Floats) -> NDArray[np.int64]:
+    """Starving shares as shades 0 to 3; what is not known is 0."""
+    known = np.nan_to_num(share)
+    shades: NDArray[np.int64] = np.sum([known >= line for line in _SHADES], axis=0, dtype=np.int64)
+    return shades
+
+
+def sample_columns(at_s: Floats, values: Floats, starts_s: Floats, hold_s: float) -> Floats:
+    """The mean of the samples in each column; between samples the last one holds for `hold_s` seconds."""
+    out = np.full(len(starts_s), np.nan)
+    known = np.isfinite(values)
+    at_s, values = at_s[known], values[known]
+    if not len(at_s) or not len(starts_s):
+        return out
+    column = np.searchsorted(starts_s, at_s, side="right") - 1
+    inside = column >= 0
+    counts = np.bincount(column[inside], minlength=len(out))
+    sums = np.bincount(column[inside], weights=values[inside], minlength=len(out))
+    last = np.searchsorted(at_s, starts_s, side="right") - 1
+    held = (last >= 0) & (starts_s - at_s[last] <= hold_s)
+    out[held] = values[last[held]]
+    out[counts > 0] = sums[counts > 0] / counts[counts > 0]
+    return out
+
+
+def mean_share(bars: Bars) -> float | None:
+    """Data wait over step time of all steady steps of the bars; None where there is none."""
+    counts = (bars.steps > 0) & np.isfinite(bars.total_ms) & ~bars.flagged
+    total = float((bars.total_ms * bars.steps)[counts].sum())
+    return float((bars.wait_ms * bars.steps)[counts].sum()) / total if total > 0 else None
+
+
+def _has(flags: NDArray[np.uint16], wanted: Flag) -> Bools:
+    return np.asarray((flags & np.uint16(wanted)) != 0, dtype=np.bool_)
+
+
+def _weighted_quantile(values: Floats, weights: NDArray[np.int64], share: float) -> float:
+    order = np.argsort(values)
+    reached = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(reached, share * reached[-1])])

@@ -1,0 +1,242 @@
+"""A timeline's whole picture from a snapshot: every row, the figures beside them and the words in its frame."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfwatch.analysis import strip
+from tfwatch.analysis.marks import Kind, Mark, ago, bar_marks, event_marks, place
+from tfwatch.analysis.strip import Bars, Part
+from tfwatch.analysis.verdict import judge
+from tfwatch.core import units
+from tfwatch.core.clock import local_time
+from tfwatch.core.events import PipelineSwitched
+from tfwatch.core.rows import Flag, Phase
+from tfwatch.runs.reader import Life
+from tfwatch.widgets import timeline_rows as rows
+from tfwatch.widgets.timeline_view import OpenStep, View, Zoom, column_of, open_step, share_before, width_s
+
+if TYPE_CHECKING:
+    from tfwatch.analysis.strip import Floats
+    from tfwatch.runs.reader import Snapshot
+    from tfwatch.widgets.glyphs import Glyphs
+    from tfwatch.widgets.timeline_rows import Figures, Layout, Line
+
+#: A wait that lasts is called a stall, and a step long, from this many median steps on.
+_LONG_STEPS = 4.0
+#: Samples come twice a second; without one for so long the CPU row is empty.
+_HOLD_S = 1.5
+#: More samples than these are thinned out: an hour and more in few columns.
+_SAMPLES = 4000
+_RECENT_ROWS = 2048
+_WORDS = {
+    Phase.STARTING: "starting",
+    Phase.IMPORT: "importing TensorFlow",
+    Phase.DATA_SET: "preparing the data set",
+    Phase.COMPILE: "compiling the first step",
+    Phase.WAIT: "waiting for the first batch",
+    Phase.COMPUTE: "running the first step",
+    Phase.ENDED: "no step was made",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """What a picture is made of."""
+
+    snapshot: Snapshot
+    view: View
+    bars: Bars
+    top_ms: float | None
+    glyphs: Glyphs
+    figures: Figures
+    cursor: int | None
+
+
+def figures_of(snapshot: Snapshot) -> Figures:
+    """The numbers beside the rows; takes a millisecond, so once a second will do."""
+    split = judge(snapshot.steps[-_RECENT_ROWS:]).breakdown
+    switch = next((e for e in reversed(snapshot.events) if isinstance(e, PipelineSwitched)), None)
+    share = split.wait_share if split else None
+    stall = stalled(snapshot, split.step.median if split else None)
+    if stall and split:
+        own_ms, open_ms = split.step.mean * split.steps, stall.lasted_s * 1e3
+        share = (split.wait_share * own_ms + open_ms) / (own_ms + open_ms)
+    cores = float(snapshot.samples["cpu_cores"][-1]) if len(snapshot.samples) else float("nan")
+    return rows.Figures(
+        split=split,
+        share=1.0 if stall and share is None else share,
+        was=share_before(snapshot, switch) if switch else None,
+        cores=None if units.is_missing(cores) else cores,
+        all_cores=int(snapshot.manifest.machine.get("cores") or 0),
+        accelerated=snapshot.manifest.accelerated,
+    )
+
+
+def stalled(snapshot: Snapshot, median_ms: float | None) -> OpenStep | None:
+    """The wait that lasts longer than is usual."""
+    lasting = open_step(snapshot)
+    long_ms = max(strip.OPEN_MS, _LONG_STEPS * (median_ms or 0.0))
+    return lasting if lasting and lasting.part is Part.WAIT and lasting.lasted_s * 1e3 >= long_ms else None
+
+
+def draw(scene: Scene, layout: Layout) -> list[Line]:
+    """Every row, from the top: the strip, why, starving, the CPU, the time axis."""
+    snapshot, bars, glyphs, figures = scene.snapshot, scene.bars, scene.glyphs, scene.figures
+    wide = layout.legend >= rows.WIDE
+    cells = strip.stack(bars, scene.top_ms, layout.strip_rows, glyphs.fine)
+    charts = rows.strip_lines(bars, cells, glyphs, _rules(scene))
+    if not snapshot.steps_total:
+        charts[layout.strip_rows // 2] = rows.message_line(first_words(snapshot), layout.columns)
+    axis = rows.axis_texts(scene.top_ms, layout.strip_rows)
+    legend = rows.legend_lines(figures.split, glyphs, layout.strip_rows, wide)
+    lines = [_beside(text, chart, right) for text, chart, right in zip(axis, charts, legend, strict=True)]
+    labels = place(_marks(scene), bars.starts_s, bars.end_s)
+    lines.append(_beside("why", rows.mark_line(labels, layout.columns), ()))
+    lines.append(_beside("starve", rows.starve_line(bars, glyphs), rows.starve_figure(figures)))
+    if layout.has_cpu:
+        cpu = rows.cpu_line(_cores(snapshot, bars), figures.all_cores, glyphs)
+        lines.append(_beside("CPU", cpu, rows.cpu_figure(figures, wide)))
+    if layout.has_axis:
+        lines.append(_beside("", rows.axis_line(bars, _times(scene)), ()))
+    return lines
+
+
+def _beside(label: str, chart: Line, right: Line) -> Line:
+    gutter = f"{label:>{rows.GUTTER - 1}} " if label[:1].isdigit() else f"{label:<{rows.GUTTER}}"
+    return ((gutter, "quiet"), *chart, *right)
+
+
+def _rules(scene: Scene) -> list[tuple[int, str, str]]:
+    starts_s, glyphs = scene.bars.starts_s, scene.glyphs
+    switches = [e.at_ns / 1e9 for e in scene.snapshot.events if isinstance(e, PipelineSwitched)]
+    seen = [at for at in switches if starts_s[0] <= at <= scene.bars.end_s]
+    rules = [(column_of(scene.bars, at), glyphs.switched, "rule") for at in seen]
+    return rules if scene.cursor is None else [*rules, (scene.cursor, glyphs.cursor, "cursor")]
+
+
+def _marks(scene: Scene) -> list[Mark]:
+    snapshot, bars = scene.snapshot, scene.bars
+    first_s = float(bars.starts_s[0])
+    # An epoch's validation ends after it began: an event counts back by its length, at most an hour here.
+    events = [e for e in snapshot.events if first_s - 3600 <= e.at_ns / 1e9 <= bars.end_s + 3600]
+    marks = event_marks(events, scene.glyphs.to)
+    if scene.view.zoom is Zoom.STEPS:
+        begins = np.isin(bars.starts_s, _epoch_starts(snapshot))
+    else:
+        begins = np.histogram(_epoch_starts(snapshot), np.append(bars.starts_s, bars.end_s))[0] > 0
+    lasting = _lasting_mark(snapshot, scene.figures)
+    found = bar_marks(bars, scene.top_ms, begins)
+    if lasting:
+        found = [mark for mark in found if mark.at_s + mark.length_s < lasting.at_s]
+        found.append(lasting)
+    return [*marks, *found]
+
+
+def _epoch_starts(snapshot: Snapshot) -> Floats:
+    steps = snapshot.steps
+    starts: Floats = steps["start_ns"][(steps["flags"] & np.uint16(Flag.EPOCH_START)) != 0] / 1e9
+    return starts
+
+
+def _lasting_mark(snapshot: Snapshot, figures: Figures) -> Mark | None:
+    """What goes on now and is no plain step, or how the run ended without a word."""
+    pulse = snapshot.pulse
+    if pulse is None or snapshot.life is Life.ENDED:
+        return None
+    since_s = pulse.since_ns / 1e9
+    if snapshot.life is Life.KILLED:
+        return Mark(pulse.now_ns / 1e9, Kind.FAILED, ("X killed", "X"))
+    if snapshot.life is not Life.RUNNING:
+        return Mark(pulse.now_ns / 1e9, Kind.OPEN, (f"no answer {units.seconds(snapshot.silent_s)}", "no answer"))
+    took = units.seconds(snapshot.now_s - since_s)
+    if stalled(snapshot, figures.split.step.median if figures.split else None):
+        return Mark(since_s, Kind.OPEN, (f"stalled now {took}", f"now {took}", "now"), snapshot.now_s - since_s)
+    if pulse.phase is Phase.VALIDATION:
+        return Mark(since_s, Kind.VALIDATION, (f"EV {took}", "EV"), snapshot.now_s - since_s)
+    if pulse.phase is Phase.COMPILE:
+        return Mark(since_s, Kind.COMPILE, (f"C compiling {took}", f"C {took}", "C"), snapshot.now_s - since_s)
+    return None
+
+
+def _cores(snapshot: Snapshot, bars: Bars) -> Floats:
+    """Cores in use in each column; samples outside the view are not looked at."""
+    samples = snapshot.samples
+    first, last = (bars.starts_s[0] - _HOLD_S) * 1e9, bars.end_s * 1e9
+    low, high = (bisect_left(range(len(samples)), at, key=lambda i: int(samples["at_ns"][i])) for at in (first, last))
+    seen = samples[low : high : max(1, (high - low) // _SAMPLES)]
+    return strip.sample_columns(seen["at_ns"] / 1e9, seen["cpu_cores"].astype(np.float64), bars.starts_s, _HOLD_S)
+
+
+def _times(scene: Scene) -> list[tuple[float, str]]:
+    snapshot, bars = scene.snapshot, scene.bars
+    follows = scene.view.end_s is None and snapshot.life in (Life.RUNNING, Life.SILENT)
+    if scene.view.zoom is Zoom.STEPS:
+        return rows.steps_ago(bars)
+    if follows and scene.view.zoom is not Zoom.ALL:
+        return rows.times_ago(bars, snapshot.now_s)
+    every = max(len(bars.starts_s) // max(len(bars.starts_s) // 18, 2), 1)
+    at = bars.starts_s[every // 2 :: every].tolist()
+    return [(at_s, clock(snapshot, at_s)) for at_s in at if 0 <= at_s <= snapshot.now_s]
+
+
+def clock(snapshot: Snapshot, at_s: float) -> str:
+    """The local time of a moment of the run: 10:18:31."""
+    return local_time(snapshot.manifest.origin_wall_ns + round(at_s * 1e9)).strftime("%H:%M:%S")
+
+
+def first_words(snapshot: Snapshot) -> str:
+    """What stands in the chart before the first step."""
+    pulse = snapshot.pulse
+    if pulse is None or snapshot.life in (Life.ENDED, Life.KILLED):
+        return "no step was made" if snapshot.life in (Life.ENDED, Life.KILLED) else "starting"
+    words = _WORDS.get(pulse.phase, "before the first step")
+    if pulse.phase is Phase.DATA_SET and pulse.detail:
+        return pulse.detail
+    return f"{words}, {units.seconds(max(0.0, snapshot.now_s - pulse.since_ns / 1e9))}"
+
+
+def span_words(snapshot: Snapshot, view: View, columns: int) -> tuple[str, str]:
+    """How much is shown, and how much a column is."""
+    if view.zoom is Zoom.STEPS:
+        return f"last {columns} steps", "one column = 1 step"
+    width = width_s(snapshot, view, columns)
+    column = f"one column = {ago(width)[1:]}"
+    if view.zoom is Zoom.ALL:
+        return f"the whole run, {units.seconds(snapshot.now_s)}", column
+    return f"last {ago(round(width * columns))[1:]}", column
+
+
+def read_out(scene: Scene) -> str:
+    """`10:18:31 step 3 477: wait 9.6 host 0.8 compute 12.9 ms`, the means of the column under the cursor."""
+    bars, column = scene.bars, scene.cursor
+    if column is None:
+        return ""
+    at_s = float(bars.starts_s[column])
+    when = clock(scene.snapshot, at_s)
+    parts = [float(part[column]) for part in (bars.wait_ms, bars.host_ms, bars.compute_ms)]
+    if np.isnan(parts[0]):
+        return f"{when} no step"
+    named = zip(("wait", "host", "compute"), parts, strict=True)
+    if sum(parts) >= 10_000:
+        figures = " ".join(f"{name} {units.milliseconds(value)}" for name, value in named)
+    else:
+        figures = " ".join(f"{name} {value:.1f}" for name, value in named) + " ms"
+    return f"{when}{_step_words(scene, column)}: {figures}"
+
+
+def _step_words(scene: Scene, column: int) -> str:
+    """Which steps a column holds; nothing where they are no longer kept."""
+    bars, steps = scene.bars, scene.snapshot.steps
+    ends_s = bars.starts_s[column + 1] if column + 1 < len(bars.starts_s) else bars.end_s + 1e-9
+    starts_ns = [round(float(at) * 1e9) for at in (bars.starts_s[column], ends_s)]
+    first, end = (int(at) for at in np.searchsorted(steps["start_ns"], starts_ns, side="left"))
+    if not len(steps) or end == 0:
+        return ""
+    if end - first <= 1:
+        return f" step {units.count(int(steps['step'][max(end - 1, 0)]))}"
+    return f" steps {units.count(int(steps['step'][first]))} to {units.count(int(steps['step'][end - 1]))}"

@@ -1,0 +1,239 @@
+"""The rows of a timeline as text with roles: the strip, the marks, starving, CPU and the axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from tfwatch.analysis import strip
+from tfwatch.analysis.marks import Kind, Label, ago, clip_labels, tick_step
+from tfwatch.analysis.strip import Bars, Cells, Part
+from tfwatch.core import units
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tfwatch.analysis.breakdown import Breakdown
+    from tfwatch.analysis.strip import Floats
+    from tfwatch.widgets.glyphs import Glyphs
+
+#: A piece of text and its role: a component class without its prefix, or two with a dot, the upper behind the lower.
+Piece: TypeAlias = tuple[str, str]
+Line: TypeAlias = tuple[Piece, ...]
+
+GUTTER = 7
+WIDE, _NARROW = 20, 14
+#: From this width on the legend is wide.
+_WIDE_FROM = 90
+_ROLES = {Part.COMPUTE: "compute", Part.MUTED: "muted", Part.HOST: "host", Part.WAIT: "wait", Part.STALL: "stall"}
+_MARK_ROLES = {
+    Kind.SWITCH: "switch",
+    Kind.STALL: "alarm",
+    Kind.FAILED: "alarm",
+    Kind.OPEN: "alarm",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Columns and rows of a timeline of a given size."""
+
+    columns: int
+    legend: int
+    strip_rows: int
+    has_axis: bool
+    has_cpu: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The numbers beside the rows; they change once a second.
+
+    split: the newest steady steps. share: starving now, the wait that is still open counted; was: before the last
+    switch. cores: in use; all_cores: how many there are. accelerated: whether the device is not the CPU.
+    """
+
+    split: Breakdown | None = None
+    share: float | None = None
+    was: float | None = None
+    cores: float | None = None
+    all_cores: int = 0
+    accelerated: bool = True
+
+
+def lay_out(width: int, height: int, compact: bool) -> Layout:
+    """What a space of `width` x `height` cells holds; the strip keeps three rows as long as it can."""
+    legend = WIDE if width >= _WIDE_FROM else _NARROW
+    has_axis = not compact and height >= 8
+    has_cpu = height >= 6
+    rows = height - 2 - has_axis - has_cpu
+    return Layout(max(width - GUTTER - legend, 1), legend, max(rows, 1), has_axis, has_cpu)
+
+
+def strip_lines(bars: Bars, cells: Cells, glyphs: Glyphs, ruled: Iterable[tuple[int, str, str]]) -> list[Line]:
+    """The stacked bars. `ruled`: (column, character, role) of vertical lines behind them."""
+    textures = {
+        Part.COMPUTE: glyphs.compute,
+        Part.MUTED: glyphs.muted,
+        Part.HOST: glyphs.host,
+        Part.WAIT: glyphs.wait,
+        Part.STALL: glyphs.wait,
+    }
+    rules = {column: (char, role) for column, char, role in ruled}
+    lines = []
+    for lower, upper, height in zip(cells.lower.tolist(), cells.upper.tolist(), cells.height.tolist(), strict=True):
+        row = [_cell(*cell, textures, glyphs) for cell in zip(lower, upper, height, strict=True)]
+        for column, rule in rules.items():
+            if lower[column] == Part.NOTHING:
+                row[column] = rule
+        lines.append(row)
+    _write_clips(lines[0], clip_labels(bars.total_ms, cells.clipped, cells.lower[0] == Part.NOTHING))
+    return [joined(row) for row in lines]
+
+
+def _cell(lower: int, upper: int, height: int, textures: dict[Part, str], glyphs: Glyphs) -> Piece:
+    return _CELLS[lower, upper, height] if glyphs.fine else _coarse(lower, textures)
+
+
+def _coarse(part: int, textures: dict[Part, str]) -> Piece:
+    return (" ", "") if part == Part.NOTHING else (textures[Part(part)], _ROLES[Part(part)])
+
+
+def _fine(lower: Part, upper: Part, height: int) -> Piece:
+    if lower == Part.NOTHING:
+        return " ", ""
+    if height == strip.EIGHTHS or lower == upper:
+        return "█", _ROLES[lower]
+    behind = f".{_ROLES[upper]}" if upper != Part.NOTHING else ""
+    return " ▁▂▃▄▅▆▇"[height], _ROLES[lower] + behind
+
+
+_CELLS: dict[tuple[int, int, int], Piece] = {
+    (a, b, h): _fine(a, b, h) for a in Part for b in Part for h in range(1, strip.EIGHTHS + 1)
+}
+
+
+def _write_clips(row: list[Piece], labels: Iterable[tuple[int, str, bool]]) -> None:
+    for column, text, on_bar in labels:
+        role = "onwall" if on_bar else "alarm"
+        row[column : column + len(text)] = [(char, role) for char in text]
+
+
+def joined(row: Iterable[Piece]) -> Line:
+    """Neighbours of one role as one piece."""
+    return tuple(("".join(char for char, _ in run), role) for role, run in groupby(row, key=lambda piece: piece[1]))
+
+
+def axis_texts(top_ms: float | None, rows: int) -> list[str]:
+    """What stands left of each row of the strip: the top with its unit, the middle, 0."""
+    texts = [""] * rows
+    if top_ms is None:
+        return texts
+    in_seconds = top_ms >= 10_000
+    top = top_ms / 1e3 if in_seconds else top_ms
+    texts[-1] = "0"
+    if rows >= 5 and rows % 2:
+        texts[rows // 2] = f"{top / 2:g}"
+    texts[0] = f"{top:g} {'s' if in_seconds else 'ms'}"
+    return texts
+
+
+def legend_lines(split: Breakdown | None, glyphs: Glyphs, rows: int, wide: bool) -> list[Line]:
+    """What the colours mean, and the medians of the newest steady steps; as many lines as there are rows."""
+    stats = (split.wait, split.host, split.compute, split.step) if split else ()
+    medians: list[float | None] = [stat.median for stat in stats] or [None] * 4
+    parts = zip(("wait", "host", "compute"), (glyphs.wait, glyphs.host, glyphs.compute), medians, strict=False)
+    field = 9 if wide else 5
+    lines: list[Line] = [
+        ((" ", ""), (glyph, name), (f" {name if wide else name[:4]:<{field}}", "quiet"), (_figure(value), "number"))
+        for name, glyph, value in parts
+    ]
+    for name, value in (("step", medians[3]), ("p95", split.step.p95 if split else None)):
+        lines.append(((f"   {name:<{field}}", "quiet"), (_figure(value), "number")))
+    if rows > len(lines):
+        lines.insert(0, (("   now, median ms" if wide else "   now, ms", "quiet"),))
+    if rows > len(lines) + 2:
+        lines.insert(0, ())
+    return [*lines, *[()] * rows][:rows]
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return f"{units.MISSING:>6}"
+    return f"{value:6.1f}" if value < 10_000 else f"{value / 1e3:5.1f}s"
+
+
+def mark_line(labels: Sequence[Label], columns: int) -> Line:
+    """The labels of the marks, each at its column."""
+    row: list[Piece] = [(" ", "")] * columns
+    for label in labels:
+        role = _MARK_ROLES.get(label.kind, "quiet")
+        row[label.column : label.column + len(label.text)] = [(char, role) for char in label.text]
+    return joined(row)
+
+
+def starve_line(bars: Bars, glyphs: Glyphs) -> Line:
+    """How much the device starved, a shade a column."""
+    shades = strip.shade(bars.share).tolist()
+    return joined((glyphs.shades[shade], "stall" if shade == 3 else "wait") for shade in shades)
+
+
+def starve_figure(figures: Figures) -> Line:
+    """`41 %`, and what it was before the last switch."""
+    share = figures.share
+    if share is None:
+        return ((f" {units.MISSING}", "quiet"),)
+    role = "bad" if share >= 0.2 else "middling" if share >= 0.05 else "good"
+    was = f" (was {figures.was * 100:.0f})" if figures.was is not None else ""
+    return ((f" {units.percent(share)}", role), (was, "quiet"))
+
+
+def cpu_line(cores: Floats, all_cores: int, glyphs: Glyphs) -> Line:
+    """Cores in use, of all of them, a gauge a column."""
+    levels = strip.gauge(cores / max(all_cores, 1), len(glyphs.levels) - 1)
+    return (("".join(glyphs.levels[level] for level in levels.tolist()), "cpu"),)
+
+
+def cpu_figure(figures: Figures, wide: bool) -> Line:
+    """How many cores are in use, and whether they are the device that trains."""
+    if figures.cores is None:
+        return ((f" {units.MISSING}", "quiet"),)
+    used = f" {figures.cores:.1f} of {figures.all_cores}"
+    if wide:
+        used += " cores" if figures.accelerated else ", is device"
+    return ((used, "number"),)
+
+
+def axis_line(bars: Bars, texts: Iterable[tuple[float, str]]) -> Line:
+    """Times below their columns; the newest keeps its place."""
+    columns = len(bars.starts_s)
+    row = [" "] * columns
+    for at_s, text in reversed(list(texts)):
+        column = int(np.searchsorted(bars.starts_s, at_s, side="right")) - 1
+        first = min(max(column - len(text) // 2, 0), columns - len(text))
+        room = row[max(first - 1, 0) : first + len(text) + 1]
+        if column >= 0 and first >= 0 and not "".join(room).strip():
+            row[first : first + len(text)] = text
+    return (("".join(row), "quiet"),)
+
+
+def times_ago(bars: Bars, now_s: float) -> list[tuple[float, str]]:
+    """Moments of a view that follows the run, in time before now."""
+    step = tick_step(now_s - float(bars.starts_s[0]), max(len(bars.starts_s) // 15, 2))
+    ticks = np.arange(step, now_s - float(bars.starts_s[0]), step)[::-1].tolist()
+    return [*((now_s - tick, ago(tick)) for tick in ticks), (now_s, "now")]
+
+
+def steps_ago(bars: Bars) -> list[tuple[float, str]]:
+    """Steps of a view of single steps, counted from its newest."""
+    columns = len(bars.starts_s)
+    back = [n for n in range(columns - 1, 10, -1) if n % 25 == 0 and bars.steps[columns - 1 - n]]
+    return [*((float(bars.starts_s[columns - 1 - n]), f"-{n}") for n in back), (bars.end_s, "newest")]
+
+
+def message_line(text: str, columns: int) -> Line:
+    """A sentence in the middle of an empty chart."""
+    return ((text[:columns].center(columns), "message"),)

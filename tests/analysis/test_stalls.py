@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.analysis.steps import plain
+from tfwatch.analysis.stalls import find_stalls, longest_stall
+from tfwatch.core.rows import Flag
+
+
+def test_a_single_long_wait_is_a_stall() -> None:
+    rows = plain(200)
+    rows["wait_ms"][99] = 20_000
+
+    (stall,) = find_stalls(rows)
+
+    assert (stall.step, stall.steps, stall.lost_ms, stall.cause) == (100, 1, 20_000, "unexplained")
+    assert stall.start_ns == rows["start_ns"][99]
+
+
+def test_steps_that_starve_one_after_another_are_one_stall() -> None:
+    rows = plain(200)
+    rows["wait_ms"][50:60] = 150
+
+    (stall,) = find_stalls(rows)
+
+    assert (stall.step, stall.steps, stall.lost_ms) == (51, 10, 1500)
+
+
+def test_below_a_second_nothing_is_a_stall() -> None:
+    rows = plain(200)
+    rows["wait_ms"][50:56] = 150
+
+    assert find_stalls(rows) == []
+
+
+def test_a_run_that_always_waits_has_no_stall() -> None:
+    assert find_stalls(plain(500, share=0.9)) == []
+
+
+def test_slow_storage_hides_no_stall() -> None:
+    rows = plain(100)
+    rows["wait_ms"] = 5000
+    rows["wait_ms"][50] = 6500
+
+    assert [stall.step for stall in find_stalls(rows)] == [51]
+
+
+@pytest.mark.parametrize("at", [0, 50, 99])
+def test_flags_name_the_cause(at: int) -> None:
+    rows = plain(100)
+    rows["wait_ms"][at] = 3500
+    rows["flags"][at] = Flag.EPOCH_START
+
+    (stall,) = find_stalls(rows)
+
+    assert (stall.step, stall.cause) == (at + 1, "epoch start")
+
+
+def test_the_longest_lost_most() -> None:
+    rows = plain(300)
+    rows["wait_ms"][[50, 150, 250]] = 1500, 4000, 2000
+    longest = longest_stall(rows)
+
+    assert longest is not None
+    assert longest.step == 151
+
+
+def test_no_steps_have_no_stall() -> None:
+    assert longest_stall(plain(0)) is None
+    assert find_stalls(np.empty(0, dtype=plain(0).dtype)) == []

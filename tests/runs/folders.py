@@ -1,0 +1,77 @@
+"""Run folders made to measure, under a clock that stands still."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from tfwatch.core.clock import Clock
+from tfwatch.runs.format import Manifest
+from tfwatch.runs.machine import boot_id
+from tfwatch.runs.writer import RunWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfwatch.core.events import Event
+    from tfwatch.core.rows import Rows
+
+ORIGIN_NS = 5_000_000_000
+ORIGIN_WALL_NS = 1_800_000_000 * 10**9
+HOST = os.uname().nodename
+
+
+@dataclass
+class FakeClock:
+    """Seconds since the run's origin, set by the test."""
+
+    at_s: float = 0.0
+
+    @property
+    def clock(self) -> Clock:
+        return Clock(self.now_ns, self.wall_ns, lambda: 0)
+
+    def now_ns(self) -> int:
+        return ORIGIN_NS + round(self.at_s * 1e9)
+
+    def wall_ns(self) -> int:
+        return ORIGIN_WALL_NS + round(self.at_s * 1e9)
+
+
+def make_manifest(**changes: Any) -> Manifest:
+    """The manifest of a run that this very process writes."""
+    values: dict[str, Any] = {
+        "run": "2026-11-20T10-17-03_cnn",
+        "workload": "cnn",
+        "origin_ns": ORIGIN_NS,
+        "origin_wall_ns": ORIGIN_WALL_NS,
+        "pid": os.getpid(),
+        "process_started_s": psutil.Process().create_time(),
+        "boot_id": boot_id(),
+        "machine": {"host": HOST},
+    }
+    return Manifest(**{**values, **changes})
+
+
+def add_steps(writer: RunWriter, rows: Rows) -> None:
+    """Append rows of `core.rows.STEP` as a training would."""
+    names = ("start_ns", "step", "epoch", "flags", "wait_ms", "dispatch_ms", "compute_ms", "host_ms")
+    for row in rows:
+        writer.step(*(row[name].item() for name in names))
+
+
+def write_run(
+    folder: Path | None, rows: Rows, *events: Event, clock: FakeClock | None = None, **changes: Any
+) -> RunWriter:
+    """A run of these steps and events, flushed and closed."""
+    if folder:
+        folder.mkdir(parents=True, exist_ok=True)
+    writer = RunWriter(folder, make_manifest(**changes), (clock or FakeClock()).clock)
+    add_steps(writer, rows)
+    for event in events:
+        writer.event(event)
+    writer.close()
+    return writer

@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.analysis.steps import make_steps, plain
+from tests.runs.folders import FakeClock, write_run
+from tfwatch import report
+from tfwatch.core.events import (
+    EpochStarted,
+    Event,
+    PipelineSwitched,
+    RecordingLost,
+    RunEnded,
+    SwitchAsked,
+    TrainingFailed,
+)
+from tfwatch.core.rows import Flag, Phase, Rows
+from tfwatch.runs.opened import Run, open_run, read_run
+from tfwatch.runs.reader import RunReader
+
+if TYPE_CHECKING:
+    from tfwatch.runs.writer import RunWriter
+
+FINISHED = RunEnded(724_000_000_000, "finished", 200, "", 1.25, "ab" * 32)
+
+
+def switched_run() -> Rows:
+    rows = make_steps(np.repeat([10.0, 0.0], 100), compute=12.0, host=1.0, dispatch=2.0)
+    rows["flags"][0] = Flag.COMPILE
+    rows["compute_ms"][0] = 2400
+    rows["flags"][100] = Flag.SWITCH
+    return rows
+
+
+SWITCH: tuple[Event, ...] = (
+    SwitchAsked(0, "prefetch", "off", "4", 98, "command"),
+    PipelineSwitched(0, "prefetch", "off", "4", 98, 101, 3.0, "command"),
+)
+
+
+def open_written(folder: Path, rows: Rows, *events: Event, **changes: Any) -> Run:
+    write_run(folder, rows, *events, **changes)
+    return open_run(folder, FakeClock(900).clock)
+
+
+def text_of(run: Run, home: str = "/home/ada") -> list[str]:
+    return report.as_text(run, Path(home)).splitlines()
+
+
+def test_the_json_object_is_complete(tmp_path: Path) -> None:
+    run = open_written(tmp_path / "run", switched_run(), *SWITCH, FINISHED, device="CPU", knobs={"prefetch": "off"})
+
+    found = report.as_json(run)
+
+    assert list(found) == [
+        *("run", "workload", "device", "knobs", "steps", "step_ms", "data_wait_ms", "compute_ms", "host_ms"),
+        *("data_wait_share", "verdict", "final_loss", "weights_sha256", "spikes", "switches"),
+    ]
+    assert (found["run"], found["workload"], found["device"]) == ("2026-11-20T10-17-03_cnn", "cnn", "CPU")
+    assert (found["knobs"], found["steps"]) == ({"prefetch": "off"}, 200)
+    assert found["step_ms"] == pytest.approx({"median": 18, "mean": 18, "p95": 23})
+    assert found["data_wait_ms"] == pytest.approx({"median": 5, "mean": 5, "p95": 10})
+    assert found["compute_ms"] == pytest.approx({"median": 12, "mean": 12, "p95": 12})
+    assert found["host_ms"] == pytest.approx({"median": 1, "mean": 1, "p95": 1})
+    assert found["data_wait_share"] == pytest.approx(5 / 18)
+    assert found["verdict"] == "HIGHLY input-bound"
+    assert (found["final_loss"], found["weights_sha256"]) == (1.25, "ab" * 32)
+    assert found["spikes"] == [{"step": 1, "extra_ms": 2388.0, "part": "compute", "cause": "compile"}]
+
+
+def test_the_json_tells_each_switch_with_both_sides(tmp_path: Path) -> None:
+    run = open_written(tmp_path / "run", switched_run(), *SWITCH, FINISHED)
+
+    (switch,) = report.as_json(run)["switches"]
+
+    assert {name: switch[name] for name in ("step_asked", "step_in_effect", "knob", "from", "to")} == {
+        "step_asked": 98,
+        "step_in_effect": 101,
+        "knob": "prefetch",
+        "from": "off",
+        "to": "4",
+    }
+    assert (switch["before"]["steps"], switch["after"]["steps"]) == (99, 99)
+    assert switch["before"]["data_wait_ms"]["median"] == pytest.approx(10)
+    assert switch["after"]["step_ms"]["median"] == pytest.approx(13)
+    assert switch["after"]["data_wait_share"] == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "events"),
+    [
+        pytest.param(plain(0), (), id="killed before the first step"),
+        pytest.param(plain(0), (RunEnded(5, "failed", 0, "no memory", math.nan),), id="failed before the first step"),
+        pytest.param(plain(3), (RunEnded(5, "stopped", 3, "", math.inf),), id="diverged"),
+        pytest.param(plain(3), (SwitchAsked(0, "prefetch", "off", "4", 2, "key"),), id="a switch asked"),
+    ],
+)
+def test_the_json_has_null_for_what_is_missing(tmp_path: Path, rows: Rows, events: tuple[Event, ...]) -> None:
+    found = report.as_json(open_written(tmp_path / "run", rows, *events))
+
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found["verdict"] == "not enough data"
+    assert found["final_loss"] is None
+    assert found["weights_sha256"] is None
+    assert (found["data_wait_share"] is None) is (not len(rows))
+
+
+def test_damaged_rows_are_left_out(tmp_path: Path) -> None:
+    rows = plain(100)
+    rows["wait_ms"][50] = np.nan
+    rows["compute_ms"][60] = -1
+
+    found = report.as_json(open_written(tmp_path / "run", rows))
+
+    assert found["data_wait_share"] == pytest.approx(0.1)
+    json.dumps(found, allow_nan=False)
+
+
+def test_the_text_of_a_finished_run(tmp_path: Path) -> None:
+    rows = switched_run()
+    rows["wait_ms"][30] = 41_000
+    run = open_written(tmp_path / "runs" / "r1", rows, *SWITCH, FINISHED, device="GPU:0 Apple M2 Pro", accelerated=True)
+
+    assert text_of(run, str(tmp_path)) == [
+        "cnn on GPU:0 Apple M2 Pro: finished, 200 steps in 12:04",
+        "the GPU waited for data 42.0 s of it (6 %)",
+        "a steady step waits 5.0 of 18.0 ms on average (28 %): HIGHLY input-bound",
+        "prefetch off > 4 at step 101: 1.77 x faster over 99 steps, settled",
+        "longest stall: 41.0 s without data at step 31, unexplained",
+        "recorded in ~/runs/r1",
+        "open it again:  tfwatch replay ~/runs/r1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "event", "first"),
+    [
+        (plain(200), FINISHED, "cnn: finished, 200 steps in 12:04"),
+        (plain(1), RunEnded(2_400_000_000, "stopped", 1), "cnn: stopped, 1 step in 2.4 s"),
+        (plain(0), RunEnded(2_400_000_000, "stopped", 0), "cnn: stopped, no step was trained"),
+    ],
+)
+def test_the_first_line_tells_how_it_ended(tmp_path: Path, rows: Rows, event: Event, first: str) -> None:
+    assert text_of(open_written(tmp_path / "run", rows, event))[0] == first
+
+
+def test_a_failed_run_tells_its_error_in_one_line(tmp_path: Path) -> None:
+    failed = TrainingFailed(0, 12, "ValueError: shapes\x1b[31m differ\nand more", "Traceback ...")
+    lines = text_of(open_written(tmp_path / "run", plain(11), failed, RunEnded(10**9, "failed", 11, "ValueError")))
+
+    assert lines[:2] == ["cnn: failed, 11 steps in 1.0 s", "failed at step 12: ValueError: shapes [31m differ"]
+
+
+def test_a_killed_run_says_so(tmp_path: Path) -> None:
+    run = open_written(tmp_path / "run", plain(50), pid=2**22 + 1)
+
+    assert text_of(run)[0].startswith("cnn: ended without a word (killed, or out of memory), 50 steps in")
+
+
+def test_a_run_that_goes_on_says_so(tmp_path: Path) -> None:
+    clock = FakeClock()
+    write_run(tmp_path / "run", plain(50), clock=clock)
+
+    assert text_of(open_run(tmp_path / "run", clock.clock))[0].startswith("cnn: still running, 50 steps")
+
+
+def test_many_switches_are_counted_and_the_text_stays_short(tmp_path: Path) -> None:
+    switches = [PipelineSwitched(0, "prefetch", "off", "4", n, n, 1.0, "key") for n in range(40, 1000, 40)]
+    rows = plain(1000)
+    rows["wait_ms"][500] = 5000
+
+    lines = text_of(open_written(tmp_path / "run", rows, *switches, FINISHED))
+
+    assert len(lines) <= 10
+    assert "and 21 more switches" in lines
+
+
+def test_switches_that_cannot_be_compared_promise_nothing(tmp_path: Path) -> None:
+    events = (
+        PipelineSwitched(0, "prefetch", "off", "4", 49, 50, 1.0, "key"),
+        SwitchAsked(0, "workers", "off", "2", 52, "key"),
+    )
+    lines = text_of(open_written(tmp_path / "run", plain(52), *events, FINISHED))
+
+    assert "prefetch off > 4 at step 50: too few steps to compare" in lines
+    assert "workers off > 2: asked, and the run ended before it took effect" in lines
+    assert "faster" not in "\n".join(lines)
+
+
+def test_a_path_with_spaces_can_be_pasted(tmp_path: Path) -> None:
+    lines = text_of(open_written(tmp_path / "my runs" / "r1", plain(30), FINISHED), str(tmp_path))
+
+    assert lines[-2:] == ["recorded in ~/my runs/r1", "open it again:  tfwatch replay ~/'my runs/r1'"]
+
+
+def test_a_run_in_the_usual_place_is_opened_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "default_runs_dir", lambda: tmp_path)
+
+    assert text_of(open_written(tmp_path / "r1", plain(30), FINISHED))[-1] == "open it again:  tfwatch replay r1"
+
+
+def test_a_run_without_a_folder_is_told_from_memory() -> None:
+    run = read_run(write_run(None, plain(200), FINISHED), FakeClock(900).clock)
+
+    assert len(run.steps) == 200
+    assert text_of(run)[-1] == "nothing was recorded: no run folder could be made"
+    assert report.as_json(run)["steps"] == 200
+
+
+def test_what_was_not_recorded_is_told(tmp_path: Path) -> None:
+    lines = text_of(open_written(tmp_path / "run", plain(30), RecordingLost(0, "disk full", 21), FINISHED))
+
+    assert "not recorded since step 21: disk full" in lines
+
+
+# -- progress --------------------------------------------------------------------------------------
+
+
+def line_of(writer: RunWriter, clock: FakeClock) -> str:
+    writer.flush()
+    return report.progress_line(RunReader(writer, clock.clock).tail())
+
+
+def test_progress_of_a_run_in_the_making() -> None:
+    clock = FakeClock(2.0)
+    writer = write_run(None, plain(100, 0.41), EpochStarted(0, 1, 20, 780), clock=clock, metric="accuracy")
+    for at_s, images in ((2.0, 1000), (4.0, 3480)):
+        clock.at_s = at_s
+        writer.progress = (images, 412, 1, 12, 1.3125, 0.5)
+        writer.flush()
+    writer.status = (Phase.COMPUTE, 0, 412, 1, "")
+
+    line = "cnn  epoch 2/20  step 412  1 240 img/s  loss 1.312  accuracy 0.500  20.0 ms a step, starving 41 %"
+    assert line_of(writer, clock) == line
+
+
+@pytest.mark.parametrize(
+    ("phase", "detail", "line"),
+    [
+        (Phase.IMPORT, "", "cnn  importing TensorFlow, 6.2 s"),
+        (Phase.DATA_SET, "making the image set, 3 120 of 8 000", "cnn  making the image set, 3 120 of 8 000, 6.2 s"),
+        (Phase.COMPILE, "", "cnn  compiling, 6.2 s"),
+        (Phase.WAIT, "", "cnn  no batch for 6.2 s"),
+        (Phase.VALIDATION, "", "cnn  validation, 6.2 s"),
+        (Phase.COMPUTE, "", "cnn"),
+    ],
+)
+def test_progress_tells_what_lasts(phase: Phase, detail: str, line: str) -> None:
+    clock = FakeClock(1.0)
+    writer = write_run(None, plain(0), clock=clock)
+    writer.phase(phase, detail)
+    clock.at_s = 7.2
+
+    assert line_of(writer, clock) == line
+
+
+def test_progress_of_a_diverged_run_makes_no_figure_up() -> None:
+    clock = FakeClock(2.0)
+    writer = write_run(None, plain(5), clock=clock)
+    writer.progress = (0, 5, 0, 5, math.nan, math.nan)
+    writer.phase(Phase.COMPUTE)
+
+    assert line_of(writer, clock) == "cnn  epoch 1  step 5"

@@ -1,0 +1,61 @@
+"""Stretches of steps in which the device starves for much longer than it usually does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfwatch.analysis.spikes import LEAST_MS, TIMES
+from tfwatch.core.rows import Flag
+
+if TYPE_CHECKING:
+    from tfwatch.core.rows import Rows
+
+#: What a stall costs at least, in one wait or in several that follow one another.
+LEAST_LOST_MS = 1000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """Steps that waited one after another. `lost_ms` is their data wait, `step` the first of `steps`."""
+
+    step: int
+    start_ns: int
+    steps: int
+    lost_ms: float
+    cause: str
+
+
+def find_stalls(rows: Rows) -> list[Stall]:
+    """The stretches of steps that wait much longer than the median step does, and lose a second or more.
+
+    Much longer: by a second, or by what makes a spike (30 ms and three median steps). A run that always waits
+    as long has a verdict, not a stall. A cause comes from the steps' flags; else it is `unexplained`.
+    """
+    if not len(rows):
+        return []
+    waits = rows["wait_ms"].astype(np.float64)
+    median_step = float(np.median(rows["wait_ms"] + rows["compute_ms"] + rows["host_ms"]))
+    extra = waits - np.median(waits)
+    starves = extra > min(LEAST_LOST_MS, max(LEAST_MS, TIMES * median_step))
+    edges = np.flatnonzero(np.diff(starves, prepend=False, append=False))
+    stretches = zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+    return [stall for first, end in stretches if (stall := _stall(rows[first:end])).lost_ms >= LEAST_LOST_MS]
+
+
+def longest_stall(rows: Rows) -> Stall | None:
+    """The stall that lost most; None where there is none."""
+    return max(find_stalls(rows), key=lambda stall: stall.lost_ms, default=None)
+
+
+def _stall(rows: Rows) -> Stall:
+    causes = (Flag(int(flags)).cause for flags in rows["flags"])
+    return Stall(
+        step=int(rows["step"][0]),
+        start_ns=int(rows["start_ns"][0]),
+        steps=len(rows),
+        lost_ms=float(rows["wait_ms"].sum(dtype=np.float64)),
+        cause=next(filter(None, causes), "unexplained"),
+    )

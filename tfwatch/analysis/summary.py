@@ -1,0 +1,63 @@
+"""A whole run in figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfwatch.analysis.breakdown import breakdown, steady
+from tfwatch.analysis.spikes import find_spikes
+from tfwatch.analysis.stalls import longest_stall
+from tfwatch.analysis.switches import compare
+from tfwatch.analysis.verdict import NEEDED, Verdict, classify
+from tfwatch.core.rows import plausible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfwatch.analysis.breakdown import Breakdown
+    from tfwatch.analysis.spikes import Spike
+    from tfwatch.analysis.stalls import Stall
+    from tfwatch.analysis.switches import Comparison
+    from tfwatch.core.events import Event
+    from tfwatch.core.rows import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What became of a run's steps.
+
+    steady: the split of all steady steps; None where there are none. verdict: on these, without hysteresis.
+    waited_s: data wait of all steps, spikes and stalls included.
+    """
+
+    steps: int
+    steady: Breakdown | None
+    verdict: Verdict
+    waited_s: float
+    spikes: list[Spike]
+    switches: list[Comparison]
+    longest_stall: Stall | None
+
+
+def summarise(steps: Rows, events: Sequence[Event]) -> Summary:
+    """Sum up a run; `steps` are all its rows of `core.rows.STEP`, step 1 first."""
+    rows = steps[plausible(steps)]
+    split = breakdown(steady(rows))
+    return Summary(
+        steps=len(steps),
+        steady=split,
+        verdict=classify(split) if split and split.steps >= NEEDED else Verdict.UNKNOWN,
+        waited_s=float(rows["wait_ms"].sum(dtype=np.float64)) / 1e3,
+        spikes=find_spikes(rows),
+        switches=compare(events, len(steps), lambda first, last: _between(steps, first, last)),
+        longest_stall=longest_stall(rows),
+    )
+
+
+def _between(steps: Rows, first: int, last: int) -> Rows:
+    rows = steps[max(first, 1) - 1 : last]
+    kept: Rows = rows[plausible(rows)]
+    return kept

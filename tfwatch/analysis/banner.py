@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis import waiting
+from tfwatch.analysis.switches import SETTLED
 from tfwatch.analysis.verdict import Verdict
 from tfwatch.core import units
 from tfwatch.core.rows import Phase
@@ -151,7 +152,9 @@ def _stalled(now: Situation) -> Banner | None:
 def _long_step(now: Situation) -> Banner | None:
     if not now.runs_long:
         return None
-    where = "in compute" if now.phase is Phase.COMPUTE else f"in callback {now.detail}" if now.detail else "in host code"
+    where = (
+        "in compute" if now.phase is Phase.COMPUTE else f"in callback {now.detail}" if now.detail else "in host code"
+    )
     usual = units.milliseconds(now.median_step_ms)
     note = f"a step usually takes {usual}; data is not what it waits for" if now.median_step_ms else ""
     word = f"STEP {units.count(now.step)} RUNS FOR {now.phase_s:.1f} s"
@@ -182,7 +185,7 @@ def _settling(now: Situation) -> Banner | None:
     done = switch.after.steps if switch.after else 0
     so_far = f", so far {units.milliseconds(switch.after.step.median)}" if switch.after else ""
     before = f"before: {units.milliseconds(switch.before.step.median)} a step" if switch.before else ""
-    sentence = f"{waiting.knob_name(switch.knob)} {switch.new}: {done} of {waiting.SETTLED} steps{so_far}"
+    sentence = f"{waiting.knob_name(switch.knob)} {switch.new}: {done} of {SETTLED} steps{so_far}"
     return Banner("SETTLING", sentence, before, Tone.BUSY)
 
 
@@ -193,7 +196,9 @@ def _between(now: Situation) -> Banner | None:
     part = now.judgement.breakdown
     steps = f"the steps themselves wait {units.percent(part.wait_share)}" if part else ""
     advice = f"{steps}; fewer validations or checkpoints, or longer epochs" if steps else ""
-    sentence = f"{units.seconds(gap.gap_s)} after every {units.count(gap.steps)} steps: validation, callbacks, new iterator"
+    sentence = (
+        f"{units.seconds(gap.gap_s)} after every {units.count(gap.steps)} steps: validation, callbacks, new iterator"
+    )
     return Banner(f"BETWEEN EPOCHS {units.percent(gap.share)}", sentence, advice, Tone.WARN)
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.switches import SETTLED
 from tfwatch.core import units
 
 if TYPE_CHECKING:
     from tfwatch.analysis.breakdown import Breakdown
     from tfwatch.analysis.situation import Situation
-
-__all__ = ["SETTLED", "cure", "knob_name", "share", "shuffle_words", "stall_advice", "stall_sentence", "waits"]
 
 _NAMES = {"latency_ms": "latency"}
 

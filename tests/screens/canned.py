@@ -1,0 +1,158 @@
+"""Runs to show, written by hand with a clock that stands still."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from tfwatch.core import events as facts
+from tfwatch.core.clock import Clock
+from tfwatch.core.rows import Flag, Phase
+from tfwatch.runs.format import Manifest
+from tfwatch.runs.machine import boot_id
+from tfwatch.runs.reader import RunReader
+from tfwatch.runs.writer import RunWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfwatch.runs.reader import Snapshot
+
+WALL_NS = 1_795_169_823_000_000_000
+#: wait, compute and host of a step, ms.
+STARVING = (9.6, 13.0, 0.8)
+FED = (0.2, 12.9, 0.8)
+MODERATE = (1.9, 13.0, 0.8)
+
+
+class Canned:
+    """A run that is written by hand. Seconds count from its clock origin."""
+
+    def __init__(self, folder: Path | None, **changes: Any) -> None:
+        self.at_s = 0.0
+        self.clock = Clock(
+            now_ns=lambda: round(self.at_s * 1e9), wall_ns=lambda: WALL_NS + round(self.at_s * 1e9), thread_ns=lambda: 0
+        )
+        values: dict[str, Any] = {
+            "run": "2026-11-20T10-17-03_cnn",
+            "workload": "cnn",
+            "origin_ns": 0,
+            "origin_wall_ns": WALL_NS,
+            "pid": os.getpid(),
+            "process_started_s": psutil.Process().create_time(),
+            "boot_id": boot_id(),
+            "device": "CPU, 2 cores",
+            "knobs": {"prefetch": "off", "workers": "off", "latency_ms": "off"},
+            "switchable": ["prefetch", "workers", "latency_ms"],
+            "batch_size": 32,
+            "epochs": 20,
+            "steps_per_epoch": 250,
+            "metric": "accuracy",
+            "machine": {"host": os.uname().nodename, "cores": 2, "memory_bytes": 16 * 2**30},
+        }
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        self.writer = RunWriter(folder, Manifest(**{**values, **changes}), self.clock)
+        self.step = 0
+        self.epoch = 0
+        self._epoch_step = 0
+
+    def event(self, kind: type[facts.Event], **values: Any) -> Canned:
+        """Something happened now."""
+        self.writer.event(kind(at_ns=round(self.at_s * 1e9), **values))
+        return self
+
+    def steps(self, count: int, split: tuple[float, float, float], flags: int = 0) -> Canned:
+        """So many steps one after the other, the first of them with `flags`."""
+        for _ in range(count):
+            self.step += 1
+            self._epoch_step += 1
+            wait, compute, host = split
+            jitter = 1 + 0.03 * math.sin(self.step * 2.1)
+            parts = wait * jitter, compute * 0.3, compute * jitter, host
+            self.writer.step(round(self.at_s * 1e9), self.step, self.epoch, flags, *parts)
+            self.at_s += (parts[0] + parts[2] + parts[3]) / 1e3
+            flags = 0
+            self._progress()
+        return self
+
+    def _progress(self) -> None:
+        if self.step % 25 == 0:
+            share = min(1.0, self.step / 2000)
+            figures = (2.3 - 2 * share, 0.1 + 0.8 * share)
+            self.writer.progress = (self.step * 32, self.step, self.epoch, self._epoch_step, *figures)
+            self.writer.flush()
+
+    def begin_epoch(self) -> Canned:
+        """The first step of the next epoch is to come."""
+        self.epoch += 1 if self.step else 0
+        self._epoch_step = 0
+        return self.event(facts.EpochStarted, epoch=self.epoch, epochs=20, steps=250)
+
+    def switched(self, knob: str, old: str, new: str) -> Canned:
+        """A knob was turned, and the next step is the first of the new pipeline."""
+        self.event(facts.SwitchAsked, knob=knob, old=old, new=new, step=self.step, by="key")
+        step = self.step + 1
+        values = {"knob": knob, "old": old, "new": new, "asked_step": self.step, "step": step, "took_ms": 21.0}
+        return self.event(facts.PipelineSwitched, by="key", **values)
+
+    def doing(self, phase: Phase, since_s: float, detail: str = "") -> Canned:
+        """What the training thread does since `since_s` seconds ago."""
+        step = self.step + (1 if phase in (Phase.WAIT, Phase.COMPUTE, Phase.COMPILE) else 0)
+        self.writer.status = (phase, round((self.at_s - since_s) * 1e9), step, self.epoch, detail)
+        return self
+
+    def sample(self, **changes: float) -> Canned:
+        """The machine, now."""
+        values = {
+            "cpu_cores": 1.6,
+            "core_max": 0.96,
+            "process_cores": 1.4,
+            "own_cores": 0.01,
+            "process_bytes": 1.2 * 2**30,
+            "memory_used_bytes": 9.8 * 2**30,
+            "memory_available_bytes": 6.2 * 2**30,
+            "swap_used_bytes": 0.0,
+            "disk_read_bytes_s": 12.0 * 2**20,
+            "late_ms": 0.2,
+        }
+        self.writer.sample(round(self.at_s * 1e9), *{**values, **changes}.values())
+        return self
+
+    def started(self) -> Canned:
+        """Import, data set, compile and the first epoch's beginning are over."""
+        self.at_s = 6.2
+        self.event(facts.ImportEnded, took_ms=6200.0, tensorflow="2.21.0")
+        self.event(facts.DatasetReady, images=8000, skipped=0, took_ms=310.0)
+        reason = "no sensor for this machine's GPU yet"
+        self.event(facts.SensorMissing, sensor="GPU", reason=reason, fix="")
+        self.begin_epoch()
+        return self.sample().steps(1, (40.0, 2400.0, 1.0), int(Flag.COMPILE))
+
+    def ended(self, cause: str = "finished", detail: str = "") -> Canned:
+        """The run is over."""
+        self.doing(Phase.ENDED, 0.0)
+        return self.event(facts.RunEnded, cause=cause, steps=self.step, detail=detail)
+
+    def reader(self) -> RunReader:
+        """A reader in the writer's process."""
+        self.writer.flush()
+        return RunReader(self.writer, self.clock)
+
+    def snapshot(self) -> Snapshot:
+        """The run as it is now."""
+        return self.reader().tail()
+
+
+def usual(folder: Path | None, **changes: Any) -> Canned:
+    """Started, starving, prefetch turned on, fed."""
+    run = Canned(folder, **changes).started().steps(249, STARVING)
+    run.event(facts.ValidationEnded, epoch=0, took_ms=300.0)
+    run.event(facts.EpochEnded, epoch=0, step=250, metrics={"loss": 1.31, "accuracy": 0.42})
+    run.at_s += 0.3
+    run.begin_epoch().steps(1, (22.0, 13.0, 0.8), int(Flag.EPOCH_START)).steps(49, STARVING)
+    run.switched("prefetch", "off", "4").steps(1, (30.0, 13.0, 0.8), int(Flag.SWITCH)).steps(150, FED)
+    return run.sample().doing(Phase.COMPUTE, 0.004)

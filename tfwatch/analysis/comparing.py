@@ -1,0 +1,81 @@
+"""A comparison in words and in cells of a bar."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.analysis.switches import SETTLED
+from tfwatch.analysis.waiting import knob_name
+from tfwatch.core import units
+
+if TYPE_CHECKING:
+    from tfwatch.analysis.breakdown import Breakdown
+    from tfwatch.analysis.switches import Comparison
+
+#: Medians nearer than this are told as no difference.
+_SAME = 0.02
+
+
+def outcome(switch: Comparison) -> str:
+    """`1.68 x faster over 600 steps, settled`; `faster` and `slower` only for what was measured."""
+    if switch.step is None:
+        return "asked, waits for the batch in flight"
+    done = switch.after.steps if switch.after else 0
+    if switch.ratio is None:
+        return f"{done} of {SETTLED} steps"
+    over = f"over {units.count(done)} steps" if switch.settled else f"so far, {done} of {SETTLED} steps"
+    return f"{speed(switch.ratio)} {over}{', settled' if switch.settled else ''}"
+
+
+def speed(ratio: float) -> str:
+    """`1.68 x faster`, `1.20 x slower` or `no difference`."""
+    if abs(ratio - 1) < _SAME:
+        return "no difference"
+    return f"{ratio:.2f} x faster" if ratio > 1 else f"{1 / ratio:.2f} x slower"
+
+
+def setting(knob: str, value: str) -> str:
+    """`prefetch off`."""
+    return f"{knob_name(knob)} {value}"
+
+
+def in_a_line(switch: Comparison) -> str:
+    """`prefetch off > 4 at step 3 477: 1.68 x faster over 600 steps, settled`."""
+    where = f" at step {units.count(switch.step)}" if switch.step is not None else ""
+    return f"{setting(switch.knob, switch.old)} > {switch.new}{where}: {outcome(switch)}"
+
+
+def missing(switch: Comparison, value: str) -> str:
+    """Why a side has no bar."""
+    if value == switch.new and switch.step is None:
+        return "asked, waits for the batch in flight"
+    return "no steady steps yet" if value == switch.new else "no steady steps before it"
+
+
+def parts(switch: Comparison) -> list[str]:
+    """`wait 9.6 > 0.2`, and so for compute and host: medians, ms; without figures where a side is missing."""
+    before, after = switch.before, switch.after
+    if before is None or after is None:
+        return ["wait", "compute", "host"]
+    pairs = ((before.wait, after.wait), (before.compute, after.compute), (before.host, after.host))
+    figures = [f"{units.number(old.median)} > {units.number(new.median)}" for old, new in pairs]
+    return [f"{name} {figure}" for name, figure in zip(("wait", "compute", "host"), figures, strict=True)]
+
+
+def longest_ms(switch: Comparison) -> float:
+    """The longer side's step, the whole of a bar."""
+    sides = [side for side in (switch.before, switch.after) if side]
+    return max((side.step.median for side in sides), default=0.0)
+
+
+def cells(side: Breakdown, longest: float, width: int) -> tuple[int, int, int]:
+    """Cells of wait, compute and host in a bar whose `width` stands for `longest` milliseconds.
+
+    The bar is as long as the median step and split as the means are.
+    """
+    if longest <= 0 or side.step.mean <= 0:
+        return (0, 0, 0)
+    total = round(width * min(side.step.median / longest, 1.0))
+    wait = min(total, round(total * side.wait.mean / side.step.mean))
+    host = min(total - wait, round(total * side.host.mean / side.step.mean))
+    return wait, total - wait - host, host

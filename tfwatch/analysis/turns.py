@@ -1,0 +1,133 @@
+"""What each knob stands at, what was asked of it, and what a key would ask next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfwatch.core.events import Event, PipelineSwitched, SwitchAsked, SwitchFailed
+from tfwatch.core.knobs import LARGEST, Setting, parse_latency, parse_setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+#: What a knob that never was on is turned to.
+FIRST_ON = {"prefetch": "4", "workers": "auto", "latency_ms": "20 ms"}
+#: The depth that `auto` and `default` are taken for when a key doubles or halves it.
+_UNSET_DEPTH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A setting asked for on this screen, seconds since the clock origin."""
+
+    knob: str
+    value: str
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class KnobState:
+    """One knob, values in words.
+
+    now: in effect; asked: asked for and not yet obeyed, with since when; last_on: what it is turned on to;
+    failed: why the last request could not be obeyed, empty where it could.
+    """
+
+    knob: str
+    now: str
+    last_on: str
+    asked: str | None = None
+    asked_s: float = 0.0
+    failed: str = ""
+
+    @property
+    def coming(self) -> str:
+        """What it stands at once everything asked for is obeyed."""
+        return self.now if self.asked is None else self.asked
+
+
+def knob_states(start: Mapping[str, str], events: Iterable[Event], asks: Iterable[Ask] = ()) -> dict[str, KnobState]:
+    """Each knob of `start` (name to value at the run's start) after the events and this screen's own asks."""
+    folds = {knob: _Fold(knob, value) for knob, value in start.items()}
+    for event in events:
+        if isinstance(event, (SwitchAsked, PipelineSwitched, SwitchFailed)) and event.knob in folds:
+            folds[event.knob].take(event)
+    for ask in asks:
+        if ask.knob in folds:
+            folds[ask.knob].ask(ask)
+    return {knob: fold.state() for knob, fold in folds.items()}
+
+
+class _Fold:
+    def __init__(self, knob: str, value: str) -> None:
+        self.knob = knob
+        self.now = value
+        self.last_on = value if value != "off" else FIRST_ON.get(knob, "auto")
+        self.asked: str | None = None
+        self.asked_s = 0.0
+        self.told_s = -1.0
+        self.failed = ""
+
+    def take(self, event: SwitchAsked | PipelineSwitched | SwitchFailed) -> None:
+        self.told_s = event.at_ns / 1e9
+        self.failed = event.reason if isinstance(event, SwitchFailed) else ""
+        self.asked = event.new if isinstance(event, SwitchAsked) else None
+        if isinstance(event, SwitchAsked):
+            self.asked_s = self.told_s
+        elif isinstance(event, PipelineSwitched):
+            self.now = event.new
+            self.last_on = event.new if event.new != "off" else self.last_on
+
+    def ask(self, ask: Ask) -> None:
+        """A screen's own request counts until the training thread has said a word about that knob since."""
+        if ask.at_s < self.told_s:
+            return
+        self.failed = ""
+        self.asked = None if ask.value == self.now else ask.value
+        self.asked_s = ask.at_s
+
+    def state(self) -> KnobState:
+        return KnobState(self.knob, self.now, self.last_on, self.asked, self.asked_s, self.failed)
+
+
+def toggled(state: KnobState) -> str:
+    """Off where it is on or coming on; else what it last was on."""
+    return state.last_on if state.coming == "off" else "off"
+
+
+def deeper(value: str) -> str:
+    """Twice the depth."""
+    return "1" if value == "off" else str(min(2 * _depth(value), LARGEST))
+
+
+def shallower(value: str) -> str:
+    """Half the depth; below 1 it is off."""
+    if value == "off":
+        return "off"
+    return "off" if _depth(value) < 2 else str(_depth(value) // 2)
+
+
+def undone(states: Mapping[str, KnobState], events: Iterable[Event]) -> tuple[str, str] | None:
+    """(knob, value) that takes the last switch back, one asked for first; None where there was none."""
+    asked = [state for state in states.values() if state.asked is not None]
+    if asked:
+        newest = max(asked, key=lambda state: state.asked_s)
+        return newest.knob, newest.now
+    for event in reversed(list(events)):
+        if isinstance(event, PipelineSwitched) and event.knob in states:
+            return event.knob, event.old
+    return None
+
+
+def as_value(knob: str, text: str) -> Setting | float:
+    """A knob's value from its words.
+
+    Raises:
+        ValueError: they are no value of this knob.
+    """
+    return parse_latency(text.removesuffix(" ms")) if knob == "latency_ms" else parse_setting(text)
+
+
+def _depth(value: str) -> int:
+    return int(value) if value.isdigit() else _UNSET_DEPTH

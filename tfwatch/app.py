@@ -1,0 +1,204 @@
+"""The Textual app: one frame timer, the screens' life, and how it is left."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding
+from textual.filter import NoColor
+
+from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.runs.format import write_atomically
+from tfwatch.screens import views
+from tfwatch.screens.leave import Leave, LeaveScreen, Question, StopScreen
+from tfwatch.screens.live import LiveScreen
+from tfwatch.screens.meter import Meter
+from tfwatch.screens.situation import Follower
+from tfwatch.screens.switchboard import Switchboard
+from tfwatch.screens.themes import THEMES
+from tfwatch.widgets.text import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from textual.binding import BindingType
+    from textual.filter import LineFilter
+    from textual.screen import Screen
+
+    from tfwatch.runs.control import Control
+    from tfwatch.runs.reader import RunReader
+    from tfwatch.screens.situation import RunView
+
+__all__ = ["FRAME_S", "Leave", "TfwatchApp"]
+
+FRAME_S = 0.25
+
+
+class TfwatchApp(App[Leave]):
+    """Shows a run. `run()` returns how it was left, None where it was ended from outside.
+
+    Args:
+        reader: the run. control: obeyed by its training; None where the run can only be looked at.
+        painted: called once, after the first paint. theme: `dark` or `light`; None takes the saved choice.
+        settings: the file that remembers the theme; None remembers nothing.
+        own_cpu_ns: CPU nanoseconds of tfwatch's threads other than this one; None takes the samples' figure.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q,ctrl+c", "quit", "leave", show=False, priority=True, id="app.leave"),
+    ]
+
+    def __init__(
+        self,
+        reader: RunReader,
+        control: Control | None,
+        *,
+        painted: Callable[[], None] | None = None,
+        theme: str | None = None,
+        colour: bool = True,
+        unicode: bool = True,
+        settings: Path | None = None,
+        clock: Clock = SYSTEM,
+        own_cpu_ns: Callable[[], int] | None = None,
+    ) -> None:
+        self._colour = colour
+        super().__init__()
+        self.no_color = self.no_color or not colour
+        self._reader = reader
+        self._painted = painted
+        self._settings = settings
+        self._switchboard = Switchboard(control, clock)
+        self._follower = Follower(reader.steps_between, control is not None)
+        self._meter = Meter(clock, own_cpu_ns)
+        self._live = LiveScreen(self._switchboard, colour, unicode)
+        self._view: RunView | None = None
+        self._stopping_s: float | None = None
+        self._leaving = False
+        self._seen_running = False
+        for known in THEMES.values():
+            self.register_theme(known)
+        chosen = THEMES.get(theme or self._saved_theme(), THEMES["dark"])
+        self.theme = chosen.name
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Without colour the terminal's own two colours are left, and bold and reverse."""
+        filters = super().get_line_filters()
+        return filters if self._colour else [*filters, NoColor()]
+
+    # -- frames -------------------------------------------------------------------------------------
+
+    def on_mount(self) -> None:
+        self.push_screen(self._live)
+        self.set_interval(FRAME_S, self._frame)
+        self.call_after_refresh(self._first_frame)
+
+    def _first_frame(self) -> None:
+        self._frame()
+        if self._painted:
+            self.call_after_refresh(self._painted)
+
+    def _frame(self) -> None:
+        """Read what is new and show it; every second or fourth time only while frames cost too much."""
+        if not self._live.is_mounted or self._meter.skips():
+            return
+        view = self._follower.follow(self._reader.tail(), self._switchboard.asks, self._stopping_s)
+        self._view = view
+        self._meter.frame(view.snapshot.samples)
+        self._live.show(view, self._meter.words)
+        self._retitle(views.title(view))
+        self._notice_end(view)
+
+    def _notice_end(self, view: RunView) -> None:
+        if not view.is_over:
+            self._seen_running = True
+            return
+        if self._seen_running:
+            self._seen_running = False
+            self.bell()
+        self._live.stopping = False
+        if self._leaving:
+            self.exit(Leave.STOP)
+
+    def _retitle(self, title: str) -> None:
+        if title != self.title:
+            self.title = title
+            if self._driver is not None and not self.is_headless:
+                self._driver.write(f"\x1b]2;{plain(title)}\x07")
+
+    # -- leaving ------------------------------------------------------------------------------------
+
+    def exit_with(self, leave: Leave) -> None:
+        """Leave without asking; for a signal's handler on the event loop."""
+        self.exit(leave)
+
+    async def action_quit(self) -> None:
+        """Ask how to leave, where there is something to decide."""
+        if isinstance(self.screen, Question):
+            return
+        if self._is_over() or self._switchboard.control is None:
+            self.exit(Leave.LEFT)
+        else:
+            self.push_screen(LeaveScreen(), self._answered)
+
+    def action_ask_stop(self) -> None:
+        """Ask whether to stop the training."""
+        if self._is_over() or self._switchboard.control is None:
+            self._live.say(
+                "nothing to stop: the run is over" if self._is_over() else "read only: stop it where it trains"
+            )
+        else:
+            self.push_screen(StopScreen(), self._stop)
+
+    def action_leave_now(self) -> None:
+        """Leave in the middle of a batch."""
+        self.exit(Leave.NOW)
+
+    def _answered(self, leave: Leave | None) -> None:
+        if leave is Leave.DETACH:
+            self.exit(leave)
+        elif leave is not None:
+            self._leaving = True
+            self._stop(leave)
+
+    def _stop(self, leave: Leave | None) -> None:
+        if leave is None:
+            return
+        self._switchboard.stop()
+        self._live.stopping = True
+        if self._stopping_s is None and self._view:
+            self._stopping_s = self._view.snapshot.now_s
+
+    def _is_over(self) -> bool:
+        return self._view is not None and self._view.is_over
+
+    # -- palette and theme ----------------------------------------------------------------------------
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """What the palette offers beside the screen's keys."""
+        for name in THEMES:
+            yield SystemCommand(
+                f"Theme: {name}", f"use the {name} palette from now on", lambda name=name: self.choose_theme(name)
+            )
+        yield SystemCommand("Quit", "leave; asks while training runs", self.action_quit)
+        yield SystemCommand("Stop training", "stop and stay on the screen; asks", self.action_ask_stop)
+        yield SystemCommand("Keys", "every key, and what the words mean", self._live.action_help)
+
+    def choose_theme(self, name: str) -> None:
+        """Use a palette, `dark` or `light`, and remember it."""
+        self.theme = THEMES[name].name
+        if self._settings is not None:
+            try:
+                self._settings.parent.mkdir(parents=True, exist_ok=True)
+                write_atomically(self._settings, json.dumps({"theme": name}))
+            except OSError as error:
+                self._live.say(f"the theme is not remembered: {error.strerror}")
+
+    def _saved_theme(self) -> str:
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            if self._settings is not None:
+                return str(json.loads(self._settings.read_text(encoding="utf-8")).get("theme", ""))
+        return ""

@@ -1,0 +1,46 @@
+"""The live screen's keys. Each undoes itself, or only looks, or asks."""
+
+from __future__ import annotations
+
+from textual.binding import Binding
+
+SWITCH = Binding.Group("switch the input pipeline")
+LOOK = Binding.Group("look")
+RUN = Binding.Group("the run")
+
+
+def _key(keys: str, action: str, shown: str, does: str, group: Binding.Group, id: str) -> Binding:
+    return Binding(keys, action, does, key_display=shown, tooltip=does, group=group, id=id, show=False)
+
+
+LIVE_BINDINGS = [
+    _key("p", "turn('prefetch')", "p", "prefetch off, or back on", SWITCH, "switch.prefetch"),
+    _key("plus,equals_sign", "deepen(1)", "+ =", "twice the prefetch depth", SWITCH, "switch.deeper"),
+    _key("minus,underscore", "deepen(-1)", "- _", "half the prefetch depth", SWITCH, "switch.shallower"),
+    _key("w", "turn('workers')", "w", "workers off, or back on", SWITCH, "switch.workers"),
+    _key("l", "turn('latency_ms')", "l", "simulated latency off, or back on", SWITCH, "switch.latency"),
+    _key("u", "undo", "u", "undo the last switch", SWITCH, "switch.undo"),
+    _key("space", "freeze", "space", "freeze the charts, or follow again", LOOK, "look.freeze"),
+    _key("left", "look(-1)", "left", "look back by a column", LOOK, "look.back"),
+    _key("right", "look(1)", "right", "look forward by a column", LOOK, "look.forward"),
+    _key("home", "home", "home", "look at the run's beginning", LOOK, "look.home"),
+    _key("end", "live", "end", "follow the run again", LOOK, "look.live"),
+    _key("z", "zoom(1)", "z", "more time in a column", LOOK, "look.zoom_out"),
+    _key("Z,upper_z", "zoom(-1)", "Z", "less time in a column", LOOK, "look.zoom_in"),
+    _key("left_square_bracket", "step(1)", "[", "look at the event before", LOOK, "look.older"),
+    _key("right_square_bracket", "step(-1)", "]", "look at the event after", LOOK, "look.newer"),
+    _key("enter", "open", "enter", "look at the chosen event, turn the chosen knob", LOOK, "look.open"),
+    _key("1", "pane(1)", "1", "the knobs", LOOK, "pane.switch"),
+    _key("2", "pane(2)", "2", "did it help?", LOOK, "pane.proof"),
+    _key("3", "pane(3)", "3", "what happened", LOOK, "pane.events"),
+    _key("4", "pane(4)", "4", "the machine", LOOK, "pane.machine"),
+    _key("5", "pane(5)", "5", "the log; in a large window in place of the events", LOOK, "pane.log"),
+    _key("slash", "filter", "/", "show only the log's lines that hold a word", LOOK, "look.filter"),
+    _key("escape", "back", "escape", "leave a filter or a pane", LOOK, "look.escape"),
+    _key("y", "copy", "y", "copy the finding (while it stops: leave now)", LOOK, "look.copy"),
+    _key("question_mark", "help", "?", "keys and words", LOOK, "look.help"),
+    _key("colon", "app.command_palette", ":", "everything by name (also ctrl+p)", LOOK, "look.palette"),
+    _key("s", "app.ask_stop", "s", "stop the training and stay; asks", RUN, "run.stop"),
+    _key("q", "app.quit", "q", "leave; asks while training runs (also ctrl+q, ctrl+c)", RUN, "run.leave"),
+    _key("ctrl+z", "no_suspend", "ctrl+z", "off: it would suspend the training too", RUN, "run.suspend"),
+]

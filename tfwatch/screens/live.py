@@ -1,0 +1,376 @@
+"""The live screen: what the run does, and the keys that change it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on
+from textual.containers import Container, Horizontal
+from textual.content import Content
+from textual.reactive import reactive
+from textual.screen import Screen
+from textual.widgets import Input, Static
+
+from tfwatch.analysis import turns
+from tfwatch.analysis.waiting import knob_name
+from tfwatch.screens import views
+from tfwatch.screens.bindings import LIVE_BINDINGS
+from tfwatch.screens.happenings import happenings
+from tfwatch.screens.help import HelpScreen
+from tfwatch.widgets.card import CardPane
+from tfwatch.widgets.finding import FindingPane
+from tfwatch.widgets.glyphs import Glyphs, choose_glyphs
+from tfwatch.widgets.happened import HappeningsPane
+from tfwatch.widgets.header import RunHeader
+from tfwatch.widgets.keyline import Key, KeyLine
+from tfwatch.widgets.knobs import KnobsPane
+from tfwatch.widgets.logtail import LogPane
+from tfwatch.widgets.machine import MachinePane
+from tfwatch.widgets.pane import Pane
+from tfwatch.widgets.timeline import Timeline
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+    from textual.geometry import Size
+
+    from tfwatch.screens.situation import RunView
+    from tfwatch.screens.switchboard import Switchboard
+
+SMALLEST = (60, 18)
+_ROOMY = (100, 32)
+_TABS = ("switch", "proof", "events", "machine", "log")
+_PANES = ("#knobs", "#card", "#happenings", "#machine", "#log")
+
+
+class Layout(Enum):
+    """How the panes stand: not at all, one at a time, side by side."""
+
+    TOO_SMALL = "-too-small"
+    TABS = "-tabs"
+    PANES = "-panes"
+
+
+def layout_for(size: Size) -> Layout:
+    """The layout for a window."""
+    if size.width < SMALLEST[0] or size.height < SMALLEST[1]:
+        return Layout.TOO_SMALL
+    roomy = size.width >= _ROOMY[0] and size.height >= _ROOMY[1]
+    return Layout.PANES if roomy else Layout.TABS
+
+
+class LiveScreen(Screen[None]):
+    """Shows a `RunView` a frame; asks through the switchboard.
+
+    Attributes:
+        pane: which of the five panes shows where there is room for one. stopping: a stop was asked for here.
+    """
+
+    CSS_PATH = "live.tcss"
+    AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = [*LIVE_BINDINGS]
+
+    header = getters.query_one(RunHeader)
+    finding = getters.query_one(FindingPane)
+    timeline = getters.query_one(Timeline)
+    knobs = getters.query_one(KnobsPane)
+    card = getters.query_one(CardPane)
+    happened = getters.query_one(HappeningsPane)
+    machine = getters.query_one(MachinePane)
+    log_pane = getters.query_one(LogPane)
+    word = getters.query_one("#wanted", Input)
+
+    pane: reactive[int] = reactive(1)
+
+    def __init__(self, switchboard: Switchboard, colour: bool, unicode: bool) -> None:
+        super().__init__()
+        self.view: RunView | None = None
+        self.stopping = False
+        self._switchboard = switchboard
+        self._glyphs = choose_glyphs(colour, unicode)
+        self._told: tuple[object, ...] = ()
+        self._greeted = False
+
+    def compose(self) -> ComposeResult:
+        yield RunHeader()
+        yield FindingPane()
+        yield Timeline()
+        yield KeyLine(id="tabs")
+        with Container(id="panes"):
+            with Horizontal(id="upper"):
+                yield KnobsPane(id="knobs")
+                yield CardPane(id="card")
+            with Horizontal(id="lower"):
+                yield HappeningsPane(id="happenings")
+                yield LogPane(id="log")
+                yield MachinePane(id="machine")
+        yield Input(id="wanted", placeholder="show lines with ...", compact=True)
+        yield KeyLine(id="keys")
+        yield Static(id="too-small", markup=False)
+
+    def on_mount(self) -> None:
+        self._dress(self._glyphs)
+        self._arrange()
+
+    def on_resize(self) -> None:
+        self._arrange()
+
+    # -- what it shows ------------------------------------------------------------------------------
+
+    @property
+    def live(self) -> bool:
+        """Whether keys are obeyed."""
+        return self._switchboard.control is not None
+
+    def show(self, view: RunView, own_cost: str) -> None:
+        """Show a frame; a pane that is hidden is not fed."""
+        self.view = view
+        if self.has_class(Layout.TOO_SMALL.value):
+            self._show_state()
+            return
+        self.header.view = views.header_view(view)
+        self.finding.finding = view.finding
+        self.finding.note = self._help_now(view)
+        self.timeline.snapshot = view.snapshot
+        self._show_panes(view)
+        self._show_keys(view, own_cost)
+
+    def _show_panes(self, view: RunView) -> None:
+        if self.knobs.display:
+            self.knobs.knobs = views.knob_rows(view, self.live)
+        if self.card.display:
+            self.card.comparisons = view.comparisons
+            self.card.hint = (
+                "no switch yet: p turns prefetch on or off, and this shows what it gave"
+                if self.live
+                else "no switch in this run"
+            )
+        if self.happened.display:
+            self._show_happenings(view)
+        if self.machine.display:
+            self.machine.readings = views.readings(view)
+        if self.log_pane.display:
+            self.log_pane.lines = views.log_lines(view)
+
+    def _show_happenings(self, view: RunView) -> None:
+        waiting = tuple(state.asked for state in view.knobs.values())
+        told = (len(view.snapshot.events), len(view.stalls), view.comparisons, waiting)
+        if told != self._told:
+            self._told = told
+            self.happened.happenings = happenings(view)
+
+    def _show_keys(self, view: RunView, own_cost: str) -> None:
+        keys = self.query_one("#keys", KeyLine)
+        keys.keys = self._keys(view)
+        keys.note = own_cost
+
+    def _keys(self, view: RunView) -> tuple[Key, ...]:
+        switchable = self._refusal("prefetch") == ""
+        latency = (Key("l", "l", "latency", switchable),) if views.has_latency(view.snapshot) else ()
+        frozen = self.timeline.frozen
+        return (
+            Key("p", "p", "prefetch", switchable),
+            Key("plus", "+", "", switchable),
+            Key("minus", "-", "depth", switchable),
+            Key("w", "w", "workers", self._refusal("workers") == ""),
+            *latency,
+            Key("u", "u", "undo", self.live and not view.is_over),
+            Key("space", "space", "live" if frozen else "freeze", chosen=frozen),
+            Key("z", "z", "zoom"),
+            Key("question_mark", "?", "keys"),
+            Key("q", "q", "leave"),
+        )
+
+    def _help_now(self, view: RunView) -> str:
+        if not self.live:
+            return "read only"
+        undo = turns.undone(view.knobs, view.snapshot.events)
+        return f"u undoes: {knob_name(undo[0])} back to {undo[1]}" if undo and not view.is_over else ""
+
+    def _show_state(self) -> None:
+        width, height = self.size
+        text = f"{width}x{height}, needs {SMALLEST[0]}x{SMALLEST[1]}"
+        if self.view:
+            header = views.header_view(self.view)
+            going = "run over" if self.view.is_over else "training goes on"
+            facts = ", ".join(part for part in (header.epoch, self.view.finding.word) if part)
+            text = f"{text} - {going}: {facts}"
+        self.query_one("#too-small", Static).update(Content(text))
+
+    # -- how it stands ------------------------------------------------------------------------------
+
+    def _arrange(self) -> None:
+        layout = layout_for(self.app.size)
+        for known in Layout:
+            self.set_class(known is layout, known.value)
+        bare = layout is Layout.TABS
+        self.timeline.compact = bare
+        for selector in _PANES:
+            self.query_one(selector).set_class(bare, "-bare")
+        self.query_one("#tabs", KeyLine).display = bare
+        self._choose_pane()
+        if self.view:
+            self.show(self.view, self.query_one("#keys", KeyLine).note)
+
+    def _choose_pane(self) -> None:
+        """Which panes show: one of five on a small screen; else all, the log in place of the events."""
+        tabs = self.has_class(Layout.TABS.value)
+        shown = {1: (1, 2) if self.size.height >= 24 else (1,)}.get(self.pane, (self.pane,))
+        for number, selector in enumerate(_PANES, 1):
+            beside = number not in (3, 5) or (number == 5) == (self.pane == 5)
+            self.query_one(selector).display = number in shown if tabs else beside
+        for row, numbers in (("#upper", (1, 2)), ("#lower", (3, 4, 5))):
+            self.query_one(row).display = not tabs or bool(set(numbers) & set(shown))
+        self.query_one("#tabs", KeyLine).keys = tuple(
+            Key(str(at), str(at), word, chosen=at == self.pane) for at, word in enumerate(_TABS, 1)
+        )
+
+    def _dress(self, glyphs: Glyphs) -> None:
+        self.timeline.glyphs = glyphs
+        for pane in self.query(Pane):
+            pane.glyphs = glyphs
+        for widget in self.query("*"):
+            widget.set_class(not glyphs.unicode, "-plain")
+
+    # -- switching ----------------------------------------------------------------------------------
+
+    def action_turn(self, knob: str) -> None:
+        """Turn a knob off, or back on."""
+        if (state := self._may_turn(knob, knob)) is not None:
+            self._ask(knob, turns.toggled(state))
+
+    def action_deepen(self, direction: int) -> None:
+        """Double the prefetch depth, or halve it where negative."""
+        if (state := self._may_turn("prefetch", f"depth{direction}")) is not None:
+            self._ask("prefetch", turns.deeper(state.coming) if direction > 0 else turns.shallower(state.coming))
+
+    def action_undo(self) -> None:
+        """Take the last switch back."""
+        if self.view is None or self._switchboard.is_held("u"):
+            return
+        back = turns.undone(self.view.knobs, self.view.snapshot.events)
+        if back is None:
+            self.say("nothing was switched yet")
+        elif self._may_turn(back[0], "undo") is not None:
+            self._ask(*back)
+
+    def _may_turn(self, knob: str, key: str) -> turns.KnobState | None:
+        """The knob's state where a key may turn it; else None, and why is said."""
+        if self.view is None or self._switchboard.is_held(key):
+            return None
+        if knob == "latency_ms" and not views.has_latency(self.view.snapshot):
+            self.say("no simulated latency in this run: start it with --storage-latency MS")
+            return None
+        refusal = self._refusal(knob)
+        if refusal:
+            self.say(f"{knob_name(knob)}: {refusal}")
+            return None
+        return self.view.knobs.get(knob)
+
+    def _refusal(self, knob: str) -> str:
+        return views.refused(self.view.snapshot, knob, self.live) if self.view else "not yet"
+
+    def _ask(self, knob: str, value: str) -> None:
+        assert self.view
+        self._switchboard.ask(knob, value, self.view.snapshot.now_s)
+        if not self._greeted:
+            self._greeted = True
+            self.say("p undoes, space freezes")
+
+    def say(self, text: str) -> None:
+        """A sentence in a corner, for a moment."""
+        self.notify(text, markup=False, timeout=4)
+
+    # -- looking ------------------------------------------------------------------------------------
+
+    def action_freeze(self) -> None:
+        """Freeze the charts, or follow the run again."""
+        self.timeline.action_freeze()
+
+    def action_look(self, columns: int) -> None:
+        """Look back or forward."""
+        self.timeline.action_look(columns)
+
+    def action_home(self) -> None:
+        """Look at the run's beginning."""
+        self.timeline.action_home()
+
+    def action_live(self) -> None:
+        """Follow the run again."""
+        self.timeline.action_live()
+
+    def action_zoom(self, direction: int) -> None:
+        """More time in a column, or less."""
+        self.timeline.action_zoom(direction)
+
+    def action_step(self, rows: int) -> None:
+        """Look at the event before the chosen one, or after it where negative."""
+        if self.view:
+            self.happened.happenings = happenings(self.view)
+        self.happened.step(rows)
+
+    def action_open(self) -> None:
+        """Look at the chosen event."""
+        self.happened.action_choose()
+
+    def action_pane(self, number: int) -> None:
+        """Show a pane and give it the keys."""
+        self.pane = number
+        self._arrange()
+        wanted = self.query_one(_PANES[number - 1])
+        if wanted.focusable:
+            wanted.focus()
+
+    def action_filter(self) -> None:
+        """Ask for a word; the log shows only the lines that hold it."""
+        self.action_pane(5)
+        self.word.display = True
+        self.word.focus()
+
+    def action_back(self) -> None:
+        """Leave the filter, or the pane that has the keys."""
+        if self.word.display:
+            self.word.value = ""
+            self.word.display = False
+        self.set_focus(None)
+
+    def action_copy(self) -> None:
+        """Copy the finding; while the training stops, leave now."""
+        if self.stopping:
+            self.app.run_worker(self.app.run_action("app.leave_now"))
+        elif self.view:
+            self.app.copy_to_clipboard(self.view.finding.text)
+            self.say("copied")
+
+    def action_help(self) -> None:
+        """Show every key."""
+        self.app.push_screen(HelpScreen(LIVE_BINDINGS))
+
+    def action_no_suspend(self) -> None:
+        """Say why nothing happens."""
+        self.say("ctrl+z is off: it would suspend the training too. q then d leaves without stopping it")
+
+    # -- messages -----------------------------------------------------------------------------------
+
+    @on(KnobsPane.Pressed)
+    @on(KeyLine.Pressed)
+    def press(self, message: KnobsPane.Pressed | KeyLine.Pressed) -> None:
+        """A key that was clicked is a key that was pressed."""
+        self.app.simulate_key(message.key)
+
+    @on(HappeningsPane.Chosen)
+    def look_there(self, message: HappeningsPane.Chosen) -> None:
+        """Show the moment of an event."""
+        self.timeline.jump_to(message.at_s)
+
+    @on(Input.Changed, "#wanted")
+    def narrow(self, message: Input.Changed) -> None:
+        """Filter as it is typed."""
+        self.log_pane.wanted = message.value
+
+    @on(Input.Submitted, "#wanted")
+    def narrowed(self) -> None:
+        """Keep the filter, and give the keys back."""
+        self.word.display = False
+        self.log_pane.focus()

@@ -1,0 +1,209 @@
+"""From snapshots of a run to what its panes show: the one place where the two meet."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from tfwatch.analysis.banner import Banner, banner
+from tfwatch.analysis.between import between_epochs
+from tfwatch.analysis.situation import NOT_JUDGED, Memory, Situation
+from tfwatch.analysis.stalls import Stall, find_stalls
+from tfwatch.analysis.switches import Comparison, Known, compare
+from tfwatch.analysis.turns import Ask, KnobState, knob_states
+from tfwatch.analysis.verdict import Judgement, judge
+from tfwatch.core.events import EpochStarted, RecordingLost, TrainingFailed, WatchFailed
+from tfwatch.core.rows import Phase
+from tfwatch.core.units import is_missing
+from tfwatch.runs.pyramid import BUCKET_S, FACTOR, LEVELS
+from tfwatch.runs.reader import Life
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tfwatch.analysis.between import Between
+    from tfwatch.core.events import Event
+    from tfwatch.core.rows import Rows
+    from tfwatch.runs.reader import Snapshot
+
+_E = TypeVar("_E")
+
+#: Figures change once a second: four times a second nobody can read them.
+FIGURES_S = 1.0
+_BLOCK = 65_536
+_SHUFFLE = re.compile(r"shuffle buffer[^\n]*?(\d+) of (\d+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, eq=False)
+class RunView:
+    """A run as the panes show it. `comparisons` and `stalls`: oldest first."""
+
+    snapshot: Snapshot
+    situation: Situation
+    finding: Banner
+    knobs: dict[str, KnobState]
+    comparisons: tuple[Comparison, ...]
+    stalls: tuple[Stall, ...]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come."""
+        return self.snapshot.life in (Life.ENDED, Life.KILLED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    judgement: Judgement = NOT_JUDGED
+    between: Between | None = None
+    median_step_ms: float | None = None
+    waited_s: float = 0.0
+
+
+class Follower:
+    """Follows one run; remembers the last verdict, the comparisons made and the stalls found.
+
+    `steps_between(first, last)` reads rows of the run; `live`: keys are obeyed.
+    """
+
+    def __init__(self, steps_between: Callable[[int, int], Rows], live: bool) -> None:
+        self._steps_between = steps_between
+        self._live = live
+        self._comparisons: tuple[Comparison, ...] = ()
+        self._known: Known = {}
+        self._figures = _Figures()
+        self._due_s = -math.inf
+        self._events = -1
+        self._stalls: dict[int, Stall] = {}
+        self._searched = 0
+
+    def follow(self, snapshot: Snapshot, asks: Sequence[Ask], stopping_s: float | None) -> RunView:
+        """What the panes show of a snapshot; `asks`: this screen's requests, `stopping_s`: since it asked to stop."""
+        self._search_stalls(snapshot)
+        if snapshot.now_s >= self._due_s or len(snapshot.events) != self._events or snapshot.ended:
+            self._due_s = snapshot.now_s + FIGURES_S
+            self._events = len(snapshot.events)
+            self._figures = self._figure(snapshot)
+            found = compare(snapshot.events, snapshot.steps_total, self._steps_between, self._known)
+            self._comparisons = tuple(found)
+        knobs = knob_states(snapshot.manifest.knobs, snapshot.events, asks)
+        situation = self._situation(snapshot, knobs, stopping_s)
+        return RunView(snapshot, situation, banner(situation), knobs, self._comparisons, tuple(self._stalls.values()))
+
+    def _search_stalls(self, snapshot: Snapshot) -> None:
+        """Look at the steps that came, in blocks: a long run that was just opened is searched over some frames."""
+        if self._searched >= snapshot.steps_total:
+            return
+        first = self._searched + 1
+        in_hand = snapshot.steps_total - len(snapshot.steps)
+        if first > in_hand:
+            rows = snapshot.steps[first - 1 - in_hand :]
+        else:
+            rows = self._steps_between(first, min(self._searched + _BLOCK, snapshot.steps_total))
+        self._searched += len(rows)
+        self._stalls.update((stall.step, stall) for stall in find_stalls(rows))
+
+    def _figure(self, snapshot: Snapshot) -> _Figures:
+        rows = snapshot.steps
+        judgement = judge(rows, self._figures.judgement.verdict)
+        recent = rows[-64:]
+        total = recent["wait_ms"] + recent["compute_ms"] + recent["host_ms"]
+        median = float(np.median(total)) if len(recent) else None
+        return _Figures(judgement, between_epochs(rows), median, waited_s(snapshot))
+
+    def _situation(self, snapshot: Snapshot, knobs: dict[str, KnobState], stopping_s: float | None) -> Situation:
+        pulse, figures = snapshot.pulse, self._figures
+        comparisons = self._comparisons
+        bare = _bare_situation(snapshot)
+        return replace(
+            bare,
+            live=self._live,
+            judgement=figures.judgement,
+            median_step_ms=figures.median_step_ms,
+            between=figures.between,
+            waited_s=figures.waited_s + (bare.phase_s if pulse and pulse.phase is Phase.WAIT else 0.0),
+            knobs={knob: state.now for knob, state in knobs.items()},
+            asked={knob: state.asked for knob, state in knobs.items() if state.asked is not None},
+            switch=comparisons[-1] if comparisons else None,
+            stopping_s=None if stopping_s is None else max(0.0, snapshot.now_s - stopping_s),
+            stalls=len(self._stalls),
+            longest_stall_s=max((stall.wait_s for stall in self._stalls.values()), default=0.0),
+        )
+
+
+def _bare_situation(snapshot: Snapshot) -> Situation:
+    """What a snapshot says by itself."""
+    manifest, pulse, events = snapshot.manifest, snapshot.pulse, snapshot.events
+    begins = _epoch_begins(snapshot)
+    lost = _newest(events, RecordingLost)
+    failed = _newest(events, WatchFailed)
+    return Situation(
+        life=snapshot.life.value,
+        phase=pulse.phase if pulse else Phase.STARTING,
+        phase_s=max(0.0, (pulse.now_ns - pulse.since_ns) / 1e9) if pulse else snapshot.now_s,
+        detail=pulse.detail if pulse else "",
+        step=max(pulse.step if pulse else 0, snapshot.steps_total),
+        steps_total=snapshot.steps_total,
+        epoch=pulse.epoch if pulse else 0,
+        silent_s=snapshot.silent_s,
+        now_s=snapshot.now_s,
+        pid=manifest.pid,
+        host=str(manifest.machine.get("host", "unknown")),
+        device="the GPU" if manifest.accelerated else "the CPU's compute",
+        switchable=tuple(manifest.switchable),
+        epoch_begins=begins,
+        shuffle=_shuffle(snapshot.log) if begins else None,
+        unrecorded=snapshot.unrecorded,
+        unrecorded_step=lost.step if lost else 0,
+        watch_failed=failed.reason if failed else "",
+        ended=snapshot.ended,
+        failed=_newest(events, TrainingFailed),
+        metric=metric_text(snapshot),
+        memory=_memory(snapshot.samples),
+        run=manifest.run,
+    )
+
+
+def waited_s(snapshot: Snapshot) -> float:
+    """Data wait over the whole run, from the coarsest sums."""
+    width = BUCKET_S * FACTOR ** (LEVELS - 1)
+    columns = snapshot.pyramid.columns(snapshot.pyramid.end_s, width, int(snapshot.pyramid.end_s / width) + 1)
+    return float(np.sum(columns.steps * np.nan_to_num(columns.wait_ms))) / 1e3
+
+
+def metric_text(snapshot: Snapshot) -> str:
+    """`acc 0.71`; empty before there is one."""
+    latest = snapshot.latest
+    name = {"accuracy": "acc"}.get(snapshot.manifest.metric, snapshot.manifest.metric)
+    if latest is None or is_missing(latest.metric) or not name:
+        return ""
+    return f"{name} {latest.metric:.2f}"
+
+
+def _epoch_begins(snapshot: Snapshot) -> bool:
+    started = _newest(snapshot.events, EpochStarted)
+    if started is None:
+        return False
+    return not len(snapshot.steps) or started.at_ns > int(snapshot.steps[-1]["start_ns"])
+
+
+def _shuffle(log: Sequence[str]) -> tuple[int, int] | None:
+    for line in reversed(log[-30:]):
+        if found := _SHUFFLE.search(line):
+            return int(found[1]), int(found[2])
+    return None
+
+
+def _memory(samples: Rows) -> Memory | None:
+    if not len(samples):
+        return None
+    row = samples[-1]
+    memory = Memory(*(float(row[name]) for name in ("memory_used_bytes", "memory_available_bytes", "swap_used_bytes")))
+    return None if math.isnan(memory.used) else memory
+
+
+def _newest(events: Sequence[Event], kind: type[_E]) -> _E | None:
+    return next((event for event in reversed(events) if isinstance(event, kind)), None)

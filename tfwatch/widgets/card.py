@@ -1,0 +1,81 @@
+"""Did it help: the step before and after a switch, on one scale."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.content import Content
+from textual.reactive import reactive
+
+from tfwatch.analysis import comparing
+from tfwatch.core import units
+from tfwatch.widgets.glyphs import COMPUTE_COLOUR, HOST_COLOUR, WAIT_COLOUR
+from tfwatch.widgets.pane import Pane
+from tfwatch.widgets.text import row
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfwatch.analysis.breakdown import Breakdown
+    from tfwatch.analysis.switches import Comparison
+
+_LABEL = 16
+#: So many older comparisons are listed below the newest, at most.
+_OLDER = 50
+
+
+class CardPane(Pane):
+    """The newest comparison as two stacked bars, the older ones a line each.
+
+    Attributes:
+        comparisons: oldest first.
+        hint: what is said before the first switch.
+    """
+
+    DEFAULT_CSS = """
+    CardPane { border-subtitle-style: bold; border-subtitle-color: $text-accent; }
+    """
+
+    comparisons: reactive[tuple[Comparison, ...]] = reactive(())
+    hint: reactive[str] = reactive("")
+
+    def on_mount(self) -> None:
+        self.entitle("did it help?")
+
+    def watch_comparisons(self, comparisons: tuple[Comparison, ...]) -> None:
+        self.entitle("did it help?", comparing.outcome(comparisons[-1]) if comparisons else "")
+
+    def rows(self, width: int, height: int) -> Sequence[Content]:
+        if not self.comparisons:
+            return [row((self.hint, "$foreground 65%"))]
+        newest = self.comparisons[-1]
+        longest = comparing.longest_ms(newest)
+        lines = [self._bar(newest, newest.old, newest.before, longest, width)]
+        lines.append(self._bar(newest, newest.new, newest.after, longest, width))
+        if self.has_class("-bare"):
+            lines.append(row((comparing.outcome(newest), "bold")))
+        lines.append(self._legend(newest))
+        older = reversed(self.comparisons[:-1][-_OLDER:])
+        return [*lines, *(row((comparing.in_a_line(old), "$foreground 65%")) for old in older)]
+
+    def _bar(self, switch: Comparison, value: str, side: Breakdown | None, longest: float, width: int) -> Content:
+        label = f"{comparing.setting(switch.knob, value):<{_LABEL}}"[:_LABEL]
+        if side is None:
+            return row((label, "bold"), (comparing.missing(switch, value), "$foreground 65%"))
+        figure = f" {units.milliseconds(side.step.median)}"
+        starving = f", starving {units.percent(side.wait_share)}"
+        figure += starving if width >= _LABEL + 44 else ""
+        cells = comparing.cells(side, longest, max(8, width - _LABEL - max(9, len(figure))))
+        glyphs = self.glyphs
+        parts = zip(cells, _PAINT, (glyphs.wait, glyphs.compute, glyphs.host), strict=True)
+        return row((label, "bold"), *((char * count, style) for count, style, char in parts), (figure, "bold"))
+
+    def _legend(self, switch: Comparison) -> Content:
+        """What the cells stand for, with the medians on both sides."""
+        glyphs = self.glyphs
+        named = zip((glyphs.wait, glyphs.compute, glyphs.host), _PAINT, comparing.parts(switch), strict=True)
+        pieces = [row((char, style), (f" {words}  ", "$foreground 65%")) for char, style, words in named]
+        return Content.assemble(" " * _LABEL, *pieces)
+
+
+_PAINT = (WAIT_COLOUR, COMPUTE_COLOUR, HOST_COLOUR)

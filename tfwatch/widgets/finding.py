@@ -1,0 +1,48 @@
+"""The banner: one word, one sentence, one piece of advice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.reactive import reactive
+
+from tfwatch.analysis.banner import Banner, Tone
+from tfwatch.widgets.pane import Pane
+from tfwatch.widgets.text import plain, row, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.content import Content
+
+EMPTY = Banner("STARTING", "", "", Tone.BUSY)
+
+
+class FindingPane(Pane):
+    """Shows a `Banner`; its tone is a colour and its word is in the text.
+
+    Attributes:
+        note: what stands at the right of the word, e.g. a key that helps now.
+    """
+
+    DEFAULT_CSS = """
+    FindingPane {
+        height: 3; border: none; padding: 0 1; color: $foreground;
+        &.-calm, &.-busy { background: $primary-muted; }
+        &.-good { background: $success-muted; }
+        &.-warn { background: $warning-muted; }
+        &.-bad { background: $error-darken-1; color: #ffffff; }
+    }
+    """
+
+    finding: reactive[Banner] = reactive(EMPTY)
+    note: reactive[str] = reactive("")
+
+    def watch_finding(self, finding: Banner) -> None:
+        for tone in Tone:
+            self.set_class(tone is finding.tone, f"-{tone.value}")
+
+    def rows(self, width: int, height: int) -> Sequence[Content]:
+        found = self.finding
+        word = row((f" {plain(found.word)} ", "bold reverse"))
+        return [spread(word, row(self.note), width), row((plain(found.sentence), "bold")), row(plain(found.advice))]

@@ -1,0 +1,81 @@
+"""One line of words that can be clicked: the footer's keys, and the tabs of a small screen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual.content import Content
+from textual.message import Message
+from textual.reactive import reactive
+
+from tfwatch.widgets.pane import Pane
+from tfwatch.widgets.text import row, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from textual import events
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key to press, how it is shown, and a word for what it does; `chosen` marks the tab that shows."""
+
+    key: str
+    label: str
+    word: str
+    enabled: bool = True
+    chosen: bool = False
+
+
+class KeyLine(Pane):
+    """Keys in a row, as many as fit; `Pressed` tells the one that was clicked.
+
+    Attributes:
+        keys: from left to right. note: stands at the right end.
+    """
+
+    DEFAULT_CSS = """
+    KeyLine { height: 1; border: none; padding: 0 1; background: $panel; }
+    """
+
+    keys: reactive[tuple[Key, ...]] = reactive(())
+    note: reactive[str] = reactive("")
+
+    @dataclass
+    class Pressed(Message):
+        """A key was clicked."""
+
+        key: str
+
+    def rows(self, width: int, height: int) -> Sequence[Content]:
+        note = row((self.note, "$foreground 65%"))
+        pieces = [self._piece(key) for _, _, key in self._placed(width)]
+        return [spread(Content("  ").join(pieces), note, width)]
+
+    def _piece(self, key: Key) -> Content:
+        if key.chosen:
+            return row((f"{key.label} {key.word}", "bold reverse"))
+        if not key.enabled:
+            return row((f"{key.label} {key.word}", "$foreground 45%"))
+        return row((key.label, "$accent bold"), f" {key.word}")
+
+    def _placed(self, width: int) -> Iterator[tuple[int, int, Key]]:
+        """(first column, column after the last, key) for each key that fits beside the note."""
+        room = width - (len(self.note) + 2 if self.note else 0)
+        at = 0
+        for key in self.keys:
+            end = at + len(key.label) + 1 + len(key.word)
+            if end > room:
+                return
+            yield at, end, key
+            at = end + 2
+
+    def on_click(self, event: events.Click) -> None:
+        at = event.get_content_offset(self)
+        if at is None:
+            return
+        for first, end, key in self._placed(self.content_size.width):
+            if first <= at.x < end:
+                self.post_message(self.Pressed(key.key))

@@ -1,0 +1,101 @@
+"""The knobs: what each stands at, and what its key would do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding
+from textual.message import Message
+from textual.reactive import reactive
+
+from tfwatch.widgets.pane import Pane
+from tfwatch.widgets.text import plain, row
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual import events
+    from textual.binding import BindingType
+    from textual.content import Content
+
+
+@dataclass(frozen=True, slots=True)
+class KnobRow:
+    """One key of the pane.
+
+    key: the key's name to press; label: as it is shown; next: what pressing it asks for, empty where nothing.
+    note: what stands beside it; busy: asked or settling; enabled: it can be pressed.
+    """
+
+    key: str
+    label: str
+    name: str
+    now: str
+    next: str
+    note: str
+    busy: bool = False
+    enabled: bool = True
+
+
+class KnobsPane(Pane, can_focus=True):
+    """Rows of knobs; `Pressed` tells the key of the one that was clicked or entered."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "move(-1)", "row up", show=False),
+        Binding("down", "move(1)", "row down", show=False),
+        Binding("enter", "press", "turn this knob", show=False),
+    ]
+
+    knobs: reactive[tuple[KnobRow, ...]] = reactive(())
+    cursor: reactive[int] = reactive(0)
+
+    @dataclass
+    class Pressed(Message):
+        """A knob's key was chosen."""
+
+        key: str
+
+    def on_mount(self) -> None:
+        self.entitle("switch live")
+
+    def rows(self, width: int, height: int) -> Sequence[Content]:
+        return [self._row(at, knob, width) for at, knob in enumerate(self.knobs)]
+
+    def _row(self, at: int, knob: KnobRow, width: int) -> Content:
+        here = self.has_focus and at == self.cursor
+        faint = "" if knob.enabled else "$foreground 50%"
+        arrow = f"> {knob.next}" if knob.next else ""
+        name_style = "reverse" if here else faint
+        note_style = "$text-accent" if knob.busy else "$foreground 65%"
+        return row(
+            (f"{knob.label:<2} ", faint or "$accent bold"),
+            (f"{knob.name:<9}", name_style),
+            (f" {knob.now:<8}", faint or "bold"),
+            (f"{arrow:<10} ", faint),
+            (plain(knob.note), note_style),
+        )
+
+    def action_move(self, rows: int) -> None:
+        """Move the cursor."""
+        self.cursor = min(max(self.cursor + rows, 0), max(len(self.knobs) - 1, 0))
+
+    def action_press(self) -> None:
+        """Choose the knob under the cursor."""
+        self._choose(self.cursor)
+
+    def on_click(self, event: events.Click) -> None:
+        at = event.get_content_offset(self)
+        if at is not None:
+            self._choose(at.y)
+
+    def on_focus(self) -> None:
+        self.refresh()
+
+    def on_blur(self) -> None:
+        self.refresh()
+
+    def _choose(self, at: int) -> None:
+        if 0 <= at < len(self.knobs):
+            self.cursor = at
+            self.post_message(self.Pressed(self.knobs[at].key))

@@ -1,0 +1,70 @@
+"""The log: what TensorFlow and Python printed, as it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding
+from textual.reactive import reactive
+
+from tfwatch.widgets.rowlist import RowList
+from tfwatch.widgets.text import plain, row
+
+if TYPE_CHECKING:
+    from textual.binding import BindingType
+    from textual.content import Content
+
+
+class LogPane(RowList):
+    """Lines as they came, folded to the width, those that hold `wanted` only.
+
+    Attributes:
+        lines: oldest first. wanted: part of a line, in any case; empty shows all.
+    """
+
+    FOLLOWS_END = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "scroll_up", "row up", show=False),
+        Binding("down", "scroll_down", "row down", show=False),
+        Binding("pageup", "page_up", "page up", show=False),
+        Binding("pagedown", "page_down", "page down", show=False),
+    ]
+
+    lines: reactive[tuple[str, ...]] = reactive(())
+    wanted: reactive[str] = reactive("")
+
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._folded: list[str] = []
+
+    def on_mount(self) -> None:
+        self._fold()
+
+    def on_resize(self) -> None:
+        self._fold()
+
+    def count(self) -> int:
+        """How many rows the lines take."""
+        return len(self._folded)
+
+    def row_at(self, index: int, width: int) -> Content:
+        """One row."""
+        return row(self._folded[index])
+
+    def watch_lines(self) -> None:
+        self._fold()
+
+    def watch_wanted(self) -> None:
+        self._fold()
+
+    def _fold(self) -> None:
+        width = max(self.scrollable_content_region.width, 20)
+        shown = [plain(line) for line in self.lines]
+        if self.wanted:
+            shown = [line for line in shown if self.wanted.lower() in line.lower()]
+        self._folded = [line[at : at + width] for line in shown for at in range(0, max(len(line), 1), width)]
+        self.entitle(
+            "log",
+            f"{len(shown)} of {len(self.lines)} lines with {plain(self.wanted)!r}" if self.wanted else "/ filters",
+        )
+        self.rows_changed()

@@ -1,0 +1,71 @@
+"""A scrolling list of rows of which only those in view are drawn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.visual import Visual
+
+from tfwatch.widgets.text import row
+
+if TYPE_CHECKING:
+    from textual.content import Content
+
+
+class RowList(ScrollView, can_focus=True, inherit_bindings=False):
+    """A subclass says how many rows there are and what each says."""
+
+    DEFAULT_CSS = """
+    RowList {
+        border: round $foreground 30%;
+        border-title-color: $foreground 80%;
+        border-title-style: bold;
+        border-subtitle-color: $foreground 60%;
+        background: $background;
+        padding: 0 1;
+        overflow-x: hidden;
+        scrollbar-size-vertical: 1;
+        &:focus { border: round $accent; }
+        &.-plain { border: ascii $foreground 30%; }
+        &.-plain:focus { border: ascii $accent; }
+        &.-bare { border: none; }
+    }
+    """
+
+    #: Whether a list that stands at its end stays there as rows come.
+    FOLLOWS_END: ClassVar[bool] = False
+
+    def count(self) -> int:
+        """How many rows there are."""
+        raise NotImplementedError
+
+    def row_at(self, index: int, width: int) -> Content:
+        """One row."""
+        raise NotImplementedError
+
+    def rows_changed(self) -> None:
+        """Draw again."""
+        at_end = self.FOLLOWS_END and self.scroll_offset.y >= self.max_scroll_y - 1
+        self.virtual_size = Size(self.scrollable_content_region.width, self.count())
+        if at_end:
+            self.scroll_end(animate=False, immediate=True)
+        self.refresh()
+
+    def entitle(self, title: str, note: str = "") -> None:
+        """Set the words in the frame, at its top left and bottom right."""
+        self.border_title = row(title)
+        self.border_subtitle = row(note) if note else None
+
+    def on_resize(self) -> None:
+        self.rows_changed()
+
+    def render_line(self, y: int) -> Strip:
+        width = self.scrollable_content_region.width
+        index = y + self.scroll_offset.y
+        if not 0 <= index < self.count():
+            return Strip.blank(width, self.rich_style)
+        strips = Visual.to_strips(self, self.row_at(index, width).truncate(width), width, 1, self.visual_style)
+        return strips[0].adjust_cell_length(width, self.rich_style)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 PERIOD_NS = 500_000_000
 #: Clocks drift apart and are set right by less than this; a longer jump is a machine that slept.
 SLEPT_NS = 2_000_000_000
+_AGAIN = "tfwatch tries again twice a second"
+_NEXT_RUN = "the next run tries again"
 _COLUMNS = tuple(SAMPLE.names or ())
 
 
@@ -28,7 +30,7 @@ class Sensors:
     """The thread that samples the machine, from `start` to `stop`. A sensor that fails stops no other."""
 
     def __init__(self, writer: RunWriter, clock: Clock = SYSTEM, sensors: Sequence[Sensor] | None = None) -> None:
-        self._sampler = Sampler(writer, clock, [*host_sensors(), GpuSensor()] if sensors is None else sensors)
+        self._sensors = sensors
         self._writer = writer
         self._clock = clock
         self._stopping = threading.Event()
@@ -46,11 +48,12 @@ class Sensors:
 
     def _run(self) -> None:
         try:
-            self._sampler.begin()
-            sample_on_schedule(self._sampler.sample, self._clock, self._stopping.wait)
+            sensors = [*host_sensors(), GpuSensor()] if self._sensors is None else self._sensors
+            sampler = Sampler(self._writer, self._clock, sensors)
+            sampler.begin()
+            sample_on_schedule(sampler.sample, self._clock, self._stopping.wait)
         except Exception as error:  # noqa: BLE001 - a thread boundary
-            fix = "restart the run to have it again; training goes on"
-            self._writer.event(SensorMissing(self._writer.now_ns(), "machine", _reason(error), fix))
+            self._writer.event(SensorMissing(self._writer.now_ns(), "machine", _reason(error), _NEXT_RUN))
 
 
 def sample_on_schedule(sample: Callable[[float], None], clock: Clock, wait: Callable[[float], bool]) -> None:
@@ -96,7 +99,7 @@ class Sampler:
         try:
             answer = sensor.available()
         except Exception as error:  # noqa: BLE001 - one sensor's failure must not stop another
-            answer = Unavailable(_reason(error), _NO_FIX)
+            answer = Unavailable(_reason(error), _NEXT_RUN)
         if isinstance(answer, Unavailable):
             self._tell(sensor, answer)
             return False
@@ -106,7 +109,7 @@ class Sampler:
         try:
             return dict(sensor.read(now_ns))
         except Exception as error:  # noqa: BLE001 - one sensor's failure must not stop another
-            self._tell(sensor, Unavailable(_reason(error), _NO_FIX))
+            self._tell(sensor, Unavailable(_reason(error), _AGAIN))
             return {}
 
     def _tell(self, sensor: Sensor, why: Unavailable) -> None:
@@ -120,9 +123,6 @@ class Sampler:
         slept_ns, self._ahead_ns = ahead_ns - self._ahead_ns, ahead_ns
         if slept_ns > SLEPT_NS:
             self._writer.event(Slept(self._writer.now_ns(), slept_ns / 1e6))
-
-
-_NO_FIX = "tfwatch tries again twice a second"
 
 
 def _reason(error: Exception) -> str:

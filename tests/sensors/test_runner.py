@@ -1,0 +1,225 @@
+"""The sampling thread, on a clock that the tests turn."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tfwatch.core.clock import Clock
+from tfwatch.core.events import Event, SensorMissing, Slept, decode
+from tfwatch.core.rows import SAMPLE, Rows
+from tfwatch.runs.format import EVENTS, SAMPLES, Manifest
+from tfwatch.runs.writer import RunWriter
+from tfwatch.sensors import Availability, Available, Unavailable
+from tfwatch.sensors.runner import Sampler, Sensors, sample_on_schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MS = 10**6
+ORIGIN_NS = 5_000 * MS
+
+
+@dataclass
+class FakeTime:
+    now_ns: int = ORIGIN_NS
+    wall_ns: int = 1_700_000_000 * 10**9
+    cpu_ns: int = 0
+
+    def clock(self) -> Clock:
+        return Clock(now_ns=lambda: self.now_ns, wall_ns=lambda: self.wall_ns, thread_ns=lambda: self.cpu_ns)
+
+    def pass_ms(self, ms: float) -> None:
+        self.now_ns += int(ms * MS)
+        self.wall_ns += int(ms * MS)
+
+
+@dataclass
+class FakeSensor:
+    name: str = "disk"
+    figures: Mapping[str, float] = field(default_factory=lambda: {"disk_read_bytes_s": 7.0})
+    answer: Availability | Exception = field(default_factory=Available)
+    error: Exception | None = None
+    reads: int = 0
+
+    def available(self) -> Availability:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def read(self, now_ns: int) -> Mapping[str, float]:
+        self.reads += 1
+        if self.error:
+            raise self.error
+        return self.figures
+
+
+@pytest.fixture
+def time() -> FakeTime:
+    return FakeTime()
+
+
+@pytest.fixture
+def writer(time: FakeTime) -> RunWriter:
+    manifest = Manifest("r", "cnn", origin_ns=ORIGIN_NS, origin_wall_ns=0, pid=1, process_started_s=0, boot_id="")
+    return RunWriter(None, manifest, time.clock())
+
+
+def rows(writer: RunWriter) -> Rows:
+    writer.flush()
+    return np.frombuffer(writer.read(SAMPLES, 0, 10**6), dtype=SAMPLE)
+
+
+def events(writer: RunWriter) -> list[Event | None]:
+    writer.flush()
+    return [decode(line) for line in writer.read(EVENTS, 0, 10**6).splitlines()]
+
+
+def test_a_row_holds_each_sensors_figures_and_what_is_missing_is_nan(time: FakeTime, writer: RunWriter) -> None:
+    sensors = [FakeSensor(), FakeSensor("swap", {"swap_used_bytes": 9.0})]
+    sampler = Sampler(writer, time.clock(), sensors)
+    sampler.begin()
+    time.pass_ms(250)
+    sampler.sample(late_ms=1.5)
+    (row,) = rows(writer)
+    assert (row["at_ns"], row["late_ms"]) == (250 * MS, 1.5)
+    assert (row["disk_read_bytes_s"], row["swap_used_bytes"]) == (7.0, 9.0)
+    assert np.isnan([row["cpu_cores"], row["core_max"], row["process_cores"], row["own_cores"]]).all()
+    assert np.isnan([row["process_bytes"], row["memory_used_bytes"], row["memory_available_bytes"]]).all()
+    assert not events(writer)
+
+
+def test_own_cores_are_the_writers_and_this_threads(time: FakeTime, writer: RunWriter) -> None:
+    sampler = Sampler(writer, time.clock(), [])
+    sampler.sample(0)
+    time.pass_ms(500)
+    time.cpu_ns, writer.cpu_ns = 3 * MS, 2 * MS
+    sampler.sample(0)
+    assert rows(writer)["own_cores"][1] == pytest.approx(0.01)
+
+
+def test_an_unavailable_sensor_is_told_once_and_never_read(time: FakeTime, writer: RunWriter) -> None:
+    gone = FakeSensor("GPU", answer=Unavailable("no permission", "sudo powermetrics"))
+    sampler = Sampler(writer, time.clock(), [gone])
+    sampler.begin()
+    sampler.sample(0)
+    assert events(writer) == [SensorMissing(0, "GPU", "no permission", "sudo powermetrics")]
+    assert gone.reads == 0
+
+
+def test_a_sensor_that_fails_stops_no_other_and_is_told_once(time: FakeTime, writer: RunWriter) -> None:
+    broken = FakeSensor("swap", {"swap_used_bytes": 9.0}, error=PermissionError("not allowed"))
+    cannot_say = FakeSensor("CPU", answer=RuntimeError())
+    sampler = Sampler(writer, time.clock(), [broken, cannot_say, FakeSensor()])
+    sampler.begin()
+    sampler.sample(0)
+    sampler.sample(0)
+    broken.error = None
+    sampler.sample(0)
+    assert rows(writer)["disk_read_bytes_s"].tolist() == [7.0] * 3
+    np.testing.assert_array_equal(rows(writer)["swap_used_bytes"], [np.nan, np.nan, 9.0])
+    assert events(writer) == [
+        SensorMissing(0, "CPU", "RuntimeError", "the next run tries again"),
+        SensorMissing(0, "swap", "PermissionError: not allowed", "tfwatch tries again twice a second"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("jump_ms", "slept_ms"),
+    [
+        pytest.param(0, [], id="awake"),
+        pytest.param(1_900, [], id="a clock set right"),
+        pytest.param(-60_000, [], id="a clock set back"),
+        pytest.param(3_600_000, [3_600_000.0], id="an hour asleep"),
+    ],
+)
+def test_sleep_shows_as_wall_time_that_no_other_clock_counts(
+    jump_ms: int, slept_ms: list[float], time: FakeTime, writer: RunWriter
+) -> None:
+    sampler = Sampler(writer, time.clock(), [])
+    sampler.sample(0)
+    time.wall_ns += jump_ms * MS
+    time.pass_ms(500)
+    sampler.sample(0)
+    sampler.sample(0)
+    assert events(writer) == [Slept(500 * MS, ms) for ms in slept_ms]
+
+
+@pytest.mark.parametrize(
+    ("takes_ms", "began_ms", "late_ms"),
+    [
+        pytest.param([10, 10, 10, 10], [0, 500, 1000, 1500], [0, 0, 0, 0], id="steady"),
+        pytest.param([600, 10, 10, 10], [0, 1000, 1500, 2000], [0, 0, 0, 0], id="one takes too long: a time left out"),
+        pytest.param([10, 500, 10, 10], [0, 500, 1500, 2000], [0, 0, 0, 0], id="one takes the whole period"),
+    ],
+)
+def test_the_schedule_is_absolute(
+    takes_ms: list[int], began_ms: list[float], late_ms: list[float], time: FakeTime
+) -> None:
+    calls = list[tuple[float, float]]()
+
+    def sample(late: float) -> None:
+        calls.append(((time.now_ns - ORIGIN_NS) / MS, late))
+        time.pass_ms(takes_ms[len(calls) - 1])
+
+    def wait(seconds: float) -> bool:
+        time.pass_ms(seconds * 1000)
+        return len(calls) == len(takes_ms)
+
+    sample_on_schedule(sample, time.clock(), wait)
+    assert calls == list(zip(began_ms, late_ms, strict=True))
+
+
+def test_lateness_is_confessed_and_does_not_move_the_next_sample(time: FakeTime) -> None:
+    late_ms = list[float]()
+    oversleep_ms = iter([0, 30, 0, 0])
+
+    def wait(seconds: float) -> bool:
+        time.pass_ms(seconds * 1000 + next(oversleep_ms))
+        return len(late_ms) == 3
+
+    sample_on_schedule(late_ms.append, time.clock(), wait)
+    assert late_ms == [0, 30, 0]
+
+
+class TellingWriter(RunWriter):
+    """Says when a row, and when an event came."""
+
+    def __init__(self) -> None:
+        super().__init__(None, Manifest("r", "cnn", 0, 0, pid=1, process_started_s=0, boot_id=""))
+        self.sampled, self.told = threading.Event(), threading.Event()
+
+    def sample(self, *values: float) -> None:
+        super().sample(*values)
+        self.sampled.set()
+
+    def event(self, event: Event) -> None:
+        super().event(event)
+        self.told.set()
+
+
+def test_the_thread_samples_this_machine_until_it_is_told_to_stop() -> None:
+    writer = TellingWriter()
+    sensors = Sensors(writer)
+    sensors.start()
+    assert writer.sampled.wait(timeout=10)
+    sensors.stop()
+    sensors.stop()
+    assert rows(writer)["memory_available_bytes"][0] > 0
+    assert [event.sensor for event in events(writer) if isinstance(event, SensorMissing)][-1] == "GPU"
+    assert "tfwatch-sensors" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_a_thread_that_fails_says_so() -> None:
+    writer = TellingWriter()
+    sensors = Sensors(writer, sensors=[FakeSensor(figures={"swap_used_bytes": "much"})])  # type: ignore[dict-item]
+    sensors.start()
+    assert writer.told.wait(timeout=10)
+    sensors.stop()
+    (event,) = events(writer)
+    assert isinstance(event, SensorMissing)
+    assert (event.sensor, event.fix) == ("machine", "the next run tries again")

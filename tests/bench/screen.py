@@ -1,0 +1,101 @@
+"""What the live screen costs: `tfwatch train cnn` with its screen at 120x40 against the same run headless.
+
+    python -m tests.bench.screen [--rounds 5] [--steps 400]
+
+Each round runs three arms one after another, in turning order: screen, headless, headless again. Prints a row a
+round and the median ratios; the second ratio is the noise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import pty
+import select
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+from pathlib import Path
+
+import numpy as np
+
+from tfwatch.core.events import RunEnded
+from tfwatch.runs.library import list_runs
+from tfwatch.runs.opened import open_run
+
+WARM_UP = 60
+
+
+def command(runs_dir: Path, steps: int, *more: str) -> list[str]:
+    """The run that every arm makes."""
+    return [
+        *(sys.executable, "-m", "tfwatch", "train", "cnn", "--seed", "1", "--steps", str(steps)),
+        *("--runs-dir", str(runs_dir), *more),
+    ]
+
+
+def run_headless(runs_dir: Path, steps: int) -> None:
+    """Train without a screen."""
+    subprocess.run(command(runs_dir, steps, "--headless"), check=True, capture_output=True)
+
+
+def run_screen(runs_dir: Path, steps: int) -> None:
+    """Train with the screen on a pseudo terminal of 120x40, and leave it when the run is over."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")
+        os.execv(sys.executable, command(runs_dir, steps))
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    asked = False
+    while True:
+        readable, _, _ = select.select([terminal], [], [], 0.5)
+        try:
+            if readable and not os.read(terminal, 65536):
+                break
+        except OSError:
+            break
+        if not asked and _has_ended(runs_dir):
+            asked = True
+            os.write(terminal, b"q")
+    os.waitpid(pid, 0)
+
+
+def _has_ended(runs_dir: Path) -> bool:
+    runs = list_runs(runs_dir)
+    return bool(runs) and any(isinstance(event, RunEnded) for event in open_run(runs[0]).events)
+
+
+def median_ms(runs_dir: Path) -> float:
+    """The median step time of the only run in a folder, warm-up and flagged steps left out."""
+    steps = open_run(list_runs(runs_dir)[0]).steps[WARM_UP:]
+    steps = steps[steps["flags"] == 0]
+    return float(np.median(steps["wait_ms"] + steps["compute_ms"] + steps["host_ms"]))
+
+
+def main() -> None:
+    """Run the rounds and print them."""
+    parser = argparse.ArgumentParser(description="what the live screen costs")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=400)
+    options = parser.parse_args()
+    arms = {"screen": run_screen, "headless": run_headless, "headless again": run_headless}
+    rows = []
+    for n in range(options.rounds):
+        row = {}
+        for name in list(arms) if n % 2 else list(reversed(arms)):
+            with tempfile.TemporaryDirectory() as folder:
+                arms[name](Path(folder), options.steps)
+                row[name] = median_ms(Path(folder))
+        rows.append(row)
+        print(f"{n + 1:3d}  " + "  ".join(f"{name} {row[name]:.2f} ms" for name in arms), flush=True)
+    for name in ("screen", "headless again"):
+        ratios = [row[name] / row["headless"] for row in rows]
+        print(f"{name} / headless: median {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""Whole runs of the cnn workload on a tiny folder of images, as `tfwatch train` makes them."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tfwatch.core.events import DatasetReady, EpochStarted, PipelineSwitched, RunEnded, SwitchAsked, TrainingFailed
+from tfwatch.core.knobs import Knobs
+from tfwatch.runs.begin import begin_run
+from tfwatch.runs.control import Control, Request
+from tfwatch.runs.opened import Run, open_run
+from tfwatch.training.plan import Plan, Scheduled
+from tfwatch.training.trainer import Outcome, Trainer
+from tfwatch.workloads import Prepared, Settings, cnn, images, readable
+from tfwatch.workloads.shapes import draw
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.tensorflow
+
+EPOCHS = 2
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = tmp_path_factory.mktemp("cache")
+    monkeypatch.setattr(images, "cache_dir", lambda: cache)
+    monkeypatch.setattr(readable, "cache_dir", lambda: cache)
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Two classes of 90 images: 20 batches of 8 a training epoch and a ragged one."""
+    import tensorflow as tf
+
+    top = tmp_path_factory.mktemp("data")
+    for name in ("disk", "dots"):
+        (top / name).mkdir()
+        for number, pixels in enumerate(draw(name, 90, seed=1)):
+            (top / name / f"{number}.jpg").write_bytes(tf.io.encode_jpeg(pixels).numpy())
+    return Settings(batch_size=8, image_size=16, epochs=EPOCHS, seed=7, data=top)
+
+
+def train(plan: Plan, runs_dir: Path, control: Control | None = None) -> tuple[Run, Outcome]:
+    writer, _ = begin_run(runs_dir, plan.workload)
+    trainer = Trainer(plan, writer, control or Control(plan.knobs))
+    trainer.start()
+    assert trainer.done.wait(120)
+    writer.close()
+    assert writer.folder
+    assert trainer.outcome
+    return open_run(writer.folder), trainer.outcome
+
+
+def only(run: Run, kind: type) -> Any:
+    (event,) = (event for event in run.events if isinstance(event, kind))
+    return event
+
+
+def test_random_switches_change_no_bit_of_the_result_and_plain_fit_gives_the_same(
+    settings: Settings, tmp_path: Path
+) -> None:
+    rng = random.Random(1)
+    choices: list[tuple[str, Any]] = [
+        *(("prefetch", value) for value in ("off", "default", "auto", 1, 5)),
+        *(("workers", value) for value in ("off", "default", "auto", 2)),
+        ("latency_ms", 1.0),
+        ("latency_ms", 0.0),
+    ]
+    switches = tuple(Scheduled(rng.randrange(42), *rng.choice(choices)) for _ in range(50))
+    still, _ = train(Plan("cnn", settings, Knobs()), tmp_path)
+    switched, _ = train(Plan("cnn", settings, Knobs(), switches), tmp_path)
+    end, other = only(still, RunEnded), only(switched, RunEnded)
+    assert sum(isinstance(event, PipelineSwitched) for event in switched.events) >= 15
+    assert (other.final_loss, other.weights_sha256) == (end.final_loss, end.weights_sha256)
+    assert plain_fit(settings) == (end.final_loss, end.weights_sha256)
+
+
+def plain_fit(settings: Settings) -> tuple[float, str]:
+    """The same workload without any of tfwatch's training."""
+    import keras
+    import tensorflow as tf
+
+    keras.utils.set_random_seed(settings.seed)
+    prepared = cnn.prepare(settings, lambda _: None)
+    model = prepared.model()
+    # An iterator over the source beyond one an epoch would shuffle it once more. Keras makes some: one to build its
+    # metrics on a first batch, and one at the end of each epoch of a data set that it does not see repeat.
+    zeros = tf.data.Dataset.from_tensors((tf.zeros((1, 16, 16, 3)), tf.zeros((1,), tf.int32)))
+    model.fit(zeros, epochs=0, verbose=0)
+    data = prepared.pipeline(prepared.source, Knobs()).repeat(EPOCHS)
+    history = model.fit(data, epochs=EPOCHS, steps_per_epoch=prepared.steps_per_epoch, verbose=0)
+    digest = hashlib.sha256(b"".join(weight.tobytes() for weight in model.get_weights())).hexdigest()
+    return history.history["loss"][-1], digest
+
+
+def test_scheduled_switches_take_effect_after_the_buffered_batches(settings: Settings, tmp_path: Path) -> None:
+    switches = (Scheduled(5, "prefetch", 3), Scheduled(12, "prefetch", "off"))
+    run, outcome = train(Plan("cnn", settings, Knobs(), switches), tmp_path)
+    first, second = (event for event in run.events if isinstance(event, PipelineSwitched))
+    assert outcome.cause == "finished"
+    assert (first.asked_step, first.step, first.old, first.new) == (5, 6, "off", "3")
+    # Three in the buffer and one in the making.
+    assert second.asked_step == 12
+    assert 13 <= second.step <= 12 + 3 + 2
+
+
+def test_a_switch_asked_before_the_first_step_is_in_effect_from_it(settings: Settings, tmp_path: Path) -> None:
+    control = Control(Knobs())
+    control.ask(Request("workers", 2))
+    run, _ = train(Plan("cnn", settings, Knobs()), tmp_path, control)
+    assert only(run, SwitchAsked).step == 0
+    assert only(run, PipelineSwitched).step == 1
+
+
+@pytest.mark.parametrize(("steps", "epochs"), [(7, 1), (25, 2)])
+def test_steps_end_the_run(steps: int, epochs: int, settings: Settings, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    run, outcome = train(Plan("cnn", replace(settings, steps=steps), Knobs()), tmp_path)
+    assert outcome.cause == "finished"
+    assert len(run.steps) == steps
+    assert sum(isinstance(event, EpochStarted) for event in run.events) == epochs
+    assert run.manifest.steps_per_epoch == 21
+    assert only(run, DatasetReady).images == 162
+
+
+def test_stop_ends_the_run_at_the_next_batch(settings: Settings, tmp_path: Path) -> None:
+    control = Control(Knobs())
+    control.stop.set()
+    run, outcome = train(Plan("cnn", settings, Knobs()), tmp_path, control)
+    assert outcome.cause == "stopped"
+    assert only(run, RunEnded).cause == "stopped"
+    assert len(run.steps) == 0
+
+
+def test_a_workload_that_raises_leaves_its_traceback(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Prepared:
+        raise RuntimeError("no such thing [/red]")
+
+    monkeypatch.setattr(cnn, "prepare", broken)
+    run, outcome = train(Plan("cnn", settings, Knobs()), tmp_path)
+    assert outcome.cause == "failed"
+    assert outcome.message == "RuntimeError: no such thing [/red]"
+    assert "Traceback" in only(run, TrainingFailed).traceback
+    assert only(run, RunEnded).cause == "failed"
+
+
+def test_a_folder_without_a_readable_image_is_bad_input(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        (tmp_path / "data" / name / "x.jpg").write_bytes(b"\xff\xd8\xff" + bytes(200))
+    _, outcome = train(Plan("cnn", Settings(data=tmp_path / "data"), Knobs()), tmp_path / "runs")
+    assert outcome.cause == "bad-input"
+    assert "\n" not in outcome.message

@@ -218,7 +218,7 @@ def _measuring(now: Situation) -> Banner:
 def _fed(now: Situation, part: Breakdown) -> Banner:
     sentence = f"NOT input-bound: {waiting.waits(now, part)}"
     work = units.percent(part.compute.mean / part.step.mean if part.step.mean else None)
-    advice = f"Compute is {work}: the pipeline has no more to give. Faster steps need less compute: {_LESS_COMPUTE}"
+    advice = f"Compute is {work}: the pipeline has no more to give. Next: mixed precision, batch size"
     return Banner(f"FED {units.percent(part.wait_share)}", sentence, advice, Tone.GOOD)
 
 
@@ -238,7 +238,6 @@ def _host(now: Situation, part: Breakdown) -> Banner:
     return Banner(f"BETWEEN STEPS {share}", sentence, "log and save less often, or use larger batches", Tone.WARN)
 
 
-_LESS_COMPUTE = "mixed precision, batch size"
 _VERDICTS: dict[Verdict, Callable[[Situation, Breakdown], Banner]] = {
     Verdict.NOT: _fed,
     Verdict.MODERATELY: _starving,

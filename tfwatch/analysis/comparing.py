@@ -40,9 +40,10 @@ def setting(knob: str, value: str) -> str:
 
 
 def in_a_line(switch: Comparison) -> str:
-    """`prefetch off > 4 at step 3 477: 1.68 x faster over 600 steps, settled`."""
+    """`prefetch off > 4 at step 3 477: 1.68 x faster`."""
     where = f" at step {units.count(switch.step)}" if switch.step is not None else ""
-    return f"{setting(switch.knob, switch.old)} > {switch.new}{where}: {outcome(switch)}"
+    gave = speed(switch.ratio) if switch.settled and switch.ratio is not None else outcome(switch)
+    return f"{setting(switch.knob, switch.old)} > {switch.new}{where}: {gave}"
 
 
 def missing(switch: Comparison, value: str) -> str:

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 SMALLEST = (60, 18)
 _ROOMY = (100, 32)
+#: Below so many rows the first tab holds the knobs alone.
+_LOW = 24
+_HINT = "no switch yet\np turns prefetch on or off; here stands what it gave"
 _TABS = ("switch", "proof", "events", "machine", "log")
 _PANES = ("#knobs", "#card", "#happenings", "#machine", "#log")
 
@@ -91,6 +94,7 @@ class LiveScreen(Screen[None]):
         self._glyphs = choose_glyphs(colour, unicode)
         self._told: tuple[object, ...] = ()
         self._greeted = False
+        self._own_cost = ""
 
     def compose(self) -> ComposeResult:
         yield RunHeader()
@@ -126,6 +130,7 @@ class LiveScreen(Screen[None]):
     def show(self, view: RunView, own_cost: str) -> None:
         """Show a frame; a pane that is hidden is not fed."""
         self.view = view
+        self._own_cost = own_cost
         if self.has_class(Layout.TOO_SMALL.value):
             self._show_state()
             return
@@ -141,11 +146,7 @@ class LiveScreen(Screen[None]):
             self.knobs.knobs = views.knob_rows(view, self.live)
         if self.card.display:
             self.card.comparisons = view.comparisons
-            self.card.hint = (
-                "no switch yet: p turns prefetch on or off, and this shows what it gave"
-                if self.live
-                else "no switch in this run"
-            )
+            self.card.hint = _HINT if self.live else "no switch in this run"
         if self.happened.display:
             self._show_happenings(view)
         if self.machine.display:
@@ -163,7 +164,7 @@ class LiveScreen(Screen[None]):
     def _show_keys(self, view: RunView, own_cost: str) -> None:
         keys = self.query_one("#keys", KeyLine)
         keys.keys = self._keys(view)
-        keys.note = own_cost
+        keys.note = own_cost if self.size.width >= 120 else own_cost.partition(" of a core")[0].removeprefix("tfwatch ")
 
     def _keys(self, view: RunView) -> tuple[Key, ...]:
         switchable = self._refusal("prefetch") == ""
@@ -171,13 +172,14 @@ class LiveScreen(Screen[None]):
         frozen = self.timeline.frozen
         return (
             Key("p", "p", "prefetch", switchable),
-            Key("plus", "+", "", switchable),
-            Key("minus", "-", "depth", switchable),
-            Key("w", "w", "workers", self._refusal("workers") == ""),
+            Key("plus", "+", "", switchable, rank=2),
+            Key("minus", "-", "depth", switchable, rank=2),
+            Key("w", "w", "workers", self._refusal("workers") == "", rank=1),
             *latency,
-            Key("u", "u", "undo", self.live and not view.is_over),
-            Key("space", "space", "live" if frozen else "freeze", chosen=frozen),
-            Key("z", "z", "zoom"),
+            Key("u", "u", "undo", self.live and not view.is_over, rank=1),
+            Key("space", "space", "live" if frozen else "freeze", chosen=frozen, rank=0 if frozen else 3),
+            Key("z", "z", "zoom", rank=4),
+            Key("y", "y", "leave now" if self.stopping else "copy", rank=0 if self.stopping else 5),
             Key("question_mark", "?", "keys"),
             Key("q", "q", "leave"),
         )
@@ -205,18 +207,20 @@ class LiveScreen(Screen[None]):
         for known in Layout:
             self.set_class(known is layout, known.value)
         bare = layout is Layout.TABS
+        self.set_class(self.app.size.height < _LOW, "-low")
+        self.set_class(self.app.size.height >= _ROOMY[1], "-tall")
         self.timeline.compact = bare
         for selector in _PANES:
             self.query_one(selector).set_class(bare, "-bare")
         self.query_one("#tabs", KeyLine).display = bare
         self._choose_pane()
         if self.view:
-            self.show(self.view, self.query_one("#keys", KeyLine).note)
+            self.show(self.view, self._own_cost)
 
     def _choose_pane(self) -> None:
         """Which panes show: one of five on a small screen; else all, the log in place of the events."""
         tabs = self.has_class(Layout.TABS.value)
-        shown = {1: (1, 2) if self.size.height >= 24 else (1,)}.get(self.pane, (self.pane,))
+        shown = {1: (1, 2) if self.app.size.height >= _LOW else (1,)}.get(self.pane, (self.pane,))
         for number, selector in enumerate(_PANES, 1):
             beside = number not in (3, 5) or (number == 5) == (self.pane == 5)
             self.query_one(selector).display = number in shown if tabs else beside

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tfwatch.widgets.machine import Reading
 
 _MEBI = 2**20
+_MUCH_SWAP = 2**30
 
 
 def header_view(view: RunView) -> HeaderView:
@@ -122,10 +123,10 @@ def knob_rows(view: RunView, live: bool) -> tuple[KnobRow, ...]:
 
 
 _KEYS = (
-    ("p", "p", "prefetch", "prefetch", "batches made while a step computes"),
-    ("plus", "+-", "prefetch", "depth", "batches ready at most"),
-    ("w", "w", "workers", "workers", "batches made on several cores"),
-    ("l", "l", "latency_ms", "latency", "simulated, on reading each batch's files"),
+    ("p", "p", "prefetch", "prefetch", "made while a step runs"),
+    ("plus", "+-", "prefetch", "depth", "batches kept ready"),
+    ("w", "w", "workers", "workers", "maps on several cores"),
+    ("l", "l", "latency_ms", "latency", "simulated, each batch"),
 )
 
 
@@ -197,12 +198,12 @@ def readings(view: RunView) -> tuple[Reading, ...]:
     row = {name: float(samples[-1][name]) for name in samples.dtype.names or ()} if len(samples) else {}
     missing = [event for event in snapshot.events if isinstance(event, SensorMissing)]
     return (
+        _lost(view),
         *(_figures(row, snapshot.manifest.machine) if row else (("sensors", "no sample yet", False),)),
         *(
             (event.sensor[:7], f"n/a: {event.reason}{f'; {event.fix}' if event.fix else ''}", False)
             for event in missing
         ),
-        _lost(view),
     )
 
 
@@ -210,14 +211,13 @@ def _figures(row: Mapping[str, float], machine: Mapping[str, object]) -> tuple[R
     cores = machine.get("cores")
     of = f" of {cores}" if cores else ""
     total = row["memory_used_bytes"] + row["memory_available_bytes"]
-    tight = row["memory_available_bytes"] < 0.1 * total
+    tight = row["memory_available_bytes"] < 0.1 * total or row["swap_used_bytes"] > _MUCH_SWAP
     used = units.number(row["memory_used_bytes"] / 2**30)
     read = row["disk_read_bytes_s"] / _MEBI
     return (
         ("CPU", f"{units.number(row['cpu_cores'])}{of} cores, busiest {units.percent(row['core_max'])}", False),
         ("process", f"{units.number(row['process_cores'])} cores, {units.gigabytes(row['process_bytes'])}", False),
-        ("memory", f"{used} of {units.gigabytes(total)}, {units.gigabytes(row['memory_available_bytes'])} free", tight),
-        ("swap", units.gigabytes(row["swap_used_bytes"]), row["swap_used_bytes"] > 2**30),
+        ("memory", f"{used} of {units.gigabytes(total)}, swap {units.gigabytes(row['swap_used_bytes'])}", tight),
         ("disk", f"{units.number(read)} MB/s read" if not units.is_missing(read) else units.MISSING, False),
     )
 

@@ -10,7 +10,7 @@ from textual.reactive import reactive
 from tfwatch.analysis import comparing
 from tfwatch.core import units
 from tfwatch.widgets.glyphs import COMPUTE_COLOUR, HOST_COLOUR, WAIT_COLOUR
-from tfwatch.widgets.pane import Pane
+from tfwatch.widgets.pane import FramedPane
 from tfwatch.widgets.text import row
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _LABEL = 16
 _OLDER = 50
 
 
-class CardPane(Pane):
+class CardPane(FramedPane):
     """The newest comparison as two stacked bars, the older ones a line each.
 
     Attributes:
@@ -47,7 +47,7 @@ class CardPane(Pane):
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         if not self.comparisons:
-            return [row((self.hint, "$foreground 65%"))]
+            return [row((line, "$foreground 65%")) for line in self.hint.split("\n")]
         newest = self.comparisons[-1]
         longest = comparing.longest_ms(newest)
         lines = [self._bar(newest, newest.old, newest.before, longest, width)]
@@ -74,8 +74,8 @@ class CardPane(Pane):
         """What the cells stand for, with the medians on both sides."""
         glyphs = self.glyphs
         named = zip((glyphs.wait, glyphs.compute, glyphs.host), _PAINT, comparing.parts(switch), strict=True)
-        pieces = [row((char, style), (f" {words}  ", "$foreground 65%")) for char, style, words in named]
-        return Content.assemble(" " * _LABEL, *pieces)
+        pieces = [row((char, style), (f" {words}", "$foreground 65%")) for char, style, words in named]
+        return Content(" ").join(pieces)
 
 
 _PAINT = (WAIT_COLOUR, COMPUTE_COLOUR, HOST_COLOUR)

@@ -27,7 +27,7 @@ class FindingPane(Pane):
 
     DEFAULT_CSS = """
     FindingPane {
-        height: 3; border: none; padding: 0 1; color: $foreground;
+        height: 3; padding: 0 1; color: $foreground;
         &.-calm, &.-busy { background: $primary-muted; }
         &.-good { background: $success-muted; }
         &.-warn { background: $warning-muted; }

@@ -35,7 +35,7 @@ class RunHeader(Pane):
     """Shows a `HeaderView` in one line; what matters least goes first where it is narrow."""
 
     DEFAULT_CSS = """
-    RunHeader { height: 1; border: none; padding: 0 1; background: $panel; color: $foreground; }
+    RunHeader { height: 1; padding: 0 1; background: $panel; color: $foreground; }
     """
 
     view: reactive[HeaderView] = reactive(HeaderView())

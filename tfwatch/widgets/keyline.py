@@ -20,13 +20,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key to press, how it is shown, and a word for what it does; `chosen` marks the tab that shows."""
+    """A key to press, how it is shown, and a word for what it does.
+
+    chosen: marks the tab that shows. rank: where room is short, the highest goes first.
+    """
 
     key: str
     label: str
     word: str
     enabled: bool = True
     chosen: bool = False
+    rank: int = 0
+
+    @property
+    def width(self) -> int:
+        """Cells that it takes."""
+        return len(f"{self.label} {self.word}".rstrip())
 
 
 class KeyLine(Pane):
@@ -37,7 +46,7 @@ class KeyLine(Pane):
     """
 
     DEFAULT_CSS = """
-    KeyLine { height: 1; border: none; padding: 0 1; background: $panel; }
+    KeyLine { height: 1; padding: 0 1; background: $panel; }
     """
 
     keys: reactive[tuple[Key, ...]] = reactive(())
@@ -50,27 +59,32 @@ class KeyLine(Pane):
         key: str
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
-        note = row((self.note, "$foreground 65%"))
-        pieces = [self._piece(key) for _, _, key in self._placed(width)]
-        return [spread(Content("  ").join(pieces), note, width)]
+        line = Content()
+        for first, _, key in self._placed(width):
+            line = Content.assemble(line, " " * (first - line.cell_length), self._piece(key))
+        return [spread(line, row((self.note, "$foreground 65%")), width)]
 
     def _piece(self, key: Key) -> Content:
+        words = f"{key.label} {key.word}".rstrip()
         if key.chosen:
-            return row((f"{key.label} {key.word}", "bold reverse"))
+            return row((words, "bold reverse"))
         if not key.enabled:
-            return row((f"{key.label} {key.word}", "$foreground 45%"))
-        return row((key.label, "$accent bold"), f" {key.word}")
+            return row((words, "$foreground 45%"))
+        return row((key.label, "$accent bold"), words[len(key.label) :])
 
     def _placed(self, width: int) -> Iterator[tuple[int, int, Key]]:
         """(first column, column after the last, key) for each key that fits beside the note."""
         room = width - (len(self.note) + 2 if self.note else 0)
+        keys, gap = list(self.keys), 2
+        while keys and sum(key.width + gap for key in keys) - gap > room:
+            if gap > 1:
+                gap = 1
+            else:
+                keys.remove(max(keys, key=lambda key: key.rank))
         at = 0
-        for key in self.keys:
-            end = at + len(key.label) + 1 + len(key.word)
-            if end > room:
-                return
-            yield at, end, key
-            at = end + 2
+        for key in keys:
+            yield at, at + key.width, key
+            at += key.width + gap
 
     def on_click(self, event: events.Click) -> None:
         at = event.get_content_offset(self)

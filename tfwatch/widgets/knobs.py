@@ -9,7 +9,7 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.reactive import reactive
 
-from tfwatch.widgets.pane import Pane
+from tfwatch.widgets.pane import FramedPane
 from tfwatch.widgets.text import plain, row
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class KnobRow:
     enabled: bool = True
 
 
-class KnobsPane(Pane, can_focus=True):
+class KnobsPane(FramedPane, can_focus=True):
     """Rows of knobs; `Pressed` tells the key of the one that was clicked or entered."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from textual.reactive import reactive
 
-from tfwatch.widgets.pane import Pane
+from tfwatch.widgets.pane import FramedPane
 from tfwatch.widgets.text import plain, row
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _LABEL = 8
 Reading = tuple[str, str, bool]
 
 
-class MachinePane(Pane):
+class MachinePane(FramedPane):
     """Labelled readings."""
 
     readings: reactive[tuple[Reading, ...]] = reactive(())

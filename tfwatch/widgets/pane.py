@@ -1,4 +1,4 @@
-"""What all panes share: rows of text under a title, drawn again only when they changed."""
+"""What all panes share: rows of text, drawn again only when they changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Pane(Widget):
-    """A framed pane; a subclass says its rows for a width and a height.
+    """Rows of text; a subclass says them for a width and a height.
 
     Attributes:
         glyphs: the characters to draw with.
@@ -24,21 +24,13 @@ class Pane(Widget):
 
     DEFAULT_CSS = """
     Pane {
-        border: round $foreground 30%;
-        border-title-color: $foreground 80%;
-        border-title-style: bold;
-        border-subtitle-color: $foreground 60%;
         text-wrap: nowrap;
         text-overflow: ellipsis;
         padding: 0 1;
-        &:focus { border: round $accent; }
-        &.-plain { border: ascii $foreground 30%; text-overflow: clip; }
-        &.-plain:focus { border: ascii $accent; }
-        &.-bare { border: none; padding: 0 1; }
+        &.-plain { text-overflow: clip; }
     }
     """
 
-    _entitled: tuple[str, str] = ("", "")
     glyphs: reactive[Glyphs] = reactive(choose_glyphs(colour=True, unicode=True))
 
     def render(self) -> Content:
@@ -49,6 +41,26 @@ class Pane(Widget):
     def rows(self, width: int, height: int) -> Sequence[Content]:
         """What the pane says in a space of `width` x `height` cells."""
         raise NotImplementedError
+
+
+class FramedPane(Pane):
+    """A pane with a frame that holds a title; `-bare` takes the frame away where rows are dear."""
+
+    DEFAULT_CSS = """
+    FramedPane {
+        border: round $foreground 30%;
+        border-title-color: $foreground 80%;
+        border-title-style: bold;
+        border-subtitle-color: $foreground 60%;
+        &:focus { border: round $accent; }
+        &.-plain { border: ascii $foreground 30%; }
+        &.-plain:focus { border: ascii $accent; }
+        &.-bare { border: none; }
+        &.-bare.-plain { border: none; }
+    }
+    """
+
+    _entitled: tuple[str, str] = ("", "")
 
     def entitle(self, title: str, note: str = "") -> None:
         """Set the words in the pane's frame, at its top left and bottom right."""

@@ -32,6 +32,7 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
         &.-plain { border: ascii $foreground 30%; }
         &.-plain:focus { border: ascii $accent; }
         &.-bare { border: none; }
+        &.-bare.-plain { border: none; }
     }
     """
 
@@ -67,5 +68,6 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
         index = y + self.scroll_offset.y
         if not 0 <= index < self.count():
             return Strip.blank(width, self.rich_style)
-        strips = Visual.to_strips(self, self.row_at(index, width).truncate(width), width, 1, self.visual_style)
+        line = self.row_at(index, width).truncate(width, ellipsis=not self.has_class("-plain"))
+        strips = Visual.to_strips(self, line, width, 1, self.visual_style)
         return strips[0].adjust_cell_length(width, self.rich_style)

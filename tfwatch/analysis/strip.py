@@ -18,7 +18,10 @@ Bools = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 
 #: Widths a column may have, seconds; each is a multiple of the pyramid's finest bucket.
-WIDTHS_S = (0.25, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 86400)
+WIDTHS_S = (
+    *(0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 40.0),
+    *(60.0, 80.0, 120.0, 180.0, 240.0, 300.0, 480.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0, 7200.0, 14400.0, 86400.0),
+)
 #: Tops that the axis may have, times a power of ten; each reads well when halved.
 _TOPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 #: The axis shrinks only when less than this part of it is used: it does not jump from frame to frame.
@@ -27,8 +30,6 @@ _HEADROOM = 1.08
 #: An open step is drawn from this age on, and beside finished ones when it is so many times as long as their mean.
 OPEN_MS = 150.0
 _STANDS_OUT = 3.0
-#: Where a starving share changes its shade: the verdict's lines, and half.
-_SHADES = (0.05, 0.2, 0.5)
 #: Eighths of a cell: what block characters can show.
 EIGHTHS = 8
 
@@ -195,7 +196,7 @@ def stack(bars: Bars, top_ms: float | None, rows: int, fine: bool) -> Cells:
 
     `fine` cells hold two parts, split at an eighth; others one. Without a top every column has full height.
     A wait that alone passes the top is a stall. No cell can show three parts, hence: host time takes whole rows,
-    less than half a row of it is drawn as compute, and so is a wait of an eighth, for it would come and go.
+    a thin one is drawn as compute, and so is a wait of an eighth, for it would come and go.
     """
     units = EIGHTHS if fine else 1
     ceiling = rows * units
@@ -205,7 +206,7 @@ def stack(bars: Bars, top_ms: float | None, rows: int, fine: bool) -> Cells:
     top = np.maximum(np.rint(total * per_ms), total > 0)
     work = np.rint((compute + host) * per_ms)
     work = np.where((top - work < _THINNEST * units / EIGHTHS) & (wait <= compute + host), top, work)
-    thick = np.minimum(np.rint(host * per_ms / units) * units, work)
+    thick = np.minimum(_whole_rows(host * per_ms / units) * units, work)
     bounds = np.minimum(np.stack([work - thick, work, top]), ceiling).astype(np.int64)
     stalled = wait * per_ms > ceiling
     kinds = np.stack(
@@ -218,6 +219,14 @@ def stack(bars: Bars, top_ms: float | None, rows: int, fine: bool) -> Cells:
     ).astype(np.uint8)
     lower, upper, height = _cut(bounds, kinds, rows, units)
     return Cells(lower, upper, height, np.asarray(top > ceiling, dtype=np.bool_))
+
+
+def _whole_rows(thickness: Floats) -> Floats:
+    """Thicknesses, in rows, as whole rows: whether a thin part is drawn is decided for all columns together."""
+    there = thickness[thickness > 0]
+    thin = not len(there) or float(np.median(there)) < 0.5
+    whole: Floats = np.floor(thickness) if thin else np.maximum(np.rint(thickness), thickness > 0.25)
+    return whole
 
 
 def _cut(bounds: NDArray[np.int64], kinds: Bytes, rows: int, units: int) -> tuple[Bytes, Bytes, Bytes]:
@@ -245,40 +254,8 @@ def _cut(bounds: NDArray[np.int64], kinds: Bytes, rows: int, units: int) -> tupl
 
 
 def _highest(there: Bools) -> NDArray[np.intp]:
-    return len(there) - 1 - there[::-1].argmax(axis=0)
-
-
-def gauge(values: Floats, steps: int) -> NDArray[np.int64]:
-    """Shares 0 to 1 as levels 0 to `steps`; what is more than nothing has level 1 at least; missing is 0."""
-    known = np.clip(np.nan_to_num(values), 0.0, 1.0)
-    levels = np.rint(known * steps).astype(np.int64)
-    levels[(known > 0.005) & (levels == 0)] = 1
-    return levels
-
-
-def shade(share: Floats) -> NDArray[np.int64]:
-    """Starving shares as shades 0 to 3; what is not known is 0."""
-    known = np.nan_to_num(share)
-    shades: NDArray[np.int64] = np.sum([known >= line for line in _SHADES], axis=0, dtype=np.int64)
-    return shades
-
-
-def sample_columns(at_s: Floats, values: Floats, starts_s: Floats, hold_s: float) -> Floats:
-    """The mean of the samples in each column; between samples the last one holds for `hold_s` seconds."""
-    out = np.full(len(starts_s), np.nan)
-    known = np.isfinite(values)
-    at_s, values = at_s[known], values[known]
-    if not len(at_s) or not len(starts_s):
-        return out
-    column = np.searchsorted(starts_s, at_s, side="right") - 1
-    inside = column >= 0
-    counts = np.bincount(column[inside], minlength=len(out))
-    sums = np.bincount(column[inside], weights=values[inside], minlength=len(out))
-    last = np.searchsorted(at_s, starts_s, side="right") - 1
-    held = (last >= 0) & (starts_s - at_s[last] <= hold_s)
-    out[held] = values[last[held]]
-    out[counts > 0] = sums[counts > 0] / counts[counts > 0]
-    return out
+    at: NDArray[np.intp] = len(there) - 1 - there[::-1].argmax(axis=0)
+    return at
 
 
 def mean_share(bars: Bars) -> float | None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
-from textual.binding import Binding
 from textual.content import Content
 from textual.geometry import Region
 from textual.message import Message
@@ -18,20 +17,12 @@ from textual.style import Style as ContentStyle
 from textual.widget import Widget
 
 from tfwatch.analysis.strip import next_top
-from tfwatch.core import units
 from tfwatch.widgets import timeline_picture as picture
 from tfwatch.widgets import timeline_view as views
-from tfwatch.widgets.glyphs import (
-    COMPUTE_COLOUR,
-    HOST_COLOUR,
-    MUTED_COLOUR,
-    QUIET_COLOUR,
-    STALL_COLOUR,
-    WAIT_COLOUR,
-    Glyphs,
-    choose_glyphs,
-)
+from tfwatch.widgets.glyphs import Glyphs, choose_glyphs
+from tfwatch.widgets.timeline_keys import KEYS
 from tfwatch.widgets.timeline_rows import GUTTER, Figures, lay_out
+from tfwatch.widgets.timeline_style import CSS, PREFIX, ROLES
 
 if TYPE_CHECKING:
     from textual import events
@@ -41,11 +32,6 @@ if TYPE_CHECKING:
     from tfwatch.runs.reader import Snapshot
     from tfwatch.widgets.timeline_rows import Layout, Line
 
-_PREFIX = "timeline--"
-_ROLES = (
-    *("wait", "stall", "host", "compute", "muted", "cpu", "quiet", "number", "message"),
-    *("switch", "alarm", "rule", "cursor", "onwall", "good", "middling", "bad"),
-)
 _NO_FIGURES = Figures()
 
 
@@ -58,48 +44,11 @@ class Timeline(Widget, can_focus=True):
         compact: draw fewer rows, for small screens.
     """
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {_PREFIX + role for role in _ROLES}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {PREFIX + role for role in ROLES}
 
-    DEFAULT_CSS = f"""
-    Timeline {{
-        height: 15;
-        border: round $foreground 30%;
-        border-title-color: $foreground 80%;
-        border-title-style: bold;
-        &:focus {{ border: round $accent; }}
-        &.-plain {{ border: ascii $foreground 30%; }}
-        &.-plain:focus {{ border: ascii $accent; }}
-        & > .timeline--wait {{ color: {WAIT_COLOUR}; }}
-        & > .timeline--stall {{ color: {STALL_COLOUR}; }}
-        & > .timeline--host {{ color: {HOST_COLOUR}; }}
-        & > .timeline--compute {{ color: {COMPUTE_COLOUR}; }}
-        & > .timeline--muted {{ color: {MUTED_COLOUR}; }}
-        & > .timeline--cpu {{ color: $success; }}
-        & > .timeline--quiet {{ color: {QUIET_COLOUR}; }}
-        & > .timeline--number {{ color: $foreground; }}
-        & > .timeline--message {{ color: $foreground; text-style: bold; }}
-        & > .timeline--switch {{ color: $text-accent; text-style: bold; }}
-        & > .timeline--alarm {{ color: $text-error; text-style: bold; }}
-        & > .timeline--rule {{ color: $text-accent; }}
-        & > .timeline--cursor {{ color: $foreground; }}
-        & > .timeline--onwall {{ color: auto 95%; background: {STALL_COLOUR}; text-style: bold; }}
-        & > .timeline--good {{ color: $text-success; text-style: bold; }}
-        & > .timeline--middling {{ color: $text-warning; text-style: bold; }}
-        & > .timeline--bad {{ color: $text-error; text-style: bold; }}
-    }}
-    """
+    DEFAULT_CSS = CSS
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "freeze", "freeze", id="timeline.freeze", tooltip="freeze the charts, or follow the run"),
-        Binding("left", "look(-1)", "look back", id="timeline.back", tooltip="look back, a column at a time"),
-        Binding("right", "look(1)", "look on", id="timeline.on", tooltip="look on, a column at a time"),
-        Binding("shift+left", "look(-20)", "look back 20", id="timeline.far_back", tooltip="look back 20 columns"),
-        Binding("shift+right", "look(20)", "look on 20", id="timeline.far_on", tooltip="look on 20 columns"),
-        Binding("home", "home", "beginning", id="timeline.home", tooltip="look at the run's beginning"),
-        Binding("end", "live", "live", id="timeline.live", tooltip="follow the run"),
-        Binding("z", "zoom(1)", "zoom out", id="timeline.out", tooltip="show more of the run at once"),
-        Binding("Z", "zoom(-1)", "zoom in", id="timeline.in", tooltip="show less of the run, down to single steps"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
 
     @dataclass
     class Frozen(Message):
@@ -297,14 +246,13 @@ class Timeline(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """One row of the picture, cut to the widget's width."""
-        width = self.size.width
+        width, blank = self.size.width, self._style("")
         if y >= len(self._lines):
-            return Strip.blank(width, self.rich_style)
+            return Strip.blank(width, blank)
         line = self._lines[y]
         if line not in self._strips:
-            strip = Strip([segment for text, role in line for segment in self._segments(text, role)])
-            self._strips[line] = strip.adjust_cell_length(width, self.rich_style)
-        return self._strips[line].adjust_cell_length(width, self.rich_style)
+            self._strips[line] = Strip([segment for piece in line for segment in self._segments(*piece)])
+        return self._strips[line].adjust_cell_length(width, blank)
 
     def _segments(self, text: str, role: str) -> list[Segment]:
         """A piece of text in its colours; full blocks as background, which no font leaves seams in."""
@@ -327,16 +275,17 @@ class Timeline(Widget, can_focus=True):
         if not role:
             return self.rich_style
         front, _, behind = role.partition(".")
-        style = self.get_component_rich_style(_PREFIX + front) if front else self.rich_style
+        style = self.get_component_rich_style(PREFIX + front) if front else self.rich_style
         if not behind:
             return style
-        return style + Style(bgcolor=self.get_component_rich_style(_PREFIX + behind).color)
+        return style + Style(bgcolor=self.get_component_rich_style(PREFIX + behind).color)
 
     # -- the frame's words ------------------------------------------------------------------------
 
     def _entitle(self, scene: picture.Scene, layout: Layout) -> None:
-        left, right = self._title_words(scene, layout)
         width = self.outer_size.width - 6
+        live = self.snapshot if self._held else None
+        left, right = picture.title_words(scene, live, layout.columns, width)
         key = (left, right, self.frozen, width)
         if key == self._titled:
             return
@@ -346,20 +295,3 @@ class Timeline(Widget, can_focus=True):
         words = Content.styled(left, "reverse" if self.frozen else "")
         between = Content.styled(f" {fill} " if right else "", edge)
         self.border_title = Content.assemble(words, between, Content.styled(right, "not bold"))
-
-    def _title_words(self, scene: picture.Scene, layout: Layout) -> tuple[str, str]:
-        """The longest words for both ends of the frame that fit beside each other."""
-        glyphs = self.glyphs
-        span, column = picture.span_words(scene.snapshot, self._view, layout.columns)
-        look = f"z zoom  {glyphs.left} {glyphs.right} look back"
-        lefts, rights = [span], [f"{look}  {column}", look, "z zoom", ""]
-        if self._held and self.snapshot:
-            at = f"FROZEN at {picture.clock(self._held, self._held.now_s)}"
-            since = f"{units.count(self.snapshot.steps_total - self._held.steps_total)} steps since"
-            dot = f" {glyphs.dot} "
-            lefts = [dot.join((at, since, "space: live")), dot.join((at, "space: live")), "FROZEN", ""]
-        if scene.cursor is not None:
-            rights = [picture.read_out(scene)]
-        room = self.outer_size.width - 6
-        pairs = [(left, right) for right in rights for left in lefts]
-        return next((p for p in pairs if len(p[0]) + len(p[1]) + 4 <= room), (lefts[-1] or rights[0], ""))

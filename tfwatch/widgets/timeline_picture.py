@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis import strip
+from tfwatch.analysis import lanes, strip
 from tfwatch.analysis.marks import Kind, Mark, ago, bar_marks, event_marks, place
 from tfwatch.analysis.strip import Bars, Part
 from tfwatch.analysis.verdict import judge
@@ -91,7 +91,8 @@ def draw(scene: Scene, layout: Layout) -> list[Line]:
     cells = strip.stack(bars, scene.top_ms, layout.strip_rows, glyphs.fine)
     charts = rows.strip_lines(bars, cells, glyphs, _rules(scene))
     if not snapshot.steps_total:
-        charts[layout.strip_rows // 2] = rows.message_line(first_words(snapshot), layout.columns)
+        middle = layout.strip_rows // 2
+        charts[middle] = rows.message_line(first_words(snapshot), charts[middle])
     axis = rows.axis_texts(scene.top_ms, layout.strip_rows)
     legend = rows.legend_lines(figures.split, glyphs, layout.strip_rows, wide)
     lines = [_beside(text, chart, right) for text, chart, right in zip(axis, charts, legend, strict=True)]
@@ -169,7 +170,7 @@ def _cores(snapshot: Snapshot, bars: Bars) -> Floats:
     first, last = (bars.starts_s[0] - _HOLD_S) * 1e9, bars.end_s * 1e9
     low, high = (bisect_left(range(len(samples)), at, key=lambda i: int(samples["at_ns"][i])) for at in (first, last))
     seen = samples[low : high : max(1, (high - low) // _SAMPLES)]
-    return strip.sample_columns(seen["at_ns"] / 1e9, seen["cpu_cores"].astype(np.float64), bars.starts_s, _HOLD_S)
+    return lanes.sample_columns(seen["at_ns"] / 1e9, seen["cpu_cores"].astype(np.float64), bars.starts_s, _HOLD_S)
 
 
 def _times(scene: Scene) -> list[tuple[float, str]]:
@@ -179,9 +180,9 @@ def _times(scene: Scene) -> list[tuple[float, str]]:
         return rows.steps_ago(bars)
     if follows and scene.view.zoom is not Zoom.ALL:
         return rows.times_ago(bars, snapshot.now_s)
-    every = max(len(bars.starts_s) // max(len(bars.starts_s) // 18, 2), 1)
-    at = bars.starts_s[every // 2 :: every].tolist()
-    return [(at_s, clock(snapshot, at_s)) for at_s in at if 0 <= at_s <= snapshot.now_s]
+    origin = local_time(snapshot.manifest.origin_wall_ns)
+    origin_s = origin.hour * 3600 + origin.minute * 60 + origin.second + origin.microsecond / 1e6
+    return [(at_s, clock(snapshot, at_s)) for at_s in rows.times_of_day(bars, origin_s, snapshot.now_s)]
 
 
 def clock(snapshot: Snapshot, at_s: float) -> str:
@@ -211,22 +212,21 @@ def span_words(snapshot: Snapshot, view: View, columns: int) -> tuple[str, str]:
     return f"last {ago(round(width * columns))[1:]}", column
 
 
-def read_out(scene: Scene) -> str:
-    """`10:18:31 step 3 477: wait 9.6 host 0.8 compute 12.9 ms`, the means of the column under the cursor."""
+def read_out(scene: Scene) -> list[str]:
+    """`10:18:31 step 3 477: wait 9.6 host 0.8 compute 12.9 ms`: the column under the cursor; then in fewer words."""
     bars, column = scene.bars, scene.cursor
     if column is None:
-        return ""
-    at_s = float(bars.starts_s[column])
-    when = clock(scene.snapshot, at_s)
+        return []
+    when = clock(scene.snapshot, float(bars.starts_s[column]))
     parts = [float(part[column]) for part in (bars.wait_ms, bars.host_ms, bars.compute_ms)]
     if np.isnan(parts[0]):
-        return f"{when} no step"
+        return [f"{when} no step"]
     named = zip(("wait", "host", "compute"), parts, strict=True)
     if sum(parts) >= 10_000:
         figures = " ".join(f"{name} {units.milliseconds(value)}" for name, value in named)
     else:
         figures = " ".join(f"{name} {value:.1f}" for name, value in named) + " ms"
-    return f"{when}{_step_words(scene, column)}: {figures}"
+    return [f"{when}{_step_words(scene, column)}: {figures}", f"{when} {figures}", figures]
 
 
 def _step_words(scene: Scene, column: int) -> str:
@@ -240,3 +240,24 @@ def _step_words(scene: Scene, column: int) -> str:
     if end - first <= 1:
         return f" step {units.count(int(steps['step'][max(end - 1, 0)]))}"
     return f" steps {units.count(int(steps['step'][first]))} to {units.count(int(steps['step'][end - 1]))}"
+
+
+def title_words(scene: Scene, live: Snapshot | None, columns: int, room: int) -> tuple[str, str]:
+    """What stands at both ends of the frame: the longest words that fit in `room` cells.
+
+    live: the newest snapshot where the picture is frozen, else None.
+    """
+    glyphs, held = scene.glyphs, scene.snapshot
+    span, column = span_words(held, scene.view, columns)
+    look = f"z zoom  {glyphs.left} {glyphs.right} look back"
+    lefts, rights = [span], [f"{look}  {column}", look, "z zoom", ""]
+    if live:
+        at = f"FROZEN at {clock(held, held.now_s)}"
+        since = f"{units.count(live.steps_total - held.steps_total)} steps since"
+        dot = f" {glyphs.dot} "
+        lefts = [dot.join((at, since, "space: live")), dot.join((at, "space: live")), f"FROZEN{dot}space: live"]
+    if scene.cursor is not None:
+        rights = [*read_out(scene), ""]
+    fits = ((left, right) for left in lefts for right in rights if len(left) + len(right) + 4 <= room)
+    wanted = next((pair for pair in fits if pair[1] or scene.cursor is None), None)
+    return wanted or (lefts[-1], "")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from tfwatch.analysis import strip
+from tfwatch.analysis import lanes, strip
 from tfwatch.analysis.marks import Kind, Label, ago, clip_labels, tick_step
 from tfwatch.analysis.strip import Bars, Cells, Part
 from tfwatch.core import units
@@ -75,31 +76,21 @@ def lay_out(width: int, height: int, compact: bool) -> Layout:
 
 def strip_lines(bars: Bars, cells: Cells, glyphs: Glyphs, ruled: Iterable[tuple[int, str, str]]) -> list[Line]:
     """The stacked bars. `ruled`: (column, character, role) of vertical lines behind them."""
-    textures = {
-        Part.COMPUTE: glyphs.compute,
-        Part.MUTED: glyphs.muted,
-        Part.HOST: glyphs.host,
-        Part.WAIT: glyphs.wait,
-        Part.STALL: glyphs.wait,
-    }
+    textures = (glyphs.compute, glyphs.muted, glyphs.host, glyphs.wait, glyphs.wait, " ")
+    coarse = [(texture, _ROLES.get(part, "")) for texture, part in zip(textures, Part, strict=True)]
     rules = {column: (char, role) for column, char, role in ruled}
     lines = []
     for lower, upper, height in zip(cells.lower.tolist(), cells.upper.tolist(), cells.height.tolist(), strict=True):
-        row = [_cell(*cell, textures, glyphs) for cell in zip(lower, upper, height, strict=True)]
+        if glyphs.fine:
+            row = [_CELLS[cell] for cell in zip(lower, upper, height, strict=True)]
+        else:
+            row = [coarse[part] for part in lower]
         for column, rule in rules.items():
             if lower[column] == Part.NOTHING:
                 row[column] = rule
         lines.append(row)
-    _write_clips(lines[0], clip_labels(bars.total_ms, cells.clipped, cells.lower[0] == Part.NOTHING))
+    _write_clips(lines[0], cells, clip_labels(bars.total_ms, cells.clipped, cells.lower[0] == Part.NOTHING))
     return [joined(row) for row in lines]
-
-
-def _cell(lower: int, upper: int, height: int, textures: dict[Part, str], glyphs: Glyphs) -> Piece:
-    return _CELLS[lower, upper, height] if glyphs.fine else _coarse(lower, textures)
-
-
-def _coarse(part: int, textures: dict[Part, str]) -> Piece:
-    return (" ", "") if part == Part.NOTHING else (textures[Part(part)], _ROLES[Part(part)])
 
 
 def _fine(lower: Part, upper: Part, height: int) -> Piece:
@@ -116,15 +107,17 @@ _CELLS: dict[tuple[int, int, int], Piece] = {
 }
 
 
-def _write_clips(row: list[Piece], labels: Iterable[tuple[int, str, bool]]) -> None:
+def _write_clips(row: list[Piece], cells: Cells, labels: Iterable[tuple[int, str, bool]]) -> None:
     for column, text, on_bar in labels:
-        role = "onwall" if on_bar else "alarm"
+        part = Part(int(cells.lower[0, column]))
+        role = f"onwall.{_ROLES[part]}" if on_bar else "alarm"
+        role = "number.muted" if part is Part.MUTED else role
         row[column : column + len(text)] = [(char, role) for char in text]
 
 
 def joined(row: Iterable[Piece]) -> Line:
     """Neighbours of one role as one piece."""
-    return tuple(("".join(char for char, _ in run), role) for role, run in groupby(row, key=lambda piece: piece[1]))
+    return tuple(("".join(char for char, _ in run), role) for role, run in groupby(row, key=itemgetter(1)))
 
 
 def axis_texts(top_ms: float | None, rows: int) -> list[str]:
@@ -177,7 +170,7 @@ def mark_line(labels: Sequence[Label], columns: int) -> Line:
 
 def starve_line(bars: Bars, glyphs: Glyphs) -> Line:
     """How much the device starved, a shade a column."""
-    shades = strip.shade(bars.share).tolist()
+    shades = lanes.shade(bars.share).tolist()
     return joined((glyphs.shades[shade], "stall" if shade == 3 else "wait") for shade in shades)
 
 
@@ -193,7 +186,7 @@ def starve_figure(figures: Figures) -> Line:
 
 def cpu_line(cores: Floats, all_cores: int, glyphs: Glyphs) -> Line:
     """Cores in use, of all of them, a gauge a column."""
-    levels = strip.gauge(cores / max(all_cores, 1), len(glyphs.levels) - 1)
+    levels = lanes.gauge(cores / max(all_cores, 1), len(glyphs.levels) - 1)
     return (("".join(glyphs.levels[level] for level in levels.tolist()), "cpu"),)
 
 
@@ -203,7 +196,7 @@ def cpu_figure(figures: Figures, wide: bool) -> Line:
         return ((f" {units.MISSING}", "quiet"),)
     used = f" {figures.cores:.1f} of {figures.all_cores}"
     if wide:
-        used += " cores" if figures.accelerated else ", is device"
+        used += " cores" if figures.accelerated else " (device)"
     return ((used, "number"),)
 
 
@@ -234,6 +227,19 @@ def steps_ago(bars: Bars) -> list[tuple[float, str]]:
     return [*((float(bars.starts_s[columns - 1 - n]), f"-{n}") for n in back), (bars.end_s, "newest")]
 
 
-def message_line(text: str, columns: int) -> Line:
-    """A sentence in the middle of an empty chart."""
-    return ((text[:columns].center(columns), "message"),)
+def times_of_day(bars: Bars, origin_s: float, last_s: float) -> list[float]:
+    """Moments at round times of the day, up to `last_s`; `origin_s` is the clock origin in seconds of that day."""
+    first_s, end_s = float(bars.starts_s[0]), min(bars.end_s, last_s)
+    step = tick_step(bars.end_s - first_s, max(len(bars.starts_s) // 18, 2))
+    first = np.ceil((max(first_s, 0.0) + origin_s) / step) * step - origin_s
+    ticks: list[float] = np.arange(first, end_s, step).tolist()
+    return ticks
+
+
+def message_line(text: str, line: Line) -> Line:
+    """A sentence in the middle of what is empty at the left of a row."""
+    shown = "".join(piece for piece, _ in line)
+    room = len(shown) - len(shown.lstrip(" "))
+    if room < len(text):
+        return ((text[: len(shown)].center(len(shown)), "message"),)
+    return ((text.center(room), "message"), *line[1:])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +42,12 @@ def list_runs(runs_dir: Path) -> list[Path]:
     """The runs of a folder, the newest first."""
     if not runs_dir.is_dir():
         return []
-    return sorted((p for p in runs_dir.iterdir() if (p / MANIFEST).is_file()), key=lambda p: p.name, reverse=True)
+    return sorted((p for p in runs_dir.iterdir() if (p / MANIFEST).is_file()), key=_age, reverse=True)
+
+
+def _age(run: Path) -> list[tuple[int, str]]:
+    """Orders names by their numbers: `_cnn-11` is newer than `_cnn-9`."""
+    return [(int(number or 0), text) for text, number in re.findall(r"(\D*)(\d*)", run.name)]
 
 
 def find_run(wanted: str | None, runs_dir: Path) -> Path:
@@ -49,8 +56,8 @@ def find_run(wanted: str | None, runs_dir: Path) -> Path:
     Raises:
         FileNotFoundError: there is none; the message is a sentence for the user.
     """
-    if wanted and (Path(wanted).expanduser() / MANIFEST).is_file():
-        return Path(wanted).expanduser()
+    if wanted and (folder := Path(os.path.expanduser(wanted))).joinpath(MANIFEST).is_file():
+        return folder
     runs = [run for run in list_runs(runs_dir) if wanted is None or wanted in run.name]
     if not runs:
         raise FileNotFoundError(f"no run {wanted!r} in {runs_dir}" if wanted else f"no runs yet in {runs_dir}")

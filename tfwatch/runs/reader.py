@@ -166,7 +166,10 @@ class RunReader:
         """
         itemsize = self._manifest.layout(layout.STEPS).itemsize
         first = max(first, 1)
-        data = self._source.read(layout.STEPS, (first - 1) * itemsize, max(last - first + 1, 0) * itemsize)
+        start, length = (first - 1) * itemsize, max(last - first + 1, 0) * itemsize
+        data = b""
+        while part := self._source.read(layout.STEPS, start + len(data), length - len(data)):
+            data += part  # a source gives less where its bytes move from memory to disk
         rows = self._whole(layout.STEPS, data)
         return rows[plausible(rows)]
 

@@ -1,0 +1,88 @@
+"""Another process that writes a run: 1000 rows a second, until it is told to end or dies."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfwatch.runs.reader import FolderSource, RunReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_WRITE = """
+import sys, time
+from pathlib import Path
+from tfwatch.core.events import RunEnded
+from tfwatch.core.rows import Phase
+from tfwatch.runs.begin import begin_run
+
+writer, lost = begin_run(Path(sys.argv[1]), "cnn")
+print(writer.folder, flush=True)
+step = 0
+while not Path(sys.argv[2]).exists():
+    step += 1
+    start_ns = writer.now_ns()
+    writer.status = (Phase.COMPUTE, start_ns, step, 0, "")
+    writer.progress = (step, step, 0, step, 1.0, 0.5)
+    writer.sample(start_ns, *[1.0] * 10)
+    writer.step(start_ns, step, 0, 0, 0.1, 0.2, 0.8, 0.1)
+    time.sleep(0.001)
+writer.event(RunEnded(writer.now_ns(), "finished", step))
+writer.close()
+"""
+_REPOSITORY = Path(__file__).parents[2]
+
+
+class Child:
+    """A writing process, its folder and a reader of it."""
+
+    def __init__(self, process: subprocess.Popen[str], folder: Path, stop: Path) -> None:
+        self.process = process
+        self.folder = folder
+        self.reader = RunReader(FolderSource(folder))
+        self._stop = stop
+
+    def has_rows(self, count: int = 300) -> bool:
+        return self.reader.tail().steps_total >= count
+
+    def signal(self, number: signal.Signals) -> int:
+        """Send a signal; the monotonic nanoseconds of that moment, on the run's clock."""
+        at_ns = time.perf_counter_ns() - self.reader.tail().manifest.origin_ns
+        self.process.send_signal(number)
+        return at_ns
+
+    def finish(self) -> None:
+        self._stop.touch()
+        self.process.wait(timeout=20)
+
+
+@contextmanager
+def writing_child(tmp_path: Path) -> Iterator[Child]:
+    """Start one, and see that it is gone afterwards."""
+    stop = tmp_path / "stop"
+    command = [sys.executable, "-c", _WRITE, str(tmp_path / "runs"), str(stop)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=_REPOSITORY) as process:
+        try:
+            assert process.stdout
+            child = Child(process, Path(process.stdout.readline().strip()), stop)
+            wait_until(child.has_rows)
+            yield child
+        finally:
+            for number in (signal.SIGKILL, signal.SIGCONT):
+                with suppress(ProcessLookupError):
+                    process.send_signal(number)
+            process.wait(timeout=20)
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    """Look every 10 ms until the condition holds; fails after `timeout_s`."""
+    end_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end_s, f"{condition} did not come to hold in {timeout_s} s"
+        time.sleep(0.01)

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tests.runs.processes import wait_until, writing_child
+from tfwatch.runs.life import SILENT_S
+from tfwatch.runs.opened import open_run
+from tfwatch.runs.reader import FolderSource, Life, RunReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_killed_run_holds_every_row_to_within_a_fifth_of_a_second(tmp_path: Path) -> None:
+    with writing_child(tmp_path) as child:
+        killed_ns = child.signal(signal.SIGKILL)
+        child.process.wait(timeout=20)
+
+        run = open_run(child.folder)
+
+    assert run.life is Life.KILLED
+    assert run.ended is None
+    assert run.steps["step"].tolist() == list(range(1, len(run.steps) + 1))
+    assert killed_ns - int(run.steps["start_ns"][-1]) < 0.2e9
+    assert killed_ns - int(run.samples["at_ns"][-1]) < 0.2e9
+    assert run.length_s == pytest.approx(killed_ns / 1e9, abs=0.2)
+
+
+def test_a_killed_run_replays_and_says_what_it_last_did(tmp_path: Path) -> None:
+    with writing_child(tmp_path) as child:
+        child.signal(signal.SIGKILL)
+        child.process.wait(timeout=20)
+
+        snapshot = RunReader(FolderSource(child.folder)).tail()
+
+    assert snapshot.life is Life.KILLED
+    assert snapshot.pulse is not None
+    assert snapshot.pulse.step >= snapshot.steps_total
+    assert snapshot.torn == 0
+    assert snapshot.pyramid.columns(snapshot.now_s, 0.25, 400).steps.sum() == snapshot.steps_total
+
+
+def test_a_stopped_process_gives_no_answer_and_then_goes_on(tmp_path: Path) -> None:
+    with writing_child(tmp_path) as child:
+        assert child.reader.tail().life is Life.RUNNING
+        child.signal(signal.SIGSTOP)
+        wait_until(lambda: child.reader.tail().life is Life.SILENT, timeout_s=3.0)
+        assert child.reader.tail().silent_s > SILENT_S
+        child.signal(signal.SIGCONT)
+        wait_until(lambda: child.reader.tail().life is Life.RUNNING)
+
+
+def test_a_run_that_ends_is_followed_to_its_end(tmp_path: Path) -> None:
+    with writing_child(tmp_path) as child:
+        child.finish()
+        snapshot = child.reader.tail()
+        run = open_run(child.folder)
+
+    assert snapshot.life is run.life is Life.ENDED
+    assert snapshot.ended == run.ended
+    assert run.ended is not None
+    assert snapshot.steps_total == len(run.steps) == run.ended.steps
+    assert np.array_equal(snapshot.steps, run.steps[-len(snapshot.steps) :])

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.analysis.steps import plain
+from tests.runs.folders import FakeClock, write_run
+from tfwatch.runs.library import default_runs_dir, find_run, list_runs, make_run_dir
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    for name in ("2026-11-20T10-17-03_cnn", "2026-11-21T09-00-00_script", "2026-11-20T12-00-00_cnn"):
+        write_run(tmp_path / name, plain(1))
+    (tmp_path / "2026-12-01T00-00-00_empty").mkdir()
+    (tmp_path / "zzz.txt").write_text("no run")
+    return tmp_path
+
+
+def test_a_new_run_has_its_time_and_workload_for_a_name(tmp_path: Path) -> None:
+    clock = FakeClock().clock
+    first = make_run_dir(tmp_path / "deep" / "runs", "cnn", clock)
+
+    assert first == tmp_path / "deep" / "runs" / f"{clock.stamp()}_cnn"
+    assert first.is_dir()
+
+
+def test_a_name_that_is_taken_gets_a_number(tmp_path: Path) -> None:
+    clock = FakeClock().clock
+    names = [make_run_dir(tmp_path, "cnn", clock).name for _ in range(3)]
+
+    assert names == [f"{clock.stamp()}_cnn{suffix}" for suffix in ("", "-2", "-3")]
+
+
+def test_runs_are_listed_newest_first_and_nothing_else_is(runs: Path) -> None:
+    assert [run.name for run in list_runs(runs)] == [
+        "2026-11-21T09-00-00_script",
+        "2026-11-20T12-00-00_cnn",
+        "2026-11-20T10-17-03_cnn",
+    ]
+    assert list_runs(runs / "nothing") == []
+
+
+@pytest.mark.parametrize("count", [2, 11])
+def test_runs_of_one_second_are_in_their_order(tmp_path: Path, count: int) -> None:
+    made = [make_run_dir(tmp_path, "cnn", FakeClock().clock) for _ in range(count)]
+    for run in made:
+        write_run(run, plain(0))
+
+    assert list_runs(tmp_path) == made[::-1]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (None, "2026-11-21T09-00-00_script"),
+        ("cnn", "2026-11-20T12-00-00_cnn"),
+        ("20T10", "2026-11-20T10-17-03_cnn"),
+        ("2026-11-20T10-17-03_cnn", "2026-11-20T10-17-03_cnn"),
+    ],
+)
+def test_a_part_of_a_name_finds_the_newest(runs: Path, wanted: str | None, found: str) -> None:
+    assert find_run(wanted, runs).name == found
+
+
+def test_a_folder_is_itself(runs: Path, tmp_path: Path) -> None:
+    wanted = runs / "2026-11-20T10-17-03_cnn"
+
+    assert find_run(str(wanted), tmp_path / "elsewhere") == wanted
+
+
+def test_no_run_is_said_in_a_sentence(runs: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=f"^no run 'bert' in {runs}$"):
+        find_run("bert", runs)
+    with pytest.raises(FileNotFoundError, match=r"^no runs yet in "):
+        find_run(None, runs / "nothing")
+
+
+@pytest.mark.parametrize("wanted", ["~nobody-of-this-name/run", "a\0b", "", "/"])
+def test_what_is_no_path_is_no_run(tmp_path: Path, wanted: str) -> None:
+    with pytest.raises(FileNotFoundError):
+        find_run(wanted, tmp_path)
+
+
+def test_the_usual_place_follows_the_users_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    assert default_runs_dir().name == "runs"
+    assert default_runs_dir().parent.name == "tfwatch"

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from tests.analysis.steps import plain
+from tests.runs.folders import FakeClock, make_manifest, write_run
+from tfwatch.core.events import RunEnded
+from tfwatch.core.rows import Phase
+from tfwatch.runs import format as layout
+from tfwatch.runs.life import life_of
+from tfwatch.runs.pulse import Pulse
+from tfwatch.runs.reader import FolderSource, Life, RunReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOBODY = 2**22 + 1
+MINE = psutil.Process().create_time()
+
+
+def pulse_at(seconds: float) -> Pulse:
+    clock = FakeClock(seconds)
+    return Pulse(round(seconds * 1e9), clock.wall_ns(), Phase.COMPUTE, 0, 7, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "at_s", "life"),
+    [
+        pytest.param({}, 11.0, Life.RUNNING, id="its process is there"),
+        pytest.param({}, 11.6, Life.SILENT, id="its process is there and says nothing"),
+        pytest.param({"pid": NOBODY}, 10.1, Life.KILLED, id="its process is gone"),
+        pytest.param({"process_started_s": MINE - 60}, 10.1, Life.KILLED, id="another process has its number"),
+        pytest.param({"process_started_s": MINE + 1}, 10.1, Life.RUNNING, id="the clock was corrected by a second"),
+        pytest.param({"boot_id": "before"}, 10.1, Life.KILLED, id="the machine was started again"),
+        pytest.param({"boot_id": "b", "machine": {"host": "far"}}, 60.0, Life.RUNNING, id="another machine's"),
+        pytest.param({"boot_id": "b", "machine": {"host": "far"}}, 71.0, Life.UNKNOWN, id="another machine's, stale"),
+        pytest.param({"pid": NOBODY, "machine": {"host": "box"}}, 12.0, Life.RUNNING, id="a container's"),
+        pytest.param({"pid": NOBODY, "machine": {"host": "box"}}, 71.0, Life.UNKNOWN, id="a container's, stale"),
+        pytest.param({"pid": -5}, 10.1, Life.KILLED, id="no process number"),
+        pytest.param({"pid": 2**40}, 10.1, Life.KILLED, id="no possible process number"),
+    ],
+)
+def test_a_run_without_an_end_is_looked_for(changes: dict[str, Any], at_s: float, life: Life) -> None:
+    assert life_of(make_manifest(**changes), pulse_at(10.0), FakeClock(at_s).clock)[0] is life
+
+
+def test_silence_is_counted_from_the_last_pulse() -> None:
+    assert life_of(make_manifest(), pulse_at(10.0), FakeClock(13.0).clock) == (Life.SILENT, 3.0)
+
+
+def test_silence_without_a_pulse_is_counted_from_the_start() -> None:
+    assert life_of(make_manifest(), None, FakeClock(4.0).clock) == (Life.SILENT, 4.0)
+
+
+def test_a_zombie_is_dead() -> None:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        manifest = make_manifest(pid=pid, process_started_s=psutil.Process(pid).create_time())
+        assert life_of(manifest, pulse_at(0.0), FakeClock().clock)[0] is Life.KILLED
+    finally:
+        os.waitpid(pid, 0)
+
+
+def test_time_stands_still_where_a_run_ended(tmp_path: Path) -> None:
+    write_run(tmp_path, plain(3), RunEnded(2_000_000_000, "finished", 3))
+    snapshot = RunReader(FolderSource(tmp_path), FakeClock(50).clock).tail()
+
+    assert (snapshot.life, snapshot.now_s) == (Life.ENDED, 2.0)
+
+
+def test_time_stands_still_at_a_killed_runs_last_sign(tmp_path: Path) -> None:
+    write_run(tmp_path, plain(3), clock=FakeClock(9.0), pid=NOBODY)
+    snapshot = RunReader(FolderSource(tmp_path), FakeClock(50).clock).tail()
+
+    assert (snapshot.life, snapshot.now_s) == (Life.KILLED, 9.0)
+
+
+def test_time_goes_on_for_a_run_that_does(tmp_path: Path) -> None:
+    write_run(tmp_path, plain(3))
+
+    assert RunReader(FolderSource(tmp_path), FakeClock(50).clock).tail().now_s == 50
+
+
+def test_another_machines_time_is_told_by_the_wall_clock(tmp_path: Path) -> None:
+    write_run(tmp_path, plain(3), clock=FakeClock(30), boot_id="b", machine={"host": "far"}, origin_ns=17)
+
+    assert RunReader(FolderSource(tmp_path), FakeClock(31).clock).tail().now_s == pytest.approx(31)
+
+
+def test_without_a_pulse_file_a_killed_run_opens(tmp_path: Path) -> None:
+    write_run(tmp_path, plain(3), pid=NOBODY)
+    (tmp_path / layout.PULSES).unlink()
+
+    snapshot = RunReader(FolderSource(tmp_path), FakeClock(9).clock).tail()
+
+    assert (snapshot.life, snapshot.pulse) == (Life.KILLED, None)
+    assert snapshot.now_s == pytest.approx(0.06)

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tests.analysis.steps import make_steps, plain, restart
+from tfwatch.core.rows import Flag
+from tfwatch.runs.pyramid import Columns, Pyramid
+
+if TYPE_CHECKING:
+    from tfwatch.core.rows import Rows
+
+PARTS = ("wait_ms", "dispatch_ms", "compute_ms", "host_ms")
+
+
+def built(rows: Rows, chunk: int = 10**9) -> Pyramid:
+    pyramid = Pyramid()
+    for first in range(0, len(rows), chunk):
+        pyramid.add(rows[first : first + chunk])
+    return pyramid
+
+
+def mixed(count: int, seed: int = 0) -> Rows:
+    chance = np.random.default_rng(seed)
+    rows = make_steps(chance.gamma(1.0, 20.0, count), chance.gamma(2.0, 10.0, count), chance.gamma(1.0, 5.0, count))
+    slow = chance.choice(count, count // 40, replace=False)
+    rows["wait_ms"][slow] = chance.gamma(1.0, 2000.0, len(slow))
+    rows["flags"][slow] = chance.choice([0, Flag.EPOCH_START, Flag.SWITCH], len(slow))
+    return restart(rows)
+
+
+def by_hand(rows: Rows, end_s: float, width_s: float, count: int) -> list[list[float]]:
+    """Each column's steps, parts, share and flags, one row after another."""
+    first = int(end_s / width_s) - count + 1
+    found = []
+    for column in range(first, first + count):
+        low, high = column * width_s, (column + 1) * width_s
+        start = rows["start_ns"] / 1e9
+        inside = rows[(start >= low) & (start < high)]
+        if len(inside):
+            means = [float(inside[name].mean(dtype=np.float64)) for name in PARTS]
+        else:
+            total_s = (rows["wait_ms"] + rows["compute_ms"] + rows["host_ms"]) / 1e3
+            lasting = rows[(start < high) & (start + total_s > low) & (total_s > 0.25)]
+            means = [float(lasting[name][-1]) for name in PARTS] if len(lasting) else [np.nan] * 4
+        whole = means[0] + means[2] + means[3]
+        share = means[0] / whole if whole > 0 else np.nan
+        found.append([len(inside), *means, share, int(np.bitwise_or.reduce(inside["flags"], initial=0))])
+    return found
+
+
+def as_rows(columns: Columns) -> list[list[float]]:
+    parts = (columns.steps, *(getattr(columns, name) for name in PARTS), columns.share, columns.flags)
+    found: list[list[float]] = np.array(parts, dtype=np.float64).T.tolist()
+    return found
+
+
+@pytest.mark.parametrize("chunk", [1, 97, 10**9])
+@pytest.mark.parametrize(
+    ("width_s", "count"),
+    [(0.25, 120), (0.5, 60), (1.0, 400), (4.0, 120), (60.0, 30), (64.0, 30), (300.0, 4), (1024.0, 2)],
+)
+def test_columns_are_means_over_their_steps(chunk: int, width_s: float, count: int) -> None:
+    rows = mixed(3000)
+    pyramid = built(rows, chunk)
+
+    for end_s in (pyramid.end_s, pyramid.end_s / 2, 0.0, pyramid.end_s + 5):
+        columns = pyramid.columns(end_s, width_s, count)
+        np.testing.assert_allclose(as_rows(columns), by_hand(rows, end_s, width_s, count), rtol=1e-6)
+        assert columns.start_s[-1] <= end_s < columns.start_s[-1] + width_s
+
+
+def test_a_long_step_covers_the_columns_it_lasts() -> None:
+    rows = make_steps([10.0, 2000.0, 10.0], compute=90.0, host=0.0)
+
+    columns = built(rows).columns(2.25, 0.25, 10)
+
+    assert columns.steps.tolist() == [2, 0, 0, 0, 0, 0, 0, 0, 1, 0]
+    assert columns.wait_ms[1:8].tolist() == [2000] * 7
+    assert columns.share[1:8] == pytest.approx(2000 / 2090)
+    assert np.isnan(columns.wait_ms[9])
+
+
+def test_time_without_steps_is_missing_and_not_zero() -> None:
+    rows = plain(10)
+    rows["start_ns"][5:] += 10 * 10**9
+
+    columns = built(rows).columns(10.3, 0.25, 42)
+
+    assert np.isnan(columns.share[1:40]).all()
+    assert np.isnan(columns.wait_ms[1:40]).all()
+    assert columns.steps.sum() == 10
+
+
+def test_no_steps_are_empty_columns() -> None:
+    columns = Pyramid().columns(5.0, 0.25, 8)
+
+    assert columns.steps.tolist() == [0] * 8
+    assert np.isnan(columns.share).all()
+
+
+def test_rows_out_of_order_are_counted_where_they_belong() -> None:
+    rows = mixed(500)
+    shuffled = rows[np.random.default_rng(1).permutation(500)]
+
+    straight, mixed_up = (built(r).columns(built(rows).end_s, 1.0, 100) for r in (rows, shuffled))
+
+    assert straight.steps.tolist() == mixed_up.steps.tolist()
+    np.testing.assert_allclose(straight.wait_ms, mixed_up.wait_ms)
+
+
+def test_steps_that_are_all_long_are_drawn_at_the_same_cost() -> None:
+    pyramid = built(make_steps(np.full(100_000, 250.0), compute=50.0, host=0.0))
+
+    began = time.thread_time()
+    columns = pyramid.columns(pyramid.end_s, 256.0, 118)
+
+    assert time.thread_time() - began < 0.05
+    assert columns.steps.sum() == 100_000
+
+
+def test_a_million_steps_are_added_in_less_than_a_second() -> None:
+    rows = plain(1_000_000)
+
+    began = time.thread_time()
+    pyramid = built(rows, 131_072)
+    columns = pyramid.columns(pyramid.end_s, 4.0, 120)
+
+    assert time.thread_time() - began < 1.0
+    assert columns.share == pytest.approx(np.full(120, 0.1))

@@ -1,0 +1,61 @@
+"""Who may import whom, and what is never loaded for a quick answer."""
+
+from __future__ import annotations
+
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tfwatch
+
+ROOT = Path(tfwatch.__file__).parents[1]
+HEAVY = {"tensorflow", "keras", "textual"}
+QUICK = ("tfwatch.core", "tfwatch.runs", "tfwatch.analysis", "tfwatch.workloads", "tfwatch.cli", "tfwatch.report")
+
+
+def modules_of(package: str) -> list[str]:
+    """A package and all the modules in it."""
+    path = ROOT.joinpath(*package.split("."))
+    inner = [info.name for info in pkgutil.walk_packages([str(path)], f"{package}.")] if path.is_dir() else []
+    return [package, *inner]
+
+
+def python(code: str) -> str:
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_every_import_contract_is_kept() -> None:
+    from importlinter.cli import lint_imports
+
+    assert lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True) == 0
+
+
+@pytest.mark.parametrize("package", QUICK)
+def test_a_quick_room_loads_no_heavy_library(package: str) -> None:
+    imports = "; ".join(f"import {module}" for module in modules_of(package))
+
+    loaded = python(f"{imports}; import sys; print(*sys.modules)").split()
+
+    assert package in loaded
+    assert not HEAVY & set(loaded)
+
+
+def test_the_public_names_are_there_without_tensorflow() -> None:
+    code = "import tfwatch, sys; print(tfwatch.open_run.__name__, tfwatch.Run.__name__, 'keras' in sys.modules)"
+
+    assert python(code).split() == ["open_run", "Run", "False"]
+
+
+def test_help_loads_no_heavy_library() -> None:
+    code = (
+        "import sys; from tfwatch.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit as end: print(end.code)\n"
+        "print(*sys.modules)"
+    )
+
+    assert not HEAVY & set(python(code).split())

@@ -6,7 +6,7 @@ import math
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.analysis.comparing import in_a_line, setting
+from tfwatch.analysis.comparing import setting, speed
 from tfwatch.analysis.summary import Summary, summarise
 from tfwatch.analysis.verdict import judge
 from tfwatch.core import units
@@ -173,12 +173,15 @@ def _switches(summary: Summary) -> list[str]:
 
 
 def _outcome(switch: Comparison) -> str:
+    turned = f"{setting(switch.knob, switch.old)} > {switch.new}"
     if switch.step is None:
-        return f"{setting(switch.knob, switch.old)} > {switch.new}: asked, and the run ended before it took effect"
-    if switch.ratio is None:
-        where = f"{setting(switch.knob, switch.old)} > {switch.new} at step {units.count(switch.step)}"
-        return f"{where}: too few steps to compare"
-    return in_a_line(switch)
+        return f"{turned}: asked, and not yet in effect at the last step"
+    turned = f"{turned} at step {units.count(switch.step)}"
+    if switch.ratio is None or switch.before is None or switch.after is None:
+        return f"{turned}: too few steps to compare"
+    before, after = switch.before.step.median, switch.after.step.median
+    gave = f"{units.milliseconds(before)} to {units.milliseconds(after)} a step"
+    return f"{turned}: {speed(switch.ratio)}, {gave} over {_counted(switch.after.steps, 'step')}"
 
 
 def _stall(summary: Summary) -> list[str]:

@@ -59,7 +59,7 @@ def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
     good = readable(images, say)
     seed = secrets.randbits(31) if settings.seed is None else settings.seed
     if settings.seed is not None:
-        keras.utils.set_random_seed(settings.seed % 2**32)
+        keras.utils.set_random_seed(settings.seed)
     split = _split(images, good, seed)
     return _prepared(settings, images, split, np.flatnonzero(~good), seed)
 
@@ -128,7 +128,7 @@ def _model(settings: Settings, classes: int) -> keras.Model:
     import keras
 
     if settings.seed is not None:
-        keras.utils.set_random_seed(settings.seed % 2**32)
+        keras.utils.set_random_seed(settings.seed)
     image = x = keras.Input((settings.image_size, settings.image_size, 3))
     for filters in _FILTERS:
         x = keras.layers.Conv2D(filters, 3, padding="same", use_bias=False)(x)

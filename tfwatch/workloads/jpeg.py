@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 #: At most so many numbers wait in the shuffle: a million take seconds to fill before each epoch's first batch.
 _SHUFFLED = 20_000
-#: Of the asked latency this much, in microseconds, is spent setting the sleep up and waking from it: 0.25 to
-#: 0.65 ms seen for sleeps of 0 to 40 ms.
-_SLEEP_COST_US = 350
+#: Of the asked latency this much, in microseconds, goes into setting the sleep up and waking from it: 250 for a
+#: sleep of nothing, 450 for one of 5 ms, up to 900 for one of 40 ms.
+_SLEEP_COST_US = 450
 _BRIGHTNESS = 0.15
 
 

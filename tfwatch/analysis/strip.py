@@ -205,7 +205,8 @@ def stack(bars: Bars, top_ms: float | None, rows: int, fine: bool) -> Cells:
     total = compute + host + wait
     top = np.maximum(np.rint(total * per_ms), total > 0)
     work = np.rint((compute + host) * per_ms)
-    work = np.where((top - work < _THINNEST * units / EIGHTHS) & (wait <= compute + host), top, work)
+    thin = (work == 0) | (top - work < _THINNEST * units / EIGHTHS)
+    work = np.where(thin & (wait <= compute + host), top, work)
     thick = np.minimum(_whole_rows(host * per_ms / units) * units, work)
     bounds = np.minimum(np.stack([work - thick, work, top]), ceiling).astype(np.int64)
     stalled = wait * per_ms > ceiling

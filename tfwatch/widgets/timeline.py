@@ -45,9 +45,7 @@ class Timeline(Widget, can_focus=True):
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {PREFIX + role for role in ROLES}
-
     DEFAULT_CSS = CSS
-
     BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
 
     @dataclass
@@ -73,6 +71,7 @@ class Timeline(Widget, can_focus=True):
         self._hover: int | None = None
         self._top_ms: float | None = None
         self._bars: Bars | None = None
+        self._seen: tuple[views.Zoom, float | None, int] | None = None
         self._figures = _NO_FIGURES
         self._figures_of: tuple[int, int] | None = None
         self._lines: list[Line] = []
@@ -212,7 +211,10 @@ class Timeline(Widget, can_focus=True):
         if shown is None or not self.size.width or not self.size.height:
             return
         layout = self._layout
-        self._bars = views.see(shown, self._view, layout.columns)
+        # The pyramid grows on while a picture is frozen: its newest column would fill up.
+        seen = (self._view.zoom, self._view.end_s, layout.columns) if self._held else None
+        if seen is None or seen != self._seen or self._bars is None:
+            self._seen, self._bars = seen, views.see(shown, self._view, layout.columns)
         self._top_ms = next_top(self._bars, None if fresh else self._top_ms) or self._top_ms
         self._count(shown)
         scene = self._scene(shown, self._bars)
@@ -223,8 +225,8 @@ class Timeline(Widget, can_focus=True):
         cursor = self._hover
         if cursor is None and self._view.cursor_s is not None:
             cursor = views.column_of(bars, self._view.cursor_s)
-        cursor = cursor if cursor is not None and cursor < len(bars.starts_s) else None
-        return picture.Scene(shown, self._view, bars, self._top_ms, self.glyphs, self._figures, cursor)
+        inside = cursor if cursor is not None and cursor < len(bars.starts_s) else None
+        return picture.Scene(shown, self._view, bars, self._top_ms, self.glyphs, self._figures, inside)
 
     def _count(self, shown: Snapshot) -> None:
         """Find the numbers anew once a second, and with the first steps."""
@@ -234,13 +236,13 @@ class Timeline(Widget, can_focus=True):
             self._figures = picture.figures_of(shown)
 
     def _show(self, lines: list[Line]) -> None:
-        if len(lines) != len(self._lines):
-            self._lines, changed = lines, []
+        before, self._lines = self._lines, lines
+        kept = set(lines)
+        self._strips = {line: strip for line, strip in self._strips.items() if line in kept}
+        if len(lines) != len(before):
             self.refresh()
-        else:
-            changed = [y for y, line in enumerate(lines) if line != self._lines[y]]
-            self._lines = lines
-        self._strips = {line: strip for line, strip in self._strips.items() if line in set(lines)}
+            return
+        changed = [y for y, line in enumerate(lines) if line != before[y]]
         if changed:
             self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 

@@ -170,7 +170,9 @@ def _cores(snapshot: Snapshot, bars: Bars) -> Floats:
     first, last = (bars.starts_s[0] - _HOLD_S) * 1e9, bars.end_s * 1e9
     low, high = (bisect_left(range(len(samples)), at, key=lambda i: int(samples["at_ns"][i])) for at in (first, last))
     seen = samples[low : high : max(1, (high - low) // _SAMPLES)]
-    return lanes.sample_columns(seen["at_ns"] / 1e9, seen["cpu_cores"].astype(np.float64), bars.starts_s, _HOLD_S)
+    cores = lanes.sample_columns(seen["at_ns"] / 1e9, seen["cpu_cores"].astype(np.float64), bars.starts_s, _HOLD_S)
+    cores[bars.starts_s > snapshot.now_s] = np.nan
+    return cores
 
 
 def _times(scene: Scene) -> list[tuple[float, str]]:
@@ -209,7 +211,8 @@ def span_words(snapshot: Snapshot, view: View, columns: int) -> tuple[str, str]:
     column = f"one column = {ago(width)[1:]}"
     if view.zoom is Zoom.ALL:
         return f"the whole run, {units.seconds(snapshot.now_s)}", column
-    return f"last {ago(round(width * columns))[1:]}", column
+    shown_s = width * columns
+    return f"last {ago(round(shown_s) if shown_s < 120 else round(shown_s / 60) * 60)[1:]}", column
 
 
 def read_out(scene: Scene) -> list[str]:
@@ -226,7 +229,7 @@ def read_out(scene: Scene) -> list[str]:
         figures = " ".join(f"{name} {units.milliseconds(value)}" for name, value in named)
     else:
         figures = " ".join(f"{name} {value:.1f}" for name, value in named) + " ms"
-    return [f"{when}{_step_words(scene, column)}: {figures}", f"{when} {figures}", figures]
+    return [f"{when}{_step_words(scene, column)}: {figures}", f"{when} {figures}"]
 
 
 def _step_words(scene: Scene, column: int) -> str:

@@ -1,0 +1,29 @@
+"""The lanes below the strip."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tfwatch.analysis.lanes import gauge, sample_columns, shade
+
+NAN = float("nan")
+
+
+def test_shades_change_at_the_lines_of_the_verdict() -> None:
+    shares = np.array([NAN, 0.0, 0.049, 0.05, 0.19, 0.2, 0.49, 0.5, 1.0])
+    assert "".join(" ░▒█"[level] for level in shade(shares)) == "   ░░▒▒██"
+
+
+def test_a_gauge_shows_a_trace_of_what_is_more_than_nothing() -> None:
+    cores = np.array([NAN, 0.0, 0.02, 0.5, 0.97, 1.4])
+    assert "".join(" ▁▂▃▄▅▆▇█"[level] for level in gauge(cores, 8)) == "  ▁▄██"
+
+
+def test_a_sample_holds_until_the_next_and_then_no_longer_than_said() -> None:
+    starts = np.arange(8, dtype=np.float64) * 0.25
+    cores = sample_columns(np.array([0.3, 0.4, 0.8]), np.array([2.0, 4.0, NAN]), starts, hold_s=0.6)
+    assert np.nan_to_num(cores, nan=-1).tolist() == [-1, 3, 4, 4, 4, -1, -1, -1]
+
+
+def test_no_samples_are_no_figures() -> None:
+    assert np.isnan(sample_columns(np.array([]), np.array([]), np.array([0.0, 1.0, 2.0]), hold_s=1.0)).all()

@@ -1,0 +1,73 @@
+"""A run written step by step against a clock that stands still in between."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.core.clock import Clock
+from tfwatch.runs.format import Manifest
+from tfwatch.runs.machine import boot_id
+from tfwatch.runs.reader import RunReader, Snapshot
+from tfwatch.runs.writer import RunWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfwatch.core.rows import Phase
+
+#: 20 November 2026, 10:17:03 UTC.
+WALL_NS = 1_795_169_823 * 10**9
+
+
+class CannedRun:
+    """Writes into `folder`; `now_ns` counts from the run's origin. Twice a second a sample says 4 of 10 cores."""
+
+    def __init__(self, folder: Path, accelerated: bool = True) -> None:
+        self.now_ns = 0
+        self.steps_made = 0
+        clock = Clock(now_ns=lambda: self.now_ns, wall_ns=lambda: WALL_NS + self.now_ns, thread_ns=lambda: 0)
+        manifest = Manifest(
+            run="canned",
+            workload="cnn",
+            origin_ns=0,
+            origin_wall_ns=WALL_NS,
+            pid=1,
+            process_started_s=0.0,
+            boot_id=boot_id(),
+            accelerated=accelerated,
+            machine={"cores": 10},
+        )
+        self.writer = RunWriter(folder, manifest, clock)
+        self._reader = RunReader(self.writer, clock)
+
+    @property
+    def now_s(self) -> float:
+        return self.now_ns / 1e9
+
+    def wait(self, ms: float) -> None:
+        """Let time pass."""
+        end = self.now_ns + int(ms * 1e6)
+        half = 500_000_000
+        for at in range((self.now_ns // half + 1) * half, end + 1, half):
+            self.writer.sample(at, 4.0, 0.9, 3.0, 0.02, 1e9, 9e9, 6e9, 0.0, 0.0, 1.0)
+        self.now_ns = end
+
+    def step(self, wait: float, host: float, compute: float, flags: int = 0) -> None:
+        """One step, milliseconds."""
+        start, self.steps_made = self.now_ns, self.steps_made + 1
+        self.wait(wait + host + compute)
+        self.writer.step(start, self.steps_made, 0, flags, wait, 1.0, compute, host)
+
+    def steps(self, seconds: float, wait: float, host: float, compute: float) -> None:
+        """Steps all alike for so long."""
+        for _ in range(round(seconds * 1e3 / (wait + host + compute))):
+            self.step(wait, host, compute)
+
+    def phase(self, phase: Phase) -> None:
+        """The training thread begins something now."""
+        self.writer.phase(phase)
+
+    def snapshot(self) -> Snapshot:
+        """What a reader sees."""
+        self.writer.flush()
+        return self._reader.tail()

@@ -34,8 +34,9 @@ _STANDS_OUT = 3.0
 EIGHTHS = 8
 
 
-#: The thinnest wait that is drawn, eighths.
-_THINNEST = 2
+#: The thinnest wait that is drawn, eighths; thicker where it is less than the share at which nothing starves.
+_THINNEST, _FED_THINNEST = 2, 4
+_FED = 0.05
 
 
 class Part(IntEnum):
@@ -205,7 +206,8 @@ def stack(bars: Bars, top_ms: float | None, rows: int, fine: bool) -> Cells:
     total = compute + host + wait
     top = np.maximum(np.rint(total * per_ms), total > 0)
     work = np.rint((compute + host) * per_ms)
-    thin = (work == 0) | (top - work < _THINNEST * units / EIGHTHS)
+    thinnest = np.where(wait < _FED * total, _FED_THINNEST, _THINNEST) * units / EIGHTHS
+    thin = (work == 0) | (top - work < thinnest)
     work = np.where(thin & (wait <= compute + host), top, work)
     thick = np.minimum(_whole_rows(host * per_ms / units) * units, work)
     bounds = np.minimum(np.stack([work - thick, work, top]), ceiling).astype(np.int64)

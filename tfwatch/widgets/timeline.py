@@ -179,7 +179,7 @@ class Timeline(Widget, can_focus=True):
 
     def watch_glyphs(self, glyphs: Glyphs) -> None:
         """Draw with other characters."""
-        self.set_class(not glyphs.unicode, "-plain")
+        self.set_class(not glyphs.unicode, "-plain").set_class(not glyphs.colour, "-mono")
         self._redraw(fresh=True)
 
     def watch_compact(self) -> None:

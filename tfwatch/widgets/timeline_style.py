@@ -41,5 +41,10 @@ Timeline {{
     & > .timeline--good {{ color: $text-success; text-style: bold; }}
     & > .timeline--middling {{ color: $text-warning; text-style: bold; }}
     & > .timeline--bad {{ color: $text-error; text-style: bold; }}
+    &.-mono > .timeline--wait, &.-mono > .timeline--stall, &.-mono > .timeline--host, &.-mono > .timeline--compute,
+    &.-mono > .timeline--muted, &.-mono > .timeline--cpu, &.-mono > .timeline--switch, &.-mono > .timeline--alarm,
+    &.-mono > .timeline--rule, &.-mono > .timeline--good, &.-mono > .timeline--middling, &.-mono > .timeline--bad
+    {{ color: $foreground; }}
+    &.-mono > .timeline--onwall {{ color: $background; background: $foreground; }}
 }}
 """

@@ -1,77 +1,25 @@
-"""The timeline as the rows of text that it shows, and what its keys and the mouse do."""
+"""The timeline as the rows of text that it shows."""
 
 from __future__ import annotations
 
 import re
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from textual.app import App, ComposeResult
 
-from tests.widgets.runs import WALL_NS, CannedRun
-from tfwatch.core.clock import local_time
+from tests.widgets.runs import CannedRun
+from tests.widgets.timelines import FED, STARVED, rows, shown, title
 from tfwatch.core.events import PipelineSwitched, ValidationEnded
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.reader import Life
 from tfwatch.widgets.glyphs import choose_glyphs
-from tfwatch.widgets.timeline import Timeline
-from tfwatch.widgets.timeline_keys import KEYS
 from tfwatch.widgets.timeline_rows import GUTTER, lay_out
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from textual.geometry import Region
-    from textual.pilot import Pilot
-
-ASCII = choose_glyphs(colour=False, unicode=False)
-STARVED, FED = (10.0, 1.0, 13.0), (0.2, 1.0, 13.0)
-
-
-class TimelineApp(App[None]):
-    CSS = "Timeline { height: 1fr; }"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.messages: list[float | None] = []
-
-    def compose(self) -> ComposeResult:
-        yield Timeline()
-
-    def on_timeline_frozen(self, message: Timeline.Frozen) -> None:
-        self.messages.append(message.at_s)
-
-    @property
-    def timeline(self) -> Timeline:
-        return self.query_one(Timeline)
-
-
-@asynccontextmanager
-async def shown(run: CannedRun, width: int = 80, height: int = 12) -> AsyncIterator[tuple[TimelineApp, Pilot[None]]]:
-    app = TimelineApp()
-    async with app.run_test(size=(width, height)) as pilot:
-        app.timeline.glyphs = ASCII
-        app.timeline.compact = height <= 12
-        app.timeline.snapshot = run.snapshot()
-        await pilot.pause()
-        yield app, pilot
-
-
-def rows(timeline: Timeline) -> list[str]:
-    return [timeline.render_line(y).text.rstrip() for y in range(timeline.size.height)]
-
-
-def title(timeline: Timeline) -> str:
-    words = timeline._border_title
-    assert words is not None
-    return re.sub("-{3,}", "...", words.plain)
-
-
-def time_of_day(at_s: float) -> str:
-    return local_time(WALL_NS + round(at_s * 1e9)).strftime("%H:%M:%S")
 
 
 @pytest.fixture
@@ -180,87 +128,6 @@ async def test_without_an_accelerator_the_cpu_is_named_as_the_device(tmp_path: P
         assert rows(app.timeline)[11].endswith("4.0 of 10 (device)")
 
 
-async def test_space_freezes_and_follows_again(run: CannedRun) -> None:
-    run.steps(8.0, *FED)
-    async with shown(run, 120, 15) as (app, pilot):
-        await pilot.press("space")
-        before = rows(app.timeline)
-        run.steps(3.0, *STARVED)
-        app.timeline.snapshot = run.snapshot()
-        assert rows(app.timeline) == before
-        assert title(app.timeline).startswith(f"FROZEN at {time_of_day(7.99)} - 125 steps since - space: live")
-        assert app.timeline.frozen_at_s == pytest.approx(8.0, abs=0.05)
-        await pilot.press("space")
-        assert not app.timeline.frozen
-        assert rows(app.timeline) != before
-        await pilot.pause()
-        assert [at_s is None for at_s in app.messages] == [False, True]
-
-
-async def test_arrows_look_back_a_column_and_read_it_out(run: CannedRun) -> None:
-    run.steps(8.0, *STARVED)
-    run.steps(8.0, *FED)
-    async with shown(run, 120, 15) as (app, pilot):
-        await pilot.press("left")
-        assert app.timeline.frozen
-        assert title(app.timeline).endswith("wait 0.2 host 1.0 compute 13.0 ms")
-        app.timeline.action_look(-40)
-        assert re.search(r"steps [\d ]+ to [\d ]+: wait 10.0 host 1.0 compute 13.0 ms$", title(app.timeline))
-        assert "|" in rows(app.timeline)[0]
-        await pilot.press("end")
-        assert not app.timeline.frozen
-
-
-async def test_home_shows_the_beginning_and_looking_back_stops_there(run: CannedRun) -> None:
-    run.step(10.0, 1.0, 2400.0, Flag.COMPILE)
-    run.steps(60.0, *FED)
-    async with shown(run, 120, 15) as (app, pilot):
-        await pilot.press("home", "left", "left")
-        texts = rows(app.timeline)
-        assert texts[9].index("C compile 2.4 s") == GUTTER
-        assert texts[12].lstrip().startswith(time_of_day(5.0)[:5])
-
-
-async def test_a_jump_puts_the_moment_in_the_middle(run: CannedRun) -> None:
-    run.steps(40.0, *FED)
-    run.step(900.0, 1.0, 13.0)
-    run.steps(40.0, *FED)
-    async with shown(run, 120, 15) as (app, _):
-        app.timeline.jump_to(40.0)
-        assert abs(rows(app.timeline)[9].index("S stall 0.9 s") - GUTTER - 43) <= 2
-
-
-async def test_a_click_freezes_and_reads_the_column_out(run: CannedRun) -> None:
-    run.steps(20.0, *STARVED)
-    async with shown(run, 120, 15) as (app, pilot):
-        await pilot.click(Timeline, offset=(60, 5))
-        assert app.timeline.frozen
-        assert title(app.timeline).endswith("wait 10.0 host 1.0 compute 13.0 ms")
-
-
-async def test_the_pointer_reads_out_without_freezing(run: CannedRun) -> None:
-    run.steps(20.0, *STARVED)
-    async with shown(run, 120, 15) as (app, pilot):
-        await pilot.hover(Timeline, offset=(60, 5))
-        assert not app.timeline.frozen
-        assert title(app.timeline).endswith("wait 10.0 host 1.0 compute 13.0 ms")
-        await pilot.hover(Timeline, offset=(117, 5))
-        assert title(app.timeline).endswith("one column = 0.25 s")
-
-
-async def test_zoom_goes_from_single_steps_to_the_whole_run(run: CannedRun) -> None:
-    run.steps(700.0, 60.0, 1.0, 300.0)
-    async with shown(run, 120, 15) as (app, pilot):
-        titles = [title(app.timeline)]
-        for key in ("z", "z", "z", "Z", "Z", "Z", "Z"):
-            await pilot.press(key)
-            titles.append(title(app.timeline))
-    spans = [words.split(" ... ")[0] for words in titles]
-    minutes, whole, seconds = "last 6 min", "the whole run, 11:40", "last 23 s"
-    assert spans == [seconds, minutes, whole, whole, minutes, seconds, "last 91 steps", "last 91 steps"]
-    assert titles[-1].endswith("one column = 1 step")
-
-
 async def test_single_steps_show_every_eighth_batch(run: CannedRun) -> None:
     for n in range(200):
         run.step(60.0 if n % 8 == 7 else 0.2, 1.0, 13.0)
@@ -306,14 +173,6 @@ async def test_a_theme_changes_the_colours_of_rows_already_drawn(run: CannedRun)
         app.theme = "textual-light"
         await pilot.pause()
         assert [segment.style for segment in app.timeline.render_line(6)] != dark
-
-
-def test_every_key_has_an_id_a_tooltip_and_an_action() -> None:
-    assert {binding.key for binding in KEYS} >= {"space", "left", "right", "home", "end", "z", "Z"}
-    for binding in KEYS:
-        assert binding.id
-        assert binding.tooltip
-        assert hasattr(Timeline, "action_" + binding.action.split("(")[0])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,112 @@
+"""What the keys and the mouse do in a timeline."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.widgets.runs import CannedRun
+from tests.widgets.timelines import FED, STARVED, rows, shown, time_of_day, title
+from tfwatch.core.rows import Flag
+from tfwatch.widgets.timeline import Timeline
+from tfwatch.widgets.timeline_keys import KEYS
+from tfwatch.widgets.timeline_rows import GUTTER
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> CannedRun:
+    return CannedRun(tmp_path)
+
+
+async def test_space_freezes_and_follows_again(run: CannedRun) -> None:
+    run.steps(8.0, *FED)
+    async with shown(run, 120, 15) as (app, pilot):
+        await pilot.press("space")
+        before = rows(app.timeline)
+        run.steps(3.0, *STARVED)
+        app.timeline.snapshot = run.snapshot()
+        assert rows(app.timeline) == before
+        assert title(app.timeline).startswith(f"FROZEN at {time_of_day(7.99)} - 125 steps since - space: live")
+        assert app.timeline.frozen_at_s == pytest.approx(8.0, abs=0.05)
+        await pilot.press("space")
+        assert not app.timeline.frozen
+        assert rows(app.timeline) != before
+        await pilot.pause()
+        assert [at_s is None for at_s in app.messages] == [False, True]
+
+
+async def test_arrows_look_back_a_column_and_read_it_out(run: CannedRun) -> None:
+    run.steps(8.0, *STARVED)
+    run.steps(8.0, *FED)
+    async with shown(run, 120, 15) as (app, pilot):
+        await pilot.press("left")
+        assert app.timeline.frozen
+        assert title(app.timeline).endswith("wait 0.2 host 1.0 compute 13.0 ms")
+        app.timeline.action_look(-40)
+        assert re.search(r"steps [\d ]+ to [\d ]+: wait 10.0 host 1.0 compute 13.0 ms$", title(app.timeline))
+        assert "|" in rows(app.timeline)[0]
+        await pilot.press("end")
+        assert not app.timeline.frozen
+
+
+async def test_home_shows_the_beginning_and_looking_back_stops_there(run: CannedRun) -> None:
+    run.step(10.0, 1.0, 2400.0, Flag.COMPILE)
+    run.steps(60.0, *FED)
+    async with shown(run, 120, 15) as (app, pilot):
+        await pilot.press("home", "left", "left")
+        texts = rows(app.timeline)
+        assert texts[9].index("C compile 2.4 s") == GUTTER
+        assert texts[12].lstrip().startswith(time_of_day(5.0)[:5])
+
+
+async def test_a_jump_puts_the_moment_in_the_middle(run: CannedRun) -> None:
+    run.steps(40.0, *FED)
+    run.step(900.0, 1.0, 13.0)
+    run.steps(40.0, *FED)
+    async with shown(run, 120, 15) as (app, _):
+        app.timeline.jump_to(40.0)
+        assert abs(rows(app.timeline)[9].index("S stall 0.9 s") - GUTTER - 43) <= 2
+
+
+async def test_a_click_freezes_and_reads_the_column_out(run: CannedRun) -> None:
+    run.steps(20.0, *STARVED)
+    async with shown(run, 120, 15) as (app, pilot):
+        await pilot.click(Timeline, offset=(60, 5))
+        assert app.timeline.frozen
+        assert title(app.timeline).endswith("wait 10.0 host 1.0 compute 13.0 ms")
+
+
+async def test_the_pointer_reads_out_without_freezing(run: CannedRun) -> None:
+    run.steps(20.0, *STARVED)
+    async with shown(run, 120, 15) as (app, pilot):
+        await pilot.hover(Timeline, offset=(60, 5))
+        assert not app.timeline.frozen
+        assert title(app.timeline).endswith("wait 10.0 host 1.0 compute 13.0 ms")
+        await pilot.hover(Timeline, offset=(117, 5))
+        assert title(app.timeline).endswith("one column = 0.25 s")
+
+
+async def test_zoom_goes_from_single_steps_to_the_whole_run(run: CannedRun) -> None:
+    run.steps(700.0, 60.0, 1.0, 300.0)
+    async with shown(run, 120, 15) as (app, pilot):
+        titles = [title(app.timeline)]
+        for key in ("z", "z", "z", "Z", "Z", "Z", "Z"):
+            await pilot.press(key)
+            titles.append(title(app.timeline))
+    spans = [words.split(" ... ")[0] for words in titles]
+    minutes, whole, seconds = "last 6 min", "the whole run, 11:40", "last 23 s"
+    assert spans == [seconds, minutes, whole, whole, minutes, seconds, "last 91 steps", "last 91 steps"]
+    assert titles[-1].endswith("one column = 1 step")
+
+
+def test_every_key_has_an_id_a_tooltip_and_an_action() -> None:
+    assert {binding.key for binding in KEYS} >= {"space", "left", "right", "home", "end", "z", "Z"}
+    for binding in KEYS:
+        assert binding.id
+        assert binding.tooltip
+        assert hasattr(Timeline, "action_" + binding.action.split("(")[0])

@@ -128,6 +128,13 @@ async def test_without_an_accelerator_the_cpu_is_named_as_the_device(tmp_path: P
         assert rows(app.timeline)[11].endswith("4.0 of 10 (device)")
 
 
+async def test_a_sample_of_long_ago_is_no_figure(run: CannedRun) -> None:
+    run.steps(4.0, *FED)
+    run.now_ns += 3 * 10**9
+    async with shown(run) as (app, _):
+        assert rows(app.timeline)[9].endswith(" n/a")
+
+
 async def test_single_steps_show_every_eighth_batch(run: CannedRun) -> None:
     for n in range(200):
         run.step(60.0 if n % 8 == 7 else 0.2, 1.0, 13.0)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 #: A wait that lasts is called a stall, and a step long, from this many median steps on.
 _LONG_STEPS = 4.0
-#: Samples come twice a second; without one for so long the CPU row is empty.
-_HOLD_S = 1.5
+#: Samples come twice a second; without one for so long nothing is known of the CPU.
+_HOLD_S = 2.0
 #: More samples than these are thinned out: an hour and more in few columns.
 _SAMPLES = 4000
 _RECENT_ROWS = 2048
@@ -66,7 +66,9 @@ def figures_of(snapshot: Snapshot) -> Figures:
     if stall and split:
         own_ms, open_ms = split.step.mean * split.steps, stall.lasted_s * 1e3
         share = (split.wait_share * own_ms + open_ms) / (own_ms + open_ms)
-    cores = float(snapshot.samples["cpu_cores"][-1]) if len(snapshot.samples) else float("nan")
+    fresh = snapshot.samples[-1:]
+    fresh = fresh[fresh["at_ns"] / 1e9 >= snapshot.now_s - _HOLD_S]
+    cores = float(fresh["cpu_cores"][0]) if len(fresh) else float("nan")
     return rows.Figures(
         split=split,
         share=1.0 if stall and share is None else share,

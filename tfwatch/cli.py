@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _DESCRIPTION = "See live how much of every training step the device starves for data, and change that while it trains."
+#: As in `tfwatch.screens.themes`, which loads Textual.
+THEMES = ("dark", "light")
 _EXIT_CODES = """\
 exit codes: 0 finished, or stopped from the screen; 1 training failed; 2 bad input;
 130 stopped by ctrl+c, 143 by SIGTERM (128 + the signal). The first signal stops after the batch in flight and
@@ -126,7 +128,8 @@ def _add_runs_dir(group: Any) -> None:
 
 
 def _add_theme(group: Any) -> None:
-    group.add_argument("--theme", metavar="NAME", help="colours of the screen; remembered")
+    text = f"colours of the screen: {' or '.join(THEMES)}; the palette's choice (ctrl+p) is remembered"
+    group.add_argument("--theme", choices=THEMES, help=text)
 
 
 # -- the commands -------------------------------------------------------------------------------------

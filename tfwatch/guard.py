@@ -14,7 +14,7 @@ import signal
 import termios
 import unicodedata
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 #: Ends what a Textual app turns on: mouse, focus and paste reports, kitty keys, no wrapping, the alternate screen.
 LEAVE_SCREEN = (
@@ -24,6 +24,7 @@ LEAVE_SCREEN = (
 #: A forked data worker keeps the pipe open beyond its parent's death, so the parent is looked for this often.
 _LOOK_S = 1.0
 _TAIL_BYTES = 64 * 1024
+_DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 #: No path holds it.
 _GOODBYE = b"\0"
 
@@ -57,36 +58,36 @@ def post_guard(screen: bool) -> Guard | None:
 
     `screen`: the terminal on descriptor 1 is to be put right too.
     """
-    parent = os.getpid()
+    parent, before = os.getpid(), _terminal_state() if screen else None
     reader, pipe = os.pipe()
+    # Blocked and not ignored: the child must not die of what kills its parent, from its very first moment on.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _DEAF_TO)
     try:
         pid = os.fork()
+        if pid == 0:
+            _live(reader, pipe, parent, before)
     except OSError:
         os.close(reader)
         os.close(pipe)
         return None
-    if pid == 0:
-        try:
-            os.close(pipe)
-            _keep_watch(reader, parent, screen)
-        finally:
-            os._exit(0)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     os.close(reader)
     return Guard(pid, pipe)
 
 
-def _keep_watch(reader: int, parent: int, screen: bool) -> None:
-    """In the child: wait for the goodbye or for the parent's death."""
-    os.setsid()
-    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(signum, signal.SIG_IGN)
-    before = _terminal_state() if screen else None
-    said = _hear(reader, parent)
-    if said.endswith(_GOODBYE):
-        return
-    if screen:
-        _put_right(before)
-    os.write(2, _last_words(Path(os.fsdecode(said))).encode(errors="replace"))
+def _live(reader: int, pipe: int, parent: int, before: list[Any] | None) -> NoReturn:
+    """The child, from its birth to its end; `before` is the state to put the terminal back to, None without a screen."""
+    try:
+        os.close(pipe)
+        os.setsid()
+        said = _hear(reader, parent)
+        if not said.endswith(_GOODBYE):
+            if before:
+                _put_right(before)
+            os.write(2, _last_words(Path(os.fsdecode(said))).encode(errors="replace"))
+    finally:
+        os._exit(0)
 
 
 def _hear(reader: int, parent: int) -> bytes:
@@ -110,12 +111,12 @@ def _terminal_state() -> list[Any] | None:
         return None
 
 
-def _put_right(before: list[Any] | None) -> None:
+def _put_right(before: list[Any]) -> None:
     with contextlib.suppress(OSError):
         os.write(1, LEAVE_SCREEN)
     now = _terminal_state()
     # Without ISIG it is still the app's raw mode; with it a shell has set its own already, which stays.
-    if before and now and not now[3] & termios.ISIG:
+    if now and not now[3] & termios.ISIG:
         with contextlib.suppress(termios.error):
             termios.tcsetattr(1, termios.TCSANOW, before)
 

@@ -36,6 +36,7 @@ class Capture:
     def __init__(self, *, screen: bool) -> None:
         self.on_hangup: Callable[[], None] = lambda: None
         self._screen = screen
+        self._hung_up = False
         self._temporary: Path | None = None
 
     def __enter__(self) -> Capture:
@@ -44,7 +45,7 @@ class Capture:
         self._saved = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
         self._state = _terminal_state() if self._screen else None
         _flush(sys.stdout, sys.stderr)
-        self.out, self.err = (_text(_Deaf(os.dup(fd), self.hang_up)) for fd in (1, 2))
+        self.out, self.err = (_text(_Deaf(os.dup(fd), on_dead=self.hang_up)) for fd in (1, 2))
         self._terminals = tuple(stream.fileno() for stream in (self.out, self.err) if stream.isatty())
         # Textual draws on __stderr__ and takes its size from __stdout__.
         drawn = self.err if self.err.isatty() or not self._screen else self.out
@@ -77,19 +78,19 @@ class Capture:
 
     def log_prints(self) -> None:
         """Send what Python code prints to the log. Textual redirects prints while it runs: call it again then."""
-        sys.stdout = sys.stderr = _text(_Deaf(2, self.hang_up, closefd=False))
+        sys.stdout = sys.stderr = _text(_Deaf(2, closefd=False))
 
     def tell_prints(self) -> None:
         """Send what Python code prints to the log and to the user: Textual tells how it died this way."""
-        sys.stdout = sys.stderr = _Both(_text(_Deaf(2, self.hang_up, closefd=False)), self.err)
+        sys.stdout = sys.stderr = _Both(_text(_Deaf(2, closefd=False)), self.err)
 
     def hang_up(self) -> None:
         """The terminal is dead: whatever is still said goes nowhere. Any thread may call it, and twice."""
-        terminals, self._terminals = self._terminals, ()
-        if not terminals:
+        if self._hung_up:
             return
+        self._hung_up = True
         nowhere = os.open(os.devnull, os.O_RDWR)
-        for fd in terminals:
+        for fd in self._terminals:
             os.dup2(nowhere, fd)
         os.close(nowhere)
         self.on_hangup()
@@ -190,16 +191,16 @@ def has_unicode(environ: Mapping[str, str]) -> bool:
 class _Deaf(io.FileIO):
     """A descriptor that can be written to whatever became of its other end; a dead terminal is reported."""
 
-    def __init__(self, fd: int, dead: Callable[[], None], closefd: bool = True) -> None:
+    def __init__(self, fd: int, closefd: bool = True, on_dead: Callable[[], None] | None = None) -> None:
         super().__init__(fd, "wb", closefd=closefd)
-        self._dead = dead
+        self._on_dead = on_dead if os.isatty(fd) else None
 
     def write(self, data: Any) -> int:
         try:
             return super().write(data) or 0
         except OSError as error:
-            if error.errno == errno.EIO:
-                self._dead()
+            if error.errno == errno.EIO and self._on_dead:
+                self._on_dead()
             return memoryview(data).nbytes
 
 

@@ -44,7 +44,9 @@ class Installed:
                 "pip install 'tensorflow>=2.18,<2.20', or pip uninstall tensorflow-metal to train on the CPU"
             )
         if metal and _pair(tensorflow) >= (2, 18) and _pair(metal) < (1, 2):
-            return f"tensorflow-metal {metal} does not load with TensorFlow {tensorflow}: pip install -U tensorflow-metal"
+            return (
+                f"tensorflow-metal {metal} does not load with TensorFlow {tensorflow}: pip install -U tensorflow-metal"
+            )
         return ""
 
     def hint(self) -> str:

@@ -11,7 +11,7 @@ from tfwatch.commands.stage import Stage
 from tfwatch.core.events import RunEnded
 from tfwatch.core.rows import Phase
 from tfwatch.runs.control import Control
-from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.opened import read_run
 from tfwatch.runs.reader import RunReader
 from tfwatch.terminal import Capture, Signals
 
@@ -85,7 +85,7 @@ class Session:
             self.say("the screen failed; training goes on without it, ctrl+c stops it")
         if leave in (Leave.STOP, Leave.NOW):
             self._control.stop.set()
-            self._hurries = leave is Leave.NOW
+            self._hurries = self._hurries or leave is Leave.NOW
 
     def _make_app(self, **options: Any) -> Screen:
         return self._parts.app(self._reader, self._control, theme=self._order.theme, clock=self._clock, **options)
@@ -97,9 +97,9 @@ class Session:
             self._stage.leave(Leave[leave])
 
     def _asked_to_stop(self, signum: int) -> None:
+        """In a signal handler, so it takes no lock: not even to set an event."""
+        self._hurries = bool(self._signum) or self._control.stop.is_set()
         self._signum = self._signum or signum
-        self._hurries = self._control.stop.is_set()
-        self._control.stop.set()
         if self._stage:
             self._leave_screen("NOW" if self._hurries else "STOP")
 
@@ -107,7 +107,7 @@ class Session:
 
     def _begin_training(self) -> None:
         """Start the training thread, unless it runs or was stopped before it began."""
-        if not self._started and not self._control.stop.is_set():
+        if not self._started and not self._signum and not self._control.stop.is_set():
             self._started = True
             self._trainer.start()
 
@@ -115,6 +115,8 @@ class Session:
         """Wait for the training's end, with progress."""
         told = False
         while self._started and not self._hurries and not self._trainer.done.wait(_LOOK_S):
+            if self._signum:
+                self._control.stop.set()
             if not self._control.stop.is_set():
                 self._progress.show()
             elif not told:
@@ -145,15 +147,7 @@ class Session:
     def _report(self) -> None:
         from tfwatch.report import as_json, as_text
 
-        run = self._opened()
+        run = read_run(self._writer, self._clock)
         text = json.dumps(as_json(run), indent=1) if self._order.as_json else as_text(run, Path.home())
         self._terminal.out.write(text.rstrip("\n") + "\n")
         self._terminal.out.flush()
-
-    def _opened(self) -> Run:
-        """The run as it is on disk, or as memory has it where the disk did not take all of it."""
-        snapshot = self._reader.tail()
-        if snapshot.folder and not snapshot.unrecorded:
-            return open_run(snapshot.folder)
-        steps = self._reader.steps_between(1, snapshot.steps_total)
-        return Run(snapshot.folder or Path(), snapshot.manifest, steps, snapshot.samples, snapshot.events)

@@ -44,6 +44,7 @@ class Stage:
                 return self._app.run()
         except Exception:  # noqa: BLE001 - the screen's boundary: what it raises must not end the training
             self._terminal.restore(leave_screen=True)
+            self._terminal.tell_prints()
             traceback.print_exc()
             return None
         finally:

@@ -1,0 +1,197 @@
+"""A session from its start to its exit code, without TensorFlow and without drawing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.commands.fakes import order, parts
+from tfwatch.commands import train as module
+from tfwatch.commands.installed import Installed
+from tfwatch.commands.train import train
+from tfwatch.core.events import Noted, RunEnded
+from tfwatch.runs.library import list_runs
+from tfwatch.runs.opened import Run, open_run
+from tfwatch.workloads import BadInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tfwatch.runs.control import Control
+
+
+def the_run(runs_dir: Path) -> Run:
+    (folder,) = list_runs(runs_dir)
+    return open_run(folder)
+
+
+def end_of(run: Run) -> tuple[str, str]:
+    ended = next(event for event in run.events if isinstance(event, RunEnded))
+    return ended.cause, ended.detail
+
+
+def kill_at(steps: dict[int, int]) -> Callable[[int, Control], None]:
+    """Sends this process a signal after some steps."""
+    return lambda step, _: os.kill(os.getpid(), steps[step]) if step in steps else None
+
+
+def test_a_headless_run_ends_with_a_summary(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert train(order(tmp_path, headless=True), parts()) == 0
+    out, err = capfd.readouterr()
+    assert out.startswith("cnn: finished, 20 steps in")
+    assert err.startswith("cnn")
+    assert len(the_run(tmp_path).steps) == 20
+    assert end_of(the_run(tmp_path)) == ("finished", "")
+
+
+def test_what_the_training_prints_is_in_the_log_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    train(order(tmp_path, headless=True), parts())
+    assert (list_runs(tmp_path)[0] / "log.txt").read_text() == "native code speaks\nPython prints\n"
+    assert "speaks" not in "".join(capfd.readouterr())
+
+
+def test_json_is_one_object_on_stdout(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert train(order(tmp_path, headless=True, as_json=True), parts()) == 0
+    report = json.loads(capfd.readouterr().out)
+    assert (report["workload"], report["steps"], report["data_wait_ms"]["median"]) == ("cnn", 20, 4.0)
+
+
+def test_the_manifest_says_what_was_ordered(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    train(order(tmp_path, headless=True), parts(steps=1))
+    manifest = the_run(tmp_path).manifest
+    assert manifest.knobs == {"prefetch": "off", "workers": "off", "latency_ms": "off"}
+    assert manifest.switchable == ["prefetch", "workers"]
+    assert manifest.settings["storage_latency_ms"] == 0.0
+    assert (manifest.batch_size, manifest.epochs, manifest.pid) == (32, 20, os.getpid())
+
+
+@pytest.mark.parametrize(
+    ("signum", "code"),
+    [pytest.param(signal.SIGTERM, 143, id="SIGTERM"), pytest.param(signal.SIGINT, 130, id="SIGINT")],
+)
+def test_a_signal_stops_at_the_next_batch(
+    signum: int, code: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert train(order(tmp_path, headless=True), parts(steps=10**6, after_step=kill_at({5: signum}))) == code
+    assert end_of(the_run(tmp_path)) == ("stopped", "")
+    out, err = capfd.readouterr()
+    assert "stopped" in out
+    assert "stopping after the batch in flight" in err or len(the_run(tmp_path).steps) < 50
+
+
+def test_a_second_signal_leaves_a_hung_loader_at_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    codes: list[int] = []
+
+    def twice(_: int, control: Control) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        control.stop.wait()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    code = train(order(tmp_path, headless=True), parts("hang", after_step=twice, exit_now=codes.append))
+    assert (code, codes) == (143, [143])
+    assert end_of(the_run(tmp_path)) == ("stopped", "left before the batch in flight ended")
+    assert "stopped" in capfd.readouterr().out
+
+
+def test_a_hangup_does_not_stop_a_headless_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert train(order(tmp_path, headless=True), parts(after_step=kill_at({3: signal.SIGHUP}))) == 0
+    assert len(the_run(tmp_path).steps) == 20
+
+
+def test_a_failure_shows_its_traceback(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert train(order(tmp_path, headless=True), parts("fail")) == 1
+    assert capfd.readouterr().err.endswith("Traceback\nValueError: no\n")
+    assert end_of(the_run(tmp_path)) == ("failed", "ValueError: no")
+
+
+def test_data_that_proves_unusable_is_bad_input(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert train(order(tmp_path, headless=True), parts("bad-input")) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.endswith("tfwatch: every file is broken\n")
+
+
+def test_a_folder_that_cannot_be_written_does_not_keep_from_training(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert train(order(tmp_path / "file", headless=True, as_json=True), parts()) == 0
+    out, err = capfd.readouterr()
+    assert "tfwatch: nothing is recorded: " in err
+    assert json.loads(out)["steps"] == 20
+
+
+def test_an_obstacle_stops_it_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="pip install tensorflow"):
+        train(order(tmp_path, headless=True), parts(installed=lambda: Installed("linux", "x86_64")))
+    assert list_runs(tmp_path) == []
+
+
+def test_a_hint_is_said_and_kept(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    mac = Installed("darwin", "arm64", (3, 13), {"tensorflow": "2.21.0"})
+    assert train(order(tmp_path, headless=True), parts(installed=lambda: mac)) == 0
+    assert "trains on the CPU" in capfd.readouterr().err
+    assert any(isinstance(event, Noted) and "CPU" in event.text for event in the_run(tmp_path).events)
+
+
+# -- with a screen ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Trains with a screen that acts; returns the exit code."""
+    monkeypatch.setattr(module, "why_no_screen", lambda _: "")
+    return lambda app, **options: train(order(tmp_path), parts(app=app, **options))
+
+
+def test_stop_waits_for_the_batch_in_flight(shown: Callable[..., int], tmp_path: Path) -> None:
+    assert shown("STOP", steps=10**6) == 0
+    assert end_of(the_run(tmp_path)) == ("stopped", "")
+
+
+def test_now_does_not(shown: Callable[..., int], tmp_path: Path) -> None:
+    codes: list[int] = []
+    assert shown("NOW", behaviour="hang", exit_now=codes.append) == 0
+    assert codes == [0]
+    assert end_of(the_run(tmp_path)) == ("stopped", "left before the batch in flight ended")
+
+
+def test_detached_it_trains_to_its_end(
+    shown: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert shown("DETACH") == 0
+    assert end_of(the_run(tmp_path)) == ("finished", "")
+    assert capfd.readouterr().err.startswith("cnn")
+
+
+@pytest.mark.parametrize(("app", "words"), [("raise", "RuntimeError: the screen broke"), ("vanish", "")])
+def test_a_screen_that_dies_leaves_the_training_alone(
+    app: str, words: str, shown: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert shown(app) == 0
+    assert end_of(the_run(tmp_path)) == ("finished", "")
+    err = capfd.readouterr().err
+    assert "the screen failed; training goes on without it" in err
+    assert words in err
+    assert words in (list_runs(tmp_path)[0] / "log.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("signals", "code", "cause"),
+    [
+        pytest.param({5: signal.SIGTERM}, 143, "stopped", id="SIGTERM"),
+        pytest.param({5: signal.SIGHUP}, 0, "finished", id="SIGHUP"),
+        pytest.param({5: signal.SIGHUP, 9: signal.SIGTERM}, 143, "stopped", id="SIGHUP, then SIGTERM"),
+    ],
+)
+def test_signals_end_the_screen(
+    signals: dict[int, int], code: int, cause: str, shown: Callable[..., int], tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("tfwatch.terminal.os.isatty", lambda _: True)
+    assert shown("stay", steps=100, after_step=kill_at(signals)) == code
+    assert end_of(the_run(tmp_path))[0] == cause

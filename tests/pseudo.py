@@ -1,0 +1,100 @@
+"""Runs a program in a pseudo terminal of its own, as a user's shell would."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+
+
+class Pseudo:
+    """A Python program whose standard descriptors are a terminal. Use it in a `with`: it ends with the block."""
+
+    def __init__(self, *args: str, columns: int = 80, rows: int = 24, **environ: str) -> None:
+        self._master, self.slave = pty.openpty()
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.before = termios.tcgetattr(self.slave)
+        self.output = b""
+        self.process = subprocess.Popen(
+            [sys.executable, *args],
+            stdin=self.slave,
+            stdout=self.slave,
+            stderr=self.slave,
+            cwd=ROOT,
+            env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **environ},
+            start_new_session=True,
+            preexec_fn=_own_terminal,
+        )
+
+    def __enter__(self) -> Pseudo:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGKILL)
+        self.process.wait(timeout=10)
+        for fd in (self._master, self.slave):
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+    def press(self, keys: str) -> None:
+        """Type."""
+        os.write(self._master, keys.encode())
+
+    def wait_for(self, text: str, timeout_s: float = 20) -> str:
+        """Read until the text was seen, and return all that was.
+
+        Raises:
+            AssertionError: it did not come in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        while text.encode() not in self.output:
+            assert time.monotonic() < deadline, f"{text!r} never came: {self.output[-3000:]!r}"
+            self._read(0.1)
+        return self.output.decode(errors="replace")
+
+    def wait(self, timeout_s: float = 20) -> int:
+        """Read until the program is gone and its terminal quiet; its exit code."""
+        deadline = time.monotonic() + timeout_s
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, f"it never ended: {self.output[-3000:]!r}"
+            self._read(0.1)
+        while self._read(0.3):
+            pass
+        return self.process.returncode
+
+    def hang_up(self) -> None:
+        """Take the terminal away, as a dropped connection does."""
+        os.close(self.slave)
+        os.close(self._master)
+
+    @property
+    def state(self) -> list[Any]:
+        """The terminal's present settings."""
+        return termios.tcgetattr(self.slave)
+
+    def _read(self, timeout_s: float) -> bool:
+        if not select.select([self._master], [], [], timeout_s)[0]:
+            return False
+        try:
+            more = os.read(self._master, 65536)
+        except OSError:
+            return False
+        self.output += more
+        return bool(more)
+
+
+def _own_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

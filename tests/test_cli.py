@@ -1,0 +1,186 @@
+"""The command line: help is quick, and bad input is one sentence and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfwatch import __version__, cli
+from tfwatch.commands.train import Order
+from tfwatch.core.knobs import Knobs
+from tfwatch.training.plan import Plan, Scheduled
+from tfwatch.workloads import Settings
+
+
+def _taken(monkeypatch: pytest.MonkeyPatch) -> list[Order]:
+    """The orders that are given from here on, none of them carried out."""
+    orders: list[Order] = []
+
+    def train(order: Order) -> int:
+        orders.append(order)
+        return 0
+
+    monkeypatch.setattr("tfwatch.commands.train.train", train)
+    return orders
+
+
+def run(*words: str) -> int:
+    """The exit code, whether it is returned or raised by argparse."""
+    try:
+        return cli.main(words)
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        pytest.param(["trian"], "no command 'trian': did you mean train?", id="command"),
+        pytest.param(["zzz"], "no command 'zzz': there are train and replay", id="unlike any command"),
+        pytest.param(["--"], "the following arguments are required: COMMAND", id="no command"),
+        pytest.param(["train"], "the following arguments are required: WORKLOAD", id="no workload"),
+        pytest.param(["train", "cmn"], "no workload 'cmn': did you mean cnn?", id="workload"),
+        pytest.param(["train", "lstm"], "no workload 'lstm': there are: cnn", id="unlike any workload"),
+        pytest.param(["train", "cnn", "--fast"], "unrecognized arguments: --fast", id="option"),
+        pytest.param(["train", "cnn", "--steps"], "--steps: expected one argument", id="no value"),
+        pytest.param(
+            ["train", "cnn", "--prefetch", "-1"],
+            "--prefetch: '-1' is not a setting: give off, default, auto or a number from 1 to 1024",
+            id="prefetch",
+        ),
+        pytest.param(
+            ["train", "cnn", "--workers", "0"],
+            "--workers: 0 is not a setting: give off, default, auto or a number from 1 to 1024",
+            id="workers",
+        ),
+        pytest.param(
+            ["train", "cnn", "--storage-latency", "nan"],
+            "--storage-latency: 'nan' is not a latency: give milliseconds from 0 to 60000",
+            id="latency",
+        ),
+        pytest.param(
+            ["train", "cnn", "--batch-size", "0"],
+            "--batch-size: '0' is not a whole number from 1 to 65536",
+            id="batch size",
+        ),
+        pytest.param(
+            ["train", "cnn", "--image-size", "1e3"],
+            "--image-size: '1e3' is not a whole number from 16 to 1024",
+            id="image size",
+        ),
+        pytest.param(
+            ["train", "cnn", "--seed", "99999999999999999999"],
+            "--seed: '99999999999999999999' is not a whole number from 0 to 4294967295",
+            id="seed",
+        ),
+        pytest.param(
+            ["train", "cnn", "--epochs", "2", "--steps", "9"],
+            "--steps: not allowed with argument --epochs",
+            id="epochs and steps",
+        ),
+        pytest.param(
+            ["train", "cnn", "--switch", "prefetch=4"],
+            "--switch: 'prefetch=4' is no switch: give STEP:KNOB=VALUE, e.g. 100:prefetch=4",
+            id="switch",
+        ),
+        pytest.param(
+            ["train", "cnn", "--switch", "9:depth=4"],
+            "--switch: 'depth' is no knob: there are prefetch, workers and storage-latency",
+            id="knob",
+        ),
+        pytest.param(
+            ["train", "cnn", "--headless", "--data", "/nonexistent"], "there is no folder /nonexistent", id="data"
+        ),
+        pytest.param(["train", "cnn"], "stdout is no terminal: use --headless", id="no terminal"),
+        pytest.param(["replay", "--runs-dir", "/nonexistent"], "no runs yet in /nonexistent", id="no runs"),
+        pytest.param(["replay", "--runs-dir", "/nonexistent", "x"], "no run 'x' in /nonexistent", id="no such run"),
+    ],
+)
+def test_bad_input_is_one_sentence(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*words) == 2
+    assert capsys.readouterr() == ("", f"tfwatch: {sentence}\n")
+
+
+def test_a_folder_that_is_no_run_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run.json").write_text('{"schema": 99}')
+    assert run("replay", str(tmp_path)) == 2
+    assert capsys.readouterr().err == "tfwatch: its schema is 99, this tfwatch reads 1\n"
+
+
+def test_a_run_needs_a_terminal_to_be_replayed_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from tfwatch.runs.begin import begin_run
+
+    writer, _ = begin_run(tmp_path, "cnn")
+    writer.close()
+    assert run("replay", "--runs-dir", str(tmp_path)) == 2
+    assert capsys.readouterr().err == "tfwatch: stdout is no terminal\n"
+
+
+def test_every_option_reaches_the_plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    orders = _taken(monkeypatch)
+    words = (
+        "train cnn --prefetch auto --workers 3 --storage-latency 20 --batch-size 8 --image-size 32 --steps 7 --seed 5 "
+        f"--data {tmp_path} --runs-dir {tmp_path}/runs --theme light --switch 1:prefetch=off --switch 2:workers=auto"
+    )
+    assert run(*words.split(), "--json") == 0
+    settings = Settings(batch_size=8, image_size=32, steps=7, seed=5, data=tmp_path)
+    switches = (Scheduled(1, "prefetch", "off"), Scheduled(2, "workers", "auto"))
+    plan = Plan("cnn", settings, Knobs("auto", 3, 20.0), switches)
+    assert orders == [Order(plan, tmp_path / "runs", headless=True, as_json=True, theme="light")]
+
+
+def test_by_default_nothing_works_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    orders = _taken(monkeypatch)
+    assert run("train", "cnn") == 0
+    assert orders[0].plan == Plan("cnn", Settings(), Knobs("off", "off", 0.0))
+    assert (orders[0].headless, orders[0].as_json, orders[0].theme) == (False, False, None)
+
+
+def test_without_a_command_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run() == 0
+    assert "train a workload and watch it live" in capsys.readouterr().out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--version") == 0
+    assert capsys.readouterr().out == f"tfwatch {__version__}\n"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["train", "cnn", "--prefetch", "x"]])
+def test_help_and_bad_values_load_nothing_heavy(words: list[str]) -> None:
+    script = """
+import json, sys
+from tfwatch import cli
+try:
+    cli.main(sys.argv[1:])
+except SystemExit:
+    pass
+sys.stderr.write("\\n" + json.dumps([name for name in sys.modules if "." not in name]))
+"""
+    result = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(result.stderr.splitlines()[-1]))
+    assert loaded.isdisjoint({"tensorflow", "keras", "textual", "rich", "numpy", "psutil"})
+
+
+def test_it_runs_as_a_module() -> None:
+    words = [sys.executable, "-m", "tfwatch", "--version"]
+    result = subprocess.run(words, capture_output=True, text=True, check=True, cwd=Path(__file__).parent.parent)
+    assert result.stdout == f"tfwatch {__version__}\n"
+
+
+def test_a_dumb_terminal_is_told_of(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(os, "isatty", lambda _fd: True)
+    monkeypatch.setenv("TERM", "dumb")
+    assert run("train", "cnn") == 2
+    assert capsys.readouterr().err == "tfwatch: a terminal of type dumb (TERM) shows no screen: use --headless\n"
+
+
+def test_the_themes_are_those_of_the_screens() -> None:
+    from tfwatch.screens import themes
+
+    assert tuple(themes.THEMES) == cli.THEMES

@@ -1,0 +1,196 @@
+"""The terminal is tfwatch's own while it runs, and the user's again afterwards."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pseudo import Pseudo
+from tfwatch.guard import short
+from tfwatch.terminal import Capture, Signals, has_colour, has_unicode, why_no_screen
+
+
+def test_what_native_code_writes_lands_in_the_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log.txt"
+    libc = ctypes.CDLL(None)
+    with Capture(screen=False) as terminal:
+        terminal.record_to(log)
+        libc.write(1, b"to one\n", 7)
+        libc.write(2, b"to two\n", 7)
+        os.write(1, b"from os\n")
+    assert log.read_text() == "to one\nto two\nfrom os\n"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_python_prints_lands_in_the_log_and_what_is_said_reaches_the_user(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log.txt"
+    with Capture(screen=False) as terminal:
+        terminal.record_to(log)
+        sys.stdout.write("a print\n")
+        sys.stderr.write("a warning\n")
+        terminal.out.write("the summary\n")
+        terminal.err.write("progress\n")
+    assert log.read_text() == "a print\na warning\n"
+    assert capfd.readouterr() == ("the summary\n", "progress\n")
+
+
+def test_descriptors_and_streams_are_given_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    streams = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+    numbers = len(os.listdir("/dev/fd"))
+    with Capture(screen=False) as terminal:
+        terminal.record_to(tmp_path / "log.txt")
+    os.write(1, b"to one\n")
+    os.write(2, b"to two\n")
+    assert (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__) == streams
+    assert capfd.readouterr() == ("to one\n", "to two\n")
+    assert len(os.listdir("/dev/fd")) == numbers
+
+
+def test_the_log_is_appended_to(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    log.write_text("before\n")
+    with Capture(screen=False) as terminal:
+        terminal.record_to(log)
+        os.write(1, b"after\n")
+    assert log.read_text() == "before\nafter\n"
+
+
+@pytest.mark.parametrize(
+    "log", [pytest.param(None, id="no folder"), pytest.param(Path("/nonexistent/log.txt"), id="cannot be written")]
+)
+def test_without_a_folder_the_log_is_a_temporary_file(log: Path | None) -> None:
+    with Capture(screen=False) as terminal:
+        path = terminal.record_to(log)
+        os.write(2, b"kept\n")
+        assert path.read_text() == "kept\n"
+    assert not path.exists()
+
+
+def test_a_reader_that_went_away_raises_nothing() -> None:
+    script = """
+import sys
+from tfwatch.terminal import Capture
+with Capture(screen=False) as terminal:
+    terminal.record_to(None)
+    for n in range(100_000):
+        terminal.out.write(f"{n}\\n")
+    terminal.err.write("still here\\n")
+"""
+    head = subprocess.Popen(["head", "-1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    result = subprocess.run([sys.executable, "-c", script], stdout=head.stdin, stderr=subprocess.PIPE, check=False)
+    head.communicate()
+    assert (result.returncode, result.stderr) == (0, b"still here\n")
+
+
+def test_closed_standard_descriptors_are_no_obstacle(tmp_path: Path) -> None:
+    script = f"""
+import os, pathlib
+from tfwatch.terminal import Capture
+with Capture(screen=False) as terminal:
+    terminal.record_to(pathlib.Path({str(tmp_path / "log.txt")!r}))
+    terminal.out.write("nowhere")
+    os.write(2, b"native")
+"""
+    result = subprocess.run(["sh", "-c", '"$0" -c "$1" <&- >&- 2>&-', sys.executable, script], check=False)
+    assert result.returncode == 0
+    assert (tmp_path / "log.txt").read_text() == "native"
+
+
+def test_signals_are_calls_and_the_old_handlers_come_back() -> None:
+    heard: list[object] = []
+    before = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTTOU)]
+    with Signals(heard.append, lambda: heard.append("hangup")):
+        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.raise_signal(signum)
+    assert heard == [signal.SIGTERM, signal.SIGINT, "hangup"]
+    assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTTOU)] == before
+
+
+_HANGUP = """
+import signal, sys, time
+from pathlib import Path
+from tfwatch.terminal import Capture, Signals
+notes = open(sys.argv[1], "w", buffering=1)
+gone = []
+with Capture(screen=True) as terminal:
+    terminal.record_to(None)
+    terminal.on_hangup = lambda: gone.append(True)
+    {signals}
+    terminal.out.write("up\\n")
+    while not gone:
+        time.sleep(0.05)
+        {probe}
+    for _ in range(100):
+        terminal.out.write("to a dead terminal\\n")
+        terminal.err.write("to a dead terminal\\n")
+notes.write("went on")
+"""
+
+
+@pytest.mark.terminal
+@pytest.mark.parametrize(
+    ("signals", "probe"),
+    [
+        pytest.param("signal.signal(signal.SIGHUP, lambda *_: terminal.hang_up())", "pass", id="by SIGHUP"),
+        pytest.param("signal.signal(signal.SIGHUP, signal.SIG_IGN)", "terminal.err.write('x\\n')", id="by a write"),
+    ],
+)
+def test_a_hangup_is_noticed_and_survived(tmp_path: Path, signals: str, probe: str) -> None:
+    notes = tmp_path / "notes"
+    with Pseudo("-c", _HANGUP.format(signals=signals, probe=probe), str(notes)) as terminal:
+        terminal.wait_for("up")
+        terminal.hang_up()
+        assert terminal.process.wait(timeout=20) == 0
+    assert notes.read_text() == "went on"
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        pytest.param({"TERM": "xterm-256color"}, True, id="plain"),
+        pytest.param({"TERM": "xterm-256color", "NO_COLOR": "1"}, False, id="NO_COLOR"),
+        pytest.param({"TERM": "xterm-256color", "NO_COLOR": ""}, True, id="NO_COLOR empty"),
+        pytest.param({"TERM": "vt100"}, False, id="vt100"),
+    ],
+)
+def test_colour(environ: dict[str, str], expected: bool) -> None:
+    assert has_colour(environ) is expected
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        pytest.param({}, True, id="nothing set"),
+        pytest.param({"LANG": "de_DE.UTF-8"}, True, id="utf-8"),
+        pytest.param({"LANG": "de_DE.UTF-8", "LC_ALL": "C"}, False, id="LC_ALL wins"),
+        pytest.param({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, False, id="LC_CTYPE set by Python itself"),
+        pytest.param({"LANG": "en_US.ISO-8859-1"}, False, id="latin 1"),
+        pytest.param({"LANG": "en_US.UTF-8", "TERM": "linux"}, False, id="console"),
+    ],
+)
+def test_unicode(environ: dict[str, str], expected: bool) -> None:
+    assert has_unicode(environ) is expected
+
+
+def test_no_screen_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "isatty", lambda fd: fd == 0)
+    assert why_no_screen({"TERM": "xterm"}) == "stdout is no terminal: use --headless"
+    monkeypatch.setattr(os, "isatty", lambda fd: fd == 1)
+    assert why_no_screen({"TERM": "xterm"}).startswith("stdin is no terminal")
+    monkeypatch.setattr(os, "isatty", lambda _fd: True)
+    assert "TERM" in why_no_screen({"TERM": "dumb"})
+    assert why_no_screen({"TERM": "xterm"}) == ""
+
+
+def test_a_path_tells_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    assert short(Path("/home/ada/runs/one")) == "~/runs/one"
+    assert short(Path("/data/one")) == "/data/one"

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 __all__ = ["FRAME_S", "Leave", "TfwatchApp"]
 
 FRAME_S = 0.25
+#: The terminal keeps its title on a stack of its own, and takes it back.
+_KEEP_TITLE = "\x1b[22;0t"
+_TITLE_BACK = "\x1b[23;0t"
 
 
 class TfwatchApp(App[Leave]):
@@ -79,6 +82,7 @@ class TfwatchApp(App[Leave]):
         self._stopping_s: float | None = None
         self._leaving = False
         self._seen_running = False
+        self._titled = False
         for known in THEMES.values():
             self.register_theme(known)
         chosen = THEMES.get(theme or self._saved_theme(), THEMES["dark"])
@@ -93,17 +97,17 @@ class TfwatchApp(App[Leave]):
 
     def on_mount(self) -> None:
         self.push_screen(self._live)
-        self.set_interval(FRAME_S, self._frame)
+        self.set_interval(FRAME_S, self.frame)
         self.call_after_refresh(self._first_frame)
 
     def _first_frame(self) -> None:
-        self._frame()
+        self.frame()
         if self._painted:
             self.call_after_refresh(self._painted)
 
-    def _frame(self) -> None:
+    def frame(self) -> None:
         """Read what is new and show it; every second or fourth time only while frames cost too much."""
-        if not self._live.is_mounted or self._meter.skips():
+        if not self._live.is_shown or self._meter.skips():
             return
         view = self._follower.follow(self._reader.tail(), self._switchboard.asks, self._stopping_s)
         self._view = view
@@ -121,18 +125,25 @@ class TfwatchApp(App[Leave]):
             self.bell()
         self._live.stopping = False
         if self._leaving:
-            self.exit(Leave.STOP)
+            self.exit_with(Leave.STOP)
 
     def _retitle(self, title: str) -> None:
-        if title != self.title:
-            self.title = title
-            if self._driver is not None and not self.is_headless:
-                self._driver.write(f"\x1b]2;{plain(title)}\x07")
+        if title == self.title:
+            return
+        first, self.title = not self._titled, title
+        self._titled = True
+        self._tell_terminal(f"{_KEEP_TITLE if first else ''}\x1b]2;{plain(title)}\x07")
+
+    def _tell_terminal(self, sequence: str) -> None:
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(sequence)
 
     # -- leaving ------------------------------------------------------------------------------------
 
     def exit_with(self, leave: Leave) -> None:
         """Leave without asking; for a signal's handler on the event loop."""
+        if self._titled:
+            self._tell_terminal(_TITLE_BACK)
         self.exit(leave)
 
     async def action_quit(self) -> None:
@@ -140,7 +151,7 @@ class TfwatchApp(App[Leave]):
         if isinstance(self.screen, Question):
             return
         if self._is_over() or self._switchboard.control is None:
-            self.exit(Leave.LEFT)
+            self.exit_with(Leave.LEFT)
         else:
             self.push_screen(LeaveScreen(), self._answered)
 
@@ -155,11 +166,11 @@ class TfwatchApp(App[Leave]):
 
     def action_leave_now(self) -> None:
         """Leave in the middle of a batch."""
-        self.exit(Leave.NOW)
+        self.exit_with(Leave.NOW)
 
     def _answered(self, leave: Leave | None) -> None:
         if leave is Leave.DETACH:
-            self.exit(leave)
+            self.exit_with(leave)
         elif leave is not None:
             self._leaving = True
             self._stop(leave)

@@ -218,7 +218,7 @@ def _measuring(now: Situation) -> Banner:
 def _fed(now: Situation, part: Breakdown) -> Banner:
     sentence = f"NOT input-bound: {waiting.waits(now, part)}"
     work = units.percent(part.compute.mean / part.step.mean if part.step.mean else None)
-    advice = f"Compute is {work}: the pipeline has no more to give. Next: mixed precision, batch size"
+    advice = f"compute is {work}: the pipeline has no more to give; try mixed precision"
     return Banner(f"FED {units.percent(part.wait_share)}", sentence, advice, Tone.GOOD)
 
 

@@ -31,9 +31,9 @@ def happenings(view: RunView) -> tuple[Happening, ...]:
 
 def _stalled(view: RunView) -> Iterator[tuple[float, _Row]]:
     for stall in view.stalls:
-        cause = f", {stall.cause}" if stall.cause else ""
-        text = f"no batch for {units.seconds(stall.wait_s)} at step {units.count(stall.step)}{cause}"
-        yield stall.at_s, ("S", text, "$text-error")
+        cause = "" if stall.cause == "unexplained" else f", {stall.cause}"
+        text = f"no batch for {units.seconds(stall.lost_ms / 1e3)} at step {units.count(stall.step)}{cause}"
+        yield stall.start_ns / 1e9, ("S", text, "$text-error")
 
 
 def _told(view: RunView) -> Iterator[tuple[float, _Row]]:

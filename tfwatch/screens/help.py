@@ -39,7 +39,7 @@ class HelpScreen(ModalScreen[None]):
 
     def __init__(self, bindings: Iterable[Binding]) -> None:
         super().__init__()
-        self._bindings = list(bindings)
+        self._listed = list(bindings)
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="help", can_focus=True):
@@ -59,7 +59,7 @@ class HelpScreen(ModalScreen[None]):
     def _text(self) -> Content:
         lines: list[Content] = []
         group = ""
-        for binding in self._bindings:
+        for binding in self._listed:
             name = binding.group.description if binding.group else ""
             if name != group:
                 group = name

@@ -54,7 +54,7 @@ class Question(ModalScreen["Leave | None"]):
         return self.WORDS
 
     def on_key_line_pressed(self, message: KeyLine.Pressed) -> None:
-        self.app.simulate_key(message.key)
+        self.app.call_next(self.app.simulate_key, message.key)
 
     def action_answer(self, leave: str) -> None:
         """Answer with a `Leave` by its value; an empty one stays."""
@@ -72,8 +72,8 @@ class LeaveScreen(Question):
     WORDS = (
         "Leave the screen?",
         "",
-        "y  stop training at the next batch, keep the run, and leave",
-        "d  leave, and train on without a screen in this terminal",
+        "y  stop training at the next batch, and leave",
+        "d  leave, and train on without a screen",
         "n  stay",
         "",
         "y once more leaves at once, in the middle of a batch.",
@@ -88,5 +88,5 @@ class StopScreen(Question):
         Binding("y", "answer('stop')", "stop training", id="stop.yes"),
         Binding("n,escape", "answer('')", "go on", id="stop.no"),
     ]
-    WORDS = ("Stop the training?", "", "It ends at the next batch. The run is kept and stays on this screen.")
+    WORDS = ("Stop the training?", "", "It ends at the next batch and stays on this screen.")
     KEYS = (Key("y", "y", "stop training"), Key("n", "n", "go on"))

@@ -120,6 +120,11 @@ class LiveScreen(Screen[None]):
     def on_resize(self) -> None:
         self._arrange()
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether its panes are there to be fed: not before the first paint, nor while the app closes."""
+        return self.is_mounted and self.is_running and bool(self.children)
+
     # -- what it shows ------------------------------------------------------------------------------
 
     @property
@@ -253,7 +258,7 @@ class LiveScreen(Screen[None]):
         """Take the last switch back."""
         if self.view is None or self._switchboard.is_held("u"):
             return
-        back = turns.undone(self.view.knobs, self.view.snapshot.events)
+        back = turns.undone(self._states(self.view), self.view.snapshot.events)
         if back is None:
             self.say("nothing was switched yet")
         elif self._may_turn(back[0], "undo") is not None:
@@ -270,7 +275,11 @@ class LiveScreen(Screen[None]):
         if refusal:
             self.say(f"{knob_name(knob)}: {refusal}")
             return None
-        return self.view.knobs.get(knob)
+        return self._states(self.view).get(knob)
+
+    def _states(self, view: RunView) -> dict[str, turns.KnobState]:
+        """The knobs with what was asked since the last frame."""
+        return turns.knob_states(view.snapshot.manifest.knobs, view.snapshot.events, self._switchboard.asks)
 
     def _refusal(self, knob: str) -> str:
         return views.refused(self.view.snapshot, knob, self.live) if self.view else "not yet"
@@ -339,10 +348,10 @@ class LiveScreen(Screen[None]):
             self.word.display = False
         self.set_focus(None)
 
-    def action_copy(self) -> None:
+    async def action_copy(self) -> None:
         """Copy the finding; while the training stops, leave now."""
         if self.stopping:
-            self.app.run_worker(self.app.run_action("app.leave_now"))
+            await self.run_action("app.leave_now")
         elif self.view:
             self.app.copy_to_clipboard(self.view.finding.text)
             self.say("copied")
@@ -360,8 +369,11 @@ class LiveScreen(Screen[None]):
     @on(KnobsPane.Pressed)
     @on(KeyLine.Pressed)
     def press(self, message: KnobsPane.Pressed | KeyLine.Pressed) -> None:
-        """A key that was clicked is a key that was pressed."""
-        self.app.simulate_key(message.key)
+        """A key that was clicked is a key that was pressed.
+
+        Pressed by the app: an event of this screen's own would end its way from the focused pane at this screen.
+        """
+        self.app.call_next(self.app.simulate_key, message.key)
 
     @on(HappeningsPane.Chosen)
     def look_there(self, message: HappeningsPane.Chosen) -> None:

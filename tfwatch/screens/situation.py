@@ -35,6 +35,8 @@ _E = TypeVar("_E")
 #: Figures change once a second: four times a second nobody can read them.
 FIGURES_S = 1.0
 _BLOCK = 65_536
+#: Steps before the new ones that tell what is usual.
+_CONTEXT = 512
 _SHUFFLE = re.compile(r"shuffle buffer[^\n]*?(\d+) of (\d+)", re.IGNORECASE)
 
 
@@ -97,14 +99,14 @@ class Follower:
         """Look at the steps that came, in blocks: a long run that was just opened is searched over some frames."""
         if self._searched >= snapshot.steps_total:
             return
-        first = self._searched + 1
+        first = max(1, self._searched + 1 - _CONTEXT)
+        last = min(self._searched + _BLOCK, snapshot.steps_total)
         in_hand = snapshot.steps_total - len(snapshot.steps)
-        if first > in_hand:
-            rows = snapshot.steps[first - 1 - in_hand :]
-        else:
-            rows = self._steps_between(first, min(self._searched + _BLOCK, snapshot.steps_total))
-        self._searched += len(rows)
-        self._stalls.update((stall.step, stall) for stall in find_stalls(rows))
+        rows = snapshot.steps[first - 1 - in_hand :] if first > in_hand else self._steps_between(first, last)
+        for stall in find_stalls(rows):
+            if stall.step > first or first == 1:  # else it began before these rows, and is known
+                self._stalls[stall.step] = stall
+        self._searched = snapshot.steps_total if first > in_hand else last
 
     def _figure(self, snapshot: Snapshot) -> _Figures:
         rows = snapshot.steps
@@ -130,7 +132,7 @@ class Follower:
             switch=comparisons[-1] if comparisons else None,
             stopping_s=None if stopping_s is None else max(0.0, snapshot.now_s - stopping_s),
             stalls=len(self._stalls),
-            longest_stall_s=max((stall.wait_s for stall in self._stalls.values()), default=0.0),
+            longest_stall_s=max((stall.lost_ms / 1e3 for stall in self._stalls.values()), default=0.0),
         )
 
 

@@ -60,19 +60,19 @@ class KnobsPane(FramedPane, can_focus=True):
         self.entitle("switch live")
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
-        return [self._row(at, knob, width) for at, knob in enumerate(self.knobs)]
+        return [self._row(at, knob) for at, knob in enumerate(self.knobs)]
 
-    def _row(self, at: int, knob: KnobRow, width: int) -> Content:
+    def _row(self, at: int, knob: KnobRow) -> Content:
         here = self.has_focus and at == self.cursor
         faint = "" if knob.enabled else "$foreground 50%"
-        arrow = f"> {knob.next}" if knob.next else ""
+        arrow = f"{f'> {knob.next}':<10} " if knob.next else ""
+        values = ((f" {knob.now:<8}", faint or "bold"), (arrow, faint)) if knob.now else (" ",)
         name_style = "reverse" if here else faint
         note_style = "$text-accent" if knob.busy else "$foreground 65%"
         return row(
             (f"{knob.label:<2} ", faint or "$accent bold"),
             (f"{knob.name:<9}", name_style),
-            (f" {knob.now:<8}", faint or "bold"),
-            (f"{arrow:<10} ", faint),
+            *values,
             (plain(knob.note), note_style),
         )
 

@@ -28,6 +28,8 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
         padding: 0 1;
         overflow-x: hidden;
         scrollbar-size-vertical: 1;
+        scrollbar-background: $background;
+        scrollbar-color: $foreground 30%;
         &:focus { border: round $accent; }
         &.-plain { border: ascii $foreground 30%; }
         &.-plain:focus { border: ascii $accent; }

@@ -1,0 +1,291 @@
+"""The finding: each state's word, sentence and advice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tfwatch.analysis.banner import Tone, banner
+from tfwatch.analysis.between import Between
+from tfwatch.analysis.breakdown import Breakdown, Stat
+from tfwatch.analysis.situation import Memory, Situation
+from tfwatch.analysis.switches import Comparison
+from tfwatch.analysis.verdict import Judgement, Verdict
+from tfwatch.core.events import RunEnded, TrainingFailed
+from tfwatch.core.rows import Phase
+
+
+def stat(ms: float) -> Stat:
+    return Stat(ms, ms, ms)
+
+
+def split(wait: float, compute: float, host: float, steps: int = 100) -> Breakdown:
+    step = wait + compute + host
+    return Breakdown(steps, stat(step), stat(wait), stat(1.0), stat(compute), stat(host), wait / step)
+
+
+def judged(verdict: Verdict, wait: float = 9.6, compute: float = 13.0, host: float = 0.8) -> Judgement:
+    return Judgement(verdict, 100, 20, split(wait, compute, host))
+
+
+RUNNING = Situation(
+    phase=Phase.COMPUTE,
+    step=412,
+    steps_total=411,
+    device="the GPU",
+    median_step_ms=23.4,
+    knobs={"prefetch": "off", "workers": "off", "latency_ms": "off"},
+    switchable=("prefetch", "workers", "latency_ms"),
+    run="2026-11-20T10-17-03_cnn",
+    now_s=100.0,
+)
+SWITCH = Comparison(
+    "prefetch", "off", "4", "key", 0, 300, 301, split(9.6, 13, 0.8), split(0.2, 12.9, 0.8, 34), 1.7, False
+)
+
+
+def finding(**changes: Any) -> tuple[str, str, str]:
+    found = banner(replace(RUNNING, **changes))
+    return found.word, found.sentence, found.advice
+
+
+@pytest.mark.parametrize(
+    ("changes", "word", "sentence"),
+    [
+        pytest.param({"phase": Phase.STARTING, "phase_s": 0.4}, "STARTING", "starting, 0.4 s", id="starting"),
+        pytest.param(
+            {"phase": Phase.IMPORT, "phase_s": 6.2}, "STARTING", "importing TensorFlow, 6.2 s", id="importing"
+        ),
+        pytest.param(
+            {"phase": Phase.DATA_SET, "phase_s": 2.0, "detail": "making the image set, 3 120 of 8 000"},
+            "STARTING",
+            "making the image set, 3 120 of 8 000, 2.0 s",
+            id="data set",
+        ),
+        pytest.param(
+            {"phase": Phase.WAIT, "phase_s": 3.0, "step": 1, "steps_total": 0, "shuffle": (4298, 50000)},
+            "STARTING",
+            "filling the shuffle buffer, 4 298 of 50 000, 3.0 s",
+            id="shuffle buffer",
+        ),
+        pytest.param(
+            {"phase": Phase.WAIT, "phase_s": 3.0, "step": 1, "steps_total": 0},
+            "STARTING",
+            "waiting for the first batch, 3.0 s",
+            id="first batch",
+        ),
+        pytest.param(
+            {"phase": Phase.COMPILE, "phase_s": 14.2, "step": 1},
+            "COMPILING",
+            "first step, 14.2 s so far",
+            id="compiling",
+        ),
+        pytest.param(
+            {"judgement": Judgement(Verdict.UNKNOWN, 12, 20, None)}, "MEASURING", "12 of 20 steps", id="measuring"
+        ),
+        pytest.param(
+            {"judgement": judged(Verdict.NOT, 0.2)},
+            "FED 1 %",
+            "NOT input-bound: the GPU waits 0.2 of 14.0 ms a step",
+            id="healthy",
+        ),
+        pytest.param(
+            {"judgement": judged(Verdict.MODERATELY, 1.9)},
+            "STARVING 12 %",
+            "MODERATELY input-bound: the GPU waits 1.9 of 15.7 ms a step",
+            id="moderate",
+        ),
+        pytest.param(
+            {"judgement": judged(Verdict.HIGHLY)},
+            "STARVING 41 %",
+            "HIGHLY input-bound: the GPU waits 9.6 of 23.4 ms a step",
+            id="starving",
+        ),
+        pytest.param(
+            {"judgement": judged(Verdict.HIGHLY, 29.6), "knobs": {"prefetch": "off", "latency_ms": "20 ms"}},
+            "STARVING 68 %",
+            "HIGHLY input-bound: the GPU waits 29.6 of 43.4 ms a step, 20 ms of it simulated (l)",
+            id="simulated",
+        ),
+        pytest.param(
+            {"judgement": judged(Verdict.HOST, 0.2, 13.6, 7.1)},
+            "BETWEEN STEPS 34 %",
+            "host-bound: 7.1 of 20.9 ms a step go to callbacks and Python between the steps",
+            id="host-bound",
+        ),
+        pytest.param(
+            {"judgement": judged(Verdict.NOT, 0.2), "between": Between(2.1, 0.38, 250)},
+            "BETWEEN EPOCHS 38 %",
+            "2.1 s after every 250 steps: validation, callbacks, new iterator",
+            id="between epochs",
+        ),
+        pytest.param(
+            {"phase": Phase.VALIDATION, "phase_s": 2.1}, "BETWEEN EPOCHS", "validation, 2.1 s so far", id="validation"
+        ),
+        pytest.param(
+            {"phase": Phase.WAIT, "phase_s": 20.3},
+            "NO BATCH FOR 20.3 s",
+            "Step 412 waits for its batch: the input pipeline has handed out none.",
+            id="stalled now",
+        ),
+        pytest.param(
+            {"phase": Phase.WAIT, "phase_s": 1.3, "epoch_begins": True, "epoch": 2},
+            "NO BATCH FOR 1.3 s",
+            "Step 412 waits for the first batch of epoch 3.",
+            id="stalled at an epoch's start",
+        ),
+        pytest.param({"phase_s": 20.3}, "STEP 412 RUNS FOR 20.3 s", "in compute", id="long compute"),
+        pytest.param(
+            {"phase": Phase.HOST, "phase_s": 20.3, "detail": "ModelCheckpoint"},
+            "STEP 412 RUNS FOR 20.3 s",
+            "in callback ModelCheckpoint",
+            id="long callback",
+        ),
+        pytest.param(
+            {"asked": {"prefetch": "4"}}, "ASKED", "prefetch off -> 4: waits for the batch in flight", id="switching"
+        ),
+        pytest.param({"switch": SWITCH}, "SETTLING", "prefetch 4: 34 of 60 steps, so far 13.9 ms", id="settling"),
+        pytest.param(
+            {"life": "no answer", "silent_s": 3.1},
+            "NO ANSWER for 3.1 s",
+            "training is stopped, asleep, or holds Python's lock",
+            id="no pulse",
+        ),
+        pytest.param(
+            {"life": "killed", "now_s": 11560.0}, "ENDED WITHOUT A WORD", "at step 412, 03:12:40", id="killed"
+        ),
+        pytest.param(
+            {"life": "unknown", "silent_s": 720.0, "host": "there"},
+            "UNKNOWN",
+            "no word for 12:00; it ran on another machine, there",
+            id="unknown",
+        ),
+        pytest.param(
+            {
+                "ended": RunEnded(11_520_000_000_000, "finished", 5000),
+                "life": "ended",
+                "epoch": 19,
+                "metric": "acc 0.93",
+            },
+            "FINISHED",
+            "20 epochs, 5 000 steps in 3 h 12 min, acc 0.93",
+            id="finished",
+        ),
+        pytest.param(
+            {"ended": RunEnded(33_000_000_000, "stopped", 412), "life": "ended"},
+            "STOPPED",
+            "after 412 steps in 33.0 s",
+            id="stopped",
+        ),
+        pytest.param(
+            {"failed": TrainingFailed(0, 412, "ValueError: no", 'File "/home/me/train.py", line 41, in f')},
+            "FAILED at step 412",
+            "ValueError: no",
+            id="failed",
+        ),
+        pytest.param(
+            {"ended": RunEnded(33_000_000_000, "failed", 12, "no data"), "life": "ended"},
+            "FAILED",
+            "no data",
+            id="failed early",
+        ),
+        pytest.param({"stopping_s": 20.0}, "STOPPING", "after the batch in flight (20.0 s so far)", id="stopping"),
+        pytest.param({"watch_failed": "boom"}, "NOT MEASURED", "tfwatch failed: boom", id="watch failed"),
+    ],
+)
+def test_each_state_has_its_word_and_sentence(changes: dict[str, Any], word: str, sentence: str) -> None:
+    assert finding(**changes)[:2] == (word, sentence)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "switchable", "says"),
+    [
+        pytest.param({"prefetch": "off"}, ("prefetch",), "p turns prefetch on", id="prefetch is off"),
+        pytest.param(
+            {"prefetch": "4", "workers": "off"}, ("prefetch", "workers"), "w makes batches", id="workers are off"
+        ),
+        pytest.param(
+            {"prefetch": "4", "workers": "auto", "latency_ms": "20 ms"},
+            ("prefetch", "workers"),
+            "l turns it off",
+            id="simulated",
+        ),
+        pytest.param({"prefetch": "4", "workers": "auto"}, ("prefetch", "workers"), "reading or decoding", id="all on"),
+        pytest.param({}, (), "cannot be switched live", id="somebody else's pipeline"),
+    ],
+)
+def test_a_starving_device_is_told_the_next_thing_to_try(
+    knobs: dict[str, str], switchable: tuple[str, ...], says: str
+) -> None:
+    assert says in finding(judgement=judged(Verdict.HIGHLY), knobs=knobs, switchable=switchable)[2]
+
+
+@pytest.mark.parametrize(
+    ("phase_s", "median_step_ms", "stalled"),
+    [
+        pytest.param(0.12, 20.0, False, id="shorter than any stall"),
+        pytest.param(0.16, 20.0, True, id="many steps long"),
+        pytest.param(0.9, 500.0, False, id="usual for slow steps"),
+        pytest.param(2.1, 500.0, True, id="long for slow steps"),
+        pytest.param(0.2, None, True, id="nothing measured yet"),
+    ],
+)
+def test_a_wait_is_a_stall_by_the_length_of_a_step(phase_s: float, median_step_ms: float | None, stalled: bool) -> None:
+    now = replace(RUNNING, phase=Phase.WAIT, phase_s=phase_s, median_step_ms=median_step_ms)
+
+    assert now.stalled is stalled
+
+
+def test_input_bound_is_said_only_of_a_verdict() -> None:
+    waiting = finding(phase=Phase.WAIT, phase_s=20.3, judgement=judged(Verdict.HIGHLY))
+    measuring = finding(judgement=Judgement(Verdict.UNKNOWN, 12, 20, split(9.6, 13, 0.8)))
+
+    assert "input-bound" not in " ".join((*waiting, *measuring))
+
+
+def test_a_request_during_a_stall_is_said_beside_it() -> None:
+    word, _, advice = finding(phase=Phase.WAIT, phase_s=20.3, asked={"prefetch": "4"})
+
+    assert word == "NO BATCH FOR 20.3 s"
+    assert advice == "Asked: prefetch 4; it waits for the batch in flight. q is safe."
+
+
+def test_what_is_not_recorded_takes_the_second_line() -> None:
+    advice = finding(judgement=judged(Verdict.NOT, 0.2), unrecorded="disk full", unrecorded_step=8112)[2]
+
+    assert advice == "NOT RECORDED since step 8 112: disk full; training goes on"
+
+
+def test_a_killed_run_shows_the_last_evidence() -> None:
+    memory = Memory(used=15.8 * 2**30, available=0.2 * 2**30, swap=9 * 2**30)
+
+    advice = finding(life="killed", memory=memory)[2]
+
+    assert advice == "last seen in compute: memory 15.8 of 16.0 GB, swap 9.0 GB: out of memory is likely"
+
+
+def test_a_failure_names_the_line_that_raised() -> None:
+    failed = TrainingFailed(0, 412, "ValueError: no", 'File "/home/me/train.py", line 41, in f')
+
+    assert finding(failed=failed)[2] == "train.py:41 - 5: traceback - 411 steps kept - q leaves with 1"
+
+
+def test_the_end_sums_the_waiting_up() -> None:
+    ended = RunEnded(100_000_000_000, "finished", 5000)
+
+    advice = finding(ended=ended, waited_s=25.0, stalls=3, longest_stall_s=41.0)[2]
+
+    assert advice == "waited 25.0 s (25 %), 3 stalls, longest 41.0 s - tfwatch replay 2026-11-20T10-17-03_cnn"
+
+
+def test_a_switch_that_never_settles_gives_way_to_the_verdict() -> None:
+    found = banner(replace(RUNNING, switch=SWITCH, steps_total=600, judgement=judged(Verdict.HIGHLY)))
+
+    assert (found.word, found.tone) == ("STARVING 41 %", Tone.BAD)
+
+
+def test_the_text_to_copy_leaves_out_empty_lines() -> None:
+    assert banner(replace(RUNNING, life="no answer", silent_s=2.0, pid=7)).text.count("\n") == 2
+    assert banner(replace(RUNNING, phase=Phase.STARTING, live=False)).text == "STARTING\nstarting, 0.0 s"

@@ -1,0 +1,53 @@
+"""A comparison in words and in cells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.analysis.test_banner import split
+from tfwatch.analysis.comparing import cells, in_a_line, longest_ms, outcome, parts, speed
+from tfwatch.analysis.switches import Comparison
+
+BEFORE, AFTER = split(9.6, 13.0, 0.8, 600), split(0.2, 12.9, 0.8, 600)
+SETTLED = Comparison("prefetch", "off", "4", "key", 0, 3470, 3477, BEFORE, AFTER, 1.68, True)
+ASKED = replace(SETTLED, step=None, before=None, after=None, ratio=None, settled=False)
+
+
+@pytest.mark.parametrize(
+    ("switch", "words"),
+    [
+        pytest.param(SETTLED, "1.68 x faster over 600 steps, settled", id="settled"),
+        pytest.param(replace(SETTLED, ratio=0.5), "2.00 x slower over 600 steps, settled", id="slower"),
+        pytest.param(replace(SETTLED, ratio=1.01), "no difference over 600 steps, settled", id="the same"),
+        pytest.param(
+            replace(SETTLED, after=split(0.2, 12.9, 0.8, 34), settled=False),
+            "1.68 x faster so far, 34 of 60 steps",
+            id="settling",
+        ),
+        pytest.param(replace(SETTLED, after=None, ratio=None, settled=False), "0 of 60 steps", id="nothing measured"),
+        pytest.param(ASKED, "asked, waits for the batch in flight", id="asked"),
+    ],
+)
+def test_faster_and_slower_are_said_of_what_was_measured(switch: Comparison, words: str) -> None:
+    assert outcome(switch) == words
+
+
+def test_a_switch_is_told_in_a_line() -> None:
+    assert in_a_line(SETTLED) == "prefetch off > 4 at step 3 477: 1.68 x faster"
+    assert in_a_line(ASKED) == "prefetch off > 4: asked, waits for the batch in flight"
+    assert speed(1.0) == "no difference"
+
+
+def test_bars_share_one_scale_and_fill_it() -> None:
+    longest = longest_ms(SETTLED)
+
+    assert cells(BEFORE, longest, 50) == (21, 27, 2)
+    assert sum(cells(AFTER, longest, 50)) == round(50 * 13.9 / 23.4)
+    assert cells(AFTER, 0.0, 50) == (0, 0, 0)
+
+
+def test_the_parts_are_told_on_both_sides() -> None:
+    assert parts(SETTLED) == ["wait 9.6 > 0.2", "compute 13.0 > 12.9", "host 0.8 > 0.8"]
+    assert parts(ASKED) == ["wait", "compute", "host"]

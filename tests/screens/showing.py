@@ -1,0 +1,90 @@
+"""An app over a canned run, and what stands on its screen."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.app import TfwatchApp
+from tfwatch.runs.control import Control
+from tfwatch.screens.live import LiveScreen
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from textual.pilot import Pilot
+    from textual.screen import Screen
+
+    from tests.screens.canned import Canned
+    from tfwatch.screens.leave import Leave
+
+
+class Shown:
+    """A running app; `frame` draws the run as it stands."""
+
+    def __init__(self, app: TfwatchApp, pilot: Pilot[Leave], run: Canned, control: Control | None) -> None:
+        self.app = app
+        self.pilot = pilot
+        self.run = run
+        self.control = control
+
+    @property
+    def live(self) -> LiveScreen:
+        """The live screen, whatever lies over it."""
+        return next(screen for screen in self.app.screen_stack if isinstance(screen, LiveScreen))
+
+    async def frame(self) -> None:
+        """Draw what the run holds now."""
+        self.run.writer.flush()
+        self.app.frame()
+        await self.pilot.pause()
+
+    async def press(self, *keys: str) -> None:
+        """Press keys, two seconds between them, and draw."""
+        for key in keys:
+            self.run.at_s += 2.0
+            self.run.writer.flush()
+            await self.pilot.press(key)
+        await self.frame()
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Let messages travel until something holds; at most a hundred rounds."""
+        for _ in range(100):
+            if condition():
+                return
+            await self.pilot.pause()
+        raise AssertionError("it never came to hold")
+
+    def asked(self) -> list[tuple[str, object]]:
+        """What was asked of the training since the last call."""
+        assert self.control is not None
+        return [(request.knob, request.value) for request in self.control.take()]
+
+    @property
+    def rows(self) -> list[str]:
+        """The rows of the screen as text."""
+        return rows_of(self.app.screen)
+
+    @property
+    def text(self) -> str:
+        """The screen as text."""
+        return "\n".join(self.rows)
+
+
+def rows_of(screen: Screen[Any]) -> list[str]:
+    """The rows of a screen as text."""
+    return ["".join(segment.text for segment in strip) for strip in screen._compositor.render_strips()]
+
+
+@asynccontextmanager
+async def shown(
+    run: Canned, size: tuple[int, int] = (120, 40), *, live: bool = True, **options: Any
+) -> AsyncIterator[Shown]:
+    """Show a run; `live`: its training obeys keys."""
+    control = Control() if live else None
+    app = TfwatchApp(run.reader(), control, clock=run.clock, **options)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        show = Shown(app, pilot, run, control)
+        await show.frame()
+        yield show

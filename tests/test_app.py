@@ -1,0 +1,110 @@
+"""The app itself: paint, theme, title, cost."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.screens.canned import Canned, usual
+from tests.screens.showing import shown
+from tfwatch.core.clock import Clock
+from tfwatch.core.rows import Phase
+from tfwatch.screens.meter import Meter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def test_training_is_started_after_the_first_paint() -> None:
+    painted: list[str] = []
+    run = Canned(None).doing(Phase.STARTING, 0.0)
+    async with shown(run, painted=lambda: painted.append("now")) as show:
+        await show.frame()
+        assert painted == ["now"]
+        assert "STARTING" in show.rows[1]
+
+
+async def test_the_theme_is_remembered(tmp_path: Path) -> None:
+    settings = tmp_path / "config" / "screen.json"
+    async with shown(usual(None), settings=settings) as show:
+        assert show.app.theme == "tfwatch-dark"
+        show.app.choose_theme("light")
+    assert json.loads(settings.read_text()) == {"theme": "light"}
+    async with shown(usual(None), settings=settings) as show:
+        assert show.app.theme == "tfwatch-light"
+    async with shown(usual(None), settings=settings, theme="dark") as show:
+        assert show.app.theme == "tfwatch-dark"
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"theme": 7}', '{"theme": "no such"}'])
+async def test_settings_that_cannot_be_read_are_passed_over(tmp_path: Path, content: str) -> None:
+    (tmp_path / "screen.json").write_text(content)
+    async with shown(usual(None), settings=tmp_path / "screen.json") as show:
+        assert show.app.theme == "tfwatch-dark"
+
+
+async def test_the_terminals_title_says_how_it_goes(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path)) as show:
+        assert show.app.title == "cnn 2/20 1 %"
+        show.run.ended()
+        await show.frame()
+        assert show.app.title == "cnn 2/20 finished"
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+async def test_a_starving_finding_has_white_text(theme: str) -> None:
+    run = usual(None)
+    run.at_s += 5.0
+    async with shown(run.doing(Phase.WAIT, 5.0), theme=theme) as show:
+        colour, ground = show.live.finding.styles.color, show.live.finding.styles.background
+        assert colour.hex == "#FFFFFF"
+        assert ground.get_contrast_text(1.0).hex == "#FFFFFF"
+
+
+async def test_without_colour_no_cell_has_one() -> None:
+    async with shown(usual(None), colour=False) as show:
+        styles = [segment.style for strip in show.app.screen._compositor.render_strips() for segment in strip]
+        assert all(style is None or style.color is None or style.color.is_default for style in styles)
+        assert all(style is None or style.bgcolor is None or style.bgcolor.is_default for style in styles)
+
+
+class _Costs:
+    """A clock of which each frame takes a quarter second and `cpu_ms` of CPU."""
+
+    def __init__(self, cpu_ms: float) -> None:
+        self.frames = 0
+        self.clock = Clock(
+            now_ns=lambda: self.frames * 250_000_000, thread_ns=lambda: round(self.frames * cpu_ms * 1e6)
+        )
+
+
+def drawn(cpu_ms: float, ticks: int = 40) -> tuple[int, Meter]:
+    costs = _Costs(cpu_ms)
+    meter = Meter(costs.clock, own_cpu_ns=lambda: 0)
+    count = 0
+    for _ in range(ticks):
+        if not meter.skips():
+            costs.frames += 1
+            count += 1
+            meter.frame(usual_samples)
+    return count, meter
+
+
+usual_samples = Canned(None).snapshot().samples
+
+
+def test_cheap_frames_are_all_drawn_and_their_cost_is_said() -> None:
+    count, meter = drawn(cpu_ms=5.0)
+
+    assert count == 40
+    assert meter.words == "tfwatch 2.0 % of a core"
+
+
+def test_dear_frames_are_drawn_less_often_and_counted() -> None:
+    count, meter = drawn(cpu_ms=60.0)
+
+    assert count < 20
+    assert meter.skipped == 40 - count
+    assert f"{meter.skipped} frames skipped" in meter.words or meter.words.endswith("frames skipped")

@@ -1,0 +1,38 @@
+"""Text from outside is data, and rows keep their width."""
+
+from __future__ import annotations
+
+import pytest
+from textual.content import Content
+
+from tfwatch.widgets.text import fit, plain, row, spread
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param("[bold]Tensor[float32][/bold]", "[bold]Tensor[float32][/bold]", id="markup stays"),
+        pytest.param("\x1b[31mred\x1b[0m", "red", id="colours go"),
+        pytest.param("\x1b]2;title\x07after", "after", id="titles go"),
+        pytest.param("a\x1b[2Jb\x9bc", "ab?c", id="screens are not cleared"),
+        pytest.param("10%\r20%\r30%", "30%", id="the last state of a progress bar"),
+        pytest.param("\u202eevil", "?evil", id="no turning of the writing direction"),
+        pytest.param("a\tb", "a       b", id="tabs"),
+        pytest.param("größer 図", "größer 図", id="letters of any script"),
+    ],
+)
+def test_nothing_that_a_terminal_obeys_gets_through(text: str, shown: str) -> None:
+    assert plain(text) == shown
+
+
+def test_both_ends_of_a_row_or_the_left_one() -> None:
+    assert spread(row("ab"), row("cd"), 6).plain == "ab  cd"
+    assert spread(row("ab"), row("cd"), 4).plain == "ab"
+
+
+def test_the_highest_rank_goes_first() -> None:
+    parts = [(0, Content("aa")), (2, Content("bb")), (1, Content("cc"))]
+
+    assert fit(parts, 10).plain == "aa  bb  cc"
+    assert fit(parts, 9).plain == "aa  cc"
+    assert fit(parts, 1).plain == "aa"

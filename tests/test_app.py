@@ -107,4 +107,4 @@ def test_dear_frames_are_drawn_less_often_and_counted() -> None:
 
     assert count < 20
     assert meter.skipped == 40 - count
-    assert f"{meter.skipped} frames skipped" in meter.words or meter.words.endswith("frames skipped")
+    assert meter.words.endswith(" skipped")

@@ -82,9 +82,9 @@ def _ended(now: Situation) -> Banner | None:
     took = units.seconds(now.ended.at_ns / 1e9)
     steps = f"{units.count(now.ended.steps)} steps in {took}"
     if now.ended.cause == "stopped":
-        return Banner("STOPPED", f"after {steps}{_comma(now.metric)}", _sum_up(now), Tone.CALM)
+        return Banner("STOPPED", f"after {steps}{now.metric and f', {now.metric}'}", _sum_up(now), Tone.CALM)
     epochs = f"{now.epoch + 1} epoch{'s' if now.epoch else ''}, "
-    return Banner("FINISHED", f"{epochs}{steps}{_comma(now.metric)}", _sum_up(now), Tone.GOOD)
+    return Banner("FINISHED", f"{epochs}{steps}{now.metric and f', {now.metric}'}", _sum_up(now), Tone.GOOD)
 
 
 def _killed(now: Situation) -> Banner | None:
@@ -218,7 +218,7 @@ def _measuring(now: Situation) -> Banner:
 def _fed(now: Situation, part: Breakdown) -> Banner:
     sentence = f"NOT input-bound: {waiting.waits(now, part)}"
     work = units.percent(part.compute.mean / part.step.mean if part.step.mean else None)
-    advice = f"compute is {work}: the pipeline has no more to give; try mixed precision"
+    advice = f"Compute is {work}: the pipeline has no more to give; try mixed precision"
     return Banner(f"FED {units.percent(part.wait_share)}", sentence, advice, Tone.GOOD)
 
 
@@ -295,7 +295,3 @@ def _last_evidence(now: Situation) -> str:
 def _elapsed(at_s: float) -> str:
     whole = int(at_s)
     return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
-
-
-def _comma(text: str) -> str:
-    return f", {text}" if text else ""

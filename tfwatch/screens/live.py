@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on
@@ -12,12 +11,12 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
-from tfwatch.analysis import turns
-from tfwatch.analysis.waiting import knob_name
 from tfwatch.screens import views
 from tfwatch.screens.bindings import LIVE_BINDINGS
+from tfwatch.screens.footer import footer_keys, help_now, too_small
 from tfwatch.screens.happenings import happenings
 from tfwatch.screens.help import HelpScreen
+from tfwatch.screens.layout import LOW, ROOMY, Layout, layout_for, panes_shown
 from tfwatch.widgets.card import CardPane
 from tfwatch.widgets.finding import FindingPane
 from tfwatch.widgets.glyphs import Glyphs, choose_glyphs
@@ -33,34 +32,13 @@ from tfwatch.widgets.timeline import Timeline
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
-    from textual.geometry import Size
 
     from tfwatch.screens.situation import RunView
     from tfwatch.screens.switchboard import Switchboard
 
-SMALLEST = (60, 18)
-_ROOMY = (100, 32)
-#: Below so many rows the first tab holds the knobs alone.
-_LOW = 24
 _HINT = "no switch yet\np turns prefetch on or off; here stands what it gave"
 _TABS = ("switch", "proof", "events", "machine", "log")
 _PANES = ("#knobs", "#card", "#happenings", "#machine", "#log")
-
-
-class Layout(Enum):
-    """How the panes stand: not at all, one at a time, side by side."""
-
-    TOO_SMALL = "-too-small"
-    TABS = "-tabs"
-    PANES = "-panes"
-
-
-def layout_for(size: Size) -> Layout:
-    """The layout for a window."""
-    if size.width < SMALLEST[0] or size.height < SMALLEST[1]:
-        return Layout.TOO_SMALL
-    roomy = size.width >= _ROOMY[0] and size.height >= _ROOMY[1]
-    return Layout.PANES if roomy else Layout.TABS
 
 
 class LiveScreen(Screen[None]):
@@ -82,6 +60,7 @@ class LiveScreen(Screen[None]):
     happened = getters.query_one(HappeningsPane)
     machine = getters.query_one(MachinePane)
     log_pane = getters.query_one(LogPane)
+    keys = getters.query_one("#keys", KeyLine)
     word = getters.query_one("#wanted", Input)
 
     pane: reactive[int] = reactive(1)
@@ -141,10 +120,13 @@ class LiveScreen(Screen[None]):
             return
         self.header.view = views.header_view(view)
         self.finding.finding = view.finding
-        self.finding.note = self._help_now(view)
+        self.finding.note = help_now(view, self.live)
         self.timeline.snapshot = view.snapshot
         self._show_panes(view)
-        self._show_keys(view, own_cost)
+        self.keys.keys = footer_keys(view, self.live, self.timeline.frozen, self.stopping)
+        self.keys.note = (
+            own_cost if self.size.width >= 120 else own_cost.partition(" of a core")[0].removeprefix("tfwatch ")
+        )
 
     def _show_panes(self, view: RunView) -> None:
         if self.knobs.display:
@@ -166,43 +148,8 @@ class LiveScreen(Screen[None]):
             self._told = told
             self.happened.happenings = happenings(view)
 
-    def _show_keys(self, view: RunView, own_cost: str) -> None:
-        keys = self.query_one("#keys", KeyLine)
-        keys.keys = self._keys(view)
-        keys.note = own_cost if self.size.width >= 120 else own_cost.partition(" of a core")[0].removeprefix("tfwatch ")
-
-    def _keys(self, view: RunView) -> tuple[Key, ...]:
-        switchable = self._refusal("prefetch") == ""
-        latency = (Key("l", "l", "latency", switchable),) if views.has_latency(view.snapshot) else ()
-        frozen = self.timeline.frozen
-        return (
-            Key("p", "p", "prefetch", switchable),
-            Key("plus", "+", "", switchable, rank=2),
-            Key("minus", "-", "depth", switchable, rank=2),
-            Key("w", "w", "workers", self._refusal("workers") == "", rank=1),
-            *latency,
-            Key("u", "u", "undo", self.live and not view.is_over, rank=1),
-            Key("space", "space", "live" if frozen else "freeze", chosen=frozen, rank=0 if frozen else 3),
-            Key("z", "z", "zoom", rank=4),
-            Key("y", "y", "leave now" if self.stopping else "copy", rank=0 if self.stopping else 5),
-            Key("question_mark", "?", "keys"),
-            Key("q", "q", "leave"),
-        )
-
-    def _help_now(self, view: RunView) -> str:
-        if not self.live:
-            return "read only"
-        undo = turns.undone(view.knobs, view.snapshot.events)
-        return f"u undoes: {knob_name(undo[0])} back to {undo[1]}" if undo and not view.is_over else ""
-
     def _show_state(self) -> None:
-        width, height = self.size
-        text = f"{width}x{height}, needs {SMALLEST[0]}x{SMALLEST[1]}"
-        if self.view:
-            header = views.header_view(self.view)
-            going = "run over" if self.view.is_over else "training goes on"
-            facts = ", ".join(part for part in (header.epoch, self.view.finding.word) if part)
-            text = f"{text} - {going}: {facts}"
+        text = too_small(self.view, *self.size)
         self.query_one("#too-small", Static).update(Content(text))
 
     # -- how it stands ------------------------------------------------------------------------------
@@ -212,8 +159,8 @@ class LiveScreen(Screen[None]):
         for known in Layout:
             self.set_class(known is layout, known.value)
         bare = layout is Layout.TABS
-        self.set_class(self.app.size.height < _LOW, "-low")
-        self.set_class(self.app.size.height >= _ROOMY[1], "-tall")
+        self.set_class(self.app.size.height < LOW, "-low")
+        self.set_class(self.app.size.height >= ROOMY[1], "-tall")
         self.timeline.compact = bare
         for selector in _PANES:
             self.query_one(selector).set_class(bare, "-bare")
@@ -223,14 +170,12 @@ class LiveScreen(Screen[None]):
             self.show(self.view, self._own_cost)
 
     def _choose_pane(self) -> None:
-        """Which panes show: one of five on a small screen; else all, the log in place of the events."""
-        tabs = self.has_class(Layout.TABS.value)
-        shown = {1: (1, 2) if self.app.size.height >= _LOW else (1,)}.get(self.pane, (self.pane,))
+        """Show the panes that fit, and mark the tab."""
+        shown = panes_shown(layout_for(self.app.size), self.app.size.height, self.pane)
         for number, selector in enumerate(_PANES, 1):
-            beside = number not in (3, 5) or (number == 5) == (self.pane == 5)
-            self.query_one(selector).display = number in shown if tabs else beside
+            self.query_one(selector).display = number in shown
         for row, numbers in (("#upper", (1, 2)), ("#lower", (3, 4, 5))):
-            self.query_one(row).display = not tabs or bool(set(numbers) & set(shown))
+            self.query_one(row).display = bool(shown & set(numbers))
         self.query_one("#tabs", KeyLine).keys = tuple(
             Key(str(at), str(at), word, chosen=at == self.pane) for at, word in enumerate(_TABS, 1)
         )
@@ -246,48 +191,23 @@ class LiveScreen(Screen[None]):
 
     def action_turn(self, knob: str) -> None:
         """Turn a knob off, or back on."""
-        if (state := self._may_turn(knob, knob)) is not None:
-            self._ask(knob, turns.toggled(state))
+        if self.view and not self._switchboard.is_held(knob):
+            self._answer(self._switchboard.toggle(self.view, knob))
 
     def action_deepen(self, direction: int) -> None:
         """Double the prefetch depth, or halve it where negative."""
-        if (state := self._may_turn("prefetch", f"depth{direction}")) is not None:
-            self._ask("prefetch", turns.deeper(state.coming) if direction > 0 else turns.shallower(state.coming))
+        if self.view and not self._switchboard.is_held(f"depth {direction}"):
+            self._answer(self._switchboard.deepen(self.view, direction))
 
     def action_undo(self) -> None:
         """Take the last switch back."""
-        if self.view is None or self._switchboard.is_held("u"):
-            return
-        back = turns.undone(self._states(self.view), self.view.snapshot.events)
-        if back is None:
-            self.say("nothing was switched yet")
-        elif self._may_turn(back[0], "undo") is not None:
-            self._ask(*back)
+        if self.view and not self._switchboard.is_held("undo"):
+            self._answer(self._switchboard.undo(self.view))
 
-    def _may_turn(self, knob: str, key: str) -> turns.KnobState | None:
-        """The knob's state where a key may turn it; else None, and why is said."""
-        if self.view is None or self._switchboard.is_held(key):
-            return None
-        if knob == "latency_ms" and not views.has_latency(self.view.snapshot):
-            self.say("no simulated latency in this run: start it with --storage-latency MS")
-            return None
-        refusal = self._refusal(knob)
+    def _answer(self, refusal: str) -> None:
         if refusal:
-            self.say(f"{knob_name(knob)}: {refusal}")
-            return None
-        return self._states(self.view).get(knob)
-
-    def _states(self, view: RunView) -> dict[str, turns.KnobState]:
-        """The knobs with what was asked since the last frame."""
-        return turns.knob_states(view.snapshot.manifest.knobs, view.snapshot.events, self._switchboard.asks)
-
-    def _refusal(self, knob: str) -> str:
-        return views.refused(self.view.snapshot, knob, self.live) if self.view else "not yet"
-
-    def _ask(self, knob: str, value: str) -> None:
-        assert self.view
-        self._switchboard.ask(knob, value, self.view.snapshot.now_s)
-        if not self._greeted:
+            self.say(refusal)
+        elif not self._greeted:
             self._greeted = True
             self.say("p undoes, space freezes")
 
@@ -297,21 +217,13 @@ class LiveScreen(Screen[None]):
 
     # -- looking ------------------------------------------------------------------------------------
 
-    def action_freeze(self) -> None:
-        """Freeze the charts, or follow the run again."""
-        self.timeline.action_freeze()
+    def action_chart(self, action: str) -> None:
+        """Do one of the timeline's actions without arguments, wherever the focus is."""
+        getattr(self.timeline, f"action_{action}")()
 
     def action_look(self, columns: int) -> None:
         """Look back or forward."""
         self.timeline.action_look(columns)
-
-    def action_home(self) -> None:
-        """Look at the run's beginning."""
-        self.timeline.action_home()
-
-    def action_live(self) -> None:
-        """Follow the run again."""
-        self.timeline.action_live()
 
     def action_zoom(self, direction: int) -> None:
         """More time in a column, or less."""
@@ -363,8 +275,6 @@ class LiveScreen(Screen[None]):
     def action_no_suspend(self) -> None:
         """Say why nothing happens."""
         self.say("ctrl+z is off: it would suspend the training too. q then d leaves without stopping it")
-
-    # -- messages -----------------------------------------------------------------------------------
 
     @on(KnobsPane.Pressed)
     @on(KeyLine.Pressed)

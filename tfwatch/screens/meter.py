@@ -63,5 +63,5 @@ class Meter:
         share = (cpu_ns - before_cpu + others - before_others) / (now - before)
         if self._own_cpu_ns is None and len(samples) and not units.is_missing(float(samples[-1]["own_cores"])):
             share += float(samples[-1]["own_cores"])
-        skipped = f", {units.count(self.skipped)} frames skipped" if self.skipped else ""
+        skipped = f", {units.count(self.skipped)} skipped" if self.skipped else ""
         self.words = f"tfwatch {share * 100:.1f} % of a core{skipped}"

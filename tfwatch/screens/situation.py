@@ -15,8 +15,8 @@ from tfwatch.analysis.situation import NOT_JUDGED, Memory, Situation
 from tfwatch.analysis.stalls import Stall, find_stalls
 from tfwatch.analysis.switches import Comparison, Known, compare
 from tfwatch.analysis.turns import Ask, KnobState, knob_states
-from tfwatch.analysis.verdict import Judgement, judge
-from tfwatch.core.events import EpochStarted, RecordingLost, TrainingFailed, WatchFailed
+from tfwatch.analysis.verdict import Judgement, Verdict, judge
+from tfwatch.core.events import EpochStarted, PipelineSwitched, RecordingLost, TrainingFailed, WatchFailed
 from tfwatch.core.rows import Phase
 from tfwatch.core.units import is_missing
 from tfwatch.runs.pyramid import BUCKET_S, FACTOR, LEVELS
@@ -81,6 +81,7 @@ class Follower:
         self._events = -1
         self._stalls: dict[int, Stall] = {}
         self._searched = 0
+        self._switches = 0
 
     def follow(self, snapshot: Snapshot, asks: Sequence[Ask], stopping_s: float | None) -> RunView:
         """What the panes show of a snapshot; `asks`: this screen's requests, `stopping_s`: since it asked to stop."""
@@ -110,7 +111,10 @@ class Follower:
 
     def _figure(self, snapshot: Snapshot) -> _Figures:
         rows = snapshot.steps
-        judgement = judge(rows, self._figures.judgement.verdict)
+        switches = sum(isinstance(event, PipelineSwitched) for event in snapshot.events)
+        before = self._figures.judgement.verdict if switches == self._switches else Verdict.UNKNOWN
+        self._switches = switches
+        judgement = judge(rows, before)
         recent = rows[-64:]
         total = recent["wait_ms"] + recent["compute_ms"] + recent["host_ms"]
         median = float(np.median(total)) if len(recent) else None

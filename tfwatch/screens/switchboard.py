@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.turns import Ask, as_value
+from tfwatch.analysis import turns
+from tfwatch.analysis.waiting import knob_name
 from tfwatch.runs.control import Request
+from tfwatch.screens import views
 
 if TYPE_CHECKING:
     from tfwatch.core.clock import Clock
     from tfwatch.runs.control import Control
+    from tfwatch.screens.situation import RunView
 
 #: A terminal repeats a held-down key after up to 0.66 s and then quickly: presses closer than this are one.
 HELD_S = 0.7
@@ -20,7 +23,7 @@ class Switchboard:
 
     def __init__(self, control: Control | None, clock: Clock) -> None:
         self.control = control
-        self.asks: list[Ask] = []
+        self.asks: list[turns.Ask] = []
         self._clock = clock
         self._pressed: dict[str, int] = {}
 
@@ -31,12 +34,43 @@ class Switchboard:
         self._pressed[key] = now
         return before is not None and now - before < HELD_S * 1e9
 
-    def ask(self, knob: str, value: str, at_s: float) -> None:
-        """Ask for a setting, in words; `at_s` is now, seconds since the run's clock origin."""
-        if self.control is None:
-            return
-        self.asks = [ask for ask in self.asks if ask.knob != knob] + [Ask(knob, value, at_s)]
-        self.control.ask(Request(knob, as_value(knob, value), by="key"))
+    def toggle(self, view: RunView, knob: str) -> str:
+        """Ask for a knob off, or back on. Returns why not; empty where it was asked."""
+        refusal, state = self._state(view, knob)
+        return self._ask(view, knob, turns.toggled(state)) if state else refusal
+
+    def deepen(self, view: RunView, direction: int) -> str:
+        """Ask for twice the prefetch depth, or half of it where negative. Returns why not."""
+        refusal, state = self._state(view, "prefetch")
+        if state is None:
+            return refusal
+        turn = turns.deeper if direction > 0 else turns.shallower
+        return self._ask(view, "prefetch", turn(state.coming))
+
+    def undo(self, view: RunView) -> str:
+        """Ask for what stood before the last switch. Returns why not."""
+        back = turns.undone(self._states(view), view.snapshot.events)
+        if back is None:
+            return "nothing was switched yet"
+        refusal, state = self._state(view, back[0])
+        return self._ask(view, *back) if state else refusal
+
+    def _states(self, view: RunView) -> dict[str, turns.KnobState]:
+        """The knobs with what was asked since the last frame."""
+        return turns.knob_states(view.snapshot.manifest.knobs, view.snapshot.events, self.asks)
+
+    def _state(self, view: RunView, knob: str) -> tuple[str, turns.KnobState | None]:
+        if knob == "latency_ms" and not views.has_latency(view.snapshot):
+            return "no simulated latency in this run: start it with --storage-latency MS", None
+        refusal = views.refused(view.snapshot, knob, self.control is not None)
+        state = None if refusal else self._states(view).get(knob)
+        return f"{knob_name(knob)}: {refusal or 'not a knob of this run'}", state
+
+    def _ask(self, view: RunView, knob: str, value: str) -> str:
+        assert self.control is not None
+        self.asks = [ask for ask in self.asks if ask.knob != knob] + [turns.Ask(knob, value, view.snapshot.now_s)]
+        self.control.ask(Request(knob, turns.as_value(knob, value), by="key"))
+        return ""
 
     def stop(self) -> None:
         """Ask the training to end at the next batch."""

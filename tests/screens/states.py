@@ -1,0 +1,55 @@
+"""Canned runs, each in one state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.screens.canned import FED, STARVING, Canned, usual
+from tfwatch.core import events as facts
+from tfwatch.core.rows import Flag, Phase
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MARKUP = "[bold]Tensor[float32][/nope] [/job:localhost/device:GPU:0] [@click=app.quit]x"
+
+
+def starving(folder: Path | None) -> Canned:
+    return Canned(folder).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.001)
+
+
+def stalled(folder: Path | None) -> Canned:
+    run = usual(folder)
+    run.at_s += 20.3
+    return run.doing(Phase.WAIT, 20.3)
+
+
+def importing(folder: Path | None) -> Canned:
+    run = Canned(folder)
+    run.at_s = 3.0
+    return run.doing(Phase.IMPORT, 3.0)
+
+
+def settling(folder: Path | None) -> Canned:
+    run = starving(folder).switched("prefetch", "off", "4").steps(1, FED, int(Flag.SWITCH)).steps(30, FED)
+    return run.doing(Phase.COMPUTE, 0.001)
+
+
+def slow_callback(folder: Path | None) -> Canned:
+    run = usual(folder)
+    run.at_s += 8.0
+    return run.doing(Phase.HOST, 8.0, "ModelCheckpoint")
+
+
+def failed(folder: Path | None) -> Canned:
+    run = usual(folder)
+    run.event(
+        facts.TrainingFailed, step=run.step, error=f"ValueError: {MARKUP}", traceback=f'File "a/b.py", line 3\n{MARKUP}'
+    )
+    return run.ended("failed")
+
+
+def validating(folder: Path | None) -> Canned:
+    run = usual(folder)
+    run.at_s += 2.1
+    return run.doing(Phase.VALIDATION, 2.1)

@@ -1,0 +1,182 @@
+"""The live screen over canned runs: what its keys do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from textual.widgets import Input
+
+from tests.screens.canned import FED, STARVING, usual
+from tests.screens.showing import shown
+from tests.screens.states import importing, starving
+from tfwatch.core.rows import Phase
+from tfwatch.screens.bindings import LIVE_BINDINGS
+from tfwatch.screens.leave import Leave
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+# -- switching ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keys", "asked"),
+    [
+        pytest.param(["p"], [("prefetch", 4)], id="p turns on"),
+        pytest.param(["p", "p"], [("prefetch", "off")], id="p undoes itself"),
+        pytest.param(["plus"], [("prefetch", 1)], id="deeper from off"),
+        pytest.param(["plus", "equals_sign", "plus"], [("prefetch", 4)], id="deeper and deeper"),
+        pytest.param(["plus", "equals_sign", "minus"], [("prefetch", 1)], id="and back"),
+        pytest.param(["underscore"], [("prefetch", "off")], id="shallower than off"),
+        pytest.param(["w"], [("workers", "auto")], id="workers"),
+        pytest.param(["p", "u"], [("prefetch", "off")], id="u takes a request back"),
+        pytest.param(["u"], [], id="nothing to undo"),
+        pytest.param(["l"], [], id="no latency was asked for"),
+    ],
+)
+async def test_a_key_asks_for_a_setting(tmp_path: Path, keys: list[str], asked: list[tuple[str, object]]) -> None:
+    async with shown(starving(tmp_path)) as show:
+        await show.press(*keys)
+        assert show.asked() == asked
+
+
+async def test_undo_takes_the_last_switch_back(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path)) as show:
+        assert "u undoes: prefetch back to off" in show.text
+        await show.press("u")
+        assert show.asked() == [("prefetch", "off")]
+
+
+async def test_a_held_key_is_one_request(tmp_path: Path) -> None:
+    async with shown(starving(tmp_path)) as show:
+        for delay_s in (0.0, 0.5, 0.03, 0.03, 0.03):
+            show.run.at_s += delay_s
+            await show.pilot.press("p")
+        assert show.asked() == [("prefetch", 4)]
+
+
+async def test_a_request_shows_until_the_training_answers(tmp_path: Path) -> None:
+    async with shown(importing(tmp_path)) as show:
+        await show.press("p")
+        assert "asked: prefetch 4; taken up with the first batch" in show.text
+        assert "asked 4 at 10:17:06" in show.text
+        show.run.started().steps(30, STARVING)
+        show.run.switched("prefetch", "off", "4").steps(100, FED).doing(Phase.COMPUTE, 0.001)
+        await show.frame()
+        assert "asked 4" not in show.text
+        assert "p  prefetch  4       > off" in show.text
+
+
+async def test_the_first_switch_says_how_to_go_back(tmp_path: Path) -> None:
+    async with shown(starving(tmp_path)) as show:
+        await show.press("p", "w")
+        assert [note.message for note in show.app._notifications] == ["p undoes, space freezes"]
+
+
+async def test_latency_is_a_knob_only_where_it_was_asked_for() -> None:
+    run = usual(
+        None, settings={"storage_latency_ms": 20.0}, knobs={"prefetch": "off", "workers": "off", "latency_ms": "20 ms"}
+    )
+    async with shown(run) as show:
+        assert "l  latency   20 ms   > off" in show.text
+        await show.press("l", "l")
+        assert show.asked() == [("latency_ms", 20.0)]
+
+
+async def test_a_pipeline_that_cannot_be_switched_says_so() -> None:
+    async with shown(usual(None, switchable=["prefetch"])) as show:
+        assert "fixed in this run's own pipeline" in show.text
+        await show.press("w")
+        assert show.asked() == []
+
+
+async def test_read_only_keys_are_grey_and_say_why(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path), live=False) as show:
+        assert "read only: switched where it trains" in show.text
+        await show.press("p", "plus", "w", "u", "s")
+        assert "prefetch: read only: switched where it trains" in [note.message for note in show.app._notifications]
+        await show.press("q")
+        assert show.app.return_value is Leave.LEFT
+
+
+# -- looking ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["small", "large"])
+async def test_every_key_can_be_pressed(tmp_path: Path, size: tuple[int, int]) -> None:
+    async with shown(usual(tmp_path), size) as show:
+        keys = [key for key, active in show.app.active_bindings.items() if active.binding.action != "quit"]
+        assert {key for binding in LIVE_BINDINGS for key in binding.key.split(",")} <= set(keys)
+        assert not {key for key in keys if key in ("ctrl+a", "ctrl+b") or "alt" in key or key.startswith("f1")}
+        for key in keys:
+            await show.press(key)
+            while len(show.app.screen_stack) > 2:
+                show.app.screen.dismiss(None)
+                await show.pilot.pause()
+            await show.press("escape")
+        assert show.app.is_running
+
+
+async def test_space_freezes_the_charts_and_nothing_else(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path)) as show:
+        await show.press("space")
+        assert show.live.timeline.frozen
+        assert "space live" in show.rows[-1]
+        show.run.steps(200, STARVING).doing(Phase.COMPUTE, 0.001)
+        await show.frame()
+        assert "STARVING" in show.rows[1]
+        await show.press("end")
+        assert not show.live.timeline.frozen
+
+
+async def test_events_are_stepped_through_and_jumped_to(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path)) as show:
+        await show.press("left_square_bracket", "left_square_bracket")
+        assert show.live.happened.cursor == 1
+        assert show.live.timeline.frozen
+        await show.press("right_square_bracket")
+        assert show.live.happened.cursor == 0
+
+
+async def test_a_click_is_as_good_as_a_key(tmp_path: Path) -> None:
+    async with shown(starving(tmp_path)) as show:
+        await show.pilot.click("#keys", offset=(2, 0))
+        await show.until(lambda: show.control and show.control.pending)
+        assert show.asked() == [("prefetch", 4)]
+        await show.pilot.click("#knobs", offset=(6, 3))
+        await show.until(lambda: show.control and show.control.pending)
+        assert show.asked() == [("workers", "auto")]
+        await show.pilot.click("#happenings", offset=(6, 2))
+        await show.until(lambda: show.live.timeline.frozen)
+
+
+async def test_a_clicked_tab_shows_its_pane(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path), (80, 24)) as show:
+        at = next(row for row in show.rows if "1 switch" in row).index("3 events")
+        await show.pilot.click("#tabs", offset=(at + 1, 0))
+        await show.until(lambda: show.live.pane == 3)
+        await show.frame()
+        assert "prefetch off > 4 at step 301" in show.text
+
+
+async def test_the_finding_is_copied(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path)) as show:
+        await show.press("y")
+        assert show.app.clipboard.startswith("FED 1 %\nNOT input-bound")
+
+
+async def test_the_log_is_filtered_as_it_is_typed(tmp_path: Path) -> None:
+    run = usual(tmp_path)
+    run.writer.log = tmp_path / "log.txt"
+    run.writer.log.write_text("".join(f"line {n} {'cuda' if n % 10 == 0 else ''}\n" for n in range(100)))
+    async with shown(run, (80, 24)) as show:
+        await show.press("slash")
+        assert isinstance(show.app.focused, Input)
+        await show.press(*"CUDA")
+        assert show.live.log_pane.count() == 10
+        await show.press("enter", "escape")
+        assert show.live.log_pane.wanted == "CUDA"
+        await show.press("slash", "escape")
+        assert show.live.log_pane.count() == 100

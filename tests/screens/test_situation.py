@@ -1,0 +1,145 @@
+"""From snapshots to what panes show, without an app."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.screens.canned import FED, STARVING, Canned, usual
+from tfwatch.analysis.turns import Ask
+from tfwatch.analysis.verdict import Verdict
+from tfwatch.core import events as facts
+from tfwatch.core.rows import Flag, Phase
+from tfwatch.screens import views
+from tfwatch.screens.happenings import happenings
+from tfwatch.screens.situation import Follower
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfwatch.screens.situation import RunView
+
+
+def look(run: Canned, asks: tuple[Ask, ...] = (), live: bool = True) -> RunView:
+    reader = run.reader()
+    return Follower(reader.steps_between, live).follow(reader.tail(), asks, None)
+
+
+def test_a_stall_is_counted_from_the_pulse_and_belongs_to_the_waiting() -> None:
+    run = usual(None)
+    waited_s = look(run).situation.waited_s
+    run.at_s += 20.0
+    view = look(run.doing(Phase.WAIT, 20.0))
+
+    assert view.situation.stalled
+    assert view.situation.phase_s == pytest.approx(20.0)
+    assert view.situation.waited_s == pytest.approx(waited_s + 20.0, abs=0.1)
+
+
+def test_a_verdict_does_not_outlive_the_setting_it_was_made_on() -> None:
+    run = Canned(None).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.0)
+    reader = run.reader()
+    follower = Follower(reader.steps_between, live=True)
+    assert follower.follow(reader.tail(), (), None).situation.judgement.verdict is Verdict.HIGHLY
+
+    run.switched("prefetch", "off", "4").steps(1, FED, int(Flag.SWITCH)).steps(120, (0.5, 12.9, 0.8))
+    run.doing(Phase.COMPUTE, 0.0).writer.flush()
+
+    assert follower.follow(reader.tail(), (), None).situation.judgement.verdict is Verdict.NOT
+
+
+def test_stalls_are_found_once_however_the_steps_come(tmp_path: Path) -> None:
+    run = Canned(tmp_path).started()
+    reader = run.reader()
+    follower = Follower(reader.steps_between, live=True)
+    for _ in range(5):
+        run.steps(3, STARVING).steps(1, (2000.0, 13.0, 0.8)).steps(40, STARVING).writer.flush()
+        view = follower.follow(reader.tail(), (), None)
+
+    assert [stall.step for stall in view.stalls] == [5, 49, 93, 137, 181]
+    assert view.stalls == look(run).stalls
+    assert view.situation.longest_stall_s == pytest.approx(2.0, rel=0.05)
+
+
+def test_a_long_run_is_searched_from_its_beginning() -> None:
+    run = Canned(None).started().steps(50, FED).steps(1, (5000.0, 13.0, 0.8)).steps(6000, FED)
+
+    assert [stall.step for stall in look(run).stalls] == [52]
+
+
+def test_the_shuffle_buffer_is_read_from_tensorflows_log(tmp_path: Path) -> None:
+    run = Canned(tmp_path)
+    run.writer.log = tmp_path / "log.txt"
+    run.writer.log.write_text("I tensorflow/core: Filling up shuffle buffer (this may take a while): 4298 of 50000\n")
+    run.at_s = 9.0
+    run.begin_epoch().doing(Phase.WAIT, 3.0)
+
+    assert look(run).finding.sentence == "filling the shuffle buffer, 4 298 of 50 000, 3.0 s"
+
+
+def test_what_is_unrecorded_is_told_with_its_step() -> None:
+    run = usual(None).event(facts.RecordingLost, reason="disk full", step=451)
+
+    view = look(run)
+
+    assert view.finding.advice == "NOT RECORDED since step 451: disk full; training goes on"
+    assert views.header_view(view).state == "NOT RECORDED"
+
+
+def test_a_request_of_this_screen_is_shown_at_once() -> None:
+    run = usual(None)
+
+    rows = views.knob_rows(look(run, (Ask("workers", "auto", run.at_s),)), live=True)
+
+    assert [row.note for row in rows if row.name == "workers"] == [
+        "asked auto at 10:17:21, waits for the batch in flight"
+    ]
+    assert rows[-1].note == "workers back to off"
+
+
+def test_everything_rare_is_a_row() -> None:
+    run = usual(None)
+    run.event(facts.Slept, slept_ms=22_740_000.0).event(facts.RecordingLost, reason="disk full", step=8112)
+    run.event(facts.RecordingResumed).event(facts.WatchFailed, reason="boom").event(facts.Noted, text="a note")
+    run.event(facts.SwitchFailed, knob="prefetch", reason="no memory")
+    run.steps(1, (3500.0, 13.0, 0.8)).ended("stopped", "by q")
+
+    told = [f"{row.mark} {row.text}" for row in happenings(look(run))]
+
+    assert told == [
+        ". TensorFlow 2.21.0 imported in 6200 ms",
+        ". 8 000 images ready in 310 ms",
+        ". GPU n/a: no sensor for this machine's GPU yet",
+        "E epoch 1 ended at step 250: validation 300 ms, loss 1.31, accuracy 0.42",
+        "p prefetch off > 4 at step 301: 1.69 x faster",
+        "Z asleep for 6 h 19 min, not counted",
+        "! not recorded from step 8 112 on: disk full",
+        "! recording again; what was kept in memory is on disk",
+        "! tfwatch failed and measures no more: boom",
+        ". a note",
+        "p prefetch not switched: no memory",
+        "S no batch for 3.5 s at step 452",
+        "X stopped after 452 steps: by q",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "steps"),
+    [
+        pytest.param({}, 5000, id="epochs times steps"),
+        pytest.param({"settings": {"steps": 300}}, 300, id="steps"),
+        pytest.param({"epochs": None}, None, id="unknown"),
+    ],
+)
+def test_the_runs_length_is_known_or_not(changes: dict[str, object], steps: int | None) -> None:
+    assert views.steps_in_all(usual(None, **changes).snapshot()) == steps
+
+
+def test_a_header_leaves_out_what_is_not_known() -> None:
+    run = Canned(None, device="", steps_per_epoch=None, epochs=None, metric="").started().steps(99, STARVING)
+
+    header = views.header_view(look(run))
+
+    assert (header.device, header.epoch, header.step, header.done) == ("", "epoch 1", "step 100", None)
+    assert (header.metric, header.eta) == ("", "")

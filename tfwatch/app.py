@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App, SystemCommand
@@ -13,6 +14,7 @@ from textual.filter import NoColor
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.runs.format import write_atomically
 from tfwatch.screens import views
+from tfwatch.screens.bindings import LIVE_BINDINGS
 from tfwatch.screens.leave import Leave, LeaveScreen, Question, StopScreen
 from tfwatch.screens.live import LiveScreen
 from tfwatch.screens.meter import Meter
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["FRAME_S", "Leave", "TfwatchApp"]
 
 FRAME_S = 0.25
+#: Keys that only make sense as keys, and leaving, which has a name of its own.
+_NOT_BY_NAME = ("colon", "escape", "enter", "ctrl+z", "q")
 #: The terminal keeps its title on a stack of its own, and takes it back.
 _KEEP_TITLE = "\x1b[22;0t"
 _TITLE_BACK = "\x1b[23;0t"
@@ -189,14 +193,16 @@ class TfwatchApp(App[Leave]):
     # -- palette and theme ----------------------------------------------------------------------------
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """What the palette offers beside the screen's keys."""
+        """What the palette offers: all that keys do, and the themes."""
+        for binding in LIVE_BINDINGS:
+            key = binding.key.partition(",")[0]
+            if key not in _NOT_BY_NAME:
+                yield SystemCommand(binding.tooltip, f"key {binding.key_display}", partial(self.simulate_key, key))
         for name in THEMES:
             yield SystemCommand(
                 f"Theme: {name}", f"use the {name} palette from now on", lambda name=name: self.choose_theme(name)
             )
         yield SystemCommand("Quit", "leave; asks while training runs", self.action_quit)
-        yield SystemCommand("Stop training", "stop and stay on the screen; asks", self.action_ask_stop)
-        yield SystemCommand("Keys", "every key, and what the words mean", self._live.action_help)
 
     def choose_theme(self, name: str) -> None:
         """Use a palette, `dark` or `light`, and remember it."""

@@ -44,6 +44,14 @@ async def test_n_stays(tmp_path: Path, key: str) -> None:
         assert not show.control.stop.is_set()
 
 
+async def test_the_palette_does_what_keys_do(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path)) as show:
+        commands = {command.title: command for command in show.app.get_system_commands(show.app.screen)}
+        commands["prefetch off, or back on"].callback()
+        await show.until(lambda: show.control and show.control.pending)
+        assert show.asked() == [("prefetch", "off")]
+
+
 async def test_d_trains_on_without_a_screen(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         await show.press("q", "d")

@@ -104,8 +104,6 @@ class LiveScreen(Screen[None]):
         """Whether its panes are there to be fed: not before the first paint, nor while the app closes."""
         return self.is_mounted and self.is_running and bool(self.children)
 
-    # -- what it shows ------------------------------------------------------------------------------
-
     @property
     def live(self) -> bool:
         """Whether keys are obeyed."""
@@ -151,8 +149,6 @@ class LiveScreen(Screen[None]):
     def _show_state(self) -> None:
         text = too_small(self.view, *self.size)
         self.query_one("#too-small", Static).update(Content(text))
-
-    # -- how it stands ------------------------------------------------------------------------------
 
     def _arrange(self) -> None:
         layout = layout_for(self.app.size)

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -16,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+_SEQUENCE = re.compile(r"\x1b\[[0-9;?<>]*[a-zA-Z]")
 ROOT = Path(__file__).parent.parent
 
 
@@ -54,14 +56,14 @@ class Pseudo:
         os.write(self._master, keys.encode())
 
     def wait_for(self, text: str, timeout_s: float = 20) -> str:
-        """Read until the text was seen, and return all that was.
+        """Read until the text was written, whatever its colours, and return all the output.
 
         Raises:
             AssertionError: it did not come in time.
         """
         deadline = time.monotonic() + timeout_s
-        while text.encode() not in self.output:
-            assert time.monotonic() < deadline, f"{text!r} never came: {self.output[-3000:]!r}"
+        while text not in self.words:
+            assert time.monotonic() < deadline, f"{text!r} never came: {self.words[-1000:]!r}"
             self._read(0.1)
         return self.output.decode(errors="replace")
 
@@ -69,7 +71,7 @@ class Pseudo:
         """Read until the program is gone and its terminal quiet; its exit code."""
         deadline = time.monotonic() + timeout_s
         while self.process.poll() is None:
-            assert time.monotonic() < deadline, f"it never ended: {self.output[-3000:]!r}"
+            assert time.monotonic() < deadline, f"it never ended: {self.words[-1000:]!r}"
             self._read(0.1)
         while self._read(0.3):
             pass
@@ -79,6 +81,11 @@ class Pseudo:
         """Take the terminal away, as a dropped connection does."""
         os.close(self.slave)
         os.close(self._master)
+
+    @property
+    def words(self) -> str:
+        """All that was written, without colours and cursor movements."""
+        return _SEQUENCE.sub("", self.output.decode(errors="replace"))
 
     @property
     def state(self) -> list[Any]:

@@ -77,7 +77,7 @@ def post_guard(screen: bool) -> Guard | None:
 
 
 def _live(reader: int, pipe: int, parent: int, before: list[Any] | None) -> NoReturn:
-    """The child, from its birth to its end; `before` is the state to put the terminal back to, None without a screen."""
+    """The child, all its life; `before` is the terminal's state to go back to, None without a screen."""
     try:
         os.close(pipe)
         os.setsid()

@@ -149,13 +149,22 @@ class Signals:
 @contextlib.contextmanager
 def kept_signals() -> Iterator[None]:
     """Put back the handlers that Textual installs and leaves behind: without its app they would block."""
-    signums = (signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)
+    signums = (signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH, signal.SIGTTOU, signal.SIGTTIN)
     before = [(signum, signal.getsignal(signum)) for signum in signums]
     try:
         yield
     finally:
         for signum, handler in before:
             signal.signal(signum, handler)
+
+
+def screen_signals(resumed: Callable[[], None]) -> None:
+    """While a screen shows: SIGTSTP, which would suspend training, is ignored; after a SIGSTOP `resumed` is called.
+
+    Textual's own handler of SIGCONT starts the screen's threads a second time, and leaving it then hangs.
+    """
+    signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+    signal.signal(signal.SIGCONT, lambda *_: resumed())
 
 
 def why_no_screen(environ: Mapping[str, str]) -> str:

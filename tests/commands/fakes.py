@@ -6,6 +6,7 @@ python -m tests.commands.fakes RUNS_DIR BEHAVIOUR [STEPS]     with the real scre
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import threading
@@ -36,7 +37,7 @@ STEP_S = 0.01
 class FakeTrainer:
     """Steps of 10 ms until `steps` are done or a stop is asked; what else it does is its `behaviour`.
 
-    hang: never ends after the first step. fail: raises. bad-input: refuses.
+    hang: never ends after the first step. fail: raises. bad-input: refuses. abort: dies after 50 steps as C++ does.
     """
 
     def __init__(self, writer: RunWriter, control: Control, behaviour: str, steps: int) -> None:
@@ -64,6 +65,8 @@ class FakeTrainer:
             self._step(step)
             if self._behaviour == "fail":
                 return self._end(Outcome("failed", "ValueError: no", "Traceback\nValueError: no\n"))
+            if self._behaviour == "abort" and step == 50:
+                os.abort()
             if self._behaviour == "bad-input":
                 return self._end(Outcome("bad-input", "every file is broken"))
         return self._end(Outcome("finished"))
@@ -80,6 +83,7 @@ class FakeTrainer:
         if outcome.cause == "failed":
             self._writer.event(TrainingFailed(now, step, outcome.message, outcome.traceback))
         cause = "failed" if outcome.cause == "bad-input" else outcome.cause
+        self._writer.phase(Phase.ENDED)
         self._writer.event(RunEnded(now, cause, step, outcome.message))
         self.outcome = outcome
         self.done.set()
@@ -107,6 +111,9 @@ class FakeApp:
     def exit_with(self, leave: Leave) -> None:
         if self._left and not self._left.done():
             self._left.set_result(leave)
+
+    def suspend(self) -> contextlib.nullcontext[None]:
+        return contextlib.nullcontext()
 
     async def _main(self) -> Leave | None:
         self._left = asyncio.get_running_loop().create_future()

@@ -166,7 +166,7 @@ def test_detached_it_trains_to_its_end(
 ) -> None:
     assert shown("DETACH") == 0
     assert end_of(the_run(tmp_path)) == ("finished", "")
-    assert capfd.readouterr().err.startswith("cnn")
+    assert "\ncnn  epoch 1/1" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(("app", "words"), [("raise", "RuntimeError: the screen broke"), ("vanish", "")])

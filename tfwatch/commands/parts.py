@@ -11,6 +11,7 @@ from tfwatch.commands.installed import Installed
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from tfwatch.app import Leave
     from tfwatch.core.clock import Clock
@@ -43,6 +44,8 @@ class Screen(Protocol):
     def run(self) -> Leave | None: ...
 
     def exit_with(self, leave: Leave) -> None: ...
+
+    def suspend(self) -> AbstractContextManager[None]: ...
 
 
 def _trainer(plan: Plan, writer: RunWriter, control: Control, clock: Clock) -> Training:

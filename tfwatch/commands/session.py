@@ -83,7 +83,9 @@ class Session:
         if leave is None:
             self._writer.note("the screen failed; training goes on without it")
             self.say("the screen failed; training goes on without it, ctrl+c stops it")
-        if leave in (Leave.STOP, Leave.NOW):
+        elif leave is Leave.DETACH:
+            self.say("training goes on without a screen: ctrl+c stops it, tfwatch replay follows it")
+        elif leave in (Leave.STOP, Leave.NOW):
             self._control.stop.set()
             self._hurries = self._hurries or leave is Leave.NOW
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import platformdirs
 
-from tfwatch.terminal import Capture, has_colour, has_unicode, kept_signals
+from tfwatch.terminal import Capture, has_colour, has_unicode, kept_signals, screen_signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,17 +55,28 @@ class Stage:
     def leave(self, leave: Leave) -> None:
         """End the app with this answer. Any thread and any signal handler may call it, also before the first paint."""
         self._leaving = leave
-        if self._loop and self._app:
-            with contextlib.suppress(RuntimeError):  # the loop has just ended by itself
-                self._loop.call_soon_threadsafe(self._app.exit_with, leave)
+        self._soon(lambda app: app.exit_with(leave))
 
     def _painted(self) -> None:
         self._terminal.log_prints()
         self._loop = asyncio.get_running_loop()
+        screen_signals(resumed=lambda: self._soon(self._resume))
         if self._leaving and self._app:
             self._app.exit_with(self._leaving)
         else:
             self._when_painted()
+
+    def _resume(self, app: Screen) -> None:
+        """Set the terminal's mode anew: a shell has changed it meanwhile. A hangup sends SIGCONT too, on leaving."""
+        if not self._leaving:
+            with app.suspend():
+                pass
+
+    def _soon(self, call: Callable[[Screen], None]) -> None:
+        """Call from a signal handler or another thread; nothing where the app's loop is not there."""
+        if self._loop and self._app:
+            with contextlib.suppress(RuntimeError):  # it has just been closed
+                self._loop.call_soon_threadsafe(call, self._app)
 
 
 def settings_path() -> Path:

@@ -1,0 +1,285 @@
+"""`tfwatch train` and `tfwatch replay` as a user sees them: in a pseudo terminal, with the real screen."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from tests.pseudo import ROOT, Pseudo
+from tfwatch.core.events import PipelineSwitched, TrainingFailed
+from tfwatch.core.rows import STEP
+from tfwatch.runs.library import list_runs
+from tfwatch.runs.life import Life
+from tfwatch.runs.opened import Run, open_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.terminal
+
+#: Stands on the live screen from its first paint on.
+PAINTED = "q leave"
+LEFT_SCREEN = "\x1b[?1049l"
+
+
+def session(runs_dir: Path, behaviour: str = "train", steps: int = 10**6, **environ: str) -> Pseudo:
+    """A session with the real screen and a training without TensorFlow."""
+    settings = {"XDG_CONFIG_HOME": str(runs_dir / "config")}
+    words = ("-m", "tests.commands.fakes", str(runs_dir), behaviour, str(steps))
+    return Pseudo(*words, columns=120, rows=40, **settings, **environ)
+
+
+def the_run(runs_dir: Path) -> Run:
+    (folder,) = list_runs(runs_dir)
+    return open_run(folder)
+
+
+def until(true: Callable[[], object], timeout_s: float = 20) -> None:
+    """Wait until something holds.
+
+    Raises:
+        AssertionError: it never did.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def trains(runs_dir: Path) -> bool:
+    """Whether a run has some steps on disk."""
+    return any((run / "steps.bin").stat().st_size > 20 * STEP.itemsize for run in list_runs(runs_dir))
+
+
+def end_of(run: Run) -> str:
+    return run.ended.cause if run.ended else str(run.life)
+
+
+def test_stop_and_leave(tmp_path: Path) -> None:
+    with session(tmp_path) as terminal:
+        terminal.wait_for(PAINTED)
+        until(lambda: trains(tmp_path))
+        terminal.press("q")
+        terminal.wait_for("Leave the screen?")
+        terminal.press("y")
+        told = terminal.wait_for("tfwatch replay")
+        assert terminal.wait() == 0
+        assert terminal.state == terminal.before
+    assert "cnn: stopped" in told[told.rindex(LEFT_SCREEN) :]
+    assert end_of(the_run(tmp_path)) == "stopped"
+
+
+def test_leave_and_train_on(tmp_path: Path) -> None:
+    with session(tmp_path, steps=400) as terminal:
+        terminal.wait_for(PAINTED)
+        terminal.press("q")
+        terminal.wait_for("Leave the screen?")
+        terminal.press("d")
+        terminal.wait_for("training goes on without a screen")
+        terminal.wait_for("cnn: finished")
+        assert terminal.wait() == 0
+        assert terminal.state == terminal.before
+    assert len(the_run(tmp_path).steps) == 400
+
+
+def test_ctrl_c_after_leaving_stops_at_the_next_batch(tmp_path: Path) -> None:
+    with session(tmp_path) as terminal:
+        terminal.wait_for(PAINTED)
+        terminal.press("q")
+        terminal.wait_for("Leave the screen?")
+        terminal.press("d")
+        terminal.wait_for("training goes on without a screen")
+        terminal.press("\x03")
+        terminal.wait_for("cnn: stopped")
+        assert terminal.wait() == 130
+    assert end_of(the_run(tmp_path)) == "stopped"
+
+
+def test_y_twice_leaves_a_hung_loader(tmp_path: Path) -> None:
+    with session(tmp_path, "hang") as terminal:
+        terminal.wait_for(PAINTED)
+        terminal.press("q")
+        terminal.wait_for("Leave the screen?")
+        terminal.press("y")
+        terminal.wait_for("STOPPING")
+        terminal.press("y")
+        assert terminal.wait() == 0
+        assert terminal.state == terminal.before
+    assert end_of(the_run(tmp_path)) == "stopped"
+
+
+def test_sigterm_stops_and_restores_the_terminal(tmp_path: Path) -> None:
+    with session(tmp_path) as terminal:
+        terminal.wait_for(PAINTED)
+        until(lambda: trains(tmp_path))
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.wait() == 143
+        assert terminal.state == terminal.before
+        told = terminal.output.decode()
+    assert "cnn: stopped" in told[told.rindex(LEFT_SCREEN) :]
+    assert end_of(the_run(tmp_path)) == "stopped"
+
+
+def test_a_second_sigterm_leaves_a_hung_loader(tmp_path: Path) -> None:
+    with session(tmp_path, "hang") as terminal:
+        terminal.wait_for(PAINTED)
+        terminal.process.send_signal(signal.SIGTERM)
+        terminal.wait_for("stopping after the batch in flight")
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.wait() == 143
+        assert terminal.state == terminal.before
+    assert end_of(the_run(tmp_path)) == "stopped"
+
+
+def test_a_hangup_takes_the_screen_and_not_the_training(tmp_path: Path) -> None:
+    with session(tmp_path, steps=300) as terminal:
+        terminal.wait_for(PAINTED)
+        until(lambda: trains(tmp_path))
+        terminal.hang_up()
+        assert terminal.process.wait(timeout=20) == 0
+    run = the_run(tmp_path)
+    assert (end_of(run), len(run.steps)) == ("finished", 300)
+
+
+def test_killing_the_tmux_server_does_not_stop_the_training(tmp_path: Path) -> None:
+    words = f"{sys.executable} -m tests.commands.fakes {tmp_path} train 400"
+    tmux = ["tmux", "-L", f"tfwatch-{os.getpid()}", "-f", "/dev/null"]
+    subprocess.run([*tmux, "new-session", "-d", "-x", "80", "-y", "24", words], cwd=ROOT, check=True)
+    until(lambda: trains(tmp_path))
+    subprocess.run([*tmux, "kill-server"], check=True)
+    until(lambda: the_run(tmp_path).life is not Life.RUNNING)
+    run = the_run(tmp_path)
+    assert (end_of(run), len(run.steps)) == ("finished", 400)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "signum"),
+    [pytest.param("train", signal.SIGKILL, id="SIGKILL"), pytest.param("abort", signal.SIGABRT, id="abort")],
+)
+def test_a_process_that_dies_leaves_a_sane_terminal(behaviour: str, signum: int, tmp_path: Path) -> None:
+    with session(tmp_path, behaviour) as terminal:
+        terminal.wait_for(PAINTED)
+        if signum == signal.SIGKILL:
+            until(lambda: trains(tmp_path))
+            terminal.process.send_signal(signum)
+        told = terminal.wait_for("killed or crashed")
+        assert terminal.wait() == -signum
+        assert terminal.state == terminal.before
+    assert LEFT_SCREEN in told
+    assert the_run(tmp_path).life is Life.KILLED
+
+
+def test_ctrl_z_does_not_suspend_training(tmp_path: Path) -> None:
+    with session(tmp_path) as terminal:
+        terminal.wait_for(PAINTED)
+        terminal.press("\x1a")
+        terminal.wait_for("ctrl+z is off")
+        assert psutil.Process(terminal.process.pid).status() != psutil.STATUS_STOPPED
+
+
+def test_a_stopped_process_that_is_continued_leaves_a_sane_terminal(tmp_path: Path) -> None:
+    with session(tmp_path) as terminal:
+        terminal.wait_for(PAINTED)
+        until(lambda: trains(tmp_path))
+        terminal.process.send_signal(signal.SIGSTOP)
+        until(lambda: psutil.Process(terminal.process.pid).status() == psutil.STATUS_STOPPED)
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.press("q")
+        terminal.wait_for("Leave the screen?")
+        terminal.press("y")
+        assert terminal.wait() == 0
+        assert terminal.state == terminal.before
+
+
+def test_a_training_that_fails_leaves_the_screen_usable_and_tells_its_traceback(tmp_path: Path) -> None:
+    with session(tmp_path, "fail") as terminal:
+        terminal.wait_for("FAILED")
+        terminal.press("q")
+        assert terminal.wait() == 1
+        told = terminal.output.decode()
+    assert "Traceback\r\nValueError: no" in told[told.rindex(LEFT_SCREEN) :]
+    assert any(isinstance(event, TrainingFailed) for event in the_run(tmp_path).events)
+
+
+def test_the_screen_is_drawn_on_the_terminal_though_stderr_is_a_file(tmp_path: Path) -> None:
+    script = "import os, sys; os.dup2(os.open(sys.argv.pop(1), os.O_CREAT | os.O_WRONLY), 2); "
+    script += "import runpy; runpy.run_module('tests.commands.fakes', run_name='__main__', alter_sys=True)"
+    words = ("-c", script, str(tmp_path / "err"), str(tmp_path), "train", "100")
+    with Pseudo(*words, columns=120, rows=40, XDG_CONFIG_HOME=str(tmp_path)) as terminal:
+        terminal.wait_for(PAINTED)
+        terminal.wait_for("FINISHED")
+        terminal.press("q")
+        assert terminal.wait() == 0
+    assert "\x1b" not in (tmp_path / "err").read_text()
+
+
+# -- replay ---------------------------------------------------------------------------------------------
+
+
+def replay(runs_dir: Path) -> Pseudo:
+    return Pseudo("-m", "tfwatch", "replay", "--runs-dir", str(runs_dir), columns=120, rows=40)
+
+
+def test_replay_shows_a_run_that_ended(tmp_path: Path) -> None:
+    with session(tmp_path, steps=50) as terminal:
+        terminal.wait_for("FINISHED")
+        terminal.press("q")
+        assert terminal.wait() == 0
+    with replay(tmp_path) as terminal:
+        terminal.wait_for("REPLAY")
+        terminal.press("q")
+        assert terminal.wait() == 0
+        assert terminal.state == terminal.before
+
+
+def test_replay_follows_a_run_and_its_end_by_a_signal_ends_no_training(tmp_path: Path) -> None:
+    with session(tmp_path) as training:
+        training.wait_for(PAINTED)
+        until(lambda: trains(tmp_path))
+        with replay(tmp_path) as terminal:
+            terminal.wait_for("FOLLOWING")
+            terminal.process.send_signal(signal.SIGTERM)
+            assert terminal.wait() == 143
+            assert terminal.state == terminal.before
+        assert the_run(tmp_path).life is Life.RUNNING
+
+
+# -- the real thing -------------------------------------------------------------------------------------
+
+
+@pytest.mark.tensorflow
+def test_cnn_trains_on_the_screen_and_is_switched_by_a_key(tmp_path: Path) -> None:
+    words = ("-m", "tfwatch", "train", "cnn", "--runs-dir", str(tmp_path), "--batch-size", "16")
+    with Pseudo(*words, columns=120, rows=40, XDG_CONFIG_HOME=str(tmp_path / "config")) as terminal:
+        terminal.wait_for("importing TensorFlow")
+        terminal.wait_for("STARVING", timeout_s=120)
+        terminal.press("p")
+        until(lambda: any(isinstance(event, PipelineSwitched) for event in the_run(tmp_path).events), timeout_s=60)
+        terminal.press("q")
+        terminal.wait_for("Leave the screen?")
+        terminal.press("y")
+        assert terminal.wait(timeout_s=60) == 0
+        assert terminal.state == terminal.before
+        told = terminal.output.decode()
+    assert "cnn on" in told[told.rindex(LEFT_SCREEN) :]
+    assert "tensorflow" not in told[: told.rindex(LEFT_SCREEN)]
+    assert end_of(the_run(tmp_path)) == "stopped"
+
+
+@pytest.mark.tensorflow
+def test_cnn_trains_on_after_its_terminal_is_gone(tmp_path: Path) -> None:
+    words = ("-m", "tfwatch", "train", "cnn", "--runs-dir", str(tmp_path), "--batch-size", "16", "--steps", "150")
+    with Pseudo(*words, columns=120, rows=40, XDG_CONFIG_HOME=str(tmp_path / "config")) as terminal:
+        until(lambda: trains(tmp_path), timeout_s=120)
+        terminal.hang_up()
+        assert terminal.process.wait(timeout=120) == 0
+    run = the_run(tmp_path)
+    assert (end_of(run), len(run.steps)) == ("finished", 150)

@@ -80,7 +80,7 @@ class Stage:
 
 
 def settings_path() -> Path:
-    """The small JSON file in which the screen keeps its theme and how long the last import took."""
+    """The small JSON file in which the screen keeps the chosen theme."""
     return Path(platformdirs.user_config_dir("tfwatch", appauthor=False)) / "settings.json"
 
 

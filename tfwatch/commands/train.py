@@ -45,7 +45,7 @@ def train(order: Order, parts: Parts | None = None, clock: Clock = SYSTEM) -> in
     parts = parts or Parts()
     installed = parts.installed()
     check(order, installed)
-    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    os.environ["KERAS_BACKEND"] = "tensorflow"
     with Capture(screen=not order.headless) as terminal:
         writer, lost = begin_run(order.runs_dir, order.plan.workload, clock, **_details(order.plan))
         writer.log = terminal.record_to(writer.folder and writer.folder / layout.LOG)

@@ -6,6 +6,7 @@ out what it holds and ends by itself; then the next one takes over where it stop
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -31,10 +32,16 @@ class Feed:
 
     def start(self, source: tf.data.Iterator, knobs: Knobs) -> None:
         """Begin an epoch over a new source."""
-        self._next = None
+        self.close()
         self._open.assign(True)
         self._source = source
         self._batches = self._pipeline(knobs)
+
+    def close(self) -> None:
+        """Let go of the epoch's pipeline and source."""
+        old = [self._next, self._batches, self._source]
+        self._next = self._batches = self._source = None
+        _let_go(old)
 
     def switch(self, knobs: Knobs) -> None:
         """Have the batches come from another pipeline as soon as the present one has given what it holds.
@@ -65,12 +72,19 @@ class Feed:
         except StopIteration:
             if self._next is None:
                 raise
+        old = [self._batches]
         self._batches, self._next = self._next, None
+        _let_go(old)
         self._open.assign(True)
         return next(self._batches)
 
     def _pipeline(self, knobs: Knobs) -> tf.data.Iterator:
         return iter(self._build(_gated(self._source, self._open), knobs).with_options(options(knobs)))
+
+
+def _let_go(iterators: list[Any]) -> None:
+    """Drop iterators, to which nobody else holds on, in a thread of their own: it can take seconds (see `untuned`)."""
+    threading.Thread(target=iterators.clear, name="tfwatch-disposal", daemon=True).start()
 
 
 def prefetch_only(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:

@@ -10,7 +10,7 @@ from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control import Request
 from tfwatch.training.feed import Feed
-from tfwatch.training.hands import buffer_size
+from tfwatch.training.hands import buffer_size, untuned
 
 if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs
@@ -44,7 +44,7 @@ class Fetch:
         """An epoch begins after `steps` steps: with a source of tfwatch's own, make its iterator and pipeline."""
         if self._session.source is not None:
             self._control.knobs = self._accept(steps)
-            self._feed.start(iter(self._session.source), self._control.knobs)
+            self._feed.start(iter(self._session.source.with_options(untuned())), self._control.knobs)
 
     def adopt(self, iterator: Any) -> Any:
         """Keras made another iterator: where prefetch was asked for, it goes through the feed from the start.
@@ -75,6 +75,11 @@ class Fetch:
         if self._asked and not self._feed.switching:
             self._tell_switched(steps + 1)
         return batch
+
+    def close(self) -> None:
+        """The training is over."""
+        self._iterator = None
+        self._feed.close()
 
     # -- switches ---------------------------------------------------------------------------------
 

@@ -118,6 +118,7 @@ class Recorder:
         """The training is over, however it ended."""
         self._finish_row()
         self._take_back()
+        self._fetch.close()
         self._iterator = self._batch_step = None
         self.dead = True
 

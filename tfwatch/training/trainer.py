@@ -151,9 +151,11 @@ class Trainer:
         """What Keras believes to train on: the right shapes and number of batches, and never a batch of it."""
         import tensorflow as tf
 
+        from tfwatch.training.hands import untuned
+
         spec = prepared.pipeline(prepared.source, self._control.knobs).element_spec
         one = tf.nest.map_structure(lambda s: tf.zeros([n or 1 for n in s.shape], s.dtype), spec)
-        return tf.data.Dataset.from_tensors(one).repeat(prepared.steps_per_epoch)
+        return tf.data.Dataset.from_tensors(one).repeat(prepared.steps_per_epoch).with_options(untuned())
 
     def _say(self, text: str) -> None:
         self._check_stop()

@@ -111,16 +111,18 @@ def _validation(images: ImageFolder, numbers: NDArray[np.intp], settings: Settin
     """The images held out, as fast as this machine can: the knobs are about training."""
     import tensorflow as tf
 
+    from tfwatch.training import hands
     from tfwatch.workloads import jpeg
 
     if not len(numbers):
         return None
     batches = jpeg.in_order(*_pick(images, numbers), settings.batch_size)
-    knobs = Knobs(prefetch="auto", workers="auto")
+    knobs = Knobs(prefetch=2, workers=os.cpu_count() or 2)
     ready = jpeg.pipeline(
         batches, knobs, batch_size=settings.batch_size, image_size=settings.image_size, augmented=False
     )
-    return ready.apply(tf.data.experimental.assert_cardinality(math.ceil(len(numbers) / settings.batch_size)))
+    count = math.ceil(len(numbers) / settings.batch_size)
+    return ready.with_options(hands.untuned()).apply(tf.data.experimental.assert_cardinality(count))
 
 
 def _model(settings: Settings, classes: int) -> keras.Model:

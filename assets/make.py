@@ -1,0 +1,78 @@
+"""Writes the screenshots of this folder from a real run: `python assets/make.py` (about a minute).
+
+Trains the cnn workload with simulated storage latency, turns prefetch on by its key, and photographs the live
+screen at three sizes once the comparison has settled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfwatch.app import TfwatchApp
+from tfwatch.core.knobs import Knobs, describe
+from tfwatch.runs.begin import begin_run
+from tfwatch.runs.control import Control
+from tfwatch.runs.reader import RunReader
+from tfwatch.sensors.runner import Sensors
+from tfwatch.training.plan import Plan
+from tfwatch.training.trainer import Trainer
+from tfwatch.workloads import Settings
+
+if TYPE_CHECKING:
+    from tfwatch.runs.writer import RunWriter
+
+HERE = Path(__file__).parent
+SIZES = ((120, 40), (80, 24), (200, 60))
+#: Steps before the key is pressed, and after it.
+BEFORE, AFTER = 240, 330
+
+
+async def main() -> None:
+    """Train, press the key, take the pictures."""
+    knobs = Knobs(latency_ms=20.0)
+    with tempfile.TemporaryDirectory() as folder:
+        writer, _ = begin_run(
+            Path(folder),
+            "cnn",
+            knobs=describe(knobs),
+            switchable=["prefetch", "workers", "latency_ms"],
+            settings={"storage_latency_ms": 20.0},
+            batch_size=32,
+        )
+        control = Control(knobs)
+        trainer = Trainer(Plan("cnn", Settings(seed=1), knobs), writer, control)
+        sensors = Sensors(writer)
+        sensors.start()
+        app = TfwatchApp(RunReader(writer), control, painted=trainer.start)
+        async with app.run_test(size=SIZES[0]) as pilot:
+            await _until(writer, BEFORE)
+            await pilot.press("p")
+            await _until(writer, BEFORE + AFTER)
+            for width, height in SIZES:
+                await pilot.resize_terminal(width, height)
+                await asyncio.sleep(1)
+                _save(app.export_screenshot(title=f"tfwatch train cnn, {width} x {height}"), width, height)
+        control.stop.set()
+        trainer.done.wait(60)
+        sensors.stop()
+        writer.close()
+
+
+async def _until(writer: RunWriter, steps: int) -> None:
+    """Wait until so many steps are done."""
+    while writer.progress is None or writer.progress[1] < steps:
+        await asyncio.sleep(0.1)
+
+
+def _save(svg: str, width: int, height: int) -> None:
+    """Write a picture without its links to fonts on the web."""
+    text = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    (HERE / f"live-{width}x{height}.svg").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -66,7 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--width", type=int, default=384)
+    parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--batch", type=int, default=128)
     options = parser.parse_args()
     data = make_data(options.width, options.batch)

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tfwatch.core.knobs import Knobs
 from tfwatch.training.hands import buffer_size, options
+from tfwatch.training.tap import Shape, Tap
 
 #: Makes a pipeline, under given knobs, over a stream of the source's elements.
 Build: TypeAlias = Callable[[tf.data.Dataset, Knobs], tf.data.Dataset]
@@ -57,9 +58,9 @@ class Feed:
         return self._next is not None
 
     @property
-    def element_spec(self) -> Any:
+    def shape(self) -> Shape:
         """What the pipeline's batches look like."""
-        return self._batches.element_spec
+        return self._batches.shape  # type: ignore[no-any-return]
 
     def get(self) -> Any:
         """The next batch.
@@ -68,7 +69,7 @@ class Feed:
             StopIteration: the epoch's source is exhausted.
         """
         try:
-            return next(self._batches)
+            return self._batches.next()
         except StopIteration:
             if self._next is None:
                 raise
@@ -76,10 +77,10 @@ class Feed:
         self._batches, self._next = self._next, None
         _let_go(old)
         self._open.assign(True)
-        return next(self._batches)
+        return self._batches.next()
 
-    def _pipeline(self, knobs: Knobs) -> tf.data.Iterator:
-        return iter(self._build(_gated(self._source, self._open), knobs).with_options(options(knobs)))
+    def _pipeline(self, knobs: Knobs) -> Tap:
+        return Tap(iter(self._build(_gated(self._source, self._open), knobs).with_options(options(knobs))))
 
 
 def _let_go(iterators: list[Any]) -> None:

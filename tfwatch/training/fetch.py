@@ -11,6 +11,7 @@ from tfwatch.core.rows import Flag
 from tfwatch.runs.control import Request
 from tfwatch.training.feed import Feed
 from tfwatch.training.hands import buffer_size, untuned
+from tfwatch.training.tap import Shape, Tap
 
 if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs
@@ -36,6 +37,7 @@ class Fetch:
         self._feed = Feed(session.build)
         self._through_feed = self._own
         self._iterator: Any = None
+        self._tap: Any = None
         self._asked: list[SwitchAsked] = []
         self._build_ms = 0.0
         self._schedule = sorted(session.switches, key=lambda scheduled: scheduled.step)
@@ -46,20 +48,21 @@ class Fetch:
             self._control.knobs = self._accept(steps)
             self._feed.start(iter(self._session.source.with_options(untuned())), self._control.knobs)
 
-    def adopt(self, iterator: Any) -> Any:
+    def adopt(self, iterator: Any) -> Shape:
         """Keras made another iterator: where prefetch was asked for, it goes through the feed from the start.
 
-        Returns the element spec of the batches to come.
+        Returns the shape of the batches to come.
         """
         self._iterator = iterator
         if self._own:
-            return self._feed.element_spec
+            return self._feed.shape
         self._through_feed = buffer_size(self._control.knobs.prefetch) is not None and _can_be_gated(iterator)
         if self._through_feed:
             self._feed.start(iterator, self._control.knobs)
-        return iterator.element_spec
+        tap = self._tap = Tap(iterator)
+        return tap.shape
 
-    def next(self, iterator: Any, steps: int) -> Any:
+    def next(self, steps: int) -> Any:
         """The batch after `steps` steps.
 
         Raises:
@@ -71,14 +74,14 @@ class Fetch:
             self._control.ask(Request(scheduled.knob, scheduled.value, "command"))
         if self._control.pending and not self._feed.switching:
             self._switch(self._accept(steps))
-        batch = self._feed.get() if self._through_feed else next(iterator)
+        batch = self._feed.get() if self._through_feed else self._tap.next()
         if self._asked and not self._feed.switching:
             self._tell_switched(steps + 1)
         return batch
 
     def close(self) -> None:
         """The training is over."""
-        self._iterator = None
+        self._iterator = self._tap = None
         self._feed.close()
 
     # -- switches ---------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ class Recorder:
         self._armed = False
         self._flags = 0
         self._batch_step: BatchStep | None = None
-        self._spec: Any = None
+        self._shape: Any = None
         self._take_back: Callable[[], None] = lambda: None
         self._epoch = self._epoch_step = self._images = 0
         self._open_row: tuple[int, int, int, int, int] | None = None
@@ -140,7 +140,7 @@ class Recorder:
         start_ns = self.now_ns()
         self._before(start_ns)
         try:
-            batch = self._fetch.next(iterator, self.steps)
+            batch = self._fetch.next(self.steps)
         except StopIteration:
             return self._end_of_data(original, iterator)
         got_ns = self.now_ns()
@@ -166,10 +166,10 @@ class Recorder:
             self.dead = True
             return False
         self._iterator = iterator
-        spec = self._fetch.adopt(iterator)
-        if self._batch_step is None or spec != self._spec:
-            self._spec = spec
-            self._batch_step = BatchStep(original, spec, eager=self._model.run_eagerly)
+        shape = self._fetch.adopt(iterator)
+        if self._batch_step is None or shape != self._shape:
+            self._shape = shape
+            self._batch_step = BatchStep(original, shape, eager=self._model.run_eagerly)
         return True
 
     @_fails_open

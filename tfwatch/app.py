@@ -50,7 +50,7 @@ class TfwatchApp(App[Leave]):
 
     Args:
         reader: the run. control: obeyed by its training; None where the run can only be looked at.
-        painted: called once, after the first paint. theme: `dark` or `light`; None takes the saved choice.
+        painted: called once, after the first paint. theme: `dark` or `light`, remembered from now on; None takes the saved choice.
         settings: the file that remembers the theme; None remembers nothing.
         own_cpu_ns: CPU nanoseconds of tfwatch's threads other than this one; None takes the samples' figure.
     """
@@ -89,8 +89,8 @@ class TfwatchApp(App[Leave]):
         self._titled = False
         for known in THEMES.values():
             self.register_theme(known)
-        chosen = THEMES.get(theme or self._saved_theme(), THEMES["dark"])
-        self.theme = chosen.name
+        self._asked_theme = theme
+        self.theme = THEMES.get(theme or self._saved_theme(), THEMES["dark"]).name
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Without colour the terminal's own two colours are left, and bold and reverse."""
@@ -101,6 +101,8 @@ class TfwatchApp(App[Leave]):
 
     def on_mount(self) -> None:
         self.push_screen(self._live)
+        if self._asked_theme:
+            self.choose_theme(self._asked_theme)
         self.set_interval(FRAME_S, self.frame)
         self.call_after_refresh(self._first_frame)
 

@@ -6,7 +6,9 @@ import pytest
 
 from tests.analysis.steps import plain
 from tests.runs.folders import FakeClock, write_run
-from tfwatch.runs.library import default_runs_dir, find_run, list_runs, make_run_dir
+from tfwatch.core.events import ImportEnded, Noted, encode
+from tfwatch.runs.format import EVENTS
+from tfwatch.runs.library import default_runs_dir, find_run, import_took_ms, list_runs, make_run_dir
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,3 +93,11 @@ def test_the_usual_place_follows_the_users_setting(tmp_path: Path, monkeypatch: 
 
     assert default_runs_dir().name == "runs"
     assert default_runs_dir().parent.name == "tfwatch"
+
+
+def test_an_earlier_run_tells_how_long_the_import_took(tmp_path: Path) -> None:
+    lines = ["rubbish", encode(Noted(1, "hello")), encode(ImportEnded(2, 6200.0, "2.21.0"))]
+    (tmp_path / EVENTS).write_text("\n".join(lines) + "\n")
+
+    assert import_took_ms(tmp_path) == 6200.0
+    assert import_took_ms(tmp_path / "nothing") is None

@@ -21,6 +21,8 @@ def outcome(switch: Comparison) -> str:
     if switch.step is None:
         return "asked, waits for the batch in flight"
     done = switch.after.steps if switch.after else 0
+    if switch.ratio is None and switch.settled:
+        return "too few steps before it to compare"
     if switch.ratio is None:
         return f"{done} of {SETTLED} steps"
     over = f"over {units.count(done)} steps" if switch.settled else f"so far, {done} of {SETTLED} steps"

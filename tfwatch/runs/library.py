@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import platformdirs
 
-from tfwatch.runs.format import MANIFEST
+from tfwatch.core.events import ImportEnded, decode
+from tfwatch.runs.format import EVENTS, MANIFEST
+from tfwatch.runs.stream import read_file
 
 if TYPE_CHECKING:
     from tfwatch.core.clock import Clock
@@ -62,3 +64,10 @@ def find_run(wanted: str | None, runs_dir: Path) -> Path:
     if not runs:
         raise FileNotFoundError(f"no run {wanted!r} in {runs_dir}" if wanted else f"no runs yet in {runs_dir}")
     return runs[0]
+
+
+def import_took_ms(run: Path) -> float | None:
+    """How long a run's import of TensorFlow took; None where its folder does not say."""
+    head = read_file(run / EVENTS, 0, 4096)
+    events = (decode(line) for line in head.splitlines())
+    return next((event.took_ms for event in events if isinstance(event, ImportEnded)), None)

@@ -13,6 +13,7 @@ from tfwatch import workloads
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import DatasetReady, ImportEnded, RunEnded, TrainingFailed
 from tfwatch.core.rows import Phase
+from tfwatch.runs.library import import_took_ms, list_runs
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -102,7 +103,7 @@ class Trainer:
 
     def _import(self) -> None:
         start_ns = self._clock.now_ns()
-        self._writer.phase(Phase.IMPORT, f"TensorFlow {self._writer.manifest().versions.get('tensorflow', '')}")
+        self._writer.phase(Phase.IMPORT, self._import_words())
         import tensorflow as tf
 
         from tfwatch.training.device import find_device
@@ -111,6 +112,13 @@ class Trainer:
         self._writer.describe(device=device.name, accelerated=device.accelerated)
         took_ms = (self._clock.now_ns() - start_ns) / 1e6
         self._writer.event(ImportEnded(self._writer.now_ns(), took_ms, tf.__version__))
+
+    def _import_words(self) -> str:
+        words = f"TensorFlow {self._writer.manifest().versions.get('tensorflow', '')}"
+        folder = self._writer.folder
+        earlier = [run for run in list_runs(folder.parent) if run != folder] if folder else []
+        took_ms = import_took_ms(earlier[0]) if earlier else None
+        return words if took_ms is None else f"{words} ({took_ms / 1e3:.0f} s last time)"
 
     def _prepare(self) -> Prepared:
         start_ns = self._clock.now_ns()

@@ -50,7 +50,8 @@ class TfwatchApp(App[Leave]):
 
     Args:
         reader: the run. control: obeyed by its training; None where the run can only be looked at.
-        painted: called once, after the first paint. theme: `dark` or `light`, remembered from now on; None takes the saved choice.
+        painted: called once, after the first paint.
+        theme: `dark` or `light`, remembered from now on; None takes the saved choice.
         settings: the file that remembers the theme; None remembers nothing.
         own_cpu_ns: CPU nanoseconds of tfwatch's threads other than this one; None takes the samples' figure.
     """

@@ -51,11 +51,35 @@ def from_generator(arrays: Any) -> Any:
     return tf.data.Dataset.from_generator(lambda: iter(batches), output_signature=signature)
 
 
+def kept(arrays: Any) -> Any:
+    """Arrays as they are."""
+    return arrays
+
+
+def py_dataset(arrays: Any) -> Any:
+    import keras
+
+    x, y = arrays
+
+    class Batches(keras.utils.PyDataset):
+        def __len__(self) -> int:
+            return EXAMPLES // BATCH
+
+        def __getitem__(self, n: int) -> Any:
+            return x[n * BATCH : (n + 1) * BATCH], y[n * BATCH : (n + 1) * BATCH]
+
+    return Batches(workers=2)
+
+
 KINDS = [
     pytest.param(known, {}, id="known cardinality, ragged last batch"),
     pytest.param(unknown, {}, id="unknown cardinality"),
     pytest.param(from_generator, {}, id="generator"),
     pytest.param(lambda arrays: known(arrays).repeat(), {"steps_per_epoch": 10}, id="steps_per_epoch"),
+    pytest.param(
+        kept, {"batch_size": BATCH, "sample_weight": np.linspace(0.5, 2, EXAMPLES)}, id="arrays, sample_weight"
+    ),
+    pytest.param(py_dataset, {}, id="PyDataset with workers"),
     pytest.param(known, {"class_weight": {0: 1.0, 1: 2.0, 2: 1.0, 3: 0.5}}, id="class_weight"),
 ]
 
@@ -93,11 +117,32 @@ def test_training_is_the_same_bit_for_bit(
     for how in ("stock", "watched", "switched"):
         model, watch = make_model(), watch_in(tmp_path)
         callbacks = {"stock": [], "watched": [watch], "switched": [watch, Switching(watch).callback]}[how]
-        history = model.fit(make_data(arrays), epochs=EPOCHS, verbose=0, callbacks=callbacks, **options)
+        data = make_data(arrays)
+        data = data if isinstance(data, tuple) else (data,)
+        history = model.fit(*data, epochs=EPOCHS, verbose=0, callbacks=callbacks, **options)
         results.append(fingerprint(model, history))
     assert results[1] == results[0]
     assert results[2] == results[0]
     assert count(open_run(watch.run_path), PipelineSwitched) >= 4
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"run_eagerly": True}, id="run_eagerly"),
+        pytest.param({"jit_compile": True}, id="jit_compile"),
+        pytest.param({"steps_per_execution": 3}, id="steps_per_execution, not split"),
+    ],
+)
+def test_training_is_the_same_however_the_model_is_compiled(
+    options: dict[str, Any], arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    results = []
+    for callbacks in ([], [watch_in(tmp_path)]):
+        model = make_model()
+        model.compile("adam", "sparse_categorical_crossentropy", **options)
+        results.append(fingerprint(model, model.fit(known(arrays), verbose=0, callbacks=callbacks)))
+    assert results[1] == results[0]
 
 
 def test_every_step_has_a_row_whose_parts_fill_the_time(arrays: Any, make_model: Make, tmp_path: Path) -> None:

@@ -57,6 +57,16 @@ def test_flags_name_the_cause(at: int) -> None:
     assert (stall.step, stall.cause) == (at + 1, "epoch start")
 
 
+def test_a_switch_that_was_asked_for_in_a_stall_did_not_cause_it() -> None:
+    rows = plain(100)
+    rows["wait_ms"][50:52] = 8900, 200
+    rows["flags"][51] = Flag.SWITCH
+
+    (stall,) = find_stalls(rows)
+
+    assert (stall.step, stall.steps, stall.cause) == (51, 2, "unexplained")
+
+
 def test_the_longest_lost_most() -> None:
     rows = plain(300)
     rows["wait_ms"][[50, 150, 250]] = 1500, 4000, 2000

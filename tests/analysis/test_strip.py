@@ -156,6 +156,12 @@ def test_the_top_ignores_stalls_and_keeps_still() -> None:
     assert next_top(columns(GAP), None) is None
 
 
+def test_the_steps_that_share_a_column_with_a_stall_do_not_stretch_the_axis() -> None:
+    young = [(0.0, 0.0, 25.0)] * 8
+    assert next_top(columns(*young, (875.0, 0.0, 25.0)), None) == 30.0
+    assert next_top(columns((880.0, 0.0, 20.0), (900.0, 0.0, 20.0), steps=1), None) == 1000.0, "all steps are long"
+
+
 def test_without_a_top_every_column_has_full_height() -> None:
     bars = columns((0.0, 0.0, 900.0), flags=[int(Flag.COMPILE)])
     assert coarse(stack(bars, None, rows=2, fine=False)) == ["/", "/"]

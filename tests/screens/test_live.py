@@ -145,6 +145,27 @@ async def test_a_failure_has_its_traceback_in_the_log(tmp_path: Path) -> None:
         assert show.app.return_value is Leave.LEFT
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_a_log_longer_than_its_pane_opens_at_its_end_and_stays_there(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    run = usual(tmp_path)
+    run.writer.log = tmp_path / "log.txt"
+    run.writer.log.write_text("".join(f"line {n} {'x' * 150}\n" for n in range(100)))
+    async with shown(run, size) as show:
+        await show.press("5")
+        assert "line 99 " in show.text
+        with run.writer.log.open("a") as log:
+            log.write("the newest line\n")
+        await show.frame()
+        assert "the newest line" in show.text
+        await show.press("pageup", "pageup")
+        with run.writer.log.open("a") as log:
+            log.write("one line more\n")
+        await show.frame()
+        assert "one line more" not in show.text
+
+
 async def test_a_sample_without_figures_reads_not_available() -> None:
     run = usual(None).sample(cpu_cores=math.nan, core_max=math.nan, disk_read_bytes_s=math.nan, process_bytes=math.nan)
     async with shown(run) as show:

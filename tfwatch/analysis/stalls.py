@@ -32,7 +32,8 @@ def find_stalls(rows: Rows) -> list[Stall]:
     """The stretches of steps that wait much longer than the median step does, and lose a second or more.
 
     Much longer: by a second, or by what makes a spike (30 ms and three median steps). A run that always waits
-    as long has a verdict, not a stall. A cause comes from the steps' flags; else it is `unexplained`.
+    as long has a verdict, not a stall. A cause comes from the flags of the step that waited longest; else it is
+    `unexplained`.
     """
     if not len(rows):
         return []
@@ -51,11 +52,11 @@ def longest_stall(rows: Rows) -> Stall | None:
 
 
 def _stall(rows: Rows) -> Stall:
-    causes = (Flag(int(flags)).cause for flags in rows["flags"])
+    longest = int(np.argmax(rows["wait_ms"]))
     return Stall(
         step=int(rows["step"][0]),
         start_ns=int(rows["start_ns"][0]),
         steps=len(rows),
         lost_ms=float(rows["wait_ms"].sum(dtype=np.float64)),
-        cause=next(filter(None, causes), "unexplained"),
+        cause=Flag(int(rows["flags"][longest])).cause or "unexplained",
     )

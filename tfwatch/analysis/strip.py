@@ -22,6 +22,8 @@ WIDTHS_S = (
     *(0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 40.0),
     *(60.0, 80.0, 120.0, 180.0, 240.0, 300.0, 480.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0, 7200.0, 14400.0, 86400.0),
 )
+#: Steps that take so many times the width of the column that they began in hold one longer than the column is.
+_OVERFLOW = 2.0
 #: Tops that the axis may have, times a power of ten; each reads well when halved.
 _TOPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 #: The axis shrinks only when less than this part of it is used: it does not jump from frame to frame.
@@ -170,12 +172,16 @@ def with_open_step(bars: Bars, since_s: float, now_s: float, part: Part) -> Bars
 def next_top(bars: Bars, current: float | None) -> float | None:
     """The axis' top, milliseconds, given the one of the last frame; None while no step was steady.
 
-    Nineteen of twenty steps lie below it: a stall is one step, however many columns it fills.
+    Nineteen of twenty steps lie below it: a stall is one step, however many columns it fills, and the steps that
+    share its column do not count either.
     """
     total = bars.total_ms
     counts = np.isfinite(total) & (bars.steps > 0) & ~bars.muted
     if (counts & ~bars.flagged).any():
         counts &= ~bars.flagged
+    walls = total * bars.steps > _OVERFLOW * 1e3 * np.diff(bars.starts_s, append=bars.end_s)
+    if 2 * bars.steps[counts & ~walls].sum() > bars.steps[counts].sum():
+        counts &= ~walls
     if not counts.any():
         return current
     needed = _weighted_quantile(total[counts], bars.steps[counts], 0.95) * _HEADROOM

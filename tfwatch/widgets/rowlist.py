@@ -41,6 +41,9 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
     #: Whether a list that stands at its end stays there as rows come.
     FOLLOWS_END: ClassVar[bool] = False
 
+    #: Where the end was when the rows last changed: a pane that was resized since, or hidden, still stands at it.
+    _end = 0
+
     def count(self) -> int:
         """How many rows there are."""
         raise NotImplementedError
@@ -51,10 +54,12 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
 
     def rows_changed(self) -> None:
         """Draw again."""
-        at_end = self.FOLLOWS_END and self.scroll_offset.y >= self.max_scroll_y - 1
+        at_end = self.FOLLOWS_END and self.scroll_offset.y >= self._end - 1
         self.virtual_size = Size(self.scrollable_content_region.width, self.count())
+        self._end = self.max_scroll_y
         if at_end:
-            self.scroll_end(animate=False, immediate=True)
+            # By force: the scrollbar, without which nothing scrolls, comes with the next layout only.
+            self.scroll_end(animate=False, immediate=True, force=True)
         self.refresh()
 
     def entitle(self, title: str, note: str = "") -> None:

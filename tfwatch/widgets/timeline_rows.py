@@ -125,7 +125,7 @@ def axis_texts(top_ms: float | None, rows: int) -> list[str]:
     texts = [""] * rows
     if top_ms is None:
         return texts
-    in_seconds = top_ms >= 10_000
+    in_seconds = top_ms >= 1000
     top = top_ms / 1e3 if in_seconds else top_ms
     texts[-1] = "0"
     if rows >= 5 and rows % 2:

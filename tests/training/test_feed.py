@@ -15,11 +15,11 @@ SETTINGS: list[Setting] = ["off", "default", "auto", 1, 3, 16]
 
 
 def build(batches: Any, knobs: Knobs) -> Any:
-    from tfwatch.training.hands import buffer_size, num_parallel_calls
+    from tfwatch.training.hands import buffer_size, num_parallel_calls, options
 
     mapped = batches.map(lambda x: x * 2, num_parallel_calls=num_parallel_calls(knobs.workers))
     size = buffer_size(knobs.prefetch)
-    return mapped if size is None else mapped.prefetch(size)
+    return (mapped if size is None else mapped.prefetch(size)).with_options(options(knobs))
 
 
 def read(feed: Any, switch_at: dict[int, Knobs]) -> list[int]:
@@ -75,3 +75,14 @@ def test_a_pipeline_that_cannot_be_built_changes_nothing() -> None:
     with pytest.raises(ValueError, match="no"):
         feed.switch(Knobs(16))
     assert [int(feed.get()[0]) for _ in range(3)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("prefetch", SETTINGS)
+def test_over_a_pipeline_of_others_nothing_works_ahead_but_the_prefetch_asked_for(prefetch: Setting) -> None:
+    """Else what it holds is lost where prefetch is taken away again: deterministic ops, as here, hide that."""
+    import tensorflow as tf
+
+    from tfwatch.training.feed import prefetch_only
+
+    chosen = prefetch_only(tf.data.Dataset.range(4), Knobs(prefetch, "default")).options().experimental_optimization
+    assert (chosen.inject_prefetch, chosen.map_parallelization, chosen.map_and_batch_fusion) == (False, False, False)

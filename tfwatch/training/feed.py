@@ -16,7 +16,7 @@ from tfwatch.core.knobs import Knobs
 from tfwatch.training.hands import buffer_size, options
 from tfwatch.training.tap import Shape, Tap
 
-#: Makes a pipeline, under given knobs, over a stream of the source's elements.
+#: Makes a pipeline, with its `hands.options`, under given knobs, over a stream of the source's elements.
 Build: TypeAlias = Callable[[tf.data.Dataset, Knobs], tf.data.Dataset]
 
 
@@ -80,7 +80,7 @@ class Feed:
         return self._batches.next()
 
     def _pipeline(self, knobs: Knobs) -> Tap:
-        return Tap(iter(self._build(_gated(self._source, self._open), knobs).with_options(options(knobs))))
+        return Tap(iter(self._build(_gated(self._source, self._open), knobs)))
 
 
 def _let_go(iterators: list[Any]) -> None:
@@ -89,9 +89,13 @@ def _let_go(iterators: list[Any]) -> None:
 
 
 def prefetch_only(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
-    """The pipeline over data that tfwatch did not see built: as it comes, or prefetched."""
+    """The pipeline over data that tfwatch did not see built: as it comes, or prefetched.
+
+    Nothing else in it works ahead, whatever the knobs say of the pipeline below: without prefetch it can be left
+    between two batches, and none is lost.
+    """
     size = buffer_size(knobs.prefetch)
-    return batches if size is None else batches.prefetch(size)
+    return (batches if size is None else batches.prefetch(size)).with_options(options(Knobs()))
 
 
 @tf.autograph.experimental.do_not_convert

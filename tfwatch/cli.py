@@ -55,7 +55,9 @@ class _Parser(argparse.ArgumentParser):
         if word.startswith("-") or word in self.commands:
             return
         near = difflib.get_close_matches(word, self.commands, n=1)
-        self.error(f"no command {word!r}: " + (f"did you mean {near[0]}?" if near else "there are train and replay"))
+        self.error(
+            f"no command {word!r}: " + (f"did you mean {near[0]}?" if near else f"there are {', '.join(self.commands)}")
+        )
 
 
 def _parser() -> _Parser:
@@ -64,6 +66,7 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_train(commands)
     _add_replay(commands)
+    _add_selftest(commands)
     parser.commands = tuple(commands.choices)
     return parser
 
@@ -123,12 +126,19 @@ def _add_replay(commands: Any) -> None:
     _add_theme(replay)
 
 
+def _add_selftest(commands: Any) -> None:
+    text = "check the numbers on this machine: train with known delays and compare; a minute or two"
+    own = commands.add_parser("selftest", help=text, description=text.capitalize() + ".", allow_abbrev=False)
+    own.set_defaults(run=_selftest)
+    own.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+
+
 def _add_runs_dir(group: Any) -> None:
     group.add_argument("--runs-dir", metavar="DIR", type=_path, help="where run folders are kept")
 
 
 def _add_theme(group: Any) -> None:
-    text = f"colours of the screen: {' or '.join(THEMES)}; the palette's choice (ctrl+p) is remembered"
+    text = f"colours of the screen: {' or '.join(THEMES)}; remembered, as is the palette's choice (ctrl+p)"
     group.add_argument("--theme", choices=THEMES, help=text)
 
 
@@ -165,6 +175,12 @@ def _replay(args: argparse.Namespace) -> int:
     from tfwatch.commands.replay import Wish, replay
 
     return replay(Wish(args.which, _runs_dir(args), args.theme))
+
+
+def _selftest(args: argparse.Namespace) -> int:
+    from tfwatch.commands.selftest import selftest
+
+    return selftest(args.json)
 
 
 def _runs_dir(args: argparse.Namespace) -> Path:

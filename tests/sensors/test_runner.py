@@ -205,13 +205,14 @@ class TellingWriter(RunWriter):
 def test_the_thread_samples_this_machine_until_it_is_told_to_stop() -> None:
     writer = TellingWriter()
     sensors = Sensors(writer)
+    before = set(threading.enumerate())
     sensors.start()
     assert writer.sampled.wait(timeout=10)
     sensors.stop()
     sensors.stop()
     assert rows(writer)["memory_available_bytes"][0] > 0
     assert [event.sensor for event in events(writer) if isinstance(event, SensorMissing)][-1] == "GPU"
-    assert "tfwatch-sensors" not in [thread.name for thread in threading.enumerate()]
+    assert not set(threading.enumerate()) - before
 
 
 def test_a_thread_that_fails_says_so() -> None:

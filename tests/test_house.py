@@ -13,7 +13,15 @@ import tfwatch
 
 ROOT = Path(tfwatch.__file__).parents[1]
 HEAVY = {"tensorflow", "keras", "textual"}
-QUICK = ("tfwatch.core", "tfwatch.runs", "tfwatch.analysis", "tfwatch.workloads", "tfwatch.cli", "tfwatch.report")
+QUICK = (
+    "tfwatch.core",
+    "tfwatch.runs",
+    "tfwatch.analysis",
+    "tfwatch.workloads",
+    "tfwatch.cli",
+    "tfwatch.report",
+    "tfwatch.document",
+)
 
 
 def modules_of(package: str) -> list[str]:

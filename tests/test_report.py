@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.analysis.steps import make_steps, plain
+from tests.analysis.steps import make_steps, plain, restart
 from tests.runs.folders import FakeClock, write_run
-from tfwatch import report
+from tfwatch import document, report
 from tfwatch.core.events import (
+    EpochEnded,
     EpochStarted,
     Event,
     PipelineSwitched,
@@ -19,6 +20,7 @@ from tfwatch.core.events import (
     RunEnded,
     SwitchAsked,
     TrainingFailed,
+    ValidationEnded,
 )
 from tfwatch.core.rows import Flag, Phase, Rows
 from tfwatch.runs.opened import Run, open_run, read_run
@@ -56,11 +58,20 @@ def text_of(run: Run, home: str = "/home/ada") -> list[str]:
 def test_the_json_object_is_complete(tmp_path: Path) -> None:
     run = open_written(tmp_path / "run", switched_run(), *SWITCH, FINISHED, device="CPU", knobs={"prefetch": "off"})
 
-    found = report.as_json(run)
+    found = document.as_json(run)
 
     assert list(found) == [
         *("run", "workload", "device", "knobs", "steps", "step_ms", "data_wait_ms", "compute_ms", "host_ms"),
-        *("data_wait_share", "verdict", "final_loss", "weights_sha256", "spikes", "switches"),
+        *(
+            "data_wait_share",
+            "verdict",
+            "final_loss",
+            "weights_sha256",
+            "spikes",
+            "switches",
+            "ledger",
+            "keras_step_ms",
+        ),
     ]
     assert (found["run"], found["workload"], found["device"]) == ("2026-11-20T10-17-03_cnn", "cnn", "CPU")
     assert (found["knobs"], found["steps"]) == ({"prefetch": "off"}, 200)
@@ -77,7 +88,7 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
 def test_the_json_tells_each_switch_with_both_sides(tmp_path: Path) -> None:
     run = open_written(tmp_path / "run", switched_run(), *SWITCH, FINISHED)
 
-    (switch,) = report.as_json(run)["switches"]
+    (switch,) = document.as_json(run)["switches"]
 
     assert {name: switch[name] for name in ("step_asked", "step_in_effect", "knob", "from", "to")} == {
         "step_asked": 98,
@@ -102,7 +113,7 @@ def test_the_json_tells_each_switch_with_both_sides(tmp_path: Path) -> None:
     ],
 )
 def test_the_json_has_null_for_what_is_missing(tmp_path: Path, rows: Rows, events: tuple[Event, ...]) -> None:
-    found = report.as_json(open_written(tmp_path / "run", rows, *events))
+    found = document.as_json(open_written(tmp_path / "run", rows, *events))
 
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert found["verdict"] == "not enough data"
@@ -116,7 +127,7 @@ def test_damaged_rows_are_left_out(tmp_path: Path) -> None:
     rows["wait_ms"][50] = np.nan
     rows["compute_ms"][60] = -1
 
-    found = report.as_json(open_written(tmp_path / "run", rows))
+    found = document.as_json(open_written(tmp_path / "run", rows))
 
     assert found["data_wait_share"] == pytest.approx(0.1)
     json.dumps(found, allow_nan=False)
@@ -170,6 +181,33 @@ def test_a_run_that_goes_on_says_so(tmp_path: Path) -> None:
     assert text_of(open_run(tmp_path / "run", clock.clock))[0].startswith("cnn: still running, 50 steps")
 
 
+def test_what_else_was_lost_and_keras_own_figure_are_told(tmp_path: Path) -> None:
+    rows = plain(200, 0.1)
+    rows["compute_ms"][0] += 2000
+    rows["flags"][0] = Flag.COMPILE
+    rows = restart(rows)
+    end_ns = 6 * 10**9
+    events = (
+        EpochStarted(0, 0, 1, 200),
+        EpochEnded(11 * 10**9, 0, 200, {}),
+        RunEnded(11 * 10**9, "finished", 200),
+    )
+    run = open_written(tmp_path / "run", rows, ValidationEnded(end_ns + 4 * 10**9, 0, 4000.0), *events)
+
+    assert text_of(run)[1:3] == [
+        "the device waited for data 0.4 s of it (4 %), between epochs 5.0 s (45 %), compile 2.0 s (18 %)",
+        "a steady step waits 2.0 of 20.0 ms on average (10 %): MODERATELY input-bound",
+    ]
+    assert text_of(run)[3].startswith(
+        "Keras' progress bar reads 45.1 ms a step for the last epoch: it spreads validation"
+    )
+    found = document.as_json(run)
+    assert found["keras_step_ms"] == pytest.approx(45.13, abs=0.01)
+    assert found["ledger"]["total"]["wall_s"] == pytest.approx(11.0)
+    assert found["ledger"]["epochs"][0]["validation_s"] == pytest.approx(4.0)
+    assert found["ledger"]["start"]["epoch"] is None
+
+
 def test_many_switches_are_counted_and_the_text_stays_short(tmp_path: Path) -> None:
     switches = [PipelineSwitched(0, "prefetch", "off", "4", n, n, 1.0, "key") for n in range(40, 1000, 40)]
     rows = plain(1000)
@@ -210,7 +248,7 @@ def test_a_run_without_a_folder_is_told_from_memory() -> None:
 
     assert len(run.steps) == 200
     assert text_of(run)[-1] == "nothing was recorded: no run folder could be made"
-    assert report.as_json(run)["steps"] == 200
+    assert document.as_json(run)["steps"] == 200
 
 
 def test_what_was_not_recorded_is_told(tmp_path: Path) -> None:

@@ -1,31 +1,34 @@
-"""A run as a document: JSON for scripts, a few lines for people."""
+"""A run in a few lines for people: at its end, and while it runs."""
 
 from __future__ import annotations
 
-import math
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfwatch.analysis.comparing import setting, speed
+from tfwatch.analysis.ledger import keras_step_ms
 from tfwatch.analysis.summary import Summary, summarise
 from tfwatch.analysis.verdict import judge
 from tfwatch.core import units
 from tfwatch.core.events import EpochStarted, RecordingLost, RecordingResumed, TrainingFailed
 from tfwatch.core.rows import Phase
+from tfwatch.document import ledger_of
 from tfwatch.runs.library import default_runs_dir
 from tfwatch.runs.life import Life
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.analysis.breakdown import Breakdown, Stat
-    from tfwatch.analysis.spikes import Spike
+    from tfwatch.analysis.ledger import Ledger
     from tfwatch.analysis.switches import Comparison
     from tfwatch.runs.opened import Run
     from tfwatch.runs.reader import Snapshot
 
 #: Switches told one by one; of more only the number.
 _TOLD = 4
+#: Share of a run from which on a loss is told, and by how much Keras' figure differs when that is explained.
+_WORTH_TELLING = 0.01
+_DIFFERS = 0.05
 #: A wait that lasts longer is told on the progress line.
 _LONG_WAIT_S = 1.0
 
@@ -35,79 +38,6 @@ _STARTING = {
     Phase.DATA_SET: "data set",
     Phase.COMPILE: "compiling",
 }
-
-
-def as_json(run: Run) -> dict[str, Any]:
-    """The run as `--json` prints it. What was not measured is None (null); no figure is NaN or infinite.
-
-    run, workload, device: names. knobs: the settings at the start, by knob.
-    steps: how many were trained.
-    step_ms, data_wait_ms, compute_ms, host_ms: {median, mean, p95} of the steady steps, milliseconds a step.
-        Steady is without flagged steps (compile, retrace, epoch start, pipeline switch, validation) and spikes.
-    data_wait_share: the sum of data wait over the sum of step time of the steady steps, 0 to 1.
-    verdict: `NOT input-bound`, `MODERATELY input-bound`, `HIGHLY input-bound`, `host-bound` or `not enough data`.
-    final_loss: of the last step. weights_sha256: of the trained weights.
-    spikes: [{step, extra_ms, part, cause}], steps that stand out over the median step around them.
-    switches: [{step_asked, step_in_effect, knob, from, to, before, after}], before and after each
-        {steps, step_ms, data_wait_ms, compute_ms, host_ms, data_wait_share} of at most 600 steps up to the
-        neighbouring switch. step_in_effect is None where the run ended first.
-    """
-    summary = summarise(run.steps, run.events)
-    ended = run.ended
-    return {
-        "run": run.manifest.run,
-        "workload": run.manifest.workload,
-        "device": run.manifest.device or None,
-        "knobs": run.manifest.knobs,
-        "steps": ended.steps if ended else summary.steps,
-        **_split(summary.steady),
-        "verdict": summary.verdict.value,
-        "final_loss": _figure(ended.final_loss if ended else None),
-        "weights_sha256": (ended.weights_sha256 or None) if ended else None,
-        "spikes": [_spike(spike) for spike in summary.spikes],
-        "switches": [_switch(switch) for switch in summary.switches],
-    }
-
-
-def _split(split: Breakdown | None) -> dict[str, Any]:
-    return {
-        "step_ms": _stat(split.step if split else None),
-        "data_wait_ms": _stat(split.wait if split else None),
-        "compute_ms": _stat(split.compute if split else None),
-        "host_ms": _stat(split.host if split else None),
-        "data_wait_share": _figure(split.wait_share if split else None),
-    }
-
-
-def _stat(stat: Stat | None) -> dict[str, float | None]:
-    return {name: _figure(getattr(stat, name) if stat else None) for name in ("median", "mean", "p95")}
-
-
-def _figure(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else value
-
-
-def _spike(spike: Spike) -> dict[str, Any]:
-    return {"step": spike.step, "extra_ms": _figure(spike.extra_ms), "part": spike.part, "cause": spike.cause}
-
-
-def _switch(switch: Comparison) -> dict[str, Any]:
-    return {
-        "step_asked": switch.asked_step,
-        "step_in_effect": switch.step,
-        "knob": switch.knob,
-        "from": switch.old,
-        "to": switch.new,
-        "before": _side(switch.before),
-        "after": _side(switch.after),
-    }
-
-
-def _side(split: Breakdown | None) -> dict[str, Any] | None:
-    return {"steps": split.steps, **_split(split)} if split else None
-
-
-# -- for people ---------------------------------------------------------------------------------
 
 
 def as_text(run: Run, home: Path) -> str:
@@ -155,13 +85,41 @@ def _waited(run: Run, summary: Summary) -> list[str]:
     if not summary.steps:
         return []
     device = "the GPU" if run.manifest.accelerated else "the device"
-    share = units.percent(summary.waited_s / run.length_s if run.length_s > 0 else None)
-    line = f"{device} waited for data {units.seconds(summary.waited_s)} of it ({share})"
+    ledger = ledger_of(run)
+    waited_s = ledger.total.waiting_s
+    share = units.percent(waited_s / run.length_s if run.length_s > 0 else None)
+    line = f"{device} waited for data {units.seconds(waited_s)} of it ({share}){_other_losses(ledger, run.length_s)}"
     split = summary.steady
     if split is None:
         return [f"{line}; no steady steps to judge by"]
     step = f"{units.number(split.wait.mean)} of {units.milliseconds(split.step.mean)}"
-    return [line, f"a steady step waits {step} on average ({units.percent(split.wait_share)}): {summary.verdict.value}"]
+    steady = f"a steady step waits {step} on average ({units.percent(split.wait_share)}): {summary.verdict.value}"
+    return [line, steady, *_keras(run, split.step.mean)]
+
+
+def _other_losses(ledger: Ledger, length_s: float) -> str:
+    """What else took a hundredth of the run or more, the largest first; steps themselves are no loss."""
+    total = ledger.total
+    losses = {
+        "between epochs": total.between_s,
+        "compile": total.compile_s,
+        "host": total.host_s,
+        "data set": total.data_set_s,
+        "import": total.import_s,
+    }
+    told = sorted((name for name in losses if losses[name] >= _WORTH_TELLING * length_s > 0), key=lambda n: -losses[n])
+    words = (f"{name} {units.seconds(losses[name])} ({units.percent(losses[name] / length_s)})" for name in told)
+    slept = f", asleep {units.seconds(total.asleep_s)} besides" if total.asleep_s else ""
+    return "".join(f", {word}" for word in words) + slept
+
+
+def _keras(run: Run, step_ms: float) -> list[str]:
+    """Why Keras' own figure differs, where it does."""
+    keras_ms = keras_step_ms(run.epochs, run.events)
+    if keras_ms is None or abs(keras_ms - step_ms) <= _DIFFERS * step_ms:
+        return []
+    reads = f"Keras' progress bar reads {units.milliseconds(keras_ms)} a step for the last epoch"
+    return [f"{reads}: it spreads validation, callbacks and slow steps over all steps"]
 
 
 def _switches(summary: Summary) -> list[str]:

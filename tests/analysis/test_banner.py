@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tfwatch.analysis.banner import Tone, banner
-from tfwatch.analysis.between import Between
 from tfwatch.analysis.breakdown import Breakdown, Stat
+from tfwatch.analysis.ledger import Entry
 from tfwatch.analysis.situation import Memory, Situation
 from tfwatch.analysis.switches import Comparison
 from tfwatch.analysis.verdict import Judgement, Verdict
@@ -44,6 +44,9 @@ RUNNING = Situation(
 SWITCH = Comparison(
     "prefetch", "off", "4", "key", 0, 300, 301, split(9.6, 13, 0.8), split(0.2, 12.9, 0.8, 34), 1.7, False
 )
+
+
+SHORT_EPOCH = Entry(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0.6, epoch_end_s=0.01)
 
 
 def finding(**changes: Any) -> tuple[str, str, str]:
@@ -116,9 +119,9 @@ def finding(**changes: Any) -> tuple[str, str, str]:
             id="host-bound",
         ),
         pytest.param(
-            {"judgement": judged(Verdict.NOT, 0.2), "between": Between(2.1, 0.38, 250)},
+            {"judgement": judged(Verdict.NOT, 0.2), "epoch_spent": SHORT_EPOCH},
             "BETWEEN EPOCHS 38 %",
-            "2.1 s after every 250 steps: validation, callbacks, new iterator",
+            "2.1 s around every 250 steps: validation 1.5 s, first batch 0.6 s",
             id="between epochs",
         ),
         pytest.param(
@@ -284,6 +287,21 @@ def test_a_switch_that_never_settles_gives_way_to_the_verdict() -> None:
     found = banner(replace(RUNNING, switch=SWITCH, steps_total=600, judgement=judged(Verdict.HIGHLY)))
 
     assert (found.word, found.tone) == ("STARVING 41 %", Tone.BAD)
+
+
+@pytest.mark.parametrize(
+    ("spent", "says"),
+    [
+        pytest.param({"validation_s": 2.0}, "validation_freq", id="validation"),
+        pytest.param({"first_batch_s": 2.0}, "shuffle buffer", id="first batch"),
+        pytest.param({"epoch_end_s": 2.0}, "save_freq", id="checkpoint"),
+    ],
+)
+def test_what_lies_between_epochs_has_its_own_next_step(spent: dict[str, float], says: str) -> None:
+    epoch = Entry(0, 250, compute_s=3.0, **spent)
+
+    assert says in finding(judgement=judged(Verdict.NOT, 0.2), epoch_spent=epoch)[2]
+    assert finding(judgement=judged(Verdict.HIGHLY, 20.0), epoch_spent=epoch)[0].startswith("STARVING")
 
 
 def test_the_text_to_copy_leaves_out_empty_lines() -> None:

@@ -73,7 +73,7 @@ async def test_a_large_screen_shows_every_pane(tmp_path: Path) -> None:
         rows = "\n".join(show.rows)
         assert "p  prefetch  4       > off" in rows
         assert "10:17:19 p prefetch off > 4 at step 301: 1.69 x faster" in rows
-        assert "lost    3.0 s waiting (16 %)" in rows
+        assert "lost    2.9 s waiting (16 %)" in rows
 
 
 @pytest.mark.parametrize(

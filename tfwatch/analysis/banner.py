@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 BETWEEN_SHARE = 0.2
 #: A switch that has not settled after so many steps is judged like any other stretch.
 _SETTLES_WITHIN = 200
+_LESS_OFTEN = {
+    "validation": "validate less often or on less: validation_freq=2, validation_steps; or longer epochs",
+    "first batch": "longer epochs (.repeat() with steps_per_epoch), or a smaller shuffle buffer, which fills sooner",
+    "epoch's end": "save less often (ModelCheckpoint's save_freq) and do less in on_epoch_end, or longer epochs",
+}
 _FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
+#: What TensorFlow puts between an error's name and what it says.
+_NODE = re.compile(r"\{\{function_node [^}]*\}\} ?")
 
 
 class Tone(Enum):
@@ -68,7 +75,7 @@ def _failed(now: Situation) -> Banner | None:
     leave = " - q leaves with 1" if now.live else ""
     return Banner(
         f"FAILED at step {units.count(now.failed.step)}",
-        now.failed.error,
+        _NODE.sub("", now.failed.error),
         f"{where}5: traceback - {units.count(now.steps_total)} steps kept{leave}",
         Tone.BAD,
     )
@@ -190,16 +197,16 @@ def _settling(now: Situation) -> Banner | None:
 
 
 def _between(now: Situation) -> Banner | None:
-    gap = now.between
-    if gap is None or gap.share < BETWEEN_SHARE or gap.share < waiting.share(now.judgement.breakdown):
+    spent = now.epoch_spent
+    if spent is None or spent.between_share < max(BETWEEN_SHARE, waiting.share(now.judgement.breakdown)):
         return None
-    part = now.judgement.breakdown
-    steps = f"the steps themselves wait {units.percent(part.wait_share)}" if part else ""
-    advice = f"{steps}; fewer validations or checkpoints, or longer epochs" if steps else ""
+    parts = {"validation": spent.validation_s, "first batch": spent.first_batch_s, "epoch's end": spent.epoch_end_s}
+    told = sorted((part for part in parts if parts[part] >= 0.1 * spent.between_s), key=lambda part: -parts[part])
     sentence = (
-        f"{units.seconds(gap.gap_s)} after every {units.count(gap.steps)} steps: validation, callbacks, new iterator"
+        f"{units.seconds(spent.between_s)} around every {units.count(spent.steps)} steps: "
+        f"{', '.join(f'{part} {units.seconds(parts[part])}' for part in told)}"
     )
-    return Banner(f"BETWEEN EPOCHS {units.percent(gap.share)}", sentence, advice, Tone.WARN)
+    return Banner(f"BETWEEN EPOCHS {units.percent(spent.between_share)}", sentence, _LESS_OFTEN[told[0]], Tone.WARN)
 
 
 def _judged(now: Situation) -> Banner | None:

@@ -11,7 +11,7 @@ from tfwatch.core.rows import Phase
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfwatch.analysis.between import Between
+    from tfwatch.analysis.ledger import Entry
     from tfwatch.analysis.switches import Comparison
     from tfwatch.core.events import RunEnded, TrainingFailed
 
@@ -46,7 +46,8 @@ class Situation:
     phase_s: how long the training thread has done what it does. asked: settings asked for and not yet obeyed.
     device: who waits, in words, e.g. `the GPU`. knobs: what is in effect, in words. live: keys are obeyed.
     shuffle: elements in the shuffle buffer and its size, while it fills. stopping_s: since when stop is asked.
-    waited_s: data wait of the whole run; longest_stall_s and stalls: of its stalls.
+    epoch_spent: what the newest whole epoch went to. waited_s, between_s: seconds of the whole run that went to
+    waiting for data and to what lies between epochs. longest_stall_s and stalls: of its stalls.
     """
 
     life: str = "running"
@@ -68,7 +69,7 @@ class Situation:
     switchable: tuple[str, ...] = ()
     asked: Mapping[str, str] = field(default_factory=dict)
     switch: Comparison | None = None
-    between: Between | None = None
+    epoch_spent: Entry | None = None
     epoch_begins: bool = False
     shuffle: tuple[int, int] | None = None
     unrecorded: str = ""
@@ -78,6 +79,7 @@ class Situation:
     ended: RunEnded | None = None
     failed: TrainingFailed | None = None
     waited_s: float = 0.0
+    between_s: float = 0.0
     stalls: int = 0
     longest_stall_s: float = 0.0
     metric: str = ""

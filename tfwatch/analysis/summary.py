@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tfwatch.analysis.breakdown import breakdown, steady
 from tfwatch.analysis.spikes import find_spikes
 from tfwatch.analysis.stalls import longest_stall
@@ -30,13 +28,11 @@ class Summary:
     """What became of a run's steps.
 
     steady: the split of all steady steps; None where there are none. verdict: on these, without hysteresis.
-    waited_s: data wait of all steps, spikes and stalls included.
     """
 
     steps: int
     steady: Breakdown | None
     verdict: Verdict
-    waited_s: float
     spikes: list[Spike]
     switches: list[Comparison]
     longest_stall: Stall | None
@@ -50,7 +46,6 @@ def summarise(steps: Rows, events: Sequence[Event]) -> Summary:
         steps=len(steps),
         steady=split,
         verdict=classify(split) if split and split.steps >= NEEDED else Verdict.UNKNOWN,
-        waited_s=float(rows["wait_ms"].sum(dtype=np.float64)) / 1e3,
         spikes=find_spikes(rows),
         switches=compare(events, len(steps), lambda first, last: _between(steps, first, last)),
         longest_stall=longest_stall(rows),

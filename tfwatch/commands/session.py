@@ -147,7 +147,8 @@ class Session:
         return 128 + self._signum if self._signum else 0
 
     def _report(self) -> None:
-        from tfwatch.report import as_json, as_text
+        from tfwatch.document import as_json
+        from tfwatch.report import as_text
 
         run = read_run(self._writer, self._clock)
         text = json.dumps(as_json(run), indent=1) if self._order.as_json else as_text(run, Path.home())

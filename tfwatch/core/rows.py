@@ -59,6 +59,27 @@ PROGRESS = np.dtype(
     ]
 )
 
+#: Sums over the steps of one epoch that follow one another; never on disk. `first_ns`, `last_ns`: starts of its
+#: first and last step; `first_done_ns`: when the first step's metrics were there; `end_ns`: of the last step.
+#: `traced` steps were traced or compiled, `traced_ms` is their compute, which `compute_ms` contains.
+EPOCH = np.dtype(
+    [
+        ("epoch", "<u4"),
+        ("steps", "<u4"),
+        ("traced", "<u4"),
+        ("first_ns", "<u8"),
+        ("first_done_ns", "<u8"),
+        ("last_ns", "<u8"),
+        ("end_ns", "<u8"),
+        ("wait_ms", "<f8"),
+        ("compute_ms", "<f8"),
+        ("host_ms", "<f8"),
+        ("traced_ms", "<f8"),
+        ("first_wait_ms", "<f8"),
+        ("last_host_ms", "<f8"),
+    ]
+)
+
 #: What goes on now; the one row of pulse.bin, overwritten. `now_ns` and `since_ns` count from the clock
 #: origin, `wall_ns` from 1970; `seq` and `seq_end` differ in a torn row.
 PULSE = np.dtype(

@@ -10,7 +10,9 @@ import numpy as np
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import RunEnded, decode
+from tfwatch.core.rows import plausible
 from tfwatch.runs import format as layout
+from tfwatch.runs.epochs import EpochSums
 from tfwatch.runs.life import Life, life_of, now_s
 from tfwatch.runs.pulse import Pulse, decode_pulse
 from tfwatch.runs.reader import FolderSource
@@ -19,11 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfwatch.core.events import Event
-    from tfwatch.core.rows import Rows
+    from tfwatch.core.rows import Phase, Rows
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.reader import Source
 
 _CHUNK = 4 * 2**20
+_BLOCK = 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +36,7 @@ class Run:
     path: None where no folder could be made.
     steps: rows of `core.rows.STEP`; samples: rows of `core.rows.SAMPLE`; events: in the order of their writing.
     length_s: from the run's start to its end; to its last sign of life where it was killed, else to now.
+    doing: what the training thread did last; None where nobody knows.
     """
 
     path: Path | None
@@ -42,6 +46,16 @@ class Run:
     events: tuple[Event, ...]
     life: Life
     length_s: float
+    doing: Phase | None = None
+
+    @property
+    def epochs(self) -> Rows:
+        """Rows of `core.rows.EPOCH`: the sums of each epoch's steps."""
+        sums = EpochSums()
+        for start in range(0, len(self.steps), _BLOCK):
+            rows = self.steps[start : start + _BLOCK]
+            sums.add(rows[plausible(rows)])
+        return sums.rows
 
     @property
     def ended(self) -> RunEnded | None:
@@ -78,7 +92,7 @@ def _run(source: Source, manifest: Manifest, steps: Rows, samples: Rows, clock: 
     events = tuple(event for line in lines if (event := decode(line)))
     pulse = decode_pulse(source.read(layout.PULSES, 0, _CHUNK), manifest.layout(layout.PULSES))
     life, length_s = _life(source, manifest, events, pulse, steps, clock)
-    return Run(source.folder, manifest, steps, samples, events, life, length_s)
+    return Run(source.folder, manifest, steps, samples, events, life, length_s, pulse.phase if pulse else None)
 
 
 def _life(

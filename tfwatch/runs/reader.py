@@ -12,6 +12,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import Event, RecordingLost, RecordingResumed, RunEnded, decode
 from tfwatch.core.rows import plausible
 from tfwatch.runs import format as layout
+from tfwatch.runs.epochs import EpochSums
 from tfwatch.runs.format import Manifest, NotARunError
 from tfwatch.runs.growing import Growing
 from tfwatch.runs.life import Life, life_of, now_s
@@ -111,6 +112,7 @@ class Snapshot:
     steps: Rows
     steps_total: int
     pyramid: Pyramid
+    epochs: EpochSums
     samples: Rows
     progress: Rows
     latest: ProgressNow | None
@@ -136,6 +138,7 @@ class RunReader:
         self._manifest_read_ns = clock.now_ns()
         self._offsets = dict.fromkeys((*layout.STREAMS, layout.LOG), 0)
         self._pyramid = Pyramid()
+        self._epochs = EpochSums()
         self._recent: Rows = np.empty(0, dtype=self._manifest.layout(layout.STEPS))
         self._total = 0
         self._tables = {name: Growing(self._manifest.layout(name)) for name in (layout.SAMPLES, layout.PROGRESSES)}
@@ -188,6 +191,7 @@ class RunReader:
             steps=self._recent,
             steps_total=self._total,
             pyramid=self._pyramid,
+            epochs=self._epochs,
             samples=self._tables[layout.SAMPLES].rows,
             progress=progress,
             latest=_latest(progress),
@@ -206,6 +210,7 @@ class RunReader:
         self._total += len(rows)
         self._torn += len(rows) - len(good)
         self._pyramid.add(good)
+        self._epochs.add(good)
         self._recent = np.concatenate([self._recent, good[-RECENT:]])[-RECENT:]
 
     def _add_event(self, line: bytes) -> None:

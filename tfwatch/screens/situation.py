@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from tfwatch.analysis.banner import Banner, banner
-from tfwatch.analysis.between import between_epochs
+from tfwatch.analysis.ledger import make_ledger
 from tfwatch.analysis.situation import NOT_JUDGED, Memory, Situation
 from tfwatch.analysis.stalls import Stall, find_stalls
 from tfwatch.analysis.switches import Comparison, Known, compare
@@ -25,7 +25,7 @@ from tfwatch.runs.reader import Life
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tfwatch.analysis.between import Between
+    from tfwatch.analysis.ledger import Entry
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
     from tfwatch.runs.reader import Snapshot
@@ -60,9 +60,10 @@ class RunView:
 @dataclass(frozen=True, slots=True)
 class _Figures:
     judgement: Judgement = NOT_JUDGED
-    between: Between | None = None
+    epoch_spent: Entry | None = None
     median_step_ms: float | None = None
     waited_s: float = 0.0
+    between_s: float = 0.0
 
 
 class Follower:
@@ -118,19 +119,20 @@ class Follower:
         recent = rows[-64:]
         total = recent["wait_ms"] + recent["compute_ms"] + recent["host_ms"]
         median = float(np.median(total)) if len(recent) else None
-        return _Figures(judgement, between_epochs(rows), median, waited_s(snapshot))
+        doing = snapshot.pulse.phase if snapshot.pulse else None
+        ledger = make_ledger(snapshot.epochs.rows, snapshot.events, snapshot.now_s, doing)
+        return _Figures(judgement, ledger.newest_whole, median, ledger.total.waiting_s, ledger.total.between_s)
 
     def _situation(self, snapshot: Snapshot, knobs: dict[str, KnobState], stopping_s: float | None) -> Situation:
-        pulse, figures = snapshot.pulse, self._figures
-        comparisons = self._comparisons
-        bare = _bare_situation(snapshot)
+        figures, comparisons = self._figures, self._comparisons
         return replace(
-            bare,
+            _bare_situation(snapshot),
             live=self._live,
             judgement=figures.judgement,
             median_step_ms=figures.median_step_ms,
-            between=figures.between,
-            waited_s=figures.waited_s + (bare.phase_s if pulse and pulse.phase is Phase.WAIT else 0.0),
+            epoch_spent=figures.epoch_spent,
+            waited_s=figures.waited_s,
+            between_s=figures.between_s,
             knobs={knob: state.now for knob, state in knobs.items()},
             asked={knob: state.asked for knob, state in knobs.items() if state.asked is not None},
             switch=comparisons[-1] if comparisons else None,
@@ -171,13 +173,6 @@ def _bare_situation(snapshot: Snapshot) -> Situation:
         memory=_memory(snapshot.samples),
         run=manifest.run,
     )
-
-
-def waited_s(snapshot: Snapshot) -> float:
-    """Data wait over the whole run, from the coarsest sums."""
-    width = BUCKET_S * FACTOR ** (LEVELS - 1)
-    columns = snapshot.pyramid.columns(snapshot.pyramid.end_s, width, int(snapshot.pyramid.end_s / width) + 1)
-    return float(np.sum(columns.steps * np.nan_to_num(columns.wait_ms))) / 1e3
 
 
 def metric_text(snapshot: Snapshot) -> str:

@@ -223,10 +223,17 @@ def _figures(row: Mapping[str, float], machine: Mapping[str, object]) -> tuple[R
 
 
 def _lost(view: RunView) -> Reading:
-    waited = view.situation.waited_s
-    share = units.percent(waited / view.situation.now_s if view.situation.now_s > 0 else None)
-    stalls = f", {len(view.stalls)} stalls" if len(view.stalls) != 1 else ", 1 stall"
-    return "lost", f"{units.seconds(waited)} waiting ({share}){stalls if view.stalls else ''}", False
+    now = view.situation
+    told = [_of_the_run(now.waited_s, now.now_s, "waiting")]
+    if now.between_s >= 0.01 * now.now_s > 0:
+        told.append(_of_the_run(now.between_s, now.now_s, "between epochs"))
+    if view.stalls:
+        told.append(f"{len(view.stalls)} stall{'' if len(view.stalls) == 1 else 's'}")
+    return "lost", ", ".join(told), False
+
+
+def _of_the_run(seconds: float, run_s: float, what: str) -> str:
+    return f"{units.seconds(seconds)} {what} ({units.percent(seconds / run_s if run_s > 0 else None)})"
 
 
 def clock_text(snapshot: Snapshot, at_s: float) -> str:

@@ -1,0 +1,264 @@
+"""The ledger: all of a run's wall clock, and what each second of it went to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from tfwatch.core.events import (
+    DatasetReady,
+    EpochEnded,
+    EpochStarted,
+    ImportEnded,
+    Slept,
+    ValidationEnded,
+    WatchFailed,
+)
+from tfwatch.core.rows import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy as np
+
+    from tfwatch.core.events import Event
+    from tfwatch.core.rows import Rows
+
+_E = TypeVar("_E")
+
+#: What a stretch after the last whole step counts as, by what the training thread does in it.
+_TAIL = {
+    Phase.IMPORT: "import_s",
+    Phase.DATA_SET: "data_set_s",
+    Phase.COMPILE: "compile_s",
+    Phase.WAIT: "waiting_s",
+    Phase.COMPUTE: "compute_s",
+    Phase.HOST: "host_s",
+    Phase.VALIDATION: "validation_s",
+    Phase.EPOCH_END: "epoch_end_s",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Seconds of wall clock of one epoch, by what they went to; the parts sum to `wall_s`.
+
+    epoch: counted from 0; None for what comes before the first one, and in the total.
+    compile_s: building the model, and what traced steps take over the usual step. asleep_s: the machine slept.
+    first_batch_s: the new iterator, and what its first batch takes over the usual wait, a shuffle buffer's
+        filling included. epoch_end_s: callbacks at the epoch's end, checkpoints among them.
+    other_s: what no row and no event accounts for.
+    """
+
+    epoch: int | None = None
+    steps: int = 0
+    import_s: float = 0.0
+    data_set_s: float = 0.0
+    compile_s: float = 0.0
+    compute_s: float = 0.0
+    waiting_s: float = 0.0
+    host_s: float = 0.0
+    first_batch_s: float = 0.0
+    validation_s: float = 0.0
+    epoch_end_s: float = 0.0
+    asleep_s: float = 0.0
+    other_s: float = 0.0
+
+    @property
+    def between_s(self) -> float:
+        """Between epochs: first batch, validation and the epoch's end."""
+        return self.first_batch_s + self.validation_s + self.epoch_end_s
+
+    @property
+    def wall_s(self) -> float:
+        """All of it."""
+        return float(sum(getattr(self, name) for name in PARTS))
+
+    @property
+    def between_share(self) -> float:
+        """Of the time that the machine was awake, 0 to 1."""
+        awake_s = self.wall_s - self.asleep_s
+        return self.between_s / awake_s if awake_s > 0 else 0.0
+
+
+#: The parts of an entry, in the order in which they are told.
+PARTS = tuple(field.name for field in fields(Entry) if field.name.endswith("_s"))
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What comes before the first epoch, each epoch, and their sum.
+
+    An epoch lasts until the next one starts, the last one until the run's end.
+    """
+
+    start: Entry
+    epochs: tuple[Entry, ...]
+    total: Entry
+
+    @property
+    def newest_whole(self) -> Entry | None:
+        """The newest epoch that another one follows; None before there is one."""
+        return self.epochs[-2] if len(self.epochs) > 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A stretch of the run, nanoseconds; `sums` are those of its steps, `doing` what lasts at its end."""
+
+    begin_ns: int
+    end_ns: int
+    events: tuple[Event, ...]
+    sums: np.void | None = None
+    doing: Phase | None = None
+    followed: bool = True
+
+    def all(self, kind: type[_E]) -> list[_E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def make_ledger(epochs: Rows, events: Sequence[Event], length_s: float, doing: Phase | None = None) -> Ledger:
+    """The ledger of a run that lasts `length_s` seconds so far; `epochs` are rows of `core.rows.EPOCH`.
+
+    doing: what the training thread does, or did last where the run was killed.
+    """
+    spans = _spans(epochs, sorted(events, key=lambda event: event.at_ns), round(length_s * 1e9), doing)
+    start = _start(spans[0])
+    entries = tuple(_epoch(span) for span in spans[1:])
+    return Ledger(start, entries, _total((start, *entries)))
+
+
+def keras_step_ms(epochs: Rows, events: Sequence[Event]) -> float | None:
+    """What Keras' progress bar reads at the end of the last epoch that ended, milliseconds a step.
+
+    It spreads all that lies between the first step's end and the epoch's end over the steps, validation included.
+    None where no epoch of two steps has ended.
+    """
+    ended = next((event for event in reversed(events) if isinstance(event, EpochEnded)), None)
+    rows = epochs[epochs["epoch"] == ended.epoch & 0xFFFF] if ended else epochs[:0]
+    if ended is None or not len(rows) or rows["steps"][-1] < 2:
+        return None
+    return (ended.at_ns - int(rows["first_done_ns"][-1])) / 1e6 / (int(rows["steps"][-1]) - 1)
+
+
+def _spans(epochs: Rows, events: Sequence[Event], end_ns: int, doing: Phase | None) -> list[_Span]:
+    """What comes before the first epoch, and each epoch."""
+    begun = _begun(epochs, events)
+    begins = [0, *(begin for begin, _ in begun)]
+    ends = [*begins[1:], max(end_ns, begins[-1])]
+    rows = [None, *(row for _, row in begun)]
+    parts = _parted(events, ends)
+    spans = [_Span(*of) for of in zip(begins, ends, parts, rows, strict=True)]
+    spans[-1] = replace(spans[-1], doing=doing, followed=False)
+    return spans
+
+
+def _begun(epochs: Rows, events: Sequence[Event]) -> list[tuple[int, np.void | None]]:
+    """When each epoch began, and its sums; None for one that has no whole step yet."""
+    starts = [event.at_ns for event in events if isinstance(event, EpochStarted)]
+    found: list[tuple[int, np.void | None]] = []
+    at, before_ns = 0, -1
+    for row in epochs:
+        begin_ns, first_ns = int(row["first_ns"]), int(row["first_ns"])
+        while at < len(starts) and starts[at] <= first_ns:
+            begin_ns = starts[at] if starts[at] > before_ns else begin_ns
+            at += 1
+        found.append((begin_ns, row))
+        before_ns = int(row["last_ns"])
+    return [*found, *((start, None) for start in starts[at:] if start > before_ns)]
+
+
+def _parted(events: Sequence[Event], ends: Sequence[int]) -> list[tuple[Event, ...]]:
+    """The events of each span; those after the last one's end belong to it too."""
+    parts: list[list[Event]] = [[] for _ in ends]
+    at = 0
+    for event in events:
+        while at < len(ends) - 1 and event.at_ns >= ends[at]:
+            at += 1
+        parts[at].append(event)
+    return [tuple(part) for part in parts]
+
+
+def _start(span: _Span) -> Entry:
+    """Import, data set and building the model: what follows the data set, where an epoch follows."""
+    imports, sets = span.all(ImportEnded), span.all(DatasetReady)
+    span_s = (span.end_ns - span.begin_ns) / 1e9
+    import_s = min(sum(event.took_ms for event in imports) / 1e3, span_s)
+    data_set_s = min(sum(event.took_ms for event in sets) / 1e3, span_s - import_s)
+    rest_s = span_s - import_s - data_set_s
+    told_ns = max([span.begin_ns, *(event.at_ns for event in imports), *(event.at_ns for event in sets)])
+    tail_s = min(max(0.0, (span.end_ns - told_ns) / 1e9), rest_s)
+    part = ("compile_s" if sets else "other_s") if span.followed else _tail(span)
+    entry = Entry(import_s=import_s, data_set_s=data_set_s, other_s=rest_s - tail_s, asleep_s=_asleep_s(span))
+    return _more(entry, part, tail_s)
+
+
+def _epoch(span: _Span) -> Entry:
+    if span.sums is None:
+        return _without_steps(span)
+    row = span.sums
+    steps, traced = int(row["steps"]), int(row["traced"])
+    ended = span.followed or any(event.at_ns >= row["last_ns"] for event in span.all(EpochEnded))
+    first_ms = _over(row["first_wait_ms"], row["wait_ms"], steps)
+    last_ms = _over(row["last_host_ms"], row["host_ms"], steps) if ended else 0.0
+    usual_ms = (row["compute_ms"] - row["traced_ms"]) / (steps - traced) if steps > traced else 0.0
+    compile_ms = max(0.0, float(row["traced_ms"] - traced * usual_ms))
+    inside_ms = (int(row["end_ns"]) - int(row["first_ns"])) / 1e6
+    entry = Entry(
+        epoch=int(row["epoch"]),
+        steps=steps,
+        compile_s=compile_ms / 1e3,
+        compute_s=(float(row["compute_ms"]) - compile_ms) / 1e3,
+        waiting_s=(float(row["wait_ms"]) - first_ms) / 1e3,
+        host_s=(float(row["host_ms"]) - last_ms) / 1e3,
+        first_batch_s=(int(row["first_ns"]) - span.begin_ns) / 1e9 + first_ms / 1e3,
+        asleep_s=_asleep_s(span),
+        other_s=max(0.0, inside_ms - float(row["wait_ms"] + row["compute_ms"] + row["host_ms"])) / 1e3,
+    )
+    after_s = max(0.0, (span.end_ns - int(row["end_ns"])) / 1e9)
+    return _end(span, entry, last_ms / 1e3, after_s, ended)
+
+
+def _end(span: _Span, entry: Entry, last_s: float, after_s: float, ended: bool) -> Entry:
+    """What follows the last step: the epoch's end, or what lasts."""
+    if span.all(WatchFailed):
+        return _more(_more(entry, "epoch_end_s", last_s), "other_s", after_s)
+    if not ended:
+        return _more(entry, _tail(span), after_s)
+    told_s = sum(event.took_ms for event in span.all(ValidationEnded)) / 1e3
+    validation_s = min(told_s, last_s + after_s)
+    return replace(entry, validation_s=validation_s, epoch_end_s=last_s + after_s - validation_s)
+
+
+def _without_steps(span: _Span) -> Entry:
+    """An epoch that waits for its first step, or has none."""
+    number = next((event.epoch for event in span.all(EpochStarted)), None)
+    part = "other_s" if span.followed else _tail(span)
+    part = "first_batch_s" if part == "waiting_s" else part
+    return _more(Entry(epoch=number, asleep_s=_asleep_s(span)), part, (span.end_ns - span.begin_ns) / 1e9)
+
+
+def _tail(span: _Span) -> str:
+    return _TAIL.get(span.doing, "other_s") if span.doing is not None else "other_s"
+
+
+def _over(one_ms: float, sum_ms: float, steps: int) -> float:
+    """By how much one step's part is over the mean of the others."""
+    others = (sum_ms - one_ms) / (steps - 1) if steps > 1 else 0.0
+    return max(0.0, float(one_ms - others))
+
+
+def _asleep_s(span: _Span) -> float:
+    return sum(event.slept_ms for event in span.all(Slept)) / 1e3
+
+
+def _more(entry: Entry, part: str, seconds: float) -> Entry:
+    values = {name: getattr(entry, name) for name in PARTS}
+    values[part] += seconds
+    return Entry(entry.epoch, entry.steps, **values)
+
+
+def _total(entries: Iterable[Entry]) -> Entry:
+    entries = list(entries)
+    sums = {name: sum(getattr(entry, name) for entry in entries) for name in PARTS}
+    return Entry(None, sum(entry.steps for entry in entries), **sums)

@@ -1,0 +1,106 @@
+"""A run as one JSON object, for scripts."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.analysis.ledger import PARTS, Entry, Ledger, keras_step_ms, make_ledger
+from tfwatch.analysis.summary import summarise
+
+if TYPE_CHECKING:
+    from tfwatch.analysis.breakdown import Breakdown, Stat
+    from tfwatch.analysis.spikes import Spike
+    from tfwatch.analysis.switches import Comparison
+    from tfwatch.runs.opened import Run
+
+
+def as_json(run: Run) -> dict[str, Any]:
+    """The run as `--json` prints it. What was not measured is None (null); no figure is NaN or infinite.
+
+    run, workload, device: names. knobs: the settings at the start, by knob.
+    steps: how many were trained.
+    step_ms, data_wait_ms, compute_ms, host_ms: {median, mean, p95} of the steady steps, milliseconds a step.
+        Steady is without flagged steps (compile, retrace, epoch start, pipeline switch, validation) and spikes.
+    data_wait_share: the sum of data wait over the sum of step time of the steady steps, 0 to 1.
+    verdict: `NOT input-bound`, `MODERATELY input-bound`, `HIGHLY input-bound`, `host-bound` or `not enough data`.
+    final_loss: of the last step. weights_sha256: of the trained weights.
+    spikes: [{step, extra_ms, part, cause}], steps that stand out over the median step around them.
+    ledger: {total, start, epochs: [...]}, each {epoch, steps, wall_s} and the seconds that sum to wall_s: import_s,
+        data_set_s, compile_s, compute_s, waiting_s, host_s, first_batch_s, validation_s, epoch_end_s (these three
+        lie between epochs: between_s), asleep_s, other_s. start: before the first epoch.
+    keras_step_ms: what Keras' progress bar reads at the last epoch's end, milliseconds a step.
+    switches: [{step_asked, step_in_effect, knob, from, to, before, after}], before and after each
+        {steps, step_ms, data_wait_ms, compute_ms, host_ms, data_wait_share} of at most 600 steps up to the
+        neighbouring switch. step_in_effect is None where the run ended first.
+    """
+    summary = summarise(run.steps, run.events)
+    ended = run.ended
+    return {
+        "run": run.manifest.run,
+        "workload": run.manifest.workload,
+        "device": run.manifest.device or None,
+        "knobs": run.manifest.knobs,
+        "steps": ended.steps if ended else summary.steps,
+        **_split(summary.steady),
+        "verdict": summary.verdict.value,
+        "final_loss": _figure(ended.final_loss if ended else None),
+        "weights_sha256": (ended.weights_sha256 or None) if ended else None,
+        "spikes": [_spike(spike) for spike in summary.spikes],
+        "switches": [_switch(switch) for switch in summary.switches],
+        "ledger": _ledger(ledger_of(run)),
+        "keras_step_ms": _figure(keras_step_ms(run.epochs, run.events)),
+    }
+
+
+def ledger_of(run: Run) -> Ledger:
+    """What each second of a run went to."""
+    return make_ledger(run.epochs, run.events, run.length_s, run.doing)
+
+
+def _ledger(ledger: Ledger) -> dict[str, Any]:
+    epochs = [_entry(entry) for entry in ledger.epochs]
+    return {"total": _entry(ledger.total), "start": _entry(ledger.start), "epochs": epochs}
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    parts = {name: getattr(entry, name) for name in PARTS}
+    return {"epoch": entry.epoch, "steps": entry.steps, "wall_s": entry.wall_s, "between_s": entry.between_s, **parts}
+
+
+def _split(split: Breakdown | None) -> dict[str, Any]:
+    return {
+        "step_ms": _stat(split.step if split else None),
+        "data_wait_ms": _stat(split.wait if split else None),
+        "compute_ms": _stat(split.compute if split else None),
+        "host_ms": _stat(split.host if split else None),
+        "data_wait_share": _figure(split.wait_share if split else None),
+    }
+
+
+def _stat(stat: Stat | None) -> dict[str, float | None]:
+    return {name: _figure(getattr(stat, name) if stat else None) for name in ("median", "mean", "p95")}
+
+
+def _figure(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else value
+
+
+def _spike(spike: Spike) -> dict[str, Any]:
+    return {"step": spike.step, "extra_ms": _figure(spike.extra_ms), "part": spike.part, "cause": spike.cause}
+
+
+def _switch(switch: Comparison) -> dict[str, Any]:
+    return {
+        "step_asked": switch.asked_step,
+        "step_in_effect": switch.step,
+        "knob": switch.knob,
+        "from": switch.old,
+        "to": switch.new,
+        "before": _side(switch.before),
+        "after": _side(switch.after),
+    }
+
+
+def _side(split: Breakdown | None) -> dict[str, Any] | None:
+    return {"steps": split.steps, **_split(split)} if split else None

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tfwatch.core.events import DatasetReady, EpochStarted, PipelineSwitched, RunEnded, SwitchAsked, TrainingFailed
+from tfwatch.core.events import (
+    DatasetReady,
+    EpochStarted,
+    PipelineSwitched,
+    RunEnded,
+    SwitchAsked,
+    TrainingFailed,
+    WatchFailed,
+)
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.begin import begin_run
 from tfwatch.runs.control import Control, Request
 from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.writer import RunWriter
 from tfwatch.training.plan import Plan, Scheduled
 from tfwatch.training.trainer import Outcome, Trainer
 from tfwatch.workloads import Prepared, Settings, cnn, images, readable
@@ -97,6 +107,21 @@ def plain_fit(settings: Settings) -> tuple[float, str]:
     history = model.fit(data, epochs=EPOCHS, steps_per_epoch=prepared.steps_per_epoch, verbose=0)
     digest = hashlib.sha256(b"".join(weight.tobytes() for weight in model.get_weights())).hexdigest()
     return history.history["loss"][-1], digest
+
+
+def test_books_that_are_lost_cost_the_record_and_change_no_bit_of_the_result(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Keras believes to train on are zeros: it must never get at them."""
+    plan = Plan("cnn", replace(settings, steps=30), Knobs(3))
+    whole, _ = train(plan, tmp_path)
+    monkeypatch.setattr(RunWriter, "step", lambda *_: 1 / 0)
+    lost, _ = train(plan, tmp_path)
+    assert len(lost.steps) == 0
+    assert only(lost, WatchFailed).reason.startswith("ZeroDivisionError")
+    ends = [only(run, RunEnded) for run in (whole, lost)]
+    assert ends[0].weights_sha256 == ends[1].weights_sha256
+    assert [end.final_loss for end in ends] == [ends[0].final_loss] * 2
 
 
 def test_scheduled_switches_take_effect_after_the_buffered_batches(settings: Settings, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ from tfwatch.core.events import (
     ValidationEnded,
     WatchFailed,
 )
-from tfwatch.core.rows import Flag
+from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.opened import Run, open_run
 
 from .conftest import BATCH, EXAMPLES, STEPS, fingerprint
@@ -224,6 +226,104 @@ def test_what_breaks_in_tfwatch_never_reaches_the_training(
     history = model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])
     assert fingerprint(model, history) == expected
     assert count(open_run(watch.run_path), WatchFailed) == 1
+
+
+def test_books_lost_while_batches_wait_in_a_buffer_lose_none_of_them(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import keras
+
+    from tfwatch.runs.writer import RunWriter
+
+    stock = make_model()
+    expected = fingerprint(stock, stock.fit(known(arrays), epochs=EPOCHS, verbose=0))
+    model, watch = make_model(), watch_in(tmp_path)
+    watch.set(prefetch=4)
+
+    def fail(batch: int, logs: Any) -> None:
+        if batch == 7:
+            monkeypatch.setattr(RunWriter, "step", lambda *_: 1 / 0)
+
+    failing = keras.callbacks.LambdaCallback(on_train_batch_end=fail)
+    history = model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch, failing])
+    run = open_run(watch.run_path)
+    assert fingerprint(model, history) == expected
+    assert (count(run, PipelineSwitched), count(run, WatchFailed), len(run.steps)) == (1, 1, 7)
+
+
+def test_a_watch_that_cannot_begin_leaves_fit_alone(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tfwatch.training import watch as module
+
+    monkeypatch.setattr(module, "find_device", lambda: 1 / 0)
+    watch = watch_in(tmp_path)
+    assert len(make_model().fit(known(arrays), verbose=0, callbacks=[watch]).history["loss"]) == 1
+    assert watch.run_path is None
+    assert "this fit is not watched: ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_an_eager_step_never_compiles_and_is_not_run_again_where_it_raises(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    import keras
+
+    model, watch, phases, calls = make_model(), watch_in(tmp_path), set(), []
+    loss = keras.losses.SparseCategoricalCrossentropy()
+
+    def loss_fn(y: Any, predicted: Any) -> Any:
+        phases.add(watch._recorder.writer.status[0])
+        calls.append(1)
+        if len(calls) == 5:
+            raise ValueError("in the step")
+        return loss(y, predicted)
+
+    model.compile("adam", loss_fn, run_eagerly=True)
+    with pytest.raises(ValueError, match="in the step"):
+        model.fit(known(arrays), verbose=0, callbacks=[watch])
+    run = open_run(watch.run_path)
+    assert (phases, len(calls), len(run.steps)) == ({Phase.COMPUTE}, 5, 4)
+    assert ended(run).cause == "failed"
+
+
+def test_an_interrupt_stops_a_run_and_is_no_failure_of_it(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    def interrupted(y: Any, predicted: Any) -> Any:
+        raise KeyboardInterrupt
+
+    model, watch = make_model(), watch_in(tmp_path)
+    model.compile("adam", interrupted, run_eagerly=True)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(known(arrays), verbose=0, callbacks=[watch])
+    run = open_run(watch.run_path)
+    assert (ended(run).cause, ended(run).detail) == ("stopped", "KeyboardInterrupt")
+    assert count(run, TrainingFailed) == 0
+
+
+def test_a_fit_inside_a_fit_with_the_same_watch_takes_it_over(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    import keras
+
+    outer, inner, watch, paths = make_model(), make_model(), watch_in(tmp_path), []
+
+    def fit_inner(batch: int, logs: Any) -> None:
+        if batch == 5:
+            paths.append(watch.run_path)
+            inner.fit(known(arrays), verbose=0, callbacks=[watch])
+
+    between = keras.callbacks.LambdaCallback(on_train_batch_end=fit_inner)
+    outer.fit(known(arrays), verbose=0, callbacks=[watch, between])
+    assert int(outer.optimizer.iterations) == STEPS
+    assert [len(open_run(path).steps) for path in (*paths, watch.run_path)] == [6, STEPS]
+    assert not hasattr(outer.train_function, "tfwatch_step")
+
+
+def test_a_copy_of_a_watch_is_one_that_saw_no_fit(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    watch = watch_in(tmp_path)
+    make_model().fit(known(arrays), verbose=0, callbacks=[watch])
+    for copied in (copy.deepcopy(watch), pickle.loads(pickle.dumps(watch))):
+        assert copied.run_path is None
+        make_model().fit(known(arrays), verbose=0, callbacks=[copied])
+        assert copied.run_path.parent == tmp_path
+        assert len(open_run(copied.run_path).steps) == STEPS
 
 
 def test_fits_one_after_another_have_a_folder_each(arrays: Any, make_model: Make, tmp_path: Path) -> None:

@@ -32,13 +32,13 @@ def _fails_open(method: _Method) -> _Method:
 
     @functools.wraps(method)
     def guarded(self: Recorder, *args: Any) -> None:
-        if self.dead:
+        if self.over or self.lost:
             return
         try:
             method(self, *args)
         except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
-            self.dead = True
-            self.writer.event(WatchFailed(self.now_ns(), f"{type(error).__name__}: {error}"))
+            self.lost = True
+            self._tell_failure(error)
 
     return cast("_Method", guarded)
 
@@ -46,13 +46,14 @@ def _fails_open(method: _Method) -> _Method:
 class Recorder:
     """One `fit` of one model.
 
-    dead: tfwatch failed, or the `fit` that this belongs to is over; every call passes through.
+    over: the `fit` that this belongs to is over, or cannot be split; every call passes through.
+    lost: tfwatch failed; nothing more is recorded, and the batches go on coming the way they came.
     """
 
     def __init__(self, session: Session, model: Any) -> None:
         self.writer = session.writer
         self.now_ns = session.writer.now_ns
-        self.dead = False
+        self.over = self.lost = False
         self.steps = 0
         self._session = session
         self._model = model
@@ -71,16 +72,17 @@ class Recorder:
 
     def begin_epoch(self, epoch: int, epochs: int, steps: int | None) -> None:
         """An epoch begins; the stand-in is put in place where it is not."""
+        self._armed = True
         self._note_epoch(epoch, epochs, steps)
-        self._fetch.begin_epoch(self.steps)
+        if self._session.source is not None:
+            # Without them Keras would train on the stand-in's zeros: what fails here has to end the training.
+            self._stand_in()
+            self._fetch.begin_epoch(self.steps)
 
     @_fails_open
     def _note_epoch(self, epoch: int, epochs: int, steps: int | None) -> None:
         self._close_row(0, self.now_ns())
-        if not is_installed(self._model, self.train_step):
-            self._take_back = install(self._model, self.train_step)
-            self._batch_step = None
-        self._armed = True
+        self._stand_in()
         self._flags |= _EPOCH_START
         self._epoch, self._epoch_step = epoch, 0
         self.writer.event(EpochStarted(self.now_ns(), epoch, epochs, steps))
@@ -120,13 +122,18 @@ class Recorder:
         self._take_back()
         self._fetch.close()
         self._iterator = self._batch_step = None
-        self.dead = True
+        self.over = True
+
+    def _stand_in(self) -> None:
+        if not is_installed(self._model, self.train_step):
+            self._take_back = install(self._model, self.train_step)
+            self._batch_step = None
 
     # -- a step ---------------------------------------------------------------------------------
 
     def train_step(self, original: Callable[[Any], Any], iterator: Any) -> Any:
         """Stand in for one call of Keras' train function."""
-        if self.dead or (iterator is not self._iterator and not self._adopt(original, iterator)):
+        if self.over or (iterator is not self._iterator and not self._adopt(original, iterator)):
             return original(iterator)
         try:
             return self._split(original, iterator)
@@ -145,14 +152,15 @@ class Recorder:
             return self._end_of_data(original, iterator)
         got_ns = self.now_ns()
         step = cast("BatchStep", self._batch_step)
-        traces = step.traces
-        self.writer.status = (Phase.COMPUTE if traces else Phase.COMPILE, got_ns, self.steps + 1, self._epoch, "")
+        ready, traces = step.ready, step.traces
+        self.writer.status = (Phase.COMPUTE if ready else Phase.COMPILE, got_ns, self.steps + 1, self._epoch, "")
         outputs = step(batch)
         dispatched_ns = self.now_ns()
         logs = on_host(outputs)
         done_ns = self.now_ns()
-        if step.traces != traces:
-            self._flags |= _RETRACE if traces else _COMPILE
+        if not ready or step.traces != traces:
+            self._flags |= _RETRACE if ready else _COMPILE
+        self._count_step()
         self._after(start_ns, got_ns, dispatched_ns, done_ns, batch, logs)
         return logs
 
@@ -163,10 +171,17 @@ class Recorder:
             return False
         if not isinstance(iterator, ITERATORS) or self._model.steps_per_execution != 1:
             self.writer.note("steps are not split: this kind of fit is not supported yet")
-            self.dead = True
+            self.over = True
+            return False
+        try:
+            shape = self._fetch.adopt(iterator)
+        except Exception as error:
+            if self._session.source is not None:
+                raise
+            self._tell_failure(error)
+            self.over = True
             return False
         self._iterator = iterator
-        shape = self._fetch.adopt(iterator)
         if self._batch_step is None or shape != self._shape:
             self._shape = shape
             self._batch_step = BatchStep(original, shape, eager=self._model.run_eagerly)
@@ -181,15 +196,18 @@ class Recorder:
     def _after(
         self, start_ns: int, got_ns: int, dispatched_ns: int, done_ns: int, batch: Any, logs: dict[str, Any]
     ) -> None:
-        self.steps += 1
         self._epoch_step += 1
-        self._armed = False
         self.writer.status = (Phase.HOST, done_ns, self.steps, self._epoch, "")
         self._open_row = (start_ns, got_ns, dispatched_ns, done_ns, self._flags | self._fetch.flags)
         self._flags = 0
         self._images += images_in(batch)
         loss, metric = logs.get("loss", math.nan), logs.get(self._session.metric, math.nan)
         self.writer.progress = (self._images, self.steps, self._epoch, self._epoch_step, loss, metric)
+
+    def _count_step(self) -> None:
+        """What goes on where the books are lost."""
+        self.steps += 1
+        self._armed = False
         self._obey_stop()
 
     def _end_of_data(self, original: Callable[[Any], Any], iterator: Any) -> Any:
@@ -199,11 +217,13 @@ class Recorder:
             raise StopIteration
         return original(iterator)
 
-    @_fails_open
     def _tell_error(self, error: BaseException) -> None:
         if self._session.on_error:
             self.end()
             self._session.on_error(error)
+
+    def _tell_failure(self, error: Exception) -> None:
+        self.writer.event(WatchFailed(self.now_ns(), f"{type(error).__name__}: {error}"))
 
     # -- books ------------------------------------------------------------------------------------
 

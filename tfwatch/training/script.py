@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -37,7 +39,7 @@ class ScriptRun:
             switchable=["prefetch"],
         )
         if reason:
-            print(f"tfwatch: nothing is recorded: {reason}", file=sys.stderr)  # noqa: T201
+            tell_user(f"nothing is recorded: {reason}")
         self._sensors = Sensors(self._writer)
         self._sensors.start()
         self.session = Session(self._writer, control, on_error=self.fail)
@@ -49,18 +51,27 @@ class ScriptRun:
         return self._writer.folder
 
     def fail(self, error: BaseException) -> None:
-        """Training raised."""
+        """Training raised; what is no `Exception`, a KeyboardInterrupt above all, is somebody's wish to stop."""
         text = f"{type(error).__name__}: {error}"
+        if not isinstance(error, Exception):
+            self.end("stopped", text.rstrip(": "))
+            return
         trace = "".join(traceback.format_exception(error))
         self._writer.event(TrainingFailed(self._writer.now_ns(), self._writer.status[2], text, trace))
         self.end("failed", text)
 
     def end(self, cause: str, detail: str = "") -> None:
-        """Write the end; a second call does nothing."""
+        """Write the end; a second call does nothing, nor one in a forked process: the run is its parent's."""
         atexit.unregister(self.end)
-        if self._writer.status[0] == Phase.ENDED:
+        if self._writer.status[0] == Phase.ENDED or os.getpid() != self._writer.manifest().pid:
             return
         self._sensors.stop()
         self._writer.phase(Phase.ENDED)
         self._writer.event(RunEnded(self._writer.now_ns(), cause, self._writer.status[2], detail))
         self._writer.close()
+
+
+def tell_user(sentence: str) -> None:
+    """Say a sentence on stderr, where there is one."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"tfwatch: {sentence}\n")

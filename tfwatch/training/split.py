@@ -24,7 +24,7 @@ ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
 class BatchStep:
     """Keras' compiled train step as a function of one batch, made once a step function and shape of a batch.
 
-    `traces` counts the finished traces of the step.
+    ready: the way to call it is found, so that no trace is to come. traces: how many were finished.
 
     Without the signature a ragged last batch would be traced anew, which stock `fit` does not do. Where this form
     cannot be traced, Keras' own function is called on the batch: a model's error is then Keras' own.
@@ -35,10 +35,10 @@ class BatchStep:
         self._original = original
         self._shape = shape
         self._call = self._plain if eager else self._trace
-        self._ran = False
+        self.ready = eager
 
     def __call__(self, batch: Any) -> Any:
-        if self._ran:
+        if self.ready:
             return self._call(batch)
         try:
             outputs = self._call(batch)
@@ -48,7 +48,7 @@ class BatchStep:
             # Raised before anything ran: Keras' own way decides.
             self._call = self._plain
             outputs = self._call(batch)
-        self._ran = True
+        self.ready = True
         return outputs
 
     def _plain(self, batch: Any) -> Any:

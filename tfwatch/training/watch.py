@@ -12,7 +12,7 @@ from tfwatch.runs.control import Control, Request
 from tfwatch.runs.library import default_runs_dir
 from tfwatch.training.device import find_device
 from tfwatch.training.recorder import Recorder
-from tfwatch.training.script import ScriptRun
+from tfwatch.training.script import ScriptRun, tell_user
 
 if TYPE_CHECKING:
     from tfwatch.training.session import Session
@@ -50,12 +50,19 @@ class Watch(keras.callbacks.Callback):
         """
         self._control.ask(Request("prefetch", parse_setting(str(prefetch)), "code"))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, as tuners make of callbacks, is a Watch of its own that has seen no `fit` yet."""
+        return type(self), (self._runs_dir,)
+
     # -- Keras calls these ----------------------------------------------------------------------
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Begin a run."""
-        self._end_script("stopped", "another fit began before this one's end")
-        self._recorder = Recorder(self._session or self._begin_script(), self.model)
+        self._end("stopped", "another fit began before this one's end")
+        if self._session:
+            self._recorder = Recorder(self._session, self.model)
+        else:
+            self._begin_script()
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Note the epoch."""
@@ -84,19 +91,24 @@ class Watch(keras.callbacks.Callback):
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """End the run: the model's own train function is put back and the folder is whole."""
-        if self._recorder:
-            self._recorder.end()
-        self._recorder = None
-        self._end_script("finished")
+        self._end("finished")
 
-    # -- a run of a script's own ------------------------------------------------------------------
+    def _end(self, cause: str, detail: str = "") -> None:
+        recorder, self._recorder = self._recorder, None
+        script, self._script = self._script, None
+        try:
+            if recorder:
+                recorder.end()
+            if script:
+                script.end(cause, detail)
+        except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
+            tell_user(f"the run was not ended properly: {type(error).__name__}: {error}")
 
-    def _begin_script(self) -> Session:
-        self._script = ScriptRun(self._runs_dir, self._control, find_device())
-        self.run_path = self._script.path
-        return self._script.session
-
-    def _end_script(self, cause: str, detail: str = "") -> None:
-        if self._script:
-            self._script.end(cause, detail)
-        self._script = None
+    def _begin_script(self) -> None:
+        self.run_path = None
+        try:
+            self._script = ScriptRun(self._runs_dir, self._control, find_device())
+            self.run_path = self._script.path
+            self._recorder = Recorder(self._script.session, self.model)
+        except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
+            tell_user(f"this fit is not watched: {type(error).__name__}: {error}")

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -102,6 +102,43 @@ def test_keras_metrics_are_written_as_numbers(tmp_path: Path) -> None:
     write_run(tmp_path, plain(0), EpochEnded(0, 0, 1, {"loss": np.float32(0.5)}))  # type: ignore[dict-item]
 
     assert open_run(tmp_path, FakeClock(1).clock).events == (EpochEnded(0, 0, 1, {"loss": 0.5}),)
+
+
+@pytest.mark.parametrize(
+    ("loss", "read"),
+    [
+        pytest.param(0.5, 0.5, id="a number"),
+        pytest.param(float("inf"), float("inf"), id="infinite"),
+        pytest.param(1e39, float("inf"), id="more than four bytes hold"),
+        pytest.param(np.ones(3), float("nan"), id="an array"),
+        pytest.param("low", float("nan"), id="a text"),
+    ],
+)
+def test_whatever_a_model_calls_its_loss_the_recording_goes_on(tmp_path: Path, loss: Any, read: float) -> None:
+    writer = make_writer(tmp_path)
+    writer.progress = (64, 2, 0, 2, loss, float("nan"))
+    add_steps(writer, plain(2))
+    writer.flush()
+    snapshot = RunReader(FolderSource(tmp_path), FakeClock(1).clock).tail()
+    assert snapshot.steps_total == 2
+    np.testing.assert_equal(float(snapshot.progress["loss"][0]), read)
+
+
+def test_a_disk_full_from_the_start_is_written_to_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    writer = make_writer(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(layout, "write_atomically", full)
+        writer.flush()
+    for _ in range(2):
+        writer.flush()
+    snapshot = RunReader(FolderSource(tmp_path), FakeClock(1).clock).tail()
+    assert snapshot.pulse
+    assert snapshot.unrecorded == ""
 
 
 def test_an_event_that_cannot_be_written_ends_no_recording(tmp_path: Path) -> None:

@@ -319,8 +319,9 @@ def test_a_fit_inside_a_fit_with_the_same_watch_takes_it_over(arrays: Any, make_
 def test_a_copy_of_a_watch_is_one_that_saw_no_fit(arrays: Any, make_model: Make, tmp_path: Path) -> None:
     watch = watch_in(tmp_path)
     make_model().fit(known(arrays), verbose=0, callbacks=[watch])
-    for copied in (copy.deepcopy(watch), pickle.loads(pickle.dumps(watch))):
-        assert copied.run_path is None
+    copies: list[Any] = [copy.deepcopy(watch), pickle.loads(pickle.dumps(watch))]
+    for copied in copies:
+        assert not copied.run_path
         make_model().fit(known(arrays), verbose=0, callbacks=[copied])
         assert copied.run_path.parent == tmp_path
         assert len(open_run(copied.run_path).steps) == STEPS

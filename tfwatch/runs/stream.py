@@ -96,3 +96,16 @@ def read_file(path: Path, offset: int, limit: int) -> bytes:
             return os.pread(file.fileno(), limit, offset)
     except (OSError, OverflowError):
         return b""
+
+
+def write_over(path: Path, data: bytes) -> None:
+    """Put `data` at a file's beginning, whether there is one yet or not.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(fd, data)
+    finally:
+        os.close(fd)

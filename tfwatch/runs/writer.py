@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 import threading
 from collections import deque
@@ -13,7 +14,7 @@ from tfwatch.core.events import Event, Noted, RecordingLost, RecordingResumed, e
 from tfwatch.core.rows import Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.pulse import Pulse
-from tfwatch.runs.stream import Stream, read_file
+from tfwatch.runs.stream import Stream, read_file, write_over
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +27,8 @@ _PROGRESS = struct.Struct("<QQIIIIff")
 #: Rows reach the disk, and the pulse its file, this often: a killed run lacks at most its last 0.1 s.
 FLUSH_S = 0.1
 _PROGRESS_S = 0.5
+#: The largest number of four bytes.
+_LARGEST = 3.4028234e38
 _JOIN_S = 5.0
 
 #: phase, since_ns, step, epoch, detail
@@ -168,7 +171,9 @@ class RunWriter:
             return
         self._progress_due_ns = now + int(_PROGRESS_S * 1e9)
         images, step, epoch, epoch_step, loss, metric = progress
-        self._rows[layout.PROGRESSES].append(_PROGRESS.pack(now, images, step, epoch, epoch_step, 0, loss, metric))
+        self._rows[layout.PROGRESSES].append(
+            _PROGRESS.pack(now, images, step, epoch, epoch_step, 0, _single(loss), _single(metric))
+        )
 
     def _write_small_files(self) -> str:
         self._seq = (self._seq + 1) & 0xFFFFFFFF
@@ -181,8 +186,7 @@ class RunWriter:
             if self._stale_manifest:
                 self._stale_manifest = False
                 layout.write_atomically(self.folder / layout.MANIFEST, self._manifest.encode())
-            with (self.folder / layout.PULSES).open("r+b" if self._seq > 1 else "wb") as file:
-                file.write(self._pulse)
+            write_over(self.folder / layout.PULSES, self._pulse)
         except OSError as error:
             self._stale_manifest = True
             return error.strerror or str(error)
@@ -194,6 +198,14 @@ class RunWriter:
         now = self.now_ns()
         self.event(RecordingLost(now, reason, self.status[2]) if reason else RecordingResumed(now))
         self._lost = reason
+
+
+def _single(value: Any) -> float:
+    """A figure as four bytes hold it; NaN where it is none: a model of the user's may report anything as its loss."""
+    try:
+        return float(value) if math.isnan(value) or abs(value) <= _LARGEST else math.copysign(math.inf, value)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def _drained(queue: deque[Any]) -> list[Any]:

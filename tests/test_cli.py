@@ -96,6 +96,11 @@ def run(*words: str) -> int:
         pytest.param(
             ["train", "cnn", "--headless", "--data", "/nonexistent"], "there is no folder /nonexistent", id="data"
         ),
+        pytest.param(
+            ["train", "cnn", "--headless", "--data", "~nobody-of-this-name/x"],
+            "there is no folder ~nobody-of-this-name/x",
+            id="data of an unknown user",
+        ),
         pytest.param(["train", "cnn"], "stdout is no terminal: use --headless", id="no terminal"),
         pytest.param(["replay", "--runs-dir", "/nonexistent"], "no runs yet in /nonexistent", id="no runs"),
         pytest.param(["replay", "--runs-dir", "/nonexistent", "x"], "no run 'x' in /nonexistent", id="no such run"),
@@ -110,6 +115,17 @@ def test_a_folder_that_is_no_run_is_bad_input(tmp_path: Path, capsys: pytest.Cap
     (tmp_path / "run.json").write_text('{"schema": 99}')
     assert run("replay", str(tmp_path)) == 2
     assert capsys.readouterr().err == "tfwatch: its schema is 99, this tfwatch reads 1\n"
+
+
+def test_runs_that_cannot_be_read_are_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(_: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    assert run("replay", "--runs-dir", str(tmp_path)) == 2
+    assert capsys.readouterr().err == f"tfwatch: {tmp_path} cannot be read: Permission denied\n"
 
 
 def test_a_run_needs_a_terminal_to_be_replayed_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

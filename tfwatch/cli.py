@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -232,4 +233,5 @@ def _switch(text: str) -> Any:
 
 
 def _path(text: str) -> Path:
-    return Path(text).expanduser()
+    # Path.expanduser raises where there is no such user.
+    return Path(os.path.expanduser(text))

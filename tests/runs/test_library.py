@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -8,10 +8,7 @@ from tests.analysis.steps import plain
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import ImportEnded, Noted, encode
 from tfwatch.runs.format import EVENTS
-from tfwatch.runs.library import default_runs_dir, find_run, import_took_ms, list_runs, make_run_dir
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tfwatch.runs.library import default_runs_dir, find_run, import_took_ms, list_runs, make_run_dir, replay_words
 
 
 @pytest.fixture
@@ -82,10 +79,23 @@ def test_no_run_is_said_in_a_sentence(runs: Path) -> None:
         find_run(None, runs / "nothing")
 
 
-@pytest.mark.parametrize("wanted", ["~nobody-of-this-name/run", "a\0b", "", "/"])
+@pytest.mark.parametrize("wanted", ["~nobody-of-this-name/run", "a\0b", "", "/", "x" * 5000])
 def test_what_is_no_path_is_no_run(tmp_path: Path, wanted: str) -> None:
     with pytest.raises(FileNotFoundError):
         find_run(wanted, tmp_path)
+
+
+def test_a_folder_that_cannot_be_looked_into_hides_no_other_run(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = list_runs(runs)[1:]
+    closed, is_file = list_runs(runs)[0], Path.is_file
+
+    def refused(path: Path) -> bool:
+        if path.parent == closed:
+            raise PermissionError(13, "Permission denied")
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", refused)
+    assert list_runs(runs) == expected
 
 
 def test_the_usual_place_follows_the_users_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,6 +103,16 @@ def test_the_usual_place_follows_the_users_setting(tmp_path: Path, monkeypatch: 
 
     assert default_runs_dir().name == "runs"
     assert default_runs_dir().parent.name == "tfwatch"
+
+
+def test_what_replay_takes_finds_the_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    elsewhere, outside = tmp_path / "my runs" / "one_cnn", tmp_path.parent / "one_cnn"
+
+    assert replay_words(default_runs_dir() / "one_cnn") == "one_cnn"
+    assert replay_words(elsewhere) == "~/'my runs/one_cnn'"
+    assert replay_words(outside) == str(outside)
 
 
 def test_an_earlier_run_tells_how_long_the_import_took(tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ def replay(wish: Wish, parts: Parts | None = None, clock: Clock = SYSTEM) -> int
         reader = RunReader(FolderSource(find_run(wish.run, wish.runs_dir)), clock)
     except (FileNotFoundError, NotARunError) as error:
         raise BadInputError(str(error)) from error
+    except OSError as error:
+        raise BadInputError(f"{wish.runs_dir} cannot be read: {error.strerror or error}") from error
     if obstacle := why_no_screen(os.environ):
         raise BadInputError(obstacle.replace(": use --headless", ""))
     return _show(wish, reader, parts or Parts(), clock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -151,6 +152,7 @@ class Session:
         from tfwatch.report import as_text
 
         run = read_run(self._writer, self._clock)
-        text = json.dumps(as_json(run), indent=1) if self._order.as_json else as_text(run, Path.home())
+        home = Path(os.path.expanduser("~"))
+        text = json.dumps(as_json(run), indent=1) if self._order.as_json else as_text(run, home)
         self._terminal.out.write(text.rstrip("\n") + "\n")
         self._terminal.out.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,10 +42,24 @@ def make_run_dir(runs_dir: Path, workload: str, clock: Clock) -> Path:
 
 
 def list_runs(runs_dir: Path) -> list[Path]:
-    """The runs of a folder, the newest first."""
-    if not runs_dir.is_dir():
+    """The runs of a folder, the newest first; none where it is not there.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        folders = list(runs_dir.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted((p for p in runs_dir.iterdir() if (p / MANIFEST).is_file()), key=_age, reverse=True)
+    return sorted(filter(_is_run, folders), key=_age, reverse=True)
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether it holds a manifest; a folder that cannot be looked into holds none."""
+    try:
+        return (folder / MANIFEST).is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def _age(run: Path) -> list[tuple[int, str]]:
@@ -57,13 +72,23 @@ def find_run(wanted: str | None, runs_dir: Path) -> Path:
 
     Raises:
         FileNotFoundError: there is none; the message is a sentence for the user.
+        OSError: the runs' folder cannot be read.
     """
-    if wanted and (folder := Path(os.path.expanduser(wanted))).joinpath(MANIFEST).is_file():
+    if wanted and _is_run(folder := Path(os.path.expanduser(wanted))):
         return folder
     runs = [run for run in list_runs(runs_dir) if wanted is None or wanted in run.name]
     if not runs:
         raise FileNotFoundError(f"no run {wanted!r} in {runs_dir}" if wanted else f"no runs yet in {runs_dir}")
     return runs[0]
+
+
+def replay_words(run: Path) -> str:
+    """What `tfwatch replay` takes for a run: its name, or its folder where that is not in the usual place."""
+    path = run.absolute()
+    if path.parent == default_runs_dir():
+        return run.name
+    home = Path(os.path.expanduser("~"))
+    return f"~/{shlex.quote(str(path.relative_to(home)))}" if path.is_relative_to(home) else shlex.quote(str(path))
 
 
 def import_took_ms(run: Path) -> float | None:

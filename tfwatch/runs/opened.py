@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,7 +70,7 @@ def open_run(path: str | Path, clock: Clock = SYSTEM) -> Run:
     Raises:
         NotARunError: it is not a run folder that this tfwatch reads.
     """
-    folder = Path(path).expanduser()
+    folder = Path(os.path.expanduser(path))
     source = FolderSource(folder)
     manifest = source.manifest()
     steps, samples = (_view(folder / name, manifest.layout(name)) for name in (layout.STEPS, layout.SAMPLES))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import threading
@@ -115,8 +116,9 @@ class Trainer:
 
     def _import_words(self) -> str:
         words = f"TensorFlow {self._writer.manifest().versions.get('tensorflow', '')}"
-        folder = self._writer.folder
-        earlier = [run for run in list_runs(folder.parent) if run != folder] if folder else []
+        folder, earlier = self._writer.folder, []
+        with contextlib.suppress(OSError):
+            earlier = [run for run in list_runs(folder.parent) if run != folder] if folder else []
         took_ms = import_took_ms(earlier[0]) if earlier else None
         return words if took_ms is None else f"{words} ({took_ms / 1e3:.0f} s last time)"
 

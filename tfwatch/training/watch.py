@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ class Watch(keras.callbacks.Callback):
     def __init__(self, runs_dir: str | Path | None = None, *, session: Session | None = None) -> None:
         super().__init__()
         self.run_path: Path | None = session.writer.folder if session else None
-        self._runs_dir = Path(runs_dir).expanduser() if runs_dir else default_runs_dir()
+        self._runs_dir = Path(os.path.expanduser(runs_dir)) if runs_dir else default_runs_dir()
         self._session = session
         self._script: ScriptRun | None = None
         # A script's own pipeline is TensorFlow's defaults and whatever its author wrote.

@@ -62,7 +62,7 @@ def list_images(folder: Path) -> ImageFolder:
     Raises:
         BadInputError: there is no such folder, it cannot be read, or it holds no class or no JPEG file.
     """
-    folder = folder.expanduser()
+    folder = Path(os.path.expanduser(folder))
     found = [(name, files) for name, path in _class_folders(folder) if (files := sorted(_jpeg_files(path)))]
     if not found:
         raise BadInputError(f"{folder} has sub-folders, but no .jpg or .jpeg file in any of them")

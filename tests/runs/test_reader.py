@@ -11,7 +11,7 @@ import pytest
 
 from tests.analysis.steps import plain
 from tests.runs.folders import FakeClock, add_steps, make_manifest, write_run
-from tfwatch.core.events import EpochStarted, Noted, RunEnded, encode
+from tfwatch.core.events import EpochStarted, Noted, RunEnded, Slept, encode
 from tfwatch.core.rows import PULSE, STEP, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Manifest, NotARunError
@@ -47,6 +47,19 @@ def test_a_torn_row_waits_for_its_rest(tmp_path: Path) -> None:
 
     assert (torn, whole) == (9, 10)
     assert len(opened(tmp_path).steps) == 10
+
+
+def test_the_time_of_day_goes_on_while_the_machine_sleeps_and_the_runs_clock_does_not(tmp_path: Path) -> None:
+    write_run(tmp_path, plain(1), Slept(10 * 10**9, 3_600_000.0), Slept(20 * 10**9, 60_000.0))
+    snapshot = read(tmp_path)
+    start = snapshot.local_time(0)
+
+    assert [(snapshot.local_time(at_s) - start).total_seconds() for at_s in (9.5, 10, 15, 30)] == [
+        9.5,
+        3610,
+        3615,
+        3690,
+    ]
 
 
 def test_a_torn_line_waits_for_its_rest(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tfwatch.runs import format as layout
 from tfwatch.runs.epochs import EpochSums
 from tfwatch.runs.life import Life, life_of, now_s
 from tfwatch.runs.pulse import Pulse, decode_pulse
-from tfwatch.runs.reader import FolderSource
+from tfwatch.runs.source import FolderSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Phase, Rows
     from tfwatch.runs.format import Manifest
-    from tfwatch.runs.reader import Source
+    from tfwatch.runs.source import Source
 
 _CHUNK = 4 * 2**20
 _BLOCK = 2**20

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.events import Event, RecordingLost, RecordingResumed, RunEnded, decode
+from tfwatch.core.clock import SYSTEM, Clock, local_time
+from tfwatch.core.events import Event, RecordingLost, RecordingResumed, RunEnded, Slept, decode
 from tfwatch.core.rows import plausible
 from tfwatch.runs import format as layout
 from tfwatch.runs.epochs import EpochSums
@@ -18,10 +18,11 @@ from tfwatch.runs.growing import Growing
 from tfwatch.runs.life import Life, life_of, now_s
 from tfwatch.runs.pulse import Pulse, decode_pulse
 from tfwatch.runs.pyramid import Pyramid
-from tfwatch.runs.stream import read_file
+from tfwatch.runs.source import FolderSource, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
     from pathlib import Path
 
     from tfwatch.core.rows import Rows
@@ -34,48 +35,6 @@ LOG_LINES = 2000
 _CHUNK = 4 * 2**20
 #: A line of the log is cut here: a progress bar that never ends its line would be kept whole.
 _LONGEST_LINE = 64 * 2**10
-
-
-class Source(Protocol):
-    """Where the bytes of a run come from: a folder, or the writer in this process."""
-
-    def manifest(self) -> Manifest: ...
-
-    def read(self, name: str, offset: int, limit: int) -> bytes: ...
-
-    def is_here(self) -> bool: ...
-
-    @property
-    def folder(self) -> Path | None: ...
-
-
-class FolderSource:
-    """A run folder that another process writes or wrote."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    @property
-    def folder(self) -> Path | None:
-        return self._folder
-
-    def manifest(self) -> Manifest:
-        """Read run.json.
-
-        Raises:
-            NotARunError: there is none, or it is not one that this tfwatch reads.
-        """
-        try:
-            return Manifest.decode((self._folder / layout.MANIFEST).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise NotARunError(f"{self._folder} is no run folder: {error}") from error
-
-    def read(self, name: str, offset: int, limit: int) -> bytes:
-        """Bytes of one of its files; empty where there are none."""
-        return read_file(self._folder / name, offset, limit)
-
-    def is_here(self) -> bool:
-        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +77,16 @@ class Snapshot:
     latest: ProgressNow | None
     images_s: float | None
     events: tuple[Event, ...]
+    sleeps: tuple[Slept, ...]
     ended: RunEnded | None
     log: tuple[str, ...]
     unrecorded: str
     torn: int
+
+    def local_time(self, at_s: float) -> datetime:
+        """The local date and time of a moment of the run. The clock origin's clock stands still in a sleep."""
+        slept_ns = sum(slept.slept_ms * 1e6 for slept in self.sleeps if slept.at_ns <= at_s * 1e9)
+        return local_time(self.manifest.origin_wall_ns + round(at_s * 1e9 + slept_ns))
 
 
 class RunReader:
@@ -143,6 +108,7 @@ class RunReader:
         self._total = 0
         self._tables = {name: Growing(self._manifest.layout(name)) for name in (layout.SAMPLES, layout.PROGRESSES)}
         self._events: list[Event] = []
+        self._sleeps: list[Slept] = []
         self._ended: RunEnded | None = None
         self._unrecorded = ""
         self._log: deque[str] = deque(maxlen=LOG_LINES)
@@ -197,6 +163,7 @@ class RunReader:
             latest=_latest(progress),
             images_s=_images_s(progress),
             events=tuple(self._events),
+            sleeps=tuple(self._sleeps),
             ended=self._ended,
             log=tuple(self._log),
             unrecorded=self._unrecorded,
@@ -221,6 +188,8 @@ class RunReader:
         self._events.append(event)
         if isinstance(event, RunEnded):
             self._ended = event
+        elif isinstance(event, Slept):
+            self._sleeps.append(event)
         elif isinstance(event, RecordingLost | RecordingResumed):
             self._unrecorded = event.reason if isinstance(event, RecordingLost) else ""
 

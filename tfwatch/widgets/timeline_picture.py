@@ -13,7 +13,6 @@ from tfwatch.analysis.marks import Kind, Mark, ago, bar_marks, event_marks, plac
 from tfwatch.analysis.strip import Bars, Part
 from tfwatch.analysis.verdict import judge
 from tfwatch.core import units
-from tfwatch.core.clock import local_time
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.reader import Life
@@ -184,14 +183,15 @@ def _times(scene: Scene) -> list[tuple[float, str]]:
         return rows.steps_ago(bars)
     if follows and scene.view.zoom is not Zoom.ALL:
         return rows.times_ago(bars, snapshot.now_s)
-    origin = local_time(snapshot.manifest.origin_wall_ns)
-    origin_s = origin.hour * 3600 + origin.minute * 60 + origin.second + origin.microsecond / 1e6
+    first_s = float(bars.starts_s[0])
+    first = snapshot.local_time(first_s)
+    origin_s = first.hour * 3600 + first.minute * 60 + first.second + first.microsecond / 1e6 - first_s
     return [(at_s, clock(snapshot, at_s)) for at_s in rows.times_of_day(bars, origin_s, snapshot.now_s)]
 
 
 def clock(snapshot: Snapshot, at_s: float) -> str:
     """The local time of a moment of the run: 10:18:31."""
-    return local_time(snapshot.manifest.origin_wall_ns + round(at_s * 1e9)).strftime("%H:%M:%S")
+    return snapshot.local_time(at_s).strftime("%H:%M:%S")
 
 
 def first_words(snapshot: Snapshot) -> str:

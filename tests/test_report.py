@@ -65,6 +65,7 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
         *(
             "data_wait_share",
             "verdict",
+            "bound",
             "final_loss",
             "weights_sha256",
             "spikes",
@@ -80,7 +81,7 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
     assert found["compute_ms"] == pytest.approx({"median": 12, "mean": 12, "p95": 12})
     assert found["host_ms"] == pytest.approx({"median": 1, "mean": 1, "p95": 1})
     assert found["data_wait_share"] == pytest.approx(5 / 18)
-    assert found["verdict"] == "HIGHLY input-bound"
+    assert (found["verdict"], found["bound"]) == ("HIGHLY input-bound", "input-bound")
     assert (found["final_loss"], found["weights_sha256"]) == (1.25, "ab" * 32)
     assert found["spikes"] == [{"step": 1, "extra_ms": 2388.0, "part": "compute", "cause": "compile"}]
 
@@ -116,7 +117,7 @@ def test_the_json_has_null_for_what_is_missing(tmp_path: Path, rows: Rows, event
     found = document.as_json(open_written(tmp_path / "run", rows, *events))
 
     assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert found["verdict"] == "not enough data"
+    assert (found["verdict"], found["bound"]) == ("not enough data", None)
     assert found["final_loss"] is None
     assert found["weights_sha256"] is None
     assert (found["data_wait_share"] is None) is (not len(rows))
@@ -206,6 +207,17 @@ def test_what_else_was_lost_and_keras_own_figure_are_told(tmp_path: Path) -> Non
     assert found["ledger"]["total"]["wall_s"] == pytest.approx(11.0)
     assert found["ledger"]["epochs"][0]["validation_s"] == pytest.approx(4.0)
     assert found["ledger"]["start"]["epoch"] is None
+
+
+@pytest.mark.parametrize(
+    ("accelerated", "says"), [(True, "NOT input-bound, launch-bound"), (False, "NOT input-bound, compute-bound")]
+)
+def test_what_binds_a_run_that_is_fed_is_named(tmp_path: Path, accelerated: bool, says: str) -> None:
+    rows = make_steps(np.zeros(100), compute=4.0, host=0.1, dispatch=3.0)
+    run = open_written(tmp_path / "run", rows, FINISHED, accelerated=accelerated)
+
+    assert text_of(run)[2].endswith(says)
+    assert document.as_json(run)["bound"] == says.split(", ")[1]
 
 
 def test_many_switches_are_counted_and_the_text_stays_short(tmp_path: Path) -> None:

@@ -23,7 +23,9 @@ def as_json(run: Run) -> dict[str, Any]:
     step_ms, data_wait_ms, compute_ms, host_ms: {median, mean, p95} of the steady steps, milliseconds a step.
         Steady is without flagged steps (compile, retrace, epoch start, pipeline switch, validation) and spikes.
     data_wait_share: the sum of data wait over the sum of step time of the steady steps, 0 to 1.
-    verdict: `NOT input-bound`, `MODERATELY input-bound`, `HIGHLY input-bound`, `host-bound` or `not enough data`.
+    verdict: `NOT input-bound`, `MODERATELY input-bound`, `HIGHLY input-bound` or `not enough data`.
+    bound: what the steady steps are bound by: `input-bound`, `host-bound`, `launch-bound` or `compute-bound`; None
+        where there is not enough data.
     final_loss: of the last step. weights_sha256: of the trained weights.
     spikes: [{step, extra_ms, part, cause}], steps that stand out over the median step around them.
     ledger: {total, start, epochs: [...]}, each {epoch, steps, wall_s} and the seconds that sum to wall_s: import_s,
@@ -34,7 +36,7 @@ def as_json(run: Run) -> dict[str, Any]:
         {steps, step_ms, data_wait_ms, compute_ms, host_ms, data_wait_share} of at most 600 steps up to the
         neighbouring switch. step_in_effect is None where the run ended first.
     """
-    summary = summarise(run.steps, run.events)
+    summary = summarise(run.steps, run.events, run.manifest.accelerated)
     ended = run.ended
     return {
         "run": run.manifest.run,
@@ -44,6 +46,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "steps": ended.steps if ended else summary.steps,
         **_split(summary.steady),
         "verdict": summary.verdict.value,
+        "bound": summary.bound.value if summary.bound else None,
         "final_loss": _figure(ended.final_loss if ended else None),
         "weights_sha256": (ended.weights_sha256 or None) if ended else None,
         "spikes": [_spike(spike) for spike in summary.spikes],

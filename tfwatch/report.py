@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis.comparing import setting, speed
 from tfwatch.analysis.ledger import keras_step_ms
 from tfwatch.analysis.summary import Summary, summarise
-from tfwatch.analysis.verdict import judge
+from tfwatch.analysis.verdict import Bound, judge
 from tfwatch.core import units
 from tfwatch.core.events import EpochStarted, RecordingLost, RecordingResumed, TrainingFailed
 from tfwatch.core.rows import Phase
@@ -45,7 +45,7 @@ def as_text(run: Run, home: Path) -> str:
 
     Text from outside is cut to one line and stripped of control characters.
     """
-    summary = summarise(run.steps, run.events)
+    summary = summarise(run.steps, run.events, run.manifest.accelerated)
     lines = [
         _what(run, summary),
         *_failure(run),
@@ -93,8 +93,15 @@ def _waited(run: Run, summary: Summary) -> list[str]:
     if split is None:
         return [f"{line}; no steady steps to judge by"]
     step = f"{units.number(split.wait.mean)} of {units.milliseconds(split.step.mean)}"
-    steady = f"a steady step waits {step} on average ({units.percent(split.wait_share)}): {summary.verdict.value}"
+    steady = f"a steady step waits {step} on average ({units.percent(split.wait_share)}): {_verdict(summary)}"
     return [line, steady, *_keras(run, split.step.mean)]
+
+
+def _verdict(summary: Summary) -> str:
+    """`NOT input-bound, launch-bound`."""
+    if summary.bound is None or summary.bound is Bound.INPUT:
+        return summary.verdict.value
+    return f"{summary.verdict.value}, {summary.bound.value}"
 
 
 def _other_losses(ledger: Ledger, length_s: float) -> str:

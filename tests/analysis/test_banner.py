@@ -12,7 +12,7 @@ from tfwatch.analysis.breakdown import Breakdown, Stat
 from tfwatch.analysis.ledger import Entry
 from tfwatch.analysis.situation import Memory, Situation
 from tfwatch.analysis.switches import Comparison
-from tfwatch.analysis.verdict import Judgement, Verdict
+from tfwatch.analysis.verdict import Bound, Judgement, Verdict
 from tfwatch.core.events import RunEnded, TrainingFailed
 from tfwatch.core.rows import Phase
 
@@ -26,8 +26,15 @@ def split(wait: float, compute: float, host: float, steps: int = 100) -> Breakdo
     return Breakdown(steps, stat(step), stat(wait), stat(1.0), stat(compute), stat(host), wait / step)
 
 
-def judged(verdict: Verdict, wait: float = 9.6, compute: float = 13.0, host: float = 0.8) -> Judgement:
-    return Judgement(verdict, 100, 20, split(wait, compute, host))
+def judged(
+    verdict: Verdict,
+    wait: float = 9.6,
+    compute: float = 13.0,
+    host: float = 0.8,
+    bound: Bound = Bound.COMPUTE,
+) -> Judgement:
+    bound = bound if verdict is Verdict.NOT else Bound.INPUT
+    return Judgement(verdict, 100, 20, split(wait, compute, host), bound)
 
 
 RUNNING = Situation(
@@ -91,7 +98,7 @@ def finding(**changes: Any) -> tuple[str, str, str]:
         pytest.param(
             {"judgement": judged(Verdict.NOT, 0.2)},
             "FED 1 %",
-            "NOT input-bound: the GPU waits 0.2 of 14.0 ms a step",
+            "NOT input-bound, compute-bound: the GPU waits 0.2 of 14.0 ms a step",
             id="healthy",
         ),
         pytest.param(
@@ -113,9 +120,15 @@ def finding(**changes: Any) -> tuple[str, str, str]:
             id="simulated",
         ),
         pytest.param(
-            {"judgement": judged(Verdict.HOST, 0.2, 13.6, 7.1)},
+            {"judgement": judged(Verdict.NOT, 0.0, 2.0, 0.1, Bound.LAUNCH)},
+            "LAUNCHING 48 %",
+            "NOT input-bound, launch-bound: 1.0 of 2.1 ms a step go to launching, more than the GPU then needs",
+            id="launch-bound",
+        ),
+        pytest.param(
+            {"judgement": judged(Verdict.NOT, 0.2, 13.6, 7.1, Bound.HOST)},
             "BETWEEN STEPS 34 %",
-            "host-bound: 7.1 of 20.9 ms a step go to callbacks and Python between the steps",
+            "NOT input-bound, host-bound: 7.1 of 20.9 ms a step go to callbacks and Python between the steps",
             id="host-bound",
         ),
         pytest.param(
@@ -302,6 +315,22 @@ def test_what_lies_between_epochs_has_its_own_next_step(spent: dict[str, float],
 
     assert says in finding(judgement=judged(Verdict.NOT, 0.2), epoch_spent=epoch)[2]
     assert finding(judgement=judged(Verdict.HIGHLY, 20.0), epoch_spent=epoch)[0].startswith("STARVING")
+
+
+@pytest.mark.parametrize(
+    ("bound", "accelerated", "says"),
+    [
+        pytest.param(Bound.COMPUTE, True, "Nothing to gain from the pipeline", id="compute"),
+        pytest.param(Bound.COMPUTE, True, "mixed precision or jit_compile", id="compute on a GPU"),
+        pytest.param(Bound.COMPUTE, False, "smaller model", id="compute on a CPU"),
+        pytest.param(Bound.LAUNCH, True, "steps_per_execution", id="launch"),
+        pytest.param(Bound.HOST, True, "larger batches", id="host"),
+    ],
+)
+def test_what_binds_has_its_own_next_step(bound: Bound, accelerated: bool, says: str) -> None:
+    judgement = judged(Verdict.NOT, 0.1, bound=bound)
+
+    assert says in finding(judgement=judgement, accelerated=accelerated)[2]
 
 
 def test_the_text_to_copy_leaves_out_empty_lines() -> None:

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from tests.analysis.steps import make_steps, plain
-from tfwatch.analysis.verdict import NEEDED, Verdict, judge
+from tfwatch.analysis.verdict import NEEDED, Bound, Verdict, judge
 from tfwatch.core.rows import Flag
 
-UNKNOWN, NOT, MODERATELY, HIGHLY, HOST = Verdict
+UNKNOWN, NOT, MODERATELY, HIGHLY = Verdict
+INPUT, HOST, LAUNCH, COMPUTE = Bound
 
 
 @pytest.mark.parametrize(
@@ -37,8 +38,6 @@ def test_the_lines_are_5_and_20_percent(share: float, verdict: Verdict) -> None:
         (HIGHLY, 0.179, MODERATELY),
         (HIGHLY, 0.031, MODERATELY),
         (HIGHLY, 0.029, NOT),
-        (HOST, 0.069, NOT),
-        (HOST, 0.071, MODERATELY),
     ],
 )
 def test_a_verdict_changes_two_points_past_the_line(before: Verdict, share: float, verdict: Verdict) -> None:
@@ -46,26 +45,61 @@ def test_a_verdict_changes_two_points_past_the_line(before: Verdict, share: floa
 
 
 @pytest.mark.parametrize(
-    ("before", "host", "verdict"),
+    ("before", "host", "bound"),
     [
-        (UNKNOWN, 0.19, NOT),
-        (UNKNOWN, 0.21, HOST),
-        (NOT, 0.21, NOT),
-        (NOT, 0.23, HOST),
+        (None, 0.19, COMPUTE),
+        (None, 0.21, HOST),
+        (COMPUTE, 0.21, COMPUTE),
+        (COMPUTE, 0.23, HOST),
         (HOST, 0.19, HOST),
-        (HOST, 0.17, NOT),
+        (HOST, 0.17, COMPUTE),
     ],
 )
-def test_host_bound_is_a_fifth_lost_between_the_steps(before: Verdict, host: float, verdict: Verdict) -> None:
+def test_host_bound_is_a_fifth_lost_between_the_steps(before: Bound | None, host: float, bound: Bound) -> None:
     rows = make_steps(np.zeros(100), compute=20 * (1 - host), host=20 * host)
 
-    assert judge(rows, before).verdict is verdict
+    assert (judge(rows, bound=before).verdict, judge(rows, bound=before).bound) == (NOT, bound)
 
 
-def test_an_input_bound_run_is_never_called_host_bound() -> None:
-    rows = make_steps(np.full(100, 2.0), compute=8.0, host=10.0)
+@pytest.mark.parametrize(
+    ("before", "dispatch", "bound"),
+    [
+        (None, 9.9, COMPUTE),
+        (None, 10.1, LAUNCH),
+        (COMPUTE, 10.3, COMPUTE),
+        (COMPUTE, 10.5, LAUNCH),
+        (LAUNCH, 9.7, LAUNCH),
+        (LAUNCH, 9.5, COMPUTE),
+        (HOST, 10.3, COMPUTE),
+    ],
+)
+def test_launch_bound_is_more_dispatch_than_drain(before: Bound | None, dispatch: float, bound: Bound) -> None:
+    rows = make_steps(np.zeros(100), compute=20.0, host=0.5, dispatch=dispatch)
 
-    assert judge(rows).verdict is MODERATELY
+    assert judge(rows, accelerated=True, bound=before).bound is bound
+
+
+def test_on_a_cpu_dispatch_is_the_compute() -> None:
+    rows = make_steps(np.zeros(100), compute=20.0, host=0.5, dispatch=19.9)
+
+    assert judge(rows, accelerated=False).bound is COMPUTE
+    assert judge(rows, accelerated=False, bound=LAUNCH).bound is COMPUTE
+
+
+def test_callbacks_come_before_launching() -> None:
+    rows = make_steps(np.zeros(100), compute=10.0, host=9.0, dispatch=9.0)
+
+    assert judge(rows, accelerated=True).bound is HOST
+
+
+def test_an_input_bound_run_is_never_called_anything_else() -> None:
+    rows = make_steps(np.full(100, 2.0), compute=8.0, host=10.0, dispatch=8.0)
+
+    assert (judge(rows, accelerated=True).verdict, judge(rows, accelerated=True).bound) == (MODERATELY, INPUT)
+
+
+def test_without_enough_data_nothing_is_named() -> None:
+    assert judge(plain(NEEDED - 1, 0.5), bound=HOST).bound is None
 
 
 @pytest.mark.parametrize("count", [0, 1, NEEDED - 1])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis import waiting
 from tfwatch.analysis.switches import SETTLED
-from tfwatch.analysis.verdict import Verdict
+from tfwatch.analysis.verdict import Bound, Verdict
 from tfwatch.core import units
 from tfwatch.core.rows import Phase
 
@@ -211,7 +211,7 @@ def _between(now: Situation) -> Banner | None:
 
 def _judged(now: Situation) -> Banner | None:
     part = now.judgement.breakdown
-    speak = _VERDICTS.get(now.judgement.verdict)
+    speak = _BOUND.get(now.judgement.bound) if now.judgement.bound else None
     return speak(now, part) if speak and part else None
 
 
@@ -223,10 +223,19 @@ def _measuring(now: Situation) -> Banner:
 
 
 def _fed(now: Situation, part: Breakdown) -> Banner:
-    sentence = f"NOT input-bound: {waiting.waits(now, part)}"
+    sentence = f"NOT input-bound, compute-bound: {waiting.waits(now, part)}"
     work = units.percent(part.compute.mean / part.step.mean if part.step.mean else None)
-    advice = f"Compute is {work}: the pipeline has no more to give; try mixed precision"
+    faster = "mixed precision or jit_compile shortens it" if now.accelerated else "a smaller model or a GPU shortens it"
+    advice = f"Nothing to gain from the pipeline: compute is {work} of a step; {faster}"
     return Banner(f"FED {units.percent(part.wait_share)}", sentence, advice, Tone.GOOD)
+
+
+def _launching(now: Situation, part: Breakdown) -> Banner:
+    share = units.percent(part.dispatch.mean / part.step.mean if part.step.mean else None)
+    spent = f"{units.number(part.dispatch.median)} of {units.milliseconds(part.step.median)}"
+    sentence = f"NOT input-bound, launch-bound: {spent} a step go to launching, more than {now.device} then needs"
+    advice = "Nothing to gain from the pipeline: compile(steps_per_execution=8), jit_compile=True or larger batches"
+    return Banner(f"LAUNCHING {share}", sentence, advice, Tone.WARN)
 
 
 def _starving(now: Situation, part: Breakdown) -> Banner:
@@ -241,15 +250,15 @@ def _starving(now: Situation, part: Breakdown) -> Banner:
 def _host(now: Situation, part: Breakdown) -> Banner:
     share = units.percent(part.host.mean / part.step.mean if part.step.mean else None)
     spent = f"{units.number(part.host.median)} of {units.milliseconds(part.step.median)}"
-    sentence = f"host-bound: {spent} a step go to callbacks and Python between the steps"
+    sentence = f"NOT input-bound, host-bound: {spent} a step go to callbacks and Python between the steps"
     return Banner(f"BETWEEN STEPS {share}", sentence, "log and save less often, or use larger batches", Tone.WARN)
 
 
-_VERDICTS: dict[Verdict, Callable[[Situation, Breakdown], Banner]] = {
-    Verdict.NOT: _fed,
-    Verdict.MODERATELY: _starving,
-    Verdict.HIGHLY: _starving,
-    Verdict.HOST: _host,
+_BOUND: dict[Bound, Callable[[Situation, Breakdown], Banner]] = {
+    Bound.INPUT: _starving,
+    Bound.HOST: _host,
+    Bound.LAUNCH: _launching,
+    Bound.COMPUTE: _fed,
 }
 _CHECKS: tuple[Callable[[Situation], Banner | None], ...] = (
     _failed,

@@ -46,6 +46,11 @@ class Breakdown:
         """The sum of host time over the sum of step time, 0 to 1."""
         return self.host.mean / self.step.mean if self.step.mean > 0 else 0.0
 
+    @property
+    def launch_share(self) -> float:
+        """The part of compute until the step's call returns, 0 to 1 of compute."""
+        return self.dispatch.mean / self.compute.mean if self.compute.mean > 0 else 0.0
+
 
 def steady(rows: Rows) -> Rows:
     """The rows without flags and without single spikes (see `spikes.find_spikes`).

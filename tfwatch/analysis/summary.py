@@ -9,7 +9,7 @@ from tfwatch.analysis.breakdown import breakdown, steady
 from tfwatch.analysis.spikes import find_spikes
 from tfwatch.analysis.stalls import longest_stall
 from tfwatch.analysis.switches import compare
-from tfwatch.analysis.verdict import NEEDED, Verdict, classify
+from tfwatch.analysis.verdict import NEEDED, Bound, Verdict, bound_by, classify
 from tfwatch.core.rows import plausible
 
 if TYPE_CHECKING:
@@ -28,24 +28,31 @@ class Summary:
     """What became of a run's steps.
 
     steady: the split of all steady steps; None where there are none. verdict: on these, without hysteresis.
+    bound: what they are bound by; None where there is not enough data.
     """
 
     steps: int
     steady: Breakdown | None
     verdict: Verdict
+    bound: Bound | None
     spikes: list[Spike]
     switches: list[Comparison]
     longest_stall: Stall | None
 
 
-def summarise(steps: Rows, events: Sequence[Event]) -> Summary:
-    """Sum up a run; `steps` are all its rows of `core.rows.STEP`, step 1 first."""
+def summarise(steps: Rows, events: Sequence[Event], accelerated: bool = False) -> Summary:
+    """Sum up a run; `steps` are all its rows of `core.rows.STEP`, step 1 first.
+
+    accelerated: the steps ran on a device beside the CPU.
+    """
     rows = steps[plausible(steps)]
     split = breakdown(steady(rows))
+    verdict = classify(split) if split and split.steps >= NEEDED else Verdict.UNKNOWN
     return Summary(
         steps=len(steps),
         steady=split,
-        verdict=classify(split) if split and split.steps >= NEEDED else Verdict.UNKNOWN,
+        verdict=verdict,
+        bound=bound_by(split, verdict, accelerated) if split and verdict is not Verdict.UNKNOWN else None,
         spikes=find_spikes(rows),
         switches=compare(events, len(steps), lambda first, last: _between(steps, first, last)),
         longest_stall=longest_stall(rows),

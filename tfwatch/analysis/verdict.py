@@ -1,4 +1,4 @@
-"""Whether the device starves: the TensorFlow profiler's words and lines."""
+"""Whether the device starves, in the TensorFlow profiler's words and lines, and what else a step is bound by."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ MODERATELY_FROM = 0.05
 HIGHLY_FROM = 0.20
 #: tfwatch's own line: as much as makes a run highly input-bound, lost between the steps instead.
 HOST_FROM = 0.20
+#: Launch-bound: an accelerator's step is launched for longer than it is waited for.
+LAUNCH_FROM = 0.5
 #: A verdict changes when the share is this far past the line.
 HYSTERESIS = 0.02
 #: The window: so many steady steps, or so much step time, whichever is more.
@@ -37,51 +39,78 @@ class Verdict(Enum):
     NOT = "NOT input-bound"
     MODERATELY = "MODERATELY input-bound"
     HIGHLY = "HIGHLY input-bound"
+
+
+class Bound(Enum):
+    """What the steps are bound by: what to work on."""
+
+    INPUT = "input-bound"
     HOST = "host-bound"
+    LAUNCH = "launch-bound"
+    COMPUTE = "compute-bound"
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict over a window; `steps` of `needed` steady steps were there to judge by."""
+    """A verdict over a window; `steps` of `needed` steady steps were there to judge by.
+
+    bound: what the steps are bound by; None where there is not enough data.
+    """
 
     verdict: Verdict
     steps: int
     needed: int
     breakdown: Breakdown | None
+    bound: Bound | None = None
 
 
-def judge(rows: Rows, before: Verdict = Verdict.UNKNOWN) -> Judgement:
+def judge(
+    rows: Rows, before: Verdict = Verdict.UNKNOWN, *, accelerated: bool = False, bound: Bound | None = None
+) -> Judgement:
     """Judge the newest steps of `rows` (the last max(20 steps, 2 s), steady ones).
 
-    `before` is the last verdict: it is kept until the share is 2 points past the line (hysteresis).
-    Steps before the newest pipeline switch are of another setting and never judged.
+    `before` and `bound` are of the last judgement: they are kept until the share is 2 points past the line
+    (hysteresis). Steps before the newest pipeline switch are of another setting and never judged.
+    accelerated: the steps run on a device beside the CPU.
     """
     window = _window(rows)
     split = breakdown(window)
     if split is None or split.steps < NEEDED:
         return Judgement(Verdict.UNKNOWN, len(window), NEEDED, split)
-    return Judgement(classify(split, before), split.steps, NEEDED, split)
+    verdict = classify(split, before)
+    return Judgement(verdict, split.steps, NEEDED, split, bound_by(split, verdict, accelerated, bound))
+
+
+def bound_by(split: Breakdown, verdict: Verdict, accelerated: bool, before: Bound | None = None) -> Bound:
+    """What a stretch of steady steps with this verdict is bound by.
+
+    A starving device is never told as anything else. On a CPU the step's call is the compute, so that nothing
+    there is launch-bound.
+    """
+    if verdict is not Verdict.NOT:
+        return Bound.INPUT
+    if split.host_share >= _line(HOST_FROM, before is not None, before is Bound.HOST):
+        return Bound.HOST
+    if accelerated and split.launch_share >= _line(LAUNCH_FROM, before is not None, before is Bound.LAUNCH):
+        return Bound.LAUNCH
+    return Bound.COMPUTE
 
 
 def classify(split: Breakdown, before: Verdict = Verdict.UNKNOWN) -> Verdict:
-    """The verdict on a stretch of steady steps.
-
-    A run is host-bound only where it is NOT input-bound: a starving device is never told as anything else.
-    """
-    if split.wait_share >= _line(HIGHLY_FROM, before, {Verdict.HIGHLY}):
+    """The verdict on a stretch of steady steps."""
+    known = before is not Verdict.UNKNOWN
+    if split.wait_share >= _line(HIGHLY_FROM, known, before is Verdict.HIGHLY):
         return Verdict.HIGHLY
-    if split.wait_share >= _line(MODERATELY_FROM, before, {Verdict.MODERATELY, Verdict.HIGHLY}):
+    if split.wait_share >= _line(MODERATELY_FROM, known, before in (Verdict.MODERATELY, Verdict.HIGHLY)):
         return Verdict.MODERATELY
-    if split.host_share >= _line(HOST_FROM, before, {Verdict.HOST}) and split.host_share > split.wait_share:
-        return Verdict.HOST
     return Verdict.NOT
 
 
-def _line(line: float, before: Verdict, above: set[Verdict]) -> float:
-    """Where the line lies for one who comes from `before`; `above` are the verdicts beyond it."""
-    if before is Verdict.UNKNOWN:
+def _line(line: float, known: bool, above: bool) -> float:
+    """Where the line lies for one who comes from `above` it or from below; where nothing was before, at the line."""
+    if not known:
         return line
-    return line - HYSTERESIS if before in above else line + HYSTERESIS
+    return line - HYSTERESIS if above else line + HYSTERESIS
 
 
 def _window(rows: Rows) -> Rows:

@@ -22,6 +22,7 @@ _WORDS = (
     ("host", "all else until the next fetch: callbacks, Python, logging"),
     ("starving", "data wait as a share of step time"),
     ("verdict", "NOT < 5 %, MODERATELY 5 to 20 %, HIGHLY >= 20 % input-bound"),
+    ("bound", "by input, host, launching (on a GPU, longer than its work) or compute"),
     ("stall", "a wait that lasts many times a step"),
     ("settled", "60 steady steps after a switch"),
 )

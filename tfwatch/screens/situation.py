@@ -15,7 +15,7 @@ from tfwatch.analysis.situation import NOT_JUDGED, Memory, Situation
 from tfwatch.analysis.stalls import Stall, find_stalls
 from tfwatch.analysis.switches import Comparison, Known, compare
 from tfwatch.analysis.turns import Ask, KnobState, knob_states
-from tfwatch.analysis.verdict import Judgement, Verdict, judge
+from tfwatch.analysis.verdict import Judgement, judge
 from tfwatch.core.events import EpochStarted, PipelineSwitched, RecordingLost, TrainingFailed, WatchFailed
 from tfwatch.core.rows import Phase
 from tfwatch.core.units import is_missing
@@ -113,9 +113,10 @@ class Follower:
     def _figure(self, snapshot: Snapshot) -> _Figures:
         rows = snapshot.steps
         switches = sum(isinstance(event, PipelineSwitched) for event in snapshot.events)
-        before = self._figures.judgement.verdict if switches == self._switches else Verdict.UNKNOWN
+        before = self._figures.judgement if switches == self._switches else NOT_JUDGED
         self._switches = switches
-        judgement = judge(rows, before)
+        accelerated = snapshot.manifest.accelerated
+        judgement = judge(rows, before.verdict, accelerated=accelerated, bound=before.bound)
         recent = rows[-64:]
         total = recent["wait_ms"] + recent["compute_ms"] + recent["host_ms"]
         median = float(np.median(total)) if len(recent) else None
@@ -160,6 +161,7 @@ def _bare_situation(snapshot: Snapshot) -> Situation:
         now_s=snapshot.now_s,
         pid=manifest.pid,
         host=str(manifest.machine.get("host", "unknown")),
+        accelerated=manifest.accelerated,
         device="the GPU" if manifest.accelerated else "the CPU's compute",
         switchable=tuple(manifest.switchable),
         epoch_begins=begins,

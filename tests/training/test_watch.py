@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -314,6 +315,24 @@ def test_a_fit_inside_a_fit_with_the_same_watch_takes_it_over(arrays: Any, make_
     assert int(outer.optimizer.iterations) == STEPS
     assert [len(open_run(path).steps) for path in (*paths, watch.run_path)] == [6, STEPS]
     assert not hasattr(outer.train_function, "tfwatch_step")
+
+
+def test_a_forked_process_that_exits_leaves_its_parents_run_alone(tmp_path: Path) -> None:
+    from tfwatch.core.knobs import Knobs
+    from tfwatch.runs.control import Control
+    from tfwatch.training.device import Device
+    from tfwatch.training.script import ScriptRun
+
+    run = ScriptRun(tmp_path, Control(Knobs()), Device("CPU", accelerated=False))
+    if (child := os.fork()) == 0:
+        try:
+            run.end("stopped", "as at this process' exit")
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    run.end("finished")
+    assert run.path
+    assert ended(open_run(run.path)).cause == "finished"
 
 
 def test_a_copy_of_a_watch_is_one_that_saw_no_fit(arrays: Any, make_model: Make, tmp_path: Path) -> None:

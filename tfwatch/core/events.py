@@ -157,8 +157,8 @@ class TrainingFailed:
 class RunEnded:
     """The run is over; `cause` is `finished`, `stopped` or `failed`.
 
-    final_loss: the last step's loss; None where no step was trained. weights_sha256: of the model's weights as
-    they ended; empty where there is no model.
+    final_loss: as Keras reports it for the last epoch, the mean over its steps; None where none was trained.
+    weights_sha256: of the model's weights as they ended; empty where there is no model.
     """
 
     at_ns: int

@@ -42,7 +42,6 @@ class Glyphs:
     bar: str
     bar_rest: str
     record: str
-    ellipsis: str
 
     @property
     def fine(self) -> bool:
@@ -69,7 +68,6 @@ _BLOCKS = Glyphs(
     bar="█",
     bar_rest="░",
     record="●",
-    ellipsis="…",
 )
 _TEXTURES = replace(_BLOCKS, colour=False, wait="░", host="▒", muted="▞")
 _ASCII = {
@@ -89,7 +87,6 @@ _ASCII = {
     "bar": "#",
     "bar_rest": ".",
     "record": "o",
-    "ellipsis": "...",
 }
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tfwatch.analysis.banner import Tone, banner
+from tfwatch.analysis.banner import banner
 from tfwatch.analysis.breakdown import Breakdown, Stat
+from tfwatch.analysis.finding import Tone
 from tfwatch.analysis.ledger import Entry
 from tfwatch.analysis.situation import Memory, Situation
 from tfwatch.analysis.switches import Comparison

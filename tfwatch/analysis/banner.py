@@ -3,59 +3,25 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis import waiting
+from tfwatch.analysis import bound, waiting
+from tfwatch.analysis.finding import Banner, Tone
 from tfwatch.analysis.switches import SETTLED
-from tfwatch.analysis.verdict import Bound, Verdict
 from tfwatch.core import units
 from tfwatch.core.rows import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.analysis.breakdown import Breakdown
     from tfwatch.analysis.situation import Situation
 
-#: Above this share of an epoch, what lies between epochs is the finding: the line of HIGHLY.
-BETWEEN_SHARE = 0.2
 #: A switch that has not settled after so many steps is judged like any other stretch.
 _SETTLES_WITHIN = 200
-_LESS_OFTEN = {
-    "validation": "validate less often or on less: validation_freq=2, validation_steps; or longer epochs",
-    "first batch": "longer epochs (.repeat() with steps_per_epoch), or a smaller shuffle buffer, which fills sooner",
-    "epoch's end": "save less often (ModelCheckpoint's save_freq) and do less in on_epoch_end, or longer epochs",
-}
 _FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 #: What TensorFlow puts between an error's name and what it says.
 _NODE = re.compile(r"\{\{function_node [^}]*\}\} ?")
-
-
-class Tone(Enum):
-    """How a finding looks."""
-
-    CALM = "calm"
-    GOOD = "good"
-    WARN = "warn"
-    BAD = "bad"
-    BUSY = "busy"
-
-
-@dataclass(frozen=True, slots=True)
-class Banner:
-    """The finding. `advice` may be empty."""
-
-    word: str
-    sentence: str
-    advice: str
-    tone: Tone
-
-    @property
-    def text(self) -> str:
-        """All of it, as it is copied."""
-        return "\n".join(line for line in (self.word, self.sentence, self.advice) if line)
 
 
 def banner(now: Situation) -> Banner:
@@ -196,25 +162,6 @@ def _settling(now: Situation) -> Banner | None:
     return Banner("SETTLING", sentence, before, Tone.BUSY)
 
 
-def _between(now: Situation) -> Banner | None:
-    spent = now.epoch_spent
-    if spent is None or spent.between_share < max(BETWEEN_SHARE, waiting.share(now.judgement.breakdown)):
-        return None
-    parts = {"validation": spent.validation_s, "first batch": spent.first_batch_s, "epoch's end": spent.epoch_end_s}
-    told = sorted((part for part in parts if parts[part] >= 0.1 * spent.between_s), key=lambda part: -parts[part])
-    sentence = (
-        f"{units.seconds(spent.between_s)} around every {units.count(spent.steps)} steps: "
-        f"{', '.join(f'{part} {units.seconds(parts[part])}' for part in told)}"
-    )
-    return Banner(f"BETWEEN EPOCHS {units.percent(spent.between_share)}", sentence, _LESS_OFTEN[told[0]], Tone.WARN)
-
-
-def _judged(now: Situation) -> Banner | None:
-    part = now.judgement.breakdown
-    speak = _BOUND.get(now.judgement.bound) if now.judgement.bound else None
-    return speak(now, part) if speak and part else None
-
-
 def _measuring(now: Situation) -> Banner:
     done, needed = now.judgement.steps, now.judgement.needed
     left_s = max(0, needed - done) * (now.median_step_ms or 0.0) / 1e3
@@ -222,44 +169,6 @@ def _measuring(now: Situation) -> Banner:
     return Banner("MEASURING", f"{done} of {needed} steps", advice, Tone.BUSY)
 
 
-def _fed(now: Situation, part: Breakdown) -> Banner:
-    sentence = f"NOT input-bound, compute-bound: {waiting.waits(now, part)}"
-    work = units.percent(part.compute.mean / part.step.mean if part.step.mean else None)
-    faster = "mixed precision or jit_compile shortens it" if now.accelerated else "a smaller model or a GPU shortens it"
-    advice = f"Nothing to gain from the pipeline: compute is {work} of a step; {faster}"
-    return Banner(f"FED {units.percent(part.wait_share)}", sentence, advice, Tone.GOOD)
-
-
-def _launching(now: Situation, part: Breakdown) -> Banner:
-    share = units.percent(part.dispatch.mean / part.step.mean if part.step.mean else None)
-    spent = f"{units.number(part.dispatch.median)} of {units.milliseconds(part.step.median)}"
-    sentence = f"NOT input-bound, launch-bound: {spent} a step go to launching, more than {now.device} then needs"
-    advice = "Nothing to gain from the pipeline: compile(steps_per_execution=8), jit_compile=True or larger batches"
-    return Banner(f"LAUNCHING {share}", sentence, advice, Tone.WARN)
-
-
-def _starving(now: Situation, part: Breakdown) -> Banner:
-    highly = now.judgement.verdict is Verdict.HIGHLY
-    simulated = now.knobs.get("latency_ms", "off")
-    of_it = f", {simulated} of it simulated (l)" if simulated != "off" else ""
-    sentence = f"{now.judgement.verdict.value}: {waiting.waits(now, part)}{of_it}"
-    word = f"STARVING {units.percent(part.wait_share)}"
-    return Banner(word, sentence, waiting.cure(now, part), Tone.BAD if highly else Tone.WARN)
-
-
-def _host(now: Situation, part: Breakdown) -> Banner:
-    share = units.percent(part.host.mean / part.step.mean if part.step.mean else None)
-    spent = f"{units.number(part.host.median)} of {units.milliseconds(part.step.median)}"
-    sentence = f"NOT input-bound, host-bound: {spent} a step go to callbacks and Python between the steps"
-    return Banner(f"BETWEEN STEPS {share}", sentence, "log and save less often, or use larger batches", Tone.WARN)
-
-
-_BOUND: dict[Bound, Callable[[Situation, Breakdown], Banner]] = {
-    Bound.INPUT: _starving,
-    Bound.HOST: _host,
-    Bound.LAUNCH: _launching,
-    Bound.COMPUTE: _fed,
-}
 _CHECKS: tuple[Callable[[Situation], Banner | None], ...] = (
     _failed,
     _ended,
@@ -274,8 +183,8 @@ _CHECKS: tuple[Callable[[Situation], Banner | None], ...] = (
     _between_now,
     _asked,
     _settling,
-    _between,
-    _judged,
+    bound.between,
+    bound.judged,
     _measuring,
 )
 

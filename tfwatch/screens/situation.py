@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from tfwatch.analysis.banner import Banner, banner
+from tfwatch.analysis.banner import banner
 from tfwatch.analysis.ledger import make_ledger
 from tfwatch.analysis.situation import NOT_JUDGED, Memory, Situation
 from tfwatch.analysis.stalls import Stall, find_stalls
@@ -25,6 +25,7 @@ from tfwatch.runs.reader import Life
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tfwatch.analysis.finding import Banner
     from tfwatch.analysis.ledger import Entry
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual.reactive import reactive
 
-from tfwatch.analysis.banner import Banner, Tone
+from tfwatch.analysis.finding import Banner, Tone
 from tfwatch.widgets.pane import Pane
 from tfwatch.widgets.text import plain, row, spread
 

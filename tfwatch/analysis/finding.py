@@ -1,0 +1,31 @@
+"""A finding: one word, one sentence and one piece of advice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Tone(Enum):
+    """How a finding looks."""
+
+    CALM = "calm"
+    GOOD = "good"
+    WARN = "warn"
+    BAD = "bad"
+    BUSY = "busy"
+
+
+@dataclass(frozen=True, slots=True)
+class Banner:
+    """The finding. `advice` may be empty."""
+
+    word: str
+    sentence: str
+    advice: str
+    tone: Tone
+
+    @property
+    def text(self) -> str:
+        """All of it, as it is copied."""
+        return "\n".join(line for line in (self.word, self.sentence, self.advice) if line)

@@ -86,6 +86,14 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
     assert found["spikes"] == [{"step": 1, "extra_ms": 2388.0, "part": "compute", "cause": "compile"}]
 
 
+def test_the_readme_names_every_key_of_the_json_object(tmp_path: Path) -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    section = readme.partition("## `--json`")[2].partition("## ")[0]
+    keys = document.as_json(open_written(tmp_path / "run", plain(30)))
+
+    assert [key for key in keys if f"`{key}`" not in section] == []
+
+
 def test_the_json_tells_each_switch_with_both_sides(tmp_path: Path) -> None:
     run = open_written(tmp_path / "run", switched_run(), *SWITCH, FINISHED)
 

@@ -26,7 +26,7 @@ def as_json(run: Run) -> dict[str, Any]:
     verdict: `NOT input-bound`, `MODERATELY input-bound`, `HIGHLY input-bound` or `not enough data`.
     bound: what the steady steps are bound by: `input-bound`, `host-bound`, `launch-bound` or `compute-bound`; None
         where there is not enough data.
-    final_loss: of the last step. weights_sha256: of the trained weights.
+    final_loss: as Keras reports it for the last epoch, the mean over its steps. weights_sha256: of the trained weights.
     spikes: [{step, extra_ms, part, cause}], steps that stand out over the median step around them.
     ledger: {total, start, epochs: [...]}, each {epoch, steps, wall_s} and the seconds that sum to wall_s: import_s,
         data_set_s, compile_s, compute_s, waiting_s, host_s, first_batch_s, validation_s, epoch_end_s (these three

@@ -289,12 +289,22 @@ def test_a_failure_names_the_line_that_raised() -> None:
     assert finding(failed=failed)[2] == "train.py:41 - 5: traceback - 411 steps kept - q leaves with 1"
 
 
+def test_a_failure_says_what_tensorflow_says_and_not_where_in_its_graph() -> None:
+    error = "InvalidArgumentError: {{function_node __wrapped__IteratorGetNext_device_/job:localhost}} Illegal seek"
+
+    assert finding(failed=TrainingFailed(0, 412, error, ""))[1] == "InvalidArgumentError: Illegal seek"
+
+
 def test_the_end_sums_the_waiting_up() -> None:
     ended = RunEnded(100_000_000_000, "finished", 5000)
 
     advice = finding(ended=ended, waited_s=25.0, stalls=3, longest_stall_s=41.0)[2]
 
     assert advice == "waited 25.0 s (25 %), 3 stalls, longest 41.0 s - tfwatch replay 2026-11-20T10-17-03_cnn"
+
+
+def test_the_end_of_a_run_without_a_folder_names_none() -> None:
+    assert finding(ended=RunEnded(1, "stopped", 5), run="")[2].endswith("- nothing was recorded")
 
 
 def test_a_switch_that_never_settles_gives_way_to_the_verdict() -> None:

@@ -93,7 +93,7 @@ def test_a_request_of_this_screen_is_shown_at_once() -> None:
     rows = views.knob_rows(look(run, (Ask("workers", "auto", run.at_s),)), live=True)
 
     assert [row.note for row in rows if row.name == "workers"] == [
-        "asked auto at 10:17:21, waits for the batch in flight"
+        "asked auto: waits for the batch in flight, 10:17:21"
     ]
     assert rows[-1].note == "workers back to off"
 
@@ -108,10 +108,10 @@ def test_everything_rare_is_a_row() -> None:
     told = [f"{row.mark} {row.text}" for row in happenings(look(run))]
 
     assert told == [
-        ". TensorFlow 2.21.0 imported in 6200 ms",
-        ". 8 000 images ready in 310 ms",
+        ". TensorFlow 2.21.0 imported in 6.2 s",
+        ". 8 000 images ready in 0.3 s",
         ". GPU n/a: no sensor for this machine's GPU yet",
-        "E epoch 1 ended at step 250: validation 300 ms, loss 1.31, accuracy 0.42",
+        "E epoch 1 to step 250: loss 1.31, accuracy 0.42, validation 0.3 s",
         "p prefetch off > 4 at step 301: 1.69 x faster",
         "Z asleep for 6 h 19 min, not counted",
         "! not recorded from step 8 112 on: disk full",

@@ -204,7 +204,7 @@ def _sum_up(now: Situation) -> str:
     if now.stalls:
         plural = "s" if now.stalls > 1 else ""
         parts.append(f"{now.stalls} stall{plural}, longest {units.seconds(now.longest_stall_s)}")
-    return " - ".join([", ".join(parts), f"tfwatch replay {now.run}"])
+    return " - ".join([", ".join(parts), f"tfwatch replay {now.run}" if now.run else "nothing was recorded"])
 
 
 def _last_evidence(now: Situation) -> str:

@@ -62,30 +62,27 @@ def _switched(event: facts.PipelineSwitched, comparison: Comparison | None) -> _
 
 
 def _epoch(event: facts.EpochEnded, validation_ms: float | None) -> _Row:
+    """Its figures first: where the pane is narrow, the end is cut."""
     figures = [f"{name} {value:.3g}" for name, value in list(event.metrics.items())[:4]]
     if validation_ms is not None:
-        figures.insert(0, f"validation {units.milliseconds(validation_ms)}")
-    return (
-        "E",
-        f"epoch {event.epoch + 1} ended at step {units.count(event.step)}: {', '.join(figures)}".rstrip(": "),
-        "",
-    )
+        figures.append(f"validation {units.seconds(validation_ms / 1e3)}")
+    return "E", f"epoch {event.epoch + 1} to step {units.count(event.step)}: {', '.join(figures)}".rstrip(": "), ""
 
 
 def _plain_fact(event: facts.Event) -> _Row | None:
     """A fact that needs nothing else to be told; None where it is no row of its own."""
     match event:
         case facts.ImportEnded():
-            return ".", f"TensorFlow {event.tensorflow} imported in {units.milliseconds(event.took_ms)}", ""
+            return ".", f"TensorFlow {event.tensorflow} imported in {units.seconds(event.took_ms / 1e3)}", ""
         case facts.DatasetReady():
             skipped = f", {event.skipped} skipped that cannot be read" if event.skipped else ""
             names = f": {', '.join(event.examples[:3])}" if event.examples else ""
-            took = units.milliseconds(event.took_ms)
+            took = units.seconds(event.took_ms / 1e3)
             return ".", f"{units.count(event.images)} images ready in {took}{skipped}{names}", ""
         case facts.SwitchFailed():
             return _LETTERS.get(event.knob, "."), f"{event.knob} not switched: {event.reason}", "$text-warning"
         case facts.SensorMissing():
-            return ".", f"{event.sensor} n/a: {event.reason}", ""
+            return ".", f"{event.sensor} n/a: {event.reason}{f'; {event.fix}' if event.fix else ''}", ""
         case facts.Noted():
             return ".", event.text, ""
     return _trouble(event)

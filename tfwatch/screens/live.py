@@ -131,7 +131,7 @@ class LiveScreen(Screen[None]):
             self.knobs.knobs = views.knob_rows(view, self.live)
         if self.card.display:
             self.card.comparisons = view.comparisons
-            self.card.hint = _HINT if self.live else "no switch in this run"
+            self.card.hint = _HINT if self.live and not view.is_over else "no switch in this run"
         if self.happened.display:
             self._show_happenings(view)
         if self.machine.display:

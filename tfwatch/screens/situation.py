@@ -19,7 +19,7 @@ from tfwatch.analysis.verdict import Judgement, judge
 from tfwatch.core.events import EpochStarted, PipelineSwitched, RecordingLost, TrainingFailed, WatchFailed
 from tfwatch.core.rows import Phase
 from tfwatch.core.units import is_missing
-from tfwatch.runs.pyramid import BUCKET_S, FACTOR, LEVELS
+from tfwatch.runs.library import replay_words
 from tfwatch.runs.reader import Life
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _bare_situation(snapshot: Snapshot) -> Situation:
         failed=_newest(events, TrainingFailed),
         metric=metric_text(snapshot),
         memory=_memory(snapshot.samples),
-        run=manifest.run,
+        run=replay_words(snapshot.folder) if snapshot.folder else "",
     )
 
 

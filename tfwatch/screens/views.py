@@ -153,8 +153,7 @@ def _note(view: RunView, state: turns.KnobState, key: str) -> tuple[str, bool] |
     if key == "plus":
         return None
     if state.asked is not None:
-        at = clock_text(view.snapshot, state.asked_s)
-        return f"asked {state.asked} at {at}, {_waits_for(view)}", True
+        return f"asked {state.asked}: {_waits_for(view)}, {clock_text(view.snapshot, state.asked_s)}", True
     if state.failed:
         return f"not switched: {state.failed}", True
     newest = view.comparisons[-1] if view.comparisons else None
@@ -200,10 +199,7 @@ def readings(view: RunView) -> tuple[Reading, ...]:
     return (
         _lost(view),
         *(_figures(row, snapshot.manifest.machine) if row else (("sensors", "no sample yet", False),)),
-        *(
-            (event.sensor[:7], f"n/a: {event.reason}{f'; {event.fix}' if event.fix else ''}", False)
-            for event in missing
-        ),
+        *((event.sensor[:7], f"n/a: {event.reason}", False) for event in missing),
     )
 
 

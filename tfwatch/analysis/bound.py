@@ -55,8 +55,8 @@ def _fed(now: Situation, part: Breakdown) -> Banner:
 
 def _launching(now: Situation, part: Breakdown) -> Banner:
     share = units.percent(part.dispatch.mean / part.step.mean if part.step.mean else None)
-    spent = f"{units.number(part.dispatch.median)} of {units.milliseconds(part.step.median)}"
-    sentence = f"NOT input-bound, launch-bound: {spent} a step go to launching, more than {now.device} then needs"
+    spent = waiting.of_a_step(part.dispatch, part.step)
+    sentence = f"NOT input-bound, launch-bound: {spent} go to launching, more than {now.device} then needs"
     advice = "Nothing to gain from the pipeline: compile(steps_per_execution=8), jit_compile=True or larger batches"
     return Banner(f"LAUNCHING {share}", sentence, advice, Tone.WARN)
 
@@ -72,8 +72,8 @@ def _starving(now: Situation, part: Breakdown) -> Banner:
 
 def _host(now: Situation, part: Breakdown) -> Banner:
     share = units.percent(part.host.mean / part.step.mean if part.step.mean else None)
-    spent = f"{units.number(part.host.median)} of {units.milliseconds(part.step.median)}"
-    sentence = f"NOT input-bound, host-bound: {spent} a step go to callbacks and Python between the steps"
+    spent = waiting.of_a_step(part.host, part.step)
+    sentence = f"NOT input-bound, host-bound: {spent} go to callbacks and Python between the steps"
     return Banner(f"BETWEEN STEPS {share}", sentence, "log and save less often, or use larger batches", Tone.WARN)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core import units
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.breakdown import Breakdown
+    from tfwatch.analysis.breakdown import Breakdown, Stat
     from tfwatch.analysis.situation import Situation
 
 _NAMES = {"latency_ms": "latency"}
@@ -25,7 +25,12 @@ def share(part: Breakdown | None) -> float:
 
 def waits(now: Situation, part: Breakdown) -> str:
     """`the GPU waits 9.6 of 23.4 ms a step`."""
-    return f"{now.device} waits {units.number(part.wait.median)} of {units.milliseconds(part.step.median)} a step"
+    return f"{now.device} waits {of_a_step(part.wait, part.step)}"
+
+
+def of_a_step(part: Stat, step: Stat) -> str:
+    """`9.6 of 23.4 ms a step`: means, for their ratio is the share told beside them, and that of medians is not."""
+    return f"{units.number(part.mean)} of {units.milliseconds(step.mean)} a step"
 
 
 def cure(now: Situation, part: Breakdown) -> str:

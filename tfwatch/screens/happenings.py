@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis.comparing import in_a_line, setting
 from tfwatch.core import events as facts
 from tfwatch.core import units
-from tfwatch.screens.views import clock_text
 from tfwatch.widgets.happened import Happening
+from tfwatch.widgets.timeline_picture import clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ def happenings(view: RunView) -> tuple[Happening, ...]:
     snapshot = view.snapshot
     rows = [*_told(view), *_stalled(view)]
     rows.sort(key=lambda timed: timed[0])
-    return tuple(Happening(at_s, clock_text(snapshot, at_s), *row) for at_s, row in rows)
+    return tuple(Happening(at_s, clock(snapshot, at_s), *row) for at_s, row in rows)
 
 
 def _stalled(view: RunView) -> Iterator[tuple[float, _Row]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis import turns
@@ -9,12 +10,12 @@ from tfwatch.analysis.comparing import speed
 from tfwatch.analysis.pace import left_s
 from tfwatch.analysis.waiting import knob_name
 from tfwatch.core import units
-from tfwatch.core.clock import local_time
 from tfwatch.core.events import SensorMissing
 from tfwatch.core.rows import Phase
 from tfwatch.runs.reader import Life
 from tfwatch.widgets.header import HeaderView
 from tfwatch.widgets.knobs import KnobRow
+from tfwatch.widgets.timeline_picture import clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,8 +89,7 @@ def _state(snapshot: Snapshot) -> tuple[str, bool]:
             return "NOT RECORDED", True
         return ("recorded", False) if snapshot.ended else ("recording", False)
     if snapshot.ended:
-        ended = local_time(snapshot.manifest.origin_wall_ns + snapshot.ended.at_ns)
-        return f"REPLAY, ended {ended:%d %b %H:%M}", False
+        return f"REPLAY, ended {snapshot.local_time(snapshot.ended.at_ns / 1e9):%d %b %H:%M}", False
     return "FOLLOWING, read only", snapshot.life is not Life.RUNNING
 
 
@@ -153,7 +153,7 @@ def _note(view: RunView, state: turns.KnobState, key: str) -> tuple[str, bool] |
     if key == "plus":
         return None
     if state.asked is not None:
-        return f"asked {state.asked}: {_waits_for(view)}, {clock_text(view.snapshot, state.asked_s)}", True
+        return f"asked {state.asked}: {_waits_for(view)}, {clock(view.snapshot, state.asked_s)}", True
     if state.failed:
         return f"not switched: {state.failed}", True
     newest = view.comparisons[-1] if view.comparisons else None
@@ -206,7 +206,9 @@ def readings(view: RunView) -> tuple[Reading, ...]:
 def _figures(row: Mapping[str, float], machine: Mapping[str, object]) -> tuple[Reading, ...]:
     cores = machine.get("cores")
     of = f" of {cores}" if cores else ""
-    total = row["memory_used_bytes"] + row["memory_available_bytes"]
+    installed = machine.get("memory_bytes")
+    # What is used and what is available make up the whole on some systems only.
+    total = float(installed) if isinstance(installed, int) and installed > 0 else math.nan
     tight = row["memory_available_bytes"] < 0.1 * total or row["swap_used_bytes"] > _MUCH_SWAP
     used = units.number(row["memory_used_bytes"] / 2**30)
     read = row["disk_read_bytes_s"] / _MEBI
@@ -230,11 +232,6 @@ def _lost(view: RunView) -> Reading:
 
 def _of_the_run(seconds: float, run_s: float, what: str) -> str:
     return f"{units.seconds(seconds)} {what} ({units.percent(seconds / run_s if run_s > 0 else None)})"
-
-
-def clock_text(snapshot: Snapshot, at_s: float) -> str:
-    """The wall time of a moment of the run: `10:18:41`."""
-    return local_time(snapshot.manifest.origin_wall_ns + int(at_s * 1e9)).strftime("%H:%M:%S")
 
 
 def log_lines(view: RunView) -> tuple[str, ...]:

@@ -174,6 +174,8 @@ def test_colour(environ: dict[str, str], expected: bool) -> None:
         pytest.param({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, False, id="LC_CTYPE set by Python itself"),
         pytest.param({"LANG": "en_US.ISO-8859-1"}, False, id="latin 1"),
         pytest.param({"LANG": "en_US.UTF-8", "TERM": "linux"}, False, id="console"),
+        pytest.param({"LANG": "en_US.UTF-8", "PYTHONIOENCODING": "ascii:replace"}, False, id="Python writes ASCII"),
+        pytest.param({"PYTHONIOENCODING": ":replace"}, True, id="Python's errors only"),
     ],
 )
 def test_unicode(environ: dict[str, str], expected: bool) -> None:

@@ -187,9 +187,10 @@ def has_unicode(environ: Mapping[str, str]) -> bool:
     """Whether to draw with Unicode blocks, by the locale that the user set; yes where none is set.
 
     LC_CTYPE=C.UTF-8 beside LANG=C is Python's own doing (PEP 538) and no word of the user. The Linux console's font
-    lacks the partial blocks.
+    lacks the partial blocks. What Python is told to write in (PYTHONIOENCODING) goes before the locale.
     """
-    if environ.get("TERM") == "linux":
+    written = environ.get("PYTHONIOENCODING", "").partition(":")[0] or "utf"
+    if environ.get("TERM") == "linux" or "utf" not in written.lower():
         return False
     ctype = environ.get("LC_CTYPE", "")
     coerced = ctype in ("C.UTF-8", "C.utf8", "UTF-8") and environ.get("LANG") in ("C", "POSIX")

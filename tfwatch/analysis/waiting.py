@@ -39,7 +39,7 @@ def cure(now: Situation, part: Breakdown) -> str:
         return "this run's pipeline cannot be switched live: add .prefetch(tf.data.AUTOTUNE) at its end"
     work = units.milliseconds(part.compute.median + part.host.median)
     if now.knobs.get("prefetch", "off") == "off":
-        return f"p turns prefetch on: the next batch is made during the {work} of work in a step"
+        return f"p turns prefetch on: batches are made during the {work} of work in a step"
     if "workers" in now.switchable and now.knobs.get("workers", "off") == "off":
         return "prefetch is on and cannot hide it all: w makes batches on several cores"
     if now.knobs.get("latency_ms", "off") != "off":

@@ -154,6 +154,7 @@ class Trainer:
             epochs=epochs,
             validation_data=prepared.validation,
             callbacks=[Watch(session=session)],
+            shuffle=False,  # the source is shuffled already: Keras would warn that it cannot do it
             verbose=0,
         )
 

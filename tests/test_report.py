@@ -12,6 +12,7 @@ from tests.analysis.steps import make_steps, plain, restart
 from tests.runs.folders import FakeClock, write_run
 from tfwatch import document, report
 from tfwatch.core.events import (
+    DatasetReady,
     EpochEnded,
     EpochStarted,
     Event,
@@ -175,6 +176,13 @@ def test_a_failed_run_tells_its_error_in_one_line(tmp_path: Path) -> None:
     lines = text_of(open_written(tmp_path / "run", plain(11), failed, RunEnded(10**9, "failed", 11, "ValueError")))
 
     assert lines[:2] == ["cnn: failed, 11 steps in 1.0 s", "failed at step 12: ValueError: shapes [31m differ"]
+
+
+def test_files_that_were_skipped_are_counted_and_named(tmp_path: Path) -> None:
+    ready = DatasetReady(0, 108, 4, 300.0, ["a/empty.jpg", "a/cut.jpg", "b/text.jpg", "b/noise.jpg"])
+    lines = text_of(open_written(tmp_path / "run", plain(11), ready))
+
+    assert lines[1] == "skipped 4 files that cannot be read: a/empty.jpg, a/cut.jpg, b/text.jpg"
 
 
 def test_a_killed_run_says_so(tmp_path: Path) -> None:

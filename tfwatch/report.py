@@ -10,7 +10,7 @@ from tfwatch.analysis.ledger import keras_step_ms
 from tfwatch.analysis.summary import Summary, summarise
 from tfwatch.analysis.verdict import Bound, judge
 from tfwatch.core import units
-from tfwatch.core.events import EpochStarted, RecordingLost, RecordingResumed, TrainingFailed
+from tfwatch.core.events import DatasetReady, EpochStarted, RecordingLost, RecordingResumed, TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.document import ledger_of
 from tfwatch.runs.library import default_runs_dir
@@ -49,6 +49,7 @@ def as_text(run: Run, home: Path) -> str:
     lines = [
         _what(run, summary),
         *_failure(run),
+        *_skipped(run),
         *_waited(run, summary),
         *_switches(summary),
         *_stall(summary),
@@ -79,6 +80,15 @@ def _failure(run: Run) -> list[str]:
     if failed:
         return [f"failed at step {units.count(failed.step)}: {failed.error}"]
     return [run.ended.detail] if run.ended and run.ended.detail else []
+
+
+def _skipped(run: Run) -> list[str]:
+    """What of the data set could not be read."""
+    ready = next((event for event in run.events if isinstance(event, DatasetReady)), None)
+    if ready is None or not ready.skipped:
+        return []
+    names = f": {', '.join(ready.examples[:3])}" if ready.examples else ""
+    return [f"skipped {_counted(ready.skipped, 'file')} that cannot be read{names}"]
 
 
 def _waited(run: Run, summary: Summary) -> list[str]:

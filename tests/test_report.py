@@ -69,6 +69,7 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
             "bound",
             "final_loss",
             "weights_sha256",
+            "spikes_left_out",
             "spikes",
             "switches",
             "ledger",
@@ -84,7 +85,8 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
     assert found["data_wait_share"] == pytest.approx(5 / 18)
     assert (found["verdict"], found["bound"]) == ("HIGHLY input-bound", "input-bound")
     assert (found["final_loss"], found["weights_sha256"]) == (1.25, "ab" * 32)
-    assert found["spikes"] == [{"step": 1, "extra_ms": 2388.0, "part": "compute", "cause": "compile"}]
+    assert found["spikes"] == [{"step": 1, "extra_ms": 2388.0, "part": "compute", "cause": "compile", "detail": ""}]
+    assert found["spikes_left_out"] == 2
 
 
 def test_the_readme_names_every_key_of_the_json_object(tmp_path: Path) -> None:
@@ -148,10 +150,11 @@ def test_the_text_of_a_finished_run(tmp_path: Path) -> None:
     rows["wait_ms"][30] = 41_000
     run = open_written(tmp_path / "runs" / "r1", rows, *SWITCH, FINISHED, device="GPU:0 Apple M2 Pro", accelerated=True)
 
+    left_out = "; 3 steps left out: unexplained 41.0 s, compile 2.4 s"
     assert text_of(run, str(tmp_path)) == [
         "cnn on GPU:0 Apple M2 Pro: finished, 200 steps in 12:04",
         "the GPU waited for data 42.0 s of it (6 %)",
-        "a steady step waits 5.0 of 18.0 ms on average (28 %): HIGHLY input-bound",
+        f"a steady step waits 5.0 of 18.0 ms on average (28 %): HIGHLY input-bound{left_out}",
         "prefetch off > 4 at step 101: 1.77 x faster, 23.0 ms to 13.0 ms a step over 99 steps",
         "longest stall: 41.0 s without data at step 31, unexplained",
         "recorded in ~/runs/r1",
@@ -213,7 +216,7 @@ def test_what_else_was_lost_and_keras_own_figure_are_told(tmp_path: Path) -> Non
 
     assert text_of(run)[1:3] == [
         "the device waited for data 0.4 s of it (4 %), between epochs 5.0 s (45 %), compile 2.0 s (18 %)",
-        "a steady step waits 2.0 of 20.0 ms on average (10 %): MODERATELY input-bound",
+        "a steady step waits 2.0 of 20.0 ms on average (10 %): MODERATELY input-bound; 1 step left out: compile 2.0 s",
     ]
     assert text_of(run)[3].startswith(
         "Keras' progress bar reads 45.1 ms a step for the last epoch: it spreads validation"

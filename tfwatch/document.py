@@ -27,7 +27,8 @@ def as_json(run: Run) -> dict[str, Any]:
     bound: what the steady steps are bound by: `input-bound`, `host-bound`, `launch-bound` or `compute-bound`; None
         where there is not enough data.
     final_loss: as Keras reports it for the last epoch, the mean over its steps. weights_sha256: of the trained weights.
-    spikes: [{step, extra_ms, part, cause}], steps that stand out over the median step around them.
+    spikes_left_out: how many steps are not steady. spikes: [{step, extra_ms, part, cause, detail}], steps that stand
+        out over the median step around them; detail is a callback's class, or empty.
     ledger: {total, start, epochs: [...]}, each {epoch, steps, wall_s} and the seconds that sum to wall_s: import_s,
         data_set_s, compile_s, compute_s, waiting_s, host_s, first_batch_s, validation_s, epoch_end_s (these three
         lie between epochs: between_s), asleep_s, other_s. start: before the first epoch.
@@ -49,6 +50,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "bound": summary.bound.value if summary.bound else None,
         "final_loss": _figure(ended.final_loss if ended else None),
         "weights_sha256": (ended.weights_sha256 or None) if ended else None,
+        "spikes_left_out": summary.left_out,
         "spikes": [_spike(spike) for spike in summary.spikes],
         "switches": [_switch(switch) for switch in summary.switches],
         "ledger": _ledger(ledger_of(run)),
@@ -90,7 +92,13 @@ def _figure(value: float | None) -> float | None:
 
 
 def _spike(spike: Spike) -> dict[str, Any]:
-    return {"step": spike.step, "extra_ms": _figure(spike.extra_ms), "part": spike.part, "cause": spike.cause}
+    return {
+        "step": spike.step,
+        "extra_ms": _figure(spike.extra_ms),
+        "part": spike.part,
+        "cause": spike.cause,
+        "detail": spike.detail,
+    }
 
 
 def _switch(switch: Comparison) -> dict[str, Any]:

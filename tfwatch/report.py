@@ -104,7 +104,7 @@ def _waited(run: Run, summary: Summary) -> list[str]:
         return [f"{line}; no steady steps to judge by"]
     step = f"{units.number(split.wait.mean)} of {units.milliseconds(split.step.mean)}"
     steady = f"a steady step waits {step} on average ({units.percent(split.wait_share)}): {_verdict(summary)}"
-    return [line, steady, *_keras(run, split.step.mean)]
+    return [line, steady + _left_out(summary), *_keras(run, split.step.mean)]
 
 
 def _verdict(summary: Summary) -> str:
@@ -157,6 +157,19 @@ def _outcome(switch: Comparison) -> str:
     before, after = switch.before.step.median, switch.after.step.median
     gave = f"{units.milliseconds(before)} to {units.milliseconds(after)} a step"
     return f"{turned}: {speed(switch.ratio)}, {gave} over {_counted(switch.after.steps, 'step')}"
+
+
+def _left_out(summary: Summary) -> str:
+    """How many steps are not steady, and what the spikes among them took, the costliest cause first."""
+    lost: dict[str, float] = {}
+    for spike in summary.spikes:
+        name = spike.detail if spike.cause in ("callback", "checkpoint") else spike.cause
+        lost[name] = lost.get(name, 0.0) + spike.extra_ms
+    told = sorted(lost, key=lambda name: -lost[name])[: _TOLD - 1]
+    words = ", ".join(f"{name} {units.seconds(lost[name] / 1e3)}" for name in told)
+    if not summary.left_out:
+        return ""
+    return f"; {_counted(summary.left_out, 'step')} left out{words and f': {words}'}"
 
 
 def _stall(summary: Summary) -> list[str]:

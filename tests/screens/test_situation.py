@@ -103,6 +103,8 @@ def test_everything_rare_is_a_row() -> None:
     run.event(facts.Slept, slept_ms=22_740_000.0).event(facts.RecordingLost, reason="disk full", step=8112)
     run.event(facts.RecordingResumed).event(facts.WatchFailed, reason="boom").event(facts.Noted, text="a note")
     run.event(facts.SwitchFailed, knob="prefetch", reason="no memory")
+    run.event(facts.Paused, cause="checkpoint", took_ms=1500.0, detail="ModelCheckpoint")
+    run.event(facts.Paused, cause="callback", took_ms=50.0, detail="too short to be told")
     run.steps(1, (3500.0, 13.0, 0.8)).ended("stopped", "by q")
 
     told = [f"{row.mark} {row.text}" for row in happenings(look(run))]
@@ -119,6 +121,7 @@ def test_everything_rare_is_a_row() -> None:
         "! tfwatch failed and measures no more: boom",
         ". a note",
         "p prefetch not switched: no memory",
+        ". checkpoint ModelCheckpoint held the training up for 1.5 s",
         "S no batch for 3.5 s at step 452",
         "X stopped after 452 steps: by q",
     ]

@@ -10,6 +10,7 @@ from tfwatch.core.events import (
     EpochEnded,
     EpochStarted,
     ImportEnded,
+    RunEnded,
     Slept,
     ValidationEnded,
     WatchFailed,
@@ -131,14 +132,15 @@ def make_ledger(epochs: Rows, events: Sequence[Event], length_s: float, doing: P
 def keras_step_ms(epochs: Rows, events: Sequence[Event]) -> float | None:
     """What Keras' progress bar reads at the end of the last epoch that ended, milliseconds a step.
 
-    It spreads all that lies between the first step's end and the epoch's end over the steps, validation included.
-    None where no epoch of two steps has ended.
+    It spreads all that lies between the first step's end and the epoch's end over the steps, validation and the
+    callbacks at the epoch's end included: Keras' bar is the last of them. None where no epoch of two steps has ended.
     """
     ended = next((event for event in reversed(events) if isinstance(event, EpochEnded)), None)
     rows = epochs[epochs["epoch"] == ended.epoch & 0xFFFF] if ended else epochs[:0]
     if ended is None or not len(rows) or rows["steps"][-1] < 2:
         return None
-    return (ended.at_ns - int(rows["first_done_ns"][-1])) / 1e6 / (int(rows["steps"][-1]) - 1)
+    over = (e.at_ns for e in events if isinstance(e, (EpochStarted, RunEnded)) and e.at_ns >= ended.at_ns)
+    return (min(over, default=ended.at_ns) - int(rows["first_done_ns"][-1])) / 1e6 / (int(rows["steps"][-1]) - 1)
 
 
 def _spans(epochs: Rows, events: Sequence[Event], end_ns: int, doing: Phase | None) -> list[_Span]:

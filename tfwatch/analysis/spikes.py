@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from tfwatch.analysis.causes import UNEXPLAINED, Cause, Pauses
 from tfwatch.core.rows import Flag
 
 if TYPE_CHECKING:
@@ -31,21 +32,26 @@ _ANCHORS_AT_ONCE = 8192
 _NEAR = 100
 _SINGLE = 2
 _PARTS = ("wait", "compute", "host")
+NO_PAUSES = Pauses()
 
 
 @dataclass(frozen=True, slots=True)
 class Spike:
-    """One step that stands out by `extra_ms` over the median step; `part` is `wait`, `compute` or `host`."""
+    """One step that stands out by `extra_ms` over the median step; `part` is `wait`, `compute` or `host`.
+
+    detail: more of the cause, e.g. a callback's class; may be empty.
+    """
 
     step: int
     start_ns: int
     extra_ms: float
     part: str
     cause: str
+    detail: str = ""
 
 
-def find_spikes(rows: Rows) -> list[Spike]:
-    """The steps that stand out. A cause comes from a step's flags; else it is `unexplained`.
+def find_spikes(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Spike]:
+    """The steps that stand out. A cause comes from a step's flags or from a pause; else it is `unexplained`.
 
     Without a flag a step stands out where it takes more than max(30 ms, 3 x median) over the median of the
     unflagged steps around it, and where such steps are rare: one or two in 200.
@@ -59,10 +65,21 @@ def find_spikes(rows: Rows) -> list[Spike]:
     flagged = ~plain & (over > np.maximum(FLAGGED_MS, FLAGGED_TIMES * medians))
     at = np.flatnonzero(flagged | _rare(plain & _stands_out(times, medians)))
     parts = _largest_part(rows, plain, at)
-    return [
-        Spike(int(row["step"]), int(row["start_ns"]), float(ms), part, Flag(int(row["flags"])).cause or "unexplained")
-        for row, ms, part in zip(rows[at], over[at], parts, strict=True)
-    ]
+    return [_spike(row, float(ms), part, pauses) for row, ms, part in zip(rows[at], over[at], parts, strict=True)]
+
+
+def _spike(row: np.void, extra_ms: float, part: str, pauses: Pauses) -> Spike:
+    start_ns, flags = int(row["start_ns"]), int(row["flags"])
+    # A validation comes after the step that tells of it: what the step itself lost may have another cause.
+    known = Flag(flags & ~Flag.VALIDATION).cause
+    found = Cause(known) if known else pauses.cause(start_ns, start_ns + _step_ms(row) * 1e6, extra_ms, part)
+    if found is UNEXPLAINED and flags:
+        found = Cause(Flag(flags).cause or UNEXPLAINED.name)
+    return Spike(int(row["step"]), start_ns, extra_ms, part, found.name, found.detail)
+
+
+def _step_ms(row: np.void) -> float:
+    return float(row["wait_ms"] + row["compute_ms"] + row["host_ms"])
 
 
 def single_spikes(rows: Rows) -> NDArray[np.bool_]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.breakdown import breakdown, steady
+from tfwatch.analysis.causes import Pauses
 from tfwatch.analysis.spikes import find_spikes
 from tfwatch.analysis.stalls import longest_stall
 from tfwatch.analysis.switches import compare
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 class Summary:
     """What became of a run's steps.
 
-    steady: the split of all steady steps; None where there are none. verdict: on these, without hysteresis.
+    steady: the split of all steady steps; None where there are none. left_out: how many steps are not steady,
+        flagged ones and single spikes. verdict: on the steady ones, without hysteresis.
     bound: what they are bound by; None where there is not enough data.
     """
 
@@ -35,6 +37,7 @@ class Summary:
     steady: Breakdown | None
     verdict: Verdict
     bound: Bound | None
+    left_out: int
     spikes: list[Spike]
     switches: list[Comparison]
     longest_stall: Stall | None
@@ -53,7 +56,8 @@ def summarise(steps: Rows, events: Sequence[Event], accelerated: bool = False) -
         steady=split,
         verdict=verdict,
         bound=bound_by(split, verdict, accelerated) if split and verdict is not Verdict.UNKNOWN else None,
-        spikes=find_spikes(rows),
+        left_out=len(rows) - (split.steps if split else 0),
+        spikes=find_spikes(rows, Pauses(events)),
         switches=compare(events, len(steps), lambda first, last: _between(steps, first, last)),
         longest_stall=longest_stall(rows),
     )

@@ -112,6 +112,19 @@ class Slept:
 
 
 @dataclass(frozen=True, slots=True)
+class Paused:
+    """Something held the training up for the `took_ms` before `at_ns`.
+
+    cause: `checkpoint`, `callback` (`detail` is its class), `garbage collection`, `CPU contention` or `swap`.
+    """
+
+    at_ns: int
+    cause: str
+    took_ms: float
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RecordingLost:
     """Rows are kept in memory only from `step` on."""
 
@@ -180,6 +193,7 @@ Event: TypeAlias = (
     | SwitchFailed
     | SensorMissing
     | Slept
+    | Paused
     | RecordingLost
     | RecordingResumed
     | WatchFailed

@@ -43,6 +43,8 @@ class RunWriter:
     Attributes:
         status: what the training thread does now; assigned whole, so that no lock is needed.
         progress: how far it is; None before the first step.
+        trains_in: the identifier of the thread that trains; 0 where nobody knows.
+        busy_with: since_ns of a status and the callback that the training thread is in since then.
         folder: the run folder; None where none could be made.
         log: the file that descriptors 1 and 2 write to; None where they are left alone.
     """
@@ -53,6 +55,8 @@ class RunWriter:
         self.clock = clock
         self.status: Status = (Phase.STARTING, 0, 0, 0, "")
         self.progress: Progress | None = None
+        self.trains_in = 0
+        self.busy_with = (0, "")
         self.cpu_ns = 0
         self._manifest = manifest
         self._streams = {name: Stream(folder and folder / name) for name in layout.STREAMS}
@@ -178,6 +182,9 @@ class RunWriter:
     def _write_small_files(self) -> str:
         self._seq = (self._seq + 1) & 0xFFFFFFFF
         phase, since_ns, step, epoch, detail = self.status
+        busy_since_ns, callback = self.busy_with
+        if callback and busy_since_ns == since_ns:
+            detail = callback
         pulse = Pulse(self.now_ns(), self.clock.wall_ns(), phase, since_ns, step, epoch, detail)
         self._pulse = pulse.encode(self._seq)
         if self.folder is None:

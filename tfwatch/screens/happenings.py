@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tfwatch.screens.situation import RunView
 
 _LETTERS = {"prefetch": "p", "workers": "w", "latency_ms": "l"}
+#: A pause this long is worth a row.
+_PAUSED_MS = 200.0
 #: Mark, sentence, style.
 _Row = tuple[str, str, str]
 
@@ -83,6 +85,9 @@ def _plain_fact(event: facts.Event) -> _Row | None:
             return _LETTERS.get(event.knob, "."), f"{event.knob} not switched: {event.reason}", "$text-warning"
         case facts.SensorMissing():
             return ".", f"{event.sensor} n/a: {event.reason}{f'; {event.fix}' if event.fix else ''}", ""
+        case facts.Paused() if event.took_ms >= _PAUSED_MS and event.cause != "CPU contention":
+            name = f"{event.cause} {event.detail}".strip()
+            return ".", f"{name} held the training up for {units.seconds(event.took_ms / 1e3)}", ""
         case facts.Noted():
             return ".", event.text, ""
     return _trouble(event)

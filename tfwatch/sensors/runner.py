@@ -12,6 +12,8 @@ from tfwatch.core.rows import SAMPLE
 from tfwatch.sensors import Sensor, Unavailable
 from tfwatch.sensors.gpu import GpuSensor
 from tfwatch.sensors.host import Rate, host_sensors
+from tfwatch.sensors.pauses import Pauses
+from tfwatch.sensors.pressure import Pressure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,15 +35,18 @@ class Sensors:
         self._sensors = sensors
         self._writer = writer
         self._clock = clock
+        self._pauses = Pauses(writer, clock)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tfwatch-sensors", daemon=True)
 
     def start(self) -> None:
         """Begin to sample."""
         self._thread.start()
+        self._pauses.start()
 
     def stop(self) -> None:
         """End the thread. A second call does nothing."""
+        self._pauses.stop()
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout=2)
@@ -49,7 +54,7 @@ class Sensors:
     def _run(self) -> None:
         try:
             sensors = [*host_sensors(), GpuSensor()] if self._sensors is None else self._sensors
-            sampler = Sampler(self._writer, self._clock, sensors)
+            sampler = Sampler(self._writer, self._clock, sensors, self._pauses)
             sampler.begin()
             sample_on_schedule(sampler.sample, self._clock, self._stopping.wait)
         except Exception as error:  # noqa: BLE001 - a thread boundary
@@ -71,8 +76,12 @@ def sample_on_schedule(sample: Callable[[float], None], clock: Clock, wait: Call
 class Sampler:
     """One row for each call of `sample`. All calls come from one thread."""
 
-    def __init__(self, writer: RunWriter, clock: Clock, sensors: Sequence[Sensor]) -> None:
+    def __init__(
+        self, writer: RunWriter, clock: Clock, sensors: Sequence[Sensor], pauses: Pauses | None = None
+    ) -> None:
         self._writer = writer
+        self._pauses = pauses
+        self._pressure = Pressure(writer)
         self._clock = clock
         self._sensors = list(sensors)
         self._told: set[str] = set()
@@ -90,10 +99,15 @@ class Sampler:
         figures = dict.fromkeys(_COLUMNS, math.nan)
         figures["at_ns"] = self._writer.now_ns()
         figures["late_ms"] = late_ms
-        figures["own_cores"] = self._own.of(now_ns, (self._writer.cpu_ns + self._clock.thread_ns()) / 1e9)
+        figures["own_cores"] = self._own.of(now_ns, self._own_ns() / 1e9)
         for sensor in self._sensors:
             figures.update(self._read(sensor, now_ns))
         self._writer.sample(*(figures[name] for name in _COLUMNS))
+        self._pressure.look(figures)
+
+    def _own_ns(self) -> int:
+        pauses_ns = self._pauses.cpu_ns if self._pauses else 0
+        return self._writer.cpu_ns + pauses_ns + self._clock.thread_ns()
 
     def _is_available(self, sensor: Sensor) -> bool:
         try:

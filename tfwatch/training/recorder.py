@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -53,6 +54,7 @@ class Recorder:
     def __init__(self, session: Session, model: Any) -> None:
         self.writer = session.writer
         self.now_ns = session.writer.now_ns
+        self.writer.trains_in = threading.get_ident()
         self.over = self.lost = False
         self.steps = 0
         self._session = session

@@ -1,0 +1,97 @@
+"""Spikes and what they are put down to."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.analysis.steps import plain, restart
+from tfwatch.analysis.causes import Pauses
+from tfwatch.analysis.spikes import Spike, find_spikes
+from tfwatch.core.events import Paused
+from tfwatch.core.rows import Flag, Rows
+
+AT = 100
+
+
+def slow(part: str, ms: float = 100.0, flags: int = 0) -> Rows:
+    """300 steps of 20 ms, the 101st with so many more in one part."""
+    rows = plain(300)
+    rows[f"{part}_ms"][AT] += ms
+    rows["flags"][AT] = flags
+    return restart(rows)
+
+
+def spike_of(rows: Rows, *pauses: Paused) -> Spike:
+    (spike,) = find_spikes(rows, Pauses(pauses))
+    assert spike.step == AT + 1
+    return spike
+
+
+def pause(rows: Rows, cause: str, took_ms: float = 95.0, late_ms: float = 0.0, detail: str = "") -> Paused:
+    """One that ends with the slow step, or so much later."""
+    end_ns = int(rows["start_ns"][AT + 1])
+    return Paused(end_ns + int(late_ms * 1e6), cause, took_ms, detail)
+
+
+@pytest.mark.parametrize("cause", ["checkpoint", "callback", "garbage collection", "swap", "CPU contention"])
+def test_a_pause_within_the_step_names_it(cause: str) -> None:
+    rows = slow("host")
+
+    spike = spike_of(rows, pause(rows, cause, detail="CSVLogger"))
+
+    assert (spike.cause, spike.detail, spike.part) == (cause, "CSVLogger", "host")
+
+
+@pytest.mark.parametrize(
+    ("took_ms", "late_ms"),
+    [
+        pytest.param(40.0, 0.0, id="too short"),
+        pytest.param(95.0, 200.0, id="later"),
+        pytest.param(95.0, -400.0, id="earlier"),
+        pytest.param(95.0, 60.0, id="hardly overlaps"),
+    ],
+)
+def test_what_does_not_cover_half_of_it_explains_nothing(took_ms: float, late_ms: float) -> None:
+    rows = slow("host")
+
+    assert spike_of(rows, pause(rows, "callback", took_ms, late_ms)).cause == "unexplained"
+
+
+def test_without_any_fact_it_stays_unexplained() -> None:
+    assert spike_of(slow("compute")).cause == "unexplained"
+
+
+@pytest.mark.parametrize("part", ["wait", "compute"])
+def test_a_callback_never_explains_a_slow_wait_or_compute(part: str) -> None:
+    rows = slow(part)
+
+    assert spike_of(rows, pause(rows, "callback")).cause == "unexplained"
+    assert spike_of(rows, pause(rows, "garbage collection")).cause == "garbage collection"
+
+
+def test_the_nearest_cause_comes_first() -> None:
+    rows = slow("host")
+    contention, swap = pause(rows, "CPU contention", 5000.0, 1000.0), pause(rows, "swap", 5000.0, 1000.0)
+
+    assert spike_of(rows, contention, swap).cause == "swap"
+    assert spike_of(rows, contention, swap, pause(rows, "checkpoint")).cause == "checkpoint"
+    assert (
+        spike_of(rows, pause(rows, "callback"), pause(rows, "garbage collection", 80.0)).cause == "garbage collection"
+    )
+    assert spike_of(rows, contention).cause == "CPU contention"
+
+
+def test_flags_come_before_pauses_but_for_a_validation_that_follows() -> None:
+    rows = slow("host", flags=int(Flag.SWITCH))
+    assert spike_of(rows, pause(rows, "callback")).cause == "pipeline switch"
+
+    rows = slow("host", flags=int(Flag.VALIDATION))
+    assert spike_of(rows, pause(rows, "callback")).cause == "callback"
+    assert spike_of(rows).cause == "validation"
+
+
+def test_pauses_make_no_spikes() -> None:
+    rows = plain(300)
+
+    assert find_spikes(rows, Pauses([pause(rows, "callback")])) == []
+    assert find_spikes(rows, Pauses([Paused(0, "something new", 100.0)])) == []

@@ -1,0 +1,215 @@
+"""Which callback holds the training up, how long a collection takes, and what presses on the whole machine."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.runs.folders import FakeClock, make_manifest
+from tfwatch.core.events import Paused, decode
+from tfwatch.core.rows import Phase
+from tfwatch.runs import format as layout
+from tfwatch.runs.pulse import decode_pulse
+from tfwatch.runs.writer import RunWriter
+from tfwatch.sensors import pauses, pressure
+from tfwatch.sensors.pauses import CallbackTimes, Collections, Pauses, callback_name
+from tfwatch.sensors.pressure import Pressure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LIST = """
+def on_epoch_end(callbacks, *args):
+    for callback in callbacks:
+        callback(*args)
+"""
+
+
+class ModelCheckpoint:
+    """Does what it is given while a list of callbacks calls it."""
+
+    def __call__(self, then: Callable[[], None]) -> None:
+        then()
+
+
+class Watch(ModelCheckpoint):
+    pass
+
+
+class Evaluator(ModelCheckpoint):
+    """A callback that runs callbacks of its own."""
+
+    def __call__(self, then: Callable[[], None]) -> None:
+        as_keras(ModelCheckpoint(), then)
+
+
+def as_keras(callback: Any, then: Callable[[], None]) -> None:
+    """Call as Keras' own callback_list.py does."""
+    space: dict[str, Any] = {}
+    exec(compile(_LIST, "/site-packages/keras/src/callbacks/callback_list.py", "exec"), space)
+    space["on_epoch_end"]([callback], then)
+
+
+def told(writer: RunWriter) -> list[Paused]:
+    writer.flush()
+    lines = writer.read(layout.EVENTS, 0, 10**6).splitlines()
+    return [event for line in lines if isinstance(event := decode(line), Paused)]
+
+
+def make_writer(clock: FakeClock) -> RunWriter:
+    writer = RunWriter(None, make_manifest(), clock.clock)
+    writer.trains_in = threading.get_ident()
+    return writer
+
+
+@pytest.mark.parametrize(
+    ("callback", "name"), [(ModelCheckpoint(), "ModelCheckpoint"), (Evaluator(), "Evaluator"), (Watch(), "")]
+)
+def test_the_outermost_callback_is_named_and_never_watch(callback: ModelCheckpoint, name: str) -> None:
+    found: list[str] = []
+    as_keras(callback, lambda: found.append(callback_name(threading.get_ident())))
+
+    assert found == [name]
+    assert callback_name(threading.get_ident()) == ""
+    assert callback_name(0) == ""
+
+
+def test_a_callback_is_timed_from_the_steps_end() -> None:
+    clock = FakeClock(1.0)
+    writer = make_writer(clock)
+    times = CallbackTimes(writer)
+    writer.status = (Phase.HOST, round(1.0e9), 7, 0, "")
+
+    def lasts() -> None:
+        for _ in range(5):
+            clock.at_s += 0.012
+            times.look()
+
+    as_keras(ModelCheckpoint(), lasts)
+    writer.flush()
+    pulse = decode_pulse(writer.read(layout.PULSES, 0, 4096), layout.TABLES[layout.PULSES])
+    clock.at_s += 0.005
+    writer.status = (Phase.WAIT, round(1.062e9), 8, 0, "")
+    times.look()
+
+    assert pulse is not None
+    assert pulse.detail == "ModelCheckpoint"
+    (pause,) = told(writer)
+    assert (pause.cause, pause.detail, pause.at_ns) == ("checkpoint", "ModelCheckpoint", 1_062_000_000)
+    assert pause.took_ms == pytest.approx(62.0)
+
+
+@pytest.mark.parametrize("phase", [Phase.WAIT, Phase.COMPUTE, Phase.VALIDATION])
+def test_only_what_follows_a_step_is_looked_at(phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pauses, "callback_name", lambda thread: pytest.fail("looked"))
+    clock = FakeClock(1.0)
+    writer = make_writer(clock)
+    times = CallbackTimes(writer)
+    writer.status = (phase, 0, 1, 0, "")
+    times.look()
+    writer.status = (Phase.HOST, round(0.995e9), 1, 0, "")
+    times.look()
+
+    assert told(writer) == []
+
+
+def test_a_callback_that_is_slow_every_step_does_not_fill_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pauses, "callback_name", lambda thread: "CSVLogger")
+    clock = FakeClock(1.0)
+    writer = make_writer(clock)
+    times = CallbackTimes(writer)
+    for step in range(1000):
+        writer.status = (Phase.HOST, round(clock.at_s * 1e9), step, 0, "")
+        clock.at_s += 0.1 if step == 500 else 0.02
+        times.look()
+        writer.status = (Phase.WAIT, round(clock.at_s * 1e9), step, 0, "")
+        times.look()
+
+    found = told(writer)
+    assert 20 + 20 <= len(found) <= 20 + 23  # 20 s of it
+    assert [round(pause.took_ms) for pause in found].count(100) == 1
+    assert {pause.cause for pause in found} == {"callback"}
+
+
+def test_a_collection_is_timed() -> None:
+    clock = FakeClock(1.0)
+    writer = make_writer(clock)
+    collected = Collections(writer)
+    for generation, took_s in ((0, 1.0), (2, 0.04), (1, 0.001)):
+        collected("start", {"generation": generation})
+        clock.at_s += took_s
+        collected("stop", {"generation": generation})
+
+    (pause,) = told(writer)
+    assert (pause.cause, pause.detail) == ("garbage collection", "generation 2")
+    assert pause.took_ms == pytest.approx(40.0)
+
+
+def test_nothing_is_left_behind() -> None:
+    before = list(gc.callbacks)
+    looking = Pauses(make_writer(FakeClock()))
+    looking.start()
+    assert len(gc.callbacks) == len(before) + 1
+    looking.stop()
+    looking.stop()
+
+    assert gc.callbacks == before
+    assert not [thread for thread in threading.enumerate() if thread is looking._thread]
+
+
+class Machine:
+    """Samples of a machine of two cores, half a second apart."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.aside = 0
+        monkeypatch.setattr(pressure, "_put_aside", lambda: self.aside)
+        monkeypatch.setattr("psutil.cpu_count", lambda: 2)
+        self.clock = FakeClock(1.0)
+        self.writer = make_writer(self.clock)
+        self.pressure = Pressure(self.writer)
+
+    def sample(self, cpu: float = 1.2, own: float = 1.1, aside: int = 5, swap: float = 0.0) -> None:
+        self.clock.at_s += 0.5
+        self.aside += aside
+        self.pressure.look({"cpu_cores": cpu, "process_cores": own, "swap_used_bytes": swap})
+
+
+def test_contention_takes_a_full_cpu_others_and_switches(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch)
+    machine.sample(cpu=2.0, own=1.9, aside=500)  # full of its own work
+    machine.sample(cpu=1.4, own=0.4, aside=500)  # others work, and there is room
+    machine.sample(cpu=2.0, own=1.0, aside=1)  # full, and nobody was put aside
+    machine.sample(cpu=float("nan"), own=1.0, aside=500)
+    assert told(machine.writer) == []
+
+    machine.sample(cpu=1.95, own=1.0, aside=500)
+    machine.sample(cpu=1.95, own=1.0, aside=500)
+    machine.sample()
+
+    (pause,) = told(machine.writer)
+    assert (pause.cause, pause.detail) == ("CPU contention", "other processes use 0.9 of 2 cores")
+    assert pause.at_ns == 4 * 10**9
+    assert pause.took_ms == pytest.approx(1000.0)
+
+
+def test_contention_that_lasts_is_told_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch)
+    for _ in range(23):
+        machine.sample(cpu=1.95, own=1.0, aside=500)
+
+    found = told(machine.writer)
+    assert [pause.took_ms for pause in found] == pytest.approx([5000.0, 5000.0])
+    assert found[1].at_ns - found[0].at_ns == 5 * 10**9
+
+
+def test_memory_that_is_swapped_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch)
+    for swap in (0.0, 1.0, 40.0, 10.0, 10.0):
+        machine.sample(swap=swap * 2**20)
+
+    (pause,) = told(machine.writer)
+    assert (pause.cause, pause.detail) == ("swap", "30 MB")
+    assert pause.took_ms == pytest.approx(1000.0)

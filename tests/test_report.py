@@ -71,6 +71,7 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
             "weights_sha256",
             "spikes_left_out",
             "spikes",
+            "stalls",
             "switches",
             "ledger",
             "keras_step_ms",
@@ -237,6 +238,20 @@ def test_what_binds_a_run_that_is_fed_is_named(tmp_path: Path, accelerated: bool
 
     assert text_of(run)[2].endswith(says)
     assert document.as_json(run)["bound"] == says.split(", ")[1]
+
+
+def test_stalls_are_told_by_their_kind(tmp_path: Path) -> None:
+    rows = plain(400)
+    rows["wait_ms"][20::20] += 60
+    rows["wait_ms"][350] = 3000
+    run = open_written(tmp_path / "run", restart(rows), FINISHED)
+
+    hiccup, periodic = document.as_json(run)["stalls"]
+
+    assert (hiccup["kind"], hiccup["step"], hiccup["steps"], hiccup["lost_ms"]) == ("hiccup", 351, 1, 3000)
+    assert hiccup["start_s"] == pytest.approx(350 * 0.02 + 17 * 0.06)
+    assert (periodic["kind"], periodic["period"], periodic["step"]) == ("periodic", 20, 21)
+    assert any(line.startswith("every 20th step waits 60.0 ms longer from step 21 over") for line in text_of(run))
 
 
 def test_many_switches_are_counted_and_the_text_stays_short(tmp_path: Path) -> None:

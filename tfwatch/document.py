@@ -10,7 +10,9 @@ from tfwatch.analysis.summary import summarise
 
 if TYPE_CHECKING:
     from tfwatch.analysis.breakdown import Breakdown, Stat
+    from tfwatch.analysis.patterns import Pattern
     from tfwatch.analysis.spikes import Spike
+    from tfwatch.analysis.stalls import Stall
     from tfwatch.analysis.switches import Comparison
     from tfwatch.runs.opened import Run
 
@@ -33,6 +35,9 @@ def as_json(run: Run) -> dict[str, Any]:
         data_set_s, compile_s, compute_s, waiting_s, host_s, first_batch_s, validation_s, epoch_end_s (these three
         lie between epochs: between_s), asleep_s, other_s. start: before the first epoch.
     keras_step_ms: what Keras' progress bar reads at the last epoch's end, milliseconds a step.
+    stalls: [{kind, step, start_s, steps, lost_ms, cause, period}], in which the device starves much more than usual.
+        kind is `hiccup` (steps that follow one another and lose a second or more), `periodic` (a slow wait every
+        `period` steps) or `drift` (the wait grows slowly; steps are the stretch looked at).
     switches: [{step_asked, step_in_effect, knob, from, to, before, after}], before and after each
         {steps, step_ms, data_wait_ms, compute_ms, host_ms, data_wait_share} of at most 600 steps up to the
         neighbouring switch. step_in_effect is None where the run ended first.
@@ -52,6 +57,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "weights_sha256": (ended.weights_sha256 or None) if ended else None,
         "spikes_left_out": summary.left_out,
         "spikes": [_spike(spike) for spike in summary.spikes],
+        "stalls": [*map(_stall, summary.stalls), *map(_pattern, summary.patterns)],
         "switches": [_switch(switch) for switch in summary.switches],
         "ledger": _ledger(ledger_of(run)),
         "keras_step_ms": _figure(keras_step_ms(run.epochs, run.events)),
@@ -98,6 +104,30 @@ def _spike(spike: Spike) -> dict[str, Any]:
         "part": spike.part,
         "cause": spike.cause,
         "detail": spike.detail,
+    }
+
+
+def _stall(stall: Stall) -> dict[str, Any]:
+    return {
+        "kind": "hiccup",
+        "step": stall.step,
+        "start_s": stall.start_ns / 1e9,
+        "steps": stall.steps,
+        "lost_ms": _figure(stall.lost_ms),
+        "cause": stall.cause,
+        "period": None,
+    }
+
+
+def _pattern(pattern: Pattern) -> dict[str, Any]:
+    return {
+        "kind": "periodic" if pattern.period else "drift",
+        "step": pattern.step,
+        "start_s": pattern.start_ns / 1e9,
+        "steps": pattern.steps,
+        "lost_ms": _figure(pattern.lost_ms),
+        "cause": "unexplained",
+        "period": pattern.period or None,
     }
 
 

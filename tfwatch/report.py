@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.comparing import setting, speed
 from tfwatch.analysis.ledger import keras_step_ms
+from tfwatch.analysis.patterns import shape
 from tfwatch.analysis.summary import Summary, summarise
 from tfwatch.analysis.verdict import Bound, judge
 from tfwatch.core import units
@@ -53,6 +54,7 @@ def as_text(run: Run, home: Path) -> str:
         *_waited(run, summary),
         *_switches(summary),
         *_stall(summary),
+        *_pattern(summary),
         *_recorded(run, home),
     ]
     return "\n".join(_one_line(line) for line in lines)
@@ -173,12 +175,20 @@ def _left_out(summary: Summary) -> str:
 
 
 def _stall(summary: Summary) -> list[str]:
-    stall = summary.longest_stall
+    stall = max(summary.stalls, key=lambda stall: stall.lost_ms, default=None)
     if stall is None:
         return []
     over = f" over {stall.steps} steps" if stall.steps > 1 else ""
     lost = units.seconds(stall.lost_ms / 1e3)
     return [f"longest stall: {lost} without data at step {units.count(stall.step)}{over}, {stall.cause}"]
+
+
+def _pattern(summary: Summary) -> list[str]:
+    worst = max(summary.patterns, key=lambda pattern: pattern.lost_ms, default=None)
+    if worst is None:
+        return []
+    where = f"from step {units.count(worst.step)} over {_counted(worst.steps, 'step')}"
+    return [f"{shape(worst)} {where}: {units.seconds(worst.lost_ms / 1e3)} lost"]
 
 
 def _recorded(run: Run, home: Path) -> list[str]:

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from tests.analysis.steps import plain
-from tfwatch.analysis.stalls import find_stalls, longest_stall
+from tfwatch.analysis.causes import Pauses
+from tfwatch.analysis.stalls import find_stalls
+from tfwatch.core.events import Paused
 from tfwatch.core.rows import Flag
 
 
@@ -67,15 +69,16 @@ def test_a_switch_that_was_asked_for_in_a_stall_did_not_cause_it() -> None:
     assert (stall.step, stall.steps, stall.cause) == (51, 2, "unexplained")
 
 
-def test_the_longest_lost_most() -> None:
-    rows = plain(300)
-    rows["wait_ms"][[50, 150, 250]] = 1500, 4000, 2000
-    longest = longest_stall(rows)
+def test_a_pause_names_the_cause() -> None:
+    rows = plain(100)
+    rows["wait_ms"][50] = 3500
+    end_ns = int(rows["start_ns"][50]) + 3 * 10**9
 
-    assert longest is not None
-    assert longest.step == 151
+    (swapped,) = find_stalls(rows, Pauses([Paused(end_ns, "swap", 2900.0)]))
+    (called,) = find_stalls(rows, Pauses([Paused(end_ns, "callback", 2900.0, "CSVLogger")]))
+
+    assert (swapped.cause, called.cause) == ("swap", "unexplained")
 
 
 def test_no_steps_have_no_stall() -> None:
-    assert longest_stall(plain(0)) is None
     assert find_stalls(np.empty(0, dtype=plain(0).dtype)) == []

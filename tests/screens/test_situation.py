@@ -62,6 +62,19 @@ def test_stalls_are_found_once_however_the_steps_come(tmp_path: Path) -> None:
     assert view.situation.longest_stall_s == pytest.approx(2.0, rel=0.05)
 
 
+def test_a_wait_that_comes_back_is_told_once_and_where_it_began() -> None:
+    run = Canned(None).started().steps(50, FED)
+    reader = run.reader()
+    follower = Follower(reader.steps_between, live=True)
+    for _ in range(12):
+        run.steps(9, FED).steps(1, (80.0, 13.0, 0.8)).writer.flush()
+        run.at_s += 1.0
+        view = follower.follow(reader.tail(), (), None)
+
+    (row,) = [row.text for row in happenings(view) if row.mark == "S"]
+    assert row == "every 10th step waits 80.9 ms longer, from step 61 on"
+
+
 def test_a_long_run_is_searched_from_its_beginning() -> None:
     run = Canned(None).started().steps(50, FED).steps(1, (5000.0, 13.0, 0.8)).steps(6000, FED)
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.spikes import LEAST_MS, TIMES
+from tfwatch.analysis.spikes import LEAST_MS, NO_PAUSES, TIMES
 from tfwatch.core.rows import Flag
 
 if TYPE_CHECKING:
+    from tfwatch.analysis.causes import Pauses
     from tfwatch.core.rows import Rows
 
 #: What a stall costs at least, in one wait or in several that follow one another.
@@ -28,12 +29,12 @@ class Stall:
     cause: str
 
 
-def find_stalls(rows: Rows) -> list[Stall]:
+def find_stalls(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Stall]:
     """The stretches of steps that wait much longer than the median step does, and lose a second or more.
 
     Much longer: by a second, or by what makes a spike (30 ms and three median steps). A run that always waits
-    as long has a verdict, not a stall. A cause comes from the flags of the step that waited longest; else it is
-    `unexplained`.
+    as long has a verdict, not a stall. A cause comes from the flags of the step that waited longest, or from
+    a pause that covers half of that wait; else it is `unexplained`.
     """
     if not len(rows):
         return []
@@ -43,20 +44,17 @@ def find_stalls(rows: Rows) -> list[Stall]:
     starves = extra > min(LEAST_LOST_MS, max(LEAST_MS, TIMES * median_step))
     edges = np.flatnonzero(np.diff(starves, prepend=False, append=False))
     stretches = zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
-    return [stall for first, end in stretches if (stall := _stall(rows[first:end])).lost_ms >= LEAST_LOST_MS]
+    return [stall for first, end in stretches if (stall := _stall(rows[first:end], pauses)).lost_ms >= LEAST_LOST_MS]
 
 
-def longest_stall(rows: Rows) -> Stall | None:
-    """The stall that lost most; None where there is none."""
-    return max(find_stalls(rows), key=lambda stall: stall.lost_ms, default=None)
-
-
-def _stall(rows: Rows) -> Stall:
+def _stall(rows: Rows, pauses: Pauses) -> Stall:
     longest = int(np.argmax(rows["wait_ms"]))
+    start_ns, wait_ms = int(rows["start_ns"][longest]), float(rows["wait_ms"][longest])
+    known = Flag(int(rows["flags"][longest])).cause
     return Stall(
         step=int(rows["step"][0]),
         start_ns=int(rows["start_ns"][0]),
         steps=len(rows),
         lost_ms=float(rows["wait_ms"].sum(dtype=np.float64)),
-        cause=Flag(int(rows["flags"][longest])).cause or "unexplained",
+        cause=known or pauses.cause(start_ns, start_ns + wait_ms * 1e6, wait_ms, "wait").name,
     )

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.breakdown import breakdown, steady
 from tfwatch.analysis.causes import Pauses
+from tfwatch.analysis.patterns import find_patterns
 from tfwatch.analysis.spikes import find_spikes
-from tfwatch.analysis.stalls import longest_stall
+from tfwatch.analysis.stalls import find_stalls
 from tfwatch.analysis.switches import compare
 from tfwatch.analysis.verdict import NEEDED, Bound, Verdict, bound_by, classify
 from tfwatch.core.rows import plausible
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfwatch.analysis.breakdown import Breakdown
+    from tfwatch.analysis.patterns import Pattern
     from tfwatch.analysis.spikes import Spike
     from tfwatch.analysis.stalls import Stall
     from tfwatch.analysis.switches import Comparison
@@ -40,7 +42,8 @@ class Summary:
     left_out: int
     spikes: list[Spike]
     switches: list[Comparison]
-    longest_stall: Stall | None
+    stalls: list[Stall]
+    patterns: list[Pattern]
 
 
 def summarise(steps: Rows, events: Sequence[Event], accelerated: bool = False) -> Summary:
@@ -49,6 +52,7 @@ def summarise(steps: Rows, events: Sequence[Event], accelerated: bool = False) -
     accelerated: the steps ran on a device beside the CPU.
     """
     rows = steps[plausible(steps)]
+    pauses = Pauses(events)
     split = breakdown(steady(rows))
     verdict = classify(split) if split and split.steps >= NEEDED else Verdict.UNKNOWN
     return Summary(
@@ -57,9 +61,10 @@ def summarise(steps: Rows, events: Sequence[Event], accelerated: bool = False) -
         verdict=verdict,
         bound=bound_by(split, verdict, accelerated) if split and verdict is not Verdict.UNKNOWN else None,
         left_out=len(rows) - (split.steps if split else 0),
-        spikes=find_spikes(rows, Pauses(events)),
+        spikes=find_spikes(rows, pauses),
         switches=compare(events, len(steps), lambda first, last: _between(steps, first, last)),
-        longest_stall=longest_stall(rows),
+        stalls=find_stalls(rows, pauses),
+        patterns=find_patterns(rows),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.comparing import in_a_line, setting
+from tfwatch.analysis.patterns import shape
 from tfwatch.core import events as facts
 from tfwatch.core import units
 from tfwatch.widgets.happened import Happening
@@ -26,7 +27,7 @@ _Row = tuple[str, str, str]
 def happenings(view: RunView) -> tuple[Happening, ...]:
     """Everything worth a row, oldest first."""
     snapshot = view.snapshot
-    rows = [*_told(view), *_stalled(view)]
+    rows = [*_told(view), *_stalled(view), *_shaped(view)]
     rows.sort(key=lambda timed: timed[0])
     return tuple(Happening(at_s, clock(snapshot, at_s), *row) for at_s, row in rows)
 
@@ -36,6 +37,14 @@ def _stalled(view: RunView) -> Iterator[tuple[float, _Row]]:
         cause = "" if stall.cause == "unexplained" else f", {stall.cause}"
         text = f"no batch for {units.seconds(stall.lost_ms / 1e3)} at step {units.count(stall.step)}{cause}"
         yield stall.start_ns / 1e9, ("S", text, "$text-error")
+
+
+def _shaped(view: RunView) -> Iterator[tuple[float, _Row]]:
+    for pattern in view.patterns:
+        yield (
+            pattern.start_ns / 1e9,
+            ("S", f"{shape(pattern)}, from step {units.count(pattern.step)} on", "$text-error"),
+        )
 
 
 def _told(view: RunView) -> Iterator[tuple[float, _Row]]:

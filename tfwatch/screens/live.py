@@ -141,7 +141,7 @@ class LiveScreen(Screen[None]):
 
     def _show_happenings(self, view: RunView) -> None:
         waiting = tuple(state.asked for state in view.knobs.values())
-        told = (len(view.snapshot.events), len(view.stalls), view.comparisons, waiting)
+        told = (len(view.snapshot.events), len(view.stalls), view.patterns, view.comparisons, waiting)
         if told != self._told:
             self._told = told
             self.happened.happenings = happenings(view)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from tfwatch.analysis.banner import banner
+from tfwatch.analysis.causes import Pauses
 from tfwatch.analysis.ledger import make_ledger
+from tfwatch.analysis.patterns import Pattern, find_patterns
 from tfwatch.analysis.situation import NOT_JUDGED, Memory, Situation
 from tfwatch.analysis.stalls import Stall, find_stalls
 from tfwatch.analysis.switches import Comparison, Known, compare
@@ -43,7 +45,7 @@ _SHUFFLE = re.compile(r"shuffle buffer[^\n]*?(\d+) of (\d+)", re.IGNORECASE)
 
 @dataclass(frozen=True, eq=False)
 class RunView:
-    """A run as the panes show it. `comparisons` and `stalls`: oldest first."""
+    """A run as the panes show it. `comparisons`, `stalls`, `patterns`: oldest first."""
 
     snapshot: Snapshot
     situation: Situation
@@ -51,6 +53,7 @@ class RunView:
     knobs: dict[str, KnobState]
     comparisons: tuple[Comparison, ...]
     stalls: tuple[Stall, ...]
+    patterns: tuple[Pattern, ...] = ()
 
     @property
     def is_over(self) -> bool:
@@ -84,6 +87,7 @@ class Follower:
         self._stalls: dict[int, Stall] = {}
         self._searched = 0
         self._switches = 0
+        self._patterns: dict[tuple[int, int], Pattern] = {}
 
     def follow(self, snapshot: Snapshot, asks: Sequence[Ask], stopping_s: float | None) -> RunView:
         """What the panes show of a snapshot; `asks`: this screen's requests, `stopping_s`: since it asked to stop."""
@@ -96,7 +100,8 @@ class Follower:
             self._comparisons = tuple(found)
         knobs = knob_states(snapshot.manifest.knobs, snapshot.events, asks)
         situation = self._situation(snapshot, knobs, stopping_s)
-        return RunView(snapshot, situation, banner(situation), knobs, self._comparisons, tuple(self._stalls.values()))
+        stalls, patterns = tuple(self._stalls.values()), tuple(self._patterns.values())
+        return RunView(snapshot, situation, banner(situation), knobs, self._comparisons, stalls, patterns)
 
     def _search_stalls(self, snapshot: Snapshot) -> None:
         """Look at the steps that came, in blocks: a long run that was just opened is searched over some frames."""
@@ -106,7 +111,8 @@ class Follower:
         last = min(self._searched + _BLOCK, snapshot.steps_total)
         in_hand = snapshot.steps_total - len(snapshot.steps)
         rows = snapshot.steps[first - 1 - in_hand :] if first > in_hand else self._steps_between(first, last)
-        for stall in find_stalls(rows):
+        found = find_stalls(rows)
+        for stall in find_stalls(rows, Pauses(snapshot.events)) if found else found:
             if stall.step > first or first == 1:  # else it began before these rows, and is known
                 self._stalls[stall.step] = stall
         self._searched = snapshot.steps_total if first > in_hand else last
@@ -116,6 +122,9 @@ class Follower:
         switches = sum(isinstance(event, PipelineSwitched) for event in snapshot.events)
         before = self._figures.judgement if switches == self._switches else NOT_JUDGED
         self._switches = switches
+        for pattern in find_patterns(rows):
+            # Seen first where it began: later windows begin later.
+            self._patterns.setdefault((switches, pattern.period), pattern)
         accelerated = snapshot.manifest.accelerated
         judgement = judge(rows, before.verdict, accelerated=accelerated, bound=before.bound)
         recent = rows[-64:]

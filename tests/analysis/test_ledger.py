@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tfwatch.analysis.ledger import PARTS, Entry, Ledger, keras_step_ms, make_ledger
+from tfwatch.analysis.running import RunningLedger
 from tfwatch.core.events import (
     DatasetReady,
     EpochEnded,
@@ -183,6 +184,19 @@ def test_rows_without_events_make_epochs_too() -> None:
 
     assert [entry.steps for entry in told.ledger().epochs] == [100, 100]
     assert told.ledger().total.wall_s == pytest.approx(told.at_s)
+
+
+def test_a_running_ledger_is_the_whole_one_at_every_moment() -> None:
+    running, told = RunningLedger(), Told().started()
+    for epoch in range(40):
+        told.begin(epoch, 300.0).end(epoch, validation_s=0.4, callbacks_s=0.2)
+        if epoch == 20:
+            told.events.append(Slept(told.events[-1].at_ns, 5000.0))
+        total, whole = running.take(told.sums(), told.events, told.at_s, Phase.EPOCH_END)
+        ledger = told.ledger(Phase.EPOCH_END)
+        assert whole == ledger.newest_whole
+        expect(total, **{name: getattr(ledger.total, name) for name in PARTS})
+        assert total.steps == ledger.total.steps
 
 
 @pytest.mark.parametrize("block", [1, 7, 100, 150, 1000])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from tfwatch.core.events import (
     DatasetReady,
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
+
+    _Begun: TypeAlias = list[tuple[int, np.void | None]]
 
 _E = TypeVar("_E")
 
@@ -90,12 +92,13 @@ PARTS = tuple(field.name for field in fields(Entry) if field.name.endswith("_s")
 class Ledger:
     """What comes before the first epoch, each epoch, and their sum.
 
-    An epoch lasts until the next one starts, the last one until the run's end.
+    An epoch lasts until the next one starts, the last one until the run's end. begins_ns: when each one starts.
     """
 
     start: Entry
     epochs: tuple[Entry, ...]
     total: Entry
+    begins_ns: tuple[int, ...]
 
     @property
     def newest_whole(self) -> Entry | None:
@@ -118,15 +121,19 @@ class _Span:
         return [event for event in self.events if isinstance(event, kind)]
 
 
-def make_ledger(epochs: Rows, events: Sequence[Event], length_s: float, doing: Phase | None = None) -> Ledger:
+def make_ledger(
+    epochs: Rows, events: Sequence[Event], length_s: float, doing: Phase | None = None, begin_ns: int = 0
+) -> Ledger:
     """The ledger of a run that lasts `length_s` seconds so far; `epochs` are rows of `core.rows.EPOCH`.
 
-    doing: what the training thread does, or did last where the run was killed.
+    doing: what the training thread does, or did last where the run was killed. begin_ns: where the epochs begin,
+    if what came before is not asked for.
     """
-    spans = _spans(epochs, sorted(events, key=lambda event: event.at_ns), round(length_s * 1e9), doing)
+    begun = [(begin_ns, None), *_begun(epochs, events := sorted(events, key=lambda event: event.at_ns))]
+    spans = _spans(begun, events, round(length_s * 1e9), doing)
     start = _start(spans[0])
     entries = tuple(_epoch(span) for span in spans[1:])
-    return Ledger(start, entries, _total((start, *entries)))
+    return Ledger(start, entries, total_of((start, *entries)), tuple(span.begin_ns for span in spans[1:]))
 
 
 def keras_step_ms(epochs: Rows, events: Sequence[Event]) -> float | None:
@@ -143,22 +150,20 @@ def keras_step_ms(epochs: Rows, events: Sequence[Event]) -> float | None:
     return (min(over, default=ended.at_ns) - int(rows["first_done_ns"][-1])) / 1e6 / (int(rows["steps"][-1]) - 1)
 
 
-def _spans(epochs: Rows, events: Sequence[Event], end_ns: int, doing: Phase | None) -> list[_Span]:
+def _spans(begun: _Begun, events: Sequence[Event], end_ns: int, doing: Phase | None) -> list[_Span]:
     """What comes before the first epoch, and each epoch."""
-    begun = _begun(epochs, events)
-    begins = [0, *(begin for begin, _ in begun)]
+    begins, rows = [begin for begin, _ in begun], [row for _, row in begun]
     ends = [*begins[1:], max(end_ns, begins[-1])]
-    rows = [None, *(row for _, row in begun)]
     parts = _parted(events, ends)
     spans = [_Span(*of) for of in zip(begins, ends, parts, rows, strict=True)]
     spans[-1] = replace(spans[-1], doing=doing, followed=False)
     return spans
 
 
-def _begun(epochs: Rows, events: Sequence[Event]) -> list[tuple[int, np.void | None]]:
+def _begun(epochs: Rows, events: Sequence[Event]) -> _Begun:
     """When each epoch began, and its sums; None for one that has no whole step yet."""
     starts = [event.at_ns for event in events if isinstance(event, EpochStarted)]
-    found: list[tuple[int, np.void | None]] = []
+    found: _Begun = []
     at, before_ns = 0, -1
     for row in epochs:
         begin_ns, first_ns = int(row["first_ns"]), int(row["first_ns"])
@@ -260,7 +265,8 @@ def _more(entry: Entry, part: str, seconds: float) -> Entry:
     return Entry(entry.epoch, entry.steps, **values)
 
 
-def _total(entries: Iterable[Entry]) -> Entry:
+def total_of(entries: Iterable[Entry]) -> Entry:
+    """The sums of all entries."""
     entries = list(entries)
     sums = {name: sum(getattr(entry, name) for entry in entries) for name in PARTS}
     return Entry(None, sum(entry.steps for entry in entries), **sums)

@@ -11,8 +11,8 @@ import numpy as np
 
 from tfwatch.analysis.banner import banner
 from tfwatch.analysis.causes import Pauses
-from tfwatch.analysis.ledger import make_ledger
 from tfwatch.analysis.patterns import Pattern, find_patterns
+from tfwatch.analysis.running import RunningLedger
 from tfwatch.analysis.situation import NOT_JUDGED, Memory, Situation
 from tfwatch.analysis.stalls import Stall, find_stalls
 from tfwatch.analysis.switches import Comparison, Known, compare
@@ -87,6 +87,7 @@ class Follower:
         self._stalls: dict[int, Stall] = {}
         self._searched = 0
         self._switches = 0
+        self._ledger = RunningLedger()
         self._patterns: dict[tuple[int, int], Pattern] = {}
 
     def follow(self, snapshot: Snapshot, asks: Sequence[Ask], stopping_s: float | None) -> RunView:
@@ -131,8 +132,8 @@ class Follower:
         total = recent["wait_ms"] + recent["compute_ms"] + recent["host_ms"]
         median = float(np.median(total)) if len(recent) else None
         doing = snapshot.pulse.phase if snapshot.pulse else None
-        ledger = make_ledger(snapshot.epochs.rows, snapshot.events, snapshot.now_s, doing)
-        return _Figures(judgement, ledger.newest_whole, median, ledger.total.waiting_s, ledger.total.between_s)
+        total, whole = self._ledger.take(snapshot.epochs.rows, snapshot.events, snapshot.now_s, doing)
+        return _Figures(judgement, whole, median, total.waiting_s, total.between_s)
 
     def _situation(self, snapshot: Snapshot, knobs: dict[str, KnobState], stopping_s: float | None) -> Situation:
         figures, comparisons = self._figures, self._comparisons

@@ -6,13 +6,13 @@ out what it holds and ends by itself; then the next one takes over where it stop
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from tfwatch.core.knobs import Knobs
+from tfwatch.training.disposal import Gone, let_go
 from tfwatch.training.hands import buffer_size, options
 from tfwatch.training.tap import Shape, Tap
 
@@ -30,6 +30,7 @@ class Feed:
         self._source: Any = None
         self._batches: Any = None
         self._next: Any = None
+        self._built: list[Gone] = []
 
     def start(self, source: tf.data.Iterator, knobs: Knobs) -> None:
         """Begin an epoch over a new source."""
@@ -40,9 +41,10 @@ class Feed:
 
     def close(self) -> None:
         """Let go of the epoch's pipeline and source."""
-        old = [self._next, self._batches, self._source]
+        pipelines, sources, built = [self._next, self._batches], [self._source], self._built
         self._next = self._batches = self._source = None
-        _let_go(old)
+        self._built = []
+        let_go(pipelines, sources, built)
 
     def switch(self, knobs: Knobs) -> None:
         """Have the batches come from another pipeline as soon as the present one has given what it holds.
@@ -75,17 +77,14 @@ class Feed:
                 raise
         old = [self._batches]
         self._batches, self._next = self._next, None
-        _let_go(old)
+        let_go(old, [], [])
         self._open.assign(True)
         return self._batches.next()
 
     def _pipeline(self, knobs: Knobs) -> Tap:
-        return Tap(iter(self._build(_gated(self._source, self._open), knobs)))
-
-
-def _let_go(iterators: list[Any]) -> None:
-    """Drop iterators, to which nobody else holds on, in a thread of their own: it can take seconds (see `untuned`)."""
-    threading.Thread(target=iterators.clear, name="tfwatch-disposal", daemon=True).start()
+        batches = self._build(_gated(self._source, self._open), knobs)
+        self._built.append(Gone(batches))
+        return Tap(iter(batches))
 
 
 def prefetch_only(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
+from tfwatch.core.knobs import show
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control import Request
+from tfwatch.training.disposal import let_go
 from tfwatch.training.feed import Feed
 from tfwatch.training.hands import buffer_size, untuned
 from tfwatch.training.tap import Shape, Tap
@@ -59,7 +61,11 @@ class Fetch:
         self._through_feed = buffer_size(self._control.knobs.prefetch) is not None and _can_be_gated(iterator)
         if self._through_feed:
             self._feed.start(iterator, self._control.knobs)
-        tap = self._tap = Tap(iterator)
+        else:
+            self._feed.close()
+        tap, old = Tap(iterator), [self._tap]
+        self._tap = tap
+        let_go(old, [], [])
         return tap.shape
 
     def next(self, steps: int) -> Any:
@@ -81,7 +87,11 @@ class Fetch:
 
     def close(self) -> None:
         """The training is over."""
+        for due in self._schedule:
+            self._writer.note(f"the run ended before step {due.step}: {due.knob} was not switched to {show(due.value)}")
+        old = [self._tap]
         self._iterator = self._tap = None
+        let_go(old, [], [])
         self._feed.close()
 
     # -- switches ---------------------------------------------------------------------------------

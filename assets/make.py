@@ -1,7 +1,7 @@
 """Writes the screenshots of this folder from a real run: `python assets/make.py` (about a minute).
 
-Trains the cnn workload with simulated storage latency, turns prefetch on by its key, and photographs the live
-screen at three sizes once the comparison has settled.
+Trains the cnn workload with simulated storage latency, turns prefetch and then workers on by their keys, and
+photographs the live screen at three sizes once the comparison has settled.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 SIZES = ((120, 40), (80, 24), (200, 60))
-#: Steps before the key is pressed, and after it.
-BEFORE, AFTER = 240, 330
+#: Each key, and the steps that are done when it is pressed; the pictures are taken at the last number.
+KEYS, DONE = (("p", 180), ("w", 300)), 420
 
 
 async def main() -> None:
@@ -49,9 +49,10 @@ async def main() -> None:
         sensors.start()
         app = TfwatchApp(RunReader(writer), control, painted=trainer.start)
         async with app.run_test(size=SIZES[0]) as pilot:
-            await _until(writer, BEFORE)
-            await pilot.press("p")
-            await _until(writer, BEFORE + AFTER)
+            for key, steps in KEYS:
+                await _until(writer, steps)
+                await pilot.press(key)
+            await _until(writer, DONE)
             for width, height in SIZES:
                 await pilot.resize_terminal(width, height)
                 await asyncio.sleep(1)

@@ -164,6 +164,7 @@ def test_every_step_has_a_row_whose_parts_fill_the_time(arrays: Any, make_model:
     np.testing.assert_allclose(total_ms[: STEPS - 1], np.diff(steps["start_ns"])[: STEPS - 1] / 1e6, rtol=1e-4)
     assert count(run, EpochEnded) == count(run, ValidationEnded) == EPOCHS
     assert ended(run).cause == "finished"
+    assert (run.manifest.epochs, run.manifest.steps_per_epoch) == (EPOCHS, STEPS)
 
 
 def test_a_switch_asked_between_epochs_is_in_effect_at_the_next(arrays: Any, make_model: Make, tmp_path: Path) -> None:
@@ -192,6 +193,7 @@ def test_a_fit_that_raises_ends_its_run_and_a_later_bare_fit_writes_nothing(
         model.fit(known(arrays), callbacks=[watch, keras.callbacks.LambdaCallback(on_train_batch_end=fail)], verbose=0)
     model.fit(known(arrays), verbose=0)
     assert len(open_run(watch.run_path).steps) <= 6
+    assert ended(open_run(watch.run_path)).cause == "stopped"
     again = watch_in(tmp_path)
     model.fit(known(arrays), verbose=0, callbacks=[again])
     assert len(open_run(again.run_path).steps) == STEPS

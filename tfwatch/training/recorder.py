@@ -88,6 +88,7 @@ class Recorder:
         self._flags |= _EPOCH_START
         self._epoch, self._epoch_step = epoch, 0
         self.writer.event(EpochStarted(self.now_ns(), epoch, epochs, steps))
+        self.writer.describe(epochs=epochs or None, steps_per_epoch=steps)
 
     @_fails_open
     def end_epoch(self, logs: dict[str, Any] | None) -> None:
@@ -170,6 +171,8 @@ class Recorder:
         """Take a new iterator on. One that comes in no epoch of this `fit` belongs to a later, unwatched one."""
         if not self._armed:
             self.end()
+            if self._session.on_abandoned:
+                self._session.on_abandoned()
             return False
         if not isinstance(iterator, ITERATORS) or self._model.steps_per_execution != 1:
             self.writer.note("steps are not split: this kind of fit is not supported yet")

@@ -42,7 +42,7 @@ class ScriptRun:
             tell_user(f"nothing is recorded: {reason}")
         self._sensors = Sensors(self._writer)
         self._sensors.start()
-        self.session = Session(self._writer, control, on_error=self.fail)
+        self.session = Session(self._writer, control, on_error=self.fail, on_abandoned=self.abandon)
         atexit.register(self.end, "stopped", "the process ended before fit did")
 
     @property
@@ -59,6 +59,10 @@ class ScriptRun:
         trace = "".join(traceback.format_exception(error))
         self._writer.event(TrainingFailed(self._writer.now_ns(), self._writer.status[2], text, trace))
         self.end("failed", text)
+
+    def abandon(self) -> None:
+        """The fit was left by an exception that no callback is told of."""
+        self.end("stopped", "fit was left without an end")
 
     def end(self, cause: str, detail: str = "") -> None:
         """Write the end; a second call does nothing, nor one in a forked process: the run is its parent's."""

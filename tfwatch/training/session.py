@@ -24,7 +24,8 @@ class Session:
     source, build: a workload's own data set and pipeline; without a source the iterator that Keras made is used,
         and prefetch can be added to it.
     metric: the metric to show beside the loss. stop_after: the number of steps after which to stop.
-    on_error: told what a step raised, before Keras is.
+    on_error: told what a step raised, before Keras is. on_abandoned: told that `fit` went without a word, as it does
+        when another callback raises; known only when the model trains again.
     """
 
     writer: RunWriter
@@ -35,3 +36,4 @@ class Session:
     stop_after: int | None = None
     switches: Sequence[Scheduled] = ()
     on_error: Callable[[BaseException], None] | None = None
+    on_abandoned: Callable[[], None] | None = None

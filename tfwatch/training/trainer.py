@@ -139,7 +139,7 @@ class Trainer:
         settings = self._plan.settings
         per_epoch = prepared.steps_per_epoch
         epochs = math.ceil(settings.steps / per_epoch) if settings.steps else settings.epochs
-        self._writer.describe(epochs=epochs, steps_per_epoch=per_epoch, metric=prepared.metric)
+        self._writer.describe(metric=prepared.metric)
         session = Session(
             self._writer,
             self._control,

@@ -1,0 +1,269 @@
+"""Whether data wait is what the device starves: Watch's data-wait share against the GPU's busy share in its trace.
+
+    python -m tests.bench.starvation [--delays 0,5,10,20,40] [--step-ms 15] [--steps 40] [--rounds 3]
+
+Trains convolutions on batches that come late, with prefetch off and 4, under one device trace. Prints a row a case,
+over all rounds: the mean step and its compute, the share of wall clock that Watch calls data wait, the share in which
+the GPU ran a kernel or a copy, what the cases without delay foretell (their busy share without a wait, times
+1 - data wait), and the share of the data wait itself in which the GPU ran something. Without a GPU, busy reads n/a.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import numpy as np
+import tensorflow as tf
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+from tfwatch import Watch, open_run
+from tfwatch.core.knobs import Knobs, Setting
+from tfwatch.training import hands
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+SIZE, FILTERS, CLASSES = 32, 128, 10
+#: Steps before those that count: compile, convolution algorithms, the start of the pipeline.
+SKIP = 15
+PREFETCHES: tuple[Setting, ...] = ("off", 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What was set."""
+
+    delay_ms: float
+    prefetch: Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The steps of one `fit` that count: where it lies, and its data waits, in nanoseconds since 1970."""
+
+    start_ns: int
+    end_ns: int
+    waits_ns: NDArray[np.int64]
+    compute_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A case over all rounds; shares of 1. `busy` and `busy_in_wait` are None where the trace holds no GPU."""
+
+    step_ms: float
+    compute_ms: float
+    wait: float
+    busy: float | None
+    busy_in_wait: float | None
+
+
+def make_model() -> Any:
+    """Four convolutions of equal size, so that the device is the limit once a batch is there."""
+    keras.utils.set_random_seed(1)
+    image = x = keras.Input((SIZE, SIZE, 3))
+    for _ in range(4):
+        x = keras.layers.Conv2D(FILTERS, 3, padding="same", use_bias=False)(x)
+        x = keras.layers.Activation("relu")(keras.layers.BatchNormalization()(x))
+    x = keras.layers.GlobalAveragePooling2D()(x)
+    model = keras.Model(image, keras.layers.Dense(CLASSES, activation="softmax")(x))
+    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"], jit_compile=False)
+    return model
+
+
+def make_data(batch: int, delay_ms: float, prefetch: Setting) -> tf.data.Dataset:
+    """One random batch without an end, each time after a sleep inside TensorFlow."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(batch, SIZE, SIZE, 3)).astype("float32")
+    data = tf.data.Dataset.from_tensors((x, rng.integers(0, CLASSES, size=batch))).repeat()
+    if delay_ms:
+        data = _late(data, delay_ms)
+    size = hands.buffer_size(prefetch)
+    return (data if size is None else data.prefetch(size)).with_options(hands.options(Knobs(prefetch=prefetch)))
+
+
+def _late(data: tf.data.Dataset, delay_ms: float) -> tf.data.Dataset:
+    spec = data.element_spec
+    leaves = tf.nest.flatten(spec)
+    # TensorFlow would put the sleep on the GPU, and an iterator there takes batches in host memory for its own.
+    with tf.device("/CPU:0"):
+        asleep = tf.raw_ops.SleepDataset(
+            input_dataset=tf.data.experimental.to_variant(data),
+            sleep_microseconds=tf.constant(int(delay_ms * 1000), tf.int64),
+            output_types=[leaf.dtype for leaf in leaves],
+            output_shapes=[leaf.shape for leaf in leaves],
+        )
+    return tf.data.experimental.from_variant(asleep, spec)
+
+
+class Bounds(keras.callbacks.Callback):
+    """Notes when the steps that count begin and end; the device is drained then, for Keras has read the metrics."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self.start_ns = self.end_ns = 0
+        self._last = SKIP + steps
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if batch == SKIP:
+            self.start_ns = time.time_ns()
+        elif batch == self._last:
+            self.end_ns = time.time_ns()
+
+
+def run(model: Any, batch: int, case: Case, steps: int, runs_dir: Path) -> Window:
+    """One watched `fit`."""
+    watch, bounds = Watch(runs_dir), Bounds(steps)
+    data = make_data(batch, case.delay_ms, case.prefetch)
+    model.fit(data, steps_per_epoch=SKIP + steps + 2, verbose=0, callbacks=[watch, bounds])
+    assert watch.run_path
+    rows = open_run(watch.run_path).steps
+    before, rows = rows[SKIP], rows[SKIP + 1 : SKIP + steps + 1]
+    # The callback runs within 50 us of the end of its step's compute: that sets the run's clock against the trace's.
+    drained_ns = int(before["start_ns"]) + int((before["wait_ms"] + before["compute_ms"]) * 1e6)
+    starts = rows["start_ns"].astype(np.int64) + (bounds.start_ns - drained_ns)
+    waits = np.stack([starts, starts + (rows["wait_ms"] * 1e6).astype(np.int64)], axis=1)
+    return Window(bounds.start_ns, bounds.end_ns, waits, float(rows["compute_ms"].sum()))
+
+
+class Busy:
+    """How long the first GPU ran a kernel or a copy on any stream, from a trace's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        spans = np.array([span for path in folder.rglob("*.xplane.pb") for span in _spans(path)], np.int64)
+        self.any = bool(len(spans))
+        # Nanoseconds since 1970 have more digits than a float.
+        self._first_ns = int(spans.min()) if self.any else 0
+        if self.any:
+            self._times, self._busy = busy_until(spans - self._first_ns)
+
+    def within_ns(self, spans: Iterable[Sequence[int]]) -> float:
+        """Nanoseconds of work within spans of time."""
+        edges = np.array(list(spans), np.int64)
+        if not self.any:
+            return 0.0
+        ran = np.interp((edges - self._first_ns).ravel(), self._times, self._busy).reshape(-1, 2)
+        return float((ran[:, 1] - ran[:, 0]).sum())
+
+
+def _spans(path: Path) -> Iterable[tuple[int, int]]:
+    space = xplane_pb2.XSpace.FromString(path.read_bytes())
+    start_ns = _started_ns(space)
+    lines = [line for plane in space.planes if plane.name == "/device:GPU:0" for line in plane.lines]
+    for line in lines:
+        if line.name.startswith("Stream"):
+            for event in line.events:
+                from_ns = start_ns + line.timestamp_ns + event.offset_ps // 1000
+                yield from_ns, from_ns + event.duration_ps // 1000
+
+
+def _started_ns(space: Any) -> int:
+    """When the trace began, in nanoseconds since 1970: all its instants are counted from then."""
+    plane = next(plane for plane in space.planes if plane.name == "Task Environment")
+    named = {plane.stat_metadata[stat.metadata_id].name: stat.uint64_value or stat.int64_value for stat in plane.stats}
+    return int(named["profile_start_time"])
+
+
+def busy_until(spans: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Instants in order and, for each, how long any of the spans has run until then."""
+    spans = spans[np.argsort(spans[:, 0])]
+    starts, ends = spans[:, 0], np.maximum.accumulate(spans[:, 1])
+    apart = starts[1:] > ends[:-1]
+    starts, ends = starts[np.r_[True, apart]], ends[np.r_[apart, True]]
+    ran = np.cumsum(ends - starts)
+    return np.stack([starts, ends], axis=1).ravel(), np.stack([ran - (ends - starts), ran], axis=1).ravel()
+
+
+def read(windows: list[Window], busy: Busy) -> Reading:
+    """A case's windows together."""
+    wall_ns = sum(window.end_ns - window.start_ns for window in windows)
+    waits = np.concatenate([window.waits_ns for window in windows])
+    wait_ns = float((waits[:, 1] - waits[:, 0]).sum())
+    ran_ns = busy.within_ns((window.start_ns, window.end_ns) for window in windows)
+    return Reading(
+        step_ms=wall_ns / len(waits) / 1e6,
+        compute_ms=sum(window.compute_ms for window in windows) / len(waits),
+        wait=wait_ns / wall_ns,
+        busy=ran_ns / wall_ns if busy.any else None,
+        busy_in_wait=busy.within_ns(waits) / wait_ns if busy.any else None,
+    )
+
+
+def find_batch(model: Any, step_ms: float) -> int:
+    """The batch with which a step without data wait takes about `step_ms`."""
+    batch = 32
+    for _ in range(3):
+        measured = _compute_ms(model, batch)
+        batch = max(1, round(batch * min(8.0, step_ms / measured)))
+    return batch
+
+
+def _compute_ms(model: Any, batch: int) -> float:
+    data, times = iter(make_data(batch, 0, 4)), []
+    for _ in range(12):
+        x, y = next(data)
+        start = time.perf_counter()
+        model.train_on_batch(x, y)
+        times.append((time.perf_counter() - start) * 1e3)
+    return float(np.median(times[4:]))
+
+
+def print_table(readings: dict[Case, Reading]) -> None:
+    """A row a case."""
+    unstarved = [r.busy / (1 - r.wait) for case, r in readings.items() if case.delay_ms == 0 and r.busy is not None]
+    print("delay ms  prefetch  step ms  compute ms  data wait  GPU busy  foretold  off, points  busy in wait")
+    for case, r in readings.items():
+        row = f"{case.delay_ms:8g}  {case.prefetch!s:>8}  {r.step_ms:7.2f}  {r.compute_ms:10.2f}  {r.wait:9.3f}"
+        if r.busy is None or not unstarved:
+            print(f"{row}  {'n/a':>8}")
+            continue
+        foretold = float(np.mean(unstarved)) * (1 - r.wait)
+        print(f"{row}  {r.busy:8.3f}  {foretold:8.3f}  {(r.busy - foretold) * 100:+11.1f}  {r.busy_in_wait:12.4f}")
+
+
+def trace(folder: Path, rounds: int, cases: list[Case], measure: Any) -> dict[Case, list[Window]]:
+    """Run every case `rounds` times, in turning order, under one device trace."""
+    windows: dict[Case, list[Window]] = {case: [] for case in cases}
+    tf.profiler.experimental.start(str(folder), tf.profiler.experimental.ProfilerOptions(host_tracer_level=1))
+    for n in range(rounds):
+        for case in cases if n % 2 else reversed(cases):
+            windows[case].append(measure(case))
+    tf.profiler.experimental.stop()
+    return windows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--delays", default="0,5,10,20,40", help="milliseconds a batch comes late")
+    parser.add_argument("--step-ms", type=float, default=15.0)
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    model = make_model()
+    batch = find_batch(model, options.step_ms)
+    print(f"batches of {batch}", flush=True)
+    cases = [Case(float(delay), prefetch) for delay in options.delays.split(",") for prefetch in PREFETCHES]
+    with tempfile.TemporaryDirectory() as folder:
+
+        def measure(case: Case) -> Window:
+            return run(model, batch, case, options.steps, Path(folder) / "runs")
+
+        measure(cases[0])
+        windows = trace(Path(folder) / "trace", options.rounds, cases, measure)
+        busy = Busy(Path(folder) / "trace")
+        print_table({case: read(windows[case], busy) for case in cases})
+
+
+if __name__ == "__main__":
+    main()

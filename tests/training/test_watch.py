@@ -6,6 +6,7 @@ import copy
 import os
 import pickle
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -387,3 +388,25 @@ def count(run: Run, kind: type) -> int:
 def ended(run: Run) -> RunEnded:
     (event,) = (event for event in run.events if isinstance(event, RunEnded))
     return event
+
+
+def test_prefetch_behind_batches_that_lie_on_the_gpu_is_refused(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfwatch.training import fetch
+
+    batches = iter(known(arrays))
+    assert fetch.why_not_gated(batches) == ""
+    batches._iterator_resource = SimpleNamespace(device="/job:localhost/replica:0/task:0/device:GPU:0")
+    assert "prefetch_to_device" in fetch.why_not_gated(batches)
+
+    monkeypatch.setattr(fetch, "why_not_gated", lambda iterator: "on the device")
+    bare = make_model()
+    expected = fingerprint(bare, bare.fit(known(arrays), epochs=EPOCHS, verbose=0))
+    watch = watch_in(tmp_path)
+    watch.set(prefetch=4)
+    watched = make_model()
+    assert fingerprint(watched, watched.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])) == expected
+    run = open_run(watch.run_path)
+    assert [event.reason for event in run.events if isinstance(event, SwitchFailed)] == ["on the device"]
+    assert count(run, PipelineSwitched) == 0

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _SWITCH = int(Flag.SWITCH)
 _NOT_OURS = "the pipeline is the script's own: only prefetch can be added to it"
 _SPREAD = "batches are spread over several devices"
+_ON_DEVICE = (
+    "the script's pipeline hands its batches out on the device (prefetch_to_device): nothing can be put behind it"
+)
 
 
 class Fetch:
@@ -58,7 +61,7 @@ class Fetch:
         self._iterator = iterator
         if self._own:
             return self._feed.shape
-        self._through_feed = buffer_size(self._control.knobs.prefetch) is not None and _can_be_gated(iterator)
+        self._through_feed = buffer_size(self._control.knobs.prefetch) is not None and not why_not_gated(iterator)
         if self._through_feed:
             self._feed.start(iterator, self._control.knobs)
         else:
@@ -118,7 +121,7 @@ class Fetch:
             return ""
         if request.knob != "prefetch":
             return _NOT_OURS
-        return "" if _can_be_gated(self._iterator) else _SPREAD
+        return why_not_gated(self._iterator)
 
     def _switch(self, knobs: Knobs) -> None:
         if knobs == self._control.knobs:
@@ -155,5 +158,10 @@ class Fetch:
             self._through_feed = False
 
 
-def _can_be_gated(iterator: Any) -> bool:
-    return isinstance(iterator, tf.data.Iterator)
+def why_not_gated(iterator: Any) -> str:
+    """Why no pipeline can stand on an iterator of the script's own; empty where one can."""
+    if not isinstance(iterator, tf.data.Iterator):
+        return _SPREAD
+    device = getattr(getattr(iterator, "_iterator_resource", None), "device", None) or "CPU"
+    # tf.data works in host memory: a gate over batches in a GPU's made training hang or crash.
+    return "" if "CPU" in device.upper() else _ON_DEVICE

@@ -119,7 +119,7 @@ def test_snapshots_keep_the_samples_they_had(tmp_path: Path) -> None:
     reader = RunReader(writer, FakeClock(1).clock)
     seen = []
     for number in range(300):
-        writer.sample(number, *[float(number)] * 10)
+        writer.sample(number, {"cpu_cores": float(number)})
         writer.flush()
         seen.append(reader.tail().samples)
 

@@ -57,7 +57,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     rows = plain(1000)
     writer = make_writer(tmp_path)
     add_steps(writer, rows)
-    writer.sample(5, 1.5, 0.9, float("nan"), 0.1, 1e9, 2e9, 3e9, 0.0, 1e6, 0.2)
+    writer.sample(5, {"cpu_cores": 1.5, "process_cores": float("nan")})
     writer.progress = (32, 1, 2, 3, 0.5, 0.25)
     writer.note("hello")
     writer.describe(device="GPU:0")

@@ -119,7 +119,7 @@ class Canned:
             "disk_read_bytes_s": 12.0 * 2**20,
             "late_ms": 0.2,
         }
-        self.writer.sample(round(self.at_s * 1e9), *{**values, **changes}.values())
+        self.writer.sample(round(self.at_s * 1e9), {**values, **changes})
         return self
 
     def started(self) -> Canned:

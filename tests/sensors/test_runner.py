@@ -193,8 +193,8 @@ class TellingWriter(RunWriter):
         super().__init__(None, Manifest("r", "cnn", 0, 0, pid=1, process_started_s=0, boot_id=""))
         self.sampled, self.told = threading.Event(), threading.Event()
 
-    def sample(self, *values: float) -> None:
-        super().sample(*values)
+    def sample(self, at_ns: int, figures: Mapping[str, float]) -> None:
+        super().sample(at_ns, figures)
         self.sampled.set()
 
     def event(self, event: Event) -> None:

@@ -49,7 +49,21 @@ class CannedRun:
         end = self.now_ns + int(ms * 1e6)
         half = 500_000_000
         for at in range((self.now_ns // half + 1) * half, end + 1, half):
-            self.writer.sample(at, 4.0, 0.9, 3.0, 0.02, 1e9, 9e9, 6e9, 0.0, 0.0, 1.0)
+            self.writer.sample(
+                at,
+                {
+                    "cpu_cores": 4.0,
+                    "core_max": 0.9,
+                    "process_cores": 3.0,
+                    "own_cores": 0.02,
+                    "process_bytes": 1e9,
+                    "memory_used_bytes": 9e9,
+                    "memory_available_bytes": 6e9,
+                    "swap_used_bytes": 0.0,
+                    "disk_read_bytes_s": 0.0,
+                    "late_ms": 1.0,
+                },
+            )
         self.now_ns = end
 
     def step(self, wait: float, host: float, compute: float, flags: int = 0) -> None:

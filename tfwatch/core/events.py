@@ -104,6 +104,22 @@ class SensorMissing:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuFound:
+    """Whose GPU figures the samples hold from now on.
+
+    source: the sensor, e.g. `nvml`, `powermetrics` or `ioreg`. memory_bytes: the GPU's own; with `unified` the
+    machine's one pool, which the GPU shares. None is unknown. gpus: how many the machine has; the first is shown.
+    """
+
+    at_ns: int
+    source: str
+    name: str
+    memory_bytes: int | None
+    unified: bool
+    gpus: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Slept:
     """The machine was asleep for `slept_ms`, which no clock of the run counts."""
 
@@ -115,7 +131,8 @@ class Slept:
 class Paused:
     """Something held the training up for the `took_ms` before `at_ns`.
 
-    cause: `checkpoint`, `callback` (`detail` is its class), `garbage collection`, `CPU contention` or `swap`.
+    cause: `checkpoint`, `callback` (`detail` is its class), `garbage collection`, `CPU contention`, `swap` or
+    `thermal limit`.
     """
 
     at_ns: int
@@ -192,6 +209,7 @@ Event: TypeAlias = (
     | PipelineSwitched
     | SwitchFailed
     | SensorMissing
+    | GpuFound
     | Slept
     | Paused
     | RecordingLost

@@ -29,6 +29,10 @@ STEP = np.dtype(
 
 #: One machine sample. `cpu_cores` and `process_cores`: cores in use; `core_max`: the busiest core, 0 to 1;
 #: `own_cores`: cores used by tfwatch's own writer and sensor threads. Missing is NaN.
+#: `gpu_busy`, `gpu_process_busy`: 0 to 1, of all programs and of the one that trains; `gpu_late_ms`: how old the GPU's
+#: figures are beyond their period. `thermal_level`: 0 nominal to 4 critical. `memory_level`: 0 normal, 1 warning,
+#: 2 critical. `memory_stalled`: the share of time, 0 to 1, in which something waited for memory. `p_cores`, `e_cores`:
+#: cores in use among the fast and the frugal. `on_mains`: 1, or 0 on battery.
 SAMPLE = np.dtype(
     [
         ("at_ns", "<u8"),
@@ -42,6 +46,22 @@ SAMPLE = np.dtype(
         ("swap_used_bytes", "<f8"),
         ("disk_read_bytes_s", "<f4"),
         ("late_ms", "<f4"),
+        ("gpu_busy", "<f4"),
+        ("gpu_process_busy", "<f4"),
+        ("gpu_freq_mhz", "<f4"),
+        ("gpu_power_w", "<f4"),
+        ("gpu_temperature_c", "<f4"),
+        ("gpu_late_ms", "<f4"),
+        ("gpu_memory_bytes", "<f8"),
+        ("cpu_power_w", "<f4"),
+        ("thermal_level", "<f4"),
+        ("memory_level", "<f4"),
+        ("memory_stalled", "<f4"),
+        ("swap_in_bytes_s", "<f4"),
+        ("swap_out_bytes_s", "<f4"),
+        ("p_cores", "<f4"),
+        ("e_cores", "<f4"),
+        ("on_mains", "<f4"),
     ]
 )
 

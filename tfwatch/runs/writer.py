@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import Event, Noted, RecordingLost, RecordingResumed, encode
-from tfwatch.core.rows import Phase
+from tfwatch.core.rows import SAMPLE, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.pulse import Pulse
 from tfwatch.runs.stream import Stream, read_file, write_over
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from tfwatch.runs.format import Manifest
 
 _STEP = struct.Struct("<QIHHffff")
-_SAMPLE = struct.Struct("<Qffffddddff")
+_SAMPLE = struct.Struct("<Qffffddddffffffffdfffffffff")
+_SAMPLE_COLUMNS = SAMPLE.names or ()
 _PROGRESS = struct.Struct("<QQIIIIff")
 #: Rows reach the disk, and the pulse its file, this often: a killed run lacks at most its last 0.1 s.
 FLUSH_S = 0.1
@@ -93,9 +95,10 @@ class RunWriter:
             _STEP.pack(start_ns, step, epoch & 0xFFFF, flags, wait_ms, dispatch_ms, compute_ms, host_ms)
         )
 
-    def sample(self, *values: float) -> None:
-        """Append a row of `core.rows.SAMPLE`, its columns in order."""
-        self._rows[layout.SAMPLES].append(_SAMPLE.pack(int(values[0]), *values[1:]))
+    def sample(self, at_ns: int, figures: Mapping[str, float]) -> None:
+        """Append a row of `core.rows.SAMPLE`, of its columns by name; those that are not given are missing."""
+        values = (figures.get(name, math.nan) for name in _SAMPLE_COLUMNS[1:])
+        self._rows[layout.SAMPLES].append(_SAMPLE.pack(at_ns, *values))
 
     def event(self, event: Event) -> None:
         """Append an event."""

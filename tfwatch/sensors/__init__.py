@@ -22,6 +22,18 @@ class Unavailable:
     fix: str
 
 
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """What a GPU does. `busy`, `process_busy`: 0 to 1, of all programs and of the one that trains. None is n/a."""
+
+    busy: float | None = None
+    freq_mhz: float | None = None
+    power_w: float | None = None
+    memory_bytes: float | None = None
+    temperature_c: float | None = None
+    process_busy: float | None = None
+
+
 Availability: TypeAlias = Available | Unavailable
 
 

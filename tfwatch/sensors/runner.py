@@ -97,12 +97,11 @@ class Sampler:
         now_ns = self._clock.now_ns()
         self._look_for_sleep(now_ns)
         figures = dict.fromkeys(_COLUMNS, math.nan)
-        figures["at_ns"] = self._writer.now_ns()
         figures["late_ms"] = late_ms
         figures["own_cores"] = self._own.of(now_ns, self._own_ns() / 1e9)
         for sensor in self._sensors:
             figures.update(self._read(sensor, now_ns))
-        self._writer.sample(*(figures[name] for name in _COLUMNS))
+        self._writer.sample(self._writer.now_ns(), figures)
         self._pressure.look(figures)
 
     def _own_ns(self) -> int:

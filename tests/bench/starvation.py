@@ -23,14 +23,15 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras
 import numpy as np
 import tensorflow as tf
-from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from tfwatch import Watch, open_run
 from tfwatch.core.knobs import Knobs, Setting
 from tfwatch.training import hands
 
+from .trace import Busy, trace
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -137,54 +138,6 @@ def run(model: Any, batch: int, case: Case, steps: int, runs_dir: Path) -> Windo
     return Window(bounds.start_ns, bounds.end_ns, waits, float(rows["compute_ms"].sum()))
 
 
-class Busy:
-    """How long the first GPU ran a kernel or a copy on any stream, from a trace's folder."""
-
-    def __init__(self, folder: Path) -> None:
-        spans = np.array([span for path in folder.rglob("*.xplane.pb") for span in _spans(path)], np.int64)
-        self.any = bool(len(spans))
-        # Nanoseconds since 1970 have more digits than a float.
-        self._first_ns = int(spans.min()) if self.any else 0
-        if self.any:
-            self._times, self._busy = busy_until(spans - self._first_ns)
-
-    def within_ns(self, spans: Iterable[Sequence[int]]) -> float:
-        """Nanoseconds of work within spans of time."""
-        edges = np.array(list(spans), np.int64)
-        if not self.any:
-            return 0.0
-        ran = np.interp((edges - self._first_ns).ravel(), self._times, self._busy).reshape(-1, 2)
-        return float((ran[:, 1] - ran[:, 0]).sum())
-
-
-def _spans(path: Path) -> Iterable[tuple[int, int]]:
-    space = xplane_pb2.XSpace.FromString(path.read_bytes())
-    start_ns = _started_ns(space)
-    lines = [line for plane in space.planes if plane.name == "/device:GPU:0" for line in plane.lines]
-    for line in lines:
-        if line.name.startswith("Stream"):
-            for event in line.events:
-                from_ns = start_ns + line.timestamp_ns + event.offset_ps // 1000
-                yield from_ns, from_ns + event.duration_ps // 1000
-
-
-def _started_ns(space: Any) -> int:
-    """When the trace began, in nanoseconds since 1970: all its instants are counted from then."""
-    plane = next(plane for plane in space.planes if plane.name == "Task Environment")
-    named = {plane.stat_metadata[stat.metadata_id].name: stat.uint64_value or stat.int64_value for stat in plane.stats}
-    return int(named["profile_start_time"])
-
-
-def busy_until(spans: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Instants in order and, for each, how long any of the spans has run until then."""
-    spans = spans[np.argsort(spans[:, 0])]
-    starts, ends = spans[:, 0], np.maximum.accumulate(spans[:, 1])
-    apart = starts[1:] > ends[:-1]
-    starts, ends = starts[np.r_[True, apart]], ends[np.r_[apart, True]]
-    ran = np.cumsum(ends - starts)
-    return np.stack([starts, ends], axis=1).ravel(), np.stack([ran - (ends - starts), ran], axis=1).ravel()
-
-
 def read(windows: list[Window], busy: Busy) -> Reading:
     """A case's windows together."""
     wall_ns = sum(window.end_ns - window.start_ns for window in windows)
@@ -232,14 +185,12 @@ def print_table(readings: dict[Case, Reading]) -> None:
         print(f"{row}  {r.busy:8.3f}  {foretold:8.3f}  {(r.busy - foretold) * 100:+11.1f}  {r.busy_in_wait:12.4f}")
 
 
-def trace(folder: Path, rounds: int, cases: list[Case], measure: Any) -> dict[Case, list[Window]]:
-    """Run every case `rounds` times, in turning order, under one device trace."""
+def in_turns(rounds: int, cases: list[Case], measure: Callable[[Case], Window]) -> dict[Case, list[Window]]:
+    """Run every case `rounds` times, in turning order."""
     windows: dict[Case, list[Window]] = {case: [] for case in cases}
-    tf.profiler.experimental.start(str(folder), tf.profiler.experimental.ProfilerOptions(host_tracer_level=1))
     for n in range(rounds):
         for case in cases if n % 2 else reversed(cases):
             windows[case].append(measure(case))
-    tf.profiler.experimental.stop()
     return windows
 
 
@@ -260,9 +211,10 @@ def main() -> None:
             return run(model, batch, case, options.steps, Path(folder) / "runs")
 
         measure(cases[0])
-        windows = trace(Path(folder) / "trace", options.rounds, cases, measure)
-        busy = Busy(Path(folder) / "trace")
+        windows: dict[Case, list[Window]] = {}
+        busy = trace(Path(folder) / "trace", lambda: windows.update(in_turns(options.rounds, cases, measure)))
         print_table({case: read(windows[case], busy) for case in cases})
+        busy.tell_what_is_missing((w.start_ns, w.end_ns) for found in windows.values() for w in found)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,146 @@
+"""What TensorFlow's device trace says of the first GPU: how long it ran a kernel or a copy, between which instants."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+PLANE = "/device:GPU:0"
+#: Lines of the GPU's plane that TensorFlow derives from the others: spans of steps and operators, not of work.
+DERIVED = (
+    "Steps",
+    "XLA Modules",
+    "XLA Ops",
+    "XLA TraceMe",
+    "Framework Name Scope",
+    "Framework Ops",
+    "TensorFlow Name Scope",
+    "TensorFlow Ops",
+    "Source code",
+    "Launch Stats",
+    "Async XLA Ops",
+)
+#: Nanoseconds since 1970 are beyond it, those since a trace's start are not: 2001.
+_SINCE_1970_NS = 10**18
+
+
+class Busy:
+    """How long the first GPU ran a kernel or a copy on any stream, from a trace's folder; `any` is False without it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._spaces = list(_spaces(folder))
+        spans = np.array([span for space in self._spaces for span in _spans(space)], np.int64).reshape(-1, 2)
+        self.any = bool(len(spans))
+        # Nanoseconds since 1970 have more digits than a float.
+        self.first_ns = int(spans.min()) if self.any else 0
+        self.last_ns = int(spans.max()) if self.any else 0
+        if self.any:
+            self._times, self._busy = busy_until(spans - self.first_ns)
+
+    def within_ns(self, spans: Iterable[Sequence[int]]) -> float:
+        """Nanoseconds of work within spans of time."""
+        edges = np.array(list(spans), np.int64)
+        if not self.any or not edges.size:
+            return 0.0
+        ran = np.interp((edges - self.first_ns).ravel(), self._times, self._busy).reshape(-1, 2)
+        return float((ran[:, 1] - ran[:, 0]).sum())
+
+    def tell_what_is_missing(self, windows: Iterable[Sequence[int]]) -> None:
+        """Where the trace has no work of a GPU, or none within the windows measured, print what it holds instead."""
+        windows = list(windows)
+        if self.any and self.within_ns(windows) > 0:
+            return
+        from_ns, to_ns = min(edges[0] for edges in windows), max(edges[1] for edges in windows)
+        print(f"NO WORK OF A GPU WITHIN THE WINDOWS, which last from {from_ns} to {to_ns} ns since 1970.")
+        if self.any:
+            print(f"the spans on {PLANE} last from {self.first_ns} to {self.last_ns} ns")
+        for line in _contents(self._folder, self._spaces):
+            print(line)
+
+
+def trace(folder: Path, measure: Callable[[], None]) -> Busy:
+    """Run `measure` under one device trace that is written below `folder`."""
+    tf.profiler.experimental.start(str(folder), tf.profiler.experimental.ProfilerOptions(host_tracer_level=1))
+    try:
+        measure()
+    finally:
+        tf.profiler.experimental.stop()
+    return Busy(folder)
+
+
+def busy_until(spans: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Instants in order and, for each, how long any of the spans has run until then."""
+    spans = spans[np.argsort(spans[:, 0])]
+    starts, ends = spans[:, 0], np.maximum.accumulate(spans[:, 1])
+    apart = starts[1:] > ends[:-1]
+    starts, ends = starts[np.r_[True, apart]], ends[np.r_[apart, True]]
+    ran = np.cumsum(ends - starts)
+    return np.stack([starts, ends], axis=1).ravel(), np.stack([ran - (ends - starts), ran], axis=1).ravel()
+
+
+def _spaces(folder: Path) -> Iterator[Any]:
+    for path in sorted(folder.rglob("*.xplane.pb")):
+        yield xplane_pb2.XSpace.FromString(path.read_bytes())
+
+
+def _spans(space: Any) -> Iterator[tuple[int, int]]:
+    started_ns = _started_ns(space)
+    for plane in space.planes:
+        for line in plane.lines if plane.name == PLANE else ():
+            if not line.name.startswith(DERIVED):
+                line_ns = line.timestamp_ns + (0 if line.timestamp_ns > _SINCE_1970_NS else started_ns)
+                for event in line.events:
+                    from_ns = line_ns + event.offset_ps // 1000
+                    yield from_ns, from_ns + event.duration_ps // 1000
+
+
+def _started_ns(space: Any) -> int:
+    """When the trace began, in nanoseconds since 1970: its instants are counted from then; 0 where it does not say."""
+    for plane in space.planes:
+        for stat in plane.stats:
+            if plane.stat_metadata[stat.metadata_id].name == "profile_start_time":
+                return int(stat.uint64_value or stat.int64_value)
+    return 0
+
+
+def _contents(folder: Path, spaces: list[Any]) -> Iterator[str]:
+    """What a trace holds, a line each: its files, errors, planes and lines; and which CUPTI the process has loaded."""
+    written = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    yield "files: " + (", ".join(f"{path.name} {path.stat().st_size} B" for path in written) or "none")
+    yield "CUPTI in this process: " + (", ".join(_loaded("cupti")) or "none")
+    yield "CUPTI packages: " + (", ".join(_packages("cupti")) or "none")
+    yield f"TensorFlow {tf.__version__}, built for CUDA {tf.sysconfig.get_build_info().get('cuda_version', 'none')}"
+    yield f"GPUs that TensorFlow sees: {[gpu.name for gpu in tf.config.list_physical_devices('GPU')]}"
+    for space in spaces:
+        yield f"profile_start_time {_started_ns(space)}"
+        yield from (f"error: {text}" for text in space.errors)
+        yield from (f"warning: {text}" for text in space.warnings)
+        for plane in space.planes:
+            yield f"plane {plane.name!r}: {len(plane.lines)} lines"
+            for line in plane.lines:
+                yield f"    line {line.name!r}: {len(line.events)} events from {line.timestamp_ns} ns"
+
+
+def _packages(word: str) -> list[str]:
+    """The installed packages whose name holds a word, with their versions."""
+    return sorted({f"{found.name} {found.version}" for found in metadata.distributions() if word in found.name})
+
+
+def _loaded(word: str) -> list[str]:
+    """The libraries mapped into this process whose path holds a word; none where the system does not tell."""
+    try:
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    return sorted({line.split(maxsplit=5)[-1] for line in maps if word in line})

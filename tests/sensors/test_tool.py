@@ -1,0 +1,107 @@
+"""Tools that work, fail, hang, flood and ask."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from tfwatch.sensors import tool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[[str], str]:
+    """Makes a tool that runs these lines of shell, and returns its path."""
+
+    def made(lines: str) -> str:
+        path = tmp_path / "tool"
+        path.write_text(f"#!/bin/sh\n{lines}\n")
+        path.chmod(0o755)
+        return str(path)
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("lines", "out", "err", "code", "why_not"),
+    [
+        pytest.param("echo yes", "yes\n", "", 0, "", id="works"),
+        pytest.param("echo no >&2; exit 3", "", "no\n", 3, "it ended with 3: no", id="fails"),
+        pytest.param("echo no; exit 1", "no\n", "", 1, "it ended with 1: no", id="fails on stdout"),
+        pytest.param("exit 1", "", "", 1, "it ended with 1", id="fails without a word"),
+        pytest.param("kill -9 $$", "", "", -9, "it ended with -9", id="is killed"),
+        pytest.param("printf '\\377\\000x'", "�\0x", "", 0, "", id="prints what is no text"),
+        pytest.param("cat; echo end", "end\n", "", 0, "", id="finds no stdin"),
+        pytest.param('echo "$LANG $LC_ALL $SECRET"', "C C \n", "", 0, "", id="gets no variables of the user's"),
+    ],
+)
+def test_what_a_tool_says(
+    make: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    lines: str,
+    out: str,
+    err: str,
+    code: int,
+    why_not: str,
+) -> None:
+    monkeypatch.setenv("SECRET", "s")
+    result = tool.run([make(lines), "a b"], timeout_s=20)
+
+    assert (result.out, result.err, result.code, result.why_not, result.trouble) == (out, err, code, why_not, "")
+
+
+def test_its_words_are_its_arguments_and_no_shells(make: Callable[[str], str]) -> None:
+    assert tool.run([make('printf "%s|" "$@"'), "$HOME; ls", "*"], timeout_s=20).out == "$HOME; ls|*|"
+
+
+@pytest.mark.parametrize(
+    ("path", "trouble"),
+    [
+        pytest.param("/nowhere/tool", "No such file or directory", id="is not there"),
+        pytest.param("/etc/passwd", "Permission denied", id="is no program"),
+        pytest.param("/bin/a\0b", "embedded null byte", id="has no name"),
+    ],
+)
+def test_a_tool_that_cannot_be_started(path: str, trouble: str) -> None:
+    result = tool.run([path], timeout_s=20)
+
+    assert (result.code, result.trouble, result.why_not) == (None, trouble, trouble)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param("echo begun; exec sleep 600", id="hangs"),
+        pytest.param("echo begun; exec >&- 2>&-; exec sleep 600", id="closes its output and lives"),
+        pytest.param("echo begun; while :; do echo a >&2; sleep 0.01; done", id="prints slowly without end"),
+        pytest.param("echo begun; sleep 600 & exit 0", id="leaves a child that holds its output"),
+    ],
+)
+def test_a_tool_that_does_not_end_is_ended(make: Callable[[str], str], lines: str) -> None:
+    result = tool.run([make(lines)], timeout_s=0.3)
+
+    assert (result.code, result.why_not) == (None, "gives no answer within 0.3 s")
+    assert result.out == "begun\n"
+    assert not [child for child in psutil.Process().children() if child.name() == "tool"]
+
+
+def test_a_tool_that_floods_is_ended(make: Callable[[str], str]) -> None:
+    result = tool.run([make("while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done")], 20, limit_bytes=10_000)
+
+    assert (result.code, result.why_not) == (None, "prints more than 10000 bytes")
+    assert len(result.out) == 10_000
+
+
+def test_nothing_is_left_open(make: Callable[[str], str]) -> None:
+    before = len(os.listdir("/dev/fd"))
+    for lines in ("echo yes", "exec sleep 600"):
+        tool.run([make(lines)], timeout_s=0.3)
+    tool.run(["/nowhere"], timeout_s=0.3)
+
+    assert len(os.listdir("/dev/fd")) == before

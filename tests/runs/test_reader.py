@@ -12,10 +12,10 @@ import pytest
 from tests.analysis.steps import plain
 from tests.runs.folders import FakeClock, add_steps, make_manifest, write_run
 from tfwatch.core.events import EpochStarted, Noted, RunEnded, Slept, encode
-from tfwatch.core.rows import PULSE, STEP, Phase
+from tfwatch.core.rows import PULSE, SAMPLE, STEP, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Manifest, NotARunError
-from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.opened import Run, open_run, read_run
 from tfwatch.runs.pulse import Pulse, decode_pulse
 from tfwatch.runs.reader import LOG_LINES, RECENT, FolderSource, RunReader, Snapshot
 
@@ -262,6 +262,38 @@ def test_a_layout_with_more_columns_reads(tmp_path: Path) -> None:
 
     assert read(tmp_path).steps["step"].tolist() == [1, 2, 3]
     assert opened(tmp_path).steps["step"].tolist() == [1, 2, 3]
+
+
+#: What tfwatch 0.1.0 sampled.
+_FIRST_SAMPLE = SAMPLE.descr[: (SAMPLE.names or ()).index("late_ms") + 1]
+
+
+def test_samples_of_an_older_run_lack_what_it_did_not_measure(tmp_path: Path) -> None:
+    rows = np.ones(3, dtype=_FIRST_SAMPLE)
+    rows["at_ns"] = 1, 2, 3
+    write_run(tmp_path, plain(0), tables={**make_manifest().tables, layout.SAMPLES: _FIRST_SAMPLE})
+    rows[:2].tofile(tmp_path / layout.SAMPLES)
+    reader = RunReader(FolderSource(tmp_path), FakeClock(1).clock)
+    first = reader.tail().samples
+    rows.tofile(tmp_path / layout.SAMPLES)
+
+    run = opened(tmp_path)
+    read = read_run(FolderSource(tmp_path), FakeClock(1).clock)
+    for samples in (reader.tail().samples, run.samples, read.samples):
+        assert samples.dtype == SAMPLE
+        assert samples["at_ns"].tolist() == [1, 2, 3]
+        assert samples["late_ms"].tolist() == [1, 1, 1]
+        assert np.isnan([samples[name] for name in (SAMPLE.names or ())[len(_FIRST_SAMPLE) :]]).all()
+        assert not samples.flags.writeable
+    assert len(first) == 2
+
+
+@pytest.mark.parametrize("table", [_FIRST_SAMPLE[1:], [*_FIRST_SAMPLE, ("gpu_busy", "S4")], [("at_ns", "<f8")]])
+def test_a_sample_needs_its_time_and_numbers(table: list[tuple[str, str]]) -> None:
+    manifest = make_manifest(tables={**make_manifest().tables, layout.SAMPLES: table})
+
+    with pytest.raises(NotARunError, match=r"samples.bin lacks"):
+        Manifest.decode(manifest.encode())
 
 
 def test_a_manifest_goes_round() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -15,6 +16,8 @@ from tfwatch.core.rows import PROGRESS, PULSE, SAMPLE, STEP
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tfwatch.core.rows import Rows
 
 SCHEMA = 1
 MANIFEST = "run.json"
@@ -90,21 +93,37 @@ class Manifest:
         return manifest
 
     def layout(self, name: str) -> np.dtype[np.void]:
-        """The row type of one binary file.
+        """The row type of one binary file, as this run wrote it; `completed` adds what samples lack.
 
         Raises:
             NotARunError: a field that this tfwatch needs is missing.
         """
         layout = np.dtype([(str(column), str(kind)) for column, kind in self.tables[name]])
         needed = TABLES[name]
-        lacking = [
-            column
-            for column in needed.names or ()
-            if column not in (layout.names or ()) or layout[column].kind != needed[column].kind
-        ]
+        lacking = [column for column in needed.names or () if not _has(layout, name, column)]
         if lacking or layout.hasobject or layout.itemsize > _WIDEST:
             raise NotARunError(f"{name} lacks {', '.join(lacking) or 'plain columns'}")
         return layout
+
+
+def _has(layout: np.dtype[np.void], name: str, column: str) -> bool:
+    """Whether a table has a column, or may lack it: of a sample all but its time may be missing."""
+    if column in (layout.names or ()):
+        return layout[column].kind == TABLES[name][column].kind
+    return name == SAMPLES and column != "at_ns"
+
+
+def completed(name: str, rows: Rows) -> Rows:
+    """Rows with every column of `TABLES`: the same array, or a copy in which samples of an older run have NaN."""
+    wanted = TABLES[name]
+    lacking = set(wanted.names or ()) - set(rows.dtype.names or ())
+    if not lacking:
+        return rows
+    filled = np.empty(len(rows), dtype=wanted)
+    for column in wanted.names or ():
+        filled[column] = math.nan if column in lacking else rows[column]
+    filled.flags.writeable = False
+    return filled
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,8 @@ _BLOCK = 2**20
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run, read once. `steps` and `samples` are read-only, those of a folder views of its files.
+    """A run, read once. `steps` and `samples` are read-only, those of a folder views of its files
+    where it was written by this version.
 
     path: None where no folder could be made.
     steps: rows of `core.rows.STEP`; samples: rows of `core.rows.SAMPLE`; events: in the order of their writing.
@@ -73,7 +75,7 @@ def open_run(path: str | Path, clock: Clock = SYSTEM) -> Run:
     folder = Path(os.path.expanduser(path))
     source = FolderSource(folder)
     manifest = source.manifest()
-    steps, samples = (_view(folder / name, manifest.layout(name)) for name in (layout.STEPS, layout.SAMPLES))
+    steps, samples = (_view(folder, name, manifest) for name in (layout.STEPS, layout.SAMPLES))
     return _run(source, manifest, steps, samples, clock)
 
 
@@ -84,7 +86,7 @@ def read_run(source: Source, clock: Clock = SYSTEM) -> Run:
         NotARunError: the source holds no run that this tfwatch reads.
     """
     manifest = source.manifest()
-    steps, samples = (_copy(source, name, manifest.layout(name)) for name in (layout.STEPS, layout.SAMPLES))
+    steps, samples = (_copy(source, name, manifest) for name in (layout.STEPS, layout.SAMPLES))
     return _run(source, manifest, steps, samples, clock)
 
 
@@ -114,16 +116,16 @@ def _chunks(source: Source, name: str) -> Iterator[bytes]:
         yield data
 
 
-def _copy(source: Source, name: str, row: np.dtype[np.void]) -> Rows:
+def _copy(source: Source, name: str, manifest: Manifest) -> Rows:
+    row = manifest.layout(name)
     data = b"".join(_chunks(source, name))
-    return np.frombuffer(data, dtype=row, count=len(data) // row.itemsize)
+    return layout.completed(name, np.frombuffer(data, dtype=row, count=len(data) // row.itemsize))
 
 
-def _view(path: Path, row: np.dtype[np.void]) -> Rows:
-    try:
-        count = path.stat().st_size // row.itemsize
-        if count:
-            return np.memmap(path, dtype=row, mode="r", shape=(count,))
-    except OSError:
-        pass  # a run that was never written to, or not a file: no rows
-    return np.empty(0, dtype=row)
+def _view(folder: Path, name: str, manifest: Manifest) -> Rows:
+    path, row = folder / name, manifest.layout(name)
+    rows: Rows = np.empty(0, dtype=row)
+    with contextlib.suppress(OSError):  # a run that was never written to, or not a file: no rows
+        if count := path.stat().st_size // row.itemsize:
+            rows = np.memmap(path, dtype=row, mode="r", shape=(count,))
+    return layout.completed(name, rows)

@@ -101,12 +101,13 @@ class RunReader:
         self._clock = clock
         self._manifest = source.manifest()
         self._manifest_read_ns = clock.now_ns()
+        self._layouts = {name: self._manifest.layout(name) for name in layout.TABLES}
         self._offsets = dict.fromkeys((*layout.STREAMS, layout.LOG), 0)
         self._pyramid = Pyramid()
         self._epochs = EpochSums()
-        self._recent: Rows = np.empty(0, dtype=self._manifest.layout(layout.STEPS))
+        self._recent: Rows = np.empty(0, dtype=self._layouts[layout.STEPS])
         self._total = 0
-        self._tables = {name: Growing(self._manifest.layout(name)) for name in (layout.SAMPLES, layout.PROGRESSES)}
+        self._tables = {name: Growing(self._whole(name, b"").dtype) for name in (layout.SAMPLES, layout.PROGRESSES)}
         self._events: list[Event] = []
         self._sleeps: list[Slept] = []
         self._ended: RunEnded | None = None
@@ -133,7 +134,7 @@ class RunReader:
 
         Reads them from the source: a stretch long past costs a disk read.
         """
-        itemsize = self._manifest.layout(layout.STEPS).itemsize
+        itemsize = self._layouts[layout.STEPS].itemsize
         first = max(first, 1)
         start, length = (first - 1) * itemsize, max(last - first + 1, 0) * itemsize
         data = b""
@@ -143,7 +144,7 @@ class RunReader:
         return rows[plausible(rows)]
 
     def _snapshot(self) -> Snapshot:
-        pulse = decode_pulse(self._source.read(layout.PULSES, 0, 4096), self._manifest.layout(layout.PULSES))
+        pulse = decode_pulse(self._source.read(layout.PULSES, 0, 4096), self._layouts[layout.PULSES])
         life, silent_s = self._life(pulse)
         progress = self._tables[layout.PROGRESSES].rows
         return Snapshot(
@@ -195,12 +196,12 @@ class RunReader:
 
     def _rows(self, name: str) -> Rows:
         rows = self._whole(name, self._source.read(name, self._offsets[name], _CHUNK))
-        self._offsets[name] += rows.nbytes
+        self._offsets[name] += len(rows) * self._layouts[name].itemsize
         return rows
 
     def _whole(self, name: str, data: bytes) -> Rows:
-        row = self._manifest.layout(name)
-        return np.frombuffer(data, dtype=row, count=len(data) // row.itemsize)
+        row = self._layouts[name]
+        return layout.completed(name, np.frombuffer(data, dtype=row, count=len(data) // row.itemsize))
 
     def _lines(self, name: str) -> Iterator[bytes]:
         while data := self._source.read(name, self._offsets[name], _CHUNK):

@@ -141,17 +141,46 @@ def test_a_disk_full_from_the_start_is_written_to_once_there_is_room(
     assert snapshot.unrecorded == ""
 
 
-def test_an_event_that_cannot_be_written_ends_no_recording(tmp_path: Path) -> None:
+class Unwilling:
+    """A metric that is no number, whoever asks."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("ask me later")
+
+
+def test_an_event_that_cannot_be_written_is_told_and_takes_nothing_with_it(tmp_path: Path) -> None:
     writer = make_writer(tmp_path)
-    writer.start()
-    writer.event(Noted(0, object()))  # type: ignore[arg-type]
+    add_steps(writer, plain(10))
+    writer.sample(1, {"cpu_cores": 1.0})
+    writer.note("before")
+    writer.event(EpochEnded(2, 0, 10, {"loss": Unwilling()}))  # type: ignore[dict-item]
+    writer.note("after")
+    writer.flush()
+
+    run = open_run(tmp_path, FakeClock(1).clock)
+
+    assert (len(run.steps), len(run.samples)) == (10, 1)
+    assert [event.text for event in run.events if isinstance(event, Noted)] == [
+        "before",
+        "EpochEnded could not be recorded: RuntimeError: ask me later",
+        "after",
+    ]
+    assert len(run.events) == 3
+
+
+def test_a_flush_that_fails_is_told_and_the_next_one_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = make_writer(tmp_path)
     reader = RunReader(writer, FakeClock(1).clock)
-    wait_until(lambda: bool(reader.tail().events))
+    writer.start()
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "progress", (1, 2))
+        wait_until(lambda: bool(writer._lost))
+    writer.progress = None
+    wait_until(lambda: len(reader.tail().events) == 2)
     add_steps(writer, plain(10))
     writer.close()
 
-    assert kinds(tmp_path)[0] == "RecordingLost"
-    assert "RecordingResumed" in kinds(tmp_path)
+    assert kinds(tmp_path) == ["RecordingLost", "RecordingResumed"]
     assert len(open_run(tmp_path, FakeClock(1).clock).steps) == 10
 
 

@@ -166,9 +166,10 @@ class RunWriter:
         """Take everything appended so far to disk; what cannot be written stays in memory."""
         with self._flushing:
             self._append_progress()
-            rows = {name: _drain(queue) for name, queue in self._rows.items()}
-            rows[layout.EVENTS] = b"".join(encode(event).encode() + b"\n" for event in _drained(self._events))
-            failures = [reason for name, data in rows.items() if (reason := self._streams[name].append(data))]
+            self._rows[layout.EVENTS].extend(map(_line, _drained(self._events)))
+            failures = [
+                reason for name, rows in self._rows.items() if (reason := self._streams[name].append(_drain(rows)))
+            ]
             failures.extend(reason for reason in (self._write_small_files(),) if reason)
             self._tell_recording(failures[0] if failures else "")
 
@@ -216,6 +217,16 @@ def _single(value: Any) -> float:
         return float(value) if math.isnan(value) or abs(value) <= _LARGEST else math.copysign(math.inf, value)
     except (TypeError, ValueError):
         return math.nan
+
+
+def _line(event: Event) -> bytes:
+    """An event as events.jsonl holds it; one that cannot be written is told as a note."""
+    try:
+        text = encode(event)
+    except Exception as error:  # noqa: BLE001 - turning a user's metric into a number may raise anything
+        why = f"{type(error).__name__}: {error}"
+        text = encode(Noted(event.at_ns, f"{type(event).__name__} could not be recorded: {why}"))
+    return text.encode() + b"\n"
 
 
 def _drained(queue: deque[Any]) -> list[Any]:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.commands.fakes import order, parts
 from tfwatch.commands import train as module
-from tfwatch.commands.installed import Installed
+from tfwatch.doctor.installed import Installed
 from tfwatch.commands.train import train
 from tfwatch.core.events import Noted, RunEnded
 from tfwatch.runs.library import list_runs

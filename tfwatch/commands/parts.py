@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tfwatch.commands.installed import Installed
+from tfwatch.doctor.installed import Installed
 
 if TYPE_CHECKING:
     import threading

@@ -19,7 +19,7 @@ from tfwatch.terminal import Capture, why_no_screen
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.commands.installed import Installed
+    from tfwatch.doctor.installed import Installed
     from tfwatch.training.plan import Plan
 
 

@@ -1,18 +1,26 @@
-"""What Watch adds to a step: `fit` with it against `fit` without, interleaved in one process.
+"""What Watch adds to a step, beside what Keras' own progress bar and TensorBoard add: one interleaved run.
 
-    python -m tests.bench.overhead [--pairs 10] [--steps 300] [--width 256]
+    python -m tests.bench.overhead [--rounds 10] [--steps 400] [--width 256] [--batch 384]
 
-Prints a row a round and the median ratio, beside the ratio of two bare runs: the noise.
+Every round runs every arm once, in an order of its own: one `fit` of one epoch each. Prints a row a round, then for
+each arm the median of its ratios to the bare `fit` of the same round, with the smallest and the largest, and the
+microseconds that it adds to a step. `bare again` is the noise. The TensorBoard arms need the package `tensorboard`.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import random
 import statistics
+import subprocess
 import tempfile
 import time
-from typing import Any
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -22,18 +30,70 @@ import tensorflow as tf
 
 from tfwatch import Watch
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: Steps before the clock starts: the trace, and the first write of each logger.
+SKIP = 40
+#: First and last profiled step, as a user sets it to look at what a step does.
+PROFILED = (60, 159)
+#: What Watch may add to a step, us.
+MOST_US = 20.0
+BARE, AGAIN, WATCH = "bare", "bare again", "Watch"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to call `fit`. `missing`: why it cannot be tried here."""
+
+    callbacks: Callable[[], list[Any]] = list
+    verbose: int = 0
+    stdout: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+    missing: str = ""
+
+
+@contextlib.contextmanager
+def to_a_file() -> Iterator[None]:
+    """Standard output is a file, as in a batch job."""
+    with tempfile.TemporaryFile("w", encoding="utf-8") as file, contextlib.redirect_stdout(file):
+        yield
+
+
+@contextlib.contextmanager
+def to_a_terminal() -> Iterator[None]:
+    """Standard output is a terminal that another process reads and does not draw: a real one costs more."""
+    ours, theirs = os.openpty()
+    with subprocess.Popen(["cat"], stdin=ours, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as reader:
+        os.close(ours)
+        with os.fdopen(theirs, "w", encoding="utf-8") as terminal, contextlib.redirect_stdout(terminal):
+            yield
+        reader.terminate()
+
+
+def make_arms(folder: Path) -> dict[str, Arm]:
+    """Every arm by its name."""
+    missing = "" if find_spec("tensorboard") else "the package tensorboard is not installed"
+
+    def tensorboard(**options: Any) -> Arm:
+        return Arm(lambda: [keras.callbacks.TensorBoard(tempfile.mkdtemp(dir=folder), **options)], missing=missing)
+
+    return {
+        BARE: Arm(),
+        AGAIN: Arm(),
+        WATCH: Arm(lambda: [Watch(folder / "runs")]),
+        "progress bar, to a file": Arm(verbose=1, stdout=to_a_file),
+        "progress bar, on a terminal": Arm(verbose=1, stdout=to_a_terminal),
+        "TensorBoard": tensorboard(),
+        "TensorBoard, every batch": tensorboard(update_freq="batch"),
+        f"TensorBoard, {PROFILED[1] - PROFILED[0] + 1} steps profiled": tensorboard(profile_batch=PROFILED),
+    }
+
 
 def make_model(width: int) -> Any:
     """A dense net whose step takes about 2 ms on two cores."""
     keras.utils.set_random_seed(1)
-    model = keras.Sequential(
-        [
-            keras.Input((width,)),
-            keras.layers.Dense(width, activation="relu"),
-            keras.layers.Dense(width, activation="relu"),
-            keras.layers.Dense(10, activation="softmax"),
-        ]
-    )
+    layers = [keras.layers.Dense(width, activation="relu") for _ in range(2)]
+    model = keras.Sequential([keras.Input((width,)), *layers, keras.layers.Dense(10, activation="softmax")])
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model
 
@@ -41,60 +101,99 @@ def make_model(width: int) -> Any:
 def make_data(width: int, batch: int) -> tf.data.Dataset:
     """Random examples without an end."""
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(4096, width)).astype("float32")
-    y = rng.integers(0, 10, size=4096)
+    x = rng.normal(size=(16 * batch, width)).astype("float32")
+    y = rng.integers(0, 10, size=16 * batch)
     return tf.data.Dataset.from_tensor_slices((x, y)).batch(batch).cache().repeat()
 
 
-def time_ms(model: Any, data: tf.data.Dataset, steps: int, callbacks: list[Any]) -> float:
-    """Milliseconds a step of one `fit` of one epoch, from its first batch's end to its last's."""
-    clock = _Clock()
-    model.fit(data, epochs=1, steps_per_epoch=steps, verbose=0, callbacks=[*callbacks, clock])
-    return (clock.last_s - clock.first_s) / (steps - clock.skip) * 1e3
-
-
-class _Clock(keras.callbacks.Callback):
-    skip = 20
+class Stopwatch(keras.callbacks.Callback):
+    """Milliseconds a step, from the end of the last skipped batch to the end of the newest."""
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.last_s = time.perf_counter()
-        if batch == self.skip - 1:
-            self.first_s = self.last_s
+        now_s = time.perf_counter()
+        if batch == SKIP - 1:
+            self._first_s = now_s
+        elif batch >= SKIP:
+            self.step_ms = (now_s - self._first_s) / (batch - SKIP + 1) * 1e3
+
+
+def step_ms(arm: Arm, model: Any, data: tf.data.Dataset, steps: int) -> float:
+    """One `fit` of one epoch."""
+    stopwatch = Stopwatch()
+    with arm.stdout():
+        callbacks = [*arm.callbacks(), stopwatch]
+        model.fit(data, epochs=1, steps_per_epoch=SKIP + steps, verbose=arm.verbose, shuffle=False, callbacks=callbacks)
+    return float(stopwatch.step_ms)
+
+
+def measure(arms: dict[str, Arm], options: argparse.Namespace) -> list[dict[str, float]]:
+    """Milliseconds a step of each arm, a row a round."""
+    data, turns, rows = make_data(options.width, options.batch), random.Random(1), []
+    models = {name: make_model(options.width) for name in arms}
+    for name, arm in arms.items():
+        step_ms(arm, models[name], data, SKIP)
+    for n in range(options.rounds):
+        order = turns.sample(list(arms), len(arms))
+        row = {name: step_ms(arms[name], models[name], data, options.steps) for name in order}
+        rows.append(row)
+        print(f"{n + 1:3d}  " + "  ".join(f"{row[name]:.3f}" for name in arms), flush=True)
+    return rows
+
+
+def print_table(arms: dict[str, Arm], rows: list[dict[str, float]]) -> None:
+    """A line an arm, as Markdown."""
+    print(f"\n| {len(rows)} rounds | ms a step | ratio to bare, median (least to most) | added, us a step |")
+    print("| --- | ---: | ---: | ---: |")
+    for name, arm in arms.items():
+        if arm.missing:
+            print(f"| {name} | n/a | {arm.missing} | |")
+            continue
+        ratios = ratios_of(name, rows)
+        spread = f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
+        median_ms = statistics.median(row[name] for row in rows)
+        print(f"| {name} | {median_ms:.3f} | {spread} | {added_us(name, rows):+.0f} |")
+
+
+def ratios_of(name: str, rows: list[dict[str, float]]) -> list[float]:
+    """An arm's step time over that of the bare `fit` in the same round."""
+    return [row[name] / row[BARE] for row in rows]
+
+
+def added_us(name: str, rows: list[dict[str, float]]) -> float:
+    """What an arm adds to a step: the median over the rounds, us."""
+    return statistics.median((row[name] - row[BARE]) * 1e3 for row in rows)
+
+
+def print_demands(rows: list[dict[str, float]]) -> None:
+    """Whether Watch costs as little as it must; noise is how far two bare runs lie apart in half of the rounds."""
+    ratio = statistics.median(ratios_of(WATCH, rows))
+    noise = statistics.median(abs(again - 1) for again in ratios_of(AGAIN, rows))
+    others = [name for name in rows[0] if name not in (BARE, AGAIN, WATCH)]
+    cheaper = [name for name in others if statistics.median(ratios_of(name, rows)) < ratio]
+    demands = {
+        f"ratio {ratio:.3f} <= 1 within the noise of {noise:.3f}": ratio <= 1 + noise,
+        f"{added_us(WATCH, rows):+.0f} us a step <= {MOST_US:.0f}": added_us(WATCH, rows) <= MOST_US,
+        f"below the others{', but not: ' + ', '.join(cheaper) if cheaper else ''}": not cheaper,
+    }
+    print()
+    for demand, holds in demands.items():
+        print(f"Watch: {demand}: {'holds' if holds else 'FAILS'}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--pairs", type=int, default=10)
-    parser.add_argument("--steps", type=int, default=300)
+    parser = argparse.ArgumentParser(description="what Watch adds to a step, beside what other callbacks add")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--batch", type=int, default=384)
     options = parser.parse_args()
-    data = make_data(options.width, options.batch)
-    with tempfile.TemporaryDirectory() as runs_dir:
-        arms: dict[str, tuple[Any, list[Any]]] = {
-            "bare": (make_model(options.width), []),
-            "watch": (make_model(options.width), [Watch(runs_dir)]),
-            "bare again": (make_model(options.width), []),
-        }
-        for model, callbacks in arms.values():
-            time_ms(model, data, 50, callbacks)
-        rows = []
-        for n in range(options.pairs):
-            names = list(arms) if n % 2 else list(reversed(arms))
-            row = {name: time_ms(arms[name][0], data, options.steps, arms[name][1]) for name in names}
-            rows.append(row)
-            print(f"{n + 1:3d}  " + "  ".join(f"{name} {row[name]:.3f} ms" for name in arms), flush=True)
-    _print_ratios(rows)
-
-
-def _print_ratios(rows: list[dict[str, float]]) -> None:
-    for name in ("watch", "bare again"):
-        ratios = [row[name] / row["bare"] for row in rows]
-        added = [(row[name] - row["bare"]) * 1e3 for row in rows]
-        print(
-            f"{name} / bare: median {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f}), "
-            f"added {statistics.median(added):+.0f} us a step"
-        )
+    with tempfile.TemporaryDirectory() as folder:
+        arms = make_arms(Path(folder))
+        tried = {name: arm for name, arm in arms.items() if not arm.missing}
+        print("ms a step: " + ", ".join(tried), flush=True)
+        rows = measure(tried, options)
+    print_table(arms, rows)
+    print_demands(rows)
 
 
 if __name__ == "__main__":

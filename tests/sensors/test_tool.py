@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from tests.runs.processes import wait_until
 from tfwatch.sensors import tool
 
 if TYPE_CHECKING:
@@ -96,6 +97,19 @@ def test_a_tool_that_floods_is_ended(make: Callable[[str], str]) -> None:
 
     assert (result.code, result.why_not) == (None, "prints more than 10000 bytes")
     assert len(result.out) == 10_000
+
+
+def test_nobody_waits_for_a_tool_that_is_looked_at(make: Callable[[str], str]) -> None:
+    hanging = tool.Running([make("echo begun; exec sleep 600")], timeout_s=2, now_ns=0)
+    assert hanging.look(1_999_999_999) is None
+    result = hanging.look(2_000_000_000)
+    assert result is not None
+    assert result.trouble == "gives no answer within 2 s"
+    assert hanging.look(3_000_000_000) is result
+
+    quick = tool.Running([make("echo yes")], timeout_s=2, now_ns=0)
+    wait_until(lambda: quick.look(1) is not None)
+    assert quick.look(1) == tool.Result("yes\n", "", 0)
 
 
 def test_nothing_is_left_open(make: Callable[[str], str]) -> None:

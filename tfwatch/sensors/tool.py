@@ -6,7 +6,7 @@ import contextlib
 import selectors
 import subprocess
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock
 
@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 #: Nothing of the user's: the tools speak English and find no other tool before the system's.
 ENVIRONMENT = {"LANG": "C", "LC_ALL": "C", "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}
+#: What one stream of a tool may print.
+LIMIT_BYTES = 2**20
 _PIECE = 2**16
+#: How long a tool that was killed may take to go, and how often one that has closed its pipes is looked at.
+_GONE_S = 0.1
+_LOOK_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,68 +45,92 @@ class Result:
         return f"it ended with {self.code}{words and f': {words}'}"
 
 
-def run(argv: Sequence[str], timeout_s: float, limit_bytes: int = 2**20, clock: Clock = SYSTEM) -> Result:
-    """Run a tool and take what it prints, `limit_bytes` of stdout and of stderr at most. Never raises an OSError.
+def run(argv: Sequence[str], timeout_s: float, limit_bytes: int = LIMIT_BYTES, clock: Clock = SYSTEM) -> Result:
+    """Run a tool to its end and take what it prints. Never raises an OSError.
 
-    It has no terminal and no stdin, so it can ask for nothing. One that takes longer, or prints more, is killed; one
-    that cannot be killed (it belongs to root) is left behind with its pipes closed.
+    It has no terminal and no stdin, so it can ask for nothing. One that takes longer, or prints more than
+    `limit_bytes` on stdout or stderr, is killed; one that cannot be killed (it belongs to root) is left behind with
+    its pipes closed.
     """
-    try:
-        # Without close_fds Python uses posix_spawn: macOS would copy the page tables of a whole training otherwise.
-        process = subprocess.Popen(
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=ENVIRONMENT,
-            close_fds=False,
-        )
-    except (OSError, ValueError) as error:
-        return Result(trouble=getattr(error, "strerror", None) or str(error))
-    assert process.stdout
-    assert process.stderr
-    with process.stdout, process.stderr:
-        due_ns = clock.now_ns() + round(timeout_s * 1e9)
-        (out, err), trouble = _collect((process.stdout, process.stderr), due_ns, limit_bytes, clock)
-        code = None if trouble else _wait(process, due_ns, clock)
-    if code is None:
+    running = Running(argv, timeout_s, clock.now_ns(), limit_bytes)
+    while (result := running.look(clock.now_ns(), wait=True)) is None:
+        pass
+    return result
+
+
+class Running:
+    """A tool that runs beside its caller, within the limits of `run`.
+
+    now_ns is the monotonic clock. A tool that cannot be started has its result at once.
+    """
+
+    def __init__(self, argv: Sequence[str], timeout_s: float, now_ns: int, limit_bytes: int = LIMIT_BYTES) -> None:
+        self._timeout_s = timeout_s
+        self._due_ns = now_ns + round(timeout_s * 1e9)
+        self._limit = limit_bytes
+        self._taken = {"out": bytearray(), "err": bytearray()}
+        self._pipes = selectors.DefaultSelector()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._result: Result | None = None
+        try:
+            # Without close_fds Python uses posix_spawn: macOS would copy the page tables of a whole training else.
+            self._process = subprocess.Popen(
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=ENVIRONMENT,
+                close_fds=False,
+            )
+        except (OSError, ValueError) as error:
+            self._end(getattr(error, "strerror", None) or str(error))
+            return
+        assert self._process.stdout
+        assert self._process.stderr
+        self._pipes.register(self._process.stdout, selectors.EVENT_READ, "out")
+        self._pipes.register(self._process.stderr, selectors.EVENT_READ, "err")
+
+    def look(self, now_ns: int, wait: bool = False) -> Result | None:
+        """Take what it printed meanwhile: the result, or None while it runs. `wait`: return when it says something."""
+        if self._result or not self._process:
+            return self._result
+        left_s = max(self._due_ns - now_ns, 0) / 1e9
+        flooded = self._take(left_s if wait else 0.0)
+        if flooded:
+            self._kill(f"prints more than {self._limit} bytes")
+        elif not self._pipes.get_map() and self._has_ended(min(left_s, _LOOK_S) if wait else 0.0):
+            self._end("")
+        elif not left_s:
+            self._kill(f"gives no answer within {self._timeout_s:g} s")
+        return self._result
+
+    def _take(self, wait_s: float) -> bool:
+        """Read once what is there; whether it is too much."""
+        for key, _ in self._pipes.select(wait_s) if self._pipes.get_map() else []:
+            piece = key.fileobj.read1(_PIECE)  # type: ignore[union-attr]
+            if not piece:
+                self._pipes.unregister(key.fileobj)
+            self._taken[key.data] += piece
+        return any(len(taken) > self._limit for taken in self._taken.values())
+
+    def _has_ended(self, wait_s: float) -> bool:
+        assert self._process
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(wait_s)
+        return self._process.returncode is not None
+
+    def _kill(self, trouble: str) -> None:
+        assert self._process
         with contextlib.suppress(OSError):
-            process.kill()
-        _wait(process, clock.now_ns() + 100_000_000, clock)
-        trouble = trouble or "silent"
-    told = {"silent": f"gives no answer within {timeout_s:g} s", "flood": f"prints more than {limit_bytes} bytes"}
-    return Result(_text(out[:limit_bytes]), _text(err[:limit_bytes]), code, told.get(trouble, ""))
+            self._process.kill()
+        self._has_ended(_GONE_S)
+        self._end(trouble)
 
-
-def _text(taken: bytearray) -> str:
-    return taken.decode(errors="replace")
-
-
-def _collect(
-    pipes: tuple[IO[bytes], IO[bytes]], due_ns: int, limit: int, clock: Clock
-) -> tuple[tuple[bytearray, bytearray], str]:
-    """What came through both pipes, and `silent` or `flood` where that was not all."""
-    taken = bytearray(), bytearray()
-    with selectors.DefaultSelector() as waiting:
-        for pipe, into in zip(pipes, taken, strict=True):
-            waiting.register(pipe, selectors.EVENT_READ, into)
-        while waiting.get_map():
-            left_s = (due_ns - clock.now_ns()) / 1e9
-            ready = waiting.select(left_s) if left_s > 0 else []
-            if not ready:
-                return taken, "silent"
-            for key, _ in ready:
-                piece = key.fileobj.read1(_PIECE)  # type: ignore[union-attr]
-                if not piece:
-                    waiting.unregister(key.fileobj)
-                key.data.extend(piece)
-                if len(key.data) > limit:
-                    return taken, "flood"
-    return taken, ""
-
-
-def _wait(process: subprocess.Popen[bytes], due_ns: int, clock: Clock) -> int | None:
-    """The exit code; None where it has none in time."""
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        return process.wait(max((due_ns - clock.now_ns()) / 1e9, 0.001))
-    return None
+    def _end(self, trouble: str) -> None:
+        process = self._process
+        self._pipes.close()
+        for pipe in (process.stdout, process.stderr) if process else ():
+            if pipe:
+                pipe.close()
+        out, err = (taken[: self._limit].decode(errors="replace") for taken in self._taken.values())
+        self._result = Result(out, err, process.returncode if process and not trouble else None, trouble)

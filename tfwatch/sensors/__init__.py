@@ -34,7 +34,66 @@ class GpuReading:
     process_busy: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class FullReading(GpuReading):
+    """What a GPU's source may tell besides. None is n/a.
+
+    thermal_level: as in `core.rows.SAMPLE`. limited_by: what keeps the GPU below the clock it could have, in words;
+    empty where nothing does.
+    """
+
+    cpu_power_w: float | None = None
+    ane_power_w: float | None = None
+    thermal_level: float | None = None
+    limited_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuIdentity:
+    """Whose figures they are; the fields are those of `core.events.GpuFound`."""
+
+    name: str
+    memory_bytes: int | None = None
+    unified: bool = False
+    gpus: int = 1
+
+
 Availability: TypeAlias = Available | Unavailable
+
+
+class SensorError(Exception):
+    """A source has stopped giving figures; its text is the reason."""
+
+
+class GpuSource(Protocol):
+    """One way to a GPU's figures. `gpu.Lane` calls it from one thread of its own, so that a call may take long."""
+
+    @property
+    def name(self) -> str:
+        """As `--gpu-sensor` takes it."""
+
+    @property
+    def period_s(self) -> float:
+        """How often a reading holds something new."""
+
+    def available(self) -> Availability:
+        """Whether it can be read here. Asked again after it failed; makes it ready for `read`."""
+
+    def read(self) -> GpuReading:
+        """The newest figures.
+
+        Raises:
+            SensorError: there are none any more.
+        """
+
+    def identity(self) -> GpuIdentity:
+        """Of the GPU that is read, after a first `read`."""
+
+    def gaps(self) -> Mapping[str, Unavailable]:
+        """Why fields of `GpuReading` are None, by name, as of the last `read`."""
+
+    def close(self) -> None:
+        """Let go of what `available` took. Never raises."""
 
 
 class Sensor(Protocol):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis import bound, waiting
 from tfwatch.analysis.finding import Banner, Tone
+from tfwatch.analysis.remarks import remark
 from tfwatch.analysis.switches import SETTLED
 from tfwatch.core import units
 from tfwatch.core.rows import Phase
@@ -25,8 +26,9 @@ _NODE = re.compile(r"\{\{function_node [^}]*\}\} ?")
 
 
 def banner(now: Situation) -> Banner:
-    """The finding of the first check that has one."""
+    """The finding of the first check that has one, and what to know of the machine."""
     found = next(result for check in _CHECKS if (result := check(now)))
+    found = replace(found, remark=remark(now))
     if now.unrecorded and now.ended is None:
         lost = f"NOT RECORDED since step {units.count(now.unrecorded_step)}: {now.unrecorded}; training goes on"
         return replace(found, advice=lost)

@@ -18,14 +18,15 @@ class Tone(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Banner:
-    """The finding. `advice` may be empty."""
+    """The finding. `advice` and `remark`, what to know of the machine beside it, may be empty."""
 
     word: str
     sentence: str
     advice: str
     tone: Tone
+    remark: str = ""
 
     @property
     def text(self) -> str:
         """All of it, as it is copied."""
-        return "\n".join(line for line in (self.word, self.sentence, self.advice) if line)
+        return "\n".join(line for line in (self.word, self.sentence, self.advice, self.remark) if line)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfwatch.analysis.ledger import Entry
+    from tfwatch.analysis.machine import Machine
     from tfwatch.analysis.switches import Comparison
     from tfwatch.core.events import RunEnded, TrainingFailed
 
@@ -49,6 +50,7 @@ class Situation:
     shuffle: elements in the shuffle buffer and its size, while it fills. stopping_s: since when stop is asked.
     epoch_spent: what the newest whole epoch went to. waited_s, between_s: seconds of the whole run that went to
     waiting for data and to what lies between epochs. longest_stall_s and stalls: of its stalls.
+    machine: over the last seconds; None before there is a sample. left_s: until the run's end, None where unknown.
     """
 
     life: str = "running"
@@ -86,6 +88,8 @@ class Situation:
     longest_stall_s: float = 0.0
     metric: str = ""
     memory: Memory | None = None
+    machine: Machine | None = None
+    left_s: float | None = None
     run: str = ""
 
     @property

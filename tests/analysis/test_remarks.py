@@ -1,0 +1,206 @@
+"""What about the machine is told beside the finding, and where counter and step times disagree."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.analysis.samples import make_samples
+from tests.analysis.test_banner import RUNNING, judged
+from tfwatch.analysis.banner import banner
+from tfwatch.analysis.evidence import disagreement
+from tfwatch.analysis.machine import GpuFigures, Machine, gpu_figures, gpu_word, machine_of, medians, recent
+from tfwatch.analysis.memory import Growth
+from tfwatch.analysis.remarks import remark, swaps_in
+from tfwatch.analysis.verdict import Bound, Verdict
+from tfwatch.core.events import GpuFound, Noted, RunEnded, SensorMissing
+
+if TYPE_CHECKING:
+    from tfwatch.analysis.situation import Situation
+    from tfwatch.core.rows import Rows
+
+GIB = 2**30
+HOUR = 3600.0
+NAN = float("nan")
+FOUND = GpuFound(0, "ioreg", "Apple M2 Pro", 16 * GIB, True)
+LEAK = Growth(1.2 * GIB / HOUR, 4 * HOUR)
+
+
+def said(machine: Machine, **changes: Any) -> str:
+    now: Situation = replace(RUNNING, accelerated=True, judgement=judged(Verdict.HIGHLY), machine=machine)
+    return remark(replace(now, **changes))
+
+
+@pytest.mark.parametrize(
+    ("machine", "words"),
+    [
+        pytest.param(Machine(), "", id="nothing is known"),
+        pytest.param(Machine(gpu=GpuFigures(0.59, 0.57, 9.8), heat=0, pressure=0, on_mains=True), "", id="all is well"),
+        pytest.param(
+            Machine(swap_bytes_s=38 * 2**20, heat=3),
+            "swapping 38 MB/s: smaller batches, buffers or caches",
+            id="swapping is worse than heat",
+        ),
+        pytest.param(Machine(swap_bytes_s=2 * 2**20), "", id="an idle machine tidies up"),
+        pytest.param(
+            Machine(pressure=2), "memory is nearly full: smaller batches, buffers or caches", id="memory pressure"
+        ),
+        pytest.param(Machine(heat=2), "heat is moderate: clocks are lowered", id="hot"),
+        pytest.param(Machine(heat=1), "", id="warm"),
+        pytest.param(
+            Machine(gpu=GpuFigures(0.91, 0.57)), "other programs use 34 % of the GPU", id="a browser eats the GPU"
+        ),
+        pytest.param(Machine(gpu=GpuFigures(0.30, 0.15)), "", id="an idle desktop is no browser"),
+        pytest.param(
+            Machine(gpu=GpuFigures(0.97)),
+            "GPU counter says 97 %: short kernels keep it high; step times decide",
+            id="the counter disagrees",
+        ),
+        pytest.param(Machine(growth=LEAK), "memory grows 1.2 GB/h: swaps in 4 h", id="a leak"),
+        pytest.param(Machine(on_mains=False), "on battery: clocks may be lowered", id="battery"),
+    ],
+)
+def test_the_most_urgent_thing_is_told(machine: Machine, words: str) -> None:
+    assert said(machine) == words
+
+
+def test_a_leak_matters_only_before_the_runs_end() -> None:
+    assert said(Machine(growth=LEAK), left_s=2 * HOUR) == ""
+    assert said(Machine(growth=LEAK), left_s=9 * HOUR).endswith("swaps in 4 h, before the end")
+
+
+def test_a_gpu_that_tensorflow_does_not_use_is_told_once_it_trains() -> None:
+    idle = Machine(gpu=GpuFigures(0.02), found=FOUND)
+
+    assert said(idle, accelerated=False) == "TensorFlow does not use the GPU (Apple M2 Pro): tfwatch doctor"
+    assert said(idle, accelerated=False, steps_total=0) == ""
+    assert said(idle) == ""
+
+
+@pytest.mark.parametrize("changes", [{"life": "no answer"}, {"ended": RunEnded(1, "finished", 3)}])
+def test_of_a_run_that_does_not_go_on_nothing_is_told(changes: dict[str, Any]) -> None:
+    assert said(Machine(heat=4), **changes) == ""
+
+
+def test_the_finding_carries_it_and_it_is_copied() -> None:
+    found = banner(replace(RUNNING, accelerated=True, judgement=judged(Verdict.HIGHLY), machine=Machine(heat=2)))
+
+    assert found.word == "STARVING 41 %"
+    assert found.text.splitlines()[-1] == "heat is moderate: clocks are lowered"
+
+
+@pytest.mark.parametrize(
+    ("left_s", "words"),
+    [
+        (None, ""),
+        (20.0, "swaps in 1 min"),
+        (4000.0, "swaps in 67 min"),
+        (4 * HOUR, "swaps in 4 h"),
+        (90 * HOUR, ""),
+    ],
+)
+def test_the_time_to_swapping_in_words(left_s: float | None, words: str) -> None:
+    assert swaps_in(Machine(growth=Growth(1.0, left_s))) == words
+
+
+# -- the counter and the step times -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wait", "busy", "disagrees"),
+    [
+        pytest.param(9.6, 0.59, False, id="starving 41 %, busy for the rest"),
+        pytest.param(9.6, 0.68, False, id="within what a counter averages"),
+        pytest.param(9.6, 0.70, True, id="busier than the rest"),
+        pytest.param(3.5, 0.91, True, id="starving 20 %, busy 91 %"),
+        pytest.param(3.5, 0.88, False, id="starving 20 %, busy 88 %"),
+    ],
+)
+def test_a_starving_device_cannot_be_busy_for_more_than_the_rest(wait: float, busy: float, disagrees: bool) -> None:
+    words = disagreement(judged(Verdict.HIGHLY, wait), GpuFigures(busy), accelerated=True)
+
+    assert bool(words) is disagrees
+    assert words.startswith("GPU counter says") or not disagrees
+
+
+def test_another_program_keeps_the_counter_high_without_a_contradiction() -> None:
+    assert disagreement(judged(Verdict.HIGHLY), GpuFigures(0.97, ours=0.55), accelerated=True) == ""
+
+
+def test_a_fed_gpu_that_hardly_works_is_told() -> None:
+    fed = judged(Verdict.NOT, 0.2)
+
+    assert disagreement(fed, GpuFigures(0.12), True) == (
+        "GPU counter says 12 %: gaps between short kernels, or work on the CPU"
+    )
+    assert disagreement(fed, GpuFigures(0.31), True) == ""
+    assert disagreement(judged(Verdict.NOT, 0.2, bound=Bound.HOST), GpuFigures(0.12), True) == ""
+
+
+@pytest.mark.parametrize(
+    ("gpu", "accelerated"),
+    [(None, True), (GpuFigures(power_w=9.0), True), (GpuFigures(0.97), False)],
+    ids=["no sensor", "no counter", "the CPU trains"],
+)
+def test_without_evidence_nothing_disagrees(gpu: GpuFigures | None, accelerated: bool) -> None:
+    assert disagreement(judged(Verdict.HIGHLY), gpu, accelerated) == ""
+
+
+def test_before_there_is_a_verdict_nothing_disagrees() -> None:
+    assert disagreement(RUNNING.judgement, GpuFigures(0.99), accelerated=True) == ""
+
+
+# -- samples ------------------------------------------------------------------------------------------
+
+
+def test_the_machine_is_the_mean_of_its_samples_and_the_newest_of_its_levels() -> None:
+    rows = make_samples(
+        [0, 1, 2],
+        gpu_busy=[0.8, NAN, 1.0],
+        gpu_process_busy=[0.6, 0.8, 0.7],
+        gpu_power_w=[9, 10, 11],
+        thermal_level=[0, 2, NAN],
+        swap_in_bytes_s=[0, 10, 20],
+        on_mains=[1, 1, 0],
+    )
+    found = machine_of(rows, [FOUND])
+
+    assert found.gpu is not None
+    assert [found.gpu.busy, found.gpu.ours, found.gpu.others] == pytest.approx([0.9, 0.7, 0.2])
+    assert (found.gpu.power_w, found.gpu.freq_mhz) == (10.0, None)
+    assert (found.heat, found.on_mains, found.swap_bytes_s) == (2, False, 10.0)
+    assert (found.pressure, found.stalled, found.cpu_power_w) == (None, None, None)
+    assert found.found is FOUND
+
+
+@pytest.mark.parametrize("rows", [make_samples([]), make_samples([0, 1])], ids=["no sample", "nothing read"])
+def test_what_is_missing_is_none_and_never_nought(rows: Rows) -> None:
+    assert machine_of(rows, []) == Machine()
+    assert gpu_figures(rows) is None
+    assert medians(rows, ["gpu_busy", "process_bytes"]) == {"gpu_busy": None, "process_bytes": None}
+
+
+def test_others_are_never_less_than_nothing() -> None:
+    """The training's own share can pass the whole GPU's: queues run at the same time, and windows differ."""
+    assert GpuFigures(0.9, 1.3).others == 0.0
+    assert GpuFigures(0.9).others is None
+
+
+def test_the_newest_word_on_the_gpu_counts() -> None:
+    lost = SensorMissing(5, "GPU", "powermetrics ended", "tfwatch tries again")
+
+    assert gpu_word([]) is None
+    assert gpu_word([SensorMissing(0, "disk", "no counters", "")]) is None
+    assert gpu_word([FOUND, Noted(1, "a note"), lost]) is lost
+    assert gpu_word([FOUND, lost, FOUND]) is FOUND
+
+
+def test_now_is_the_last_seconds_and_nothing_before_a_switch() -> None:
+    samples = make_samples(np.arange(0, 60, 0.5))
+
+    assert recent(samples, 59.5)["at_ns"][0] == 54.5e9
+    assert recent(samples, 59.5, since_s=58.0)["at_ns"][0] == 58e9
+    assert not len(recent(samples, 90.0))

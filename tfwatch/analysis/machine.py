@@ -1,0 +1,135 @@
+"""What the samples say of the machine: the GPU, heat, memory pressure, and what else holds a training back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfwatch.core.events import GpuFound, SensorMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from tfwatch.analysis.memory import Growth
+    from tfwatch.core.events import Event
+    from tfwatch.core.rows import Rows
+
+#: The stretch whose mean is told as now, seconds: counters of a GPU flicker from one half second to the next.
+NOW_S = 5.0
+#: `SensorMissing.sensor` of the GPU.
+GPU = "GPU"
+#: Words of `thermal_level` and `memory_level` in `core.rows.SAMPLE`.
+HEAT = ("nominal", "light", "moderate", "heavy", "critical")
+PRESSURE = ("normal", "warning", "critical")
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFigures:
+    """Of a GPU over some samples; None is n/a. `busy`, `ours`: 0 to 1, of all programs and of the one that trains.
+
+    late_ms: how old the figures are beyond their period.
+    """
+
+    busy: float | None = None
+    ours: float | None = None
+    power_w: float | None = None
+    freq_mhz: float | None = None
+    temperature_c: float | None = None
+    memory_bytes: float | None = None
+    late_ms: float | None = None
+
+    @property
+    def others(self) -> float | None:
+        """What other programs make of it: busy less ours, 0 to 1. None where one of the two is not known."""
+        return None if self.busy is None or self.ours is None else max(0.0, self.busy - self.ours)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The machine over some samples; None is n/a.
+
+    found: whose GPU figures these are. missing: why there are none; never both.
+    heat, pressure: levels of `HEAT` and `PRESSURE`. stalled: the share of time in which something waited for memory.
+    swap_bytes_s: read and written. growth: of the memory in use.
+    """
+
+    gpu: GpuFigures | None = None
+    found: GpuFound | None = None
+    missing: SensorMissing | None = None
+    cpu_power_w: float | None = None
+    heat: int | None = None
+    pressure: int | None = None
+    stalled: float | None = None
+    swap_bytes_s: float | None = None
+    on_mains: bool | None = None
+    growth: Growth | None = None
+
+
+def machine_of(rows: Rows, events: Sequence[Event], growth: Growth | None = None) -> Machine:
+    """The machine over these rows of `core.rows.SAMPLE`: means, and the newest level of what has levels."""
+    word = gpu_word(events)
+    swapped = [_mean(rows[f"swap_{way}_bytes_s"]) for way in ("in", "out")]
+    known = [value for value in swapped if value is not None]
+    mains = _newest(rows["on_mains"])
+    return Machine(
+        gpu=gpu_figures(rows),
+        found=word if isinstance(word, GpuFound) else None,
+        missing=word if isinstance(word, SensorMissing) else None,
+        cpu_power_w=_mean(rows["cpu_power_w"]),
+        heat=_level(rows["thermal_level"], HEAT),
+        pressure=_level(rows["memory_level"], PRESSURE),
+        stalled=_mean(rows["memory_stalled"]),
+        swap_bytes_s=sum(known) if known else None,
+        on_mains=None if mains is None else mains > 0,
+        growth=growth,
+    )
+
+
+def gpu_word(events: Sequence[Event]) -> GpuFound | SensorMissing | None:
+    """The newest word on the GPU's figures: whose they are, or why there are none."""
+    for event in reversed(events):
+        if isinstance(event, GpuFound) or (isinstance(event, SensorMissing) and event.sensor == GPU):
+            return event
+    return None
+
+
+def gpu_figures(rows: Rows) -> GpuFigures | None:
+    """Means of the GPU's columns over some samples; None where all of them are missing."""
+    columns = (*("gpu_busy", "gpu_process_busy", "gpu_power_w", "gpu_freq_mhz", "gpu_temperature_c"),)
+    means = [_mean(rows[name]) for name in (*columns, "gpu_memory_bytes", "gpu_late_ms")]
+    return None if all(mean is None for mean in means[:-1]) else GpuFigures(*means)
+
+
+def recent(samples: Rows, now_s: float, since_s: float = 0.0) -> Rows:
+    """The samples of the last `NOW_S` seconds, none of them before `since_s`."""
+    tail = samples[-64:]
+    rows: Rows = tail[tail["at_ns"] >= max(now_s - NOW_S, since_s, 0.0) * 1e9]
+    return rows
+
+
+def medians(rows: Rows, columns: Sequence[str]) -> dict[str, float | None]:
+    """The median of each column over the samples that hold it; None where none does."""
+    return {name: _figure(rows[name], np.median) for name in columns}
+
+
+def _mean(values: NDArray[np.floating]) -> float | None:
+    return _figure(values, np.mean)
+
+
+def _figure(values: NDArray[np.floating], of: Callable[..., np.floating]) -> float | None:
+    known = values[np.isfinite(values)]
+    return float(of(known, dtype=np.float64) if of is np.mean else of(known)) if len(known) else None
+
+
+def _newest(values: NDArray[np.floating]) -> float | None:
+    known = values[np.isfinite(values)]
+    return float(known[-1]) if len(known) else None
+
+
+def _level(values: NDArray[np.floating], words: Sequence[str]) -> int | None:
+    newest = _newest(values)
+    return None if newest is None else min(max(round(newest), 0), len(words) - 1)

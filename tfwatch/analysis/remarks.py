@@ -1,0 +1,119 @@
+"""What about the machine a user should know beside the finding: the most urgent thing, in one line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.analysis.evidence import disagreement
+from tfwatch.analysis.machine import HEAT, PRESSURE
+from tfwatch.core import units
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfwatch.analysis.machine import Machine
+    from tfwatch.analysis.situation import Situation
+
+#: Other programs' share of the GPU from which on it is told: idle desktops read 12 to 18 % (window compositing).
+OTHERS_FROM = 0.20
+#: Swap traffic from which on memory is too small, bytes a second: half of what `sensors.pressure` calls a pause.
+SWAPPING_BYTES_S = 16 * 2**20
+#: From `moderate` on clocks are lowered.
+_HOT = 2
+#: Memory that lasts longer than this is nobody's worry.
+_SOON_S = 12 * 3600.0
+
+
+def remark(now: Situation) -> str:
+    """The first of what is wrong, the worst first; empty where all is well, or the run does not go on."""
+    if now.machine is None or now.life != "running" or now.ended is not None:
+        return ""
+    return next((text for look in _LOOKS if (text := look(now, now.machine))), "")
+
+
+def takes_over(machine: Machine) -> bool:
+    """Whether other programs use enough of the GPU to slow the training down."""
+    others = machine.gpu.others if machine.gpu else None
+    return others is not None and others > OTHERS_FROM
+
+
+def is_swapping(machine: Machine) -> bool:
+    """Whether memory moves to and from the disk."""
+    return machine.swap_bytes_s is not None and machine.swap_bytes_s >= SWAPPING_BYTES_S
+
+
+def is_hot(machine: Machine) -> bool:
+    """Whether heat lowers clocks."""
+    return machine.heat is not None and machine.heat >= _HOT
+
+
+def runs_out(machine: Machine, left_s: float | None) -> bool:
+    """Whether memory will be used up soon, and before the end of a run of which `left_s` is left."""
+    out_s = machine.growth.left_s if machine.growth else None
+    return out_s is not None and out_s < min(_SOON_S, left_s if left_s is not None else _SOON_S)
+
+
+def is_unused(now: Situation, machine: Machine) -> bool:
+    """Whether there is a GPU on which TensorFlow does not train."""
+    return machine.found is not None and not now.accelerated and bool(now.steps_total)
+
+
+def swaps_in(machine: Machine) -> str:
+    """`swaps in 4 h`; empty where memory does not run out."""
+    out_s = machine.growth.left_s if machine.growth else None
+    if out_s is None:
+        return ""
+    if out_s < 90 * 60:
+        return f"swaps in {max(1, round(out_s / 60))} min"
+    hours = round(out_s / 3600)
+    return f"swaps in {hours} h" if hours < 48 else ""
+
+
+def _swapping(now: Situation, machine: Machine) -> str:
+    if is_swapping(machine):
+        return f"swapping {(machine.swap_bytes_s or 0) / 2**20:.0f} MB/s: smaller batches, buffers or caches"
+    if machine.pressure is not None and machine.pressure >= PRESSURE.index("critical"):
+        return "memory is nearly full: smaller batches, buffers or caches"
+    return ""
+
+
+def _hot(now: Situation, machine: Machine) -> str:
+    return f"heat is {HEAT[machine.heat]}: clocks are lowered" if machine.heat and is_hot(machine) else ""
+
+
+def _others(now: Situation, machine: Machine) -> str:
+    if machine.gpu is None or not now.accelerated or not takes_over(machine):
+        return ""
+    return f"other programs use {units.percent(machine.gpu.others)} of the GPU"
+
+
+def _disagrees(now: Situation, machine: Machine) -> str:
+    return disagreement(now.judgement, machine.gpu, now.accelerated)
+
+
+def _runs_out(now: Situation, machine: Machine) -> str:
+    if machine.growth is None or not runs_out(machine, now.left_s):
+        return ""
+    grows = f"memory grows {units.number(machine.growth.bytes_h / 2**30)} GB/h"
+    return f"{grows}: {swaps_in(machine)}{', before the end' if now.left_s is not None else ''}"
+
+
+def _battery(now: Situation, machine: Machine) -> str:
+    return "on battery: clocks may be lowered" if machine.on_mains is False else ""
+
+
+def _unused(now: Situation, machine: Machine) -> str:
+    if machine.found is None or not is_unused(now, machine):
+        return ""
+    return f"TensorFlow does not use the GPU ({machine.found.name}): tfwatch doctor"
+
+
+_LOOKS: tuple[Callable[[Situation, Machine], str], ...] = (
+    _swapping,
+    _hot,
+    _others,
+    _disagrees,
+    _runs_out,
+    _unused,
+    _battery,
+)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.runs.container import limits
 from tfwatch.runs.format import Manifest
 from tfwatch.runs.library import make_run_dir
 from tfwatch.runs.machine import boot_id, describe_machine
@@ -32,6 +33,7 @@ def begin_run(runs_dir: Path, workload: str, clock: Clock = SYSTEM, **details: A
         folder = make_run_dir(runs_dir, workload, clock)
     except OSError as error:
         reason = f"{runs_dir} cannot be written: {error.strerror or error}"
+    machine = describe_machine()
     manifest = Manifest(
         run=folder.name if folder else f"{clock.stamp()}_{workload}",
         workload=workload,
@@ -41,12 +43,14 @@ def begin_run(runs_dir: Path, workload: str, clock: Clock = SYSTEM, **details: A
         process_started_s=psutil.Process().create_time(),
         boot_id=boot_id(),
         versions=_versions(),
-        machine=describe_machine(),
+        machine=machine,
         **details,
     )
     writer = RunWriter(folder, manifest, clock)
     if reason:
         writer.note(f"nothing is recorded: {reason}")
+    if allowed := limits().words(machine["cores"], machine["memory_bytes"]):
+        writer.note(f"this process may use {allowed}")
     writer.start()
     return writer, reason
 

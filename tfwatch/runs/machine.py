@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import platform
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
+
+from tfwatch.runs.container import limits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @functools.cache
@@ -31,10 +37,22 @@ def _boot_session() -> str:
 
 
 def describe_machine() -> dict[str, Any]:
-    """Host name, system, cores and memory, as run.json holds them."""
+    """Host name, system, cores and memory, as run.json holds them.
+
+    cores_allowed, memory_limit_bytes: what a container leaves of them to this process; None is all.
+    """
+    allowed = limits()
     return {
         "host": os.uname().nodename,
         "system": platform.platform(),
         "cores": psutil.cpu_count() or 0,
         "memory_bytes": psutil.virtual_memory().total,
+        "cores_allowed": allowed.cores,
+        "memory_limit_bytes": allowed.memory_bytes,
     }
+
+
+def memory_total(machine: Mapping[str, Any]) -> float:
+    """The memory, in bytes, that a run could have, given what `describe_machine` found; NaN where it is not known."""
+    known = [machine.get(name) for name in ("memory_bytes", "memory_limit_bytes")]
+    return float(min((value for value in known if isinstance(value, int) and value > 0), default=math.nan))

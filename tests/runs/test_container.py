@@ -1,0 +1,180 @@
+"""What a container's control groups allow, from made file systems."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from tests.runs.folders import FakeClock
+from tfwatch.core.events import Noted
+from tfwatch.runs import container
+from tfwatch.runs.begin import begin_run
+from tfwatch.runs.container import Limits, limits, parse_cpu_max, parse_groups, parse_limit, parse_stat, used_bytes
+from tfwatch.runs.machine import memory_total
+from tfwatch.runs.opened import read_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GB = 2**30
+#: Fields as in proc(5): number, parent, device, root, mount point, options, tags, -, type, source, options.
+MOUNT = "31 23 0:28 {root} {point} rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate"
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four cores, 64 GB."""
+    monkeypatch.setattr(psutil, "cpu_count", lambda: 4)
+    monkeypatch.setattr(container, "_bound_to", lambda: 4.0)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"total": 64 * GB}))
+
+
+def made(folder: Path, own: str, root: str, files: dict[str, str]) -> Path:
+    """A file system with these files below its cgroup mount."""
+    write(folder / "proc/self/cgroup", f"0::{own}\n")
+    write(
+        folder / "proc/self/mountinfo",
+        f"1 2 0:1 / / rw - ext4 /dev/vda rw\n{MOUNT}\n".format(root=root, point="/sys/fs/cgroup"),
+    )
+    for name, text in files.items():
+        write(folder / "sys/fs/cgroup" / name, text)
+    return folder
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("own", "root", "files", "memory", "group", "cores"),
+    [
+        pytest.param("/", "/", {}, None, None, None, id="none: the machine itself"),
+        pytest.param(
+            "/", "/", {"memory.max": f"{8 * GB}\n", "cpu.max": "200000 100000\n"}, 8 * GB, "", 2.0, id="a container"
+        ),
+        pytest.param("/", "/", {"memory.max": "max\n", "cpu.max": "max 100000\n"}, None, None, None, id="no limit set"),
+        pytest.param("/", "/", {"memory.max": f"{99 * GB}", "cpu.max": "800000 100000"}, None, None, None, id="loose"),
+        pytest.param("/", "/", {"cpu.max": "50000 100000"}, None, None, 0.5, id="half a core"),
+        pytest.param(
+            "/docker/ab12",
+            "/docker/ab12",
+            {"memory.max": f"{GB}"},
+            GB,
+            "",
+            None,
+            id="a container that sees the host's names",
+        ),
+        pytest.param(
+            "/user.slice/a.scope",
+            "/",
+            {
+                "user.slice/a.scope/memory.max": f"{9 * GB}",
+                "user.slice/memory.max": f"{2 * GB}",
+                "user.slice/a.scope/cpu.max": "300000 100000",
+                "user.slice/cpu.max": "max 100000",
+            },
+            2 * GB,
+            "user.slice",
+            3.0,
+            id="the tightest of the groups around",
+        ),
+        pytest.param("/../other", "/", {"memory.max": "5"}, None, None, None, id="moved out of its container"),
+        pytest.param("/", "/", {"memory.max": "much", "cpu.max": "1 0"}, None, None, None, id="rubbish"),
+    ],
+)
+def test_what_this_process_may_use(
+    tmp_path: Path,
+    own: str,
+    root: str,
+    files: dict[str, str],
+    memory: int | None,
+    group: str | None,
+    cores: float | None,
+) -> None:
+    folder = None if group is None else tmp_path / "sys/fs/cgroup" / group
+
+    assert limits(made(tmp_path, own, root, files)) == Limits(memory, folder, cores)
+
+
+def test_a_system_without_groups_limits_nothing(tmp_path: Path) -> None:
+    assert limits(tmp_path) == Limits()
+
+
+def test_cores_that_a_process_is_bound_to_are_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(container, "_bound_to", lambda: 3.0)
+
+    assert limits(tmp_path).cores == 3
+    assert limits(made(tmp_path, "/", "/", {"cpu.max": "200000 100000"})).cores == 2
+
+
+def test_limits_in_words() -> None:
+    assert Limits().words(4, 64 * GB) == ""
+    assert Limits(8 * GB, None, 2.0).words(4, 64 * GB) == "2 of 4 cores and 8.0 of 64.0 GB of memory"
+    assert Limits(cores=1.5).words(4, 64 * GB) == "1.5 of 4 cores"
+
+
+def test_a_run_tells_what_it_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("machine", "begin"):
+        monkeypatch.setattr(f"tfwatch.runs.{module}.limits", lambda: Limits(8 * GB, None, 2.0))
+    writer, _ = begin_run(tmp_path, "cnn", FakeClock(1).clock)
+    writer.close()
+
+    run = read_run(writer, FakeClock(1).clock)
+
+    assert (run.manifest.machine["cores_allowed"], run.manifest.machine["memory_limit_bytes"]) == (2.0, 8 * GB)
+    assert memory_total(run.manifest.machine) == 8 * GB
+    (note,) = (event for event in run.events if isinstance(event, Noted))
+    assert note.text == "this process may use 2 of 4 cores and 8.0 of 64.0 GB of memory"
+
+
+@pytest.mark.parametrize(
+    ("machine", "total"),
+    [
+        ({"memory_bytes": 64 * GB, "memory_limit_bytes": None}, 64 * GB),
+        ({"memory_bytes": 64 * GB}, 64 * GB),
+        ({"memory_bytes": "much", "memory_limit_bytes": -1}, math.nan),
+    ],
+)
+def test_the_memory_a_run_could_have(machine: dict[str, object], total: float) -> None:
+    assert memory_total(machine) == pytest.approx(total, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("files", "used"),
+    [
+        pytest.param(
+            {"memory.current": "1000\n", "memory.stat": "anon 600\ninactive_file 300\n"}, 700, id="with cache"
+        ),
+        pytest.param({"memory.current": "1000\n"}, 1000, id="nothing known of the cache"),
+        pytest.param({"memory.current": "1000\n", "memory.stat": "inactive_file 3000\n"}, 0, id="read at two times"),
+        pytest.param({}, None, id="not told"),
+    ],
+)
+def test_what_a_group_holds(tmp_path: Path, files: dict[str, str], used: int | None) -> None:
+    for name, text in files.items():
+        write(tmp_path / name, text)
+
+    assert used_bytes(tmp_path) == used
+
+
+@given(some.text() | some.from_regex(r"\A(max|\d{0,30})[ \n]{0,2}(max|\d{0,30})\Z"))
+def test_any_text_is_a_number_or_none(text: str) -> None:
+    assert parse_limit(text) is None or isinstance(parse_limit(text), int)
+    quota = parse_cpu_max(text)
+    assert quota is None or 0 < quota < 1e21
+    assert parse_stat(text, "a") is None or "a" in text
+
+
+@given(
+    some.text() | some.from_regex(r"\A0::(/[a-c.]{0,3}){0,3}\Z"),
+    some.text() | some.from_regex(r"\A(\S* ){0,8}/[a-c]{0,2} /[a-c]{0,2} (rw )?- cgroup2 x\Z"),
+)
+def test_any_texts_are_absolute_folders_or_none(own: str, mounts: str) -> None:
+    folders = parse_groups(own, mounts)
+    assert all(folder.startswith("/") and ".." not in folder.split("/") for folder in folders)

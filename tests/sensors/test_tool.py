@@ -112,6 +112,14 @@ def test_nobody_waits_for_a_tool_that_is_looked_at(make: Callable[[str], str]) -
     assert quick.look(1) == tool.Result("yes\n", "", 0)
 
 
+def test_what_a_tool_cost_is_counted(make: Callable[[str], str]) -> None:
+    before_ns = tool.spent_ns()
+    result = tool.run([make("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done")], timeout_s=20)
+
+    assert 1_000_000 < result.cpu_ns < 20_000_000_000
+    assert tool.spent_ns() - before_ns >= result.cpu_ns
+
+
 def test_nothing_is_left_open(make: Callable[[str], str]) -> None:
     before = len(os.listdir("/dev/fd"))
     for lines in ("echo yes", "exec sleep 600"):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 import selectors
 import subprocess
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock
@@ -29,12 +31,14 @@ class Result:
 
     code: its exit code, negative for the signal that ended it; None where it did not come to its end.
     trouble: why it did not, e.g. `gives no answer within 2 s`; empty where it did, whatever its code.
+    cpu_ns: CPU time that it and its own children took.
     """
 
     out: str = ""
     err: str = ""
     code: int | None = None
     trouble: str = ""
+    cpu_ns: int = field(default=0, compare=False)
 
     @property
     def why_not(self) -> str:
@@ -71,6 +75,7 @@ class Running:
         self._taken = {"out": bytearray(), "err": bytearray()}
         self._pipes = selectors.DefaultSelector()
         self._process: subprocess.Popen[bytes] | None = None
+        self._cpu_ns = 0
         self._result: Result | None = None
         try:
             # Without close_fds Python uses posix_spawn: macOS would copy the page tables of a whole training else.
@@ -114,9 +119,12 @@ class Running:
         return any(len(taken) > self._limit for taken in self._taken.values())
 
     def _has_ended(self, wait_s: float) -> bool:
+        """Reap it, if it ends within `wait_s`: its CPU time is added to that of this process' children then."""
         assert self._process
+        before_ns = _children_ns()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(wait_s)
+        self._cpu_ns += _children_ns() - before_ns
         return self._process.returncode is not None
 
     def _kill(self, trouble: str) -> None:
@@ -133,4 +141,31 @@ class Running:
             if pipe:
                 pipe.close()
         out, err = (taken[: self._limit].decode(errors="replace") for taken in self._taken.values())
-        self._result = Result(out, err, process.returncode if process and not trouble else None, trouble)
+        code = process.returncode if process and not trouble else None
+        self._result = Result(out, err, code, trouble, self._cpu_ns)
+        _SPENT.add(self._cpu_ns)
+
+
+class _Spent:
+    """A sum that several threads add to."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.ns = 0
+
+    def add(self, ns: int) -> None:
+        with self._lock:
+            self.ns += ns
+
+
+_SPENT = _Spent()
+
+
+def spent_ns() -> int:
+    """CPU time of all tools that this process has run and that have ended."""
+    return _SPENT.ns
+
+
+def _children_ns() -> int:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return round((usage.ru_utime + usage.ru_stime) * 1e9)

@@ -1,41 +1,107 @@
-"""What a frame of the live screen costs in CPU, over a run of 10 000 steps. Run: python -m tests.bench.frame"""
+"""What a frame of the live screen costs in CPU: at several sizes, and after a thousand and a million steps.
+
+    python -m tests.bench.frame [--sizes 80x24,120x40,200x60] [--steps 1000,100000,1000000] [--frames 100]
+
+Shows a run written by hand on a pseudo terminal, with steps, samples, pauses and epochs that go on coming. A frame is
+all CPU of the process from one frame to the next: reading, judging, and every cell drawn and sent.
+"""
 
 from __future__ import annotations
 
-import asyncio
+import argparse
+import json
 import statistics
 import sys
+import tempfile
+import time
+from pathlib import Path
 
-from tests.screens.canned import FED, Canned, usual
-from tests.screens.showing import Shown, shown
-from tfwatch.core.clock import SYSTEM
+import tfwatch.app
+from tests.bench.terminal import run_on_terminal
+from tests.screens.canned import FED, STARVING, Canned, usual
+from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
+from tfwatch.runs.control import Control
 
-SIZES = ((80, 24), (120, 40), (200, 60))
-FRAMES = 100
-_WARM_UP = 10
-
-
-async def frames_ms(size: tuple[int, int]) -> list[float]:
-    """CPU of the drawing thread for each frame, ms: reading, judging, and every cell drawn."""
-    run = usual(None).steps(9_550, FED)
-    async with shown(run, size) as show:
-        return [await _frame_ms(show, run) for _ in range(FRAMES)][_WARM_UP:]
+#: Frames come faster than live ones, so that the bench ends; every cell is painted in between.
+tfwatch.app.FRAME_S = 0.1
+#: Steps of 13.9 ms in a quarter second.
+STEPS_A_FRAME = 18
+EPOCH, PAUSE_EVERY = 250, 500
+#: The first frames build the screen.
+WARM_UP = 15
 
 
-async def _frame_ms(show: Shown, run: Canned) -> float:
-    run.steps(18, FED).sample().doing(Phase.COMPUTE, 0.004).writer.flush()
-    began = SYSTEM.thread_ns()
-    await show.frame()
-    return (SYSTEM.thread_ns() - began) / 1e6
+class Fed(tfwatch.app.TfwatchApp):
+    """The app over a run that goes on; leaves after so many frames."""
+
+    def __init__(self, run: Canned, frames: int) -> None:
+        super().__init__(run.reader(), Control(), clock=run.clock)
+        self.costs_ms: list[float] = []
+        self._run, self._left = run, frames
+        self._since_ns = 0
+
+    def frame(self) -> None:
+        """Count what was spent since the last frame, and show the run a quarter second later."""
+        if self._since_ns:
+            self.costs_ms.append((time.process_time_ns() - self._since_ns) / 1e6)
+        self._left -= 1
+        if not self._left:
+            self.exit()
+        advance(self._run, STEPS_A_FRAME)
+        self._run.sample().doing(Phase.COMPUTE, 0.004).writer.flush()
+        self._since_ns = time.process_time_ns()
+        super().frame()
+
+
+def advance(run: Canned, count: int) -> None:
+    """So many steps more, with the events that a training makes on the way."""
+    for _ in range(count):
+        run.steps(1, FED if run.step % 1000 < 800 else STARVING)
+        if run.step % PAUSE_EVERY == 0:
+            run.event(facts.Paused, cause="checkpoint", took_ms=220.0, detail="ModelCheckpoint")
+        if run.step % EPOCH == 0:
+            run.event(facts.ValidationEnded, epoch=run.epoch, took_ms=300.0)
+            run.event(facts.EpochEnded, epoch=run.epoch, step=run.step, metrics={"loss": 1.31, "accuracy": 0.42})
+            run.begin_epoch()
+
+
+def child(steps: int, frames: int, out: Path) -> None:
+    """Show a run that has made `steps` steps, and write each frame's cost."""
+    run = usual(None)
+    advance(run, max(0, steps - run.step))
+    app = Fed(run, frames + WARM_UP)
+    app.run()
+    out.write_text(json.dumps(app.costs_ms[WARM_UP - 1 :]), encoding="utf-8")
+
+
+def frames_ms(size: tuple[int, int], steps: int, frames: int) -> list[float]:
+    """What each frame cost, ms."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "costs.json"
+        case = ("--child", str(out), "--steps", str(steps), "--frames", str(frames))
+        run_on_terminal([sys.executable, "-m", "tests.bench.frame", *case], size)
+        return [float(cost) for cost in json.loads(out.read_text(encoding="utf-8"))]
 
 
 def main() -> None:
-    """Print a table."""
-    for size in SIZES:
-        costs = asyncio.run(frames_ms(size))
-        p95 = statistics.quantiles(costs, n=20)[-1]
-        sys.stdout.write(f"{size[0]}x{size[1]}: median {statistics.median(costs):.1f} ms, p95 {p95:.1f} ms\n")
+    """Print a line a case."""
+    parser = argparse.ArgumentParser(description="what a frame of the live screen costs")
+    parser.add_argument("--sizes", default="80x24,120x40,200x60")
+    parser.add_argument("--steps", default="1000,100000,1000000")
+    parser.add_argument("--frames", type=int, default=100)
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(int(options.steps), options.frames, options.child)
+        return
+    for text in options.sizes.split(","):
+        for steps in map(int, options.steps.split(",")):
+            columns, _, rows = text.partition("x")
+            costs = frames_ms((int(columns), int(rows)), steps, options.frames)
+            p95, most = statistics.quantiles(costs, n=20)[-1], max(costs)
+            figures = f"median {statistics.median(costs):.1f} ms, p95 {p95:.1f} ms, most {most:.1f} ms"
+            print(f"{text} after {steps} steps: {figures}", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,20 +9,15 @@ round and the median ratios; the second ratio is the noise.
 from __future__ import annotations
 
 import argparse
-import fcntl
-import os
-import pty
-import select
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
 from pathlib import Path
 
 import numpy as np
 
+from tests.bench.terminal import run_on_terminal
 from tfwatch.core.events import RunEnded
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import open_run
@@ -45,23 +40,14 @@ def run_headless(runs_dir: Path, steps: int) -> None:
 
 def run_screen(runs_dir: Path, steps: int) -> None:
     """Train with the screen on a pseudo terminal of 120x40, and leave it when the run is over."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")
-        os.execv(sys.executable, command(runs_dir, steps))
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
     asked = False
-    while True:
-        readable, _, _ = select.select([terminal], [], [], 0.5)
-        try:
-            if readable and not os.read(terminal, 65536):
-                break
-        except OSError:
-            break
-        if not asked and _has_ended(runs_dir):
-            asked = True
-            os.write(terminal, b"q")
-    os.waitpid(pid, 0)
+
+    def leave() -> bytes:
+        nonlocal asked
+        was, asked = asked, asked or _has_ended(runs_dir)
+        return b"q" if asked and not was else b""
+
+    run_on_terminal(command(runs_dir, steps), (120, 40), leave)
 
 
 def _has_ended(runs_dir: Path) -> bool:

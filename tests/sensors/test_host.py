@@ -10,17 +10,18 @@ import psutil
 import pytest
 
 from tfwatch.core.rows import SAMPLE
-from tfwatch.sensors import Available, Unavailable
+from tfwatch.sensors import Available, Unavailable, mains
 from tfwatch.sensors.gpu import GpuSensor
-from tfwatch.sensors.host import CpuSensor, DiskSensor, Rate, busy_shares, host_sensors
+from tfwatch.sensors.host import DiskSensor, host_sensors
+from tfwatch.sensors.mains import MainsSensor
+from tfwatch.sensors.rate import Rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 SECOND_NS = 10**9
-LinuxTimes = namedtuple("LinuxTimes", "user nice system idle iowait guest")
-MacTimes = namedtuple("MacTimes", "user nice system idle")
 Counters = namedtuple("Counters", "read_bytes")
+Battery = namedtuple("Battery", "power_plugged")
 
 
 def one_after_another(answers: Sequence[Any]) -> Callable[..., Any]:
@@ -28,48 +29,54 @@ def one_after_another(answers: Sequence[Any]) -> Callable[..., Any]:
     return lambda *_, **__: next(left)
 
 
-def test_every_column_of_a_sample_that_a_host_can_fill_is_filled() -> None:
+def test_every_column_of_a_sample_that_this_host_can_fill_is_filled() -> None:
     sensors = host_sensors()
     assert all(isinstance(sensor.available(), Available | Unavailable) for sensor in sensors)
     columns = {column for sensor in sensors for column in sensor.read(1)}
-    columns |= {"at_ns", "late_ms", "own_cores"}
-    assert columns == set((SAMPLE.names or ())[: len(columns)])
+    always = set((SAMPLE.names or ())[: (SAMPLE.names or ()).index("late_ms")]) - {"at_ns", "own_cores"}
+    assert always <= columns <= set(SAMPLE.names or ())
+
+
+def test_a_machine_without_a_battery_or_kinds_of_cores_misses_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def names() -> set[str]:
+        return {sensor.name for sensor in host_sensors("linux")}
+
+    monkeypatch.setattr(psutil, "sensors_battery", lambda: None)
+    monkeypatch.setattr("tfwatch.sensors.host.has_kinds", lambda _: False)
+    plain = names()
+    monkeypatch.setattr(psutil, "sensors_battery", lambda: Battery(True))
+    monkeypatch.setattr("tfwatch.sensors.host.has_kinds", lambda _: True)
+
+    assert plain == {"CPU", "process", "memory", "swap", "pressure", "heat", "disk"}
+    assert names() - plain == {"cores", "mains"}
+    assert {sensor.name for sensor in host_sensors("darwin")} == names() - {"swap"}
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
+    ("answers", "on_mains"),
     [
-        pytest.param(
-            [LinuxTimes(10, 0, 5, 80, 5, 2), LinuxTimes(0, 0, 0, 0, 0, 0)],
-            [LinuxTimes(10.1, 0, 5, 80.8, 5.1, 2.1), LinuxTimes(0.5, 0.2, 0.2, 0.1, 0, 0)],
-            id="Linux: waiting for a disk is idle, a guest's time is counted once",
-        ),
-        pytest.param(
-            [MacTimes(10, 0, 5, 80), MacTimes(0, 0, 0, 0)],
-            [MacTimes(10.1, 0, 5, 80.9), MacTimes(0.9, 0, 0, 0.1)],
-            id="macOS",
-        ),
+        pytest.param([True], 1.0, id="on mains"),
+        pytest.param([False], 0.0, id="on battery"),
+        pytest.param([None], math.nan, id="the system does not know"),
     ],
 )
-def test_cores_in_use_and_the_busiest(before: list[Any], after: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(psutil, "cpu_times", one_after_another([before, after]))
-    sensor = CpuSensor()
-    assert all(math.isnan(figure) for figure in sensor.read(0).values())
-    assert sensor.read(SECOND_NS) == pytest.approx({"cpu_cores": 1.0, "core_max": 0.9})
+def test_the_power_source(answers: list[bool | None], on_mains: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "sensors_battery", one_after_another([Battery(answer) for answer in answers]))
+    sensor = MainsSensor()
+    for now_ns in (5, 5 + mains.PERIOD_NS - 1):  # the battery is asked once
+        assert sensor.read(now_ns)["on_mains"] == pytest.approx(on_mains, nan_ok=True)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "shares"),
-    [
-        pytest.param([(1, 10)], [(1.5, 11)], [0.5], id="half busy"),
-        pytest.param([(1, 10)], [(0.9, 11)], [0.0], id="a counter that fell is not less than idle"),
-        pytest.param([(1, 10)], [(2.1, 11)], [1.0], id="never more than one core"),
-        pytest.param([(1, 10)], [(1, 10)], [], id="no time passed"),
-        pytest.param([(1, 10)], [(1, 10), (2, 12)], [], id="a core came"),
-    ],
-)
-def test_busy_shares(before: list[Any], after: list[Any], shares: list[float]) -> None:
-    assert busy_shares(before, after) == pytest.approx(shares)
+def test_a_battery_that_goes_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "sensors_battery", one_after_another([Battery(False), Battery(False), None]))
+    sensor = MainsSensor()
+    assert sensor.available() == Available()
+    assert [sensor.read(at)["on_mains"] for at in (0, mains.PERIOD_NS)] == pytest.approx([0.0, math.nan], nan_ok=True)
+
+
+def test_a_system_without_batteries_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(psutil, "sensors_battery")
+    assert MainsSensor().available() == Unavailable("this machine has no battery", "")
 
 
 def test_a_rate_is_per_second_and_starts_anew_where_its_counter_does() -> None:

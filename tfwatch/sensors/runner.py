@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import SensorMissing, Slept
 from tfwatch.core.rows import SAMPLE
-from tfwatch.sensors import Sensor, Unavailable
+from tfwatch.sensors import Sensor, SensorError, Unavailable
 from tfwatch.sensors.gpu import GpuSensor
-from tfwatch.sensors.host import Rate, host_sensors
+from tfwatch.sensors.host import host_sensors
 from tfwatch.sensors.pauses import Pauses
 from tfwatch.sensors.pressure import Pressure
+from tfwatch.sensors.rate import Rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -139,4 +140,6 @@ class Sampler:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, SensorError):
+        return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,55 @@
+"""Recorded outputs of macOS' tools, and tools that print what they are given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.runs.processes import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tfwatch.sensors import Sensor
+
+#: Beside the checkout, where there are any; the project ships none.
+RECORDINGS = Path(__file__).parents[3] / "shared/recordings"
+
+
+@pytest.fixture
+def recording() -> Callable[[str], str]:
+    """The text of a recorded output, by the name of its file."""
+
+    def read(name: str) -> str:
+        if not RECORDINGS.is_dir():
+            pytest.skip("no recordings beside this checkout")
+        return (RECORDINGS / name).read_text(encoding="utf-8")
+
+    return read
+
+
+class Tools:
+    """Makes tools in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def print(self, name: str, text: str) -> str:
+        """A tool that prints this from now on; its path."""
+        said, path = self._folder / f"{name}.txt", self._folder / name
+        said.write_text(text)
+        path.write_text(f"#!/bin/sh\nexec cat '{said}'\n")
+        path.chmod(0o755)
+        return str(path)
+
+    def settled(self, sensor: Sensor, now_ns: int, holds: Callable[[Mapping[str, float]], bool]) -> Mapping[str, float]:
+        """What a sensor that asks a tool reads once its answer is there."""
+        wait_until(lambda: holds(sensor.read(now_ns)))
+        return sensor.read(now_ns)
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Tools:
+    return Tools(tmp_path)

@@ -1,0 +1,101 @@
+"""Heat, from what Linux and macOS tell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from tfwatch.sensors import Available, Unavailable, thermal_linux, thermal_macos
+from tfwatch.sensors.thermal_macos import KEY, parse_notifyutil
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.sensors.conftest import Tools
+
+SECOND_NS = 10**9
+
+
+@pytest.mark.parametrize(("file", "level"), [("notifyutil-level-0.txt", 0), ("notifyutil-failed.txt", None)])
+def test_recorded_notifyutil(recording: Callable[[str], str], file: str, level: int | None) -> None:
+    assert parse_notifyutil(recording(file)) == level
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        *((f"{KEY} {level}\n", level) for level in range(5)),
+        (f"{KEY} 2", 2),
+        (f"other 1\n{KEY} 3\r\n", 3),
+        (f"{KEY} 5\n", None),
+        (f"{KEY} -1\n", None),
+        (f"{KEY} 10\n", None),
+        (f"{KEY}: Failed with code 9\n", None),
+        (f"{KEY}\n", None),
+        (f"{KEY}2 1\n", None),
+        ("", None),
+    ],
+)
+def test_notifyutil(text: str, level: int | None) -> None:
+    assert parse_notifyutil(text) == level
+
+
+@given(some.text() | some.from_regex(rf"\A{KEY}.{{0,9}}\Z"))
+def test_any_text_is_a_level_or_none(text: str) -> None:
+    assert parse_notifyutil(text) in (None, *range(5))
+
+
+@pytest.mark.parametrize(("level", "figure"), [(0, 0.0), (1, 2.0), (2, 3.0), (3, 4.0), (4, 4.0)])
+def test_heat_on_macos(tools: Tools, monkeypatch: pytest.MonkeyPatch, level: int, figure: float) -> None:
+    monkeypatch.setattr(thermal_macos, "NOTIFYUTIL", (tools.print("notifyutil", f"{KEY} {level}\n"), "-g", KEY))
+    sensor = thermal_macos.ThermalSensor()
+
+    assert sensor.available() == Available()
+    assert sensor.read(0) == {"thermal_level": figure}
+
+
+def test_heat_that_macos_does_not_tell(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thermal_macos, "NOTIFYUTIL", (tools.print("notifyutil", f"{KEY}: Failed with code 9\n"),))
+
+    reason = f"notifyutil prints '{KEY}: Failed with code 9', which says nothing"
+    assert thermal_macos.ThermalSensor().available() == Unavailable(reason, "")
+
+
+def throttled(cpus: Path, number: int, package: int, milliseconds: str) -> None:
+    for name, text in ((thermal_linux._PACKAGES, f"{package}\n"), (thermal_linux._THROTTLED, milliseconds)):
+        path = cpus / f"cpu{number}" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "figures"),
+    [
+        pytest.param(0, {"thermal_level": 0.0}, id="never"),
+        pytest.param(50, {"thermal_level": 1.0}, id="a moment"),
+        pytest.param(400, {"thermal_level": 3.0}, id="much of the time"),
+    ],
+)
+def test_heat_on_linux_is_of_the_hotter_package(tmp_path: Path, milliseconds: int, figures: dict[str, float]) -> None:
+    for number in range(4):
+        throttled(tmp_path, number, number // 2, "1000\n")
+    sensor = thermal_linux.ThermalSensor(tmp_path)
+    assert sensor.available() == Available()
+    assert sensor.read(0) == {}
+    for number in (2, 3):
+        throttled(tmp_path, number, 1, f"{1000 + milliseconds}\n")
+
+    assert sensor.read(SECOND_NS) == figures
+
+
+@pytest.mark.parametrize("milliseconds", [None, "", "hot\n"])
+def test_heat_that_linux_does_not_count(tmp_path: Path, milliseconds: str | None) -> None:
+    if milliseconds is not None:
+        throttled(tmp_path, 0, 0, milliseconds)
+    reason = "this kernel does not count the time for which heat slows this processor"
+
+    assert thermal_linux.ThermalSensor(tmp_path).available() == Unavailable(reason, "")

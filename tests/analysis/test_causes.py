@@ -33,7 +33,9 @@ def pause(rows: Rows, cause: str, took_ms: float = 95.0, late_ms: float = 0.0, d
     return Paused(end_ns + int(late_ms * 1e6), cause, took_ms, detail)
 
 
-@pytest.mark.parametrize("cause", ["checkpoint", "callback", "garbage collection", "swap", "CPU contention"])
+@pytest.mark.parametrize(
+    "cause", ["checkpoint", "callback", "garbage collection", "swap", "CPU contention", "thermal limit"]
+)
 def test_a_pause_within_the_step_names_it(cause: str) -> None:
     rows = slow("host")
 

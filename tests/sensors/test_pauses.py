@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from tests.runs.folders import FakeClock, make_manifest
 from tfwatch.core.events import Paused, decode
-from tfwatch.core.rows import Phase
+from tfwatch.core.rows import SAMPLE, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.pulse import decode_pulse
 from tfwatch.runs.writer import RunWriter
@@ -171,10 +172,11 @@ class Machine:
         self.writer = make_writer(self.clock)
         self.pressure = Pressure(self.writer)
 
-    def sample(self, cpu: float = 1.2, own: float = 1.1, aside: int = 5, swap: float = 0.0) -> None:
+    def sample(self, cpu: float = 1.2, own: float = 1.1, aside: int = 5, swap: float = 0.0, **others: float) -> None:
         self.clock.at_s += 0.5
         self.aside += aside
-        self.pressure.look({"cpu_cores": cpu, "process_cores": own, "swap_used_bytes": swap})
+        figures = dict.fromkeys(SAMPLE.names or (), math.nan)
+        self.pressure.look({**figures, "cpu_cores": cpu, "process_cores": own, "swap_used_bytes": swap, **others})
 
 
 def test_contention_takes_a_full_cpu_others_and_switches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,3 +215,38 @@ def test_memory_that_is_swapped_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     (pause,) = told(machine.writer)
     assert (pause.cause, pause.detail) == ("swap", "30 MB")
     assert pause.took_ms == pytest.approx(1000.0)
+
+
+def test_traffic_goes_before_what_is_swapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(monkeypatch)
+    rate = 2.0**20
+    machine.sample(swap=0, swap_in_bytes_s=0, swap_out_bytes_s=0)
+    machine.sample(swap=100 * 2**20, swap_in_bytes_s=0, swap_out_bytes_s=0)  # a process ended, its swap came back
+    machine.sample(swap=100 * 2**20, swap_in_bytes_s=30 * rate, swap_out_bytes_s=30 * rate)  # in and out the same
+    machine.sample(swap=100 * 2**20, swap_in_bytes_s=10 * rate, swap_out_bytes_s=10 * rate)
+
+    (pause,) = told(machine.writer)
+    assert (pause.cause, pause.detail) == ("swap", "30 MB")
+    assert pause.took_ms == pytest.approx(500.0)
+
+
+@pytest.mark.parametrize(
+    ("levels", "found"),
+    [
+        pytest.param([0, 1, 2, 0], [], id="warm"),
+        pytest.param([0, 3, 3, 2], [("heavy", 1000.0)], id="heavy"),
+        pytest.param([math.nan, 3, 4, 4, math.nan], [("critical", 1500.0)], id="critical"),
+        pytest.param([3] * 23, [("heavy", 5000.0)] * 2, id="told while it lasts"),
+    ],
+)
+def test_heat_that_holds_the_training_up(
+    monkeypatch: pytest.MonkeyPatch, levels: list[float], found: list[tuple[str, float]]
+) -> None:
+    machine = Machine(monkeypatch)
+    for level in levels:
+        machine.sample(thermal_level=level)
+
+    pauses = told(machine.writer)
+    assert [pause.detail for pause in pauses] == [word for word, _ in found]
+    assert [pause.took_ms for pause in pauses] == pytest.approx([ms for _, ms in found])
+    assert {pause.cause for pause in pauses} <= {"thermal limit"}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: A pause explains a step where it covers this share of what the step took too long.
 _COVERS = 0.5
 #: What is looked at first: a collection, which may happen in a callback; then the callback; then what held everybody.
-_RANK = {"garbage collection": 0, "checkpoint": 1, "callback": 1, "swap": 2, "CPU contention": 3}
+_RANK = {"garbage collection": 0, "checkpoint": 1, "callback": 1, "swap": 2, "CPU contention": 3, "thermal limit": 4}
 _BETWEEN_STEPS = ("checkpoint", "callback")
 
 

@@ -1,4 +1,4 @@
-"""What else slows every program on the machine: other processes on a full CPU, and memory that is swapped."""
+"""What else slows every program on the machine: other processes on a full CPU, swapped memory, and heat."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 _FULL = 0.9
 _OTHERS_CORES = 0.4
 _PUT_ASIDE_S = 20.0
-#: Swapped between two samples, bytes: half as much is what an idle machine tidies away.
+#: Swapped in half a second, bytes: half as much is what an idle machine tidies away.
 _SWAPPED = 16 * 2**20
 #: A pressure that lasts is told this often, so that it has a name before it ends.
 _CHUNK_NS = 5_000_000_000
+#: `thermal_level` from which on heat holds a training up, and its words (see `core.rows.SAMPLE`).
+_HEAVY = 3
+_HEAT = {3: "heavy", 4: "critical"}
 
 
 class Pressure:
@@ -42,7 +45,8 @@ class Pressure:
         aside = _put_aside()
         seconds = max((now_ns - self._at_ns) / 1e9, 1e-3)
         self._follow("CPU contention", now_ns, self._contention(figures, (aside - self._aside) / seconds))
-        self._follow("swap", now_ns, self._swapping(figures["swap_used_bytes"]))
+        self._follow("swap", now_ns, self._swapping(figures, seconds))
+        self._follow("thermal limit", now_ns, _limited(figures["thermal_level"]))
         self._aside, self._at_ns = aside, now_ns
 
     def _contention(self, figures: Mapping[str, float], put_aside_s: float) -> str:
@@ -52,9 +56,12 @@ class Pressure:
             return f"other processes use {others:.1f} of {self._cores} cores"
         return ""
 
-    def _swapping(self, used: float) -> str:
+    def _swapping(self, figures: Mapping[str, float], seconds: float) -> str:
+        """By what was read and written; where that is not known, by how much more or less is swapped now."""
+        used = figures["swap_used_bytes"]
         before, self._swap = self._swap, used
-        moved = abs(used - before)
+        traffic = (figures["swap_in_bytes_s"] + figures["swap_out_bytes_s"]) * seconds
+        moved = abs(used - before) if math.isnan(traffic) else traffic
         return f"{moved / 2**20:.0f} MB" if moved >= _SWAPPED else ""
 
     def _follow(self, cause: str, now_ns: int, detail: str) -> None:
@@ -64,6 +71,10 @@ class Pressure:
             self._writer.event(Paused(end_ns, cause, (end_ns - begin_ns) / 1e6, known))
             begin_ns = end_ns
         self._open[cause] = (begin_ns if known and detail else self._at_ns, detail)
+
+
+def _limited(level: float) -> str:
+    return _HEAT.get(round(level), "") if level >= _HEAVY else ""
 
 
 def _put_aside() -> int:

@@ -71,7 +71,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert np.isnan(snapshot.samples["process_cores"]).all()
     assert snapshot.latest is not None
     assert (snapshot.latest.images, snapshot.latest.epoch_step, snapshot.latest.metric) == (32, 3, 0.25)
-    assert snapshot.events == (Noted(1_000_000_000, "hello"),)
+    assert tuple(snapshot.events) == (Noted(1_000_000_000, "hello"),)
     assert snapshot.manifest.device == "GPU:0"
     assert (snapshot.torn, snapshot.unrecorded) == (0, "")
 
@@ -197,7 +197,7 @@ def test_a_full_disk_is_told_and_memory_goes_on(tmp_path: Path, monkeypatch: pyt
 
     assert here.steps_total == 10
     assert here.unrecorded == "No space left on device"
-    assert here.events == (RecordingLost(1_000_000_000, "No space left on device", 8),)
+    assert tuple(here.events) == (RecordingLost(1_000_000_000, "No space left on device", 8),)
     assert (tmp_path / layout.STEPS).stat().st_size == 0
 
 

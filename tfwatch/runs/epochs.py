@@ -28,8 +28,8 @@ class EpochSums:
 
     @property
     def rows(self) -> Rows:
-        """Rows of `core.rows.EPOCH`; the newest grows on."""
-        return np.concatenate([self._closed.rows, self._open])
+        """Rows of `core.rows.EPOCH`; the newest grows on, so that it is good until the next call of `add`."""
+        return self._closed.followed_by(self._open)
 
     def add(self, rows: Rows) -> None:
         """Take plausible rows of `core.rows.STEP` in, in the order of their start."""

@@ -20,16 +20,29 @@ class Growing:
     @property
     def rows(self) -> Rows:
         """All of them, read-only; later additions leave the view as it is."""
-        view = self._kept[: self._count]
-        view.flags.writeable = False
-        return view
+        return self._view(self._count)
+
+    def followed_by(self, rows: Rows) -> Rows:
+        """All of them and `rows`, which are not added: read-only, and good until the next call."""
+        count = self._count + len(rows)
+        self._make_room(count)
+        self._kept[self._count : count] = rows
+        return self._view(count)
 
     def extend(self, rows: np.ndarray[Any, np.dtype[np.void]]) -> None:
         """Add rows."""
         count = self._count + len(rows)
+        self._make_room(count)
+        self._kept[self._count : count] = rows
+        self._count = count
+
+    def _view(self, count: int) -> Rows:
+        view = self._kept[:count]
+        view.flags.writeable = False
+        return view
+
+    def _make_room(self, count: int) -> None:
         if count > len(self._kept):
             bigger = np.empty(max(count, 2 * len(self._kept)), dtype=self._kept.dtype)
             bigger[: self._count] = self._kept[: self._count]
             self._kept = bigger
-        self._kept[self._count : count] = rows
-        self._count = count

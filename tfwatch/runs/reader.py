@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.core.clock import SYSTEM, Clock, local_time
-from tfwatch.core.events import Event, RecordingLost, RecordingResumed, RunEnded, Slept, decode
+from tfwatch.core.events import RecordingLost, RecordingResumed, RunEnded, Slept, decode
 from tfwatch.core.rows import plausible
 from tfwatch.runs import format as layout
 from tfwatch.runs.epochs import EpochSums
+from tfwatch.runs.eventlog import EventLog, Events
 from tfwatch.runs.format import Manifest, NotARunError
 from tfwatch.runs.growing import Growing
 from tfwatch.runs.life import Life, life_of, now_s
@@ -76,7 +77,7 @@ class Snapshot:
     progress: Rows
     latest: ProgressNow | None
     images_s: float | None
-    events: tuple[Event, ...]
+    events: Events
     sleeps: tuple[Slept, ...]
     ended: RunEnded | None
     log: tuple[str, ...]
@@ -108,7 +109,7 @@ class RunReader:
         self._recent: Rows = np.empty(0, dtype=self._layouts[layout.STEPS])
         self._total = 0
         self._tables = {name: Growing(self._whole(name, b"").dtype) for name in (layout.SAMPLES, layout.PROGRESSES)}
-        self._events: list[Event] = []
+        self._events = EventLog()
         self._sleeps: list[Slept] = []
         self._ended: RunEnded | None = None
         self._unrecorded = ""
@@ -163,7 +164,7 @@ class RunReader:
             progress=progress,
             latest=_latest(progress),
             images_s=_images_s(progress),
-            events=tuple(self._events),
+            events=self._events.view(),
             sleeps=tuple(self._sleeps),
             ended=self._ended,
             log=tuple(self._log),
@@ -186,7 +187,7 @@ class RunReader:
         if event is None:
             self._torn += 1
             return
-        self._events.append(event)
+        self._events.add(event)
         if isinstance(event, RunEnded):
             self._ended = event
         elif isinstance(event, Slept):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis import turns
 from tfwatch.analysis.waiting import knob_name
+from tfwatch.core.events import PipelineSwitched
 from tfwatch.screens import views
 from tfwatch.screens.layout import SMALLEST
 from tfwatch.widgets.keyline import Key
@@ -38,7 +39,7 @@ def help_now(view: RunView, live: bool) -> str:
     """What stands beside the finding's word."""
     if not live:
         return "read only"
-    undo = turns.undone(view.knobs, view.snapshot.events)
+    undo = turns.undone(view.knobs, view.snapshot.events.of(PipelineSwitched))
     return f"u undoes: {knob_name(undo[0])} back to {undo[1]}" if undo and not view.is_over else ""
 
 

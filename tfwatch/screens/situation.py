@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,7 +18,16 @@ from tfwatch.analysis.stalls import Stall, find_stalls
 from tfwatch.analysis.switches import Comparison, Known, compare
 from tfwatch.analysis.turns import Ask, KnobState, knob_states
 from tfwatch.analysis.verdict import Judgement, judge
-from tfwatch.core.events import EpochStarted, PipelineSwitched, RecordingLost, TrainingFailed, WatchFailed
+from tfwatch.core.events import (
+    EpochStarted,
+    Paused,
+    PipelineSwitched,
+    RecordingLost,
+    SwitchAsked,
+    SwitchFailed,
+    TrainingFailed,
+    WatchFailed,
+)
 from tfwatch.core.rows import Phase
 from tfwatch.core.units import is_missing
 from tfwatch.runs.library import replay_words
@@ -31,15 +40,16 @@ if TYPE_CHECKING:
     from tfwatch.analysis.ledger import Entry
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
+    from tfwatch.runs.eventlog import Events
     from tfwatch.runs.reader import Snapshot
-
-_E = TypeVar("_E")
 
 #: Figures change once a second: four times a second nobody can read them.
 FIGURES_S = 1.0
 _BLOCK = 65_536
 #: Steps before the new ones that tell what is usual.
 _CONTEXT = 512
+#: What a pause that covers the last of some rows ends after them by, at most.
+_PAUSE_NS = 60 * 10**9
 _SHUFFLE = re.compile(r"shuffle buffer[^\n]*?(\d+) of (\d+)", re.IGNORECASE)
 
 
@@ -88,6 +98,8 @@ class Follower:
         self._searched = 0
         self._switches = 0
         self._ledger = RunningLedger()
+        self._of_ledger: list[Event] = []
+        self._seen = 0
         self._patterns: dict[tuple[int, int], Pattern] = {}
 
     def follow(self, snapshot: Snapshot, asks: Sequence[Ask], stopping_s: float | None) -> RunView:
@@ -97,9 +109,9 @@ class Follower:
             self._due_s = snapshot.now_s + FIGURES_S
             self._events = len(snapshot.events)
             self._figures = self._figure(snapshot)
-            found = compare(snapshot.events, snapshot.steps_total, self._steps_between, self._known)
+            found = compare(switches_of(snapshot.events), snapshot.steps_total, self._steps_between, self._known)
             self._comparisons = tuple(found)
-        knobs = knob_states(snapshot.manifest.knobs, snapshot.events, asks)
+        knobs = knob_states(snapshot.manifest.knobs, switches_of(snapshot.events), asks)
         situation = self._situation(snapshot, knobs, stopping_s)
         stalls, patterns = tuple(self._stalls.values()), tuple(self._patterns.values())
         return RunView(snapshot, situation, banner(situation), knobs, self._comparisons, stalls, patterns)
@@ -113,14 +125,14 @@ class Follower:
         in_hand = snapshot.steps_total - len(snapshot.steps)
         rows = snapshot.steps[first - 1 - in_hand :] if first > in_hand else self._steps_between(first, last)
         found = find_stalls(rows)
-        for stall in find_stalls(rows, Pauses(snapshot.events)) if found else found:
+        for stall in find_stalls(rows, _pauses_in(rows, snapshot.events)) if found else found:
             if stall.step > first or first == 1:  # else it began before these rows, and is known
                 self._stalls[stall.step] = stall
         self._searched = snapshot.steps_total if first > in_hand else last
 
     def _figure(self, snapshot: Snapshot) -> _Figures:
         rows = snapshot.steps
-        switches = sum(isinstance(event, PipelineSwitched) for event in snapshot.events)
+        switches = len(snapshot.events.of(PipelineSwitched))
         before = self._figures.judgement if switches == self._switches else NOT_JUDGED
         self._switches = switches
         for pattern in find_patterns(rows):
@@ -132,7 +144,10 @@ class Follower:
         total = recent["wait_ms"] + recent["compute_ms"] + recent["host_ms"]
         median = float(np.median(total)) if len(recent) else None
         doing = snapshot.pulse.phase if snapshot.pulse else None
-        total, whole = self._ledger.take(snapshot.epochs.rows, snapshot.events, snapshot.now_s, doing)
+        # Pauses are many, and the ledger does not tell of them.
+        self._of_ledger += (event for event in snapshot.events[self._seen :] if not isinstance(event, Paused))
+        self._seen = len(snapshot.events)
+        total, whole = self._ledger.take(snapshot.epochs.rows, self._of_ledger, snapshot.now_s, doing)
         return _Figures(judgement, whole, median, total.waiting_s, total.between_s)
 
     def _situation(self, snapshot: Snapshot, knobs: dict[str, KnobState], stopping_s: float | None) -> Situation:
@@ -154,12 +169,21 @@ class Follower:
         )
 
 
+def switches_of(events: Events) -> list[SwitchAsked | PipelineSwitched | SwitchFailed]:
+    """What was asked of the knobs, and what came of it."""
+    return events.of(SwitchAsked, PipelineSwitched, SwitchFailed)
+
+
+def _pauses_in(rows: Rows, events: Events) -> Pauses:
+    first_ns, last_ns = int(rows["start_ns"][0]), int(rows["start_ns"][-1])
+    return Pauses(events.between(Paused, first_ns, last_ns + _PAUSE_NS))
+
+
 def _bare_situation(snapshot: Snapshot) -> Situation:
     """What a snapshot says by itself."""
     manifest, pulse, events = snapshot.manifest, snapshot.pulse, snapshot.events
     begins = _epoch_begins(snapshot)
-    lost = _newest(events, RecordingLost)
-    failed = _newest(events, WatchFailed)
+    lost, failed = events.newest(RecordingLost), events.newest(WatchFailed)
     return Situation(
         life=snapshot.life.value,
         phase=pulse.phase if pulse else Phase.STARTING,
@@ -181,7 +205,7 @@ def _bare_situation(snapshot: Snapshot) -> Situation:
         unrecorded_step=lost.step if lost else 0,
         watch_failed=failed.reason if failed else "",
         ended=snapshot.ended,
-        failed=_newest(events, TrainingFailed),
+        failed=events.newest(TrainingFailed),
         metric=metric_text(snapshot),
         memory=_memory(snapshot.samples),
         run=replay_words(snapshot.folder) if snapshot.folder else "",
@@ -198,7 +222,7 @@ def metric_text(snapshot: Snapshot) -> str:
 
 
 def _epoch_begins(snapshot: Snapshot) -> bool:
-    started = _newest(snapshot.events, EpochStarted)
+    started = snapshot.events.newest(EpochStarted)
     if started is None:
         return False
     return not len(snapshot.steps) or started.at_ns > int(snapshot.steps[-1]["start_ns"])
@@ -217,7 +241,3 @@ def _memory(samples: Rows) -> Memory | None:
     row = samples[-1]
     memory = Memory(*(float(row[name]) for name in ("memory_used_bytes", "memory_available_bytes", "swap_used_bytes")))
     return None if math.isnan(memory.used) else memory
-
-
-def _newest(events: Sequence[Event], kind: type[_E]) -> _E | None:
-    return next((event for event in reversed(events) if isinstance(event, kind)), None)

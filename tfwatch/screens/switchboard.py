@@ -8,6 +8,7 @@ from tfwatch.analysis import turns
 from tfwatch.analysis.waiting import knob_name
 from tfwatch.runs.control import Request
 from tfwatch.screens import views
+from tfwatch.screens.situation import switches_of
 
 if TYPE_CHECKING:
     from tfwatch.core.clock import Clock
@@ -49,7 +50,7 @@ class Switchboard:
 
     def undo(self, view: RunView) -> str:
         """Ask for what stood before the last switch. Returns why not."""
-        back = turns.undone(self._states(view), view.snapshot.events)
+        back = turns.undone(self._states(view), switches_of(view.snapshot.events))
         if back is None:
             return "nothing was switched yet"
         refusal, state = self._state(view, back[0])
@@ -57,7 +58,7 @@ class Switchboard:
 
     def _states(self, view: RunView) -> dict[str, turns.KnobState]:
         """The knobs with what was asked since the last frame."""
-        return turns.knob_states(view.snapshot.manifest.knobs, view.snapshot.events, self.asks)
+        return turns.knob_states(view.snapshot.manifest.knobs, switches_of(view.snapshot.events), self.asks)
 
     def _state(self, view: RunView, knob: str) -> tuple[str, turns.KnobState | None]:
         if knob == "latency_ms" and not views.has_latency(view.snapshot):

@@ -10,7 +10,7 @@ from tfwatch.analysis.comparing import speed
 from tfwatch.analysis.pace import left_s
 from tfwatch.analysis.waiting import knob_name
 from tfwatch.core import units
-from tfwatch.core.events import SensorMissing
+from tfwatch.core.events import PipelineSwitched, SensorMissing
 from tfwatch.core.rows import Phase
 from tfwatch.runs.reader import Life
 from tfwatch.widgets.header import HeaderView
@@ -115,7 +115,7 @@ def title(view: RunView) -> str:
 def knob_rows(view: RunView, live: bool) -> tuple[KnobRow, ...]:
     """The knobs with their keys, and what each key would ask for."""
     rows = [row for keys in _KEYS if (row := _knob_row(view, live, *keys)) is not None]
-    undo = turns.undone(view.knobs, view.snapshot.events) if live else None
+    undo = turns.undone(view.knobs, view.snapshot.events.of(PipelineSwitched)) if live else None
     if undo:
         back = f"{knob_name(undo[0])} back to {undo[1]}"
         rows.append(KnobRow("u", "u", "undo", "", "", back))
@@ -195,7 +195,7 @@ def readings(view: RunView) -> tuple[Reading, ...]:
     snapshot = view.snapshot
     samples = snapshot.samples
     row = {name: float(samples[-1][name]) for name in samples.dtype.names or ()} if len(samples) else {}
-    missing = [event for event in snapshot.events if isinstance(event, SensorMissing)]
+    missing = snapshot.events.of(SensorMissing)
     return (
         _lost(view),
         *(_figures(row, snapshot.manifest.machine) if row else (("sensors", "no sample yet", False),)),

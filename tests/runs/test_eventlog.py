@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+from tfwatch.core.events import EpochStarted, Event, Noted, Paused, Slept
+from tfwatch.runs.eventlog import EventLog, Events
+
+
+def noted(at_ns: int) -> Noted:
+    return Noted(at_ns, f"at {at_ns}")
+
+
+def log_of(*events: Event) -> EventLog:
+    log = EventLog()
+    for event in events:
+        log.add(event)
+    return log
+
+
+def test_a_view_is_the_events_in_the_order_of_their_writing() -> None:
+    told = (noted(1), Slept(2, 3.0), noted(4))
+
+    events = log_of(*told).view()
+
+    assert tuple(events) == told
+    assert (len(events), events[0], events[-1], events[1:]) == (3, told[0], told[2], [told[1], told[2]])
+    assert list(reversed(events)) == [told[2], told[1], told[0]]
+    with pytest.raises(IndexError):
+        events[3]
+
+
+def test_an_older_view_does_not_see_what_came_later() -> None:
+    log = log_of(noted(1), Slept(2, 3.0))
+    before = log.view()
+    log.add(noted(3))
+    log.add(Paused(4, "swap", 5.0))
+
+    assert tuple(before) == (noted(1), Slept(2, 3.0))
+    assert (before.newest(Noted), before.newest(Paused)) == (noted(1), None)
+    assert before.of(Noted, Paused) == [noted(1)]
+    assert before.between(Noted, 0, 10) == before.newest_in_each(Noted, [0, 5, 10]) == [noted(1)]
+    assert log.view().newest(Noted) == noted(3)
+
+
+def test_kinds_are_told_together_in_the_order_of_their_writing() -> None:
+    events = log_of(noted(5), Slept(1, 1.0), EpochStarted(2, 0, 1, None), noted(3)).view()
+
+    assert events.of(Noted, Slept) == [noted(5), Slept(1, 1.0), noted(3)]
+    assert events.of(Paused) == []
+
+
+@pytest.mark.parametrize("times", [[1, 2, 2, 3, 7], [7, 2, 1, 3, 2]])
+def test_a_stretch_of_time_holds_its_beginning_and_not_its_end(times: list[int]) -> None:
+    events = log_of(*map(noted, times)).view()
+
+    assert sorted(event.at_ns for event in events.between(Noted, 2, 7)) == [2, 2, 3]
+
+
+def test_of_many_events_each_stretch_gives_its_newest() -> None:
+    events: Events = log_of(*(noted(at) for at in range(100)), Slept(50, 1.0)).view()
+
+    assert [event.at_ns for event in events.newest_in_each(Noted, [10, 20, 30, 90, 200])] == [19, 29, 89, 99]
+    assert [event.at_ns for event in events.newest_in_each(Noted, [97, 98, 99, 200])] == [97, 98, 99]
+    assert events.newest_in_each(Slept, [0, 10, 20]) == []

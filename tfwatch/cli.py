@@ -108,6 +108,8 @@ def _add_training(group: Any) -> None:
     length.add_argument("--epochs", metavar="E", type=_whole(1, 65535), default=20, help="passes over the images (20)")
     length.add_argument("--steps", metavar="N", type=_whole(1, 10**9), help="end after so many steps instead")
     group.add_argument("--seed", metavar="S", type=_whole(0, 2**32 - 1), help="the same seed trains the same weights")
+    text = "this machine does not fall asleep by itself while it trains (caffeinate, systemd-inhibit)"
+    group.add_argument("--keep-awake", action="store_true", help=text)
     group.add_argument("--data", metavar="DIR", type=_path, help="a folder of classes of JPEG files of your own")
 
 
@@ -168,6 +170,7 @@ def _train(args: argparse.Namespace) -> int:
             headless=args.headless or args.json,
             as_json=args.json,
             theme=args.theme,
+            keep_awake=args.keep_awake,
         )
     )
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.commands.fakes import order, parts
+from tfwatch.commands import awake
 from tfwatch.commands import train as module
-from tfwatch.doctor.installed import Installed
 from tfwatch.commands.train import train
 from tfwatch.core.events import Noted, RunEnded
+from tfwatch.doctor.installed import Installed
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import Run, open_run
 from tfwatch.workloads import BadInputError
@@ -68,6 +69,20 @@ def test_the_manifest_says_what_was_ordered(tmp_path: Path, capfd: pytest.Captur
     assert manifest.switchable == ["prefetch", "workers"]
     assert manifest.settings["storage_latency_ms"] == 0.0
     assert (manifest.batch_size, manifest.epochs, manifest.pid) == (32, 20, os.getpid())
+
+
+def test_keeping_awake_is_told_and_changes_nothing_else(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(awake, "tool_for", lambda _: [])
+    assert train(order(tmp_path, headless=True, keep_awake=True), parts()) == 0
+
+    sentence = "--keep-awake has no tool for this system: the machine may fall asleep"
+    assert f"tfwatch: {sentence}\n" in capfd.readouterr().err
+    run = the_run(tmp_path)
+    assert sentence in [event.text for event in run.events if isinstance(event, Noted)]
+    assert run.manifest.settings["keep_awake"] is True
+    assert len(run.steps) == 20
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfwatch import workloads
+from tfwatch.commands.awake import Awake
 from tfwatch.commands.parts import Parts
 from tfwatch.commands.session import Session
 from tfwatch.core.clock import SYSTEM, Clock
@@ -17,21 +19,27 @@ from tfwatch.runs.begin import begin_run
 from tfwatch.terminal import Capture, why_no_screen
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tfwatch.doctor.installed import Installed
+    from tfwatch.runs.writer import RunWriter
     from tfwatch.training.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the user ordered. `runs_dir` is where the run folder is made; `as_json` asks for the report as JSON."""
+    """What the user ordered. `runs_dir` is where the run folder is made; `as_json` asks for the report as JSON.
+
+    keep_awake: the machine is not to fall asleep while it trains.
+    """
 
     plan: Plan
     runs_dir: Path
     headless: bool = False
     as_json: bool = False
     theme: str | None = None
+    keep_awake: bool = False
 
 
 def train(order: Order, parts: Parts | None = None, clock: Clock = SYSTEM) -> int:
@@ -47,7 +55,7 @@ def train(order: Order, parts: Parts | None = None, clock: Clock = SYSTEM) -> in
     check(order, installed)
     os.environ["KERAS_BACKEND"] = "tensorflow"
     with Capture(screen=not order.headless) as terminal:
-        writer, lost = begin_run(order.runs_dir, order.plan.workload, clock, **_details(order.plan))
+        writer, lost = begin_run(order.runs_dir, order.plan.workload, clock, **_details(order))
         writer.log = terminal.record_to(writer.folder and writer.folder / layout.LOG)
         session = Session(order, writer, terminal, parts, clock)
         if lost:
@@ -55,11 +63,23 @@ def train(order: Order, parts: Parts | None = None, clock: Clock = SYSTEM) -> in
         if hint := installed.hint():
             session.say(hint)
             writer.note(hint)
-        code = session.run()
+        with Awake(_told(session, writer, order)) if order.keep_awake else contextlib.nullcontext():
+            code = session.run()
     if session.is_hung:
         # A fetch that blocks can neither be ended nor joined.
         parts.exit_now(code)
     return code
+
+
+def _told(session: Session, writer: RunWriter, order: Order) -> Callable[[str], None]:
+    """Tells a sentence at any time: in the run, and on stderr where no screen is drawn there."""
+
+    def tell(sentence: str) -> None:
+        writer.note(sentence)
+        if order.headless:
+            session.say(sentence)
+
+    return tell
 
 
 def check(order: Order, installed: Installed) -> None:
@@ -76,11 +96,13 @@ def check(order: Order, installed: Installed) -> None:
     workload.check(order.plan.settings)
 
 
-def _details(plan: Plan) -> dict[str, Any]:
+def _details(order: Order) -> dict[str, Any]:
     """The manifest's fields that the order decides."""
+    plan = order.plan
     settings = asdict(plan.settings)
     settings["data"] = short(plan.settings.data) if plan.settings.data else None
     settings["storage_latency_ms"] = plan.knobs.latency_ms
+    settings["keep_awake"] = order.keep_awake
     asked_latency = plan.knobs.latency_ms > 0 or any(switch.knob == "latency_ms" for switch in plan.switches)
     return {
         "knobs": describe(plan.knobs),

@@ -244,7 +244,7 @@ def test_an_old_driver_counts_memory_and_names_its_limits_otherwise(monkeypatch:
     reading = source.read()
 
     assert reading.memory_bytes == 2**31
-    assert (reading.limited_by, reading.thermal_level) == ("thermal slowdown by the hardware", 3.0)
+    assert (reading.limited_by, reading.thermal_level) == ("thermal slowdown by the hardware", 4.0)
     assert source.gaps() == {}
 
 
@@ -253,10 +253,10 @@ def test_an_old_driver_counts_memory_and_names_its_limits_otherwise(monkeypatch:
     [
         pytest.param(0x0, "", 0.0, id="nothing"),
         pytest.param(0x1 | 0x4, "", 0.0, id="idle, at its power cap: nothing"),
-        pytest.param(0x20, "thermal slowdown by the driver", 2.0, id="by the driver"),
-        pytest.param(0x48, "thermal slowdown by the hardware", 3.0, id="the hardware's comes first"),
-        pytest.param(0x88, "power brake", 2.0, id="power brake"),
-        pytest.param(0x8, "hardware slowdown", 2.0, id="of no told kind"),
+        pytest.param(0x20, "thermal slowdown by the driver", 3.0, id="by the driver"),
+        pytest.param(0x48, "thermal slowdown by the hardware", 4.0, id="the hardware's comes first"),
+        pytest.param(0x88, "power brake", 3.0, id="power brake"),
+        pytest.param(0x8, "hardware slowdown", 3.0, id="of no told kind"),
     ],
 )
 def test_what_limits_the_clock(bits: int, words: str, level: float, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from tfwatch.core.rows import SAMPLE
 from tfwatch.sensors import Available, Unavailable, mains
-from tfwatch.sensors.gpu import GpuSensor
 from tfwatch.sensors.host import DiskSensor, host_sensors
 from tfwatch.sensors.mains import MainsSensor
 from tfwatch.sensors.rate import Rate
@@ -100,11 +99,3 @@ def test_a_machine_without_disks_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     answer = DiskSensor().available()
     assert isinstance(answer, Unavailable)
     assert answer.reason == "this system shows no disk counters"
-
-
-def test_no_gpu_figures_are_told_as_such() -> None:
-    sensor = GpuSensor()
-    answer = sensor.available()
-    assert isinstance(answer, Unavailable)
-    assert answer.reason == "this version of tfwatch reads no GPU counters"
-    assert sensor.read(0) == {}

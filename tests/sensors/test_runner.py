@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from tfwatch.core.clock import Clock
-from tfwatch.core.events import Event, SensorMissing, Slept, decode
+from tfwatch.core.events import Event, Paused, SensorMissing, Slept, decode
 from tfwatch.core.rows import SAMPLE, Rows
 from tfwatch.runs.format import EVENTS, SAMPLES, Manifest
 from tfwatch.runs.writer import RunWriter
-from tfwatch.sensors import Availability, Available, Unavailable
+from tfwatch.sensors import Availability, Available, Unavailable, tool
+from tfwatch.sensors.gpu import GpuSensor
+from tfwatch.sensors.pauses import Pauses
 from tfwatch.sensors.runner import Sampler, Sensors, sample_on_schedule
 
 if TYPE_CHECKING:
@@ -29,9 +31,10 @@ class FakeTime:
     now_ns: int = ORIGIN_NS
     wall_ns: int = 1_700_000_000 * 10**9
     cpu_ns: int = 0
+    asleep_ns: int | None = None
 
     def clock(self) -> Clock:
-        return Clock(now_ns=lambda: self.now_ns, wall_ns=lambda: self.wall_ns, thread_ns=lambda: self.cpu_ns)
+        return Clock(lambda: self.now_ns, lambda: self.wall_ns, lambda: self.cpu_ns, lambda: self.asleep_ns)
 
     def pass_ms(self, ms: float) -> None:
         self.now_ns += int(ms * MS)
@@ -102,6 +105,39 @@ def test_own_cores_are_the_writers_and_this_threads(time: FakeTime, writer: RunW
     assert rows(writer)["own_cores"][1] == pytest.approx(0.01)
 
 
+def test_own_cores_count_every_thread_and_tool(
+    time: FakeTime, writer: RunWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses, gpu = Pauses(writer, time.clock()), GpuSensor(writer, time.clock())
+    sampler = Sampler(writer, time.clock(), [], pauses, gpu)
+    sampler.sample(0)
+    time.pass_ms(500)
+    time.cpu_ns, writer.cpu_ns, pauses.cpu_ns = 1 * MS, 2 * MS, 3 * MS
+    monkeypatch.setattr(GpuSensor, "cpu_ns", 4 * MS)
+    spent_ns = tool.spent_ns()
+    monkeypatch.setattr(tool, "spent_ns", lambda: spent_ns + 5 * MS)
+    sampler.sample(0)
+    assert rows(writer)["own_cores"][1] == pytest.approx(0.03)
+
+
+def test_the_hotter_of_two_counts(time: FakeTime, writer: RunWriter) -> None:
+    hot = [FakeSensor("heat", {"thermal_level": 2.0}), FakeSensor("GPU", {"thermal_level": 0.0}), FakeSensor()]
+    Sampler(writer, time.clock(), hot).sample(0)
+    Sampler(writer, time.clock(), hot[::-1]).sample(0)
+    Sampler(writer, time.clock(), hot[2:]).sample(0)
+    np.testing.assert_array_equal(rows(writer)["thermal_level"], [2.0, 2.0, np.nan])
+
+
+def test_what_limits_the_gpu_is_a_pause_while_it_lasts(time: FakeTime, writer: RunWriter) -> None:
+    gpu = GpuSensor(writer, time.clock())
+    sampler = Sampler(writer, time.clock(), [], gpu=gpu)
+    for limit in ("", "thermal slowdown by the driver", "thermal slowdown by the driver", ""):
+        time.pass_ms(500)
+        gpu.limited_by = limit
+        sampler.sample(0)
+    assert events(writer) == [Paused(1500 * MS, "thermal limit", 1000.0, "thermal slowdown by the driver")]
+
+
 def test_an_unavailable_sensor_is_told_once_and_never_read(time: FakeTime, writer: RunWriter) -> None:
     gone = FakeSensor("GPU", answer=Unavailable("no permission", "sudo powermetrics"))
     sampler = Sampler(writer, time.clock(), [gone])
@@ -137,12 +173,34 @@ def test_a_sensor_that_fails_stops_no_other_and_is_told_once(time: FakeTime, wri
         pytest.param(3_600_000, [3_600_000.0], id="an hour asleep"),
     ],
 )
-def test_sleep_shows_as_wall_time_that_no_other_clock_counts(
+def test_sleep_shows_as_wall_time_where_no_clock_counts_it(
     jump_ms: int, slept_ms: list[float], time: FakeTime, writer: RunWriter
 ) -> None:
     sampler = Sampler(writer, time.clock(), [])
     sampler.sample(0)
     time.wall_ns += jump_ms * MS
+    time.pass_ms(500)
+    sampler.sample(0)
+    sampler.sample(0)
+    assert events(writer) == [Slept(500 * MS, ms) for ms in slept_ms]
+
+
+@pytest.mark.parametrize(
+    ("asleep_ms", "slept_ms"),
+    [
+        pytest.param(0, [], id="the wall clock alone was set"),
+        pytest.param(1_900, [], id="less than a nap"),
+        pytest.param(3_600_000, [3_600_000.0], id="an hour asleep"),
+    ],
+)
+def test_a_clock_set_forward_is_no_sleep_where_the_system_counts_it(
+    asleep_ms: int, slept_ms: list[float], time: FakeTime, writer: RunWriter
+) -> None:
+    time.asleep_ns = 7 * MS
+    sampler = Sampler(writer, time.clock(), [])
+    sampler.sample(0)
+    time.asleep_ns += asleep_ms * MS
+    time.wall_ns += 3_600_000 * MS
     time.pass_ms(500)
     sampler.sample(0)
     sampler.sample(0)
@@ -211,7 +269,6 @@ def test_the_thread_samples_this_machine_until_it_is_told_to_stop() -> None:
     sensors.stop()
     sensors.stop()
     assert rows(writer)["memory_available_bytes"][0] > 0
-    assert [event.sensor for event in events(writer) if isinstance(event, SensorMissing)][-1] == "GPU"
     assert not set(threading.enumerate()) - before
 
 

@@ -11,6 +11,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+def asleep_ns() -> int | None:
+    """How long the machine has been asleep since it booted; None where the system does not tell.
+
+    The difference of two clocks of which one stands still then, and that are set right together: clock_gettime(2) on
+    Linux; on macOS its _RAW clocks, since CLOCK_MONOTONIC follows the wall clock there.
+    """
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    if hasattr(time, "CLOCK_UPTIME_RAW"):
+        return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) - time.clock_gettime_ns(time.CLOCK_UPTIME_RAW)
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Clock:
     """Where time comes from; tests hand in a fake.
@@ -18,11 +31,13 @@ class Clock:
     now_ns: monotonic nanoseconds, one scale for every process since the machine booted.
     wall_ns: nanoseconds since 1970, UTC; may jump.
     thread_ns: CPU nanoseconds spent by the calling thread.
+    asleep_ns: nanoseconds that the machine has been asleep since it booted; None where the system does not tell.
     """
 
     now_ns: Callable[[], int] = time.perf_counter_ns
     wall_ns: Callable[[], int] = time.time_ns
     thread_ns: Callable[[], int] = time.thread_time_ns
+    asleep_ns: Callable[[], int | None] = asleep_ns
 
     def stamp(self) -> str:
         """The local wall time as a folder's name holds it: 2026-11-20T10-17-03."""

@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+#: What `--gpu-sensor` takes.
+GPU_SENSORS = ("auto", "powermetrics", "ioreg", "nvml", "none")
+
+
 @dataclass(frozen=True, slots=True)
 class Available:
     """The sensor gives figures."""
@@ -39,13 +43,14 @@ class FullReading(GpuReading):
     """What a GPU's source may tell besides. None is n/a.
 
     thermal_level: as in `core.rows.SAMPLE`. limited_by: what keeps the GPU below the clock it could have, in words;
-    empty where nothing does.
+    empty where nothing does. resets: how often the GPU was reset since the machine booted.
     """
 
     cpu_power_w: float | None = None
     ane_power_w: float | None = None
     thermal_level: float | None = None
     limited_by: str = ""
+    resets: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,9 @@ class GpuSource(Protocol):
 
     def close(self) -> None:
         """Let go of what `available` took. Never raises."""
+
+    def leave(self) -> None:
+        """Let a `read` that waits in another thread return soon."""
 
 
 class Sensor(Protocol):

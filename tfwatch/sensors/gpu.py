@@ -1,29 +1,187 @@
-"""What the GPU does: not read by this version."""
+"""What the GPU does: the figures of the sources that work here, and a word about those that do not."""
 
 from __future__ import annotations
 
+import sys
+from dataclasses import asdict
+from statistics import fmean
 from typing import TYPE_CHECKING
 
-from tfwatch.sensors import Availability, Unavailable
+from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.events import GpuFound, SensorMissing
+from tfwatch.sensors import Availability, Available, FullReading, Unavailable, gpu_ioreg, gpu_nvml, gpu_powermetrics
+from tfwatch.sensors.gpu_lane import PATIENCE_NS, Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tfwatch.runs.writer import RunWriter
+    from tfwatch.sensors import GpuReading, GpuSource
+
+#: In this order: the first that tells a figure is believed.
+_OF_SYSTEM = {"darwin": ("powermetrics", "ioreg")}
+_ELSEWHERE = ("nvml",)
+_SOURCES = {"powermetrics": gpu_powermetrics.Source, "ioreg": gpu_ioreg.Source, "nvml": gpu_nvml.Source}
+#: The column of `core.rows.SAMPLE` for a field of a reading.
+_COLUMNS = {
+    "busy": "gpu_busy",
+    "process_busy": "gpu_process_busy",
+    "freq_mhz": "gpu_freq_mhz",
+    "power_w": "gpu_power_w",
+    "temperature_c": "gpu_temperature_c",
+    "memory_bytes": "gpu_memory_bytes",
+    "cpu_power_w": "cpu_power_w",
+    "thermal_level": "thermal_level",
+}
+#: What a field of `GpuReading` is called where it is missing.
+_WORDS = {
+    "busy": "activity",
+    "power_w": "power",
+    "freq_mhz": "frequency",
+    "temperature_c": "temperature",
+    "memory_bytes": "memory",
+    "process_busy": "process share",
+}
+#: A figure is shown for so long after its period: it is late, and not yet stale.
+_HELD_NS = 1_000_000_000
+_STOP_S = 0.5
+
+
+def sources_of(choice: str, system: str = sys.platform, clock: Clock = SYSTEM) -> list[GpuSource]:
+    """The sources that a choice of `GPU_SENSORS` means on a system, the one that tells most first."""
+    names = {"auto": _OF_SYSTEM.get(system, _ELSEWHERE), "none": ()}.get(choice, (choice,))
+    return [_SOURCES[name](clock) for name in names]
 
 
 class GpuSensor:
-    """Says that there are no figures, so that nobody takes a gap for an idle GPU."""
+    """Asks each source on a thread of its own, and puts together what they say.
+
+    limited_by: what kept the GPU below its clock since the last `read`, in words; empty where nothing did.
+    """
 
     name = "GPU"
 
+    def __init__(self, writer: RunWriter, clock: Clock = SYSTEM, sources: Sequence[GpuSource] = ()) -> None:
+        self.limited_by = ""
+        self._writer = writer
+        self._lanes = [Lane(source, clock) for source in sources]
+        self._newest: dict[Lane, tuple[int, GpuReading]] = {}
+        self._shown: Lane | None = None
+        self._told: dict[str, str] = {}
+        self._resets: int | None = None
+
+    @property
+    def cpu_ns(self) -> int:
+        """CPU time of its threads."""
+        return sum(lane.cpu_ns for lane in self._lanes)
+
     def available(self) -> Availability:
-        """Never."""
-        return Unavailable(
-            reason="this version of tfwatch reads no GPU counters",
-            fix="none is needed for the verdict, which comes from step times; beside tfwatch, "
-            "nvidia-smi or macOS Activity Monitor show GPU activity",
-        )
+        """Unless it is switched off: a source that has nothing says so later, by an event."""
+        if not self._lanes:
+            return Unavailable("switched off with --gpu-sensor none", "--gpu-sensor auto")
+        for lane in self._lanes:
+            lane.start()
+        return Available()
+
+    def stop(self) -> None:
+        """End the threads; one that hangs is left behind."""
+        for lane in self._lanes:
+            lane.stop()
+        for lane in self._lanes:
+            lane.join(_STOP_S)
 
     def read(self, now_ns: int) -> Mapping[str, float]:
-        """No figures."""
-        del now_ns
-        return {}
+        """The means since the last call, and `gpu_late_ms`: how much older than its period the newest reading is."""
+        working = [lane for lane in self._lanes if lane.works and not lane.hangs(now_ns)]
+        self._tell(now_ns, working)
+        for lane in self._lanes:
+            lane.is_beside = bool(working) and lane is not working[0]
+        figures: dict[str, float] = {}
+        self.limited_by = ""
+        for lane in working:
+            readings = self._readings(lane, now_ns)
+            self._look_at(readings)
+            for field, column in _COLUMNS.items():
+                if column not in figures and (values := _values(readings, field)):
+                    figures[column] = fmean(values)
+        if self._shown in self._newest:
+            figures["gpu_late_ms"] = self._late_ns(self._newest[self._shown][0], now_ns, self._shown) / 1e6
+        return figures
+
+    # -- figures ----------------------------------------------------------------------------------
+
+    def _readings(self, lane: Lane, now_ns: int) -> list[GpuReading]:
+        """Those that have come since the last call, or the last one where it is not stale."""
+        new = [lane.readings.popleft() for _ in range(len(lane.readings))]
+        if new:
+            self._newest[lane] = new[-1]
+        elif lane not in self._newest or self._late_ns(self._newest[lane][0], now_ns, lane) > _HELD_NS:
+            self._newest.pop(lane, None)
+            return []
+        return [reading for _, reading in new or [self._newest[lane]]]
+
+    def _late_ns(self, at_ns: int, now_ns: int, lane: Lane) -> int:
+        return max(now_ns - at_ns - round(max(lane.source.period_s, lane.pace_s) * 1e9), 0)
+
+    def _look_at(self, readings: Iterable[GpuReading]) -> None:
+        """Take what is no figure."""
+        for reading in readings:
+            if not isinstance(reading, FullReading):
+                continue
+            self.limited_by = reading.limited_by or self.limited_by
+            if reading.resets is not None:
+                if self._resets is not None and reading.resets > self._resets:
+                    self._writer.note("the GPU was reset by the system: what it computed then may be lost")
+                self._resets = reading.resets
+
+    # -- words ------------------------------------------------------------------------------------
+
+    def _tell(self, now_ns: int, working: Sequence[Lane]) -> None:
+        """Whose figures the samples hold from now on, and what gives none; each once, until it changes."""
+        troubles = {lane: why for lane in self._lanes if (why := _trouble(lane, now_ns))}
+        missing = {lane.source.name: why for lane, why in troubles.items()}
+        if working:
+            missing |= _unknown([lane.gaps for lane in working])
+            self._found(working[0])
+        elif len(troubles) == len(self._lanes):
+            self._shown = None
+            missing = {self.name: _together(troubles.values())}
+        else:
+            return  # one of them has not said yet whether it works
+        for sensor, why in missing.items():
+            if self._told.get(sensor) != why.reason:
+                self._writer.event(SensorMissing(self._writer.now_ns(), sensor, why.reason, why.fix))
+        self._told = {sensor: why.reason for sensor, why in missing.items()}
+
+    def _found(self, lane: Lane) -> None:
+        if lane is self._shown or lane.identity is None:
+            return
+        self._shown = lane
+        self._writer.event(GpuFound(self._writer.now_ns(), lane.source.name, **asdict(lane.identity)))
+
+
+def _trouble(lane: Lane, now_ns: int) -> Unavailable | None:
+    if lane.hangs(now_ns):
+        return Unavailable(f"{lane.source.name} has not answered for {PATIENCE_NS / 1e9:g} s", "tfwatch waits for it")
+    return lane.trouble
+
+
+def _together(reasons: Iterable[Unavailable]) -> Unavailable:
+    """Several reasons as one."""
+    reasons = list(reasons)
+    fixes = dict.fromkeys(why.fix for why in reasons if why.fix)
+    return Unavailable("; ".join(why.reason for why in reasons), "; ".join(fixes))
+
+
+def _unknown(gaps: Sequence[Mapping[str, Unavailable]]) -> dict[str, Unavailable]:
+    """Figures that no working source tells, by name, those with one reason together: `GPU power, frequency`."""
+    whys: dict[Unavailable, list[str]] = {}
+    for field, word in _WORDS.items():
+        if all(field in each for each in gaps):
+            whys.setdefault(gaps[-1][field], []).append(word)
+    return {f"GPU {', '.join(words)}": why for why, words in whys.items()}
+
+
+def _values(readings: Iterable[GpuReading], field: str) -> list[float]:
+    """The figures of one field that are there."""
+    return [value for reading in readings if (value := getattr(reading, field, None)) is not None]

@@ -22,10 +22,10 @@ _PROCESSES_NS = 500_000_000
 #: Bits of nvmlDeviceGetCurrentClocksEventReasons that a user can do something about, the worst first: the words and
 #: the thermal level. A power cap alone is how a GPU at full load runs.
 LIMITS = (
-    (0x40, "thermal slowdown by the hardware", 3.0),
-    (0x20, "thermal slowdown by the driver", 2.0),
-    (0x80, "power brake", 2.0),
-    (0x08, "hardware slowdown", 2.0),
+    (0x40, "thermal slowdown by the hardware", 4.0),
+    (0x20, "thermal slowdown by the driver", 3.0),
+    (0x80, "power brake", 3.0),
+    (0x08, "hardware slowdown", 3.0),
 )
 _INSTALL = "pip install 'tfwatch[nvidia]'"
 _CONTAINER = "a container needs --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility"
@@ -59,7 +59,9 @@ class Source:
     def available(self) -> Availability:
         """Not without a driver, the library, or a GPU that this process may see."""
         if not any(path.exists() for path in _DRIVER):
-            return Unavailable("no NVIDIA driver on this machine", f"none without an NVIDIA GPU; {_CONTAINER}")
+            return Unavailable(
+                "no NVIDIA driver on this machine", f"with an NVIDIA GPU: install its driver; {_CONTAINER}"
+            )
         try:
             import pynvml
         except ImportError:
@@ -117,6 +119,9 @@ class Source:
         except nvml.NVMLError:
             return
 
+    def leave(self) -> None:
+        """A call to the driver cannot be interrupted."""
+
     # -- which GPU --------------------------------------------------------------------------------
 
     def _choose(self) -> Availability:
@@ -126,7 +131,7 @@ class Source:
         if count == 0 or first in ("", "-1", "none", "NoDevFiles"):
             hidden = "CUDA_VISIBLE_DEVICES hides every GPU from this process"
             reason = "the NVIDIA driver shows no GPU" if count == 0 else hidden
-            return Unavailable(reason, "none is needed to train on the CPU; else unset CUDA_VISIBLE_DEVICES")
+            return Unavailable(reason, "to train on a GPU: unset CUDA_VISIBLE_DEVICES")
         self._card = self._chosen = self._handle(first or "0", count)
         self._is_slice = bool(self._ask("", "nvmlDeviceIsMigDeviceHandle", self._chosen))
         if self._is_slice:
@@ -193,9 +198,7 @@ class Source:
             if error.value not in lasting:
                 raise SensorError(f"NVML: {error}") from error
             if field:
-                self._gaps[field] = Unavailable(
-                    f"the NVIDIA driver refuses it: {error}", "none for this GPU and driver"
-                )
+                self._gaps[field] = Unavailable(f"the NVIDIA driver refuses it: {error}", "a newer driver may tell it")
         return None
 
     def _memory(self) -> Any:
@@ -230,7 +233,7 @@ class Source:
             if error.value in (self._nvml.NVML_SUCCESS, self._nvml.NVML_ERROR_NOT_FOUND):
                 return []
             self._gaps["process_busy"] = Unavailable(
-                f"the NVIDIA driver refuses it: {error}", "none for this GPU and driver"
+                f"the NVIDIA driver refuses it: {error}", "a newer driver may tell it"
             )
             return []
         new = [sample for sample in samples if sample.timeStamp > self._seen_us]

@@ -39,14 +39,14 @@ class Pressure:
         self._at_ns = writer.now_ns()
         self._open: dict[str, tuple[int, str]] = {}
 
-    def look(self, figures: Mapping[str, float]) -> None:
-        """Take a sample's figures, which are of the time since the last call."""
+    def look(self, figures: Mapping[str, float], gpu_limit: str = "") -> None:
+        """Take a sample's figures, and what kept the GPU's clock down, in words, of the time since the last call."""
         now_ns = self._writer.now_ns()
         aside = _put_aside()
         seconds = max((now_ns - self._at_ns) / 1e9, 1e-3)
         self._follow("CPU contention", now_ns, self._contention(figures, (aside - self._aside) / seconds))
         self._follow("swap", now_ns, self._swapping(figures, seconds))
-        self._follow("thermal limit", now_ns, _limited(figures["thermal_level"]))
+        self._follow("thermal limit", now_ns, gpu_limit or _limited(figures["thermal_level"]))
         self._aside, self._at_ns = aside, now_ns
 
     def _contention(self, figures: Mapping[str, float], put_aside_s: float) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import SensorMissing, Slept
 from tfwatch.core.rows import SAMPLE
-from tfwatch.sensors import Sensor, SensorError, Unavailable
-from tfwatch.sensors.gpu import GpuSensor
+from tfwatch.sensors import Sensor, SensorError, Unavailable, tool
+from tfwatch.sensors.gpu import GpuSensor, sources_of
 from tfwatch.sensors.host import host_sensors
 from tfwatch.sensors.pauses import Pauses
 from tfwatch.sensors.pressure import Pressure
@@ -32,7 +32,11 @@ _COLUMNS = tuple(SAMPLE.names or ())
 class Sensors:
     """The thread that samples the machine, from `start` to `stop`. A sensor that fails stops no other."""
 
-    def __init__(self, writer: RunWriter, clock: Clock = SYSTEM, sensors: Sequence[Sensor] | None = None) -> None:
+    def __init__(
+        self, writer: RunWriter, clock: Clock = SYSTEM, gpu: str = "auto", sensors: Sequence[Sensor] | None = None
+    ) -> None:
+        """gpu: one of `GPU_SENSORS`. sensors: others than the machine's, for tests."""
+        self._gpu = GpuSensor(writer, clock, sources_of(gpu, clock=clock))
         self._sensors = sensors
         self._writer = writer
         self._clock = clock
@@ -54,12 +58,14 @@ class Sensors:
 
     def _run(self) -> None:
         try:
-            sensors = [*host_sensors(), GpuSensor()] if self._sensors is None else self._sensors
-            sampler = Sampler(self._writer, self._clock, sensors, self._pauses)
+            sensors = [*host_sensors(), self._gpu] if self._sensors is None else self._sensors
+            sampler = Sampler(self._writer, self._clock, sensors, self._pauses, self._gpu)
             sampler.begin()
             sample_on_schedule(sampler.sample, self._clock, self._stopping.wait)
         except Exception as error:  # noqa: BLE001 - a thread boundary
             self._writer.event(SensorMissing(self._writer.now_ns(), "machine", _reason(error), _NEXT_RUN))
+        finally:
+            self._gpu.stop()
 
 
 def sample_on_schedule(sample: Callable[[float], None], clock: Clock, wait: Callable[[float], bool]) -> None:
@@ -78,16 +84,22 @@ class Sampler:
     """One row for each call of `sample`. All calls come from one thread."""
 
     def __init__(
-        self, writer: RunWriter, clock: Clock, sensors: Sequence[Sensor], pauses: Pauses | None = None
+        self,
+        writer: RunWriter,
+        clock: Clock,
+        sensors: Sequence[Sensor],
+        pauses: Pauses | None = None,
+        gpu: GpuSensor | None = None,
     ) -> None:
         self._writer = writer
         self._pauses = pauses
+        self._gpu = gpu
         self._pressure = Pressure(writer)
         self._clock = clock
         self._sensors = list(sensors)
         self._told: set[str] = set()
         self._own = Rate()
-        self._ahead_ns = clock.wall_ns() - clock.now_ns()
+        self._ahead_ns = self._clock_ahead_ns()
 
     def begin(self) -> None:
         """Ask each sensor whether it is available; one that is not is told once and never read."""
@@ -96,18 +108,22 @@ class Sampler:
     def sample(self, late_ms: float) -> None:
         """Read every sensor and append a row; `late_ms` is by how much this call is late."""
         now_ns = self._clock.now_ns()
-        self._look_for_sleep(now_ns)
+        self._look_for_sleep()
         figures = dict.fromkeys(_COLUMNS, math.nan)
         figures["late_ms"] = late_ms
         figures["own_cores"] = self._own.of(now_ns, self._own_ns() / 1e9)
         for sensor in self._sensors:
-            figures.update(self._read(sensor, now_ns))
+            read = self._read(sensor, now_ns)
+            # The CPU's sensor tells its heat, the GPU's its own.
+            read["thermal_level"] = _hotter(figures["thermal_level"], read.get("thermal_level", math.nan))
+            figures.update(read)
         self._writer.sample(self._writer.now_ns(), figures)
-        self._pressure.look(figures)
+        self._pressure.look(figures, self._gpu.limited_by if self._gpu else "")
 
     def _own_ns(self) -> int:
-        pauses_ns = self._pauses.cpu_ns if self._pauses else 0
-        return self._writer.cpu_ns + pauses_ns + self._clock.thread_ns()
+        """CPU of the writer's thread, of all the sensors' threads and of the tools they ran."""
+        others_ns = sum(part.cpu_ns for part in (self._pauses, self._gpu) if part)
+        return self._writer.cpu_ns + others_ns + tool.spent_ns() + self._clock.thread_ns()
 
     def _is_available(self, sensor: Sensor) -> bool:
         try:
@@ -131,12 +147,21 @@ class Sampler:
             self._told.add(sensor.name)
             self._writer.event(SensorMissing(self._writer.now_ns(), sensor.name, why.reason, why.fix))
 
-    def _look_for_sleep(self, now_ns: int) -> None:
-        """The monotonic clock stands still while the machine sleeps, the wall clock does not."""
-        ahead_ns = self._clock.wall_ns() - now_ns
+    def _look_for_sleep(self) -> None:
+        """The monotonic clock stands still while the machine sleeps, and another does not."""
+        ahead_ns = self._clock_ahead_ns()
         slept_ns, self._ahead_ns = ahead_ns - self._ahead_ns, ahead_ns
         if slept_ns > SLEPT_NS:
             self._writer.event(Slept(self._writer.now_ns(), slept_ns / 1e6))
+
+    def _clock_ahead_ns(self) -> int:
+        """Grows by the time asleep. Where no clock counts that alone, setting the wall clock forward counts too."""
+        asleep_ns = self._clock.asleep_ns()
+        return self._clock.wall_ns() - self._clock.now_ns() if asleep_ns is None else asleep_ns
+
+
+def _hotter(one: float, other: float) -> float:
+    return other if math.isnan(one) else one if math.isnan(other) else max(one, other)
 
 
 def _reason(error: Exception) -> str:

@@ -1,0 +1,431 @@
+"""Each situation that makes TensorFlow slow, or keeps it from starting, is told with what to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.doctor.machines import (
+    CPU,
+    CUDA_BUILD,
+    GB,
+    H100,
+    METAL,
+    found,
+    linux,
+    mac,
+    product,
+    stopped,
+    trial,
+    troubles,
+    with_gpu,
+)
+from tfwatch.doctor.check import Status
+from tfwatch.doctor.examine import CHECKS, examine
+from tfwatch.doctor.facts import Cores, DiskSpeed, Facts, Interpreter, Machine, Nvidia, RunsFolder, Terminal
+from tfwatch.doctor.installed import Installed
+from tfwatch.doctor.tensorflow_log import LogFacts
+from tfwatch.doctor.trial import UNTRIED, Trial
+from tfwatch.sensors import Available, Unavailable
+
+if TYPE_CHECKING:
+    from typing import Any
+
+
+@pytest.mark.parametrize("facts", [linux(), with_gpu(), mac(), Facts()], ids=["linux", "gpu", "mac", "nothing"])
+def test_every_check_is_there_once_and_says_something(facts: Facts) -> None:
+    checks = examine(facts)
+
+    assert len({check.id for check in checks}) == len(CHECKS) == len(checks)
+    assert all(check.found for check in checks)
+    assert all(check.todo for check in checks if check.status in (Status.FAIL, Status.WARN))
+
+
+@pytest.mark.parametrize("facts", [linux(), with_gpu(), mac()], ids=["linux", "gpu", "mac"])
+def test_a_machine_on_which_all_is_well_has_no_trouble(facts: Facts) -> None:
+    assert troubles(facts) == {}
+
+
+def test_what_fails_comes_first_and_what_does_not_apply_last() -> None:
+    order = [check.status for check in examine(mac("2.20.0", "1.2.0", trial=stopped("import", code=1)))]
+
+    assert order == sorted(order, key=list(Status).index)
+    assert order[0] is Status.FAIL
+    assert order[-1] is Status.NA
+
+
+# -- Python and packages --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("facts", "id", "status", "words", "todo"),
+    [
+        pytest.param(
+            mac(arch="x86_64", interpreter=Interpreter(translated=True, arm64=True)),
+            *("rosetta", "fail", "Intel Python under Rosetta 2", "arm64 Python"),
+            id="Rosetta",
+        ),
+        pytest.param(
+            mac(arch="x86_64", interpreter=Interpreter(translated=None, arm64=False)),
+            *("rosetta", "warn", "an Intel Mac", "Apple chip or on Linux"),
+            id="Intel Mac",
+        ),
+        pytest.param(
+            mac(arch="x86_64", interpreter=Interpreter()),
+            *("rosetta", "warn", "does not say", "arm64 Python"),
+            id="a Mac that does not say",
+        ),
+        pytest.param(
+            mac("2.20.0", "1.2.0"),
+            "versions",
+            "fail",
+            "does not load with TensorFlow 2.20.0",
+            "<2.20",
+            id="2.20 and 1.2",
+        ),
+        pytest.param(
+            mac("2.19.1", "1.1.0"), "versions", "fail", "1.1.0 does not load", "-U tensorflow-metal", id="2.19 and 1.1"
+        ),
+        pytest.param(mac(metal=""), "versions", "warn", "metal is not installed", "tensorflow-metal", id="no Metal"),
+        pytest.param(
+            mac("2.21.0", "", python=(3, 13)), "python", "warn", "no tensorflow-metal for it", "Python 3.12", id="3.13"
+        ),
+        pytest.param(
+            linux(interpreter=Interpreter((3, 14, 0))), "python", "fail", "has no wheel", "3.11 or 3.12", id="too new"
+        ),
+        pytest.param(linux(interpreter=Interpreter(bits=32)), "python", "fail", "needs 64", "64-bit", id="32 bit"),
+        pytest.param(
+            linux(installed=Installed("linux", "x86_64"), trial=UNTRIED),
+            *("versions", "fail", "TensorFlow is not installed", "pip install tensorflow"),
+            id="no TensorFlow",
+        ),
+        pytest.param(
+            linux(providers=("tensorflow 2.21.0", "tensorflow-cpu 2.18.0")),
+            *("versions", "warn", "tensorflow 2.21.0, tensorflow-cpu 2.18.0", "uninstall"),
+            id="two at once",
+        ),
+        pytest.param(linux(backend="jax"), "keras", "warn", "compute with jax", "KERAS_BACKEND=tensorflow", id="jax"),
+        pytest.param(
+            linux(environ={"TF_USE_LEGACY_KERAS": "1"}), "keras", "warn", "Keras 2", "unset", id="legacy Keras"
+        ),
+        pytest.param(
+            linux(environ={"TF_ENABLE_ONEDNN_OPTS": "0"}), "onednn", "warn", "turned off", "unset", id="oneDNN off"
+        ),
+        pytest.param(
+            linux(interpreter=Interpreter(instructions=frozenset({"sse2"}))),
+            *("avx", "fail", "no AVX", "-cpu host"),
+            id="no AVX",
+        ),
+        pytest.param(
+            linux(interpreter=Interpreter(instructions=frozenset({"avx"}))),
+            *("avx", "warn", "AVX without AVX2", "virtual machine"),
+            id="AVX alone",
+        ),
+    ],
+)
+def test_an_installation_that_is_wrong(facts: Facts, id: str, status: str, words: str, todo: str) -> None:
+    got = found(facts, id)
+
+    assert got[0] == status
+    assert words in got[1]
+    assert todo in got[2]
+
+
+def test_the_distribution_that_brings_tensorflow_is_named_where_it_is_another() -> None:
+    assert "brought by tensorflow-cpu 2.18.0" in found(linux(providers=("tensorflow-cpu 2.18.0",)), "versions")[1]
+
+
+def test_the_neural_engine_is_spoken_of_once_and_on_macs_alone() -> None:
+    assert "does not use the Neural Engine" in found(mac(), "neural-engine")[1]
+    assert sum("Neural" in check.found for check in examine(mac())) == 1
+    assert found(linux(), "neural-engine")[0] == "n/a"
+
+
+# -- TensorFlow tried -----------------------------------------------------------------------------
+
+
+def test_without_tensorflow_nothing_that_needs_it_is_judged() -> None:
+    facts = linux(installed=Installed("linux", "x86_64"), trial=UNTRIED)
+
+    assert {found(facts, id)[0] for id in ("import", "devices", "matmul", "training-step", "fallback", "onednn")} == {
+        "n/a"
+    }
+    assert troubles(facts) == {"versions": "fail"}
+
+
+def test_an_import_that_dies_fails_once_and_the_rest_points_to_it() -> None:
+    facts = linux(trial=stopped("import", code=-4, words="Fatal Python error: Illegal instruction\n"))
+
+    assert troubles(facts) == {"import": "fail"}
+    assert "ended by SIGILL" in found(facts, "import")[1]
+    assert found(facts, "matmul")[1].endswith("see import")
+
+
+@pytest.mark.parametrize(
+    ("stage", "id"), [("devices", "devices"), ("products", "matmul"), ("step", "training-step")], ids=str
+)
+def test_a_later_stage_that_dies_fails_in_its_own_check(stage: str, id: str) -> None:
+    facts = linux(trial=stopped(stage, code=-11))
+
+    assert troubles(facts) == {id: "fail"}
+    assert "SIGSEGV" in found(facts, id)[1]
+
+
+def test_an_import_that_hangs_is_told_with_the_place() -> None:
+    words = (
+        "Timeout (0:01:54)!\nThread 0x00007f (most recent call first):\n"
+        '  File "<frozen importlib._bootstrap>", line 241 in _call_with_frames_removed\n'
+        '  File "/v/site-packages/tensorflow/python/pywrap_tensorflow.py", line 73 in <module>\n'
+        '  File "/v/site-packages/tensorflow/python/eager/context.py", line 7 in wait\n'
+    )
+    status, text, _ = found(linux(trial=stopped("import", fate="hung", words=words, limit_s=120)), "import")
+
+    assert status == "fail"
+    assert "did not end within 120 s" in text
+    assert "tensorflow/python/pywrap_tensorflow.py, line 73" in text
+
+
+def test_a_slow_import_is_worth_a_word() -> None:
+    slow = trial(CPU)
+    slow = replace(slow, results={**slow.results, "import": {**slow.results["import"], "took_s": 48.0}})
+
+    assert found(linux(trial=slow), "import")[0] == "warn"
+
+
+def test_an_import_that_works_and_an_exit_that_does_not() -> None:
+    facts = linux(trial=replace(trial(CPU), fate="died", stage="exit", code=-11))
+
+    assert "it works, but leaving Python was ended by SIGSEGV" in found(facts, "import")[1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        pytest.param({"right": False}, "WRONG result", id="wrong"),
+        pytest.param({"placed": "CPU:0"}, "GPU:0 asked for, CPU:0 computed", id="elsewhere"),
+        pytest.param({"error": "InternalError: no kernel image"}, "GPU:0 failed: InternalError", id="raises"),
+    ],
+)
+def test_a_product_that_fails_on_a_gpu(changes: dict[str, Any], words: str) -> None:
+    good = trial(CPU, H100)
+    products = {"products": [product("CPU:0"), product("GPU:0", **changes)], "side": 1024}
+    status, text, todo = found(with_gpu(trial=replace(good, results={**good.results, "products": products})), "matmul")
+
+    assert status == "fail"
+    assert words in text
+    assert "CPU:0 8.0 ms" in text
+    assert "driver" in todo
+
+
+def test_a_loss_that_is_no_number_fails() -> None:
+    good = trial(CPU)
+    step = {"compile_ms": 1.0, "step_ms": 1.0, "finite": False}
+
+    assert found(linux(trial=replace(good, results={**good.results, "step": step})), "training-step")[0] == "fail"
+
+
+def test_operations_that_fell_back_are_named_and_housekeeping_is_not() -> None:
+    log = LogFacts(on_cpu=("Prod", "Range", "StatelessRandomUniformV2"), placed=57)
+    status, text, _ = found(mac(trial=trial(CPU, METAL, log=log)), "fallback")
+
+    assert status == "warn"
+    assert "1 of 57 kinds" in text
+    assert text.endswith("StatelessRandomUniformV2")
+    assert found(mac(trial=trial(CPU, METAL, log=LogFacts(on_cpu=("Prod",), placed=57))), "fallback")[0] == "ok"
+    assert found(mac(trial=trial(CPU, METAL, log=LogFacts())), "fallback")[0] == "n/a"
+
+
+# -- GPUs -----------------------------------------------------------------------------------------
+
+
+def test_a_gpu_of_metal_has_the_chips_name() -> None:
+    assert found(mac(), "devices")[1] == "CPU:0, GPU:0 (Apple M2 Pro)"
+    assert found(with_gpu(), "devices")[1] == "CPU:0, GPU:0 (NVIDIA H100 80GB HBM3)"
+
+
+_BLIND = trial(CPU, build=CUDA_BUILD)
+_DRIVER = Nvidia("580.159.04", card=True, nodes=True)
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected", "words"),
+    [
+        pytest.param(
+            linux(
+                trial=trial(CPU, build=CUDA_BUILD, log=LogFacts(missing_libraries=("libcudnn.so.9",))), nvidia=_DRIVER
+            ),
+            {"devices": "fail", "cuda": "fail"},
+            "could not load libcudnn.so.9",
+            id="a library is missing",
+        ),
+        pytest.param(
+            linux(
+                trial=trial(CPU, build=CUDA_BUILD, log=LogFacts(missing_libraries=("libcuda.so.1",))), nvidia=_DRIVER
+            ),
+            {"devices": "fail", "cuda": "fail"},
+            "could not load libcuda.so.1",
+            id="the driver's library is missing",
+        ),
+        pytest.param(
+            linux(trial=trial(CPU, build={"is_cuda_build": "False"}), nvidia=_DRIVER),
+            {"devices": "fail", "cuda": "fail"},
+            "built without CUDA",
+            id="tensorflow-cpu",
+        ),
+        pytest.param(
+            linux(trial=_BLIND, nvidia=replace(_DRIVER, driver="470.82.01")),
+            {"devices": "fail", "cuda": "fail"},
+            "older than CUDA 12.5.1 needs",
+            id="an old driver",
+        ),
+        pytest.param(
+            linux(trial=_BLIND, nvidia=_DRIVER),
+            {"devices": "fail", "cuda": "fail"},
+            "and yet TensorFlow sees no GPU",
+            id="for no known reason",
+        ),
+        pytest.param(
+            linux(trial=_BLIND, nvidia=Nvidia("580.159.04", card=True)),
+            {"devices": "warn", "cuda": "warn"},
+            "this container is not given the GPU",
+            id="a container without its GPU",
+        ),
+        pytest.param(
+            linux(trial=_BLIND, nvidia=Nvidia(card=True)),
+            {"devices": "warn", "cuda": "warn"},
+            "no NVIDIA driver",
+            id="a card without a driver",
+        ),
+        pytest.param(
+            linux(trial=_BLIND, nvidia=replace(_DRIVER, hidden="-1")),
+            {"devices": "warn"},
+            "loaded what it needs",
+            id="hidden",
+        ),
+    ],
+)
+def test_a_gpu_that_tensorflow_does_not_see(facts: Facts, expected: dict[str, str], words: str) -> None:
+    assert troubles(facts) == expected
+    assert words in found(facts, "cuda")[1]
+
+
+def test_a_mac_whose_plug_in_shows_no_gpu() -> None:
+    assert troubles(mac(trial=trial(CPU))) == {"devices": "fail"}
+    assert "though tensorflow-metal 1.2.0 is installed" in found(mac(trial=trial(CPU)), "devices")[1]
+
+
+def test_a_library_that_only_tensorrt_needs_is_no_trouble() -> None:
+    log = LogFacts(missing_libraries=("libnvinfer.so.8",), placed=57)
+
+    assert troubles(with_gpu(trial=trial(CPU, H100, build=CUDA_BUILD, log=log))) == {}
+
+
+# -- the machine ----------------------------------------------------------------------------------
+
+
+def _machine(**figures: float) -> Machine:
+    return Machine(16 * GB, swap_total_bytes=8 * GB, figures={"memory_available_bytes": 9 * GB, **figures})
+
+
+@pytest.mark.parametrize(
+    ("facts", "id", "status", "words"),
+    [
+        pytest.param(
+            linux(machine=_machine(memory_available_bytes=GB)), "memory", "warn", "1.0 GB of", id="little memory"
+        ),
+        pytest.param(
+            linux(machine=replace(_machine(), allowed_bytes=4 * GB)),
+            "memory",
+            "ok",
+            "a container's limit",
+            id="limited",
+        ),
+        pytest.param(linux(machine=Machine(16 * GB)), "memory", "n/a", "does not tell", id="memory not known"),
+        pytest.param(linux(machine=_machine(swap_used_bytes=5 * GB)), "swap", "warn", "5.0 GB of 8.0 GB", id="swapped"),
+        pytest.param(linux(machine=_machine(swap_used_bytes=GB)), "swap", "ok", "1.0 GB of 8.0 GB", id="some swap"),
+        pytest.param(
+            linux(machine=_machine(swap_used_bytes=GB, swap_in_bytes_s=60e6)), "swap", "warn", "60 MB/s", id="swapping"
+        ),
+        pytest.param(linux(machine=_machine(memory_stalled=0.2)), "memory-pressure", "warn", "20 % of", id="stalled"),
+        pytest.param(mac(machine=_machine(memory_level=2)), "memory-pressure", "warn", "critical", id="critical"),
+        pytest.param(
+            linux(machine=replace(_machine(), gaps={"pressure": Unavailable("no PSI", "psi=1")})),
+            *("memory-pressure", "n/a", "no PSI"),
+            id="no pressure",
+        ),
+        pytest.param(mac(machine=_machine(thermal_level=3)), "thermal", "warn", "heavy", id="hot"),
+        pytest.param(mac(machine=_machine(thermal_level=0)), "thermal", "ok", "nominal", id="cool"),
+        pytest.param(mac(machine=_machine(on_mains=0)), "thermal", "warn", "on battery", id="on battery"),
+        pytest.param(linux(cores=Cores(64, 64, 2.0)), "cores", "warn", "pays for 2", id="a quota"),
+        pytest.param(linux(cores=Cores(64, 4)), "cores", "ok", "4 of 64 cores", id="bound to cores"),
+        pytest.param(linux(disk=DiskSpeed("/n", 20e6, 1.0, 12, 1.0)), "disk", "warn", "20 MB/s", id="a slow disk"),
+        pytest.param(
+            linux(disk=DiskSpeed("/n", 20e6, 1.0, 8000, 1.0)), "disk", "ok", "8000 files/s", id="many small files"
+        ),
+        pytest.param(
+            linux(disk=DiskSpeed("/n", 64e6, 0.1, None, 0.0)), "disk", "ok", "100 % of it from memory", id="from memory"
+        ),
+        pytest.param(
+            linux(disk=DiskSpeed("/n", 64e6, 0.1)), "disk", "ok", "may have come from memory", id="a Mac's disk"
+        ),
+        pytest.param(
+            linux(disk=Unavailable("too little room", "make room")), "disk", "n/a", "too little", id="no disk"
+        ),
+    ],
+)
+def test_the_machine(facts: Facts, id: str, status: str, words: str) -> None:
+    got = found(facts, id)
+
+    assert got[0] == status
+    assert words in got[1]
+
+
+# -- what tfwatch needs ---------------------------------------------------------------------------
+
+_SMALL = Terminal(40, 10, (60, 18), 0, unicode=False, kind="xterm")
+
+
+@pytest.mark.parametrize(
+    ("facts", "id", "status", "words"),
+    [
+        pytest.param(linux(terminal=_SMALL), "terminal", "warn", "40x10, no colours, no Unicode", id="small"),
+        pytest.param(linux(terminal=replace(_SMALL, kind="dumb")), "terminal", "warn", "shows no screen", id="dumb"),
+        pytest.param(
+            linux(runs=RunsFolder("~/runs", "Read-only file system")),
+            "runs-folder",
+            "fail",
+            "Read-only",
+            id="read-only",
+        ),
+        pytest.param(
+            linux(runs=RunsFolder("~/runs", "No space left on device")), "runs-folder", "fail", "No space", id="full"
+        ),
+        pytest.param(
+            linux(runs=RunsFolder("~/runs", free_bytes=1e6)), "runs-folder", "warn", "0.0 GB free", id="nearly"
+        ),
+        pytest.param(linux(runs=RunsFolder("~/r", is_there=False)), "runs-folder", "ok", "first run", id="no run yet"),
+        pytest.param(mac(), "powermetrics", "n/a", "sudo has no rule", id="a password is needed"),
+        pytest.param(mac(powermetrics=Available()), "powermetrics", "ok", "permitted", id="permitted"),
+        pytest.param(
+            with_gpu(
+                gpu_counters=("NVML", Unavailable("nvidia-ml-py is not installed", "pip install 'tfwatch[nvidia]'"))
+            ),
+            *("gpu-counters", "warn", "nvidia-ml-py is not installed"),
+            id="no NVML",
+        ),
+    ],
+)
+def test_what_tfwatch_needs(facts: Facts, id: str, status: str, words: str) -> None:
+    got = found(facts, id)
+
+    assert got[0] == status
+    assert words in got[1]
+
+
+def test_a_trial_that_could_not_be_started_fails() -> None:
+    facts = linux(trial=Trial("failed", words="Cannot allocate memory"))
+
+    assert troubles(facts) == {"import": "fail"}
+    assert "Cannot allocate memory" in found(facts, "import")[1]

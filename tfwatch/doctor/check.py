@@ -1,0 +1,59 @@
+"""What a check says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Status(Enum):
+    """In the order in which checks are shown."""
+
+    FAIL = "fail"
+    WARN = "warn"
+    OK = "ok"
+    NA = "n/a"
+
+
+_ORDER = list(Status)
+_LONGEST = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at.
+
+    id: stays the same from version to version. found: what is so, in a sentence or two, with its figures; for `n/a`
+    why nothing can be told. todo: what to do; empty where nothing is to be done.
+    """
+
+    id: str
+    status: Status
+    found: str
+    todo: str = ""
+
+    def __post_init__(self) -> None:
+        # Tools' and libraries' words stand in these texts.
+        object.__setattr__(self, "found", _printable(self.found))
+        object.__setattr__(self, "todo", _printable(self.todo))
+
+
+def worst_first(checks: Iterable[Check]) -> list[Check]:
+    """By status; those of one status stay in their order."""
+    return sorted(checks, key=lambda check: _ORDER.index(check.status))
+
+
+def worst(checks: Iterable[Check]) -> Status:
+    """The worst status; `ok` where nothing is wrong."""
+    found = min((check.status for check in checks), key=_ORDER.index, default=Status.OK)
+    return Status.OK if found is Status.NA else found
+
+
+def _printable(text: str) -> str:
+    """In one line, without what a terminal would obey."""
+    kept = "".join(c if c.isprintable() else " " for c in text[: 2 * _LONGEST])
+    return " ".join(kept.split())[:_LONGEST]

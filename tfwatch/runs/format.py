@@ -43,6 +43,7 @@ class Manifest:
 
     origin_ns: the clock origin on the monotonic clock; origin_wall_ns: the same moment since 1970.
     pid, process_started_s, boot_id: the writer's process, to tell a killed run from a running one.
+    split: how the parts of a step were told apart, in words; empty before the first step.
     tables: the numpy layout (`dtype.descr`) of each binary file as this run wrote it.
     """
 
@@ -63,6 +64,7 @@ class Manifest:
     epochs: int | None = None
     steps_per_epoch: int | None = None
     metric: str = ""
+    split: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, Any] = field(default_factory=lambda: {n: t.descr for n, t in TABLES.items()})

@@ -64,6 +64,11 @@ class Feed:
         """What the pipeline's batches look like."""
         return self._batches.shape  # type: ignore[no-any-return]
 
+    @property
+    def iterator(self) -> tf.data.Iterator:
+        """The present pipeline's, for who fetches by himself."""
+        return self._batches.iterator
+
     def get(self) -> Any:
         """The next batch.
 
@@ -75,11 +80,15 @@ class Feed:
         except StopIteration:
             if self._next is None:
                 raise
+        self.take_over()
+        return self._batches.next()
+
+    def take_over(self) -> None:
+        """The present pipeline has given all it held: the next one goes on."""
         old = [self._batches]
         self._batches, self._next = self._next, None
         let_go(old, [], [])
         self._open.assign(True)
-        return self._batches.next()
 
     def _pipeline(self, knobs: Knobs) -> Tap:
         batches = self._build(_gated(self._source, self._open), knobs)

@@ -71,22 +71,39 @@ class Fetch:
         let_go(old, [], [])
         return tap.shape
 
+    def like(self, iterator: Any) -> Any:
+        """An iterator whose batches look like those to come, before Keras' new one is adopted."""
+        return self._feed.iterator if self._own else iterator
+
     def next(self, steps: int) -> Any:
         """The batch after `steps` steps.
 
         Raises:
             StopIteration: the data is exhausted.
         """
-        self.flags = 0
-        while self._schedule and self._schedule[0].step <= steps:
-            scheduled = self._schedule.pop(0)
-            self._control.ask(Request(scheduled.knob, scheduled.value, "command"))
-        if self._control.pending and not self._feed.switching:
-            self._switch(self._accept(steps))
+        self._obey(steps)
         batch = self._feed.get() if self._through_feed else self._tap.next()
         if self._asked and not self._feed.switching:
             self._tell_switched(steps + 1)
         return batch
+
+    def source(self, steps: int) -> Any:
+        """The iterator to fetch from after `steps` steps, for who does it by himself: see `arrived`, `successor`."""
+        self._obey(steps)
+        return self._feed.iterator if self._through_feed else self._iterator
+
+    def arrived(self, step: int) -> None:
+        """The first batch of the last `source` or `successor` was that of `step`."""
+        if self._asked and not self._feed.switching:
+            self._tell_switched(step)
+
+    def successor(self) -> Any:
+        """The iterator that goes on where the last one has ended; None where the data is exhausted."""
+        self.flags = 0
+        if not self._through_feed or not self._feed.switching:
+            return None
+        self._feed.take_over()
+        return self._feed.iterator
 
     def close(self) -> None:
         """The training is over."""
@@ -98,6 +115,14 @@ class Fetch:
         self._feed.close()
 
     # -- switches ---------------------------------------------------------------------------------
+
+    def _obey(self, steps: int) -> None:
+        self.flags = 0
+        while self._schedule and self._schedule[0].step <= steps:
+            scheduled = self._schedule.pop(0)
+            self._control.ask(Request(scheduled.knob, scheduled.value, "command"))
+        if self._control.pending and not self._feed.switching:
+            self._switch(self._accept(steps))
 
     def _accept(self, steps: int) -> Knobs:
         """Take what was asked; returns the knobs that result."""

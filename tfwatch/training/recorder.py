@@ -1,267 +1,181 @@
-"""Turns Keras' calls into rows, events and the pulse, and carries out what was asked of the pipeline.
+"""Stands in for Keras' train function during one `fit`: has its steps timed, and carries out what was asked of it.
 
-Runs in the training thread. Its own failure ends the recording and never the training.
+Runs in the training thread.
 """
 
 from __future__ import annotations
 
-import functools
-import math
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import tensorflow as tf
 
-from tfwatch.core.events import EpochEnded, EpochStarted, ValidationEnded, WatchFailed
-from tfwatch.core.rows import Flag, Phase
+from tfwatch.training.books import Books
 from tfwatch.training.fetch import Fetch
-from tfwatch.training.split import ITERATORS, BatchStep, images_in, install, is_installed, on_host
+from tfwatch.training.split import ITERATORS, BatchStep, install, is_installed
+from tfwatch.training.ways import InGraph, StepByStep, Unfused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tfwatch.training.session import Session
 
-# Plain integers: an IntFlag costs a microsecond an operation.
-_COMPILE, _RETRACE, _EPOCH_START, _VALIDATION = (
-    int(flag) for flag in (Flag.COMPILE, Flag.RETRACE, Flag.EPOCH_START, Flag.VALIDATION)
-)
-_Method = TypeVar("_Method", bound=Callable[..., None])
-
-
-def _fails_open(method: _Method) -> _Method:
-    """What goes wrong in tfwatch's own books is told once; the recording ends and the training goes on."""
-
-    @functools.wraps(method)
-    def guarded(self: Recorder, *args: Any) -> None:
-        if self.over or self.lost:
-            return
-        try:
-            method(self, *args)
-        except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
-            self.lost = True
-            self._tell_failure(error)
-
-    return cast("_Method", guarded)
+#: How the steps of a call of several are told apart: see `Watch`.
+Split = Literal["fused", "exact"]
 
 
 class Recorder:
     """One `fit` of one model.
 
-    over: the `fit` that this belongs to is over, or cannot be split; every call passes through.
-    lost: tfwatch failed; nothing more is recorded, and the batches go on coming the way they came.
+    passes: the `fit` is over, or cannot be split: every call passes through.
     """
 
-    def __init__(self, session: Session, model: Any) -> None:
+    def __init__(self, session: Session, model: Any, split: Split = "fused") -> None:
         self.writer = session.writer
-        self.now_ns = session.writer.now_ns
         self.writer.trains_in = threading.get_ident()
-        self.over = self.lost = False
-        self.steps = 0
+        self.passes = False
         self._session = session
         self._model = model
+        self._split = split
+        self._books = Books(session.writer, session.metric)
         self._fetch = Fetch(session)
         self._iterator: Any = None
-        self._armed = False
-        self._flags = 0
-        self._batch_step: BatchStep | None = None
-        self._shape: Any = None
+        self._way: StepByStep | InGraph | None = None
+        self._spec: Any = None
         self._take_back: Callable[[], None] = lambda: None
-        self._epoch = self._epoch_step = self._images = 0
-        self._open_row: tuple[int, int, int, int, int] | None = None
-        self._validation_ns = 0
+        self._history = getattr(model, "history", None)
+        self._armed = False
 
     # -- what Keras calls ---------------------------------------------------------------------
 
     def begin_epoch(self, epoch: int, epochs: int, steps: int | None) -> None:
         """An epoch begins; the stand-in is put in place where it is not."""
         self._armed = True
-        self._note_epoch(epoch, epochs, steps)
-        if self._session.source is not None:
-            # Without them Keras would train on the stand-in's zeros: what fails here has to end the training.
+        self._books.begin_epoch(epoch, epochs, steps)
+        try:
             self._stand_in()
-            self._fetch.begin_epoch(self.steps)
+        except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
+            self._give_up(error)
+        if self._session.source is not None:
+            self._fetch.begin_epoch(self._books.steps)
 
-    @_fails_open
-    def _note_epoch(self, epoch: int, epochs: int, steps: int | None) -> None:
-        self._close_row(0, self.now_ns())
-        self._stand_in()
-        self._flags |= _EPOCH_START
-        self._epoch, self._epoch_step = epoch, 0
-        self.writer.event(EpochStarted(self.now_ns(), epoch, epochs, steps))
-        self.writer.describe(epochs=epochs or None, steps_per_epoch=steps)
-
-    @_fails_open
     def end_epoch(self, logs: dict[str, Any] | None) -> None:
         """An epoch and its validation are over."""
-        self._close_row(0, self.now_ns())
-        metrics = {name: float(value) for name, value in (logs or {}).items() if _is_number(value)}
-        self.writer.event(EpochEnded(self.now_ns(), self._epoch, self.steps, metrics))
-        self._say(Phase.EPOCH_END)
+        self._books.end_epoch(logs)
         self._obey_stop()
 
-    @_fails_open
     def begin_validation(self) -> None:
         """A validation begins."""
-        self._validation_ns = self.now_ns()
-        self._close_row(_VALIDATION, self._validation_ns)
-        self._say(Phase.VALIDATION)
+        self._books.begin_validation()
 
-    @_fails_open
     def during_validation(self) -> None:
         """A batch of the validation is done."""
         if self._session.control.stop.is_set():
             self._model.stop_evaluating = True
 
-    @_fails_open
     def end_validation(self) -> None:
         """The validation is over."""
-        now = self.now_ns()
-        self.writer.event(ValidationEnded(now, self._epoch, (now - self._validation_ns) / 1e6))
-        self._say(Phase.EPOCH_END)
+        self._books.end_validation()
 
     def end(self) -> None:
         """The training is over, however it ended."""
-        self._finish_row()
+        self._books.end_step(self.writer.now_ns())
         self._take_back()
         self._fetch.close()
-        self._iterator = self._batch_step = None
-        self.over = True
+        self._iterator = self._way = None
+        self.passes = self._books.closed = True
 
     def _stand_in(self) -> None:
-        if not is_installed(self._model, self.train_step):
+        if not self.passes and not is_installed(self._model, self.train_step):
             self._take_back = install(self._model, self.train_step)
-            self._batch_step = None
+            self._way = None
 
     # -- a step ---------------------------------------------------------------------------------
 
     def train_step(self, original: Callable[[Any], Any], iterator: Any) -> Any:
         """Stand in for one call of Keras' train function."""
-        if self.over or (iterator is not self._iterator and not self._adopt(original, iterator)):
+        if self.passes or (iterator is not self._iterator and not self._adopt(original, iterator)):
             return original(iterator)
         try:
-            return self._split(original, iterator)
+            logs = self._way(original, iterator)  # type: ignore[misc]
         except (StopIteration, tf.errors.OutOfRangeError):
             raise
         except BaseException as error:
             self._tell_error(error)
             raise
-
-    def _split(self, original: Callable[[Any], Any], iterator: Any) -> Any:
-        start_ns = self.now_ns()
-        self._before(start_ns)
-        try:
-            batch = self._fetch.next(self.steps)
-        except StopIteration:
-            return self._end_of_data(original, iterator)
-        got_ns = self.now_ns()
-        step = cast("BatchStep", self._batch_step)
-        ready, traces = step.ready, step.traces
-        self.writer.status = (Phase.COMPUTE if ready else Phase.COMPILE, got_ns, self.steps + 1, self._epoch, "")
-        outputs = step(batch)
-        dispatched_ns = self.now_ns()
-        logs = on_host(outputs)
-        done_ns = self.now_ns()
-        if not ready or step.traces != traces:
-            self._flags |= _RETRACE if ready else _COMPILE
-        self._count_step()
-        self._after(start_ns, got_ns, dispatched_ns, done_ns, batch, logs)
+        self._armed = False
+        self._obey_stop()
         return logs
 
     def _adopt(self, original: Callable[[Any], Any], iterator: Any) -> bool:
-        """Take a new iterator on. One that comes in no epoch of this `fit` belongs to a later, unwatched one."""
-        if not self._armed:
+        """Take a new iterator on; says whether its steps are split."""
+        if self._is_abandoned():
             self.end()
             if self._session.on_abandoned:
                 self._session.on_abandoned()
             return False
-        if not isinstance(iterator, ITERATORS) or self._model.steps_per_execution != 1:
-            self.writer.note("steps are not split: this kind of fit is not supported yet")
-            self.over = True
-            return False
         try:
-            shape = self._fetch.adopt(iterator)
-        except Exception as error:
-            if self._session.source is not None:
-                raise
-            self._tell_failure(error)
-            self.over = True
+            self._find_way(original, iterator)
+        except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
+            self._give_up(error)
             return False
         self._iterator = iterator
-        if self._batch_step is None or shape != self._shape:
-            self._shape = shape
-            self._batch_step = BatchStep(original, shape, eager=self._model.run_eagerly)
         return True
 
-    @_fails_open
-    def _before(self, start_ns: int) -> None:
-        self._close_row(0, start_ns)
-        self.writer.status = (Phase.WAIT, start_ns, self.steps + 1, self._epoch, "")
+    def _is_abandoned(self) -> bool:
+        """Whether this is a later `fit`, and the one that this belongs to went without a word: by an exception.
 
-    @_fails_open
-    def _after(
-        self, start_ns: int, got_ns: int, dispatched_ns: int, done_ns: int, batch: Any, logs: dict[str, Any]
-    ) -> None:
-        self._epoch_step += 1
-        self.writer.status = (Phase.HOST, done_ns, self.steps, self._epoch, "")
-        self._open_row = (start_ns, got_ns, dispatched_ns, done_ns, self._flags | self._fetch.flags)
-        self._flags = 0
-        self._images += images_in(batch)
-        loss, metric = logs.get("loss", math.nan), logs.get(self._session.metric, math.nan)
-        self.writer.progress = (self._images, self.steps, self._epoch, self._epoch_step, loss, metric)
+        A `fit` makes an iterator in its epochs only, and has a `History` of its own. In Keras 3.8 an `evaluate` has
+        one too, which knows no epochs.
+        """
+        history = getattr(self._model, "history", None)
+        return not self._armed or (history is not self._history and hasattr(history, "epoch"))
 
-    def _count_step(self) -> None:
-        """What goes on where the books are lost."""
-        self.steps += 1
-        self._armed = False
-        self._obey_stop()
+    def _find_way(self, original: Callable[[Any], Any], iterator: Any) -> None:
+        """Decide how the steps are run, with the iterator's first call."""
+        if not isinstance(iterator, ITERATORS):
+            raise TypeError(f"batches of this kind ({type(iterator).__name__}) cannot be fetched one by one")
+        steps = self._model.steps_per_execution
+        eager = self._model.run_eagerly or tf.config.functions_run_eagerly()
+        if steps > 1 and self._split == "fused" and not eager:
+            self._adopt_fused(original, iterator, steps)
+            return
+        shape = self._fetch.adopt(iterator)
+        if self._way is None or shape != self._spec:
+            step = BatchStep(original, shape, eager=eager)
+            phantom = self._session.source is None
+            books = (self._fetch, self._books, self.writer)
+            self._use(Unfused(step, *books, steps) if steps > 1 else StepByStep(step, *books, phantom=phantom), shape)
 
-    def _end_of_data(self, original: Callable[[Any], Any], iterator: Any) -> Any:
-        """Hand the exhausted iterator to Keras' own function, which may run a phantom step on it, as stock does."""
-        self._say(Phase.EPOCH_END)
+    def _adopt_fused(self, original: Callable[[Any], Any], iterator: Any, steps: int) -> None:
+        # First what may not be traced: from the iterator that is adopted then, batches may be fetched ahead at once.
+        like = self._fetch.like(iterator)
+        if self._way is None or like._type_spec != self._spec:
+            self._use(InGraph(original, like, self._fetch, self._books, self.writer, steps), like._type_spec)
+        self._fetch.adopt(iterator)
+
+    def _use(self, way: StepByStep | InGraph, spec: Any) -> None:
+        self._way, self._spec = way, spec
+        self.writer.describe(split=way.words)
+        if self._model.steps_per_execution > 1:
+            self.writer.note(f"how the steps are told apart: {way.words}")
+
+    def _give_up(self, error: Exception) -> None:
+        """Leave the steps to Keras. With batches of tfwatch's own that would be training on a stand-in's zeros."""
         if self._session.source is not None:
-            raise StopIteration
-        return original(iterator)
+            raise error
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        self.writer.describe(split=f"none: {reason}")
+        self.writer.note(f"the steps of this fit are not split: {reason}")
+        self._take_back()
+        self.passes = True
 
     def _tell_error(self, error: BaseException) -> None:
         if self._session.on_error:
             self.end()
             self._session.on_error(error)
 
-    def _tell_failure(self, error: Exception) -> None:
-        self.writer.event(WatchFailed(self.now_ns(), f"{type(error).__name__}: {error}"))
-
-    # -- books ------------------------------------------------------------------------------------
-
-    @_fails_open
-    def _finish_row(self) -> None:
-        self._close_row(0, self.now_ns())
-
-    def _close_row(self, flags: int, end_ns: int) -> None:
-        if self._open_row is None:
-            return
-        start_ns, got_ns, dispatched_ns, done_ns, known = self._open_row
-        self._open_row = None
-        self.writer.step(
-            start_ns,
-            self.steps,
-            self._epoch,
-            known | flags,
-            (got_ns - start_ns) / 1e6,
-            (dispatched_ns - got_ns) / 1e6,
-            (done_ns - got_ns) / 1e6,
-            (end_ns - done_ns) / 1e6,
-        )
-
-    def _say(self, phase: Phase) -> None:
-        self.writer.status = (phase, self.now_ns(), self.steps, self._epoch, "")
-
     def _obey_stop(self) -> None:
-        if self._session.control.stop.is_set() or self.steps == self._session.stop_after:
+        after = self._session.stop_after
+        if self._session.control.stop.is_set() or (after is not None and self._books.steps >= after):
             self._model.stop_training = True
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        return math.isfinite(float(value))
-    except (TypeError, ValueError):
-        return False

@@ -19,15 +19,16 @@ class Tap:
     Attributes:
         next: gives the next batch; raises StopIteration at the end.
         shape: what the batches look like.
+        iterator: the iterator; it lives as long as its resource is used.
     """
 
     def __init__(self, iterator: Any) -> None:
+        self.iterator = iterator
         self.shape = Shape(iterator.element_spec, plain=isinstance(iterator, tf.data.Iterator))
         self.next: Callable[[], Any] = iterator.__next__
         resource = getattr(iterator, "_iterator_resource", None)
         # Asynchronous eager execution would hand out a batch that is still on its way.
         if self.shape.flat and resource is not None and tf.config.experimental.get_synchronous_execution():
-            self._iterator = iterator  # lives as long as its resource is used
             self.next = _flat_next(resource, self.shape.flat)
         else:
             self.shape = Shape(iterator.element_spec, plain=False)

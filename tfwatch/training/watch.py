@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import keras
 
@@ -12,7 +13,7 @@ from tfwatch.core.knobs import Knobs, Setting, parse_setting
 from tfwatch.runs.control import Control, Request
 from tfwatch.runs.library import default_runs_dir
 from tfwatch.training.device import find_device
-from tfwatch.training.recorder import Recorder
+from tfwatch.training.recorder import Recorder, Split
 from tfwatch.training.script import ScriptRun, tell_user
 
 if TYPE_CHECKING:
@@ -26,14 +27,28 @@ class Watch(keras.callbacks.Callback):
 
     Args:
         runs_dir: where the run folders are made; None is the user's own (see `tfwatch replay`).
+        split: how steps are told apart where `steps_per_execution` runs several in one call. `fused` leaves them
+            fused and reads the clock inside the graph; `exact` runs them one by one, timed as without
+            `steps_per_execution`, which gives up what that saves. The training's result is the same.
         session: the run that `tfwatch train` has already begun; None, in a script, begins one with each `fit`.
 
     Attributes:
         run_path: the folder of the last `fit`; None before the first, and where none could be made.
+
+    Raises:
+        ValueError: `split` is neither.
     """
 
-    def __init__(self, runs_dir: str | Path | None = None, *, session: Session | None = None) -> None:
+    #: The Watch that began last with a model.
+    _newest: ClassVar[weakref.WeakKeyDictionary[Any, weakref.ref[Watch]]] = weakref.WeakKeyDictionary()
+
+    def __init__(
+        self, runs_dir: str | Path | None = None, split: Split = "fused", *, session: Session | None = None
+    ) -> None:
         super().__init__()
+        if split not in get_args(Split):
+            raise ValueError(f"split must be {' or '.join(get_args(Split))}, not {split!r}")
+        self._split = split
         self.run_path: Path | None = session.writer.folder if session else None
         self._runs_dir = Path(os.path.expanduser(runs_dir)) if runs_dir else default_runs_dir()
         self._session = session
@@ -53,7 +68,7 @@ class Watch(keras.callbacks.Callback):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, as tuners make of callbacks, is a Watch of its own that has seen no `fit` yet."""
-        return type(self), (self._runs_dir,)
+        return type(self), (self._runs_dir, self._split)
 
     # -- Keras calls these ----------------------------------------------------------------------
 
@@ -61,7 +76,7 @@ class Watch(keras.callbacks.Callback):
         """Begin a run."""
         self._end("stopped", "another fit began before this one's end")
         if self._session:
-            self._recorder = Recorder(self._session, self.model)
+            self._recorder = Recorder(self._session, self.model, self._split)
         else:
             self._begin_script()
 
@@ -108,8 +123,20 @@ class Watch(keras.callbacks.Callback):
     def _begin_script(self) -> None:
         self.run_path = None
         try:
+            if self._is_watched():
+                tell_user("another Watch watches this fit already: this one keeps out of it")
+                return
             self._script = ScriptRun(self._runs_dir, self._control, find_device())
             self.run_path = self._script.path
-            self._recorder = Recorder(self._script.session, self.model)
+            self._recorder = Recorder(self._script.session, self.model, self._split)
         except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
             tell_user(f"this fit is not watched: {type(error).__name__}: {error}")
+
+    def _is_watched(self) -> bool:
+        """Whether another Watch watches this very `fit`, whose callbacks share their `params`."""
+        newest = self._newest.get(self.model)
+        other = newest() if newest else None
+        if other and other is not self and other._recorder and other.params is self.params:
+            return True
+        self._newest[self.model] = weakref.ref(self)
+        return False

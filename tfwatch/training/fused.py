@@ -1,0 +1,128 @@
+"""Keras' loop over `steps_per_execution` steps, with the clock read inside the graph.
+
+The loop is Keras' own, operation for operation (`make_train_function` of its TensorFlow trainer, the same from 3.8 to
+3.15): the next batch is fetched while a step computes, and never one more than the call has steps. So the result and
+the overlap are those of stock `fit`; only two clock readings a step come on top.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tfwatch.runs.writer import RunWriter
+
+
+@dataclass(frozen=True, slots=True)
+class GraphClock:
+    """A clock that a graph can read: `read` adds the reading, float64 seconds; `now_ns` reads it outside."""
+
+    read: Callable[[], tf.Tensor]
+    now_ns: Callable[[], int]
+
+
+def find_clock(writer: RunWriter) -> GraphClock:
+    """TensorFlow's own, the wall clock, to the microsecond; the run's, by way of Python, where that is not allowed."""
+    try:
+        tf.timestamp()
+    except tf.errors.FailedPreconditionError:  # op determinism
+        return GraphClock(lambda: tf.numpy_function(lambda: writer.now_ns() / 1e9, [], tf.float64), writer.now_ns)
+    return GraphClock(tf.timestamp, writer.clock.wall_ns)
+
+
+class FusedSteps:
+    """Several train steps as one compiled function of an iterator.
+
+    Raises:
+        Exception: whatever TensorFlow has against tracing it; nothing has run then.
+    """
+
+    def __init__(self, original: Callable[[Any], Any], iterator: Any, clock: GraphClock) -> None:
+        self.clock = clock
+        self._original = original
+        self._outputs = self._outputs_of(iterator.element_spec)
+        signature = [iterator._type_spec, tf.TensorSpec((), tf.int32)]
+        self._run = tf.function(self._loop, input_signature=signature, autograph=False).get_concrete_function()
+
+    def __call__(self, iterator: Any, limit: int) -> tuple[NDArray[np.float64], int, Any]:
+        """Up to `limit` steps, fewer where the data ends.
+
+        Returns (steps + 1, 2) seconds on `clock` (see `stamps.parts_of`), the number of examples, and what the last
+        step returned: zeros where there was none.
+        """
+        counts, stamps, outputs = self._run(iterator, tf.constant(limit))
+        steps, examples = counts.numpy().tolist()
+        return stamps.numpy()[: steps + 1], examples, outputs
+
+    def _step(self, batch: Any) -> Any:
+        return self._original(iter((batch,)))
+
+    def _outputs_of(self, batch: Any) -> Any:
+        """What a step returns, as specs. Builds whatever of the model is not built yet."""
+        traced = tf.function(self._step, input_signature=[batch], autograph=False).get_concrete_function()
+        return tf.nest.map_structure(_fixed, traced.structured_outputs)
+
+    def _now(self, after: list[Any]) -> tf.Tensor:
+        """The clock, seconds, once all of `after` is done."""
+        with tf.control_dependencies(after), tf.device("/CPU:0"):
+            return self.clock.read()
+
+    def _loop(self, iterator: Any, limit: tf.Tensor) -> Any:
+        def goes_on(step: tf.Tensor, batch: Any, *_: Any) -> tf.Tensor:
+            return tf.logical_and(step < limit, batch.has_value())
+
+        def body(step: tf.Tensor, batch: Any, stamps: Any, examples: tf.Tensor, _: Any) -> Any:
+            parts = batch.get_value()
+            outputs, ran = _with_operations(lambda: self._step(parts))
+            done = self._now(ran)
+            following = tf.cond(step + 1 < limit, iterator.get_next_as_optional, lambda: batch)
+            # In this order: TensorFlow keeps clock readings in the order in which they are written here, and a fetch
+            # that ends before the step is then stamped with the step's end.
+            stamps = _note(stamps, step + 1, done, self._now(tf.nest.flatten(following, expand_composites=True)))
+            return step + 1, following, stamps, examples + _examples_in(parts), outputs
+
+        begun = self._now([])
+        with tf.control_dependencies([begun]):
+            first = iterator.get_next_as_optional()
+        with tf.device("/CPU:0"):
+            stamps = tf.TensorArray(tf.float64, size=limit + 1, element_shape=(2,))
+        stamps = _note(stamps, 0, begun, self._now(tf.nest.flatten(first, expand_composites=True)))
+        none = tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), self._outputs)
+        step, _, stamps, examples, outputs = tf.while_loop(goes_on, body, [0, first, stamps, 0, none])
+        return tf.stack([step, examples]), stamps.stack(), outputs
+
+
+def _fixed(output: tf.Tensor) -> tf.TensorSpec:
+    if not output.shape.is_fully_defined():
+        raise ValueError("what a train step returns has no fixed shape")
+    return tf.TensorSpec.from_tensor(output)
+
+
+def _with_operations(make: Callable[[], Any]) -> tuple[Any, list[tf.Operation]]:
+    """What `make` returns, and all the operations that it adds to the graph: they are done when the step is."""
+    graph = tf.compat.v1.get_default_graph()
+    before = len(graph.get_operations())
+    made = make()
+    return made, graph.get_operations()[before:]
+
+
+def _note(stamps: Any, at: Any, done: tf.Tensor, fetched: tf.Tensor) -> Any:
+    with tf.device("/CPU:0"):
+        return stamps.write(at, tf.stack([done, fetched]))
+
+
+def _examples_in(batch: Any) -> tf.Tensor:
+    """How many examples a batch holds: see `split.images_in`."""
+    first = next(iter(tf.nest.flatten(batch)), None)
+    if not isinstance(first, tf.Tensor) or not first.shape.rank:
+        return tf.constant(0)
+    with tf.device("/CPU:0"):
+        return tf.shape(first)[0]

@@ -1,0 +1,163 @@
+"""The ways to carry out one call of Keras' train function, and to time the steps in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.core.rows import Flag, Phase
+from tfwatch.training.fused import FusedSteps, find_clock
+from tfwatch.training.split import BatchStep, on_host
+from tfwatch.training.stamps import offset_ns, was_set
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tfwatch.runs.writer import RunWriter
+    from tfwatch.training.books import Books
+    from tfwatch.training.fetch import Fetch
+
+    Original = Callable[[Any], Any]
+
+_COMPILE, _RETRACE = int(Flag.COMPILE), int(Flag.RETRACE)
+
+
+class StepByStep:
+    """Fetches a batch outside the graph and runs Keras' compiled step on it: the exact split.
+
+    words: how the figures come about. phantom: hand the exhausted iterator to Keras' own function, which may run a
+    step on it, as stock does where it runs one step a call.
+    """
+
+    words = "exact"
+
+    def __init__(self, step: BatchStep, fetch: Fetch, books: Books, writer: RunWriter, *, phantom: bool) -> None:
+        self._step = step
+        self._fetch = fetch
+        self._books = books
+        self._now_ns = writer.now_ns
+        self._phantom = phantom
+        self._done_ns = 0
+
+    def __call__(self, original: Original, iterator: Any) -> Any:
+        """Carry out a call; returns the metrics.
+
+        Raises:
+            StopIteration: the data is exhausted.
+        """
+        start_ns = self._now_ns()
+        self._books.before(start_ns)
+        try:
+            batch = self._fetch.next(self._books.steps)
+        except StopIteration:
+            self._books.say(Phase.EPOCH_END)
+            if self._phantom:
+                return original(iterator)
+            raise
+        return self._run(start_ns, batch)
+
+    def _run(self, start_ns: int, batch: Any) -> dict[str, Any]:
+        got_ns = self._now_ns()
+        books, step = self._books, self._step
+        ready, traces = step.ready, step.traces
+        books.begin(Phase.COMPUTE if ready else Phase.COMPILE, got_ns)
+        outputs = step(batch)
+        dispatched_ns = self._now_ns()
+        logs = on_host(outputs)
+        self._done_ns = done_ns = self._now_ns()
+        if not ready or step.traces != traces:
+            books.flags |= _RETRACE if ready else _COMPILE
+        books.steps += 1
+        books.after(start_ns, got_ns, dispatched_ns, done_ns, self._fetch.flags, batch, logs)
+        return logs
+
+
+class Unfused(StepByStep):
+    """Runs the `steps_per_execution` steps of a call one by one; the last one's metrics are the call's."""
+
+    def __init__(self, step: BatchStep, fetch: Fetch, books: Books, writer: RunWriter, steps: int) -> None:
+        super().__init__(step, fetch, books, writer, phantom=False)
+        self.words = f"exact, steps_per_execution={steps} one by one"
+        self._steps = steps
+
+    def __call__(self, original: Original, iterator: Any) -> Any:
+        """Carry out a call; returns the metrics.
+
+        Raises:
+            StopIteration: the data is exhausted.
+        """
+        logs = super().__call__(original, iterator)
+        for _ in range(self._steps - 1):
+            start_ns = self._done_ns
+            self._books.begin(Phase.WAIT, start_ns)
+            try:
+                batch = self._fetch.next(self._books.steps)
+            except StopIteration:
+                self._books.say(Phase.HOST)
+                break
+            self._books.end_step(start_ns)
+            logs = self._run(start_ns, batch)
+        return logs
+
+
+class InGraph:
+    """Runs the `steps_per_execution` steps of a call as Keras does, in one call, with the clock read in the graph.
+
+    Raises:
+        Exception: the function cannot be traced; nothing has run then.
+    """
+
+    def __init__(
+        self, original: Original, iterator: Any, fetch: Fetch, books: Books, writer: RunWriter, steps: int
+    ) -> None:
+        self.words = f"in-graph timestamps, steps_per_execution={steps}"
+        self._fetch = fetch
+        self._books = books
+        self._writer = writer
+        self._steps = steps
+        # Tracing is part of the first step.
+        self._begun_ns = writer.now_ns()
+        books.begin(Phase.COMPILE, self._begun_ns)
+        self._fused = FusedSteps(original, iterator, find_clock(writer))
+        books.flags |= _COMPILE
+
+    def __call__(self, original: Original, iterator: Any) -> Any:
+        """Carry out a call; returns the metrics.
+
+        Raises:
+            StopIteration: the data is exhausted.
+        """
+        start_ns, self._begun_ns = self._begun_ns or self._writer.now_ns(), 0
+        self._books.end_step(start_ns)
+        self._books.begin(Phase.COMPUTE, start_ns)
+        runs: list[NDArray[np.float64] | None] = []
+        flags: list[int] = []
+        examples, outputs = 0, None
+        source = self._fetch.source(self._books.steps)
+        while source is not None:
+            stamps_ns, steps, seen, made = self._execute(source, self._steps - len(flags))
+            runs.append(stamps_ns)
+            if steps:
+                examples, outputs = examples + seen, made
+                self._fetch.arrived(self._books.steps + len(flags) + 1)
+                flags += [self._fetch.flags, *[0] * (steps - 1)]
+            source = self._fetch.successor() if len(flags) < self._steps else None
+        if not flags:
+            self._books.say(Phase.EPOCH_END)
+            raise StopIteration
+        logs = on_host(outputs)
+        self._books.steps += len(flags)
+        self._books.after_call(start_ns, self._writer.now_ns(), runs, flags, examples, logs)
+        return logs
+
+    def _execute(self, iterator: Any, limit: int) -> tuple[NDArray[np.float64] | None, int, int, Any]:
+        """Returns the readings on the run's clock (see `stamps.parts_of`), None where the wall clock was set meanwhile;
+        the number of steps and of examples; and what the last step returned."""
+        now_ns, clock_ns = self._writer.now_ns, self._fused.clock.now_ns
+        begun_ns, ahead_ns = now_ns(), offset_ns(now_ns, clock_ns)
+        stamps_s, examples, outputs = self._fused(iterator, limit)
+        moved_ns = offset_ns(now_ns, clock_ns) - ahead_ns
+        stamps_ns = None if was_set(moved_ns, now_ns() - begun_ns) else stamps_s * 1e9 + ahead_ns
+        return stamps_ns, len(stamps_s) - 1, examples, outputs

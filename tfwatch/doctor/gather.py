@@ -18,7 +18,8 @@ from tfwatch.doctor.places import backend, runs_folder, terminal
 from tfwatch.doctor.system import interpreter, nvidia
 from tfwatch.doctor.trial import Trial, try_tensorflow
 from tfwatch.runs.container import limits
-from tfwatch.sensors import Availability, SensorError, Unavailable, gpu_ioreg, gpu_nvml, gpu_powermetrics
+from tfwatch.sensors import Availability, SensorError, Unavailable
+from tfwatch.sensors.gpu import sources_of
 from tfwatch.sensors.host import host_sensors
 
 if TYPE_CHECKING:
@@ -143,12 +144,10 @@ def _cores() -> Cores:
 
 def _gpu_counters(system: str) -> tuple[Availability | None, tuple[str, Availability]]:
     """Whether powermetrics is permitted, None off macOS; and the first source that can be read, else the last's why."""
-    if system != "darwin":
-        return None, ("NVML", _ask(gpu_nvml.Source()))
-    permitted = _ask(gpu_powermetrics.Source())
-    if not isinstance(permitted, Unavailable):
-        return permitted, ("powermetrics", permitted)
-    return permitted, ("ioreg", _ask(gpu_ioreg.Source()))
+    asked = {source.name: _ask(source) for source in sources_of("auto", system)}
+    working = [name for name, answer in asked.items() if not isinstance(answer, Unavailable)]
+    name = working[0] if working else list(asked)[-1]
+    return asked.get("powermetrics"), (name, asked[name])
 
 
 def _ask(source: GpuSource) -> Availability:

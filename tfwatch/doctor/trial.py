@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-import tfwatch
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.doctor.tensorflow_log import LogFacts, read_log
 
@@ -81,7 +80,7 @@ UNTRIED = Trial("untried")
 
 def try_tensorflow(told: Callable[[str], None], limit_s: float = LIMIT_S) -> Trial:
     """Try this Python's. `told` hears each stage as it begins."""
-    root = str(Path(tfwatch.__file__).parents[1])
+    root = str(Path(__file__).parents[2])
     command = [sys.executable, "-c", _PROGRAM, root, f"{limit_s * 0.95:.1f}"]
     return run_trial(command, told, limit_s)
 

@@ -84,6 +84,11 @@ def run(*words: str) -> int:
             id="epochs and steps",
         ),
         pytest.param(
+            ["train", "cnn", "--gpu-sensor", "cuda"],
+            "--gpu-sensor: 'cuda' is no GPU sensor: there are auto, powermetrics, ioreg, nvml, none",
+            id="GPU sensor",
+        ),
+        pytest.param(
             ["train", "cnn", "--switch", "prefetch=4"],
             "--switch: 'prefetch=4' is no switch: give STEP:KNOB=VALUE, e.g. 100:prefetch=4",
             id="switch",
@@ -141,13 +146,14 @@ def test_every_option_reaches_the_plan(monkeypatch: pytest.MonkeyPatch, tmp_path
     orders = _taken(monkeypatch)
     words = (
         "train cnn --prefetch auto --workers 3 --storage-latency 20 --batch-size 8 --image-size 32 --steps 7 --seed 5 "
-        f"--data {tmp_path} --runs-dir {tmp_path}/runs --theme light --switch 1:prefetch=off --switch 2:workers=auto"
+        f"--data {tmp_path} --runs-dir {tmp_path}/runs --theme light --switch 1:prefetch=off --switch 2:workers=auto "
+        "--gpu-sensor ioreg"
     )
     assert run(*words.split(), "--json") == 0
     settings = Settings(batch_size=8, image_size=32, steps=7, seed=5, data=tmp_path)
     switches = (Scheduled(1, "prefetch", "off"), Scheduled(2, "workers", "auto"))
     plan = Plan("cnn", settings, Knobs("auto", 3, 20.0), switches)
-    assert orders == [Order(plan, tmp_path / "runs", headless=True, as_json=True, theme="light")]
+    assert orders == [Order(plan, tmp_path / "runs", headless=True, as_json=True, theme="light", gpu_sensor="ioreg")]
 
 
 def test_by_default_nothing_works_ahead(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tfwatch import __version__
+from tfwatch.sensors import GPU_SENSORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -85,6 +86,11 @@ def _add_train(commands: Any) -> None:
     train.add_argument("workload", metavar="WORKLOAD", help="what to train: cnn, a small network on JPEG files")
     _add_pipeline(train.add_argument_group("input pipeline (each can be switched while it trains)"))
     _add_training(train.add_argument_group("training"))
+    text = "whose GPU figures are shown: auto takes the first that works here; none reads no GPU"
+    names = _typed(_gpu_sensor)
+    train.add_argument(
+        "--gpu-sensor", metavar="NAME", type=names, default="auto", help=f"{', '.join(GPU_SENSORS)}: {text}"
+    )
     _add_showing(train.add_argument_group("where it is shown and kept"))
 
 
@@ -171,6 +177,7 @@ def _train(args: argparse.Namespace) -> int:
             as_json=args.json,
             theme=args.theme,
             keep_awake=args.keep_awake,
+            gpu_sensor=args.gpu_sensor,
         )
     )
 
@@ -233,6 +240,12 @@ def _switch(text: str) -> Any:
     from tfwatch.training.plan import parse_switch
 
     return parse_switch(text)
+
+
+def _gpu_sensor(text: str) -> str:
+    if text not in GPU_SENSORS:
+        raise ValueError(f"{text!r} is no GPU sensor: there are {', '.join(GPU_SENSORS)}")
+    return text
 
 
 def _path(text: str) -> Path:

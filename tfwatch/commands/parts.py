@@ -54,10 +54,10 @@ def _trainer(plan: Plan, writer: RunWriter, control: Control, clock: Clock) -> T
     return Trainer(plan, writer, control, clock)
 
 
-def _sensors(writer: RunWriter, clock: Clock) -> Sensing:
+def _sensors(writer: RunWriter, clock: Clock, gpu: str) -> Sensing:
     from tfwatch.sensors.runner import Sensors
 
-    return Sensors(writer, clock)
+    return Sensors(writer, clock, gpu)
 
 
 def _app(*args: Any, **options: Any) -> Screen:
@@ -71,7 +71,7 @@ class Parts:
     """The makers of a run's parts. `app` takes what `TfwatchApp` takes; `exit_now` ends the process on the spot."""
 
     trainer: Callable[[Plan, RunWriter, Control, Clock], Training] = _trainer
-    sensors: Callable[[RunWriter, Clock], Sensing] = _sensors
+    sensors: Callable[[RunWriter, Clock, str], Sensing] = _sensors
     app: Callable[..., Screen] = _app
     installed: Callable[[], Installed] = Installed.here
     exit_now: Callable[[int], Any] = os._exit

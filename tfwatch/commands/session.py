@@ -44,7 +44,7 @@ class Session:
         self._control = Control(order.plan.knobs)
         self._reader = RunReader(writer, clock)
         self._progress = Progress(terminal.err, self._reader, progress_line, clock)
-        self._sensors = parts.sensors(writer, clock)
+        self._sensors = parts.sensors(writer, clock, order.gpu_sensor)
         self._trainer = parts.trainer(order.plan, writer, self._control, clock)
         self._stage: Stage | None = None
         self._started = False

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class Order:
     """What the user ordered. `runs_dir` is where the run folder is made; `as_json` asks for the report as JSON.
 
-    keep_awake: the machine is not to fall asleep while it trains.
+    keep_awake: the machine is not to fall asleep while it trains. gpu_sensor: one of `sensors.GPU_SENSORS`.
     """
 
     plan: Plan
@@ -40,6 +40,7 @@ class Order:
     as_json: bool = False
     theme: str | None = None
     keep_awake: bool = False
+    gpu_sensor: str = "auto"
 
 
 def train(order: Order, parts: Parts | None = None, clock: Clock = SYSTEM) -> int:

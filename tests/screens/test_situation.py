@@ -12,7 +12,7 @@ from tfwatch.analysis.verdict import Verdict
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.screens import views
-from tfwatch.screens.happenings import happenings
+from tfwatch.screens.happenings import Happenings
 from tfwatch.screens.situation import Follower
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def test_a_wait_that_comes_back_is_told_once_and_where_it_began() -> None:
         run.at_s += 1.0
         view = follower.follow(reader.tail(), (), None)
 
-    (row,) = [row.text for row in happenings(view) if row.mark == "S"]
+    (row,) = [row.text for row in Happenings().take(view) if row.mark == "S"]
     assert row == "every 10th step waits 80.9 ms longer, from step 61 on"
 
 
@@ -120,7 +120,7 @@ def test_everything_rare_is_a_row() -> None:
     run.event(facts.Paused, cause="callback", took_ms=50.0, detail="too short to be told")
     run.steps(1, (3500.0, 13.0, 0.8)).ended("stopped", "by q")
 
-    told = [f"{row.mark} {row.text}" for row in happenings(look(run))]
+    told = [f"{row.mark} {row.text}" for row in Happenings().take(look(run))]
 
     assert told == [
         ". TensorFlow 2.21.0 imported in 6.2 s",

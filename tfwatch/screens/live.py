@@ -14,7 +14,7 @@ from textual.widgets import Input, Static
 from tfwatch.screens import views
 from tfwatch.screens.bindings import LIVE_BINDINGS
 from tfwatch.screens.footer import footer_keys, help_now, too_small
-from tfwatch.screens.happenings import happenings
+from tfwatch.screens.happenings import Happenings
 from tfwatch.screens.help import HelpScreen
 from tfwatch.screens.layout import LOW, ROOMY, Layout, layout_for, panes_shown
 from tfwatch.widgets.card import CardPane
@@ -72,6 +72,7 @@ class LiveScreen(Screen[None]):
         self._switchboard = switchboard
         self._glyphs = choose_glyphs(colour, unicode)
         self._told: tuple[object, ...] = ()
+        self._happenings = Happenings()
         self._greeted = False
         self._own_cost = ""
 
@@ -144,7 +145,7 @@ class LiveScreen(Screen[None]):
         told = (len(view.snapshot.events), len(view.stalls), view.patterns, view.comparisons, waiting)
         if told != self._told:
             self._told = told
-            self.happened.happenings = happenings(view)
+            self.happened.happenings = self._happenings.take(view)
 
     def _show_state(self) -> None:
         text = too_small(self.view, *self.size)
@@ -228,7 +229,7 @@ class LiveScreen(Screen[None]):
     def action_step(self, rows: int) -> None:
         """Look at the event before the chosen one, or after it where negative."""
         if self.view:
-            self.happened.happenings = happenings(self.view)
+            self.happened.happenings = self._happenings.take(self.view)
         self.happened.step(rows)
 
     def action_open(self) -> None:

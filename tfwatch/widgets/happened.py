@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
@@ -13,6 +15,8 @@ from tfwatch.widgets.rowlist import RowList
 from tfwatch.widgets.text import plain, row
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual import events
     from textual.binding import BindingType
     from textual.content import Content
@@ -41,7 +45,7 @@ class HappeningsPane(RowList):
     ]
 
     #: Oldest first.
-    happenings: reactive[tuple[Happening, ...]] = reactive(())
+    happenings: reactive[Sequence[Happening]] = reactive(())
     #: Rows from the newest; -1 where none is chosen.
     cursor: reactive[int] = reactive(-1)
 
@@ -68,9 +72,10 @@ class HappeningsPane(RowList):
             (plain(what.text), f"{what.style} {here}".strip()),
         )
 
-    def watch_happenings(self, old: tuple[Happening, ...], new: tuple[Happening, ...]) -> None:
-        if 0 <= self.cursor < len(old) and (chosen := old[-1 - self.cursor]) in new:
-            self.cursor = len(new) - 1 - new.index(chosen)
+    def watch_happenings(self, old: Sequence[Happening], new: Sequence[Happening]) -> None:
+        if 0 <= self.cursor < len(old):
+            at = _place(old[-1 - self.cursor], new)
+            self.cursor = self.cursor if at is None else len(new) - 1 - at
         self.rows_changed()
 
     def watch_cursor(self) -> None:
@@ -97,3 +102,13 @@ class HappeningsPane(RowList):
         if at is not None and at.y + self.scroll_offset.y < self.count():
             self.cursor = at.y + self.scroll_offset.y
             self.action_choose()
+
+
+def _place(what: Happening, rows: Sequence[Happening]) -> int | None:
+    """Where a row stands among rows in the order of their times; None where it is not there any more."""
+    at = bisect_left(rows, what.at_s, key=attrgetter("at_s"))
+    while at < len(rows) and rows[at].at_s == what.at_s:
+        if rows[at] == what:
+            return at
+        at += 1
+    return None

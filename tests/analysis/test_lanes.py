@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfwatch.analysis.lanes import gauge, sample_columns, shade
+from tfwatch.analysis.lanes import gauge, sample_columns, shade, stacked
 
 NAN = float("nan")
 
@@ -14,15 +14,20 @@ def test_shades_change_at_the_lines_of_the_verdict() -> None:
     assert "".join(" ░▒█"[level] for level in shade(shares)) == "   ░░▒▒██"
 
 
-def test_a_gauge_shows_a_trace_of_what_is_more_than_nothing() -> None:
+def test_a_gauge_tells_nothing_from_not_known() -> None:
     cores = np.array([NAN, 0.0, 0.02, 0.5, 0.97, 1.4])
-    assert "".join(" ▁▂▃▄▅▆▇█"[level] for level in gauge(cores, 8)) == "  ▁▄██"
+    assert "".join(" ▁▂▃▄▅▆▇█"[level] for level in gauge(cores, 8)) == " ▁▁▄██"
 
 
-def test_a_sample_holds_until_the_next_and_then_no_longer_than_said() -> None:
+def test_a_gauge_of_two_rows_fills_the_lower_one_first() -> None:
+    rows = stacked(gauge(np.array([NAN, 0.0, 0.25, 0.5, 0.8, 1.0]), 16), 2, 8)
+    assert ["".join(" ▁▂▃▄▅▆▇█"[level] for level in row) for row in rows.tolist()] == ["    ▅█", " ▁▄███"]
+
+
+def test_a_sample_is_of_the_time_before_it_and_of_no_more_than_said() -> None:
     starts = np.arange(8, dtype=np.float64) * 0.25
-    cores = sample_columns(np.array([0.3, 0.4, 0.8]), np.array([2.0, 4.0, NAN]), starts, hold_s=0.6)
-    assert np.nan_to_num(cores, nan=-1).tolist() == [-1, 3, 4, 4, 4, -1, -1, -1]
+    cores = sample_columns(np.array([0.3, 0.4, 1.3, 1.6]), np.array([2.0, 4.0, 8.0, NAN]), starts, hold_s=0.6)
+    assert np.nan_to_num(cores, nan=-1).tolist() == [2, 3, -1, 8, 8, 8, -1, -1]
 
 
 def test_no_samples_are_no_figures() -> None:

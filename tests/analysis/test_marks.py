@@ -22,6 +22,7 @@ from tfwatch.core.events import (
     EpochEnded,
     Event,
     Noted,
+    Paused,
     PipelineSwitched,
     Slept,
     SwitchFailed,
@@ -57,7 +58,9 @@ def placed(*marks: Mark) -> str:
         (TrainingFailed(0, 412, "ValueError", ""), "X failed"),
         (WatchFailed(0, "full"), "X not measured"),
         (SwitchFailed(0, "prefetch", "no"), "X prefetch not switched"),
-        (Slept(0, 90_000.0), "asleep 1:30"),
+        (Slept(0, 90_000.0), "Z asleep 1:30"),
+        (Paused(9 * SECOND, "thermal limit", 5000.0), "H heat 5.0 s"),
+        (Paused(9 * SECOND, "swap", 5000.0, "120 MB"), "M swap 5.0 s"),
     ],
 )
 def test_events_become_marks(event: Event, text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import psutil
 
@@ -17,6 +17,7 @@ from tfwatch.runs.reader import RunReader
 from tfwatch.runs.writer import RunWriter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tfwatch.runs.reader import Snapshot
@@ -26,6 +27,8 @@ WALL_NS = 1_795_169_823_000_000_000
 STARVING = (9.6, 13.0, 0.8)
 FED = (0.2, 12.9, 0.8)
 MODERATE = (1.9, 13.0, 0.8)
+IDLE = (1.0, 0.0, 0.0)
+Split: TypeAlias = tuple[float, float, float]
 
 
 class Canned:
@@ -59,13 +62,15 @@ class Canned:
         self.step = 0
         self.epoch = 0
         self._epoch_step = 0
+        #: Columns of a sample by the split of the step it falls into; where set, steps are sampled twice a second.
+        self.sensors: Callable[[Split], dict[str, float]] | None = None
 
     def event(self, kind: type[facts.Event], **values: Any) -> Canned:
         """Something happened now."""
         self.writer.event(kind(at_ns=round(self.at_s * 1e9), **values))
         return self
 
-    def steps(self, count: int, split: tuple[float, float, float], flags: int = 0) -> Canned:
+    def steps(self, count: int, split: Split, flags: int = 0) -> Canned:
         """So many steps one after the other, the first of them with `flags`."""
         for _ in range(count):
             self.step += 1
@@ -74,9 +79,19 @@ class Canned:
             jitter = 1 + 0.03 * math.sin(self.step * 2.1)
             parts = wait * jitter, compute * 0.3, compute * jitter, host
             self.writer.step(round(self.at_s * 1e9), self.step, self.epoch, flags, *parts)
-            self.at_s += (parts[0] + parts[2] + parts[3]) / 1e3
+            self.pass_s((parts[0] + parts[2] + parts[3]) / 1e3, split)
             flags = 0
             self._progress()
+        return self
+
+    def pass_s(self, seconds: float, split: Split = IDLE) -> Canned:
+        """Let time pass, sampled where sensors are set."""
+        end_s = self.at_s + seconds
+        if self.sensors:
+            for half in range(int(self.at_s / 0.5) + 1, int(end_s / 0.5) + 1):
+                self.at_s = half * 0.5
+                self.sample(**self.sensors(split))
+        self.at_s = end_s
         return self
 
     def _progress(self) -> None:
@@ -127,8 +142,8 @@ class Canned:
         self.at_s = 6.2
         self.event(facts.ImportEnded, took_ms=6200.0, tensorflow="2.21.0")
         self.event(facts.DatasetReady, images=8000, skipped=0, took_ms=310.0)
-        reason = "no sensor for this machine's GPU yet"
-        self.event(facts.SensorMissing, sensor="GPU", reason=reason, fix="")
+        if self.sensors is None:
+            self.event(facts.SensorMissing, sensor="GPU", reason="no GPU in this machine", fix="none is needed")
         self.begin_epoch()
         return self.sample().steps(1, (40.0, 2400.0, 1.0), int(Flag.COMPILE))
 

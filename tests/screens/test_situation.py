@@ -125,7 +125,7 @@ def test_everything_rare_is_a_row() -> None:
     assert told == [
         ". TensorFlow 2.21.0 imported in 6.2 s",
         ". 8 000 images ready in 0.3 s",
-        ". GPU n/a: no sensor for this machine's GPU yet",
+        ". GPU n/a: no GPU in this machine; none is needed",
         "E epoch 1 to step 250: loss 1.31, accuracy 0.42, validation 0.3 s",
         "p prefetch off > 4 at step 301: 1.69 x faster",
         "Z asleep for 6 h 19 min, not counted",

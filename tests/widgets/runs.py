@@ -25,6 +25,8 @@ class CannedRun:
     def __init__(self, folder: Path, accelerated: bool = True) -> None:
         self.now_ns = 0
         self.steps_made = 0
+        #: Further columns of each sample.
+        self.columns: dict[str, float] = {}
         clock = Clock(now_ns=lambda: self.now_ns, wall_ns=lambda: WALL_NS + self.now_ns, thread_ns=lambda: 0)
         manifest = Manifest(
             run="canned",
@@ -62,6 +64,7 @@ class CannedRun:
                     "swap_used_bytes": 0.0,
                     "disk_read_bytes_s": 0.0,
                     "late_ms": 1.0,
+                    **self.columns,
                 },
             )
         self.now_ns = end

@@ -1,4 +1,4 @@
-"""The one-row lanes below the step strip: shares as shades, cores in use as a gauge."""
+"""The lanes below the step strip: shares as shades, cores in use and the GPU as gauges."""
 
 from __future__ import annotations
 
@@ -16,11 +16,18 @@ _SHADES = (0.05, 0.2, 0.5)
 
 
 def gauge(values: Floats, steps: int) -> NDArray[np.int64]:
-    """Shares 0 to 1 as levels 0 to `steps`; what is more than nothing has level 1 at least; missing is 0."""
-    known = np.clip(np.nan_to_num(values), 0.0, 1.0)
-    levels = np.rint(known * steps).astype(np.int64)
-    levels[(known > 0.005) & (levels == 0)] = 1
+    """Shares 0 to 1 as levels 1 to `steps`: nothing is a thin line, and only what is missing is level 0."""
+    known = np.isfinite(values)
+    levels = np.rint(np.clip(np.where(known, values, 0.0), 0.0, 1.0) * steps).astype(np.int64)
+    levels = np.where(known, np.maximum(levels, 1), 0)
     return levels
+
+
+def stacked(levels: NDArray[np.int64], rows: int, steps: int) -> NDArray[np.int64]:
+    """Levels of a gauge of `rows` rows, each `steps` high, as rows x n levels of each row, the top row first."""
+    base = np.arange(rows - 1, -1, -1)[:, None] * steps
+    of_rows: NDArray[np.int64] = np.clip(levels[None, :] - base, 0, steps)
+    return of_rows
 
 
 def shade(share: Floats) -> NDArray[np.int64]:
@@ -31,18 +38,22 @@ def shade(share: Floats) -> NDArray[np.int64]:
 
 
 def sample_columns(at_s: Floats, values: Floats, starts_s: Floats, hold_s: float) -> Floats:
-    """The mean of the samples in each column; between samples the last one holds for `hold_s` seconds."""
+    """The mean of the samples in each column; one without any has the next sample's, at most `hold_s` seconds on.
+
+    A sample is of the time before it: nothing is known yet of the columns after the last one.
+    """
     out = np.full(len(starts_s), np.nan)
     known = np.isfinite(values)
     at_s, values = at_s[known], values[known]
     if not len(at_s) or not len(starts_s):
         return out
-    column = np.searchsorted(starts_s, at_s, side="right") - 1
+    following = np.searchsorted(at_s, starts_s, side="right")
+    held = following < len(at_s)
+    held[held] = at_s[following[held]] - starts_s[held] <= hold_s
+    out[held] = values[following[held]]
+    column = np.searchsorted(starts_s, at_s, side="left") - 1
     inside = column >= 0
     counts = np.bincount(column[inside], minlength=len(out))
     sums = np.bincount(column[inside], weights=values[inside], minlength=len(out))
-    last = np.searchsorted(at_s, starts_s, side="right") - 1
-    held = (last >= 0) & (starts_s - at_s[last] <= hold_s)
-    out[held] = values[last[held]]
     out[counts > 0] = sums[counts > 0] / counts[counts > 0]
     return out

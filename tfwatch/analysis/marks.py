@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tfwatch.analysis.limits import LIMITS, limits
 from tfwatch.core import units
 from tfwatch.core.events import (
     EpochEnded,
     Event,
+    Paused,
     PipelineSwitched,
     Slept,
     SwitchFailed,
@@ -21,7 +23,7 @@ from tfwatch.core.events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from tfwatch.analysis.strip import Bars, Bools, Floats
 
@@ -36,10 +38,11 @@ class Kind(IntEnum):
     EPOCH = 0
     COMPILE = 1
     VALIDATION = 2
-    STALL = 3
-    SWITCH = 4
-    FAILED = 5
-    OPEN = 6
+    LIMIT = 3
+    STALL = 4
+    SWITCH = 5
+    FAILED = 6
+    OPEN = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +64,17 @@ class Label:
     kind: Kind
 
 
-def event_marks(events: Iterable[Event], to: str) -> list[Mark]:
+def event_marks(events: Sequence[Event], to: str) -> list[Mark]:
     """The marks of a run's events; `to` stands between an old and a new value."""
-    return [mark for event in events if (mark := _event_mark(event, to))]
+    held = [_limit_mark(limit) for limit in limits(events)]
+    return [*(mark for event in events if (mark := _event_mark(event, to))), *held]
+
+
+def _limit_mark(limit: Paused) -> Mark:
+    letter, name = LIMITS[limit.cause]
+    length_s = limit.took_ms / 1e3
+    texts = (f"{letter} {name} {units.seconds(length_s)}", f"{letter} {name}", letter)
+    return Mark(limit.at_ns / 1e9 - length_s, Kind.LIMIT, texts, length_s)
 
 
 def _event_mark(event: Event, to: str) -> Mark | None:
@@ -84,7 +95,7 @@ def _event_mark(event: Event, to: str) -> Mark | None:
         case WatchFailed():
             return Mark(at_s, Kind.FAILED, ("X not measured", "X"))
         case Slept(slept_ms=slept_ms):
-            return Mark(at_s, Kind.STALL, (f"asleep {units.seconds(slept_ms / 1e3)}", "asleep"))
+            return Mark(at_s, Kind.LIMIT, (f"Z asleep {units.seconds(slept_ms / 1e3)}", "Z asleep", "Z"))
     return None
 
 

@@ -10,6 +10,7 @@ STALL_COLOUR = "$error"
 COMPUTE_COLOUR = "$primary"
 HOST_COLOUR = "$foreground 45%"
 MUTED_COLOUR = "$foreground 20%"
+OTHERS_COLOUR = "$secondary"
 QUIET_COLOUR = "$foreground 60%"
 
 
@@ -19,7 +20,7 @@ class Glyphs:
 
     wait, host, compute: what fills a cell of each part; muted: of a step that does not count. Without colour they
         differ by texture.
-    levels: nine characters from empty to full, for a gauge of one row.
+    levels: nine characters from empty to full, for a gauge; only the first is blank.
     shades: four, for a share of nothing, some, much and most.
     to: between an old and a new value. dot: between two facts. bar, bar_rest: a horizontal bar and its rest.
     """
@@ -75,7 +76,7 @@ _ASCII = {
     "host": ".",
     "compute": "=",
     "muted": "/",
-    "levels": "  ..--==#",
+    "levels": " ...--==#",
     "shades": " -+#",
     "to": ">",
     "dot": "-",

@@ -17,10 +17,12 @@ from textual.style import Style as ContentStyle
 from textual.widget import Widget
 
 from tfwatch.analysis.strip import next_top
+from tfwatch.core.events import GpuFound
 from tfwatch.widgets import timeline_picture as picture
 from tfwatch.widgets import timeline_view as views
 from tfwatch.widgets.glyphs import Glyphs, choose_glyphs
 from tfwatch.widgets.timeline_keys import KEYS
+from tfwatch.widgets.timeline_lanes import sampled
 from tfwatch.widgets.timeline_rows import GUTTER, Figures, lay_out
 from tfwatch.widgets.timeline_style import CSS, PREFIX, ROLES
 
@@ -77,7 +79,7 @@ class Timeline(Widget, can_focus=True):
         self._lines: list[Line] = []
         self._strips: dict[Line, Strip] = {}
         self._styles: dict[str, Style] = {}
-        self._titled: tuple[str, str, bool, int] | None = None
+        self._titled: tuple[str, str, str, bool, int] | None = None
 
     @property
     def frozen(self) -> bool:
@@ -219,6 +221,7 @@ class Timeline(Widget, can_focus=True):
         self._count(shown)
         scene = self._scene(shown, self._bars)
         self._entitle(scene, layout)
+        layout = lay_out(self.size.width, self.size.height, self.compact, gpu=scene.sampled.busy is not None)
         self._show(picture.draw(scene, layout)[: self.size.height])
 
     def _scene(self, shown: Snapshot, bars: Bars) -> picture.Scene:
@@ -226,7 +229,9 @@ class Timeline(Widget, can_focus=True):
         if cursor is None and self._view.cursor_s is not None:
             cursor = views.column_of(bars, self._view.cursor_s)
         inside = cursor if cursor is not None and cursor < len(bars.starts_s) else None
-        return picture.Scene(shown, self._view, bars, self._top_ms, self.glyphs, self._figures, inside)
+        figures = self._figures
+        seen = sampled(shown, bars, has_gpu=isinstance(figures.gpu_word, GpuFound))
+        return picture.Scene(shown, self._view, bars, seen, self._top_ms, self.glyphs, figures, inside)
 
     def _count(self, shown: Snapshot) -> None:
         """Find the numbers anew once a second, and with the first steps."""
@@ -288,7 +293,8 @@ class Timeline(Widget, can_focus=True):
         width = self.outer_size.width - 6
         live = self.snapshot if self._held else None
         left, right = picture.title_words(scene, live, layout.columns, width)
-        key = (left, right, self.frozen, width)
+        note = picture.gpu_note(scene.figures, width)
+        key = (left, right, note, self.frozen, width)
         if key == self._titled:
             return
         self._titled = key
@@ -297,3 +303,4 @@ class Timeline(Widget, can_focus=True):
         words = Content.styled(left, "reverse" if self.frozen else "")
         between = Content.styled(f" {fill} " if right else "", edge)
         self.border_title = Content.assemble(words, between, Content.styled(right, "not bold"))
+        self.border_subtitle = Content(note) if note else None

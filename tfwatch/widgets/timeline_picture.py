@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis import lanes, strip
+from tfwatch.analysis import machine, strip
 from tfwatch.analysis.marks import Kind, Mark, ago, bar_marks, event_marks, place
 from tfwatch.analysis.strip import Bars, Part
 from tfwatch.analysis.verdict import judge
 from tfwatch.core import units
-from tfwatch.core.events import PipelineSwitched
+from tfwatch.core.events import PipelineSwitched, SensorMissing
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.reader import Life
+from tfwatch.widgets import timeline_lanes as lanes
 from tfwatch.widgets import timeline_rows as rows
+from tfwatch.widgets.text import plain
 from tfwatch.widgets.timeline_view import OpenStep, View, Zoom, column_of, open_step, share_before, width_s
 
 if TYPE_CHECKING:
     from tfwatch.analysis.strip import Floats
     from tfwatch.runs.reader import Snapshot
     from tfwatch.widgets.glyphs import Glyphs
+    from tfwatch.widgets.timeline_lanes import Sampled
     from tfwatch.widgets.timeline_rows import Figures, Layout, Line
 
 #: A wait that lasts is called a stall, and a step long, from this many median steps on.
 _LONG_STEPS = 4.0
-#: Samples come twice a second; without one for so long nothing is known of the CPU.
-_HOLD_S = 2.0
-#: More samples than these are thinned out: an hour and more in few columns.
-_SAMPLES = 4000
+#: A sample older than this is no figure of now.
+_FRESH_S = 2.0
+#: Seconds before a switch that tell how busy the GPU was then.
+_BEFORE_S = 10.0
 _RECENT_ROWS = 2048
 _WORDS = {
     Phase.STARTING: "starting",
@@ -50,6 +52,7 @@ class Scene:
     snapshot: Snapshot
     view: View
     bars: Bars
+    sampled: Sampled
     top_ms: float | None
     glyphs: Glyphs
     figures: Figures
@@ -66,7 +69,7 @@ def figures_of(snapshot: Snapshot) -> Figures:
         own_ms, open_ms = split.step.mean * split.steps, stall.lasted_s * 1e3
         share = (split.wait_share * own_ms + open_ms) / (own_ms + open_ms)
     fresh = snapshot.samples[-1:]
-    fresh = fresh[fresh["at_ns"] / 1e9 >= snapshot.now_s - _HOLD_S]
+    fresh = fresh[fresh["at_ns"] / 1e9 >= snapshot.now_s - _FRESH_S]
     cores = float(fresh["cpu_cores"][0]) if len(fresh) else float("nan")
     return rows.Figures(
         split=split,
@@ -75,7 +78,24 @@ def figures_of(snapshot: Snapshot) -> Figures:
         cores=None if units.is_missing(cores) else cores,
         all_cores=int(snapshot.manifest.machine.get("cores") or 0),
         accelerated=snapshot.manifest.accelerated,
+        gpu=machine.gpu_figures(machine.recent(snapshot.samples, snapshot.now_s, _since_s(switch))),
+        gpu_was=_busy_before(snapshot, switch) if switch else None,
+        gpu_word=machine.gpu_word(snapshot.events),
     )
+
+
+def _since_s(switch: PipelineSwitched | None) -> float:
+    return switch.at_ns / 1e9 if switch else 0.0
+
+
+def _busy_before(snapshot: Snapshot, switch: PipelineSwitched) -> float | None:
+    """How busy the GPU was in the seconds before a switch, back to the switch before it; None is unknown."""
+    earlier = [e.at_ns for e in snapshot.events if isinstance(e, PipelineSwitched) and e.at_ns < switch.at_ns]
+    since_ns = max([switch.at_ns - int(_BEFORE_S * 1e9), *earlier])
+    at_ns = snapshot.samples["at_ns"]
+    first, end = (int(np.searchsorted(at_ns, at)) for at in (max(since_ns, 0), switch.at_ns))
+    figures = machine.gpu_figures(snapshot.samples[first:end])
+    return figures.busy if figures else None
 
 
 def stalled(snapshot: Snapshot, median_ms: float | None) -> OpenStep | None:
@@ -86,7 +106,7 @@ def stalled(snapshot: Snapshot, median_ms: float | None) -> OpenStep | None:
 
 
 def draw(scene: Scene, layout: Layout) -> list[Line]:
-    """Every row, from the top: the strip, why, starving, the CPU, the time axis."""
+    """Every row, from the top: the strip, why, starving, the GPU, the CPU, the time axis."""
     snapshot, bars, glyphs, figures = scene.snapshot, scene.bars, scene.glyphs, scene.figures
     wide = layout.legend >= rows.WIDE
     cells = strip.stack(bars, scene.top_ms, layout.strip_rows, glyphs.fine)
@@ -100,12 +120,22 @@ def draw(scene: Scene, layout: Layout) -> list[Line]:
     labels = place(_marks(scene), bars.starts_s, bars.end_s)
     lines.append(_beside("why", rows.mark_line(labels, layout.columns), ()))
     lines.append(_beside("starve", rows.starve_line(bars, glyphs), rows.starve_figure(figures)))
+    lines.extend(_gpu_lane(scene, layout))
     if layout.has_cpu:
-        cpu = rows.cpu_line(_cores(snapshot, bars), figures.all_cores, glyphs)
-        lines.append(_beside("CPU", cpu, rows.cpu_figure(figures, wide)))
+        cpu = lanes.cpu_line(scene.sampled.cores, figures.all_cores, glyphs)
+        lines.append(_beside("CPU", cpu, lanes.cpu_figure(figures, wide)))
     if layout.has_axis:
         lines.append(_beside("", rows.axis_line(bars, _times(scene)), ()))
     return lines
+
+
+def _gpu_lane(scene: Scene, layout: Layout) -> list[Line]:
+    seen, count = scene.sampled, layout.gpu_rows
+    if not count or seen.busy is None:
+        return []
+    charts = lanes.gpu_lines(seen.busy, seen.ours, count, scene.glyphs)
+    beside = lanes.gpu_figures_beside(scene.figures.gpu, scene.figures.gpu_was, count, layout.legend)
+    return [_beside(*parts) for parts in zip(("GPU", "busy"), charts, beside, strict=False)]
 
 
 def _beside(label: str, chart: Line, right: Line) -> Line:
@@ -163,17 +193,6 @@ def _lasting_mark(snapshot: Snapshot, figures: Figures) -> Mark | None:
     if pulse.phase is Phase.COMPILE:
         return Mark(since_s, Kind.COMPILE, (f"C compiling {took}", f"C {took}", "C"), snapshot.now_s - since_s)
     return None
-
-
-def _cores(snapshot: Snapshot, bars: Bars) -> Floats:
-    """Cores in use in each column; samples outside the view are not looked at."""
-    samples = snapshot.samples
-    first, last = (bars.starts_s[0] - _HOLD_S) * 1e9, bars.end_s * 1e9
-    low, high = (bisect_left(range(len(samples)), at, key=lambda i: int(samples["at_ns"][i])) for at in (first, last))
-    seen = samples[low : high : max(1, (high - low) // _SAMPLES)]
-    cores = lanes.sample_columns(seen["at_ns"] / 1e9, seen["cpu_cores"].astype(np.float64), bars.starts_s, _HOLD_S)
-    cores[bars.starts_s > snapshot.now_s] = np.nan
-    return cores
 
 
 def _times(scene: Scene) -> list[tuple[float, str]]:
@@ -266,3 +285,13 @@ def title_words(scene: Scene, live: Snapshot | None, columns: int, room: int) ->
     fits = ((left, right) for left in lefts for right in rights if len(left) + len(right) + 4 <= room)
     wanted = next((pair for pair in fits if pair[1] or scene.cursor is None), None)
     return wanted or (lefts[-1], "")
+
+
+def gpu_note(figures: Figures, room: int) -> str:
+    """Why no GPU is to be seen, cut to `room` cells; empty where one is, or nobody said."""
+    word = figures.gpu_word
+    if not isinstance(word, SensorMissing):
+        return ""
+    said, how = f"GPU n/a: {plain(word.reason)}", " - enter: how to get it" if word.fix else ""
+    left = room - len(how)
+    return f"{said if len(said) <= left else said[: max(left - 3, 0)] + '...'}{how}" if left > 20 else ""

@@ -1,4 +1,4 @@
-"""The rows of a timeline as text with roles: the strip, the marks, starving, CPU and the axis."""
+"""The rows of a timeline as text with roles: the strip, the marks, starving and the axis."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tfwatch.analysis.breakdown import Breakdown
-    from tfwatch.analysis.strip import Floats
+    from tfwatch.analysis.machine import GpuFigures
+    from tfwatch.core.events import GpuFound, SensorMissing
     from tfwatch.widgets.glyphs import Glyphs
 
 #: A piece of text and its role: a component class without its prefix, or two with a dot, the upper behind the lower.
@@ -29,6 +30,8 @@ GUTTER = 7
 WIDE, _NARROW = 20, 14
 #: From this width on the legend is wide.
 _WIDE_FROM = 90
+#: From so many rows on the GPU has two of them, and the CPU is shown beside it.
+_TWO_ROWS_FROM, _BOTH_FROM = 12, 17
 _ROLES = {Part.COMPUTE: "compute", Part.MUTED: "muted", Part.HOST: "host", Part.WAIT: "wait", Part.STALL: "stall"}
 _MARK_ROLES = {
     Kind.SWITCH: "switch",
@@ -40,13 +43,14 @@ _MARK_ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Columns and rows of a timeline of a given size."""
+    """Columns and rows of a timeline of a given size. gpu_rows: of the GPU's lane; 0 where there is none."""
 
     columns: int
     legend: int
     strip_rows: int
     has_axis: bool
     has_cpu: bool
+    gpu_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,8 @@ class Figures:
 
     split: the newest steady steps. share: starving now, the wait that is still open counted; was: before the last
     switch. cores: in use; all_cores: how many there are. accelerated: whether the device is not the CPU.
+    gpu: over the last seconds; gpu_was: how busy it was before the last switch; gpu_word:
+    whose figures these are, or why there are none.
     """
 
     split: Breakdown | None = None
@@ -63,15 +69,22 @@ class Figures:
     cores: float | None = None
     all_cores: int = 0
     accelerated: bool = True
+    gpu: GpuFigures | None = None
+    gpu_was: float | None = None
+    gpu_word: GpuFound | SensorMissing | None = None
 
 
-def lay_out(width: int, height: int, compact: bool) -> Layout:
-    """What a space of `width` x `height` cells holds; the strip keeps three rows as long as it can."""
+def lay_out(width: int, height: int, compact: bool, gpu: bool = False) -> Layout:
+    """What a space of `width` x `height` cells holds; the strip keeps three rows as long as it can.
+
+    gpu: there is one to show; where rows are dear it takes the place of the CPU.
+    """
     legend = WIDE if width >= _WIDE_FROM else _NARROW
     has_axis = not compact and height >= 8
-    has_cpu = height >= 6
-    rows = height - 2 - has_axis - has_cpu
-    return Layout(max(width - GUTTER - legend, 1), legend, max(rows, 1), has_axis, has_cpu)
+    gpu_rows = 0 if not gpu or height < 6 else 1 if compact or height < _TWO_ROWS_FROM else 2
+    has_cpu = height >= (_BOTH_FROM if gpu_rows else 6) and not (compact and gpu_rows)
+    rows = height - 2 - has_axis - has_cpu - gpu_rows
+    return Layout(max(width - GUTTER - legend, 1), legend, max(rows, 1), has_axis, has_cpu, gpu_rows)
 
 
 def strip_lines(bars: Bars, cells: Cells, glyphs: Glyphs, ruled: Iterable[tuple[int, str, str]]) -> list[Line]:
@@ -182,22 +195,6 @@ def starve_figure(figures: Figures) -> Line:
     role = "bad" if share >= 0.2 else "middling" if share >= 0.05 else "good"
     was = f" (was {figures.was * 100:.0f})" if figures.was is not None else ""
     return ((f" {units.percent(share)}", role), (was, "quiet"))
-
-
-def cpu_line(cores: Floats, all_cores: int, glyphs: Glyphs) -> Line:
-    """Cores in use, of all of them, a gauge a column."""
-    levels = lanes.gauge(cores / max(all_cores, 1), len(glyphs.levels) - 1)
-    return (("".join(glyphs.levels[level] for level in levels.tolist()), "cpu"),)
-
-
-def cpu_figure(figures: Figures, wide: bool) -> Line:
-    """How many cores are in use, and whether they are the device that trains."""
-    if figures.cores is None:
-        return ((f" {units.MISSING}", "quiet"),)
-    used = f" {figures.cores:.1f} of {figures.all_cores}"
-    if wide:
-        used += " cores" if figures.accelerated else " (device)"
-    return ((used, "number"),)
 
 
 def axis_line(bars: Bars, texts: Iterable[tuple[float, str]]) -> Line:

@@ -4,6 +4,7 @@ from tfwatch.widgets.glyphs import (
     COMPUTE_COLOUR,
     HOST_COLOUR,
     MUTED_COLOUR,
+    OTHERS_COLOUR,
     QUIET_COLOUR,
     STALL_COLOUR,
     WAIT_COLOUR,
@@ -11,7 +12,7 @@ from tfwatch.widgets.glyphs import (
 
 PREFIX = "timeline--"
 ROLES = (
-    *("wait", "stall", "host", "compute", "muted", "cpu", "quiet", "number", "message"),
+    *("wait", "stall", "host", "compute", "muted", "cpu", "gpu", "others", "quiet", "number", "message"),
     *("switch", "alarm", "rule", "cursor", "onwall", "good", "middling", "bad"),
 )
 
@@ -21,6 +22,7 @@ Timeline {{
     border: round $foreground 30%;
     border-title-color: $foreground 80%;
     border-title-style: bold;
+    border-subtitle-color: {QUIET_COLOUR};
     &:focus {{ border: round $accent; }}
     &.-plain {{ border: ascii $foreground 30%; }}
     &.-plain:focus {{ border: ascii $accent; }}
@@ -30,6 +32,8 @@ Timeline {{
     & > .timeline--compute {{ color: {COMPUTE_COLOUR}; }}
     & > .timeline--muted {{ color: {MUTED_COLOUR}; }}
     & > .timeline--cpu {{ color: $success; }}
+    & > .timeline--gpu {{ color: {COMPUTE_COLOUR}; }}
+    & > .timeline--others {{ color: {OTHERS_COLOUR}; }}
     & > .timeline--quiet {{ color: {QUIET_COLOUR}; }}
     & > .timeline--number {{ color: $foreground; }}
     & > .timeline--message {{ color: $foreground; text-style: bold; }}
@@ -42,7 +46,8 @@ Timeline {{
     & > .timeline--middling {{ color: $text-warning; text-style: bold; }}
     & > .timeline--bad {{ color: $text-error; text-style: bold; }}
     &.-mono > .timeline--wait, &.-mono > .timeline--stall, &.-mono > .timeline--host, &.-mono > .timeline--compute,
-    &.-mono > .timeline--muted, &.-mono > .timeline--cpu, &.-mono > .timeline--switch, &.-mono > .timeline--alarm,
+    &.-mono > .timeline--muted, &.-mono > .timeline--cpu, &.-mono > .timeline--gpu, &.-mono > .timeline--others,
+    &.-mono > .timeline--switch, &.-mono > .timeline--alarm,
     &.-mono > .timeline--rule, &.-mono > .timeline--good, &.-mono > .timeline--middling, &.-mono > .timeline--bad
     {{ color: $foreground; }}
     &.-mono > .timeline--onwall {{ color: $background; background: $foreground; }}

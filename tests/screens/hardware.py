@@ -1,0 +1,192 @@
+"""Canned runs on machines of several kinds: what their sensors say follows from the steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.screens.canned import FED, STARVING, Canned, Split
+from tfwatch.core import events as facts
+from tfwatch.core.rows import Flag, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+GIB = 2**30
+#: A step of a small network on a large GPU, milliseconds.
+BIG = (9.6, 13.0, 0.8)
+
+
+def share(split: Split) -> float:
+    """Compute over step time."""
+    return split[1] / sum(split)
+
+
+def apple(**changes: float) -> Callable[[Split], dict[str, float]]:
+    """A MacBook with permission for powermetrics: the GPU works while a step computes, and draws 12 W then."""
+
+    def read(split: Split) -> dict[str, float]:
+        busy = share(split)
+        figures = {
+            "cpu_cores": 4.1,
+            "p_cores": 3.2,
+            "e_cores": 0.9,
+            "gpu_busy": busy,
+            "gpu_process_busy": 0.96 * busy,
+            "gpu_freq_mhz": 500 + 900 * busy,
+            "gpu_power_w": 0.4 + 11.0 * busy,
+            "gpu_late_ms": 20.0,
+            "gpu_memory_bytes": 4.1 * GIB,
+            "cpu_power_w": 6.2,
+            "thermal_level": 0.0,
+            "memory_level": 0.0,
+            "swap_in_bytes_s": 0.0,
+            "swap_out_bytes_s": 0.0,
+            "on_mains": 1.0,
+        }
+        return {**figures, **changes}
+
+    return read
+
+
+def nvidia(**changes: float) -> Callable[[Split], dict[str, float]]:
+    """A server: memory of its own, a temperature, no word on power source or swap."""
+
+    def read(split: Split) -> dict[str, float]:
+        busy = share(split)
+        figures = {
+            "cpu_cores": 9.3,
+            "gpu_busy": busy,
+            "gpu_process_busy": busy,
+            "gpu_freq_mhz": 1980.0,
+            "gpu_power_w": 70 + 340 * busy,
+            "gpu_temperature_c": 61.0,
+            "gpu_memory_bytes": 38.2 * GIB,
+            "memory_stalled": 0.0,
+            "thermal_level": 0.0,
+        }
+        return {**figures, **changes}
+
+    return read
+
+
+def on_apple(folder: Path | None, sensors: Callable[[Split], dict[str, float]]) -> Canned:
+    """Started on a Mac with 10 cores and 16 GB."""
+    machine = {"host": "mac", "cores": 10, "memory_bytes": 16 * GIB}
+    run = Canned(folder, device="GPU:0 arm", accelerated=True, machine=machine)
+    run.sensors = sensors
+    found = {"source": "powermetrics", "name": "Apple M2 Pro", "memory_bytes": 16 * GIB, "unified": True}
+    return run.event(facts.GpuFound, **found).started()
+
+
+def on_nvidia(folder: Path | None, sensors: Callable[[Split], dict[str, float]]) -> Canned:
+    """Started on a Linux server with 16 cores and 128 GB."""
+    machine = {"host": "server", "cores": 16, "memory_bytes": 128 * GIB}
+    run = Canned(folder, device="GPU:0 NVIDIA H100 80GB HBM3", accelerated=True, machine=machine)
+    run.sensors = sensors
+    found = {"source": "nvml", "name": "NVIDIA H100 80GB HBM3", "memory_bytes": 80 * GIB, "unified": False}
+    return run.event(facts.GpuFound, **found).started()
+
+
+def switched(run: Canned) -> Canned:
+    """Starving, then prefetch turned on, then fed."""
+    run.steps(400, STARVING).switched("prefetch", "off", "4")
+    return run.steps(1, (30.0, 13.0, 0.8), int(Flag.SWITCH)).steps(700, FED).doing(Phase.COMPUTE, 0.004)
+
+
+def fed(folder: Path | None) -> Canned:
+    return switched(on_apple(folder, apple()))
+
+
+def fed_nvidia(folder: Path | None) -> Canned:
+    return switched(on_nvidia(folder, nvidia()))
+
+
+def starving(folder: Path | None) -> Canned:
+    return on_apple(folder, apple()).steps(900, STARVING).doing(Phase.COMPUTE, 0.004)
+
+
+def stalled(folder: Path | None) -> Canned:
+    run = on_apple(folder, apple()).steps(900, FED)
+    return run.pass_s(12.0).doing(Phase.WAIT, 12.0)
+
+
+def unseen(folder: Path | None) -> Canned:
+    """A Mac without permission for powermetrics."""
+    figures = apple()
+    gone = dict.fromkeys(name for name in figures(FED) if name.startswith("gpu_") or name == "cpu_power_w")
+    run = on_apple(folder, lambda split: {k: v for k, v in figures(split).items() if k not in gone})
+    run.event(
+        facts.SensorMissing,
+        sensor="GPU",
+        reason="no permission: sudo -n refused powermetrics",
+        fix="tfwatch doctor --sudoers prints the line to put into /etc/sudoers.d",
+    )
+    return run.steps(900, STARVING).doing(Phase.COMPUTE, 0.004)
+
+
+def eaten(folder: Path | None) -> Canned:
+    """A browser uses a third of the GPU."""
+    return on_apple(folder, apple(gpu_busy=0.97, gpu_process_busy=0.61)).steps(900, FED).doing(Phase.COMPUTE, 0.004)
+
+
+def throttled(folder: Path | None) -> Canned:
+    run = on_apple(folder, apple()).steps(500, FED)
+    run.sensors = apple(thermal_level=2.0, gpu_freq_mhz=720.0, gpu_power_w=7.1)
+    for _ in range(2):
+        run.steps(230, (0.2, 20.6, 0.8))
+        run.event(facts.Paused, cause="thermal limit", took_ms=5000.0, detail="moderate")
+    return run.doing(Phase.COMPUTE, 0.004)
+
+
+def swapping(folder: Path | None) -> Canned:
+    run = on_apple(folder, apple()).steps(300, FED)
+    full = {"memory_used_bytes": 15.7 * GIB, "memory_available_bytes": 0.3 * GIB, "swap_used_bytes": 5.2 * GIB}
+    traffic = {"swap_in_bytes_s": 30.0 * 2**20, "swap_out_bytes_s": 51.0 * 2**20}
+    run.sensors = apple(memory_level=2.0, **full, **traffic)
+    for _ in range(3):
+        run.steps(150, (14.0, 18.0, 1.3))
+        run.event(facts.Paused, cause="swap", took_ms=5000.0, detail="405 MB")
+    return run.doing(Phase.COMPUTE, 0.004)
+
+
+def on_battery(folder: Path | None) -> Canned:
+    return on_apple(folder, apple(on_mains=0.0)).steps(900, FED).doing(Phase.COMPUTE, 0.004)
+
+
+def leaking(folder: Path | None) -> Canned:
+    """Memory goes at 1.2 GB an hour."""
+    run = on_apple(folder, apple()).steps(100, FED)
+    for n in range(600):
+        used = (9.8 + 1.2 * n / 720) * GIB
+        run.sensors = apple(memory_used_bytes=used, memory_available_bytes=16 * GIB - used)
+        run.pass_s(4.0, FED).steps(60, FED)
+    return run.doing(Phase.COMPUTE, 0.004)
+
+
+def disagreeing(folder: Path | None) -> Canned:
+    run = on_apple(folder, apple(gpu_busy=0.97, gpu_process_busy=0.97))
+    return run.steps(900, STARVING).doing(Phase.COMPUTE, 0.004)
+
+
+def unused(folder: Path | None) -> Canned:
+    """TensorFlow trains on the CPU of a machine with a GPU."""
+    run = on_nvidia(folder, nvidia(gpu_busy=0.0, gpu_process_busy=0.0, gpu_power_w=68.0, gpu_memory_bytes=0.5 * GIB))
+    run.writer.describe(device="CPU Xeon", accelerated=False)
+    return run.steps(900, FED).doing(Phase.COMPUTE, 0.004)
+
+
+ALL = {
+    "fed": fed,
+    "fed_nvidia": fed_nvidia,
+    "starving": starving,
+    "stalled": stalled,
+    "unseen": unseen,
+    "eaten": eaten,
+    "throttled": throttled,
+    "swapping": swapping,
+    "battery": on_battery,
+    "leaking": leaking,
+    "disagreeing": disagreeing,
+    "unused": unused,
+}

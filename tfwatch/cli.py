@@ -68,6 +68,7 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_train(commands)
     _add_replay(commands)
+    _add_doctor(commands)
     _add_selftest(commands)
     parser.commands = tuple(commands.choices)
     return parser
@@ -135,6 +136,19 @@ def _add_replay(commands: Any) -> None:
     _add_theme(replay)
 
 
+def _add_doctor(commands: Any) -> None:
+    text = "check the installation and the machine: is TensorFlow slow because something is wrong with them?"
+    about = f"C{text[1:]} Exit code 1 where a check fails."
+    own = commands.add_parser("doctor", help=text, description=about, allow_abbrev=False)
+    own.set_defaults(run=_doctor)
+    form = own.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+    text = "print the line of sudoers that permits powermetrics (macOS) and nothing else; nothing is written"
+    form.add_argument("--sudoers", action="store_true", help=text)
+    own.add_argument("--data", metavar="DIR", type=_path, help="a folder of data: how fast its disk is read")
+    _add_runs_dir(own)
+
+
 def _add_selftest(commands: Any) -> None:
     text = "check the numbers on this machine: train with known delays and compare; a minute or two"
     own = commands.add_parser("selftest", help=text, description=text.capitalize() + ".", allow_abbrev=False)
@@ -186,6 +200,14 @@ def _replay(args: argparse.Namespace) -> int:
     from tfwatch.commands.replay import Wish, replay
 
     return replay(Wish(args.which, _runs_dir(args), args.theme))
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from tfwatch.commands.doctor import Wish, doctor, print_sudoers
+
+    if args.sudoers:
+        return print_sudoers()
+    return doctor(Wish(_runs_dir(args), args.data, args.json))
 
 
 def _selftest(args: argparse.Namespace) -> int:

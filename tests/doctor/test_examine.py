@@ -362,7 +362,7 @@ def _machine(**figures: float) -> Machine:
         pytest.param(linux(cores=Cores(64, 4)), "cores", "ok", "4 of 64 cores", id="bound to cores"),
         pytest.param(linux(disk=DiskSpeed("/n", 20e6, 1.0, 12, 1.0)), "disk", "warn", "20 MB/s", id="a slow disk"),
         pytest.param(
-            linux(disk=DiskSpeed("/n", 20e6, 1.0, 8000, 1.0)), "disk", "ok", "8000 files/s", id="many small files"
+            linux(disk=DiskSpeed("/n", 20e6, 1.0, 8000, 1.0)), "disk", "ok", "8 000 files/s", id="many small files"
         ),
         pytest.param(
             linux(disk=DiskSpeed("/n", 64e6, 0.1, None, 0.0)), "disk", "ok", "100 % of it from memory", id="from memory"

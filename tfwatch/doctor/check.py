@@ -42,6 +42,14 @@ class Check:
         object.__setattr__(self, "todo", _printable(self.todo))
 
 
+@dataclass(frozen=True, slots=True)
+class CheckUp:
+    """All of it: the machine in a line, and the checks, the worst first."""
+
+    machine: str
+    checks: tuple[Check, ...]
+
+
 def worst_first(checks: Iterable[Check]) -> list[Check]:
     """By status; those of one status stay in their order."""
     return sorted(checks, key=lambda check: _ORDER.index(check.status))

@@ -113,12 +113,13 @@ def disk(facts: Facts) -> Check:
         return unknown("disk", facts.disk)
     read, files_s = facts.disk, None
     bytes_s = read.read_bytes / max(read.took_s, 1e-9)
-    what = "one temporary file"
+    speed = f"{bytes_s / 1e6:.0f} MB/s" if bytes_s >= 1e7 else f"{bytes_s / 1e6:.1f} MB/s"
+    what = f"{read.read_bytes / 1e6:.0f} MB of a temporary file in {read.folder}"
     if read.files is not None:
         files_s = read.files / max(read.took_s, 1e-9)
-        what = f"{units.count(read.files)} files, {files_s:.0f} files/s"
-    figure = f"{bytes_s / 1e6:.0f} MB/s" if bytes_s >= 1e7 else f"{bytes_s / 1e6:.1f} MB/s"
-    found = f"{figure} in {read.folder}: {read.read_bytes / 1e6:.1f} MB of {what}, {_source(read)}"
+        speed += f", {units.count(round(files_s))} files/s" if read.files > 1 else ""
+        what = f"{read.read_bytes / 1e6:.0f} MB in {units.count(read.files)} files of {read.folder}"
+    found = f"{speed}: {what}, {_source(read)}"
     is_slow = bytes_s < _SLOW_BYTES_S and (files_s is None or files_s < _SLOW_FILES_S)
     if is_slow:
         todo = "copy the data to a local SSD, keep it in few large files (TFRecord), or cache() it"

@@ -1,0 +1,188 @@
+"""`tfwatch doctor`: is TensorFlow slow because the installation is wrong? A table, JSON, or a screen."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import sys
+from dataclasses import dataclass
+from io import StringIO
+from typing import TYPE_CHECKING, TextIO
+
+from tfwatch.doctor.check import CheckUp, Status, worst
+from tfwatch.doctor.examine import examine
+from tfwatch.doctor.gather import Scope, gather
+from tfwatch.doctor.summary import machine_line
+from tfwatch.terminal import has_unicode
+from tfwatch.workloads import BadInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from rich.console import RenderableType
+
+    from tfwatch.doctor.check import Check
+    from tfwatch.doctor.facts import Facts
+
+_STYLES = {Status.FAIL: "bold red", Status.WARN: "bold yellow", Status.OK: "green", Status.NA: "dim"}
+#: Narrower than this a check's words stand below its name.
+_NARROW = 56
+_CLEAR = "\r\x1b[K"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the user asked for. data: the folder whose disk is read; None is where tfwatch keeps its own images."""
+
+    runs_dir: Path
+    data: Path | None = None
+    as_json: bool = False
+
+
+def doctor(wish: Wish, collect: Callable[[Scope, Callable[[str], None]], Facts] = gather) -> int:
+    """Look at everything and print it. 1 where a check fails, else 0; 130 where the user had enough.
+
+    Raises:
+        BadInputError: the data folder is not there.
+    """
+    scope = scope_of(wish)
+    progress = _Progress(sys.stderr)
+    try:
+        found = check_up(collect(scope, progress.show))
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        progress.end()
+    _write(sys.stdout, as_json(found) if wish.as_json else as_text(found, sys.stdout))
+    return 1 if worst(found.checks) is Status.FAIL else 0
+
+
+def scope_of(wish: Wish, gently: bool = False) -> Scope:
+    """Where to look.
+
+    Raises:
+        BadInputError: the data folder is not there.
+    """
+    from tfwatch.screens.layout import SMALLEST
+    from tfwatch.workloads.images import cache_dir
+
+    if wish.data is not None and not wish.data.is_dir():
+        raise BadInputError(f"there is no folder {wish.data}")
+    return Scope(wish.runs_dir, wish.data or cache_dir(), SMALLEST, gently)
+
+
+def check_up(facts: Facts) -> CheckUp:
+    """What the facts come to."""
+    return CheckUp(machine_line(facts), tuple(examine(facts)))
+
+
+def print_sudoers() -> int:
+    """Print what permits powermetrics to the user who asks, or who asked through sudo."""
+    from tfwatch.doctor.sudoers import sudoers
+
+    uid = os.getuid()
+    if uid == 0 and os.environ.get("SUDO_UID", "").isascii() and os.environ.get("SUDO_UID", "").isdigit():
+        uid = int(os.environ["SUDO_UID"])
+    if sys.platform != "darwin":
+        sys.stderr.write("tfwatch: powermetrics is a tool of macOS: this line is of no use on this machine\n")
+    elif uid == 0:
+        sys.stderr.write("tfwatch: root needs no such line: run this as the user who trains\n")
+    _write(sys.stdout, sudoers(_user_name(uid), uid))
+    return 0
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return ""
+
+
+# -- what is printed ----------------------------------------------------------------------------------
+
+
+def as_json(found: CheckUp) -> str:
+    """One object; `id` and `status` stay the same from version to version, the sentences may change."""
+    checks = [
+        {"id": check.id, "status": check.status.value, "found": check.found, "todo": check.todo}
+        for check in found.checks
+    ]
+    return json.dumps({"worst": worst(found.checks).value, "machine": found.machine, "checks": checks}, indent=1) + "\n"
+
+
+def as_text(found: CheckUp, out: TextIO) -> str:
+    """The table, for as many columns and colours as `out` has."""
+    from rich.console import Console
+
+    text = StringIO()
+    width = shutil.get_terminal_size().columns
+    console = Console(file=text, force_terminal=out.isatty(), width=width, highlight=False, markup=False, emoji=False)
+    to = "→" if has_unicode(os.environ) else ">"
+    console.print(found.machine, style="bold", soft_wrap=False)
+    console.print()
+    console.print(_table(found.checks, to, is_narrow=width < _NARROW))
+    console.print()
+    console.print(_counted(found.checks))
+    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+
+
+def _table(checks: Sequence[Check], to: str, is_narrow: bool) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    if not is_narrow:
+        table.add_column(no_wrap=True)
+    for check in checks:
+        word = Text(_word(check.status), _STYLES[check.status])
+        said = Text(check.found)
+        if check.todo:
+            said.append(f"\n{to} {check.todo}", "bold" if check.status in (Status.FAIL, Status.WARN) else "")
+        if is_narrow:
+            table.add_row(word, Text.assemble((check.id, "bold"), "\n", said))
+        else:
+            table.add_row(word, Text(check.id), said)
+    return table
+
+
+def _word(status: Status) -> str:
+    word = str(status.value)
+    return word.upper() if status in (Status.FAIL, Status.WARN) else word
+
+
+def _counted(checks: Sequence[Check]) -> str:
+    """`1 fails, 2 warnings, 15 ok, 5 n/a`."""
+    count = {status: sum(check.status is status for check in checks) for status in Status}
+    warnings = "1 warning" if count[Status.WARN] == 1 else f"{count[Status.WARN]} warnings"
+    return f"{count[Status.FAIL]} failed, {warnings}, {count[Status.OK]} ok, {count[Status.NA]} n/a"
+
+
+def _write(out: TextIO, text: str) -> None:
+    """Whatever `out` can write: other characters as Python escapes them. A reader that is gone is no failure."""
+    encoding = out.encoding or "utf-8"
+    try:
+        out.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        out.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # else Python complains once more at its end
+
+
+class _Progress:
+    """What is looked at, on a terminal, in a line that goes away."""
+
+    def __init__(self, err: TextIO) -> None:
+        self._err = err if err.isatty() and os.environ.get("TERM", "dumb") != "dumb" else None
+
+    def show(self, what: str) -> None:
+        if self._err:
+            self._err.write(f"{_CLEAR}looking at {what}")
+            self._err.flush()
+
+    def end(self) -> None:
+        if self._err:
+            self._err.write(_CLEAR)
+            self._err.flush()

@@ -137,8 +137,9 @@ class TfwatchApp(App[Leave]):
     def _retitle(self, title: str) -> None:
         if title == self.title:
             return
-        first, self.title = not self._titled, title
-        self._titled = True
+        first, self._titled = not self._titled, True
+        # Nothing on the screen shows it: set as usual, it would have all of it drawn again.
+        self.set_reactive(App.title, title)
         self._tell_terminal(f"{_KEEP_TITLE if first else ''}\x1b]2;{plain(title)}\x07")
 
     def _tell_terminal(self, sequence: str) -> None:

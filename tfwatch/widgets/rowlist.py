@@ -43,6 +43,7 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
 
     #: Where the end was when the rows last changed: a pane that was resized since, or hidden, still stands at it.
     _end = 0
+    _entitled: tuple[str, str] = ("", "")
 
     def count(self) -> int:
         """How many rows there are."""
@@ -55,17 +56,30 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
     def rows_changed(self) -> None:
         """Draw again."""
         at_end = self.FOLLOWS_END and self.scroll_offset.y >= self._end - 1
-        self.virtual_size = Size(self.scrollable_content_region.width, self.count())
+        self._resize(Size(self.scrollable_content_region.width, self.count()))
         self._end = self.max_scroll_y
         if at_end:
             # By force: the scrollbar, without which nothing scrolls, comes with the next layout only.
             self.scroll_end(animate=False, immediate=True, force=True)
         self.refresh()
 
+    def _resize(self, size: Size) -> None:
+        """Take so many rows. Only for a bar that comes or goes is the screen laid out anew: that costs three frames."""
+        bar = size.height > self.container_size.height
+        if bar != self.show_vertical_scrollbar or size.width != self.virtual_size.width:
+            self.virtual_size = size
+            return
+        self.set_reactive(RowList.virtual_size, size)
+        if bar:
+            self.vertical_scrollbar.window_virtual_size = size.height
+        self.scroll_y = self.validate_scroll_y(self.scroll_y)
+
     def entitle(self, title: str, note: str = "") -> None:
         """Set the words in the frame, at its top left and bottom right."""
-        self.border_title = row(title)
-        self.border_subtitle = row(note) if note else None
+        if (title, note) != self._entitled:
+            self._entitled = (title, note)
+            self.border_title = row(title)
+            self.border_subtitle = row(note) if note else None
 
     def on_resize(self) -> None:
         self.rows_changed()

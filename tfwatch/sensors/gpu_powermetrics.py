@@ -35,7 +35,7 @@ SUDO = ("/usr/bin/sudo", "-n")
 LEVELS = {"nominal": 0, "light": 1, "moderate": 2, "heavy": 3, "critical": 4, "trapping": 4, "sleeping": 4}
 _HEAVY = 3
 #: A document of an M1 has 29 KB; the largest chips have five times as many cores.
-_MOST_BYTES = 2**22
+_MOST_BYTES = 2**20
 _END = b"</plist>"
 _BEGIN = re.compile(rb"<\?xml|<plist")
 #: How long a document may be late before the stream counts as dead, seconds.
@@ -58,7 +58,7 @@ def documents(stream: BinaryIO) -> Iterator[bytes]:
     """The whole plist documents of powermetrics' output, one after another.
 
     A NUL stands before every document but the first; a piece of one that has no beginning or no end is left out. Ends
-    with the stream, and where 4 MiB hold no end of a document. A stream that has no `read1` must return from `read`
+    with the stream, and where 1 MiB hold no end of a document. A stream that has no `read1` must return from `read`
     with what is there.
     """
     read = getattr(stream, "read1", stream.read)
@@ -191,17 +191,17 @@ def _tree(document: bytes) -> dict[str, Any]:
     """The document's outermost dict: as the standard library reads it, else what can be made out of a damaged one."""
     document = document.strip(b"\0 \t\r\n")
     try:
-        root = plistlib.loads(document, fmt=plistlib.FMT_XML)
+        root = plistlib.loads(document, fmt=plistlib.FMT_XML) if _BEGIN.match(document) else _pieces(document)
     except (ExpatError, ValueError, TypeError, AttributeError, LookupError, OverflowError):
         root = _pieces(document)
     return root if isinstance(root, dict) else {}
 
 
 _TOKEN = re.compile(
-    rb"<key>([^<]{0,200})</key>"
-    rb"|<(integer|real|string)>([^<]{0,400})</(?:integer|real|string)>"
-    rb"|<(/?)(dict|array)>"
-    rb"|<(?:dict|array|true|false|string)\s*/>"
+    rb"<(?:key>([^<]{0,200})</key>"
+    rb"|(integer|real|string)>([^<]{0,400})</(?:integer|real|string)>"
+    rb"|(/?)(dict|array)>"
+    rb"|(?:dict|array|true|false|string)\s?/>)"
 )
 
 

@@ -41,11 +41,11 @@ def run(*words: str) -> int:
     ("words", "sentence"),
     [
         pytest.param(["trian"], "no command 'trian': did you mean train?", id="command"),
-        pytest.param(["zzz"], "no command 'zzz': there are train, replay, doctor, selftest", id="unlike any command"),
+        pytest.param(["zzz"], "no command 'zzz': there are train, workloads, replay, doctor, selftest", id="unlike any command"),
         pytest.param(["--"], "the following arguments are required: COMMAND", id="no command"),
         pytest.param(["train"], "the following arguments are required: WORKLOAD", id="no workload"),
         pytest.param(["train", "cmn"], "no workload 'cmn': did you mean cnn?", id="workload"),
-        pytest.param(["train", "lstm"], "no workload 'lstm': there are: cnn", id="unlike any workload"),
+        pytest.param(["train", "lstm"], "no workload 'lstm': `tfwatch workloads` lists them", id="unlike any workload"),
         pytest.param(["train", "cnn", "--fast"], "unrecognized arguments: --fast", id="option"),
         pytest.param(["train", "cnn", "--steps"], "--steps: expected one argument", id="no value"),
         pytest.param(
@@ -95,7 +95,7 @@ def run(*words: str) -> int:
         ),
         pytest.param(
             ["train", "cnn", "--switch", "9:depth=4"],
-            "--switch: 'depth' is no knob: there are prefetch, workers and storage-latency",
+            "--switch: 'depth' is no knob: there are prefetch, workers, storage-latency and fast-form",
             id="knob",
         ),
         pytest.param(

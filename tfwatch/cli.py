@@ -6,6 +6,7 @@ import argparse
 import difflib
 import os
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -67,6 +68,7 @@ def _parser() -> _Parser:
     parser.add_argument("--version", action="version", version=f"tfwatch {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_train(commands)
+    _add_workloads(commands)
     _add_replay(commands)
     _add_doctor(commands)
     _add_selftest(commands)
@@ -84,7 +86,7 @@ def _add_train(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     train.set_defaults(run=_train)
-    train.add_argument("workload", metavar="WORKLOAD", help="what to train: cnn, a small network on JPEG files")
+    train.add_argument("workload", metavar="WORKLOAD", help="what to train: `tfwatch workloads` lists them")
     _add_pipeline(train.add_argument_group("input pipeline (each can be switched while it trains)"))
     _add_training(train.add_argument_group("training"))
     text = "whose GPU figures are shown: auto takes the first that works here; none reads no GPU"
@@ -102,22 +104,23 @@ def _add_pipeline(group: Any) -> None:
         group.add_argument(f"--{knob}", metavar="N", type=setting, default="off", help=text)
     text = "simulated delay of reading each batch's files, milliseconds"
     group.add_argument("--storage-latency", metavar="MS", type=_typed(_latency), default=0.0, help=text)
-    text = "turn a knob once STEP steps are done, e.g. 100:prefetch=4 (knobs: prefetch, workers, storage-latency)"
+    group.add_argument("--fast-form", action="store_true", help="the fast form of the pipeline, not the slow one")
+    text = "turn a knob once STEP steps are done, e.g. 100:prefetch=4 (prefetch, workers, storage-latency, fast-form)"
     group.add_argument(
         "--switch", metavar="STEP:KNOB=VALUE", type=_typed(_switch), action="append", default=[], help=text
     )
 
 
 def _add_training(group: Any) -> None:
-    group.add_argument("--batch-size", metavar="B", type=_whole(1, 65536), default=32, help="images a step (32)")
-    group.add_argument("--image-size", metavar="S", type=_whole(16, 1024), default=64, help="pixels a side (64)")
+    group.add_argument("--batch-size", metavar="B", type=_whole(1, 65536), help="examples a step (32)")
+    group.add_argument("--image-size", metavar="S", type=_whole(16, 1024), help="cnn: pixels a side (64)")
     length = group.add_mutually_exclusive_group()
-    length.add_argument("--epochs", metavar="E", type=_whole(1, 65535), default=20, help="passes over the images (20)")
+    length.add_argument("--epochs", metavar="E", type=_whole(1, 65535), help="passes over the data (cnn: 20)")
     length.add_argument("--steps", metavar="N", type=_whole(1, 10**9), help="end after so many steps instead")
     group.add_argument("--seed", metavar="S", type=_whole(0, 2**32 - 1), help="the same seed trains the same weights")
     text = "this machine does not fall asleep by itself while it trains (caffeinate, systemd-inhibit)"
     group.add_argument("--keep-awake", action="store_true", help=text)
-    group.add_argument("--data", metavar="DIR", type=_path, help="a folder of classes of JPEG files of your own")
+    group.add_argument("--data", metavar="DIR", type=_path, help="cnn: a folder of classes of JPEG files of your own")
 
 
 def _add_showing(group: Any) -> None:
@@ -125,6 +128,13 @@ def _add_showing(group: Any) -> None:
     _add_theme(group)
     group.add_argument("--headless", action="store_true", help="no screen: progress on stderr, a summary on stdout")
     group.add_argument("--json", action="store_true", help="the summary as one JSON object; implies --headless")
+
+
+def _add_workloads(commands: Any) -> None:
+    text = "what can be trained, and what each shows"
+    listing = commands.add_parser("workloads", help=text, description=text.capitalize() + ".", allow_abbrev=False)
+    listing.set_defaults(run=_workloads)
+    listing.add_argument("--json", action="store_true", help="one JSON object instead of the table")
 
 
 def _add_replay(commands: Any) -> None:
@@ -172,17 +182,10 @@ def _train(args: argparse.Namespace) -> int:
     from tfwatch.commands.train import Order, train
     from tfwatch.core.knobs import Knobs
     from tfwatch.training.plan import Plan
-    from tfwatch.workloads import Settings
+    from tfwatch.workloads import Settings, settle
 
-    settings = Settings(
-        batch_size=args.batch_size,
-        image_size=args.image_size,
-        epochs=args.epochs,
-        steps=args.steps,
-        seed=args.seed,
-        data=args.data,
-    )
-    knobs = Knobs(args.prefetch, args.workers, args.storage_latency)
+    settings = settle(args.workload, {field.name: getattr(args, field.name) for field in fields(Settings)})
+    knobs = Knobs(args.prefetch, args.workers, args.storage_latency, args.fast_form)
     return train(
         Order(
             plan=Plan(args.workload, settings, knobs, tuple(args.switch)),
@@ -194,6 +197,12 @@ def _train(args: argparse.Namespace) -> int:
             gpu_sensor=args.gpu_sensor,
         )
     )
+
+
+def _workloads(args: argparse.Namespace) -> int:
+    from tfwatch.commands.workloads import list_workloads
+
+    return list_workloads(args.json)
 
 
 def _replay(args: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.breakdown import Breakdown, Stat
     from tfwatch.analysis.situation import Situation
 
-_NAMES = {"latency_ms": "latency"}
+_NAMES = {"latency_ms": "latency", "fast_form": "fast form"}
 
 
 def knob_name(knob: str) -> str:

@@ -90,11 +90,25 @@ def check(order: Order, installed: Installed) -> None:
         BadInputError: the message is one sentence for the user.
     """
     workload = workloads.load(order.plan.workload)
+    _check_knobs(order.plan)
     if obstacle := installed.obstacle():
         raise workloads.BadInputError(obstacle)
     if not order.headless and (obstacle := why_no_screen(os.environ)):
         raise workloads.BadInputError(obstacle)
     workload.check(order.plan.settings)
+
+
+def _check_knobs(plan: Plan) -> None:
+    """What a workload's pipeline does not have cannot be asked of it.
+
+    Raises:
+        BadInputError: the message is one sentence for the user.
+    """
+    entry, asked = workloads.find(plan.workload), {switch.knob for switch in plan.switches}
+    if (plan.knobs.fast_form or "fast_form" in asked) and not entry.fast:
+        raise workloads.BadInputError(f"{plan.workload} takes no fast-form: its pipeline has one form")
+    if (plan.knobs.latency_ms or "latency_ms" in asked) and not entry.reads_files:
+        raise workloads.BadInputError(f"{plan.workload} takes no storage-latency: it reads no files while it trains")
 
 
 def _details(order: Order) -> dict[str, Any]:
@@ -104,10 +118,13 @@ def _details(order: Order) -> dict[str, Any]:
     settings["data"] = short(plan.settings.data) if plan.settings.data else None
     settings["storage_latency_ms"] = plan.knobs.latency_ms
     settings["keep_awake"] = order.keep_awake
+    entry = workloads.find(plan.workload)
+    knobs = {name: value for name, value in describe(plan.knobs).items() if name != "fast_form" or entry.fast}
     asked_latency = plan.knobs.latency_ms > 0 or any(switch.knob == "latency_ms" for switch in plan.switches)
+    settings["fast_form"] = entry.fast
     return {
-        "knobs": describe(plan.knobs),
-        "switchable": ["prefetch", "workers", *(["latency_ms"] if asked_latency else [])],
+        "knobs": knobs,
+        "switchable": [name for name in knobs if name != "latency_ms" or asked_latency],
         "settings": settings,
         "batch_size": plan.settings.batch_size,
         "epochs": None if plan.settings.steps else plan.settings.epochs,

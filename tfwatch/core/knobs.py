@@ -1,4 +1,4 @@
-"""The settings of an input pipeline that a user turns: prefetch, workers, simulated storage latency."""
+"""The settings of an input pipeline that a user turns: prefetch, workers, simulated storage latency, its form."""
 
 from __future__ import annotations
 
@@ -19,16 +19,20 @@ class Knobs:
     prefetch: `buffer_size` of the prefetch at the pipeline's end.
     workers: `num_parallel_calls` of its maps.
     latency_ms: simulated storage latency, added to reading each batch's files; 0 is none.
+    fast_form: the fast form of the pipeline in place of the slow one that people write.
     """
 
     prefetch: Setting = "off"
     workers: Setting = "off"
     latency_ms: float = 0.0
+    fast_form: bool = False
 
     def turned(self, knob: str, value: Setting | float) -> Knobs:
         """The same knobs with one of them turned."""
         if knob == "latency_ms":
             return replace(self, latency_ms=float(value))
+        if knob == "fast_form":
+            return replace(self, fast_form=bool(value))
         if knob == "prefetch":
             return replace(self, prefetch=_setting(value))
         return replace(self, workers=_setting(value))
@@ -68,8 +72,21 @@ def parse_latency(text: str) -> float:
     return value
 
 
+def parse_form(text: str) -> bool:
+    """Read `off`, the slow form, or `on`, the fast one.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if text not in ("off", "on"):
+        raise ValueError(f"{text!r} is no setting of the fast form: give off or on")
+    return text == "on"
+
+
 def show(value: Setting | float) -> str:
-    """A knob's value as the screen and the events say it: `off`, `auto`, `4`, `20 ms`."""
+    """A knob's value as the screen and the events say it: `off`, `on`, `auto`, `4`, `20 ms`."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
     if isinstance(value, float):
         return f"{value:g} ms" if value else "off"
     return str(value)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfwatch.core.knobs import KNOBS, Knobs, Setting, parse_latency, parse_setting
+from tfwatch.core.knobs import KNOBS, Knobs, Setting, parse_form, parse_latency, parse_setting
 
 if TYPE_CHECKING:
     from tfwatch.workloads import Settings
+
+
+#: Knobs that the command line spells otherwise, and those whose values are no `Setting`.
+_SPELT = {"storage-latency": "latency_ms", "fast-form": "fast_form"}
+_READERS: dict[str, Callable[[str], Setting | float]] = {"latency_ms": parse_latency, "fast_form": parse_form}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +37,7 @@ class Plan:
 
 
 def parse_switch(text: str) -> Scheduled:
-    """Read `100:prefetch=4`; the knobs are prefetch, workers and storage-latency.
+    """Read `100:prefetch=4`; the knobs are prefetch, workers, storage-latency and fast-form.
 
     Raises:
         ValueError: it is none; the message is a sentence for the user.
@@ -40,7 +46,7 @@ def parse_switch(text: str) -> Scheduled:
     name, equals, value = rest.partition("=")
     if not (colon and equals and step.isascii() and step.isdigit()):
         raise ValueError(f"{text!r} is no switch: give STEP:KNOB=VALUE, e.g. 100:prefetch=4")
-    knob = "latency_ms" if name == "storage-latency" else name
-    if knob not in KNOBS:
-        raise ValueError(f"{name!r} is no knob: there are prefetch, workers and storage-latency")
-    return Scheduled(int(step), knob, parse_latency(value) if knob == "latency_ms" else parse_setting(value))
+    knob = _SPELT.get(name, name)
+    if knob not in KNOBS or name in _SPELT.values():
+        raise ValueError(f"{name!r} is no knob: there are prefetch, workers, storage-latency and fast-form")
+    return Scheduled(int(step), knob, _READERS.get(knob, parse_setting)(value))

@@ -130,6 +130,8 @@ class Trainer:
         self._writer.event(
             DatasetReady(self._writer.now_ns(), prepared.images, prepared.skipped, took_ms, list(prepared.examples))
         )
+        if prepared.note:
+            self._writer.note(prepared.note)
         return prepared
 
     def _fit(self, model: Any, prepared: Prepared) -> Any:

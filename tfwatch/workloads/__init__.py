@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import keras
@@ -16,9 +16,44 @@ if TYPE_CHECKING:
 
     from tfwatch.core.knobs import Knobs
 
-#: Name to module and one line on what it shows.
-WORKLOADS: dict[str, tuple[str, str]] = {
-    "cnn": ("tfwatch.workloads.cnn", "a small convolutional network on JPEG files: decode and augment starve it"),
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is known of a workload before it is loaded.
+
+    module: where it is (a `Workload`). line: what it shows. defaults: of those `Settings` that are its own.
+    takes: settings that only some workloads know. fast: what the fast form of its pipeline is called, with the
+    `fast_form` knob; empty where it has one form alone. reads_files: while it trains, so that storage can be slow.
+    """
+
+    module: str
+    line: str
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    takes: frozenset[str] = frozenset()
+    fast: str = ""
+    reads_files: bool = False
+
+
+#: Every workload by its name.
+WORKLOADS: dict[str, Entry] = {
+    "cnn": Entry(
+        "tfwatch.workloads.cnn",
+        "a small convolutional network on JPEG files: decode and augment starve it",
+        takes=frozenset({"data", "image_size"}),
+        reads_files=True,
+    ),
+    "dense": Entry(
+        "tfwatch.workloads.dense",
+        "784-128-10 on MNIST: steps of a millisecond, which picking examples one by one starves",
+        defaults={"epochs": 10},
+        fast="whole batches",
+    ),
+    "generator": Entry(
+        "tfwatch.workloads.generator",
+        "256-512-10 fed by a slow Python generator, or by the same work in tf.data",
+        defaults={"epochs": 10},
+        fast="tf.data",
+    ),
 }
 
 
@@ -52,7 +87,8 @@ class Prepared:
     validation: None, or a dataset of the model's input.
     model: makes the compiled model. Called once, in the thread that trains.
     images: how many images an epoch holds. metric: the name of the metric to show, e.g. `accuracy`.
-    skipped: files that could not be read. examples: some of their names.
+    skipped: files that could not be read. examples: some of their names. note: a sentence on the data, e.g. that it
+    is generated; empty where there is nothing to say.
     """
 
     source: tf.data.Dataset
@@ -64,6 +100,7 @@ class Prepared:
     metric: str
     skipped: int = 0
     examples: Sequence[str] = ()
+    note: str = ""
 
 
 class Workload(Protocol):
@@ -84,14 +121,40 @@ class Workload(Protocol):
         """
 
 
-def load(name: str) -> Any:
-    """The module of a workload (a `Workload`). Importing it does not import TensorFlow.
+def find(name: str) -> Entry:
+    """The entry of a workload.
 
     Raises:
         BadInputError: there is none of this name; the message names the nearest.
     """
     if name not in WORKLOADS:
         near = difflib.get_close_matches(name, WORKLOADS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(WORKLOADS)}"
+        hint = f"did you mean {near[0]}?" if near else "`tfwatch workloads` lists them"
         raise BadInputError(f"no workload {name!r}: {hint}")
-    return importlib.import_module(WORKLOADS[name][0])
+    return WORKLOADS[name]
+
+
+def load(name: str) -> Any:
+    """The module of a workload (a `Workload`). Importing it does not import TensorFlow.
+
+    Raises:
+        BadInputError: there is none of this name.
+    """
+    return importlib.import_module(find(name).module)
+
+
+def settle(name: str, asked: Mapping[str, Any]) -> Settings:
+    """A workload's settings: what was asked, None where nothing was, over its defaults.
+
+    Raises:
+        BadInputError: there is none of this name, or it does not know something that was asked.
+    """
+    entry = find(name)
+    given = {setting: value for setting, value in asked.items() if value is not None}
+    for setting in sorted(_OWN & given.keys() - entry.takes):
+        raise BadInputError(f"{name} takes no --{setting.replace('_', '-')}")
+    return Settings(**{**entry.defaults, **given})
+
+
+#: Settings that not every workload knows.
+_OWN = frozenset().union(*(entry.takes for entry in WORKLOADS.values()))

@@ -1,0 +1,84 @@
+"""The workloads whose pipelines have a slow and a fast form, with TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tfwatch import workloads
+from tfwatch.core.knobs import Knobs
+from tfwatch.workloads import BadInputError, Prepared, Settings, arrays
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+pytestmark = pytest.mark.tensorflow
+
+WITH_FORMS = [name for name, entry in workloads.WORKLOADS.items() if entry.fast]
+SETTINGS = Settings(batch_size=6, seed=3)
+
+
+@pytest.fixture(autouse=True)
+def _few_generated_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str, load: Any, shape: tuple[int, ...], counts: tuple[int, int], say: Any) -> arrays.Arrays:
+        return arrays.generated(shape, (40, 20), f"{name} is not asked for in tests")
+
+    monkeypatch.setattr(arrays, "_load", load)
+
+
+def prepare(name: str, **changes: Any) -> Prepared:
+    prepared: Prepared = workloads.load(name).prepare(dataclasses.replace(SETTINGS, **changes), lambda _: None)
+    return prepared
+
+
+def batches(prepared: Prepared, source: tf.data.Dataset, knobs: Knobs) -> list[Any]:
+    return [(np.asarray(x), np.asarray(y)) for x, y in prepared.pipeline(source, knobs)]
+
+
+@pytest.mark.parametrize("name", WITH_FORMS)
+def test_both_forms_give_the_same_batches_under_every_knob(name: str) -> None:
+    prepared = prepare(name)
+    source = prepared.source.take(7).cache()
+    slow = batches(prepared, source, Knobs())
+    assert [len(y) for _, y in slow[:-1]] == [6] * (len(slow) - 1)
+    for knobs in (
+        Knobs(fast_form=True),
+        Knobs(prefetch=2, workers="auto"),
+        Knobs(prefetch="default", workers=3, fast_form=True),
+    ):
+        for (x, y), (same_x, same_y) in zip(slow, batches(prepared, source, knobs), strict=True):
+            np.testing.assert_allclose(x, same_x, atol=1e-5)
+            np.testing.assert_array_equal(y, same_y)
+    spec = prepared.pipeline(prepared.source, Knobs()).element_spec
+    assert spec == prepared.pipeline(prepared.source, Knobs(fast_form=True)).element_spec
+
+
+@pytest.mark.parametrize("name", WITH_FORMS)
+def test_a_seed_repeats_its_epochs_and_each_is_shuffled_anew(name: str) -> None:
+    prepared, again = prepare(name), prepare(name)
+    first, second = (np.concatenate(list(prepared.source.take(5).as_numpy_iterator())) for _ in range(2))
+    repeated = np.concatenate(list(again.source.take(5).as_numpy_iterator()))
+    np.testing.assert_array_equal(first, repeated)
+    assert first.tolist() != second.tolist()
+
+
+@pytest.mark.parametrize("name", WITH_FORMS)
+def test_it_learns(name: str) -> None:
+    prepared = prepare(name, batch_size=8)
+    model = prepared.model()
+    data = prepared.pipeline(prepared.source.take(60).cache(), Knobs(fast_form=True))
+    losses = model.fit(data, epochs=6, verbose=0, shuffle=False).history["loss"]
+    assert losses[-1] < 0.8 * losses[0]
+    assert prepared.validation is not None
+
+
+def test_settings_are_the_workloads_own_where_nothing_was_asked() -> None:
+    assert workloads.settle("dense", {"epochs": None, "seed": 4}) == Settings(epochs=10, seed=4)
+    assert workloads.settle("dense", {"epochs": 2}).epochs == 2
+    with pytest.raises(BadInputError, match="dense takes no --image-size"):
+        workloads.settle("dense", {"image_size": 32})
+    with pytest.raises(BadInputError, match="did you mean generator"):
+        workloads.settle("generater", {})

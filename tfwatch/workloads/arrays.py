@@ -1,0 +1,96 @@
+"""Arrays that Keras knows by name, or generated ones of their shape where they cannot be had."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: Without a network some machines let a connection hang instead of refusing it.
+_PATIENCE_S = 10.0
+_NOISE = 0.35
+_CLASSES = 10
+
+Images = NDArray[np.uint8]
+Labels = NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """Examples to train on and held out: images of shape [count, ...], 0 to 255, and classes of shape [count].
+
+    note: why and how they are generated; empty where they are real.
+    """
+
+    images: Images
+    labels: Labels
+    held_images: Images
+    held_labels: Labels
+    note: str = ""
+
+
+def mnist(say: Callable[[str], None]) -> Arrays:
+    """60 000 digits of 28x28 and 10 000 held out."""
+    import keras
+
+    return _load("MNIST", keras.datasets.mnist.load_data, (28, 28), (60_000, 10_000), say)
+
+
+def cifar10(say: Callable[[str], None]) -> Arrays:
+    """50 000 photographs of 32x32x3 in ten classes and 10 000 held out."""
+    import keras
+
+    return _load("CIFAR-10", keras.datasets.cifar10.load_data, (32, 32, 3), (50_000, 10_000), say)
+
+
+def _load(
+    name: str, load: Callable[[], Any], shape: tuple[int, ...], counts: tuple[int, int], say: Callable[[str], None]
+) -> Arrays:
+    say(f"loading {name} (Keras downloads it once)")
+    try:
+        with _impatient():
+            (images, labels), (held_images, held_labels) = load()
+    except Exception as error:  # noqa: BLE001 - Keras raises a plain Exception where it cannot download
+        say(f"{name} cannot be had: generating a set of its shapes")
+        return generated(shape, counts, f"{name} is not in Keras' cache and cannot be downloaded ({_first(error)})")
+    return Arrays(images, _flat(labels), held_images, _flat(held_labels))
+
+
+def generated(shape: tuple[int, ...], counts: tuple[int, int], reason: str) -> Arrays:
+    """Ten classes, each a pattern of its own under noise: a network learns them within an epoch."""
+    rng = np.random.default_rng(0)
+    patterns = rng.uniform(0, 1, (_CLASSES, *shape)).astype(np.float32)
+    (images, labels), (held_images, held_labels) = (_noisy(patterns, count, rng) for count in counts)
+    note = f"{reason}: generated images of the same shapes stand in for it"
+    return Arrays(images, labels, held_images, held_labels, note)
+
+
+def _noisy(patterns: NDArray[np.float32], count: int, rng: np.random.Generator) -> tuple[Images, Labels]:
+    labels = rng.integers(0, len(patterns), count).astype(np.int32)
+    images = patterns[labels] + rng.standard_normal((count, *patterns.shape[1:]), dtype=np.float32) * _NOISE
+    return (np.clip(images, 0, 1) * 255).astype(np.uint8), labels
+
+
+@contextlib.contextmanager
+def _impatient() -> Iterator[None]:
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(_PATIENCE_S)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+def _first(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0][:120]
+
+
+def _flat(labels: Any) -> Labels:
+    return np.asarray(labels).reshape(-1).astype(np.int32)

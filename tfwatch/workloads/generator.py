@@ -1,0 +1,121 @@
+"""Dense layers fed by a slow Python generator, and by the same work written in tf.data.
+
+The generator makes one example after another and holds Python's lock: no number of workers makes it faster. Prefetch
+hides as much of it as the step's own work lasts.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import secrets
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfwatch.core.knobs import Knobs
+from tfwatch.training import hands
+from tfwatch.workloads import Prepared, Settings, indexed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import keras
+    import tensorflow as tf
+    from numpy.typing import NDArray
+
+_COUNT = 16_000
+_HELD_OUT = 1_000
+_FEATURES = 256
+_CLASSES = 10
+#: Each feature is a class' own value under the mean of so many noises: 0.3 ms of Python an example.
+_NOISES = 4
+
+Example = tuple["NDArray[np.float32]", int]
+
+
+def check(settings: Settings) -> None:
+    """Nothing here can be asked wrongly."""
+
+
+def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
+    """Nothing is made ahead: the pipeline makes every example from its number."""
+    say("making examples as they are needed")
+    seed = secrets.randbits(31) if settings.seed is None else settings.seed
+    held_out = indexed.in_order(_HELD_OUT, settings.batch_size).map(lambda numbers: numbers + _COUNT)
+    return Prepared(
+        source=indexed.source(_COUNT, settings.batch_size, seed),
+        pipeline=functools.partial(pipeline, batch_size=settings.batch_size),
+        validation=fast(held_out, Knobs()).prefetch(2).with_options(hands.untuned()),
+        model=functools.partial(_model, settings),
+        steps_per_epoch=indexed.steps_per_epoch(_COUNT, settings.batch_size),
+        images=_COUNT,
+        metric="accuracy",
+    )
+
+
+def pipeline(numbers: tf.data.Dataset, knobs: Knobs, *, batch_size: int) -> tf.data.Dataset:
+    """Features of shape [batch, 256] and classes, from batches of numbers."""
+    batches = fast(numbers, knobs) if knobs.fast_form else slow(numbers, batch_size)
+    return indexed.finished(batches, knobs)
+
+
+def slow(numbers: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
+    """As people write it: a Python generator."""
+    import tensorflow as tf
+
+    def examples() -> Iterator[Example]:
+        for number in numbers.unbatch().with_options(hands.untuned()):  # not one number ahead
+            yield example(int(number))
+
+    signature = (tf.TensorSpec((_FEATURES,), tf.float32), tf.TensorSpec((), tf.int32))
+    return tf.data.Dataset.from_generator(examples, output_signature=signature).batch(batch_size)
+
+
+def fast(numbers: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
+    """The same work in tf.data: a batch at once, outside Python, in parallel where it is asked."""
+    return numbers.map(_batch, num_parallel_calls=hands.num_parallel_calls(knobs.workers))
+
+
+def example(number: int) -> Example:
+    """One example, in plain Python."""
+    label = number % _CLASSES
+    features = np.empty(_FEATURES, np.float32)
+    for feature in range(_FEATURES):
+        noise = 0.0
+        for n in range(_NOISES):
+            wave = math.sin(number * 12.9898 + feature * 78.233 + n) * 43758.5453
+            noise += wave - math.floor(wave)
+        features[feature] = math.sin(label * _FEATURES + feature) / 2 + noise / _NOISES
+    return features, label
+
+
+def _batch(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """`example` for a batch of numbers, in TensorFlow."""
+    import tensorflow as tf
+
+    labels = numbers % _CLASSES
+    feature = tf.range(_FEATURES, dtype=tf.float64)[None, :]
+    rows = tf.cast(numbers, tf.float64)[:, None]
+    angles = rows * 12.9898 + feature * 78.233
+    waves = [tf.sin(angles + n) * 43758.5453 for n in range(_NOISES)]
+    noise = tf.add_n([wave - tf.floor(wave) for wave in waves])
+    own = tf.sin(tf.cast(labels, tf.float64)[:, None] * _FEATURES + feature) / 2
+    return tf.cast(own + noise / _NOISES, tf.float32), tf.cast(labels, tf.int32)
+
+
+def _model(settings: Settings) -> keras.Model:
+    import keras
+
+    if settings.seed is not None:
+        keras.utils.set_random_seed(settings.seed)
+    model = keras.Sequential(
+        [
+            keras.Input((_FEATURES,)),
+            keras.layers.Dense(512, activation="relu"),
+            keras.layers.Dense(_CLASSES, activation="softmax"),
+        ],
+        name="generator",
+    )
+    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"], jit_compile=False)
+    return model

@@ -1,0 +1,41 @@
+"""The source of a workload whose examples have numbers: batches of numbers, cheap to make and to gate."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from tfwatch.core.knobs import Knobs
+from tfwatch.training import hands
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+#: At most so many numbers wait in the shuffle: a million take seconds to fill before each epoch's first batch.
+_SHUFFLED = 20_000
+
+
+def source(count: int, batch_size: int, seed: int) -> tf.data.Dataset:
+    """Numbers below `count`, int64 of shape [batch]; each pass shuffles anew, the same for the same seed."""
+    import tensorflow as tf
+
+    numbers = tf.data.Dataset.range(count).shuffle(min(count, _SHUFFLED), seed=seed)
+    return numbers.batch(batch_size).with_options(hands.options(Knobs()))
+
+
+def in_order(count: int, batch_size: int) -> tf.data.Dataset:
+    """Numbers as `source` gives them, in order; for validation."""
+    import tensorflow as tf
+
+    return tf.data.Dataset.range(count).batch(batch_size).with_options(hands.untuned())
+
+
+def finished(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
+    """The end of every pipeline: prefetch as asked, and nothing that works ahead unasked."""
+    ahead = hands.buffer_size(knobs.prefetch)
+    return (batches if ahead is None else batches.prefetch(ahead)).with_options(hands.options(knobs))
+
+
+def steps_per_epoch(count: int, batch_size: int) -> int:
+    """Batches of an epoch, the ragged last one with them."""
+    return math.ceil(count / batch_size)

@@ -239,6 +239,8 @@ def test_a_document_that_is_cut_anywhere_says_nothing_false() -> None:
         pytest.param(HEAD.encode() + b"<dict>" * 20_000, id="deep"),
         pytest.param(b"<key>gpu</key>" * 200_000, id="keys alone"),
         pytest.param(b"x" * 10**7, id="10 MB"),
+        pytest.param(b"<plist>" + b"<" * 10**6, id="brackets"),
+        pytest.param(b"<plist><" + b"a" * 10**7 + b"</plist>", id="one long token"),
     ],
 )
 def test_what_is_no_document_says_nothing(text: bytes) -> None:

@@ -34,8 +34,9 @@ SUDO = ("/usr/bin/sudo", "-n")
 #: `thermal_level` in `core.rows.SAMPLE` of the words in any release; what is as bad as critical counts as that.
 LEVELS = {"nominal": 0, "light": 1, "moderate": 2, "heavy": 3, "critical": 4, "trapping": 4, "sleeping": 4}
 _HEAVY = 3
-#: A document of an M1 has 29 KB; the largest chips have five times as many cores.
-_MOST_BYTES = 2**20
+#: A document of an M1 has 29 KB, the largest chips have five times as many cores, and other samplers print more.
+_MOST_BYTES = 2**22
+_LONGEST_TOKEN = 2**16
 _END = b"</plist>"
 _BEGIN = re.compile(rb"<\?xml|<plist")
 #: How long a document may be late before the stream counts as dead, seconds.
@@ -58,7 +59,7 @@ def documents(stream: BinaryIO) -> Iterator[bytes]:
     """The whole plist documents of powermetrics' output, one after another.
 
     A NUL stands before every document but the first; a piece of one that has no beginning or no end is left out. Ends
-    with the stream, and where 1 MiB hold no end of a document. A stream that has no `read1` must return from `read`
+    with the stream, and where 4 MiB hold no end of a document. A stream that has no `read1` must return from `read`
     with what is there.
     """
     read = getattr(stream, "read1", stream.read)
@@ -190,8 +191,10 @@ def _part(root: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _tree(document: bytes) -> dict[str, Any]:
     """The document's outermost dict: as the standard library reads it, else what can be made out of a damaged one."""
     document = document.strip(b"\0 \t\r\n")
+    # plistlib's parser looks at an unfinished token anew every 2 KB: 4 MiB of one take it 7 s.
+    is_sound = _BEGIN.match(document) and max(map(len, document.split(b"<"))) <= _LONGEST_TOKEN
     try:
-        root = plistlib.loads(document, fmt=plistlib.FMT_XML) if _BEGIN.match(document) else _pieces(document)
+        root = plistlib.loads(document, fmt=plistlib.FMT_XML) if is_sound else _pieces(document)
     except (ExpatError, ValueError, TypeError, AttributeError, LookupError, OverflowError):
         root = _pieces(document)
     return root if isinstance(root, dict) else {}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _PIECE = 2**16
 #: What one document may have; the limit of `gpu_powermetrics.documents` is as high.
-_MOST_BYTES = 2**20
+_MOST_BYTES = 2**22
 #: What is kept of stderr, and how long a tool whose output has ended may take to end itself.
 _WORDS_BYTES = 2000
 _END_S = 0.2
@@ -60,7 +60,7 @@ class Stream:
         self._pipes.register(self._err, selectors.EVENT_READ)
 
     def wait_until(self, due_ns: int) -> None:
-        """From now on `read` waits until then, on the monotonic clock, and takes 1 MiB at most."""
+        """From now on `read` waits until then, on the monotonic clock, and takes 4 MiB at most."""
         self._due_ns = due_ns
         self._taken = 0
 

@@ -30,12 +30,12 @@ _CLIENTS_AGAIN_NS = 10_000_000_000
 _ENTRY = re.compile(r"^[ \t|]*\+-o ", re.MULTILINE)
 _STATISTICS = re.compile(r'"PerformanceStatistics"\s?=\s?\{([^\n]*)')
 _MODEL = re.compile(r'"model"\s?=\s?<?"([^"\n]{1,80})"')
-_CREATOR = re.compile(r'"IOUserClientCreator"\s?=\s?"pid (\d{1,10})\b', re.ASCII)
+_CREATOR = re.compile(r'"IOUserClientCreator"\s?=\s?"pid (\d{1,10})[,"]', re.ASCII)
 
 
 def _counter(key: str) -> re.Pattern[str]:
-    """Of the whole quoted key: some begin as others do."""
-    return re.compile(rf'"{re.escape(key)}"\s?=\s?(\d{{1,20}})(?!\d)', re.ASCII)
+    """Of the whole quoted key, since some begin as others do, and a whole number, which a cut may have shortened."""
+    return re.compile(rf'"{re.escape(key)}"\s?=\s?(\d{{1,20}})(?=\s?[,}}])', re.ASCII)
 
 
 _BUSY = _counter("Device Utilization %")

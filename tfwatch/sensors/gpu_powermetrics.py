@@ -329,7 +329,10 @@ class Source:
 
     def _begin(self) -> None:
         self.close()
-        self._stream = Stream(self._command, self._clock)
+        try:
+            self._stream = Stream(self._command, self._clock)
+        except SensorError as error:
+            raise SensorError(f"powermetrics: {error}") from error
         self._documents = documents(self._stream)  # type: ignore[arg-type]
 
     def _next(self) -> PowerReading:
@@ -337,9 +340,12 @@ class Source:
         if stream is None:
             raise SensorError("powermetrics does not run")
         stream.wait_until(self._clock.now_ns() + round(_PATIENCE_S * 1e9))
-        for document in self._documents:
-            self._has_more = True
-            reading = parse(document)
-            if reading.busy is not None or reading.power_w is not None:
-                return reading
+        try:
+            for document in self._documents:
+                self._has_more = True
+                reading = parse(document)
+                if reading.busy is not None or reading.power_w is not None:
+                    return reading
+        except SensorError as error:
+            raise SensorError(f"powermetrics: {error}") from error
         raise SensorError(f"powermetrics: {stream.why_ended()}")

@@ -1,0 +1,91 @@
+"""The whole sampling thread over GPU tools that misbehave: samples keep coming, and what is wrong is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.runs.folders import make_manifest
+from tests.runs.processes import wait_until
+from tfwatch.core.clock import SYSTEM
+from tfwatch.core.events import SensorMissing, decode
+from tfwatch.core.rows import SAMPLE
+from tfwatch.runs.format import EVENTS, SAMPLES
+from tfwatch.runs.writer import RunWriter
+from tfwatch.sensors import gpu_ioreg, gpu_lane, gpu_powermetrics
+from tfwatch.sensors.runner import Sensors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.sensors.conftest import Tools
+
+GPU = '+-o GPU\n      "PerformanceStatistics" = {"Device Utilization %"=40,"In use system memory"=1024}\n'
+
+
+class Sampled:
+    """The sampling thread of a run in memory."""
+
+    def __init__(self, gpu: str) -> None:
+        self.writer = RunWriter(None, make_manifest(origin_ns=SYSTEM.now_ns()))
+        self.sensors = Sensors(self.writer, gpu=gpu)
+        self.sensors.start()
+
+    def rows(self) -> int:
+        self.writer.flush()
+        return len(self.writer.read(SAMPLES, 0, 10**7)) // SAMPLE.itemsize
+
+    def reasons(self) -> list[str]:
+        """What was told of the GPU as a whole."""
+        self.writer.flush()
+        events = map(decode, self.writer.read(EVENTS, 0, 10**7).splitlines())
+        return [event.reason for event in events if isinstance(event, SensorMissing) and event.sensor == "GPU"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        pytest.param("exec sleep 600", "powermetrics has not answered", id="sleeps"),
+        pytest.param("exit 7", "powermetrics: it ended with 7", id="dies"),
+        pytest.param("while :; do cat /bin/sh; done", "powermetrics: it has ", id="floods"),
+        pytest.param("while :; do printf x; sleep 0.05; done", "powermetrics has not answered", id="prints slowly"),
+        pytest.param("printf 'Password:'; read answer; exec sleep 600", "powermetrics has not answered", id="asks"),
+        pytest.param("echo sudo: a password is required >&2; exit 1", "powermetrics runs as root only", id="refuses"),
+    ],
+)
+def test_a_tool_that_misbehaves_is_told_and_the_samples_go_on(
+    lines: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "powermetrics"
+    path.write_text(f"#!/bin/sh\n{lines}\n")
+    path.chmod(0o755)
+    monkeypatch.setattr(gpu_powermetrics, "COMMAND", (str(path),))
+    monkeypatch.setattr(gpu_powermetrics, "SUDO", ())
+    monkeypatch.setattr(gpu_lane, "PATIENCE_NS", 300_000_000)
+    sampled = Sampled("powermetrics")
+
+    wait_until(lambda: len(sampled.reasons()) > 0)
+    assert sampled.reasons()[0].startswith(reason)
+    before = sampled.rows()
+    wait_until(lambda: sampled.rows() > before + 1)
+    sampled.sensors.stop()
+
+
+def test_a_tool_that_hangs_in_the_middle_is_told_and_comes_back(
+    tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_ioreg, "COMMAND", (tools.print("ioreg", GPU),))
+    monkeypatch.setattr(gpu_ioreg, "CLIENTS", (tools.print("clients", ""),))
+    sampled = Sampled("ioreg")
+    wait_until(lambda: sampled.rows() > 1)
+    assert sampled.reasons() == []
+
+    works = (tmp_path / "ioreg").read_text()
+    (tmp_path / "ioreg").write_text("#!/bin/sh\nexec sleep 600\n")
+    wait_until(lambda: len(sampled.reasons()) > 0)
+    assert sampled.reasons()[0] == "ioreg: gives no answer within 0.6 s"
+    (tmp_path / "ioreg").write_text(works)
+    told = len(sampled.writer.read(EVENTS, 0, 10**7))
+    wait_until(lambda: b"GpuFound" in sampled.writer.read(EVENTS, told, 10**7) or not sampled.rows())
+    sampled.sensors.stop()

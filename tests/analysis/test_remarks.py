@@ -178,7 +178,9 @@ def test_the_machine_is_the_mean_of_its_samples_and_the_newest_of_its_levels() -
 
 @pytest.mark.parametrize("rows", [make_samples([]), make_samples([0, 1])], ids=["no sample", "nothing read"])
 def test_what_is_missing_is_none_and_never_nought(rows: Rows) -> None:
-    assert machine_of(rows, []) == Machine()
+    found = machine_of(rows, [])
+    assert replace(found, row={}) == Machine()
+    assert set(found.row.values()) == {None}
     assert gpu_figures(rows) is None
     assert medians(rows, ["gpu_busy", "process_bytes"]) == {"gpu_busy": None, "process_bytes": None}
 
@@ -198,9 +200,24 @@ def test_the_newest_word_on_the_gpu_counts() -> None:
     assert gpu_word([FOUND, lost, FOUND]) is FOUND
 
 
-def test_now_is_the_last_seconds_and_nothing_before_a_switch() -> None:
-    samples = make_samples(np.arange(0, 60, 0.5))
+def test_now_is_the_last_seconds_and_of_the_gpu_nothing_before_a_switch() -> None:
+    at_s = np.arange(0, 60, 0.5)
+    samples = make_samples(at_s, gpu_busy=np.where(at_s < 58, 0.5, 1.0), cpu_cores=4.0)
 
-    assert recent(samples, 59.5)["at_ns"][0] == 54.5e9
-    assert recent(samples, 59.5, since_s=58.0)["at_ns"][0] == 58e9
+    seen = recent(samples, 59.5)
+
+    assert seen["at_ns"][0] == 54.5e9
+    assert machine_of(seen, [], since_s=58.0).gpu == GpuFigures(1.0)
+    assert machine_of(seen, [], since_s=59.9).gpu is None
+    assert machine_of(seen, [], since_s=59.9).row["cpu_cores"] == 4.0
     assert not len(recent(samples, 90.0))
+
+
+def test_of_a_whole_run_the_machine_is_its_medians() -> None:
+    rows = make_samples(np.arange(5), gpu_busy=[0.0, 0.9, 0.9, 0.9, 0.1], cpu_cores=[1, 2, 8, 8, 8])
+
+    found = machine_of(rows, [], typical=True)
+
+    assert found.gpu is not None
+    assert found.gpu.busy == pytest.approx(0.9)
+    assert found.row["cpu_cores"] == 8.0

@@ -13,7 +13,7 @@ from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.screens import views
 from tfwatch.screens.happenings import Happenings
-from tfwatch.screens.situation import Follower
+from tfwatch.screens.situation import Follower, steps_in_all
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,7 +149,7 @@ def test_everything_rare_is_a_row() -> None:
     ],
 )
 def test_the_runs_length_is_known_or_not(changes: dict[str, object], steps: int | None) -> None:
-    assert views.steps_in_all(usual(None, **changes).snapshot()) == steps
+    assert steps_in_all(usual(None, **changes).snapshot()) == steps
 
 
 def test_a_header_leaves_out_what_is_not_known() -> None:

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from tfwatch.core.events import GpuFound, SensorMissing
+from tfwatch.core.rows import SAMPLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from tfwatch.analysis.memory import Growth
-    from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
+
+    _Of: TypeAlias = Callable[[NDArray[np.float64]], np.floating]
 
 #: The stretch whose mean is told as now, seconds: counters of a GPU flicker from one half second to the next.
 NOW_S = 5.0
 #: `SensorMissing.sensor` of the GPU.
 GPU = "GPU"
+_COLUMNS = tuple(name for name in SAMPLE.names or () if name != "at_ns")
 #: Words of `thermal_level` and `memory_level` in `core.rows.SAMPLE`.
 HEAT = ("nominal", "light", "moderate", "heavy", "critical")
 PRESSURE = ("normal", "warning", "critical")
@@ -55,6 +58,7 @@ class Machine:
     found: whose GPU figures these are. missing: why there are none; never both.
     heat, pressure: levels of `HEAT` and `PRESSURE`. stalled: the share of time in which something waited for memory.
     swap_bytes_s: read and written. growth: of the memory in use.
+    row: every column of the newest sample, or the median of each over a whole run; None is missing.
     """
 
     gpu: GpuFigures | None = None
@@ -67,29 +71,37 @@ class Machine:
     swap_bytes_s: float | None = None
     on_mains: bool | None = None
     growth: Growth | None = None
+    row: Mapping[str, float | None] = field(default_factory=dict)
 
 
-def machine_of(rows: Rows, events: Sequence[Event], growth: Growth | None = None) -> Machine:
-    """The machine over these rows of `core.rows.SAMPLE`: means, and the newest level of what has levels."""
+def machine_of(
+    rows: Rows, events: Sequence[object], growth: Growth | None = None, *, since_s: float = 0.0, typical: bool = False
+) -> Machine:
+    """The machine over these rows of `core.rows.SAMPLE`: means, and the newest level of what has levels.
+
+    since_s: what the GPU did before is of another setting. typical: medians instead, as is fit for a whole run.
+    """
+    of = np.median if typical else np.mean
     word = gpu_word(events)
-    swapped = [_mean(rows[f"swap_{way}_bytes_s"]) for way in ("in", "out")]
+    swapped = [_figure(rows[f"swap_{way}_bytes_s"], of) for way in ("in", "out")]
     known = [value for value in swapped if value is not None]
     mains = _newest(rows["on_mains"])
     return Machine(
-        gpu=gpu_figures(rows),
+        gpu=gpu_figures(rows[rows["at_ns"] >= max(since_s, 0.0) * 1e9], of),
         found=word if isinstance(word, GpuFound) else None,
         missing=word if isinstance(word, SensorMissing) else None,
-        cpu_power_w=_mean(rows["cpu_power_w"]),
+        cpu_power_w=_figure(rows["cpu_power_w"], of),
         heat=_level(rows["thermal_level"], HEAT),
         pressure=_level(rows["memory_level"], PRESSURE),
-        stalled=_mean(rows["memory_stalled"]),
+        stalled=_figure(rows["memory_stalled"], of),
         swap_bytes_s=sum(known) if known else None,
         on_mains=None if mains is None else mains > 0,
         growth=growth,
+        row=medians(rows if typical else rows[-1:], _COLUMNS),
     )
 
 
-def gpu_word(events: Sequence[Event]) -> GpuFound | SensorMissing | None:
+def gpu_word(events: Sequence[object]) -> GpuFound | SensorMissing | None:
     """The newest word on the GPU's figures: whose they are, or why there are none."""
     for event in reversed(events):
         if isinstance(event, GpuFound) or (isinstance(event, SensorMissing) and event.sensor == GPU):
@@ -97,17 +109,17 @@ def gpu_word(events: Sequence[Event]) -> GpuFound | SensorMissing | None:
     return None
 
 
-def gpu_figures(rows: Rows) -> GpuFigures | None:
-    """Means of the GPU's columns over some samples; None where all of them are missing."""
+def gpu_figures(rows: Rows, of: _Of = np.mean) -> GpuFigures | None:
+    """The GPU's columns over some samples; None where all of them are missing."""
     columns = (*("gpu_busy", "gpu_process_busy", "gpu_power_w", "gpu_freq_mhz", "gpu_temperature_c"),)
-    means = [_mean(rows[name]) for name in (*columns, "gpu_memory_bytes", "gpu_late_ms")]
+    means = [_figure(rows[name], of) for name in (*columns, "gpu_memory_bytes", "gpu_late_ms")]
     return None if all(mean is None for mean in means[:-1]) else GpuFigures(*means)
 
 
-def recent(samples: Rows, now_s: float, since_s: float = 0.0) -> Rows:
-    """The samples of the last `NOW_S` seconds, none of them before `since_s`."""
+def recent(samples: Rows, now_s: float) -> Rows:
+    """The samples of the last `NOW_S` seconds."""
     tail = samples[-64:]
-    rows: Rows = tail[tail["at_ns"] >= max(now_s - NOW_S, since_s, 0.0) * 1e9]
+    rows: Rows = tail[tail["at_ns"] >= max(now_s - NOW_S, 0.0) * 1e9]
     return rows
 
 
@@ -116,13 +128,9 @@ def medians(rows: Rows, columns: Sequence[str]) -> dict[str, float | None]:
     return {name: _figure(rows[name], np.median) for name in columns}
 
 
-def _mean(values: NDArray[np.floating]) -> float | None:
-    return _figure(values, np.mean)
-
-
-def _figure(values: NDArray[np.floating], of: Callable[..., np.floating]) -> float | None:
-    known = values[np.isfinite(values)]
-    return float(of(known, dtype=np.float64) if of is np.mean else of(known)) if len(known) else None
+def _figure(values: NDArray[np.floating], of: _Of) -> float | None:
+    known = values[np.isfinite(values)].astype(np.float64)
+    return float(of(known)) if len(known) else None
 
 
 def _newest(values: NDArray[np.floating]) -> float | None:

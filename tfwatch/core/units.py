@@ -52,6 +52,23 @@ def gigabytes(value: float | None) -> str:
     return f"{value / 2**30:.1f} GB"
 
 
+def joules(value: float | None) -> str:
+    """`0.14 J`, `4.9 J`, `412 J`, `1.2 kJ`, `3.4 MJ`."""
+    if value is None or math.isnan(value):
+        return MISSING
+    for unit, size in (("MJ", 1e6), ("kJ", 1e3)):
+        if value >= size:
+            return f"{value / size:.1f} {unit}"
+    return f"{value:.0f} J" if value >= 10 else f"{value:.1f} J" if value >= 1 else f"{value:.2f} J"
+
+
+def watts(value: float | None) -> str:
+    """`9.8 W`, `412 W`."""
+    if value is None or math.isnan(value):
+        return MISSING
+    return f"{value:.1f} W" if value < 100 else f"{value:.0f} W"
+
+
 def number(value: float | None, digits: int = 1) -> str:
     """A plain number with `digits` decimals."""
     return MISSING if value is None or math.isnan(value) else f"{value:.{digits}f}"

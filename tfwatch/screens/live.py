@@ -17,6 +17,9 @@ from tfwatch.screens.footer import footer_keys, help_now, too_small
 from tfwatch.screens.happenings import Happenings
 from tfwatch.screens.help import HelpScreen
 from tfwatch.screens.layout import LOW, ROOMY, Layout, layout_for, panes_shown
+from tfwatch.screens.missing import MissingScreen, missing
+from tfwatch.screens.readings import readings
+from tfwatch.screens.readings import title as machine_title
 from tfwatch.widgets.card import CardPane
 from tfwatch.widgets.finding import FindingPane
 from tfwatch.widgets.glyphs import Glyphs, choose_glyphs
@@ -136,7 +139,8 @@ class LiveScreen(Screen[None]):
         if self.happened.display:
             self._show_happenings(view)
         if self.machine.display:
-            self.machine.readings = views.readings(view)
+            self.machine.entitle(machine_title(view))
+            self.machine.readings = readings(view)
         if self.log_pane.display:
             self.log_pane.lines = views.log_lines(view)
 
@@ -233,8 +237,16 @@ class LiveScreen(Screen[None]):
         self.happened.step(rows)
 
     def action_open(self) -> None:
-        """Look at the chosen event."""
+        """Look at the chosen event; where none is, say what is missing."""
+        if self.happened.cursor < 0 and self.view and missing(self.view):
+            self.action_explain()
         self.happened.action_choose()
+
+    @on(MachinePane.Explained)
+    def action_explain(self) -> None:
+        """Say why figures are missing, and how to get them."""
+        if self.view:
+            self.app.push_screen(MissingScreen(missing(self.view)))
 
     def action_pane(self, number: int) -> None:
         """Show a pane and give it the keys."""

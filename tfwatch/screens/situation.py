@@ -11,6 +11,8 @@ import numpy as np
 
 from tfwatch.analysis.banner import banner
 from tfwatch.analysis.causes import Pauses
+from tfwatch.analysis.compiles import Compiled, find_compiles
+from tfwatch.analysis.pace import left_s
 from tfwatch.analysis.patterns import Pattern, find_patterns
 from tfwatch.analysis.running import RunningLedger
 from tfwatch.analysis.situation import NOT_JUDGED, Memory, Situation
@@ -32,12 +34,15 @@ from tfwatch.core.rows import Phase
 from tfwatch.core.units import is_missing
 from tfwatch.runs.library import replay_words
 from tfwatch.runs.reader import Life
+from tfwatch.screens.following import MachineFollower
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tfwatch.analysis.energy import Energy
     from tfwatch.analysis.finding import Banner
     from tfwatch.analysis.ledger import Entry
+    from tfwatch.analysis.machine import Machine
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
     from tfwatch.runs.eventlog import Events
@@ -55,7 +60,10 @@ _SHUFFLE = re.compile(r"shuffle buffer[^\n]*?(\d+) of (\d+)", re.IGNORECASE)
 
 @dataclass(frozen=True, eq=False)
 class RunView:
-    """A run as the panes show it. `comparisons`, `stalls`, `patterns`: oldest first."""
+    """A run as the panes show it. `comparisons`, `stalls`, `patterns`, `compiles`: oldest first.
+
+    energy: what the device that trains drew so far; None where no power is read.
+    """
 
     snapshot: Snapshot
     situation: Situation
@@ -64,6 +72,8 @@ class RunView:
     comparisons: tuple[Comparison, ...]
     stalls: tuple[Stall, ...]
     patterns: tuple[Pattern, ...] = ()
+    compiles: tuple[Compiled, ...] = ()
+    energy: Energy | None = None
 
     @property
     def is_over(self) -> bool:
@@ -78,6 +88,9 @@ class _Figures:
     median_step_ms: float | None = None
     waited_s: float = 0.0
     between_s: float = 0.0
+    machine: Machine | None = None
+    energy: Energy | None = None
+    left_s: float | None = None
 
 
 class Follower:
@@ -101,22 +114,26 @@ class Follower:
         self._of_ledger: list[Event] = []
         self._seen = 0
         self._patterns: dict[tuple[int, int], Pattern] = {}
+        self._compiles: list[Compiled] = []
+        self._machine = MachineFollower()
 
     def follow(self, snapshot: Snapshot, asks: Sequence[Ask], stopping_s: float | None) -> RunView:
         """What the panes show of a snapshot; `asks`: this screen's requests, `stopping_s`: since it asked to stop."""
-        self._search_stalls(snapshot)
+        self._search(snapshot)
         if snapshot.now_s >= self._due_s or len(snapshot.events) != self._events or snapshot.ended:
             self._due_s = snapshot.now_s + FIGURES_S
             self._events = len(snapshot.events)
             self._figures = self._figure(snapshot)
-            found = compare(switches_of(snapshot.events), snapshot.steps_total, self._steps_between, self._known)
-            self._comparisons = tuple(found)
+            compared = compare(switches_of(snapshot.events), snapshot.steps_total, self._steps_between, self._known)
+            self._comparisons = tuple(compared)
         knobs = knob_states(snapshot.manifest.knobs, switches_of(snapshot.events), asks)
         situation = self._situation(snapshot, knobs, stopping_s)
         stalls, patterns = tuple(self._stalls.values()), tuple(self._patterns.values())
-        return RunView(snapshot, situation, banner(situation), knobs, self._comparisons, stalls, patterns)
+        compiles, energy = tuple(self._compiles), self._figures.energy
+        found = banner(situation)
+        return RunView(snapshot, situation, found, knobs, self._comparisons, stalls, patterns, compiles, energy)
 
-    def _search_stalls(self, snapshot: Snapshot) -> None:
+    def _search(self, snapshot: Snapshot) -> None:
         """Look at the steps that came, in blocks: a long run that was just opened is searched over some frames."""
         if self._searched >= snapshot.steps_total:
             return
@@ -128,6 +145,9 @@ class Follower:
         for stall in find_stalls(rows, _pauses_in(rows, snapshot.events)) if found else found:
             if stall.step > first or first == 1:  # else it began before these rows, and is known
                 self._stalls[stall.step] = stall
+        new = rows[rows["step"] > self._searched]
+        self._compiles += find_compiles(new)
+        self._machine.take(snapshot, new)
         self._searched = snapshot.steps_total if first > in_hand else last
 
     def _figure(self, snapshot: Snapshot) -> _Figures:
@@ -148,7 +168,16 @@ class Follower:
         self._of_ledger += (event for event in snapshot.events[self._seen :] if not isinstance(event, Paused))
         self._seen = len(snapshot.events)
         total, whole = self._ledger.take(snapshot.epochs.rows, self._of_ledger, snapshot.now_s, doing)
-        return _Figures(judgement, whole, median, total.waiting_s, total.between_s)
+        return _Figures(
+            judgement,
+            whole,
+            median,
+            total.waiting_s,
+            total.between_s,
+            machine=self._machine.machine(snapshot),
+            energy=self._machine.energy(snapshot),
+            left_s=left_s(snapshot.progress, steps_in_all(snapshot)),
+        )
 
     def _situation(self, snapshot: Snapshot, knobs: dict[str, KnobState], stopping_s: float | None) -> Situation:
         figures, comparisons = self._figures, self._comparisons
@@ -160,6 +189,8 @@ class Follower:
             epoch_spent=figures.epoch_spent,
             waited_s=figures.waited_s,
             between_s=figures.between_s,
+            machine=figures.machine,
+            left_s=figures.left_s,
             knobs={knob: state.now for knob, state in knobs.items()},
             asked={knob: state.asked for knob, state in knobs.items() if state.asked is not None},
             switch=comparisons[-1] if comparisons else None,
@@ -167,6 +198,15 @@ class Follower:
             stalls=len(self._stalls),
             longest_stall_s=max((stall.lost_ms / 1e3 for stall in self._stalls.values()), default=0.0),
         )
+
+
+def steps_in_all(snapshot: Snapshot) -> int | None:
+    """How many steps the run will have; None where nobody knows."""
+    steps = snapshot.manifest.settings.get("steps")
+    if isinstance(steps, int):
+        return steps
+    epochs, per_epoch = snapshot.manifest.epochs, snapshot.manifest.steps_per_epoch
+    return epochs * per_epoch if epochs and per_epoch else None
 
 
 def switches_of(events: Events) -> list[SwitchAsked | PipelineSwitched | SwitchFailed]:

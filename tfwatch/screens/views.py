@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis import turns
 from tfwatch.analysis.comparing import speed
-from tfwatch.analysis.pace import left_s
 from tfwatch.analysis.waiting import knob_name
 from tfwatch.core import units
-from tfwatch.core.events import PipelineSwitched, SensorMissing
+from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.rows import Phase
 from tfwatch.runs.reader import Life
 from tfwatch.widgets.header import HeaderView
@@ -18,14 +16,8 @@ from tfwatch.widgets.knobs import KnobRow
 from tfwatch.widgets.timeline_picture import clock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tfwatch.runs.reader import Snapshot
     from tfwatch.screens.situation import RunView
-    from tfwatch.widgets.machine import Reading
-
-_MEBI = 2**20
-_MUCH_SWAP = 2**30
 
 
 def header_view(view: RunView) -> HeaderView:
@@ -37,7 +29,7 @@ def header_view(view: RunView) -> HeaderView:
     running = snapshot.life is Life.RUNNING
     return HeaderView(
         workload=manifest.workload,
-        device=manifest.device,
+        device=_device(view),
         epoch=f"epoch {latest.epoch + 1}{epochs}" if latest else "",
         done=latest.epoch_step / per_epoch if latest and per_epoch else None,
         step=_step(snapshot),
@@ -47,6 +39,14 @@ def header_view(view: RunView) -> HeaderView:
         state=state,
         alert=alert,
     )
+
+
+def _device(view: RunView) -> str:
+    """The GPU by the name that its sensor knows: TensorFlow's own for a Mac's says little."""
+    manifest, machine = view.snapshot.manifest, view.situation.machine
+    if not manifest.accelerated or machine is None or machine.found is None:
+        return manifest.device
+    return f"{manifest.device.partition(' ')[0]} {machine.found.name}".strip()
 
 
 def _step(snapshot: Snapshot) -> str:
@@ -68,17 +68,8 @@ def _speed(view: RunView) -> str:
 def _eta(view: RunView) -> str:
     if view.situation.stalled:
         return "ETA stalled"
-    left = left_s(view.snapshot.progress, steps_in_all(view.snapshot))
-    return "" if left is None else f"ETA {units.seconds(round(left) if left >= 10 else left)}"
-
-
-def steps_in_all(snapshot: Snapshot) -> int | None:
-    """How many steps the run will have; None where nobody knows."""
-    steps = snapshot.manifest.settings.get("steps")
-    if isinstance(steps, int):
-        return steps
-    epochs, per_epoch = snapshot.manifest.epochs, snapshot.manifest.steps_per_epoch
-    return epochs * per_epoch if epochs and per_epoch else None
+    left_s = view.situation.left_s
+    return "" if left_s is None else f"ETA {units.seconds(round(left_s) if left_s >= 10 else left_s)}"
 
 
 def _state(snapshot: Snapshot) -> tuple[str, bool]:
@@ -187,51 +178,7 @@ def refused(snapshot: Snapshot, knob: str, live: bool) -> str:
     return ""
 
 
-# -- machine ----------------------------------------------------------------------------------------
-
-
-def readings(view: RunView) -> tuple[Reading, ...]:
-    """The machine at the last sample, the sensors that give nothing, and what the run lost."""
-    snapshot = view.snapshot
-    samples = snapshot.samples
-    row = {name: float(samples[-1][name]) for name in samples.dtype.names or ()} if len(samples) else {}
-    missing = snapshot.events.of(SensorMissing)
-    return (
-        _lost(view),
-        *(_figures(row, snapshot.manifest.machine) if row else (("sensors", "no sample yet", False),)),
-        *((event.sensor[:7], f"n/a: {event.reason}", False) for event in missing),
-    )
-
-
-def _figures(row: Mapping[str, float], machine: Mapping[str, object]) -> tuple[Reading, ...]:
-    cores = machine.get("cores")
-    of = f" of {cores}" if cores else ""
-    installed = machine.get("memory_bytes")
-    # What is used and what is available make up the whole on some systems only.
-    total = float(installed) if isinstance(installed, int) and installed > 0 else math.nan
-    tight = row["memory_available_bytes"] < 0.1 * total or row["swap_used_bytes"] > _MUCH_SWAP
-    used = units.number(row["memory_used_bytes"] / 2**30)
-    read = row["disk_read_bytes_s"] / _MEBI
-    return (
-        ("CPU", f"{units.number(row['cpu_cores'])}{of} cores, busiest {units.percent(row['core_max'])}", False),
-        ("process", f"{units.number(row['process_cores'])} cores, {units.gigabytes(row['process_bytes'])}", False),
-        ("memory", f"{used} of {units.gigabytes(total)}, swap {units.gigabytes(row['swap_used_bytes'])}", tight),
-        ("disk", f"{units.number(read)} MB/s read" if not units.is_missing(read) else units.MISSING, False),
-    )
-
-
-def _lost(view: RunView) -> Reading:
-    now = view.situation
-    told = [_of_the_run(now.waited_s, now.now_s, "waiting")]
-    if now.between_s >= 0.01 * now.now_s > 0:
-        told.append(_of_the_run(now.between_s, now.now_s, "between epochs"))
-    if view.stalls:
-        told.append(f"{len(view.stalls)} stall{'' if len(view.stalls) == 1 else 's'}")
-    return "lost", ", ".join(told), False
-
-
-def _of_the_run(seconds: float, run_s: float, what: str) -> str:
-    return f"{units.seconds(seconds)} {what} ({units.percent(seconds / run_s if run_s > 0 else None)})"
+# -- log -------------------------------------------------------------------------------------------
 
 
 def log_lines(view: RunView) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ class FindingPane(Pane):
     """Shows a `Banner`; its tone is a colour and its word is in the text.
 
     Attributes:
-        note: what stands at the right of the word, e.g. a key that helps now.
+        note: what stands at the right of the word and the remark, e.g. a key that helps now.
     """
 
     DEFAULT_CSS = """
@@ -44,5 +44,5 @@ class FindingPane(Pane):
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         found = self.finding
-        word = row((f" {plain(found.word)} ", "bold reverse"))
+        word = row((f" {plain(found.word)} ", "bold reverse"), (f"  {plain(found.remark)}", "bold"))
         return [spread(word, row(self.note), width), row((plain(found.sentence), "bold")), row(plain(found.advice))]

@@ -100,8 +100,7 @@ def gpu_figures_beside(now: GpuFigures | None, was: float | None, rows: int, roo
         return [((f" {units.MISSING}", "quiet"),), *[()] * (rows - 1)]
     busy = f" {units.percent(now.busy)}"
     before = f"  (was {was * 100:.0f})" if was is not None else ""
-    power = f"{now.power_w:.0f} W" if now.power_w is not None and now.power_w >= 100 else ""
-    power = power or (f"{now.power_w:.1f} W" if now.power_w is not None else "")
+    power = units.watts(now.power_w) if now.power_w is not None else ""
     ours = f"{now.ours * 100:.0f} ours" if now.ours is not None else ""
     others = now.others is not None and now.others > OTHERS_FROM
     role = "middling" if others else "number"

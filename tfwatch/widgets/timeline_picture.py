@@ -21,6 +21,7 @@ from tfwatch.widgets.text import plain
 from tfwatch.widgets.timeline_view import OpenStep, View, Zoom, column_of, open_step, share_before, width_s
 
 if TYPE_CHECKING:
+    from tfwatch.analysis.machine import GpuFigures
     from tfwatch.analysis.strip import Floats
     from tfwatch.runs.reader import Snapshot
     from tfwatch.widgets.glyphs import Glyphs
@@ -78,14 +79,15 @@ def figures_of(snapshot: Snapshot) -> Figures:
         cores=None if units.is_missing(cores) else cores,
         all_cores=int(snapshot.manifest.machine.get("cores") or 0),
         accelerated=snapshot.manifest.accelerated,
-        gpu=machine.gpu_figures(machine.recent(snapshot.samples, snapshot.now_s, _since_s(switch))),
+        gpu=_gpu_now(snapshot, switch),
         gpu_was=_busy_before(snapshot, switch) if switch else None,
         gpu_word=machine.gpu_word(snapshot.events),
     )
 
 
-def _since_s(switch: PipelineSwitched | None) -> float:
-    return switch.at_ns / 1e9 if switch else 0.0
+def _gpu_now(snapshot: Snapshot, switch: PipelineSwitched | None) -> GpuFigures | None:
+    seen = machine.recent(snapshot.samples, snapshot.now_s)
+    return machine.gpu_figures(seen[seen["at_ns"] > switch.at_ns] if switch else seen)
 
 
 def _busy_before(snapshot: Snapshot, switch: PipelineSwitched) -> float | None:

@@ -1,0 +1,64 @@
+"""What the screen remembers of the machine while it follows a run."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from tfwatch.analysis.energy import Energy, RunningEnergy
+from tfwatch.analysis.machine import Machine, machine_of, recent
+from tfwatch.analysis.memory import growth
+from tfwatch.core.events import GpuFound, PipelineSwitched, SensorMissing
+from tfwatch.core.rows import Phase
+from tfwatch.runs.reader import Life
+
+if TYPE_CHECKING:
+    from tfwatch.analysis.memory import Growth
+    from tfwatch.core.rows import Rows
+    from tfwatch.runs.reader import Snapshot
+
+#: A slope over minutes does not change faster.
+_GROWTH_EVERY_S = 10.0
+#: Counters of a GPU average over up to a second: what they say of the setting before a switch.
+_LAG_S = 1.0
+
+
+class MachineFollower:
+    """Takes a run's steps and samples in as they come."""
+
+    def __init__(self) -> None:
+        self._energy: RunningEnergy | None = None
+        self._growth: Growth | None = None
+        self._due_s = -math.inf
+        self._whole: tuple[int, Machine] | None = None
+
+    def take(self, snapshot: Snapshot, steps: Rows) -> None:
+        """Steps that came since the last call, plausible ones."""
+        if self._energy is None:
+            self._energy = RunningEnergy(snapshot.manifest.accelerated)
+        self._energy.add(snapshot.samples, steps)
+
+    def machine(self, snapshot: Snapshot) -> Machine | None:
+        """The machine over the last seconds, over the whole run where that has ended; None before a first sample."""
+        samples, events = snapshot.samples, snapshot.events
+        if not len(samples):
+            return None
+        words = events.of(GpuFound, SensorMissing)
+        if snapshot.life is Life.ENDED:
+            if self._whole is None or self._whole[0] != len(samples):
+                self._whole = len(samples), machine_of(samples, words, typical=True)
+            return self._whole[1]
+        if snapshot.now_s >= self._due_s:
+            self._due_s = snapshot.now_s + _GROWTH_EVERY_S
+            self._growth = growth(samples)
+        switch = events.newest(PipelineSwitched)
+        since_s = switch.at_ns / 1e9 + _LAG_S if switch else 0.0
+        return machine_of(recent(samples, snapshot.now_s), words, self._growth, since_s=since_s)
+
+    def energy(self, snapshot: Snapshot) -> Energy | None:
+        """What was drawn so far; None where no power is read."""
+        if self._energy is None:
+            return None
+        pulse = snapshot.pulse
+        waits = pulse is not None and pulse.phase is Phase.WAIT and snapshot.life is Life.RUNNING
+        return self._energy.so_far(snapshot.samples, pulse.since_ns / 1e9 if pulse and waits else None)

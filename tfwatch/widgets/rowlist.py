@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from textual.cache import LRUCache
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -13,6 +14,10 @@ from tfwatch.widgets.text import row
 
 if TYPE_CHECKING:
     from textual.content import Content
+
+
+#: More rows than any window shows.
+_DRAWN = 200
 
 
 class RowList(ScrollView, can_focus=True, inherit_bindings=False):
@@ -44,6 +49,11 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
     #: Where the end was when the rows last changed: a pane that was resized since, or hidden, still stands at it.
     _end = 0
     _entitled: tuple[str, str] = ("", "")
+
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id=id)
+        #: Rows as they were drawn: most only move when another one comes.
+        self._strips: LRUCache[object, Strip] = LRUCache(_DRAWN)
 
     def count(self) -> int:
         """How many rows there are."""
@@ -89,6 +99,20 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
         index = y + self.scroll_offset.y
         if not 0 <= index < self.count():
             return Strip.blank(width, self.rich_style)
-        line = self.row_at(index, width).truncate(width, ellipsis=not self.has_class("-plain"))
+        line = self.row_at(index, width)
+        if self.text_selection is not None:
+            return self._drawn(line, width)
+        key = line.plain, tuple(line.spans), width
+        if (drawn := self._strips.get(key)) is None:
+            drawn = self._strips[key] = self._drawn(line, width)
+        return drawn
+
+    def _drawn(self, line: Content, width: int) -> Strip:
+        line = line.truncate(width, ellipsis=not self.has_class("-plain"))
         strips = Visual.to_strips(self, line, width, 1, self.visual_style)
         return strips[0].adjust_cell_length(width, self.rich_style)
+
+    def notify_style_update(self) -> None:
+        """Forget the colours of the old theme."""
+        super().notify_style_update()
+        self._strips.clear()

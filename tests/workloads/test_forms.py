@@ -67,11 +67,11 @@ def test_a_seed_repeats_its_epochs_and_each_is_shuffled_anew(name: str) -> None:
 
 @pytest.mark.parametrize("name", WITH_FORMS)
 def test_it_learns(name: str) -> None:
-    prepared = prepare(name, batch_size=8)
+    prepared = prepare(name, batch_size=4)
     model = prepared.model()
-    data = prepared.pipeline(prepared.source.take(60).cache(), Knobs(fast_form=True))
+    data = prepared.pipeline(prepared.source.take(4).cache(), Knobs(fast_form=True))
     losses = model.fit(data, epochs=6, verbose=0, shuffle=False).history["loss"]
-    assert losses[-1] < 0.8 * losses[0]
+    assert losses[-1] < 0.9 * losses[0]
     assert prepared.validation is not None
 
 

@@ -48,6 +48,24 @@ WORKLOADS: dict[str, Entry] = {
         defaults={"epochs": 10},
         fast="whole batches",
     ),
+    "cifar10": Entry(
+        "tfwatch.workloads.cifar10",
+        "one convolution on CIFAR-10: short steps, fed from memory",
+        defaults={"epochs": 5},
+        fast="whole batches",
+    ),
+    "large-images": Entry(
+        "tfwatch.workloads.large_images",
+        "one convolution on images of 256x256: arithmetic enough for the device to matter",
+        defaults={"epochs": 2},
+        fast="whole batches",
+    ),
+    "timeseries": Entry(
+        "tfwatch.workloads.timeseries",
+        "an LSTM on windows of a series: many small kernels one after another",
+        defaults={"epochs": 5},
+        fast="whole batches",
+    ),
     "generator": Entry(
         "tfwatch.workloads.generator",
         "256-512-10 fed by a slow Python generator, or by the same work in tf.data",

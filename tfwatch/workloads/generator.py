@@ -15,7 +15,7 @@ import numpy as np
 
 from tfwatch.core.knobs import Knobs
 from tfwatch.training import hands
-from tfwatch.workloads import Prepared, Settings, indexed
+from tfwatch.workloads import Prepared, Settings, indexed, models
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -107,15 +107,7 @@ def _batch(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 def _model(settings: Settings) -> keras.Model:
     import keras
 
-    if settings.seed is not None:
-        keras.utils.set_random_seed(settings.seed)
-    model = keras.Sequential(
-        [
-            keras.Input((_FEATURES,)),
-            keras.layers.Dense(512, activation="relu"),
-            keras.layers.Dense(_CLASSES, activation="softmax"),
-        ],
-        name="generator",
-    )
-    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"], jit_compile=False)
-    return model
+    models.seed(settings)
+    hidden = keras.layers.Dense(512, activation="relu")
+    classes = keras.layers.Dense(_CLASSES, activation="softmax")
+    return models.classifier(keras.Sequential([keras.Input((_FEATURES,)), hidden, classes], name="generator"))

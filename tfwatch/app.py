@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding
-from textual.filter import NoColor
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.runs.format import write_atomically
 from tfwatch.screens import views
 from tfwatch.screens.bindings import LIVE_BINDINGS
 from tfwatch.screens.leave import Leave, LeaveScreen, Question, StopScreen
@@ -20,15 +16,14 @@ from tfwatch.screens.live import LiveScreen
 from tfwatch.screens.meter import Meter
 from tfwatch.screens.situation import Follower
 from tfwatch.screens.switchboard import Switchboard
-from tfwatch.screens.themes import THEMES
+from tfwatch.screens.themed import ThemedApp
 from tfwatch.widgets.text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from textual.binding import BindingType
-    from textual.filter import LineFilter
     from textual.screen import Screen
 
     from tfwatch.runs.control import Control
@@ -45,14 +40,13 @@ _KEEP_TITLE = "\x1b[22;0t"
 _TITLE_BACK = "\x1b[23;0t"
 
 
-class TfwatchApp(App[Leave]):
+class TfwatchApp(ThemedApp[Leave]):
     """Shows a run. `run()` returns how it was left, None where it was ended from outside.
 
     Args:
         reader: the run. control: obeyed by its training; None where the run can only be looked at.
         painted: called once, after the first paint.
-        theme: `dark` or `light`, remembered from now on; None takes the saved choice.
-        settings: the file that remembers the theme; None remembers nothing.
+        theme, settings, colour: as `ThemedApp` has them.
         own_cpu_ns: CPU nanoseconds of tfwatch's threads other than this one; None takes the samples' figure.
     """
 
@@ -73,12 +67,9 @@ class TfwatchApp(App[Leave]):
         clock: Clock = SYSTEM,
         own_cpu_ns: Callable[[], int] | None = None,
     ) -> None:
-        self._colour = colour
-        super().__init__()
-        self.no_color = self.no_color or not colour
+        super().__init__(theme, settings, colour)
         self._reader = reader
         self._painted = painted
-        self._settings = settings
         self._switchboard = Switchboard(control, clock)
         self._follower = Follower(reader.steps_between, control is not None)
         self._meter = Meter(clock, own_cpu_ns)
@@ -88,22 +79,11 @@ class TfwatchApp(App[Leave]):
         self._leaving = False
         self._seen_running = False
         self._titled = False
-        for known in THEMES.values():
-            self.register_theme(known)
-        self._asked_theme = theme
-        self.theme = THEMES.get(theme or self._saved_theme(), THEMES["dark"]).name
-
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        """Without colour the terminal's own two colours are left, and bold and reverse."""
-        filters = super().get_line_filters()
-        return filters if self._colour else [*filters, NoColor()]
 
     # -- frames -------------------------------------------------------------------------------------
 
     def on_mount(self) -> None:
         self.push_screen(self._live)
-        if self._asked_theme:
-            self.choose_theme(self._asked_theme)
         self.set_interval(FRAME_S, self.frame)
         self.call_after_refresh(self._first_frame)
 
@@ -202,24 +182,5 @@ class TfwatchApp(App[Leave]):
             key = binding.key.partition(",")[0]
             if key not in _NOT_BY_NAME:
                 yield SystemCommand(binding.tooltip, f"key {binding.key_display}", partial(self.simulate_key, key))
-        for name in THEMES:
-            yield SystemCommand(
-                f"Theme: {name}", f"use the {name} palette from now on", lambda name=name: self.choose_theme(name)
-            )
+        yield from self.theme_commands()
         yield SystemCommand("Quit", "leave; asks while training runs", self.action_quit)
-
-    def choose_theme(self, name: str) -> None:
-        """Use a palette, `dark` or `light`, and remember it."""
-        self.theme = THEMES[name].name
-        if self._settings is not None:
-            try:
-                self._settings.parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(self._settings, json.dumps({"theme": name}))
-            except OSError as error:
-                self._live.say(f"the theme is not remembered: {error.strerror}")
-
-    def _saved_theme(self) -> str:
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            if self._settings is not None:
-                return str(json.loads(self._settings.read_text(encoding="utf-8")).get("theme", ""))
-        return ""

@@ -1,0 +1,120 @@
+"""What lines of TensorFlow's log mean."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from tfwatch.analysis import warnings
+from tfwatch.analysis.warnings import Heard, meaning_of, meanings, summary_of, wall_s
+
+#: A meaning's name, a tab, and a line as TensorFlow, Keras or tensorflow-metal printed it.
+KNOWN = [line.split("\t") for line in Path(__file__).with_name("tensorflow_log.tsv").read_text().splitlines()]
+LINES = {name: [line for known, line in KNOWN if known == name] for name, _ in KNOWN}
+(ONEDNN,), (NO_CUDA, CU_INIT, *_), (FILLING, FILLED) = (LINES[name] for name in ("onednn", "no gpu", "shuffle fill"))
+HARMLESS = {
+    *("tensorrt", "pruner", "onednn", "instructions", "numa", "plugin optimizer", "registered twice", "gpu", "xla"),
+    *("end of data", "shuffle ignored", "cpu frequency", "stderr", "tf32", "generator"),
+}
+
+
+@pytest.mark.parametrize(("name", "line"), [pytest.param(*known, id=known[0]) for known in KNOWN])
+def test_a_line_has_its_meaning(name: str, line: str) -> None:
+    meaning = meaning_of(line)
+
+    assert meaning is not None
+    assert (meaning.name, meaning.harmless) == (name, name in HARMLESS)
+    assert meaning.text.isprintable()
+    assert len(meaning.text) < 120
+
+
+def test_every_meaning_has_its_line() -> None:
+    assert sorted(LINES) == sorted(meaning.name for meaning, _ in warnings._TABLE)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "Epoch 1/20",
+        "shuffle buffer",
+        "my script allocates 10% of memory",
+        "Current allocation summary follows.",
+        "x" * 5000 + ONEDNN,
+    ],
+)
+def test_other_lines_have_none(line: str) -> None:
+    assert meaning_of(line) is None
+
+
+@given(some.text())
+def test_any_text_is_known_or_not(text: str) -> None:
+    assert meaning_of(text) is None
+    assert wall_s(text) is None
+
+
+def test_each_thing_is_said_once_with_its_number_and_time() -> None:
+    said = meanings(["begin", ONEDNN, NO_CUDA, ONEDNN, CU_INIT, *LINES["retracing"], "end"])
+
+    assert [(one.meaning.name, one.count, one.wall_s) for one in said] == [
+        ("onednn", 2, 1795263242.021949),
+        ("no gpu", 2, 1795263242.5),
+        ("retracing", 1, 1795263247.105042),  # that line holds no time: when the one before was written
+    ]
+
+
+def test_a_dated_line_is_of_the_local_time() -> None:
+    at = wall_s("2025-08-18 00:17:16.529690: I tensorflow/x.cc:1] y")
+
+    assert at == datetime(2025, 8, 18, 0, 17, 16, 529690).timestamp()  # noqa: DTZ001 - as TensorFlow writes it
+    assert wall_s("2025-99-99 00:17:16.529690: I x") is None
+    assert wall_s("WARNING:tensorflow:x") is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        pytest.param([], "", id="nothing"),
+        pytest.param([ONEDNN], "TensorFlow said 1 thing, harmless", id="one"),
+        pytest.param([ONEDNN, *LINES["numa"], *LINES["gpu"]], "TensorFlow said 3 things, all harmless", id="harmless"),
+        pytest.param([ONEDNN, NO_CUDA], "TensorFlow said 2 things, 1 of them matters", id="one matters"),
+        pytest.param([NO_CUDA, *LINES["retracing"]], "TensorFlow said 2 things, 2 of them matter", id="both matter"),
+    ],
+)
+def test_all_of_it_in_a_sentence(lines: list[str], sentence: str) -> None:
+    assert summary_of(meanings(lines)) == sentence
+
+
+def test_the_shuffle_buffer_is_told_while_it_fills() -> None:
+    heard = Heard()
+    told = []
+    for line in ("x", FILLING, "y", FILLED, "z", FILLING.replace("4298", "20"), FILLED):
+        heard.take([line])
+        told.append(heard.shuffle)
+
+    assert told == [None, (4298, 50000), (4298, 50000), None, None, (20, 50000), None]
+
+
+@pytest.mark.parametrize("first", [0, 1, 4, 8])
+@pytest.mark.parametrize("step", [1, 2, 5])
+def test_no_line_is_read_twice_however_the_log_grows(first: int, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(warnings, "meaning_of", read.append)
+    lines = [str(number) for number in range(20)]
+    heard = Heard()
+    for end in [*range(first, 20, step), 20, 20]:
+        heard.follow(lines[:end][:2], lines[:end][-8:], end)
+
+    assert read == lines
+
+
+def test_of_a_long_log_the_beginning_and_the_end_are_heard() -> None:
+    lines = [ONEDNN, NO_CUDA, *LINES["retracing"], *LINES["xla"], "x"]
+    heard = Heard()
+    heard.follow(lines[:2], lines[-2:], len(lines))
+
+    assert [one.meaning.name for one in heard.said] == ["onednn", "no gpu", "xla"]

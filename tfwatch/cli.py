@@ -120,7 +120,8 @@ def _add_training(group: Any) -> None:
     group.add_argument("--seed", metavar="S", type=_whole(0, 2**32 - 1), help="the same seed trains the same weights")
     text = "this machine does not fall asleep by itself while it trains (caffeinate, systemd-inhibit)"
     group.add_argument("--keep-awake", action="store_true", help=text)
-    group.add_argument("--data", metavar="DIR", type=_path, help="cnn: a folder of classes of JPEG files of your own")
+    group.add_argument("--data", metavar="DIR", type=_path, help="cnn, transfer: a folder of classes of JPEG files")
+    group.add_argument("--weights", choices=("imagenet", "none"), help="transfer: what the base starts with (imagenet)")
 
 
 def _add_showing(group: Any) -> None:

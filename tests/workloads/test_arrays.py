@@ -26,7 +26,7 @@ def test_what_cannot_be_loaded_is_generated_and_says_so() -> None:
     assert made.images.shape == (50, 28, 28)
     assert made.images.dtype == np.uint8
     assert made.held_labels.shape == (10,)
-    assert "MNIST is not in Keras' cache and cannot be downloaded (URL fetch failure" in made.note
+    assert "MNIST cannot be loaded (URL fetch failure" in made.note
     assert made.note.endswith("generated images of the same shapes stand in for it")
     assert "second line" not in made.note
     assert said[-1].startswith("MNIST cannot be had")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -66,6 +66,13 @@ WORKLOADS: dict[str, Entry] = {
         defaults={"epochs": 5},
         fast="whole batches",
     ),
+    "transfer": Entry(
+        "tfwatch.workloads.transfer",
+        "MobileNetV2 at 224x224, its base frozen, on JPEG files: resizing and a large model",
+        defaults={"epochs": 2},
+        takes=frozenset({"data", "weights"}),
+        reads_files=True,
+    ),
     "generator": Entry(
         "tfwatch.workloads.generator",
         "256-512-10 fed by a slow Python generator, or by the same work in tf.data",
@@ -77,7 +84,8 @@ WORKLOADS: dict[str, Entry] = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is fixed at a run's start. `data` is a folder of classes; None is the made image set.
+    """What is fixed at a run's start. `data` is a folder of classes; None is the made image set. `weights` are those
+    that a known network starts with; with `none` it starts at random.
 
     `steps` ends the run after so many steps; where it is None `epochs` does.
     """
@@ -88,6 +96,7 @@ class Settings:
     steps: int | None = None
     seed: int | None = None
     data: Path | None = None
+    weights: Literal["imagenet", "none"] = "imagenet"
 
 
 class BadInputError(ValueError):

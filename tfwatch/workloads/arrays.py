@@ -55,11 +55,11 @@ def _load(
 ) -> Arrays:
     say(f"loading {name} (Keras downloads it once)")
     try:
-        with _impatient():
+        with impatient():
             (images, labels), (held_images, held_labels) = load()
     except Exception as error:  # noqa: BLE001 - Keras raises a plain Exception where it cannot download
         say(f"{name} cannot be had: generating a set of its shapes")
-        return generated(shape, counts, f"{name} is not in Keras' cache and cannot be downloaded ({_first(error)})")
+        return generated(shape, counts, f"{name} cannot be loaded ({first_words(error)})")
     return Arrays(images, _flat(labels), held_images, _flat(held_labels))
 
 
@@ -79,7 +79,8 @@ def _noisy(patterns: NDArray[np.float32], count: int, rng: np.random.Generator) 
 
 
 @contextlib.contextmanager
-def _impatient() -> Iterator[None]:
+def impatient() -> Iterator[None]:
+    """Within, a connection that hangs is given up after 10 s."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_PATIENCE_S)
     try:
@@ -88,7 +89,8 @@ def _impatient() -> Iterator[None]:
         socket.setdefaulttimeout(before)
 
 
-def _first(error: Exception) -> str:
+def first_words(error: Exception) -> str:
+    """A failure in one line."""
     return (str(error) or type(error).__name__).splitlines()[0][:120]
 
 

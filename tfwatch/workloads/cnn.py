@@ -52,6 +52,15 @@ def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
     Raises:
         BadInputError: there is no image that can be read.
     """
+    return prepare_images(settings, say, functools.partial(_model, settings))
+
+
+def prepare_images(settings: Settings, say: Callable[[str], None], model: Callable[[int], keras.Model]) -> Prepared:
+    """Images of `settings.image_size` for a `model` that is made for a number of classes.
+
+    Raises:
+        BadInputError: there is no image that can be read.
+    """
     import keras
 
     folder = settings.data if settings.data is not None else made_images(say)
@@ -61,7 +70,8 @@ def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
     if settings.seed is not None:
         keras.utils.set_random_seed(settings.seed)
     split = _split(images, good, seed)
-    return _prepared(settings, images, split, np.flatnonzero(~good), seed)
+    make = functools.partial(model, len(images.classes))
+    return _prepared(settings, images, split, np.flatnonzero(~good), seed, make)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +90,14 @@ def _split(images: ImageFolder, good: NDArray[np.bool_], seed: int) -> _Split:
     return _Split(training=mixed[held_out:], validation=mixed[:held_out])
 
 
-def _prepared(settings: Settings, images: ImageFolder, split: _Split, broken: NDArray[np.intp], seed: int) -> Prepared:
+def _prepared(
+    settings: Settings,
+    images: ImageFolder,
+    split: _Split,
+    broken: NDArray[np.intp],
+    seed: int,
+    model: Callable[[], keras.Model],
+) -> Prepared:
     from tfwatch.workloads import jpeg
 
     pipeline = functools.partial(jpeg.pipeline, batch_size=settings.batch_size, image_size=settings.image_size)
@@ -89,7 +106,7 @@ def _prepared(settings: Settings, images: ImageFolder, split: _Split, broken: ND
         source=jpeg.source(*_pick(images, split.training), settings.batch_size, seed),
         pipeline=pipeline,
         validation=_validation(images, split.validation, settings),
-        model=functools.partial(_model, settings, len(images.classes)),
+        model=model,
         steps_per_epoch=math.ceil(count / settings.batch_size),
         images=count,
         metric="accuracy",

@@ -139,15 +139,15 @@ class GpuSensor:
     def _tell(self, now_ns: int, working: Sequence[Lane]) -> None:
         """Whose figures the samples hold from now on, and what gives none; each once, until it changes."""
         troubles = {lane: why for lane in self._lanes if (why := _trouble(lane, now_ns))}
-        missing = {lane.source.name: why for lane, why in troubles.items()}
+        if any(lane not in working and lane not in troubles for lane in self._lanes):
+            return  # it is new, and works or does not within `PATIENCE_NS`
         if working:
-            missing |= _unknown([lane.gaps for lane in working])
             self._found(working[0])
-        elif len(troubles) == len(self._lanes):
+            missing = {lane.source.name: why for lane, why in troubles.items()}
+            missing |= _unknown([lane.gaps for lane in working])
+        else:
             self._shown = None
             missing = {self.name: _together(troubles.values())}
-        else:
-            return  # one of them has not said yet whether it works
         for sensor, why in missing.items():
             if self._told.get(sensor) != why.reason:
                 self._writer.event(SensorMissing(self._writer.now_ns(), sensor, why.reason, why.fix))

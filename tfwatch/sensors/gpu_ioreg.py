@@ -114,6 +114,7 @@ class Source:
         self._clock = clock
         self._pid = os.getpid() if pid is None else pid
         self._text = ""
+        self._tells_busy = True
         self._spent: tuple[int, int] | None = None
         self._share: float | None = None
         self._clients_due_ns = 0
@@ -136,6 +137,7 @@ class Source:
         """Activity and memory now, and this process' share of the GPU since the last look at it."""
         self._text = self._ask(COMMAND)
         reading = parse(self._text)
+        self._tells_busy = reading.busy is not None
         if reading == GpuReading():
             raise SensorError("ioreg prints no activity of a GPU any more")
         self._look_at_clients()
@@ -156,7 +158,7 @@ class Source:
         """What it does not print."""
         watts = Unavailable("ioreg does not tell it", "powermetrics does: tfwatch doctor --sudoers")
         gaps = {"power_w": watts, "freq_mhz": watts, "temperature_c": Unavailable("macOS tells it to no tool", "")}
-        if parse(self._text).busy is None:
+        if not self._tells_busy:
             gaps["busy"] = Unavailable('ioreg prints no "Device Utilization %" for this GPU', "")
         if self._no_clients:
             gaps["process_busy"] = Unavailable(self._no_clients, "")

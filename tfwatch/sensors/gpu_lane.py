@@ -21,8 +21,8 @@ PATIENCE_NS = 1_500_000_000
 PACE_S = 0.25
 _BESIDE_S = 1.0
 _SLOWEST_S = 2.0
-#: What a source may cost, in cores, its tools included.
-_BUDGET = 0.007
+#: What a source may cost, in cores, its tools included: all sensors together have one hundredth of a core.
+_BUDGET = 0.004
 #: A source that failed is tried again after so long, and after twice as long each time it fails again.
 _AGAIN_S = 1.0
 _LAST_AGAIN_S = 300.0

@@ -321,12 +321,10 @@ def test_a_fit_inside_a_fit_with_the_same_watch_takes_it_over(arrays: Any, make_
 
 
 def test_a_forked_process_that_exits_leaves_its_parents_run_alone(tmp_path: Path) -> None:
-    from tfwatch.core.knobs import Knobs
-    from tfwatch.runs.control import Control
     from tfwatch.training.device import Device
     from tfwatch.training.script import ScriptRun
 
-    run = ScriptRun(tmp_path, Control(Knobs()), Device("CPU", accelerated=False))
+    run = ScriptRun(tmp_path, Device("CPU", accelerated=False), {}, [])
     if (child := os.fork()) == 0:
         try:
             run.end("stopped", "as at this process' exit")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tfwatch.core.events import EpochEnded, EpochStarted, ValidationEnded, WatchFailed
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.training.split import images_in
+from tfwatch.training.examples import images_in
 from tfwatch.training.stamps import parts_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _EPOCH_START, _VALIDATION = int(Flag.EPOCH_START), int(Flag.VALIDATION)
 _Method = TypeVar("_Method", bound=Callable[..., None])
 
 
-def _fails_open(method: _Method) -> _Method:
+def fails_open(method: _Method) -> _Method:
     """What goes wrong in tfwatch's own books is told once; the recording ends and the training goes on."""
 
     @functools.wraps(method)
@@ -60,7 +60,7 @@ class Books:
 
     # -- epochs ---------------------------------------------------------------------------------
 
-    @_fails_open
+    @fails_open
     def begin_epoch(self, epoch: int, epochs: int, steps: int | None) -> None:
         """An epoch begins."""
         self._close_row(0, self._writer.now_ns())
@@ -69,7 +69,7 @@ class Books:
         self._writer.event(EpochStarted(self._writer.now_ns(), epoch, epochs, steps))
         self._writer.describe(epochs=epochs or None, steps_per_epoch=steps)
 
-    @_fails_open
+    @fails_open
     def end_epoch(self, logs: dict[str, Any] | None) -> None:
         """An epoch and its validation are over."""
         self._close_row(0, self._writer.now_ns())
@@ -77,14 +77,14 @@ class Books:
         self._writer.event(EpochEnded(self._writer.now_ns(), self._epoch, self.steps, metrics))
         self.say(Phase.EPOCH_END)
 
-    @_fails_open
+    @fails_open
     def begin_validation(self) -> None:
         """A validation begins."""
         self._validation_ns = self._writer.now_ns()
         self._close_row(_VALIDATION, self._validation_ns)
         self.say(Phase.VALIDATION)
 
-    @_fails_open
+    @fails_open
     def end_validation(self) -> None:
         """The validation is over."""
         now = self._writer.now_ns()
@@ -93,12 +93,12 @@ class Books:
 
     # -- steps ----------------------------------------------------------------------------------
 
-    @_fails_open
+    @fails_open
     def end_step(self, end_ns: int) -> None:
         """The host part of the last step is over."""
         self._close_row(0, end_ns)
 
-    @_fails_open
+    @fails_open
     def before(self, start_ns: int) -> None:
         """The fetch of a batch begins, and with it the next step."""
         self._close_row(0, start_ns)
@@ -108,7 +108,7 @@ class Books:
         """A part of the step to come begins."""
         self._writer.status = (phase, since_ns, self.steps + 1, self._epoch, "")
 
-    @_fails_open
+    @fails_open
     def after(
         self, start_ns: int, got_ns: int, dispatched_ns: int, done_ns: int, flags: int, batch: Any, logs: dict[str, Any]
     ) -> None:
@@ -125,7 +125,7 @@ class Books:
         self.flags = 0
         self._tell_progress(1, images_in(batch), logs)
 
-    @_fails_open
+    @fails_open
     def after_call(
         self,
         start_ns: int,

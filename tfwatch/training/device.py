@@ -6,8 +6,6 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
-import tensorflow as tf
-
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -18,14 +16,21 @@ class Device:
 
 
 def find_device() -> Device:
-    """The device that Keras places a model on by default: the first GPU, else the CPU."""
-    gpus = tf.config.list_physical_devices("GPU")
+    """The device that Keras places a model on by default: the first GPU that TensorFlow may use, else the CPU."""
+    import tensorflow as tf
+
+    gpus = tf.config.get_visible_devices("GPU")
     if not gpus:
-        return Device(f"CPU {_cpu_name()}", accelerated=False)
+        return host_device()
     details = tf.config.experimental.get_device_details(gpus[0])
     name = str(details.get("device_name") or "")
     # The Metal plug-in calls every GPU METAL; the chip's name says more.
     return Device(f"GPU:0 {_cpu_name() if name in ('', 'METAL') else name}", accelerated=True)
+
+
+def host_device() -> Device:
+    """The CPU."""
+    return Device(f"CPU {_cpu_name()}", accelerated=False)
 
 
 def _cpu_name() -> str:

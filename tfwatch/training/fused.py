@@ -120,7 +120,7 @@ def _note(stamps: Any, at: Any, done: tf.Tensor, fetched: tf.Tensor) -> Any:
 
 
 def _examples_in(batch: Any) -> tf.Tensor:
-    """How many examples a batch holds: see `split.images_in`."""
+    """How many examples a batch holds: see `examples.images_in`."""
     first = next(iter(tf.nest.flatten(batch)), None)
     if not isinstance(first, tf.Tensor) or not first.shape.rank:
         return tf.constant(0)

@@ -1,54 +1,59 @@
-"""A run begun by `Watch()` in a script of the user's own."""
+"""A run that a script of the user's own began, with `Watch()` or `track`."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import os
 import sys
 import traceback
+from multiprocessing import parent_process
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.core.events import RunEnded, TrainingFailed
-from tfwatch.core.knobs import describe
 from tfwatch.core.rows import Phase
 from tfwatch.runs.begin import begin_run
 from tfwatch.sensors.runner import Sensors
-from tfwatch.training.session import Session
 
 if TYPE_CHECKING:
-    from tfwatch.runs.control import Control
+    from collections.abc import Callable, Mapping, Sequence
+
     from tfwatch.training.device import Device
+
+_LATER = itertools.count()
 
 
 class ScriptRun:
-    """The writer, the sensors and the session of one `fit`; `end` closes them.
+    """The writer and the sensors of one `fit` or loop; `end` closes them.
+
+    knobs: how the pipeline is set, in words. switchable: those that can be asked for.
 
     A `fit` that raises never says so to its callbacks: then the run ends with the next `fit`, or with the process.
     """
 
-    def __init__(self, runs_dir: Path, control: Control, device: Device) -> None:
+    def __init__(self, runs_dir: Path, device: Device, knobs: Mapping[str, str], switchable: Sequence[str]) -> None:
         name = Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python"
-        self._writer, reason = begin_run(
+        self.writer, reason = begin_run(
             runs_dir,
             "".join(c if c.isalnum() or c in "-_." else "_" for c in name)[:40] or "python",
             device=device.name,
             accelerated=device.accelerated,
-            knobs=describe(control.knobs),
-            switchable=["prefetch"],
+            knobs=dict(knobs),
+            switchable=list(switchable),
         )
         if reason:
             tell_user(f"nothing is recorded: {reason}")
-        self._sensors = Sensors(self._writer)
+        self._sensors = Sensors(self.writer)
         self._sensors.start()
-        self.session = Session(self._writer, control, on_error=self.fail, on_abandoned=self.abandon)
-        atexit.register(self.end, "stopped", "the process ended before fit did")
+        self._forget = at_exit(lambda: self.end("stopped", "the process ended before the training did"))
 
     @property
     def path(self) -> Path | None:
         """The run folder; None where none could be made."""
-        return self._writer.folder
+        return self.writer.folder
 
     def fail(self, error: BaseException) -> None:
         """Training raised; what is no `Exception`, a KeyboardInterrupt above all, is somebody's wish to stop."""
@@ -57,22 +62,40 @@ class ScriptRun:
             self.end("stopped", text.rstrip(": "))
             return
         trace = "".join(traceback.format_exception(error))
-        self._writer.event(TrainingFailed(self._writer.now_ns(), self._writer.status[2], text, trace))
+        self.writer.event(TrainingFailed(self.writer.now_ns(), self.writer.status[2], text, trace))
         self.end("failed", text)
 
     def abandon(self) -> None:
         """The fit was left by an exception that no callback is told of."""
         self.end("stopped", "fit was left without an end")
 
-    def end(self, cause: str, detail: str = "") -> None:
-        """Write the end; a second call does nothing, nor one in a forked process: the run is its parent's."""
-        atexit.unregister(self.end)
-        if self._writer.status[0] == Phase.ENDED or os.getpid() != self._writer.manifest().pid:
+    def end(self, cause: str, detail: str = "", at_ns: int | None = None) -> None:
+        """Write the end, `at_ns` or now; a second call does nothing, nor one in a forked process: the run is its
+        parent's."""
+        self._forget()
+        if self.writer.status[0] == Phase.ENDED or os.getpid() != self.writer.manifest().pid:
             return
         self._sensors.stop()
-        self._writer.phase(Phase.ENDED)
-        self._writer.event(RunEnded(self._writer.now_ns(), cause, self._writer.status[2], detail))
-        self._writer.close()
+        self.writer.phase(Phase.ENDED)
+        at_ns = self.writer.now_ns() if at_ns is None else at_ns
+        self.writer.event(RunEnded(at_ns, cause, self.writer.status[2], detail))
+        self.writer.close()
+
+
+def at_exit(function: Callable[[], None]) -> Callable[[], None]:
+    """Have a function called at the process' end, the last one first; returns what takes that back.
+
+    A worker of multiprocessing ends without Python's own exit functions.
+    """
+    atexit.register(function)
+    worker = Finalize(None, function, exitpriority=next(_LATER)) if parent_process() else None
+
+    def forget() -> None:
+        atexit.unregister(function)
+        if worker:
+            worker.cancel()
+
+    return forget
 
 
 def tell_user(sentence: str) -> None:

@@ -103,11 +103,3 @@ def is_installed(model: Any, step: Callable[[Callable[[Any], Any], Any], Any]) -
 def on_host(outputs: Any) -> dict[str, Any]:
     """The step's metrics as numbers: waits for the device, as Keras itself does after every batch."""
     return pythonify_logs(outputs)  # type: ignore[no-any-return]
-
-
-def images_in(batch: Any) -> int:
-    """How many examples a batch holds: the first dimension of its first tensor; 0 where it has none."""
-    while isinstance(batch, (tuple, list, dict)) and batch:
-        batch = next(iter(batch.values() if isinstance(batch, dict) else batch))
-    shape = getattr(batch, "shape", None)
-    return int(shape[0] or 0) if shape is not None and len(shape) else 0

@@ -5,19 +5,17 @@ from __future__ import annotations
 import os
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
 import keras
 
-from tfwatch.core.knobs import Knobs, Setting, parse_setting
+from tfwatch.core.knobs import Knobs, Setting, describe, parse_setting
 from tfwatch.runs.control import Control, Request
 from tfwatch.runs.library import default_runs_dir
 from tfwatch.training.device import find_device
 from tfwatch.training.recorder import Recorder, Split
 from tfwatch.training.script import ScriptRun, tell_user
-
-if TYPE_CHECKING:
-    from tfwatch.training.session import Session
+from tfwatch.training.session import Session
 
 
 class Watch(keras.callbacks.Callback):
@@ -126,9 +124,11 @@ class Watch(keras.callbacks.Callback):
             if self._is_watched():
                 tell_user("another Watch watches this fit already: this one keeps out of it")
                 return
-            self._script = ScriptRun(self._runs_dir, self._control, find_device())
-            self.run_path = self._script.path
-            self._recorder = Recorder(self._script.session, self.model, self._split)
+            knobs = describe(self._control.knobs)
+            self._script = script = ScriptRun(self._runs_dir, find_device(), knobs, switchable=["prefetch"])
+            self.run_path = script.path
+            session = Session(script.writer, self._control, on_error=script.fail, on_abandoned=script.abandon)
+            self._recorder = Recorder(session, self.model, self._split)
         except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
             tell_user(f"this fit is not watched: {type(error).__name__}: {error}")
 

@@ -1,4 +1,4 @@
-"""The Textual app: one frame timer, the screens' life, and how it is left."""
+"""The Textual apps: of a run, with one frame timer, its screens' life, and how it is left; of a check-up alone."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from textual.binding import Binding
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.screens import views
 from tfwatch.screens.bindings import LIVE_BINDINGS
+from tfwatch.screens.doctor import DoctorScreen
 from tfwatch.screens.leave import Leave, LeaveScreen, Question, StopScreen
 from tfwatch.screens.live import LiveScreen
 from tfwatch.screens.meter import Meter
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.screen import Screen
 
+    from tfwatch.doctor.check import CheckUp
     from tfwatch.runs.control import Control
     from tfwatch.runs.reader import RunReader
+    from tfwatch.screens.doctor import Look
     from tfwatch.screens.situation import RunView
 
-__all__ = ["FRAME_S", "Leave", "TfwatchApp"]
+__all__ = ["FRAME_S", "DoctorApp", "Leave", "TfwatchApp"]
 
 FRAME_S = 0.25
 #: Keys that only make sense as keys, and leaving, which has a name of its own.
@@ -48,6 +51,7 @@ class TfwatchApp(ThemedApp[Leave]):
         painted: called once, after the first paint.
         theme, settings, colour: as `ThemedApp` has them.
         own_cpu_ns: CPU nanoseconds of tfwatch's threads other than this one; None takes the samples' figure.
+        look: the check-up that `d` shows; None where there is none.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -66,6 +70,7 @@ class TfwatchApp(ThemedApp[Leave]):
         settings: Path | None = None,
         clock: Clock = SYSTEM,
         own_cpu_ns: Callable[[], int] | None = None,
+        look: Look | None = None,
     ) -> None:
         super().__init__(theme, settings, colour)
         self._reader = reader
@@ -74,6 +79,8 @@ class TfwatchApp(ThemedApp[Leave]):
         self._follower = Follower(reader.steps_between, control is not None)
         self._meter = Meter(clock, own_cpu_ns)
         self._live = LiveScreen(self._switchboard, colour, unicode)
+        self._look = look
+        self._unicode = unicode
         self._view: RunView | None = None
         self._stopping_s: float | None = None
         self._leaving = False
@@ -156,6 +163,14 @@ class TfwatchApp(ThemedApp[Leave]):
         """Leave in the middle of a batch."""
         self.exit_with(Leave.NOW)
 
+    def action_doctor(self) -> None:
+        """Show the check-up, which spares a training that goes on."""
+        if self._look is None:
+            self._live.say("not here: run tfwatch doctor")
+        else:
+            colour = self._colour
+            self.push_screen(DoctorScreen(self._look, gently=not self._is_over(), colour=colour, unicode=self._unicode))
+
     def _answered(self, leave: Leave | None) -> None:
         if leave is Leave.DETACH:
             self.exit_with(leave)
@@ -184,3 +199,48 @@ class TfwatchApp(ThemedApp[Leave]):
                 yield SystemCommand(binding.tooltip, f"key {binding.key_display}", partial(self.simulate_key, key))
         yield from self.theme_commands()
         yield SystemCommand("Quit", "leave; asks while training runs", self.action_quit)
+
+
+class DoctorApp(ThemedApp[Leave]):
+    """Shows a check-up by itself. The arguments are those of `TfwatchApp`."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q,ctrl+c", "quit", "leave", show=False, priority=True, id="app.leave"),
+    ]
+
+    def __init__(
+        self,
+        look: Look,
+        *,
+        painted: Callable[[], None] | None = None,
+        theme: str | None = None,
+        colour: bool = True,
+        unicode: bool = True,
+        settings: Path | None = None,
+    ) -> None:
+        super().__init__(theme, settings, colour)
+        self._checkup = DoctorScreen(look, gently=False, colour=colour, unicode=unicode)
+        self._painted = painted
+
+    def on_mount(self) -> None:
+        self.push_screen(self._checkup)
+        if self._painted:
+            self.call_after_refresh(self._painted)
+
+    @property
+    def found(self) -> CheckUp | None:
+        """What was found last."""
+        return self._checkup.found
+
+    def exit_with(self, leave: Leave) -> None:
+        """Leave; for a signal's handler on the event loop."""
+        self.exit(leave)
+
+    async def action_quit(self) -> None:
+        """Leave."""
+        self.exit_with(Leave.LEFT)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """What the palette offers."""
+        yield from self.theme_commands()
+        yield SystemCommand("Quit", "leave", self.action_quit)

@@ -154,10 +154,12 @@ def _add_doctor(commands: Any) -> None:
     own.set_defaults(run=_doctor)
     form = own.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+    form.add_argument("--screen", action="store_true", help="the same as a screen")
     text = "print the line of sudoers that permits powermetrics (macOS) and nothing else; nothing is written"
     form.add_argument("--sudoers", action="store_true", help=text)
     own.add_argument("--data", metavar="DIR", type=_path, help="a folder of data: how fast its disk is read")
     _add_runs_dir(own)
+    _add_theme(own)
 
 
 def _add_selftest(commands: Any) -> None:
@@ -213,11 +215,12 @@ def _replay(args: argparse.Namespace) -> int:
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    from tfwatch.commands.doctor import Wish, doctor, print_sudoers
+    from tfwatch.commands.doctor import Wish, doctor, print_sudoers, show_doctor
 
     if args.sudoers:
         return print_sudoers()
-    return doctor(Wish(_runs_dir(args), args.data, args.json))
+    wish = Wish(_runs_dir(args), args.data, args.json, args.theme)
+    return show_doctor(wish) if args.screen else doctor(wish)
 
 
 def _selftest(args: argparse.Namespace) -> int:

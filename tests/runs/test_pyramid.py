@@ -13,7 +13,7 @@ from tfwatch.runs.pyramid import Columns, Pyramid
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
 
-PARTS = ("wait_ms", "dispatch_ms", "compute_ms", "host_ms")
+PARTS = ("wait_ms", "compute_ms", "host_ms")
 
 
 def built(rows: Rows, chunk: int = 10**9) -> Pyramid:
@@ -45,8 +45,8 @@ def by_hand(rows: Rows, end_s: float, width_s: float, count: int) -> list[list[f
         else:
             total_s = (rows["wait_ms"] + rows["compute_ms"] + rows["host_ms"]) / 1e3
             lasting = rows[(start < high) & (start + total_s > low) & (total_s > 0.25)]
-            means = [float(lasting[name][-1]) for name in PARTS] if len(lasting) else [np.nan] * 4
-        whole = means[0] + means[2] + means[3]
+            means = [float(lasting[name][-1]) for name in PARTS] if len(lasting) else [np.nan] * 3
+        whole = sum(means)
         share = means[0] / whole if whole > 0 else np.nan
         found.append([len(inside), *means, share, int(np.bitwise_or.reduce(inside["flags"], initial=0))])
     return found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,10 @@ BUCKET_S = 0.25
 #: Each level's buckets are this many times as long as those of the level below.
 FACTOR = 16
 LEVELS = 4
-_COLUMNS = ("wait_ms", "dispatch_ms", "compute_ms", "host_ms")
+_PARTS = ("wait_ms", "compute_ms", "host_ms")
 
 #: Steps longer than a bucket, which fill columns that no step begins in.
-_LONG = np.dtype([("begin_s", "<f8"), ("end_s", "<f8"), ("means", "<f8", (len(_COLUMNS),))])
+_LONG = np.dtype([("begin_s", "<f8"), ("end_s", "<f8"), ("means", "<f8", (len(_PARTS),))])
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -33,7 +33,7 @@ class Columns:
     """Means over the steps that lie in each of n columns of time; NaN where there is none.
 
     start_s: where each column begins, seconds since the clock origin; steps: how many began in it.
-    wait_ms, dispatch_ms, compute_ms, host_ms: mean milliseconds a step. share: data wait over step time, 0 to 1.
+    wait_ms, compute_ms, host_ms: mean milliseconds a step. share: data wait over step time, 0 to 1.
     flags: the `core.rows.Flag` bits of all its steps.
     """
 
@@ -41,7 +41,6 @@ class Columns:
     width_s: float
     steps: Ints
     wait_ms: Floats
-    dispatch_ms: Floats
     compute_ms: Floats
     host_ms: Floats
     share: Floats
@@ -49,10 +48,11 @@ class Columns:
 
 
 class Pyramid:
-    """Grows with the rows handed to `add`; answers `columns`. Memory: 150 bytes for each second of the run."""
+    """Grows with the rows handed to `add`; answers `columns`. Memory: 82 bytes for each second of the run."""
 
     def __init__(self) -> None:
-        self._levels = [_Level(BUCKET_S * FACTOR**n) for n in range(LEVELS)]
+        # Few sums go into a finest bucket, many into the others.
+        self._levels = [_Level(BUCKET_S * FACTOR**n, np.float64 if n else np.float32) for n in range(LEVELS)]
         self._long = Growing(_LONG)
         self.end_s = 0.0
 
@@ -64,13 +64,12 @@ class Pyramid:
             rows = rows[np.argsort(rows["start_ns"], kind="stable")]
         start_s = rows["start_ns"] / 1e9
         end_s = start_s + (rows["wait_ms"] + rows["compute_ms"] + rows["host_ms"]) / 1e3
-        index, sums, flags = _Level.sum_up(
-            np.asarray(start_s / BUCKET_S, dtype=np.int64), _columns(rows), rows["flags"]
-        )
-        self._levels[0].add(index, sums, flags)
+        index = np.asarray(start_s / BUCKET_S, dtype=np.int64)
+        sums = _Sums(index, np.ones(len(rows), dtype=np.int64), _parts(rows), rows["flags"]).joined()
+        self._levels[0].add(sums)
         for level in self._levels[1:]:
-            index, sums, flags = _Level.sum_up(index // FACTOR, sums, flags)
-            level.add(index, sums, flags)
+            sums = replace(sums, index=sums.index // FACTOR).joined()
+            level.add(sums)
         self._add_long(rows, start_s, end_s)
         self.end_s = max(self.end_s, float(end_s[-1]))
 
@@ -82,25 +81,25 @@ class Pyramid:
         level = next(lv for lv in reversed(self._levels) if _divides(lv.width_s, width_s))
         ratio = round(width_s / level.width_s)
         first = int(end_s / width_s) - count + 1
-        sums, flags = level.window(first * ratio, count * ratio)
-        sums = sums.reshape(len(sums), count, ratio).sum(axis=2)
-        flags = np.bitwise_or.reduce(flags.reshape(count, ratio), axis=1)
+        buckets = level.window(first * ratio, count * ratio)
+        steps = buckets.steps.reshape(count, ratio).sum(axis=1)
+        parts = buckets.parts.reshape(len(_PARTS), count, ratio).sum(axis=2)
+        flags = np.bitwise_or.reduce(buckets.flags.reshape(count, ratio), axis=1)
         starts: Floats = (first + np.arange(count, dtype=np.float64)) * width_s
-        steps, parts = sums[0].astype(np.int64), sums[1:]
         means: Floats = np.where(steps > 0, parts / np.maximum(steps, 1), np.nan)
         self._cover(starts, width_s, steps, means)
         with np.errstate(invalid="ignore", divide="ignore"):
-            total = means[0] + means[2] + means[3]
+            total = means.sum(axis=0)
             share = np.where(total > 0, means[0] / total, np.nan)
-        wait, dispatch, compute, host = means
-        return Columns(starts, width_s, steps, wait, dispatch, compute, host, share, flags)
+        wait, compute, host = means
+        return Columns(starts, width_s, steps, wait, compute, host, share, flags)
 
     def _add_long(self, rows: Rows, start_s: Floats, end_s: Floats) -> None:
         at = np.flatnonzero(end_s - start_s > BUCKET_S)
         if len(at):
             long = np.empty(len(at), dtype=_LONG)
             long["begin_s"], long["end_s"] = start_s[at], end_s[at]
-            long["means"] = _columns(rows[at])[1:].T
+            long["means"] = _parts(rows[at]).T
             self._long.extend(long)
 
     def _cover(self, starts: Floats, width_s: float, steps: Ints, means: Floats) -> None:
@@ -113,51 +112,71 @@ class Pyramid:
         means[:, empty[lasts]] = long["means"][newest[lasts]].T
 
 
-class _Level:
-    """One level: count and sums (5 x buckets) and flags (buckets), from bucket 0 on."""
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Sums over the steps of n buckets: how many steps, their parts (3 x n) in milliseconds, and their flags."""
 
-    def __init__(self, width_s: float) -> None:
+    index: Ints
+    steps: Ints
+    parts: Floats
+    flags: Flags
+
+    def joined(self) -> _Sums:
+        """Neighbours of one bucket as one; `index` rises."""
+        firsts = np.flatnonzero(np.diff(self.index, prepend=-1))
+        steps, parts = np.add.reduceat(self.steps, firsts), np.add.reduceat(self.parts, firsts, axis=1)
+        return _Sums(self.index[firsts], steps, parts, np.bitwise_or.reduceat(self.flags, firsts))
+
+
+class _Level:
+    """The buckets of one width, from bucket 0 on."""
+
+    def __init__(self, width_s: float, kind: type[np.floating[Any]]) -> None:
         self.width_s = width_s
-        self._sums = np.zeros((1 + len(_COLUMNS), 64))
+        self._steps = np.zeros(64, dtype=np.uint32)
+        self._parts = np.zeros((len(_PARTS), 64), dtype=kind)
         self._flags = np.zeros(64, dtype=np.uint16)
 
-    @staticmethod
-    def sum_up(index: Ints, sums: Floats, flags: Flags) -> tuple[Ints, Floats, Flags]:
-        """One of each: buckets, from a rising `index`, their sums and their flags."""
-        firsts = np.flatnonzero(np.diff(index, prepend=-1))
-        return index[firsts], np.add.reduceat(sums, firsts, axis=1), np.bitwise_or.reduceat(flags, firsts)
-
-    def add(self, buckets: Ints, sums: Floats, flags: Flags) -> None:
+    def add(self, sums: _Sums) -> None:
         """Add to buckets, each named once."""
-        self._grow(int(buckets[-1]) + 1)
-        self._sums[:, buckets] += sums
-        self._flags[buckets] |= flags
+        self._grow(int(sums.index[-1]) + 1)
+        self._steps[sums.index] += sums.steps.astype(np.uint32)
+        self._parts[:, sums.index] += sums.parts
+        self._flags[sums.index] |= sums.flags
 
-    def window(self, first: int, count: int) -> tuple[Floats, Flags]:
+    def window(self, first: int, count: int) -> _Sums:
         """Buckets [first, first + count), zeros where there are none."""
-        sums, flags = np.zeros((len(self._sums), count)), np.zeros(count, dtype=np.uint16)
         low, high = max(first, 0), min(first + count, len(self._flags))
+        steps, flags = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.uint16)
+        parts = np.zeros((len(_PARTS), count))
         if low < high:
-            sums[:, low - first : high - first] = self._sums[:, low:high]
+            steps[low - first : high - first] = self._steps[low:high]
+            parts[:, low - first : high - first] = self._parts[:, low:high]
             flags[low - first : high - first] = self._flags[low:high]
-        return sums, flags
+        return _Sums(np.arange(first, first + count), steps, parts, flags)
 
     def _grow(self, needed: int) -> None:
         have = len(self._flags)
         if needed > have:
             size = max(needed, 2 * have)
-            sums, flags = np.zeros((len(self._sums), size)), np.zeros(size, dtype=np.uint16)
-            sums[:, :have], flags[:have] = self._sums, self._flags
-            self._sums, self._flags = sums, flags
+            self._steps, self._parts, self._flags = (
+                _grown(kept, size) for kept in (self._steps, self._parts, self._flags)
+            )
 
 
-def _columns(rows: Rows) -> Floats:
-    """Ones and the parts, 5 x rows: what the sums are made of."""
-    columns = np.empty((1 + len(_COLUMNS), len(rows)))
-    columns[0] = 1
-    for at, name in enumerate(_COLUMNS, 1):
-        columns[at] = rows[name]
-    return columns
+def _grown(kept: NDArray[Any], size: int) -> NDArray[Any]:
+    """The array with zeros behind it along its last axis; those cost no memory before they are written to."""
+    bigger = np.zeros((*kept.shape[:-1], size), dtype=kept.dtype)
+    bigger[..., : kept.shape[-1]] = kept
+    return bigger
+
+
+def _parts(rows: Rows) -> Floats:
+    """Wait, compute and host, 3 x rows."""
+    parts = np.empty((len(_PARTS), len(rows)))
+    for at, name in enumerate(_PARTS):
+        parts[at] = rows[name]
+    return parts
 
 
 def _divides(part: float, whole: float) -> bool:

@@ -175,7 +175,8 @@ class RunReader:
     # -- reading ------------------------------------------------------------------------------
 
     def _add_steps(self, rows: Rows) -> None:
-        good = rows[plausible(rows)]
+        sound = plausible(rows)
+        good = rows if sound.all() else rows[sound]
         self._total += len(rows)
         self._torn += len(rows) - len(good)
         self._pyramid.add(good)

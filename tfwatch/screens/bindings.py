@@ -38,6 +38,7 @@ LIVE_BINDINGS = [
     _key("slash", "filter", "/", "show only the log's lines that hold a word", LOOK, "look.filter"),
     _key("escape", "back", "escape", "leave a filter or a pane", LOOK, "look.escape"),
     _key("y", "copy", "y", "copy the finding (while it stops: leave now)", LOOK, "look.copy"),
+    _key("d", "app.doctor", "d", "doctor: is the installation right?", LOOK, "look.doctor"),
     _key("question_mark", "help", "?", "keys and words", LOOK, "look.help"),
     _key("colon", "app.command_palette", ":", "everything by name (also ctrl+p)", LOOK, "look.palette"),
     _key("s", "app.ask_stop", "s", "stop the training and stay; asks", RUN, "run.stop"),

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.screens.canned import FED, STARVING, Canned, usual
+from tests.screens.hardware import swapping, throttled
+from tests.screens.states import starving
 from tfwatch.analysis.turns import Ask
 from tfwatch.analysis.verdict import Verdict
 from tfwatch.core import events as facts
@@ -113,11 +115,15 @@ def test_a_request_of_this_screen_is_shown_at_once() -> None:
 
 def test_everything_rare_is_a_row() -> None:
     run = usual(None)
-    run.event(facts.Slept, slept_ms=22_740_000.0).event(facts.RecordingLost, reason="disk full", step=8112)
+    run.event(facts.Slept, slept_ms=22_740_000.0).event(facts.Slept, slept_ms=12_000.0)
+    run.event(facts.RecordingLost, reason="disk full", step=8112)
     run.event(facts.RecordingResumed).event(facts.WatchFailed, reason="boom").event(facts.Noted, text="a note")
     run.event(facts.SwitchFailed, knob="prefetch", reason="no memory")
     run.event(facts.Paused, cause="checkpoint", took_ms=1500.0, detail="ModelCheckpoint")
     run.event(facts.Paused, cause="callback", took_ms=50.0, detail="too short to be told")
+    found = {"memory_bytes": None, "unified": True}
+    run.event(facts.GpuFound, source="ioreg", name="Apple M2 Pro", **found)
+    run.event(facts.GpuFound, source="nvml", name="NVIDIA H100", gpus=4, **found)
     run.steps(1, (3500.0, 13.0, 0.8)).ended("stopped", "by q")
 
     told = [f"{row.mark} {row.text}" for row in Happenings().take(look(run))]
@@ -126,18 +132,50 @@ def test_everything_rare_is_a_row() -> None:
         ". TensorFlow 2.21.0 imported in 6.2 s",
         ". 8 000 images ready in 0.3 s",
         ". GPU n/a: no GPU in this machine; none is needed",
+        "C compiled in 2.5 s, not counted",
         "E epoch 1 to step 250: loss 1.31, accuracy 0.42, validation 0.3 s",
         "p prefetch off > 4 at step 301: 1.69 x faster",
-        "Z asleep for 6 h 19 min, not counted",
+        "Z asleep 10:17 - 16:36, not counted; --keep-awake next time",
+        "Z asleep for 12.0 s, not counted",
         "! not recorded from step 8 112 on: disk full",
         "! recording again; what was kept in memory is on disk",
         "! tfwatch failed and measures no more: boom",
         ". a note",
         "p prefetch not switched: no memory",
         ". checkpoint ModelCheckpoint held the training up for 1.5 s",
+        ". Apple M2 Pro: figures from ioreg",
+        ". NVIDIA H100, the first of 4: figures from nvml",
         "S no batch for 3.5 s at step 452",
         "X stopped after 452 steps: by q",
     ]
+
+
+def test_heat_and_swapping_are_one_row_a_stretch() -> None:
+    view = look(throttled(None))
+    rows = Happenings().take(view)
+
+    assert [f"{row.mark} {row.text}" for row in rows][-1:] == ["H held back by heat for 10.0 s (moderate)"]
+    swapped = Happenings().take(look(swapping(None)))
+    assert [f"{row.mark} {row.text}" for row in swapped][-1:] == ["M swapping for 15.0 s: memory was too small"]
+
+
+def test_rows_that_come_one_by_one_are_those_of_the_whole_run() -> None:
+    run = swapping(None)
+    reader, rows = run.reader(), Happenings()
+    follower = Follower(reader.steps_between, live=True)
+    rows.take(follower.follow(reader.tail(), (), None))
+    run.steps(150, FED).event(facts.Paused, cause="swap", took_ms=1000.0, detail="40 MB")
+    run.writer.flush()
+    grown = rows.take(follower.follow(reader.tail(), (), None))
+
+    assert [row.text for row in grown] == [row.text for row in Happenings().take(look(run))]
+
+
+def test_a_step_that_is_traced_again_is_a_row() -> None:
+    run = starving(None).steps(1, (9.6, 900.0, 0.8), int(Flag.RETRACE)).steps(20, STARVING)
+
+    told = [row.text for row in Happenings().take(look(run)) if row.mark == "C"]
+    assert told == ["compiled in 2.5 s, not counted", "retraced at step 152 in 0.9 s, not counted"]
 
 
 @pytest.mark.parametrize(

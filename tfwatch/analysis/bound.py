@@ -48,8 +48,8 @@ def judged(now: Situation) -> Banner | None:
 def _fed(now: Situation, part: Breakdown) -> Banner:
     sentence = f"NOT input-bound, compute-bound: {waiting.waits(now, part)}"
     work = units.percent(part.compute.mean / part.step.mean if part.step.mean else None)
-    faster = "mixed precision or jit_compile shortens it" if now.accelerated else "a smaller model or a GPU shortens it"
-    advice = f"Nothing to gain from the pipeline: compute is {work} of a step; {faster}"
+    faster = "mixed precision or jit_compile cut" if now.accelerated else "a smaller model or a GPU cut"
+    advice = f"Nothing to gain from the pipeline: {faster} compute ({work} of a step)"
     return Banner(f"FED {units.percent(part.wait_share)}", sentence, advice, Tone.GOOD)
 
 

@@ -19,18 +19,23 @@ _NEAR_NS = 1_500_000_000
 def limits(events: Iterable[object]) -> list[Paused]:
     """The limits among a run's events, the pieces of one stretch as one; `detail` is that of the last piece."""
     found: list[Paused] = []
-    newest: dict[str, int] = {}
     for event in events:
-        if not isinstance(event, Paused) or event.cause not in LIMITS:
-            continue
-        begin_ns, at = event.at_ns - round(event.took_ms * 1e6), newest.get(event.cause)
-        if at is not None and begin_ns - found[at].at_ns <= _NEAR_NS:
-            since_ns = found[at].at_ns - round(found[at].took_ms * 1e6)
-            found[at] = replace(event, took_ms=(event.at_ns - since_ns) / 1e6)
-        else:
-            newest[event.cause] = len(found)
-            found.append(event)
+        if isinstance(event, Paused) and event.cause in LIMITS:
+            joined(found, event)
     return found
+
+
+def joined(found: list[Paused], piece: Paused) -> None:
+    """Add a piece to what was found so far: to the stretch that it goes on with, or as a new one."""
+    at = next((at for at in reversed(range(len(found))) if found[at].cause == piece.cause), None)
+    if at is None or _begin_ns(piece) - found[at].at_ns > _NEAR_NS:
+        found.append(piece)
+    else:
+        found[at] = replace(piece, took_ms=(piece.at_ns - _begin_ns(found[at])) / 1e6)
+
+
+def _begin_ns(limit: Paused) -> int:
+    return limit.at_ns - round(limit.took_ms * 1e6)
 
 
 def limited_s(events: Iterable[object], cause: str) -> float:

@@ -103,9 +103,7 @@ def _battery(now: Situation, machine: Machine) -> str:
 
 
 def _unused(now: Situation, machine: Machine) -> str:
-    if machine.found is None or not is_unused(now, machine):
-        return ""
-    return f"TensorFlow does not use the GPU ({machine.found.name}): tfwatch doctor"
+    return "TensorFlow does not use the GPU; tfwatch doctor says why" if is_unused(now, machine) else ""
 
 
 _LOOKS: tuple[Callable[[Situation, Machine], str], ...] = (

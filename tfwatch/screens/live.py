@@ -146,7 +146,14 @@ class LiveScreen(Screen[None]):
 
     def _show_happenings(self, view: RunView) -> None:
         waiting = tuple(state.asked for state in view.knobs.values())
-        told = (len(view.snapshot.events), len(view.stalls), view.patterns, view.comparisons, waiting)
+        told = (
+            len(view.snapshot.events),
+            len(view.stalls),
+            len(view.compiles),
+            view.patterns,
+            view.comparisons,
+            waiting,
+        )
         if told != self._told:
             self._told = told
             self.happened.happenings = self._happenings.take(view)

@@ -44,5 +44,12 @@ class FindingPane(Pane):
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         found = self.finding
-        word = row((f" {plain(found.word)} ", "bold reverse"), (f"  {plain(found.remark)}", "bold"))
-        return [spread(word, row(self.note), width), row((plain(found.sentence), "bold")), row(plain(found.advice))]
+        word = f" {plain(found.word)} "
+        first = row((word, "bold reverse"), (_beside(plain(found.remark), width - len(word)), "bold"))
+        return [spread(first, row(self.note), width), row((plain(found.sentence), "bold")), row(plain(found.advice))]
+
+
+def _beside(remark: str, room: int) -> str:
+    """The remark after a gap, without what follows its semicolon where that does not fit."""
+    short = remark.partition(";")[0]
+    return f"  {remark if len(remark) + 2 <= room else short}" if remark else ""

@@ -35,6 +35,7 @@ _TWO_ROWS_FROM, _BOTH_FROM = 12, 17
 _ROLES = {Part.COMPUTE: "compute", Part.MUTED: "muted", Part.HOST: "host", Part.WAIT: "wait", Part.STALL: "stall"}
 _MARK_ROLES = {
     Kind.SWITCH: "switch",
+    Kind.LIMIT: "middling",
     Kind.STALL: "alarm",
     Kind.FAILED: "alarm",
     Kind.OPEN: "alarm",

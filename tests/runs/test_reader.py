@@ -15,9 +15,10 @@ from tfwatch.core.events import EpochStarted, Noted, RunEnded, Slept, encode
 from tfwatch.core.rows import PULSE, SAMPLE, STEP, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Manifest, NotARunError
+from tfwatch.runs.loglines import HEAD_LINES, LOG_LINES
 from tfwatch.runs.opened import Run, open_run, read_run
 from tfwatch.runs.pulse import Pulse, decode_pulse
-from tfwatch.runs.reader import LOG_LINES, RECENT, FolderSource, RunReader, Snapshot
+from tfwatch.runs.reader import RECENT, FolderSource, RunReader, Snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -332,6 +333,30 @@ def test_the_log_is_its_last_lines_whatever_they_hold(tmp_path: Path) -> None:
 
     assert len(log) == LOG_LINES
     assert log[-3:] == ("line 2999", "\ufffd\ufffd [bold]", "")
+
+
+def test_of_a_long_log_the_first_lines_are_kept_too(tmp_path: Path) -> None:
+    write_run(tmp_path, plain(0))
+    reader = RunReader(FolderSource(tmp_path), FakeClock(1).clock)
+    heads = []
+    for count in (3, 400, HEAD_LINES + 5, 9000):
+        (tmp_path / layout.LOG).write_text("".join(f"{number}\n" for number in range(count)))
+        snapshot = reader.tail()
+        heads.append(len(snapshot.log_head))
+        assert snapshot.log_total == count
+
+    assert heads == [3, 400, HEAD_LINES, HEAD_LINES]
+    assert (snapshot.log_head[0], snapshot.log_head[-1], snapshot.log[-1]) == ("0", "499", "8999")
+
+
+@pytest.mark.parametrize("count", [0, 3, HEAD_LINES, LOG_LINES + 7, LOG_LINES + HEAD_LINES + 9])
+def test_a_whole_run_has_the_logs_ends_each_line_once(tmp_path: Path, count: int) -> None:
+    write_run(tmp_path, plain(0))
+    lines = [str(number) for number in range(count)]
+    (tmp_path / layout.LOG).write_text("".join(f"{line}\n" for line in lines))
+
+    kept = [line for at, line in enumerate(lines) if at < HEAD_LINES or at >= count - LOG_LINES]
+    assert list(opened(tmp_path).log) == kept
 
 
 def test_a_line_without_end_is_cut(tmp_path: Path) -> None:

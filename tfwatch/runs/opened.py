@@ -16,6 +16,7 @@ from tfwatch.core.rows import plausible
 from tfwatch.runs import format as layout
 from tfwatch.runs.epochs import EpochSums
 from tfwatch.runs.life import Life, life_of, now_s
+from tfwatch.runs.loglines import LogLines
 from tfwatch.runs.pulse import Pulse, decode_pulse
 from tfwatch.runs.source import FolderSource
 
@@ -39,7 +40,7 @@ class Run:
     path: None where no folder could be made.
     steps: rows of `core.rows.STEP`; samples: rows of `core.rows.SAMPLE`; events: in the order of their writing.
     length_s: from the run's start to its end; to its last sign of life where it was killed, else to now.
-    doing: what the training thread did last; None where nobody knows.
+    doing: what the training thread did last; None where nobody knows. log: its first and its last lines.
     """
 
     path: Path | None
@@ -50,6 +51,7 @@ class Run:
     life: Life
     length_s: float
     doing: Phase | None = None
+    log: tuple[str, ...] = ()
 
     @property
     def epochs(self) -> Rows:
@@ -95,7 +97,8 @@ def _run(source: Source, manifest: Manifest, steps: Rows, samples: Rows, clock: 
     events = tuple(event for line in lines if (event := decode(line)))
     pulse = decode_pulse(source.read(layout.PULSES, 0, _CHUNK), manifest.layout(layout.PULSES))
     life, length_s = _life(source, manifest, events, pulse, steps, clock)
-    return Run(source.folder, manifest, steps, samples, events, life, length_s, pulse.phase if pulse else None)
+    doing = pulse.phase if pulse else None
+    return Run(source.folder, manifest, steps, samples, events, life, length_s, doing, _log(source))
 
 
 def _life(
@@ -107,6 +110,13 @@ def _life(
     life = Life.RUNNING if source.is_here() else life_of(manifest, pulse, clock)[0]
     last_s = max(float(steps["start_ns"][-1]) / 1e9 if len(steps) else 0.0, pulse.now_ns / 1e9 if pulse else 0.0)
     return life, now_s(manifest, life, last_s, clock)
+
+
+def _log(source: Source) -> tuple[str, ...]:
+    lines = LogLines()
+    for data in _chunks(source, layout.LOG):
+        lines.feed(data)
+    return (*lines.head, *lines.tail[max(len(lines.head) - (lines.total - len(lines.tail)), 0) :])
 
 
 def _chunks(source: Source, name: str) -> Iterator[bytes]:

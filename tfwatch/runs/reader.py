@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from tfwatch.runs.eventlog import EventLog, Events
 from tfwatch.runs.format import Manifest, NotARunError
 from tfwatch.runs.growing import Growing
 from tfwatch.runs.life import Life, life_of, now_s
+from tfwatch.runs.loglines import Lines, LogLines
 from tfwatch.runs.pulse import Pulse, decode_pulse
 from tfwatch.runs.pyramid import Pyramid
 from tfwatch.runs.source import FolderSource, Source
@@ -28,14 +28,11 @@ if TYPE_CHECKING:
 
     from tfwatch.core.rows import Rows
 
-__all__ = ["LOG_LINES", "RECENT", "FolderSource", "Life", "ProgressNow", "RunReader", "Snapshot", "Source"]
+__all__ = ["RECENT", "FolderSource", "Life", "ProgressNow", "RunReader", "Snapshot", "Source"]
 
 #: Steps kept in a snapshot: what the verdict and the single-step zoom look at.
 RECENT = 4096
-LOG_LINES = 2000
 _CHUNK = 4 * 2**20
-#: A line of the log is cut here: a progress bar that never ends its line would be kept whole.
-_LONGEST_LINE = 64 * 2**10
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +57,7 @@ class Snapshot:
     torn: lines and rows that could not be read. silent_s: how old the pulse of a run without an answer is.
     unrecorded: why the disk takes nothing now; empty where it does.
     images_s: images a second over the last 5 s; None before there are any.
+    log, log_head: its last and its first lines, of `log_total` in all.
     """
 
     manifest: Manifest
@@ -81,6 +79,8 @@ class Snapshot:
     sleeps: tuple[Slept, ...]
     ended: RunEnded | None
     log: tuple[str, ...]
+    log_head: tuple[str, ...]
+    log_total: int
     unrecorded: str
     torn: int
 
@@ -113,9 +113,9 @@ class RunReader:
         self._sleeps: list[Slept] = []
         self._ended: RunEnded | None = None
         self._unrecorded = ""
-        self._log: deque[str] = deque(maxlen=LOG_LINES)
+        self._log = LogLines()
         self._torn = 0
-        self._tails = {layout.EVENTS: b"", layout.LOG: b""}
+        self._lines = Lines()
 
     def tail(self) -> Snapshot:
         """Read what is new and say how the run is."""
@@ -125,9 +125,11 @@ class RunReader:
         for name, table in self._tables.items():
             while len(rows := self._rows(name)):
                 table.extend(rows)
-        for line in self._lines(layout.EVENTS):
-            self._add_event(line)
-        self._log.extend(line.decode(errors="replace").rstrip("\r") for line in self._lines(layout.LOG))
+        for data in self._new(layout.EVENTS):
+            for line in self._lines.cut(data):
+                self._add_event(line)
+        for data in self._new(layout.LOG):
+            self._log.feed(data)
         return self._snapshot()
 
     def steps_between(self, first: int, last: int) -> Rows:
@@ -167,7 +169,9 @@ class RunReader:
             events=self._events.view(),
             sleeps=tuple(self._sleeps),
             ended=self._ended,
-            log=tuple(self._log),
+            log=self._log.tail,
+            log_head=self._log.head,
+            log_total=self._log.total,
             unrecorded=self._unrecorded,
             torn=self._torn,
         )
@@ -205,15 +209,10 @@ class RunReader:
         row = self._layouts[name]
         return layout.completed(name, np.frombuffer(data, dtype=row, count=len(data) // row.itemsize))
 
-    def _lines(self, name: str) -> Iterator[bytes]:
+    def _new(self, name: str) -> Iterator[bytes]:
         while data := self._source.read(name, self._offsets[name], _CHUNK):
             self._offsets[name] += len(data)
-            *whole, tail = (self._tails[name] + data).split(b"\n")
-            yield from whole
-            if len(tail) > _LONGEST_LINE:
-                yield tail
-                tail = b""
-            self._tails[name] = tail
+            yield data
 
     def _refresh_manifest(self) -> None:
         """The writer fills the manifest in as it learns; its origin and layouts never change."""

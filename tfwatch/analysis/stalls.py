@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.spikes import LEAST_MS, NO_PAUSES, TIMES
+from tfwatch.analysis.spikes import NO_PAUSES
 from tfwatch.core.rows import Flag
 
 if TYPE_CHECKING:
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 #: What a stall costs at least, in one wait or in several that follow one another.
 LEAST_LOST_MS = 1000.0
+#: A wait belongs to a stall where it is longer than usual by this, and by so many median steps.
+_LONGER_MS = 30.0
+_LONGER_STEPS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Stall:
 def find_stalls(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Stall]:
     """The stretches of steps that wait much longer than the median step does, and lose a second or more.
 
-    Much longer: by a second, or by what makes a spike (30 ms and three median steps). A run that always waits
+    Much longer: by a second, or by 30 ms and three median steps. A run that always waits
     as long has a verdict, not a stall. A cause comes from the flags of the step that waited longest, or from
     a pause that covers half of that wait; else it is `unexplained`.
     """
@@ -41,7 +44,7 @@ def find_stalls(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Stall]:
     waits = rows["wait_ms"].astype(np.float64)
     median_step = float(np.median(rows["wait_ms"] + rows["compute_ms"] + rows["host_ms"]))
     extra = waits - np.median(waits)
-    starves = extra > min(LEAST_LOST_MS, max(LEAST_MS, TIMES * median_step))
+    starves = extra > min(LEAST_LOST_MS, max(_LONGER_MS, _LONGER_STEPS * median_step))
     edges = np.flatnonzero(np.diff(starves, prepend=False, append=False))
     stretches = zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
     return [stall for first, end in stretches if (stall := _stall(rows[first:end], pauses)).lost_ms >= LEAST_LOST_MS]

@@ -6,190 +6,223 @@ times itself. The steps without a sleep in a part give that part's own cost, whi
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
-from tfwatch.core.events import PipelineSwitched
-from tfwatch.core.knobs import Knobs
 from tfwatch.runs.opened import open_run
-from tfwatch.training.hands import options
+from tfwatch.training.injected_kinds import Sleeping, Sleeps, fit_arguments, make_model, shuffled
+from tfwatch.training.injected_schedule import (
+    AHEAD,
+    ASKED_ANEW,
+    CHECKPOINT,
+    FUSED,
+    LOGGER,
+    PARTS,
+    Found,
+    HeldUp,
+    Schedule,
+    Trained,
+)
 from tfwatch.training.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from tfwatch.core.rows import Rows
+    from tfwatch.runs.opened import Run
 
-#: By default tf.data works ahead of the step, which hides a delay in the fetch.
-_OFF = Knobs()
-PARTS = ("wait", "compute", "host")
-SPIKE_MS = 60.0
-_BATCH = 8
-#: Steps at an epoch's start that are left out: trace, first batch.
+#: Steps at a training's start that are left out: trace, first batch.
 _WARM_UP = 4
+#: Shorter waits than this do not tell what is left of a delay from what handing over a batch takes.
+_LEFT_MS = 0.5
+#: Figures of fewer steps are no medians.
+_LEAST = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """One training. `*_ms`: the sleep in that part.
+class Trainings:
+    """Trains one schedule after another with Watch; those that are alike share a model."""
 
-    share: of the steps that sleep. The others have none, and tell what the part costs by itself.
-    spikes: this many steps wait 60 ms more.
-    prefetch: switched to this `buffer_size` half way; 0 is no switch.
-    kind: how the batches come: `dataset`, `unknown` (no known cardinality), `generator`, `eager`, `validation`.
-    """
+    def __init__(self, runs_dir: Path, seed: int) -> None:
+        self._runs_dir = runs_dir
+        self._rng = np.random.default_rng(seed)
+        self._models: dict[str, tuple[Any, Sleeping]] = {}
 
-    wait_ms: float
-    compute_ms: float
-    host_ms: float = 0.0
-    kind: str = "dataset"
-    share: float = 0.5
-    steps: int = 64
-    spikes: int = 0
-    prefetch: int = 0
+    def train(self, schedule: Schedule) -> Trained:
+        """Train once and compare."""
+        sleeps = {part: self._sleeps(part, schedule) for part in PARTS}
+        model, sleeping = self._model(schedule.kind)
+        sleeping.sleeps = sleeps["compute"]
+        watch = Watch(self._runs_dir, "exact" if schedule.kind.endswith("exact") else "fused")
+        host = _Host(watch, schedule, sleeps["host"])
+        callbacks = [watch, _SlowLogger(schedule, "callback"), _SlowCheckpoint(schedule, "checkpoint"), host]
+        with _quiet(collects=not schedule.held_up):
+            model.fit(**fit_arguments(schedule.kind, schedule.steps, sleeps["wait"]), verbose=0, callbacks=callbacks)
+        run = open_run(watch.run_path or "")
+        end_ns = _step_ends(host.end_ns, run.steps, FUSED.get(schedule.kind, 1))
+        return Trained(
+            found=list(_compare(run.steps, schedule, sleeps, end_ns)),
+            wall_error=_wall_error(run.steps, end_ns),
+            run=run,
+            held_up=[_as_it_was(one, sleeps) for one in schedule.held_up],
+        )
 
+    def fill(self, steps: int, buffer: int, element_ms: float) -> Run:
+        """Train two epochs over a shuffle buffer that has to be filled before each."""
+        model, sleeping = self._model("tf.data")
+        sleeping.sleeps = Sleeps(np.zeros(1))
+        watch = Watch(self._runs_dir)
+        batches = shuffled(2 * steps, buffer, Sleeps(np.full(1, element_ms)))
+        with _quiet(collects=False):
+            model.fit(batches, epochs=2, verbose=0, shuffle=False, callbacks=[watch])
+        return open_run(watch.run_path or "")
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What was injected into one part of the steps and what Watch said of it: medians, ms."""
+    def _model(self, kind: str) -> tuple[Any, Sleeping]:
+        own = kind if kind in (*FUSED, "run_eagerly", "own train_step", "MirroredStrategy") else "tf.data"
+        if own not in self._models:
+            self._models[own] = make_model(own)
+        return self._models[own]
 
-    part: str
-    injected_ms: float
-    measured_ms: float
-
-
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """One training's figures.
-
-    found: the parts that slept in some of the steps. wall_error: how far the parts are from filling the time, as a
-    share of it. spikes: the steps that were held up, counted from 1. switched: the first step after a switch.
-    """
-
-    found: list[Found]
-    wall_error: float
-    rows: Rows
-    spikes: list[int]
-    switched: int | None
-
-
-class _Sleeps:
-    """Sleeps by a seeded schedule, and how long each sleep really took."""
-
-    def __init__(self, milliseconds: float, schedule: Schedule, rng: np.random.Generator) -> None:
-        self.planned_ms = np.where(rng.random(schedule.steps) < schedule.share, milliseconds, 0.0)
-        self.took_ms: list[float] = []
-
-    def sleep(self) -> None:
-        planned_ms = self.planned_ms[len(self.took_ms) % len(self.planned_ms)]
-        start_ns = time.perf_counter_ns()
-        if planned_ms:
-            time.sleep(planned_ms / 1e3)
-        self.took_ms.append((time.perf_counter_ns() - start_ns) / 1e6 if planned_ms else 0.0)
+    def _sleeps(self, part: str, schedule: Schedule) -> Sleeps:
+        levels = getattr(schedule, f"{part}_ms")
+        planned_ms = np.resize(np.array(levels, dtype=np.float64), schedule.steps)
+        self._rng.shuffle(planned_ms)
+        own = [one for one in schedule.held_up if one.part == part]
+        for one in own:
+            planned_ms[one.step - 1] += one.ms if one.how == "sleep" else 0.0
+        return Sleeps(planned_ms, frozenset(one.step - 1 for one in own if one.how == "garbage collection"))
 
 
-def train(schedule: Schedule, runs_dir: Path, seed: int) -> Trained:
-    """Train once with Watch and compare. The run folder is left in `runs_dir`."""
-    rng = np.random.default_rng(seed)
-    asked = dict(zip(PARTS, (schedule.wait_ms, schedule.compute_ms, schedule.host_ms), strict=True))
-    sleeps = {part: _Sleeps(milliseconds, schedule, rng) for part, milliseconds in asked.items()}
-    spikes = _spread(schedule, rng)
-    sleeps["wait"].planned_ms[spikes] += SPIKE_MS
-    model = _model(sleeps["compute"], eager=schedule.kind == "eager")
-    watch = Watch(runs_dir)
+class _Sleepy(keras.callbacks.Callback):
+    """Sleeps after the steps that it holds up in this way."""
 
-    def after_a_step(batch: int, logs: Any) -> None:
-        if schedule.prefetch and batch == schedule.steps // 2:
-            watch.set(prefetch=schedule.prefetch)
-        sleeps["host"].sleep()
-
-    host = keras.callbacks.LambdaCallback(on_train_batch_end=after_a_step)
-    validation = _constant(4) if schedule.kind == "validation" else None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Keras says of data of unknown length that it ran out
-        model.fit(_batches(schedule, sleeps["wait"]), verbose=0, callbacks=[watch, host], validation_data=validation)
-    run = open_run(watch.run_path or "")
-    rows, switches = run.steps, [event.step for event in run.events if isinstance(event, PipelineSwitched)]
-    found = [_compare(part, rows, sleeps[part].took_ms) for part in PARTS if asked[part] and schedule.share < 1]
-    return Trained(found, _wall_error(rows), rows, [n + 1 for n in spikes], switches[0] if switches else None)
-
-
-def _spread(schedule: Schedule, rng: np.random.Generator) -> list[int]:
-    """One step in each of as many equal stretches as there are spikes, for many close together are no spikes."""
-    stretches = np.array_split(np.arange(_WARM_UP, schedule.steps - 1), max(schedule.spikes, 1))
-    return [int(rng.choice(stretch)) for stretch in stretches[: schedule.spikes]]
-
-
-def _compare(part: str, rows: Rows, took_ms: list[float]) -> Found:
-    """Keras builds its metrics on a first batch, beyond those of the steps: the last sleeps are the steps'."""
-    kept = slice(_WARM_UP, -1)
-    told, slept = rows[f"{part}_ms"][kept], np.array(took_ms[-len(rows) :])[kept]
-    own_ms = np.median(told[slept == 0])
-    error_ms = np.median((told - own_ms - slept)[slept > 0])
-    injected_ms = float(np.median(slept[slept > 0]))
-    return Found(part, injected_ms, injected_ms + float(error_ms))
-
-
-def _wall_error(rows: Rows) -> float:
-    total_ms = float(sum(rows[f"{part}_ms"][:-1].astype(np.float64).sum() for part in PARTS))
-    wall_ms = float(rows["start_ns"][-1] - rows["start_ns"][0]) / 1e6
-    return abs(total_ms - wall_ms) / wall_ms
-
-
-class _Sleeping(keras.layers.Layer):
-    """Hands its input on, later, while training."""
-
-    def __init__(self, sleeps: _Sleeps) -> None:
+    def __init__(self, schedule: Schedule, how: str) -> None:
         super().__init__()
+        self._ms = {one.step: one.ms for one in schedule.held_up if one.how == how}
+        self._step = 0
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._step += 1
+        time.sleep(self._ms.get(self._step, 0.0) / 1e3)
+
+
+#: A callback is told by its class.
+_SlowLogger, _SlowCheckpoint = type(LOGGER, (_Sleepy,), {}), type(CHECKPOINT, (_Sleepy,), {})
+
+
+class _Host(keras.callbacks.Callback):
+    """The last callback: sleeps, switches, and notes when it is done; the next batch is asked for then."""
+
+    def __init__(self, watch: Watch, schedule: Schedule, sleeps: Sleeps) -> None:
+        super().__init__()
+        self.end_ns: list[int] = []
+        self._watch = watch
+        self._switches = dict(schedule.switches)
         self._sleeps = sleeps
 
-    def call(self, x: Any, training: bool = False) -> Any:
-        if not training:
-            return x
-        # It takes the input, so that it cannot run in the phantom step that Keras makes at the end of data.
-        slept = tf.numpy_function(lambda _: self._sleeps.sleep(), [x], [])
-        with tf.control_dependencies([slept] if isinstance(slept, tf.Operation) else []):
-            return tf.identity(x)
+    def on_train_begin(self, logs: Any = None) -> None:
+        if 0 in self._switches:
+            self._watch.set(prefetch=self._switches[0])
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._sleeps.both()
+        if len(self.end_ns) + 1 in self._switches:
+            self._watch.set(prefetch=self._switches[len(self.end_ns) + 1])
+        self.end_ns.append(time.perf_counter_ns())
 
 
-def _model(sleeps: _Sleeps, *, eager: bool) -> Any:
-    x = keras.Input((4,))
-    model = keras.Model(x, keras.layers.Dense(1)(_Sleeping(sleeps)(x)))
-    model.compile("sgd", "mse", run_eagerly=eager, jit_compile=False)
-    return model
+@contextlib.contextmanager
+def _quiet(*, collects: bool) -> Iterator[None]:
+    """Without Keras' words on data that ran out, and without collections of Python's own choosing."""
+    was = gc.isenabled()
+    if not collects:
+        gc.disable()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        if was:
+            gc.enable()
 
 
-def _constant(batches: int) -> tf.data.Dataset:
-    return tf.data.Dataset.from_tensors((tf.ones((_BATCH, 4)), tf.ones((_BATCH, 1)))).repeat(batches)
+def _step_ends(end_ns: list[int], rows: Rows, fused: int) -> NDArray[np.int64]:
+    """When the callbacks of each step were done; 0 after the steps of one call that have none."""
+    ends = np.zeros(len(rows), dtype=np.int64)
+    ends[fused - 1 :: fused] = end_ns
+    return ends
 
 
-def _batches(schedule: Schedule, sleeps: _Sleeps) -> tf.data.Dataset:
-    if schedule.kind == "generator":
-        return _generated(schedule.steps, sleeps)
+def _compare(rows: Rows, schedule: Schedule, sleeps: dict[str, Sleeps], end_ns: NDArray[np.int64]) -> Iterator[Found]:
+    steady = rows["flags"] == 0
+    steady[:_WARM_UP] = False
+    steady[[one.step - 1 for one in schedule.held_up]] = False
+    for part in PARTS:
+        if len(set(getattr(schedule, f"{part}_ms"))) < 2:
+            continue
+        planned = _of_steps(sleeps[part].drawn_ms, rows)
+        told = rows[f"{part}_ms"].astype(np.float64)
+        injected, own_ms = _took_ms(sleeps[part], rows), None
+        if part == "wait" and schedule.kind in AHEAD:
+            asked_ns = np.where(end_ns > 0, end_ns, _of_steps(sleeps["compute"].end_ns, rows))
+            injected = _left_ms(_of_steps(sleeps[part].end_ns, rows), asked_ns)
+            if schedule.kind in ASKED_ANEW:
+                latest = _left_ms(_of_steps([*sleeps[part].begin_ns, sleeps[part].end_ns[-1]], rows), asked_ns)
+                injected, own_ms = np.clip(told, injected, np.maximum(injected, latest)), 0.0
+        if own_ms is None:
+            own_ms = float(np.median((told - injected)[steady & (planned == 0) & (injected < _LEFT_MS)]))
+        for level in sorted(set(getattr(schedule, f"{part}_ms")) - {0}):
+            held = steady & (planned == level) & (injected >= _LEFT_MS)
+            yield _found(part, float(level), injected[held], (told - injected)[held] - own_ms)
 
-    def late(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        tf.numpy_function(lambda _: sleeps.sleep(), [x], [])
-        return x, y
 
-    batches = _constant(schedule.steps).map(late)
-    batches = batches.filter(lambda x, y: True) if schedule.kind == "unknown" else batches
-    return batches.with_options(options(_OFF))
+def _found(part: str, slept_ms: float, injected: NDArray[np.float64], error: NDArray[np.float64]) -> Found:
+    if len(injected) < _LEAST:
+        return Found(part, slept_ms, float("nan"), float("nan"))
+    injected_ms = float(np.median(injected))
+    return Found(part, slept_ms, injected_ms, injected_ms + float(np.median(error)))
 
 
-def _generated(steps: int, sleeps: _Sleeps) -> tf.data.Dataset:
-    x, y = np.ones((_BATCH, 4), np.float32), np.ones((_BATCH, 1), np.float32)
+def _of_steps(values: Sequence[float], rows: Rows) -> NDArray[Any]:
+    """Keras asks for the first batches of some kinds to see what they are: the last ones are the steps'."""
+    return np.array(values[-len(rows) :])
 
-    def batches() -> Iterator[Any]:
-        for _ in range(steps):
-            sleeps.sleep()
-            yield x, y
 
-    signature = (tf.TensorSpec((None, 4)), tf.TensorSpec((None, 1)))
-    return tf.data.Dataset.from_generator(batches, output_signature=signature).with_options(options(_OFF))
+def _took_ms(sleeps: Sleeps, rows: Rows) -> NDArray[np.float64]:
+    took_ms: NDArray[np.float64] = (_of_steps(sleeps.end_ns, rows) - _of_steps(sleeps.begin_ns, rows)) / 1e6
+    return took_ms
+
+
+def _left_ms(handed_ns: NDArray[np.int64], asked_ns: NDArray[np.int64]) -> NDArray[np.float64]:
+    """What was left of each batch's delay when the batch was asked for, at the end of the step before."""
+    left_ms = np.zeros(len(handed_ns))
+    left_ms[1:] = np.maximum(handed_ns[1:] - asked_ns[:-1], 0) / 1e6
+    return left_ms
+
+
+def _wall_error(rows: Rows, end_ns: NDArray[np.int64]) -> float:
+    """Of each epoch, between the callbacks after its first call and those after its last but one."""
+    worst = 0.0
+    for epoch in np.unique(rows["epoch"]):
+        at = np.flatnonzero((rows["epoch"] == epoch) & (end_ns > 0))[:-1]
+        first, last = int(at[0]), int(at[-1])
+        parts_ms = sum(float(rows[f"{part}_ms"][first + 1 : last + 1].sum(dtype=np.float64)) for part in PARTS)
+        wall_ms = float(end_ns[last] - end_ns[first]) / 1e6
+        worst = max(worst, abs(parts_ms - wall_ms) / wall_ms)
+    return worst
+
+
+def _as_it_was(one: HeldUp, sleeps: dict[str, Sleeps]) -> HeldUp:
+    if one.how in ("callback", "checkpoint"):
+        return one
+    own = sleeps[one.part]
+    return replace(one, ms=(own.end_ns[one.step - 1] - own.begin_ns[one.step - 1]) / 1e6)

@@ -9,13 +9,13 @@ import shutil
 import sys
 from dataclasses import dataclass
 from io import StringIO
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from tfwatch.doctor.check import CheckUp, Status, worst
+from tfwatch.doctor.check import CheckUp, Status, counted, worst
 from tfwatch.doctor.examine import examine
 from tfwatch.doctor.gather import Scope, gather
 from tfwatch.doctor.summary import machine_line
-from tfwatch.terminal import has_unicode
+from tfwatch.terminal import has_unicode, why_no_screen
 from tfwatch.workloads import BadInputError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from tfwatch.commands.parts import Checking, Parts, Screen
     from tfwatch.doctor.check import Check
     from tfwatch.doctor.facts import Facts
 
@@ -40,6 +41,7 @@ class Wish:
     runs_dir: Path
     data: Path | None = None
     as_json: bool = False
+    theme: str | None = None
 
 
 def doctor(wish: Wish, collect: Callable[[Scope, Callable[[str], None]], Facts] = gather) -> int:
@@ -58,6 +60,30 @@ def doctor(wish: Wish, collect: Callable[[Scope, Callable[[str], None]], Facts] 
         progress.end()
     _write(sys.stdout, as_json(found) if wish.as_json else as_text(found, sys.stdout))
     return 1 if worst(found.checks) is Status.FAIL else 0
+
+
+def show_doctor(wish: Wish, parts: Parts | None = None) -> int:
+    """Show the check-up on a screen until the user leaves. 1 where a check fails or the screen died, else 0.
+
+    Raises:
+        BadInputError: the data folder is not there, or there is no screen to show it on.
+    """
+    from tfwatch.commands.look import look_at
+    from tfwatch.commands.parts import Parts
+    from tfwatch.commands.stage import play
+
+    scope_of(wish)
+    if obstacle := why_no_screen(os.environ):
+        raise BadInputError(obstacle.replace("use --headless", "leave --screen out"))
+    apps: list[Checking] = []
+
+    def make_app(**options: Any) -> Screen:
+        apps.append((parts or Parts()).doctor(look_at(wish.runs_dir, wish.data), theme=wish.theme, **options))
+        return apps[0]
+
+    code = play(make_app)
+    fails = any(app.found and worst(app.found.checks) is Status.FAIL for app in apps)
+    return code or int(fails)
 
 
 def scope_of(wish: Wish, gently: bool = False) -> Scope:
@@ -125,7 +151,7 @@ def as_text(found: CheckUp, out: TextIO) -> str:
     console.print()
     console.print(_table(found.checks, to, is_narrow=width < _NARROW))
     console.print()
-    console.print(_counted(found.checks))
+    console.print(counted(found.checks))
     return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
 
 
@@ -138,7 +164,7 @@ def _table(checks: Sequence[Check], to: str, is_narrow: bool) -> RenderableType:
     if not is_narrow:
         table.add_column(no_wrap=True)
     for check in checks:
-        word = Text(_word(check.status), _STYLES[check.status])
+        word = Text(check.status.word, _STYLES[check.status])
         said = Text(check.found)
         if check.todo:
             said.append(f"\n{to} {check.todo}", "bold" if check.status in (Status.FAIL, Status.WARN) else "")
@@ -147,18 +173,6 @@ def _table(checks: Sequence[Check], to: str, is_narrow: bool) -> RenderableType:
         else:
             table.add_row(word, Text(check.id), said)
     return table
-
-
-def _word(status: Status) -> str:
-    word = str(status.value)
-    return word.upper() if status in (Status.FAIL, Status.WARN) else word
-
-
-def _counted(checks: Sequence[Check]) -> str:
-    """`1 fails, 2 warnings, 15 ok, 5 n/a`."""
-    count = {status: sum(check.status is status for check in checks) for status in Status}
-    warnings = "1 warning" if count[Status.WARN] == 1 else f"{count[Status.WARN]} warnings"
-    return f"{count[Status.FAIL]} failed, {warnings}, {count[Status.OK]} ok, {count[Status.NA]} n/a"
 
 
 def _write(out: TextIO, text: str) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tfwatch.app import Leave
     from tfwatch.core.clock import Clock
+    from tfwatch.doctor.check import CheckUp
     from tfwatch.runs.control import Control
     from tfwatch.runs.writer import RunWriter
     from tfwatch.training.plan import Plan
@@ -48,6 +49,13 @@ class Screen(Protocol):
     def suspend(self) -> AbstractContextManager[None]: ...
 
 
+class Checking(Screen, Protocol):
+    """What a command needs of `tfwatch.app.DoctorApp`."""
+
+    @property
+    def found(self) -> CheckUp | None: ...
+
+
 def _trainer(plan: Plan, writer: RunWriter, control: Control, clock: Clock) -> Training:
     from tfwatch.training.trainer import Trainer
 
@@ -66,12 +74,22 @@ def _app(*args: Any, **options: Any) -> Screen:
     return TfwatchApp(*args, **options)
 
 
+def _doctor(*args: Any, **options: Any) -> Checking:
+    from tfwatch.app import DoctorApp
+
+    return DoctorApp(*args, **options)
+
+
 @dataclass(frozen=True)
 class Parts:
-    """The makers of a run's parts. `app` takes what `TfwatchApp` takes; `exit_now` ends the process on the spot."""
+    """The makers of a run's parts. `exit_now` ends the process on the spot.
+
+    `app` takes what `TfwatchApp` takes, `doctor` what `DoctorApp` takes.
+    """
 
     trainer: Callable[[Plan, RunWriter, Control, Clock], Training] = _trainer
     sensors: Callable[[RunWriter, Clock, str], Sensing] = _sensors
     app: Callable[..., Screen] = _app
+    doctor: Callable[..., Checking] = _doctor
     installed: Callable[[], Installed] = Installed.here
     exit_now: Callable[[int], Any] = os._exit

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.commands.look import look_at
 from tfwatch.commands.progress import Progress
 from tfwatch.commands.stage import Stage
 from tfwatch.core.events import RunEnded
@@ -91,7 +92,9 @@ class Session:
             self._hurries = self._hurries or leave is Leave.NOW
 
     def _make_app(self, **options: Any) -> Screen:
-        return self._parts.app(self._reader, self._control, theme=self._order.theme, clock=self._clock, **options)
+        order = self._order
+        look = look_at(order.runs_dir, order.plan.settings.data)
+        return self._parts.app(self._reader, self._control, theme=order.theme, clock=self._clock, look=look, **options)
 
     def _leave_screen(self, leave: str) -> None:
         from tfwatch.app import Leave

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import platformdirs
 
-from tfwatch.terminal import Capture, has_colour, has_unicode, kept_signals, screen_signals
+from tfwatch.terminal import Capture, Signals, has_colour, has_unicode, kept_signals, screen_signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +78,27 @@ class Stage:
         if self._loop and self._app:
             with contextlib.suppress(RuntimeError):  # it has just been closed
                 self._loop.call_soon_threadsafe(call, self._app)
+
+
+def play(make: Callable[..., Screen]) -> int:
+    """Show an app that can be left at any time. 0, or 1 where it died, or 128 + the signal that ended it."""
+    from tfwatch.app import Leave
+
+    received: list[int] = []
+
+    def leave(signum: int) -> None:
+        received.append(signum)
+        stage.leave(Leave.LEFT)
+
+    with Capture(screen=True) as terminal:
+        terminal.record_to(None)
+        stage = Stage(terminal, make, lambda: None)
+        terminal.on_hangup = lambda: leave(signal.SIGHUP)
+        with Signals(leave, terminal.hang_up):
+            left = stage.show()
+    if received:
+        return 128 + received[0]
+    return 1 if left is None else 0
 
 
 def settings_path() -> Path:

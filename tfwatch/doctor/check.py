@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 class Status(Enum):
@@ -17,6 +17,12 @@ class Status(Enum):
     WARN = "warn"
     OK = "ok"
     NA = "n/a"
+
+    @property
+    def word(self) -> str:
+        """As people read it: trouble in capitals."""
+        word = str(self.value)
+        return word.upper() if self in (Status.FAIL, Status.WARN) else word
 
 
 _ORDER = list(Status)
@@ -59,6 +65,13 @@ def worst(checks: Iterable[Check]) -> Status:
     """The worst status; `ok` where nothing is wrong."""
     found = min((check.status for check in checks), key=_ORDER.index, default=Status.OK)
     return Status.OK if found is Status.NA else found
+
+
+def counted(checks: Sequence[Check]) -> str:
+    """`1 failed, 2 warnings, 15 ok, 5 n/a`."""
+    count = {status: sum(check.status is status for check in checks) for status in Status}
+    warnings = "1 warning" if count[Status.WARN] == 1 else f"{count[Status.WARN]} warnings"
+    return f"{count[Status.FAIL]} failed, {warnings}, {count[Status.OK]} ok, {count[Status.NA]} n/a"
 
 
 def _printable(text: str) -> str:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import faulthandler
 import json
+import math
 import os
 import resource
+import signal
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any, TextIO
@@ -34,6 +36,7 @@ def main(limit_s: float) -> None:
     os.dup2(2, 1)  # TensorFlow prints on both
     faulthandler.enable()
     faulthandler.dump_traceback_later(limit_s)
+    signal.alarm(math.ceil(1.5 * limit_s))  # whoever started it may be gone
     warnings.simplefilter("ignore")
     os.environ["KERAS_BACKEND"] = "tensorflow"
     tell(results, begin="import")

@@ -121,6 +121,7 @@ def _add_training(group: Any) -> None:
     text = "this machine does not fall asleep by itself while it trains (caffeinate, systemd-inhibit)"
     group.add_argument("--keep-awake", action="store_true", help=text)
     group.add_argument("--data", metavar="DIR", type=_path, help="cnn, transfer: a folder of classes of JPEG files")
+    group.add_argument("--size", metavar="N", type=_whole(1, 32768), help="matmul: rows and columns (2048)")
     group.add_argument("--weights", choices=("imagenet", "none"), help="transfer: what the base starts with (imagenet)")
 
 

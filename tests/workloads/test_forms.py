@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.tensorflow
 
 WITH_FORMS = [name for name, entry in workloads.WORKLOADS.items() if entry.fast]
-SETTINGS = Settings(batch_size=6, seed=3)
+SETTINGS = Settings(batch_size=6, seed=3, size=6)
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +67,7 @@ def test_a_seed_repeats_its_epochs_and_each_is_shuffled_anew(name: str) -> None:
 
 @pytest.mark.parametrize("name", WITH_FORMS)
 def test_it_learns(name: str) -> None:
-    prepared = prepare(name, batch_size=4)
+    prepared = prepare(name, batch_size=4, size=16)
     model = prepared.model()
     data = prepared.pipeline(prepared.source.take(4).cache(), Knobs(fast_form=True))
     losses = model.fit(data, epochs=6, verbose=0, shuffle=False).history["loss"]

@@ -36,6 +36,19 @@ class Entry:
 
 #: Every workload by its name.
 WORKLOADS: dict[str, Entry] = {
+    "matmul": Entry(
+        "tfwatch.workloads.matmul",
+        "one square matrix product: what the device can do at best",
+        defaults={"epochs": 1},
+        takes=frozenset({"size"}),
+        fast="whole batches",
+    ),
+    "conv": Entry(
+        "tfwatch.workloads.conv",
+        "one convolution on one image: a kernel that may be too small for a GPU",
+        defaults={"epochs": 1, "batch_size": 1},
+        fast="whole batches",
+    ),
     "cnn": Entry(
         "tfwatch.workloads.cnn",
         "a small convolutional network on JPEG files: decode and augment starve it",
@@ -85,7 +98,7 @@ WORKLOADS: dict[str, Entry] = {
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What is fixed at a run's start. `data` is a folder of classes; None is the made image set. `weights` are those
-    that a known network starts with; with `none` it starts at random.
+    that a known network starts with; with `none` it starts at random. `size` is a matrix' number of rows and columns.
 
     `steps` ends the run after so many steps; where it is None `epochs` does.
     """
@@ -97,6 +110,7 @@ class Settings:
     seed: int | None = None
     data: Path | None = None
     weights: Literal["imagenet", "none"] = "imagenet"
+    size: int = 2048
 
 
 class BadInputError(ValueError):

@@ -15,7 +15,7 @@ import numpy as np
 
 from tfwatch.core.knobs import Knobs
 from tfwatch.training import hands
-from tfwatch.workloads import Prepared, Settings, indexed, models
+from tfwatch.workloads import Prepared, Settings, indexed, models, noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,11 +82,8 @@ def example(number: int) -> Example:
     label = number % _CLASSES
     features = np.empty(_FEATURES, np.float32)
     for feature in range(_FEATURES):
-        noise = 0.0
-        for n in range(_NOISES):
-            wave = math.sin(number * 12.9898 + feature * 78.233 + n) * 43758.5453
-            noise += wave - math.floor(wave)
-        features[feature] = math.sin(label * _FEATURES + feature) / 2 + noise / _NOISES
+        grain = sum(noise.value(number, feature + n / _NOISES) for n in range(_NOISES))
+        features[feature] = math.sin(label * _FEATURES + feature) / 2 + grain / _NOISES
     return features, label
 
 
@@ -95,13 +92,9 @@ def _batch(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     import tensorflow as tf
 
     labels = numbers % _CLASSES
-    feature = tf.range(_FEATURES, dtype=tf.float64)[None, :]
-    rows = tf.cast(numbers, tf.float64)[:, None]
-    angles = rows * 12.9898 + feature * 78.233
-    waves = [tf.sin(angles + n) * 43758.5453 for n in range(_NOISES)]
-    noise = tf.add_n([wave - tf.floor(wave) for wave in waves])
-    own = tf.sin(tf.cast(labels, tf.float64)[:, None] * _FEATURES + feature) / 2
-    return tf.cast(own + noise / _NOISES, tf.float32), tf.cast(labels, tf.int32)
+    grain = tf.add_n([noise.rows(numbers, _FEATURES, n / _NOISES) for n in range(_NOISES)])
+    angles = tf.cast(labels, tf.float64)[:, None] * _FEATURES + tf.range(_FEATURES, dtype=tf.float64)
+    return tf.cast(tf.sin(angles), tf.float32) / 2 + grain / _NOISES, tf.cast(labels, tf.int32)
 
 
 def _model(settings: Settings) -> keras.Model:

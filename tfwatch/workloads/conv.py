@@ -1,0 +1,52 @@
+"""One convolution, 32 filters of 3x3, on one image of 256x256, forward and back: it learns to shift its image."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfwatch.workloads import Prepared, Settings, models, noise, picked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import keras
+    import tensorflow as tf
+
+_SIDE, _FILTERS = 256, 32
+_COUNT, _HELD_OUT = 2_000, 4
+
+
+def check(settings: Settings) -> None:
+    """Nothing here can be asked wrongly."""
+
+
+def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
+    """Images that are made as they are needed."""
+    say("nothing to prepare")
+    examples = picked.Examples(_pick, _COUNT, _HELD_OUT)
+    model = functools.partial(_model, settings)
+    prepared = picked.prepared(settings, examples, model, "mean_absolute_error")
+    return replace(prepared, note="the images are made up")
+
+
+def _pick(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """What each filter is to give is a neighbour's colour, so many filters want the same one."""
+    import tensorflow as tf
+
+    flat = noise.rows(numbers, _SIDE * _SIDE * 3) - 0.5
+    images = tf.reshape(flat, tf.concat([tf.shape(numbers), (_SIDE, _SIDE, 3)], 0))
+    images.set_shape((*numbers.shape, _SIDE, _SIDE, 3))
+    shifted = [tf.roll(images, (n % 3 - 1, n // 3 % 3 - 1), axis=(-3, -2)) for n in range(_FILTERS // 3 + 1)]
+    return images, tf.concat(shifted, axis=-1)[..., :_FILTERS]
+
+
+def _model(settings: Settings) -> keras.Model:
+    import keras
+
+    models.seed(settings)
+    layers = [keras.Input((_SIDE, _SIDE, 3)), keras.layers.Conv2D(_FILTERS, 3, padding="same")]
+    model = keras.Sequential(layers, name="conv")
+    model.compile(keras.optimizers.Adam(5e-3), "mse", metrics=["mean_absolute_error"], jit_compile=False)
+    return model

@@ -1,0 +1,50 @@
+"""One square matrix product, forward and back: a layer without bias learns to shift the columns of its input."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfwatch.workloads import Prepared, Settings, models, noise, picked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import keras
+    import tensorflow as tf
+
+_STEPS, _HELD_OUT = 200, 1
+
+
+def check(settings: Settings) -> None:
+    """Nothing here can be asked wrongly."""
+
+
+def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
+    """Rows that are made as they are needed; a batch is a square matrix of them."""
+    say("nothing to prepare")
+    size = settings.size
+    examples = picked.Examples(functools.partial(_pick, size), _STEPS * size, _HELD_OUT * size)
+    model = functools.partial(_model, settings)
+    prepared = picked.prepared(replace(settings, batch_size=size), examples, model, "mean_absolute_error")
+    return replace(prepared, note="the matrices are made up")
+
+
+def _pick(size: int, numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    import tensorflow as tf
+
+    rows = noise.rows(numbers, size) - 0.5
+    return rows, tf.roll(rows, 1, axis=-1)
+
+
+def _model(settings: Settings) -> keras.Model:
+    import keras
+
+    models.seed(settings)
+    layers = [keras.Input((settings.size,)), keras.layers.Dense(settings.size, use_bias=False)]
+    model = keras.Sequential(layers, name="matmul")
+    # A step moves each output by about the rate times the inputs.
+    optimizer = keras.optimizers.Adam(0.5 / settings.size)
+    model.compile(optimizer, "mse", metrics=["mean_absolute_error"], jit_compile=False)
+    return model

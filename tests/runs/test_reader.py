@@ -12,13 +12,13 @@ import pytest
 from tests.analysis.steps import plain
 from tests.runs.folders import FakeClock, add_steps, make_manifest, write_run
 from tfwatch.core.events import EpochStarted, Noted, RunEnded, Slept, encode
-from tfwatch.core.rows import PULSE, SAMPLE, STEP, Phase
+from tfwatch.core.rows import PROGRESS, PULSE, SAMPLE, STEP, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Manifest, NotARunError
 from tfwatch.runs.loglines import HEAD_LINES, LOG_LINES
 from tfwatch.runs.opened import Run, open_run, read_run
 from tfwatch.runs.pulse import Pulse, decode_pulse
-from tfwatch.runs.reader import RECENT, FolderSource, RunReader, Snapshot
+from tfwatch.runs.reader import RECENT, RECENT_PROGRESS, FolderSource, RunReader, Snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -414,3 +414,16 @@ def test_a_run_that_ended_is_known_by_its_last_end(tmp_path: Path) -> None:
     write_run(tmp_path, plain(5), RunEnded(1, "stopped", 5), Noted(2, "x"))
 
     assert read(tmp_path).ended == opened(tmp_path).ended == RunEnded(1, "stopped", 5)
+
+
+def test_of_the_progress_the_newest_is_kept(tmp_path: Path) -> None:
+    write_run(tmp_path, plain(0))
+    rows = np.zeros(3000, dtype=PROGRESS)
+    rows["at_ns"], rows["step"] = np.arange(3000) * 10**9, np.arange(3000)
+    reader = RunReader(FolderSource(tmp_path), FakeClock(1).clock)
+    seen = []
+    for count in (5, 1500, 3000):
+        rows[:count].tofile(tmp_path / layout.PROGRESSES)
+        seen.append(reader.tail().progress["step"].tolist())
+
+    assert seen == [list(range(max(0, count - RECENT_PROGRESS), count)) for count in (5, 1500, 3000)]

@@ -32,6 +32,8 @@ __all__ = ["RECENT", "FolderSource", "Life", "ProgressNow", "RunReader", "Snapsh
 
 #: Steps kept in a snapshot: what the verdict and the single-step zoom look at.
 RECENT = 4096
+#: Two a second: as much of them as pace is told by, and more.
+RECENT_PROGRESS = 1024
 _CHUNK = 4 * 2**20
 
 
@@ -53,7 +55,7 @@ class Snapshot:
 
     now_s: the reader's time, seconds since the clock origin; at the end of a run that is over, where it ended.
     steps: rows of `core.rows.STEP`, the last `RECENT`; steps_total: how many there are in all.
-    samples, progress: rows of `core.rows.SAMPLE` and `PROGRESS`, all of them.
+    samples: rows of `core.rows.SAMPLE`, all of them; progress: rows of `PROGRESS`, the last `RECENT_PROGRESS`.
     torn: lines and rows that could not be read. silent_s: how old the pulse of a run without an answer is.
     unrecorded: why the disk takes nothing now; empty where it does.
     images_s: images a second over the last 5 s; None before there are any.
@@ -108,7 +110,8 @@ class RunReader:
         self._epochs = EpochSums()
         self._recent: Rows = np.empty(0, dtype=self._layouts[layout.STEPS])
         self._total = 0
-        self._tables = {name: Growing(self._whole(name, b"").dtype) for name in (layout.SAMPLES, layout.PROGRESSES)}
+        self._samples = Growing(self._whole(layout.SAMPLES, b"").dtype)
+        self._progress = self._whole(layout.PROGRESSES, b"")
         self._events = EventLog()
         self._sleeps: list[Slept] = []
         self._ended: RunEnded | None = None
@@ -122,9 +125,10 @@ class RunReader:
         self._refresh_manifest()
         while len(rows := self._rows(layout.STEPS)):
             self._add_steps(rows)
-        for name, table in self._tables.items():
-            while len(rows := self._rows(name)):
-                table.extend(rows)
+        while len(rows := self._rows(layout.SAMPLES)):
+            self._samples.extend(rows)
+        while len(rows := self._rows(layout.PROGRESSES)):
+            self._progress = _newest(self._progress, rows, RECENT_PROGRESS)
         for data in self._new(layout.EVENTS):
             for line in self._lines.cut(data):
                 self._add_event(line)
@@ -149,7 +153,6 @@ class RunReader:
     def _snapshot(self) -> Snapshot:
         pulse = decode_pulse(self._source.read(layout.PULSES, 0, 4096), self._layouts[layout.PULSES])
         life, silent_s = self._life(pulse)
-        progress = self._tables[layout.PROGRESSES].rows
         return Snapshot(
             manifest=self._manifest,
             folder=self._source.folder,
@@ -162,10 +165,10 @@ class RunReader:
             steps_total=self._total,
             pyramid=self._pyramid,
             epochs=self._epochs,
-            samples=self._tables[layout.SAMPLES].rows,
-            progress=progress,
-            latest=_latest(progress),
-            images_s=_images_s(progress),
+            samples=self._samples.rows,
+            progress=self._progress,
+            latest=_latest(self._progress),
+            images_s=_images_s(self._progress),
             events=self._events.view(),
             sleeps=tuple(self._sleeps),
             ended=self._ended,
@@ -185,7 +188,7 @@ class RunReader:
         self._torn += len(rows) - len(good)
         self._pyramid.add(good)
         self._epochs.add(good)
-        self._recent = np.concatenate([self._recent, good[-RECENT:]])[-RECENT:]
+        self._recent = _newest(self._recent, good, RECENT)
 
     def _add_event(self, line: bytes) -> None:
         event = decode(line)
@@ -241,6 +244,11 @@ class RunReader:
             return self._ended.at_ns / 1e9
         last_s = max(self._pyramid.end_s, pulse.now_ns / 1e9 if pulse else 0.0)
         return now_s(self._manifest, life, last_s, self._clock)
+
+
+def _newest(rows: Rows, more: Rows, count: int) -> Rows:
+    """The last `count` of two stretches; a copy, so that nothing longer is kept alive."""
+    return np.concatenate([rows[max(0, len(rows) + len(more) - count) :], more[-count:]])
 
 
 def _latest(progress: Rows) -> ProgressNow | None:

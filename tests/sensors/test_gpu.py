@@ -280,6 +280,26 @@ def test_a_source_that_fails_is_dropped_with_a_word_and_tried_again(writer: RunW
     assert (source.asked, source.closed) == (3, 2)
 
 
+def test_reasons_that_take_turns_are_told_once_each_while_nothing_works(writer: RunWriter, clock: FakeClock) -> None:
+    source = FakeSource()
+    machine = Machine(writer, clock, source)
+    for error in ("hangs", "died", "hangs", "died"):
+        source.reading = SensorError(error)
+        machine.sample()
+
+    assert [event.reason for event in told(writer) if isinstance(event, SensorMissing)] == ["hangs", "died"]
+
+
+def test_a_figure_that_comes_and_goes_is_told_once(writer: RunWriter, clock: FakeClock) -> None:
+    source = FakeSource()
+    machine = Machine(writer, clock, source)
+    for missing in ({"power_w": NO_WATTS}, {}, {"power_w": NO_WATTS}):
+        source.missing = missing
+        machine.sample()
+
+    assert len([event for event in told(writer) if isinstance(event, SensorMissing)]) == 1
+
+
 def test_another_source_takes_over_at_once(writer: RunWriter, clock: FakeClock) -> None:
     power = FakeSource("powermetrics", reading=GpuReading(busy=0.9, power_w=20))
     machine = Machine(writer, clock, power, FakeSource("ioreg", missing={"power_w": NO_WATTS}))

@@ -297,6 +297,20 @@ def test_the_share_of_this_process(
     assert ("process_busy" in source.gaps()) == (share is None)
 
 
+def test_a_process_that_is_not_listed_stays_unknown_while_the_gpu_idles(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock()
+    nvml = FakeNvml(nvmlDeviceGetComputeRunningProcesses=[])
+    source = opened(nvml, monkeypatch, clock)
+    shares = []
+    for busy, holders in ((0, []), (40, []), (0, []), (40, [SimpleNamespace(pid=OWN)]), (0, [])):
+        nvml.answers["nvmlDeviceGetUtilizationRates"] = SimpleNamespace(gpu=busy)
+        nvml.answers["nvmlDeviceGetComputeRunningProcesses"] = holders
+        shares.append(source.read().process_busy)
+        clock.at_s += 1
+
+    assert shares == [0.0, None, None, 0.0, 0.0]
+
+
 @pytest.mark.parametrize(
     ("error", "share", "gap"),
     [

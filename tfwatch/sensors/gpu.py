@@ -67,7 +67,7 @@ class GpuSensor:
         self._lanes = [Lane(source, clock) for source in sources]
         self._newest: dict[Lane, tuple[int, GpuReading]] = {}
         self._shown: Lane | None = None
-        self._told: dict[str, str] = {}
+        self._told: dict[str, set[str]] = {}
         self._resets: int | None = None
 
     @property
@@ -137,7 +137,7 @@ class GpuSensor:
     # -- words ------------------------------------------------------------------------------------
 
     def _tell(self, now_ns: int, working: Sequence[Lane]) -> None:
-        """Whose figures the samples hold from now on, and what gives none; each once, until it changes."""
+        """Whose figures the samples hold from now on, and what gives none: each reason once, until it works again."""
         troubles = {lane: why for lane in self._lanes if (why := _trouble(lane, now_ns))}
         if any(lane not in working and lane not in troubles for lane in self._lanes):
             return  # it is new, and works or does not within `PATIENCE_NS`
@@ -148,15 +148,18 @@ class GpuSensor:
         else:
             self._shown = None
             missing = {self.name: _together(troubles.values())}
+        for lane in working:
+            self._told.pop(lane.source.name, None)
         for sensor, why in missing.items():
-            if self._told.get(sensor) != why.reason:
+            if why.reason not in self._told.setdefault(sensor, set()):
+                self._told[sensor].add(why.reason)
                 self._writer.event(SensorMissing(self._writer.now_ns(), sensor, why.reason, why.fix))
-        self._told = {sensor: why.reason for sensor, why in missing.items()}
 
     def _found(self, lane: Lane) -> None:
         if lane is self._shown or lane.identity is None:
             return
         self._shown = lane
+        self._told.clear()
         self._writer.event(GpuFound(self._writer.now_ns(), lane.source.name, **asdict(lane.identity)))
 
 

@@ -244,16 +244,16 @@ class Source:
         """This process' part, 0 to 1.
 
         0 where others are listed and it is not, or nothing is listed and the GPU idles. Inside a container the driver
-        lists the host's process numbers, or none: then it cannot be told.
+        lists the host's process numbers, or none: then it cannot be told, until this process is listed after all.
         """
-        self._unlisted = None
         own = own_pids(self._pid)
         shares: list[float] = [min(sample.smUtil, 100) / 100 for sample in samples if sample.pid in own]
-        if shares:
-            return sum(shares) / len(shares)
         listed = {*holders, *(sample.pid for sample in samples)}
         if listed & own:
-            return 0.0
+            self._unlisted = None
+            return sum(shares) / len(shares) if shares else 0.0
+        if self._unlisted:
+            return None
         if any(map(psutil.pid_exists, listed)) or (not listed and gpu_percent == 0):
             return 0.0
         self._unlisted = _UNLISTED

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-import plistlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
-from xml.parsers.expat import ExpatError
 
 import psutil
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.sensors import Availability, Available, FullReading, GpuIdentity, SensorError, Unavailable
+from tfwatch.sensors import Availability, Available, FullReading, GpuIdentity, SensorError, Unavailable, plist
 from tfwatch.sensors.stream import Stream
 from tfwatch.sensors.tool import run
 
@@ -36,7 +34,6 @@ LEVELS = {"nominal": 0, "light": 1, "moderate": 2, "heavy": 3, "critical": 4, "t
 _HEAVY = 3
 #: A document of an M1 has 29 KB, the largest chips have five times as many cores, and other samplers print more.
 _MOST_BYTES = 2**22
-_LONGEST_TOKEN = 2**16
 _END = b"</plist>"
 _BEGIN = re.compile(rb"<\?xml|<plist")
 #: How long a document may be late before the stream counts as dead, seconds.
@@ -94,7 +91,7 @@ def parse(document: bytes) -> PowerReading:
     never from `elapsed_ns`, which counts otherwise on some chips; without it, the share of time in any state.
     `freq_hz` is MHz in spite of its name (powermetrics' own text output prints the same number as MHz).
     """
-    root = _tree(document[:_MOST_BYTES])
+    root = plist.read(document[:_MOST_BYTES])
     gpu = _part(root, "gpu")
     processor = _part(root, "processor")
     states = _states(gpu)
@@ -183,75 +180,6 @@ def _part(root: Mapping[str, Any], name: str) -> dict[str, Any]:
     if isinstance(part, list):
         part = next((item for item in part if isinstance(item, dict)), None)
     return part if isinstance(part, dict) else {}
-
-
-# -- reading a property list ----------------------------------------------------------------------
-
-
-def _tree(document: bytes) -> dict[str, Any]:
-    """The document's outermost dict: as the standard library reads it, else what can be made out of a damaged one."""
-    document = document.strip(b"\0 \t\r\n")
-    # plistlib's parser looks at an unfinished token anew every 2 KB: 4 MiB of one take it 7 s.
-    is_sound = _BEGIN.match(document) and max(map(len, document.split(b"<"))) <= _LONGEST_TOKEN
-    try:
-        root = plistlib.loads(document, fmt=plistlib.FMT_XML) if is_sound else _pieces(document)
-    except (ExpatError, ValueError, TypeError, AttributeError, LookupError, OverflowError):
-        root = _pieces(document)
-    return root if isinstance(root, dict) else {}
-
-
-_TOKEN = re.compile(
-    rb"<(?:key>([^<]{0,200})</key>"
-    rb"|(integer|real|string)>([^<]{0,400})</(?:integer|real|string)>"
-    rb"|(/?)(dict|array)>"
-    rb"|(?:dict|array|true|false|string)\s?/>)"
-)
-
-
-def _pieces(document: bytes) -> dict[str, Any]:
-    """The keys of a property list that is cut off, or damaged in places; a value that cannot be read is left out."""
-    root: dict[str, Any] | None = None
-    open_: list[dict[str, Any] | list[Any]] = []
-    keys: list[str | None] = []
-    for token in _TOKEN.finditer(document):
-        key, kind, text, closes, container = token.groups()
-        if key is not None and keys:
-            keys[-1] = key.decode("utf-8", "replace")
-        elif container is not None and closes:
-            if open_:
-                open_.pop()
-                keys.pop()
-        elif container is not None:
-            new: dict[str, Any] | list[Any] = {} if container == b"dict" else []
-            _put(open_, keys, new)
-            root = new if root is None and isinstance(new, dict) else root
-            open_.append(new)
-            keys.append(None)
-        else:
-            _put(open_, keys, _value(kind, text))
-    return root or {}
-
-
-def _put(open_: list[dict[str, Any] | list[Any]], keys: list[str | None], value: Any) -> None:
-    """Into the innermost container, under the key that was read last."""
-    if not open_:
-        return
-    into, key = open_[-1], keys[-1]
-    if isinstance(into, list):
-        into.append(value)
-    elif key is not None:
-        keys[-1] = None
-        if value is not None:
-            into[key] = value
-
-
-def _value(kind: bytes | None, text: bytes | None) -> Any:
-    if kind is None or text is None:
-        return None
-    try:
-        return text.decode("utf-8", "replace") if kind == b"string" else float(text)
-    except ValueError:
-        return None
 
 
 # -- the sensor -----------------------------------------------------------------------------------

@@ -276,11 +276,11 @@ def test_what_is_not_recorded_takes_the_second_line() -> None:
 
 
 def test_a_killed_run_shows_the_last_evidence() -> None:
-    memory = Memory(used=15.8 * 2**30, available=0.2 * 2**30, swap=9 * 2**30)
+    memory = Memory(used=12.8 * 2**30, available=0.2 * 2**30, swap=9 * 2**30, total=16 * 2**30)
 
     advice = finding(life="killed", memory=memory)[2]
 
-    assert advice == "last seen in compute: memory 15.8 of 16.0 GB, swap 9.0 GB: out of memory is likely"
+    assert advice == "last seen in compute: memory 12.8 of 16.0 GB, swap 9.0 GB: out of memory is likely"
 
 
 def test_a_failure_names_the_line_that_raised() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tfwatch.analysis import warnings
-from tfwatch.analysis.warnings import Heard, meaning_of, meanings, summary_of, wall_s
+from tfwatch.analysis.warnings import Heard, meaning_of, meanings, told, wall_s
 
 #: A meaning's name, a tab, and a line as TensorFlow, Keras or tensorflow-metal printed it.
 KNOWN = [line.split("\t") for line in Path(__file__).with_name("tensorflow_log.tsv").read_text().splitlines()]
@@ -75,28 +75,40 @@ def test_a_dated_line_is_of_the_local_time() -> None:
     assert wall_s("WARNING:tensorflow:x") is None
 
 
+NO_GPU = "TensorFlow: no NVIDIA GPU was found, so the CPU trains; if there is one: tfwatch doctor"
+
+
 @pytest.mark.parametrize(
-    ("lines", "sentence"),
+    ("lines", "sentences"),
     [
-        pytest.param([], "", id="nothing"),
-        pytest.param([ONEDNN], "TensorFlow said 1 thing, harmless", id="one"),
-        pytest.param([ONEDNN, *LINES["numa"], *LINES["gpu"]], "TensorFlow said 3 things, all harmless", id="harmless"),
-        pytest.param([ONEDNN, NO_CUDA], "TensorFlow said 2 things, 1 of them matters", id="one matters"),
-        pytest.param([NO_CUDA, *LINES["retracing"]], "TensorFlow said 2 things, 2 of them matter", id="both matter"),
+        pytest.param([], [], id="nothing"),
+        pytest.param([ONEDNN], ["TensorFlow said 1 thing, harmless"], id="one"),
+        pytest.param(
+            [ONEDNN, *LINES["numa"], *LINES["gpu"]], ["TensorFlow said 3 things, all harmless"], id="harmless"
+        ),
+        pytest.param([ONEDNN, NO_CUDA], ["TensorFlow said 1 more thing, harmless", NO_GPU], id="one matters"),
+        pytest.param([NO_CUDA, CU_INIT], [NO_GPU], id="the same in other words"),
     ],
 )
-def test_all_of_it_in_a_sentence(lines: list[str], sentence: str) -> None:
-    assert summary_of(meanings(lines)) == sentence
+def test_what_was_said_in_sentences(lines: list[str], sentences: list[str]) -> None:
+    assert [one.text for one in told(meanings(lines))] == sentences
+
+
+def test_a_sentence_is_of_the_time_of_its_first_line() -> None:
+    harmless, matters = told(meanings([*LINES["stderr"], ONEDNN, NO_CUDA, CU_INIT]))
+
+    assert (harmless.harmless, harmless.wall_s) == (True, 1795263242.021949)
+    assert (matters.harmless, matters.wall_s) == (False, 1795263242.5)
 
 
 def test_the_shuffle_buffer_is_told_while_it_fills() -> None:
     heard = Heard()
-    told = []
+    found = []
     for line in ("x", FILLING, "y", FILLED, "z", FILLING.replace("4298", "20"), FILLED):
         heard.take([line])
-        told.append(heard.shuffle)
+        found.append(heard.shuffle)
 
-    assert told == [None, (4298, 50000), (4298, 50000), None, None, (20, 50000), None]
+    assert found == [None, (4298, 50000), (4298, 50000), None, None, (20, 50000), None]
 
 
 @pytest.mark.parametrize("first", [0, 1, 4, 8])

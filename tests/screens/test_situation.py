@@ -83,14 +83,68 @@ def test_a_long_run_is_searched_from_its_beginning() -> None:
     assert [stall.step for stall in look(run).stalls] == [52]
 
 
-def test_the_shuffle_buffer_is_read_from_tensorflows_log(tmp_path: Path) -> None:
-    run = Canned(tmp_path)
-    run.writer.log = tmp_path / "log.txt"
-    run.writer.log.write_text("I tensorflow/core: Filling up shuffle buffer (this may take a while): 4298 of 50000\n")
-    run.at_s = 9.0
-    run.begin_epoch().doing(Phase.WAIT, 3.0)
+FILLING = (
+    "I0000 00:00:1795169831.799911   30980 shuffle_dataset_op.cc:453] ShuffleDatasetV3:2: Filling up shuffle buffer "
+    "(this may take a while): 4298 of 50000\n"
+)
+FILLED = "I0000 00:00:1795169840.655238   30980 shuffle_dataset_op.cc:483] Shuffle buffer filled.\n"
 
-    assert look(run).finding.sentence == "filling the shuffle buffer, 4 298 of 50 000, 3.0 s"
+
+def logging(folder: Path, text: str = "") -> Canned:
+    run = Canned(folder)
+    run.writer.log = folder / "log.txt"
+    run.writer.log.write_text(text)
+    return run
+
+
+def test_the_shuffle_buffer_is_read_from_tensorflows_log(tmp_path: Path) -> None:
+    run = logging(tmp_path, FILLING)
+    run.at_s = 9.0
+    finding = look(run.begin_epoch().doing(Phase.WAIT, 3.0)).finding
+
+    assert finding.sentence == "filling the shuffle buffer, 4 298 of 50 000, 3.0 s"
+    assert finding.advice == "every epoch does this again - knobs can be set already"
+
+
+def test_what_the_shuffle_buffer_held_an_epoch_ago_is_not_told(tmp_path: Path) -> None:
+    run = logging(tmp_path, FILLING + FILLED).started().steps(40, FED).begin_epoch()
+    run.at_s += 2.0
+
+    assert "shuffle" not in look(run.doing(Phase.WAIT, 2.0)).finding.sentence
+
+
+def test_what_tensorflow_said_is_a_row_for_each_thing_that_matters(tmp_path: Path) -> None:
+    run = logging(tmp_path, "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n")
+    reader = run.reader()
+    follower, rows = Follower(reader.steps_between, live=True), Happenings()
+    run.at_s = 20.0
+    before = [(row.at_s, row.text) for row in rows.take(follower.follow(reader.tail(), (), None))]
+    with (tmp_path / "log.txt").open("a") as log:
+        log.write(FILLING + FILLED + "a line of somebody else's\n" + FILLING)
+    after = [(round(row.at_s, 1), row.text) for row in rows.take(follower.follow(reader.tail(), (), None))]
+
+    assert before == [(0.0, "TensorFlow said 1 thing, harmless (5 log)")]
+    assert after == [
+        (0.0, "TensorFlow said 1 more thing, harmless (5 log)"),
+        (8.8, "TensorFlow: training waits while the shuffle buffer fills; every epoch does this again (5 log)"),
+    ]
+
+
+def test_the_whole_of_the_memory_is_what_the_run_could_have() -> None:
+    limited = {"memory_bytes": 64 * 2**30, "memory_limit_bytes": 8 * 2**30}
+    memory = look(Canned(None, machine=limited).started()).situation.memory
+
+    assert memory is not None
+    assert memory.total == 8 * 2**30
+    assert not memory.is_full
+
+
+def test_a_sleep_that_was_to_be_kept_off_is_told_without_advice() -> None:
+    run = Canned(None, settings={"keep_awake": True}).started().event(facts.Slept, slept_ms=600_000.0)
+
+    assert [row.text for row in Happenings().take(look(run)) if row.mark == "Z"] == [
+        "asleep 10:17 - 10:27, not counted"
+    ]
 
 
 def test_what_is_unrecorded_is_told_with_its_step() -> None:

@@ -105,7 +105,8 @@ def _starting(now: Situation) -> Banner | None:
     if now.phase is Phase.WAIT and not now.steps_total and now.step <= 1:
         filling = waiting.shuffle_words(now)
         sentence = f"{filling}, {so_far}" if filling else f"waiting for the first batch, {so_far}"
-        return Banner("STARTING", sentence, _early_keys(now), Tone.BUSY)
+        again = ["every epoch does this again"] if filling else []
+        return Banner("STARTING", sentence, " - ".join(filter(None, [*again, _early_keys(now)])), Tone.BUSY)
     return None
 
 
@@ -214,7 +215,7 @@ def _last_evidence(now: Situation) -> str:
     memory = now.memory
     if memory is None:
         return doing
-    have = f"memory {units.number(memory.used / 2**30)} of {units.gigabytes(memory.used + memory.available)}"
+    have = f"memory {units.number(memory.used / 2**30)} of {units.gigabytes(memory.total)}"
     swap = f", swap {units.gigabytes(memory.swap)}"
     return f"{doing}: {have}{swap}{': out of memory is likely' if memory.is_full else ''}"
 

@@ -26,16 +26,20 @@ LONG_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The machine's memory at the last sample, bytes; NaN where it could not be had."""
+    """The machine's memory at the last sample, bytes; NaN where it could not be had.
+
+    total: what the run could have; not everywhere do what is used and what is available make up the whole.
+    """
 
     used: float
     available: float
     swap: float
+    total: float
 
     @property
     def is_full(self) -> bool:
         """Whether under a twentieth of it is available."""
-        return self.available < 0.05 * (self.used + self.available)
+        return self.available < 0.05 * self.total
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,6 +42,15 @@ class Said:
 _Parts = tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A sentence on what was said. wall_s: as in `Said`."""
+
+    text: str
+    harmless: bool
+    wall_s: float | None
+
+
 def _matters(name: str, text: str, *lines: str | _Parts) -> tuple[Meaning, list[_Parts]]:
     return Meaning(name, False, text), [(line,) if isinstance(line, str) else line for line in lines]
 
@@ -60,7 +70,7 @@ _TABLE = (
     ),
     _matters(
         "no gpu",
-        "TensorFlow found no NVIDIA GPU and trains on the CPU; if there is one: tfwatch doctor",
+        "no NVIDIA GPU was found, so the CPU trains; if there is one: tfwatch doctor",
         "Could not find cuda drivers",
         "failed call to cuInit",
         "no CUDA-capable device is detected",
@@ -187,6 +197,7 @@ _TABLE = (
 )
 
 
+@lru_cache(maxsize=4096)
 def meaning_of(line: str) -> Meaning | None:
     """What a line means; None where it is not one of those known."""
     line = line[:_LOOKED_AT]
@@ -204,15 +215,17 @@ def meanings(lines: Iterable[str]) -> list[Said]:
     return list(heard.said)
 
 
-def summary_of(said: Sequence[Said]) -> str:
-    """`TensorFlow said 3 things, all harmless`; empty where it said nothing."""
-    if not said:
-        return ""
-    matter = sum(not one.meaning.harmless for one in said)
-    things = f"TensorFlow said {len(said)} thing{'' if len(said) == 1 else 's'}"
-    if matter:
-        return f"{things}, {matter} of them matter{'s' if matter == 1 else ''}"
-    return f"{things}, {'all ' if len(said) > 1 else ''}harmless"
+def told(said: Sequence[Said]) -> list[Told]:
+    """One sentence for all that is harmless, and one for each thing that matters."""
+    matter = [one for one in said if not one.meaning.harmless]
+    harmless = [one for one in said if one.meaning.harmless]
+    sentences = [Told(f"TensorFlow: {one.meaning.text}", False, one.wall_s) for one in matter]
+    if harmless:
+        number = f"{len(harmless)} {'more ' if matter else ''}thing{'' if len(harmless) == 1 else 's'}"
+        text = f"TensorFlow said {number}, {'all ' if len(harmless) > 1 else ''}harmless"
+        first = next((one.wall_s for one in harmless if one.wall_s is not None), None)
+        sentences.insert(0, Told(text, True, first))
+    return sentences
 
 
 class Heard:

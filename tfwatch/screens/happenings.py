@@ -11,6 +11,7 @@ from tfwatch.analysis.compiles import Compiled
 from tfwatch.analysis.limits import LIMITS, joined
 from tfwatch.analysis.patterns import Pattern
 from tfwatch.analysis.stalls import Stall
+from tfwatch.analysis.warnings import Told, told
 from tfwatch.core import events as facts
 from tfwatch.screens import telling
 from tfwatch.screens.telling import Source
@@ -66,10 +67,17 @@ def _of_the_moment(view: RunView) -> Iterator[_Timed]:
     yield from ((stall.start_ns / 1e9, stall, None) for stall in view.stalls)
     yield from ((pattern.start_ns / 1e9, pattern, None) for pattern in view.patterns)
     yield from (((made.start_ns / 1e6 + made.took_ms) / 1e3, made, None) for made in view.compiles)
+    yield from ((_moment(view.snapshot, one.wall_s), one, None) for one in told(view.said))
     waiting = {state.asked_s for state in view.knobs.values() if state.asked is not None}
     if waiting:
         asked = view.snapshot.events.of(facts.SwitchAsked)
         yield from ((event.at_ns / 1e9, event, None) for event in asked if event.at_ns / 1e9 in waiting)
+
+
+def _moment(snapshot: Snapshot, wall_s: float | None) -> float:
+    """Seconds since the clock origin, which is taken where a line says no time."""
+    at_s = 0.0 if wall_s is None else wall_s - snapshot.manifest.origin_wall_ns / 1e9
+    return min(max(at_s, 0.0), snapshot.now_s)
 
 
 class HappeningRows(Sequence[Happening]):
@@ -109,6 +117,8 @@ class HappeningRows(Sequence[Happening]):
                 return telling.limited(what)
             case Stall() | Pattern() | Compiled():
                 return telling.found(what)
+            case Told():
+                return telling.said(what)
         row = telling.plain_fact(what)
         assert row
         return row

@@ -150,6 +150,7 @@ class LiveScreen(Screen[None]):
             len(view.snapshot.events),
             len(view.stalls),
             len(view.compiles),
+            len(view.said),
             view.patterns,
             view.comparisons,
             waiting,

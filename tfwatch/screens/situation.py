@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from tfwatch.analysis.stalls import Stall, find_stalls
 from tfwatch.analysis.switches import Comparison, Known, compare
 from tfwatch.analysis.turns import Ask, KnobState, knob_states
 from tfwatch.analysis.verdict import Judgement, judge
+from tfwatch.analysis.warnings import Heard, Said
 from tfwatch.core.events import (
     EpochStarted,
     Paused,
@@ -33,6 +33,7 @@ from tfwatch.core.events import (
 from tfwatch.core.rows import Phase
 from tfwatch.core.units import is_missing
 from tfwatch.runs.library import replay_words
+from tfwatch.runs.machine import memory_total
 from tfwatch.runs.reader import Life
 from tfwatch.screens.following import MachineFollower
 
@@ -55,14 +56,13 @@ _BLOCK = 65_536
 _CONTEXT = 512
 #: What a pause that covers the last of some rows ends after them by, at most.
 _PAUSE_NS = 60 * 10**9
-_SHUFFLE = re.compile(r"shuffle buffer[^\n]*?(\d+) of (\d+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False)
 class RunView:
     """A run as the panes show it. `comparisons`, `stalls`, `patterns`, `compiles`: oldest first.
 
-    energy: what the device that trains drew so far; None where no power is read.
+    energy: what the device that trains drew so far; None where no power is read. said: by TensorFlow's log.
     """
 
     snapshot: Snapshot
@@ -74,6 +74,7 @@ class RunView:
     patterns: tuple[Pattern, ...] = ()
     compiles: tuple[Compiled, ...] = ()
     energy: Energy | None = None
+    said: tuple[Said, ...] = ()
 
     @property
     def is_over(self) -> bool:
@@ -116,10 +117,12 @@ class Follower:
         self._patterns: dict[tuple[int, int], Pattern] = {}
         self._compiles: list[Compiled] = []
         self._machine = MachineFollower()
+        self._heard = Heard()
 
     def follow(self, snapshot: Snapshot, asks: Sequence[Ask], stopping_s: float | None) -> RunView:
         """What the panes show of a snapshot; `asks`: this screen's requests, `stopping_s`: since it asked to stop."""
         self._search(snapshot)
+        self._heard.follow(snapshot.log_head, snapshot.log, snapshot.log_total)
         if snapshot.now_s >= self._due_s or len(snapshot.events) != self._events or snapshot.ended:
             self._due_s = snapshot.now_s + FIGURES_S
             self._events = len(snapshot.events)
@@ -131,7 +134,8 @@ class Follower:
         stalls, patterns = tuple(self._stalls.values()), tuple(self._patterns.values())
         compiles, energy = tuple(self._compiles), self._figures.energy
         found = banner(situation)
-        return RunView(snapshot, situation, found, knobs, self._comparisons, stalls, patterns, compiles, energy)
+        said = self._heard.said
+        return RunView(snapshot, situation, found, knobs, self._comparisons, stalls, patterns, compiles, energy, said)
 
     def _search(self, snapshot: Snapshot) -> None:
         """Look at the steps that came, in blocks: a long run that was just opened is searched over some frames."""
@@ -184,6 +188,7 @@ class Follower:
         return replace(
             _bare_situation(snapshot),
             live=self._live,
+            shuffle=self._heard.shuffle if _epoch_begins(snapshot) else None,
             judgement=figures.judgement,
             median_step_ms=figures.median_step_ms,
             epoch_spent=figures.epoch_spent,
@@ -222,7 +227,6 @@ def _pauses_in(rows: Rows, events: Events) -> Pauses:
 def _bare_situation(snapshot: Snapshot) -> Situation:
     """What a snapshot says by itself."""
     manifest, pulse, events = snapshot.manifest, snapshot.pulse, snapshot.events
-    begins = _epoch_begins(snapshot)
     lost, failed = events.newest(RecordingLost), events.newest(WatchFailed)
     return Situation(
         life=snapshot.life.value,
@@ -239,15 +243,14 @@ def _bare_situation(snapshot: Snapshot) -> Situation:
         accelerated=manifest.accelerated,
         device="the GPU" if manifest.accelerated else "the CPU's compute",
         switchable=tuple(manifest.switchable),
-        epoch_begins=begins,
-        shuffle=_shuffle(snapshot.log) if begins else None,
+        epoch_begins=_epoch_begins(snapshot),
         unrecorded=snapshot.unrecorded,
         unrecorded_step=lost.step if lost else 0,
         watch_failed=failed.reason if failed else "",
         ended=snapshot.ended,
         failed=events.newest(TrainingFailed),
         metric=metric_text(snapshot),
-        memory=_memory(snapshot.samples),
+        memory=_memory(snapshot),
         run=replay_words(snapshot.folder) if snapshot.folder else "",
     )
 
@@ -268,16 +271,11 @@ def _epoch_begins(snapshot: Snapshot) -> bool:
     return not len(snapshot.steps) or started.at_ns > int(snapshot.steps[-1]["start_ns"])
 
 
-def _shuffle(log: Sequence[str]) -> tuple[int, int] | None:
-    for line in reversed(log[-30:]):
-        if found := _SHUFFLE.search(line):
-            return int(found[1]), int(found[2])
-    return None
-
-
-def _memory(samples: Rows) -> Memory | None:
-    if not len(samples):
+def _memory(snapshot: Snapshot) -> Memory | None:
+    if not len(snapshot.samples):
         return None
-    row = samples[-1]
-    memory = Memory(*(float(row[name]) for name in ("memory_used_bytes", "memory_available_bytes", "swap_used_bytes")))
-    return None if math.isnan(memory.used) else memory
+    row = snapshot.samples[-1]
+    used, available, swap = (
+        float(row[name]) for name in ("memory_used_bytes", "memory_available_bytes", "swap_used_bytes")
+    )
+    return None if math.isnan(used) else Memory(used, available, swap, memory_total(snapshot.manifest.machine))

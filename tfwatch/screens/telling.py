@@ -9,6 +9,7 @@ from tfwatch.analysis.compiles import Compiled
 from tfwatch.analysis.limits import LIMITS
 from tfwatch.analysis.patterns import Pattern, shape
 from tfwatch.analysis.stalls import Stall
+from tfwatch.analysis.warnings import Told
 from tfwatch.core import events as facts
 from tfwatch.core import units
 
@@ -24,7 +25,7 @@ _SLEPT_MS = 60_000.0
 #: Mark, sentence, style.
 Row: TypeAlias = tuple[str, str, str]
 #: What can be a row.
-Source: TypeAlias = facts.Event | Stall | Pattern | Compiled
+Source: TypeAlias = facts.Event | Stall | Pattern | Compiled | Told
 
 
 def found(what: Stall | Pattern | Compiled) -> Row:
@@ -66,7 +67,13 @@ def slept(event: facts.Slept, snapshot: Snapshot) -> Row:
         return "Z", f"asleep for {units.seconds(event.slept_ms / 1e3)}, not counted", ""
     # The run's clock stood still: a moment before it is the time at which it fell asleep.
     began, woke = (f"{snapshot.local_time((event.at_ns - before) / 1e9):%H:%M}" for before in (1000, 0))
-    return "Z", f"asleep {began} - {woke}, not counted; --keep-awake next time", ""
+    advice = "" if snapshot.manifest.settings.get("keep_awake") else "; --keep-awake next time"
+    return "Z", f"asleep {began} - {woke}, not counted{advice}", ""
+
+
+def said(what: Told) -> Row:
+    """What TensorFlow said."""
+    return ".", f"{what.text} (5 log)", "" if what.harmless else "$text-warning"
 
 
 def limited(event: facts.Paused) -> Row:

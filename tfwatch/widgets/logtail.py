@@ -1,22 +1,28 @@
-"""The log: what TensorFlow and Python printed, as it is."""
+"""The log: what TensorFlow and Python printed, as it is, and what it means where that is known."""
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
 from textual.reactive import reactive
 
+from tfwatch.analysis.warnings import meaning_of
 from tfwatch.widgets.rowlist import RowList
 from tfwatch.widgets.text import plain, row
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from textual.binding import BindingType
     from textual.content import Content
 
+    from tfwatch.widgets.text import Part
+
 
 class LogPane(RowList):
-    """Lines as they came, folded to the width, those that hold `wanted` only.
+    """Lines as they came, folded to the width, those that hold `wanted` only; below a known line what it means.
 
     Attributes:
         lines: oldest first. wanted: part of a line, in any case; empty shows all.
@@ -35,7 +41,7 @@ class LogPane(RowList):
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._folded: list[str] = []
+        self._folded: list[Part] = []
 
     def on_mount(self) -> None:
         self._fold()
@@ -62,9 +68,23 @@ class LogPane(RowList):
         shown = [plain(line) for line in self.lines]
         if self.wanted:
             shown = [line for line in shown if self.wanted.lower() in line.lower()]
-        self._folded = [line[at : at + width] for line in shown for at in range(0, max(len(line), 1), width)]
+        self._folded = list(_folded(shown, width))
         self.entitle(
             "log",
             f"{len(shown)} of {len(self.lines)} lines with {plain(self.wanted)!r}" if self.wanted else "/ filters",
         )
         self.rows_changed()
+
+
+def _folded(lines: Iterable[str], width: int) -> Iterator[Part]:
+    """Rows of so many cells. What a line means stands below the first that says so."""
+    told = set[str]()
+    for line in lines:
+        yield from ((line[at : at + width], "") for at in range(0, max(len(line), 1), width))
+        meaning = meaning_of(line)
+        if meaning is None or meaning.name in told:
+            continue
+        told.add(meaning.name)
+        text = f"  = {'harmless: ' if meaning.harmless else ''}{meaning.text}"
+        style = "$foreground 65%" if meaning.harmless else "$text-warning"
+        yield from ((part, style) for part in textwrap.wrap(text, width, subsequent_indent="    "))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
@@ -220,6 +221,8 @@ Event: TypeAlias = (
     | RunEnded
 )
 
+#: The longest cause, class or name that is worth sharing.
+_WORD = 40
 _KINDS: dict[str, Any] = {kind.__name__: kind for kind in Event.__args__}
 
 
@@ -233,10 +236,15 @@ def decode(line: str | bytes) -> Event | None:
     try:
         values = json.loads(line)
         kind = _KINDS[values.pop("event")]
-        event: Event = kind(**known_fields(kind, values))
+        event: Event = kind(**{name: _shared(value) for name, value in known_fields(kind, values).items()})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return event
+
+
+def _shared(value: Any) -> Any:
+    """A word that many events hold is kept once."""
+    return sys.intern(value) if type(value) is str and len(value) <= _WORD else value
 
 
 def _number(value: Any) -> float:

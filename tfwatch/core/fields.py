@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,12 +19,17 @@ def known_fields(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: one of them is of another type than declared.
     """
-    declared = {f.name: str(f.type) for f in fields(kind)}
+    declared = _declared(kind)
     known = {name: value for name, value in values.items() if name in declared}
     for name, value in known.items():
         if not _CHECKS[declared[name]](value):
             raise ValueError(f"{name} is not {declared[name]}")
     return known
+
+
+@cache
+def _declared(kind: Any) -> dict[str, str]:
+    return {f.name: str(f.type) for f in fields(kind)}
 
 
 def _is_int(value: object) -> bool:

@@ -1,0 +1,63 @@
+"""The log's pane: lines as they came, and what they mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.screens.canned import usual
+from tests.screens.showing import shown
+from tfwatch.analysis import warnings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ONEDNN = "I0000 00:00:1795263242.021949   29426 port.cc:153] oneDNN custom operations are on. You may see [bold]"
+RETRACED = "WARNING:tensorflow:5 out of the last 5 calls to <function f> triggered tf.function retracing."
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_a_line_is_explained_once(tmp_path: Path, size: tuple[int, int]) -> None:
+    run = usual(tmp_path)
+    run.writer.log = tmp_path / "log.txt"
+    run.writer.log.write_text(f"first\n{ONEDNN}\n{ONEDNN}\n{RETRACED}\n{RETRACED}\nlast\n")
+    async with shown(run, size) as show:
+        await show.press("5")
+        text = "".join(part for part, _ in show.live.log_pane._folded).replace("    ", " ")
+
+        assert text.count("oneDNN custom operations are on") == text.count("triggered tf.function retracing") == 2
+        assert text.count("= harmless: oneDNN is on") == text.count("= a function is traced again and again") == 1
+        assert "You may see [bold]" in text
+        assert "= a function is traced again" in show.text
+
+
+async def test_what_was_said_is_a_row_of_the_events(tmp_path: Path) -> None:
+    run = usual(tmp_path)
+    run.writer.log = tmp_path / "log.txt"
+    run.writer.log.write_text(f"{ONEDNN}\n")
+    async with shown(run) as show:
+        await show.press("3")
+        assert "TensorFlow said 1 thing, harmless (5 log)" in show.text
+
+        with run.writer.log.open("a") as log:
+            log.write(f"{RETRACED}\n")
+        await show.frame()
+        assert "TensorFlow said 1 more thing, harmless (5 log)" in show.text
+        assert "TensorFlow: a function is traced again and again" in show.text
+
+
+async def test_a_frame_reads_no_line_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(warnings, "meaning_of", read.append)
+    run = usual(tmp_path)
+    run.writer.log = tmp_path / "log.txt"
+    run.writer.log.write_text("a\nb\n")
+    async with shown(run) as show:
+        await show.frame()
+        with run.writer.log.open("a") as log:
+            log.write("c\n")
+        await show.frame()
+        await show.frame()
+
+    assert read == ["a", "b", "c"]

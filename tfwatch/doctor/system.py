@@ -43,7 +43,7 @@ def interpreter(system: str, root: Path = Path("/")) -> Interpreter:
 
 def parse_sysctl(text: str) -> tuple[bool | None, bool | None, str, frozenset[str] | None]:
     """Whether Rosetta 2 translates, whether it is an Apple chip, its name and, of an Intel one, its instructions."""
-    settings = dict(_SETTING.findall(text))
+    settings = {name: value for name, value in _SETTING.findall(text) if name in _SYSCTL}
     listed = f"{settings.get('machdep.cpu.features', '')} {settings.get('machdep.cpu.leaf7_features', '')}".split()
     return (
         _switch(settings, "sysctl.proc_translated"),

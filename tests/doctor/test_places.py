@@ -1,0 +1,182 @@
+"""The folder of the runs, the terminal, the disk and what Keras is set to: read off this machine."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.pseudo import Pseudo
+from tfwatch.core.clock import Clock
+from tfwatch.doctor.disk import read_speed
+from tfwatch.doctor.facts import DiskSpeed
+from tfwatch.doctor.places import backend, colours, runs_folder
+from tfwatch.sensors import Unavailable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# -- the runs folder --------------------------------------------------------------------------------
+
+
+def test_a_folder_of_runs_is_counted_and_left_as_it_was(tmp_path: Path) -> None:
+    for name in ("2026-11-20T10-17-03_cnn", "2026-11-21T10-17-03_cnn"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text("{}" * 500)
+    found = runs_folder(tmp_path)
+
+    assert (found.trouble, found.is_there, found.runs, found.size_bytes) == ("", True, 2, 2000)
+    assert found.free_bytes
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    found = runs_folder(tmp_path / "a" / "b")
+
+    assert (found.trouble, found.is_there, found.runs) == ("", False, 0)
+    assert found.free_bytes
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("")
+
+    assert runs_folder(tmp_path / "runs").trouble.endswith("runs is no folder")
+    assert runs_folder(tmp_path / "runs" / "b").trouble.endswith("runs is no folder")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (errno.EROFS, "Read-only file system"),
+        (errno.ENOSPC, "No space left on device"),
+        (errno.EACCES, "Permission denied"),
+    ],
+)
+def test_a_folder_that_cannot_be_written_is_told(
+    code: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(**_: Any) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refused)
+    assert runs_folder(tmp_path).trouble == words
+
+
+def test_a_folder_that_would_be_made_where_nothing_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+
+    assert runs_folder(tmp_path / "runs").trouble.endswith("is not writable")
+
+
+def test_a_folder_that_holds_too_much_is_sized_in_part(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    ticks = iter(range(100))
+    clock = Clock(now_ns=lambda: next(ticks) * 10**9)
+
+    assert runs_folder(tmp_path, clock).size_is_partial
+
+
+# -- the disk -----------------------------------------------------------------------------------------
+
+
+def test_the_files_of_a_folder_are_read(tmp_path: Path) -> None:
+    for n in range(6):
+        (tmp_path / f"{n}.bin").write_bytes(os.urandom(2**20))
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    found = read_speed(tmp_path)
+
+    assert isinstance(found, DiskSpeed)
+    assert (found.files, found.read_bytes) == (6, 6 * 2**20)
+    assert found.took_s > 0
+    assert found.from_disk is None or 0 <= found.from_disk <= 1
+
+
+def test_a_folder_with_nothing_to_read_is_tried_with_a_file_that_goes_away(tmp_path: Path) -> None:
+    found = read_speed(tmp_path / "not" / "yet")
+
+    assert isinstance(found, DiskSpeed)
+    assert found.files is None
+    assert found.folder.endswith(tmp_path.name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_ends_when_its_time_is_over(tmp_path: Path) -> None:
+    for n in range(6):
+        (tmp_path / f"{n}.bin").write_bytes(bytes(2**20))
+    ticks = iter(range(10**6))
+    found = read_speed(tmp_path, Clock(now_ns=lambda: next(ticks) * 100_000_000))
+
+    assert isinstance(found, DiskSpeed)
+    assert found.read_bytes < 6 * 2**20
+
+
+def test_a_full_disk_is_not_filled_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shutil
+
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=2**20))
+    found = read_speed(tmp_path)
+
+    assert isinstance(found, Unavailable)
+    assert "too little room" in found.reason
+
+
+def test_a_folder_that_refuses_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(**_: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refused)
+    found = read_speed(tmp_path)
+
+    assert isinstance(found, Unavailable)
+    assert found.reason.endswith("Permission denied")
+
+
+# -- the terminal and Keras -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"TERM": "xterm-256color"}, 256),
+        ({"TERM": "xterm-kitty"}, 256),
+        ({"TERM": "xterm"}, 16),
+        ({"TERM": "xterm", "COLORTERM": "truecolor"}, 2**24),
+        ({"TERM": "xterm-256color", "COLORTERM": "24bit", "NO_COLOR": "1"}, 0),
+        ({"TERM": "vt100"}, 0),
+        ({"TERM": "dumb"}, 0),
+        ({}, 0),
+    ],
+)
+def test_the_colours_that_the_screen_will_use(environ: dict[str, str], expected: int) -> None:
+    assert colours(environ) == expected
+
+
+@pytest.mark.terminal
+def test_a_terminals_size_is_read_where_one_of_the_descriptors_is_one() -> None:
+    code = (
+        "import os\nfrom tfwatch.doctor.places import terminal\n"
+        "print('GOT', terminal({'TERM': 'xterm', 'NO_COLOR': '1', 'LC_ALL': 'C'}, (60, 18)))"
+    )
+    with Pseudo("-c", code, columns=40, rows=10) as pseudo:
+        assert pseudo.wait() == 0
+        words = pseudo.words.replace("\r\n", "")
+    assert "columns=40, rows=10, needs=(60, 18), colours=0, unicode=False, kind='xterm'" in words
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [('{"backend": "jax"}', "jax"), ("{", "tensorflow"), ("[]", "tensorflow"), ('{"floatx": "float32"}', "tensorflow")],
+)
+def test_keras_is_set_by_its_file(text: str, expected: str, tmp_path: Path) -> None:
+    (tmp_path / ".keras").mkdir()
+    (tmp_path / ".keras" / "keras.json").write_text(text)
+
+    assert backend({}, tmp_path) == expected
+    assert backend({"KERAS_BACKEND": "torch"}, tmp_path) == "torch"
+    assert backend({"KERAS_HOME": str(tmp_path / "none")}, tmp_path) == "tensorflow"

@@ -22,9 +22,13 @@ import time
 from collections import deque
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tfwatch.sensors import FullReading, Unavailable
 from tfwatch.sensors.gpu_nvml import Source, own_pids
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: The column of nvidia-smi, and the field of a reading it is compared with, in nvidia-smi's unit.
 COLUMNS = {
@@ -99,7 +103,7 @@ def main() -> None:
 
 
 @contextlib.contextmanager
-def _loaded(command: str, warm_s: float):  # type: ignore[no-untyped-def]
+def _loaded(command: str, warm_s: float) -> Iterator[subprocess.Popen[bytes] | None]:
     """The load's process, warmed up; None without one."""
     if not command:
         yield None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,8 +13,9 @@ import pytest
 from tests.commands.fakes import order, parts
 from tfwatch.commands import awake
 from tfwatch.commands import train as module
+from tfwatch.commands.parts import Parts
 from tfwatch.commands.train import train
-from tfwatch.core.events import Noted, RunEnded
+from tfwatch.core.events import Noted, RunEnded, SensorMissing
 from tfwatch.doctor.installed import Installed
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import Run, open_run
@@ -83,6 +85,14 @@ def test_keeping_awake_is_told_and_changes_nothing_else(
     assert sentence in [event.text for event in run.events if isinstance(event, Noted)]
     assert run.manifest.settings["keep_awake"] is True
     assert len(run.steps) == 20
+
+
+def test_the_gpu_sensor_that_was_chosen_is_the_one_that_runs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    real = replace(parts(steps=1), sensors=Parts().sensors)
+    assert train(order(tmp_path, headless=True, gpu_sensor="none"), real) == 0
+
+    missing = [event for event in the_run(tmp_path).events if isinstance(event, SensorMissing)]
+    assert [event.reason for event in missing if event.sensor == "GPU"] == ["switched off with --gpu-sensor none"]
 
 
 @pytest.mark.parametrize(

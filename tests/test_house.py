@@ -20,6 +20,7 @@ QUICK = (
     "tfwatch.workloads",
     "tfwatch.cli",
     "tfwatch.report",
+    "tfwatch.oneline",
     "tfwatch.document",
 )
 

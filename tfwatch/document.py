@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.analysis.hardware import Hardware, hardware
 from tfwatch.analysis.ledger import PARTS, Entry, Ledger, keras_step_ms, make_ledger
 from tfwatch.analysis.summary import summarise
 
@@ -41,9 +42,20 @@ def as_json(run: Run) -> dict[str, Any]:
     switches: [{step_asked, step_in_effect, knob, from, to, before, after}], before and after each
         {steps, step_ms, data_wait_ms, compute_ms, host_ms, data_wait_share} of at most 600 steps up to the
         neighbouring switch. step_in_effect is None where the run ended first.
+    energy_j: what the device that trained drew: the GPU where the steps ran on one, else the CPU. The integral of its
+        power over the run as far as it was read (`machine.energy_known_s` seconds), by the trapezoid.
+    energy_per_step_j: of the steps whose power was known. energy_starving_j: of their data wait; an upper bound where
+        steps are shorter than the half second between two samples, for an idle device draws less than the mean.
+    energy_missing: why these three are None; None where they are not.
+    machine: {gpu, gpu_source, gpus, gpu_total_bytes, unified_memory}, of the GPU whose figures these are; the medians
+        of the samples from the first step to the last, named as the columns of `core.rows.SAMPLE`;
+        gpu_others_busy, the median of all programs less that of the one that trained, 0 to 1; energy_known_s;
+        thermal_limit_s and swapping_s, seconds for which heat and swapping held the run back;
+        missing: {sensor: {reason, fix}}, the sensors that gave nothing.
     """
     summary = summarise(run.steps, run.events, run.manifest.accelerated)
     ended = run.ended
+    machine = hardware_of(run)
     return {
         "run": run.manifest.run,
         "workload": run.manifest.workload,
@@ -61,6 +73,40 @@ def as_json(run: Run) -> dict[str, Any]:
         "switches": [_switch(switch) for switch in summary.switches],
         "ledger": _ledger(ledger_of(run)),
         "keras_step_ms": _figure(keras_step_ms(run.epochs, run.events)),
+        **_energy(machine),
+        "machine": _machine(machine),
+    }
+
+
+def hardware_of(run: Run) -> Hardware:
+    """A run's machine in figures."""
+    return hardware(run.samples, run.steps, run.events, run.manifest.accelerated)
+
+
+def _energy(machine: Hardware) -> dict[str, Any]:
+    spent = machine.energy
+    return {
+        "energy_j": _figure(spent.joules if spent else None),
+        "energy_per_step_j": _figure(spent.per_step_j if spent else None),
+        "energy_starving_j": _figure(spent.starving_j if spent else None),
+        "energy_missing": machine.energy_missing or None,
+    }
+
+
+def _machine(machine: Hardware) -> dict[str, Any]:
+    found = machine.found
+    return {
+        "gpu": found.name if found else None,
+        "gpu_source": found.source if found else None,
+        "gpus": found.gpus if found else None,
+        "gpu_total_bytes": found.memory_bytes if found else None,
+        "unified_memory": found.unified if found else None,
+        **{name: _figure(value) for name, value in machine.medians.items()},
+        "gpu_others_busy": _figure(machine.others),
+        "energy_known_s": _figure(machine.energy.known_s if machine.energy else None),
+        "thermal_limit_s": machine.heat_s,
+        "swapping_s": machine.swap_s,
+        "missing": {event.sensor: {"reason": event.reason, "fix": event.fix or None} for event in machine.missing},
     }
 
 

@@ -1,4 +1,4 @@
-"""A run in a few lines for people: at its end, and while it runs."""
+"""A run in a few lines for people, at its end."""
 
 from __future__ import annotations
 
@@ -7,38 +7,30 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.comparing import setting, speed
 from tfwatch.analysis.ledger import keras_step_ms
+from tfwatch.analysis.machine import GPU
 from tfwatch.analysis.patterns import shape
 from tfwatch.analysis.summary import Summary, summarise
-from tfwatch.analysis.verdict import Bound, judge
+from tfwatch.analysis.verdict import Bound
 from tfwatch.core import units
-from tfwatch.core.events import DatasetReady, EpochStarted, RecordingLost, RecordingResumed, TrainingFailed
-from tfwatch.core.rows import Phase
-from tfwatch.document import ledger_of
+from tfwatch.core.events import DatasetReady, RecordingLost, RecordingResumed, TrainingFailed
+from tfwatch.document import hardware_of, ledger_of
+from tfwatch.oneline import one_line
 from tfwatch.runs.library import default_runs_dir
 from tfwatch.runs.life import Life
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tfwatch.analysis.hardware import Hardware
     from tfwatch.analysis.ledger import Ledger
     from tfwatch.analysis.switches import Comparison
     from tfwatch.runs.opened import Run
-    from tfwatch.runs.reader import Snapshot
 
 #: Switches told one by one; of more only the number.
 _TOLD = 4
 #: Share of a run from which on a loss is told, and by how much Keras' figure differs when that is explained.
 _WORTH_TELLING = 0.01
 _DIFFERS = 0.05
-#: A wait that lasts longer is told on the progress line.
-_LONG_WAIT_S = 1.0
-
-_STARTING = {
-    Phase.STARTING: "starting",
-    Phase.IMPORT: "importing TensorFlow",
-    Phase.DATA_SET: "data set",
-    Phase.COMPILE: "compiling",
-}
 
 
 def as_text(run: Run, home: Path) -> str:
@@ -52,12 +44,13 @@ def as_text(run: Run, home: Path) -> str:
         *_failure(run),
         *_skipped(run),
         *_waited(run, summary),
+        *_machine(run, hardware_of(run)),
         *_switches(summary),
         *_stall(summary),
         *_pattern(summary),
         *_recorded(run, home),
     ]
-    return "\n".join(_one_line(line) for line in lines)
+    return "\n".join(one_line(line) for line in lines)
 
 
 def _what(run: Run, summary: Summary) -> str:
@@ -141,6 +134,38 @@ def _keras(run: Run, step_ms: float) -> list[str]:
     return [f"{reads}: it spreads validation, callbacks and slow steps over all steps"]
 
 
+def _machine(run: Run, machine: Hardware) -> list[str]:
+    """What the GPU did, what it drew, and what held it back."""
+    held = {"heat": machine.heat_s, "swapping": machine.swap_s}
+    told = [f"{name} {units.seconds(lasted_s)}" for name, lasted_s in held.items() if lasted_s]
+    back = [f"held back by {' and '.join(told)}"] if told else []
+    busy, ours, others = machine.medians["gpu_busy"], machine.medians["gpu_process_busy"], machine.others
+    if busy is None or not run.manifest.accelerated:
+        return [*_energy(machine), *back, *_gpu_missing(run, machine)]
+    shares = [f"{units.percent(ours)} ours", f"{units.percent(others)} other programs'"] if ours is not None else []
+    shared = f" ({', '.join(shares)})" if shares else ""
+    power = machine.medians["gpu_power_w"]
+    watts = f" at {units.watts(power)}" if power is not None else ""
+    return [f"the GPU was {units.percent(busy)} busy{shared}{watts}, median", *_energy(machine), *back]
+
+
+def _energy(machine: Hardware) -> list[str]:
+    spent = machine.energy
+    if spent is None:
+        return []
+    share = units.percent(spent.starving_j / spent.joules if spent.joules > 0 else None)
+    step = f"{units.joules(spent.per_step_j)} a step, " if spent.per_step_j is not None else ""
+    return [f"energy: {step}{units.joules(spent.joules)} in all, {units.joules(spent.starving_j)} ({share}) starving"]
+
+
+def _gpu_missing(run: Run, machine: Hardware) -> list[str]:
+    """Only where a GPU trained: without one there is nothing to miss."""
+    why = next((event for event in machine.missing if event.sensor == GPU), None)
+    if why is None or not run.manifest.accelerated:
+        return []
+    return [f"GPU n/a: {why.reason}{f'; {why.fix}' if why.fix else ''}"]
+
+
 def _switches(summary: Summary) -> list[str]:
     switches = summary.switches
     more = len(switches) - _TOLD
@@ -218,55 +243,3 @@ def _shown(path: Path, home: Path, quote: bool = False) -> str:
 
 def _counted(number: int, thing: str) -> str:
     return f"{units.count(number)} {thing}{'' if number == 1 else 's'}"
-
-
-def _one_line(text: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in text.strip().split("\n")[0])
-
-
-# -- while it runs --------------------------------------------------------------------------------
-
-
-def progress_line(snapshot: Snapshot) -> str:
-    """One line on how far a run is: `cnn  epoch 2/20  step 412  1 240 img/s  23.4 ms a step, starving 41 %`."""
-    parts = [snapshot.manifest.workload, *_how_far(snapshot), *_starving(snapshot), *_now(snapshot)]
-    return _one_line("  ".join(parts))
-
-
-def _how_far(snapshot: Snapshot) -> list[str]:
-    latest = snapshot.latest
-    if latest is None:
-        return []
-    epoch = next((event for event in reversed(snapshot.events) if isinstance(event, EpochStarted)), None)
-    parts = [f"epoch {latest.epoch + 1}{f'/{epoch.epochs}' if epoch and epoch.epochs else ''}"]
-    parts.append(f"step {units.count(latest.step)}")
-    if snapshot.images_s is not None:
-        parts.append(f"{units.count(round(snapshot.images_s))} img/s")
-    if latest.loss is not None:
-        parts.append(f"loss {units.number(latest.loss, 3)}")
-    if latest.metric is not None and snapshot.manifest.metric:
-        parts.append(f"{snapshot.manifest.metric} {units.number(latest.metric, 3)}")
-    return parts
-
-
-def _starving(snapshot: Snapshot) -> list[str]:
-    judgement = judge(snapshot.steps)
-    if judgement.breakdown is None or judgement.steps < judgement.needed:
-        return []
-    split = judgement.breakdown
-    return [f"{units.milliseconds(split.step.median)} a step, starving {units.percent(split.wait_share)}"]
-
-
-def _now(snapshot: Snapshot) -> list[str]:
-    pulse = snapshot.pulse
-    if snapshot.ended:
-        return [snapshot.ended.cause]
-    if pulse is None:
-        return []
-    for_s = snapshot.now_s - pulse.since_ns / 1e9
-    lasts = units.seconds(for_s)
-    if pulse.phase in _STARTING:
-        return [f"{pulse.detail or _STARTING[pulse.phase]}, {lasts}"]
-    if pulse.phase is Phase.WAIT and for_s >= _LONG_WAIT_S:
-        return [f"no batch for {lasts}"]
-    return [f"validation, {lasts}"] if pulse.phase is Phase.VALIDATION else []

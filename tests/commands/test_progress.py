@@ -36,7 +36,7 @@ def reader(tmp_path: Path) -> RunReader:
 
 def show_every(seconds: float, times: int, stream: io.StringIO, reader: RunReader) -> str:
     now = [0]
-    progress = Progress(stream, reader, lambda _: f"at {now[0] / 1e9:g} s", Clock(now_ns=lambda: now[0]))
+    progress = Progress(stream, reader, lambda *_: f"at {now[0] / 1e9:g} s", Clock(now_ns=lambda: now[0]))
     for _ in range(times):
         progress.show()
         now[0] += int(seconds * 1e9)
@@ -55,14 +55,30 @@ def test_a_terminal_gets_one_line_that_renews_itself(reader: RunReader, monkeypa
 def test_a_line_is_cut_to_the_terminal(reader: RunReader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Terminal, "fileno", lambda _: -1)
     stream = Terminal()
-    Progress(stream, reader, lambda _: "x" * 500, Clock()).show()
+    Progress(stream, reader, lambda *_: "x" * 500, Clock()).show()
     assert stream.getvalue() == "\r" + "x" * 79 + "\x1b[K"
+
+
+def test_a_terminal_says_how_long_a_line_may_be_and_a_file_does_not(
+    reader: RunReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Terminal, "fileno", lambda _: -1)
+    widths: list[int | None] = []
+
+    def line(_: Snapshot, width: int | None) -> str:
+        widths.append(width)
+        return "line"
+
+    for stream in (Terminal(), io.StringIO()):
+        Progress(stream, reader, line, Clock()).show()
+
+    assert widths == [79, None]
 
 
 def test_a_sentence_stands_on_a_line_of_its_own(reader: RunReader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Terminal, "fileno", lambda _: -1)
     stream = Terminal()
-    progress = Progress(stream, reader, lambda _: "half done", Clock())
+    progress = Progress(stream, reader, lambda *_: "half done", Clock())
     progress.show()
     progress.say("stopping")
     assert stream.getvalue() == "\rhalf done\x1b[K\r\x1b[Ktfwatch: stopping\n"
@@ -70,10 +86,10 @@ def test_a_sentence_stands_on_a_line_of_its_own(reader: RunReader, monkeypatch: 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), KeyError("x")], ids=["arithmetic", "lookup"])
 def test_a_failure_is_told_once_and_hurts_nobody(error: Exception, reader: RunReader) -> None:
-    def fail(_: Snapshot) -> str:
+    def fail(_: Snapshot, width: int | None) -> str:
         raise error
 
-    line: Callable[[Snapshot], str] = fail
+    line: Callable[[Snapshot, int | None], str] = fail
     stream = io.StringIO()
     now = [0]
     progress = Progress(stream, reader, line, Clock(now_ns=lambda: now[0]))

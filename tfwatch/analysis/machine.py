@@ -109,6 +109,18 @@ def gpu_word(events: Sequence[object]) -> GpuFound | SensorMissing | None:
     return None
 
 
+def missing_sensors(events: Sequence[object]) -> list[SensorMissing]:
+    """The newest word of each sensor that gives nothing; of the whole GPU none where one was found later."""
+    newest: dict[str, SensorMissing] = {}
+    for event in events:
+        if isinstance(event, SensorMissing):
+            newest.pop(event.sensor, None)
+            newest[event.sensor] = event
+        elif isinstance(event, GpuFound):
+            newest.pop(GPU, None)
+    return list(newest.values())
+
+
 def gpu_figures(rows: Rows, of: _Of = np.mean) -> GpuFigures | None:
     """The GPU's columns over some samples; None where all of them are missing."""
     columns = (*("gpu_busy", "gpu_process_busy", "gpu_power_w", "gpu_freq_mhz", "gpu_temperature_c"),)

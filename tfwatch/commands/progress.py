@@ -16,9 +16,14 @@ _LOGGED_S = 2.0
 
 
 class Progress:
-    """Writes progress lines to `stream`; a failure is told once and ends them, never the training."""
+    """Writes progress lines to `stream`; a failure is told once and ends them, never the training.
 
-    def __init__(self, stream: TextIO, reader: RunReader, line: Callable[[Snapshot], str], clock: Clock) -> None:
+    line: says it in at most so many cells; None is any length.
+    """
+
+    def __init__(
+        self, stream: TextIO, reader: RunReader, line: Callable[[Snapshot, int | None], str], clock: Clock
+    ) -> None:
         self._stream = stream
         self._reader = reader
         self._line = line
@@ -34,7 +39,7 @@ class Progress:
             return
         self._due_ns = now + int((_LIVE_S if self._live else _LOGGED_S) * 1e9)
         try:
-            self._write(self._line(self._reader.tail()))
+            self._write(self._line(self._reader.tail(), self._width() - 1 if self._live else None))
         except Exception as error:  # noqa: BLE001 - telemetry fails open, and says so
             self._failed = True
             self.say(f"no more progress is shown: {type(error).__name__}: {error}")

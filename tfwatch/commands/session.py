@@ -35,7 +35,7 @@ class Session:
     """
 
     def __init__(self, order: Order, writer: RunWriter, terminal: Capture, parts: Parts, clock: Clock) -> None:
-        from tfwatch.report import progress_line
+        from tfwatch.oneline import progress_line
 
         self._order = order
         self._writer = writer

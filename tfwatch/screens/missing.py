@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from tfwatch.analysis.machine import GPU
+from tfwatch.analysis.machine import missing_sensors
 from tfwatch.core.events import GpuFound, SensorMissing
 from tfwatch.widgets.text import plain
 
@@ -27,14 +27,8 @@ _VERDICT = "The verdict comes from step times and needs none of them."
 
 
 def missing(view: RunView) -> list[SensorMissing]:
-    """The newest word of each sensor that gives nothing, a GPU that was found later left out."""
-    newest: dict[str, SensorMissing] = {}
-    for event in view.snapshot.events.of(GpuFound, SensorMissing):
-        if isinstance(event, SensorMissing):
-            newest[event.sensor] = event
-        else:
-            newest.pop(GPU, None)
-    return list(newest.values())
+    """The sensors that give nothing, each with its newest word."""
+    return missing_sensors(view.snapshot.events.of(GpuFound, SensorMissing))
 
 
 class MissingScreen(ModalScreen[None]):

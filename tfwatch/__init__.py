@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tfwatch.runs.opened import Run, open_run
+    from tfwatch.training.track import Track, track
     from tfwatch.training.watch import Watch
 
 __version__ = "0.1.0"
-__all__ = ["Run", "Watch", "__version__", "open_run"]
+__all__ = ["Run", "Track", "Watch", "__version__", "open_run", "track"]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,6 +19,10 @@ def __getattr__(name: str) -> Any:
         from tfwatch.training.watch import Watch
 
         return Watch
+    if name in ("track", "Track"):
+        from tfwatch.training import track
+
+        return getattr(track, name)
     if name in ("open_run", "Run"):
         from tfwatch.runs import opened
 

@@ -16,7 +16,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+W = TypeVar("W")
 SIZE, FILTERS, CLASSES = 32, 128, 10
 #: Steps before those that count: compile, convolution algorithms, the start of the pipeline.
 SKIP = 15
@@ -185,9 +186,9 @@ def print_table(readings: dict[Case, Reading]) -> None:
         print(f"{row}  {r.busy:8.3f}  {foretold:8.3f}  {(r.busy - foretold) * 100:+11.1f}  {r.busy_in_wait:12.4f}")
 
 
-def in_turns(rounds: int, cases: list[Case], measure: Callable[[Case], Window]) -> dict[Case, list[Window]]:
+def in_turns(rounds: int, cases: list[Case], measure: Callable[[Case], W]) -> dict[Case, list[W]]:
     """Run every case `rounds` times, in turning order."""
-    windows: dict[Case, list[Window]] = {case: [] for case in cases}
+    windows: dict[Case, list[W]] = {case: [] for case in cases}
     for n in range(rounds):
         for case in cases if n % 2 else reversed(cases):
             windows[case].append(measure(case))

@@ -8,6 +8,7 @@ import itertools
 import os
 import sys
 import traceback
+from dataclasses import dataclass
 from multiprocessing import parent_process
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -24,6 +25,24 @@ if TYPE_CHECKING:
     from tfwatch.training.device import Device
 
 _LATER = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An exception in words, so that nothing of the training is held by it.
+
+    failed: what is no `Exception`, a KeyboardInterrupt above all, is somebody's wish to stop, and no failure.
+    """
+
+    text: str
+    traceback: str
+    failed: bool
+
+    @staticmethod
+    def of(error: BaseException) -> Raised:
+        """What was raised."""
+        text = f"{type(error).__name__}: {error}".rstrip(": ")
+        return Raised(text, "".join(traceback.format_exception(error)), isinstance(error, Exception))
 
 
 class ScriptRun:
@@ -56,14 +75,15 @@ class ScriptRun:
         return self.writer.folder
 
     def fail(self, error: BaseException) -> None:
-        """Training raised; what is no `Exception`, a KeyboardInterrupt above all, is somebody's wish to stop."""
-        text = f"{type(error).__name__}: {error}"
-        if not isinstance(error, Exception):
-            self.end("stopped", text.rstrip(": "))
-            return
-        trace = "".join(traceback.format_exception(error))
-        self.writer.event(TrainingFailed(self.writer.now_ns(), self.writer.status[2], text, trace))
-        self.end("failed", text)
+        """Training raised."""
+        self.end_by(Raised.of(error))
+
+    def end_by(self, raised: Raised, at_ns: int | None = None) -> None:
+        """Training raised `at_ns`, or now."""
+        at_ns = self.writer.now_ns() if at_ns is None else at_ns
+        if raised.failed:
+            self.writer.event(TrainingFailed(at_ns, self.writer.status[2], raised.text, raised.traceback))
+        self.end("failed" if raised.failed else "stopped", raised.text, at_ns)
 
     def abandon(self) -> None:
         """The fit was left by an exception that no callback is told of."""

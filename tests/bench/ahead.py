@@ -1,0 +1,223 @@
+"""Whether `track` tells how long the GPU starves in a loop that runs ahead of it, and what it costs such a loop.
+
+    python -m tests.bench.ahead [--delays 0,5,10,20,40] [--step-ms 15] [--steps 60] [--rounds 3] [--pairs 8]
+
+A compiled train step that pulls no metric is run on batches that come late, with prefetch off and 4, under one device
+trace. Prints a row a case, over all rounds: the mean step, the share of wall clock for which a fetch blocks the host,
+the share that `track` calls data wait, the share in which the GPU ran a kernel or a copy, how much of the wall clock
+it idled beyond the cases without delay (1 - busy / busy without delay), and `track` less that, in points; at last by
+how much `track` took its landings to be late. Without a GPU, busy reads n/a, and the host's wait is the data wait.
+Then, without a trace, tracked loops against bare ones in pairs: that step, and a small one that is bound by launching.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import tfwatch
+from tfwatch.core.events import Noted
+
+from .starvation import PREFETCHES, SKIP, Case, find_batch, in_turns, make_data, make_model
+from .trace import Busy, trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    Step = Callable[[Any, Any], Any]
+
+#: Steps of one loop whose cost is compared.
+COMPARED = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The steps of one loop that count: where it lies, in nanoseconds since 1970; milliseconds in all of it.
+
+    late: what the run's folder says of the lateness.
+    """
+
+    start_ns: int
+    end_ns: int
+    steps: int
+    blocked_ms: float
+    wait_ms: float
+    late: str
+
+
+class Timed:
+    """A data set, and how long each of its fetches blocks the host, milliseconds."""
+
+    def __init__(self, data: Iterable[Any]) -> None:
+        self.blocked_ms: list[float] = []
+        self._data = data
+
+    def __iter__(self) -> Iterator[Any]:
+        fetches = iter(self._data)
+        while True:
+            start = time.perf_counter()
+            batch = next(fetches)
+            self.blocked_ms.append((time.perf_counter() - start) * 1e3)
+            yield batch
+
+
+def make_step(model: Any) -> Step:
+    """A compiled train step of the user's own, which leaves its loss on the device."""
+    optimizer, loss_of = keras.optimizers.Adam(), keras.losses.SparseCategoricalCrossentropy()
+    optimizer.build(model.trainable_variables)
+
+    def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = loss_of(y, model(x, training=True))
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+        return loss
+
+    compiled: Step = tf.function(step)
+    return compiled
+
+
+def make_small_model() -> Any:
+    """Two small dense layers: launched for longer than computed."""
+    image = keras.Input((32, 32, 3))
+    x = keras.layers.Dense(64, activation="relu")(keras.layers.Flatten()(image))
+    return keras.Model(image, keras.layers.Dense(10, activation="softmax")(x))
+
+
+def run(step: Step, batch: int, case: Case, steps: int, runs_dir: Path) -> Window:
+    """One tracked loop. It pulls the loss where the window begins and where it ends: the GPU is drained there."""
+    fetches = Timed(make_data(batch, case.delay_ms, case.prefetch))
+    start_ns = end_ns = 0
+    with tfwatch.track(fetches, runs_dir) as tracked:
+        for n, (x, y) in enumerate(tracked):
+            loss = step(x, y)
+            if n == SKIP:
+                float(loss)
+                start_ns = time.time_ns()
+            elif n == SKIP + steps:
+                float(loss)
+                end_ns = time.time_ns()
+                break
+    assert tracked.run_path
+    found = tfwatch.open_run(tracked.run_path)
+    counted = slice(SKIP + 1, SKIP + steps + 1)
+    notes = [event.text for event in found.events if isinstance(event, Noted)]
+    wait_ms = float(found.steps["wait_ms"][counted].sum(dtype=np.float64))
+    return Window(start_ns, end_ns, steps, sum(fetches.blocked_ms[counted]), wait_ms, "; ".join(notes))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A case over all rounds; shares of 1. `busy` is None where the trace holds no GPU."""
+
+    step_ms: float
+    blocked: float
+    wait: float
+    busy: float | None
+    late: str
+
+
+def read(windows: list[Window], busy: Busy) -> Reading:
+    """A case's windows together."""
+    wall_ms = sum(window.end_ns - window.start_ns for window in windows) / 1e6
+    ran_ms = busy.within_ns((window.start_ns, window.end_ns) for window in windows) / 1e6
+    return Reading(
+        step_ms=wall_ms / sum(window.steps for window in windows),
+        blocked=sum(window.blocked_ms for window in windows) / wall_ms,
+        wait=sum(window.wait_ms for window in windows) / wall_ms,
+        busy=ran_ms / wall_ms if busy.any else None,
+        late=windows[-1].late,
+    )
+
+
+def print_table(readings: dict[Case, Reading]) -> None:
+    """A row a case."""
+    unstarved = [r.busy for case, r in readings.items() if case.delay_ms == 0 and r.busy]
+    print("delay ms  prefetch  step ms  host blocked  data wait  GPU busy  idled more  off, points  late")
+    for case, r in readings.items():
+        row = f"{case.delay_ms:8g}  {case.prefetch!s:>8}  {r.step_ms:7.2f}  {r.blocked:12.3f}  {r.wait:9.3f}"
+        if not r.busy or not unstarved:
+            print(f"{row}  {'n/a':>8}")
+            continue
+        idled = 1 - r.busy / statistics.mean(unstarved)
+        print(f"{row}  {r.busy:8.3f}  {idled:10.3f}  {(r.wait - idled) * 100:+11.1f}  {r.late}")
+
+
+def step_ms(step: Step, data: Iterable[Any]) -> float:
+    """Milliseconds a step of one loop, the GPU's work at its end included."""
+    start, loss = 0.0, tf.constant(0.0)
+    for n, (x, y) in enumerate(data):
+        loss = step(x, y)
+        if n == SKIP:
+            float(loss)
+            start = time.perf_counter()
+        elif n == SKIP + COMPARED:
+            break
+    float(loss)
+    return (time.perf_counter() - start) * 1e3 / COMPARED
+
+
+def print_cost(word: str, step: Step, batch: int, pairs: int, runs_dir: Path) -> None:
+    """Tracked loops against bare ones, and bare ones against each other, in turning order."""
+    ratios: dict[str, list[float]] = {"bare again": [], "track": []}
+    bare_ms: list[float] = []
+    for n in range(pairs + 1):
+        times: dict[str, float] = {}
+        for arm in ("bare", "bare again", "track")[:: 1 if n % 2 else -1]:
+            data = make_data(batch, 0, 4)
+            if arm == "track":
+                with tfwatch.track(data, runs_dir) as tracked:
+                    times[arm] = step_ms(step, tracked)
+            else:
+                times[arm] = step_ms(step, data)
+        if n:  # the first one warms up
+            bare_ms.append(times["bare"])
+            for arm, found in ratios.items():
+                found.append(times[arm] / times["bare"])
+    print(f"{word}, {statistics.median(bare_ms):.2f} ms a step bare; ratios to it over {pairs} rounds:")
+    for arm, found in ratios.items():
+        print(f"    {arm:>10}: median {statistics.median(found):.3f}, {min(found):.3f} to {max(found):.3f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--delays", default="0,5,10,20,40", help="milliseconds a batch comes late")
+    parser.add_argument("--step-ms", type=float, default=15.0)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pairs", type=int, default=8, help="rounds in which the cost is compared; 0 for none")
+    options = parser.parse_args()
+    model = make_model()
+    batch = find_batch(model, options.step_ms)
+    print(f"batches of {batch}", flush=True)
+    step = make_step(model)
+    cases = [Case(float(delay), prefetch) for delay in options.delays.split(",") for prefetch in PREFETCHES]
+    with tempfile.TemporaryDirectory() as folder:
+        runs_dir = Path(folder) / "runs"
+
+        def measure(case: Case) -> Window:
+            return run(step, batch, case, options.steps, runs_dir)
+
+        measure(cases[0])
+        windows: dict[Case, list[Window]] = {}
+        busy = trace(Path(folder) / "trace", lambda: windows.update(in_turns(options.rounds, cases, measure)))
+        print_table({case: read(windows[case], busy) for case in cases})
+        busy.tell_what_is_missing((w.start_ns, w.end_ns) for found in windows.values() for w in found)
+        if options.pairs:
+            print_cost("convolutions", step, batch, options.pairs, runs_dir)
+            print_cost("small dense layers", make_step(make_small_model()), 32, options.pairs, runs_dir)
+
+
+if __name__ == "__main__":
+    main()

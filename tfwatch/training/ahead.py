@@ -1,0 +1,231 @@
+"""How long the GPU starves in a loop that runs ahead of it.
+
+A loop of the user's own need not pull metrics: its thread fetches the next batch while the GPU still computes, and a
+fetch that blocks is no starving until the GPU has run dry. So a thread of its own asks, at every fetch, when the work
+launched before it has landed. The training thread never waits for the GPU.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: Readings of an idle GPU at the start, and which of them counts: work of the user's may hold some up.
+_READINGS, _COUNTS = 12, 3
+#: A landing that takes longer than twice that of an idle GPU and this was held up by work.
+_SLACK_NS = 100_000
+#: A fetch that follows one shorter than this is asked about once it lasts as long, and every eighth at once.
+SHORT_NS = 300_000
+_EVERY = 8
+#: Steps that the lateness is learned from: of each kind at least, and at most.
+_LEAST, _MOST = 5, 32
+#: What may be learned on top of an idle GPU's lateness: 1 ms (as on an H200 with 15 ms steps), or this share of a step.
+_MORE_NS, _MORE_SHARE = 1_000_000, 0.05
+#: Steps that wait for word of the GPU at most.
+_PARKED = 4096
+_JOIN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """One step: its fetch from `start_ns` to `got_ns`, and its body until `end_ns`."""
+
+    step: int
+    epoch: int
+    flags: int
+    start_ns: int
+    got_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """Of the fetch of `step` that began at `start_ns`: asked at `asked_ns`, the work before was done by `landed_ns`."""
+
+    step: int
+    start_ns: int
+    asked_ns: int
+    landed_ns: int
+
+
+class Lateness:
+    """By how much the GPU's idling is told too short.
+
+    It idles from the end of its work to the reading of that, and from a batch in hand to the next work. At first the
+    lateness is that of a reading of an idle GPU, launch included. Then it is learned: where the host is so far ahead
+    that the GPU surely had work, landings are one step's work apart; where it surely ran dry, they are
+    work + starved + late apart.
+    """
+
+    def __init__(self, idle_ns: int) -> None:
+        self.idle_ns = self.late_ns = idle_ns
+        self._work: deque[float] = deque(maxlen=_MOST)
+        self._late: deque[float] = deque(maxlen=_MOST)
+
+    def was_busy(self, landing: Landing) -> bool:
+        """Whether the GPU still had work when it was asked."""
+        return landing.landed_ns - landing.asked_ns > 2 * self.idle_ns + _SLACK_NS
+
+    def starved_ns(self, step: Fetched, landing: Landing) -> int:
+        """How long the GPU had nothing to do while the step's batch was fetched."""
+        dry_ns = landing.landed_ns - self.late_ns if self.was_busy(landing) else step.start_ns
+        return max(0, step.got_ns - max(step.start_ns, dry_ns))
+
+    def learn(self, step: Fetched, landing: Landing, following: Landing) -> None:
+        """Take two landings that follow one another; `step` is that of the first."""
+        if not self.was_busy(landing) or not self.was_busy(following):
+            return
+        apart_ns = following.landed_ns - landing.landed_ns
+        if following.start_ns <= landing.landed_ns:
+            # All that the second one waited for was launched before the first one landed.
+            self._work.append(apart_ns / (following.step - landing.step))
+        elif following.step == landing.step + 1 and landing.landed_ns < step.got_ns:
+            starved_ns = step.got_ns - max(step.start_ns, landing.landed_ns)
+            self._late.append(apart_ns - starved_ns)
+        if min(len(self._work), len(self._late)) >= _LEAST:
+            work_ns = median(self._work)
+            most_ns = self.idle_ns + min(_MORE_NS, _MORE_SHARE * work_ns)
+            self.late_ns = round(min(max(median(self._late) - work_ns, self.idle_ns), most_ns))
+
+
+class Split:
+    """Puts steps and landings together; steps come out in order, each with the nanoseconds that the GPU starved."""
+
+    def __init__(self, lateness: Lateness) -> None:
+        self.lateness = lateness
+        self._steps: deque[Fetched] = deque()
+        self._last: tuple[Fetched, Landing] | None = None
+        self._dry = True
+
+    def add(self, step: Fetched) -> None:
+        """A step is over."""
+        self._steps.append(step)
+
+    def take(self, landing: Landing) -> Iterator[tuple[Fetched, int]]:
+        """The GPU landed: the steps up to this one."""
+        while self._steps and self._steps[0].step < landing.step:
+            yield self._unasked()
+        if not self._steps or self._steps[0].step != landing.step:
+            return
+        step = self._steps.popleft()
+        if self._last:
+            self.lateness.learn(*self._last, landing)
+        self._last = step, landing
+        self._dry = not self.lateness.was_busy(landing)
+        yield step, self.lateness.starved_ns(step, landing)
+
+    def rest(self, keep: int = 0) -> Iterator[tuple[Fetched, int]]:
+        """The steps for which no landing came, but for the newest `keep`."""
+        while len(self._steps) > keep:
+            yield self._unasked()
+
+    def _unasked(self) -> tuple[Fetched, int]:
+        """A step that was not asked about: its fetch was short, or over before the GPU was done with earlier work."""
+        step = self._steps.popleft()
+        return step, step.got_ns - step.start_ns if self._dry else 0
+
+
+class Ahead:
+    """The thread that asks, and the steps that wait for its answers.
+
+    make_probe: called on the thread, gives what waits for the GPU and returns when its work was done, on `now_ns`.
+    note: is told, once, what was found. failed: the GPU cannot be asked; a fetch that blocks counts as wait then.
+    """
+
+    def __init__(
+        self, make_probe: Callable[[], Callable[[], int]], now_ns: Callable[[], int], note: Callable[[str], None]
+    ) -> None:
+        self.failed = False
+        self._make_probe = make_probe
+        self._now_ns = now_ns
+        self._note = note
+        self._fetching: tuple[int, int] | None = None
+        self._fed = False
+        self._split: Split | None = None
+        self._new: deque[Fetched] = deque()
+        self._landed: deque[Landing] = deque()
+        self._asked: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tfwatch-landing", daemon=True)
+
+    # -- the training thread ----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def fetch(self, step: int, start_ns: int) -> None:
+        """The fetch of a step's batch begins."""
+        self._fetching = step, start_ns
+        self._asked.put(True)
+
+    def got(self, got_ns: int) -> None:
+        """The batch is there."""
+        fetching, self._fetching = self._fetching, None
+        self._fed = fetching is not None and got_ns - fetching[1] < SHORT_NS
+
+    def settle(self, step: Fetched) -> Iterator[tuple[Fetched, int]]:
+        """A step is over: the steps of which is known by now how many nanoseconds the GPU starved."""
+        self._new.append(step)
+        if self._split is None and not self.failed:
+            return
+        yield from self._settled(_PARKED)
+
+    def stop(self) -> Iterator[tuple[Fetched, int]]:
+        """End the thread: the steps that are left. A GPU that has much to do yet is not waited for."""
+        self._stopping.set()
+        self._asked.put(False)
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout=_JOIN_S)
+        yield from self._settled(0)
+
+    def _settled(self, keep: int) -> Iterator[tuple[Fetched, int]]:
+        split = self._split
+        if split:
+            while self._new:
+                split.add(self._new.popleft())
+            while self._landed:
+                yield from split.take(self._landed.popleft())
+            yield from split.rest(0 if self.failed else keep)
+        while self._new:
+            step = self._new.popleft()
+            yield step, step.got_ns - step.start_ns
+
+    # -- the thread that asks -----------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            probe = self._make_probe()
+            readings = sorted(self._read(probe) for _ in range(_READINGS))
+            lateness = Lateness(readings[_COUNTS])
+            self._split = Split(lateness)
+            while self._asked.get():
+                while not self._asked.empty():
+                    self._asked.get()
+                if not self._stopping.is_set():
+                    self._ask(probe)
+            answers, longer = (f"{ns / 1e6:.2f} ms" for ns in (lateness.idle_ns, lateness.late_ns))
+            self._note(f"an idle GPU answers after {answers}; it is taken to idle {longer} longer than was seen")
+        except Exception as error:  # noqa: BLE001  a thread boundary
+            self.failed = True
+            self._note(f"the GPU cannot be asked ({error}): a fetch that blocks counts as data wait")
+
+    def _read(self, probe: Callable[[], int]) -> int:
+        asked_ns = self._now_ns()
+        return probe() - asked_ns
+
+    def _ask(self, probe: Callable[[], int]) -> None:
+        fetching = self._fetching
+        if self._fed and fetching and fetching[0] % _EVERY:
+            self._stopping.wait(SHORT_NS / 1e9)
+        if fetching is None or self._fetching is not fetching:
+            return
+        asked_ns = self._now_ns()
+        self._landed.append(Landing(*fetching, asked_ns, probe()))

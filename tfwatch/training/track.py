@@ -1,0 +1,202 @@
+"""`for batch in tfwatch.track(dataset):`, for loops that call no callbacks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from tfwatch.runs.library import default_runs_dir
+from tfwatch.training.loop import Loop
+from tfwatch.training.script import Raised, tell_user
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import CodeType, TracebackType
+
+T = TypeVar("T")
+#: Where `track` was called: the code, the instruction in it, the thread, and where the runs go.
+Place = tuple[int, int, int, Path]
+#: Runs that wait for another call from their line; of more, the oldest are ended.
+_WAITING = 4
+
+
+def track(iterable: Iterable[T], runs_dir: str | Path | None = None, *, epochs: int | None = None) -> Track[T]:
+    """Record a loop of your own, e.g. over `train_on_batch` or a `GradientTape`: iterates as `iterable` does.
+
+    The elements are the same, in the same order; an exception, a `break` and `len` go through. A step lasts from one
+    fetch to the next. What its fetch blocks is data wait; where a GPU computes, only what is left of it once the GPU
+    has run dry. All else is compute: of the body of a loop nothing tells Python from launching.
+
+    Each loop over the object is an epoch of one run. Make it once, before the loop over the epochs; or call `track`
+    in that loop: a call from the same line goes on with the run, for as long as each object is looped over once.
+    The run ends after `epochs` of them, with a `with` block, with `close()`, with an object that was looped over more
+    than once, or with the process. Its last moment is the end of its last loop.
+
+    Args:
+        iterable: what to loop over.
+        runs_dir: where the run folder is made; None is the user's own (see `tfwatch replay`).
+        epochs: how many loops to the end make the run; None where it is not known.
+    """
+    frame = sys._getframe(1)
+    return Track(iterable, runs_dir, epochs, frame.f_code, frame.f_lasti)
+
+
+class Track(Generic[T]):
+    """What `track` gives.
+
+    Attributes:
+        run_path: the folder of the last run; None before the first loop, and where none could be made.
+    """
+
+    def __init__(
+        self, iterable: Iterable[T], runs_dir: str | Path | None, epochs: int | None, code: CodeType, instruction: int
+    ) -> None:
+        self.run_path: Path | None = None
+        self._iterable = iterable
+        self._runs_dir = Path(os.path.expanduser(runs_dir)) if runs_dir else default_runs_dir()
+        self._epochs = epochs
+        self._code = code
+        self._place: Place = (id(code), instruction, threading.get_ident(), self._runs_dir)
+        self._loop: Loop | None = None
+        self._times = 0
+
+    def __iter__(self) -> Iterator[T]:
+        """One epoch."""
+        loop, epoch = self._begin()
+        if loop is None:
+            return iter(self._iterable)
+        try:
+            return _Steps(loop, epoch, iter(self._iterable))
+        except BaseException as error:
+            loop.raised(error)
+            loop.leave(epoch)
+            raise
+
+    def __len__(self) -> int:
+        """That of the iterable.
+
+        Raises:
+            TypeError: it has none.
+        """
+        return len(self._iterable)  # type: ignore[arg-type]
+
+    def __bool__(self) -> bool:
+        """As the iterable itself, which need not have a length."""
+        return bool(self._iterable)
+
+    def close(self) -> None:
+        """End the run. A loop over this object after that begins another."""
+        self._end(None)
+
+    def __enter__(self) -> Track[T]:
+        """The run ends with the block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the run."""
+        self._end(error)
+
+    def __del__(self) -> None:
+        """One that was looped over once may have been made in a loop over epochs: its run waits for the next."""
+        loop = getattr(self, "_loop", None)
+        if loop and self._times > 1 and loop.epoch is None:
+            loop.end()
+
+    def _begin(self) -> tuple[Loop | None, int]:
+        try:
+            self._times += 1
+            loop = self._loop or _left_open(self._place)
+            if loop is None or loop.over:
+                loop = Loop(self._runs_dir, self._epochs, self._code)
+                _remember(self._place, loop)
+            self._loop, self.run_path, loop.owner = loop, loop.path, weakref.ref(self)
+            return loop, loop.begin_epoch(_length(self._iterable))
+        except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the loop
+            tell_user(f"this loop is not watched: {type(error).__name__}: {error}")
+            return None, 0
+
+    def _end(self, error: BaseException | None) -> None:
+        if self._loop:
+            self._loop.end(Raised.of(error) if error else None, meant=True)
+
+
+class _Steps(Generic[T]):
+    """One loop over a tracked iterable."""
+
+    def __init__(self, loop: Loop, epoch: int, iterator: Iterator[T]) -> None:
+        self._loop = loop
+        self._epoch = epoch
+        self._iterator = iterator
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        loop = self._loop
+        if loop.epoch != self._epoch:  # the run is over, or goes on in a later loop
+            return next(self._iterator)
+        start_ns = loop.fetch()
+        try:
+            batch = next(self._iterator)
+        except StopIteration:
+            loop.exhausted()
+            raise
+        except BaseException as error:
+            loop.raised(error)
+            raise
+        loop.got(start_ns, batch)
+        return batch
+
+    def __del__(self) -> None:
+        """The loop is left."""
+        loop = getattr(self, "_loop", None)
+        if loop:
+            loop.leave(self._epoch)
+
+
+#: The newest run of each place, and all that are not over.
+_loops: dict[Place, Loop] = {}
+_all: weakref.WeakSet[Loop] = weakref.WeakSet()
+
+
+def _left_open(place: Place) -> Loop | None:
+    """The run that an earlier call from this place began, and whose object is gone."""
+    loop = _loops.get(place)
+    return loop if loop and _waits(loop) else None
+
+
+def _waits(loop: Loop) -> bool:
+    return not loop.over and loop.epoch is None and loop.owner() is None
+
+
+def _remember(place: Place, loop: Loop) -> None:
+    for known, other in list(_loops.items()):
+        if other.over:
+            del _loops[known]
+    waiting = [known for known, other in _loops.items() if _waits(other)]
+    for known in waiting[: max(0, len(waiting) - _WAITING)]:
+        _loops.pop(known).end()
+    _loops[place] = loop
+    _all.add(loop)
+
+
+def _length(iterable: object) -> int | None:
+    try:
+        return len(iterable)  # type: ignore[arg-type]
+    except Exception:  # noqa: BLE001  of unknown or infinite length
+        return None
+
+
+def _disown() -> None:
+    _loops.clear()
+    for loop in list(_all):
+        loop.disown()
+
+
+os.register_at_fork(after_in_child=_disown)

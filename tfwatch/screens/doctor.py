@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 #: Looks at everything, or only at what a training beside it does not notice; hears a function that is told what is
 #: looked at.
 Look: TypeAlias = "Callable[[bool, Callable[[str], None]], CheckUp]"
-#: Below so many rows the list alone is shown.
+#: Below so many rows the list alone is shown; below so many columns and rows nothing but the first line.
 _LOW = 16
+_LEAST = (20, 6)
 
 
 class DoctorHeader(Pane):
@@ -128,8 +129,10 @@ class DoctorScreen(Screen[None]):
         self._begin(self._gently)
 
     def on_resize(self) -> None:
-        self.set_class(self.app.size.height < _LOW, "-low")
-        self.set_class(self.app.size.height >= ROOMY[1], "-tall")
+        size = self.app.size
+        self.set_class(size.width < _LEAST[0] or size.height < _LEAST[1], "-least")
+        self.set_class(size.height < _LOW, "-low")
+        self.set_class(size.height >= ROOMY[1], "-tall")
 
     @property
     def is_alone(self) -> bool:

@@ -30,6 +30,9 @@ _ID_CELLS = 17
 class ChecksPane(RowList):
     """A row a check; `Moved` tells the one that the cursor stands on."""
 
+    DEFAULT_CSS = """
+    ChecksPane.-plain { scrollbar-size-vertical: 0; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", "row up", show=False),
         Binding("down", "move(1)", "row down", show=False),

@@ -1,0 +1,215 @@
+"""The check-up's screen over facts that are made up, by itself and beside a run."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.doctor.machines import linux, mac, stopped
+from tests.screens.canned import usual
+from tests.screens.showing import rows_of, shown
+from tfwatch.app import DoctorApp, Leave
+from tfwatch.commands.doctor import check_up
+from tfwatch.doctor.check import Check, CheckUp, Status
+from tfwatch.screens.doctor import DoctorScreen
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+    from typing import Any
+
+    from textual.app import App
+    from textual.pilot import Pilot
+
+    from tfwatch.screens.doctor import Look
+
+_BROKEN = mac("2.20.0", "1.2.0", trial=stopped("import", code=1, words="Library not loaded: @rpath/_pywrap.so\n"))
+
+
+def finding(found: CheckUp, asked: list[bool] | None = None) -> Look:
+    """Finds this at once."""
+
+    def look(gently: bool, told: Callable[[str], None]) -> CheckUp:
+        if asked is not None:
+            asked.append(gently)
+        told("the installation")
+        return found
+
+    return look
+
+
+async def until(pilot: Pilot[Any], condition: Callable[[], object]) -> None:
+    for _ in range(200):
+        if condition():
+            return
+        await pilot.pause(0.01)
+    raise AssertionError("it never came to hold")
+
+
+def text(app: App[Any]) -> str:
+    return "\n".join(rows_of(app.screen))
+
+
+@asynccontextmanager
+async def checked(
+    look: Look, size: tuple[int, int] = (80, 24), **options: Any
+) -> AsyncIterator[tuple[DoctorApp, Pilot[Leave]]]:
+    app = DoctorApp(look, **options)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app.found)
+        await pilot.pause()
+        yield app, pilot
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)], ids=str)
+@pytest.mark.parametrize("theme", ["dark", "light"])
+async def test_the_worst_is_first_and_told_in_full(size: tuple[int, int], theme: str) -> None:
+    async with checked(finding(check_up(_BROKEN)), size, theme=theme) as (app, _):
+        rows = rows_of(app.screen)
+        assert "tfwatch doctor" in rows[0]
+        assert "2 failed, 0 warnings" in rows[0]
+        assert "FAIL  versions" in rows[2]
+        assert "FAIL  import" in rows[3]
+        assert "pip install 'tensorflow>=2.18,<2.20'" in text(app)
+        assert {len(row) for row in rows} == {size[0]}
+
+
+async def test_the_arrows_go_through_the_checks() -> None:
+    async with checked(finding(check_up(_BROKEN))) as (app, pilot):
+        await pilot.press("down")
+        await pilot.pause()
+        assert "import  FAIL" in text(app)
+        assert "_pywrap.so" in text(app)
+        await pilot.press("end")
+        await pilot.pause()
+        assert "n/a   powermetrics" in rows_of(app.screen)[13]
+        await pilot.press("home", "up")
+        await pilot.pause()
+        assert "FAIL  versions" in rows_of(app.screen)[2]
+
+
+async def test_what_is_looked_at_is_told_and_an_older_finding_stays() -> None:
+    goes_on = threading.Event()
+    rounds: list[int] = []
+
+    def look(gently: bool, told: Callable[[str], None]) -> CheckUp:
+        rounds.append(len(rounds))
+        told(f"round {len(rounds)}")
+        if len(rounds) > 1:
+            goes_on.wait(20)
+        return check_up(_BROKEN if len(rounds) == 1 else linux())
+
+    async with checked(look) as (app, pilot):
+        await pilot.press("t", "t")
+        await until(pilot, lambda: "looking at round 2" in text(app))
+        assert "FAIL  versions" in text(app)
+        goes_on.set()
+        await until(pilot, lambda: "0 failed" in text(app))
+        assert "FAIL" not in text(app)
+        assert rounds == [0, 1]
+
+
+async def test_a_check_up_that_fails_says_so_and_the_screen_stays() -> None:
+    def look(gently: bool, told: Callable[[str], None]) -> CheckUp:
+        raise OSError(5, "Input/output error [red]")
+
+    app = DoctorApp(look)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: app._notifications)
+        assert "Input/output error [red]" in next(iter(app._notifications)).message
+        await pilot.press("q")
+    assert app.return_value is Leave.LEFT
+
+
+@pytest.mark.parametrize("key", ["q", "escape", "ctrl+q", "ctrl+c"])
+async def test_every_key_of_leaving_leaves(key: str) -> None:
+    async with checked(finding(check_up(linux()))) as (app, pilot):
+        await pilot.press(key)
+    assert app.return_value is Leave.LEFT
+    assert app.found is not None
+
+
+async def test_a_check_is_copied() -> None:
+    async with checked(finding(check_up(_BROKEN))) as (app, pilot):
+        await pilot.press("y")
+        assert app.clipboard.startswith("versions: fail: tensorflow-metal 1.2.0 does not load")
+        assert "pip install" in app.clipboard
+
+
+async def test_a_click_chooses() -> None:
+    async with checked(finding(check_up(_BROKEN))) as (app, pilot):
+        await pilot.click("ChecksPane", offset=(10, 2))
+        await pilot.pause()
+        assert "Library not loaded" in text(app)
+        assert "import  FAIL" in text(app)
+
+
+@pytest.mark.parametrize("size", [(40, 10), (20, 5), (5, 2)], ids=str)
+async def test_a_window_too_small_kills_nothing(size: tuple[int, int]) -> None:
+    async with checked(finding(check_up(_BROKEN)), size) as (app, pilot):
+        await pilot.press("down", "t")
+        assert app.is_running
+        if size[0] == 40:
+            assert "2 failed" in rows_of(app.screen)[0]
+
+
+async def test_without_unicode_and_colour_it_is_ascii() -> None:
+    async with checked(finding(check_up(_BROKEN)), colour=False, unicode=False) as (app, _):
+        assert text(app).isascii()
+        assert "> pip install" in text(app)
+
+
+async def test_the_words_of_others_are_no_markup() -> None:
+    checks = (Check("import", Status.FAIL, "Tensor[float32] [/red] [@click=app.quit]x[/]", "[b]pip[/b]"),)
+    async with checked(finding(CheckUp("[/red]chip", checks))) as (app, _):
+        assert "Tensor[float32] [/red] [@click=app.quit]x[/]" in text(app)
+        assert "[/red]chip" in text(app)
+        assert "[b]pip[/b]" in text(app)
+
+
+# -- beside a run ---------------------------------------------------------------------------------
+
+
+async def test_d_shows_it_beside_a_run_gently_and_t_looks_at_all(tmp_path: Path) -> None:
+    asked: list[bool] = []
+    async with shown(usual(tmp_path), look=finding(check_up(linux()), asked)) as show:
+        await show.press("d")
+        assert isinstance(show.app.screen, DoctorScreen)
+        await show.until(lambda: "0 failed" in text(show.app))
+        assert asked == [True]
+        await show.pilot.press("t")
+        await show.until(lambda: len(asked) == 2)
+        assert asked == [True, False]
+        assert "back to the run" in text(show.app)
+        await show.pilot.press("q")
+        await show.frame()
+        assert len(show.app.screen_stack) == 2
+        assert show.asked() == []
+
+
+async def test_after_a_run_it_looks_at_everything(tmp_path: Path) -> None:
+    asked: list[bool] = []
+    async with shown(usual(tmp_path).ended(), look=finding(check_up(linux()), asked)) as show:
+        await show.press("d")
+        await show.until(lambda: asked)
+        assert asked == [False]
+
+
+async def test_leaving_from_it_asks_as_ever(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path), look=finding(check_up(linux()))) as show:
+        await show.press("d")
+        await show.press("ctrl+c")
+        assert "Leave the screen?" in text(show.app)
+        await show.press("n")
+        assert isinstance(show.app.screen, DoctorScreen)
+
+
+async def test_the_palette_names_it(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path)) as show:
+        names = [command.title for command in show.app.get_system_commands(show.app.screen)]
+        assert "doctor: is the installation right?" in names
+        await show.press("d")
+        assert [note.message for note in show.app._notifications] == ["not here: run tfwatch doctor"]

@@ -436,6 +436,7 @@ def test_nothing_is_left_running(tool: Callable[[str], Source], tmp_path: Path) 
     source = tool(f'echo $$ > {tmp_path}/pid; cat "$d"; exec sleep 600')
     source.available()
     pid = int((tmp_path / "pid").read_text())
+    assert os.getsid(pid) == pid  # no terminal of the user's
     source.close()
 
     with pytest.raises(ProcessLookupError):

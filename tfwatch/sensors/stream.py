@@ -21,7 +21,7 @@ _MOST_BYTES = 2**22
 #: What is kept of stderr, and how long a tool whose output has ended may take to end itself.
 _WORDS_BYTES = 2000
 _END_S = 0.2
-#: How soon a `close` from another thread is noticed.
+#: How soon a `leave` from another thread is noticed.
 _LOOK_S = 0.2
 
 
@@ -39,14 +39,14 @@ class Stream:
         self._taken = 0
         self._left = threading.Event()
         try:
-            # Without close_fds Python uses posix_spawn: macOS would copy the page tables of a whole training else.
+            # In a session of its own sudo finds no terminal to ask on or to change, nor does ctrl+c end it.
             self._process = subprocess.Popen(
                 list(argv),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=ENVIRONMENT,
-                close_fds=False,
+                start_new_session=True,
                 bufsize=0,
             )
         except (OSError, ValueError) as error:

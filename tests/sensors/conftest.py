@@ -38,9 +38,14 @@ class Tools:
 
     def print(self, name: str, text: str) -> str:
         """A tool that prints this from now on; its path."""
-        said, path = self._folder / f"{name}.txt", self._folder / name
+        said = self._folder / f"{name}.txt"
         said.write_text(text)
-        path.write_text(f"#!/bin/sh\nexec cat '{said}'\n")
+        return self.does(name, f"exec cat '{said}'")
+
+    def does(self, name: str, lines: str) -> str:
+        """A tool that does these lines of shell from now on; its path."""
+        path = self._folder / name
+        path.write_text(f"#!/bin/sh\n{lines}\n")
         path.chmod(0o755)
         return str(path)
 

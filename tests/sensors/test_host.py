@@ -6,17 +6,28 @@ import math
 from collections import namedtuple
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import psutil
 import pytest
 
+from tests.runs.folders import make_manifest
+from tests.runs.processes import wait_until
+from tests.sensors.test_memory import SYSCTL, VM_STAT
+from tests.sensors.test_runner import FakeTime
+from tfwatch.core.events import SensorMissing, decode
 from tfwatch.core.rows import SAMPLE
-from tfwatch.sensors import Available, Unavailable, mains
+from tfwatch.runs.format import EVENTS, SAMPLES
+from tfwatch.runs.writer import RunWriter
+from tfwatch.sensors import Available, Unavailable, mains, memory_macos, thermal_macos
 from tfwatch.sensors.host import DiskSensor, host_sensors
 from tfwatch.sensors.mains import MainsSensor
 from tfwatch.sensors.rate import Rate
+from tfwatch.sensors.runner import Sampler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from tests.sensors.conftest import Tools
 
 SECOND_NS = 10**9
 Counters = namedtuple("Counters", "read_bytes")
@@ -99,3 +110,56 @@ def test_a_machine_without_disks_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     answer = DiskSensor().available()
     assert isinstance(answer, Unavailable)
     assert answer.reason == "this system shows no disk counters"
+
+
+@pytest.fixture
+def mac(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> Tools:
+    """A Mac whose tools all work."""
+    for module, name, text in (
+        (memory_macos, "VM_STAT", VM_STAT),
+        (memory_macos, "SYSCTL", SYSCTL),
+        (thermal_macos, "NOTIFYUTIL", f"{thermal_macos.KEY} 2\n"),
+    ):
+        monkeypatch.setattr(module, name, (tools.print(name, text),))
+    monkeypatch.setattr("tfwatch.sensors.host.has_kinds", lambda _: False)
+    return tools
+
+
+@pytest.mark.parametrize(
+    ("lines", "ends", "reason"),
+    [
+        pytest.param("exec sleep 600", False, "gives no answer within 1 s", id="hangs"),
+        pytest.param("exec sleep 600 >&- 2>&-", False, "gives no answer within 1 s", id="hangs without a word"),
+        pytest.param("while :; do echo aaaa; done", False, "gives no answer within 1 s", id="floods"),
+        pytest.param(
+            "echo a password is required >&2; exit 1", True, "it ended with 1: a password is required", id="asks"
+        ),
+        pytest.param("kill -9 $$", True, "it ended with -9", id="dies"),
+    ],
+)
+def test_a_tool_that_breaks_is_told_in_time_and_holds_nothing_up(
+    lines: str, ends: bool, reason: str, mac: Tools
+) -> None:
+    time = FakeTime()
+    writer = RunWriter(None, make_manifest(origin_ns=time.now_ns), time.clock())
+    sampler = Sampler(writer, time.clock(), host_sensors("darwin"))
+    sampler.begin()
+    mac.does("VM_STAT", lines)
+    for _ in range(5):
+        sampler.sample(0)
+        wait_until(lambda: not tools_of_this_process() or not ends)
+        time.pass_ms(500)
+    writer.flush()
+    samples = np.frombuffer(writer.read(SAMPLES, 0, 10**6), dtype=SAMPLE)
+    events = [decode(line) for line in writer.read(EVENTS, 0, 10**6).splitlines()]
+    (told,) = (event for event in events if isinstance(event, SensorMissing) and event.sensor == "memory")
+
+    assert told.reason == f"VM_STAT: {reason}"
+    assert told.at_ns <= 2 * SECOND_NS
+    assert np.isnan(samples["memory_used_bytes"][1:]).any()
+    assert (samples["thermal_level"][-1], samples["memory_level"][-1]) == (3, 1)
+
+
+def tools_of_this_process() -> list[psutil.Process]:
+    """Those that have not ended."""
+    return [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]

@@ -120,6 +120,15 @@ def test_what_a_tool_cost_is_counted(make: Callable[[str], str]) -> None:
     assert tool.spent_ns() - before_ns >= result.cpu_ns
 
 
+def test_a_tool_that_nobody_looks_at_any_more_ends(make: Callable[[str], str], tmp_path: Path) -> None:
+    left = tool.Running([make(f"echo $$ > {tmp_path}/pid; exec sleep 600")], timeout_s=600, now_ns=0)
+    wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")
+    process = psutil.Process(int((tmp_path / "pid").read_text()))
+    del left
+
+    wait_until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
+
+
 def test_nothing_is_left_open(make: Callable[[str], str]) -> None:
     before = len(os.listdir("/dev/fd"))
     for lines in ("echo yes", "exec sleep 600"):

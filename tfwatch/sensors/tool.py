@@ -7,6 +7,7 @@ import resource
 import selectors
 import subprocess
 import threading
+import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -90,6 +91,8 @@ class Running:
         except (OSError, ValueError) as error:
             self._end(getattr(error, "strerror", None) or str(error))
             return
+        # Nobody looks at it any more, or the interpreter ends: it does not outlive that.
+        self._left = weakref.finalize(self, _kill, self._process)
         assert self._process.stdout
         assert self._process.stderr
         self._pipes.register(self._process.stdout, selectors.EVENT_READ, "out")
@@ -129,13 +132,14 @@ class Running:
 
     def _kill(self, trouble: str) -> None:
         assert self._process
-        with contextlib.suppress(OSError):
-            self._process.kill()
+        _kill(self._process)
         self._has_ended(_GONE_S)
         self._end(trouble)
 
     def _end(self, trouble: str) -> None:
         process = self._process
+        if process:
+            self._left.detach()
         self._pipes.close()
         for pipe in (process.stdout, process.stderr) if process else ():
             if pipe:
@@ -144,6 +148,11 @@ class Running:
         code = process.returncode if process and not trouble else None
         self._result = Result(out, err, code, trouble, self._cpu_ns)
         _SPENT.add(self._cpu_ns)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        process.kill()
 
 
 class _Spent:

@@ -41,7 +41,7 @@ def run(*words: str) -> int:
     ("words", "sentence"),
     [
         pytest.param(["trian"], "no command 'trian': did you mean train?", id="command"),
-        pytest.param(["zzz"], "no command 'zzz': there are train, workloads, replay, doctor, selftest", id="unlike any command"),
+        pytest.param(["zzz"], "no command 'zzz': there are train, workloads, bench, replay, doctor, selftest", id="unlike any command"),
         pytest.param(["--"], "the following arguments are required: COMMAND", id="no command"),
         pytest.param(["train"], "the following arguments are required: WORKLOAD", id="no workload"),
         pytest.param(["train", "cmn"], "no workload 'cmn': did you mean cnn?", id="workload"),

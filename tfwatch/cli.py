@@ -69,6 +69,7 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_train(commands)
     _add_workloads(commands)
+    _add_bench(commands)
     _add_replay(commands)
     _add_doctor(commands)
     _add_selftest(commands)
@@ -139,6 +140,21 @@ def _add_workloads(commands: Any) -> None:
     listing.add_argument("--json", action="store_true", help="one JSON object instead of the table")
 
 
+def _add_bench(commands: Any) -> None:
+    text = "is the GPU worth it? time workloads on CPU and GPU, eager, as a graph and with XLA"
+    own = commands.add_parser("bench", help=text, description=text.capitalize() + ".", allow_abbrev=False)
+    own.set_defaults(run=_bench)
+    own.add_argument("workloads", metavar="WORKLOAD", nargs="*", help="what to time; all unless given")
+    own.add_argument("--devices", metavar="LIST", type=_words, default="cpu,gpu", help="cpu,gpu")
+    own.add_argument(
+        "--modes", metavar="LIST", type=_words, default="graph", help="of graph,eager,jit; graph unless given"
+    )
+    own.add_argument("--batch-sizes", metavar="LIST", type=_wholes, default=[], help="e.g. 32,256; each one's own")
+    own.add_argument("--size", metavar="N", type=_whole(1, 32768), help="matmul: rows and columns (2048)")
+    own.add_argument("--rounds", metavar="N", type=_whole(1, 100), default=3, help="processes a configuration (3)")
+    own.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+
+
 def _add_replay(commands: Any) -> None:
     text = "open a run in the same screen; one that is still being written is followed, read only"
     replay = commands.add_parser("replay", help=text, description=text.capitalize() + ".", allow_abbrev=False)
@@ -207,6 +223,14 @@ def _workloads(args: argparse.Namespace) -> int:
     from tfwatch.commands.workloads import list_workloads
 
     return list_workloads(args.json)
+
+
+def _bench(args: argparse.Namespace) -> int:
+    from tfwatch.commands.bench import Wish, bench
+
+    return bench(
+        Wish(args.workloads, args.devices, args.modes, args.batch_sizes, args.size, args.rounds), as_json=args.json
+    )
 
 
 def _replay(args: argparse.Namespace) -> int:
@@ -282,6 +306,14 @@ def _gpu_sensor(text: str) -> str:
     if text not in GPU_SENSORS:
         raise ValueError(f"{text!r} is no GPU sensor: there are {', '.join(GPU_SENSORS)}")
     return text
+
+
+def _words(text: str) -> list[str]:
+    return list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+
+
+def _wholes(text: str) -> list[int]:
+    return [_whole(1, 65536)(word) for word in _words(text)]
 
 
 def _path(text: str) -> Path:

@@ -50,3 +50,12 @@ def _model(settings: Settings) -> keras.Model:
     model = keras.Sequential(layers, name="conv")
     model.compile(keras.optimizers.Adam(5e-3), "mse", metrics=["mean_absolute_error"], jit_compile=False)
     return model
+
+
+def work(settings: Settings) -> Callable[[], tf.Tensor]:
+    """The convolution by itself, of images that lie on the device: what `tfwatch bench` times."""
+    import tensorflow as tf
+
+    images = tf.random.stateless_normal((settings.batch_size, _SIDE, _SIDE, 3), (1, 1))
+    filters = tf.random.stateless_normal((3, 3, 3, _FILTERS), (2, 2))
+    return lambda: tf.nn.conv2d(images, filters, strides=1, padding="SAME")

@@ -48,3 +48,11 @@ def _model(settings: Settings) -> keras.Model:
     optimizer = keras.optimizers.Adam(0.5 / settings.size)
     model.compile(optimizer, "mse", metrics=["mean_absolute_error"], jit_compile=False)
     return model
+
+
+def work(settings: Settings) -> Callable[[], tf.Tensor]:
+    """The product by itself, of two matrices that lie on the device: what `tfwatch bench` times."""
+    import tensorflow as tf
+
+    one, other = (tf.random.stateless_normal((settings.size, settings.size), (n, n)) for n in (1, 2))
+    return lambda: tf.matmul(one, other)

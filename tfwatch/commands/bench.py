@@ -1,0 +1,169 @@
+"""`tfwatch bench`: is the GPU worth it for this model, on this machine? Each configuration in a process of its own."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfwatch import workloads
+from tfwatch.doctor.death import explain
+from tfwatch.doctor.tensorflow_log import fell_back
+from tfwatch.doctor.trial import run_trial
+from tfwatch.training.measuring import Spec, encode
+from tfwatch.workloads import BadInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tfwatch.doctor.trial import Trial
+
+DEVICES = ("cpu", "gpu")
+MODES = ("graph", "eager", "jit")
+#: Building a large network and loading its data takes a minute on a slow machine.
+_LIMIT_S = 300.0
+#: As in `doctor.trial`: not the folder that `-c` looks in first.
+_PROGRAM = (
+    "import sys; sys.path[:] = [p for p in sys.path if p] + sys.argv[1:2]; "
+    "from tfwatch.training.measuring import main; main(sys.argv[2])"
+)
+#: Rounds whose medians lie further apart than this share are told: the machine was busy, or throttles.
+WIDE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What to compare; no workload is all of them, no batch size each workload's own."""
+
+    workloads: Sequence[str] = ()
+    devices: Sequence[str] = DEVICES
+    modes: Sequence[str] = ("graph",)
+    batch_sizes: Sequence[int] = ()
+    size: int | None = None
+    rounds: int = 3
+    seconds: float = 2.0
+
+
+@dataclass(slots=True)
+class Row:
+    """One configuration and what its rounds said.
+
+    medians_ms: of each round's steps. first_ms: of each round's first step, which traces and compiles.
+    reason: why it was not measured; empty where it was. fell_back: operations that a GPU should have had.
+    """
+
+    spec: Spec
+    medians_ms: list[float] = field(default_factory=list)
+    first_ms: list[float] = field(default_factory=list)
+    examples: int = 0
+    reason: str = ""
+    fell_back: list[str] = field(default_factory=list)
+    no_gpu: bool = False
+
+    @property
+    def step_ms(self) -> float | None:
+        """The median of the rounds' medians; None where nothing was measured."""
+        return statistics.median(self.medians_ms) if self.medians_ms else None
+
+    @property
+    def spread(self) -> float:
+        """How far the rounds' medians lie apart, as a share of their median."""
+        return (max(self.medians_ms) - min(self.medians_ms)) / statistics.median(self.medians_ms)
+
+    @property
+    def examples_s(self) -> float | None:
+        """Examples a second."""
+        return self.examples / self.step_ms * 1e3 if self.step_ms else None
+
+    def take(self, trial: Trial) -> None:
+        """Add a round."""
+        told = trial.results.get("measured", {})
+        steps_ms = told.get("steps_ms")
+        if not steps_ms:
+            self.no_gpu = bool(told.get("no_gpu"))
+            self.reason = str(told.get("error") or explain(trial)[0])
+            return
+        self.medians_ms.append(statistics.median(steps_ms))
+        self.first_ms.append(float(told["first_ms"]))
+        self.examples = int(told["examples"])
+        self.fell_back = list(fell_back(trial.log)) if self.spec.device == "gpu" else []
+
+
+def specs(wish: Wish) -> list[Spec]:
+    """Every configuration, in the order of the table.
+
+    Raises:
+        BadInputError: a workload is unknown or does not take what was asked.
+    """
+    names = list(dict.fromkeys(wish.workloads)) or list(workloads.WORKLOADS)
+    wanted = [
+        Spec(name, device, mode, batch_size, size, wish.seconds)
+        for name in names
+        for batch_size in wish.batch_sizes or (None,)
+        for size in _size(name, wish)
+        for mode in wish.modes
+        for device in wish.devices
+    ]
+    for spec in wanted:
+        spec.settings()
+    return wanted
+
+
+def _size(name: str, wish: Wish) -> tuple[int | None]:
+    """The size goes to those that have one; named alone, a workload without one refuses it."""
+    if wish.size is None or "size" in workloads.find(name).takes or len(wish.workloads) == 1:
+        return (wish.size,)
+    return (None,)
+
+
+def measure(
+    wish: Wish, shown: Callable[[list[Row]], None], run: Callable[[Spec], Trial] | None = None, seed: int = 0
+) -> list[Row]:
+    """Run every configuration once a round, in an order of its own each round; `shown` hears of each that ended."""
+    rows = [Row(spec) for spec in specs(wish)]
+    for row in _schedule(rows, wish.rounds, random.Random(seed)):
+        if not row.reason:
+            row.take((run or _run)(row.spec))
+            if row.no_gpu:
+                _give_up_gpus(rows, row.reason)
+            shown(rows)
+    return rows
+
+
+def _schedule(rows: list[Row], rounds: int, rng: random.Random) -> Iterator[Row]:
+    for _ in range(rounds):
+        yield from rng.sample(rows, len(rows))
+
+
+def _give_up_gpus(rows: list[Row], reason: str) -> None:
+    for row in rows:
+        if row.spec.device == "gpu":
+            row.reason, row.no_gpu = reason, True
+
+
+def _run(spec: Spec) -> Trial:
+    root = str(Path(__file__).parents[2])
+    return run_trial([sys.executable, "-c", _PROGRAM, root, encode(spec)], lambda stage: None, _LIMIT_S)
+
+
+def bench(wish: Wish, as_json: bool) -> int:
+    """Measure and print; 0, or 1 where nothing at all could be measured, or 130 where it was interrupted.
+
+    Raises:
+        BadInputError: as `specs`; or an unknown device or mode.
+    """
+    for name, known, asked in (("device", DEVICES, wish.devices), ("mode", MODES, wish.modes)):
+        for word in asked:
+            if word not in known:
+                raise BadInputError(f"no {name} {word!r}: there are {', '.join(known)}")
+    from tfwatch.commands.bench_table import Printer
+
+    try:
+        with Printer(as_json, specs(wish)) as printer:
+            rows = measure(wish, printer.update)
+    except KeyboardInterrupt:
+        return 130
+    return 0 if any(row.step_ms for row in rows) else 1

@@ -1,0 +1,140 @@
+"""How `tfwatch bench` shows what it measures: a table that fills, or JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tfwatch import workloads
+from tfwatch.commands.bench import WIDE, Row
+from tfwatch.core import units
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from rich.table import Table
+
+    from tfwatch.training.measuring import Spec
+
+
+class Printer:
+    """Shows the rows while they fill, where stdout is a terminal, and once at the end, interrupted or not."""
+
+    def __init__(self, as_json: bool, wanted: Sequence[Spec]) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._rows = [Row(spec) for spec in wanted]
+        self._as_json = as_json
+        self._console = Console(highlight=False, markup=False)
+        is_live = self._console.is_terminal and not as_json
+        self._live = Live(console=self._console, auto_refresh=False, transient=True) if is_live else None
+
+    def __enter__(self) -> Printer:
+        if self._live:
+            self._live.start()
+            self.update(self._rows)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+        if self._as_json:
+            sys.stdout.write(json.dumps({"results": [as_dict(row, self._rows) for row in self._rows]}, indent=1) + "\n")
+            return
+        self._console.print(table(self._rows))
+        for line in remarks(self._rows):
+            self._console.print(line)
+
+    def update(self, rows: list[Row]) -> None:
+        """Show what is known by now."""
+        self._rows = rows
+        if self._live:
+            self._live.update(table(rows), refresh=True)
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """A row a configuration; those that wait for their first round are dotted."""
+    from rich.table import Table
+
+    made = Table("workload", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("batch", "mode", "device", "step", "examples/s", "speed", "first step"):
+        made.add_column(name, justify="left" if name in ("mode", "device") else "right", no_wrap=True)
+    for row in rows:
+        if not row.no_gpu:
+            made.add_row(*_cells(row, rows))
+    return made
+
+
+def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
+    spec = row.spec
+    batch = "" if "size" in workloads.find(spec.workload).takes else str(spec.settings().batch_size)
+    named = (_name(spec), batch, spec.mode, spec.device)
+    if row.step_ms is None:
+        return (*named, "n/a" if row.reason else "...", "", "", "")
+    ratio = _ratio(row, rows)
+    return (
+        *named,
+        f"{units.milliseconds(row.step_ms)} ±{row.spread / 2:.0%}",
+        units.count(round(row.examples_s or 0)) if row.examples > 1 else "",
+        "" if ratio is None else f"{ratio:.2f} x",
+        units.milliseconds(max(row.first_ms)),
+    )
+
+
+def _name(spec: Spec) -> str:
+    return spec.workload if spec.size is None else f"{spec.workload} {spec.size}"
+
+
+def remarks(rows: Sequence[Row]) -> list[str]:
+    """What the table has no room for: what was not measured and why, what fell back, what is uncertain."""
+    lines = ["speed: times as fast as the first row of the same workload and batch; first step: with trace and compile"]
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if row.reason:
+            name = "gpu" if row.no_gpu else f"{_name(row.spec)} {row.spec.mode} {row.spec.device}"
+            reasons.setdefault(row.reason, []).append(name)
+    lines += [f"not measured: {', '.join(dict.fromkeys(names))}: {reason}" for reason, names in reasons.items()]
+    lines += [
+        f"{_name(row.spec)} {row.spec.mode}: on the CPU ran {', '.join(row.fell_back)}" for row in rows if row.fell_back
+    ]
+    wide = [f"{_name(row.spec)} {row.spec.mode} {row.spec.device}" for row in rows if row.step_ms and row.spread > WIDE]
+    if wide:
+        lines.append(f"rounds lie more than {WIDE:.0%} apart, so the machine was busy or throttled: {', '.join(wide)}")
+    return lines
+
+
+def _ratio(row: Row, rows: Sequence[Row]) -> float | None:
+    """How many times as fast as the first of its kind; None for that one itself."""
+    alike = [
+        other
+        for other in rows
+        if (other.spec.workload, other.spec.batch_size, other.spec.size)
+        == (row.spec.workload, row.spec.batch_size, row.spec.size)
+    ]
+    first = alike[0]
+    return first.step_ms / row.step_ms if first is not row and first.step_ms and row.step_ms else None
+
+
+def as_dict(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
+    """One result for `--json`; what was not measured is null, with its reason."""
+    spec = row.spec
+    return {
+        "workload": spec.workload,
+        "batch_size": spec.settings().batch_size,
+        "size": spec.settings().size if spec.workload == "matmul" else None,
+        "mode": spec.mode,
+        "device": spec.device,
+        "step_ms": row.step_ms,
+        "rounds_ms": row.medians_ms,
+        "spread": row.spread if row.medians_ms else None,
+        "examples_s": row.examples_s,
+        "speed": _ratio(row, rows),
+        "first_step_ms": max(row.first_ms, default=None),
+        "fell_back": row.fell_back,
+        "not_measured": row.reason or None,
+    }

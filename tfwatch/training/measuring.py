@@ -1,0 +1,138 @@
+"""A program that times one workload's step on one device: `tfwatch bench` runs it, once a round.
+
+It talks as `training.trial` does: a JSON object a line on stdout, what TensorFlow says on stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from tfwatch import workloads
+from tfwatch.core.clock import SYSTEM
+from tfwatch.core.knobs import Knobs
+from tfwatch.training.trial import STEP_BEGINS, STEP_ENDS, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfwatch.workloads import Prepared, Settings
+
+#: Steps before those that count: the allocator, convolution algorithms and caches settle.
+_WARM_UP = 3
+#: Steps that count: this many at least, and at most, within the asked seconds.
+_LEAST, _MOST = 5, 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What to time. device: `cpu` or `gpu`; mode: `eager`, `graph` or `jit`. None is the workload's own."""
+
+    workload: str
+    device: str
+    mode: str
+    batch_size: int | None = None
+    size: int | None = None
+    seconds: float = 2.0
+
+    def settings(self) -> Settings:
+        """As `tfwatch train` would have them.
+
+        Raises:
+            BadInputError: the workload does not take them.
+        """
+        return workloads.settle(self.workload, {"batch_size": self.batch_size, "size": self.size, "seed": 1})
+
+
+def encode(spec: Spec) -> str:
+    """For the command line."""
+    return json.dumps(asdict(spec))
+
+
+def main(text: str) -> None:
+    """Time it. What cannot be timed is told as an `error` of the stage `measured`."""
+    spec = Spec(**json.loads(text))
+    results = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    os.dup2(2, 1)  # TensorFlow prints on both
+    warnings.simplefilter("ignore")
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    tell(results, begin="import")
+    import tensorflow as tf
+
+    tell(results, begin="measured")
+    tell(results, end="measured", **_measure(tf, spec))
+    tell(results, end="all")
+
+
+def _measure(tf: Any, spec: Spec) -> dict[str, Any]:
+    gpus = tf.config.list_physical_devices("GPU")
+    if spec.device == "gpu" and not gpus:
+        return {"error": "TensorFlow sees no GPU here", "no_gpu": True}
+    if spec.device == "cpu":
+        tf.config.set_visible_devices([], "GPU")
+    else:
+        tf.debugging.set_log_device_placement(True)
+    try:
+        step, examples = _step_of(tf, spec)
+        return {"examples": examples, **_times(tf, step, spec.seconds)}
+    except Exception as error:  # noqa: BLE001 - a process boundary: whatever TensorFlow refuses is the result
+        return {"error": f"{type(error).__name__}: {str(error).strip()[:500]}"}
+
+
+def _step_of(tf: Any, spec: Spec) -> tuple[Callable[[], Any], int]:
+    """What to time, and the examples in it: the workload's own work, else one step of its training."""
+    settings = spec.settings()
+    module = workloads.load(spec.workload)
+    work = getattr(module, "work", None)
+    if work is not None:
+        return _in_mode(tf, work(settings), spec.mode), 1
+    prepared = module.prepare(settings, lambda _: None)
+    return _training_step(prepared, spec, bool(workloads.find(spec.workload).fast))
+
+
+def _in_mode(tf: Any, work: Callable[[], Any], mode: str) -> Callable[[], Any]:
+    return work if mode == "eager" else tf.function(work, jit_compile=mode == "jit")
+
+
+def _training_step(prepared: Prepared, spec: Spec, fast: bool) -> tuple[Callable[[], Any], int]:
+    """Keras' own step on one batch that lies in memory, its metrics read as Keras reads them."""
+    from tfwatch.training.examples import images_in
+    from tfwatch.training.split import BatchStep, on_host
+    from tfwatch.training.tap import Shape
+
+    batches = prepared.pipeline(prepared.source, Knobs(fast_form=fast))
+    batch = next(iter(batches))
+    model = prepared.model()
+    model.run_eagerly, model.jit_compile = spec.mode == "eager", spec.mode == "jit"
+    model.make_train_function(force=True)
+    shape = Shape(batches.element_spec, plain=False)
+    step = BatchStep(model.train_function, shape, eager=spec.mode == "eager")
+    return lambda: on_host(step(batch)), images_in(batch)
+
+
+def _times(tf: Any, step: Callable[[], Any], seconds: float) -> dict[str, Any]:
+    """Milliseconds of the first call, which traces and compiles, and of those that count; the device is drained."""
+    sys.stderr.write(f"{STEP_BEGINS}\n")
+    sys.stderr.flush()
+    first_ms = _timed(tf, step)
+    sys.stderr.write(f"{STEP_ENDS}\n")
+    sys.stderr.flush()
+    tf.debugging.set_log_device_placement(False)
+    for _ in range(_WARM_UP):
+        _timed(tf, step)
+    steps_ms: list[float] = []
+    end_ns = SYSTEM.now_ns() + seconds * 1e9
+    while len(steps_ms) < _LEAST or (SYSTEM.now_ns() < end_ns and len(steps_ms) < _MOST):
+        steps_ms.append(_timed(tf, step))
+    return {"first_ms": first_ms, "steps_ms": steps_ms}
+
+
+def _timed(tf: Any, step: Callable[[], Any]) -> float:
+    begin_ns = SYSTEM.now_ns()
+    step()
+    tf.test.experimental.sync_devices()
+    return (SYSTEM.now_ns() - begin_ns) / 1e6

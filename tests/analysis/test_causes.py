@@ -84,8 +84,8 @@ def test_the_nearest_cause_comes_first() -> None:
 
 
 def test_flags_come_before_pauses_but_for_a_validation_that_follows() -> None:
-    rows = slow("host", flags=int(Flag.SWITCH))
-    assert spike_of(rows, pause(rows, "callback")).cause == "pipeline switch"
+    rows = slow("wait", flags=int(Flag.SWITCH))
+    assert spike_of(rows, pause(rows, "garbage collection")).cause == "pipeline switch"
 
     rows = slow("host", flags=int(Flag.VALIDATION))
     assert spike_of(rows, pause(rows, "callback")).cause == "callback"

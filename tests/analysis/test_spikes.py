@@ -21,23 +21,31 @@ def test_a_spike_names_its_part_and_what_it_took_over_the_median(part: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("flag", "cause"),
+    ("flag", "part", "cause"),
     [
-        (Flag.COMPILE, "compile"),
-        (Flag.RETRACE, "retrace"),
-        (Flag.EPOCH_START, "epoch start"),
-        (Flag.SWITCH | Flag.EPOCH_START, "pipeline switch"),
-        (Flag.VALIDATION, "validation"),
+        (Flag.COMPILE | Flag.EPOCH_START, "compute", "compile"),
+        (Flag.COMPILE | Flag.EPOCH_START, "wait", "epoch start"),
+        (Flag.COMPILE | Flag.EPOCH_START | Flag.SHUFFLE_FILL, "wait", "shuffle fill"),
+        (Flag.COMPILE | Flag.EPOCH_START, "host", "unexplained"),
+        (Flag.RETRACE, "compute", "retrace"),
+        (Flag.EPOCH_START, "wait", "epoch start"),
+        (Flag.EPOCH_START, "compute", "unexplained"),
+        (Flag.SHUFFLE_FILL, "wait", "shuffle fill"),
+        (Flag.SHUFFLE_FILL, "compute", "unexplained"),
+        (Flag.SWITCH | Flag.EPOCH_START, "wait", "pipeline switch"),
+        (Flag.SWITCH, "compute", "pipeline switch"),
+        (Flag.VALIDATION, "host", "validation"),
+        (Flag.VALIDATION, "wait", "unexplained"),
     ],
 )
-def test_a_flag_is_the_cause(flag: Flag, cause: str) -> None:
+def test_a_flag_is_the_cause_of_the_part_that_it_tells_of(flag: Flag, part: str, cause: str) -> None:
     rows = plain(60)
     rows["flags"][30] = flag
-    rows["wait_ms"][30] += 25
+    rows[f"{part}_ms"][30] += 25
 
     (spike,) = find_spikes(rows)
 
-    assert (spike.step, spike.cause) == (31, cause)
+    assert (spike.step, spike.part, spike.cause) == (31, part, cause)
 
 
 def test_a_flagged_step_like_the_others_is_no_spike() -> None:

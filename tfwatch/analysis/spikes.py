@@ -67,13 +67,27 @@ def find_spikes(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Spike]:
     return [_spike(row, float(ms), part, pauses) for row, ms, part in zip(rows[at], over[at], parts, strict=True)]
 
 
+#: What a flag explains: a step that was traced may also have waited long, for another reason.
+_OF_PART = {
+    "wait": Flag.SWITCH | Flag.SHUFFLE_FILL | Flag.EPOCH_START,
+    "compute": Flag.COMPILE | Flag.RETRACE | Flag.SWITCH,
+    "host": Flag.VALIDATION,
+}
+
+
+def flag_cause(flags: int, part: str) -> str:
+    """The cause that a step's flags name for a part of it; empty where they name none."""
+    return Flag(flags & _OF_PART[part]).cause
+
+
 def _spike(row: np.void, extra_ms: float, part: str, pauses: Pauses) -> Spike:
     start_ns, flags = int(row["start_ns"]), int(row["flags"])
+    known = flag_cause(flags, part)
+    found = Cause(known) if known else UNEXPLAINED
     # A validation comes after the step that tells of it: what the step itself lost may have another cause.
-    known = Flag(flags & ~Flag.VALIDATION).cause
-    found = Cause(known) if known else pauses.cause(start_ns, start_ns + _step_ms(row) * 1e6, extra_ms, part)
-    if found is UNEXPLAINED and flags:
-        found = Cause(Flag(flags).cause or UNEXPLAINED.name)
+    if not known or flags & Flag.VALIDATION:
+        paused = pauses.cause(start_ns, start_ns + _step_ms(row) * 1e6, extra_ms, part)
+        found = found if paused is UNEXPLAINED else paused
     return Spike(int(row["step"]), start_ns, extra_ms, part, found.name, found.detail)
 
 

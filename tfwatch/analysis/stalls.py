@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.spikes import NO_PAUSES
-from tfwatch.core.rows import Flag
+from tfwatch.analysis.spikes import NO_PAUSES, flag_cause
 
 if TYPE_CHECKING:
     from tfwatch.analysis.causes import Pauses
@@ -53,7 +52,7 @@ def find_stalls(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Stall]:
 def _stall(rows: Rows, pauses: Pauses) -> Stall:
     longest = int(np.argmax(rows["wait_ms"]))
     start_ns, wait_ms = int(rows["start_ns"][longest]), float(rows["wait_ms"][longest])
-    known = Flag(int(rows["flags"][longest])).cause
+    known = flag_cause(int(rows["flags"][longest]), "wait")
     return Stall(
         step=int(rows["step"][0]),
         start_ns=int(rows["start_ns"][0]),

@@ -219,6 +219,7 @@ def _cause_of(run: Run, step: int) -> str:
 def _shuffle(trainings: Trainings) -> Iterator[Case]:
     """A buffer of 20 elements of 4 ms is filled before each epoch."""
     run = trainings.fill(steps=30, buffer=20, element_ms=4.0)
+    yield _words("spike: shuffle fill", "20 elements of 4 ms", "shuffle fill", _cause_of(run, 31))
     yield _words("spike: compile", "first step", "compile", _cause_of(run, 1))
 
 

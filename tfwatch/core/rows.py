@@ -125,6 +125,7 @@ class Flag(IntFlag):
     EPOCH_START = 4
     SWITCH = 8
     VALIDATION = 16
+    SHUFFLE_FILL = 32
 
     @property
     def cause(self) -> str:
@@ -136,6 +137,7 @@ _CAUSES = {
     Flag.COMPILE: "compile",
     Flag.RETRACE: "retrace",
     Flag.SWITCH: "pipeline switch",
+    Flag.SHUFFLE_FILL: "shuffle fill",
     Flag.EPOCH_START: "epoch start",
     Flag.VALIDATION: "validation",
 }

@@ -12,6 +12,7 @@ from tfwatch.core.rows import Flag
 from tfwatch.runs.control import Request
 from tfwatch.training.disposal import let_go
 from tfwatch.training.feed import Feed
+from tfwatch.training.filling import Filling
 from tfwatch.training.hands import buffer_size, untuned
 from tfwatch.training.tap import Shape, Tap
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs
     from tfwatch.training.session import Session
 
-_SWITCH = int(Flag.SWITCH)
+_SWITCH, _SHUFFLE_FILL = int(Flag.SWITCH), int(Flag.SHUFFLE_FILL)
 _NOT_OURS = "the pipeline is the script's own: only prefetch can be added to it"
 _SPREAD = "batches are spread over several devices"
 _ON_DEVICE = (
@@ -43,6 +44,7 @@ class Fetch:
         self._through_feed = self._own
         self._iterator: Any = None
         self._tap: Any = None
+        self._filling = Filling(None)
         self._asked: list[SwitchAsked] = []
         self._build_ms = 0.0
         self._schedule = sorted(session.switches, key=lambda scheduled: scheduled.step)
@@ -59,6 +61,7 @@ class Fetch:
         Returns the shape of the batches to come.
         """
         self._iterator = iterator
+        self._filling = Filling(iterator)
         if self._own:
             return self._feed.shape
         self._through_feed = buffer_size(self._control.knobs.prefetch) is not None and not why_not_gated(iterator)
@@ -86,6 +89,11 @@ class Fetch:
         if self._asked and not self._feed.switching:
             self._tell_switched(steps + 1)
         return batch
+
+    def late(self, wait_ns: float) -> None:
+        """The last batch was waited for so long: say by a flag what for, where it is known."""
+        if self._filling.explains(wait_ns):
+            self.flags |= _SHUFFLE_FILL
 
     def source(self, steps: int) -> Any:
         """The iterator to fetch from after `steps` steps, for who does it by himself: see `arrived`, `successor`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.rows import Flag, Phase
+from tfwatch.training.filling import LATE_NS
 from tfwatch.training.fused import FusedSteps, find_clock
 from tfwatch.training.split import BatchStep, on_host
 from tfwatch.training.stamps import offset_ns, was_set
@@ -70,6 +71,8 @@ class StepByStep:
         if not ready or step.traces != traces:
             books.flags |= _RETRACE if ready else _COMPILE
         books.steps += 1
+        if got_ns - start_ns > LATE_NS:
+            self._fetch.late(got_ns - start_ns)
         books.after(start_ns, got_ns, dispatched_ns, done_ns, self._fetch.flags, batch, logs)
         return logs
 
@@ -142,6 +145,8 @@ class InGraph:
             if steps:
                 examples, outputs = examples + seen, made
                 self._fetch.arrived(self._books.steps + len(flags) + 1)
+                if stamps_ns is not None and stamps_ns[0, 1] - stamps_ns[0, 0] > LATE_NS:
+                    self._fetch.late(stamps_ns[0, 1] - stamps_ns[0, 0])
                 flags += [self._fetch.flags, *[0] * (steps - 1)]
             source = self._fetch.successor() if len(flags) < self._steps else None
         if not flags:

@@ -1,0 +1,127 @@
+"""A wait is put down to a shuffle buffer only where tf.data's own model says that it was filled then."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.tensorflow
+
+MS = 1e6
+
+
+def model(*, read_ms: float, out: int, held: int, after_ms: float) -> dict[int, Any]:
+    """Root over a map over a shuffle over a reader, by what they took in all."""
+    nodes = {
+        1: ("Root", [2], 0.0, out, 0),
+        2: ("Map", [3], after_ms, out, 0),
+        3: ("Shuffle", [4], 0.0, out, held),
+        4: ("Map", [5], read_ms, out + held, 0),
+    }
+    names = ("name", "inputs", "processing_time", "num_elements", "buffered_elements")
+    return {
+        at: SimpleNamespace(**dict(zip(names, (name, inputs, ms * MS, *counts), strict=True)))
+        for at, (name, inputs, ms, *counts) in nodes.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("wait_ms", "read_ms", "out", "held", "after_ms", "filled"),
+    [
+        pytest.param(105, 104, 2, 50, 1, True, id="all of it"),
+        pytest.param(105, 50, 2, 50, 50, False, id="as much went to what follows"),
+        pytest.param(105, 1, 2, 1000, 100, False, id="of what costs nothing"),
+        pytest.param(500, 104, 2, 50, 1, False, id="a fifth of the wait"),
+        pytest.param(60, 200, 2, 100, 1, True, id="by several readers at once"),
+        pytest.param(105, 104, 52, 0, 1, False, id="nothing is held"),
+        pytest.param(105, 0, 0, 0, 0, False, id="nothing has come"),
+    ],
+)
+def test_a_first_wait(wait_ms: float, read_ms: float, out: int, held: int, after_ms: float, filled: bool) -> None:
+    from tfwatch.training.filling import explained
+
+    nodes = model(read_ms=read_ms, out=out, held=held, after_ms=after_ms)
+
+    assert explained(nodes, wait_ms * MS, begun=False) is filled
+
+
+@pytest.mark.parametrize(
+    ("read_ms", "out", "held", "filled"),
+    [
+        pytest.param(104, 2, 50, True, id="filled anew"),
+        pytest.param(1000, 450, 50, True, id="the last half of a buffer's time"),
+        pytest.param(1000, 50, 50, False, id="filled earlier, for longer"),
+    ],
+)
+def test_a_wait_in_mid_run(read_ms: float, out: int, held: int, filled: bool) -> None:
+    from tfwatch.training.filling import explained
+
+    assert explained(model(read_ms=read_ms, out=out, held=held, after_ms=5000), 105 * MS, begun=True) is filled
+
+
+def test_without_an_iterator_or_a_model_nothing_is_explained() -> None:
+    import tensorflow as tf
+
+    from tfwatch.training.filling import Filling
+    from tfwatch.training.hands import untuned
+
+    batches = tf.data.Dataset.range(10).shuffle(5, seed=1)
+
+    assert not Filling(None).explains(1e9)
+    assert not Filling(iter(batches.with_options(untuned()))).explains(1e9)
+    assert not Filling(iter(batches)).explains(1e9)
+
+
+def slow(x: Any, y: Any) -> Any:
+    import time
+
+    import tensorflow as tf
+
+    tf.numpy_function(lambda _: time.sleep(0.004), [x], [])
+    return x, y
+
+
+def before(pairs: Any) -> Any:
+    """Slow to read, then shuffled."""
+    return pairs.map(slow).shuffle(20, seed=1).batch(2)
+
+
+def repeated(pairs: Any) -> Any:
+    """Filled anew in mid-run."""
+    return before(pairs).repeat(2)
+
+
+def behind(pairs: Any) -> Any:
+    """Shuffled while it is cheap, then slow."""
+    return pairs.shuffle(40, seed=1).batch(2).map(slow)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "epochs", "filled"), [(before, 2, [1, 21]), (repeated, 1, [1, 21]), (behind, 2, [])]
+)
+@pytest.mark.parametrize("steps_per_execution", [1, 5])
+def test_in_a_fit(
+    tmp_path: Path, pipeline: Callable[[Any], Any], epochs: int, filled: list[int], steps_per_execution: int
+) -> None:
+    import keras
+    import tensorflow as tf
+
+    from tfwatch import Watch, open_run
+    from tfwatch.core.rows import Flag
+
+    pairs = tf.data.Dataset.from_tensors((tf.ones(4), tf.ones(1))).repeat(40)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", steps_per_execution=steps_per_execution)
+    watch = Watch(tmp_path)
+    model.fit(pipeline(pairs), epochs=epochs, verbose=0, shuffle=False, callbacks=[watch])
+    rows = open_run(watch.run_path or "").steps
+
+    told = rows["step"][(rows["flags"] & int(Flag.SHUFFLE_FILL)) != 0].tolist()
+
+    assert told == filled

@@ -25,7 +25,7 @@ from tfwatch.core.events import (
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.opened import Run, open_run
 
-from .conftest import BATCH, EXAMPLES, STEPS, fingerprint
+from .conftest import BATCH, STEPS, fingerprint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,111 +42,10 @@ def known(arrays: Any) -> Any:
     return tf.data.Dataset.from_tensor_slices(arrays).shuffle(50, seed=1).batch(BATCH)
 
 
-def unknown(arrays: Any) -> Any:
-    return known(arrays).filter(lambda x, y: True)
-
-
-def from_generator(arrays: Any) -> Any:
-    import tensorflow as tf
-
-    x, y = arrays
-    batches = [(x[i : i + BATCH], y[i : i + BATCH]) for i in range(0, EXAMPLES, BATCH)]
-    signature = (tf.TensorSpec((None, 12, 12, 3)), tf.TensorSpec((None,), tf.int64))
-    return tf.data.Dataset.from_generator(lambda: iter(batches), output_signature=signature)
-
-
-def kept(arrays: Any) -> Any:
-    """Arrays as they are."""
-    return arrays
-
-
-def py_dataset(arrays: Any) -> Any:
-    import keras
-
-    x, y = arrays
-
-    class Batches(keras.utils.PyDataset):
-        def __len__(self) -> int:
-            return EXAMPLES // BATCH
-
-        def __getitem__(self, n: int) -> Any:
-            return x[n * BATCH : (n + 1) * BATCH], y[n * BATCH : (n + 1) * BATCH]
-
-    return Batches(workers=2)
-
-
-KINDS = [
-    pytest.param(known, {}, id="known cardinality, ragged last batch"),
-    pytest.param(unknown, {}, id="unknown cardinality"),
-    pytest.param(from_generator, {}, id="generator"),
-    pytest.param(lambda arrays: known(arrays).repeat(), {"steps_per_epoch": 10}, id="steps_per_epoch"),
-    pytest.param(
-        kept, {"batch_size": BATCH, "sample_weight": np.linspace(0.5, 2, EXAMPLES)}, id="arrays, sample_weight"
-    ),
-    pytest.param(py_dataset, {}, id="PyDataset with workers"),
-    pytest.param(known, {"class_weight": {0: 1.0, 1: 2.0, 2: 1.0, 3: 0.5}}, id="class_weight"),
-]
-
-
 def watch_in(folder: Path) -> Any:
     from tfwatch import Watch
 
     return Watch(folder)
-
-
-class Switching:
-    """Asks for another prefetch every few steps."""
-
-    def __init__(self, watch: Any) -> None:
-        import keras
-
-        settings = [4, "off", "auto", "default", 1]
-
-        class Callback(keras.callbacks.Callback):
-            steps = 0
-
-            def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-                self.steps += 1
-                if self.steps % 4 == 0:
-                    watch.set(prefetch=settings[self.steps // 4 % len(settings)])
-
-        self.callback = Callback()
-
-
-@pytest.mark.parametrize(("make_data", "options"), KINDS)
-def test_training_is_the_same_bit_for_bit(
-    make_data: Any, options: dict[str, Any], arrays: Any, make_model: Make, tmp_path: Path
-) -> None:
-    results = []
-    for how in ("stock", "watched", "switched"):
-        model, watch = make_model(), watch_in(tmp_path)
-        callbacks = {"stock": [], "watched": [watch], "switched": [watch, Switching(watch).callback]}[how]
-        data = make_data(arrays)
-        data = data if isinstance(data, tuple) else (data,)
-        history = model.fit(*data, epochs=EPOCHS, verbose=0, callbacks=callbacks, **options)
-        results.append(fingerprint(model, history))
-    assert results[1] == results[0]
-    assert results[2] == results[0]
-    assert count(open_run(watch.run_path), PipelineSwitched) >= 4
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param({"run_eagerly": True}, id="run_eagerly"),
-        pytest.param({"jit_compile": True}, id="jit_compile"),
-        pytest.param({"steps_per_execution": 3}, id="steps_per_execution, not split"),
-    ],
-)
-def test_training_is_the_same_however_the_model_is_compiled(
-    options: dict[str, Any], arrays: Any, make_model: Make, tmp_path: Path
-) -> None:
-    results = []
-    for callbacks in ([], [watch_in(tmp_path)]):
-        model = make_model()
-        model.compile("adam", "sparse_categorical_crossentropy", **options)
-        results.append(fingerprint(model, model.fit(known(arrays), verbose=0, callbacks=callbacks)))
-    assert results[1] == results[0]
 
 
 def test_every_step_has_a_row_whose_parts_fill_the_time(arrays: Any, make_model: Make, tmp_path: Path) -> None:
@@ -198,6 +97,51 @@ def test_a_fit_that_raises_ends_its_run_and_a_later_bare_fit_writes_nothing(
     again = watch_in(tmp_path)
     model.fit(known(arrays), verbose=0, callbacks=[again])
     assert len(open_run(again.run_path).steps) == STEPS
+
+
+def test_a_fit_left_before_its_first_step_watches_no_later_one(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    import keras
+
+    def fail(epoch: int, logs: Any) -> None:
+        raise RuntimeError("a callback of the user's")
+
+    model, watch = make_model(), watch_in(tmp_path)
+    with pytest.raises(RuntimeError, match="a callback"):
+        model.fit(known(arrays), callbacks=[watch, keras.callbacks.LambdaCallback(on_epoch_begin=fail)], verbose=0)
+    model.fit(known(arrays), verbose=0)
+    run = open_run(watch.run_path)
+    assert (len(run.steps), ended(run).cause) == (0, "stopped")
+    assert not hasattr(model.train_function, "tfwatch_step")
+
+
+def test_of_two_watches_in_a_fit_one_watches_and_the_other_says_that_it_does_not(
+    arrays: Any, make_model: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other, model = watch_in(tmp_path), watch_in(tmp_path), make_model()
+    for watches in ([one, other], [other, one], [other]):
+        model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=watches)
+        said = capsys.readouterr().err.count("another Watch watches this fit already")
+        assert [watch.run_path is None for watch in watches] == [False, True][: len(watches)]
+        assert said == len(watches) - 1
+        assert len(open_run(watches[0].run_path).steps) == EPOCHS * STEPS
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_an_evaluation_before_the_first_step_does_not_end_the_run(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    """In Keras 3.8 it leaves a `History` of its own on the model."""
+    import keras
+
+    model, watch = make_model(), watch_in(tmp_path)
+
+    def evaluate(epoch: int, logs: Any) -> None:
+        model.evaluate(known(arrays), verbose=0)
+        model.history = keras.callbacks.History()
+
+    between = keras.callbacks.LambdaCallback(on_epoch_begin=evaluate)
+    model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch, between])
+    assert len(open_run(watch.run_path).steps) == EPOCHS * STEPS
 
 
 def test_a_step_that_raises_leaves_its_traceback_in_the_folder(make_model: Make, tmp_path: Path) -> None:

@@ -1,0 +1,43 @@
+"""`fit` under MirroredStrategy, in a process of its own: logical devices are set before TensorFlow begins."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfwatch.core.events import PipelineSwitched, SwitchFailed
+from tfwatch.runs.opened import open_run
+
+pytestmark = pytest.mark.tensorflow
+
+STEPS = 24
+
+
+def test_batches_that_are_spread_over_devices_are_split_and_not_switched(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.training.spread", str(tmp_path)]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    done = subprocess.run(
+        command,
+        cwd=Path(__file__).parents[2],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["watched"] == told["stock"]
+    # Keras 3.15 itself fails with several steps a call under this strategy: steps one by one are the measure.
+    assert told["fused"] == told["stock"]
+    exact, fused = (open_run(path) for path in told["runs"])
+    assert (exact.manifest.split, len(exact.steps)) == ("exact", STEPS)
+    assert (fused.manifest.split, len(fused.steps)) == ("in-graph timestamps, steps_per_execution=3", STEPS)
+    refused = [event.reason for event in exact.events if isinstance(event, SwitchFailed)]
+    assert refused == ["batches are spread over several devices"]
+    assert not any(isinstance(event, PipelineSwitched) for event in exact.events)

@@ -35,7 +35,7 @@ def test_a_source_goes_in_the_disposal_thread_once_the_collector_has_freed_its_p
         feed.get()
     del source
     feed.close()
-    for _ in range(200):
+    for _ in range(1200):  # a minute: deleting an iterator took up to 27 s
         gc.collect()
         if gone.wait(0.05):
             break

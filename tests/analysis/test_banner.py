@@ -117,7 +117,7 @@ def finding(**changes: Any) -> tuple[str, str, str]:
         pytest.param(
             {"judgement": judged(Verdict.HIGHLY, 29.6), "knobs": {"prefetch": "off", "latency_ms": "20 ms"}},
             "STARVING 68 %",
-            "HIGHLY input-bound: the GPU waits 29.6 of 43.4 ms a step, 20 ms of it simulated (l)",
+            "HIGHLY input-bound: waits 29.6 of 43.4 ms a step, 20 ms of it simulated (l)",
             id="simulated",
         ),
         pytest.param(

@@ -8,6 +8,7 @@ import pytest
 from textual.widgets import Input
 
 from tests.screens.canned import FED, STARVING, usual
+from tests.screens.hardware import fed, unseen
 from tests.screens.showing import shown
 from tests.screens.states import importing, starving
 from tfwatch.core.rows import Phase
@@ -129,6 +130,65 @@ async def test_space_freezes_the_charts_and_nothing_else(tmp_path: Path) -> None
         assert "STARVING" in show.rows[1]
         await show.press("end")
         assert not show.live.timeline.frozen
+
+
+async def test_the_timelines_keys_work_wherever_the_focus_is(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path)) as show:
+        await show.press("3", "shift+left")
+        assert show.app.focused is show.live.happened
+        assert show.live.timeline.frozen
+        far = show.live.timeline._view.cursor_s
+        await show.press("right")
+        near = show.live.timeline._view.cursor_s
+        assert far is not None
+        assert near == pytest.approx(far + 0.25)
+
+
+async def test_help_lists_every_key_once(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path), (120, 60)) as show:
+        await show.press("question_mark")
+        for words in ("look back by a column", "look back by 20 columns", "freeze the charts", "what is n/a"):
+            assert show.text.count(words) == 1, words
+
+
+async def test_looking_back_at_a_run_that_is_over_promises_nothing_live(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path).ended(), live=False) as show:
+        await show.press("space")
+        assert "the run is over" in show.text
+        assert "space its end" in show.rows[-1]
+        assert "steps since" not in show.text
+        await show.press("space")
+        assert not show.live.timeline.frozen
+
+
+async def test_a_window_too_small_shows_no_filter(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path), (80, 24)) as show:
+        await show.press("slash")
+        assert show.live.word.display
+        await show.pilot.resize_terminal(50, 12)
+        await show.frame()
+        assert not show.live.word.display
+        assert "show lines with" not in show.text
+
+
+async def test_what_is_missing_is_told_with_the_way_to_get_it(tmp_path: Path) -> None:
+    async with shown(unseen(tmp_path), (80, 24)) as show:
+        assert "enter: how to get it" in show.text
+        for key in ("enter", "n"):
+            await show.press(key)
+            assert "sudo -n refused powermetrics" in show.text
+            assert "tfwatch doctor --sudoers prints the line" in show.text
+            await show.press("escape")
+        await show.press("4", "enter")
+        assert "what is n/a, and how to get it" in show.text
+
+
+async def test_with_every_sensor_there_enter_keeps_its_other_meaning(tmp_path: Path) -> None:
+    async with shown(fed(tmp_path)) as show:
+        await show.press("enter")
+        assert len(show.app.screen_stack) == 2
+        await show.press("n")
+        assert "every sensor that this machine has gives its figures" in show.text
 
 
 async def test_events_are_stepped_through_and_jumped_to(tmp_path: Path) -> None:

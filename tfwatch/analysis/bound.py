@@ -64,8 +64,10 @@ def _launching(now: Situation, part: Breakdown) -> Banner:
 def _starving(now: Situation, part: Breakdown) -> Banner:
     highly = now.judgement.verdict is Verdict.HIGHLY
     simulated = now.knobs.get("latency_ms", "off")
-    of_it = f", {simulated} of it simulated (l)" if simulated != "off" else ""
-    sentence = f"{now.judgement.verdict.value}: {waiting.waits(now, part)}{of_it}"
+    sentence = f"{now.judgement.verdict.value}: {waiting.waits(now, part)}"
+    if simulated != "off":
+        waits = waiting.of_a_step(part.wait, part.step)
+        sentence = f"{now.judgement.verdict.value}: waits {waits}, {simulated} of it simulated (l)"
     word = f"STARVING {units.percent(part.wait_share)}"
     return Banner(word, sentence, waiting.cure(now, part), Tone.BAD if highly else Tone.WARN)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from textual.binding import Binding
 
+from tfwatch.widgets.timeline_keys import KEYS, LOOK
+
 SWITCH = Binding.Group("switch the input pipeline")
-LOOK = Binding.Group("look")
 RUN = Binding.Group("the run")
 
 
@@ -13,6 +16,7 @@ def _key(keys: str, action: str, shown: str, does: str, group: Binding.Group, id
     return Binding(keys, action, does, key_display=shown, tooltip=does, group=group, id=id, show=False)
 
 
+_OF_TIMELINE = [replace(binding, action=f"timeline({binding.action!r})") for binding in KEYS]
 LIVE_BINDINGS = [
     _key("p", "turn('prefetch')", "p", "prefetch off, or back on", SWITCH, "switch.prefetch"),
     _key("plus,equals_sign", "deepen(1)", "+ =", "twice the prefetch depth", SWITCH, "switch.deeper"),
@@ -20,16 +24,11 @@ LIVE_BINDINGS = [
     _key("w", "turn('workers')", "w", "workers off, or back on", SWITCH, "switch.workers"),
     _key("l", "turn('latency_ms')", "l", "simulated latency off, or back on", SWITCH, "switch.latency"),
     _key("u", "undo", "u", "undo the last switch", SWITCH, "switch.undo"),
-    _key("space", "chart('freeze')", "space", "freeze the charts, or follow again", LOOK, "look.freeze"),
-    _key("left", "look(-1)", "left", "look back by a column", LOOK, "look.back"),
-    _key("right", "look(1)", "right", "look forward by a column", LOOK, "look.forward"),
-    _key("home", "chart('home')", "home", "look at the run's beginning", LOOK, "look.home"),
-    _key("end", "chart('live')", "end", "follow the run again", LOOK, "look.live"),
-    _key("z", "zoom(1)", "z", "more time in a column", LOOK, "look.zoom_out"),
-    _key("Z,upper_z", "zoom(-1)", "Z", "less time in a column", LOOK, "look.zoom_in"),
+    *_OF_TIMELINE,
     _key("left_square_bracket", "step(1)", "[", "look at the event before", LOOK, "look.older"),
     _key("right_square_bracket", "step(-1)", "]", "look at the event after", LOOK, "look.newer"),
     _key("enter", "open", "enter", "look at the chosen event, turn the chosen knob", LOOK, "look.open"),
+    _key("n", "explain", "n", "what is n/a, and how to get it", LOOK, "look.missing"),
     _key("1", "pane(1)", "1", "the knobs", LOOK, "pane.switch"),
     _key("2", "pane(2)", "2", "did it help?", LOOK, "pane.proof"),
     _key("3", "pane(3)", "3", "what happened", LOOK, "pane.events"),

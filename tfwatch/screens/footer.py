@@ -27,12 +27,18 @@ def footer_keys(view: RunView, live: bool, frozen: bool, stopping: bool) -> tupl
         Key("w", "w", "workers", workers, rank=1),
         *latency,
         Key("u", "u", "undo", live and not view.is_over, rank=1),
-        Key("space", "space", "live" if frozen else "freeze", chosen=frozen, rank=0 if frozen else 3),
+        Key("space", "space", _space(view, frozen), chosen=frozen, rank=0 if frozen else 3),
         Key("z", "z", "zoom", rank=4),
         Key("y", "y", "leave now" if stopping else "copy", rank=0 if stopping else 5),
         Key("question_mark", "?", "keys"),
         Key("q", "q", "leave"),
     )
+
+
+def _space(view: RunView, frozen: bool) -> str:
+    if not frozen:
+        return "freeze"
+    return "its end" if view.is_over else "live"
 
 
 def help_now(view: RunView, live: bool) -> str:

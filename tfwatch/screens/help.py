@@ -70,7 +70,7 @@ class HelpScreen(ModalScreen[None]):
                     else [Content.styled(name, "$accent bold")]
                 )
             shown = binding.key_display or binding.key
-            lines.append(Content.assemble((f"  {shown:<9}", "bold"), binding.tooltip or binding.description))
+            lines.append(Content.assemble((f"  {shown:<12}", "bold"), binding.tooltip or binding.description))
         lines.extend([Content(), Content.styled("words", "$accent bold")])
         lines.extend(Content.assemble((f"  {word:<10}", "bold"), meaning) for word, meaning in _WORDS)
         return Content("\n").join(lines)

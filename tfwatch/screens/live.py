@@ -168,6 +168,7 @@ class LiveScreen(Screen[None]):
         for known in Layout:
             self.set_class(known is layout, known.value)
         bare = layout is Layout.TABS
+        self.word.display = self.word.display and layout is not Layout.TOO_SMALL
         self.set_class(self.app.size.height < LOW, "-low")
         self.set_class(self.app.size.height >= ROOMY[1], "-tall")
         self.timeline.compact = bare
@@ -226,17 +227,9 @@ class LiveScreen(Screen[None]):
 
     # -- looking ------------------------------------------------------------------------------------
 
-    def action_chart(self, action: str) -> None:
-        """Do one of the timeline's actions without arguments, wherever the focus is."""
-        getattr(self.timeline, f"action_{action}")()
-
-    def action_look(self, columns: int) -> None:
-        """Look back or forward."""
-        self.timeline.action_look(columns)
-
-    def action_zoom(self, direction: int) -> None:
-        """More time in a column, or less."""
-        self.timeline.action_zoom(direction)
+    async def action_timeline(self, action: str) -> None:
+        """Do one of the timeline's actions, wherever the focus is."""
+        await self.timeline.run_action(action)
 
     def action_step(self, rows: int) -> None:
         """Look at the event before the chosen one, or after it where negative."""

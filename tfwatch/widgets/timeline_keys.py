@@ -1,23 +1,22 @@
-"""The keys of a timeline, as data."""
+"""The keys of a timeline, as data: the screen around it offers the same ones, wherever the focus is."""
 
 from textual.binding import Binding
 
 LOOK = Binding.Group("look")
 
+
+def _key(keys: str, action: str, shown: str, does: str, id: str) -> Binding:
+    return Binding(keys, action, does, key_display=shown, tooltip=does, group=LOOK, id=f"timeline.{id}", show=False)
+
+
 KEYS = (
-    Binding(
-        "space", "freeze", "freeze", id="timeline.freeze", tooltip="freeze the charts, or follow the run", group=LOOK
-    ),
-    Binding("left", "look(-1)", "look back", id="timeline.back", tooltip="look back, a column at a time", group=LOOK),
-    Binding("right", "look(1)", "look on", id="timeline.on", tooltip="look on, a column at a time", group=LOOK),
-    Binding(
-        "shift+left", "look(-20)", "look back 20", id="timeline.far_back", tooltip="look back 20 columns", group=LOOK
-    ),
-    Binding("shift+right", "look(20)", "look on 20", id="timeline.far_on", tooltip="look on 20 columns", group=LOOK),
-    Binding("home", "home", "beginning", id="timeline.home", tooltip="look at the run's beginning", group=LOOK),
-    Binding("end", "live", "live", id="timeline.live", tooltip="follow the run", group=LOOK),
-    Binding("z", "zoom(1)", "zoom out", id="timeline.out", tooltip="show more of the run at once", group=LOOK),
-    Binding(
-        "Z", "zoom(-1)", "zoom in", id="timeline.in", tooltip="show less of the run, down to single steps", group=LOOK
-    ),
+    _key("space", "freeze", "space", "freeze the charts, or follow again", "freeze"),
+    _key("left", "look(-1)", "left", "look back by a column", "back"),
+    _key("right", "look(1)", "right", "look forward by a column", "forward"),
+    _key("shift+left", "look(-20)", "shift+left", "look back by 20 columns", "far_back"),
+    _key("shift+right", "look(20)", "shift+right", "look forward by 20 columns", "far_forward"),
+    _key("home", "home", "home", "look at the run's beginning", "home"),
+    _key("end", "live", "end", "follow the run again", "live"),
+    _key("z", "zoom(1)", "z", "more time in a column", "out"),
+    _key("Z,upper_z", "zoom(-1)", "Z", "less time in a column, down to single steps", "in"),
 )

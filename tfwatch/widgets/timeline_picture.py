@@ -8,28 +8,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.analysis import machine, strip
-from tfwatch.analysis.marks import Kind, Mark, ago, bar_marks, event_marks, place
-from tfwatch.analysis.strip import Bars, Part
+from tfwatch.analysis.marks import ago, place
 from tfwatch.analysis.verdict import judge
 from tfwatch.core import units
-from tfwatch.core.events import PipelineSwitched, SensorMissing
-from tfwatch.core.rows import Flag, Phase
+from tfwatch.core.events import GpuFound, PipelineSwitched, SensorMissing
+from tfwatch.core.rows import Phase
 from tfwatch.runs.reader import Life
 from tfwatch.widgets import timeline_lanes as lanes
 from tfwatch.widgets import timeline_rows as rows
 from tfwatch.widgets.text import plain
-from tfwatch.widgets.timeline_view import OpenStep, View, Zoom, column_of, open_step, share_before, width_s
+from tfwatch.widgets.timeline_marks import marks_of, stalled
+from tfwatch.widgets.timeline_view import View, Zoom, column_of, share_before, width_s
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfwatch.analysis.machine import GpuFigures
-    from tfwatch.analysis.strip import Floats
+    from tfwatch.analysis.strip import Bars
+    from tfwatch.core.events import Paused
     from tfwatch.runs.reader import Snapshot
     from tfwatch.widgets.glyphs import Glyphs
     from tfwatch.widgets.timeline_lanes import Sampled
     from tfwatch.widgets.timeline_rows import Figures, Layout, Line
 
-#: A wait that lasts is called a stall, and a step long, from this many median steps on.
-_LONG_STEPS = 4.0
 #: A sample older than this is no figure of now.
 _FRESH_S = 2.0
 #: Seconds before a switch that tell how busy the GPU was then.
@@ -48,12 +49,13 @@ _WORDS = {
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """What a picture is made of."""
+    """What a picture is made of. `limits`: all of the run's."""
 
     snapshot: Snapshot
     view: View
     bars: Bars
     sampled: Sampled
+    limits: Sequence[Paused]
     top_ms: float | None
     glyphs: Glyphs
     figures: Figures
@@ -63,7 +65,7 @@ class Scene:
 def figures_of(snapshot: Snapshot) -> Figures:
     """The numbers beside the rows; takes a millisecond, so once a second will do."""
     split = judge(snapshot.steps[-_RECENT_ROWS:]).breakdown
-    switch = next((e for e in reversed(snapshot.events) if isinstance(e, PipelineSwitched)), None)
+    switch = snapshot.events.newest(PipelineSwitched)
     share = split.wait_share if split else None
     stall = stalled(snapshot, split.step.median if split else None)
     if stall and split:
@@ -81,7 +83,7 @@ def figures_of(snapshot: Snapshot) -> Figures:
         accelerated=snapshot.manifest.accelerated,
         gpu=_gpu_now(snapshot, switch),
         gpu_was=_busy_before(snapshot, switch) if switch else None,
-        gpu_word=machine.gpu_word(snapshot.events),
+        gpu_word=machine.gpu_word(snapshot.events.of(GpuFound, SensorMissing)),
     )
 
 
@@ -92,19 +94,11 @@ def _gpu_now(snapshot: Snapshot, switch: PipelineSwitched | None) -> GpuFigures 
 
 def _busy_before(snapshot: Snapshot, switch: PipelineSwitched) -> float | None:
     """How busy the GPU was in the seconds before a switch, back to the switch before it; None is unknown."""
-    earlier = [e.at_ns for e in snapshot.events if isinstance(e, PipelineSwitched) and e.at_ns < switch.at_ns]
+    earlier = [e.at_ns for e in snapshot.events.of(PipelineSwitched) if e.at_ns < switch.at_ns]
     since_ns = max([switch.at_ns - int(_BEFORE_S * 1e9), *earlier])
-    at_ns = snapshot.samples["at_ns"]
-    first, end = (int(np.searchsorted(at_ns, at)) for at in (max(since_ns, 0), switch.at_ns))
+    first, end = (lanes.before(snapshot.samples, at) for at in (since_ns, switch.at_ns))
     figures = machine.gpu_figures(snapshot.samples[first:end])
     return figures.busy if figures else None
-
-
-def stalled(snapshot: Snapshot, median_ms: float | None) -> OpenStep | None:
-    """The wait that lasts longer than is usual."""
-    lasting = open_step(snapshot)
-    long_ms = max(strip.OPEN_MS, _LONG_STEPS * (median_ms or 0.0))
-    return lasting if lasting and lasting.part is Part.WAIT and lasting.lasted_s * 1e3 >= long_ms else None
 
 
 def draw(scene: Scene, layout: Layout) -> list[Line]:
@@ -119,7 +113,7 @@ def draw(scene: Scene, layout: Layout) -> list[Line]:
     axis = rows.axis_texts(scene.top_ms, layout.strip_rows)
     legend = rows.legend_lines(figures.split, glyphs, layout.strip_rows, wide)
     lines = [_beside(text, chart, right) for text, chart, right in zip(axis, charts, legend, strict=True)]
-    labels = place(_marks(scene), bars.starts_s, bars.end_s)
+    labels = place(marks_of(scene), bars.starts_s, bars.end_s)
     lines.append(_beside("why", rows.mark_line(labels, layout.columns), ()))
     lines.append(_beside("starve", rows.starve_line(bars, glyphs), rows.starve_figure(figures)))
     lines.extend(_gpu_lane(scene, layout))
@@ -147,54 +141,10 @@ def _beside(label: str, chart: Line, right: Line) -> Line:
 
 def _rules(scene: Scene) -> list[tuple[int, str, str]]:
     starts_s, glyphs = scene.bars.starts_s, scene.glyphs
-    switches = [e.at_ns / 1e9 for e in scene.snapshot.events if isinstance(e, PipelineSwitched)]
+    switches = [event.at_ns / 1e9 for event in scene.snapshot.events.of(PipelineSwitched)]
     seen = [at for at in switches if starts_s[0] <= at <= scene.bars.end_s]
     rules = [(column_of(scene.bars, at), glyphs.switched, "rule") for at in seen]
     return rules if scene.cursor is None else [*rules, (scene.cursor, glyphs.cursor, "cursor")]
-
-
-def _marks(scene: Scene) -> list[Mark]:
-    snapshot, bars = scene.snapshot, scene.bars
-    first_s = float(bars.starts_s[0])
-    # An epoch's validation ends after it began: an event counts back by its length, at most an hour here.
-    events = [e for e in snapshot.events if first_s - 3600 <= e.at_ns / 1e9 <= bars.end_s + 3600]
-    marks = event_marks(events, scene.glyphs.to)
-    if scene.view.zoom is Zoom.STEPS:
-        begins = np.isin(bars.starts_s, _epoch_starts(snapshot))
-    else:
-        begins = np.histogram(_epoch_starts(snapshot), np.append(bars.starts_s, bars.end_s))[0] > 0
-    lasting = _lasting_mark(snapshot, scene.figures)
-    found = bar_marks(bars, scene.top_ms, begins)
-    if lasting:
-        found = [mark for mark in found if mark.at_s + mark.length_s < lasting.at_s]
-        found.append(lasting)
-    return [*marks, *found]
-
-
-def _epoch_starts(snapshot: Snapshot) -> Floats:
-    steps = snapshot.steps
-    starts: Floats = steps["start_ns"][(steps["flags"] & np.uint16(Flag.EPOCH_START)) != 0] / 1e9
-    return starts
-
-
-def _lasting_mark(snapshot: Snapshot, figures: Figures) -> Mark | None:
-    """What goes on now and is no plain step, or how the run ended without a word."""
-    pulse = snapshot.pulse
-    if pulse is None or snapshot.life is Life.ENDED:
-        return None
-    since_s = pulse.since_ns / 1e9
-    if snapshot.life is Life.KILLED:
-        return Mark(pulse.now_ns / 1e9, Kind.FAILED, ("X killed", "X"))
-    if snapshot.life is not Life.RUNNING:
-        return Mark(pulse.now_ns / 1e9, Kind.OPEN, (f"no answer {units.seconds(snapshot.silent_s)}", "no answer"))
-    took = units.seconds(snapshot.now_s - since_s)
-    if stalled(snapshot, figures.split.step.median if figures.split else None):
-        return Mark(since_s, Kind.OPEN, (f"stalled now {took}", f"now {took}", "now"), snapshot.now_s - since_s)
-    if pulse.phase is Phase.VALIDATION:
-        return Mark(since_s, Kind.VALIDATION, (f"EV {took}", "EV"), snapshot.now_s - since_s)
-    if pulse.phase is Phase.COMPILE:
-        return Mark(since_s, Kind.COMPILE, (f"C compiling {took}", f"C {took}", "C"), snapshot.now_s - since_s)
-    return None
 
 
 def _times(scene: Scene) -> list[tuple[float, str]]:
@@ -279,9 +229,10 @@ def title_words(scene: Scene, live: Snapshot | None, columns: int, room: int) ->
     lefts, rights = [span], [f"{look}  {column}", look, "z zoom", ""]
     if live:
         at = f"FROZEN at {clock(held, held.now_s)}"
-        since = f"{units.count(live.steps_total - held.steps_total)} steps since"
-        dot = f" {glyphs.dot} "
-        lefts = [dot.join((at, since, "space: live")), dot.join((at, "space: live")), f"FROZEN{dot}space: live"]
+        is_over = live.life in (Life.ENDED, Life.KILLED)
+        since = "the run is over" if is_over else f"{units.count(live.steps_total - held.steps_total)} steps since"
+        dot, back = f" {glyphs.dot} ", "space: its end" if is_over else "space: live"
+        lefts = [dot.join((at, since, back)), dot.join((at, back)), f"FROZEN{dot}{back}"]
     if scene.cursor is not None:
         rights = [*read_out(scene), ""]
     fits = ((left, right) for left in lefts for right in rights if len(left) + len(right) + 4 <= room)

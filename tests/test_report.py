@@ -76,6 +76,7 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
             "energy_starving_j",
             "energy_missing",
             "machine",
+            "tensorflow_said",
         ),
     ]
     assert (found["run"], found["workload"], found["device"]) == ("2026-11-20T10-17-03_cnn", "cnn", "CPU")
@@ -92,7 +93,7 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
 
 
 #: Not told in the README yet.
-_UNTOLD = ["energy_j", "energy_per_step_j", "energy_starving_j", "energy_missing", "machine"]
+_UNTOLD = ["energy_j", "energy_per_step_j", "energy_starving_j", "energy_missing", "machine", "tensorflow_said"]
 
 
 def test_the_readme_names_every_key_of_the_json_object(tmp_path: Path) -> None:
@@ -101,6 +102,24 @@ def test_the_readme_names_every_key_of_the_json_object(tmp_path: Path) -> None:
     keys = document.as_json(open_written(tmp_path / "run", plain(30)))
 
     assert [key for key in keys if f"`{key}`" not in section] == _UNTOLD
+
+
+def test_what_tensorflow_said_is_told_with_its_meaning(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    write_run(folder, plain(30), FINISHED)
+    onednn = "I0000 00:00:1795263242.021949   29426 port.cc:153] oneDNN custom operations are on. You may"
+    retraced = "WARNING:tensorflow:5 out of the last 5 calls to <f> triggered tf.function retracing."
+    (folder / "log.txt").write_text(f"{onednn}\n{onednn}\nhello\n{retraced}\n")
+    run = open_run(folder, FakeClock(900).clock)
+
+    assert [line for line in text_of(run) if line.startswith("TensorFlow")] == [
+        "TensorFlow: a function is traced again and again: give it tensors of the same shapes, not Python numbers",
+        "TensorFlow said 1 more thing, harmless",
+    ]
+    assert [(one["name"], one["harmless"], one["lines"]) for one in document.as_json(run)["tensorflow_said"]] == [
+        ("onednn", True, 2),
+        ("retracing", False, 1),
+    ]
 
 
 def test_the_json_tells_each_switch_with_both_sides(tmp_path: Path) -> None:

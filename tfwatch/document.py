@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.analysis.hardware import Hardware, hardware
 from tfwatch.analysis.ledger import PARTS, Entry, Ledger, keras_step_ms, make_ledger
 from tfwatch.analysis.summary import summarise
+from tfwatch.analysis.warnings import meanings
 
 if TYPE_CHECKING:
     from tfwatch.analysis.breakdown import Breakdown, Stat
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.spikes import Spike
     from tfwatch.analysis.stalls import Stall
     from tfwatch.analysis.switches import Comparison
+    from tfwatch.analysis.warnings import Said
     from tfwatch.runs.opened import Run
 
 
@@ -52,6 +54,7 @@ def as_json(run: Run) -> dict[str, Any]:
         gpu_others_busy, the median of all programs less that of the one that trained, 0 to 1; energy_known_s;
         thermal_limit_s and swapping_s, seconds for which heat and swapping held the run back;
         missing: {sensor: {reason, fix}}, the sensors that gave nothing.
+    tensorflow_said: [{name, harmless, meaning, lines}], what known lines of the log mean, each meaning once.
     """
     summary = summarise(run.steps, run.events, run.manifest.accelerated)
     ended = run.ended
@@ -75,7 +78,13 @@ def as_json(run: Run) -> dict[str, Any]:
         "keras_step_ms": _figure(keras_step_ms(run.epochs, run.events)),
         **_energy(machine),
         "machine": _machine(machine),
+        "tensorflow_said": [_said(one) for one in meanings(run.log)],
     }
+
+
+def _said(one: Said) -> dict[str, Any]:
+    meaning = one.meaning
+    return {"name": meaning.name, "harmless": meaning.harmless, "meaning": meaning.text, "lines": one.count}
 
 
 def hardware_of(run: Run) -> Hardware:

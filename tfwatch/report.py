@@ -11,6 +11,7 @@ from tfwatch.analysis.machine import GPU
 from tfwatch.analysis.patterns import shape
 from tfwatch.analysis.summary import Summary, summarise
 from tfwatch.analysis.verdict import Bound
+from tfwatch.analysis.warnings import meanings, told
 from tfwatch.core import units
 from tfwatch.core.events import DatasetReady, RecordingLost, RecordingResumed, TrainingFailed
 from tfwatch.document import hardware_of, ledger_of
@@ -48,6 +49,7 @@ def as_text(run: Run, home: Path) -> str:
         *_switches(summary),
         *_stall(summary),
         *_pattern(summary),
+        *_said(run),
         *_recorded(run, home),
     ]
     return "\n".join(one_line(line) for line in lines)
@@ -214,6 +216,11 @@ def _pattern(summary: Summary) -> list[str]:
         return []
     where = f"from step {units.count(worst.step)} over {_counted(worst.steps, 'step')}"
     return [f"{shape(worst)} {where}: {units.seconds(worst.lost_ms / 1e3)} lost"]
+
+
+def _said(run: Run) -> list[str]:
+    """What TensorFlow's log means, that which matters first."""
+    return [one.text for one in sorted(told(meanings(run.log)), key=lambda one: one.harmless)]
 
 
 def _recorded(run: Run, home: Path) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from io import StringIO
@@ -177,6 +178,9 @@ def run(*words: str) -> int:
     [
         (["--data", "/nonexistent"], "there is no folder /nonexistent"),
         (["--json", "--sudoers"], "--sudoers: not allowed with argument --json"),
+        (["--json", "--screen"], "--screen: not allowed with argument --json"),
+        (["--screen"], "stdout is no terminal: leave --screen out"),
+        (["--screen", "--data", "/nonexistent"], "there is no folder /nonexistent"),
         (["now"], "unrecognized arguments: now"),
         (["--runs-dir"], "--runs-dir: expected one argument"),
     ],
@@ -220,3 +224,36 @@ def test_ctrl_c_in_a_terminal_ends_the_trial_too(tmp_path: Path) -> None:
         terminal.press("\x03")
         assert terminal.wait() == 130
         assert "Traceback" not in terminal.words
+
+
+# -- the screen -----------------------------------------------------------------------------------
+
+
+def screen(facts: str, tmp_path: Path) -> Pseudo:
+    """`tfwatch doctor --screen` over made-up facts, in a terminal of its own."""
+    script = (
+        "import tfwatch.doctor.gather as room\nfrom tests.commands.test_doctor import *\n"
+        f"from tests.commands.test_doctor import _BROKEN\nroom.gather = lambda *_: {facts}\n"
+        f"raise SystemExit(cli.main(['doctor', '--screen', '--runs-dir', {str(tmp_path)!r}]))"
+    )
+    return Pseudo("-c", script, XDG_CONFIG_HOME=str(tmp_path))
+
+
+@pytest.mark.terminal
+@pytest.mark.parametrize(("facts", "code"), [("_BROKEN", 1), ("linux()", 0)])
+def test_the_screen_leaves_with_the_exit_code_of_the_table(facts: str, code: int, tmp_path: Path) -> None:
+    with screen(facts, tmp_path) as terminal:
+        terminal.wait_for("warnings,")
+        terminal.press("q")
+        assert terminal.wait() == code
+        assert "Traceback" not in terminal.words
+        assert terminal.state == terminal.before
+
+
+@pytest.mark.terminal
+def test_a_signal_ends_the_screen_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
+    with screen("linux()", tmp_path) as terminal:
+        terminal.wait_for("warnings,")
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.wait() == 128 + signal.SIGTERM
+        assert terminal.state == terminal.before

@@ -48,14 +48,14 @@ def test_each_stage_is_told_as_it_begins() -> None:
         pytest.param(
             "sys.stderr.write('F0000 cpu_feature_guard.cc:32] The TensorFlow library was compiled to use AVX "
             "instructions, but these aren\\'t available on your machine.\\n'); sys.stderr.flush(); os.abort()",
-            "ended by SIGABRT: was compiled to use AVX instructions",
+            "ended by SIGABRT: The TensorFlow library was compiled to use AVX instructions",
             "arm64 Python",
             id="AVX abort",
         ),
         pytest.param(
             "raise ImportError('dlopen(/v/libmetal_plugin.dylib, 0x6): Library not loaded: "
-            "@rpath/_pywrap_tensorflow_internal.so')",
-            "Library not loaded: @rpath/_pywrap_tensorflow_internal.so",
+            "@rpath/_pywrap_tensorflow_internal.so\\n  Referenced from: /v/libmetal_plugin.dylib')",
+            "1: Library not loaded: @rpath/_pywrap_tensorflow_internal.so",
             "a pair that works",
             id="missing dylib",
         ),

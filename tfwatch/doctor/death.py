@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 _REINSTALL = "install it anew in a fresh virtual environment: python -m venv .venv; .venv/bin/pip install tfwatch"
 _ARM = "on an Apple chip install an arm64 Python (this one may run under Rosetta 2); elsewhere build TensorFlow for it"
 _PAIR = "install a pair that works: pip install 'tensorflow>=2.18,<2.20' 'tensorflow-metal>=1.2'"
-#: Words of a library or of the loader, and what to do about them; the first that is found counts.
+#: Words of a library or of the loader, and what to do about them; the first kind that is found counts.
 _KNOWN = (
-    (r"was compiled to use [A-Z0-9_., ]{1,200} instructions", _ARM),
+    (r"(?:The TensorFlow library )?was compiled to use [A-Z0-9_., ]{1,200} instructions[^\n]{0,100}", _ARM),
     (r"Library not loaded: \S{1,300}", _PAIR),
     (r"[Ss]ymbol not found[^\n]{1,300}", _PAIR),
     (r"A module that was compiled using NumPy 1\.x cannot be run in[^\n]{0,200}", "pip install 'numpy<2'"),
@@ -70,8 +70,9 @@ def explain(trial: Trial) -> tuple[str, str]:
 
 def _known(words: str) -> tuple[str, str]:
     for pattern, todo in _KNOWN:
-        if found := re.search(pattern, words):
-            return found[0].strip(), todo
+        # A traceback shows the line of code first, which may hold the same words.
+        if found := list(re.finditer(pattern, words)):
+            return found[-1][0].strip(), todo
     errors = _ERROR.findall(words)
     return (errors[-1], "") if errors else (_last_line(words), "")
 

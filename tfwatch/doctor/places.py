@@ -40,11 +40,9 @@ def runs_folder(folder: Path, clock: Clock = SYSTEM) -> RunsFolder:
 
 
 def _trouble(folder: Path) -> str:
+    """Why no file can be written there, or where it would be made. The file that tries it goes away at once."""
     try:
-        nearest = _nearest(folder)
-        if nearest != folder:  # made by the first run: nothing is made here
-            return "" if os.access(nearest, os.W_OK | os.X_OK) else f"{short(nearest)} is not writable"
-        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        with tempfile.TemporaryFile(dir=_nearest(folder), buffering=0) as file:
             file.write(b"\0" * _TRIED_BYTES)
             os.fsync(file.fileno())
     except OSError as error:

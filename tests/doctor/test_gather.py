@@ -1,0 +1,180 @@
+"""What is collected on this machine, and what becomes of sources that fail."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfwatch.doctor import gather as room
+from tfwatch.doctor.gather import Scope, gather
+from tfwatch.doctor.installed import Installed
+from tfwatch.doctor.trial import Trial
+from tfwatch.sensors import Available, SensorError, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from tfwatch.sensors import Availability
+
+_REFUSED = Unavailable("sudo has no rule for it", "tfwatch doctor --sudoers")
+
+
+@pytest.fixture(autouse=True)
+def no_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "try_tensorflow", lambda told: Trial("whole", results={"tried": {}}))
+
+
+class Source:
+    """A GPU source that answers, or raises."""
+
+    period_s = 1.0
+
+    def __init__(self, name: str, answer: Availability | SensorError) -> None:
+        self.name = name
+        self.closed = False
+        self._answer = answer
+
+    def available(self) -> Availability:
+        if isinstance(self._answer, SensorError):
+            raise self._answer
+        return self._answer
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Failing:
+    """A sensor that breaks when it is asked, or when it is read."""
+
+    def __init__(self, name: str, breaks: str) -> None:
+        self.name = name
+        self._breaks = breaks
+
+    def available(self) -> Availability:
+        if self._breaks == "available":
+            raise OSError(5, "broken")
+        return Available()
+
+    def read(self, now_ns: int) -> Mapping[str, float]:
+        if self._breaks == "read":
+            raise OSError(5, "broken")
+        return {"memory_available_bytes": 1.0}
+
+
+def scope(folder: Path, *, gently: bool = False) -> Scope:
+    return Scope(folder / "runs", folder, (60, 18), gently)
+
+
+def test_this_machine_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
+    monkeypatch.setenv("A_SECRET", "x")
+    told: list[str] = []
+    facts = gather(scope(tmp_path), told.append)
+
+    assert facts.installed == Installed.here()
+    assert facts.environ["TF_ENABLE_ONEDNN_OPTS"] == "0"
+    assert "A_SECRET" not in facts.environ
+    assert facts.trial.results == {"tried": {}}
+    assert not isinstance(facts.machine, Unavailable)
+    assert facts.machine.memory_bytes > 0
+    assert facts.machine.figure("memory_available_bytes")
+    assert not isinstance(facts.runs, Unavailable)
+    assert facts.runs.trouble == ""
+    assert told == ["the installation", "the disk", "the machine"]
+
+
+def test_beside_a_training_neither_tensorflow_nor_the_disk_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "read_speed", lambda *_: pytest.fail("the disk was read"))
+    facts = gather(scope(tmp_path, gently=True), lambda _: None)
+
+    assert facts.trial.fate == "untried"
+    assert isinstance(facts.disk, Unavailable)
+
+
+def test_without_tensorflow_nothing_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Installed, "here", staticmethod(lambda: Installed("linux", "x86_64")))
+
+    assert gather(scope(tmp_path), lambda _: None).trial.fate == "untried"
+
+
+@pytest.mark.parametrize("breaks", ["available", "read"])
+def test_a_sensor_that_breaks_is_a_gap_and_stops_no_other(
+    breaks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "host_sensors", lambda: [Failing("pressure", breaks), Failing("memory", "")])
+    facts = gather(scope(tmp_path, gently=True), lambda _: None)
+
+    assert not isinstance(facts.machine, Unavailable)
+    assert "broken" in facts.machine.gap("pressure").reason
+    assert facts.machine.figure("memory_available_bytes") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("sources", "powermetrics", "counters"),
+    [
+        pytest.param(
+            [Source("powermetrics", _REFUSED), Source("ioreg", Available())],
+            _REFUSED,
+            ("ioreg", Available()),
+            id="a password is needed",
+        ),
+        pytest.param(
+            [Source("powermetrics", Available()), Source("ioreg", Available())],
+            Available(),
+            ("powermetrics", Available()),
+            id="permitted",
+        ),
+        pytest.param(
+            [Source("powermetrics", SensorError("prints nothing")), Source("ioreg", Unavailable("no GPU", ""))],
+            Unavailable("prints nothing", ""),
+            ("ioreg", Unavailable("no GPU", "")),
+            id="none works",
+        ),
+        pytest.param([Source("nvml", Available())], None, ("nvml", Available()), id="NVIDIA"),
+    ],
+)
+def test_the_gpu_is_asked_as_a_run_would(
+    sources: list[Source],
+    powermetrics: Availability | None,
+    counters: tuple[str, Availability],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(room, "sources_of", lambda *_: sources)
+    facts = gather(scope(tmp_path, gently=True), lambda _: None)
+
+    assert (facts.powermetrics, facts.gpu_counters) == (powermetrics, counters)
+    assert all(source.closed for source in sources)
+
+
+def _hang(held: threading.Event) -> Callable[..., None]:
+    def hang(*_: object) -> None:
+        held.wait(60)
+
+    return hang
+
+
+def test_a_folder_that_does_not_answer_is_told_and_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = threading.Event()
+    monkeypatch.setattr(room, "read_speed", _hang(held))
+    monkeypatch.setattr(room, "_PATIENCE_S", 0.05)
+    facts = gather(scope(tmp_path), lambda _: None)
+    held.set()
+
+    assert isinstance(facts.disk, Unavailable)
+    assert "the disk did not answer" in facts.disk.reason
+
+
+def test_a_look_that_breaks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("odd")
+
+    monkeypatch.setattr(room, "read_speed", broken)
+    facts = gather(scope(tmp_path), lambda _: None)
+
+    assert facts.disk == Unavailable("ValueError: odd", "")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core.events import Paused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 #: The causes of `Paused` that are limits: a letter and a word for each.
 LIMITS = {"thermal limit": ("H", "heat"), "swap": ("M", "swap")}
@@ -23,6 +23,22 @@ def limits(events: Iterable[object]) -> list[Paused]:
         if isinstance(event, Paused) and event.cause in LIMITS:
             joined(found, event)
     return found
+
+
+class RunningLimits:
+    """The limits of a run that goes on: each event is looked at once."""
+
+    def __init__(self) -> None:
+        self._found: list[Paused] = []
+        self._seen = 0
+
+    def take(self, events: Sequence[object]) -> list[Paused]:
+        """As `limits`; every call hands in all events of the same run."""
+        for event in events[self._seen :]:
+            if isinstance(event, Paused) and event.cause in LIMITS:
+                joined(self._found, event)
+        self._seen = max(self._seen, len(events))
+        return self._found
 
 
 def joined(found: list[Paused], piece: Paused) -> None:

@@ -16,6 +16,7 @@ from textual.strip import Strip
 from textual.style import Style as ContentStyle
 from textual.widget import Widget
 
+from tfwatch.analysis.limits import RunningLimits
 from tfwatch.analysis.strip import next_top
 from tfwatch.core.events import GpuFound
 from tfwatch.widgets import timeline_picture as picture
@@ -79,6 +80,7 @@ class Timeline(Widget, can_focus=True):
         self._lines: list[Line] = []
         self._strips: dict[Line, Strip] = {}
         self._styles: dict[str, Style] = {}
+        self._limits = RunningLimits()
         self._titled: tuple[str, str, str, bool, int] | None = None
 
     @property
@@ -231,7 +233,8 @@ class Timeline(Widget, can_focus=True):
         inside = cursor if cursor is not None and cursor < len(bars.starts_s) else None
         figures = self._figures
         seen = sampled(shown, bars, has_gpu=isinstance(figures.gpu_word, GpuFound))
-        return picture.Scene(shown, self._view, bars, seen, self._top_ms, self.glyphs, figures, inside)
+        limits = self._limits.take(shown.events)
+        return picture.Scene(shown, self._view, bars, seen, limits, self._top_ms, self.glyphs, figures, inside)
 
     def _count(self, shown: Snapshot) -> None:
         """Find the numbers anew once a second, and with the first steps."""

@@ -50,7 +50,7 @@ def sampled(snapshot: Snapshot, bars: Bars, has_gpu: bool) -> Sampled:
     """
     samples = snapshot.samples
     first, last = (bars.starts_s[0] - _HOLD_S) * 1e9, (bars.end_s + _HOLD_S) * 1e9
-    low, high = (bisect_left(range(len(samples)), at, key=lambda i: int(samples["at_ns"][i])) for at in (first, last))
+    low, high = before(samples, first), before(samples, last)
     seen = samples[low : high : max(1, (high - low) // _SAMPLES)]
     at_s = seen["at_ns"] / 1e9
     # The GPU's figures are older than their row by so much.
@@ -60,6 +60,11 @@ def sampled(snapshot: Snapshot, bars: Bars, has_gpu: bool) -> Sampled:
         for name, when in (("cpu_cores", at_s), ("gpu_busy", gpu_s), ("gpu_process_busy", gpu_s))
     )
     return Sampled(cores, busy if has_gpu or np.isfinite(busy).any() else None, ours)
+
+
+def before(samples: Rows, at_ns: float) -> int:
+    """How many samples came before a moment: a search in numpy would copy the whole column first."""
+    return bisect_left(range(len(samples)), at_ns, key=lambda at: int(samples["at_ns"][at]))
 
 
 def _columns(seen: Rows, name: str, at_s: Floats, bars: Bars, now_s: float) -> Floats:

@@ -201,7 +201,7 @@ def zoomed(snapshot: Snapshot, view: View, columns: int, direction: int) -> View
 
 def share_before(snapshot: Snapshot, switch: PipelineSwitched) -> float | None:
     """How much the device starved in the 10 s before a switch, back to the switch before it; None is unknown."""
-    earlier = [e.at_ns for e in snapshot.events if isinstance(e, PipelineSwitched) and e.at_ns < switch.at_ns]
+    earlier = [event.at_ns for event in snapshot.events.of(PipelineSwitched) if event.at_ns < switch.at_ns]
     bars = _of_columns(snapshot.pyramid.columns(switch.at_ns / 1e9 - _BUCKET_S, _BUCKET_S, _BEFORE))
     since_s = max(earlier, default=0) / 1e9
     return mean_share(replace(bars, flagged=bars.flagged | (bars.starts_s < since_s)))

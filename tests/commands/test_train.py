@@ -186,6 +186,13 @@ def test_now_does_not(shown: Callable[..., int], tmp_path: Path) -> None:
     assert end_of(the_run(tmp_path)) == ("stopped", "left before the batch in flight ended")
 
 
+def test_data_that_proves_unusable_ends_the_screen_too(
+    shown: Callable[..., int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert shown("stay", behaviour="bad-input") == 2
+    assert capfd.readouterr().err.endswith("tfwatch: every file is broken\n")
+
+
 def test_detached_it_trains_to_its_end(
     shown: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +117,13 @@ class Session:
         if not self._started and not self._signum and not self._control.stop.is_set():
             self._started = True
             self._trainer.start()
+            threading.Thread(target=self._leave_on_bad_input, name="tfwatch-bad-input", daemon=True).start()
+
+    def _leave_on_bad_input(self) -> None:
+        """Nothing trains then, and nothing is to be seen: the sentence on stderr says what is wrong."""
+        self._trainer.done.wait()
+        if self._trainer.outcome and self._trainer.outcome.cause == "bad-input":
+            self._leave_screen("LEFT")
 
     def _follow(self) -> None:
         """Wait for the training's end, with progress."""

@@ -15,6 +15,7 @@ from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.screens import views
 from tfwatch.screens.happenings import Happenings
+from tfwatch.screens.readings import readings
 from tfwatch.screens.situation import Follower, steps_in_all
 
 if TYPE_CHECKING:
@@ -137,6 +138,20 @@ def test_the_whole_of_the_memory_is_what_the_run_could_have() -> None:
     assert memory is not None
     assert memory.total == 8 * 2**30
     assert not memory.is_full
+
+
+@pytest.mark.parametrize(
+    ("machine", "text"),
+    [
+        pytest.param({"cores": 4, "cores_allowed": 2.0}, "1.4 of its 2 cores, 1.2 GB", id="a container"),
+        pytest.param({"cores": 4, "cores_allowed": None}, "1.4 cores, 1.2 GB", id="all of them"),
+        pytest.param({"cores_allowed": "some"}, "1.4 cores, 1.2 GB", id="a damaged manifest"),
+    ],
+)
+def test_the_process_has_the_cores_that_it_may_use(machine: dict[str, object], text: str) -> None:
+    rows = readings(look(Canned(None, machine=machine).started()))
+
+    assert [row.texts for row in rows if row.label == "process"] == [(text,)]
 
 
 def test_a_sleep_that_was_to_be_kept_off_is_told_without_advice() -> None:

@@ -34,7 +34,7 @@ def readings(view: RunView) -> tuple[Reading, ...]:
         *_swap(machine),
         *_heat(machine),
         _cpu(view, machine),
-        _process(machine),
+        _process(view, machine),
         *_disk(machine),
         _lost(view),
         *_torn(view),
@@ -160,9 +160,12 @@ def _cpu(view: RunView, machine: Machine) -> Reading:
     return Reading("CPU", (", ".join([used, *kinds, busiest]), ", ".join([used, busiest]), used), rank=3)
 
 
-def _process(machine: Machine) -> Reading:
+def _process(view: RunView, machine: Machine) -> Reading:
+    """Where a container leaves it fewer cores than there are, of so many."""
     cores, size = machine.row.get("process_cores"), machine.row.get("process_bytes")
-    return Reading("process", (f"{units.number(cores)} cores, {units.gigabytes(size)}",), rank=6)
+    allowed = view.snapshot.manifest.machine.get("cores_allowed")
+    of = f" of its {allowed:g}" if isinstance(allowed, int | float) else ""
+    return Reading("process", (f"{units.number(cores)}{of} cores, {units.gigabytes(size)}",), rank=6)
 
 
 def _disk(machine: Machine) -> Iterable[Reading]:

@@ -242,6 +242,8 @@ class Heard:
 
     def follow(self, head: Sequence[str], tail: Sequence[str], total: int) -> None:
         """Take what is new of a log of `total` lines, of which the first and the last ones are at hand."""
+        if total == self._lines:
+            return
         self.take(head[self._lines :])
         missed = max(self._lines, total - len(tail)) - (total - len(tail))
         self.take(tail[missed:])

@@ -146,6 +146,19 @@ def test_an_output_that_cannot_write_a_name_escapes_it(tmp_path: Path) -> None:
     assert "~/l\\xe4ufe" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [("| true", ""), ("> /dev/full", "tfwatch: this could not be written: No space left on device\n")],
+)
+def test_an_output_that_is_gone_is_no_traceback(output: str, words: str) -> None:
+    if "/dev/full" in output and not os.path.exists("/dev/full"):
+        pytest.skip("this system has no /dev/full")
+    shell = f'{sys.executable} -c \'from tfwatch import cli; cli.main(["doctor", "--sudoers"])\' {output}'
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False, cwd=ROOT)
+
+    assert done.stderr.partition("this machine\n")[2] == words or sys.platform == "darwin"
+
+
 def test_progress_is_for_terminals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     err = Terminal()
     monkeypatch.setattr(sys, "stderr", err)

@@ -181,7 +181,9 @@ def _write(out: TextIO, text: str) -> None:
     try:
         out.write(text.encode(encoding, "backslashreplace").decode(encoding))
         out.flush()
-    except BrokenPipeError:
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):
+            sys.stderr.write(f"tfwatch: this could not be written: {error.strerror or error}\n")
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # else Python complains once more at its end
 
 

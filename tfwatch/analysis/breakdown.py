@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tfwatch.analysis.calls import spread_hosts
 from tfwatch.analysis.spikes import single_spikes
 
 if TYPE_CHECKING:
@@ -53,12 +54,12 @@ class Breakdown:
 
 
 def steady(rows: Rows) -> Rows:
-    """The rows without flags and without single spikes (see `spikes.find_spikes`).
+    """The rows without flags and without single spikes (see `spikes.find_spikes`), each with its share of its call's
+    host part (see `calls`).
 
     Slow steps that come back, or that follow one another, are how the run is: they stay.
     """
-    kept: Rows = rows[(rows["flags"] == 0) & ~single_spikes(rows)]
-    return kept
+    return spread_hosts(rows[(rows["flags"] == 0) & ~single_spikes(rows)])
 
 
 def breakdown(rows: Rows) -> Breakdown | None:

@@ -140,9 +140,10 @@ def keras_step_ms(epochs: Rows, events: Sequence[Event]) -> float | None:
     """What Keras' progress bar reads at the end of the last epoch that ended, milliseconds a step.
 
     It spreads all that lies between the first step's end and the epoch's end over the steps, validation and the
-    callbacks at the epoch's end included: Keras' bar is the last of them. None where no epoch of two steps has ended.
+    callbacks at the epoch's end included: Keras' bar is the last of them. None where no epoch of two steps has ended,
+    or where no metrics tell that it was one of Keras'.
     """
-    ended = next((event for event in reversed(events) if isinstance(event, EpochEnded)), None)
+    ended = next((event for event in reversed(events) if isinstance(event, EpochEnded) and event.metrics), None)
     rows = epochs[epochs["epoch"] == ended.epoch & 0xFFFF] if ended else epochs[:0]
     if ended is None or not len(rows) or rows["steps"][-1] < 2:
         return None
@@ -207,7 +208,7 @@ def _epoch(span: _Span) -> Entry:
     steps, traced = int(row["steps"]), int(row["traced"])
     ended = span.followed or any(event.at_ns >= row["last_ns"] for event in span.all(EpochEnded))
     first_ms = _over(row["first_wait_ms"], row["wait_ms"], steps)
-    last_ms = _over(row["last_host_ms"], row["host_ms"], steps) if ended else 0.0
+    last_ms = _over(row["last_host_ms"], row["host_ms"], int(row["calls"]) or steps) if ended else 0.0
     usual_ms = (row["compute_ms"] - row["traced_ms"]) / (steps - traced) if steps > traced else 0.0
     compile_ms = max(0.0, float(row["traced_ms"] - traced * usual_ms))
     inside_ms = (int(row["end_ns"]) - int(row["first_ns"])) / 1e6
@@ -249,9 +250,9 @@ def _tail(span: _Span) -> str:
     return _TAIL.get(span.doing, "other_s") if span.doing is not None else "other_s"
 
 
-def _over(one_ms: float, sum_ms: float, steps: int) -> float:
-    """By how much one step's part is over the mean of the others."""
-    others = (sum_ms - one_ms) / (steps - 1) if steps > 1 else 0.0
+def _over(one_ms: float, sum_ms: float, count: int) -> float:
+    """By how much one part is over the mean of the others."""
+    others = (sum_ms - one_ms) / (count - 1) if count > 1 else 0.0
     return max(0.0, float(one_ms - others))
 
 

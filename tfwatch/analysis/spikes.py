@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from tfwatch.analysis.calls import hosts_over_usual
 from tfwatch.analysis.causes import UNEXPLAINED, Cause, Pauses
 from tfwatch.core.rows import Flag
 
@@ -111,7 +112,7 @@ def _stands_out(times: NDArray[np.float32], medians: NDArray[np.float32]) -> NDA
 
 def _extra_ms(rows: Rows, plain: NDArray[np.bool_]) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
     """Each row's step time and the median of the unflagged step times around it; None where all are flagged."""
-    times = rows["wait_ms"] + rows["compute_ms"] + rows["host_ms"]
+    times = rows["wait_ms"] + rows["compute_ms"] + hosts_over_usual(rows)
     ordinary = times[plain]
     if not len(ordinary):
         return None
@@ -151,7 +152,7 @@ def _largest_part(rows: Rows, plain: NDArray[np.bool_], at: NDArray[np.intp]) ->
     """Which part of each row in `at` is furthest above the median of that part around it."""
     if not len(at):
         return []
-    parts = np.array([rows[f"{name}_ms"] for name in _PARTS])
+    parts = np.array([rows["wait_ms"], rows["compute_ms"], hosts_over_usual(rows)])
     ordinary = parts[:, plain]
     windows = sliding_window_view(ordinary, min(_AROUND, ordinary.shape[1]), axis=1)
     starts = _window_starts(ordinary.shape[1])[_anchors(plain)[at]]

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 Rows = NDArray[np.void]
 
 #: One training step, 32 bytes. `wait_ms + compute_ms + host_ms` is the step time, from one fetch of a
-#: batch to the next; `dispatch_ms` is the part of `compute_ms` until the step's call returned.
+#: batch to the next; `dispatch_ms` is the part of `compute_ms` until the step's call returned. Of steps that
+#: run several in one call (`steps_per_execution`), the last one has the call's host part and the others 0; where the
+#: call stays one, the first has as `dispatch_ms` what launching it took, and the others 0.
 STEP = np.dtype(
     [
         ("start_ns", "<u8"),
@@ -81,12 +83,14 @@ PROGRESS = np.dtype(
 
 #: Sums over the steps of one epoch that follow one another; never on disk. `first_ns`, `last_ns`: starts of its
 #: first and last step; `first_done_ns`: when the first step's metrics were there; `end_ns`: of the last step.
-#: `traced` steps were traced or compiled, `traced_ms` is their compute, which `compute_ms` contains.
+#: `calls`: how many of the steps have a host part. `traced` steps were traced or compiled, `traced_ms` is their
+#: compute, which `compute_ms` contains.
 EPOCH = np.dtype(
     [
         ("epoch", "<u4"),
         ("steps", "<u4"),
         ("traced", "<u4"),
+        ("calls", "<u4"),
         ("first_ns", "<u8"),
         ("first_done_ns", "<u8"),
         ("last_ns", "<u8"),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
 
 _TRACED = int(Flag.COMPILE | Flag.RETRACE)
-_SUMS = ("steps", "traced", "wait_ms", "compute_ms", "host_ms", "traced_ms")
+_SUMS = ("steps", "traced", "calls", "wait_ms", "compute_ms", "host_ms", "traced_ms")
 _FIRST = ("first_ns", "first_done_ns", "first_wait_ms")
 
 
@@ -52,6 +52,7 @@ def _sum_up(rows: Rows) -> Rows:
     out = np.zeros(len(firsts), dtype=EPOCH)
     out["epoch"], out["steps"] = rows["epoch"][firsts], lasts - firsts + 1
     out["traced"] = np.add.reduceat(traced.astype(np.uint32), firsts)
+    out["calls"] = np.add.reduceat((rows["host_ms"] > 0).astype(np.uint32), firsts)
     for name in ("wait_ms", "compute_ms", "host_ms"):
         out[name] = np.add.reduceat(rows[name], firsts, dtype=np.float64)
     out["traced_ms"] = np.add.reduceat(np.where(traced, rows["compute_ms"], 0), firsts, dtype=np.float64)

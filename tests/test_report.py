@@ -234,7 +234,7 @@ def test_what_else_was_lost_and_keras_own_figure_are_told(tmp_path: Path) -> Non
     end_ns = 6 * 10**9
     events = (
         EpochStarted(0, 0, 1, 200),
-        EpochEnded(11 * 10**9, 0, 200, {}),
+        EpochEnded(11 * 10**9, 0, 200, {"loss": 1.0}),
         RunEnded(11 * 10**9, "finished", 200),
     )
     run = open_written(tmp_path / "run", rows, ValidationEnded(end_ns + 4 * 10**9, 0, 4000.0), *events)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
@@ -28,6 +30,8 @@ WAIT, COMPUTE, HOST = 2.0, 17.0, 1.0
 
 class Told:
     """A run's rows and events as they would be told, second by second."""
+
+    metrics: ClassVar[dict[str, float]] = {"loss": 1.0}
 
     def __init__(self) -> None:
         self.at_s = 0.0
@@ -58,7 +62,7 @@ class Told:
             self.step(epoch)
         self.at_s += validation_s
         self.events.append(ValidationEnded(self._ns(), epoch, validation_s * 1e3))
-        self.events.append(EpochEnded(self._ns(), epoch, len(self.rows), {}))
+        self.events.append(EpochEnded(self._ns(), epoch, len(self.rows), self.metrics))
         self.at_s += callbacks_s
         return self
 
@@ -218,3 +222,11 @@ def test_keras_own_figure_has_validation_in_it_and_no_first_step() -> None:
     assert keras_step_ms(told.sums(), told.events) == pytest.approx((99 * 20 + 1 + 3000) / 99)
     assert keras_step_ms(told.sums()[:0], told.events) is None
     assert keras_step_ms(told.sums(), []) is None
+
+
+def test_a_loop_that_is_not_keras_own_has_no_figure_of_keras(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Told, "metrics", {})
+
+    told = whole_run()
+
+    assert keras_step_ms(told.sums(), told.events) is None

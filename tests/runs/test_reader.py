@@ -410,6 +410,17 @@ def test_images_a_second_are_of_the_last_five(tmp_path: Path) -> None:
     assert (latest.loss, latest.metric) == (None, None)
 
 
+def test_batches_that_show_no_images_have_no_rate_of_them() -> None:
+    clock = FakeClock()
+    writer = write_run(None, plain(0), clock=clock)
+    reader = RunReader(writer, clock.clock)
+    for step in (1, 2, 3):
+        clock.at_s = step
+        writer.progress = (0, step, 0, step, math.nan, math.nan)
+        writer.flush()
+    assert reader.tail().images_s is None
+
+
 def test_a_run_that_ended_is_known_by_its_last_end(tmp_path: Path) -> None:
     write_run(tmp_path, plain(5), RunEnded(1, "stopped", 5), Noted(2, "x"))
 

@@ -262,7 +262,7 @@ def _latest(progress: Rows) -> ProgressNow | None:
 def _images_s(progress: Rows, window_s: float = 5.0) -> float | None:
     tail = progress[-64:]
     tail = tail[tail["at_ns"] >= tail["at_ns"][-1] - window_s * 1e9] if len(tail) else tail
-    if len(tail) < 2:
+    if len(tail) < 2 or not tail["images"][-1]:
         return None
     seconds = (float(tail["at_ns"][-1]) - float(tail["at_ns"][0])) / 1e9
     images = float(tail["images"][-1]) - float(tail["images"][0])

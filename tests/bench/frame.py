@@ -9,6 +9,7 @@ all CPU of the process from one frame to the next: reading, judging, and every c
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import statistics
 import sys
@@ -71,6 +72,7 @@ def child(steps: int, frames: int, out: Path) -> None:
     run = usual(None)
     advance(run, max(0, steps - run.step))
     app = Fed(run, frames + WARM_UP)
+    gc.freeze()  # as a training does
     app.run()
     out.write_text(json.dumps(app.costs_ms[WARM_UP - 1 :]), encoding="utf-8")
 

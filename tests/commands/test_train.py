@@ -44,11 +44,11 @@ def kill_at(steps: dict[int, int]) -> Callable[[int, Control], None]:
 
 
 def test_a_headless_run_ends_with_a_summary(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert train(order(tmp_path, headless=True), parts()) == 0
+    assert train(order(tmp_path, headless=True), parts(steps=60)) == 0
     out, err = capfd.readouterr()
-    assert out.startswith("cnn: finished, 20 steps in")
+    assert out.startswith("cnn: finished, 60 steps in")
     assert err.startswith("cnn")
-    assert len(the_run(tmp_path).steps) == 20
+    assert len(the_run(tmp_path).steps) == 60
     assert end_of(the_run(tmp_path)) == ("finished", "")
 
 

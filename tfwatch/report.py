@@ -220,7 +220,8 @@ def _pattern(summary: Summary) -> list[str]:
 
 def _said(run: Run) -> list[str]:
     """What TensorFlow's log means, that which matters first."""
-    return [one.text for one in sorted(told(meanings(run.log)), key=lambda one: one.harmless)]
+    sentences = sorted(told(meanings(run.log)), key=lambda one: one.harmless)
+    return [one.text if one.harmless else f"TensorFlow: {one.text}" for one in sentences]
 
 
 def _recorded(run: Run, home: Path) -> list[str]:

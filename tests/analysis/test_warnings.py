@@ -18,7 +18,7 @@ LINES = {name: [line for known, line in KNOWN if known == name] for name, _ in K
 (ONEDNN,), (NO_CUDA, CU_INIT, *_), (FILLING, FILLED) = (LINES[name] for name in ("onednn", "no gpu", "shuffle fill"))
 HARMLESS = {
     *("tensorrt", "pruner", "onednn", "instructions", "numa", "plugin optimizer", "registered twice", "gpu", "xla"),
-    *("end of data", "shuffle ignored", "cpu frequency", "stderr", "tf32", "generator"),
+    *("end of data", "shuffle ignored", "cpu frequency", "stderr", "tf32", "generator", "no model"),
 }
 
 
@@ -75,7 +75,7 @@ def test_a_dated_line_is_of_the_local_time() -> None:
     assert wall_s("WARNING:tensorflow:x") is None
 
 
-NO_GPU = "TensorFlow: no NVIDIA GPU was found, so the CPU trains; if there is one: tfwatch doctor"
+NO_GPU = "no NVIDIA GPU was found, so the CPU trains; if there is one: tfwatch doctor"
 
 
 @pytest.mark.parametrize(

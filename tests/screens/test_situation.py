@@ -127,7 +127,7 @@ def test_what_tensorflow_said_is_a_row_for_each_thing_that_matters(tmp_path: Pat
     assert before == [(0.0, "TensorFlow said 1 thing, harmless (5 log)")]
     assert after == [
         (0.0, "TensorFlow said 1 more thing, harmless (5 log)"),
-        (8.8, "TensorFlow: training waits while the shuffle buffer fills; every epoch does this again (5 log)"),
+        (8.8, "TensorFlow (5 log): training waits while the shuffle buffer fills; every epoch does this again"),
     ]
 
 

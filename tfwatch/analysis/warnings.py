@@ -183,6 +183,11 @@ _TABLE = (
     ),
     _harmless("tf32", "matrix products use TF32: fast, with fewer digits", "TensorFloat-32 will be used"),
     _harmless("xla", "XLA compiles parts of the model", ("XLA service", "initialized"), "Compiled cluster using XLA"),
+    _harmless(
+        "no model",
+        "tf.data keeps no figures of a pipeline whose autotuning is off",
+        "Cannot find this iterator's analytical model",
+    ),
     _harmless("end of data", "how a data set says that it is at its end", "OUT_OF_RANGE: End of sequence"),
     _harmless(
         "cpu frequency", "asked for the processor's clock, which Macs do not tell", "Failed to get CPU frequency"
@@ -219,7 +224,7 @@ def told(said: Sequence[Said]) -> list[Told]:
     """One sentence for all that is harmless, and one for each thing that matters."""
     matter = [one for one in said if not one.meaning.harmless]
     harmless = [one for one in said if one.meaning.harmless]
-    sentences = [Told(f"TensorFlow: {one.meaning.text}", False, one.wall_s) for one in matter]
+    sentences = [Told(one.meaning.text, False, one.wall_s) for one in matter]
     if harmless:
         number = f"{len(harmless)} {'more ' if matter else ''}thing{'' if len(harmless) == 1 else 's'}"
         text = f"TensorFlow said {number}, {'all ' if len(harmless) > 1 else ''}harmless"

@@ -73,7 +73,9 @@ def slept(event: facts.Slept, snapshot: Snapshot) -> Row:
 
 def said(what: Told) -> Row:
     """What TensorFlow said."""
-    return ".", f"{what.text} (5 log)", "" if what.harmless else "$text-warning"
+    if what.harmless:
+        return ".", f"{what.text} (5 log)", ""
+    return ".", f"TensorFlow (5 log): {what.text}", "$text-warning"
 
 
 def limited(event: facts.Paused) -> Row:

@@ -58,7 +58,7 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
     found = document.as_json(run)
 
     assert list(found) == [
-        *("run", "workload", "device", "knobs", "steps", "step_ms", "data_wait_ms", "compute_ms", "host_ms"),
+        *("run", "workload", "device", "knobs", "steps", "split", "step_ms", "data_wait_ms", "compute_ms", "host_ms"),
         *(
             "data_wait_share",
             "verdict",
@@ -93,7 +93,15 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
 
 
 #: Not told in the README yet.
-_UNTOLD = ["energy_j", "energy_per_step_j", "energy_starving_j", "energy_missing", "machine", "tensorflow_said"]
+_UNTOLD = [
+    "split",
+    "energy_j",
+    "energy_per_step_j",
+    "energy_starving_j",
+    "energy_missing",
+    "machine",
+    "tensorflow_said",
+]
 
 
 def test_the_readme_names_every_key_of_the_json_object(tmp_path: Path) -> None:

@@ -24,7 +24,8 @@ def as_json(run: Run) -> dict[str, Any]:
     """The run as `--json` prints it. What was not measured is None (null); no figure is NaN or infinite.
 
     run, workload, device: names. knobs: the settings at the start, by knob.
-    steps: how many were trained.
+    steps: how many were trained. split: how the parts of a step were told apart, e.g. `exact`,
+        `in-graph timestamps, steps_per_execution=10`, or `none:` and why; None where no step was trained.
     step_ms, data_wait_ms, compute_ms, host_ms: {median, mean, p95} of the steady steps, milliseconds a step.
         Steady is without flagged steps (compile, retrace, epoch start, pipeline switch, validation) and spikes.
     data_wait_share: the sum of data wait over the sum of step time of the steady steps, 0 to 1.
@@ -65,6 +66,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "device": run.manifest.device or None,
         "knobs": run.manifest.knobs,
         "steps": ended.steps if ended else summary.steps,
+        "split": run.manifest.split or None,
         **_split(summary.steady),
         "verdict": summary.verdict.value,
         "bound": summary.bound.value if summary.bound else None,

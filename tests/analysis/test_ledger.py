@@ -224,6 +224,27 @@ def test_keras_own_figure_has_validation_in_it_and_no_first_step() -> None:
     assert keras_step_ms(told.sums(), []) is None
 
 
+def test_where_steps_run_several_in_a_call_keras_figure_is_not_told() -> None:
+    told = whole_run()
+    sums = told.sums().copy()
+    sums["calls"] = sums["steps"] // 10
+
+    assert keras_step_ms(sums, told.events) is None
+
+
+def test_what_follows_the_last_call_of_an_epoch_is_measured_against_the_other_calls() -> None:
+    told = whole_run()
+    sums = told.sums().copy()
+    row = sums[-1]
+    row["calls"], row["last_host_ms"], row["host_ms"] = 10, 30.0, 300.0
+    before = make_ledger(sums, told.events, 1000.0).epochs[-1]
+    row["calls"] = row["steps"]
+    after = make_ledger(sums, told.events, 1000.0).epochs[-1]
+
+    assert before.host_s == pytest.approx(0.3)
+    assert after.host_s < 0.28
+
+
 def test_a_loop_that_is_not_keras_own_has_no_figure_of_keras(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Told, "metrics", {})
 

@@ -36,8 +36,10 @@ def spread_hosts(rows: Rows) -> Rows:
 def hosts_over_usual(rows: Rows) -> NDArray[np.float32]:
     """Each row's host part; where calls have several steps, what it is over the median of all calls."""
     hosts: NDArray[np.float32] = rows["host_ms"]
+    if np.count_nonzero(hosts) == len(hosts):
+        return hosts
     calls = hosts[(hosts > 0) & (rows["flags"] == 0)]
-    if len(calls) < _CALLS or np.count_nonzero(hosts) == len(hosts):
+    if len(calls) < _CALLS:
         return hosts
     over: NDArray[np.float32] = np.maximum(hosts - np.median(calls), 0)
     return over

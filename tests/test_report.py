@@ -52,6 +52,27 @@ def text_of(run: Run, home: str = "/home/ada") -> list[str]:
     return report.as_text(run, Path(home)).splitlines()
 
 
+@pytest.mark.parametrize(
+    ("split", "told"),
+    [
+        ("exact", []),
+        ("", []),
+        ("in-graph timestamps, steps_per_execution=10", ["how the steps were told apart: in-graph timestamps, "]),
+        ("none: not in a graph", ["the steps were not split: not in a graph"]),
+    ],
+)
+def test_how_steps_were_told_apart_is_told_where_it_is_not_as_usual(
+    split: str, told: list[str], tmp_path: Path
+) -> None:
+    run = open_written(tmp_path / "run", plain(30), FINISHED, split=split)
+
+    lines = [line for line in text_of(run) if "steps were" in line]
+
+    assert len(lines) == len(told)
+    assert all(line.startswith(start) for line, start in zip(lines, told, strict=True))
+    assert document.as_json(run)["split"] == (split or None)
+
+
 def test_the_json_object_is_complete(tmp_path: Path) -> None:
     run = open_written(tmp_path / "run", switched_run(), *SWITCH, FINISHED, device="CPU", knobs={"prefetch": "off"})
 

@@ -45,6 +45,7 @@ def as_text(run: Run, home: Path) -> str:
         *_failure(run),
         *_skipped(run),
         *_waited(run, summary),
+        *_split(run),
         *_machine(run, hardware_of(run)),
         *_switches(summary),
         *_stall(summary),
@@ -102,6 +103,15 @@ def _waited(run: Run, summary: Summary) -> list[str]:
     step = f"{units.number(split.wait.mean)} of {units.milliseconds(split.step.mean)}"
     steady = f"a steady step waits {step} on average ({units.percent(split.wait_share)}): {_verdict(summary)}"
     return [line, steady + _left_out(summary), *_keras(run, split.step.mean)]
+
+
+def _split(run: Run) -> list[str]:
+    """How the parts of a step were told apart, where it is not as usual."""
+    words = run.manifest.split
+    why_not = words.removeprefix("none: ")
+    if words in ("", "exact"):
+        return []
+    return [f"how the steps were told apart: {words}" if why_not == words else f"the steps were not split: {why_not}"]
 
 
 def _verdict(summary: Summary) -> str:

@@ -204,6 +204,7 @@ class TfwatchApp(ThemedApp[Leave]):
 class DoctorApp(ThemedApp[Leave]):
     """Shows a check-up by itself. The arguments are those of `TfwatchApp`."""
 
+    TITLE = "tfwatch doctor"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q,ctrl+c", "quit", "leave", show=False, priority=True, id="app.leave"),
     ]

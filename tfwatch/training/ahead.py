@@ -178,6 +178,10 @@ class Ahead:
             return
         yield from self._settled(_PARKED)
 
+    def rest(self) -> Iterator[tuple[Fetched, int]]:
+        """The steps that are left, by what is known now: no other follows them soon."""
+        return self._settled(0)
+
     def stop(self) -> Iterator[tuple[Fetched, int]]:
         """End the thread: the steps that are left. A GPU that has much to do yet is not waited for."""
         self._stopping.set()
@@ -187,13 +191,13 @@ class Ahead:
         yield from self._settled(0)
 
     def _settled(self, keep: int) -> Iterator[tuple[Fetched, int]]:
-        split = self._split
+        split, failed = self._split, self.failed
+        while split and self._new and not failed:
+            split.add(self._new.popleft())
+        while split and self._landed:
+            yield from split.take(self._landed.popleft())
         if split:
-            while self._new:
-                split.add(self._new.popleft())
-            while self._landed:
-                yield from split.take(self._landed.popleft())
-            yield from split.rest(0 if self.failed else keep)
+            yield from split.rest(0 if failed else keep)
         while self._new:
             step = self._new.popleft()
             yield step, step.got_ns - step.start_ns

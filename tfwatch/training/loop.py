@@ -70,6 +70,13 @@ class LoopBooks(Books):
             self._traced_before = self._traced()
 
     @fails_open
+    def end_epoch(self, logs: dict[str, Any] | None) -> None:
+        """The loop is over."""
+        super().end_epoch(logs)
+        if self.ahead:
+            self._write(self.ahead.rest())
+
+    @fails_open
     def close(self) -> None:
         """Write what is left."""
         self._close_row(0, self._writer.now_ns())

@@ -149,6 +149,7 @@ class _Steps(Generic[T]):
             raise
         except BaseException as error:
             loop.raised(error)
+            del self  # a traceback holds this frame, and the loop must be seen to be left
             raise
         loop.got(start_ns, batch)
         return batch

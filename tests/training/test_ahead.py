@@ -1,0 +1,247 @@
+"""What is told of a GPU that a loop runs ahead of, against a GPU that is played: what it did is known there."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.runs.processes import wait_until
+from tfwatch.training.ahead import Ahead, Fetched, Landing, Lateness, Split
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: Of the played GPU, milliseconds: an idle one answers after IDLE; the thread that asks wakes after WAKE; that work has
+#: landed is read after LATE; work starts LAUNCH after its batch is there.
+IDLE, WAKE, LATE, LAUNCH = 0.3, 0.05, 0.2, 0.6
+MS = 1_000_000
+
+
+@dataclass
+class Played:
+    """A loop whose fetches take `fetches` milliseconds, whose body launches for `launching` and computes for `work`.
+
+    idled_ms: by step, how long the GPU really had nothing to do before the step's work, beyond the launching itself.
+    """
+
+    fetches: list[float]
+    launching: float
+    work: float
+    launch: float = LAUNCH
+    steps: list[Fetched] = field(default_factory=list)
+    landings: list[Landing] = field(default_factory=list)
+    idled_ms: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        now = free = asking = 0.0
+        for step, fetch in enumerate(self.fetches, 1):
+            start, got = now, now + fetch
+            asked = max(start + WAKE, asking)
+            if asked <= got:
+                asking = max(asked + IDLE, free + LATE)
+                self.landings.append(Landing(step, *(round(at * MS) for at in (start, asked, asking))))
+            begins = max(free, got + self.launch)
+            self.idled_ms.append(begins - free)
+            free = begins + self.work
+            now = got + self.launching
+            self.steps.append(Fetched(step, 0, 0, *(round(at * MS) for at in (start, got, now))))
+
+    def starved_ms(self, lateness: Lateness) -> list[float]:
+        """What is told, step by step."""
+        split, landings = Split(lateness), iter(self.landings)
+        following = next(landings, None)
+        told: list[tuple[Fetched, int]] = []
+        for step in self.steps:
+            split.add(step)
+            while following and following.landed_ns <= step.end_ns:
+                told += split.take(following)
+                following = next(landings, None)
+        while following:
+            told += split.take(following)
+            following = next(landings, None)
+        told += split.rest()
+        assert [step.step for step, _ in told] == list(range(1, len(self.steps) + 1))
+        return [ns / MS for _, ns in told]
+
+    def share_off(self, lateness: Lateness, skip: int = 20) -> float:
+        """Told less real, as a share of wall clock."""
+        wall_ms = (self.steps[-1].end_ns - self.steps[skip].start_ns) / MS
+        return (sum(self.starved_ms(lateness)[skip:]) - sum(self.idled_ms[skip:])) / wall_ms
+
+
+def idle_gpu() -> Lateness:
+    return Lateness(round(IDLE * MS))
+
+
+def test_a_host_that_waits_while_the_gpu_computes_does_not_starve_it() -> None:
+    """As on an H200: with a 5 ms loader the host waits for half of the time, and the GPU is busy."""
+    loop = Played([5.0] * 200, launching=4.0, work=13.0)
+
+    assert sum(loop.fetches) > 0.5 * loop.steps[-1].end_ns / MS
+    assert sum(loop.starved_ms(idle_gpu())[1:]) == 0
+
+
+@pytest.mark.parametrize("fetch_ms", [10.0, 14.0, 20.0, 40.0])
+def test_starving_is_what_is_left_of_the_fetch_once_the_gpu_ran_dry(fetch_ms: float) -> None:
+    loop = Played([fetch_ms] * 200, launching=4.0, work=13.0)
+
+    assert abs(loop.share_off(idle_gpu())) < 0.05
+    assert abs(Played(loop.fetches, 4.0, 13.0, launch=IDLE - LATE).share_off(idle_gpu())) < 0.001
+
+
+def test_lateness_is_learned_where_some_steps_starve_and_some_surely_do_not() -> None:
+    bursts = [*[30.0] * 20, *[0.5] * 8] * 20
+    loop = Played(bursts, launching=4.0, work=13.0)
+    lateness = idle_gpu()
+
+    off = loop.share_off(lateness)
+
+    assert lateness.late_ns == pytest.approx((LATE + LAUNCH) * MS, abs=0.02 * MS)
+    assert abs(off) < 0.005 < abs(loop.share_off(Fixed(round(IDLE * MS))))
+
+
+def test_no_more_than_a_twentieth_of_a_step_is_learned() -> None:
+    """Python in the body, before it launches, is no late landing."""
+    loop = Played([*[30.0] * 20, *[0.5] * 8] * 20, launching=9.0, work=13.0, launch=5.0)
+    lateness = idle_gpu()
+
+    loop.starved_ms(lateness)
+
+    assert lateness.late_ns == pytest.approx((IDLE + 0.05 * 13.0) * MS, abs=0.01 * MS)
+
+
+class Fixed(Lateness):
+    """Learns nothing."""
+
+    def learn(self, step: Fetched, landing: Landing, following: Landing) -> None:
+        """No."""
+
+
+def test_a_loop_that_is_bound_by_launching_starves_for_all_of_its_fetch() -> None:
+    loop = Played([5.0] * 100, launching=4.0, work=1.0)
+
+    assert loop.starved_ms(idle_gpu()) == [5.0] * 100
+
+
+def test_a_loop_that_pulls_its_loss_starves_for_all_of_its_fetch() -> None:
+    loop = Played([5.0] * 100, launching=20.0, work=13.0)
+
+    assert loop.starved_ms(idle_gpu()) == [5.0] * 100
+
+
+def test_a_stall_after_a_backlog_starves_from_its_end_on() -> None:
+    """Ten steps were launched at once: the GPU works on for 90 ms of the 500 ms in which no batch comes."""
+    loop = Played([*[0.2] * 10, 500.0, *[0.2] * 3], launching=4.0, work=13.0)
+
+    assert loop.starved_ms(idle_gpu())[10] == pytest.approx(500.0 - (10 * 13.0 - 10 * 4.2), abs=1.5)
+
+
+def test_short_fetches_that_were_not_asked_about_count_as_the_gpu_was_found_before() -> None:
+    split = Split(idle_gpu())
+    dry = [Fetched(step, 0, 0, step * MS, step * MS + 100, step * MS + 200) for step in (1, 2, 3)]
+    for step in dry:
+        split.add(step)
+
+    told = [*split.take(Landing(1, MS, MS + 10, MS + 10 + round(IDLE * MS))), *split.take(landing_of(3, late_ms=50))]
+
+    assert told == [(dry[0], 100), (dry[1], 100), (dry[2], 0)]
+    busy = [Fetched(step, 0, 0, step * MS, step * MS + 100, step * MS + 200) for step in (4, 5)]
+    for step in busy:
+        split.add(step)
+    assert list(split.rest(keep=1)) == [(busy[0], 0)]
+    assert list(split.rest()) == [(busy[1], 0)]
+
+
+def landing_of(step: int, late_ms: float) -> Landing:
+    return Landing(step, step * MS, step * MS + 10, step * MS + round(late_ms * MS))
+
+
+class Gpu:
+    """Answers when it is told to; `asked` counts."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.at_ns = itertools.count(0, 1000)
+        self.free = threading.Event()
+        self.free.set()
+        self.fails = False
+
+    def now_ns(self) -> int:
+        return next(self.at_ns)
+
+    def probe(self) -> int:
+        self.asked += 1
+        self.free.wait(timeout=20)
+        if self.fails:
+            raise RuntimeError("out of memory")
+        return self.now_ns()
+
+
+def make_ahead(gpu: Gpu, notes: list[str]) -> Ahead:
+    ahead = Ahead(lambda: gpu.probe, gpu.now_ns, notes.append)
+    ahead.start()
+    wait_until(lambda: gpu.asked >= 12)
+    return ahead
+
+
+def fetched(step: int) -> Fetched:
+    return Fetched(step, 0, 0, step * MS, step * MS + 1000, step * MS + 5000)
+
+
+def steps_of(told: Iterable[tuple[Fetched, int]]) -> list[int]:
+    return [step.step for step, _ in told]
+
+
+def test_the_thread_asks_at_a_fetch_and_a_step_waits_for_the_answer() -> None:
+    gpu = Gpu()
+    notes: list[str] = []
+    ahead = make_ahead(gpu, notes)
+    gpu.free.clear()
+    ahead.fetch(1, 1 * MS)
+    wait_until(lambda: gpu.asked == 13)
+    ahead.got(1 * MS + 400_000)
+    assert steps_of(ahead.settle(fetched(1))) == []
+    gpu.free.set()
+    ahead.fetch(2, 2 * MS)
+    wait_until(lambda: gpu.asked == 14)
+    ahead.got(2 * MS + 400_000)
+    told = steps_of(ahead.settle(fetched(2)))
+    told += steps_of(ahead.stop())
+    assert told == [1, 2]
+    assert len(notes) == 1
+    assert "an idle GPU answers after" in notes[0]
+
+
+def test_the_end_does_not_wait_for_a_gpu_that_has_much_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tfwatch.training.ahead._JOIN_S", 0.01)
+    gpu = Gpu()
+    notes: list[str] = []
+    ahead = make_ahead(gpu, notes)
+    gpu.free.clear()
+    ahead.fetch(1, 1 * MS)
+    wait_until(lambda: gpu.asked == 13)
+    assert steps_of(ahead.settle(fetched(1))) == []
+    assert steps_of(ahead.stop()) == [1]
+    gpu.free.set()
+
+
+def test_a_gpu_that_cannot_be_asked_leaves_the_host_s_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = Gpu()
+    notes: list[str] = []
+    ahead = make_ahead(gpu, notes)
+    ahead.fetch(1, 1 * MS)
+    gpu.at_ns = itertools.count(100 * MS, 10 * MS)  # busy
+    wait_until(lambda: bool(ahead._landed))
+    assert list(ahead.settle(fetched(1))) == [(fetched(1), 0)]
+    gpu.fails = True
+    ahead.fetch(2, 2 * MS)
+    wait_until(lambda: ahead.failed)
+
+    assert list(ahead.settle(fetched(2))) == [(fetched(2), 1000)]
+    assert list(ahead.settle(fetched(3))) == [(fetched(3), 1000)]
+    assert notes == ["the GPU cannot be asked (out of memory): a fetch that blocks counts as data wait"]
+    assert list(ahead.stop()) == []

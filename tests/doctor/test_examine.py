@@ -311,6 +311,20 @@ def test_a_gpu_that_tensorflow_does_not_see(facts: Facts, expected: dict[str, st
     assert words in found(facts, "cuda")[1]
 
 
+@pytest.mark.parametrize(
+    ("library", "todo"),
+    [
+        ("libcuda.so.1", "NVIDIA_DRIVER_CAPABILITIES"),
+        ("libnvidia-ml.so.1", "NVIDIA_DRIVER_CAPABILITIES"),
+        ("libcudnn.so.9", "tensorflow[and-cuda]"),
+    ],
+)
+def test_a_missing_library_is_to_be_had_from_whoever_brings_it(library: str, todo: str) -> None:
+    log = LogFacts(missing_libraries=(library,))
+
+    assert todo in found(linux(trial=trial(CPU, build=CUDA_BUILD, log=log), nvidia=_DRIVER), "cuda")[2]
+
+
 def test_a_mac_whose_plug_in_shows_no_gpu() -> None:
     assert troubles(mac(trial=trial(CPU))) == {"devices": "fail"}
     assert "though tensorflow-metal 1.2.0 is installed" in found(mac(trial=trial(CPU)), "devices")[1]

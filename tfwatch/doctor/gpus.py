@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 #: compatibility.
 _OLDEST_DRIVER = {"12": (525, 60), "13": (580, 65)}
 _AND_CUDA = "pip install 'tensorflow[and-cuda]' in a fresh virtual environment"
-_DRIVER_LIBRARY = "libcuda.so"
+#: The driver brings these, not pip.
+_DRIVER_LIBRARIES = ("libcuda.so", "libnvidia-")
 
 
 def devices(facts: Facts) -> Check:
@@ -85,7 +86,7 @@ def cuda(facts: Facts) -> Check:
     libraries = [name for name in log.missing_libraries if not name.startswith("libnvinfer")]
     if libraries and not facts.trial.gpus:
         found = f"{built}; TensorFlow could not load {', '.join(libraries)}"
-        own = any(name.startswith(_DRIVER_LIBRARY) for name in libraries)
+        own = any(name.startswith(_DRIVER_LIBRARIES) for name in libraries)
         todo = "a container needs NVIDIA_DRIVER_CAPABILITIES=compute,utility" if own else _AND_CUDA
         return Check("cuda", Status.FAIL, found, todo)
     if not facts.trial.gpus and not nvidia.hides_all and facts.trial.devices:

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from tests.analysis.steps import plain
+from tests.analysis.steps import plain, restart
 from tfwatch.analysis.causes import Pauses
-from tfwatch.analysis.stalls import find_stalls
+from tfwatch.analysis.spikes import NO_PAUSES
+from tfwatch.analysis.stalls import StallSearch, find_stalls
 from tfwatch.core.events import Paused
-from tfwatch.core.rows import Flag
+from tfwatch.core.rows import Flag, Rows
 
 
 def test_a_single_long_wait_is_a_stall() -> None:
@@ -22,16 +25,16 @@ def test_a_single_long_wait_is_a_stall() -> None:
 
 def test_steps_that_starve_one_after_another_are_one_stall() -> None:
     rows = plain(200)
-    rows["wait_ms"][50:60] = 150
+    rows["wait_ms"][150:160] = 150
 
     (stall,) = find_stalls(rows)
 
-    assert (stall.step, stall.steps, stall.lost_ms) == (51, 10, 1500)
+    assert (stall.step, stall.steps, stall.lost_ms) == (151, 10, 1500)
 
 
 def test_below_a_second_nothing_is_a_stall() -> None:
     rows = plain(200)
-    rows["wait_ms"][50:56] = 150
+    rows["wait_ms"][150:156] = 150
 
     assert find_stalls(rows) == []
 
@@ -66,7 +69,7 @@ def test_a_switch_that_was_asked_for_in_a_stall_did_not_cause_it() -> None:
 
     (stall,) = find_stalls(rows)
 
-    assert (stall.step, stall.steps, stall.cause) == (51, 2, "unexplained")
+    assert (stall.step, stall.steps, stall.cause) == (51, 1, "unexplained")
 
 
 def test_a_pause_names_the_cause() -> None:
@@ -82,3 +85,76 @@ def test_a_pause_names_the_cause() -> None:
 
 def test_no_steps_have_no_stall() -> None:
     assert find_stalls(np.empty(0, dtype=plain(0).dtype)) == []
+    assert StallSearch().stretches() == []
+
+
+def test_until_it_is_known_what_is_usual_only_a_second_is_a_stall() -> None:
+    rows = plain(200)
+    rows["wait_ms"][20:40] = 150
+    rows["wait_ms"][3] = 1500
+
+    assert [stall.step for stall in find_stalls(rows)] == [4]
+
+
+def test_a_buffer_that_was_full_at_first_makes_no_stall_of_the_rest() -> None:
+    rows = plain(2000)
+    rows["wait_ms"][10:] = 150
+
+    assert find_stalls(rows) == []
+
+
+def test_a_wait_that_stays_is_a_stall_until_it_is_usual() -> None:
+    rows = plain(3000)
+    rows["wait_ms"][1000:] = 150
+
+    (stall,) = find_stalls(rows)
+
+    assert stall.step == 1001
+    assert 128 <= stall.steps <= 192
+
+
+def test_a_switch_begins_anew_and_its_slower_setting_is_no_stall() -> None:
+    rows = plain(600)
+    rows["wait_ms"][300:] = 150
+    rows["flags"][300] = Flag.SWITCH
+
+    assert find_stalls(rows) == []
+
+
+def irregular(seed: int) -> Rows:
+    """Steps with waits of all lengths, alone and in a row, and with switches."""
+    rng = np.random.default_rng(seed)
+    rows = plain(int(rng.integers(1, 1500)), rng.uniform(0, 0.5))
+    rows["wait_ms"] *= rng.uniform(0.5, 1.5, len(rows))
+    for at in rng.integers(0, len(rows), 6):
+        rows["wait_ms"][at : at + int(rng.integers(1, 60))] += rng.choice([40, 100, 300, 1500])
+    rows["flags"][rng.integers(0, len(rows), 3)] = Flag.SWITCH
+    return restart(rows)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_found_does_not_depend_on_how_the_rows_come(seed: int) -> None:
+    rows, rng = irregular(seed), np.random.default_rng(seed)
+    search, at = StallSearch(), 0
+
+    while at < len(rows):
+        some = int(rng.choice([1, 3, 18, 200, 700]))
+        search.take(rows[at : at + some])
+        at += some
+        told = [replace(stretch.named(NO_PAUSES), lost_ms=0.0) for stretch in search.stretches()]
+        assert told == [replace(stall, lost_ms=0.0) for stall in find_stalls(rows[:at])]
+
+    assert sum(stretch.lost_ms for stretch in search.stretches()) == pytest.approx(
+        sum(stall.lost_ms for stall in find_stalls(rows))
+    )
+
+
+def test_stalls_are_given_from_one_on() -> None:
+    rows = plain(400)
+    rows["wait_ms"][[100, 200, 399]] = 1500
+    search = StallSearch()
+    search.take(restart(rows))
+
+    assert [stretch.step for stretch in search.stretches()] == [101, 201, 400]
+    assert [stretch.step for stretch in search.stretches(1)] == [201, 400]
+    assert [stretch.step for stretch in search.stretches(2)] == [400]

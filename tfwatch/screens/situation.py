@@ -15,7 +15,7 @@ from tfwatch.analysis.pace import left_s
 from tfwatch.analysis.patterns import Pattern, find_patterns
 from tfwatch.analysis.running import RunningLedger
 from tfwatch.analysis.situation import NOT_JUDGED, Memory, Situation
-from tfwatch.analysis.stalls import Stall, find_stalls
+from tfwatch.analysis.stalls import Stall, StallSearch
 from tfwatch.analysis.switches import Comparison, Known, compare
 from tfwatch.analysis.turns import Ask, KnobState, knob_states
 from tfwatch.analysis.verdict import Judgement, judge
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.finding import Banner
     from tfwatch.analysis.ledger import Entry
     from tfwatch.analysis.machine import Machine
+    from tfwatch.analysis.stalls import Stretch
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
     from tfwatch.runs.eventlog import Events
@@ -52,9 +53,7 @@ if TYPE_CHECKING:
 #: Figures change once a second: four times a second nobody can read them.
 FIGURES_S = 1.0
 _BLOCK = 65_536
-#: Steps before the new ones that tell what is usual.
-_CONTEXT = 512
-#: What a pause that covers the last of some rows ends after them by, at most.
+#: A pause that holds a step up is told so long after it at most.
 _PAUSE_NS = 60 * 10**9
 
 
@@ -108,7 +107,9 @@ class Follower:
         self._figures = _Figures()
         self._due_s = -math.inf
         self._events = -1
-        self._stalls: dict[int, Stall] = {}
+        self._stall_search = StallSearch()
+        self._named: list[Stall] = []
+        self._stalls: tuple[Stall, ...] = ()
         self._searched = 0
         self._switches = 0
         self._ledger = RunningLedger()
@@ -131,9 +132,8 @@ class Follower:
             self._comparisons = tuple(compared)
         knobs = knob_states(snapshot.manifest.knobs, switches_of(snapshot.events), asks)
         situation = self._situation(snapshot, knobs, stopping_s)
-        stalls, patterns = tuple(self._stalls.values()), tuple(self._patterns.values())
-        compiles, energy = tuple(self._compiles), self._figures.energy
-        found = banner(situation)
+        patterns, compiles, energy = tuple(self._patterns.values()), tuple(self._compiles), self._figures.energy
+        found, stalls = banner(situation), self._stalls
         said = self._heard.said
         return RunView(snapshot, situation, found, knobs, self._comparisons, stalls, patterns, compiles, energy, said)
 
@@ -141,18 +141,24 @@ class Follower:
         """Look at the steps that came, in blocks: a long run that was just opened is searched over some frames."""
         if self._searched >= snapshot.steps_total:
             return
-        first = max(1, self._searched + 1 - _CONTEXT)
-        last = min(self._searched + _BLOCK, snapshot.steps_total)
+        first, last = self._searched + 1, min(self._searched + _BLOCK, snapshot.steps_total)
         in_hand = snapshot.steps_total - len(snapshot.steps)
         rows = snapshot.steps[first - 1 - in_hand :] if first > in_hand else self._steps_between(first, last)
-        found = find_stalls(rows)
-        for stall in find_stalls(rows, _pauses_in(rows, snapshot.events)) if found else found:
-            if stall.step > first or first == 1:  # else it began before these rows, and is known
-                self._stalls[stall.step] = stall
         new = rows[rows["step"] > self._searched]
+        self._stall_search.take(new)
+        self._name_stalls(snapshot.events)
         self._compiles += find_compiles(new)
         self._machine.take(snapshot, new)
         self._searched = snapshot.steps_total if first > in_hand else last
+
+    def _name_stalls(self, events: Events) -> None:
+        """Look for causes, which are told after a stall, until none can come."""
+        found = self._stall_search.stretches(len(self._named))
+        named = [stretch.named(Pauses(events.between(Paused, *_told_within(stretch)))) for stretch in found]
+        self._stalls = (*self._named, *named)
+        newest_ns = max((stretch.end_ns for stretch in found), default=0.0)
+        settled = [stretch.end_ns + _PAUSE_NS < newest_ns for stretch in found]
+        self._named += named[: settled.index(False)] if False in settled else []
 
     def _figure(self, snapshot: Snapshot) -> _Figures:
         rows = snapshot.steps
@@ -201,7 +207,7 @@ class Follower:
             switch=comparisons[-1] if comparisons else None,
             stopping_s=None if stopping_s is None else max(0.0, snapshot.now_s - stopping_s),
             stalls=len(self._stalls),
-            longest_stall_s=max((stall.lost_ms / 1e3 for stall in self._stalls.values()), default=0.0),
+            longest_stall_s=max((stall.lost_ms / 1e3 for stall in self._stalls), default=0.0),
         )
 
 
@@ -219,9 +225,8 @@ def switches_of(events: Events) -> list[SwitchAsked | PipelineSwitched | SwitchF
     return events.of(SwitchAsked, PipelineSwitched, SwitchFailed)
 
 
-def _pauses_in(rows: Rows, events: Events) -> Pauses:
-    first_ns, last_ns = int(rows["start_ns"][0]), int(rows["start_ns"][-1])
-    return Pauses(events.between(Paused, first_ns, last_ns + _PAUSE_NS))
+def _told_within(stretch: Stretch) -> tuple[int, int]:
+    return stretch.start_ns, int(stretch.end_ns) + _PAUSE_NS
 
 
 def _bare_situation(snapshot: Snapshot) -> Situation:

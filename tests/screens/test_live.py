@@ -46,6 +46,17 @@ async def test_a_state_says_its_words(tmp_path: Path, make: Callable[[Path], Can
             assert word in show.text
 
 
+async def test_a_loop_of_the_user_s_own_has_no_knobs_and_no_loss(tmp_path: Path) -> None:
+    run = Canned(tmp_path, knobs={}, switchable=[], metric="", epochs=None, steps_per_epoch=None)
+    run.event(facts.EpochStarted, epoch=0, epochs=0, steps=None).steps(200, (9.6, 13.0, 0.0))
+    run.writer.progress = (200 * 32, 200, 0, 200, math.nan, math.nan)
+    run.writer.phase(Phase.COMPUTE)
+    async with shown(run, live=False) as show:
+        assert "STARVING 42 %" in show.text
+        assert "this run has no knobs: the pipeline is the loop's own" in show.text
+        assert "loss" not in show.text
+
+
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize(
     "options",

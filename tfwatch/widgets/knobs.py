@@ -60,6 +60,8 @@ class KnobsPane(FramedPane, can_focus=True):
         self.entitle("switch live")
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
+        if not self.knobs:
+            return [row((" this run has no knobs: the pipeline is the loop's own", "$foreground 65%"))]
         return [self._row(at, knob) for at, knob in enumerate(self.knobs)]
 
     def _row(self, at: int, knob: KnobRow) -> Content:

@@ -147,7 +147,7 @@ def test_a_tool_that_breaks_is_told_in_time_and_holds_nothing_up(
     mac.does("VM_STAT", lines)
     for _ in range(5):
         sampler.sample(0)
-        wait_until(lambda: not tools_of_this_process() or not ends)
+        wait_until(lambda: len(tools_of_this_process()) <= (0 if ends else 1))  # the tools that work have answered
         time.pass_ms(500)
     writer.flush()
     samples = np.frombuffer(writer.read(SAMPLES, 0, 10**6), dtype=SAMPLE)

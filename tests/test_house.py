@@ -18,6 +18,7 @@ QUICK = (
     "tfwatch.runs",
     "tfwatch.analysis",
     "tfwatch.workloads",
+    "tfwatch.doctor",
     "tfwatch.cli",
     "tfwatch.report",
     "tfwatch.oneline",

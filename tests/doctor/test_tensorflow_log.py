@@ -41,6 +41,17 @@ def test_the_lines_of_an_import() -> None:
     assert facts.missing_libraries == ("libcuda.so.1", "libcudnn.so.9")
 
 
+def test_the_lines_of_a_driver_without_cudas_libraries() -> None:
+    libraries = ("libcudnn.so.9", "libcudart.so.12", "libcublas.so.12", "libcublasLt.so.12", "libcufft.so.11")
+    lines = (
+        f"{_TIME} dso_loader.cc:144] Could not load dynamic library '{name}'; dlerror: {name}: cannot open shared "
+        "object file: No such file or directory\n"
+        for name in (*libraries, "libcudnn.so.9")
+    )
+
+    assert read_log("".join(lines), _BEGIN, _END).missing_libraries == libraries
+
+
 def test_nothing_is_known_from_an_empty_log() -> None:
     assert read_log("", _BEGIN, _END) == LogFacts()
 

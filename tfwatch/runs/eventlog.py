@@ -91,9 +91,10 @@ class Events(Sequence["Event"]):
     def newest_in_each(self, kind: type[_E], edges_ns: Sequence[int]) -> list[_E]:
         """Those of a kind between the first edge and the last; of more than there are edges, the newest before each."""
         known, end = self._seen(kind)
-        bounds = [_before(known, edge, end) for edge in edges_ns]
-        if not known.in_order or bounds[-1] - bounds[0] <= len(edges_ns):
+        first, last = (_before(known, edge, end) for edge in (edges_ns[0], edges_ns[-1]))
+        if not known.in_order or last - first <= len(edges_ns):
             return self.between(kind, edges_ns[0], edges_ns[-1])
+        bounds = [_before(known, edge, end) for edge in edges_ns]
         return self._at(known.places[after - 1] for before, after in pairwise(bounds) if after > before)
 
     def _seen(self, kind: type[_E]) -> tuple[Kind, int]:

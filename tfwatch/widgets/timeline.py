@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.segment import Segment
 from rich.style import Style
 from textual.content import Content
+from textual.filter import ANSIToTruecolor
 from textual.geometry import Region
 from textual.message import Message
 from textual.reactive import reactive
@@ -28,8 +29,11 @@ from tfwatch.widgets.timeline_rows import GUTTER, Figures, lay_out
 from tfwatch.widgets.timeline_style import CSS, PREFIX, ROLES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual import events
     from textual.binding import BindingType
+    from textual.filter import LineFilter
 
     from tfwatch.analysis.strip import Bars
     from tfwatch.runs.reader import Snapshot
@@ -200,6 +204,10 @@ class Timeline(Widget, can_focus=True):
         self._styles.clear()
         self._strips.clear()
         self._titled = None
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Without Textual's own for the terminal's colours and dim text: a picture holds neither."""
+        return [one for one in super().get_line_filters() if not isinstance(one, ANSIToTruecolor)]
 
     @property
     def _shown(self) -> Snapshot | None:

@@ -96,7 +96,7 @@ def _gpu_cell(total: int, own: int, glyphs: Glyphs) -> Piece:
 
 
 def _joined(row: Iterable[Piece]) -> Line:
-    return tuple(("".join(char for char, _ in run), role) for role, run in groupby(row, key=itemgetter(1)))
+    return tuple(("".join([char for char, _ in run]), role) for role, run in groupby(row, key=itemgetter(1)))
 
 
 def gpu_figures_beside(now: GpuFigures | None, was: float | None, rows: int, room: int) -> list[Line]:

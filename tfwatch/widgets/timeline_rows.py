@@ -131,7 +131,7 @@ def _write_clips(row: list[Piece], cells: Cells, labels: Iterable[tuple[int, str
 
 def joined(row: Iterable[Piece]) -> Line:
     """Neighbours of one role as one piece."""
-    return tuple(("".join(char for char, _ in run), role) for role, run in groupby(row, key=itemgetter(1)))
+    return tuple(("".join([char for char, _ in run]), role) for role, run in groupby(row, key=itemgetter(1)))
 
 
 def axis_texts(top_ms: float | None, rows: int) -> list[str]:

@@ -127,7 +127,7 @@ def test_a_wrong_bound_fails(host: float, passes: bool) -> None:
 
 def spiky(schedule: Schedule, *, lacking: int = 0, cause: str = "", unknown: int = 0) -> Trained:
     """What the schedule asks for. lacking: a step without its spike; cause: of a step's that has none, at `unknown`."""
-    rows = plain(schedule.steps)
+    rows = make_steps(np.full(schedule.steps, 2.0), compute=17.0, host=1.0)
     held_up = [replace(one, ms=one.ms or 80.0) for one in schedule.held_up]
     for one in held_up:
         rows[f"{one.part}_ms"][one.step - 1] += 0 if one.step == lacking else one.ms

@@ -15,7 +15,17 @@ from tfwatch.analysis.spikes import LEAST_MS, Spike, find_spikes
 from tfwatch.analysis.stalls import find_stalls
 from tfwatch.analysis.switches import compare
 from tfwatch.analysis.verdict import judge
-from tfwatch.training.injected_schedule import AHEAD, CHECKPOINT, FUSED, LOGGER, ON_DEMAND, HeldUp, Schedule, Trained
+from tfwatch.training.injected_schedule import (
+    AHEAD,
+    CHECKPOINT,
+    FUSED,
+    LOGGER,
+    LOOP,
+    ON_DEMAND,
+    HeldUp,
+    Schedule,
+    Trained,
+)
 
 if TYPE_CHECKING:
     from tfwatch.runs.opened import Run
@@ -70,7 +80,7 @@ Experiment: TypeAlias = Callable[["Trainings"], Iterator[Case]]
 def experiments() -> Iterator[Experiment]:
     """All of them, in the order of the table."""
     for kind in ON_DEMAND:
-        host_ms = (0.0,) if kind in FUSED else (0.0, 0.0, 2.0, 6.0)
+        host_ms = (0.0,) if kind in (*FUSED, LOOP) else (0.0, 0.0, 2.0, 6.0)
         yield _split_of(Schedule((0, 0, 1, 2, 5, 10, 20, 40), (0, 0, 4, 12), host_ms, kind, steps=160))
     for kind in AHEAD:
         rest = {"compute_ms": (2.0,)} if kind in FUSED else {"host_ms": (0.0, 2.0)}

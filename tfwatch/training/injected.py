@@ -24,12 +24,14 @@ from tfwatch.training.injected_schedule import (
     CHECKPOINT,
     FUSED,
     LOGGER,
+    LOOP,
     PARTS,
     Found,
     HeldUp,
     Schedule,
     Trained,
 )
+from tfwatch.training.track import track
 from tfwatch.training.watch import Watch
 
 if TYPE_CHECKING:
@@ -62,19 +64,34 @@ class Trainings:
         sleeps = {part: self._sleeps(part, schedule) for part in PARTS}
         model, sleeping = self._model(schedule.kind)
         sleeping.sleeps = sleeps["compute"]
-        watch = Watch(self._runs_dir, "exact" if schedule.kind.endswith("exact") else "fused")
-        host = _Host(watch, schedule, sleeps["host"])
-        callbacks = [watch, _SlowLogger(schedule, "callback"), _SlowCheckpoint(schedule, "checkpoint"), host]
         with _quiet(collects=not schedule.held_up):
-            model.fit(**fit_arguments(schedule.kind, schedule.steps, sleeps["wait"]), verbose=0, callbacks=callbacks)
-        run = open_run(watch.run_path or "")
-        end_ns = _step_ends(host.end_ns, run.steps, FUSED.get(schedule.kind, 1))
+            train = self._loop if schedule.kind == LOOP else self._fit
+            run, asked_ns = train(model, schedule, sleeps)
+        end_ns = _step_ends(asked_ns, run.steps, FUSED.get(schedule.kind, 1))
         return Trained(
             found=list(_compare(run.steps, schedule, sleeps, end_ns)),
             wall_error=_wall_error(run.steps, end_ns),
             run=run,
             held_up=[_as_it_was(one, sleeps) for one in schedule.held_up],
         )
+
+    def _fit(self, model: Any, schedule: Schedule, sleeps: dict[str, Sleeps]) -> tuple[Run, list[int]]:
+        """The run, and when what follows each call of Keras' train function was over."""
+        watch = Watch(self._runs_dir, "exact" if schedule.kind.endswith("exact") else "fused")
+        host = _Host(watch, schedule, sleeps["host"])
+        callbacks = [watch, _SlowLogger(schedule, "callback"), _SlowCheckpoint(schedule, "checkpoint"), host]
+        arguments = fit_arguments(schedule.kind, schedule.steps, sleeps["wait"])
+        model.fit(**arguments, verbose=0, callbacks=callbacks)
+        return open_run(watch.run_path or ""), host.end_ns
+
+    def _loop(self, model: Any, schedule: Schedule, sleeps: dict[str, Sleeps]) -> tuple[Run, list[int]]:
+        """The same of a loop that calls no callbacks."""
+        end_ns = []
+        with track(fit_arguments(schedule.kind, schedule.steps, sleeps["wait"])["x"], self._runs_dir) as batches:
+            for x, y in batches:
+                model.train_on_batch(x, y)
+                end_ns.append(time.perf_counter_ns())
+        return open_run(batches.run_path or ""), end_ns
 
     def fill(self, steps: int, buffer: int, element_ms: float) -> Run:
         """Train two epochs over a shuffle buffer that has to be filled before each."""

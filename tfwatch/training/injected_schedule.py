@@ -20,6 +20,7 @@ ON_DEMAND = (
     "run_eagerly",
     "own train_step",
     "steps_per_execution, exact",
+    "tfwatch.track",
 )
 #: Kinds whose batches are made ahead: what is waited for is what of a delay is left when a batch is asked for.
 AHEAD = ("Python generator", "PyDataset", "prefetch", "MirroredStrategy", "steps_per_execution")
@@ -27,6 +28,8 @@ AHEAD = ("Python generator", "PyDataset", "prefetch", "MirroredStrategy", "steps
 ASKED_ANEW = ("Python generator", "PyDataset")
 #: Steps in one call of Keras' train function.
 FUSED = {"steps_per_execution": 4, "steps_per_execution, exact": 4}
+#: The kind that calls no callbacks: all that follows the fetch is compute.
+LOOP = "tfwatch.track"
 #: The callbacks that hold a step up, by class: one that is told as such, and one that is told as a checkpoint.
 LOGGER, CHECKPOINT = "SlowLogger", "SlowCheckpoint"
 

@@ -68,7 +68,10 @@ def test_a_run_that_is_killed_takes_the_tool_with_it(tool: Callable[[str], list[
         pytest.param("exit 3", "caffeinate: it ended with 3", id="without a word"),
     ],
 )
-def test_a_tool_that_fails_is_told_once(tool: Callable[[str], list[str]], lines: str, why: str) -> None:
+def test_a_tool_that_fails_is_told_once(
+    tool: Callable[[str], list[str]], lines: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(awake, "_FAILS_WITHIN_S", 20.0)
     told: list[str] = []
     with Awake(told.append, tool(lines)):
         wait_until(lambda: bool(told))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs.processes import wait_until
+from tfwatch.sensors import asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,5 +57,7 @@ class Tools:
 
 
 @pytest.fixture
-def tools(tmp_path: Path) -> Tools:
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
+    """Tools in a folder of the test's own; they may take their time, for a machine that tests is busy."""
+    monkeypatch.setattr(asked, "PATIENCE_S", 20.0)
     return Tools(tmp_path)

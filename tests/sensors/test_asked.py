@@ -8,6 +8,7 @@ import pytest
 
 from tests.runs.processes import wait_until
 from tfwatch.sensors import Available, SensorError, Unavailable
+from tfwatch.sensors import asked as module
 from tfwatch.sensors.asked import Asked
 
 if TYPE_CHECKING:
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECOND_NS = 10**9
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that tests is busy."""
+    monkeypatch.setattr(module, "PATIENCE_S", 20.0)
 
 
 @pytest.fixture
@@ -76,7 +83,8 @@ def test_a_tool_that_gives_nothing_is_told_and_asked_again(tool: Callable[[str],
     assert settled(asked, 4 * SECOND_NS) == (4 * SECOND_NS, 8)
 
 
-def test_a_tool_that_hangs_is_left_after_a_second(tool: Callable[[str], str]) -> None:
+def test_a_tool_that_hangs_is_left_after_a_second(tool: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
     asked = Asked([tool("exec sleep 600")], number, period_s=2)
     assert asked.newest(0) is asked.newest(SECOND_NS - 1) is None
     with pytest.raises(SensorError, match="tool: gives no answer within 1 s"):

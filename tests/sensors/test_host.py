@@ -18,7 +18,7 @@ from tfwatch.core.events import SensorMissing, decode
 from tfwatch.core.rows import SAMPLE
 from tfwatch.runs.format import EVENTS, SAMPLES
 from tfwatch.runs.writer import RunWriter
-from tfwatch.sensors import Available, Unavailable, mains, memory_macos, thermal_macos
+from tfwatch.sensors import Available, Unavailable, asked, mains, memory_macos, thermal_macos
 from tfwatch.sensors.host import DiskSensor, host_sensors
 from tfwatch.sensors.mains import MainsSensor
 from tfwatch.sensors.rate import Rate
@@ -138,12 +138,13 @@ def mac(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> Tools:
     ],
 )
 def test_a_tool_that_breaks_is_told_in_time_and_holds_nothing_up(
-    lines: str, ends: bool, reason: str, mac: Tools
+    lines: str, ends: bool, reason: str, mac: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     time = FakeTime()
     writer = RunWriter(None, make_manifest(origin_ns=time.now_ns), time.clock())
     sampler = Sampler(writer, time.clock(), host_sensors("darwin"))
     sampler.begin()
+    monkeypatch.setattr(asked, "PATIENCE_S", 1.0)
     mac.does("VM_STAT", lines)
     for _ in range(5):
         sampler.sample(0)

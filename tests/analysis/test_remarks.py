@@ -1,4 +1,4 @@
-"""What about the machine is told beside the finding, and where counter and step times disagree."""
+"""What about the machine is told beside the finding."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from tests.analysis.samples import make_samples
 from tests.analysis.test_banner import RUNNING, judged
 from tfwatch.analysis.banner import banner
-from tfwatch.analysis.evidence import disagreement
+from tfwatch.analysis.evidence import Evidence
 from tfwatch.analysis.machine import GpuFigures, Machine, gpu_figures, gpu_word, machine_of, medians, recent
 from tfwatch.analysis.memory import Growth
 from tfwatch.analysis.remarks import remark, swaps_in
-from tfwatch.analysis.verdict import Bound, Verdict
+from tfwatch.analysis.verdict import Verdict
 from tfwatch.core.events import GpuFound, Noted, RunEnded, SensorMissing
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def said(machine: Machine, **changes: Any) -> str:
         ),
         pytest.param(Machine(gpu=GpuFigures(0.30, 0.15)), "", id="an idle desktop is no browser"),
         pytest.param(
-            Machine(gpu=GpuFigures(0.97)),
+            Machine(evidence=Evidence(0.41, 0.97)),
             "GPU counter says 97 %: short kernels keep it high; step times decide",
             id="the counter disagrees",
         ),
@@ -104,53 +104,6 @@ def test_the_finding_carries_it_and_it_is_copied() -> None:
 )
 def test_the_time_to_swapping_in_words(left_s: float | None, words: str) -> None:
     assert swaps_in(Machine(growth=Growth(1.0, left_s))) == words
-
-
-# -- the counter and the step times -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("wait", "busy", "disagrees"),
-    [
-        pytest.param(9.6, 0.59, False, id="starving 41 %, busy for the rest"),
-        pytest.param(9.6, 0.68, False, id="within what a counter averages"),
-        pytest.param(9.6, 0.70, True, id="busier than the rest"),
-        pytest.param(3.5, 0.91, True, id="starving 20 %, busy 91 %"),
-        pytest.param(3.5, 0.88, False, id="starving 20 %, busy 88 %"),
-    ],
-)
-def test_a_starving_device_cannot_be_busy_for_more_than_the_rest(wait: float, busy: float, disagrees: bool) -> None:
-    words = disagreement(judged(Verdict.HIGHLY, wait), GpuFigures(busy), accelerated=True)
-
-    assert bool(words) is disagrees
-    assert words.startswith("GPU counter says") or not disagrees
-
-
-def test_another_program_keeps_the_counter_high_without_a_contradiction() -> None:
-    assert disagreement(judged(Verdict.HIGHLY), GpuFigures(0.97, ours=0.55), accelerated=True) == ""
-
-
-def test_a_fed_gpu_that_hardly_works_is_told() -> None:
-    fed = judged(Verdict.NOT, 0.2)
-
-    assert disagreement(fed, GpuFigures(0.12), True) == (
-        "GPU counter says 12 %: gaps between short kernels, or work on the CPU"
-    )
-    assert disagreement(fed, GpuFigures(0.31), True) == ""
-    assert disagreement(judged(Verdict.NOT, 0.2, bound=Bound.HOST), GpuFigures(0.12), True) == ""
-
-
-@pytest.mark.parametrize(
-    ("gpu", "accelerated"),
-    [(None, True), (GpuFigures(power_w=9.0), True), (GpuFigures(0.97), False)],
-    ids=["no sensor", "no counter", "the CPU trains"],
-)
-def test_without_evidence_nothing_disagrees(gpu: GpuFigures | None, accelerated: bool) -> None:
-    assert disagreement(judged(Verdict.HIGHLY), gpu, accelerated) == ""
-
-
-def test_before_there_is_a_verdict_nothing_disagrees() -> None:
-    assert disagreement(RUNNING.judgement, GpuFigures(0.99), accelerated=True) == ""
 
 
 # -- samples ------------------------------------------------------------------------------------------

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GIB = 2**30
-#: A step of a small network on a large GPU, milliseconds.
-BIG = (9.6, 13.0, 0.8)
 
 
 def share(split: Split) -> float:
@@ -62,6 +60,8 @@ def nvidia(**changes: float) -> Callable[[Split], dict[str, float]]:
             "gpu_power_w": 70 + 340 * busy,
             "gpu_temperature_c": 61.0,
             "gpu_memory_bytes": 38.2 * GIB,
+            "memory_used_bytes": 17.8 * GIB,
+            "memory_available_bytes": 110.2 * GIB,
             "memory_stalled": 0.0,
             "thermal_level": 0.0,
         }

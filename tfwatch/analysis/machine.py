@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from tfwatch.analysis.evidence import Evidence
     from tfwatch.analysis.memory import Growth
     from tfwatch.core.rows import Rows
 
@@ -58,6 +59,7 @@ class Machine:
     found: whose GPU figures these are. missing: why there are none; never both.
     heat, pressure: levels of `HEAT` and `PRESSURE`. stalled: the share of time in which something waited for memory.
     swap_bytes_s: read and written. growth: of the memory in use.
+    evidence: step times and the GPU's counter side by side.
     row: every column of the newest sample, or the median of each over a whole run; None is missing.
     """
 
@@ -71,6 +73,7 @@ class Machine:
     swap_bytes_s: float | None = None
     on_mains: bool | None = None
     growth: Growth | None = None
+    evidence: Evidence | None = None
     row: Mapping[str, float | None] = field(default_factory=dict)
 
 

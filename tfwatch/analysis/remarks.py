@@ -88,7 +88,7 @@ def _others(now: Situation, machine: Machine) -> str:
 
 
 def _disagrees(now: Situation, machine: Machine) -> str:
-    return disagreement(now.judgement, machine.gpu, now.accelerated)
+    return disagreement(machine.evidence, now.judgement.bound, now.accelerated)
 
 
 def _runs_out(now: Situation, machine: Machine) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.energy import Energy, RunningEnergy
+from tfwatch.analysis.evidence import evidence
 from tfwatch.analysis.machine import Machine, machine_of, recent
 from tfwatch.analysis.memory import growth
 from tfwatch.core.events import GpuFound, PipelineSwitched, SensorMissing
@@ -53,7 +55,8 @@ class MachineFollower:
             self._growth = growth(samples)
         switch = events.newest(PipelineSwitched)
         since_s = switch.at_ns / 1e9 + _LAG_S if switch else 0.0
-        return machine_of(recent(samples, snapshot.now_s), words, self._growth, since_s=since_s)
+        machine = machine_of(recent(samples, snapshot.now_s), words, self._growth, since_s=since_s)
+        return replace(machine, evidence=evidence(snapshot.steps, samples, snapshot.now_s, since_s))
 
     def energy(self, snapshot: Snapshot) -> Energy | None:
         """What was drawn so far; None where no power is read."""

@@ -185,7 +185,8 @@ def _sensors(machine: Machine) -> Reading:
 
 def _torn(view: RunView) -> Iterable[Reading]:
     torn = view.snapshot.torn
-    text = f"{units.count(torn)} row{'' if torn == 1 else 's'} or lines of this run cannot be read"
+    what = "row or line" if torn == 1 else "rows or lines"
+    text = f"{units.count(torn)} {what} of this run cannot be read"
     return [Reading("record", (text,), alert=True)] if torn else []
 
 

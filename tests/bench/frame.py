@@ -28,7 +28,7 @@ from tfwatch.runs.control import Control
 tfwatch.app.FRAME_S = 0.1
 #: Steps of 13.9 ms in a quarter second.
 STEPS_A_FRAME = 18
-EPOCH, PAUSE_EVERY = 250, 500
+EPOCH, PAUSE_EVERY, SAMPLE_EVERY = 250, 500, 36
 #: The first frames build the screen.
 WARM_UP = 15
 
@@ -50,7 +50,7 @@ class Fed(tfwatch.app.TfwatchApp):
         if not self._left:
             self.exit()
         advance(self._run, STEPS_A_FRAME)
-        self._run.sample().doing(Phase.COMPUTE, 0.004).writer.flush()
+        self._run.doing(Phase.COMPUTE, 0.004).writer.flush()
         self._since_ns = time.process_time_ns()
         super().frame()
 
@@ -59,6 +59,8 @@ def advance(run: Canned, count: int) -> None:
     """So many steps more, with the events that a training makes on the way."""
     for _ in range(count):
         run.steps(1, FED if run.step % 1000 < 800 else STARVING)
+        if run.step % SAMPLE_EVERY == 0:
+            run.sample()
         if run.step % PAUSE_EVERY == 0:
             run.event(facts.Paused, cause="checkpoint", took_ms=220.0, detail="ModelCheckpoint")
         if run.step % EPOCH == 0:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from tfwatch.screens.switchboard import Switchboard
 
 _HINT = "no switch yet\np turns prefetch on or off; here stands what it gave"
+#: When in a second: not in the frame in which the finding and the time axis find their figures.
+_HEADER_AT = 0.5
 _TABS = ("switch", "proof", "events", "machine", "log")
 _PANES = ("#knobs", "#card", "#happenings", "#machine", "#log")
 
@@ -75,6 +77,7 @@ class LiveScreen(Screen[None]):
         self._switchboard = switchboard
         self._glyphs = choose_glyphs(colour, unicode)
         self._told: tuple[object, ...] = ()
+        self._headed: tuple[object, ...] = ()
         self._happenings = Happenings()
         self._greeted = False
         self._own_cost = ""
@@ -120,7 +123,7 @@ class LiveScreen(Screen[None]):
         if self.has_class(Layout.TOO_SMALL.value):
             self._show_state()
             return
-        self.header.view = views.header_view(view)
+        self._show_header(view)
         self.finding.finding = view.finding
         self.finding.note = help_now(view, self.live)
         self.timeline.snapshot = view.snapshot
@@ -129,6 +132,14 @@ class LiveScreen(Screen[None]):
         self.keys.note = (
             own_cost if self.size.width >= 120 else own_cost.partition(" of a core")[0].removeprefix("tfwatch ")
         )
+
+    def _show_header(self, view: RunView) -> None:
+        """Once a second: four times nobody can read its figures."""
+        header = views.header_view(view)
+        due = int(view.snapshot.now_s + _HEADER_AT), header.workload, header.epoch, header.state
+        if due != self._headed:
+            self._headed = due
+            self.header.view = header
 
     def _show_panes(self, view: RunView) -> None:
         if self.knobs.display:

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 #: Figures change once a second: four times a second nobody can read them.
 FIGURES_S = 1.0
+#: When in that second: not in the frame in which the time axis or the header find theirs.
+_FIGURES_AT = 0.25
 _BLOCK = 65_536
 #: A pause that holds a step up is told so long after it at most.
 _PAUSE_NS = 60 * 10**9
@@ -105,8 +107,7 @@ class Follower:
         self._comparisons: tuple[Comparison, ...] = ()
         self._known: Known = {}
         self._figures = _Figures()
-        self._due_s = -math.inf
-        self._events = -1
+        self._figured: tuple[int, int, int] | None = None
         self._stall_search = StallSearch()
         self._named: list[Stall] = []
         self._stalls: tuple[Stall, ...] = ()
@@ -124,13 +125,15 @@ class Follower:
         """What the panes show of a snapshot; `asks`: this screen's requests, `stopping_s`: since it asked to stop."""
         self._search(snapshot)
         self._heard.follow(snapshot.log_head, snapshot.log, snapshot.log_total)
-        if snapshot.now_s >= self._due_s or len(snapshot.events) != self._events or snapshot.ended:
-            self._due_s = snapshot.now_s + FIGURES_S
-            self._events = len(snapshot.events)
+        switches = switches_of(snapshot.events)
+        # The clock of a run that is over stands still while its steps are still searched.
+        due = int(snapshot.now_s / FIGURES_S + _FIGURES_AT), len(switches), self._searched if snapshot.ended else -1
+        if due != self._figured:
+            self._figured = due
             self._figures = self._figure(snapshot)
-            compared = compare(switches_of(snapshot.events), snapshot.steps_total, self._steps_between, self._known)
+            compared = compare(switches, snapshot.steps_total, self._steps_between, self._known)
             self._comparisons = tuple(compared)
-        knobs = knob_states(snapshot.manifest.knobs, switches_of(snapshot.events), asks)
+        knobs = knob_states(snapshot.manifest.knobs, switches, asks)
         situation = self._situation(snapshot, knobs, stopping_s)
         patterns, compiles, energy = tuple(self._patterns.values()), tuple(self._compiles), self._figures.energy
         found, stalls = banner(situation), self._stalls
@@ -248,6 +251,7 @@ def _bare_situation(snapshot: Snapshot) -> Situation:
         accelerated=manifest.accelerated,
         device="the GPU" if manifest.accelerated else "the CPU's compute",
         switchable=tuple(manifest.switchable),
+        fast_form=manifest.fast_form,
         epoch_begins=_epoch_begins(snapshot),
         unrecorded=snapshot.unrecorded,
         unrecorded_step=lost.step if lost else 0,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.analysis.hardware import Hardware, hardware
 from tfwatch.analysis.ledger import PARTS, Entry, Ledger, keras_step_ms, make_ledger
-from tfwatch.analysis.summary import summarise
+from tfwatch.analysis.summary import Summary, summarise
 from tfwatch.analysis.warnings import meanings
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def as_json(run: Run) -> dict[str, Any]:
         neighbouring switch. step_in_effect is None where the run ended first.
     energy_j: what the device that trained drew: the GPU where the steps ran on one, else the CPU. The integral of its
         power over the run as far as it was read (`machine.energy_known_s` seconds), by the trapezoid.
-    energy_per_step_j: of the steps whose power was known. energy_starving_j: of their data wait; an upper bound where
+    energy_per_step_j: of the steps without flags whose power was known. energy_starving_j: of their data wait; an upper bound where
         steps are shorter than the half second between two samples, for an idle device draws less than the mean.
     energy_missing: why these three are None; None where they are not.
     machine: {gpu, gpu_source, gpus, gpu_total_bytes, unified_memory}, of the GPU whose figures these are; the medians
@@ -57,7 +57,7 @@ def as_json(run: Run) -> dict[str, Any]:
         missing: {sensor: {reason, fix}}, the sensors that gave nothing.
     tensorflow_said: [{name, harmless, meaning, lines}], what known lines of the log mean, each meaning once.
     """
-    summary = summarise(run.steps, run.events, run.manifest.accelerated)
+    summary = summary_of(run)
     ended = run.ended
     machine = hardware_of(run)
     return {
@@ -121,9 +121,15 @@ def _machine(machine: Hardware) -> dict[str, Any]:
     }
 
 
+def summary_of(run: Run) -> Summary:
+    """A run in figures."""
+    open_wait = run.under_way.wait if run.under_way else None
+    return summarise(run.steps, run.events, run.manifest.accelerated, open_wait)
+
+
 def ledger_of(run: Run) -> Ledger:
     """What each second of a run went to."""
-    return make_ledger(run.epochs, run.events, run.length_s, run.doing)
+    return make_ledger(run.epochs, run.events, run.length_s, run.under_way.phase if run.under_way else None)
 
 
 def _ledger(ledger: Ledger) -> dict[str, Any]:

@@ -9,12 +9,11 @@ from tfwatch.analysis.comparing import setting, speed
 from tfwatch.analysis.ledger import keras_step_ms
 from tfwatch.analysis.machine import GPU
 from tfwatch.analysis.patterns import shape
-from tfwatch.analysis.summary import Summary, summarise
 from tfwatch.analysis.verdict import Bound
 from tfwatch.analysis.warnings import meanings, told
 from tfwatch.core import units
 from tfwatch.core.events import DatasetReady, RecordingLost, RecordingResumed, TrainingFailed
-from tfwatch.document import hardware_of, ledger_of
+from tfwatch.document import hardware_of, ledger_of, summary_of
 from tfwatch.oneline import one_line
 from tfwatch.runs.library import default_runs_dir
 from tfwatch.runs.life import Life
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.hardware import Hardware
     from tfwatch.analysis.ledger import Ledger
+    from tfwatch.analysis.summary import Summary
     from tfwatch.analysis.switches import Comparison
     from tfwatch.runs.opened import Run
 
@@ -39,7 +39,7 @@ def as_text(run: Run, home: Path) -> str:
 
     Text from outside is cut to one line and stripped of control characters.
     """
-    summary = summarise(run.steps, run.events, run.manifest.accelerated)
+    summary = summary_of(run)
     lines = [
         _what(run, summary),
         *_failure(run),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tfwatch.analysis.breakdown import breakdown, steady
 from tfwatch.analysis.causes import Pauses
 from tfwatch.analysis.patterns import find_patterns
@@ -46,10 +48,13 @@ class Summary:
     patterns: list[Pattern]
 
 
-def summarise(steps: Rows, events: Sequence[Event], accelerated: bool = False) -> Summary:
+def summarise(
+    steps: Rows, events: Sequence[Event], accelerated: bool = False, open_wait: Rows | None = None
+) -> Summary:
     """Sum up a run; `steps` are all its rows of `core.rows.STEP`, step 1 first.
 
-    accelerated: the steps ran on a device beside the CPU.
+    accelerated: the steps ran on a device beside the CPU. open_wait: a row of the wait that had not ended, if any:
+    it may be a stall, and is no step.
     """
     rows = steps[plausible(steps)]
     pauses = Pauses(events)
@@ -63,7 +68,7 @@ def summarise(steps: Rows, events: Sequence[Event], accelerated: bool = False) -
         left_out=len(rows) - (split.steps if split else 0),
         spikes=find_spikes(rows, pauses),
         switches=compare(events, len(steps), lambda first, last: _between(steps, first, last)),
-        stalls=find_stalls(rows, pauses),
+        stalls=find_stalls(rows if open_wait is None else np.concatenate([rows, open_wait]), pauses),
         patterns=find_patterns(rows),
     )
 

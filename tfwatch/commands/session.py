@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.commands.look import look_at
 from tfwatch.commands.progress import Progress
 from tfwatch.commands.stage import Stage
-from tfwatch.core.events import RunEnded
-from tfwatch.core.rows import Phase
 from tfwatch.runs.control import Control
 from tfwatch.runs.opened import read_run
 from tfwatch.runs.reader import RunReader
@@ -140,9 +138,8 @@ class Session:
 
     def _close(self) -> None:
         if self._trainer.outcome is None:
-            self._writer.phase(Phase.ENDED)
             detail = "left before the batch in flight ended" if self._started else "left before it began"
-            self._writer.event(RunEnded(self._writer.now_ns(), "stopped", self._writer.status[2], detail))
+            self._writer.end("stopped", detail)
         self._writer.close()
 
     # -- afterwards -------------------------------------------------------------------------------

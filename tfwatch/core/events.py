@@ -186,10 +186,11 @@ class TrainingFailed:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """The run is over; `cause` is `finished`, `stopped` or `failed`.
+    """The run is over; `cause` is `finished`, `stopped` or `failed`, after so many steps.
 
     final_loss: as Keras reports it for the last epoch, the mean over its steps; None where none was trained.
     weights_sha256: of the model's weights as they ended; empty where there is no model.
+    doing: what the training thread did then since `since_ns`, the name of a `core.rows.Phase`; empty: nobody knows.
     """
 
     at_ns: int
@@ -198,6 +199,8 @@ class RunEnded:
     detail: str = ""
     final_loss: float | None = None
     weights_sha256: str = ""
+    doing: str = ""
+    since_ns: int = 0
 
 
 Event: TypeAlias = (

@@ -19,14 +19,16 @@ from tfwatch.runs.life import Life, life_of, now_s
 from tfwatch.runs.loglines import LogLines
 from tfwatch.runs.pulse import Pulse, decode_pulse
 from tfwatch.runs.source import FolderSource
+from tfwatch.runs.under_way import under_way
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfwatch.core.events import Event
-    from tfwatch.core.rows import Phase, Rows
+    from tfwatch.core.rows import Rows
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.source import Source
+    from tfwatch.runs.under_way import UnderWay
 
 _CHUNK = 4 * 2**20
 _BLOCK = 2**20
@@ -40,7 +42,7 @@ class Run:
     path: None where no folder could be made.
     steps: rows of `core.rows.STEP`; samples: rows of `core.rows.SAMPLE`; events: in the order of their writing.
     length_s: from the run's start to its end; to its last sign of life where it was killed, else to now.
-    doing: what the training thread did last; None where nobody knows. log: its first and its last lines.
+    under_way: what the training thread did last; None where nobody knows. log: its first and its last lines.
     """
 
     path: Path | None
@@ -50,7 +52,7 @@ class Run:
     events: tuple[Event, ...]
     life: Life
     length_s: float
-    doing: Phase | None = None
+    under_way: UnderWay | None = None
     log: tuple[str, ...] = ()
 
     @property
@@ -97,8 +99,9 @@ def _run(source: Source, manifest: Manifest, steps: Rows, samples: Rows, clock: 
     events = tuple(event for line in lines if (event := decode(line)))
     pulse = decode_pulse(source.read(layout.PULSES, 0, _CHUNK), manifest.layout(layout.PULSES))
     life, length_s = _life(source, manifest, events, pulse, steps, clock)
-    doing = pulse.phase if pulse else None
-    return Run(source.folder, manifest, steps, samples, events, life, length_s, doing, _log(source))
+    ended = next((event for event in reversed(events) if isinstance(event, RunEnded)), None)
+    last = under_way(ended, pulse)
+    return Run(source.folder, manifest, steps, samples, events, life, length_s, last, _log(source))
 
 
 def _life(

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.events import Event, Noted, RecordingLost, RecordingResumed, encode
+from tfwatch.core.events import Event, Noted, RecordingLost, RecordingResumed, RunEnded, encode
 from tfwatch.core.rows import SAMPLE, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.pulse import Pulse
@@ -29,6 +29,8 @@ _PROGRESS = struct.Struct("<QQIIIIff")
 #: Rows reach the disk, and the pulse its file, this often: a killed run lacks at most its last 0.1 s.
 FLUSH_S = 0.1
 _PROGRESS_S = 0.5
+#: In these the number of a status is that of the step to come.
+_OF_THE_NEXT = (Phase.WAIT, Phase.COMPUTE, Phase.COMPILE)
 #: The largest number of four bytes.
 _LARGEST = 3.4028234e38
 _JOIN_S = 5.0
@@ -112,6 +114,14 @@ class RunWriter:
         """Say that the training thread begins something; step and epoch stay."""
         _, _, step, epoch, _ = self.status
         self.status = (phase, self.now_ns(), step, epoch, detail)
+
+    def end(self, cause: str, detail: str = "", at_ns: int | None = None, **results: Any) -> None:
+        """Say that the run is over, `at_ns` or now, and what was under way. `results`: more fields of `RunEnded`."""
+        phase, since_ns, step, *_ = self.status
+        self.phase(Phase.ENDED)
+        steps = max(0, step - 1) if phase in _OF_THE_NEXT else step
+        at_ns = self.status[1] if at_ns is None else at_ns
+        self.event(RunEnded(at_ns, cause, steps, detail, doing=phase.name, since_ns=since_ns, **results))
 
     def describe(self, **changes: Any) -> None:
         """Change fields of the manifest; written with the next flush."""

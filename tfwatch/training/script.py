@@ -14,7 +14,7 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.core.events import RunEnded, TrainingFailed
+from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.runs.begin import begin_run
 from tfwatch.sensors.runner import Sensors
@@ -96,9 +96,7 @@ class ScriptRun:
         if self.writer.status[0] == Phase.ENDED or os.getpid() != self.writer.manifest().pid:
             return
         self._sensors.stop()
-        self.writer.phase(Phase.ENDED)
-        at_ns = self.writer.now_ns() if at_ns is None else at_ns
-        self.writer.event(RunEnded(at_ns, cause, self.writer.status[2], detail))
+        self.writer.end(cause, detail, at_ns)
         self.writer.close()
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tfwatch import workloads
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.events import DatasetReady, ImportEnded, RunEnded, TrainingFailed
+from tfwatch.core.events import DatasetReady, ImportEnded, TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.runs.library import import_took_ms, list_runs
 
@@ -80,8 +80,8 @@ class Trainer:
         if outcome.cause == "failed":
             self._writer.event(TrainingFailed(now, step, outcome.message, outcome.traceback))
         cause = "failed" if outcome.cause == "bad-input" else outcome.cause
-        self._writer.phase(Phase.ENDED)
-        self._writer.event(RunEnded(now, cause, step, outcome.message, self._final_loss, self._weights_sha256))
+        results = {"final_loss": self._final_loss, "weights_sha256": self._weights_sha256}
+        self._writer.end(cause, outcome.message, now, **results)
         self.outcome = outcome
         self.done.set()
 

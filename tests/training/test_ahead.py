@@ -156,6 +156,15 @@ def test_short_fetches_that_were_not_asked_about_count_as_the_gpu_was_found_befo
     assert list(split.rest()) == [(busy[1], 0)]
 
 
+def test_a_landing_of_a_fetch_that_gave_no_batch_is_of_no_step() -> None:
+    """As at the end of an epoch: the next one's first step has the same number."""
+    split, step = Split(idle_gpu()), Fetched(1, 0, 0, 50 * MS, 90 * MS, 95 * MS)
+    split.add(step)
+
+    assert list(split.take(landing_of(1, late_ms=20))) == []
+    assert list(split.take(Landing(1, 50 * MS, 50 * MS, 60 * MS))) == [(step, 30 * MS + round(IDLE * MS))]
+
+
 def landing_of(step: int, late_ms: float) -> Landing:
     return Landing(step, step * MS, step * MS + 10, step * MS + round(late_ms * MS))
 

@@ -202,7 +202,7 @@ def test_every_row_follows_the_one_before(tmp_path: Path) -> None:
     assert [event.steps for event in of(run, EpochStarted)] == [5, 5, 5]
     assert [event.step for event in of(run, EpochEnded)] == [5, 10, 15]
     assert (run.manifest.switchable, run.manifest.knobs, run.manifest.steps_per_epoch) == ([], {}, 5)
-    assert run.manifest.split.startswith("loop: ")
+    assert run.manifest.split.startswith("by the loop's fetches: ")
 
 
 def test_the_summary_claims_nothing_of_keras_and_no_loss(tmp_path: Path) -> None:
@@ -674,7 +674,7 @@ def test_a_gpu_is_asked_and_every_step_has_its_row_in_order(gpu: None, arrays: A
     inside = np.flatnonzero(np.diff(rows["epoch"]) == 0)
     total_ms = rows["wait_ms"] + rows["compute_ms"]
     np.testing.assert_allclose(total_ms[inside], np.diff(rows["start_ns"])[inside] / 1e6, rtol=1e-3)
-    assert run.manifest.split.startswith("loop ahead of the GPU")
+    assert run.manifest.split.startswith("by the loop's fetches and the GPU: ")
     (note,) = of(run, Noted)
     assert note.text.startswith("an idle GPU answers after ")
 

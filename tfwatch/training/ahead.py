@@ -112,8 +112,8 @@ class Split:
         """The GPU landed: the steps up to this one."""
         while self._steps and self._steps[0].step < landing.step:
             yield self._unasked()
-        if not self._steps or self._steps[0].step != landing.step:
-            return
+        if not self._steps or self._steps[0].start_ns != landing.start_ns:
+            return  # of a fetch that gave no batch
         step = self._steps.popleft()
         if self._last:
             self.lateness.learn(*self._last, landing)
@@ -164,7 +164,8 @@ class Ahead:
     def fetch(self, step: int, start_ns: int) -> None:
         """The fetch of a step's batch begins."""
         self._fetching = step, start_ns
-        self._asked.put(True)
+        if not self.failed:
+            self._asked.put(True)
 
     def got(self, got_ns: int) -> None:
         """The batch is there."""
@@ -174,12 +175,12 @@ class Ahead:
     def settle(self, step: Fetched) -> Iterator[tuple[Fetched, int]]:
         """A step is over: the steps of which is known by now how many nanoseconds the GPU starved."""
         self._new.append(step)
-        if self._split is None and not self.failed:
-            return
-        yield from self._settled(_PARKED)
+        if self._split or self.failed or len(self._new) > _PARKED:
+            yield from self._settled(_PARKED)
 
     def rest(self) -> Iterator[tuple[Fetched, int]]:
-        """The steps that are left, by what is known now: no other follows them soon."""
+        """The steps that are left, by what is known now: the loop is over."""
+        self._fetching = None
         return self._settled(0)
 
     def stop(self) -> Iterator[tuple[Fetched, int]]:

@@ -28,8 +28,8 @@ _COMPILE, _RETRACE = int(Flag.COMPILE), int(Flag.RETRACE)
 #: Fetches after which a GPU that cannot be asked yet is given up.
 _PATIENCE = 3
 #: How the parts come about, in words.
-_SPLIT = "loop: data wait is what a fetch blocks, compute is all of the body"
-_SPLIT_AHEAD = "loop ahead of the GPU: data wait counts once the GPU ran dry, compute is all else"
+_SPLIT = "by the loop's fetches: what they block is data wait, the body is compute"
+_SPLIT_AHEAD = "by the loop's fetches and the GPU: what they block once it ran dry is data wait, all else is compute"
 _HERE = str(Path(__file__).parent)
 
 

@@ -65,6 +65,17 @@ def test_stalls_are_found_once_however_the_steps_come(tmp_path: Path) -> None:
     assert view.situation.longest_stall_s == pytest.approx(2.0, rel=0.05)
 
 
+def test_a_stall_that_a_run_was_left_in_is_one_of_its_stalls() -> None:
+    run = Canned(None).started().steps(150, FED).doing(Phase.WAIT, 0.0)
+    run.at_s += 30.0
+    run.writer.end("stopped", "left before the batch in flight ended")
+    view = look(run)
+
+    assert [(stall.step, round(stall.lost_ms)) for stall in view.stalls] == [(152, 30_000)]
+    assert view.situation.waited_s == pytest.approx(30.0, abs=0.2)
+    assert "1 stall, longest 30.0 s" in view.finding.advice
+
+
 def test_a_wait_that_comes_back_is_told_once_and_where_it_began() -> None:
     run = Canned(None).started().steps(50, FED)
     reader = run.reader()

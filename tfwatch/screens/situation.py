@@ -35,6 +35,7 @@ from tfwatch.core.units import is_missing
 from tfwatch.runs.library import replay_words
 from tfwatch.runs.machine import memory_total
 from tfwatch.runs.reader import Life
+from tfwatch.runs.under_way import under_way
 from tfwatch.screens.following import MachineFollower
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ class Follower:
         self._figures = _Figures()
         self._figured: tuple[int, int, int] | None = None
         self._stall_search = StallSearch()
+        self._over = False
         self._named: list[Stall] = []
         self._stalls: tuple[Stall, ...] = ()
         self._searched = 0
@@ -142,8 +144,12 @@ class Follower:
 
     def _search(self, snapshot: Snapshot) -> None:
         """Look at the steps that came, in blocks: a long run that was just opened is searched over some frames."""
+        if self._searched < snapshot.steps_total:
+            self._search_block(snapshot)
         if self._searched >= snapshot.steps_total:
-            return
+            self._take_open_wait(snapshot)
+
+    def _search_block(self, snapshot: Snapshot) -> None:
         first, last = self._searched + 1, min(self._searched + _BLOCK, snapshot.steps_total)
         in_hand = snapshot.steps_total - len(snapshot.steps)
         rows = snapshot.steps[first - 1 - in_hand :] if first > in_hand else self._steps_between(first, last)
@@ -153,6 +159,14 @@ class Follower:
         self._compiles += find_compiles(new)
         self._machine.take(snapshot, new)
         self._searched = snapshot.steps_total if first > in_hand else last
+
+    def _take_open_wait(self, snapshot: Snapshot) -> None:
+        """A run that is over may have ended in a stall, which no row tells of."""
+        last = under_way(snapshot.ended, snapshot.pulse)
+        if last and not self._over and snapshot.life in (Life.ENDED, Life.KILLED):
+            self._over = True
+            self._stall_search.take(last.wait)
+            self._name_stalls(snapshot.events)
 
     def _name_stalls(self, events: Events) -> None:
         """Look for causes, which are told after a stall, until none can come."""
@@ -176,7 +190,8 @@ class Follower:
         recent = rows[-64:]
         total = recent["wait_ms"] + recent["compute_ms"] + recent["host_ms"]
         median = float(np.median(total)) if len(recent) else None
-        doing = snapshot.pulse.phase if snapshot.pulse else None
+        last = under_way(snapshot.ended, snapshot.pulse)
+        doing = last.phase if last else None
         # Pauses are many, and the ledger does not tell of them.
         self._of_ledger += (event for event in snapshot.events[self._seen :] if not isinstance(event, Paused))
         self._seen = len(snapshot.events)

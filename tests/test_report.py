@@ -113,24 +113,12 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
     assert found["spikes_left_out"] == 2
 
 
-#: Not told in the README yet.
-_UNTOLD = [
-    "split",
-    "energy_j",
-    "energy_per_step_j",
-    "energy_starving_j",
-    "energy_missing",
-    "machine",
-    "tensorflow_said",
-]
-
-
 def test_the_readme_names_every_key_of_the_json_object(tmp_path: Path) -> None:
     readme = (Path(__file__).parents[1] / "README.md").read_text()
     section = readme.partition("## `--json`")[2].partition("## ")[0]
     keys = document.as_json(open_written(tmp_path / "run", plain(30)))
 
-    assert [key for key in keys if f"`{key}`" not in section] == _UNTOLD
+    assert [key for key in keys if f"`{key}`" not in section] == []
 
 
 def test_what_tensorflow_said_is_told_with_its_meaning(tmp_path: Path) -> None:

@@ -240,6 +240,22 @@ def test_a_starving_device_is_told_the_next_thing_to_try(
 
 
 @pytest.mark.parametrize(
+    ("wait", "knobs", "says"),
+    [
+        pytest.param(40.0, {"fast_form": "off"}, "t turns the fast form on (tf.data); prefetch can", id="far too slow"),
+        pytest.param(9.6, {"fast_form": "off"}, "p turns prefetch on", id="prefetch can hide it"),
+        pytest.param(9.6, {"fast_form": "off", "prefetch": "4"}, "hide it all: t turns the fast", id="prefetch is on"),
+        pytest.param(40.0, {"fast_form": "on"}, "p turns prefetch on", id="the fast form runs"),
+    ],
+)
+def test_the_fast_form_is_proposed_where_prefetch_cannot_hide_the_slow_one(
+    wait: float, knobs: dict[str, str], says: str
+) -> None:
+    now = {"switchable": ("prefetch", "workers", "fast_form"), "fast_form": "tf.data", "knobs": knobs}
+    assert says in finding(judgement=judged(Verdict.HIGHLY, wait), **now)[2]
+
+
+@pytest.mark.parametrize(
     ("phase_s", "median_step_ms", "stalled"),
     [
         pytest.param(0.12, 20.0, False, id="shorter than any stall"),

@@ -53,6 +53,8 @@ def placed(*marks: Mark) -> str:
         (PipelineSwitched(0, "prefetch", "off", "4", 1, 3, 2.0, "key"), "p prefetch off>4"),
         (PipelineSwitched(0, "workers", "off", "auto", 1, 3, 2.0, "key"), "w workers off>auto"),
         (PipelineSwitched(0, "latency_ms", "20 ms", "off", 1, 3, 2.0, "key"), "l latency 20 ms>off"),
+        (PipelineSwitched(0, "fast_form", "off", "on", 1, 3, 2.0, "key"), "t fast form off>on"),
+        (SwitchFailed(0, "fast_form", "no"), "X fast form not switched"),
         (ValidationEnded(3 * SECOND, 0, 2100.0), "EV 2.1 s"),
         (EpochEnded(0, 1, 500, {}), "E 2"),
         (TrainingFailed(0, 412, "ValueError", ""), "X failed"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.widgets import Input
 
-from tests.screens.canned import FED, STARVING, usual
+from tests.screens.canned import FED, STARVING, Canned, usual
 from tests.screens.hardware import fed, unseen
 from tests.screens.showing import shown
 from tests.screens.states import importing, starving
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         pytest.param(["p", "u"], [("prefetch", "off")], id="u takes a request back"),
         pytest.param(["u"], [], id="nothing to undo"),
         pytest.param(["l"], [], id="no latency was asked for"),
+        pytest.param(["t"], [], id="a pipeline of one form"),
     ],
 )
 async def test_a_key_asks_for_a_setting(tmp_path: Path, keys: list[str], asked: list[tuple[str, object]]) -> None:
@@ -84,6 +85,25 @@ async def test_latency_is_a_knob_only_where_it_was_asked_for() -> None:
         assert "l  latency   20 ms   > off" in show.text
         await show.press("l", "l")
         assert show.asked() == [("latency_ms", 20.0)]
+
+
+async def test_a_pipeline_of_two_forms_is_turned_and_named() -> None:
+    knobs = {"prefetch": "off", "workers": "off", "fast_form": "off"}
+    run = Canned(None, knobs=knobs, switchable=[*knobs], settings={"fast_form": "tf.data"})
+    run.started().steps(150, (40.0, 13.0, 0.8)).doing(Phase.COMPUTE, 0.001)
+    async with shown(run) as show:
+        assert "t turns the fast form on (tf.data); prefetch can hide 13.9 ms at most" in show.text
+        assert "t  form      off      > on       fast: tf.data" in show.text
+        assert "t form" in show.rows[-1]
+        await show.press("t")
+        assert show.asked() == [("fast_form", True)]
+        run.switched("fast_form", "off", "on").steps(100, FED).doing(Phase.COMPUTE, 0.001)
+        await show.frame()
+        assert "u undoes: fast form back to off" in show.text
+        assert "t  form      on       > off" in show.text
+        assert "fast form (tf.data) off > on at step" in show.text
+        await show.press("u")
+        assert show.asked() == [("fast_form", False)]
 
 
 async def test_a_pipeline_that_cannot_be_switched_says_so() -> None:

@@ -36,16 +36,16 @@ def speed(ratio: float) -> str:
     return f"{ratio:.2f} x faster" if ratio > 1 else f"{1 / ratio:.2f} x slower"
 
 
-def setting(knob: str, value: str) -> str:
-    """`prefetch off`."""
-    return f"{knob_name(knob)} {value}"
+def setting(knob: str, value: str, form: str = "") -> str:
+    """`prefetch off`, `fast form (tf.data) off` where `form` names the fast form."""
+    return f"{knob_name(knob, form)} {value}"
 
 
-def in_a_line(switch: Comparison) -> str:
+def in_a_line(switch: Comparison, form: str = "") -> str:
     """`prefetch off > 4 at step 3 477: 1.68 x faster`."""
     where = f" at step {units.count(switch.step)}" if switch.step is not None else ""
     gave = speed(switch.ratio) if switch.settled and switch.ratio is not None else outcome(switch)
-    return f"{setting(switch.knob, switch.old)} > {switch.new}{where}: {gave}"
+    return f"{setting(switch.knob, switch.old, form)} > {switch.new}{where}: {gave}"
 
 
 def missing(switch: Comparison, value: str) -> str:

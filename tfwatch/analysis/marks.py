@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.analysis.limits import LIMITS, limits
+from tfwatch.analysis.waiting import knob_name
 from tfwatch.core import units
 from tfwatch.core.events import (
     EpochEnded,
@@ -29,7 +30,12 @@ if TYPE_CHECKING:
 
 #: A wait this long is a stall worth a mark, milliseconds.
 STALL_MS = 500.0
-_LETTERS = {"prefetch": ("p", "prefetch"), "workers": ("w", "workers"), "latency_ms": ("l", "latency")}
+_LETTERS = {
+    "prefetch": ("p", "prefetch"),
+    "workers": ("w", "workers"),
+    "latency_ms": ("l", "latency"),
+    "fast_form": ("t", "fast form"),
+}
 
 
 class Kind(IntEnum):
@@ -89,7 +95,7 @@ def _event_mark(event: Event, to: str) -> Mark | None:
         case EpochEnded(epoch=epoch):
             return Mark(at_s, Kind.EPOCH, (f"E {epoch + 1}", "E"))
         case SwitchFailed(knob=knob):
-            return Mark(at_s, Kind.FAILED, (f"X {knob} not switched", "X"))
+            return Mark(at_s, Kind.FAILED, (f"X {knob_name(knob)} not switched", "X"))
         case TrainingFailed():
             return Mark(at_s, Kind.FAILED, ("X failed", "X"))
         case WatchFailed():

@@ -50,7 +50,7 @@ class Situation:
     step: the step in progress, counted from 1, or the last one of a run that is over.
     phase_s: how long the training thread has done what it does. asked: settings asked for and not yet obeyed.
     device: who waits, in words, e.g. `the GPU`; accelerated: it is beside the CPU.
-    knobs: what is in effect, in words. live: keys are obeyed.
+    knobs: what is in effect, in words. live: keys are obeyed. fast_form: what the pipeline's fast form is called.
     shuffle: elements in the shuffle buffer and its size, while it fills. stopping_s: since when stop is asked.
     epoch_spent: what the newest whole epoch went to. waited_s, between_s: seconds of the whole run that went to
     waiting for data and to what lies between epochs. longest_stall_s and stalls: of its stalls.
@@ -75,6 +75,7 @@ class Situation:
     accelerated: bool = False
     knobs: Mapping[str, str] = field(default_factory=dict)
     switchable: tuple[str, ...] = ()
+    fast_form: str = ""
     asked: Mapping[str, str] = field(default_factory=dict)
     switch: Comparison | None = None
     epoch_spent: Entry | None = None

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 _NAMES = {"latency_ms": "latency", "fast_form": "fast form"}
 
 
-def knob_name(knob: str) -> str:
-    """A knob as the screen calls it: `latency` for `latency_ms`."""
-    return _NAMES.get(knob, knob)
+def knob_name(knob: str, form: str = "") -> str:
+    """A knob as the screen calls it: `latency` for `latency_ms`, `fast form (tf.data)` where `form` names that form."""
+    name = _NAMES.get(knob, knob)
+    return f"{name} ({form})" if form and knob == "fast_form" else name
 
 
 def share(part: Breakdown | None) -> float:
@@ -38,7 +39,14 @@ def cure(now: Situation, part: Breakdown) -> str:
     if "prefetch" not in now.switchable:
         return "this run's pipeline cannot be switched live: add .prefetch(tf.data.AUTOTUNE) at its end"
     work = units.milliseconds(part.compute.median + part.host.median)
-    if now.knobs.get("prefetch", "off") == "off":
+    prefetches = now.knobs.get("prefetch", "off") != "off"
+    if "fast_form" in now.switchable and now.knobs.get("fast_form") == "off":
+        cheaper = f"t turns the fast form on ({now.fast_form})"
+        if prefetches:
+            return f"prefetch is on and cannot hide it all: {cheaper}"
+        if part.wait.median > part.compute.median + part.host.median:
+            return f"{cheaper}; prefetch can hide {work} at most"
+    if not prefetches:
         return f"p turns prefetch on: batches are made during the {work} of work in a step"
     if "workers" in now.switchable and now.knobs.get("workers", "off") == "off":
         return "prefetch is on and cannot hide it all: w makes batches on several cores"

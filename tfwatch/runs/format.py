@@ -69,6 +69,11 @@ class Manifest:
     machine: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, Any] = field(default_factory=lambda: {n: t.descr for n, t in TABLES.items()})
 
+    @property
+    def fast_form(self) -> str:
+        """What the fast form of the workload's pipeline is called; empty where it has one form alone."""
+        return str(self.settings.get("fast_form") or "")
+
     def encode(self) -> str:
         """The text of run.json."""
         return json.dumps(asdict(self), indent=1)

@@ -22,6 +22,7 @@ LIVE_BINDINGS = [
     _key("plus,equals_sign", "deepen(1)", "+ =", "twice the prefetch depth", SWITCH, "switch.deeper"),
     _key("minus,underscore", "deepen(-1)", "- _", "half the prefetch depth", SWITCH, "switch.shallower"),
     _key("w", "turn('workers')", "w", "workers off, or back on", SWITCH, "switch.workers"),
+    _key("t", "turn('fast_form')", "t", "the pipeline's fast form, or the slow one again", SWITCH, "switch.form"),
     _key("l", "turn('latency_ms')", "l", "simulated latency off, or back on", SWITCH, "switch.latency"),
     _key("u", "undo", "u", "undo the last switch", SWITCH, "switch.undo"),
     *_OF_TIMELINE,

@@ -20,11 +20,14 @@ def footer_keys(view: RunView, live: bool, frozen: bool, stopping: bool) -> tupl
     switchable = not views.refused(view.snapshot, "prefetch", live)
     workers = not views.refused(view.snapshot, "workers", live)
     latency = (Key("l", "l", "latency", switchable, rank=2),) if views.has_latency(view.snapshot) else ()
+    turns_form = not views.refused(view.snapshot, "fast_form", live)
+    form = (Key("t", "t", "form", turns_form, rank=1),) if "fast_form" in view.knobs else ()
     return (
         Key("p", "p", "prefetch", switchable),
         Key("minus", "-", "", switchable, rank=3),
         Key("plus", "+", "depth", switchable, rank=2),
         Key("w", "w", "workers", workers, rank=1),
+        *form,
         *latency,
         Key("u", "u", "undo", live and not view.is_over, rank=1),
         Key("space", "space", _space(view, frozen), chosen=frozen, rank=0 if frozen else 3),

@@ -106,11 +106,13 @@ class HappeningRows(Sequence[Happening]):
     def _row(self, what: Source, validation_ms: float | None) -> telling.Row:
         match what:
             case facts.PipelineSwitched():
-                return telling.switched(what, self._switches.get((what.step, what.knob)))
+                return telling.switched(
+                    what, self._switches.get((what.step, what.knob)), self._snapshot.manifest.fast_form
+                )
             case facts.EpochEnded():
                 return telling.epoch(what, validation_ms)
             case facts.SwitchAsked():
-                return telling.asked(what)
+                return telling.asked(what, self._snapshot.manifest.fast_form)
             case facts.Slept():
                 return telling.slept(what, self._snapshot)
             case facts.Paused() if what.cause in LIMITS:

@@ -63,6 +63,8 @@ class Switchboard:
     def _state(self, view: RunView, knob: str) -> tuple[str, turns.KnobState | None]:
         if knob == "latency_ms" and not views.has_latency(view.snapshot):
             return "no simulated latency in this run: start it with --storage-latency MS", None
+        if knob == "fast_form" and knob not in view.snapshot.manifest.knobs:
+            return "this workload's pipeline has one form alone", None
         refusal = views.refused(view.snapshot, knob, self.control is not None)
         state = None if refusal else self._states(view).get(knob)
         return f"{knob_name(knob)}: {refusal or 'not a knob of this run'}", state

@@ -9,6 +9,7 @@ from tfwatch.analysis.compiles import Compiled
 from tfwatch.analysis.limits import LIMITS
 from tfwatch.analysis.patterns import Pattern, shape
 from tfwatch.analysis.stalls import Stall
+from tfwatch.analysis.waiting import knob_name
 from tfwatch.analysis.warnings import Told
 from tfwatch.core import events as facts
 from tfwatch.core import units
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.switches import Comparison
     from tfwatch.runs.reader import Snapshot
 
-LETTERS = {"prefetch": "p", "workers": "w", "latency_ms": "l"}
+LETTERS = {"prefetch": "p", "workers": "w", "latency_ms": "l", "fast_form": "t"}
 #: A pause this long is worth a row.
 _PAUSED_MS = 200.0
 #: A shorter sleep is told by its length alone.
@@ -40,17 +41,18 @@ def found(what: Stall | Pattern | Compiled) -> Row:
     return "S", text, "$text-error"
 
 
-def switched(event: facts.PipelineSwitched, comparison: Comparison | None) -> Row:
-    """A switch, and what it gave."""
+def switched(event: facts.PipelineSwitched, comparison: Comparison | None, form: str) -> Row:
+    """A switch, and what it gave; `form` names the pipeline's fast form."""
     letter = LETTERS.get(event.knob, ".")
     if comparison:
-        return letter, in_a_line(comparison), "$text-accent"
-    return letter, f"{setting(event.knob, event.old)} > {event.new} at step {units.count(event.step)}", "$text-accent"
+        return letter, in_a_line(comparison, form), "$text-accent"
+    where = f"at step {units.count(event.step)}"
+    return letter, f"{setting(event.knob, event.old, form)} > {event.new} {where}", "$text-accent"
 
 
-def asked(event: facts.SwitchAsked) -> Row:
-    """A switch that waits."""
-    return LETTERS.get(event.knob, "."), f"{setting(event.knob, event.old)} > {event.new} asked", ""
+def asked(event: facts.SwitchAsked, form: str) -> Row:
+    """A switch that waits; `form` names the pipeline's fast form."""
+    return LETTERS.get(event.knob, "."), f"{setting(event.knob, event.old, form)} > {event.new} asked", ""
 
 
 def epoch(event: facts.EpochEnded, validation_ms: float | None) -> Row:
@@ -99,7 +101,11 @@ def plain_fact(event: facts.Event) -> Row | None:
             took = units.seconds(event.took_ms / 1e3)
             return ".", f"{units.count(event.images)} images ready in {took}{skipped}{names}", ""
         case facts.SwitchFailed():
-            return LETTERS.get(event.knob, "."), f"{event.knob} not switched: {event.reason}", "$text-warning"
+            return (
+                LETTERS.get(event.knob, "."),
+                f"{knob_name(event.knob)} not switched: {event.reason}",
+                "$text-warning",
+            )
         case facts.SensorMissing():
             return ".", f"{event.sensor} n/a: {event.reason}{f'; {event.fix}' if event.fix else ''}", ""
         case facts.GpuFound():

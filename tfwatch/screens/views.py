@@ -117,6 +117,7 @@ _KEYS = (
     ("p", "p", "prefetch", "prefetch", "made while a step runs"),
     ("plus", "+-", "prefetch", "depth", "batches kept ready"),
     ("w", "w", "workers", "workers", "maps on several cores"),
+    ("t", "t", "fast_form", "form", ""),
     ("l", "l", "latency_ms", "latency", "simulated, each batch"),
 )
 
@@ -127,7 +128,7 @@ def _knob_row(view: RunView, live: bool, key: str, label: str, knob: str, name: 
         return None
     refusal = refused(view.snapshot, knob, live)
     following = turns.deeper(state.coming) if key == "plus" else turns.toggled(state)
-    note, busy = _note(view, state, key) or (purpose, False)
+    note, busy = _note(view, state, key) or (purpose or f"fast: {view.snapshot.manifest.fast_form}", False)
     return KnobRow(
         key=key,
         label=label,

@@ -47,8 +47,9 @@ def as_json(run: Run) -> dict[str, Any]:
         neighbouring switch. step_in_effect is None where the run ended first.
     energy_j: what the device that trained drew: the GPU where the steps ran on one, else the CPU. The integral of its
         power over the run as far as it was read (`machine.energy_known_s` seconds), by the trapezoid.
-    energy_per_step_j: of the steps without flags whose power was known. energy_starving_j: of their data wait; an upper bound where
-        steps are shorter than the half second between two samples, for an idle device draws less than the mean.
+    energy_per_step_j: of the steps without flags whose power was known. energy_starving_j: of the data wait of all
+        steps; an upper bound where they are shorter than the half second between two samples, for an idle device
+        draws less than the mean.
     energy_missing: why these three are None; None where they are not.
     machine: {gpu, gpu_source, gpus, gpu_total_bytes, unified_memory}, of the GPU whose figures these are; the medians
         of the samples from the first step to the last, named as the columns of `core.rows.SAMPLE`;

@@ -8,6 +8,7 @@ import pytest
 from tests.analysis.samples import make_samples
 from tests.analysis.steps import make_steps, plain
 from tfwatch.analysis.energy import GAP_S, RunningEnergy, drawn, energy
+from tfwatch.core.rows import Flag
 
 NAN = float("nan")
 
@@ -82,6 +83,17 @@ def test_steps_whose_power_is_not_known_are_not_in_the_mean() -> None:
     assert found is not None
     assert found.steps == pytest.approx(50, abs=1)
     assert found.per_step_j == pytest.approx(50 * 0.02, rel=0.02)
+
+
+def test_a_step_that_compiles_is_in_the_sum_and_not_in_the_mean() -> None:
+    steps = make_steps(np.zeros(100), compute=np.repeat([10_000.0, 100.0], [1, 99]), host=0.0)
+    steps["flags"][0] = Flag.COMPILE
+    found = energy(make_samples(np.arange(0, 20.5, 0.5), gpu_power_w=50.0), steps, accelerated=True)
+
+    assert found is not None
+    assert found.steps == 99
+    assert found.per_step_j == pytest.approx(5.0, rel=0.01)
+    assert found.joules == pytest.approx(1000)
 
 
 @pytest.mark.parametrize("every", [1, 7, 40], ids=["each sample", "seven samples", "all at once"])

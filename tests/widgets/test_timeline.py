@@ -259,6 +259,18 @@ async def test_other_programs_have_a_colour_of_their_own(run: CannedRun) -> None
     assert [role for text, role in lower if "█" in text] == ["gpu"]
 
 
+@pytest.mark.parametrize(("unicode", "ours", "others"), [(True, "█", "▒"), (False, "#", "o")])
+async def test_without_colour_other_programs_have_a_texture(
+    run: CannedRun, unicode: bool, ours: str, others: str
+) -> None:
+    half_busy(run, 8.0, 1.0, 0.5)
+    async with shown(run, 120, 16) as (app, _):
+        app.timeline.glyphs = choose_glyphs(colour=False, unicode=unicode)
+        upper, lower = rows(app.timeline)[-3:-1]
+    assert others * 30 in upper
+    assert ours * 30 in lower
+
+
 async def test_without_a_gpu_the_rows_are_the_strips_and_the_frame_says_why(run: CannedRun) -> None:
     run.writer.event(SensorMissing(0, "GPU", "no permission: \x1b[31msudo refused " + "x" * 80, "ask doctor"))
     run.steps(8.0, *FED)

@@ -33,7 +33,8 @@ _BLOCK = 65_536
 class Energy:
     """Joules of the device that trains, as far as its power was read.
 
-    known_s: seconds of the run for which it was. steps, steps_j: steps that lie wholly in them, and their joules.
+    known_s: seconds of the run for which it was. steps, steps_j: steps without flags that lie wholly in them, and
+    their joules: a step that compiles would make the mean of a short run its own.
     starving_j: of the data wait of all steps.
     """
 
@@ -164,7 +165,7 @@ class RunningEnergy:
         if curve is None:
             return Energy()
         joules, known_s = curve.between(begins_s, ends_s)
-        whole = known_s >= _WHOLE * (ends_s - begins_s)
+        whole = (known_s >= _WHOLE * (ends_s - begins_s)) & (steps["flags"] == 0)
         waiting, _ = curve.between(begins_s, begins_s + steps["wait_ms"] / 1e3)
         return Energy(steps=int(whole.sum()), steps_j=float(joules[whole].sum()), starving_j=float(waiting.sum()))
 

@@ -20,6 +20,7 @@ class Glyphs:
 
     wait, host, compute: what fills a cell of each part; muted: of a step that does not count. Without colour they
         differ by texture.
+    others: what other programs use of the GPU, where it fills a cell.
     levels: nine characters from empty to full, for a gauge; only the first is blank.
     shades: four, for a share of nothing, some, much and most.
     to: between an old and a new value. dot: between two facts. bar, bar_rest: a horizontal bar and its rest.
@@ -31,6 +32,7 @@ class Glyphs:
     host: str
     compute: str
     muted: str
+    others: str
     levels: str
     shades: str
     to: str
@@ -57,6 +59,7 @@ _BLOCKS = Glyphs(
     host="█",
     compute="█",
     muted="█",
+    others="█",
     levels=" ▁▂▃▄▅▆▇█",
     shades=" ░▒█",
     to="→",
@@ -70,12 +73,13 @@ _BLOCKS = Glyphs(
     bar_rest="░",
     record="●",
 )
-_TEXTURES = replace(_BLOCKS, colour=False, wait="░", host="▒", muted="▞")
+_TEXTURES = replace(_BLOCKS, colour=False, wait="░", host="▒", muted="▞", others="▒")
 _ASCII = {
     "wait": "#",
     "host": ".",
     "compute": "=",
     "muted": "/",
+    "others": "o",
     "levels": " ...--==#",
     "shades": " -+#",
     "to": ">",

@@ -92,7 +92,9 @@ def _gpu_cell(total: int, own: int, glyphs: Glyphs) -> Piece:
     full = len(glyphs.levels) - 1
     if glyphs.fine and total == full and 0 < own < full:
         return glyphs.levels[own], "gpu.others"
-    return glyphs.levels[total], "gpu" if 2 * own >= total else "others"
+    if 2 * own >= total:
+        return glyphs.levels[total], "gpu"
+    return glyphs.levels[total] if glyphs.fine or 2 * total < full else glyphs.others, "others"
 
 
 def _joined(row: Iterable[Piece]) -> Line:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import math
 import os
 import sys
 from dataclasses import fields
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _DESCRIPTION = "See live how much of every training step the device starves for data, and change that while it trains."
 #: As in `tfwatch.screens.themes`, which loads Textual.
 THEMES = ("dark", "light")
+_HIGHEST_RATE = 1000
 _EXIT_CODES = """\
 exit codes: 0 finished, or stopped from the screen; 1 training failed; 2 bad input;
 130 stopped by ctrl+c, 143 by SIGTERM (128 + the signal). The first signal stops after the batch in flight and
@@ -90,6 +92,7 @@ def _add_train(commands: Any) -> None:
     train.add_argument("workload", metavar="WORKLOAD", help="what to train: `tfwatch workloads` lists them")
     _add_pipeline(train.add_argument_group("input pipeline (each can be switched while it trains)"))
     _add_training(train.add_argument_group("training"))
+    _add_computing(train.add_argument_group("how a step is computed"))
     text = "whose GPU figures are shown: auto takes the first that works here; none reads no GPU"
     names = _typed(_gpu_sensor)
     train.add_argument(
@@ -126,6 +129,25 @@ def _add_training(group: Any) -> None:
     group.add_argument("--weights", choices=("imagenet", "none"), help="transfer: what the base starts with (imagenet)")
 
 
+def _add_computing(group: Any) -> None:
+    text = "what computes: auto is TensorFlow's own choice; one that is not there is an error"
+    group.add_argument("--device", choices=("auto", "cpu", "gpu"), help=text)
+    mode = group.add_mutually_exclusive_group()
+    text = "run the step op by op, not as a graph"
+    mode.add_argument("--eager", dest="mode", action="store_const", const="eager", help=text)
+    text = "compile the step with XLA (not on Apple's GPUs)"
+    mode.add_argument("--jit", dest="mode", action="store_const", const="jit", help=text)
+    text = "compute in float16 and keep the weights in float32"
+    group.add_argument("--mixed-precision", action="store_const", const=True, help=text)
+    text = "run so many steps in one call (1); a call is not cut short by --steps"
+    group.add_argument("--steps-per-execution", metavar="N", type=_whole(1, 10_000), help=text)
+    group.add_argument(
+        "--optimizer", metavar="NAME", type=_typed(_optimizer), help="adam, sgd, ... as Keras names them (adam)"
+    )
+    text = "step size of the optimizer; the workload's own for Adam, else Keras' own, unless given"
+    group.add_argument("--learning-rate", metavar="X", type=_typed(_learning_rate), help=text)
+
+
 def _add_showing(group: Any) -> None:
     _add_runs_dir(group)
     _add_theme(group)
@@ -160,6 +182,7 @@ def _add_replay(commands: Any) -> None:
     replay = commands.add_parser("replay", help=text, description=text.capitalize() + ".", allow_abbrev=False)
     replay.set_defaults(run=_replay)
     replay.add_argument("which", metavar="RUN", nargs="?", help="a run folder, or part of a run's name; the newest")
+    replay.add_argument("--json", action="store_true", help="no screen: the run as one JSON object, as train prints it")
     _add_runs_dir(replay)
     _add_theme(replay)
 
@@ -236,7 +259,7 @@ def _bench(args: argparse.Namespace) -> int:
 def _replay(args: argparse.Namespace) -> int:
     from tfwatch.commands.replay import Wish, replay
 
-    return replay(Wish(args.which, _runs_dir(args), args.theme))
+    return replay(Wish(args.which, _runs_dir(args), args.theme, args.json))
 
 
 def _doctor(args: argparse.Namespace) -> int:
@@ -300,6 +323,24 @@ def _switch(text: str) -> Any:
     from tfwatch.training.plan import parse_switch
 
     return parse_switch(text)
+
+
+def _optimizer(text: str) -> str:
+    from tfwatch.workloads import OPTIMIZERS
+
+    if text.lower() not in OPTIMIZERS:
+        raise ValueError(f"{text!r} is no optimizer: there are {', '.join(OPTIMIZERS)}")
+    return text.lower()
+
+
+def _learning_rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = math.nan
+    if not 0 < rate <= _HIGHEST_RATE:
+        raise ValueError(f"{text!r} is no learning rate: give a number above 0, up to {_HIGHEST_RATE}")
+    return rate
 
 
 def _gpu_sensor(text: str) -> str:

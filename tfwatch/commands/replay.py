@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ from tfwatch.commands.stage import play
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library import find_run
+from tfwatch.runs.opened import Run, open_run
 from tfwatch.runs.reader import FolderSource, RunReader
 from tfwatch.terminal import why_no_screen
 from tfwatch.workloads import BadInputError
@@ -22,21 +25,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Which run the user wants to see; `run` is None for the newest."""
+    """Which run the user wants to see; `run` is None for the newest. `as_json`: as a JSON object, without a screen."""
 
     run: str | None
     runs_dir: Path
     theme: str | None = None
+    as_json: bool = False
 
 
 def replay(wish: Wish, parts: Parts | None = None, clock: Clock = SYSTEM) -> int:
-    """Show a run until the user leaves. 0, or 1 where the screen died, or 128 + the signal that ended it.
+    """Show a run until the user leaves, or print it. 0, or 1 where the screen died, or 128 + the signal that ended it.
 
     Raises:
         BadInputError: there is no such run, or no screen to show it on.
     """
     try:
-        reader = RunReader(FolderSource(find_run(wish.run, wish.runs_dir)), clock)
+        folder = find_run(wish.run, wish.runs_dir)
+        if wish.as_json:
+            return _print(open_run(folder, clock))
+        reader = RunReader(FolderSource(folder), clock)
     except (FileNotFoundError, NotARunError) as error:
         raise BadInputError(str(error)) from error
     except OSError as error:
@@ -46,3 +53,10 @@ def replay(wish: Wish, parts: Parts | None = None, clock: Clock = SYSTEM) -> int
     make_app = (parts or Parts()).app
     look = look_at(wish.runs_dir)
     return play(lambda **options: make_app(reader, None, theme=wish.theme, clock=clock, look=look, **options))
+
+
+def _print(run: Run) -> int:
+    from tfwatch.document import as_json
+
+    sys.stdout.write(json.dumps(as_json(run), indent=1) + "\n")
+    return 0

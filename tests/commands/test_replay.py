@@ -1,0 +1,46 @@
+"""A run as one JSON object, from its folder."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.screens import hardware
+from tests.screens.canned import usual
+from tfwatch.cli import main
+from tfwatch.document import as_json
+from tfwatch.runs.opened import open_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("words", [["run"], []], ids=["by name", "the newest"])
+def test_a_run_is_printed_as_its_training_printed_it(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hardware.starving(tmp_path / "run").ended().writer.close()
+
+    assert main(["replay", *words, "--json", "--runs-dir", str(tmp_path)]) == 0
+
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads(json.dumps(as_json(open_run(tmp_path / "run"))))
+    assert printed["machine"]["gpu"] == "Apple M2 Pro"
+    assert printed["energy_j"] == pytest.approx(160, rel=0.01)
+
+
+def test_a_run_that_still_trains_is_printed_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    usual(tmp_path / "run").writer.flush()
+
+    assert main(["replay", str(tmp_path / "run"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == 451
+
+
+def test_a_folder_that_is_no_run_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", str(tmp_path), "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("tfwatch: ")
+    assert err.count("\n") == 1

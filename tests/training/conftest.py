@@ -25,6 +25,15 @@ def _deterministic() -> None:
     tf.config.experimental.enable_op_determinism()
 
 
+@pytest.fixture
+def all_runs_ended() -> Iterator[None]:
+    """Runs of `track` that are left open end with the test."""
+    from .tracked import end_all
+
+    yield
+    end_all()
+
+
 @pytest.fixture(scope="session")
 def arrays() -> tuple[Any, Any]:
     rng = np.random.default_rng(0)

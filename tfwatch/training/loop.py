@@ -78,8 +78,10 @@ class LoopBooks(Books):
 
     @fails_open
     def close(self) -> None:
-        """Write what is left."""
-        self._close_row(0, self._writer.now_ns())
+        """Write what is left; a body that was under way is over."""
+        if self._open_step:
+            self.end_step(self._writer.now_ns())
+            self.say(Phase.HOST)
         if self.ahead:
             self._write(self.ahead.stop())
 
@@ -145,8 +147,6 @@ class Loop:
 
     def begin_epoch(self, steps: int | None) -> int:
         """A loop over the iterable, of so many steps, begins. Returns the epoch."""
-        if self.epoch is not None:
-            self.leave(self.epoch)
         self.epoch, self._begun = self._begun, self._begun + 1
         self._left_at, self._raised = [], None
         self._writer.trains_in = threading.get_ident()
@@ -188,10 +188,11 @@ class Loop:
         """The loop of an epoch is left before its data ended."""
         if self.epoch != epoch:
             return
+        if self._raised:  # in a fetch: for how long it had waited stays known
+            self.end()
+            return
         self._end_epoch()
         self._left_at = _stack()
-        if self._raised:
-            self.end()
 
     def end(self, raised: Raised | None = None, *, meant: bool = False) -> None:
         """End the run. meant: to leave a loop before its data ended is no reason to call the run stopped."""

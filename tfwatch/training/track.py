@@ -112,6 +112,8 @@ class Track(Generic[T]):
         try:
             self._times += 1
             loop = self._loop or _left_open(self._place)
+            if loop and loop.epoch is not None:
+                loop.leave(loop.epoch)
             if loop is None or loop.over:
                 loop = Loop(self._runs_dir, self._epochs, self._code)
                 _remember(self._place, loop)

@@ -93,14 +93,14 @@ async def test_a_pipeline_of_two_forms_is_turned_and_named() -> None:
     run.started().steps(150, (40.0, 13.0, 0.8)).doing(Phase.COMPUTE, 0.001)
     async with shown(run) as show:
         assert "t turns the fast form on (tf.data); prefetch can hide 13.9 ms at most" in show.text
-        assert "t  form      off      > on       fast: tf.data" in show.text
+        assert "t  form      off     > on       fast: tf.data" in show.text
         assert "t form" in show.rows[-1]
         await show.press("t")
         assert show.asked() == [("fast_form", True)]
         run.switched("fast_form", "off", "on").steps(100, FED).doing(Phase.COMPUTE, 0.001)
         await show.frame()
         assert "u undoes: fast form back to off" in show.text
-        assert "t  form      on       > off" in show.text
+        assert "t  form      on      > off" in show.text
         assert "fast form (tf.data) off > on at step" in show.text
         await show.press("u")
         assert show.asked() == [("fast_form", False)]

@@ -83,6 +83,25 @@ def test_the_nearest_cause_comes_first() -> None:
     assert spike_of(rows, contention).cause == "CPU contention"
 
 
+def test_heat_explains_a_step_only_where_it_began_then() -> None:
+    rows = slow("compute")
+    began = pause(rows, "thermal limit", 5000.0, late_ms=4700.0)
+    goes_on = pause(rows, "thermal limit", 5000.0, late_ms=4900.0)
+    before = pause(rows, "thermal limit", 5000.0, late_ms=-100.0)
+
+    assert spike_of(rows, began).cause == "thermal limit"
+    assert spike_of(rows, before, goes_on).cause == "unexplained"
+    assert spike_of(rows, began, pause(rows, "CPU contention", 5000.0, 1000.0)).cause == "CPU contention"
+
+
+def test_the_share_that_a_cause_covers() -> None:
+    pauses = Pauses([Paused(4 * 10**9, "swap", 2000.0), Paused(9 * 10**9, "swap", 1000.0), Paused(9, "callback", 1.0)])
+
+    assert pauses.covered("swap", 3e9, 10e9) == pytest.approx(2 / 7)
+    assert pauses.covered("thermal limit", 3e9, 10e9) == 0
+    assert Pauses().covered("swap", 0, 1) == 0
+
+
 def test_flags_come_before_pauses_but_for_a_validation_that_follows() -> None:
     rows = slow("wait", flags=int(Flag.SWITCH))
     assert spike_of(rows, pause(rows, "garbage collection")).cause == "pipeline switch"

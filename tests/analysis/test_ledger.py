@@ -15,6 +15,7 @@ from tfwatch.core.events import (
     EpochStarted,
     Event,
     ImportEnded,
+    Paused,
     RunEnded,
     Slept,
     ValidationEnded,
@@ -251,3 +252,31 @@ def test_a_loop_that_is_not_keras_own_has_no_figure_of_keras(monkeypatch: pytest
     told = whole_run()
 
     assert keras_step_ms(told.sums(), told.events) is None
+
+
+@pytest.mark.parametrize(
+    ("where", "parts", "first"),
+    [
+        ("in data wait", {"wait": 20_000.0}, False),
+        ("in data wait", {"wait": 20_000.0}, True),
+        ("in compute", {"compute": 20_000.0}, False),
+    ],
+)
+def test_what_the_process_was_stopped_for_is_no_wait_and_no_compute(
+    where: str, parts: dict[str, float], first: bool
+) -> None:
+    told, usual = Told(), Told()
+    for run, more in ((told, parts), (usual, {})):
+        run.begin(0, more.get("wait", WAIT) if first else WAIT)
+        run.step(0, WAIT if first else more.get("wait", WAIT), more.get("compute", COMPUTE))
+        run.end(0)
+    told.events.append(Paused(told._ns(), "process stopped", 19_990.0, where))
+
+    found, expected = told.ledger().total, usual.ledger().total
+
+    assert found.other_s == pytest.approx(19.99)
+    assert found.waiting_s + found.first_batch_s == pytest.approx(
+        expected.waiting_s + expected.first_batch_s, abs=0.011
+    )
+    assert found.compute_s == pytest.approx(expected.compute_s, abs=0.011)
+    assert found.wall_s == pytest.approx(told.at_s)

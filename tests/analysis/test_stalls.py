@@ -7,7 +7,7 @@ import pytest
 
 from tests.analysis.steps import plain, restart
 from tfwatch.analysis.causes import Pauses
-from tfwatch.analysis.spikes import NO_PAUSES
+from tfwatch.analysis.spikes import NO_PAUSES, find_spikes
 from tfwatch.analysis.stalls import StallSearch, find_stalls
 from tfwatch.core.events import Paused
 from tfwatch.core.rows import Flag, Rows
@@ -158,3 +158,13 @@ def test_stalls_are_given_from_one_on() -> None:
     assert [stretch.step for stretch in search.stretches()] == [101, 201, 400]
     assert [stretch.step for stretch in search.stretches(1)] == [201, 400]
     assert [stretch.step for stretch in search.stretches(2)] == [400]
+
+
+def test_a_process_that_was_stopped_did_not_starve() -> None:
+    rows = plain(100)
+    rows["wait_ms"][50] = 20_000
+    rows = restart(rows)
+    stop = Paused(int(rows["start_ns"][51]), "process stopped", 19_990.0, "in data wait")
+
+    assert find_stalls(rows, Pauses([stop])) == []
+    assert [spike.cause for spike in find_spikes(rows, Pauses([stop]))] == ["process stopped"]

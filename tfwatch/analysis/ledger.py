@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from tfwatch.analysis.causes import STOPPED
 from tfwatch.core.events import (
     DatasetReady,
     EpochEnded,
     EpochStarted,
     ImportEnded,
+    Paused,
     RunEnded,
     Slept,
     ValidationEnded,
@@ -41,6 +43,14 @@ _TAIL = {
     Phase.EPOCH_END: "epoch_end_s",
 }
 
+#: Where the time of a stop is looked for, by what it says that the process did then.
+_BETWEEN = ("validation_s", "epoch_end_s", "first_batch_s")
+_STOPPED_IN = {
+    "in data wait": ("waiting_s", "first_batch_s"),
+    "in compute": ("compute_s", "compile_s"),
+    "in host": ("host_s", "epoch_end_s"),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -50,7 +60,7 @@ class Entry:
     compile_s: building the model, and what traced steps take over the usual step. asleep_s: the machine slept.
     first_batch_s: the new iterator, and what its first batch takes over the usual wait, a shuffle buffer's
         filling included. epoch_end_s: callbacks at the epoch's end, checkpoints among them.
-    other_s: what no row and no event accounts for.
+    other_s: what no row and no event accounts for, and what the process was stopped for.
     """
 
     epoch: int | None = None
@@ -132,7 +142,7 @@ def make_ledger(
     begun = [(begin_ns, None), *_begun(epochs, events := sorted(events, key=lambda event: event.at_ns))]
     spans = _spans(begun, events, round(length_s * 1e9), doing)
     start = _start(spans[0])
-    entries = tuple(_epoch(span) for span in spans[1:])
+    entries = tuple(_without_stops(_epoch(span), span) for span in spans[1:])
     return Ledger(start, entries, total_of((start, *entries)), tuple(span.begin_ns for span in spans[1:]))
 
 
@@ -245,6 +255,16 @@ def _without_steps(span: _Span) -> Entry:
     part = "other_s" if span.followed else _tail(span)
     part = "first_batch_s" if part == "waiting_s" else part
     return _more(Entry(epoch=number, asleep_s=_asleep_s(span)), part, (span.end_ns - span.begin_ns) / 1e9)
+
+
+def _without_stops(entry: Entry, span: _Span) -> Entry:
+    """While the process was stopped, it neither waited nor computed."""
+    for stop in span.all(Paused):
+        left_s = stop.took_ms / 1e3 if stop.cause == STOPPED else 0.0
+        for part in _STOPPED_IN.get(stop.detail, _BETWEEN):
+            moved_s = min(left_s, getattr(entry, part))
+            entry, left_s = _more(_more(entry, part, -moved_s), "other_s", moved_s), left_s - moved_s
+    return entry
 
 
 def _tail(span: _Span) -> str:

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from tfwatch.analysis.causes import STOPPED
 from tfwatch.analysis.spikes import NO_PAUSES, flag_cause
 from tfwatch.core.rows import STEP, Flag
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from tfwatch.analysis.causes import Pauses
@@ -127,7 +130,12 @@ def find_stalls(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Stall]:
     search = StallSearch()
     for first in range(0, len(rows), _BLOCK):
         search.take(rows[first : first + _BLOCK])
-    return [stretch.named(pauses) for stretch in search.stretches()]
+    return starved([stretch.named(pauses) for stretch in search.stretches()])
+
+
+def starved(stalls: Iterable[Stall]) -> list[Stall]:
+    """Those in which the device starved: not those in which the whole process was stopped."""
+    return [stall for stall in stalls if stall.cause != STOPPED]
 
 
 def _starves(rows: Rows, first: int) -> NDArray[np.bool_]:

@@ -31,6 +31,7 @@ class Clock:
     now_ns: monotonic nanoseconds, one scale for every process since the machine booted.
     wall_ns: nanoseconds since 1970, UTC; may jump.
     thread_ns: CPU nanoseconds spent by the calling thread.
+    process_ns: CPU nanoseconds spent by all threads of the process.
     asleep_ns: nanoseconds that the machine has been asleep since it booted; None where the system does not tell.
     """
 
@@ -38,6 +39,7 @@ class Clock:
     wall_ns: Callable[[], int] = time.time_ns
     thread_ns: Callable[[], int] = time.thread_time_ns
     asleep_ns: Callable[[], int | None] = asleep_ns
+    process_ns: Callable[[], int] = time.process_time_ns
 
     def stamp(self) -> str:
         """The local wall time as a folder's name holds it: 2026-11-20T10-17-03."""

@@ -132,8 +132,8 @@ class Slept:
 class Paused:
     """Something held the training up for the `took_ms` before `at_ns`.
 
-    cause: `checkpoint`, `callback` (`detail` is its class), `garbage collection`, `CPU contention`, `swap` or
-    `thermal limit`.
+    cause: `checkpoint`, `callback` (`detail` is its class), `garbage collection`, `CPU contention`, `swap`,
+    `thermal limit`, or `process stopped` (`detail` is what it did then: `in data wait`, `in compute`, `in host`).
     """
 
     at_ns: int

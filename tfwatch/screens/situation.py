@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.analysis.banner import banner
-from tfwatch.analysis.causes import Pauses
+from tfwatch.analysis.causes import STOPPED, Pauses
 from tfwatch.analysis.compiles import Compiled, find_compiles
 from tfwatch.analysis.pace import left_s
 from tfwatch.analysis.patterns import Pattern, find_patterns
 from tfwatch.analysis.running import RunningLedger
 from tfwatch.analysis.situation import NOT_JUDGED, Memory, Situation
-from tfwatch.analysis.stalls import Stall, StallSearch
+from tfwatch.analysis.stalls import Stall, StallSearch, starved
 from tfwatch.analysis.switches import Comparison, Known, compare
 from tfwatch.analysis.turns import Ask, KnobState, knob_states
 from tfwatch.analysis.verdict import Judgement, judge
@@ -172,7 +172,7 @@ class Follower:
         """Look for causes, which are told after a stall, until none can come."""
         found = self._stall_search.stretches(len(self._named))
         named = [stretch.named(Pauses(events.between(Paused, *_told_within(stretch)))) for stretch in found]
-        self._stalls = (*self._named, *named)
+        self._stalls = tuple(starved([*self._named, *named]))
         newest_ns = max((stretch.end_ns for stretch in found), default=0.0)
         settled = [stretch.end_ns + _PAUSE_NS < newest_ns for stretch in found]
         self._named += named[: settled.index(False)] if False in settled else []
@@ -192,8 +192,8 @@ class Follower:
         median = float(np.median(total)) if len(recent) else None
         last = under_way(snapshot.ended, snapshot.pulse)
         doing = last.phase if last else None
-        # Pauses are many, and the ledger does not tell of them.
-        self._of_ledger += (event for event in snapshot.events[self._seen :] if not isinstance(event, Paused))
+        # Pauses are many, and the ledger asks for stops only.
+        self._of_ledger += (event for event in snapshot.events[self._seen :] if _is_of_ledger(event))
         self._seen = len(snapshot.events)
         total, whole = self._ledger.take(snapshot.epochs.rows, self._of_ledger, snapshot.now_s, doing)
         return _Figures(
@@ -241,6 +241,10 @@ def steps_in_all(snapshot: Snapshot) -> int | None:
 def switches_of(events: Events) -> list[SwitchAsked | PipelineSwitched | SwitchFailed]:
     """What was asked of the knobs, and what came of it."""
     return events.of(SwitchAsked, PipelineSwitched, SwitchFailed)
+
+
+def _is_of_ledger(event: Event) -> bool:
+    return not isinstance(event, Paused) or event.cause == STOPPED
 
 
 def _told_within(stretch: Stretch) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import Paused, SensorMissing
 from tfwatch.core.rows import Phase
+from tfwatch.sensors.stopped import Stops
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -43,6 +44,7 @@ class Pauses:
         self._clock = clock
         self._callbacks = CallbackTimes(writer)
         self._collections = Collections(writer)
+        self._stops = Stops(writer, clock)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tfwatch-pauses", daemon=True)
 
@@ -63,6 +65,7 @@ class Pauses:
         try:
             while not self._stopping.wait(LOOK_S):
                 self._callbacks.look()
+                self._stops.look()
                 self.cpu_ns = self._clock.thread_ns()
         except Exception as error:  # noqa: BLE001 - a thread boundary
             reason = f"{type(error).__name__}: {error}"

@@ -89,8 +89,9 @@ def test_a_host_that_waits_while_the_gpu_computes_does_not_starve_it() -> None:
 def test_starving_is_what_is_left_of_the_fetch_once_the_gpu_ran_dry(fetch_ms: float) -> None:
     loop = Played([fetch_ms] * 200, launching=4.0, work=13.0)
 
-    assert abs(loop.share_off(idle_gpu())) < 0.05
-    assert abs(Played(loop.fetches, 4.0, 13.0, launch=IDLE - LATE).share_off(idle_gpu())) < 0.001
+    assert abs(loop.share_off(idle_gpu())) < 0.06
+    assert abs(Played(loop.fetches, 4.0, 13.0, launch=1.4).share_off(idle_gpu())) < 0.001
+    assert abs(Played(loop.fetches, 4.0, 13.0, launch=IDLE - LATE).share_off(Fixed(round(IDLE * MS)))) < 0.001
 
 
 def test_lateness_is_learned_where_some_steps_starve_and_some_surely_do_not() -> None:
@@ -104,14 +105,14 @@ def test_lateness_is_learned_where_some_steps_starve_and_some_surely_do_not() ->
     assert abs(off) < 0.005 < abs(loop.share_off(Fixed(round(IDLE * MS))))
 
 
-def test_no_more_than_a_twentieth_of_a_step_is_learned() -> None:
+def test_no_more_than_3_ms_are_learned() -> None:
     """Python in the body, before it launches, is no late landing."""
     loop = Played([*[30.0] * 20, *[0.5] * 8] * 20, launching=9.0, work=13.0, launch=5.0)
     lateness = idle_gpu()
 
     loop.starved_ms(lateness)
 
-    assert lateness.late_ns == pytest.approx((IDLE + 0.05 * 13.0) * MS, abs=0.01 * MS)
+    assert lateness.late_ns == pytest.approx((IDLE + 3.0) * MS, abs=0.01 * MS)
 
 
 class Fixed(Lateness):

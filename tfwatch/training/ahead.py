@@ -26,8 +26,10 @@ SHORT_NS = 300_000
 _EVERY = 8
 #: Steps that the lateness is learned from: of each kind at least, and at most.
 _LEAST, _MOST = 5, 32
-#: What may be learned on top of an idle GPU's lateness: 1 ms (as on an H200 with 15 ms steps), or this share of a step.
-_MORE_NS, _MORE_SHARE = 1_000_000, 0.05
+#: A GPU that ran dry idles on until its queue is filled again: 1.0 to 2.4 ms more than an idle one's answer tells, seen
+#: on an H200 with steps of 10 ms. So much is taken, or this share of a step, until it is learned; and so much at most.
+_REFILL_NS, _REFILL_SHARE = 1_300_000, 0.12
+_MOST_NS, _MOST_SHARE = 3_000_000, 0.25
 #: Steps that wait for word of the GPU at most.
 _PARKED = 4096
 _JOIN_S = 1.0
@@ -58,10 +60,10 @@ class Landing:
 class Lateness:
     """By how much the GPU's idling is told too short.
 
-    It idles from the end of its work to the reading of that, and from a batch in hand to the next work. At first the
-    lateness is that of a reading of an idle GPU, launch included. Then it is learned: where the host is so far ahead
-    that the GPU surely had work, landings are one step's work apart; where it surely ran dry, they are
-    work + starved + late apart.
+    It idles from the end of its work to the reading of that, and from a batch in hand to the next work. The first is
+    that of a reading of an idle GPU, the second is taken for what it was on another machine. Then both are learned:
+    where the host is so far ahead that the GPU surely had work, landings are one step's work apart; where it surely ran
+    dry, they are work + starved + late apart.
     """
 
     def __init__(self, idle_ns: int) -> None:
@@ -89,10 +91,16 @@ class Lateness:
         elif following.step == landing.step + 1 and landing.landed_ns < step.got_ns:
             starved_ns = step.got_ns - max(step.start_ns, landing.landed_ns)
             self._late.append(apart_ns - starved_ns)
-        if min(len(self._work), len(self._late)) >= _LEAST:
-            work_ns = median(self._work)
-            most_ns = self.idle_ns + min(_MORE_NS, _MORE_SHARE * work_ns)
-            self.late_ns = round(min(max(median(self._late) - work_ns, self.idle_ns), most_ns))
+        if len(self._late) >= _LEAST:
+            self.late_ns = round(self._taken_ns() if len(self._work) < _LEAST else self._learned_ns())
+
+    def _taken_ns(self) -> float:
+        return self.idle_ns + min(_REFILL_NS, _REFILL_SHARE * median(self._late))
+
+    def _learned_ns(self) -> float:
+        work_ns = median(self._work)
+        most_ns = self.idle_ns + min(_MOST_NS, _MOST_SHARE * work_ns)
+        return min(max(median(self._late) - work_ns, self.idle_ns), most_ns)
 
 
 class Split:

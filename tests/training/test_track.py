@@ -82,7 +82,8 @@ def test_no_batch_is_held(tmp_path: Path) -> None:
 
 
 def test_without_tensorflow_none_is_loaded(tmp_path: Path) -> None:
-    (run,) = python("for n in tfwatch.track(range(3), RUNS): pass\nassert 'tensorflow' not in sys.modules", tmp_path)
+    code = "for n in tfwatch.track(range(3), RUNS): pass\nassert 'tensorflow' not in sys.modules"
+    (run,) = python(code, tmp_path / "runs")
     assert len(run.steps) == 3
     assert (run.manifest.device.split()[0], run.manifest.accelerated) == ("CPU", False)
 

@@ -90,7 +90,7 @@ def test_starving_is_what_is_left_of_the_fetch_once_the_gpu_ran_dry(fetch_ms: fl
     loop = Played([fetch_ms] * 200, launching=4.0, work=13.0)
 
     assert abs(loop.share_off(idle_gpu())) < 0.06
-    assert abs(Played(loop.fetches, 4.0, 13.0, launch=1.4).share_off(idle_gpu())) < 0.001
+    assert abs(Played(loop.fetches, 4.0, 13.0, launch=1.4).share_off(idle_gpu())) < 0.03
     assert abs(Played(loop.fetches, 4.0, 13.0, launch=IDLE - LATE).share_off(Fixed(round(IDLE * MS)))) < 0.001
 
 

@@ -68,6 +68,7 @@ class Lateness:
 
     def __init__(self, idle_ns: int) -> None:
         self.idle_ns = self.late_ns = idle_ns
+        self._apart: deque[float] = deque(maxlen=_MOST)
         self._work: deque[float] = deque(maxlen=_MOST)
         self._late: deque[float] = deque(maxlen=_MOST)
 
@@ -85,17 +86,20 @@ class Lateness:
         if not self.was_busy(landing) or not self.was_busy(following):
             return
         apart_ns = following.landed_ns - landing.landed_ns
+        self._apart.append(apart_ns / (following.step - landing.step))
         if following.start_ns <= landing.landed_ns:
             # All that the second one waited for was launched before the first one landed.
-            self._work.append(apart_ns / (following.step - landing.step))
+            self._work.append(self._apart[-1])
         elif following.step == landing.step + 1 and landing.landed_ns < step.got_ns:
             starved_ns = step.got_ns - max(step.start_ns, landing.landed_ns)
             self._late.append(apart_ns - starved_ns)
-        if len(self._late) >= _LEAST:
-            self.late_ns = round(self._taken_ns() if len(self._work) < _LEAST else self._learned_ns())
+        learned = min(len(self._work), len(self._late)) >= _LEAST
+        if len(self._apart) >= _LEAST:
+            self.late_ns = round(self._learned_ns() if learned else self._taken_ns())
 
     def _taken_ns(self) -> float:
-        return self.idle_ns + min(_REFILL_NS, _REFILL_SHARE * median(self._late))
+        # Also where no step is seen to starve: what comes in the last millisecond of the work comes too late.
+        return self.idle_ns + min(_REFILL_NS, _REFILL_SHARE * median(self._apart))
 
     def _learned_ns(self) -> float:
         work_ns = median(self._work)

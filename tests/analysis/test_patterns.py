@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from tests.analysis.steps import make_steps, plain
+from tests.analysis.steps import make_steps, plain, restart
+from tfwatch.analysis.causes import Pauses
 from tfwatch.analysis.patterns import Pattern, find_patterns, shape
 from tfwatch.analysis.stalls import find_stalls
+from tfwatch.core.events import Paused
 from tfwatch.core.rows import Flag, Rows
 
 
@@ -107,3 +111,101 @@ def test_the_shape_in_words(period: int, words: str) -> None:
 def test_plain_steps_have_no_pattern(count: int) -> None:
     assert find_patterns(noisy(count)) == []
     assert find_patterns(plain(count, 0.4)) == []
+
+
+def every_20th(part: str, ms: float = 60.0) -> Rows:
+    rows = noisy(1000)
+    rows[f"{part}_ms"][19::20] += ms
+    return restart(rows)
+
+
+def pauses_at(rows: Rows, at: slice, cause: str, detail: str = "", took_ms: float = 58.0) -> list[Paused]:
+    """One that ends with each of these steps."""
+    ends_ns = np.append(rows["start_ns"][1:], rows["start_ns"][-1] + 10**8)[at]
+    return [Paused(int(end_ns), cause, took_ms, detail) for end_ns in ends_ns]
+
+
+@pytest.mark.parametrize(
+    ("part", "cause", "detail", "words"),
+    [
+        ("wait", "garbage collection", "generation 2", "every 20th step waits 60.0 ms longer (garbage collection)"),
+        ("compute", "garbage collection", "", "every 20th step computes 60.0 ms longer (garbage collection)"),
+        ("host", "callback", "CSVLogger", "every 20th step takes 60.0 ms longer after it (CSVLogger)"),
+        ("host", "checkpoint", "BackupAndRestore", "every 20th step takes 60.0 ms longer after it (BackupAndRestore)"),
+    ],
+)
+def test_a_period_has_the_cause_that_comes_with_it(part: str, cause: str, detail: str, words: str) -> None:
+    rows = every_20th(part)
+
+    (found,) = find_patterns(rows, Pauses(pauses_at(rows, slice(19, 420, 20), cause, detail)))
+
+    assert (found.part, found.period, found.cause, found.detail) == (part, 20, cause, detail)
+    assert shape(replace(found, extra_ms=60.0)) == words
+
+
+@pytest.mark.parametrize(
+    ("part", "at", "cause"),
+    [
+        pytest.param("wait", slice(19, 420, 20), "callback", id="of another part"),
+        pytest.param("host", slice(19, 120, 20), "callback", id="of too few steps"),
+        pytest.param("host", slice(9, 420, 20), "callback", id="of other steps"),
+        pytest.param("host", slice(19, 420, 20), "CPU contention", id="of everything"),
+    ],
+)
+def test_what_does_not_come_with_a_period_is_not_its_cause(part: str, at: slice, cause: str) -> None:
+    rows = every_20th(part)
+
+    (found,) = find_patterns(rows, Pauses(pauses_at(rows, at, cause)))
+
+    assert (found.part, found.period, found.cause) == (part, 20, "unexplained")
+
+
+def test_a_buffer_that_is_filled_again_and_again_is_a_period() -> None:
+    rows = every_20th("wait")
+    rows["flags"][19::20] = Flag.SHUFFLE_FILL
+
+    (found,) = find_patterns(rows)
+
+    assert (found.period, found.cause) == (20, "shuffle fill")
+
+
+def test_what_follows_a_call_of_several_steps_is_spread_over_them() -> None:
+    rows = noisy(1000)
+    rows["host_ms"] = 0.0
+    rows["host_ms"][4::5] = 40.0
+
+    assert find_patterns(restart(rows)) == []
+
+
+def test_a_call_s_first_step_may_wait_for_its_batch() -> None:
+    rows = noisy(1000)
+    rows["host_ms"] = 0.0
+    rows["host_ms"][4::5] = 1.0
+    rows["wait_ms"][5::5] += 30.0
+
+    (found,) = find_patterns(restart(rows))
+
+    assert (found.part, found.period, found.cause) == ("wait", 5, "steps_per_execution")
+
+
+@pytest.mark.parametrize(("part", "words"), [("compute", "compute grew"), ("host", "what follows a step grew")])
+def test_every_part_may_drift(part: str, words: str) -> None:
+    rows = noisy(1000)
+    rows[f"{part}_ms"] += np.linspace(0, 16, 1000)
+
+    (found,) = find_patterns(restart(rows))
+
+    assert (found.part, found.period, found.cause) == (part, 0, "unexplained")
+    assert shape(found).startswith(f"{words} slowly by ")
+
+
+def test_a_drift_has_the_limit_that_came_meanwhile() -> None:
+    rows = noisy(1000)
+    rows["compute_ms"] += np.linspace(0, 16, 1000)
+    rows = restart(rows)
+    end_ns = int(rows["start_ns"][-1])
+    came = Paused(end_ns, "thermal limit", 0.6 * end_ns / 1e6)
+    always = Paused(end_ns, "thermal limit", 0.99 * end_ns / 1e6)
+
+    assert [found.cause for found in find_patterns(rows, Pauses([came]))] == ["thermal limit"]
+    assert [found.cause for found in find_patterns(rows, Pauses([always]))] == ["unexplained"]

@@ -69,7 +69,7 @@ def summarise(
         spikes=find_spikes(rows, pauses),
         switches=compare(events, len(steps), lambda first, last: _between(steps, first, last)),
         stalls=find_stalls(rows if open_wait is None else np.concatenate([rows, open_wait]), pauses),
-        patterns=find_patterns(rows),
+        patterns=find_patterns(rows, pauses),
     )
 
 

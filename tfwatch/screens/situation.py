@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.analysis.banner import banner
-from tfwatch.analysis.causes import STOPPED, Pauses
+from tfwatch.analysis.causes import STOPPED, UNEXPLAINED, Pauses
 from tfwatch.analysis.compiles import Compiled, find_compiles
 from tfwatch.analysis.pace import left_s
 from tfwatch.analysis.patterns import Pattern, find_patterns
@@ -118,7 +118,7 @@ class Follower:
         self._ledger = RunningLedger()
         self._of_ledger: list[Event] = []
         self._seen = 0
-        self._patterns: dict[tuple[int, int], Pattern] = {}
+        self._patterns: dict[tuple[int, str, int], Pattern] = {}
         self._compiles: list[Compiled] = []
         self._machine = MachineFollower()
         self._heard = Heard()
@@ -182,9 +182,12 @@ class Follower:
         switches = len(snapshot.events.of(PipelineSwitched))
         before = self._figures.judgement if switches == self._switches else NOT_JUDGED
         self._switches = switches
-        for pattern in find_patterns(rows):
-            # Seen first where it began: later windows begin later.
-            self._patterns.setdefault((switches, pattern.period), pattern)
+        for pattern in find_patterns(rows, Pauses(_pauses_of(rows, snapshot.events))):
+            # Seen first where it began: later windows begin later. What explains it may be told later.
+            first = self._patterns.setdefault((switches, pattern.part, pattern.period), pattern)
+            if first.cause == UNEXPLAINED.name != pattern.cause:
+                found = replace(first, cause=pattern.cause, detail=pattern.detail)
+                self._patterns[switches, pattern.part, pattern.period] = found
         accelerated = snapshot.manifest.accelerated
         judgement = judge(rows, before.verdict, accelerated=accelerated, bound=before.bound)
         recent = rows[-64:]
@@ -247,6 +250,12 @@ def _is_of_ledger(event: Event) -> bool:
     return not isinstance(event, Paused) or event.cause == STOPPED
 
 
+def _pauses_of(rows: Rows, events: Events) -> Sequence[Paused]:
+    if not len(rows):
+        return ()
+    return events.between(Paused, int(rows["start_ns"][0]), int(rows["start_ns"][-1]) + _PAUSE_NS)
+
+
 def _told_within(stretch: Stretch) -> tuple[int, int]:
     return stretch.start_ns, int(stretch.end_ns) + _PAUSE_NS
 
@@ -268,6 +277,7 @@ def _bare_situation(snapshot: Snapshot) -> Situation:
         pid=manifest.pid,
         host=str(manifest.machine.get("host", "unknown")),
         accelerated=manifest.accelerated,
+        cpu_asked=manifest.settings.get("device") == "cpu",
         device="the GPU" if manifest.accelerated else "the CPU's compute",
         switchable=tuple(manifest.switchable),
         fast_form=manifest.fast_form,

@@ -77,6 +77,7 @@ def test_a_gpu_that_tensorflow_does_not_use_is_told_once_it_trains() -> None:
 
     assert said(idle, accelerated=False) == "TensorFlow does not use the GPU; tfwatch doctor says why"
     assert said(idle, accelerated=False, steps_total=0) == ""
+    assert said(idle, accelerated=False, cpu_asked=True) == ""
     assert said(idle) == ""
 
 

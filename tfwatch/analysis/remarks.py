@@ -54,8 +54,8 @@ def runs_out(machine: Machine, left_s: float | None) -> bool:
 
 
 def is_unused(now: Situation, machine: Machine) -> bool:
-    """Whether there is a GPU on which TensorFlow does not train."""
-    return machine.found is not None and not now.accelerated and bool(now.steps_total)
+    """Whether there is a GPU on which TensorFlow does not train, though nobody asked for that."""
+    return machine.found is not None and not now.accelerated and not now.cpu_asked and bool(now.steps_total)
 
 
 def swaps_in(machine: Machine) -> str:

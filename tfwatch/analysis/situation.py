@@ -55,6 +55,7 @@ class Situation:
     epoch_spent: what the newest whole epoch went to. waited_s, between_s: seconds of the whole run that went to
     waiting for data and to what lies between epochs. longest_stall_s and stalls: of its stalls.
     machine: over the last seconds; None before there is a sample. left_s: until the run's end, None where unknown.
+    cpu_asked: the user chose to train on the CPU.
     """
 
     life: str = "running"
@@ -95,6 +96,7 @@ class Situation:
     memory: Memory | None = None
     machine: Machine | None = None
     left_s: float | None = None
+    cpu_asked: bool = False
     run: str = ""
 
     @property

@@ -25,6 +25,10 @@ _WORDS = (
     ("bound", "by input, host, launching (on a GPU, longer than its work) or compute"),
     ("stall", "a wait that lasts many times a step"),
     ("settled", "60 steady steps after a switch"),
+    ("why", "E epoch, EV validation, C compile, S stall, H heat, M swapping, Z asleep, X failed"),
+    ("GPU", "how busy its counter says it is: evidence beside the step times, which decide"),
+    ("others", "the GPU's time that other programs use"),
+    ("energy", "of the device that trains; in short steps the starving part is an upper bound"),
 )
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _MEBI, _GIBI = 2**20, 2**30
 _MUCH_SWAP = 2**30
+#: A share of the time that is worth a word.
+_WORTH = 0.01
 
 
 def readings(view: RunView) -> tuple[Reading, ...]:
@@ -135,7 +137,8 @@ def _swap(machine: Machine) -> Iterable[Reading]:
     parts = [] if used is None else [units.gigabytes(used)]
     parts += [] if machine.swap_bytes_s is None else [f"{machine.swap_bytes_s / _MEBI:.0f} MB/s"]
     parts += [] if machine.pressure is None else [f"pressure {PRESSURE[machine.pressure]}"]
-    parts += [] if not machine.stalled else [f"waits {units.percent(machine.stalled)} of the time"]
+    stalled = machine.stalled or 0.0
+    parts += [f"waits {units.percent(stalled)} of the time"] if stalled >= _WORTH else []
     pressed = machine.pressure is not None and machine.pressure > 0
     alert = pressed or remarks.is_swapping(machine) or (used is not None and used > _MUCH_SWAP)
     return [Reading("swap", (", ".join(parts), ", ".join(parts[:2])), alert, rank=0 if alert else 5)] if parts else []

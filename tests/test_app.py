@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING
 
 import pytest
@@ -81,26 +82,37 @@ class _Costs:
         )
 
 
-def drawn(cpu_ms: float, ticks: int = 40) -> tuple[int, Meter]:
+def drawn(cpu_ms: float, ticks: int = 40, **sample: float) -> tuple[int, Meter]:
     costs = _Costs(cpu_ms)
-    meter = Meter(costs.clock, own_cpu_ns=lambda: 0)
+    meter = Meter(costs.clock)
+    snapshot = Canned(None).sample(**sample).snapshot()
     count = 0
     for _ in range(ticks):
         if not meter.skips():
             costs.frames += 1
             count += 1
-            meter.frame(usual_samples)
+            meter.frame(snapshot)
     return count, meter
-
-
-usual_samples = Canned(None).snapshot().samples
 
 
 def test_cheap_frames_are_all_drawn_and_their_cost_is_said() -> None:
     count, meter = drawn(cpu_ms=5.0)
 
     assert count == 40
-    assert meter.words == "tfwatch 2.0 % of a core"
+    assert meter.words == "tfwatch 3.0 % of a core"
+
+
+def test_the_cost_is_the_screens_alone_where_no_sample_tells_of_the_rest() -> None:
+    _, meter = drawn(cpu_ms=5.0, own_cores=math.nan)
+
+    assert meter.words == "screen 2.0 % of a core"
+
+
+def test_on_a_machine_that_is_full_a_frame_may_cost_less() -> None:
+    count, meter = drawn(cpu_ms=8.0, cpu_cores=1.95)
+
+    assert count < 25
+    assert meter.skipped == 40 - count
 
 
 def test_dear_frames_are_drawn_less_often_and_counted() -> None:

@@ -50,7 +50,6 @@ class TfwatchApp(ThemedApp[Leave]):
         reader: the run. control: obeyed by its training; None where the run can only be looked at.
         painted: called once, after the first paint.
         theme, settings, colour: as `ThemedApp` has them.
-        own_cpu_ns: CPU nanoseconds of tfwatch's threads other than this one; None takes the samples' figure.
         look: the check-up that `d` shows; None where there is none.
     """
 
@@ -69,7 +68,6 @@ class TfwatchApp(ThemedApp[Leave]):
         unicode: bool = True,
         settings: Path | None = None,
         clock: Clock = SYSTEM,
-        own_cpu_ns: Callable[[], int] | None = None,
         look: Look | None = None,
     ) -> None:
         super().__init__(theme, settings, colour)
@@ -77,7 +75,7 @@ class TfwatchApp(ThemedApp[Leave]):
         self._painted = painted
         self._switchboard = Switchboard(control, clock)
         self._follower = Follower(reader.steps_between, control is not None)
-        self._meter = Meter(clock, own_cpu_ns)
+        self._meter = Meter(clock)
         self._live = LiveScreen(self._switchboard, colour, unicode)
         self._look = look
         self._unicode = unicode
@@ -100,12 +98,12 @@ class TfwatchApp(ThemedApp[Leave]):
             self.call_after_refresh(self._painted)
 
     def frame(self) -> None:
-        """Read what is new and show it; every second or fourth time only while frames cost too much."""
+        """Read what is new and show it; less often while frames cost too much, or more than a full machine has."""
         if not self._live.is_shown or self._meter.skips():
             return
         view = self._follower.follow(self._reader.tail(), self._switchboard.asks, self._stopping_s)
         self._view = view
-        self._meter.frame(view.snapshot.samples)
+        self._meter.frame(view.snapshot)
         self._live.show(view, self._meter.words)
         self._retitle(views.title(view))
         self._notice_end(view)

@@ -85,7 +85,10 @@ def frames_ms(size: tuple[int, int], steps: int, frames: int) -> list[float]:
         out = Path(folder) / "costs.json"
         case = ("--child", str(out), "--steps", str(steps), "--frames", str(frames))
         run_on_terminal([sys.executable, "-m", "tests.bench.frame", *case], size)
-        return [float(cost) for cost in json.loads(out.read_text(encoding="utf-8"))]
+        costs = [float(cost) for cost in json.loads(out.read_text(encoding="utf-8"))]
+    if len(costs) < frames:
+        sys.exit(f"the screen failed: see python -m tests.bench.frame {' '.join(case)} in a terminal")
+    return costs
 
 
 def main() -> None:

@@ -5,34 +5,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
+from tfwatch.runs.reader import Life
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tfwatch.core.clock import Clock
-    from tfwatch.core.rows import Rows
+    from tfwatch.runs.reader import Snapshot
 
 #: A frame that costs more is a tenth of its quarter second: the next ones are left out until that holds again.
 DEAR_MS = 25.0
+#: Where others use every core a frame is taken from them: a fiftieth.
+DEAR_ON_FULL_MS = 5.0
+_FULL = 0.9
 _MOST_SKIPPED = 3
 #: The first frames build the screen and say nothing about the later ones.
 _WARM_UP = 4
+#: Of a frame's cost so much goes into the mean.
+_NEWEST = 0.25
 _WORDS_S = 1.0
+#: Samples come twice a second.
+_FRESH_S = 2.0
 
 
 class Meter:
-    """CPU of the thread that draws, from frame to frame, and of tfwatch's other threads."""
+    """CPU of the thread that draws, from frame to frame, and of the threads that write and sense, from the samples."""
 
-    def __init__(self, clock: Clock, own_cpu_ns: Callable[[], int] | None) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.words = ""
         self.skipped = 0
-        self.frame_ms = 0.0
         self._clock = clock
-        self._own_cpu_ns = own_cpu_ns
         self._frames = 0
         self._skip = 0
         self._frame_cpu_ns = 0
-        self._since = (0, 0, 0)
+        self._mean_ms = 0.0
+        self._since = (0, 0)
 
     def skips(self) -> bool:
         """Whether this frame is left out."""
@@ -42,26 +47,39 @@ class Meter:
         self.skipped += 1
         return True
 
-    def frame(self, samples: Rows) -> None:
+    def frame(self, snapshot: Snapshot) -> None:
         """Call at each frame that is drawn, in the thread that draws."""
         cpu_ns = self._clock.thread_ns()
-        self.frame_ms = (cpu_ns - self._frame_cpu_ns) / 1e6
+        frame_ms = (cpu_ns - self._frame_cpu_ns) / 1e6
         self._frame_cpu_ns = cpu_ns
         self._frames += 1
+        others, full = _others(snapshot)
         if self._frames > _WARM_UP:
-            self._skip = min(_MOST_SKIPPED, int(self.frame_ms / DEAR_MS))
-        self._say(samples, cpu_ns)
+            self._mean_ms += _NEWEST * (frame_ms - self._mean_ms) if self._mean_ms else frame_ms
+            self._skip = min(_MOST_SKIPPED, int(self._mean_ms / (DEAR_ON_FULL_MS if full else DEAR_MS)))
+        self._say(others, cpu_ns)
 
-    def _say(self, samples: Rows, cpu_ns: int) -> None:
-        now, others = self._clock.now_ns(), self._own_cpu_ns() if self._own_cpu_ns else 0
-        before, before_cpu, before_others = self._since
+    def _say(self, others: float | None, cpu_ns: int) -> None:
+        now = self._clock.now_ns()
+        before, before_cpu = self._since
         if now - before < _WORDS_S * 1e9:
             return
-        self._since = (now, cpu_ns, others)
+        self._since = (now, cpu_ns)
         if self._frames <= _WARM_UP:
             return
-        share = (cpu_ns - before_cpu + others - before_others) / (now - before)
-        if self._own_cpu_ns is None and len(samples) and not units.is_missing(float(samples[-1]["own_cores"])):
-            share += float(samples[-1]["own_cores"])
+        share = (cpu_ns - before_cpu) / (now - before)
+        whose = "screen" if others is None else "tfwatch"
         skipped = f", {units.count(self.skipped)} skipped" if self.skipped else ""
-        self.words = f"tfwatch {share * 100:.1f} % of a core{skipped}"
+        self.words = f"{whose} {(share + (others or 0.0)) * 100:.1f} % of a core{skipped}"
+
+
+def _others(snapshot: Snapshot) -> tuple[float | None, bool]:
+    """Cores that tfwatch's other threads use, None where nobody tells; and whether all of the machine's are in use."""
+    if snapshot.life in (Life.ENDED, Life.KILLED):
+        return 0.0, False
+    newest = snapshot.samples[-1:]
+    if not len(newest) or float(newest["at_ns"][0]) / 1e9 < snapshot.now_s - _FRESH_S:
+        return None, False
+    own, used = float(newest["own_cores"][0]), float(newest["cpu_cores"][0])
+    cores = snapshot.manifest.machine.get("cores")
+    return None if units.is_missing(own) else own, isinstance(cores, int) and used >= _FULL * cores > 0

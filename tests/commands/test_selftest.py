@@ -188,8 +188,19 @@ def test_what_an_epoch_begins_with_has_its_own_names() -> None:
     rows["flags"][[0, 30]] = Flag.COMPILE | Flag.EPOCH_START, Flag.EPOCH_START
     rows["compute_ms"][0], rows["wait_ms"][30] = 300, 80
 
-    assert outcome(cases._slow_start, trained(restart(rows))) == {"spike: epoch start: first batch 60 ms later": True}
-    assert outcome(cases._slow_start, trained(plain(60))) == {"spike: epoch start: first batch 60 ms later": False}
+    names = {"spike: epoch start: first batch 60 ms later", "spike: compile: first step"}
+    assert outcome(cases._slow_start, trained(restart(rows))) == dict.fromkeys(names, True)
+    assert outcome(cases._slow_start, trained(plain(60))) == dict.fromkeys(names, False)
+
+
+@pytest.mark.parametrize("flag", [Flag.SHUFFLE_FILL, Flag.EPOCH_START])
+def test_a_buffer_that_is_filled_has_a_name_of_its_own(flag: Flag) -> None:
+    rows = plain(60)
+    rows["flags"][30], rows["wait_ms"][30] = flag, 80
+
+    found = outcome(cases._shuffle, trained(restart(rows)))
+
+    assert found == {"spike: shuffle fill: 20 elements of 4 ms": flag is Flag.SHUFFLE_FILL}
 
 
 # -- stalls and switches ---------------------------------------------------------------------------
@@ -198,11 +209,14 @@ def test_what_an_epoch_begins_with_has_its_own_names() -> None:
 def held(schedule: Schedule) -> Trained:
     rows = plain(schedule.steps, 0.05)
     for one in schedule.held_up:
-        rows["wait_ms"][one.step - 1] += one.ms
-    return Trained([], 0.0, run_of(restart(rows)), list(schedule.held_up))
+        rows[f"{one.part}_ms"][one.step - 1] += one.ms
+    rows["host_ms"] += 1.0
+    rows = restart(rows)
+    called = [pause(rows, one.step, "callback", one.ms, "SlowLogger") for one in schedule.held_up if one.part == "host"]
+    return Trained([], 0.0, run_of(rows, *called), list(schedule.held_up))
 
 
-@pytest.mark.parametrize("experiment", [cases._hiccups, cases._period, cases._drift])
+@pytest.mark.parametrize("experiment", [cases._hiccups, cases._period, cases._slow_callback, cases._drift])
 def test_stalls_are_told_apart_and_their_lack_fails(experiment: Experiment) -> None:
     assert all(outcome(experiment, held).values())
     lacking = outcome(experiment, lambda schedule: trained(plain(schedule.steps)))

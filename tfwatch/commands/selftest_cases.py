@@ -28,6 +28,7 @@ from tfwatch.training.injected_schedule import (
 )
 
 if TYPE_CHECKING:
+    from tfwatch.analysis.patterns import Pattern
     from tfwatch.runs.opened import Run
     from tfwatch.training.injected import Trainings
 
@@ -96,7 +97,7 @@ def experiments() -> Iterator[Experiment]:
         yield _verdict("prefetch", data_ms, compute_ms, word)
     yield _bound(Schedule(host_ms=(12,), compute_ms=(12,), steps=50), "host-bound")
     yield _bound(Schedule(host_ms=(2,), compute_ms=(20,), steps=50), "compute-bound")
-    yield from (_named, _shuffle, _slow_start, _hiccups, _period, _drift, _switches)
+    yield from (_named, _shuffle, _slow_start, _hiccups, _period, _slow_callback, _drift, _switches)
 
 
 def _figure(group: str, case: str, injected: float, measured: float, may_be_off: tuple[float, float]) -> Case:
@@ -230,7 +231,6 @@ def _shuffle(trainings: Trainings) -> Iterator[Case]:
     """A buffer of 20 elements of 4 ms is filled before each epoch."""
     run = trainings.fill(steps=30, buffer=20, element_ms=4.0)
     yield _words("spike: shuffle fill", "20 elements of 4 ms", "shuffle fill", _cause_of(run, 31))
-    yield _words("spike: compile", "first step", "compile", _cause_of(run, 1))
 
 
 def _slow_start(trainings: Trainings) -> Iterator[Case]:
@@ -238,6 +238,7 @@ def _slow_start(trainings: Trainings) -> Iterator[Case]:
     held_up = (HeldUp(31, "wait", "sleep", 60.0),)
     trained = trainings.train(Schedule(compute_ms=(2.0,), kind="validation", steps=60, held_up=held_up))
     yield _words("spike: epoch start", "first batch 60 ms later", "epoch start", _cause_of(trained.run, 31))
+    yield _words("spike: compile", "first step", "compile", _cause_of(trained.run, 1))
 
 
 # -- stalls -----------------------------------------------------------------------------------------------
@@ -263,17 +264,32 @@ def _hiccups(trainings: Trainings) -> Iterator[Case]:
 
 
 def _period(trainings: Trainings) -> Iterator[Case]:
-    held_up = tuple(HeldUp(step, "wait", "sleep", 40.0) for step in range(20, 241, 20))
+    yield from _shaped(trainings, "sleep", "wait", "every 20th step")
+
+
+def _slow_callback(trainings: Trainings) -> Iterator[Case]:
+    yield from _shaped(trainings, "callback", "host", f"every 20th step, {LOGGER}")
+
+
+def _shaped(trainings: Trainings, how: str, part: str, shape: str) -> Iterator[Case]:
+    held_up = tuple(HeldUp(step, part, how, 40.0) for step in range(20, 241, 20))
     trained = trainings.train(Schedule(compute_ms=(4.0,), steps=250, held_up=held_up))
-    told = [f"every {pattern.period} steps" for pattern in find_patterns(trained.run.steps) if pattern.period]
-    yield _words("stall: shape", "a wait that comes back", "every 20 steps", ", ".join(told) or "not found")
+    yield _words("stall: shape", f"a {part} that comes back", shape, _shape_of(trained, part))
 
 
 def _drift(trainings: Trainings) -> Iterator[Case]:
     held_up = tuple(HeldUp(step, "wait", "sleep", 8.0 * step / 480) for step in range(1, 481))
     trained = trainings.train(Schedule(compute_ms=(2.0,), steps=480, held_up=held_up))
-    told = ["drift" if not pattern.period else "periodic" for pattern in find_patterns(trained.run.steps)]
-    yield _words("stall: shape", "a wait that grows slowly", "drift", ", ".join(told) or "not found")
+    yield _words("stall: shape", "a wait that grows slowly", "drift", _shape_of(trained, "wait"))
+
+
+def _shape_of(trained: Trained, part: str) -> str:
+    patterns = find_patterns(trained.run.steps, Pauses(trained.run.events))
+    return "; ".join(map(_in_words, (found for found in patterns if found.part == part))) or "not found"
+
+
+def _in_words(pattern: Pattern) -> str:
+    return f"every {pattern.period}th step{pattern.detail and f', {pattern.detail}'}" if pattern.period else "drift"
 
 
 # -- switches ---------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 #: What a group's name begins with, in the order of the table.
 _ORDER = ("wait", "compute", "host", "wait + compute + host = wall", "verdict", "spike", "stall", "switch")
+#: Columns for the words of a group.
+_WIDE = 32
 
 
 def as_json(cases: Sequence[Case], costs: Costs) -> dict[str, Any]:
@@ -74,7 +77,7 @@ def _worst(cases: Sequence[Case]) -> tuple[str, str, str]:
     figures = [case for case in cases if case.error is not None]
     if not figures:
         words = ", ".join(dict.fromkeys(str(case.injected) for case in cases))
-        return words, "", ""
+        return textwrap.shorten(words, _WIDE, placeholder=" ..."), "", ""
     worst = max(figures, key=lambda case: case.off)
     return _shown(worst.injected, worst.unit), _shown(worst.measured, worst.unit), _error(worst)
 
@@ -99,7 +102,7 @@ def _digits(unit: str) -> int:
 
 
 def _line(name: str, passed: str, injected: str, measured: str, error: str, result: str) -> str:
-    figures = f"{injected:>12}{measured:>12}{error:>11}" if measured else f"   {injected:<32}"
+    figures = f"{injected:>12}{measured:>12}{error:>11}" if measured else f"   {injected:<{_WIDE}}"
     return f"{name:<33}{passed:>6}{figures}  {result}"
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,11 @@ def run(*words: str) -> int:
     ("words", "sentence"),
     [
         pytest.param(["trian"], "no command 'trian': did you mean train?", id="command"),
-        pytest.param(["zzz"], "no command 'zzz': there are train, workloads, bench, replay, doctor, selftest", id="unlike any command"),
+        pytest.param(
+            ["zzz"],
+            "no command 'zzz': there are train, workloads, bench, replay, doctor, selftest",
+            id="unlike any command",
+        ),
         pytest.param(["--"], "the following arguments are required: COMMAND", id="no command"),
         pytest.param(["train"], "the following arguments are required: WORKLOAD", id="no workload"),
         pytest.param(["train", "cmn"], "no workload 'cmn': did you mean cnn?", id="workload"),
@@ -82,6 +87,29 @@ def run(*words: str) -> int:
             ["train", "cnn", "--epochs", "2", "--steps", "9"],
             "--steps: not allowed with argument --epochs",
             id="epochs and steps",
+        ),
+        pytest.param(
+            ["train", "cnn", "--eager", "--jit"], "--jit: not allowed with argument --eager", id="eager and jit"
+        ),
+        pytest.param(
+            ["train", "cnn", "--optimizer", "adma"],
+            "--optimizer: 'adma' is no optimizer: there are adam, adamw, sgd, rmsprop, adagrad, adamax, nadam, lion",
+            id="optimizer",
+        ),
+        pytest.param(
+            ["train", "cnn", "--learning-rate", "nan"],
+            "--learning-rate: 'nan' is no learning rate: give a number above 0, up to 1000",
+            id="learning rate",
+        ),
+        pytest.param(
+            ["train", "cnn", "--steps-per-execution", "0"],
+            "--steps-per-execution: '0' is not a whole number from 1 to 10000",
+            id="steps per execution",
+        ),
+        pytest.param(
+            ["train", "cnn", "--device", "tpu"],
+            "--device: invalid choice: 'tpu' (choose from 'auto', 'cpu', 'gpu')",
+            id="device",
         ),
         pytest.param(
             ["train", "cnn", "--gpu-sensor", "cuda"],
@@ -147,10 +175,14 @@ def test_every_option_reaches_the_plan(monkeypatch: pytest.MonkeyPatch, tmp_path
     words = (
         "train cnn --prefetch auto --workers 3 --storage-latency 20 --batch-size 8 --image-size 32 --steps 7 --seed 5 "
         f"--data {tmp_path} --runs-dir {tmp_path}/runs --theme light --switch 1:prefetch=off --switch 2:workers=auto "
-        "--gpu-sensor ioreg"
+        "--gpu-sensor ioreg --device cpu --eager --mixed-precision --steps-per-execution 4 --optimizer SGD "
+        "--learning-rate 1e-2"
     )
     assert run(*words.split(), "--json") == 0
-    settings = Settings(batch_size=8, image_size=32, steps=7, seed=5, data=tmp_path)
+    computing: Any = {"mode": "eager", "mixed_precision": True, "steps_per_execution": 4, "learning_rate": 0.01}
+    settings = Settings(
+        batch_size=8, image_size=32, steps=7, seed=5, data=tmp_path, device="cpu", optimizer="sgd", **computing
+    )
     switches = (Scheduled(1, "prefetch", "off"), Scheduled(2, "workers", "auto"))
     plan = Plan("cnn", settings, Knobs("auto", 3, 20.0), switches)
     assert orders == [Order(plan, tmp_path / "runs", headless=True, as_json=True, theme="light", gpu_sensor="ioreg")]

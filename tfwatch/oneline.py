@@ -30,7 +30,7 @@ def progress_line(snapshot: Snapshot, width: int | None = None) -> str:
 
     `cnn  epoch 2/20  step 412  1 240 img/s  23.4 ms a step, starving 41 %`.
     """
-    pieces = [(0, snapshot.manifest.workload), *_how_far(snapshot), *_starving(snapshot), *_now(snapshot)]
+    pieces = [(0, snapshot.manifest.title), *_how_far(snapshot), *_starving(snapshot), *_now(snapshot)]
     pieces = [(rank, one_line(text)) for rank, text in pieces]
     while width is not None and len(pieces) > 1 and len(_joined(pieces)) > width:
         pieces.remove(max(pieces, key=lambda piece: piece[0]))

@@ -60,7 +60,7 @@ def _what(run: Run, summary: Summary) -> str:
     where = f" on {run.manifest.device}" if run.manifest.device else ""
     steps = run.ended.steps if run.ended else summary.steps
     trained = f"{_counted(steps, 'step')} in {units.seconds(run.length_s)}" if steps else "no step was trained"
-    return f"{run.manifest.workload}{where}: {_fate(run)}, {trained}"
+    return f"{run.manifest.title}{where}: {_fate(run)}, {trained}"
 
 
 def _fate(run: Run) -> str:

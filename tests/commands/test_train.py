@@ -16,10 +16,12 @@ from tfwatch.commands import train as module
 from tfwatch.commands.parts import Parts
 from tfwatch.commands.train import train
 from tfwatch.core.events import Noted, RunEnded, SensorMissing
+from tfwatch.core.knobs import Knobs
 from tfwatch.doctor.installed import Installed
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import Run, open_run
-from tfwatch.workloads import BadInputError
+from tfwatch.training.plan import Plan
+from tfwatch.workloads import BadInputError, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,6 +73,17 @@ def test_the_manifest_says_what_was_ordered(tmp_path: Path, capfd: pytest.Captur
     assert manifest.switchable == ["prefetch", "workers"]
     assert manifest.settings["storage_latency_ms"] == 0.0
     assert (manifest.batch_size, manifest.epochs, manifest.pid) == (32, 20, os.getpid())
+
+
+def test_how_steps_are_computed_is_told_where_it_is_not_as_usual(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(mode="eager", mixed_precision=True, steps_per_execution=4)
+    ordered = replace(order(tmp_path, headless=True), plan=Plan("cnn", settings, Knobs()))
+    assert train(ordered, parts(steps=1)) == 0
+    title = "cnn, eager, mixed_float16, steps_per_execution=4"
+    assert the_run(tmp_path).manifest.title == title
+    assert capfd.readouterr().out.startswith(f"{title}: finished")
 
 
 def test_keeping_awake_is_told_and_changes_nothing_else(

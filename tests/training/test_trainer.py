@@ -23,6 +23,8 @@ from tfwatch.runs.begin import begin_run
 from tfwatch.runs.control import Control, Request
 from tfwatch.runs.opened import Run, open_run
 from tfwatch.runs.writer import RunWriter
+from tfwatch.training import start
+from tfwatch.training.device import host_device
 from tfwatch.training.plan import Plan, Scheduled
 from tfwatch.training.trainer import Outcome, Trainer
 from tfwatch.workloads import Prepared, Settings, cnn, images, readable
@@ -186,3 +188,24 @@ def test_a_folder_without_a_readable_image_is_bad_input(tmp_path: Path) -> None:
     _, outcome = train(Plan("cnn", Settings(data=tmp_path / "data"), Knobs()), tmp_path / "runs")
     assert outcome.cause == "bad-input"
     assert "\n" not in outcome.message
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"mode": "eager"}, {"mixed_precision": True, "steps_per_execution": 3}, {"optimizer": "sgd"}],
+)
+def test_start_knobs_train(asked: dict[str, Any], settings: Settings, tmp_path: Path) -> None:
+    run, outcome = train(Plan("cnn", replace(settings, **asked), Knobs()), tmp_path)
+    assert (outcome.cause, len(run.steps)) == ("finished", 42)
+    assert run.ended
+    assert run.ended.final_loss is not None
+
+
+def test_a_device_that_is_not_there_is_bad_input(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start, "find_device", host_device)
+    run, outcome = train(Plan("cnn", replace(settings, device="gpu"), Knobs()), tmp_path)
+    assert outcome.cause == "bad-input"
+    assert outcome.message == f"TensorFlow sees no GPU here: there is {host_device().name}"
+    assert len(run.steps) == 0

@@ -74,6 +74,18 @@ class Manifest:
         """What the fast form of the workload's pipeline is called; empty where it has one form alone."""
         return str(self.settings.get("fast_form") or "")
 
+    @property
+    def title(self) -> str:
+        """The workload, and how its steps are computed where that is not as usual: `cnn, eager, mixed_float16`."""
+        asked = self.settings
+        mode, steps = asked.get("mode"), asked.get("steps_per_execution")
+        words = [
+            str(mode) if mode in ("eager", "jit") else "",
+            "mixed_float16" if asked.get("mixed_precision") is True else "",
+            f"steps_per_execution={steps}" if isinstance(steps, int) and steps > 1 else "",
+        ]
+        return ", ".join([self.workload, *filter(None, words)])
+
     def encode(self) -> str:
         """The text of run.json."""
         return json.dumps(asdict(self), indent=1)

@@ -28,7 +28,7 @@ def header_view(view: RunView) -> HeaderView:
     state, alert = _state(snapshot)
     running = snapshot.life is Life.RUNNING
     return HeaderView(
-        workload=manifest.workload,
+        workload=manifest.title,
         device=_device(view),
         epoch=f"epoch {latest.epoch + 1}{epochs}" if latest else "",
         done=latest.epoch_step / per_epoch if latest and per_epoch else None,

@@ -16,6 +16,7 @@ from tfwatch import workloads
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.knobs import Knobs
 from tfwatch.training.trial import STEP_BEGINS, STEP_ENDS, tell
+from tfwatch.workloads import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,7 @@ _LEAST, _MOST = 5, 2000
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What to time. device: `cpu` or `gpu`; mode: `eager`, `graph` or `jit`. None is the workload's own."""
+    """What to time. device and mode: as in `Settings`. None is the workload's own."""
 
     workload: str
     device: str
@@ -45,7 +46,8 @@ class Spec:
         Raises:
             BadInputError: the workload does not take them.
         """
-        return workloads.settle(self.workload, {"batch_size": self.batch_size, "size": self.size, "seed": 1})
+        names = ("device", "mode", "batch_size", "size")
+        return workloads.settle(self.workload, {"seed": 1, **{name: getattr(self, name) for name in names}})
 
 
 def encode(spec: Spec) -> str:
@@ -69,36 +71,36 @@ def main(text: str) -> None:
 
 
 def _measure(tf: Any, spec: Spec) -> dict[str, Any]:
-    gpus = tf.config.list_physical_devices("GPU")
-    if spec.device == "gpu" and not gpus:
-        return {"error": "TensorFlow sees no GPU here", "no_gpu": True}
-    if spec.device == "cpu":
-        tf.config.set_visible_devices([], "GPU")
-    else:
-        tf.debugging.set_log_device_placement(True)
+    from tfwatch.training.start import NoGpuError, choose_device, started
+
+    settings = spec.settings()
     try:
-        step, examples = _step_of(tf, spec)
-        return {"examples": examples, **_times(tf, step, spec.seconds)}
+        choose_device(settings)
+        tf.debugging.set_log_device_placement(spec.device == "gpu")
+        with started(settings):
+            step, examples = _step_of(tf, spec.workload, settings)
+            return {"examples": examples, **_times(tf, step, spec.seconds)}
+    except BadInputError as error:
+        return {"error": str(error), "no_gpu": isinstance(error, NoGpuError)}
     except Exception as error:  # noqa: BLE001 - a process boundary: whatever TensorFlow refuses is the result
         return {"error": f"{type(error).__name__}: {str(error).strip()[:500]}"}
 
 
-def _step_of(tf: Any, spec: Spec) -> tuple[Callable[[], Any], int]:
+def _step_of(tf: Any, workload: str, settings: Settings) -> tuple[Callable[[], Any], int]:
     """What to time, and the examples in it: the workload's own work, else one step of its training."""
-    settings = spec.settings()
-    module = workloads.load(spec.workload)
+    module = workloads.load(workload)
     work = getattr(module, "work", None)
     if work is not None:
-        return _in_mode(tf, work(settings), spec.mode), 1
+        return _in_mode(tf, work(settings), settings.mode), 1
     prepared = module.prepare(settings, lambda _: None)
-    return _training_step(prepared, spec, bool(workloads.find(spec.workload).fast))
+    return _training_step(prepared, bool(workloads.find(workload).fast))
 
 
 def _in_mode(tf: Any, work: Callable[[], Any], mode: str) -> Callable[[], Any]:
     return work if mode == "eager" else tf.function(work, jit_compile=mode == "jit")
 
 
-def _training_step(prepared: Prepared, spec: Spec, fast: bool) -> tuple[Callable[[], Any], int]:
+def _training_step(prepared: Prepared, fast: bool) -> tuple[Callable[[], Any], int]:
     """Keras' own step on one batch that lies in memory, its metrics read as Keras reads them."""
     from tfwatch.training.examples import images_in
     from tfwatch.training.split import BatchStep, on_host
@@ -107,10 +109,9 @@ def _training_step(prepared: Prepared, spec: Spec, fast: bool) -> tuple[Callable
     batches = prepared.pipeline(prepared.source, Knobs(fast_form=fast))
     batch = next(iter(batches))
     model = prepared.model()
-    model.run_eagerly, model.jit_compile = spec.mode == "eager", spec.mode == "jit"
-    model.make_train_function(force=True)
+    model.make_train_function()
     shape = Shape(batches.element_spec, plain=False)
-    step = BatchStep(model.train_function, shape, eager=spec.mode == "eager")
+    step = BatchStep(model.train_function, shape, eager=model.run_eagerly)
     return lambda: on_host(step(batch)), images_in(batch)
 
 

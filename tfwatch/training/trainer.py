@@ -91,9 +91,15 @@ class Trainer:
         self._import()
         import keras
 
+        from tfwatch.training.start import started
+
         settings = self._plan.settings
         if settings.seed is not None:
             keras.utils.set_random_seed(settings.seed)
+        with started(settings):
+            self._prepare_and_fit()
+
+    def _prepare_and_fit(self) -> None:
         prepared = self._prepare()
         self._check_stop()
         self._writer.phase(Phase.COMPILE, "building the model")
@@ -110,9 +116,9 @@ class Trainer:
         self._writer.phase(Phase.IMPORT, self._import_words())
         import tensorflow as tf
 
-        from tfwatch.training.device import find_device
+        from tfwatch.training.start import choose_device
 
-        device = find_device()
+        device = choose_device(self._plan.settings)
         self._writer.describe(device=device.name, accelerated=device.accelerated)
         took_ms = (self._clock.now_ns() - start_ns) / 1e6
         self._writer.event(ImportEnded(self._writer.now_ns(), took_ms, tf.__version__))

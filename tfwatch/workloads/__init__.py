@@ -95,12 +95,20 @@ WORKLOADS: dict[str, Entry] = {
 }
 
 
+#: As Keras names them.
+OPTIMIZERS = ("adam", "adamw", "sgd", "rmsprop", "adagrad", "adamax", "nadam", "lion")
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What is fixed at a run's start. `data` is a folder of classes; None is the made image set. `weights` are those
     that a known network starts with; with `none` it starts at random. `size` is a matrix' number of rows and columns.
 
-    `steps` ends the run after so many steps; where it is None `epochs` does.
+    `steps` ends the run after so many steps; where it is None `epochs` does. A call of several is not cut short.
+
+    device: `auto` is TensorFlow's own choice. mode: how a step runs, op by op, as a graph, or compiled by XLA.
+    mixed_precision: compute in float16 and keep the weights in float32. steps_per_execution: steps of one call.
+    optimizer: one of `OPTIMIZERS`; None is Adam. learning_rate: None is the workload's own for Adam, else Keras'.
     """
 
     batch_size: int = 32
@@ -111,6 +119,12 @@ class Settings:
     data: Path | None = None
     weights: Literal["imagenet", "none"] = "imagenet"
     size: int = 2048
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    mode: Literal["graph", "eager", "jit"] = "graph"
+    mixed_precision: bool = False
+    steps_per_execution: int = 1
+    optimizer: str | None = None
+    learning_rate: float | None = None
 
 
 class BadInputError(ValueError):

@@ -28,6 +28,5 @@ def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
 
 
 def _model(settings: Settings) -> keras.Model:
-
     models.seed(settings)
-    return models.classifier(models.small_convolution(_SHAPE, "cifar10"))
+    return models.classifier(models.small_convolution(_SHAPE, "cifar10"), settings)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tfwatch.core import units
 from tfwatch.core.knobs import Knobs
-from tfwatch.workloads import BadInputError, Prepared, Settings
+from tfwatch.workloads import BadInputError, Prepared, Settings, models
 from tfwatch.workloads.images import ImageFolder, check_images, list_images, made_images
 from tfwatch.workloads.readable import readable
 
@@ -146,8 +146,7 @@ def _model(settings: Settings, classes: int) -> keras.Model:
     """Four blocks of convolution, batch norm and relu, then the mean over what is left; compiled."""
     import keras
 
-    if settings.seed is not None:
-        keras.utils.set_random_seed(settings.seed)
+    models.seed(settings)
     image = x = keras.Input((settings.image_size, settings.image_size, 3))
     for filters in _FILTERS:
         x = keras.layers.Conv2D(filters, 3, padding="same", use_bias=False)(x)
@@ -155,11 +154,4 @@ def _model(settings: Settings, classes: int) -> keras.Model:
         x = keras.layers.Activation("relu")(x)
         x = keras.layers.MaxPooling2D()(x)
     x = keras.layers.GlobalAveragePooling2D()(x)
-    model = keras.Model(image, keras.layers.Dense(classes, activation="softmax")(x), name="cnn")
-    model.compile(
-        optimizer=keras.optimizers.Adam(1e-3),
-        loss="sparse_categorical_crossentropy",
-        metrics=["accuracy"],
-        jit_compile=False,
-    )
-    return model
+    return models.classifier(keras.Model(image, models.probabilities(classes)(x), name="cnn"), settings)

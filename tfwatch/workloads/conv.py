@@ -48,8 +48,7 @@ def _model(settings: Settings) -> keras.Model:
     models.seed(settings)
     layers = [keras.Input((_SIDE, _SIDE, 3)), keras.layers.Conv2D(_FILTERS, 3, padding="same")]
     model = keras.Sequential(layers, name="conv")
-    model.compile(keras.optimizers.Adam(5e-3), "mse", metrics=["mean_absolute_error"], jit_compile=False)
-    return model
+    return models.compiled(model, settings, "mse", "mean_absolute_error", learning_rate=5e-3)
 
 
 def work(settings: Settings) -> Callable[[], tf.Tensor]:

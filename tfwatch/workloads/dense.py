@@ -30,5 +30,5 @@ def _model(settings: Settings) -> keras.Model:
 
     models.seed(settings)
     hidden = keras.layers.Dense(128, activation="relu")
-    classes = keras.layers.Dense(10, activation="softmax")
-    return models.classifier(keras.Sequential([keras.Input((784,)), hidden, classes], name="dense"))
+    layers = [keras.Input((784,)), hidden, models.probabilities(10)]
+    return models.classifier(keras.Sequential(layers, name="dense"), settings)

@@ -102,5 +102,5 @@ def _model(settings: Settings) -> keras.Model:
 
     models.seed(settings)
     hidden = keras.layers.Dense(512, activation="relu")
-    classes = keras.layers.Dense(_CLASSES, activation="softmax")
-    return models.classifier(keras.Sequential([keras.Input((_FEATURES,)), hidden, classes], name="generator"))
+    layers = [keras.Input((_FEATURES,)), hidden, models.probabilities(_CLASSES)]
+    return models.classifier(keras.Sequential(layers, name="generator"), settings)

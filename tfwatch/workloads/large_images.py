@@ -56,4 +56,4 @@ def _pick_of(patterns: tf.Tensor) -> picked.Pick:
 def _model(settings: Settings) -> keras.Model:
     models.seed(settings)
     # Half a million inputs to the dense layer: at Adam's usual rate a step moves its outputs by hundreds.
-    return models.classifier(models.small_convolution(_SHAPE, "large-images"), learning_rate=1e-5)
+    return models.classifier(models.small_convolution(_SHAPE, "large-images"), settings, learning_rate=1e-5)

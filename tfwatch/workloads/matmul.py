@@ -45,9 +45,7 @@ def _model(settings: Settings) -> keras.Model:
     layers = [keras.Input((settings.size,)), keras.layers.Dense(settings.size, use_bias=False)]
     model = keras.Sequential(layers, name="matmul")
     # A step moves each output by about the rate times the inputs.
-    optimizer = keras.optimizers.Adam(0.5 / settings.size)
-    model.compile(optimizer, "mse", metrics=["mean_absolute_error"], jit_compile=False)
-    return model
+    return models.compiled(model, settings, "mse", "mean_absolute_error", learning_rate=0.5 / settings.size)
 
 
 def work(settings: Settings) -> Callable[[], tf.Tensor]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfwatch.workloads import BadInputError
+
 if TYPE_CHECKING:
     import keras
 
@@ -18,13 +20,47 @@ def seed(settings: Settings) -> None:
         keras.utils.set_random_seed(settings.seed)
 
 
-def classifier(model: keras.Model, learning_rate: float = 1e-3) -> keras.Model:
-    """Compiled with Adam and the loss of classes given by number."""
+def classifier(model: keras.Model, settings: Settings, learning_rate: float = 1e-3) -> keras.Model:
+    """Compiled with the loss of classes given by number."""
+    return compiled(model, settings, "sparse_categorical_crossentropy", "accuracy", learning_rate)
+
+
+def compiled(
+    model: keras.Model, settings: Settings, loss: str, metric: str, learning_rate: float = 1e-3
+) -> keras.Model:
+    """Compiled as the settings say; `learning_rate` is the model's own for Adam.
+
+    Raises:
+        BadInputError: Keras would leave XLA out, as it does where TensorFlow is to be deterministic.
+    """
+    model.compile(
+        _optimizer(settings, learning_rate),
+        loss,
+        metrics=[metric],
+        run_eagerly=settings.mode == "eager",
+        jit_compile=settings.mode == "jit",
+        steps_per_execution=settings.steps_per_execution,
+    )
+    if settings.mode == "jit" and not model.jit_compile:
+        raise BadInputError("Keras does not compile this model with XLA here: leave out --jit")
+    return model
+
+
+def _optimizer(settings: Settings, learning_rate: float) -> keras.Optimizer:
     import keras
 
-    optimizer = keras.optimizers.Adam(learning_rate)
-    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"], jit_compile=False)
-    return model
+    name, rate = settings.optimizer or "adam", settings.learning_rate
+    if rate is None and name == "adam":
+        rate = learning_rate
+    config = {} if rate is None else {"learning_rate": rate}
+    return keras.optimizers.get({"class_name": name, "config": config})
+
+
+def probabilities(classes: int) -> keras.layers.Layer:
+    """The last layer of a classifier; in float32, for float16 ends at 65504 and the loss takes exponentials."""
+    import keras
+
+    return keras.layers.Dense(classes, activation="softmax", dtype="float32")
 
 
 def small_convolution(shape: tuple[int, int, int], name: str) -> keras.Model:
@@ -36,6 +72,6 @@ def small_convolution(shape: tuple[int, int, int], name: str) -> keras.Model:
         keras.layers.Conv2D(32, 3, activation="relu"),
         keras.layers.MaxPooling2D(),
         keras.layers.Flatten(),
-        keras.layers.Dense(10, activation="softmax"),
+        probabilities(10),
     ]
     return keras.Sequential(layers, name=name)

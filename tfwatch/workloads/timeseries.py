@@ -59,5 +59,4 @@ def _model(settings: Settings) -> keras.Model:
     models.seed(settings)
     layers = [keras.Input((WINDOW, 1)), keras.layers.LSTM(32), keras.layers.Dense(1)]
     model = keras.Sequential(layers, name="timeseries")
-    model.compile("adam", "mse", metrics=["mean_absolute_error"], jit_compile=False)
-    return model
+    return models.compiled(model, settings, "mse", "mean_absolute_error")

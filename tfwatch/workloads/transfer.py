@@ -67,4 +67,4 @@ def _model(settings: Settings, base: keras.Model, classes: int) -> keras.Model:
     image = keras.Input((SIZE, SIZE, 3))
     x = base(keras.layers.Rescaling(2.0, offset=-1.0)(image), training=False)  # MobileNetV2 takes -1 to 1
     x = keras.layers.GlobalAveragePooling2D()(x)
-    return models.classifier(keras.Model(image, keras.layers.Dense(classes, activation="softmax")(x), name="transfer"))
+    return models.classifier(keras.Model(image, models.probabilities(classes)(x), name="transfer"), settings)

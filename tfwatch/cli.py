@@ -33,8 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     parser = _parser()
     if not words:
-        parser.print_help()
-        return 0
+        return _launch(parser)
     parser.check_command(words[0])
     args = parser.parse_args(words)
     command: Callable[[argparse.Namespace], int] = args.run
@@ -219,6 +218,20 @@ def _add_theme(group: Any) -> None:
 
 
 # -- the commands -------------------------------------------------------------------------------------
+
+
+def _launch(parser: argparse.ArgumentParser) -> int:
+    """The launcher, and then what was chosen; the help where no screen can be shown."""
+    from tfwatch.terminal import why_no_screen
+
+    if why_no_screen(os.environ):
+        parser.print_help()
+        return 0
+    from tfwatch.commands.launch import launch
+    from tfwatch.runs.library import default_runs_dir
+
+    code, words = launch(default_runs_dir())
+    return main(words) if words else code
 
 
 def _train(args: argparse.Namespace) -> int:

@@ -183,7 +183,7 @@ async def test_d_shows_it_beside_a_run_gently_and_t_looks_at_all(tmp_path: Path)
         await show.pilot.press("t")
         await show.until(lambda: len(asked) == 2)
         assert asked == [True, False]
-        assert "back to the run" in text(show.app)
+        assert "escape back" in text(show.app)
         await show.pilot.press("q")
         await show.frame()
         assert len(show.app.screen_stack) == 2

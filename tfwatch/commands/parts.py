@@ -56,6 +56,12 @@ class Checking(Screen, Protocol):
     def found(self) -> CheckUp | None: ...
 
 
+class Launching(Screen, Protocol):
+    """What a command needs of `tfwatch.screens.launcher.LauncherApp`."""
+
+    words: tuple[str, ...]
+
+
 def _trainer(plan: Plan, writer: RunWriter, control: Control, clock: Clock) -> Training:
     from tfwatch.training.trainer import Trainer
 
@@ -80,16 +86,24 @@ def _doctor(*args: Any, **options: Any) -> Checking:
     return DoctorApp(*args, **options)
 
 
+def _launcher(*args: Any, **options: Any) -> Launching:
+    from tfwatch.screens.launcher import LauncherApp
+
+    return LauncherApp(*args, **options)
+
+
 @dataclass(frozen=True)
 class Parts:
     """The makers of a run's parts. `exit_now` ends the process on the spot.
 
-    `app` takes what `TfwatchApp` takes, `doctor` what `DoctorApp` takes.
+    `app` takes what `TfwatchApp` takes, `doctor` what `DoctorApp` takes, `launcher` what
+    `LauncherApp` takes.
     """
 
     trainer: Callable[[Plan, RunWriter, Control, Clock], Training] = _trainer
     sensors: Callable[[RunWriter, Clock, str], Sensing] = _sensors
     app: Callable[..., Screen] = _app
     doctor: Callable[..., Checking] = _doctor
+    launcher: Callable[..., Launching] = _launcher
     installed: Callable[[], Installed] = Installed.here
     exit_now: Callable[[int], Any] = os._exit

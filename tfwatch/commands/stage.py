@@ -17,8 +17,8 @@ from tfwatch.terminal import Capture, Signals, has_colour, has_unicode, kept_sig
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.app import Leave
     from tfwatch.commands.parts import Screen
+    from tfwatch.screens.leave import Leave
 
 
 class Stage:
@@ -82,7 +82,7 @@ class Stage:
 
 def play(make: Callable[..., Screen]) -> int:
     """Show an app that can be left at any time. 0, or 1 where it died, or 128 + the signal that ended it."""
-    from tfwatch.app import Leave
+    from tfwatch.screens.leave import Leave
 
     received: list[int] = []
 

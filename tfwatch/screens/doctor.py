@@ -124,7 +124,7 @@ class DoctorScreen(Screen[None]):
             Key("down", "up down", "choose", rank=1),
             Key("t", "t", "try again"),
             Key("y", "y", "copy"),
-            Key("escape", "escape", "leave" if self.is_alone else "back to the run"),
+            Key("escape", "escape", "leave" if self.is_alone else "back"),
         )
         self._begin(self._gently)
 

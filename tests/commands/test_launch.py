@@ -1,0 +1,125 @@
+"""`tfwatch` alone: what it offers, and what it gives to the command line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.screens.canned import usual
+from tests.test_cli import _taken
+from tfwatch import cli
+from tfwatch.commands import launch as room
+from tfwatch.commands.parts import Parts
+from tfwatch.core.clock import Clock
+from tfwatch.document import as_json
+from tfwatch.runs.opened import open_run
+from tfwatch.workloads import WORKLOADS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfwatch.widgets.launching import StartKnob, Trainable
+
+_KNOBS = [
+    pytest.param(workload, knob, id=f"{workload.name} {knob.name}")
+    for workload in room.trainables()
+    for knob in workload.knobs
+]
+
+
+@pytest.mark.parametrize(("workload", "knob"), _KNOBS)
+def test_each_value_of_each_knob_is_taken_by_train(
+    workload: Trainable, knob: StartKnob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = _taken(monkeypatch)
+    for value in knob.values:
+        assert cli.main(["train", workload.name, *value.words]) == 0
+    assert [value.words == () for value in knob.values].index(True) == knob.start
+    assert len({repr(order.plan) for order in orders}) == len(knob.values)
+
+
+def test_a_workload_has_the_knobs_that_it_takes() -> None:
+    knobs = {one.name: [knob.name for knob in one.knobs] for one in room.trainables()}
+    assert list(knobs) == list(WORKLOADS)
+    assert knobs["generator"] == ["prefetch", "workers", "form", "batch size", "length"]
+    assert knobs["cnn"] == ["prefetch", "workers", "latency", "image size", "batch size", "length"]
+
+
+class _Chooses:
+    """A launcher in which somebody has chosen at once."""
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+
+
+def _played(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    def play(make: Any) -> int:
+        make()
+        return code
+
+    monkeypatch.setattr(room, "play", play)
+
+
+@pytest.mark.parametrize(
+    ("code", "chosen", "runs", "printed"),
+    [
+        pytest.param(0, ("train", "cnn", "--steps", "9"), True, "tfwatch train cnn --steps 9\n", id="chosen"),
+        pytest.param(0, ("replay", "/a b"), True, "tfwatch replay '/a b'\n", id="as a shell takes it"),
+        pytest.param(0, (), False, "", id="left"),
+        pytest.param(143, ("train", "cnn"), False, "", id="ended by a signal"),
+    ],
+)
+def test_what_is_chosen_is_printed_and_run(
+    code: int,
+    chosen: tuple[str, ...],
+    runs: bool,
+    printed: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    _played(monkeypatch, code)
+
+    def make(offer: object, **options: object) -> Any:
+        return _Chooses(*chosen)
+
+    parts = replace(Parts(), launcher=make)
+
+    assert room.launch(tmp_path, parts) == (code, chosen if runs else ())
+    assert capsys.readouterr() == ("", printed)
+
+
+def test_on_a_terminal_what_was_chosen_is_what_train_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+    orders = _taken(monkeypatch)
+    monkeypatch.setattr("tfwatch.terminal.why_no_screen", lambda environ: "")
+    monkeypatch.setattr(room, "launch", lambda runs_dir: (0, ("train", "generator", "--fast-form")))
+
+    assert cli.main([]) == 0
+    assert [(order.plan.workload, order.plan.knobs.fast_form) for order in orders] == [("generator", True)]
+
+
+def test_without_a_terminal_it_is_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 0
+    assert capsys.readouterr().out.startswith("usage: tfwatch")
+
+
+def test_runs_are_the_newest_first_with_what_became_of_them(tmp_path: Path) -> None:
+    for name, cause in (("2026-11-20T10-17-03_cnn", "finished"), ("2026-11-20T10-17-03_cnn-2", "stopped")):
+        usual(tmp_path / name).ended(cause).writer.close()
+    broken = tmp_path / "2026-11-20T10-17-03_cnn-3"
+    broken.mkdir()
+    (broken / "run.json").write_text("{")
+    manifest_wall_ns = usual(None).writer.manifest().origin_wall_ns
+    clock = Clock(now_ns=lambda: 0, wall_ns=lambda: manifest_wall_ns + 720 * 10**9, thread_ns=lambda: 0)
+
+    runs = list(room.past_runs(tmp_path, clock))
+
+    assert [run.state for run in runs] == ["stopped", "finished"]
+    # The older one's name is a part of the newer one's.
+    assert [run.words for run in runs] == ["2026-11-20T10-17-03_cnn-2", str(tmp_path / "2026-11-20T10-17-03_cnn")]
+    assert [(run.workload, run.age_s) for run in runs] == [("cnn", 720.0)] * 2
+    assert runs[0].length.startswith("451 steps, ")
+    assert runs[1].wait_share == pytest.approx(as_json(open_run(runs[1].words))["data_wait_share"])
+    assert list(room.past_runs(tmp_path / "nowhere")) == []

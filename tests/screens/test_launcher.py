@@ -1,0 +1,198 @@
+"""The launcher over workloads and runs that are made up."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.doctor.machines import linux
+from tests.screens.showing import rows_of
+from tests.screens.test_doctor import finding, until
+from tfwatch.commands.doctor import check_up
+from tfwatch.screens.doctor import DoctorScreen
+from tfwatch.screens.launcher import LauncherApp, Offer
+from tfwatch.screens.leave import Leave
+from tfwatch.widgets.launching import PastRun, StartKnob, Trainable, Value, ago
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from textual.pilot import Pilot
+
+PREFETCH = StartKnob(
+    "prefetch", (Value("off"), Value("4", ("--prefetch", "4")), Value("auto", ("--prefetch", "auto"))), 0, "made ahead"
+)
+FORM = StartKnob("form", (Value("slow"), Value("fast", ("--fast-form",))), 0, "fast: tf.data")
+BATCH = StartKnob("batch size", (Value("16", ("--batch-size", "16")), Value("32")), 1, "examples a step")
+WORKLOADS = (
+    Trainable("cnn", "decode and augment starve it", (PREFETCH, BATCH)),
+    Trainable("generator", "fed by a slow Python generator", (PREFETCH, FORM, BATCH)),
+    Trainable("large-images", "arithmetic enough", (BATCH,)),
+)
+RUNS = (
+    PastRun("2026-11-20T10-17-03_cnn", "cnn", 720.0, "finished", "5 000 steps, 52.6 s", 0.41),
+    PastRun("/x/2026-11-19T10-17-03_[b]", "[b]x[/b]", 90_000.0, "killed", "3 steps, 1.0 s", None),
+)
+
+
+def offer(runs: tuple[PastRun, ...] = RUNS, machine: str = "Apple M2 Pro, 16 GB") -> Offer:
+    return Offer(WORKLOADS, lambda: machine, lambda: runs, finding(check_up(linux())))
+
+
+@asynccontextmanager
+async def launcher(
+    shown: Offer | None = None, size: tuple[int, int] = (80, 24), **options: Any
+) -> AsyncIterator[tuple[LauncherApp, Pilot[Leave]]]:
+    app = LauncherApp(shown or offer(), **options)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        if shown is None:
+            await until(pilot, lambda: size[0] < 60 or "1 day" in text(app))
+        yield app, pilot
+
+
+def text(app: LauncherApp) -> str:
+    return "\n".join(rows_of(app.screen))
+
+
+@pytest.mark.parametrize("size", [(60, 18), (80, 24), (120, 40), (200, 60)], ids=str)
+@pytest.mark.parametrize("theme", ["dark", "light"])
+async def test_it_shows_what_there_is(size: tuple[int, int], theme: str) -> None:
+    async with launcher(size=size, theme=theme) as (app, _):
+        rows = rows_of(app.screen)
+        assert "Apple M2 Pro, 16 GB" in rows[0]
+        assert "cnn           decode and augment starve it" in rows[2]
+        assert "generator     fed by" in rows[3]
+        assert "cnn starts with" in text(app)
+        assert "prefetch    < off >" in text(app)
+        assert "12 min  cnn" in text(app)
+        assert "41 %" in text(app)
+        assert ("finished" in text(app)) is (size[0] >= 80)
+        assert ("starving 41 %" in text(app)) is (size[0] >= 200)
+        assert "tfwatch train cnn" in rows[-2]
+        assert {len(row) for row in rows} == {size[0]}
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        pytest.param(["enter"], ("train", "cnn"), id="the first"),
+        pytest.param(["down", "enter"], ("train", "generator"), id="the second"),
+        pytest.param(["end", "up", "enter"], ("train", "generator"), id="from the end"),
+        pytest.param(["right", "right", "enter"], ("train", "cnn", "--prefetch", "4"), id="with a knob turned"),
+        pytest.param(["right", *["right"] * 9, "enter"], ("train", "cnn", "--prefetch", "auto"), id="no further"),
+        pytest.param(["right", "right", "left", "enter"], ("train", "cnn"), id="turned back"),
+        pytest.param(
+            ["down", "tab", "right", "down", "right", "down", "left", "escape", "enter"],
+            ("train", "generator", "--prefetch", "4", "--fast-form", "--batch-size", "16"),
+            id="with all knobs turned",
+        ),
+        pytest.param(
+            ["right", "right", "escape", "down", "up", "enter"],
+            ("train", "cnn", "--prefetch", "4"),
+            id="a knob stays turned",
+        ),
+        pytest.param(["r", "enter"], ("replay", "2026-11-20T10-17-03_cnn"), id="a run"),
+        pytest.param(["tab", "tab", "down", "enter"], ("replay", "/x/2026-11-19T10-17-03_[b]"), id="an older run"),
+        pytest.param(["q"], (), id="q leaves"),
+        pytest.param(["ctrl+c"], (), id="ctrl+c leaves"),
+    ],
+)
+async def test_keys_choose_a_command(keys: list[str], words: tuple[str, ...]) -> None:
+    async with launcher() as (app, pilot):
+        await pilot.press(*keys)
+    assert app.words == words
+    assert app.return_value is Leave.LEFT
+
+
+async def test_the_command_is_shown_as_it_is_chosen() -> None:
+    async with launcher() as (app, pilot):
+        await pilot.press("down", "tab", "right", "down", "right")
+        await pilot.pause()
+        assert "tfwatch train generator --prefetch 4 --fast-form" in rows_of(app.screen)[-2]
+        await pilot.press("r", "down")
+        await pilot.pause()
+        assert "tfwatch replay '/x/2026-11-19T10-17-03_[b]'" in rows_of(app.screen)[-2]
+
+
+async def test_clicks_choose() -> None:
+    async with launcher() as (app, pilot):
+        await pilot.click("WorkloadsPane", offset=(5, 3))
+        await pilot.pause()
+        assert "large-images starts with" in text(app)
+        await pilot.click("WorkloadsPane", offset=(5, 3))
+        await pilot.pause()
+    assert app.words == ("train", "large-images")
+
+
+async def test_the_doctor_is_shown_and_left() -> None:
+    async with launcher() as (app, pilot):
+        await pilot.press("d")
+        await until(pilot, lambda: isinstance(app.screen, DoctorScreen) and app.screen.found)
+        await pilot.press("q")
+        await until(pilot, lambda: "what to train" in text(app))
+        assert app.words == ()
+        assert app.is_running
+
+
+async def test_it_is_painted_before_anything_is_looked_at() -> None:
+    goes_on = threading.Event()
+    painted: list[bool] = []
+
+    def runs() -> Iterator[PastRun]:
+        goes_on.wait(20)
+        yield RUNS[0]
+
+    shown = Offer(WORKLOADS, lambda: "a machine", runs, finding(check_up(linux())))
+    async with launcher(shown, painted=lambda: painted.append(goes_on.is_set())) as (app, pilot):
+        await until(pilot, lambda: "a machine" in text(app))
+        assert painted == [False]
+        assert "looking" in text(app)
+        await pilot.press("r", "enter")
+        assert app.words == ()
+        goes_on.set()
+        await until(pilot, lambda: "finished" in text(app))
+
+
+async def test_without_runs_it_says_so() -> None:
+    async with launcher(offer(())) as (app, pilot):
+        await until(pilot, lambda: "none yet" in text(app))
+
+
+async def test_what_cannot_be_read_is_told() -> None:
+    def fails() -> Any:
+        raise OSError(13, "Permission denied [red]")
+
+    async with launcher(Offer(WORKLOADS, fails, fails, finding(check_up(linux()))), (120, 40)) as (app, pilot):
+        await until(pilot, lambda: "they cannot be read" in text(app))
+        assert "Permission denied [red]" in rows_of(app.screen)[0]
+
+
+@pytest.mark.parametrize("size", [(52, 14), (20, 5), (3, 1)], ids=str)
+async def test_a_window_too_small_says_so(size: tuple[int, int]) -> None:
+    async with launcher(size=size) as (app, pilot):
+        await pilot.press("down", "tab")
+        assert app.is_running
+        if size[0] > 3:
+            assert f"{size[0]}x{size[1]}, needs 60x18" in " ".join(text(app).split())
+
+
+async def test_without_unicode_and_colour_it_is_ascii() -> None:
+    async with launcher(colour=False, unicode=False) as (app, _):
+        assert text(app).isascii()
+
+
+async def test_the_words_of_others_are_no_markup() -> None:
+    async with launcher(offer(machine="[/red]chip[@click=app.quit]x[/]")) as (app, pilot):
+        await until(pilot, lambda: "[/red]chip[@click=app.quit]x[/]" in text(app))
+        await until(pilot, lambda: "[b]x[/b]" in text(app))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.0, "now"), (60.0, "1 min"), (7300.0, "2 h"), (86_400.0, "1 day"), (200_000.0, "2 days")]
+)
+def test_an_age_is_told_in_one_unit(seconds: float, words: str) -> None:
+    assert ago(seconds) == words

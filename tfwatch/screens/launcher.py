@@ -1,0 +1,283 @@
+"""The launcher: what can be trained here, with which knobs, and the runs that can be seen again."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on
+from textual.app import SystemCommand
+from textual.binding import Binding
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.message import Message
+from textual.reactive import reactive
+from textual.screen import Screen
+from textual.widgets import Static
+
+from tfwatch.screens.layout import SMALLEST
+from tfwatch.screens.leave import Leave
+from tfwatch.screens.themed import ThemedApp
+from tfwatch.widgets.glyphs import choose_glyphs
+from tfwatch.widgets.keyline import Key, KeyLine
+from tfwatch.widgets.launching import Choices, PastRun, PastRunsPane, StartPane, Trainable, WorkloadsPane
+from tfwatch.widgets.pane import Pane
+from tfwatch.widgets.text import plain, row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+    from tfwatch.screens.doctor import Look
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What the launcher shows.
+
+    machine: the machine in a line. runs: the runs, the newest first. Both are called in a thread, once it is painted.
+    look: the check-up that `d` shows.
+    """
+
+    workloads: tuple[Trainable, ...]
+    machine: Callable[[], str]
+    runs: Callable[[], Iterable[PastRun]]
+    look: Look
+
+
+class LauncherHeader(Pane):
+    """The first line.
+
+    Attributes:
+        machine: the machine in a line; empty while it is not known.
+    """
+
+    DEFAULT_CSS = """
+    LauncherHeader { height: 1; padding: 0 1; background: $panel; color: $foreground; }
+    """
+
+    machine: reactive[str] = reactive("")
+
+    def rows(self, width: int, height: int) -> Sequence[Content]:
+        return [row(("tfwatch", "$accent bold"), "  ", plain(self.machine))]
+
+
+class LauncherScreen(Screen[None]):
+    """Chooses; the app hears of it through `take`, which gets the words of the command line."""
+
+    CSS_PATH = "launcher.tcss"
+    AUTO_FOCUS = "WorkloadsPane"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "runs", "the runs", show=False, id="launcher.runs"),
+        Binding("right", "knobs", "the knobs", show=False, id="launcher.knobs"),
+        Binding("escape", "workloads", "the workloads", show=False, id="launcher.workloads"),
+        Binding("d", "doctor", "is the installation right?", show=False, id="launcher.doctor"),
+        Binding("q", "app.quit", "leave", show=False, id="launcher.leave"),
+        Binding("colon", "app.command_palette", "everything by name", show=False, id="launcher.palette"),
+    ]
+
+    header = getters.query_one(LauncherHeader)
+    workloads = getters.query_one(WorkloadsPane)
+    start = getters.query_one(StartPane)
+    runs = getters.query_one(PastRunsPane)
+    keys = getters.query_one(KeyLine)
+
+    class Told(Message):
+        """What was found out after the first paint; None is not known yet."""
+
+        def __init__(self, machine: str | None = None, run: PastRun | None = None, note: str | None = None) -> None:
+            super().__init__()
+            self.machine = machine
+            self.run = run
+            self.note = note
+
+    def __init__(self, offer: Offer, take: Callable[[tuple[str, ...]], None], *, colour: bool, unicode: bool) -> None:
+        super().__init__()
+        self._offer = offer
+        self._take = take
+        self._colour = colour
+        self._glyphs = choose_glyphs(colour, unicode)
+
+    def compose(self) -> ComposeResult:
+        yield LauncherHeader()
+        yield WorkloadsPane()
+        with Horizontal(id="lower"):
+            yield StartPane()
+            yield PastRunsPane()
+        yield Static(id="command", markup=False)
+        yield KeyLine()
+        yield Static(id="too-small", markup=False)
+
+    def on_mount(self) -> None:
+        for pane in self.query(Pane):
+            pane.glyphs = self._glyphs
+        for widget in (self, *self.query("*")):
+            widget.set_class(not self._glyphs.unicode, "-plain")
+        self.workloads.workloads = self._offer.workloads
+        self.workloads.styles.height = len(self._offer.workloads) + 2
+        self.workloads.entitle("what to train")
+        self.runs.entitle("recent runs")
+        self.runs.note = "looking"
+        self._show_choice()
+
+    def begin(self) -> None:
+        """Look at the machine and the runs, in a thread of its own."""
+        threading.Thread(target=self._look, daemon=True, name="tfwatch-launcher").start()
+
+    def on_resize(self) -> None:
+        size = self.app.size
+        self.set_class(size.width < SMALLEST[0] or size.height < SMALLEST[1], "-too-small")
+        text = f"{size.width}x{size.height}, needs {SMALLEST[0]}x{SMALLEST[1]}"
+        self.query_one("#too-small", Static).update(Content(text))
+
+    # -- what is found out --------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        try:
+            self.post_message(self.Told(machine=self._offer.machine()))
+        except Exception as error:  # noqa: BLE001 - a thread boundary
+            self.post_message(self.Told(machine=f"the machine: {type(error).__name__}: {error}"))
+        try:
+            for run in self._offer.runs():
+                self.post_message(self.Told(run=run))
+            self.post_message(self.Told(note="none yet"))
+        except Exception as error:  # noqa: BLE001 - a thread boundary
+            self.post_message(self.Told(note=f"they cannot be read: {error}"))
+
+    @on(Told)
+    def _tell(self, message: Told) -> None:
+        if message.machine is not None:
+            self.header.machine = message.machine
+        if message.run is not None:
+            self.runs.runs = (*self.runs.runs, message.run)
+        if message.note is not None:
+            self.runs.note = plain(message.note)
+
+    # -- choosing -----------------------------------------------------------------------------------
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The command that enter gives: a run's where the runs have the keys, else a training's."""
+        if self.runs.has_focus:
+            return ("replay", self.runs.chosen.words) if self.runs.chosen else ()
+        return ("train", self.workloads.chosen.name, *self.start.words)
+
+    @on(Choices.Moved)
+    def _moved(self) -> None:
+        self._show_choice()
+
+    def on_descendant_focus(self) -> None:
+        self._show_choice()
+
+    def _show_choice(self) -> None:
+        workload = self.workloads.chosen
+        if workload.knobs is not self.start.knobs:
+            self.start.show(workload)
+            self.start.entitle(f"{workload.name} starts with")
+        command = f"tfwatch {command_line(self.words)}" if self.words else ""
+        self.query_one("#command", Static).update(Content(command))
+        at_runs = self.runs.has_focus
+        self.keys.keys = (
+            Key("enter", "enter", "replay" if at_runs else "start", enabled=bool(self.words)),
+            Key("tab", "tab", _AFTER.get(type(self.focused), "workloads")),
+            Key("right", "< >", "turn it", enabled=self.start.has_focus, rank=1),
+            Key("r", "r", "runs", chosen=at_runs, rank=2),
+            Key("d", "d", "doctor"),
+            Key("q", "q", "leave"),
+        )
+
+    @on(Choices.Entered)
+    def _entered(self) -> None:
+        if self.words:
+            self._take(self.words)
+
+    @on(KeyLine.Pressed)
+    def press(self, message: KeyLine.Pressed) -> None:
+        """A key that was clicked is a key that was pressed."""
+        self.app.call_next(self.app.simulate_key, message.key)
+
+    def action_runs(self) -> None:
+        """Give the runs the keys."""
+        self.runs.focus()
+
+    def action_knobs(self) -> None:
+        """Give the knobs the keys."""
+        self.start.focus()
+
+    def action_workloads(self) -> None:
+        """Give the workloads the keys."""
+        self.workloads.focus()
+
+    def action_doctor(self) -> None:
+        """Show the check-up."""
+        from tfwatch.screens.doctor import DoctorScreen
+
+        look, unicode = self._offer.look, self._glyphs.unicode
+        self.app.push_screen(DoctorScreen(look, gently=False, colour=self._colour, unicode=unicode))
+
+
+_AFTER: dict[type[object], str] = {WorkloadsPane: "knobs", StartPane: "runs", PastRunsPane: "workloads"}
+
+
+def command_line(words: Iterable[str]) -> str:
+    """Words as a shell takes them."""
+    return shlex.join(words)
+
+
+class LauncherApp(ThemedApp[Leave]):
+    """Shows the launcher. The arguments besides `offer` are those of `TfwatchApp`.
+
+    Attributes:
+        words: of the command line that was chosen; empty where the user left.
+    """
+
+    TITLE = "tfwatch"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q,ctrl+c", "quit", "leave", show=False, priority=True, id="app.leave"),
+    ]
+
+    def __init__(
+        self,
+        offer: Offer,
+        *,
+        painted: Callable[[], None] | None = None,
+        theme: str | None = None,
+        colour: bool = True,
+        unicode: bool = True,
+        settings: Path | None = None,
+    ) -> None:
+        super().__init__(theme, settings, colour)
+        self.words: tuple[str, ...] = ()
+        self._launcher = LauncherScreen(offer, self._take, colour=colour, unicode=unicode)
+        self._painted = painted
+
+    def on_mount(self) -> None:
+        self.push_screen(self._launcher)
+        self.call_after_refresh(self._begin)
+
+    def _begin(self) -> None:
+        self._launcher.begin()
+        if self._painted:
+            self._painted()
+
+    def _take(self, words: tuple[str, ...]) -> None:
+        self.words = words
+        self.exit_with(Leave.LEFT)
+
+    def exit_with(self, leave: Leave) -> None:
+        """Leave; for a signal's handler on the event loop."""
+        self.exit(leave)
+
+    async def action_quit(self) -> None:
+        """Leave."""
+        self.exit_with(Leave.LEFT)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """What the palette offers."""
+        yield from self.theme_commands()
+        yield SystemCommand("Quit", "leave", self.action_quit)

@@ -30,5 +30,11 @@ def test_a_sample_is_of_the_time_before_it_and_of_no_more_than_said() -> None:
     assert np.nan_to_num(cores, nan=-1).tolist() == [2, 3, -1, 8, 8, 8, -1, -1]
 
 
+def test_a_sample_says_nothing_of_the_time_before_one_that_read_nothing() -> None:
+    starts = np.arange(8, dtype=np.float64) * 0.25
+    cores = sample_columns(np.array([0.5, 1.0, 1.5]), np.array([2.0, NAN, 4.0]), starts, hold_s=9.0)
+    assert np.nan_to_num(cores, nan=-1).tolist() == [2, 2, -1, -1, 4, 4, -1, -1]
+
+
 def test_no_samples_are_no_figures() -> None:
     assert np.isnan(sample_columns(np.array([]), np.array([]), np.array([0.0, 1.0, 2.0]), hold_s=1.0)).all()

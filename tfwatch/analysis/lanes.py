@@ -38,18 +38,20 @@ def shade(share: Floats) -> NDArray[np.int64]:
 
 
 def sample_columns(at_s: Floats, values: Floats, starts_s: Floats, hold_s: float) -> Floats:
-    """The mean of the samples in each column; one without any has the next sample's, at most `hold_s` seconds on.
+    """The mean of the samples in each column; in a column without any, the sample that covers it.
 
-    A sample is of the time before it: nothing is known yet of the columns after the last one.
+    A sample is of the time since the one before it, at most `hold_s` seconds: nothing is known yet of the columns
+    after the last one. `at_s` rises.
     """
     out = np.full(len(starts_s), np.nan)
+    since_s = np.maximum(at_s - hold_s, np.concatenate([[-np.inf], at_s[:-1]]))
     known = np.isfinite(values)
-    at_s, values = at_s[known], values[known]
+    at_s, values, since_s = at_s[known], values[known], since_s[known]
     if not len(at_s) or not len(starts_s):
         return out
     following = np.searchsorted(at_s, starts_s, side="right")
     held = following < len(at_s)
-    held[held] = at_s[following[held]] - starts_s[held] <= hold_s
+    held[held] = since_s[following[held]] <= starts_s[held] + 1e-9
     out[held] = values[following[held]]
     column = np.searchsorted(starts_s, at_s, side="left") - 1
     inside = column >= 0

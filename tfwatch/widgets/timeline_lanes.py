@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tfwatch.widgets.timeline_rows import Figures, Line, Piece
 
 #: Samples come twice a second: one that comes late is still of the time since the one before it, up to so long.
-_HOLD_S = 0.75
+_HOLD_S = 2.0
 #: More samples than these are thinned out: an hour and more in few columns.
 _SAMPLES = 4000
 

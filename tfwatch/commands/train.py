@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch import workloads
@@ -20,7 +21,6 @@ from tfwatch.terminal import Capture, why_no_screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tfwatch.doctor.installed import Installed
     from tfwatch.runs.writer import RunWriter
@@ -56,7 +56,7 @@ def train(order: Order, parts: Parts | None = None, clock: Clock = SYSTEM) -> in
     check(order, installed)
     os.environ["KERAS_BACKEND"] = "tensorflow"
     with Capture(screen=not order.headless) as terminal:
-        writer, lost = begin_run(order.runs_dir, order.plan.workload, clock, **_details(order))
+        writer, lost = begin_run(order.runs_dir, workloads.title(order.plan.workload), clock, **_details(order))
         writer.log = terminal.record_to(writer.folder and writer.folder / layout.LOG)
         session = Session(order, writer, terminal, parts, clock)
         if lost:
@@ -107,6 +107,8 @@ def _check_knobs(plan: Plan) -> None:
     entry, asked = workloads.find(plan.workload), {switch.knob for switch in plan.switches}
     if (plan.knobs.fast_form or "fast_form" in asked) and not entry.fast:
         raise workloads.BadInputError(f"{plan.workload} takes no fast-form: its pipeline has one form")
+    if entry.built_once and asked - {"prefetch"}:
+        raise workloads.BadInputError(f"{plan.workload} takes switches of prefetch only: dataset() is built once")
     if (plan.knobs.latency_ms or "latency_ms" in asked) and not entry.reads_files:
         raise workloads.BadInputError(f"{plan.workload} takes no storage-latency: it reads no files while it trains")
 
@@ -116,16 +118,20 @@ def _details(order: Order) -> dict[str, Any]:
     plan = order.plan
     settings = asdict(plan.settings)
     settings["data"] = short(plan.settings.data) if plan.settings.data else None
+    entry = workloads.find(plan.workload)
+    if entry.only is not None:  # what else there is, its own code says
+        settings = {name: value for name, value in settings.items() if name in entry.only}
+        settings["file"] = short(Path(plan.workload).absolute())
     settings["storage_latency_ms"] = plan.knobs.latency_ms
     settings["keep_awake"] = order.keep_awake
-    entry = workloads.find(plan.workload)
     knobs = {name: value for name, value in describe(plan.knobs).items() if name != "fast_form" or entry.fast}
     asked_latency = plan.knobs.latency_ms > 0 or any(switch.knob == "latency_ms" for switch in plan.switches)
+    switchable = [name for name in knobs if name != "latency_ms" or asked_latency]
     settings["fast_form"] = entry.fast
     return {
         "knobs": knobs,
-        "switchable": [name for name in knobs if name != "latency_ms" or asked_latency],
+        "switchable": ["prefetch"] if entry.built_once else switchable,
         "settings": settings,
-        "batch_size": plan.settings.batch_size,
+        "batch_size": settings.get("batch_size"),
         "epochs": None if plan.settings.steps else plan.settings.epochs,
     }

@@ -21,10 +21,10 @@ class ImportEnded:
 
 @dataclass(frozen=True, slots=True)
 class DatasetReady:
-    """The images are listed and checked; `skipped` of them could not be read."""
+    """The data are there, `images` of them where their number is known; `skipped` could not be read."""
 
     at_ns: int
-    images: int
+    images: int | None
     skipped: int
     took_ms: float
     examples: list[str] = field(default_factory=list)

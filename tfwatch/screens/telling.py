@@ -99,7 +99,8 @@ def plain_fact(event: facts.Event) -> Row | None:
             skipped = f", {event.skipped} skipped that cannot be read" if event.skipped else ""
             names = f": {', '.join(event.examples[:3])}" if event.examples else ""
             took = units.seconds(event.took_ms / 1e3)
-            return ".", f"{units.count(event.images)} images ready in {took}{skipped}{names}", ""
+            what = "data set" if event.images is None else f"{units.count(event.images)} images"
+            return ".", f"{what} ready in {took}{skipped}{names}", ""
         case facts.SwitchFailed():
             return (
                 LETTERS.get(event.knob, "."),

@@ -13,7 +13,7 @@ from tfwatch.runs.control import Request
 from tfwatch.training.disposal import let_go
 from tfwatch.training.feed import Feed
 from tfwatch.training.filling import Filling
-from tfwatch.training.hands import buffer_size, untuned
+from tfwatch.training.hands import buffer_size
 from tfwatch.training.tap import Shape, Tap
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Fetch:
         """An epoch begins after `steps` steps: with a source of tfwatch's own, make its iterator and pipeline."""
         if self._session.source is not None:
             self._control.knobs = self._accept(steps)
-            self._feed.start(iter(self._session.source.with_options(untuned())), self._control.knobs)
+            self._feed.start(iter(self._session.source), self._control.knobs)
 
     def adopt(self, iterator: Any) -> Shape:
         """Keras made another iterator: where prefetch was asked for, it goes through the feed from the start.

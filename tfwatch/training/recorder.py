@@ -51,7 +51,8 @@ class Recorder:
     def begin_epoch(self, epoch: int, epochs: int, steps: int | None) -> None:
         """An epoch begins; the stand-in is put in place where it is not."""
         self._armed = True
-        self._books.begin_epoch(epoch, epochs, steps)
+        # Where an epoch's length is unknown, how many epochs so many steps take is unknown too.
+        self._books.begin_epoch(epoch, 0 if steps is None and self._session.stop_after else epochs, steps)
         try:
             self._stand_in()
         except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training

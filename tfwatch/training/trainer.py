@@ -18,6 +18,8 @@ from tfwatch.core.rows import Phase
 from tfwatch.runs.library import import_took_ms, list_runs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import tensorflow as tf
 
     from tfwatch.runs.control import Control
@@ -55,6 +57,7 @@ class Trainer:
         self._writer = writer
         self._control = control
         self._clock = clock
+        self._explain: Callable[[BaseException], str] = lambda error: f"{type(error).__name__}: {error}"
         self._final_loss: float | None = None
         self._weights_sha256 = ""
         self._thread = threading.Thread(target=self._run, name="tfwatch-training", daemon=True)
@@ -72,7 +75,7 @@ class Trainer:
         except workloads.BadInputError as error:
             outcome = Outcome("bad-input", str(error))
         except BaseException as error:  # noqa: BLE001  the thread's boundary: nobody else would hear of it
-            outcome = Outcome("failed", f"{type(error).__name__}: {error}", traceback.format_exc())
+            outcome = Outcome("failed", self._explain(error), traceback.format_exc())
         self._end(outcome)
 
     def _end(self, outcome: Outcome) -> None:
@@ -134,7 +137,9 @@ class Trainer:
     def _prepare(self) -> Prepared:
         start_ns = self._clock.now_ns()
         self._say("making the data set")
-        prepared: Prepared = workloads.load(self._plan.workload).prepare(self._plan.settings, self._say)
+        workload = workloads.load(self._plan.workload, self._plan.knobs)
+        prepared: Prepared = workload.prepare(self._plan.settings, self._say)
+        self._explain = prepared.explain
         took_ms = (self._clock.now_ns() - start_ns) / 1e6
         self._writer.event(
             DatasetReady(self._writer.now_ns(), prepared.images, prepared.skipped, took_ms, list(prepared.examples))
@@ -149,25 +154,34 @@ class Trainer:
 
         settings = self._plan.settings
         per_epoch = prepared.steps_per_epoch
-        epochs = math.ceil(settings.steps / per_epoch) if settings.steps else settings.epochs
-        self._writer.describe(metric=prepared.metric)
+        epochs = math.ceil(settings.steps / (per_epoch or 1)) if settings.steps else settings.epochs
+        metric = prepared.metric or _first_metric(model)
+        self._writer.describe(metric=metric)
         session = Session(
             self._writer,
             self._control,
             build=prepared.pipeline,
             source=prepared.source,
-            metric=prepared.metric,
+            metric=metric,
             stop_after=settings.steps,
             switches=self._plan.switches,
         )
-        return model.fit(
-            self._stand_in(prepared),
-            epochs=epochs,
-            validation_data=prepared.validation,
-            callbacks=[Watch(session=session)],
-            shuffle=False,  # the source is shuffled already: Keras would warn that it cannot do it
-            verbose=0,
-        )
+        try:
+            return model.fit(
+                self._stand_in(prepared),
+                epochs=epochs,
+                validation_data=prepared.validation,
+                callbacks=[Watch(session=session)],
+                shuffle=False,  # the source is shuffled already: Keras would warn that it cannot do it
+                verbose=0,
+            )
+        finally:
+            self._check_fed()
+
+    def _check_fed(self) -> None:
+        phase, _, step, *_ = self._writer.status
+        if phase is Phase.EPOCH_END and step == 0:  # what Keras says then is of a metric that was not built
+            raise workloads.BadInputError("the data set is empty: it gave no batch")
 
     def _stand_in(self, prepared: Prepared) -> tf.data.Dataset:
         """What Keras believes to train on: the right shapes and number of batches, and never a batch of it."""
@@ -186,6 +200,14 @@ class Trainer:
     def _check_stop(self) -> None:
         if self._control.stop.is_set():
             raise _StoppedError
+
+
+def _first_metric(model: Any) -> str:
+    """The name of a compiled model's first metric, as its logs have it; empty where it has none, or several outputs."""
+    metrics = (model.get_compile_config() or {}).get("metrics")
+    first = metrics[0] if isinstance(metrics, list) and metrics else None
+    named = first.get("config", {}).get("name") if isinstance(first, dict) else first
+    return named if isinstance(named, str) else ""
 
 
 def _sha256(model: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from tfwatch.core.knobs import Knobs
+    from tfwatch.workloads.own_file import OwnFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class Entry:
     module: where it is (a `Workload`). line: what it shows. defaults: of those `Settings` that are its own.
     takes: settings that only some workloads know. fast: what the fast form of its pipeline is called, with the
     `fast_form` knob; empty where it has one form alone. reads_files: while it trains, so that storage can be slow.
+    only: the settings that it takes, where it takes few. built_once: its pipeline stays as it is, and only prefetch
+    is added to it while it trains.
     """
 
     module: str
@@ -32,6 +36,8 @@ class Entry:
     takes: frozenset[str] = frozenset()
     fast: str = ""
     reads_files: bool = False
+    only: frozenset[str] | None = None
+    built_once: bool = False
 
 
 #: Every workload by its name.
@@ -141,7 +147,9 @@ class Prepared:
         times in an epoch and sees each batch of the source once; ragged last batches keep their size.
     validation: None, or a dataset of the model's input.
     model: makes the compiled model. Called once, in the thread that trains.
-    images: how many images an epoch holds. metric: the name of the metric to show, e.g. `accuracy`.
+    steps_per_epoch: None where nobody knows.
+    images: how many images an epoch holds; None where nobody knows. metric: the name of the metric to show, e.g.
+        `accuracy`; empty is the model's first. explain: says in a sentence what was raised while it trained.
     skipped: files that could not be read. examples: some of their names. note: a sentence on the data, e.g. that it
     is generated; empty where there is nothing to say.
     """
@@ -150,12 +158,13 @@ class Prepared:
     pipeline: Callable[[tf.data.Dataset, Knobs], tf.data.Dataset]
     validation: tf.data.Dataset | None
     model: Callable[[], keras.Model]
-    steps_per_epoch: int
-    images: int
+    steps_per_epoch: int | None
+    images: int | None
     metric: str
     skipped: int = 0
     examples: Sequence[str] = ()
     note: str = ""
+    explain: Callable[[BaseException], str] = lambda error: f"{type(error).__name__}: {error}"
 
 
 class Workload(Protocol):
@@ -177,25 +186,50 @@ class Workload(Protocol):
 
 
 def find(name: str) -> Entry:
-    """The entry of a workload.
+    """The entry of a workload, or of a file of the user's own.
 
     Raises:
-        BadInputError: there is none of this name; the message names the nearest.
+        BadInputError: there is none of this name, and the message names the nearest; or the file is no workload.
     """
     if name not in WORKLOADS:
+        if _is_file(name):
+            return _read(name).entry()
         near = difflib.get_close_matches(name, WORKLOADS, n=1)
         hint = f"did you mean {near[0]}?" if near else "`tfwatch workloads` lists them"
         raise BadInputError(f"no workload {name!r}: {hint}")
     return WORKLOADS[name]
 
 
-def load(name: str) -> Any:
-    """The module of a workload (a `Workload`). Importing it does not import TensorFlow.
+def load(name: str, knobs: Knobs | None = None) -> Any:
+    """A workload (a `Workload`): a module, or one made of the user's file. Importing it does not import TensorFlow.
+
+    knobs: at the start, for what is built once.
 
     Raises:
-        BadInputError: there is none of this name.
+        BadInputError: as `find`.
     """
-    return importlib.import_module(find(name).module)
+    module = importlib.import_module(find(name).module)
+    return module if name in WORKLOADS else module.Own(_read(name), knobs)
+
+
+def title(name: str) -> str:
+    """What a run of a workload is called.
+
+    Raises:
+        BadInputError: as `find`.
+    """
+    find(name)
+    return name if name in WORKLOADS else _read(name).name
+
+
+def _is_file(name: str) -> bool:
+    return name.endswith(".py") or os.path.isfile(name)
+
+
+def _read(name: str) -> OwnFile:
+    from tfwatch.workloads.own_file import read
+
+    return read(name)
 
 
 def settle(name: str, asked: Mapping[str, Any]) -> Settings:
@@ -206,7 +240,8 @@ def settle(name: str, asked: Mapping[str, Any]) -> Settings:
     """
     entry = find(name)
     given = {setting: value for setting, value in asked.items() if value is not None}
-    for setting in sorted(_OWN & given.keys() - entry.takes):
+    refused = _OWN - entry.takes if entry.only is None else given.keys() - entry.only
+    for setting in sorted(refused & given.keys()):
         raise BadInputError(f"{name} takes no --{setting.replace('_', '-')}")
     return Settings(**{**entry.defaults, **given})
 

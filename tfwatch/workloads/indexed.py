@@ -20,7 +20,7 @@ def source(count: int, batch_size: int, seed: int) -> tf.data.Dataset:
     import tensorflow as tf
 
     numbers = tf.data.Dataset.range(count).shuffle(min(count, _SHUFFLED), seed=seed)
-    return numbers.batch(batch_size).with_options(hands.options(Knobs()))
+    return numbers.batch(batch_size).with_options(hands.options(Knobs())).with_options(hands.untuned())
 
 
 def in_order(count: int, batch_size: int) -> tf.data.Dataset:

@@ -57,7 +57,7 @@ def _named(paths: Sequence[bytes], labels: NDArray[np.int32], numbered: tf.data.
     def name(numbers: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
         return tf.gather(all_paths, numbers), tf.gather(all_labels, numbers), numbers, seed
 
-    return numbered.map(name).with_options(hands.options(Knobs()))
+    return numbered.map(name).with_options(hands.options(Knobs())).with_options(hands.untuned())
 
 
 def pipeline(

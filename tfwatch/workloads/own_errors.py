@@ -1,0 +1,81 @@
+"""What went wrong in a file of the user's own, in a sentence that names the line."""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tfwatch.workloads.own_file import OwnFile
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+#: A frame, as Python and TensorFlow print it into messages.
+_FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
+#: What Keras and TensorFlow put around the sentence that says what is wrong.
+_AROUND = re.compile(
+    r"Exception encountered when calling|Arguments received by|in user code:|Graph execution error|Detected at node"
+    r"|defined at|<stack traces|Traceback \(|File \"|\s|\[\[|\d+ root error|\(\d+\)|$"
+)
+_NODE = re.compile(r"\{\{.*?\}\}\s*|\s*\[Op:.*")
+#: An exception's name before its message, in a message that holds another's traceback.
+_RAISED = re.compile(r"^\s*([A-Za-z_.]*(?:Error|Exception|Exit|Interrupt): .+)$", re.MULTILINE)
+_LONGEST = 300
+
+
+class Places:
+    """Lines of a file and of others in its folder."""
+
+    def __init__(self, file: OwnFile) -> None:
+        self._file = file
+        self._folder = str(file.path.parent)
+
+    def frame(self, error: BaseException) -> str:
+        """The innermost of the user's own lines that an exception went through; empty where it met none."""
+        found = [place for at in _frames(error) if (place := self._place(*at))]
+        return found[-1] if found else ""
+
+    def explain(self, error: BaseException) -> str:
+        """What was raised while it trained: with a line of the user's, or the function that it is about."""
+        passed = {os.path.basename(frame.filename) for frame in traceback.extract_tb(error.__traceback__)}
+        batches = "pipeline" if self._file.live else "dataset"
+        function = batches if {"tap.py", "feed.py"} & passed else "model"
+        where = "a batch of" if function == batches else "a step of"
+        at = self.frame(error)
+        return f"{at}: {named(error)}" if at else f"{self._file.at(function)}: {where} {function}(): {named(error)}"
+
+    def _place(self, path: str, line: int) -> str:
+        path = os.path.realpath(path)
+        if path == str(self._file.path):
+            return f"{self._file.shown}:{line}"
+        inner = os.path.relpath(path, self._folder)
+        if inner.startswith(os.pardir) or "-packages" in inner or not os.path.isfile(path):
+            return ""
+        return f"{os.path.join(os.path.dirname(self._file.shown), inner)}:{line}"
+
+
+def _frames(error: BaseException) -> Iterator[tuple[str, int]]:
+    """Files and lines, the outermost first: those of the traceback, then those that TensorFlow wrote in the message."""
+    for frame in traceback.extract_tb(error.__traceback__):
+        yield frame.filename, frame.lineno or 0
+    for path, line in _FRAME.findall(str(error)):
+        yield path, int(line)
+
+
+def sentence(error: BaseException) -> str:
+    """What an exception says, in a line: without colours, node names and what Keras puts around it."""
+    text = _ESCAPES.sub("", str(getattr(error, "message", None) or error))
+    told = [raised for raised in _RAISED.findall(text) if raised]
+    lines = [line.strip() for line in text.splitlines() if not _AROUND.match(line)]
+    said = told[-1] if told and 'File "' in text else lines[0] if lines else ""
+    said = _NODE.sub("", said).strip().rstrip(":")
+    return (said if len(said) <= _LONGEST else f"{said[:_LONGEST]}...") or type(error).__name__
+
+
+def named(error: BaseException) -> str:
+    """What an exception says, with its name; where it tells of another one, of that."""
+    said = sentence(error)
+    return said if _RAISED.match(said) else f"{type(error).__name__}: {said}"

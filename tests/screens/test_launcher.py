@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PREFETCH = StartKnob(
     "prefetch", (Value("off"), Value("4", ("--prefetch", "4")), Value("auto", ("--prefetch", "auto"))), 0, "made ahead"
 )
-FORM = StartKnob("form", (Value("slow"), Value("fast", ("--fast-form",))), 0, "fast: tf.data")
+FORM = StartKnob("form", (Value("slow"), Value("tf.data", ("--fast-form",))), 0, "of the pipeline")
 BATCH = StartKnob("batch size", (Value("16", ("--batch-size", "16")), Value("32")), 1, "examples a step")
 WORKLOADS = (
     Trainable("cnn", "decode and augment starve it", (PREFETCH, BATCH)),
@@ -69,6 +69,9 @@ async def test_it_shows_what_there_is(size: tuple[int, int], theme: str) -> None
         assert "cnn starts with" in text(app)
         assert "prefetch    < off >" in text(app)
         assert "12 min  cnn" in text(app)
+        assert ("made ahead" in rows[-3]) is (size[0] < 120)
+        assert ("prefetch    < off >             made ahead" in text(app)) is (size[0] >= 120)
+        assert ("%: starving" in rows[-3]) is (size[0] < 200)
         assert "41 %" in text(app)
         assert ("finished" in text(app)) is (size[0] >= 80)
         assert ("starving 41 %" in text(app)) is (size[0] >= 200)
@@ -116,6 +119,25 @@ async def test_the_command_is_shown_as_it_is_chosen() -> None:
         await pilot.press("r", "down")
         await pilot.pause()
         assert "tfwatch replay '/x/2026-11-19T10-17-03_[b]'" in rows_of(app.screen)[-2]
+
+
+async def test_a_line_that_is_cut_is_told_in_the_frame() -> None:
+    long = "an LSTM on windows of a series: many small kernels one after another, which nothing hides"
+    fits = "an LSTM on windows of a series: many small kernels one after another"
+    shown = Offer(
+        (Trainable("a", long, ()), Trainable("b", fits, ()), Trainable("c", "short", ())),
+        str,
+        list,
+        finding(check_up(linux())),
+    )
+    async with launcher(shown) as (app, pilot):
+        assert "─ many small kernels one after another, which nothing hides ─" in rows_of(app.screen)[5]
+        await pilot.press("down")
+        await pilot.pause()
+        assert f"─ {fits} ─" in rows_of(app.screen)[5]
+        await pilot.press("down")
+        await pilot.pause()
+        assert set(rows_of(app.screen)[5]) == set("╰─╯")
 
 
 async def test_clicks_choose() -> None:

@@ -77,7 +77,7 @@ def _knobs(name: str, entry: Entry) -> Iterator[StartKnob]:
     yield _knob("prefetch", "--prefetch", ("off", 1, 2, 4, 8, 16, "auto", "default"), "off", "batches made ahead")
     yield _knob("workers", "--workers", ("off", 2, 4, 8, "auto", "default"), "off", "maps on several cores")
     if entry.fast:
-        yield StartKnob("form", (Value("slow"), Value("fast", ("--fast-form",))), 0, f"fast: {entry.fast}")
+        yield StartKnob("form", (Value("slow"), Value(entry.fast, ("--fast-form",))), 0, "of the pipeline")
     if entry.reads_files:
         yield _knob("latency", "--storage-latency", (0, 5, 10, 20, 50, 100), 0, "simulated, ms a batch")
     for own in sorted(entry.takes & _OWN.keys()):

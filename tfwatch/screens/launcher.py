@@ -120,8 +120,6 @@ class LauncherScreen(Screen[None]):
             widget.set_class(not self._glyphs.unicode, "-plain")
         self.workloads.workloads = self._offer.workloads
         self.workloads.styles.height = len(self._offer.workloads) + 2
-        self.workloads.entitle("what to train")
-        self.runs.entitle("recent runs")
         self.runs.note = "looking"
         self._show_choice()
 
@@ -134,6 +132,7 @@ class LauncherScreen(Screen[None]):
         self.set_class(size.width < SMALLEST[0] or size.height < SMALLEST[1], "-too-small")
         text = f"{size.width}x{size.height}, needs {SMALLEST[0]}x{SMALLEST[1]}"
         self.query_one("#too-small", Static).update(Content(text))
+        self.call_after_refresh(self._show_choice)
 
     # -- what is found out --------------------------------------------------------------------------
 
@@ -178,7 +177,9 @@ class LauncherScreen(Screen[None]):
         workload = self.workloads.chosen
         if workload.knobs is not self.start.knobs:
             self.start.show(workload)
-            self.start.entitle(f"{workload.name} starts with")
+        self.workloads.entitle("what to train", self.workloads.cut)
+        self.start.entitle(f"{workload.name} starts with", self.start.untold)
+        self.runs.entitle("recent runs", self.runs.untold)
         command = f"tfwatch {command_line(self.words)}" if self.words else ""
         self.query_one("#command", Static).update(Content(command))
         at_runs = self.runs.has_focus

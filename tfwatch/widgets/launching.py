@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 _QUIET = "$foreground 65%"
 _NAME_CELLS = 14
 _KNOB_CELLS = 12
-_VALUE_CELLS = 12
+_VALUE_CELLS = 20
+#: Cells from which a knob's row has room for what it is.
+_TELLING = 52
 #: Cells from which a run's row has room for how it ended, and for its length.
 _USUAL, _WIDE = 34, 60
 
@@ -141,6 +143,14 @@ class WorkloadsPane(Choices):
         """The workload under the cursor."""
         return self.workloads[self.cursor]
 
+    @property
+    def cut(self) -> str:
+        """What the row under the cursor has no room for; empty where it has."""
+        width, line = self.scrollable_content_region.width, self.chosen.line
+        if _NAME_CELLS + len(line) <= width:
+            return ""
+        return line if len(line) < width else line.rpartition(": ")[2]
+
 
 class StartPane(Choices):
     """The knobs that a workload starts with; left and right turn the one under the cursor.
@@ -181,8 +191,14 @@ class StartPane(Choices):
             (knob.name, self._mark(index)),
             " " * (_KNOB_CELLS - len(knob.name)),
             (f"{value:<{_VALUE_CELLS}}", "" if at == knob.start else "$accent bold"),
-            (knob.note, _QUIET),
+            (knob.note if width >= _TELLING else "", _QUIET),
         )
+
+    @property
+    def untold(self) -> str:
+        """What the knob under the cursor is, where its row has no room for that."""
+        narrow = self.scrollable_content_region.width < _TELLING
+        return self.knobs[self.cursor].note if self.knobs and narrow else ""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -237,6 +253,11 @@ class PastRunsPane(Choices):
             (length, _QUIET),
             (f"{'starving ' if width >= _WIDE and share else ''}{share:>4}", "$text-warning"),
         )
+
+    @property
+    def untold(self) -> str:
+        """What the last figure is, where the rows have no room for that."""
+        return "%: starving" if self.runs and self.scrollable_content_region.width < _WIDE else ""
 
     @property
     def chosen(self) -> PastRun | None:

@@ -43,8 +43,9 @@ def test_each_value_of_each_knob_is_taken_by_train(
 def test_a_workload_has_the_knobs_that_it_takes() -> None:
     knobs = {one.name: [knob.name for knob in one.knobs] for one in room.trainables()}
     assert list(knobs) == list(WORKLOADS)
-    assert knobs["generator"] == ["prefetch", "workers", "form", "batch size", "length"]
-    assert knobs["cnn"] == ["prefetch", "workers", "latency", "image size", "batch size", "length"]
+    all_have = ["batch size", "length", "device", "mode", "precision"]
+    assert knobs["generator"] == ["prefetch", "workers", "form", *all_have]
+    assert knobs["cnn"] == ["prefetch", "workers", "latency", "image size", *all_have]
 
 
 class _Chooses:

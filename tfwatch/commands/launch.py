@@ -87,6 +87,11 @@ def _knobs(name: str, entry: Entry) -> Iterator[StartKnob]:
     batches = sorted({1, 8, 16, 32, 64, 128, 256, 512, 1024, settings.batch_size})
     yield _knob("batch size", "--batch-size", batches, settings.batch_size, "examples a step")
     yield _length(settings)
+    yield _knob("device", "--device", ("auto", "cpu", "gpu"), settings.device, "what computes")
+    modes = (Value("eager", ("--eager",)), Value("graph"), Value("jit", ("--jit",)))
+    yield StartKnob("mode", modes, 1, "how a step runs; jit is XLA")
+    precisions = (Value("float32"), Value("mixed", ("--mixed-precision",)))
+    yield StartKnob("precision", precisions, 0, "mixed: float16 and float32")
 
 
 def _knob(name: str, option: str, values: Sequence[Any], default: Any, note: str) -> StartKnob:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.screens import hardware
-from tests.screens.canned import FED, Canned, usual
+from tests.screens.canned import FED, Canned, Split, usual
 from tests.screens.showing import shown
 from tests.screens.test_live import SIZES
 from tests.screens.test_situation import look
 from tfwatch.core import events as facts
-from tfwatch.core.rows import Phase
+from tfwatch.core.rows import SAMPLE, Phase
+from tfwatch.document import as_json
+from tfwatch.runs.opened import read_run
 from tfwatch.runs.reader import FolderSource, RunReader
 from tfwatch.screens.readings import readings
 from tfwatch.screens.views import header_view
@@ -285,3 +289,17 @@ def test_where_rows_are_few_what_needs_a_look_stays() -> None:
 
 def test_what_is_from_outside_is_harmless_and_ascii_where_it_has_to_be() -> None:
     assert rows_of(Reading("GPU", ("a\x1b[2Jb, 61 °C",)), unicode=False) == ["GPU     ab, 61 C"]
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, 1e38, -1e38, -1.0, 1e-38], ids=str)
+async def test_whatever_a_sample_holds_the_screen_and_the_report_stand(value: float) -> None:
+    def read(_: Split) -> dict[str, float]:
+        return dict.fromkeys((name for name in SAMPLE.names or () if name != "at_ns"), value)
+
+    run = hardware.on_apple(None, read).steps(400, FED).doing(Phase.COMPUTE, 0.001)
+    async with shown(run, (80, 24)) as show:
+        await show.press("4")
+        assert all(len(row) == 80 for row in show.rows)
+        assert not re.search(r"\b(nan|inf)\b", show.text)
+    found = as_json(read_run(run.ended().writer, run.clock))
+    assert json.loads(json.dumps(found, allow_nan=False)) == found

@@ -64,7 +64,7 @@ def evidence(steps: Rows, samples: Rows, now_s: float, since_s: float = 0.0) -> 
 def _busy(samples: Rows, begin_s: float, end_s: float) -> float | None:
     rows = samples[(samples["at_ns"] > begin_s * 1e9) & (samples["at_ns"] <= end_s * 1e9)]
     for name in ("gpu_process_busy", "gpu_busy"):
-        known = rows[name][np.isfinite(rows[name])]
+        known = rows[name][np.isfinite(rows[name])].astype(np.float64)
         if len(known) >= _LEAST_SAMPLES:
             return float(known.mean())
     return None

@@ -326,3 +326,19 @@ def test_a_writer_that_is_gone_holds_no_files_open(tmp_path: Path) -> None:
     del writer
 
     assert len(os.listdir("/dev/fd")) <= before
+
+
+def test_a_run_that_is_whole_on_disk_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = make_writer(tmp_path)
+    add_steps(writer, plain(10))
+    writer.flush()
+    whole = read_run(writer, FakeClock(1).clock).steps
+    Disk(monkeypatch, room=3 * 32)
+    add_steps(writer, plain(10))
+    writer.flush()
+    partly = read_run(writer, FakeClock(1).clock).steps
+
+    assert isinstance(whole, np.memmap)
+    assert not isinstance(partly, np.memmap)
+    assert (len(whole), len(partly)) == (10, 20)
+    assert partly["step"].tolist() == [*range(1, 11), *range(1, 11)]

@@ -84,13 +84,13 @@ def open_run(path: str | Path, clock: Clock = SYSTEM) -> Run:
 
 
 def read_run(source: Source, clock: Clock = SYSTEM) -> Run:
-    """The run of a source, copied: also one that has no folder, and what the disk did not take.
+    """The run of a source: also one that has no folder, and with what the disk did not take, which is copied.
 
     Raises:
         NotARunError: the source holds no run that this tfwatch reads.
     """
     manifest = source.manifest()
-    steps, samples = (_copy(source, name, manifest) for name in (layout.STEPS, layout.SAMPLES))
+    steps, samples = (_rows(source, name, manifest) for name in (layout.STEPS, layout.SAMPLES))
     return _run(source, manifest, steps, samples, clock)
 
 
@@ -127,6 +127,14 @@ def _chunks(source: Source, name: str) -> Iterator[bytes]:
     while data := source.read(name, offset, _CHUNK):
         offset += len(data)
         yield data
+
+
+def _rows(source: Source, name: str, manifest: Manifest) -> Rows:
+    """A view of the file where all of its bytes are on disk: a copy of ten million steps is 320 MB."""
+    path = source.folder and source.folder / name
+    if source.folder and path and path.is_file() and not source.read(name, path.stat().st_size, 1):
+        return _view(source.folder, name, manifest)
+    return _copy(source, name, manifest)
 
 
 def _copy(source: Source, name: str, manifest: Manifest) -> Rows:

@@ -121,6 +121,17 @@ async def test_the_command_is_shown_as_it_is_chosen() -> None:
         assert "tfwatch replay '/x/2026-11-19T10-17-03_[b]'" in rows_of(app.screen)[-2]
 
 
+@pytest.mark.parametrize("size", [(60, 18), (80, 24)], ids=str)
+async def test_many_workloads_leave_room_for_the_rest(size: tuple[int, int]) -> None:
+    many = tuple(Trainable(f"workload {n}", "it trains", (PREFETCH, FORM, BATCH)) for n in range(30))
+    async with launcher(Offer(many, str, list, finding(check_up(linux()))), size) as (app, pilot):
+        await pilot.press("end", "tab", "right")
+        await pilot.pause()
+        assert "workload 29" in text(app)
+        assert "< 4 >" in text(app)
+        assert rows_of(app.screen)[-2].split() == ["tfwatch", "train", "'workload", "29'", "--prefetch", "4"]
+
+
 async def test_a_line_that_is_cut_is_told_in_the_frame() -> None:
     long = "an LSTM on windows of a series: many small kernels one after another, which nothing hides"
     fits = "an LSTM on windows of a series: many small kernels one after another"

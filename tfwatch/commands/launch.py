@@ -89,9 +89,9 @@ def _knobs(name: str, entry: Entry) -> Iterator[StartKnob]:
     yield _length(settings)
     yield _knob("device", "--device", ("auto", "cpu", "gpu"), settings.device, "what computes")
     modes = (Value("eager", ("--eager",)), Value("graph"), Value("jit", ("--jit",)))
-    yield StartKnob("mode", modes, 1, "how a step runs; jit is XLA")
+    yield StartKnob("mode", modes, 1, "of a step; jit is XLA")
     precisions = (Value("float32"), Value("mixed", ("--mixed-precision",)))
-    yield StartKnob("precision", precisions, 0, "mixed: float16 and float32")
+    yield StartKnob("precision", precisions, 0, "mixed: float16 compute")
 
 
 def _knob(name: str, option: str, values: Sequence[Any], default: Any, note: str) -> StartKnob:

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from tfwatch.screens.doctor import Look
 
 
+#: Rows that the workloads leave to all else, where there are many.
+_BELOW = 11
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What the launcher shows.
@@ -132,6 +136,7 @@ class LauncherScreen(Screen[None]):
         self.set_class(size.width < SMALLEST[0] or size.height < SMALLEST[1], "-too-small")
         text = f"{size.width}x{size.height}, needs {SMALLEST[0]}x{SMALLEST[1]}"
         self.query_one("#too-small", Static).update(Content(text))
+        self.workloads.styles.max_height = max(size.height - _BELOW, 3)
         self.call_after_refresh(self._show_choice)
 
     # -- what is found out --------------------------------------------------------------------------

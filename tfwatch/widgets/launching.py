@@ -149,7 +149,8 @@ class WorkloadsPane(Choices):
         width, line = self.scrollable_content_region.width, self.chosen.line
         if _NAME_CELLS + len(line) <= width:
             return ""
-        return line if len(line) < width else line.rpartition(": ")[2]
+        shows = line.rpartition(": ")[2]
+        return next((words for words in (line, shows) if len(words) < width), "")
 
 
 class StartPane(Choices):

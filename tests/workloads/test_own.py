@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tfwatch import workloads
+from tfwatch import cli, workloads
 from tfwatch.core.events import (
     DatasetReady,
     EpochEnded,
@@ -178,6 +178,39 @@ def test_only_few_settings_can_be_asked(written: Callable[[str], str]) -> None:
             workloads.settle(name, {setting: value})
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        pytest.param(["train", "own.py", "--eager"], "own.py takes no --eager", id="mode"),
+        pytest.param(["train", "own.py", "--image-size", "32"], "own.py takes no --image-size", id="image size"),
+        pytest.param(
+            ["train", "own.py", "--fast-form"], "own.py takes no fast-form: its pipeline has one form", id="form"
+        ),
+        pytest.param(
+            ["train", "own.py", "--storage-latency", "5"],
+            "own.py takes no storage-latency: it reads no files while it trains",
+            id="latency",
+        ),
+        pytest.param(
+            ["train", "own.py", "--switch", "9:workers=2"],
+            "own.py takes switches of prefetch only: dataset() is built once",
+            id="switch",
+        ),
+        pytest.param(
+            ["bench", "own.py"],
+            "bench times the workloads that `tfwatch workloads` lists: own.py is a file",
+            id="bench",
+        ),
+    ],
+)
+def test_what_a_file_does_not_take_is_refused_in_a_sentence(
+    words: list[str], sentence: str, written: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(ONCE)
+    assert cli.main(words) == 2
+    assert capsys.readouterr() == ("", f"tfwatch: {sentence}\n")
+
+
 # -- running it ---------------------------------------------------------------------------------------
 
 
@@ -340,6 +373,14 @@ def dataset(knobs):
             id="ragged",
         ),
         pytest.param(
+            IMPORTS
+            + EXAMPLE
+            + LIVE.replace(".batch(8)\n", ".batch(8).apply(tf.data.experimental.assert_cardinality(13))\n")
+            + MODEL,
+            "own.py:11: pipeline() asserts how many batches it gives: do so in source()",
+            id="asserted",
+        ),
+        pytest.param(
             ONCE + "\ndef validation(): return 5\n",
             "own.py:18: validation() gives an int, not a tf.data.Dataset",
             id="validation",
@@ -411,3 +452,53 @@ def test_a_form_whose_batches_look_otherwise_is_refused_while_the_other_trains_o
     (refused,) = of(run, SwitchFailed)
     assert refused.reason.endswith("own.py:11: pipeline() gives batches of another shape or type under these knobs")
     assert len(run.steps) == 13
+
+
+IMAGES = """
+def images():
+    for side in (40, 56, 40):
+        yield tf.ones((2, side, side, 3)), tf.ones((2, 1))
+
+def dataset(knobs):
+    spec = tf.TensorSpec((None, None, None, 3)), tf.TensorSpec((None, 1))
+    return tf.data.Dataset.from_generator(images, output_signature=spec)
+
+def model():
+    layers = [keras.layers.Conv2D(4, 3), keras.layers.MaxPooling2D(4), keras.layers.GlobalAveragePooling2D()]
+    model = keras.Sequential([*layers, keras.layers.Dense(1)])
+    model.compile("adam", "mse", steps_per_execution=STEPS)
+    return model
+"""
+NAMED = """
+def named(n):
+    x, y = example(n)
+    return {"a": x, "b": x}, {"y": y}, {"y": 2.0}
+
+def dataset(knobs):
+    return tf.data.Dataset.range(40).map(named).batch(8)
+
+def model():
+    a, b = keras.Input((4,), name="a"), keras.Input((4,), name="b")
+    model = keras.Model({"a": a, "b": b}, {"y": keras.layers.Dense(1, name="y")(a + b)})
+    model.compile("adam", {"y": "mse"})
+    return model
+"""
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        pytest.param(IMAGES.replace("STEPS", "1"), 3, id="images of any size"),
+        pytest.param(IMAGES.replace("STEPS", "2"), 3, id="two steps a call"),
+        pytest.param(EXAMPLE + NAMED, 5, id="named inputs and weights"),
+        pytest.param(EXAMPLE + DATASET + MODEL.replace('"mse"', '"mse", run_eagerly=True'), 13, id="eager"),
+    ],
+)
+def test_batches_and_models_of_many_kinds_train(
+    text: str, steps: int, written: Callable[[str], str], tmp_path: Path
+) -> None:
+    run, outcome = train(written(IMPORTS + text), tmp_path, None, Scheduled(2, "prefetch", 2))
+    assert outcome == Outcome("finished")
+    assert len(run.steps) == steps
+    assert of(run, RunEnded)[0].final_loss > 0

@@ -99,6 +99,9 @@ def specs(wish: Wish) -> list[Spec]:
         BadInputError: a workload is unknown or does not take what was asked.
     """
     names = list(dict.fromkeys(wish.workloads)) or list(workloads.WORKLOADS)
+    for name in names:
+        if workloads.find(name).only is not None:
+            raise BadInputError(f"bench times the workloads that `tfwatch workloads` lists: {name} is a file")
     wanted = [
         Spec(name, device, mode, batch_size, size, wish.seconds)
         for name in names

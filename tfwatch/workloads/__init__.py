@@ -242,7 +242,8 @@ def settle(name: str, asked: Mapping[str, Any]) -> Settings:
     given = {setting: value for setting, value in asked.items() if value is not None}
     refused = _OWN - entry.takes if entry.only is None else given.keys() - entry.only
     for setting in sorted(refused & given.keys()):
-        raise BadInputError(f"{name} takes no --{setting.replace('_', '-')}")
+        option = given[setting] if setting == "mode" else setting.replace("_", "-")
+        raise BadInputError(f"{name} takes no --{option}")
     return Settings(**{**entry.defaults, **given})
 
 

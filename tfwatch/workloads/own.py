@@ -203,6 +203,7 @@ class Own:
 
     def _model(self, spec: Any) -> keras.Model:
         import keras
+        import tensorflow as tf
 
         model = self._call("model")
         if not isinstance(model, keras.Model):
@@ -210,6 +211,10 @@ class Own:
         if not model.compiled:
             raise self._wrong("model", "gives a model that is not compiled: call its compile()")
         self._try(model, spec)
+        if any(None in leaf.shape[1:] for leaf in tf.nest.flatten(spec)):
+            # Keras would build it on a batch in which such sides are 1, too little for a convolution.
+            with contextlib.suppress(Exception):
+                model._symbolic_build(data_batch=spec)
         return model
 
     def _try(self, model: keras.Model, spec: Any) -> None:

@@ -318,6 +318,13 @@ def test_switches_that_cannot_be_compared_promise_nothing(tmp_path: Path) -> Non
     assert "faster" not in "\n".join(lines)
 
 
+def test_the_fast_form_is_called_by_its_name(tmp_path: Path) -> None:
+    switch = PipelineSwitched(0, "fast_form", "off", "on", 49, 50, 1.0, "key")
+    run = open_written(tmp_path / "run", plain(52), switch, FINISHED, settings={"fast_form": "tf.data"})
+
+    assert "fast form (tf.data) off > on at step 50: too few steps to compare" in text_of(run)
+
+
 def test_a_path_with_spaces_can_be_pasted(tmp_path: Path) -> None:
     lines = text_of(open_written(tmp_path / "my runs" / "r1", plain(30), FINISHED), str(tmp_path))
 

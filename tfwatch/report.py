@@ -47,7 +47,7 @@ def as_text(run: Run, home: Path) -> str:
         *_waited(run, summary),
         *_split(run),
         *_machine(run, hardware_of(run)),
-        *_switches(summary),
+        *_switches(summary, run.manifest.fast_form),
         *_stall(summary),
         *_pattern(summary),
         *_said(run),
@@ -178,16 +178,16 @@ def _gpu_missing(run: Run, machine: Hardware) -> list[str]:
     return [f"GPU n/a: {why.reason}{f'; {why.fix}' if why.fix else ''}"]
 
 
-def _switches(summary: Summary) -> list[str]:
+def _switches(summary: Summary, form: str) -> list[str]:
     switches = summary.switches
     more = len(switches) - _TOLD
     told = switches if more <= 0 else switches[: _TOLD - 1]
-    lines = [_outcome(switch) for switch in told]
+    lines = [_outcome(switch, form) for switch in told]
     return [*lines, f"and {more + 1} more switches"] if more > 0 else lines
 
 
-def _outcome(switch: Comparison) -> str:
-    turned = f"{setting(switch.knob, switch.old)} > {switch.new}"
+def _outcome(switch: Comparison, form: str) -> str:
+    turned = f"{setting(switch.knob, switch.old, form)} > {switch.new}"
     if switch.step is None:
         return f"{turned}: asked, and not yet in effect at the last step"
     turned = f"{turned} at step {units.count(switch.step)}"

@@ -73,6 +73,8 @@ class Trainings:
             wall_error=_wall_error(run.steps, end_ns),
             run=run,
             held_up=[_as_it_was(one, sleeps) for one in schedule.held_up],
+            slept_ms={part: _median_ms(sleeps[part], run.steps) for part in PARTS if sleeps[part].end_ns},
+            step_ms=float(np.median(np.diff(asked_ns))) / 1e6,
         )
 
     def _fit(self, model: Any, schedule: Schedule, sleeps: dict[str, Sleeps]) -> tuple[Run, list[int]]:
@@ -200,6 +202,10 @@ def _compare(rows: Rows, schedule: Schedule, sleeps: dict[str, Sleeps], end_ns: 
         for level in sorted(set(getattr(schedule, f"{part}_ms")) - {0}):
             held = steady & (planned == level) & (injected >= _LEFT_MS)
             yield _found(part, float(level), injected[held], (told - injected)[held] - own_ms)
+
+
+def _median_ms(sleeps: Sleeps, rows: Rows) -> float:
+    return float(np.median(_took_ms(sleeps, rows)))
 
 
 def _found(part: str, slept_ms: float, injected: NDArray[np.float64], error: NDArray[np.float64]) -> Found:

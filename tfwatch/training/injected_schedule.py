@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -84,9 +84,13 @@ class Trained:
 
     found: one for each sleep that is not 0, where the part also has steps without. wall_error: how far the parts are
     from filling the time between two callbacks, as a share of it. held_up: with what each one really took.
+    slept_ms: what the delays of each part really took, the median. step_ms: from the end of one step's callbacks to
+    that of the next, the median.
     """
 
     found: list[Found]
     wall_error: float
     run: Run
     held_up: list[HeldUp]
+    slept_ms: dict[str, float] = field(default_factory=dict)
+    step_ms: float = 0.0

@@ -221,7 +221,7 @@ def _add_theme(group: Any) -> None:
 
 
 def _launch(parser: argparse.ArgumentParser) -> int:
-    """The launcher, and then what was chosen; the help where no screen can be shown."""
+    """The launcher; the help where no screen can be shown."""
     from tfwatch.terminal import why_no_screen
 
     if why_no_screen(os.environ):
@@ -230,8 +230,7 @@ def _launch(parser: argparse.ArgumentParser) -> int:
     from tfwatch.commands.launch import launch
     from tfwatch.runs.library import default_runs_dir
 
-    code, words = launch(default_runs_dir())
-    return main(words) if words else code
+    return launch(default_runs_dir())
 
 
 def _train(args: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.pseudo import Pseudo
 from tests.screens.canned import usual
 from tests.test_cli import _taken
 from tfwatch import cli
@@ -18,6 +19,7 @@ from tfwatch.runs.opened import open_run
 from tfwatch.workloads import WORKLOADS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tfwatch.widgets.launching import StartKnob, Trainable
@@ -86,19 +88,28 @@ def test_what_is_chosen_is_printed_and_run(
     def make(offer: object, **options: object) -> Any:
         return _Chooses(*chosen)
 
-    parts = replace(Parts(), launcher=make)
+    became: list[Sequence[str]] = []
+    parts = replace(Parts(), launcher=make, become=became.append)
 
-    assert room.launch(tmp_path, parts) == (code, chosen if runs else ())
+    assert room.launch(tmp_path, parts) == code
+    assert became == ([chosen] if runs else [])
     assert capsys.readouterr() == ("", printed)
 
 
-def test_on_a_terminal_what_was_chosen_is_what_train_gets(monkeypatch: pytest.MonkeyPatch) -> None:
-    orders = _taken(monkeypatch)
-    monkeypatch.setattr("tfwatch.terminal.why_no_screen", lambda environ: "")
-    monkeypatch.setattr(room, "launch", lambda runs_dir: (0, ("train", "generator", "--fast-form")))
-
-    assert cli.main([]) == 0
-    assert [(order.plan.workload, order.plan.knobs.fast_form) for order in orders] == [("generator", True)]
+@pytest.mark.terminal
+def test_in_a_terminal_a_run_is_chosen_and_seen_again(tmp_path: Path) -> None:
+    usual(tmp_path / "tfwatch" / "runs" / "2026-11-20T10-17-03_cnn").ended().writer.close()
+    home = str(tmp_path)
+    with Pseudo("-m", "tfwatch", XDG_STATE_HOME=home, XDG_CONFIG_HOME=home) as terminal:
+        terminal.wait_for("finished")
+        terminal.press("r")
+        terminal.wait_for("tfwatch replay 2026-11-20T10-17-03_cnn")
+        terminal.press("\r")
+        terminal.wait_for("451 steps")
+        terminal.press("q")
+        assert terminal.wait() == 0
+        assert terminal.state == terminal.before
+        assert "tfwatch replay 2026-11-20T10-17-03_cnn\r\n" in terminal.words
 
 
 def test_without_a_terminal_it_is_the_help(capsys: pytest.CaptureFixture[str]) -> None:

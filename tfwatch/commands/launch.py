@@ -39,23 +39,26 @@ _OWN: dict[str, tuple[Sequence[Any], str]] = {
 }
 
 
-def launch(runs_dir: Path, parts: Parts | None = None, clock: Clock = SYSTEM) -> tuple[int, tuple[str, ...]]:
-    """Show the launcher until something is chosen, whose command line is printed, or the user leaves.
+def launch(runs_dir: Path, parts: Parts | None = None, clock: Clock = SYSTEM) -> int:
+    """Show the launcher until the user leaves, or chooses a command: it is printed, and this process becomes it.
 
-    Returns the exit code, and the words of the command to run; none where the user left.
+    A new program and not a call: the launcher has threads, and a run's first steps have to be without any.
     """
+    parts = parts or Parts()
     offer = Offer(trainables(), _machine, lambda: past_runs(runs_dir, clock), look_at(runs_dir))
     apps: list[Launching] = []
 
     def make_app(**options: Any) -> Screen:
-        apps.append((parts or Parts()).launcher(offer, **options))
+        apps.append(parts.launcher(offer, **options))
         return apps[0]
 
     code = play(make_app)
     words = apps[0].words if apps and not code else ()
     if words:
         sys.stderr.write(f"tfwatch {command_line(words)}\n")
-    return code, words
+        sys.stderr.flush()
+        parts.become(words)
+    return code
 
 
 def _machine() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,7 +11,7 @@ from tfwatch.doctor.installed import Installed
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     from tfwatch.app import Leave
@@ -92,9 +93,13 @@ def _launcher(*args: Any, **options: Any) -> Launching:
     return LauncherApp(*args, **options)
 
 
+def _become(words: Sequence[str]) -> None:
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:], *words])
+
+
 @dataclass(frozen=True)
 class Parts:
-    """The makers of a run's parts. `exit_now` ends the process on the spot.
+    """The makers of a run's parts. `exit_now` ends the process on the spot, `become` makes it tfwatch with these words.
 
     `app` takes what `TfwatchApp` takes, `doctor` what `DoctorApp` takes, `launcher` what
     `LauncherApp` takes.
@@ -107,3 +112,4 @@ class Parts:
     launcher: Callable[..., Launching] = _launcher
     installed: Callable[[], Installed] = Installed.here
     exit_now: Callable[[int], Any] = os._exit
+    become: Callable[[Sequence[str]], Any] = _become

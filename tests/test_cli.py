@@ -51,6 +51,7 @@ def run(*words: str) -> int:
         pytest.param(["train"], "the following arguments are required: WORKLOAD", id="no workload"),
         pytest.param(["train", "cmn"], "no workload 'cmn': did you mean cnn?", id="workload"),
         pytest.param(["train", "lstm"], "no workload 'lstm': `tfwatch workloads` lists them", id="unlike any workload"),
+        pytest.param(["train", "/nonexistent/own.py"], "there is no file /nonexistent/own.py", id="file"),
         pytest.param(["train", "cnn", "--fast"], "unrecognized arguments: --fast", id="option"),
         pytest.param(["train", "cnn", "--steps"], "--steps: expected one argument", id="no value"),
         pytest.param(

@@ -88,7 +88,8 @@ def _add_train(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     train.set_defaults(run=_train)
-    train.add_argument("workload", metavar="WORKLOAD", help="what to train: `tfwatch workloads` lists them")
+    text = "what to train: `tfwatch workloads` lists them; or a Python file of your own"
+    train.add_argument("workload", metavar="WORKLOAD", help=text)
     _add_pipeline(train.add_argument_group("input pipeline (each can be switched while it trains)"))
     _add_training(train.add_argument_group("training"))
     _add_computing(train.add_argument_group("how a step is computed"))

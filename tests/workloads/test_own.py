@@ -14,6 +14,7 @@ from tfwatch.core.events import (
     DatasetReady,
     EpochEnded,
     EpochStarted,
+    Noted,
     PipelineSwitched,
     RunEnded,
     SwitchFailed,
@@ -395,6 +396,28 @@ def test_what_is_wrong_before_training_is_bad_input(
     assert outcome.message.startswith(sentence)
     assert "\n" not in outcome.message
     assert len(run.steps) == 0
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    ("stages", "workers", "notes"),
+    [
+        pytest.param("", "off", [], id="none"),
+        pytest.param("", 2, [], id="asked"),
+        pytest.param(".prefetch(2)", 2, ["own.py sets prefetch by itself: off does not turn that off"], id="prefetch"),
+        pytest.param(
+            ".map(lambda *xy: xy, num_parallel_calls=2).prefetch(2)",
+            "off",
+            ["own.py sets num_parallel_calls and prefetch by itself: off does not turn that off"],
+            id="both",
+        ),
+    ],
+)
+def test_what_the_file_does_ahead_by_itself_is_noted(
+    stages: str, workers: Setting, notes: list[str], written: Callable[[str], str], tmp_path: Path
+) -> None:
+    run, _ = train(written(ONCE.replace(".batch(8)", f".batch(8){stages}")), tmp_path, Knobs(workers=workers), steps=2)
+    assert [event.text for event in of(run, Noted) if "by itself" in event.text] == notes
 
 
 @pytest.mark.tensorflow

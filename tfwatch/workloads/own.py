@@ -95,6 +95,7 @@ class Own:
             steps_per_epoch=self._steps(source, build, settings.steps),
             images=None,
             metric="",
+            note=self._note(build(source, Knobs())),
             explain=self._places.explain,
         )
 
@@ -102,7 +103,7 @@ class Own:
 
     def _import(self) -> None:
         folder = str(self._file.path.parent)
-        if folder not in sys.path:
+        if sys.path[:1] != [folder]:
             sys.path.insert(0, folder)
         spec = importlib.util.spec_from_file_location(_MODULE, self._file.path)
         if spec is None or spec.loader is None:
@@ -154,6 +155,14 @@ class Own:
         if not isinstance(made, tf.data.Dataset):
             raise self._wrong(function, f"gives {_a(made)}, not a tf.data.Dataset")
         return made
+
+    def _note(self, off: tf.data.Dataset) -> str:
+        """What the file's own code does although everything is off."""
+        stages = " ".join(_stages(off))
+        asked = not self._file.live and hands.num_parallel_calls(self._knobs.workers) is not None
+        parallel = ["num_parallel_calls"] if "Parallel" in stages and not asked else []
+        ahead = " and ".join([*parallel, *(["prefetch"] if "Prefetch" in stages else [])])
+        return f"{self._file.shown} sets {ahead} by itself: off does not turn that off" if ahead else ""
 
     def _validation(self) -> tf.data.Dataset | None:
         if not hasattr(self._module, "validation"):
@@ -251,3 +260,11 @@ def _a(thing: object) -> str:
     """What something is: `a list`, `an int`."""
     kind = type(thing).__name__
     return "None" if thing is None else f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
+
+
+def _stages(dataset: Any) -> Iterator[str]:
+    """The class names of a data set and of all that it is made of, as far as TensorFlow tells."""
+    yield type(dataset).__name__
+    inputs = getattr(dataset, "_inputs", None)
+    for source in inputs() if callable(inputs) else ():
+        yield from _stages(source)

@@ -167,6 +167,7 @@ async def test_the_doctor_is_shown_and_left() -> None:
         await until(pilot, lambda: isinstance(app.screen, DoctorScreen) and app.screen.found)
         await pilot.press("q")
         await until(pilot, lambda: "what to train" in text(app))
+        await until(pilot, lambda: check_up(linux()).machine[:70] in rows_of(app.screen)[0])
         assert app.words == ()
         assert app.is_running
 

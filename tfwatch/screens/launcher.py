@@ -224,7 +224,13 @@ class LauncherScreen(Screen[None]):
         from tfwatch.screens.doctor import DoctorScreen
 
         look, unicode = self._offer.look, self._glyphs.unicode
-        self.app.push_screen(DoctorScreen(look, gently=False, colour=self._colour, unicode=unicode))
+        doctor = DoctorScreen(look, gently=False, colour=self._colour, unicode=unicode)
+
+        def left(_: None) -> None:
+            if doctor.found:
+                self.header.machine = doctor.found.machine
+
+        self.app.push_screen(doctor, left)
 
 
 _AFTER: dict[type[object], str] = {WorkloadsPane: "knobs", StartPane: "runs", PastRunsPane: "workloads"}

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _HINT = "no switch yet\np turns prefetch on or off; here stands what it gave"
 #: When in a second: not in the frame in which the finding and the time axis find their figures.
-_HEADER_AT = 0.5
+_FIGURES_AT = 0.5
 _TABS = ("switch", "proof", "events", "machine", "log")
 _PANES = ("#knobs", "#card", "#happenings", "#machine", "#log")
 
@@ -77,7 +77,7 @@ class LiveScreen(Screen[None]):
         self._switchboard = switchboard
         self._glyphs = choose_glyphs(colour, unicode)
         self._told: tuple[object, ...] = ()
-        self._headed: tuple[object, ...] = ()
+        self._figured: tuple[object, ...] = ()
         self._happenings = Happenings()
         self._greeted = False
         self._own_cost = ""
@@ -123,7 +123,7 @@ class LiveScreen(Screen[None]):
         if self.has_class(Layout.TOO_SMALL.value):
             self._show_state()
             return
-        self._show_header(view)
+        self._show_figures(view)
         self.finding.finding = view.finding
         self.finding.note = help_now(view, self.live)
         self.timeline.snapshot = view.snapshot
@@ -133,13 +133,17 @@ class LiveScreen(Screen[None]):
             own_cost if self.size.width >= 120 else own_cost.partition(" of a core")[0].removeprefix("tfwatch ")
         )
 
-    def _show_header(self, view: RunView) -> None:
-        """Once a second: four times nobody can read its figures."""
-        header = views.header_view(view)
-        due = int(view.snapshot.now_s + _HEADER_AT), header.workload, header.epoch, header.state
-        if due != self._headed:
-            self._headed = due
-            self.header.view = header
+    def _show_figures(self, view: RunView) -> None:
+        """Once a second: four times nobody can read them."""
+        header, shown = views.header_view(view), self.machine.display
+        due = int(view.snapshot.now_s + _FIGURES_AT), header.workload, header.epoch, header.state, view.is_over, shown
+        if due == self._figured:
+            return
+        self._figured = due
+        self.header.view = header
+        if shown:
+            self.machine.entitle(machine_title(view))
+            self.machine.readings = readings(view)
 
     def _show_panes(self, view: RunView) -> None:
         if self.knobs.display:
@@ -149,9 +153,6 @@ class LiveScreen(Screen[None]):
             self.card.hint = _HINT if self.live and not view.is_over else "no switch in this run"
         if self.happened.display:
             self._show_happenings(view)
-        if self.machine.display:
-            self.machine.entitle(machine_title(view))
-            self.machine.readings = readings(view)
         if self.log_pane.display:
             self.log_pane.lines = views.log_lines(view)
 

@@ -56,7 +56,7 @@ class GpuFigures:
 class Machine:
     """The machine over some samples; None is n/a.
 
-    found: whose GPU figures these are. missing: why there are none; never both.
+    found: whose GPU figures these are.
     heat, pressure: levels of `HEAT` and `PRESSURE`. stalled: the share of time in which something waited for memory.
     swap_bytes_s: read and written. growth: of the memory in use.
     evidence: step times and the GPU's counter side by side.
@@ -65,7 +65,6 @@ class Machine:
 
     gpu: GpuFigures | None = None
     found: GpuFound | None = None
-    missing: SensorMissing | None = None
     cpu_power_w: float | None = None
     heat: int | None = None
     pressure: int | None = None
@@ -92,7 +91,6 @@ def machine_of(
     return Machine(
         gpu=gpu_figures(rows[rows["at_ns"] >= max(since_s, 0.0) * 1e9], of),
         found=word if isinstance(word, GpuFound) else None,
-        missing=word if isinstance(word, SensorMissing) else None,
         cpu_power_w=_figure(rows["cpu_power_w"], of),
         heat=_level(rows["thermal_level"], HEAT),
         pressure=_level(rows["memory_level"], PRESSURE),

@@ -30,7 +30,7 @@ def test_the_cpu_is_taken_though_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch)
 def test_xla_is_refused_on_apples_gpus_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start, "find_device", lambda: GPU)
     assert choose_device(Settings(mode="jit")) == GPU
-    monkeypatch.setattr(start.platform, "system", lambda: "Darwin")
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
     with pytest.raises(BadInputError, match="XLA compiles nothing for Apple's GPUs"):
         choose_device(Settings(mode="jit"))
     assert choose_device(Settings(mode="jit", device="cpu")) == host_device()

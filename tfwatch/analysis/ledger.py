@@ -151,10 +151,13 @@ def keras_step_ms(epochs: Rows, events: Sequence[Event]) -> float | None:
 
     It spreads all that lies between the first step's end and the epoch's end over the steps, validation and the
     callbacks at the epoch's end included: Keras' bar is the last of them. None where no epoch of two steps has ended,
-    where no metrics tell that it was one of Keras', or where steps ran several in a call: from where the bar counts
+    where it was none of Keras' or told no metrics, or where steps ran several in a call: from where the bar counts
     then is another matter in each version.
     """
-    ended = next((event for event in reversed(events) if isinstance(event, EpochEnded) and event.metrics), None)
+    ended = next(
+        (event for event in reversed(events) if isinstance(event, EpochEnded) and event.by_keras and event.metrics),
+        None,
+    )
     rows = epochs[epochs["epoch"] == ended.epoch & 0xFFFF] if ended else epochs[:0]
     if ended is None or not len(rows) or rows["steps"][-1] < 2 or 0 < rows["calls"][-1] < rows["steps"][-1]:
         return None

@@ -42,12 +42,13 @@ class EpochStarted:
 
 @dataclass(frozen=True, slots=True)
 class EpochEnded:
-    """An epoch ended, its validation included."""
+    """An epoch ended, its validation included. by_keras: it was one of Keras' `fit`."""
 
     at_ns: int
     epoch: int
     step: int
     metrics: dict[str, float]
+    by_keras: bool = True
 
 
 @dataclass(frozen=True, slots=True)

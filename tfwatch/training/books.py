@@ -46,14 +46,15 @@ class Books:
     """The books of one `fit`.
 
     closed: the `fit` is over: nothing more is written. lost: nor is it after a failure of tfwatch.
-    steps: how many were trained. flags: of the step to come.
+    steps: how many were trained. flags: of the step to come. by_keras: it is one of Keras'.
     """
 
-    def __init__(self, writer: RunWriter, metric: str) -> None:
+    def __init__(self, writer: RunWriter, metric: str, *, by_keras: bool = True) -> None:
         self.closed = self.lost = False
         self.steps = self.flags = 0
         self._writer = writer
         self._metric = metric
+        self._by_keras = by_keras
         self._epoch = self._epoch_step = self._images = 0
         self._open_row: tuple[int, int, int, float, float, float] | None = None
         self._validation_ns = 0
@@ -74,7 +75,7 @@ class Books:
         """An epoch and its validation are over."""
         self._close_row(0, self._writer.now_ns())
         metrics = {name: float(value) for name, value in (logs or {}).items() if _is_number(value)}
-        self._writer.event(EpochEnded(self._writer.now_ns(), self._epoch, self.steps, metrics))
+        self._writer.event(EpochEnded(self._writer.now_ns(), self._epoch, self.steps, metrics, self._by_keras))
         self.say(Phase.EPOCH_END)
 
     @fails_open

@@ -17,6 +17,7 @@ from tfwatch.training.books import Books, fails_open
 from tfwatch.training.device import find_device, host_device
 from tfwatch.training.examples import images_in
 from tfwatch.training.script import Raised, ScriptRun, at_exit, tell_user
+from tfwatch.training.traces import find_trace_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,7 +44,7 @@ class LoopBooks(Books):
     """
 
     def __init__(self, writer: RunWriter, traced: Callable[[], int] | None) -> None:
-        super().__init__(writer, metric="")
+        super().__init__(writer, metric="", by_keras=False)
         self.ahead: Ahead | None = None
         self._traced = traced
         self._traced_before = 0
@@ -130,7 +131,7 @@ class Loop:
         self._script = ScriptRun(runs_dir, device, {}, [])
         self._writer = self._script.writer
         self._now_ns = self._writer.now_ns
-        self._books = LoopBooks(self._writer, _find_trace_count() if in_tensorflow else None)
+        self._books = LoopBooks(self._writer, find_trace_count() if in_tensorflow else None)
         self._patience = _PATIENCE if device.accelerated else 0
         self._epochs = epochs
         self._begun = 0
@@ -252,18 +253,6 @@ def _examples(batch: Any) -> int:
         return images_in(batch)
     except Exception:  # noqa: BLE001  a batch may be anything
         return 0
-
-
-def _find_trace_count() -> Callable[[], int] | None:
-    """Microseconds that TensorFlow has traced functions for, in all; None where it has no such count."""
-    try:
-        from tensorflow.python.eager.polymorphic_function import tracing_compilation
-
-        cell = tracing_compilation._graph_building_time_counter.get_cell()
-        int(cell.value())
-    except Exception:  # noqa: BLE001  no public name
-        return None
-    return cell.value  # type: ignore[no-any-return]
 
 
 def _stack() -> list[tuple[CodeType, int]]:

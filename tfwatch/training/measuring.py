@@ -16,7 +16,7 @@ from tfwatch import workloads
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.knobs import Knobs
 from tfwatch.training.trial import STEP_BEGINS, STEP_ENDS, tell
-from tfwatch.workloads import BadInputError
+from tfwatch.workloads import BadInputError, models
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +78,7 @@ def _measure(tf: Any, spec: Spec) -> dict[str, Any]:
         choose_device(settings)
         tf.debugging.set_log_device_placement(spec.device == "gpu")
         with started(settings):
-            step, examples = _step_of(tf, spec.workload, settings)
+            step, examples = _step_of(spec.workload, settings)
             return {"examples": examples, **_times(tf, step, spec.seconds)}
     except BadInputError as error:
         return {"error": str(error), "no_gpu": isinstance(error, NoGpuError)}
@@ -86,18 +86,14 @@ def _measure(tf: Any, spec: Spec) -> dict[str, Any]:
         return {"error": f"{type(error).__name__}: {str(error).strip()[:500]}"}
 
 
-def _step_of(tf: Any, workload: str, settings: Settings) -> tuple[Callable[[], Any], int]:
+def _step_of(workload: str, settings: Settings) -> tuple[Callable[[], Any], int]:
     """What to time, and the examples in it: the workload's own work, else one step of its training."""
     module = workloads.load(workload)
     work = getattr(module, "work", None)
     if work is not None:
-        return _in_mode(tf, work(settings), settings.mode), 1
+        return models.in_mode(work(settings), settings), 1
     prepared = module.prepare(settings, lambda _: None)
     return _training_step(prepared, bool(workloads.find(workload).fast))
-
-
-def _in_mode(tf: Any, work: Callable[[], Any], mode: str) -> Callable[[], Any]:
-    return work if mode == "eager" else tf.function(work, jit_compile=mode == "jit")
 
 
 def _training_step(prepared: Prepared, fast: bool) -> tuple[Callable[[], Any], int]:
@@ -109,6 +105,9 @@ def _training_step(prepared: Prepared, fast: bool) -> tuple[Callable[[], Any], i
     batches = prepared.pipeline(prepared.source, Knobs(fast_form=fast))
     batch = next(iter(batches))
     model = prepared.model()
+    if prepared.loop:
+        body = prepared.loop(model)
+        return lambda: on_host(body.train(batch)), images_in(batch)
     model.make_train_function()
     shape = Shape(batches.element_spec, plain=False)
     step = BatchStep(model.train_function, shape, eager=model.run_eagerly)

@@ -109,9 +109,11 @@ class Trainer:
         model = prepared.model()
         # A full collection would walk all that was imported, 0.17 s with the lock held, in the middle of the training.
         gc.freeze()
-        history = self._fit(model, prepared)
-        losses = history.history.get("loss") or [math.nan]
-        self._final_loss = float(losses[-1]) if math.isfinite(losses[-1]) else None
+        try:
+            loss = self._fit(model, prepared)
+        finally:
+            self._check_fed()
+        self._final_loss = loss if math.isfinite(loss) else None
         self._weights_sha256 = _sha256(model)
 
     def _import(self) -> None:
@@ -148,7 +150,9 @@ class Trainer:
             self._writer.note(prepared.note)
         return prepared
 
-    def _fit(self, model: Any, prepared: Prepared) -> Any:
+    def _fit(self, model: Any, prepared: Prepared) -> float:
+        """Returns the last epoch's loss; NaN where there is none."""
+        from tfwatch.training.by_hand import ByHand
         from tfwatch.training.session import Session
         from tfwatch.training.watch import Watch
 
@@ -166,17 +170,18 @@ class Trainer:
             stop_after=settings.steps,
             switches=self._plan.switches,
         )
-        try:
-            return model.fit(
-                self._stand_in(prepared),
-                epochs=epochs,
-                validation_data=prepared.validation,
-                callbacks=[Watch(session=session)],
-                shuffle=False,  # the source is shuffled already: Keras would warn that it cannot do it
-                verbose=0,
-            )
-        finally:
-            self._check_fed()
+        if prepared.loop:
+            by_hand = ByHand(session, prepared.loop(model), prepared.validation, eager=model.run_eagerly)
+            return by_hand.fit(epochs, per_epoch).get("loss", math.nan)
+        history = model.fit(
+            self._stand_in(prepared),
+            epochs=epochs,
+            validation_data=prepared.validation,
+            callbacks=[Watch(session=session)],
+            shuffle=False,  # the source is shuffled already: Keras would warn that it cannot do it
+            verbose=0,
+        )
+        return float((history.history.get("loss") or [math.nan])[-1])
 
     def _check_fed(self) -> None:
         phase, _, step, *_ = self._writer.status

@@ -61,6 +61,12 @@ WORKLOADS: dict[str, Entry] = {
         takes=frozenset({"data", "image_size"}),
         reads_files=True,
     ),
+    "cnn-loop": Entry(
+        "tfwatch.workloads.cnn_loop",
+        "one convolution on MNIST in a loop written by hand: --eager shows what tf.function saves",
+        defaults={"epochs": 5, "batch_size": 100},
+        fast="whole batches",
+    ),
     "dense": Entry(
         "tfwatch.workloads.dense",
         "784-128-10 on MNIST: steps of a millisecond, which picking examples one by one starves",
@@ -91,6 +97,12 @@ WORKLOADS: dict[str, Entry] = {
         defaults={"epochs": 2},
         takes=frozenset({"data", "weights"}),
         reads_files=True,
+    ),
+    "array": Entry(
+        "tfwatch.workloads.array",
+        "arrays in memory by train_on_batch: the loop indexes them itself, or tf.data does",
+        defaults={"epochs": 10},
+        fast="tf.data",
     ),
     "generator": Entry(
         "tfwatch.workloads.generator",
@@ -152,6 +164,7 @@ class Prepared:
         `accuracy`; empty is the model's first. explain: says in a sentence what was raised while it trained.
     skipped: files that could not be read. examples: some of their names. note: a sentence on the data, e.g. that it
     is generated; empty where there is nothing to say.
+    loop: makes the body of the loop that trains the model; None where `fit` does.
     """
 
     source: tf.data.Dataset
@@ -164,7 +177,18 @@ class Prepared:
     skipped: int = 0
     examples: Sequence[str] = ()
     note: str = ""
+    loop: Callable[[keras.Model], Body] | None = None
     explain: Callable[[BaseException], str] = lambda error: f"{type(error).__name__}: {error}"
+
+
+class Body(Protocol):
+    """What a loop written by hand does with a batch of the pipeline."""
+
+    def train(self, batch: Any) -> Mapping[str, Any]:
+        """One step on it; returns the loss and the metrics, each the mean over the batch."""
+
+    def validate(self, batch: Any) -> Mapping[str, Any]:
+        """The same figures, and no step."""
 
 
 class Workload(Protocol):

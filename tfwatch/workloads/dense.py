@@ -26,9 +26,5 @@ def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
 
 
 def _model(settings: Settings) -> keras.Model:
-    import keras
-
     models.seed(settings)
-    hidden = keras.layers.Dense(128, activation="relu")
-    layers = [keras.Input((784,)), hidden, models.probabilities(10)]
-    return models.classifier(keras.Sequential(layers, name="dense"), settings)
+    return models.classifier(models.small_dense(784, 128, "dense"), settings)

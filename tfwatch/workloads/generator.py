@@ -98,9 +98,5 @@ def _batch(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _model(settings: Settings) -> keras.Model:
-    import keras
-
     models.seed(settings)
-    hidden = keras.layers.Dense(512, activation="relu")
-    layers = [keras.Input((_FEATURES,)), hidden, models.probabilities(_CLASSES)]
-    return models.classifier(keras.Sequential(layers, name="generator"), settings)
+    return models.classifier(models.small_dense(_FEATURES, 512, "generator"), settings)

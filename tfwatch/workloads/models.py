@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfwatch.workloads import BadInputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import keras
 
     from tfwatch.workloads import Settings
@@ -61,6 +63,23 @@ def probabilities(classes: int) -> keras.layers.Layer:
     import keras
 
     return keras.layers.Dense(classes, activation="softmax", dtype="float32")
+
+
+def in_mode(function: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    """The function itself where it is to run op by op, else as a graph or compiled by XLA."""
+    import tensorflow as tf
+
+    if settings.mode == "eager":
+        return function
+    return tf.function(function, reduce_retracing=True, jit_compile=settings.mode == "jit")  # type: ignore[no-any-return]
+
+
+def small_dense(features: int, hidden: int, name: str) -> keras.Model:
+    """Ten classes from one hidden layer; not compiled."""
+    import keras
+
+    layers = [keras.Input((features,)), keras.layers.Dense(hidden, activation="relu"), probabilities(10)]
+    return keras.Sequential(layers, name=name)
 
 
 def small_convolution(shape: tuple[int, int, int], name: str) -> keras.Model:

@@ -1,0 +1,173 @@
+"""Whole runs of the workloads whose loops are written by hand."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tfwatch import workloads
+from tfwatch.core.events import EpochEnded, PipelineSwitched, TrainingFailed, ValidationEnded
+from tfwatch.core.knobs import Knobs
+from tfwatch.core.rows import Flag
+from tfwatch.runs.begin import begin_run
+from tfwatch.runs.control import Control
+from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.writer import RunWriter
+from tfwatch.training.plan import Plan, Scheduled
+from tfwatch.training.trainer import Outcome, Trainer
+from tfwatch.workloads import BadInputError, Settings, array, arrays, cnn_loop
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import keras
+
+pytestmark = pytest.mark.tensorflow
+
+BY_HAND = ("cnn-loop", "array")
+#: 26 batches of 8 an epoch, the last of them ragged.
+EXAMPLES, BATCH, STEPS = 203, 8, 26
+SETTINGS = Settings(batch_size=BATCH, epochs=2, seed=7)
+
+
+@pytest.fixture(autouse=True)
+def _few_generated_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str, load: Any, shape: tuple[int, ...], counts: tuple[int, int], say: Any) -> arrays.Arrays:
+        return arrays.generated(shape, (EXAMPLES, 20), f"{name} is not asked for in tests")
+
+    monkeypatch.setattr(arrays, "_load", load)
+
+
+def train(name: str, runs_dir: Path, *switches: Scheduled, control: Control | None = None) -> tuple[Run, Outcome]:
+    plan = Plan(name, SETTINGS, Knobs(), switches)
+    writer, _ = begin_run(runs_dir, name)
+    trainer = Trainer(plan, writer, control or Control(plan.knobs))
+    trainer.start()
+    assert trainer.done.wait(120)
+    writer.close()
+    assert writer.folder
+    assert trainer.outcome
+    return open_run(writer.folder), trainer.outcome
+
+
+def all_of(run: Run, kind: type) -> list[Any]:
+    return [event for event in run.events if isinstance(event, kind)]
+
+
+def result(run: Run) -> tuple[float | None, str | None]:
+    assert run.ended
+    return run.ended.final_loss, run.ended.weights_sha256
+
+
+def by_itself(name: str) -> tuple[float, str]:
+    """The same loop without any of tfwatch's training; the loss is the last epoch's mean over the examples."""
+    import keras
+
+    keras.utils.set_random_seed(SETTINGS.seed)
+    prepared = workloads.load(name).prepare(SETTINGS, lambda _: None)
+    model: keras.Model = prepared.model()
+    assert prepared.loop
+    body = prepared.loop(model)
+    for _ in range(SETTINGS.epochs):
+        total = 0.0
+        for batch in prepared.pipeline(prepared.source, Knobs()):
+            total += float(body.train(batch)["loss"]) * len(batch[1])
+    digest = hashlib.sha256(b"".join(weight.tobytes() for weight in model.get_weights())).hexdigest()
+    return total / EXAMPLES, digest
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_random_switches_change_no_bit_and_a_plain_loop_gives_the_same(name: str, tmp_path: Path) -> None:
+    rng = random.Random(2)
+    choices: list[tuple[str, Any]] = [
+        *(("prefetch", value) for value in ("off", "default", "auto", 1, 5)),
+        *(("workers", value) for value in ("off", "default", "auto", 2)),
+        *(("fast_form", value) for value in ("on", "off")),
+    ]
+    switches = [Scheduled(rng.randrange(2 * STEPS), *rng.choice(choices)) for _ in range(40)]
+    still, _ = train(name, tmp_path)
+    switched, outcome = train(name, tmp_path, *switches)
+    assert outcome.cause == "finished"
+    assert len(all_of(switched, PipelineSwitched)) >= 3
+    assert result(switched) == result(still) == by_itself(name)
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_every_step_has_its_parts_and_every_epoch_its_end(name: str, tmp_path: Path) -> None:
+    run, _ = train(name, tmp_path)
+    steps = run.steps
+    assert steps["step"].tolist() == list(range(1, 2 * STEPS + 1))
+    assert all((steps[part] > 0).all() for part in ("wait_ms", "dispatch_ms", "compute_ms", "host_ms"))
+    assert (steps["dispatch_ms"] <= steps["compute_ms"]).all()
+    assert steps["flags"][0] & (Flag.EPOCH_START | Flag.COMPILE) == Flag.EPOCH_START | Flag.COMPILE
+    # The ragged batch is another shape.
+    assert np.flatnonzero(steps["flags"] & Flag.RETRACE).tolist() == [STEPS - 1]
+    assert np.flatnonzero(steps["flags"] & Flag.EPOCH_START).tolist() == [0, STEPS]
+    assert np.flatnonzero(steps["flags"] & Flag.VALIDATION).tolist() == [STEPS - 1, 2 * STEPS - 1]
+    first, last = all_of(run, EpochEnded)
+    assert len(all_of(run, ValidationEnded)) == 2
+    assert set(last.metrics) == {"loss", "accuracy", "val_loss", "val_accuracy"}
+    assert last.metrics["loss"] < first.metrics["loss"]
+    assert not last.by_keras
+    assert run.manifest.split == "exact"
+
+
+def test_an_epoch_of_unknown_length_ends_with_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, _ = train("array", tmp_path)
+    prepare = array.prepare
+    monkeypatch.setattr(array, "prepare", lambda *asked: replace(prepare(*asked), steps_per_epoch=None))
+    run, outcome = train("array", tmp_path)
+    assert (outcome.cause, len(run.steps), len(all_of(run, EpochEnded))) == ("finished", 2 * STEPS, 2)
+    assert result(run) == result(whole)
+
+
+def test_a_stop_ends_it_after_the_batch_in_flight_and_leaves_validation_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control, taken, take = Control(Knobs()), [], array.Body.train
+
+    def train_and_stop(body: array.Body, batch: Any) -> Any:
+        taken.append(batch)
+        if len(taken) == 5:
+            control.stop.set()
+        return take(body, batch)
+
+    monkeypatch.setattr(array.Body, "train", train_and_stop)
+    run, outcome = train("array", tmp_path, control=control)
+    assert (outcome.cause, len(run.steps), len(taken)) == ("stopped", 5, 5)
+    assert all_of(run, ValidationEnded) == []
+
+
+def test_what_a_step_raises_is_told_with_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+
+    def fail(body: array.Body, batch: Any) -> Any:
+        taken.append(batch)
+        if len(taken) > 3:
+            raise RuntimeError("no such thing")
+        return body._model.train_on_batch(*batch, return_dict=True)
+
+    monkeypatch.setattr(array.Body, "train", fail)
+    run, outcome = train("array", tmp_path)
+    assert (outcome.cause, outcome.message) == ("failed", "RuntimeError: no such thing")
+    assert "in fail" in all_of(run, TrainingFailed)[0].traceback
+    assert len(run.steps) == 3
+
+
+def test_books_that_are_lost_cost_the_record_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, _ = train("cnn-loop", tmp_path)
+    monkeypatch.setattr(RunWriter, "step", lambda *_: 1 / 0)
+    lost, outcome = train("cnn-loop", tmp_path)
+    assert (outcome.cause, len(lost.steps)) == ("finished", 0)
+    assert result(lost) == result(whole)
+
+
+@pytest.mark.parametrize("module", [cnn_loop, array])
+def test_a_loop_runs_one_step_at_a_time(module: Any) -> None:
+    with pytest.raises(BadInputError, match="takes no --steps-per-execution"):
+        module.check(Settings(steps_per_execution=2))

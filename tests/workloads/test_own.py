@@ -280,6 +280,13 @@ def test_a_pipeline_is_switched_live_and_changes_no_bit(written: Callable[[str],
     assert "val_loss" in of(still, EpochEnded)[-1].metrics
 
 
+#: Several devices are to be set up before TensorFlow begins, which in the tests it has.
+SPREAD = """
+class Spread(keras.Sequential):
+    @property
+    def distribute_strategy(self):
+        return type("Two", (), {"num_replicas_in_sync": 2})
+"""
 RAGGED_LENGTHS = """
 def batches():
     for size in (4, 4, 5):
@@ -382,6 +389,16 @@ def dataset(knobs):
             id="asserted",
         ),
         pytest.param(
+            ONCE.replace(".batch(8)", '.batch(8).apply(tf.data.experimental.copy_to_device("/cpu:0"))'),
+            "own.py:8: dataset() hands its batches out on a device: leave prefetch_to_device out",
+            id="on a device",
+        ),
+        pytest.param(
+            IMPORTS + EXAMPLE + DATASET + SPREAD + MODEL.replace("keras.Sequential", "Spread"),
+            "own.py:17: model() gives a model that is spread over 2 devices: watch it with Watch()",
+            id="spread",
+        ),
+        pytest.param(
             ONCE + "\ndef validation(): return 5\n",
             "own.py:18: validation() gives an int, not a tf.data.Dataset",
             id="validation",
@@ -427,14 +444,46 @@ def test_what_helps_the_file_is_found_beside_it(written: Callable[[str], str], t
     assert outcome.message == "beside.py:1: ValueError: not today"
 
 
+ROWS = """
+def rows():
+    for n in range(100):
+        yield [1.0] * (4 if n < 20 else 5), [1.0]
+
+def dataset(knobs):
+    spec = tf.TensorSpec((None,)), tf.TensorSpec((1,))
+    return tf.data.Dataset.from_generator(rows, output_signature=spec).batch(8)
+"""
+
+
 @pytest.mark.tensorflow
-def test_batches_that_change_their_shape_fail_with_a_line(written: Callable[[str], str], tmp_path: Path) -> None:
-    run, outcome = train(written(IMPORTS + RAGGED_LENGTHS + MODEL), tmp_path)
-    assert outcome.cause == "failed"
-    assert outcome.message == (
-        "own.py:12: a step of model(): InvalidArgumentError: Matrix size-incompatible: In[0]: [2,5], In[1]: [4,8]"
-    )
-    assert of(run, TrainingFailed)[0].step == 3
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        pytest.param(
+            RAGGED_LENGTHS + MODEL,
+            "own.py:12: a step of model(): InvalidArgumentError: Matrix size-incompatible: In[0]: [2,5], In[1]: [4,8]",
+            id="between batches",
+        ),
+        pytest.param(
+            ROWS + MODEL,
+            "own.py:8: a batch of dataset(): InvalidArgumentError: Cannot batch tensors with different shapes in "
+            "component 0. First element had shape [4] and element 4 had shape [5].",
+            id="in a batch",
+        ),
+        pytest.param(
+            ROWS.replace("(None,)", "(4,)") + MODEL,
+            "own.py:8: a batch of dataset(): TypeError: `generator` yielded an element of shape (5,) where an element "
+            "of shape (4,) was expected.",
+            id="against its signature",
+        ),
+    ],
+)
+def test_shapes_that_change_fail_with_a_line(
+    text: str, sentence: str, written: Callable[[str], str], tmp_path: Path
+) -> None:
+    run, outcome = train(written(IMPORTS + text), tmp_path)
+    assert (outcome.cause, outcome.message) == ("failed", sentence)
+    assert of(run, TrainingFailed)[0].error == sentence
     assert len(run.steps) == 2
 
 

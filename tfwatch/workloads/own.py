@@ -186,6 +186,9 @@ class Own:
         """What the batches look like."""
         import tensorflow as tf
 
+        if any("CopyToDevice" in stage for stage in _stages(batches)):
+            # tf.data works in host memory: a gate over batches in a GPU's made training hang or crash.
+            raise self._wrong(self._gives, "hands its batches out on a device: leave prefetch_to_device out")
         for leaf in tf.nest.flatten(batches.element_spec):
             if type(leaf) is not tf.TensorSpec:
                 kind = type(leaf).__name__.removesuffix("Spec")
@@ -219,6 +222,9 @@ class Own:
             raise self._wrong("model", f"gives {_a(model)}, not a compiled Keras model")
         if not model.compiled:
             raise self._wrong("model", "gives a model that is not compiled: call its compile()")
+        replicas = model.distribute_strategy.num_replicas_in_sync
+        if replicas > 1:  # each would be given the same batch
+            raise self._wrong("model", f"gives a model that is spread over {replicas} devices: watch it with Watch()")
         self._try(model, spec)
         if any(None in leaf.shape[1:] for leaf in tf.nest.flatten(spec)):
             # Keras would build it on a batch in which such sides are 1, too little for a convolution.

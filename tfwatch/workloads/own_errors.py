@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 #: A frame, as Python and TensorFlow print it into messages.
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
-#: What Keras and TensorFlow put around the sentence that says what is wrong.
+#: Lines that Keras and TensorFlow put around the sentence that says what is wrong.
 _AROUND = re.compile(
     r"Exception encountered when calling|Arguments received by|in user code:|Graph execution error|Detected at node"
     r"|defined at|<stack traces|Traceback \(|File \"|\s|\[\[|\d+ root error|\(\d+\)|$"
 )
-_NODE = re.compile(r"\{\{.*?\}\}\s*|\s*\[Op:.*")
+_NODE = re.compile(
+    r"\{\{.*?\}\}\s*|\s*\[Op:.*|Error in user-defined function passed to \S+ transformation with iterator: \S+ "
+)
 #: An exception's name before its message, in a message that holds another's traceback.
 _RAISED = re.compile(r"^\s*([A-Za-z_.]*(?:Error|Exception|Exit|Interrupt): .+)$", re.MULTILINE)
 _LONGEST = 300

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.steps import make_steps, plain
-from tfwatch.analysis.spikes import find_spikes, single_spikes
+from tfwatch.analysis.spikes import SpikeSearch, find_spikes
 from tfwatch.core.rows import Flag
 
 
@@ -106,7 +106,7 @@ def test_flagged_steps_alone_have_nothing_to_stand_out_from() -> None:
     rows["flags"] = Flag.COMPILE
 
     assert find_spikes(rows) == []
-    assert not single_spikes(rows).any()
+    assert not SpikeSearch(rows).single.any()
 
 
 def test_a_long_run_is_looked_at_in_parts() -> None:

@@ -100,13 +100,13 @@ def _of_parts(rows: Rows, pauses: Pauses) -> Iterator[Pattern]:
     spread = spread_hosts(rows)
     median_ms = float(np.median(spread["wait_ms"] + spread["compute_ms"] + spread["host_ms"]))
     for part in _PARTS:
-        times = spread[f"{part}_ms"].astype(np.float64)
+        times = np.ascontiguousarray(spread[f"{part}_ms"])
         pattern = _periodic(rows, part, times, median_ms, pauses) or _drift(rows, part, times, median_ms, pauses)
         if pattern:
             yield pattern
 
 
-def _periodic(rows: Rows, part: str, times: NDArray[np.float64], median_ms: float, pauses: Pauses) -> Pattern | None:
+def _periodic(rows: Rows, part: str, times: NDArray[np.float32], median_ms: float, pauses: Pauses) -> Pattern | None:
     extra = times - np.median(times)
     slow = extra > max(_LEAST_MS, _SHARE * median_ms)
     begins = np.flatnonzero(slow & ~np.concatenate([[False], slow[:-1]]))
@@ -117,7 +117,7 @@ def _periodic(rows: Rows, part: str, times: NDArray[np.float64], median_ms: floa
         return None
     each_ms = float(np.median(extra[begins]))
     cause = _cause(rows, begins, each_ms, part, pauses)
-    return _pattern(rows[int(begins[0]) :], part, period, each_ms, float(extra[slow].sum()), cause)
+    return _pattern(rows[int(begins[0]) :], part, period, each_ms, float(extra[slow].sum(dtype=np.float64)), cause)
 
 
 def _period(distances: NDArray[Any]) -> int | None:
@@ -153,7 +153,7 @@ def _begin_calls(rows: Rows, at: NDArray[np.intp]) -> bool:
     return bool((rows["host_ms"][at] == 0).all() and (rows["host_ms"][at[at > 0] - 1] > 0).all())
 
 
-def _drift(rows: Rows, part: str, times: NDArray[np.float64], median_ms: float, pauses: Pauses) -> Pattern | None:
+def _drift(rows: Rows, part: str, times: NDArray[np.float32], median_ms: float, pauses: Pauses) -> Pattern | None:
     if len(rows) < _PIECES * _PIECE_STEPS:
         return None
     medians = np.array([np.median(piece) for piece in np.array_split(times, _PIECES)])
@@ -162,7 +162,7 @@ def _drift(rows: Rows, part: str, times: NDArray[np.float64], median_ms: float, 
     slow = grown >= max(_DRIFT_MS, _DRIFT_SHARE * median_ms)
     if not slow or rises.min() < -0.05 * grown or rises.max() > _JUMP * grown:
         return None
-    lost_ms = float(np.maximum(times - medians[0], 0).sum())
+    lost_ms = float(np.maximum(times - medians[0], 0).sum(dtype=np.float64))
     return _pattern(rows, part, 0, grown, lost_ms, _limit(rows, pauses))
 
 

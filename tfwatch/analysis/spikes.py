@@ -50,22 +50,39 @@ class Spike:
     detail: str = ""
 
 
-def find_spikes(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Spike]:
-    """The steps that stand out. A cause comes from a step's flags or from a pause; else it is `unexplained`.
+class SpikeSearch:
+    """What stands out of some rows of `core.rows.STEP`.
 
-    Without a flag a step stands out where it takes more than max(25 ms, median) over the median of the unflagged
-    steps around it, and where such steps are rare: one or two in 200.
+    A step without a flag stands out where it takes more than max(25 ms, median) over the median of the unflagged steps
+    around it, and where such steps are rare: one or two in 200.
+
+    Attributes:
+        single: which of the rows are unflagged and stand out.
     """
-    plain = rows["flags"] == 0
-    extra = _extra_ms(rows, plain)
-    if extra is None:
-        return []
-    times, medians = extra
-    over = times - medians
-    flagged = ~plain & (over > np.maximum(FLAGGED_MS, FLAGGED_TIMES * medians))
-    at = np.flatnonzero(flagged | _rare(plain & _stands_out(times, medians)))
-    parts = _largest_part(rows, plain, at)
-    return [_spike(row, float(ms), part, pauses) for row, ms, part in zip(rows[at], over[at], parts, strict=True)]
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._plain = rows["flags"] == 0
+        self._extra = _extra_ms(rows, self._plain)
+        self.single = np.zeros(len(rows), dtype=np.bool_)
+        if self._extra is not None:
+            self.single = _rare(self._plain & _stands_out(*self._extra))
+
+    def spikes(self, pauses: Pauses = NO_PAUSES) -> list[Spike]:
+        """The steps that stand out, flagged ones too. A cause comes from flags or pauses; else it is `unexplained`."""
+        if self._extra is None:
+            return []
+        times, medians = self._extra
+        over = times - medians
+        flagged = ~self._plain & (over > np.maximum(FLAGGED_MS, FLAGGED_TIMES * medians))
+        at = np.flatnonzero(flagged | self.single)
+        found = zip(self._rows[at], over[at], _largest_part(self._rows, self._plain, at), strict=True)
+        return [_spike(row, float(ms), part, pauses) for row, ms, part in found]
+
+
+def find_spikes(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Spike]:
+    """The steps that stand out (see `SpikeSearch`)."""
+    return SpikeSearch(rows).spikes(pauses)
 
 
 #: What a flag explains: a step that was traced may also have waited long, for another reason.
@@ -94,15 +111,6 @@ def _spike(row: np.void, extra_ms: float, part: str, pauses: Pauses) -> Spike:
 
 def _step_ms(row: np.void) -> float:
     return float(row["wait_ms"] + row["compute_ms"] + row["host_ms"])
-
-
-def single_spikes(rows: Rows) -> NDArray[np.bool_]:
-    """Which of the unflagged rows are single spikes."""
-    plain = rows["flags"] == 0
-    extra = _extra_ms(rows, plain)
-    if extra is None:
-        return np.zeros(len(rows), dtype=np.bool_)
-    return _rare(plain & _stands_out(*extra))
 
 
 def _stands_out(times: NDArray[np.float32], medians: NDArray[np.float32]) -> NDArray[np.bool_]:

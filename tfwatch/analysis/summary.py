@@ -10,7 +10,7 @@ import numpy as np
 from tfwatch.analysis.breakdown import breakdown, steady
 from tfwatch.analysis.causes import Pauses
 from tfwatch.analysis.patterns import find_patterns
-from tfwatch.analysis.spikes import find_spikes
+from tfwatch.analysis.spikes import SpikeSearch
 from tfwatch.analysis.stalls import find_stalls
 from tfwatch.analysis.switches import compare
 from tfwatch.analysis.verdict import NEEDED, Bound, Verdict, bound_by, classify
@@ -57,8 +57,8 @@ def summarise(
     it may be a stall, and is no step.
     """
     rows = steps[plausible(steps)]
-    pauses = Pauses(events)
-    split = breakdown(steady(rows))
+    pauses, search = Pauses(events), SpikeSearch(rows)
+    split = breakdown(steady(rows, search))
     verdict = classify(split) if split and split.steps >= NEEDED else Verdict.UNKNOWN
     return Summary(
         steps=len(steps),
@@ -66,7 +66,7 @@ def summarise(
         verdict=verdict,
         bound=bound_by(split, verdict, accelerated) if split and verdict is not Verdict.UNKNOWN else None,
         left_out=len(rows) - (split.steps if split else 0),
-        spikes=find_spikes(rows, pauses),
+        spikes=search.spikes(pauses),
         switches=compare(events, len(steps), lambda first, last: _between(steps, first, last)),
         stalls=find_stalls(rows if open_wait is None else np.concatenate([rows, open_wait]), pauses),
         patterns=find_patterns(rows, pauses),

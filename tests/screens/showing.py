@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from tfwatch.app import TfwatchApp
 from tfwatch.runs.control import Control
@@ -83,8 +84,10 @@ async def shown(
     """Show a run; `live`: its training obeys keys."""
     control = Control() if live else None
     app = TfwatchApp(run.reader(), control, clock=run.clock, **options)
-    async with app.run_test(size=size) as pilot:
-        await pilot.pause()
-        show = Shown(app, pilot, run, control)
-        await show.frame()
-        yield show
+    # Frames are drawn where a test says so: one of the app's own would see the time to which a key has just moved it.
+    with patch("tfwatch.app.FRAME_S", 3600.0):
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            show = Shown(app, pilot, run, control)
+            await show.frame()
+            yield show

@@ -557,6 +557,13 @@ def model():
 """
 
 
+ODD = """
+class Odd:
+    def __call__(self, y, found):
+        return keras.ops.mean((y - found) ** 2)
+"""
+
+
 @pytest.mark.tensorflow
 @pytest.mark.parametrize(
     ("text", "steps"),
@@ -564,6 +571,7 @@ def model():
         pytest.param(IMAGES.replace("STEPS", "1"), 3, id="images of any size"),
         pytest.param(IMAGES.replace("STEPS", "2"), 3, id="two steps a call"),
         pytest.param(EXAMPLE + NAMED, 5, id="named inputs and weights"),
+        pytest.param(EXAMPLE + DATASET + ODD + MODEL.replace('"mse"', "Odd()"), 13, id="a loss that cannot be saved"),
         pytest.param(EXAMPLE + DATASET + MODEL.replace('"mse"', '"mse", run_eagerly=True'), 13, id="eager"),
     ],
 )

@@ -209,10 +209,10 @@ class Trainer:
 
 def _first_metric(model: Any) -> str:
     """The name of a compiled model's first metric, as its logs have it; empty where it has none, or several outputs."""
-    metrics = (model.get_compile_config() or {}).get("metrics")
-    first = metrics[0] if isinstance(metrics, list) and metrics else None
-    named = first.get("config", {}).get("name") if isinstance(first, dict) else first
-    return named if isinstance(named, str) else ""
+    metrics = getattr(getattr(model, "_compile_metrics", None), "_user_metrics", None)
+    first = metrics[0] if isinstance(metrics, list) and metrics else ""
+    name = first if isinstance(first, str) else getattr(first, "name", None) or getattr(first, "__name__", "")
+    return name if isinstance(name, str) else ""
 
 
 def _sha256(model: Any) -> str:

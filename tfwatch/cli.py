@@ -137,7 +137,7 @@ def _add_computing(group: Any) -> None:
     mode.add_argument("--eager", dest="mode", action="store_const", const="eager", help=text)
     text = "compile the step with XLA (not on Apple's GPUs)"
     mode.add_argument("--jit", dest="mode", action="store_const", const="jit", help=text)
-    text = "compute in float16 and keep the weights in float32"
+    text = "compute in float16 and keep the weights in float32: for GPUs, a CPU is slower so"
     group.add_argument("--mixed-precision", action="store_const", const=True, help=text)
     text = "run so many steps in one call (1); a call is not cut short by --steps"
     group.add_argument("--steps-per-execution", metavar="N", type=_whole(1, 10_000), help=text)

@@ -1,6 +1,7 @@
 """The small convolution on MNIST, trained in a loop written by hand: op by op, or as a function that TensorFlow traces.
 
-Op by op Python launches every kernel of the step; the steps are so short that this is most of them.
+Op by op Python launches every kernel of the step, which does not grow with the batch: on two CPU cores a batch of one
+took 12 ms so and 1 ms traced, one of a hundred 31 ms and 5 ms.
 """
 
 from __future__ import annotations

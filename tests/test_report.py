@@ -16,6 +16,7 @@ from tfwatch.core.events import (
     EpochEnded,
     EpochStarted,
     Event,
+    Paused,
     PipelineSwitched,
     RecordingLost,
     RunEnded,
@@ -199,6 +200,7 @@ def test_the_text_of_a_finished_run(tmp_path: Path) -> None:
         f"a steady step waits 5.0 of 18.0 ms on average (28 %): HIGHLY input-bound{left_out}",
         "prefetch off > 4 at step 101: 1.77 x faster, 23.0 ms to 13.0 ms a step over 99 steps",
         "longest stall: 41.0 s without data at step 31, unexplained",
+        "next: nothing to gain from the pipeline: mixed precision or jit_compile cut compute (92 % of a step)",
         "recorded in ~/runs/r1",
         "open it again:  tfwatch replay ~/runs/r1",
     ]
@@ -270,6 +272,71 @@ def test_what_else_was_lost_and_keras_own_figure_are_told(tmp_path: Path) -> Non
     assert found["ledger"]["start"]["epoch"] is None
 
 
+FED, WAITS = (0.1, 12.0, 0.5), (9.0, 12.0, 0.5)
+
+
+def of(wait: float, compute: float, host: float, dispatch: float = 2.0) -> Rows:
+    return make_steps(np.full(100, wait), compute=compute, host=host, dispatch=dispatch)
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes", "says"),
+    [
+        pytest.param(
+            of(*WAITS), {"knobs": {"prefetch": "off"}, "switchable": ["prefetch"]}, "prefetch makes", id="off"
+        ),
+        pytest.param(of(*WAITS), {"knobs": {"prefetch": "4"}}, "prefetch cannot hide it: make batches", id="on"),
+        pytest.param(of(*WAITS), {"knobs": {"prefetch": "default"}}, ".prefetch(tf.data.AUTOTUNE)", id="a script's"),
+        pytest.param(of(*WAITS), {}, ".prefetch(tf.data.AUTOTUNE)", id="a loop's"),
+        pytest.param(of(*FED), {}, "nothing to gain from the pipeline: a smaller model", id="compute on a CPU"),
+        pytest.param(
+            of(*FED), {"accelerated": True}, "nothing to gain from the pipeline: mixed", id="compute on a GPU"
+        ),
+        pytest.param(of(*FED, 11.0), {"accelerated": True}, "compile(steps_per_execution=8)", id="launching"),
+        pytest.param(of(0.1, 12.0, 20.0), {}, "log and save less often", id="callbacks"),
+    ],
+)
+def test_what_a_run_is_bound_by_has_its_own_next_step(
+    tmp_path: Path, rows: Rows, changes: dict[str, Any], says: str
+) -> None:
+    lines = text_of(open_written(tmp_path / "run", rows, FINISHED, **changes))
+
+    (told,) = [line for line in lines if line.startswith("next: ")]
+    assert says in told
+
+
+def test_a_callback_that_takes_most_is_named(tmp_path: Path) -> None:
+    rows = of(0.1, 12.0, 20.0)
+    ends = rows["start_ns"][1:20].tolist()
+    pauses = [Paused(end, "callback", 19.0, "CSVLogger") for end in ends]
+    lines = text_of(open_written(tmp_path / "run", rows, *pauses, FINISHED))
+
+    assert any(line.endswith("compile(steps_per_execution=8) (CSVLogger takes most)") for line in lines)
+
+
+def test_too_few_steps_have_no_next_step(tmp_path: Path) -> None:
+    lines = text_of(open_written(tmp_path / "run", plain(10), FINISHED))
+
+    assert not [line for line in lines if line.startswith("next: ")]
+
+
+@pytest.mark.parametrize(
+    ("flag", "says"), [(0, "no iterator is made anew"), (Flag.SHUFFLE_FILL, "smaller shuffle buffer")]
+)
+def test_what_lies_between_epochs_has_a_next_step(tmp_path: Path, flag: int, says: str) -> None:
+    rows = np.concatenate([plain(100), plain(100)])
+    rows["step"], rows["epoch"] = np.arange(1, 201), np.repeat([0, 1], 100)
+    rows["wait_ms"][[0, 100]] = 3000
+    rows["flags"][[0, 100]] = Flag.EPOCH_START | flag
+    rows = restart(rows)
+    ended = RunEnded(int(rows["start_ns"][-1]) + 10**8, "finished", 200)
+    epochs = [EpochStarted(int(rows["start_ns"][at]), n, 2, 100) for n, at in enumerate((0, 100))]
+
+    lines = text_of(open_written(tmp_path / "run", rows, *epochs, ended))
+
+    assert any("of the epochs lay between their steps; next: longer epochs" in line and says in line for line in lines)
+
+
 @pytest.mark.parametrize(
     ("accelerated", "says"), [(True, "NOT input-bound, launch-bound"), (False, "NOT input-bound, compute-bound")]
 )
@@ -302,7 +369,7 @@ def test_many_switches_are_counted_and_the_text_stays_short(tmp_path: Path) -> N
 
     lines = text_of(open_written(tmp_path / "run", rows, *switches, FINISHED))
 
-    assert len(lines) <= 10
+    assert len(lines) <= 11
     assert "and 21 more switches" in lines
 
 

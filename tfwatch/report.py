@@ -5,14 +5,15 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from tfwatch.analysis import advice
 from tfwatch.analysis.comparing import setting, speed
-from tfwatch.analysis.ledger import keras_step_ms
+from tfwatch.analysis.ledger import keras_step_ms, total_of
 from tfwatch.analysis.machine import GPU
 from tfwatch.analysis.patterns import shape
 from tfwatch.analysis.verdict import Bound
 from tfwatch.analysis.warnings import meanings, told
 from tfwatch.core import units
-from tfwatch.core.events import DatasetReady, RecordingLost, RecordingResumed, TrainingFailed
+from tfwatch.core.events import DatasetReady, PipelineSwitched, RecordingLost, RecordingResumed, TrainingFailed
 from tfwatch.document import hardware_of, ledger_of, summary_of
 from tfwatch.oneline import one_line
 from tfwatch.runs.library import default_runs_dir
@@ -39,17 +40,18 @@ def as_text(run: Run, home: Path) -> str:
 
     Text from outside is cut to one line and stripped of control characters.
     """
-    summary = summary_of(run)
+    summary, ledger = summary_of(run), ledger_of(run)
     lines = [
         _what(run, summary),
         *_failure(run),
         *_skipped(run),
-        *_waited(run, summary),
+        *_waited(run, summary, ledger),
         *_split(run),
         *_machine(run, hardware_of(run)),
         *_switches(summary, run.manifest.fast_form),
         *_stall(summary),
         *_pattern(summary),
+        *_next(run, summary, ledger),
         *_said(run),
         *_recorded(run, home),
     ]
@@ -89,11 +91,10 @@ def _skipped(run: Run) -> list[str]:
     return [f"skipped {_counted(ready.skipped, 'file')} that cannot be read{names}"]
 
 
-def _waited(run: Run, summary: Summary) -> list[str]:
+def _waited(run: Run, summary: Summary, ledger: Ledger) -> list[str]:
     if not summary.steps:
         return []
     device = "the GPU" if run.manifest.accelerated else "the device"
-    ledger = ledger_of(run)
     waited_s = ledger.total.waiting_s
     share = units.percent(waited_s / run.length_s if run.length_s > 0 else None)
     line = f"{device} waited for data {units.seconds(waited_s)} of it ({share}){_other_losses(ledger, run.length_s)}"
@@ -103,6 +104,29 @@ def _waited(run: Run, summary: Summary) -> list[str]:
     step = f"{units.number(split.wait.mean)} of {units.milliseconds(split.step.mean)}"
     steady = f"a steady step waits {step} on average ({units.percent(split.wait_share)}): {_verdict(summary)}"
     return [line, steady + _left_out(summary), *_keras(run, split.step.mean)]
+
+
+def _next(run: Run, summary: Summary, ledger: Ledger) -> list[str]:
+    """What to try next, by what the run lost most to at last."""
+    if summary.latest is None:
+        return []
+    split, bound = summary.latest.split, summary.latest.bound
+    epochs = total_of(ledger.epochs)
+    if epochs.between_share >= max(advice.BETWEEN_SHARE, split.wait_share):
+        share = f"{units.percent(epochs.between_share)} of the epochs lay between their steps"
+        return [f"{share}; next: {advice.between_next(epochs, fills=summary.fills)}"]
+    if bound is Bound.INPUT:
+        work = units.milliseconds(split.compute.mean + split.host.mean)
+        return [f"next: {advice.starving_next(_knobs_at_end(run), run.manifest.switchable, work)}"]
+    compute = units.percent(split.compute.mean / split.step.mean if split.step.mean else None)
+    most = f" ({summary.callback} takes most)" if bound is Bound.HOST and summary.callback else ""
+    words = advice.next_step(bound, compute, accelerated=run.manifest.accelerated)
+    return [f"next: {words[0].lower()}{words[1:]}{most}"]
+
+
+def _knobs_at_end(run: Run) -> dict[str, str]:
+    switched = {event.knob: event.new for event in run.events if isinstance(event, PipelineSwitched)}
+    return {**run.manifest.knobs, **switched}
 
 
 def _split(run: Run) -> list[str]:

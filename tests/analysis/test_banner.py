@@ -333,7 +333,7 @@ def test_a_switch_that_never_settles_gives_way_to_the_verdict() -> None:
     ("spent", "says"),
     [
         pytest.param({"validation_s": 2.0}, "validation_freq", id="validation"),
-        pytest.param({"first_batch_s": 2.0}, "shuffle buffer", id="first batch"),
+        pytest.param({"first_batch_s": 2.0}, ".repeat() and steps_per_epoch", id="first batch"),
         pytest.param({"epoch_end_s": 2.0}, "save_freq", id="checkpoint"),
     ],
 )
@@ -344,6 +344,19 @@ def test_what_lies_between_epochs_has_its_own_next_step(spent: dict[str, float],
     assert finding(judgement=judged(Verdict.HIGHLY, 20.0), epoch_spent=epoch)[0].startswith("STARVING")
 
 
+def test_a_shuffle_buffer_that_is_filled_before_each_epoch_may_be_smaller() -> None:
+    spent = {"judgement": judged(Verdict.NOT, 0.2), "epoch_spent": Entry(0, 250, compute_s=3.0, first_batch_s=2.0)}
+
+    assert "smaller shuffle buffer" in finding(**spent, fills=True)[2]
+    assert "shuffle" not in finding(**spent)[2]
+
+
+def test_a_callback_that_is_known_to_take_most_is_named() -> None:
+    found = finding(judgement=judged(Verdict.NOT, 0.2, 13.6, 7.1, Bound.HOST), callback="CSVLogger")
+
+    assert found[1] == "NOT input-bound, host-bound: 7.1 of 20.9 ms a step, most in callback CSVLogger"
+
+
 @pytest.mark.parametrize(
     ("bound", "accelerated", "says"),
     [
@@ -351,7 +364,9 @@ def test_what_lies_between_epochs_has_its_own_next_step(spent: dict[str, float],
         pytest.param(Bound.COMPUTE, True, "mixed precision or jit_compile", id="compute on a GPU"),
         pytest.param(Bound.COMPUTE, False, "smaller model", id="compute on a CPU"),
         pytest.param(Bound.LAUNCH, True, "steps_per_execution", id="launch"),
-        pytest.param(Bound.HOST, True, "larger batches", id="host"),
+        pytest.param(Bound.LAUNCH, True, "jit_compile", id="launching less"),
+        pytest.param(Bound.HOST, True, "log and save less often, larger batches", id="host"),
+        pytest.param(Bound.HOST, False, "steps_per_execution", id="calling back less"),
     ],
 )
 def test_what_binds_has_its_own_next_step(bound: Bound, accelerated: bool, says: str) -> None:

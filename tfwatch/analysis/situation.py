@@ -55,7 +55,8 @@ class Situation:
     epoch_spent: what the newest whole epoch went to. waited_s, between_s: seconds of the whole run that went to
     waiting for data and to what lies between epochs. longest_stall_s and stalls: of its stalls.
     machine: over the last seconds; None before there is a sample. left_s: until the run's end, None where unknown.
-    cpu_asked: the user chose to train on the CPU.
+    cpu_asked: the user chose to train on the CPU. callback: the class that takes most of what follows a step, where
+    it is known. fills: a shuffle buffer was filled before an epoch's first batch.
     """
 
     life: str = "running"
@@ -97,6 +98,8 @@ class Situation:
     machine: Machine | None = None
     left_s: float | None = None
     cpu_asked: bool = False
+    callback: str = ""
+    fills: bool = False
     run: str = ""
 
     @property

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tfwatch.analysis.advice import fills_shuffle, slow_callback
 from tfwatch.analysis.breakdown import breakdown, steady
 from tfwatch.analysis.causes import Pauses
 from tfwatch.analysis.patterns import find_patterns
@@ -14,7 +15,8 @@ from tfwatch.analysis.spikes import SpikeSearch
 from tfwatch.analysis.stalls import find_stalls
 from tfwatch.analysis.switches import compare
 from tfwatch.analysis.verdict import NEEDED, Bound, Verdict, bound_by, classify
-from tfwatch.core.rows import plausible
+from tfwatch.core.events import Paused
+from tfwatch.core.rows import Flag, plausible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,12 +31,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Latest:
+    """The steady steps of a run's last setting, and what they are bound by."""
+
+    split: Breakdown
+    bound: Bound
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """What became of a run's steps.
 
     steady: the split of all steady steps; None where there are none. left_out: how many steps are not steady,
         flagged ones and single spikes. verdict: on the steady ones, without hysteresis.
     bound: what they are bound by; None where there is not enough data.
+    latest: the same of the pipeline's last setting; None where there is not enough data.
+    callback: the class of the one that takes most of what follows a step, where it is known.
+    fills: a shuffle buffer was filled before an epoch's first batch.
     """
 
     steps: int
@@ -46,6 +59,9 @@ class Summary:
     switches: list[Comparison]
     stalls: list[Stall]
     patterns: list[Pattern]
+    latest: Latest | None = None
+    callback: str = ""
+    fills: bool = False
 
 
 def summarise(
@@ -59,6 +75,7 @@ def summarise(
     rows = steps[plausible(steps)]
     pauses, search = Pauses(events), SpikeSearch(rows)
     split = breakdown(steady(rows, search))
+    latest = _latest(rows, split, accelerated)
     verdict = classify(split) if split and split.steps >= NEEDED else Verdict.UNKNOWN
     return Summary(
         steps=len(steps),
@@ -70,7 +87,18 @@ def summarise(
         switches=compare(events, len(steps), lambda first, last: _between(steps, first, last)),
         stalls=find_stalls(rows if open_wait is None else np.concatenate([rows, open_wait]), pauses),
         patterns=find_patterns(rows, pauses),
+        latest=latest,
+        callback=slow_callback((e for e in events if isinstance(e, Paused)), latest.split.host.mean if latest else 0.0),
+        fills=fills_shuffle(rows),
     )
+
+
+def _latest(rows: Rows, whole: Breakdown | None, accelerated: bool) -> Latest | None:
+    switches = np.flatnonzero(rows["flags"] & Flag.SWITCH)
+    split = breakdown(steady(rows[switches[-1] :])) if len(switches) else whole
+    if split is None or split.steps < NEEDED:
+        return None
+    return Latest(split, bound_by(split, classify(split), accelerated))
 
 
 def _between(steps: Rows, first: int, last: int) -> Rows:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tfwatch.analysis.advice import fills_shuffle, slow_callback
 from tfwatch.analysis.banner import banner
 from tfwatch.analysis.causes import STOPPED, UNEXPLAINED, Pauses
 from tfwatch.analysis.compiles import Compiled, find_compiles
@@ -94,6 +95,8 @@ class _Figures:
     machine: Machine | None = None
     energy: Energy | None = None
     left_s: float | None = None
+    callback: str = ""
+    fills: bool = False
 
 
 class Follower:
@@ -182,7 +185,8 @@ class Follower:
         switches = len(snapshot.events.of(PipelineSwitched))
         before = self._figures.judgement if switches == self._switches else NOT_JUDGED
         self._switches = switches
-        for pattern in find_patterns(rows, Pauses(_pauses_of(rows, snapshot.events))):
+        pauses = _pauses_of(rows, snapshot.events)
+        for pattern in find_patterns(rows, Pauses(pauses)):
             # Seen first where it began: later windows begin later. What explains it may be told later.
             first = self._patterns.setdefault((switches, pattern.part, pattern.period), pattern)
             if first.cause == UNEXPLAINED.name != pattern.cause:
@@ -208,6 +212,8 @@ class Follower:
             machine=self._machine.machine(snapshot),
             energy=self._machine.energy(snapshot),
             left_s=left_s(snapshot.progress, steps_in_all(snapshot)),
+            callback=slow_callback(pauses, judgement.breakdown.host.mean if judgement.breakdown else 0.0),
+            fills=fills_shuffle(rows),
         )
 
     def _situation(self, snapshot: Snapshot, knobs: dict[str, KnobState], stopping_s: float | None) -> Situation:
@@ -223,6 +229,8 @@ class Follower:
             between_s=figures.between_s,
             machine=figures.machine,
             left_s=figures.left_s,
+            callback=figures.callback,
+            fills=figures.fills,
             knobs={knob: state.now for knob, state in knobs.items()},
             asked={knob: state.asked for knob, state in knobs.items() if state.asked is not None},
             switch=comparisons[-1] if comparisons else None,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfwatch.core.knobs import KNOBS, Knobs, Setting, parse_form, parse_latency, parse_setting
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tfwatch.workloads import Settings
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,6 +20,10 @@ BUCKET_S = 0.25
 FACTOR = 16
 LEVELS = 4
 _PARTS = ("wait_ms", "compute_ms", "host_ms")
+
+#: So many additions of few buckets wait before the coarser levels, which are seldom looked at, get them.
+_MOST_WAITING = 64
+_SUMS = ("index", "steps", "parts", "flags")
 
 #: Steps longer than a bucket, which fill columns that no step begins in.
 _LONG = np.dtype([("begin_s", "<f8"), ("end_s", "<f8"), ("means", "<f8", (len(_PARTS),))])
@@ -53,6 +58,7 @@ class Pyramid:
     def __init__(self) -> None:
         # Few sums go into a finest bucket, many into the others.
         self._levels = [_Level(BUCKET_S * FACTOR**n, np.float64 if n else np.float32) for n in range(LEVELS)]
+        self._waiting: list[_Sums] = []
         self._long = Growing(_LONG)
         self.end_s = 0.0
 
@@ -67,9 +73,9 @@ class Pyramid:
         index = np.asarray(start_s / BUCKET_S, dtype=np.int64)
         sums = _Sums(index, np.ones(len(rows), dtype=np.int64), _parts(rows), rows["flags"]).joined()
         self._levels[0].add(sums)
-        for level in self._levels[1:]:
-            sums = replace(sums, index=sums.index // FACTOR).joined()
-            level.add(sums)
+        self._waiting.append(sums)
+        if max(len(self._waiting), len(sums.index)) >= _MOST_WAITING:
+            self._pass_on()
         self._add_long(rows, start_s, end_s)
         self.end_s = max(self.end_s, float(end_s[-1]))
 
@@ -79,6 +85,8 @@ class Pyramid:
         `width_s` is a multiple of `BUCKET_S`.
         """
         level = next(lv for lv in reversed(self._levels) if _divides(lv.width_s, width_s))
+        if level is not self._levels[0]:
+            self._pass_on()
         ratio = round(width_s / level.width_s)
         first = int(end_s / width_s) - count + 1
         buckets = level.window(first * ratio, count * ratio)
@@ -94,6 +102,19 @@ class Pyramid:
         wait, compute, host = means
         return Columns(starts, width_s, steps, wait, compute, host, share, flags)
 
+    def _pass_on(self) -> None:
+        """Add to the coarser levels what they have not had yet: one call for many costs as much as for one."""
+        if not self._waiting:
+            return
+        sums = _Sums(*(np.concatenate([getattr(one, of) for one in self._waiting], axis=-1) for of in _SUMS))
+        self._waiting.clear()
+        if (sums.index[1:] < sums.index[:-1]).any():
+            order = np.argsort(sums.index, kind="stable")
+            sums = _Sums(sums.index[order], sums.steps[order], sums.parts[:, order], sums.flags[order])
+        for level in self._levels[1:]:
+            sums = replace(sums, index=sums.index // FACTOR).joined()
+            level.add(sums)
+
     def _add_long(self, rows: Rows, start_s: Floats, end_s: Floats) -> None:
         at = np.flatnonzero(end_s - start_s > BUCKET_S)
         if len(at):
@@ -105,6 +126,12 @@ class Pyramid:
     def _cover(self, starts: Floats, width_s: float, steps: Ints, means: Floats) -> None:
         """Fill the columns in which no step began but a long one lasts."""
         long = self._long.rows
+        # Those before the newest that began before the view are over: each ends before the next one begins.
+        first, end = (
+            bisect_left(range(len(long)), at, key=lambda n: long["begin_s"][n])
+            for at in (starts[0], starts[-1] + width_s)
+        )
+        long = long[max(first - 1, 0) : end]
         empty = np.flatnonzero(steps == 0)
         newest = np.searchsorted(long["begin_s"], starts[empty] + width_s) - 1
         lasts = newest >= 0

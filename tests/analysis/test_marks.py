@@ -103,7 +103,7 @@ def test_a_stall_and_a_compile_are_found_in_the_bars() -> None:
     assert [(mark.at_s, mark.texts[0]) for mark in marks] == [(0.0, "C compile 2.4 s"), (0.75, "S stall 3.5 s")]
 
 
-def test_a_wait_at_an_epochs_start_is_the_shuffle_buffer_filling() -> None:
+def test_a_wait_that_filled_a_shuffle_buffer_says_so() -> None:
     bars = columns(FED, (900.0, 1.0, 10.0), steps=[10, 0])
     (mark,) = bar_marks(bars, 30.0, np.array([True, False]))
     assert mark.texts == ("S shuffle 0.9 s", "S 0.9 s", "S shuffle", "S")

@@ -105,8 +105,8 @@ def _event_mark(event: Event, to: str) -> Mark | None:
     return None
 
 
-def bar_marks(bars: Bars, top_ms: float | None, epoch_start: Bools) -> list[Mark]:
-    """Compiles, and the stalls that pass the axis' top. `epoch_start`: where an epoch's first step began.
+def bar_marks(bars: Bars, top_ms: float | None, filled: Bools) -> list[Mark]:
+    """Compiles, and the stalls that pass the axis' top. `filled`: where a step began whose wait filled a shuffle buffer.
 
     How long one took is known where it has a column of its own.
     """
@@ -115,7 +115,7 @@ def bar_marks(bars: Bars, top_ms: float | None, epoch_start: Bools) -> list[Mark
     for first, end in runs(bars.muted):
         marks.append(_bar_mark(bars, first, Kind.COMPILE, "C compile", float(own_ms[first:end].max())))
     for first, end in runs(np.nan_to_num(bars.wait_ms) > max(top_ms or 0.0, STALL_MS)):
-        word = "S shuffle" if epoch_start[max(first - 1, 0) : end].any() else "S stall"
+        word = "S shuffle" if filled[max(first - 1, 0) : end].any() else "S stall"
         marks.append(_bar_mark(bars, first, Kind.STALL, word, float(own_ms[first:end].max())))
     return marks
 

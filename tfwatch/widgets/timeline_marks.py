@@ -49,11 +49,11 @@ def marks_of(scene: Scene) -> list[Mark]:
     snapshot, bars = scene.snapshot, scene.bars
     marks = event_marks([*_events_in(scene), *scene.limits], scene.glyphs.to)
     if scene.view.zoom is Zoom.STEPS:
-        begins = np.isin(bars.starts_s, _epoch_starts(snapshot))
+        filled = np.isin(bars.starts_s, _fillings(snapshot))
     else:
-        begins = np.histogram(_epoch_starts(snapshot), np.append(bars.starts_s, bars.end_s))[0] > 0
+        filled = np.histogram(_fillings(snapshot), np.append(bars.starts_s, bars.end_s))[0] > 0
     lasting = _lasting_mark(snapshot, scene.figures)
-    found = bar_marks(bars, scene.top_ms, begins)
+    found = bar_marks(bars, scene.top_ms, filled)
     if lasting:
         found = [mark for mark in found if mark.at_s + mark.length_s < lasting.at_s]
         found.append(lasting)
@@ -69,9 +69,9 @@ def _events_in(scene: Scene) -> list[facts.Event]:
     return [*found, *later[:1]]
 
 
-def _epoch_starts(snapshot: Snapshot) -> Floats:
+def _fillings(snapshot: Snapshot) -> Floats:
     steps = snapshot.steps
-    starts: Floats = steps["start_ns"][(steps["flags"] & np.uint16(Flag.EPOCH_START)) != 0] / 1e9
+    starts: Floats = steps["start_ns"][(steps["flags"] & np.uint16(Flag.SHUFFLE_FILL)) != 0] / 1e9
     return starts
 
 

@@ -106,7 +106,7 @@ def _event_mark(event: Event, to: str) -> Mark | None:
 
 
 def bar_marks(bars: Bars, top_ms: float | None, filled: Bools) -> list[Mark]:
-    """Compiles, and the stalls that pass the axis' top. `filled`: where a step began whose wait filled a shuffle buffer.
+    """Compiles, and the stalls that pass the axis' top. `filled`: where a step began that filled a shuffle buffer.
 
     How long one took is known where it has a column of its own.
     """

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from tests.analysis.steps import plain, restart
+from tests.analysis.steps import make_steps, plain, restart
 from tfwatch.analysis.causes import Pauses
+from tfwatch.analysis.patterns import find_patterns
 from tfwatch.analysis.spikes import Spike, find_spikes
+from tfwatch.analysis.stalls import find_stalls
 from tfwatch.core.events import Paused
 from tfwatch.core.rows import Flag, Rows
 
@@ -116,3 +119,24 @@ def test_pauses_make_no_spikes() -> None:
 
     assert find_spikes(rows, Pauses([pause(rows, "callback")])) == []
     assert find_spikes(rows, Pauses([Paused(0, "something new", 100.0)])) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_in_10_000_plain_steps_no_cause_is_named_that_was_not_there(seed: int) -> None:
+    """Steps as they were recorded: a long tail, now and then a hiccup; pauses fall where nothing stands out."""
+    rng = np.random.default_rng(seed)
+    wait, compute, host = (rng.lognormal(np.log(mean), 0.3, 10_000) for mean in (0.2, 2.0, 0.1))
+    hiccups = rng.choice(10_000, 8, replace=False)
+    compute[hiccups] += rng.uniform(30, 300, 8)
+    rows = restart(make_steps(wait, compute=compute, host=host))
+    quiet = np.setdiff1d(np.arange(1, 9_999), np.concatenate([hiccups - 1, hiccups, hiccups + 1]))
+    causes = ["callback", "checkpoint", "garbage collection", "swap", "thermal limit", "process stopped"]
+    ends = rows["start_ns"][rng.choice(quiet, 200)]
+    pauses = Pauses([Paused(int(end), str(rng.choice(causes)), float(rng.uniform(0.1, 14)), "X") for end in ends])
+
+    found = find_spikes(rows, pauses)
+
+    assert {spike.step for spike in found} <= {int(at) + 1 for at in hiccups}
+    assert [spike.cause for spike in found if spike.cause != "unexplained"] == []
+    assert find_patterns(rows, pauses) == []
+    assert find_stalls(rows, pauses) == []

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from tfwatch.training.injected import Trainings
 
 #: What a figure may be off: milliseconds, or this share of what was injected where that is more. Computing and
-#: callbacks have costs of their own, which vary.
-TOLERANCES = {"wait": (0.3, 0.02), "compute": (1.0, 0.05), "host": (1.0, 0.05)}
+#: callbacks have costs of their own, which vary: an eager step of 6 ms takes 0.9 ms more after a sleep in it.
+TOLERANCES = {"wait": (0.3, 0.02), "compute": (1.5, 0.05), "host": (1.0, 0.05)}
 _SPIKE_OFF = (5.0, 0.1)
 _WALL_OFF = 0.001
 _RATIO_OFF = 0.05

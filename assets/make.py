@@ -38,7 +38,7 @@ async def main() -> None:
         writer, _ = begin_run(
             Path(folder),
             "cnn",
-            knobs=describe(knobs),
+            knobs={name: value for name, value in describe(knobs).items() if name != "fast_form"},
             switchable=["prefetch", "workers", "latency_ms"],
             settings={"storage_latency_ms": 20.0},
             batch_size=32,

@@ -30,6 +30,7 @@ from tfwatch.widgets.knobs import KnobsPane
 from tfwatch.widgets.logtail import LogPane
 from tfwatch.widgets.machine import MachinePane
 from tfwatch.widgets.pane import Pane
+from tfwatch.widgets.rhythm import Turn, second_of
 from tfwatch.widgets.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from tfwatch.screens.switchboard import Switchboard
 
 _HINT = "no switch yet\np turns prefetch on or off; here stands what it gave"
-#: When in a second: not in the frame in which the finding and the time axis find their figures.
-_FIGURES_AT = 0.5
 _TABS = ("switch", "proof", "events", "machine", "log")
 _PANES = ("#knobs", "#card", "#happenings", "#machine", "#log")
 
@@ -77,7 +76,8 @@ class LiveScreen(Screen[None]):
         self._switchboard = switchboard
         self._glyphs = choose_glyphs(colour, unicode)
         self._told: tuple[object, ...] = ()
-        self._figured: tuple[object, ...] = ()
+        self._headed: tuple[object, ...] = ()
+        self._machined: tuple[object, ...] = ()
         self._happenings = Happenings()
         self._greeted = False
         self._own_cost = ""
@@ -135,13 +135,15 @@ class LiveScreen(Screen[None]):
 
     def _show_figures(self, view: RunView) -> None:
         """Once a second: four times nobody can read them."""
-        header, shown = views.header_view(view), self.machine.display
-        due = int(view.snapshot.now_s + _FIGURES_AT), header.workload, header.epoch, header.state, view.is_over, shown
-        if due == self._figured:
-            return
-        self._figured = due
-        self.header.view = header
-        if shown:
+        now_s, header = view.snapshot.now_s, views.header_view(view)
+        head = second_of(now_s, Turn.HEADER), header.workload, header.epoch, header.state
+        if head != self._headed:
+            self._headed = head
+            self.header.view = header
+        over = view.energy if view.is_over else None
+        machine = second_of(now_s, Turn.MACHINE), view.is_over, over, len(view.snapshot.samples) > 0
+        if self.machine.display and machine != self._machined:
+            self._machined = machine
             self.machine.entitle(machine_title(view))
             self.machine.readings = readings(view)
 

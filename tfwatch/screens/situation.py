@@ -35,9 +35,10 @@ from tfwatch.core.rows import Phase
 from tfwatch.core.units import is_missing
 from tfwatch.runs.library import replay_words
 from tfwatch.runs.machine import memory_total
-from tfwatch.runs.reader import Life
+from tfwatch.runs.reader import RECENT, Life
 from tfwatch.runs.under_way import under_way
 from tfwatch.screens.following import MachineFollower
+from tfwatch.widgets.rhythm import Turn, second_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,10 +53,8 @@ if TYPE_CHECKING:
     from tfwatch.runs.eventlog import Events
     from tfwatch.runs.reader import Snapshot
 
-#: Figures change once a second: four times a second nobody can read them.
-FIGURES_S = 1.0
-#: When in that second: not in the frame in which the time axis or the header find theirs.
-_FIGURES_AT = 0.25
+#: Steps that wait for their search, at most: half of those that a snapshot has at hand.
+_BEHIND = RECENT // 2
 _BLOCK = 65_536
 #: A pause that holds a step up is told so long after it at most.
 _PAUSE_NS = 60 * 10**9
@@ -117,6 +116,7 @@ class Follower:
         self._named: list[Stall] = []
         self._stalls: tuple[Stall, ...] = ()
         self._searched = 0
+        self._found_in: tuple[int, int, Life] | None = None
         self._switches = 0
         self._ledger = RunningLedger()
         self._of_ledger: list[Event] = []
@@ -128,11 +128,12 @@ class Follower:
 
     def follow(self, snapshot: Snapshot, asks: Sequence[Ask], stopping_s: float | None) -> RunView:
         """What the panes show of a snapshot; `asks`: this screen's requests, `stopping_s`: since it asked to stop."""
-        self._search(snapshot)
+        self._search_in_turn(snapshot)
         self._heard.follow(snapshot.log_head, snapshot.log, snapshot.log_total)
         switches = switches_of(snapshot.events)
         # The clock of a run that is over stands still while its steps are still searched.
-        due = int(snapshot.now_s / FIGURES_S + _FIGURES_AT), len(switches), self._searched if snapshot.ended else -1
+        second = second_of(snapshot.now_s, Turn.JUDGE)
+        due = second, len(switches), self._searched if snapshot.ended else -1
         if due != self._figured:
             self._figured = due
             self._figures = self._figure(snapshot)
@@ -144,6 +145,14 @@ class Follower:
         found, stalls = banner(situation), self._stalls
         said = self._heard.said
         return RunView(snapshot, situation, found, knobs, self._comparisons, stalls, patterns, compiles, energy, said)
+
+    def _search_in_turn(self, snapshot: Snapshot) -> None:
+        """Once a second, and in each frame while there is more to search than is kept at hand."""
+        due = second_of(snapshot.now_s, Turn.SEARCH), len(snapshot.events.of(PipelineSwitched)), snapshot.life
+        if due != self._found_in or snapshot.steps_total - self._searched > (0 if snapshot.ended else _BEHIND):
+            self._found_in = due
+            self._search(snapshot)
+            self._find_patterns(snapshot.steps, snapshot.events)
 
     def _search(self, snapshot: Snapshot) -> None:
         """Look at the steps that came, in blocks: a long run that was just opened is searched over some frames."""
@@ -180,18 +189,20 @@ class Follower:
         settled = [stretch.end_ns + _PAUSE_NS < newest_ns for stretch in found]
         self._named += named[: settled.index(False)] if False in settled else []
 
-    def _figure(self, snapshot: Snapshot) -> _Figures:
-        rows = snapshot.steps
-        switches = len(snapshot.events.of(PipelineSwitched))
-        before = self._figures.judgement if switches == self._switches else NOT_JUDGED
-        self._switches = switches
-        pauses = _pauses_of(rows, snapshot.events)
-        for pattern in find_patterns(rows, Pauses(pauses)):
+    def _find_patterns(self, rows: Rows, events: Events) -> None:
+        switches = len(events.of(PipelineSwitched))
+        for pattern in find_patterns(rows, Pauses(_pauses_of(rows, events))):
             # Seen first where it began: later windows begin later. What explains it may be told later.
             first = self._patterns.setdefault((switches, pattern.part, pattern.period), pattern)
             if first.cause == UNEXPLAINED.name != pattern.cause:
                 found = replace(first, cause=pattern.cause, detail=pattern.detail)
                 self._patterns[switches, pattern.part, pattern.period] = found
+
+    def _figure(self, snapshot: Snapshot) -> _Figures:
+        rows = snapshot.steps
+        switches = len(snapshot.events.of(PipelineSwitched))
+        before = self._figures.judgement if switches == self._switches else NOT_JUDGED
+        self._switches = switches
         accelerated = snapshot.manifest.accelerated
         judgement = judge(rows, before.verdict, accelerated=accelerated, bound=before.bound)
         recent = rows[-64:]
@@ -212,7 +223,9 @@ class Follower:
             machine=self._machine.machine(snapshot),
             energy=self._machine.energy(snapshot),
             left_s=left_s(snapshot.progress, steps_in_all(snapshot)),
-            callback=slow_callback(pauses, judgement.breakdown.host.mean if judgement.breakdown else 0.0),
+            callback=slow_callback(
+                _pauses_of(rows, snapshot.events), judgement.breakdown.host.mean if judgement.breakdown else 0.0
+            ),
             fills=fills_shuffle(rows),
         )
 

@@ -23,6 +23,7 @@ from tfwatch.core.events import GpuFound
 from tfwatch.widgets import timeline_picture as picture
 from tfwatch.widgets import timeline_view as views
 from tfwatch.widgets.glyphs import Glyphs, choose_glyphs
+from tfwatch.widgets.rhythm import Turn, second_of
 from tfwatch.widgets.timeline_keys import KEYS
 from tfwatch.widgets.timeline_lanes import sampled
 from tfwatch.widgets.timeline_rows import GUTTER, Figures, lay_out
@@ -246,7 +247,7 @@ class Timeline(Widget, can_focus=True):
 
     def _count(self, shown: Snapshot) -> None:
         """Find the numbers anew once a second, and with the first steps."""
-        due = (int(shown.now_s), min(shown.steps_total, 20))
+        due = (second_of(shown.now_s, Turn.HEADER), min(shown.steps_total, 20))
         if due != self._figures_of:
             self._figures_of = due
             self._figures = picture.figures_of(shown)

@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
 from rich.segment import Segment
 from rich.style import Style
 from textual.content import Content
@@ -19,7 +18,6 @@ from textual.style import Style as ContentStyle
 from textual.widget import Widget
 
 from tfwatch.analysis.limits import RunningLimits
-from tfwatch.analysis.marks import runs
 from tfwatch.analysis.strip import next_top
 from tfwatch.core.events import GpuFound
 from tfwatch.widgets import timeline_picture as picture
@@ -261,9 +259,9 @@ class Timeline(Widget, can_focus=True):
         if len(lines) != len(before):
             self.refresh()
             return
-        changed = np.array([line != old for line, old in zip(lines, before, strict=True)])
-        if changed.any():
-            self.refresh(*(Region(0, first, self.size.width, end - first) for first, end in runs(changed)))
+        changed = [y for y, line in enumerate(lines) if line != before[y]]
+        if changed:
+            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
     def render_line(self, y: int) -> Strip:
         """One row of the picture, cut to the widget's width."""

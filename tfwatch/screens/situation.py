@@ -10,13 +10,10 @@ import numpy as np
 
 from tfwatch.analysis.advice import fills_shuffle, slow_callback
 from tfwatch.analysis.banner import banner
-from tfwatch.analysis.causes import STOPPED, UNEXPLAINED, Pauses
-from tfwatch.analysis.compiles import Compiled, find_compiles
+from tfwatch.analysis.causes import STOPPED
 from tfwatch.analysis.pace import left_s
-from tfwatch.analysis.patterns import Pattern, find_patterns
 from tfwatch.analysis.running import RunningLedger
 from tfwatch.analysis.situation import NOT_JUDGED, Memory, Situation
-from tfwatch.analysis.stalls import Stall, StallSearch, starved
 from tfwatch.analysis.switches import Comparison, Known, compare
 from tfwatch.analysis.turns import Ask, KnobState, knob_states
 from tfwatch.analysis.verdict import Judgement, judge
@@ -35,29 +32,25 @@ from tfwatch.core.rows import Phase
 from tfwatch.core.units import is_missing
 from tfwatch.runs.library import replay_words
 from tfwatch.runs.machine import memory_total
-from tfwatch.runs.reader import RECENT, Life
+from tfwatch.runs.reader import Life
 from tfwatch.runs.under_way import under_way
-from tfwatch.screens.following import MachineFollower
+from tfwatch.screens.searching import Searcher, pauses_of
 from tfwatch.widgets.rhythm import Turn, second_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tfwatch.analysis.compiles import Compiled
     from tfwatch.analysis.energy import Energy
     from tfwatch.analysis.finding import Banner
     from tfwatch.analysis.ledger import Entry
     from tfwatch.analysis.machine import Machine
-    from tfwatch.analysis.stalls import Stretch
+    from tfwatch.analysis.patterns import Pattern
+    from tfwatch.analysis.stalls import Stall
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
     from tfwatch.runs.eventlog import Events
     from tfwatch.runs.reader import Snapshot
-
-#: Steps that wait for their search, at most: half of those that a snapshot has at hand.
-_BEHIND = RECENT // 2
-_BLOCK = 65_536
-#: A pause that holds a step up is told so long after it at most.
-_PAUSE_NS = 60 * 10**9
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,29 +104,22 @@ class Follower:
         self._known: Known = {}
         self._figures = _Figures()
         self._figured: tuple[int, int, int] | None = None
-        self._stall_search = StallSearch()
-        self._over = False
-        self._named: list[Stall] = []
-        self._stalls: tuple[Stall, ...] = ()
-        self._searched = 0
-        self._found_in: tuple[int, int, Life] | None = None
+        self._searcher = Searcher(steps_between)
         self._switches = 0
         self._ledger = RunningLedger()
         self._of_ledger: list[Event] = []
         self._seen = 0
-        self._patterns: dict[tuple[int, str, int], Pattern] = {}
-        self._compiles: list[Compiled] = []
-        self._machine = MachineFollower()
         self._heard = Heard()
 
     def follow(self, snapshot: Snapshot, asks: Sequence[Ask], stopping_s: float | None) -> RunView:
         """What the panes show of a snapshot; `asks`: this screen's requests, `stopping_s`: since it asked to stop."""
-        self._search_in_turn(snapshot)
+        self._searcher.take(snapshot)
         self._heard.follow(snapshot.log_head, snapshot.log, snapshot.log_total)
         switches = switches_of(snapshot.events)
         # The clock of a run that is over stands still while its steps are still searched.
         second = second_of(snapshot.now_s, Turn.JUDGE)
-        due = second, len(switches), self._searched if snapshot.ended else -1
+        over = snapshot.life in (Life.ENDED, Life.KILLED)
+        due = second, len(switches), self._searcher.searched if over else -1
         if due != self._figured:
             self._figured = due
             self._figures = self._figure(snapshot)
@@ -141,62 +127,18 @@ class Follower:
             self._comparisons = tuple(compared)
         knobs = knob_states(snapshot.manifest.knobs, switches, asks)
         situation = self._situation(snapshot, knobs, stopping_s)
-        patterns, compiles, energy = tuple(self._patterns.values()), tuple(self._compiles), self._figures.energy
-        found, stalls = banner(situation), self._stalls
-        said = self._heard.said
-        return RunView(snapshot, situation, found, knobs, self._comparisons, stalls, patterns, compiles, energy, said)
-
-    def _search_in_turn(self, snapshot: Snapshot) -> None:
-        """Once a second, and in each frame while there is more to search than is kept at hand."""
-        due = second_of(snapshot.now_s, Turn.SEARCH), len(snapshot.events.of(PipelineSwitched)), snapshot.life
-        if due != self._found_in or snapshot.steps_total - self._searched > (0 if snapshot.ended else _BEHIND):
-            self._found_in = due
-            self._search(snapshot)
-            self._find_patterns(snapshot.steps, snapshot.events)
-
-    def _search(self, snapshot: Snapshot) -> None:
-        """Look at the steps that came, in blocks: a long run that was just opened is searched over some frames."""
-        if self._searched < snapshot.steps_total:
-            self._search_block(snapshot)
-        if self._searched >= snapshot.steps_total:
-            self._take_open_wait(snapshot)
-
-    def _search_block(self, snapshot: Snapshot) -> None:
-        first, last = self._searched + 1, min(self._searched + _BLOCK, snapshot.steps_total)
-        in_hand = snapshot.steps_total - len(snapshot.steps)
-        rows = snapshot.steps[first - 1 - in_hand :] if first > in_hand else self._steps_between(first, last)
-        new = rows[rows["step"] > self._searched]
-        self._stall_search.take(new)
-        self._name_stalls(snapshot.events)
-        self._compiles += find_compiles(new)
-        self._machine.take(snapshot, new)
-        self._searched = snapshot.steps_total if first > in_hand else last
-
-    def _take_open_wait(self, snapshot: Snapshot) -> None:
-        """A run that is over may have ended in a stall, which no row tells of."""
-        last = under_way(snapshot.ended, snapshot.pulse)
-        if last and not self._over and snapshot.life in (Life.ENDED, Life.KILLED):
-            self._over = True
-            self._stall_search.take(last.wait)
-            self._name_stalls(snapshot.events)
-
-    def _name_stalls(self, events: Events) -> None:
-        """Look for causes, which are told after a stall, until none can come."""
-        found = self._stall_search.stretches(len(self._named))
-        named = [stretch.named(Pauses(events.between(Paused, *_told_within(stretch)))) for stretch in found]
-        self._stalls = tuple(starved([*self._named, *named]))
-        newest_ns = max((stretch.end_ns for stretch in found), default=0.0)
-        settled = [stretch.end_ns + _PAUSE_NS < newest_ns for stretch in found]
-        self._named += named[: settled.index(False)] if False in settled else []
-
-    def _find_patterns(self, rows: Rows, events: Events) -> None:
-        switches = len(events.of(PipelineSwitched))
-        for pattern in find_patterns(rows, Pauses(_pauses_of(rows, events))):
-            # Seen first where it began: later windows begin later. What explains it may be told later.
-            first = self._patterns.setdefault((switches, pattern.part, pattern.period), pattern)
-            if first.cause == UNEXPLAINED.name != pattern.cause:
-                found = replace(first, cause=pattern.cause, detail=pattern.detail)
-                self._patterns[switches, pattern.part, pattern.period] = found
+        return RunView(
+            snapshot,
+            situation,
+            banner(situation),
+            knobs,
+            self._comparisons,
+            self._searcher.stalls,
+            tuple(self._searcher.patterns.values()),
+            tuple(self._searcher.compiles),
+            self._figures.energy,
+            self._heard.said,
+        )
 
     def _figure(self, snapshot: Snapshot) -> _Figures:
         rows = snapshot.steps
@@ -220,11 +162,11 @@ class Follower:
             median,
             total.waiting_s,
             total.between_s,
-            machine=self._machine.machine(snapshot),
-            energy=self._machine.energy(snapshot),
+            machine=self._searcher.machine.machine(snapshot),
+            energy=self._searcher.machine.energy(snapshot),
             left_s=left_s(snapshot.progress, steps_in_all(snapshot)),
             callback=slow_callback(
-                _pauses_of(rows, snapshot.events), judgement.breakdown.host.mean if judgement.breakdown else 0.0
+                pauses_of(rows, snapshot.events), judgement.breakdown.host.mean if judgement.breakdown else 0.0
             ),
             fills=fills_shuffle(rows),
         )
@@ -248,8 +190,8 @@ class Follower:
             asked={knob: state.asked for knob, state in knobs.items() if state.asked is not None},
             switch=comparisons[-1] if comparisons else None,
             stopping_s=None if stopping_s is None else max(0.0, snapshot.now_s - stopping_s),
-            stalls=len(self._stalls),
-            longest_stall_s=max((stall.lost_ms / 1e3 for stall in self._stalls), default=0.0),
+            stalls=len(self._searcher.stalls),
+            longest_stall_s=max((stall.lost_ms / 1e3 for stall in self._searcher.stalls), default=0.0),
         )
 
 
@@ -269,16 +211,6 @@ def switches_of(events: Events) -> list[SwitchAsked | PipelineSwitched | SwitchF
 
 def _is_of_ledger(event: Event) -> bool:
     return not isinstance(event, Paused) or event.cause == STOPPED
-
-
-def _pauses_of(rows: Rows, events: Events) -> Sequence[Paused]:
-    if not len(rows):
-        return ()
-    return events.between(Paused, int(rows["start_ns"][0]), int(rows["start_ns"][-1]) + _PAUSE_NS)
-
-
-def _told_within(stretch: Stretch) -> tuple[int, int]:
-    return stretch.start_ns, int(stretch.end_ns) + _PAUSE_NS
 
 
 def _bare_situation(snapshot: Snapshot) -> Situation:

@@ -1,0 +1,114 @@
+"""What is found in a run's steps as they come: stalls with their causes, patterns and compiles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfwatch.analysis.causes import UNEXPLAINED, Pauses
+from tfwatch.analysis.compiles import Compiled, find_compiles
+from tfwatch.analysis.patterns import Pattern, find_patterns
+from tfwatch.analysis.stalls import Stall, StallSearch, starved
+from tfwatch.core.events import Paused, PipelineSwitched
+from tfwatch.runs.reader import RECENT, Life
+from tfwatch.runs.under_way import under_way
+from tfwatch.screens.following import MachineFollower
+from tfwatch.widgets.rhythm import Turn, second_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tfwatch.analysis.stalls import Stretch
+    from tfwatch.core.rows import Rows
+    from tfwatch.runs.eventlog import Events
+    from tfwatch.runs.reader import Snapshot
+
+#: Steps that wait for their search, at most: half of those that a snapshot has at hand.
+_BEHIND = RECENT // 2
+_BLOCK = 65_536
+#: A pause that holds a step up is told so long after it at most.
+_PAUSE_NS = 60 * 10**9
+
+
+class Searcher:
+    """Looks at each step once. `steps_between(first, last)` reads rows of the run.
+
+    searched: how many steps were looked at. patterns: by the switches before them, their part and their period.
+    """
+
+    def __init__(self, steps_between: Callable[[int, int], Rows]) -> None:
+        self.searched = 0
+        self.stalls: tuple[Stall, ...] = ()
+        self.patterns: dict[tuple[int, str, int], Pattern] = {}
+        self.compiles: list[Compiled] = []
+        self.machine = MachineFollower()
+        self._steps_between = steps_between
+        self._stall_search = StallSearch()
+        self._named: list[Stall] = []
+        self._over = False
+        self._due: tuple[int, int, Life] | None = None
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Once a second, and in each frame while there is more to search than is kept at hand."""
+        due = second_of(snapshot.now_s, Turn.SEARCH), len(snapshot.events.of(PipelineSwitched)), snapshot.life
+        # The clock of a run that is over stands still while its steps are still searched.
+        behind = 0 if snapshot.life in (Life.ENDED, Life.KILLED) else _BEHIND
+        if due != self._due or snapshot.steps_total - self.searched > behind:
+            self._due = due
+            self._search(snapshot)
+            self._find_patterns(snapshot.steps, snapshot.events)
+
+    def _search(self, snapshot: Snapshot) -> None:
+        """Look at the steps that came, in blocks: a long run that was just opened is searched over some frames."""
+        if self.searched < snapshot.steps_total:
+            self._search_block(snapshot)
+        if self.searched >= snapshot.steps_total:
+            self._take_open_wait(snapshot)
+
+    def _search_block(self, snapshot: Snapshot) -> None:
+        first, last = self.searched + 1, min(self.searched + _BLOCK, snapshot.steps_total)
+        in_hand = snapshot.steps_total - len(snapshot.steps)
+        rows = snapshot.steps[first - 1 - in_hand :] if first > in_hand else self._steps_between(first, last)
+        new = rows[rows["step"] > self.searched]
+        self._stall_search.take(new)
+        self._name_stalls(snapshot.events)
+        self.compiles += find_compiles(new)
+        self.machine.take(snapshot, new)
+        self.searched = snapshot.steps_total if first > in_hand else last
+
+    def _take_open_wait(self, snapshot: Snapshot) -> None:
+        """A run that is over may have ended in a stall, which no row tells of."""
+        last = under_way(snapshot.ended, snapshot.pulse)
+        if last and not self._over and snapshot.life in (Life.ENDED, Life.KILLED):
+            self._over = True
+            self._stall_search.take(last.wait)
+            self._name_stalls(snapshot.events)
+
+    def _name_stalls(self, events: Events) -> None:
+        """Look for causes, which are told after a stall, until none can come."""
+        found = self._stall_search.stretches(len(self._named))
+        named = [stretch.named(Pauses(events.between(Paused, *_told_within(stretch)))) for stretch in found]
+        self.stalls = tuple(starved([*self._named, *named]))
+        newest_ns = max((stretch.end_ns for stretch in found), default=0.0)
+        settled = [stretch.end_ns + _PAUSE_NS < newest_ns for stretch in found]
+        self._named += named[: settled.index(False)] if False in settled else []
+
+    def _find_patterns(self, rows: Rows, events: Events) -> None:
+        switches = len(events.of(PipelineSwitched))
+        for pattern in find_patterns(rows, Pauses(pauses_of(rows, events))):
+            # Seen first where it began: later windows begin later. What explains it may be told later.
+            first = self.patterns.setdefault((switches, pattern.part, pattern.period), pattern)
+            if first.cause == UNEXPLAINED.name != pattern.cause:
+                found = replace(first, cause=pattern.cause, detail=pattern.detail)
+                self.patterns[switches, pattern.part, pattern.period] = found
+
+
+def pauses_of(rows: Rows, events: Events) -> Sequence[Paused]:
+    """The pauses that may have held up some of these steps."""
+    if not len(rows):
+        return ()
+    return events.between(Paused, int(rows["start_ns"][0]), int(rows["start_ns"][-1]) + _PAUSE_NS)
+
+
+def _told_within(stretch: Stretch) -> tuple[int, int]:
+    return stretch.start_ns, int(stretch.end_ns) + _PAUSE_NS

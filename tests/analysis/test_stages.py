@@ -47,13 +47,22 @@ def test_a_reading_in_which_nothing_passed_changes_no_cost() -> None:
 
 
 def test_a_stage_in_which_nothing_ever_passed_has_no_cost_and_the_sum_leaves_it_out() -> None:
-    rows = np.concatenate([row(1, 0, NAN, elements=0), row(1, 1, 10.0), row(1, 2, 1.0)])
+    rows = np.concatenate([row(1, 0, NAN, elements=0), row(1, 1, 10.0)])
 
     table = stage_table(rows, FOUND)
 
     assert table is not None
     assert math.isnan(table.stages[0].busy_ms)
-    assert table.all_ms == pytest.approx(11.0)
+    assert table.all_ms == pytest.approx(10.0)
+
+
+def test_what_a_prefetch_seems_to_cost_is_no_work() -> None:
+    table = stage_table(np.concatenate([row(1, 0, 0.2), row(1, 1, 0.6), row(1, 2, 1.8)]), FOUND)
+
+    assert table is not None
+    assert math.isnan(table.stages[2].busy_ms)
+    assert (table.stages[2].buffered, table.stages[2].buffer_size) == (2.0, 4.0)
+    assert table.all_ms == pytest.approx(0.8)
 
 
 def test_only_the_newest_pipeline_is_told() -> None:

@@ -32,11 +32,10 @@ def pipeline_view(view: RunView) -> PipelineView:
         return PipelineView(said=_unread(view))
     stages = tuple(_row(view, table, n, stage) for n, stage in enumerate(table.stages))
     part = view.situation.judgement.breakdown
-    in_all = sum(stage.busy_ms for stage in table.stages if _works(stage)) or math.nan
     return PipelineView(
         stages,
-        _known(in_all),
-        _against(view, table, part, in_all),
+        _known(table.all_ms),
+        _against(view, table, part),
         _said(view, table),
         _stalled(view) or _starves(view),
         _age(view, table),
@@ -47,7 +46,7 @@ def _row(view: RunView, table: StageTable, n: int, stage: Stage) -> StageRow:
     located = view.situation.located if _stalled(view) else None
     return StageRow(
         stage.name,
-        None if stage.hands_over else _known(stage.busy_ms),
+        _known(stage.busy_ms),
         _at_a_time(view, stage),
         _whole(stage.buffered),
         _whole(stage.buffer_size),
@@ -65,13 +64,9 @@ def _at_a_time(view: RunView, stage: Stage) -> str:
     return f"{stage.parallelism:.0f}{of_cores}"
 
 
-def _works(stage: Stage) -> bool:
-    return not stage.hands_over and not math.isnan(stage.busy_ms)
-
-
-def _against(view: RunView, table: StageTable, part: Breakdown | None, in_all: float) -> tuple[str, ...]:
+def _against(view: RunView, table: StageTable, part: Breakdown | None) -> tuple[str, ...]:
     """`< 13.8 compute + host: all hidden`, the longest words first."""
-    if part is None or math.isnan(in_all):
+    if part is None or math.isnan(table.all_ms):
         return ()
     work, waits = part.compute.mean + part.host.mean, units.number(part.wait.mean)
     beside = f"{units.number(work)} compute + host"
@@ -80,7 +75,7 @@ def _against(view: RunView, table: StageTable, part: Breakdown | None, in_all: f
     sign = "<" if table.rate_ms < work else ">"
     outcome = "all hidden" if sign == "<" and not _starves(view) else f"{waits} waited for"
     at_once = f"at once {units.number(table.rate_ms)} "
-    several = at_once if table.rate_ms < 0.9 * in_all else ""
+    several = at_once if table.rate_ms < 0.9 * table.all_ms else ""
     return (
         f"{several}{sign} {beside}: {outcome}",
         f"{several}{sign} {units.number(work)}: {outcome}",
@@ -91,7 +86,7 @@ def _against(view: RunView, table: StageTable, part: Breakdown | None, in_all: f
 def _said(view: RunView, table: StageTable) -> str:
     now = view.situation
     if not _stalled(view):
-        nothing = "nothing has passed in the last seconds" if not any(map(_works, table.stages)) else ""
+        nothing = "nothing has passed in the last seconds" if math.isnan(table.all_ms) else ""
         return table.bottleneck.sentence if table.bottleneck else nothing
     located = now.located
     if located is None or not located.stage:

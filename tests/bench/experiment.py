@@ -1,6 +1,7 @@
 """What experiments find where the truth is injected: nothing where nothing differs, and a difference of 5 %.
 
-    python -m tests.bench.experiment [--same 40] [--differing 20] [--steps 600] [--delay-ms 10] [--seconds 200] [--json]
+    python -m tests.bench.experiment [--same 40] [--differing 20] [--steps 600] [--delay-ms 10] [--seconds 200]
+                                        [--seed 0] [--json]
 
 Trains a tiny model again and again, each time with an experiment by tfwatch's own driver. Each batch comes late by a
 delay that a knob sets. In some runs two settings give the same delay, in the others the one makes a step 5 % longer
@@ -199,6 +200,7 @@ def main() -> int:
     parser.add_argument("--differing", type=int, default=20, help="runs in which a step differs by 5 %%")
     parser.add_argument("--steps", type=int, default=600, help="an experiment's budget")
     parser.add_argument("--delay-ms", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=0, help="of the first run's order of blocks, and one more each")
     parser.add_argument("--seconds", type=float, default=200.0, help="begin no further run after so long")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
@@ -211,7 +213,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         trainings = Trainings(Path(folder), args.delay_ms, args.steps)
         trainings.warm_up()
-        for seed, (_, differs) in enumerate(sorted(places)):
+        for seed, (_, differs) in enumerate(sorted(places), args.seed):
             if time.perf_counter() > end_s:
                 break
             trials.append(trainings.trial(differs, seed))

@@ -21,9 +21,6 @@ QUICK = (
     "tfwatch.doctor",
     "tfwatch.cli",
     "tfwatch.report",
-    "tfwatch.oneline",
-    "tfwatch.document",
-    "tfwatch.pipeline",
 )
 
 

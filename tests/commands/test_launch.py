@@ -15,7 +15,7 @@ from tfwatch.commands import launch as room
 from tfwatch.commands.parts import Parts
 from tfwatch.core.clock import Clock
 from tfwatch.doctor.glance import GpuHere
-from tfwatch.document import as_json
+from tfwatch.report.document import as_json
 from tfwatch.runs.opened import open_run
 from tfwatch.workloads import WORKLOADS, BadInputError
 

@@ -14,7 +14,6 @@ from tests.commands.fakes import order, parts
 from tests.commands.test_train import kill_at
 from tests.test_cli import _taken
 from tfwatch import cli
-from tfwatch.chain import earlier_of, restart_of
 from tfwatch.commands import replay as replay_module
 from tfwatch.commands import train as module
 from tfwatch.commands.parts import Parts
@@ -23,6 +22,7 @@ from tfwatch.commands.restart import Restart
 from tfwatch.commands.train import Order, train
 from tfwatch.core.events import Noted
 from tfwatch.core.knobs import Knobs
+from tfwatch.report.chain import earlier_of, restart_of
 from tfwatch.runs.begin import begin_run
 from tfwatch.runs.control import Control, Request
 from tfwatch.runs.library import list_runs

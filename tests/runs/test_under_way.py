@@ -8,9 +8,9 @@ import pytest
 
 from tests.analysis.steps import plain
 from tests.runs.folders import FakeClock, add_steps, make_manifest
-from tfwatch import document
 from tfwatch.core.events import EpochStarted, RunEnded
 from tfwatch.core.rows import Phase
+from tfwatch.report import document
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.pulse import Pulse
 from tfwatch.runs.under_way import UnderWay, under_way

@@ -16,7 +16,7 @@ from tests.screens.test_live import SIZES
 from tests.screens.test_situation import look
 from tfwatch.core import events as facts
 from tfwatch.core.rows import SAMPLE, Phase
-from tfwatch.document import as_json
+from tfwatch.report.document import as_json
 from tfwatch.runs.opened import read_run
 from tfwatch.runs.reader import FolderSource, RunReader
 from tfwatch.screens.readings import readings

@@ -15,7 +15,7 @@ import tfwatch
 from tests.runs.folders import FakeClock, make_manifest
 from tfwatch.core.events import EpochEnded, EpochStarted, WatchFailed
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.report import as_text
+from tfwatch.report.text import as_text
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import read_run
 from tfwatch.runs.writer import RunWriter

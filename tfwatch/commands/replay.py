@@ -8,11 +8,11 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfwatch.chain import earlier_of
 from tfwatch.commands.look import look_at
 from tfwatch.commands.parts import Parts
 from tfwatch.commands.stage import play
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.report.chain import earlier_of
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library import find_run
 from tfwatch.runs.opened import Run, open_run
@@ -59,7 +59,7 @@ def replay(wish: Wish, parts: Parts | None = None, clock: Clock = SYSTEM) -> int
 
 
 def _print(run: Run) -> int:
-    from tfwatch.document import as_json
+    from tfwatch.report.document import as_json
 
     sys.stdout.write(json.dumps(as_json(run), indent=1) + "\n")
     return 0

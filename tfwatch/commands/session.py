@@ -8,12 +8,12 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.chain import beginning, earlier_of
 from tfwatch.commands.look import look_at
 from tfwatch.commands.progress import Progress
 from tfwatch.commands.restart import Restart
 from tfwatch.commands.stage import Stage
 from tfwatch.pilot.pilot import Pilot
+from tfwatch.report.chain import beginning, earlier_of
 from tfwatch.runs.control import Autopilot, Control
 from tfwatch.runs.opened import read_run
 from tfwatch.runs.reader import RunReader
@@ -37,7 +37,7 @@ class Session:
     """
 
     def __init__(self, order: Order, writer: RunWriter, terminal: Capture, parts: Parts, clock: Clock) -> None:
-        from tfwatch.oneline import progress_line
+        from tfwatch.report.oneline import progress_line
 
         self._order = order
         self._writer = writer
@@ -194,8 +194,8 @@ class Session:
         return 128 + self._signum if self._signum else 0
 
     def _report(self) -> None:
-        from tfwatch.document import as_json
-        from tfwatch.report import as_text
+        from tfwatch.report.document import as_json
+        from tfwatch.report.text import as_text
 
         run = read_run(self._writer, self._clock)
         home = Path(os.path.expanduser("~"))

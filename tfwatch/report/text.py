@@ -13,14 +13,14 @@ from tfwatch.analysis.patterns import shape
 from tfwatch.analysis.trials import in_a_line
 from tfwatch.analysis.verdict import Bound
 from tfwatch.analysis.warnings import meanings, told
-from tfwatch.chain import restart_words
 from tfwatch.core import units
 from tfwatch.core.events import DatasetReady, RecordingLost, RecordingResumed, TrainingFailed
 from tfwatch.core.trials import ExperimentEnded
-from tfwatch.document import grounds_of, hardware_of, ledger_of, record_of, summary_of
-from tfwatch.feeding import flight_words, lost_words, next_words
-from tfwatch.oneline import one_line
-from tfwatch.pipeline import stood_words
+from tfwatch.report.chain import restart_words
+from tfwatch.report.document import grounds_of, hardware_of, ledger_of, record_of, summary_of
+from tfwatch.report.oneline import one_line
+from tfwatch.report.outcome import flight_words, lost_words, next_words
+from tfwatch.report.pipeline import stood_words
 from tfwatch.runs.library import default_runs_dir
 from tfwatch.runs.life import Life
 

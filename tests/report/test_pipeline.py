@@ -11,10 +11,11 @@ import pytest
 
 from tests.analysis.steps import make_steps, plain
 from tests.runs.folders import FakeClock, write_run
-from tfwatch import document, report
 from tfwatch.analysis.stalls import Stall
 from tfwatch.core.events import Event, RunEnded, SensorMissing, StagesFound, StallLocated
-from tfwatch.pipeline import stood_words
+from tfwatch.report import document
+from tfwatch.report.pipeline import stood_words
+from tfwatch.report.text import as_text
 from tfwatch.runs.opened import Run, open_run
 
 if TYPE_CHECKING:
@@ -116,6 +117,6 @@ def test_the_summary_says_where_the_longest_stall_stood(tmp_path: Path) -> None:
     located = StallLocated(S, 41, "map(read)", S, "feed.py:41 in rows", "generator")
     write_run(tmp_path, make_steps(waits, compute=12.0, host=1.0), located, RunEnded(60 * S, "finished", 60))
 
-    text = report.as_text(open_run(tmp_path, FakeClock(60).clock), tmp_path)
+    text = as_text(open_run(tmp_path, FakeClock(60).clock), tmp_path)
 
     assert "without data at step 41, unexplained, in map(read), at feed.py:41 in rows" in text

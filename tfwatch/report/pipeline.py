@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.analysis.machine import PIPELINE
 from tfwatch.core.events import SensorMissing, StallLocated
-from tfwatch.figures import figure
+from tfwatch.report.figures import figure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,7 +13,7 @@ from tfwatch.analysis.ledger import Ledger, total_of
 from tfwatch.analysis.situation import Situation
 from tfwatch.analysis.verdict import NEEDED, Bound, Judgement, classify
 from tfwatch.core import units
-from tfwatch.figures import figure
+from tfwatch.report.figures import figure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,7 +11,7 @@ from tests.analysis.steps import plain
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import EpochStarted
 from tfwatch.core.rows import Phase
-from tfwatch.oneline import progress_line
+from tfwatch.report.oneline import progress_line
 from tfwatch.runs.reader import RunReader
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from tfwatch.analysis.record import Record, record
 from tfwatch.analysis.summary import Summary, between, summarise
 from tfwatch.analysis.switches import compare
 from tfwatch.analysis.warnings import meanings
-from tfwatch.chain import restart_json
 from tfwatch.core.events import PipelineSwitched, StagesFound
-from tfwatch.feeding import finding_json, finding_of, flights_json, lost_json, lost_of
-from tfwatch.figures import figure, split_json
-from tfwatch.pipeline import pipeline_json
-from tfwatch.switched import experiments_json, forecasts_json, switches_json
+from tfwatch.report.chain import restart_json
+from tfwatch.report.figures import figure, split_json
+from tfwatch.report.outcome import finding_json, finding_of, flights_json, lost_json, lost_of
+from tfwatch.report.pipeline import pipeline_json
+from tfwatch.report.switched import experiments_json, forecasts_json, switches_json
 
 if TYPE_CHECKING:
     from tfwatch.analysis.patterns import Pattern

@@ -10,8 +10,9 @@ import pytest
 
 from tests.screens import hardware
 from tests.screens.canned import FED, Canned, usual
-from tfwatch import document, report
 from tfwatch.core import events as facts
+from tfwatch.report import document
+from tfwatch.report.text import as_text
 from tfwatch.runs.opened import Run, read_run
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def run_of(canned: Canned) -> Run:
 
 
 def lines_of(canned: Canned) -> list[str]:
-    return report.as_text(run_of(canned), Path("/home/ada")).splitlines()
+    return as_text(run_of(canned), Path("/home/ada")).splitlines()
 
 
 def test_the_summary_tells_what_the_gpu_did_and_drew() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.trials import ExperimentEnded
-from tfwatch.figures import figure, split_json
+from tfwatch.report.figures import figure, split_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,7 +10,6 @@ import pytest
 
 from tests.analysis.steps import make_steps, plain, restart
 from tests.runs.folders import FakeClock, write_run
-from tfwatch import document, report
 from tfwatch.core.events import (
     DatasetReady,
     EpochEnded,
@@ -25,6 +24,8 @@ from tfwatch.core.events import (
     ValidationEnded,
 )
 from tfwatch.core.rows import Flag, Rows
+from tfwatch.report import document, text
+from tfwatch.report.text import as_text
 from tfwatch.runs.opened import Run, open_run, read_run
 
 FINISHED = RunEnded(724_000_000_000, "finished", 200, "", 1.25, "ab" * 32)
@@ -50,7 +51,7 @@ def open_written(folder: Path, rows: Rows, *events: Event, **changes: Any) -> Ru
 
 
 def text_of(run: Run, home: str = "/home/ada") -> list[str]:
-    return report.as_text(run, Path(home)).splitlines()
+    return as_text(run, Path(home)).splitlines()
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
 
 
 def test_the_readme_names_every_key_of_the_json_object(tmp_path: Path) -> None:
-    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
     section = readme.partition("## `--json`")[2].partition("## ")[0]
     keys = document.as_json(open_written(tmp_path / "run", plain(30)))
 
@@ -473,7 +474,7 @@ def test_a_path_with_spaces_can_be_pasted(tmp_path: Path) -> None:
 
 
 def test_a_run_in_the_usual_place_is_opened_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "default_runs_dir", lambda: tmp_path)
+    monkeypatch.setattr(text, "default_runs_dir", lambda: tmp_path)
 
     assert text_of(open_written(tmp_path / "r1", plain(30), FINISHED))[-1] == "open it again:  tfwatch replay r1"
 

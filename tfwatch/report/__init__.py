@@ -1,0 +1,1 @@
+"""A run for people and as JSON: read from its folder, for whoever prints."""

@@ -32,7 +32,7 @@ from tests.bench.turned import Case, make_sleeper, run
 from tfwatch import open_run
 from tfwatch.analysis.record import Record
 from tfwatch.core.knobs import Knobs
-from tfwatch.report.document import record_of
+from tfwatch.report.derived import record_of
 from tfwatch.training.device import find_device
 
 if TYPE_CHECKING:

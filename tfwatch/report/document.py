@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.analysis.grounds import Grounds, last_table, tables
-from tfwatch.analysis.hardware import Hardware, hardware
-from tfwatch.analysis.ledger import PARTS, Entry, Ledger, keras_step_ms, make_ledger
-from tfwatch.analysis.record import Record, record
-from tfwatch.analysis.summary import Summary, between, summarise
-from tfwatch.analysis.switches import compare
+from tfwatch.analysis.grounds import last_table
+from tfwatch.analysis.ledger import PARTS, Entry, Ledger, keras_step_ms
 from tfwatch.analysis.warnings import meanings
-from tfwatch.core.events import PipelineSwitched, StagesFound
 from tfwatch.report.chain import restart_json
+from tfwatch.report.derived import grounds_of, hardware_of, ledger_of, record_of, summary_of
 from tfwatch.report.figures import figure, split_json
-from tfwatch.report.outcome import finding_json, finding_of, flights_json, lost_json, lost_of
+from tfwatch.report.outcome import finding_json, finding_of, lost_json, lost_of
 from tfwatch.report.pipeline import pipeline_json
-from tfwatch.report.switched import experiments_json, forecasts_json, switches_json
+from tfwatch.report.switched import experiments_json, flights_json, forecasts_json, switches_json
 
 if TYPE_CHECKING:
+    from tfwatch.analysis.hardware import Hardware
     from tfwatch.analysis.patterns import Pattern
     from tfwatch.analysis.spikes import Spike
     from tfwatch.analysis.stalls import Stall
@@ -90,7 +87,7 @@ def as_json(run: Run) -> dict[str, Any]:
     """
     summary = summary_of(run)
     ended = run.ended
-    machine, ledger = hardware_of(run), ledger_of(run)
+    machine, ledger, grounds = hardware_of(run), ledger_of(run), grounds_of(run)
     latest = summary.latest.split if summary.latest else None
     return {
         "run": run.manifest.run,
@@ -113,10 +110,10 @@ def as_json(run: Run) -> dict[str, Any]:
         "autopilot": flights_json(run.events),
         "experiments": experiments_json(run.events),
         "forecasts": forecasts_json(record_of(run)),
-        "finding": finding_json(finding_of(run, grounds_of(run), summary, ledger)),
+        "finding": finding_json(finding_of(run, grounds, summary, ledger)),
         "lost": lost_json(lost_of(run, summary, ledger, machine)),
         "ledger": _ledger(ledger),
-        "pipeline": pipeline_json(last_table(grounds_of(run), run.stages, latest), run.events),
+        "pipeline": pipeline_json(last_table(grounds, run.stages, latest), run.events),
         "keras_step_ms": figure(keras_step_ms(run.epochs, run.events)),
         **_energy(machine),
         "machine": _machine(machine),
@@ -127,11 +124,6 @@ def as_json(run: Run) -> dict[str, Any]:
 def _said(one: Said) -> dict[str, Any]:
     meaning = one.meaning
     return {"name": meaning.name, "harmless": meaning.harmless, "meaning": meaning.text, "lines": one.count}
-
-
-def hardware_of(run: Run) -> Hardware:
-    """A run's machine in figures."""
-    return hardware(run.samples, run.steps, run.events, run.manifest.accelerated)
 
 
 def _energy(machine: Hardware) -> dict[str, Any]:
@@ -159,37 +151,6 @@ def _machine(machine: Hardware) -> dict[str, Any]:
         "swapping_s": machine.swap_s,
         "missing": {event.sensor: {"reason": event.reason, "fix": event.fix or None} for event in machine.missing},
     }
-
-
-def summary_of(run: Run) -> Summary:
-    """A run in figures."""
-    open_wait = run.under_way.wait if run.under_way else None
-    manifest = run.manifest
-    return summarise(run.steps, run.events, manifest.accelerated, open_wait, manifest.op_by_op)
-
-
-def grounds_of(run: Run) -> Grounds:
-    """What forecasts of a run's switches stand on."""
-    found = {event.pipeline: event for event in run.events if isinstance(event, StagesFound)}
-    switched = [event for event in run.events if isinstance(event, PipelineSwitched)]
-    return Grounds(
-        run.manifest,
-        lambda first, last: between(run.steps, first, last),
-        run.samples,
-        tables(run.stages, found),
-        switched,
-    )
-
-
-def record_of(run: Run) -> Record:
-    """What was foretold of a run's switches, against what came."""
-    grounds = grounds_of(run)
-    return record(grounds, compare(run.events, len(run.steps), grounds.rows_between))
-
-
-def ledger_of(run: Run) -> Ledger:
-    """What each second of a run went to."""
-    return make_ledger(run.epochs, run.events, run.length_s, run.under_way.phase if run.under_way else None)
 
 
 def _ledger(ledger: Ledger) -> dict[str, Any]:

@@ -1,12 +1,11 @@
-"""What a run was bound by at last, what starving cost it, and the autopilot: for the JSON object and the summary."""
+"""What a run was bound by at last, what to try next, and what starving cost it: for the JSON object and the summary."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfwatch.analysis import advice, bound, cost
 from tfwatch.analysis.cost import Lost, lost
-from tfwatch.analysis.flights import Flight, ended_words, flights
 from tfwatch.analysis.forecast import forecasts
 from tfwatch.analysis.grounds import Grounds, gather
 from tfwatch.analysis.ledger import Ledger, total_of
@@ -16,13 +15,9 @@ from tfwatch.core import units
 from tfwatch.report.figures import figure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from tfwatch.analysis.finding import Banner
     from tfwatch.analysis.hardware import Hardware
     from tfwatch.analysis.summary import Summary
-    from tfwatch.core.events import Event
-    from tfwatch.core.moves import MoveJudged
     from tfwatch.runs.opened import Run
 
 
@@ -97,43 +92,3 @@ def lost_words(run: Run, summary: Summary, ledger: Ledger, machine: Hardware) ->
     """What the run would have taken had no step waited; none where next to nothing was lost."""
     sentence = cost.words(lost_of(run, summary, ledger, machine))
     return [sentence] if sentence else []
-
-
-def flight_words(events: Iterable[Event]) -> list[str]:
-    """What each flight of the autopilot gave."""
-    return [ended_words(flight.ended) for flight in flights(events) if flight.ended]
-
-
-def flights_json(events: Iterable[Event]) -> list[dict[str, Any]]:
-    """Every flight of the autopilot for `--json`."""
-    return [_flight(flight) for flight in flights(events)]
-
-
-def _flight(flight: Flight) -> dict[str, Any]:
-    ended = flight.ended
-    return {
-        "first_step": flight.began.step + 1,
-        "memory_limit_bytes": flight.began.memory_bytes,
-        "moves": [_move(move) for move in flight.moves],
-        "cause": ended.cause if ended else None,
-        "reason": ended.reason if ended else None,
-        "steps": ended.steps if ended else None,
-        "before_ms": figure(ended.before_ms if ended else None),
-        "after_ms": figure(ended.after_ms if ended else None),
-        "peak_bytes": figure(ended.peak_bytes if ended else None),
-        "knobs": ended.knobs if ended else None,
-    }
-
-
-def _move(move: MoveJudged) -> dict[str, Any]:
-    return {
-        "knob": move.knob,
-        "from": move.old,
-        "to": move.new,
-        "step": move.step,
-        "forecast_ms": figure(move.forecast_ms),
-        "before_ms": figure(move.before_ms),
-        "after_ms": figure(move.after_ms),
-        "kept": move.kept,
-        "reason": move.reason or None,
-    }

@@ -1,9 +1,10 @@
-"""What was switched, foretold and tried in a run, for the JSON object."""
+"""What was switched, foretold and tried in a run, by a hand or by the pilot, for the JSON object."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.analysis.flights import Flight, flights
 from tfwatch.core.trials import ExperimentEnded
 from tfwatch.report.figures import figure, split_json
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.record import Foretold, Record
     from tfwatch.analysis.switches import Comparison
     from tfwatch.core.events import Event
+    from tfwatch.core.moves import MoveJudged
 
 
 def switches_json(switches: Iterable[Comparison]) -> list[dict[str, Any]]:
@@ -30,6 +32,11 @@ def forecasts_json(found: Record) -> dict[str, Any]:
 def experiments_json(events: Iterable[Event]) -> list[dict[str, Any]]:
     """Every experiment that ended."""
     return [_experiment(event) for event in events if isinstance(event, ExperimentEnded)]
+
+
+def flights_json(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """Every flight of the autopilot for `--json`."""
+    return [_flight(flight) for flight in flights(events)]
 
 
 def _switch(switch: Comparison) -> dict[str, Any]:
@@ -81,4 +88,34 @@ def _experiment(ended: ExperimentEnded) -> dict[str, Any]:
         "step_ms": ended.step_ms,
         "kept": ended.kept or None,
         "reason": ended.reason or None,
+    }
+
+
+def _flight(flight: Flight) -> dict[str, Any]:
+    ended = flight.ended
+    return {
+        "first_step": flight.began.step + 1,
+        "memory_limit_bytes": flight.began.memory_bytes,
+        "moves": [_move(move) for move in flight.moves],
+        "cause": ended.cause if ended else None,
+        "reason": ended.reason if ended else None,
+        "steps": ended.steps if ended else None,
+        "before_ms": figure(ended.before_ms if ended else None),
+        "after_ms": figure(ended.after_ms if ended else None),
+        "peak_bytes": figure(ended.peak_bytes if ended else None),
+        "knobs": ended.knobs if ended else None,
+    }
+
+
+def _move(move: MoveJudged) -> dict[str, Any]:
+    return {
+        "knob": move.knob,
+        "from": move.old,
+        "to": move.new,
+        "step": move.step,
+        "forecast_ms": figure(move.forecast_ms),
+        "before_ms": figure(move.before_ms),
+        "after_ms": figure(move.after_ms),
+        "kept": move.kept,
+        "reason": move.reason or None,
     }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis import foretelling
 from tfwatch.analysis.comparing import outcome, setting, speed
+from tfwatch.analysis.flights import ended_words, flights
 from tfwatch.analysis.ledger import keras_step_ms
 from tfwatch.analysis.machine import GPU
 from tfwatch.analysis.patterns import shape
@@ -17,9 +18,9 @@ from tfwatch.core import units
 from tfwatch.core.events import DatasetReady, RecordingLost, RecordingResumed, TrainingFailed
 from tfwatch.core.trials import ExperimentEnded
 from tfwatch.report.chain import restart_words
-from tfwatch.report.document import grounds_of, hardware_of, ledger_of, record_of, summary_of
+from tfwatch.report.derived import grounds_of, hardware_of, ledger_of, record_of, summary_of
 from tfwatch.report.oneline import one_line
-from tfwatch.report.outcome import flight_words, lost_words, next_words
+from tfwatch.report.outcome import lost_words, next_words
 from tfwatch.report.pipeline import stood_words
 from tfwatch.runs.library import default_runs_dir
 from tfwatch.runs.life import Life
@@ -60,7 +61,7 @@ def as_text(run: Run, home: Path) -> str:
         *filter(None, [restart_words(run)]),
         *_switches(summary, run.manifest.fast_form),
         *_experiments(run),
-        *flight_words(run.events),
+        *_flights(run),
         *filter(None, [foretelling.record_words(record_of(run))]),
         *_stall(summary, run),
         *_pattern(summary),
@@ -121,6 +122,10 @@ def _waited(run: Run, summary: Summary, ledger: Ledger) -> list[str]:
 
 def _experiments(run: Run) -> list[str]:
     return [in_a_line(event) for event in run.events if isinstance(event, ExperimentEnded)]
+
+
+def _flights(run: Run) -> list[str]:
+    return [ended_words(flight.ended) for flight in flights(run.events) if flight.ended]
 
 
 def _split(run: Run) -> list[str]:

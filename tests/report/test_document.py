@@ -1,0 +1,139 @@
+"""The JSON object of canned runs."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tests.analysis.steps import plain, restart
+from tests.report.told import FINISHED, SWITCH, open_written, switched_run, text_of
+from tfwatch.core.events import (
+    Event,
+    RunEnded,
+    SwitchAsked,
+)
+from tfwatch.report import document
+
+if TYPE_CHECKING:
+    from tfwatch.core.rows import Rows
+
+
+def test_the_json_object_is_complete(tmp_path: Path) -> None:
+    run = open_written(
+        tmp_path / "run",
+        switched_run(),
+        *SWITCH,
+        FINISHED,
+        device="CPU",
+        knobs={"prefetch": "off"},
+        settings={"mode": "graph"},
+    )
+
+    found = document.as_json(run)
+
+    assert list(found) == [
+        "run",
+        "workload",
+        "device",
+        "knobs",
+        "settings",
+        "steps",
+        "split",
+        "step_ms",
+        "data_wait_ms",
+        "compute_ms",
+        "host_ms",
+        "dispatch_ms",
+        "data_wait_share",
+        "verdict",
+        "bound",
+        "final_loss",
+        "weights_sha256",
+        "spikes_left_out",
+        "spikes",
+        "stalls",
+        "restart",
+        "switches",
+        "autopilot",
+        "experiments",
+        "forecasts",
+        "finding",
+        "lost",
+        "ledger",
+        "pipeline",
+        "keras_step_ms",
+        "energy_j",
+        "energy_per_step_j",
+        "energy_starving_j",
+        "energy_missing",
+        "machine",
+        "tensorflow_said",
+    ]
+    assert (found["run"], found["workload"], found["device"]) == ("2026-11-20T10-17-03_cnn", "cnn", "CPU")
+    assert (found["knobs"], found["settings"], found["steps"]) == ({"prefetch": "off"}, {"mode": "graph"}, 200)
+    assert found["step_ms"] == pytest.approx({"median": 18, "mean": 18, "p95": 23})
+    assert found["data_wait_ms"] == pytest.approx({"median": 5, "mean": 5, "p95": 10})
+    assert found["compute_ms"] == pytest.approx({"median": 12, "mean": 12, "p95": 12})
+    assert found["host_ms"] == pytest.approx({"median": 1, "mean": 1, "p95": 1})
+    assert found["data_wait_share"] == pytest.approx(5 / 18)
+    assert (found["verdict"], found["bound"]) == ("HIGHLY input-bound", "input-bound")
+    assert (found["final_loss"], found["weights_sha256"]) == (1.25, "ab" * 32)
+    assert found["spikes"] == [{"step": 1, "extra_ms": 2388.0, "part": "compute", "cause": "compile", "detail": ""}]
+    assert found["spikes_left_out"] == 2
+
+
+def test_the_readme_names_every_key_of_the_json_object(tmp_path: Path) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    section = readme.partition("## `--json`")[2].partition("## ")[0]
+    keys = document.as_json(open_written(tmp_path / "run", plain(30)))
+
+    assert [key for key in keys if f"`{key}`" not in section] == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "events"),
+    [
+        pytest.param(plain(0), (), id="killed before the first step"),
+        pytest.param(plain(0), (RunEnded(5, "failed", 0, "no memory", math.nan),), id="failed before the first step"),
+        pytest.param(plain(3), (RunEnded(5, "stopped", 3, "", math.inf),), id="diverged"),
+        pytest.param(plain(3), (SwitchAsked(0, "prefetch", "off", "4", 2, "key"),), id="a switch asked"),
+    ],
+)
+def test_the_json_has_null_for_what_is_missing(tmp_path: Path, rows: Rows, events: tuple[Event, ...]) -> None:
+    found = document.as_json(open_written(tmp_path / "run", rows, *events))
+
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert (found["verdict"], found["bound"]) == ("not enough data", None)
+    assert found["final_loss"] is None
+    assert found["weights_sha256"] is None
+    assert (found["data_wait_share"] is None) is (not len(rows))
+
+
+def test_damaged_rows_are_left_out(tmp_path: Path) -> None:
+    rows = plain(100)
+    rows["wait_ms"][50] = np.nan
+    rows["compute_ms"][60] = -1
+
+    found = document.as_json(open_written(tmp_path / "run", rows))
+
+    assert found["data_wait_share"] == pytest.approx(0.1)
+    json.dumps(found, allow_nan=False)
+
+
+def test_stalls_are_told_by_their_kind(tmp_path: Path) -> None:
+    rows = plain(400)
+    rows["wait_ms"][20::20] += 60
+    rows["wait_ms"][350] = 3000
+    run = open_written(tmp_path / "run", restart(rows), FINISHED)
+
+    hiccup, periodic = document.as_json(run)["stalls"]
+
+    assert (hiccup["kind"], hiccup["step"], hiccup["steps"], hiccup["lost_ms"]) == ("hiccup", 351, 1, 3000)
+    assert hiccup["start_s"] == pytest.approx(350 * 0.02 + 17 * 0.06)
+    assert (periodic["kind"], periodic["period"], periodic["step"]) == ("periodic", 20, 21)
+    assert any(line.startswith("every 20th step waits 60.0 ms longer from step 21 over") for line in text_of(run))

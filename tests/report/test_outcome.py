@@ -1,0 +1,109 @@
+"""What binds a run, and what is to be tried next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.analysis.steps import make_steps, plain, restart
+from tests.report.told import FINISHED, open_written, text_of
+from tfwatch.core.events import (
+    EpochStarted,
+    Paused,
+    RunEnded,
+)
+from tfwatch.core.rows import Flag, Rows
+from tfwatch.report import document
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FED, WAITS = (0.1, 12.0, 0.5), (9.0, 12.0, 0.5)
+
+
+def of(wait: float, compute: float, host: float, dispatch: float = 2.0) -> Rows:
+    return make_steps(np.full(100, wait), compute=compute, host=host, dispatch=dispatch)
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes", "says"),
+    [
+        pytest.param(
+            of(*WAITS), {"knobs": {"prefetch": "off"}, "switchable": ["prefetch"]}, ".prefetch(4) brings", id="off"
+        ),
+        pytest.param(of(*WAITS), {"knobs": {"prefetch": "4"}}, "prefetch cannot hide it: make batches", id="on"),
+        pytest.param(of(*WAITS), {"knobs": {"prefetch": "default"}}, ".prefetch(tf.data.AUTOTUNE)", id="a script's"),
+        pytest.param(of(*WAITS), {}, ".prefetch(tf.data.AUTOTUNE)", id="a loop's"),
+        pytest.param(of(*FED), {}, "nothing to gain from the pipeline: a smaller model", id="compute on a CPU"),
+        pytest.param(
+            of(*FED), {"accelerated": True}, "nothing to gain from the pipeline: mixed", id="compute on a GPU"
+        ),
+        pytest.param(of(*FED, 11.0), {"accelerated": True}, "compile(steps_per_execution=8)", id="launching"),
+        pytest.param(of(0.1, 12.0, 20.0), {}, "log and save less often", id="callbacks"),
+    ],
+)
+def test_what_a_run_is_bound_by_has_its_own_next_step(
+    tmp_path: Path, rows: Rows, changes: dict[str, Any], says: str
+) -> None:
+    lines = text_of(open_written(tmp_path / "run", rows, FINISHED, **changes))
+
+    (told,) = [line for line in lines if line.startswith("next: ")]
+    assert says in told
+
+
+def test_a_callback_that_takes_most_is_named(tmp_path: Path) -> None:
+    rows = of(0.1, 12.0, 20.0)
+    ends = rows["start_ns"][1:20].tolist()
+    pauses = [Paused(end, "callback", 19.0, "CSVLogger") for end in ends]
+    lines = text_of(open_written(tmp_path / "run", rows, *pauses, FINISHED))
+
+    assert any(
+        line.endswith("compile(steps_per_execution=8): about 14.6 ms a step (CSVLogger takes most)") for line in lines
+    )
+
+
+def test_too_few_steps_have_no_next_step(tmp_path: Path) -> None:
+    lines = text_of(open_written(tmp_path / "run", plain(10), FINISHED))
+
+    assert not [line for line in lines if line.startswith("next: ")]
+
+
+@pytest.mark.parametrize(
+    ("flag", "says"), [(0, "no iterator is made anew"), (Flag.SHUFFLE_FILL, "smaller shuffle buffer")]
+)
+def test_what_lies_between_epochs_has_a_next_step(tmp_path: Path, flag: int, says: str) -> None:
+    rows = np.concatenate([plain(100), plain(100)])
+    rows["step"], rows["epoch"] = np.arange(1, 201), np.repeat([0, 1], 100)
+    rows["wait_ms"][[0, 100]] = 3000
+    rows["flags"][[0, 100]] = Flag.EPOCH_START | flag
+    rows = restart(rows)
+    ended = RunEnded(int(rows["start_ns"][-1]) + 10**8, "finished", 200)
+    epochs = [EpochStarted(int(rows["start_ns"][at]), n, 2, 100) for n, at in enumerate((0, 100))]
+
+    lines = text_of(open_written(tmp_path / "run", rows, *epochs, ended))
+
+    assert any("of the epochs lay between their steps; next: longer epochs" in line and says in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("accelerated", "says"), [(True, "NOT input-bound, launch-bound"), (False, "NOT input-bound, compute-bound")]
+)
+def test_what_binds_a_run_that_is_fed_is_named(tmp_path: Path, accelerated: bool, says: str) -> None:
+    rows = make_steps(np.zeros(100), compute=4.0, host=0.1, dispatch=3.0)
+    run = open_written(tmp_path / "run", rows, FINISHED, accelerated=accelerated)
+
+    assert text_of(run)[2].endswith(says)
+    assert document.as_json(run)["bound"] == says.split(", ")[1]
+
+
+def test_what_python_takes_op_by_op_is_told(tmp_path: Path) -> None:
+    rows = make_steps(np.zeros(100), compute=5.9, host=0.1, dispatch=5.1)
+    run = open_written(tmp_path / "run", rows, FINISHED, op_by_op=True)
+
+    lines = text_of(run)
+    assert lines[2].endswith("NOT input-bound, launch-bound")
+    assert "op by op: 5.1 of 6.0 ms of a steady step go to Python between the operations (85 %)" in lines
+    assert "next: run the step as a graph: tf.function, or fit without run_eagerly (here: without --eager)" in lines
+    assert document.as_json(run)["dispatch_ms"]["median"] == pytest.approx(5.1)

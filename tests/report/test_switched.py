@@ -1,0 +1,87 @@
+"""What was switched and foretold, in the summary and in the JSON object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.analysis.steps import plain
+from tests.report.told import FINISHED, SWITCH, open_written, switched_run, text_of
+from tfwatch.core.events import (
+    PipelineSwitched,
+    SwitchAsked,
+)
+from tfwatch.report import document
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_json_tells_each_switch_with_both_sides(tmp_path: Path) -> None:
+    run = open_written(tmp_path / "run", switched_run(), *SWITCH, FINISHED)
+
+    (switch,) = document.as_json(run)["switches"]
+
+    assert {name: switch[name] for name in ("step_asked", "step_in_effect", "knob", "from", "to")} == {
+        "step_asked": 98,
+        "step_in_effect": 101,
+        "knob": "prefetch",
+        "from": "off",
+        "to": "4",
+    }
+    assert (switch["before"]["steps"], switch["after"]["steps"]) == (99, 99)
+    assert switch["before"]["data_wait_ms"]["median"] == pytest.approx(10)
+    assert switch["after"]["step_ms"]["median"] == pytest.approx(13)
+    assert switch["after"]["data_wait_share"] == 0
+
+
+def test_what_was_foretold_is_told_against_what_came(tmp_path: Path) -> None:
+    run = open_written(tmp_path / "run", switched_run(), *SWITCH, FINISHED)
+
+    told = document.as_json(run)["forecasts"]
+    (one,) = told["switches"]
+
+    assert (one["step_asked"], one["knob"], one["from"], one["to"], one["measured"]) == (
+        98,
+        "prefetch",
+        "off",
+        "4",
+        False,
+    )
+    assert one["came_ms"] == pytest.approx(13)
+    assert one["low_ms"] <= one["step_ms"] <= one["high_ms"]
+    assert one["step_ms"] == pytest.approx(13, rel=0.05)
+    assert told["median_off"] < 0.05
+    assert told["inside"] == 1
+    assert "its forecast was 0 % off, in its range" in text_of(run)
+
+
+def test_many_switches_are_counted_and_the_text_stays_short(tmp_path: Path) -> None:
+    switches = [PipelineSwitched(0, "prefetch", "off", "4", n, n, 1.0, "key") for n in range(40, 1000, 40)]
+    rows = plain(1000)
+    rows["wait_ms"][500] = 5000
+
+    lines = text_of(open_written(tmp_path / "run", rows, *switches, FINISHED))
+
+    assert len(lines) <= 12
+    assert "and 21 more switches" in lines
+
+
+def test_switches_that_cannot_be_compared_promise_nothing(tmp_path: Path) -> None:
+    events = (
+        PipelineSwitched(0, "prefetch", "off", "4", 49, 50, 1.0, "key"),
+        SwitchAsked(0, "workers", "off", "2", 52, "key"),
+    )
+    lines = text_of(open_written(tmp_path / "run", plain(52), *events, FINISHED))
+
+    assert "prefetch off > 4 at step 50: too few steps to compare" in lines
+    assert "workers off > 2: asked, and not yet in effect at the last step" in lines
+    assert "faster" not in "\n".join(lines)
+
+
+def test_the_fast_form_is_called_by_its_name(tmp_path: Path) -> None:
+    switch = PipelineSwitched(0, "fast_form", "off", "on", 49, 50, 1.0, "key")
+    run = open_written(tmp_path / "run", plain(52), switch, FINISHED, settings={"fast_form": "tf.data"})
+
+    assert "fast form (tf.data) off > on at step 50: too few steps to compare" in text_of(run)

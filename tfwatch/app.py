@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from textual.app import App, SystemCommand
-from textual.binding import Binding
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.screens import views
@@ -23,10 +22,8 @@ from tfwatch.widgets.glyphs import choose_glyphs
 from tfwatch.widgets.text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
+    from collections.abc import Iterable
 
-    from textual.binding import BindingType
     from textual.screen import Screen
 
     from tfwatch.analysis.restarts import Earlier
@@ -49,46 +46,35 @@ _KEEP_TITLE = "\x1b[22;0t"
 _TITLE_BACK = "\x1b[23;0t"
 
 
-class TfwatchApp(ThemedApp[Leave]):
+class TfwatchApp(ThemedApp):
     """Shows a run. `run()` returns how it was left, None where it was ended from outside.
 
     Args:
         reader: the run. control: obeyed by its training; None where the run can only be looked at.
-        painted: called once, after the first paint.
-        theme, settings, colour: as `ThemedApp` has them.
         look: the check-up that `d` shows; None where there is none.
         restart: what `r` offers; None where the run cannot be restarted here. earlier: the run before a restart.
+        options: those of `ThemedApp`.
     """
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+q,ctrl+c", "quit", "leave", show=False, priority=True, id="app.leave"),
-    ]
 
     def __init__(
         self,
         reader: RunReader,
         control: Control | None,
         *,
-        painted: Callable[[], None] | None = None,
-        theme: str | None = None,
-        colour: bool = True,
-        unicode: bool = True,
-        settings: Path | None = None,
         clock: Clock = SYSTEM,
         look: Look | None = None,
         restart: Restarting | None = None,
         earlier: Earlier | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(theme, settings, colour)
+        super().__init__(**options)
         self._restart = restart
         self._reader = reader
-        self._painted = painted
         self._switchboard = Switchboard(control, clock)
         self._follower = Follower(reader.steps_between, control is not None, earlier)
         self._meter = Meter(clock)
-        self._live = LiveScreen(self._switchboard, colour, unicode)
+        self._live = LiveScreen(self._switchboard, self._colour, self._unicode)
         self._look = look
-        self._unicode = unicode
         self._view: RunView | None = None
         self._stopping_s: float | None = None
         self._leaving = False
@@ -104,8 +90,7 @@ class TfwatchApp(ThemedApp[Leave]):
 
     def _first_frame(self) -> None:
         self.frame()
-        if self._painted:
-            self.call_after_refresh(self._painted)
+        self.call_after_refresh(self.tell_painted)
 
     def frame(self) -> None:
         """Read what is new and show it; less often while frames cost too much, or more than a full machine has."""
@@ -231,47 +216,20 @@ class TfwatchApp(ThemedApp[Leave]):
         yield SystemCommand("Quit", "leave; asks while training runs", self.action_quit)
 
 
-class DoctorApp(ThemedApp[Leave]):
-    """Shows a check-up by itself. The arguments are those of `TfwatchApp`."""
+class DoctorApp(ThemedApp):
+    """Shows a check-up by itself. options: those of `ThemedApp`."""
 
     TITLE = "tfwatch doctor"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+q,ctrl+c", "quit", "leave", show=False, priority=True, id="app.leave"),
-    ]
 
-    def __init__(
-        self,
-        look: Look,
-        *,
-        painted: Callable[[], None] | None = None,
-        theme: str | None = None,
-        colour: bool = True,
-        unicode: bool = True,
-        settings: Path | None = None,
-    ) -> None:
-        super().__init__(theme, settings, colour)
-        self._checkup = DoctorScreen(look, gently=False, colour=colour, unicode=unicode)
-        self._painted = painted
+    def __init__(self, look: Look, **options: Any) -> None:
+        super().__init__(**options)
+        self._checkup = DoctorScreen(look, gently=False, colour=self._colour, unicode=self._unicode)
 
     def on_mount(self) -> None:
         self.push_screen(self._checkup)
-        if self._painted:
-            self.call_after_refresh(self._painted)
+        self.call_after_refresh(self.tell_painted)
 
     @property
     def found(self) -> CheckUp | None:
         """What was found last."""
         return self._checkup.found
-
-    def exit_with(self, leave: Leave) -> None:
-        """Leave; for a signal's handler on the event loop."""
-        self.exit(leave)
-
-    async def action_quit(self) -> None:
-        """Leave."""
-        self.exit_with(Leave.LEFT)
-
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """What the palette offers."""
-        yield from self.theme_commands()
-        yield SystemCommand("Quit", "leave", self.action_quit)

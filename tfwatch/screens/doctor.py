@@ -176,11 +176,6 @@ class DoctorScreen(Screen[None]):
     def _show_in_full(self, message: ChecksPane.Moved) -> None:
         self.check.show(message.check, self._glyphs.to)
 
-    @on(KeyLine.Pressed)
-    def press(self, message: KeyLine.Pressed) -> None:
-        """A key that was clicked is a key that was pressed."""
-        self.app.call_next(self.app.simulate_key, message.key)
-
     # -- keys ---------------------------------------------------------------------------------------
 
     def action_again(self) -> None:

@@ -232,11 +232,6 @@ class LauncherScreen(Screen[None]):
     def _type(self, message: StartPane.Typing) -> None:
         ask_value(self.app, self.start, message.knob)
 
-    @on(KeyLine.Pressed)
-    def press(self, message: KeyLine.Pressed) -> None:
-        """A key that was clicked is a key that was pressed."""
-        self.app.call_next(self.app.simulate_key, message.key)
-
     def action_runs(self) -> None:
         """Give the runs the keys."""
         self.runs.focus()

@@ -53,9 +53,6 @@ class Question(ModalScreen["Leave | None"]):
         """The question."""
         return self.WORDS
 
-    def on_key_line_pressed(self, message: KeyLine.Pressed) -> None:
-        self.app.call_next(self.app.simulate_key, message.key)
-
     def action_answer(self, leave: str) -> None:
         """Answer with a `Leave` by its value; an empty one stays."""
         self.dismiss(Leave(leave) if leave else None)

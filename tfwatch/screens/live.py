@@ -273,15 +273,6 @@ class LiveScreen(Screen[None], Kept):
         """Say why nothing happens."""
         self.say("ctrl+z is off: it would suspend the training too. q then d leaves without stopping it")
 
-    @on(KnobsPane.Pressed)
-    @on(KeyLine.Pressed)
-    def press(self, message: KnobsPane.Pressed | KeyLine.Pressed) -> None:
-        """A key that was clicked is a key that was pressed.
-
-        Pressed by the app: an event of this screen's own would end its way from the focused pane at this screen.
-        """
-        self.app.call_next(self.app.simulate_key, message.key)
-
     @on(HappeningsPane.Chosen)
     def look_there(self, message: HappeningsPane.Chosen) -> None:
         """Show the moment of an event."""

@@ -92,8 +92,3 @@ class RestartScreen(ModalScreen["tuple[str, ...] | None"]):
     def _entered(self) -> None:
         if not self.start.trouble:
             self.dismiss(self.start.words)
-
-    @on(KeyLine.Pressed)
-    def press(self, message: KeyLine.Pressed) -> None:
-        """A key that was clicked is a key that was pressed."""
-        self.app.call_next(self.app.simulate_key, message.key)

@@ -1,37 +1,56 @@
-"""An app in tfwatch's two palettes, which remembers the one that was chosen."""
+"""What tfwatch's apps share: two palettes, the one that was chosen remembered, and leaving."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
+from textual import on
 from textual.app import App, SystemCommand
+from textual.binding import Binding
 from textual.filter import NoColor
 
 from tfwatch.runs.format import write_atomically
+from tfwatch.screens.leave import Leave
 from tfwatch.screens.themes import THEMES
+from tfwatch.widgets.keyline import Pressed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+    from textual.binding import BindingType
     from textual.filter import LineFilter
+    from textual.screen import Screen
 
-_T = TypeVar("_T")
 
+class ThemedApp(App[Leave]):
+    """Draws with colours or without; `run()` returns how it was left, None where it was ended from outside.
 
-class ThemedApp(App[_T]):
-    """Draws with colours, or without.
-
-    theme: `dark` or `light`, remembered from now on; None takes the saved choice. settings: the file that remembers
-    it; None remembers nothing.
+    painted: called once, after the first paint. theme: `dark` or `light`, remembered from now on; None takes the saved
+    choice. settings: the file that remembers it; None remembers nothing. unicode: the terminal shows more than ASCII.
     """
 
-    def __init__(self, theme: str | None, settings: Path | None, colour: bool) -> None:
+    TITLE = "tfwatch"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q,ctrl+c", "quit", "leave", show=False, priority=True, id="app.leave"),
+    ]
+
+    def __init__(
+        self,
+        *,
+        painted: Callable[[], None] | None = None,
+        theme: str | None = None,
+        colour: bool = True,
+        unicode: bool = True,
+        settings: Path | None = None,
+    ) -> None:
         self._colour = colour
+        self._unicode = unicode
         super().__init__()
         self.no_color = self.no_color or not colour
+        self._painted = painted
         self._settings = settings
         for known in THEMES.values():
             self.register_theme(known)
@@ -46,6 +65,29 @@ class ThemedApp(App[_T]):
     def on_mount(self) -> None:
         if self._asked_theme:
             self.choose_theme(self._asked_theme)
+
+    def tell_painted(self) -> None:
+        """The first paint is done."""
+        if self._painted:
+            self._painted()
+
+    def exit_with(self, leave: Leave) -> None:
+        """Leave without asking; for a signal's handler on the event loop."""
+        self.exit(leave)
+
+    async def action_quit(self) -> None:
+        """Leave."""
+        self.exit_with(Leave.LEFT)
+
+    @on(Pressed)
+    def press(self, message: Pressed) -> None:
+        """A key that was clicked is a key that was pressed."""
+        self.call_next(self.simulate_key, message.key)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """What the palette offers."""
+        yield from self.theme_commands()
+        yield SystemCommand("Quit", "leave", self.action_quit)
 
     def theme_commands(self) -> Iterable[SystemCommand]:
         """What the palette offers of themes."""

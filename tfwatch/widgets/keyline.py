@@ -38,6 +38,13 @@ class Key:
         return len(f"{self.label} {self.word}".rstrip())
 
 
+@dataclass
+class Pressed(Message):
+    """A key was clicked, or chosen in a list of them."""
+
+    key: str
+
+
 class KeyLine(Pane):
     """Keys in a row, as many as fit; `Pressed` tells the one that was clicked.
 
@@ -51,12 +58,6 @@ class KeyLine(Pane):
 
     keys: reactive[tuple[Key, ...]] = reactive(())
     note: reactive[str] = reactive("")
-
-    @dataclass
-    class Pressed(Message):
-        """A key was clicked."""
-
-        key: str
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         line = Content()
@@ -92,4 +93,4 @@ class KeyLine(Pane):
             return
         for first, end, key in self._placed(self.content_size.width):
             if first <= at.x < end:
-                self.post_message(self.Pressed(key.key))
+                self.post_message(Pressed(key.key))

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
-from textual.message import Message
 from textual.reactive import reactive
 
+from tfwatch.widgets.keyline import Pressed
 from tfwatch.widgets.pane import FramedPane
 from tfwatch.widgets.text import plain, row
 
@@ -51,12 +51,6 @@ class KnobsPane(FramedPane, can_focus=True):
 
     knobs: reactive[tuple[KnobRow, ...]] = reactive(())
     cursor: reactive[int] = reactive(0)
-
-    @dataclass
-    class Pressed(Message):
-        """A knob's key was chosen."""
-
-        key: str
 
     def on_mount(self) -> None:
         self.entitle("switch live")
@@ -118,7 +112,7 @@ class KnobsPane(FramedPane, can_focus=True):
     def _choose(self, at: int) -> None:
         if 0 <= at < len(self.knobs):
             self.cursor = at
-            self.post_message(self.Pressed(self.knobs[at].key))
+            self.post_message(Pressed(self.knobs[at].key))
 
 
 def _arrow(knob: KnobRow) -> str:

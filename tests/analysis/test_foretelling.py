@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.analysis.test_banner import RUNNING, split
+from tests.analysis.test_banner import RUNNING, judged, split
+from tfwatch.analysis.banner import banner
 from tfwatch.analysis.forecast import Forecast
 from tfwatch.analysis.foretelling import best, between, gains, note, promise
 from tfwatch.analysis.situation import Memory
 from tfwatch.analysis.stages import Bottleneck, Stage, StageTable
-from tfwatch.analysis.waiting import cure, press, starves
+from tfwatch.analysis.verdict import Verdict
+from tfwatch.analysis.waiting import Cure, cure, press, starves
 
 if TYPE_CHECKING:
     from tfwatch.analysis.situation import Situation
@@ -30,13 +32,13 @@ def now(*forecasts: Forecast, **knobs: str) -> Situation:
 
 
 def test_the_banner_promises_a_number_and_says_about() -> None:
-    assert cure(now(ON), STARVING) == "p prefetch on: about 13.8 ms, 1.7 x (the rest is compute)"
+    assert cure(now(ON), STARVING).sentence == "p prefetch on: about 13.8 ms, 1.7 x (the rest is compute)"
 
 
 def test_where_prefetch_cannot_hide_it_another_key_may() -> None:
     beside = replace(ON, value="8", step_ms=22.3, mean_ms=22.3, now_mean_ms=22.3)
 
-    assert cure(now(beside, WORKERS, prefetch="4"), STARVING) == (
+    assert cure(now(beside, WORKERS, prefetch="4"), STARVING).sentence == (
         "prefetch is on and cannot hide it. w workers auto: about 13.9 ms, 1.6 x (the rest is compute)"
     )
 
@@ -44,11 +46,14 @@ def test_where_prefetch_cannot_hide_it_another_key_may() -> None:
 def test_a_deeper_buffer_is_named_by_both_depths() -> None:
     deeper = replace(ON, value="4", step_ms=14.1, mean_ms=14.1, now_ms=15.7, now_mean_ms=15.7)
 
-    assert cure(now(deeper, prefetch="2"), STARVING).startswith("+ depth 2 -> 4: about 14.1 ms, 1.1 x")
+    assert cure(now(deeper, prefetch="2"), STARVING).sentence.startswith("+ depth 2 -> 4: about 14.1 ms, 1.1 x")
 
 
 def test_where_nothing_is_foretold_the_key_is_named_without_a_number() -> None:
-    assert cure(now(NONE), STARVING) == "p turns prefetch on: batches are made during the 13.8 ms of work in a step"
+    assert (
+        cure(now(NONE), STARVING).sentence
+        == "p turns prefetch on: batches are made during the 13.8 ms of work in a step"
+    )
 
 
 def test_where_no_key_helps_it_is_said_what_does_not_let_it() -> None:
@@ -58,14 +63,27 @@ def test_where_no_key_helps_it_is_said_what_does_not_let_it() -> None:
     )
     known = replace(now(no_gain, prefetch="4"), stages=table)
 
-    assert cure(known, STARVING) == "read waits for storage: 19 of 22 ms; no key helps"
-    assert cure(now(no_gain, prefetch="4"), STARVING) == "making batches is the limit; no key helps"
+    assert cure(known, STARVING).sentence == "read waits for storage: 19 of 22 ms; no key helps"
+    assert cure(now(no_gain, prefetch="4"), STARVING) == Cure("making batches is the limit; no key helps")
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_a_switch_that_promises_nothing_is_no_edit_either(live: bool) -> None:
+    no_gain = replace(ON, mean_ms=23.4, step_ms=23.4)
+    found = banner(replace(now(no_gain), judgement=judged(Verdict.HIGHLY), live=live))
+
+    assert found.edit == ""
+    assert found.advice == (
+        "making batches is the limit; no key helps"
+        if live
+        else "prefetch cannot hide it: make batches cheaper: a parallel map, cache, vectorise before batch"
+    )
 
 
 def test_of_a_simulated_latency_the_way_out_is_told_with_its_number() -> None:
     disk = replace(ON, knob="latency_ms", value="off")
 
-    assert cure(now(disk, latency_ms="20 ms"), STARVING) == (
+    assert cure(now(disk, latency_ms="20 ms"), STARVING).sentence == (
         "the simulated latency is the limit. l latency off: about 13.8 ms, 1.7 x (the rest is compute)"
     )
 
@@ -75,7 +93,9 @@ def test_a_cache_is_proposed_with_what_it_needs_and_from_when_on() -> None:
     room = Memory(used=0.0, available=9.2 * 2**30, swap=0.0, total=16.0 * 2**30)
     known = replace(now(cache), memory=room, epoch=0)
 
-    assert cure(known, STARVING).endswith("1.7 x (the rest is compute); from epoch 3, needs 4.1 GB of 9.2 GB free")
+    assert cure(known, STARVING).sentence.endswith(
+        "1.7 x (the rest is compute); from epoch 3, needs 4.1 GB of 9.2 GB free"
+    )
 
 
 def test_behind_a_prefetch_the_sentence_sets_the_batch_against_the_steps_work() -> None:

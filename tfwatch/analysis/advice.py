@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.breakdown import Breakdown
     from tfwatch.analysis.ledger import Entry
     from tfwatch.analysis.situation import Situation
+    from tfwatch.analysis.waiting import Cure
     from tfwatch.core.events import Paused
     from tfwatch.core.rows import Rows
 
@@ -75,9 +76,9 @@ def called_less(found: Advice, part: Breakdown) -> Advice:
 
 def starving(now: Situation, part: Breakdown) -> Advice:
     """For a device that waits: the key that helps most where keys are obeyed, else the edit, each with its number."""
-    wanted = waiting.remedy(now, part)
-    edit = _with_switched(now, *wanted) if wanted else ""
-    return Advice(waiting.cure(now, part) if now.live else _without_keys(now, part), edit)
+    cure = waiting.cure(now, part)
+    edit = _with_switched(now, *cure.turn) if cure.turn else ""
+    return Advice(cure.sentence if now.live else _without_keys(now, part, cure), edit)
 
 
 def _with_switched(now: Situation, knob: str, value: str) -> str:
@@ -86,7 +87,7 @@ def _with_switched(now: Situation, knob: str, value: str) -> str:
     return written or edits.turned(knob, value, now.stages, now.fast_form)
 
 
-def _without_keys(now: Situation, part: Breakdown) -> str:
+def _without_keys(now: Situation, part: Breakdown, cure: Cure) -> str:
     """`map(decode) runs one at a time on one of 8 cores: 21.0 of 23.1 ms a batch; num_parallel_calls=8 brings ...`."""
     place = now.stages.bottleneck if now.stages else None
     limit = f"{place.sentence}; " if place else ""
@@ -95,7 +96,7 @@ def _without_keys(now: Situation, part: Breakdown) -> str:
         return f"{limit}{edits.phrase(told.knob, told.value, now.fast_form)} brings the step to {promise(told)}"
     prefetch = now.knobs.get("prefetch", "default")
     work = units.milliseconds(part.compute.mean + part.host.mean)
-    if prefetch == "off" and "prefetch" in now.switchable:
+    if prefetch == "off" and cure.turn and cure.turn[0] == "prefetch":
         return f"{limit}prefetch makes batches during the {work} of work in a step"
     cheaper = "make batches cheaper: a parallel map, cache, vectorise before batch"
     if prefetch == "default":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.foretelling import best, gains, promise
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _NAMES = {"latency_ms": "latency", "fast_form": "fast form"}
 _KEYS = {"prefetch": "p", "workers": "w", "fast_form": "t", "cache": "c", "latency_ms": "l"}
+_PREFETCH, _WORKERS, _FAST_FORM = ("prefetch", "auto"), ("workers", "auto"), ("fast_form", "on")
 
 
 def knob_name(knob: str, form: str = "") -> str:
@@ -57,46 +59,45 @@ def starves(now: Situation, part: Breakdown) -> str:
     return f"a batch takes {units.milliseconds(part.step.mean)}, a step's work {work}"
 
 
-def remedy(now: Situation, part: Breakdown) -> tuple[str, str] | None:
-    """The knob and the value that `cure` speaks of; None where no knob helps."""
-    if "prefetch" not in now.switchable:
-        return ("prefetch", "auto") if now.knobs.get("prefetch", "default") in ("default", "off") else None
-    told = best(now.forecasts.values())
-    if told is not None:
-        return told.knob, told.value
-    prefetches = now.knobs.get("prefetch", "off") != "off"
-    hides = prefetches or part.wait.median > part.compute.median + part.host.median
-    if hides and "fast_form" in now.switchable and now.knobs.get("fast_form") == "off":
-        return "fast_form", "on"
-    if not prefetches:
-        return "prefetch", "auto"
-    return ("workers", "auto") if "workers" in now.switchable and now.knobs.get("workers", "off") == "off" else None
+@dataclass(frozen=True, slots=True)
+class Cure:
+    """What to try next against a starving device, and the knob and its value that say so; None where no knob helps."""
+
+    sentence: str
+    turn: tuple[str, str] | None = None
 
 
-def cure(now: Situation, part: Breakdown) -> str:
-    """What to try next against a starving device; a figure is promised where there is a forecast."""
+def cure(now: Situation, part: Breakdown) -> Cure:
+    """What to try next where keys are obeyed; a figure is promised where there is a forecast."""
     if "prefetch" not in now.switchable:
-        return "this run's pipeline cannot be switched live: add .prefetch(tf.data.AUTOTUNE) at its end"
+        sentence = "this run's pipeline cannot be switched live: add .prefetch(tf.data.AUTOTUNE) at its end"
+        return Cure(sentence, _PREFETCH if now.knobs.get("prefetch", "default") in ("default", "off") else None)
     told = best(now.forecasts.values())
     if told is not None:
-        return _foretold(now, told)
+        return Cure(_foretold(now, told), (told.knob, told.value))
     if any(one.is_known for one in now.forecasts.values()):
-        return _nothing_helps(now)
+        return Cure(_nothing_helps(now))
+    return _unforetold(now, part)
+
+
+def _unforetold(now: Situation, part: Breakdown) -> Cure:
     work = units.milliseconds(part.compute.median + part.host.median)
     prefetches = now.knobs.get("prefetch", "off") != "off"
     if "fast_form" in now.switchable and now.knobs.get("fast_form") == "off":
         cheaper = f"t turns the fast form on ({now.fast_form})"
         if prefetches:
-            return f"prefetch is on and cannot hide it all: {cheaper}"
+            return Cure(f"prefetch is on and cannot hide it all: {cheaper}", _FAST_FORM)
         if part.wait.median > part.compute.median + part.host.median:
-            return f"{cheaper}; prefetch can hide {work} at most"
+            return Cure(f"{cheaper}; prefetch can hide {work} at most", _FAST_FORM)
     if not prefetches:
-        return f"p turns prefetch on: batches are made during the {work} of work in a step"
+        return Cure(f"p turns prefetch on: batches are made during the {work} of work in a step", _PREFETCH)
     if "workers" in now.switchable and now.knobs.get("workers", "off") == "off":
-        return "prefetch is on and cannot hide it all: w makes batches on several cores"
+        return Cure("prefetch is on and cannot hide it all: w makes batches on several cores", _WORKERS)
     if now.knobs.get("latency_ms", "off") != "off":
-        return "prefetch and workers are on; the simulated latency is the limit: l turns it off"
-    return "prefetch is on and cannot hide it: reading or decoding is the limit; + a deeper buffer evens out bursts"
+        return Cure("prefetch and workers are on; the simulated latency is the limit: l turns it off")
+    return Cure(
+        "prefetch is on and cannot hide it: reading or decoding is the limit; + a deeper buffer evens out bursts"
+    )
 
 
 def _foretold(now: Situation, told: Forecast) -> str:

@@ -53,6 +53,13 @@ def kinds(folder: Path) -> list[str]:
     return [type(event).__name__ for event in open_run(folder, FakeClock(1).clock).events]
 
 
+class Unwilling:
+    """A metric that is no number, whoever asks."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("ask me later")
+
+
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     rows = plain(1000)
     writer = make_writer(tmp_path)
@@ -112,6 +119,8 @@ def test_keras_metrics_are_written_as_numbers(tmp_path: Path) -> None:
         pytest.param(1e39, float("inf"), id="more than four bytes hold"),
         pytest.param(np.ones(3), float("nan"), id="an array"),
         pytest.param("low", float("nan"), id="a text"),
+        pytest.param(10**400, float("nan"), id="more than a float holds"),
+        pytest.param(Unwilling(), float("nan"), id="what raises"),
     ],
 )
 def test_whatever_a_model_calls_its_loss_the_recording_goes_on(tmp_path: Path, loss: Any, read: float) -> None:
@@ -141,13 +150,6 @@ def test_a_disk_full_from_the_start_is_written_to_once_there_is_room(
     assert snapshot.unrecorded == ""
 
 
-class Unwilling:
-    """A metric that is no number, whoever asks."""
-
-    def __float__(self) -> float:
-        raise RuntimeError("ask me later")
-
-
 def test_an_event_that_cannot_be_written_is_told_and_takes_nothing_with_it(tmp_path: Path) -> None:
     writer = make_writer(tmp_path)
     add_steps(writer, plain(10))
@@ -174,13 +176,15 @@ def test_a_flush_that_fails_is_told_and_the_next_one_goes_on(tmp_path: Path, mon
     writer.start()
     with monkeypatch.context() as patch:
         patch.setattr(writer, "progress", (1, 2))
-        wait_until(lambda: bool(writer._lost))
+        wait_until(lambda: "ValueError" in reader.tail().unrecorded)  # told while it goes on
+        add_steps(writer, plain(10))
+        writer.event(EpochEnded(3, 0, 10, {}))
+        wait_until(lambda: reader.tail().steps_total == 10)
     writer.progress = None
-    wait_until(lambda: len(reader.tail().events) == 2)
-    add_steps(writer, plain(10))
+    wait_until(lambda: not reader.tail().unrecorded)
     writer.close()
 
-    assert kinds(tmp_path) == ["RecordingLost", "RecordingResumed"]
+    assert kinds(tmp_path) == ["RecordingLost", "EpochEnded", "RecordingResumed"]
     assert len(open_run(tmp_path, FakeClock(1).clock).steps) == 10
 
 

@@ -17,7 +17,7 @@ from tfwatch.runs.pulse import Pulse
 from tfwatch.runs.stream import Stream, read_file, write_over
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from tfwatch.runs.format import Manifest
@@ -198,32 +198,30 @@ class RunWriter:
 
     def _run(self) -> None:
         while not self._closing.wait(FLUSH_S):
-            try:
-                self.flush()
-            except Exception as error:  # noqa: BLE001 - this thread's boundary: the next flush may do
-                self._tell_recording(f"{type(error).__name__}: {error}")
+            self.flush()
             self.cpu_ns = self.clock.thread_ns()
 
     def flush(self) -> None:
-        """Take everything appended so far to disk; what cannot be written stays in memory."""
+        """Take everything appended so far to disk; what cannot be written stays in memory. Never raises."""
         with self._flushing:
-            self._append_progress()
-            self._rows[layout.EVENTS].extend(map(_line, _drained(self._events)))
-            failures = [
-                reason for name, rows in self._rows.items() if (reason := self._streams[name].append(_drain(rows)))
-            ]
-            failures.extend(reason for reason in (self._write_small_files(),) if reason)
-            self._tell_recording(failures[0] if failures else "")
+            parts = (self._append_progress, self._append_rows, self._write_small_files)
+            self._tell_recording(next(filter(None, [_tried(part) for part in parts]), ""))
 
-    def _append_progress(self) -> None:
+    def _append_rows(self) -> str:
+        self._rows[layout.EVENTS].extend(map(_line, _drained(self._events)))
+        failures = [self._streams[name].append(_drain(rows)) for name, rows in self._rows.items()]
+        return next(filter(None, failures), "")
+
+    def _append_progress(self) -> str:
         now, progress = self.now_ns(), self.progress
         if progress is None or (now < self._progress_due_ns and not self._closing.is_set()):
-            return
-        self._progress_due_ns = now + int(_PROGRESS_S * 1e9)
+            return ""
         images, step, epoch, epoch_step, loss, metric = progress
         self._rows[layout.PROGRESSES].append(
             _PROGRESS.pack(now, images, step, epoch, epoch_step, 0, _single(loss), _single(metric))
         )
+        self._progress_due_ns = now + int(_PROGRESS_S * 1e9)
+        return ""
 
     def _write_small_files(self) -> str:
         self._seq = (self._seq + 1) & 0xFFFFFFFF
@@ -253,11 +251,19 @@ class RunWriter:
         self._lost = reason
 
 
+def _tried(part: Callable[[], str]) -> str:
+    """Why a part of a flush failed; empty where it did not."""
+    try:
+        return part()
+    except Exception as error:  # noqa: BLE001 - of a part that fails the others must not hear; `RecordingLost` tells it
+        return f"{type(error).__name__}: {error}"
+
+
 def _single(value: Any) -> float:
     """A figure as four bytes hold it; NaN where it is none: a model of the user's may report anything as its loss."""
     try:
         return float(value) if math.isnan(value) or abs(value) <= _LARGEST else math.copysign(math.inf, value)
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001 - it may raise anything; what, the epoch's own event tells (`_line`)
         return math.nan
 
 

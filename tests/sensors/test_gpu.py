@@ -45,6 +45,7 @@ class FakeSource:
     missing: dict[str, Unavailable] = field(default_factory=dict)
     asked: int = 0
     closed: int = 0
+    closing: Exception | None = None
     takes_s: float = 0.0
     clock: FakeClock | None = None
 
@@ -69,6 +70,8 @@ class FakeSource:
 
     def close(self) -> None:
         self.closed += 1
+        if self.closing:
+            raise self.closing
 
     def leave(self) -> None: ...
 
@@ -341,7 +344,7 @@ def test_one_that_once_worked_and_has_nothing_now_is_asked_again(clock: FakeCloc
     [
         pytest.param(SensorError("it ended"), "it ended", id="its own"),
         pytest.param(ValueError("no"), "ValueError: no", id="any other"),
-        pytest.param(OSError(), "OSError: ", id="one without a word"),
+        pytest.param(OSError(), "OSError", id="one without a word"),
     ],
 )
 def test_whatever_a_source_raises_is_a_reason(error: Exception, reason: str, clock: FakeClock) -> None:
@@ -350,6 +353,14 @@ def test_whatever_a_source_raises_is_a_reason(error: Exception, reason: str, clo
     assert lane.turn() == 1.0
     assert lane.trouble is not None
     assert lane.trouble.reason == reason
+
+
+def test_a_source_that_cannot_be_let_go_of_is_tried_again_too(clock: FakeClock) -> None:
+    lane = Lane(FakeSource(answer=SensorError("it ended"), closing=OSError("gone")), clock.clock)
+
+    assert [lane.turn(), lane.turn()] == [1.0, 2.0]
+    assert lane.trouble is not None
+    assert lane.trouble.reason == "it ended; OSError: gone"
 
 
 def test_one_that_fails_again_and_again_is_tried_less_often_until_it_has_worked_for_a_while(clock: FakeClock) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, TextIO
 
+from tfwatch.core.reasons import reason
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -42,7 +44,7 @@ class Progress:
             self._write(self._line(self._reader.tail(), self._width() - 1 if self._live else None))
         except Exception as error:  # noqa: BLE001 - telemetry fails open, and says so
             self._failed = True
-            self.say(f"no more progress is shown: {type(error).__name__}: {error}")
+            self.say(f"no more progress is shown: {reason(error)}")
 
     def say(self, sentence: str) -> None:
         """Write a sentence on a line of its own."""

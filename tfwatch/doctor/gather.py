@@ -18,7 +18,7 @@ from tfwatch.doctor.places import backend, runs_folder, terminal
 from tfwatch.doctor.system import interpreter, nvidia
 from tfwatch.doctor.trial import Trial, try_tensorflow
 from tfwatch.runs.container import limits
-from tfwatch.sensors import Availability, SensorError, Unavailable
+from tfwatch.sensors import Availability, SensorError, Unavailable, reason
 from tfwatch.sensors.gpu import sources_of
 from tfwatch.sensors.host import host_sensors
 
@@ -102,7 +102,7 @@ class _Machine:
             try:
                 answer = sensor.available()
             except Exception as error:  # noqa: BLE001 - one sensor's failure must not stop another
-                answer = Unavailable(f"{type(error).__name__}: {error}", "")
+                answer = Unavailable(reason(error), "")
             if isinstance(answer, Unavailable):
                 self._gaps[sensor.name] = answer
             else:
@@ -124,7 +124,7 @@ class _Machine:
         try:
             return sensor.read(self._clock.now_ns())
         except Exception as error:  # noqa: BLE001 - as above
-            self._gaps[sensor.name] = Unavailable(f"{type(error).__name__}: {error}", "")
+            self._gaps[sensor.name] = Unavailable(reason(error), "")
             return {}
 
 
@@ -172,4 +172,4 @@ def _whole(look: Callable[[], _T]) -> _T | Unavailable:
     try:
         return look()
     except Exception as error:  # noqa: BLE001 - a thread boundary
-        return Unavailable(f"{type(error).__name__}: {error}", "")
+        return Unavailable(reason(error), "")

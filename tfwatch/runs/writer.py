@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import Event, Noted, RecordingLost, RecordingResumed, RunEnded, encode
+from tfwatch.core.reasons import reason
 from tfwatch.core.rows import SAMPLE, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.pulse import Pulse
@@ -243,12 +244,12 @@ class RunWriter:
             return error.strerror or str(error)
         return ""
 
-    def _tell_recording(self, reason: str) -> None:
-        if bool(reason) == bool(self._lost):
+    def _tell_recording(self, why: str) -> None:
+        if bool(why) == bool(self._lost):
             return
         now = self.now_ns()
-        self.event(RecordingLost(now, reason, self.status[2]) if reason else RecordingResumed(now))
-        self._lost = reason
+        self.event(RecordingLost(now, why, self.status[2]) if why else RecordingResumed(now))
+        self._lost = why
 
 
 def _tried(part: Callable[[], str]) -> str:
@@ -256,7 +257,7 @@ def _tried(part: Callable[[], str]) -> str:
     try:
         return part()
     except Exception as error:  # noqa: BLE001 - of a part that fails the others must not hear; `RecordingLost` tells it
-        return f"{type(error).__name__}: {error}"
+        return reason(error)
 
 
 def _single(value: Any) -> float:
@@ -272,7 +273,7 @@ def _line(event: Event) -> bytes:
     try:
         text = encode(event)
     except Exception as error:  # noqa: BLE001 - turning a user's metric into a number may raise anything
-        why = f"{type(error).__name__}: {error}"
+        why = reason(error)
         text = encode(Noted(event.at_ns, f"{type(event).__name__} could not be recorded: {why}"))
     return text.encode() + b"\n"
 

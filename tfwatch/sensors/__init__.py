@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from tfwatch.core import reasons
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -68,6 +70,11 @@ Availability: TypeAlias = Available | Unavailable
 
 class SensorError(Exception):
     """A source has stopped giving figures; its text is the reason."""
+
+
+def reason(error: Exception) -> str:
+    """Why a sensor gives nothing: a `SensorError`'s text, and of any other error also what it is."""
+    return str(error) if isinstance(error, SensorError) else reasons.reason(error)
 
 
 class GpuSource(Protocol):

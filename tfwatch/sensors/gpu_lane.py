@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.sensors import SensorError, Unavailable
+from tfwatch.sensors import SensorError, Unavailable, reason
 from tfwatch.sensors.tool import spent_ns
 
 if TYPE_CHECKING:
@@ -121,12 +121,15 @@ class Lane:
 
     def _failed(self, error: Exception) -> float:
         """Let go of the source and say why; the seconds until it is tried again."""
-        reason = str(error) if isinstance(error, SensorError) else f"{type(error).__name__}: {error}"
+        why = reason(error)
         again_s: float = min(_AGAIN_S * 2**self._failures, _LAST_AGAIN_S)
         self.works, self._is_ready, self._since_ns = False, False, None
-        self.trouble = Unavailable(reason, f"tfwatch tries again in {again_s:g} s")
+        try:
+            self.source.close()
+        except Exception as another:  # noqa: BLE001 - as above: the lane has to live on
+            why = f"{why}; {reason(another)}"
+        self.trouble = Unavailable(why, f"tfwatch tries again in {again_s:g} s")
         self._failures = min(self._failures + 1, 20)
-        self.source.close()
         return again_s
 
     def _pace(self, cost_s: float) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import Paused, SensorMissing
 from tfwatch.core.rows import Phase
+from tfwatch.sensors import reason
 from tfwatch.sensors.stopped import Stops
 
 if TYPE_CHECKING:
@@ -68,8 +69,9 @@ class Pauses:
                 self._stops.look()
                 self.cpu_ns = self._clock.thread_ns()
         except Exception as error:  # noqa: BLE001 - a thread boundary
-            reason = f"{type(error).__name__}: {error}"
-            self._writer.event(SensorMissing(self._writer.now_ns(), "callbacks", reason, "the next run tries again"))
+            self._writer.event(
+                SensorMissing(self._writer.now_ns(), "callbacks", reason(error), "the next run tries again")
+            )
 
 
 class CallbackTimes:

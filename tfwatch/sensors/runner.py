@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import SensorMissing, Slept
 from tfwatch.core.rows import SAMPLE
-from tfwatch.sensors import Sensor, SensorError, Unavailable, tool
+from tfwatch.sensors import Sensor, Unavailable, reason, tool
 from tfwatch.sensors.gpu import GpuSensor, sources_of
 from tfwatch.sensors.host import host_sensors
 from tfwatch.sensors.pauses import Pauses
@@ -63,7 +63,7 @@ class Sensors:
             sampler.begin()
             sample_on_schedule(sampler.sample, self._clock, self._stopping.wait)
         except Exception as error:  # noqa: BLE001 - a thread boundary
-            self._writer.event(SensorMissing(self._writer.now_ns(), "machine", _reason(error), _NEXT_RUN))
+            self._writer.event(SensorMissing(self._writer.now_ns(), "machine", reason(error), _NEXT_RUN))
         finally:
             self._gpu.stop()
 
@@ -130,7 +130,7 @@ class Sampler:
         try:
             answer = sensor.available()
         except Exception as error:  # noqa: BLE001 - one sensor's failure must not stop another
-            answer = Unavailable(_reason(error), _NEXT_RUN)
+            answer = Unavailable(reason(error), _NEXT_RUN)
         if isinstance(answer, Unavailable):
             self._tell(sensor, answer)
             return False
@@ -140,7 +140,7 @@ class Sampler:
         try:
             return dict(sensor.read(now_ns))
         except Exception as error:  # noqa: BLE001 - one sensor's failure must not stop another
-            self._tell(sensor, Unavailable(_reason(error), _AGAIN))
+            self._tell(sensor, Unavailable(reason(error), _AGAIN))
             return {}
 
     def _tell(self, sensor: Sensor, why: Unavailable) -> None:
@@ -163,9 +163,3 @@ class Sampler:
 
 def _hotter(one: float, other: float) -> float:
     return other if math.isnan(one) else one if math.isnan(other) else max(one, other)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, SensorError):
-        return str(error)
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

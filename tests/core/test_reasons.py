@@ -1,0 +1,14 @@
+import pytest
+
+from tfwatch.core.reasons import reason
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        pytest.param(ValueError("no"), "ValueError: no", id="a sentence"),
+        pytest.param(OSError(), "OSError", id="without a word"),
+    ],
+)
+def test_an_error_is_said_with_what_it_is(error: Exception, words: str) -> None:
+    assert reason(error) == words

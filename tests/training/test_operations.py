@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.runs.folders import FakeClock, make_manifest
 from tfwatch.core.clock import Clock
-from tfwatch.training.operations import Operations
+from tfwatch.core.events import Noted
+from tfwatch.runs.opened import read_run
+from tfwatch.runs.writer import RunWriter
+from tfwatch.training.operations import Operations, op_by_op
 
 NAMES = ("TFE_Py_FastPathExecute", "TFE_Py_Execute", "TFE_Py_ExecuteCancelable")
 
@@ -77,6 +82,12 @@ def test_another_threads_operations_are_not_counted() -> None:
     assert (time.ns, operations.took_ns) == (52, 2)
 
 
-def test_a_tensorflow_without_these_names_is_not_timed() -> None:
-    with pytest.raises(AttributeError):
-        Operations(SimpleNamespace())
+def test_a_tensorflow_without_these_names_is_not_timed_and_the_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow.python", SimpleNamespace(pywrap_tfe=SimpleNamespace()))
+    writer = RunWriter(None, make_manifest(), FakeClock().clock)
+
+    assert op_by_op(writer) is None
+    assert not writer.manifest().op_by_op
+    writer.flush()
+    (note,) = (event.text for event in read_run(writer).events if isinstance(event, Noted))
+    assert note.startswith("what Python takes between operations is not told: they cannot be timed (")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import tensorflow as tf
 
-    from tfwatch.training.operations import Operations
+    from tfwatch.runs.writer import RunWriter
     from tfwatch.training.session import Session
     from tfwatch.training.tap import Shape
     from tfwatch.workloads import Body
@@ -65,8 +65,7 @@ class ByHand:
         self._fetch.begin_epoch(self._books.steps)
         shape = self._fetch.adopt(None)
         if self._step is None:
-            operations = op_by_op(self._session.writer) if self._eager else None
-            self._step = TracedBody(self._body, shape, eager=self._eager, operations=operations)
+            self._step = TracedBody(self._body, shape, self._session.writer, eager=self._eager)
         step, means = self._step, Means()
         run = StepByStep(step, self._fetch, self._books, self._session.writer, phantom=False)
         begun = self._books.steps
@@ -101,11 +100,12 @@ class TracedBody(BatchStep):
     examples: of the last batch.
     """
 
-    def __init__(self, body: Body, shape: Shape, *, eager: bool, operations: Operations | None) -> None:
+    def __init__(self, body: Body, shape: Shape, writer: RunWriter, *, eager: bool) -> None:
+        operations = op_by_op(writer) if eager else None
         super().__init__(lambda batches: body.train(next(batches)), shape, eager=True, operations=operations)
         self.ready = eager
         self.examples = 0
-        self._traced = find_trace_count() or (lambda: 0)
+        self._traced = find_trace_count(writer.note) or (lambda: 0)
 
     def __call__(self, batch: Any) -> Any:
         before = self._traced()

@@ -30,11 +30,16 @@ class Gone:
 def let_go(pipelines: list[Any], sources: list[Any], built: list[Gone]) -> None:
     """Drop pipelines, then, once what was `built` on them is gone, their sources.
 
-    The lists hold the last references that the caller has, and are emptied.
+    The lists hold the last references that the caller has, and are emptied. Where the system gives no more threads the
+    caller waits for it himself.
     """
     if any(held is not None for held in (*pipelines, *sources)):
         arguments = (pipelines, sources, built)
-        threading.Thread(target=_bury, args=arguments, name="tfwatch-disposal", daemon=True).start()
+        try:
+            threading.Thread(target=_bury, args=arguments, name="tfwatch-disposal", daemon=True).start()
+        except RuntimeError:
+            pipelines.clear()
+            sources.clear()
 
 
 def _bury(pipelines: list[Any], sources: list[Any], built: list[Gone]) -> None:

@@ -133,7 +133,7 @@ class Loop:
         self._script = ScriptRun(runs_dir, device, {}, [])
         self._writer = self._script.writer
         self._now_ns = self._writer.now_ns
-        self._books = LoopBooks(self._writer, find_trace_count() if in_tensorflow else None)
+        self._books = LoopBooks(self._writer, find_trace_count(self._writer.note) if in_tensorflow else None)
         self._patience = _PATIENCE if device.accelerated else 0
         self._epochs = epochs
         self._begun = 0
@@ -255,8 +255,9 @@ class Loop:
             self._patience -= 1
             if may_ask():
                 self._patience = 0
-                self._books.ahead = Ahead(lambda: make_marker(self._writer), self._now_ns, self._writer.note)
-                self._books.ahead.start()
+                ahead = Ahead(lambda: make_marker(self._writer), self._now_ns, self._writer.note)
+                ahead.start()
+                self._books.ahead = ahead
                 self._writer.describe(split=_SPLIT_AHEAD)
             elif not self._patience:
                 self._writer.note("the GPU cannot be asked: a fetch that blocks counts as data wait")

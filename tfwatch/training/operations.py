@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -58,16 +57,18 @@ class Operations:
 def op_by_op(writer: RunWriter) -> Operations | None:
     """Say in the run that its steps run op by op, and give what times the operations.
 
-    None beside an accelerator, where an operation's call only launches it, and where they cannot be timed: then
-    nothing is said either.
+    None beside an accelerator, where an operation's call only launches it, and where they cannot be timed: then a note
+    says so, and nothing is said of launching.
     """
     if writer.manifest().accelerated:
         writer.describe(op_by_op=True)
         return None
-    with contextlib.suppress(Exception):
+    try:
         from tensorflow.python import pywrap_tfe
 
         found = Operations(pywrap_tfe)
-        writer.describe(op_by_op=True)
-        return found
-    return None
+    except Exception as error:  # noqa: BLE001  no public names: another TensorFlow may lack them
+        writer.note(f"what Python takes between operations is not told: they cannot be timed ({error})")
+        return None
+    writer.describe(op_by_op=True)
+    return found

@@ -6,6 +6,7 @@ Runs in the training thread.
 from __future__ import annotations
 
 import threading
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import tensorflow as tf
@@ -19,6 +20,7 @@ from tfwatch.training.ways import InGraph, StepByStep, Unfused
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tfwatch.training.operations import Operations
     from tfwatch.training.session import Session
 
 #: How the steps of a call of several are told apart: see `Watch`.
@@ -146,8 +148,7 @@ class Recorder:
         if self._way is None or shape != self._spec:
             # Under a strategy other threads run operations too.
             timed = eager and not isinstance(iterator, tf.distribute.DistributedIterator)
-            operations = op_by_op(self.writer) if timed else None
-            step = BatchStep(original, shape, eager=eager, operations=operations)
+            step = BatchStep(original, shape, eager=eager, operations=self._operations if timed else None)
             phantom = self._session.source is None
             books = (self._fetch, self._books, self.writer)
             self._use(Unfused(step, *books, steps) if steps > 1 else StepByStep(step, *books, phantom=phantom), shape)
@@ -158,6 +159,10 @@ class Recorder:
         if self._way is None or like._type_spec != self._spec:
             self._use(InGraph(original, like, self._fetch, self._books, self.writer, steps), like._type_spec)
         self._fetch.adopt(iterator)
+
+    @cached_property
+    def _operations(self) -> Operations | None:
+        return op_by_op(self.writer)
 
     def _use(self, way: StepByStep | InGraph, spec: Any) -> None:
         self._way, self._spec = way, spec

@@ -90,8 +90,11 @@ class StageReader:
         self._thread = threading.Thread(target=self._run, name="tfwatch-stages", daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
-        self._thread.start()
+        """Begin to read. Where the system gives no more threads, the run says so."""
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._tell(f"nobody reads it: {error}", "")
 
     def stop(self) -> None:
         """End the thread. A second call does nothing."""
@@ -100,6 +103,12 @@ class StageReader:
             self._thread.join(timeout=_JOIN_S)
 
     def _run(self) -> None:
+        try:
+            self._read_on()
+        except Exception as error:  # noqa: BLE001  a thread's boundary: training goes on
+            self._tell(f"nobody reads it any more: {type(error).__name__}: {error}", "")
+
+    def _read_on(self) -> None:
         wait_s, cost_s = PERIOD_S, 0.0
         spent_ns = self._writer.clock.thread_ns()
         while not self._sleep(wait_s):
@@ -138,7 +147,7 @@ class StageReader:
                 lines, batches = self._lines(source, top)
         except NoModelError as error:
             self._tell(str(error), error.fix)
-        except Exception as error:  # noqa: BLE001  a thread's boundary: training goes on
+        except Exception as error:  # noqa: BLE001  whatever TensorFlow raises: the next reading may do
             self._tell(f"{type(error).__name__}: {error}", "")
         finally:
             iterators = source = top = None

@@ -8,13 +8,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def find_trace_count() -> Callable[[], int] | None:
-    """Microseconds that TensorFlow has traced functions for, in all; None where it has no such count."""
+def find_trace_count(note: Callable[[str], None]) -> Callable[[], int] | None:
+    """Microseconds that TensorFlow has traced functions for, in all; None, and a note, where it has no such count."""
     try:
         from tensorflow.python.eager.polymorphic_function import tracing_compilation
 
         cell = tracing_compilation._graph_building_time_counter.get_cell()
         int(cell.value())
-    except Exception:  # noqa: BLE001  no public name
+    except Exception as error:  # noqa: BLE001  no public name
+        note(f"steps that trace anew are not marked: TensorFlow's count of traces cannot be read ({error})")
         return None
     return cell.value  # type: ignore[no-any-return]

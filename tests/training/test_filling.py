@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+from tests.runs.folders import FakeClock, make_manifest
+from tfwatch.core.knobs import Knobs
+from tfwatch.core.rows import Flag
+from tfwatch.runs.opened import read_run
+from tfwatch.runs.writer import RunWriter
+from tfwatch.training.session import Session
 
 pytestmark = pytest.mark.tensorflow
 
@@ -78,49 +81,73 @@ def test_without_an_iterator_or_a_model_nothing_is_explained() -> None:
     assert not Filling(iter(batches)).explains(1e9)
 
 
-def slow(x: Any, y: Any) -> Any:
-    import time
-
-    import tensorflow as tf
-
-    tf.numpy_function(lambda _: time.sleep(0.004), [x], [])
-    return x, y
+#: What the pipelines below take for each call of their slow map, by a clock that they alone move.
+SLOW_S = 0.02
 
 
-def before(pairs: Any) -> Any:
-    """Slow to read, then shuffled."""
-    return pairs.map(slow).shuffle(20, seed=1).batch(2)
+class Played:
+    """A run in memory whose clock stands still but in `slow`; tf.data's model says so too, of as many elements."""
 
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import tensorflow as tf
 
-def repeated(pairs: Any) -> Any:
-    """Filled anew in mid-run."""
-    return before(pairs).repeat(2)
+        self.clock = FakeClock()
+        self.writer = RunWriter(None, make_manifest(), self.clock.clock)
+        real = tf.data.experimental.get_model_proto
 
+        def model_of(iterator: Any) -> Any:
+            model = real(iterator)
+            for node in model.nodes.values():
+                node.processing_time = round(SLOW_S * 1e9) * node.num_elements if node.name == "Map" else 0
+            return model
 
-def behind(pairs: Any) -> Any:
-    """Shuffled while it is cheap, then slow."""
-    return pairs.shuffle(40, seed=1).batch(2).map(slow)
+        monkeypatch.setattr(tf.data.experimental, "get_model_proto", model_of)
+
+    def slow(self, x: Any, y: Any) -> Any:
+        import tensorflow as tf
+
+        def pass_time(_: Any) -> None:
+            self.clock.at_s += SLOW_S
+
+        with tf.control_dependencies([tf.numpy_function(pass_time, [x], [])]):
+            return tf.identity(x), y
+
+    def before(self, pairs: Any) -> Any:
+        """Slow to read, then shuffled."""
+        return pairs.map(self.slow).shuffle(20, seed=1).batch(2)
+
+    def repeated(self, pairs: Any) -> Any:
+        """Filled anew in mid-run."""
+        return self.before(pairs).repeat(2)
+
+    def behind(self, pairs: Any) -> Any:
+        """Shuffled while it is cheap, then slow."""
+        return pairs.shuffle(40, seed=1).batch(2).map(self.slow)
 
 
 @pytest.mark.parametrize(
-    ("pipeline", "epochs", "filled"), [(before, 2, [1, 21]), (repeated, 1, [1, 21]), (behind, 2, [])]
+    ("pipeline", "epochs", "filled"), [("before", 2, [1, 21]), ("repeated", 1, [1, 21]), ("behind", 2, [])]
 )
 @pytest.mark.parametrize("steps_per_execution", [1, 5])
 def test_in_a_fit(
-    tmp_path: Path, pipeline: Callable[[Any], Any], epochs: int, filled: list[int], steps_per_execution: int
+    pipeline: str, epochs: int, filled: list[int], steps_per_execution: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import keras
     import tensorflow as tf
 
-    from tfwatch import Watch, open_run
-    from tfwatch.core.rows import Flag
+    from tfwatch import Watch
+    from tfwatch.training.hands import options
 
+    played = Played(monkeypatch)
     pairs = tf.data.Dataset.from_tensors((tf.ones(4), tf.ones(1))).repeat(40)
+    batches = getattr(played, pipeline)(pairs).with_options(options(Knobs()))
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse", steps_per_execution=steps_per_execution)
-    watch = Watch(tmp_path)
-    model.fit(pipeline(pairs), epochs=epochs, verbose=0, shuffle=False, callbacks=[watch])
-    rows = open_run(watch.run_path or "").steps
+    watch = Watch(session=Session(played.writer))
+    model.fit(batches, epochs=epochs, verbose=0, shuffle=False, callbacks=[watch])
+    played.writer.flush()
+    rows = read_run(played.writer).steps
+    assert len(rows) == 40
 
     told = rows["step"][(rows["flags"] & int(Flag.SHUFFLE_FILL)) != 0].tolist()
 

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import gc
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tfwatch.analysis.causes import Pauses
-from tfwatch.analysis.spikes import find_spikes
+from tests.runs.processes import wait_until
+from tfwatch.analysis.causes import Cause, Pauses
 from tfwatch.core.events import Paused
-from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.opened import open_run, read_run
+from tfwatch.sensors.pauses import LEAST_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.tensorflow
+    from tfwatch.runs.writer import RunWriter
 
-SLOW_MS = 60.0
+pytestmark = pytest.mark.tensorflow
 
 
 def of_sensors() -> list[Any]:
@@ -27,41 +27,37 @@ def of_sensors() -> list[Any]:
     return [callback for callback in gc.callbacks if callback.__module__.startswith("tfwatch.sensors")]
 
 
-@pytest.fixture
-def run(tmp_path: Path, make_model: Callable[[], Any], arrays: Any) -> Run:
-    """Ten epochs of 21 steps: the callback is slow in step 150, and again at the end of the third epoch.
-
-    No step of the first epoch is near: a GPU's are slow until it has tried its ways to compute each shape.
-    """
+def test_a_slow_callback_is_named_by_its_class(tmp_path: Path, make_model: Callable[[], Any], arrays: Any) -> None:
+    """It is slow in step 5 until it was seen and was long enough; step 6 ends once it was told."""
     import keras
 
     from tfwatch import Watch
 
+    def writer() -> RunWriter:
+        assert watch._recorder
+        return watch._recorder.writer
+
+    def is_seen() -> bool:
+        since_ns = writer().status[1]
+        long_enough = writer().now_ns() - since_ns > 2 * LEAST_MS * 1e6
+        return long_enough and writer().busy_with == (since_ns, "CustomCheckpoint")
+
+    def is_told() -> bool:
+        writer().flush()
+        return any(isinstance(event, Paused) and event.cause == "checkpoint" for event in read_run(writer()).events)
+
     class CustomCheckpoint(keras.callbacks.Callback):
-        steps = 0
-
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            self.steps += 1
-            if self.steps == 150:
-                time.sleep(SLOW_MS / 1e3)
+            if batch in (4, 5):
+                wait_until(is_seen if batch == 4 else is_told)
 
-        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            if epoch == 2:
-                time.sleep(2 * SLOW_MS / 1e3)
-
-    before = of_sensors()
-    watch = Watch(runs_dir=tmp_path)
-    make_model().fit(*arrays, batch_size=16, epochs=10, verbose=0, callbacks=[watch, CustomCheckpoint()])
+    before, watch = of_sensors(), Watch(runs_dir=tmp_path)
+    make_model().fit(*arrays, batch_size=16, verbose=0, callbacks=[watch, CustomCheckpoint()])
     assert of_sensors() == before
-    assert watch.run_path is not None
-    return open_run(watch.run_path)
-
-
-def test_a_slow_callback_is_named_by_its_class(run: Run) -> None:
-    named = [spike for spike in find_spikes(run.steps, Pauses(run.events)) if spike.step == 150]
-
-    assert [(spike.cause, spike.detail, spike.part) for spike in named] == [("checkpoint", "CustomCheckpoint", "host")]
-    assert named[0].extra_ms >= SLOW_MS - 5
-
-    paused = [event for event in run.events if isinstance(event, Paused) and event.cause == "checkpoint"]
-    assert any(event.took_ms >= 2 * SLOW_MS for event in paused)
+    run = open_run(watch.run_path or "")
+    row = run.steps[4]
+    end_ns = int(run.steps["start_ns"][5])
+    extra_ms = float(row["host_ms"])
+    assert extra_ms > 2 * LEAST_MS
+    cause = Pauses(run.events).cause(end_ns - extra_ms * 1e6, end_ns, extra_ms, "host")
+    assert cause == Cause("checkpoint", "CustomCheckpoint")

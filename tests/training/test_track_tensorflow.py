@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tfwatch
+from tests.runs.processes import wait_until
 from tfwatch.core.events import Noted, WatchFailed
 from tfwatch.core.rows import Flag
 
@@ -128,10 +129,16 @@ def test_steps_that_trace_are_told_from_the_others(tmp_path: Path) -> None:
 def test_a_gpu_is_asked_and_every_step_has_its_row_in_order(gpu: None, arrays: Any, tmp_path: Path) -> None:
     import tensorflow as tf
 
+    def is_asked() -> bool:
+        """Whether the thread that asks has found out how soon an idle one answers."""
+        ahead = tracked._loop._books.ahead if tracked._loop else None
+        return ahead is not None and ahead._split is not None
+
     with tfwatch.track(dataset(arrays), tmp_path) as tracked:
         for _ in range(5):
             for x, _ in tracked:
                 tf.reduce_sum(x)
+                wait_until(is_asked)
     run = opened(tracked)
     rows = run.steps
     assert rows["step"].tolist() == list(range(1, len(rows) + 1))

@@ -27,6 +27,8 @@ class Plant:
 
     fast: data_ms of the fast form over that of the slow one; None where there is one form. serial: the slow form holds
     a lock. noise: the standard deviation of a step, as a share. drift: neighbouring steps resemble each other so much.
+    crowd_ms: what each worker adds to the work, for the thread that launches needs a core too. handing_ms: what a
+    prefetch adds to it. bursts_ms: what batches made ahead are late by, less the deeper the buffer.
     """
 
     data_ms: float
@@ -40,6 +42,9 @@ class Plant:
     noise: float = 0.03
     drift: float = 0.0
     batch_bytes: float = 1e6
+    crowd_ms: float = 0.0
+    handing_ms: float = 0.0
+    bursts_ms: float = 0.0
 
     @property
     def worst(self) -> dict[str, str]:
@@ -56,8 +61,9 @@ class Plant:
         if not calls and not _number(knobs["prefetch"]):
             return lasts, work
         shared = 0.0 if self.accelerated else data / self.cores
-        work += shared
-        return max(lasts - work, 0.0), work
+        depth = _number(knobs["prefetch"])
+        work += shared + self.crowd_ms * calls + (self.handing_ms if depth else 0.0)
+        return max(lasts - work, 0.0) + self.bursts_ms / max(depth, 1), work
 
     def step_ms(self, knobs: Mapping[str, str]) -> float:
         """The mean step."""

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from tests.bench.fed import Case, train
+from tfwatch.analysis.flights import move_line
 from tfwatch.analysis.gain import measure
 from tfwatch.analysis.moving import settling
 from tfwatch.analysis.turns import as_value
@@ -159,7 +160,7 @@ def fly(case: Case, memory_bytes: float, seconds: float, folder: Path) -> Result
     conductor = Conductor(case, memory_bytes, seconds)
     trained = train(case, folder, conductor)
     found, ended = conductor.found, conductor.found["ended"]
-    moves = [f"{m.knob} {m.new}{'' if m.kept else ', undone'}" for m in found["judged"]]
+    moves = [move_line(move) for move in found["judged"]]
     return Result(
         case.name,
         ended.before_ms,

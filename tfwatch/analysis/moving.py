@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from tfwatch.analysis.waiting import knob_name
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -15,9 +17,9 @@ if TYPE_CHECKING:
     Foretell: TypeAlias = Callable[[str, str], "Forecast | None"]
 
 #: Steady steps of a judging stretch: so many at least, so many at most.
-LEAST, MOST = 20, 60
-#: Steps that are measured anew before a move is made again.
-AGAIN = 30
+LEAST, MOST = 20, 40
+#: Steps that are measured anew before a move is made again, and how often one is made from the same settings.
+AGAIN, ROUNDS = 30, 3
 #: Steps that a new pipeline needs to settle, and so many more for what its buffers hold.
 _SETTLING, _MOST_TOGETHER = 4, 16
 #: Steps of the run that the whole walk may take.
@@ -29,15 +31,61 @@ Cause: TypeAlias = Literal["fed", "floor", "tried", "budget"]
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """A knob to turn to a value; why, in one sentence. again: what was measured before left it open."""
+class Turn:
+    """A knob and the values that it is turned from and to, in words."""
 
     knob: str
     old: str
     new: str
+
+    @property
+    def words(self) -> str:
+        """`workers off > 4`."""
+        return f"{knob_name(self.knob)} {self.old} > {self.new}"
+
+    @property
+    def back(self) -> Turn:
+        """What takes it back."""
+        return Turn(self.knob, self.new, self.old)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Knobs to turn, at once; why, in one sentence.
+
+    forecast: only where one knob is turned. again: what was measured before left it open: both settings are measured
+    anew. leaner: it takes fewer threads and less memory, and is kept where it is no slower.
+    """
+
+    turns: tuple[Turn, ...]
     why: str
     forecast: Forecast | None = None
     again: bool = False
+    leaner: bool = False
+
+    @property
+    def knob(self) -> str:
+        """The knob that is turned first."""
+        return self.turns[0].knob
+
+    @property
+    def old(self) -> str:
+        """What that one is turned from."""
+        return self.turns[0].old
+
+    @property
+    def new(self) -> str:
+        """What that one is turned to."""
+        return self.turns[0].new
+
+    @property
+    def beside(self) -> str:
+        """The other turns, in words; empty where there are none."""
+        return ", ".join(turn.words for turn in self.turns[1:])
+
+    def turned(self, knobs: Mapping[str, str]) -> dict[str, str]:
+        """The settings after it."""
+        return {**knobs, **{turn.knob: turn.new for turn in self.turns}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +98,21 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A move that was made from the settings `knobs`, and whether the run went on with it. open: it might help yet."""
+    """A move that was made from the settings `knobs`, and whether the run went on with it.
+
+    before, after: what was measured on both sides of it; after is None where nothing was.
+    """
 
     knobs: Mapping[str, str]
     move: Move
     kept: bool
-    open: bool = False
+    before: Measured
+    after: Measured | None = None
+
+    @property
+    def turned(self) -> dict[str, str]:
+        """The settings that it tried."""
+        return self.move.turned(self.knobs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +152,12 @@ class Place:
 
 def stretch(knobs: Mapping[str, str], move: Move, limits: Limits) -> int:
     """How many steps a move made from `knobs` may be judged by: what is left without switching there and back."""
-    turned = {**knobs, move.knob: move.new}
+    turned = move.turned(knobs)
     switching = in_flight(knobs) + settling(turned) + in_flight(turned)
+    if move.again:
+        switching += in_flight(knobs) + settling(knobs) + AGAIN
     first = 0 if move.knob != "cache" else max((limits.epoch_steps or BUDGET) - in_flight(knobs), 0)
-    return min(MOST, limits.steps - switching - first - (AGAIN if move.again else 0))
+    return min(MOST, limits.steps - switching - first)
 
 
 def settling(knobs: Mapping[str, str]) -> int:

@@ -19,7 +19,7 @@ class MoveMade:
     """The autopilot asked for a setting; undoes: it takes back the move before.
 
     forecast_ms: the step time expected of it, within low_ms to high_ms nine times of ten; None where none could be
-    told. why: one sentence.
+    told. why: one sentence. beside: what is turned at the same time, in words, e.g. `workers off > 4`.
     """
 
     at_ns: int
@@ -32,13 +32,14 @@ class MoveMade:
     low_ms: float | None = None
     high_ms: float | None = None
     undoes: bool = False
+    beside: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class MoveJudged:
     """What a move gave: medians of the steady steps before it and after it, `steps` of them after it.
 
-    kept: the run goes on with it. reason: why not; empty where it was kept.
+    kept: the run goes on with it. reason: why not; empty where it was kept. beside: as in `MoveMade`.
     """
 
     at_ns: int
@@ -52,6 +53,7 @@ class MoveJudged:
     kept: bool
     reason: str = ""
     forecast_ms: float | None = None
+    beside: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,23 +16,28 @@ from tfwatch.analysis.moving import LEAST, MOST, Limits, Move, Stop
 from tfwatch.analysis.turns import as_value
 from tfwatch.analysis.walk import Walk
 from tfwatch.core import units
-from tfwatch.core.events import PipelineSwitched
+from tfwatch.core.events import PipelineSwitched, SwitchFailed
 from tfwatch.core.moves import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
 from tfwatch.core.rows import Flag
-from tfwatch.pilot.driver import Interrupt, RefusedError
+from tfwatch.pilot.driver import POLL_S, Interrupt, RefusedError
 from tfwatch.pilot.outlook import outlook
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tfwatch.core.rows import Rows
     from tfwatch.pilot.driver import Driver
     from tfwatch.runs.control import Autopilot
     from tfwatch.runs.format import Manifest
+    from tfwatch.runs.reader import Snapshot
 
 BY: Literal["autopilot"] = "autopilot"
 #: Of the memory that is available, buffers may take this share where the order names none.
 SHARE = 0.25
 #: Bytes where nobody knows what is available.
 _UNKNOWN = 256 * 2**20
+#: Looks at the run until a step that was done is seen by, and steps that are spared for that at most.
+_LOOKS, _MOST_SPARED = 3, 60
 #: What it turns. Simulated latency is what the storage is taken to be, and a shuffle buffer is a promise of order.
 _TURNS = frozenset({"prefetch", "workers", "fast_form", "cache"})
 #: Flags after which a pipeline begins anew.
@@ -50,10 +55,18 @@ def run(driver: Driver, order: Autopilot) -> None:
     _Flight(driver, order).run()
 
 
+def _why_not(move: Move) -> str:
+    return "slower" if move.leaner else "no gain beyond noise"
+
+
 def cores_of(manifest: Manifest) -> int:
     """The cores that a run may use."""
     allowed = manifest.machine.get("cores_allowed") or manifest.machine.get("cores") or 1
     return max(math.ceil(allowed), 1)
+
+
+class _SpentError(Exception):
+    """The steps that it may take are used up."""
 
 
 class _Flight:
@@ -96,10 +109,13 @@ class _Flight:
             action = walk.next(foretell, limits)
             if isinstance(action, Stop):
                 return action
-            if action.again:
-                self._rebase(walk)
-                limits = self._limits()
-            if self._try(walk, action, limits):
+            try:
+                if action.again:
+                    self._rebase(walk, action)
+                kept = self._try(walk, action, limits)
+            except _SpentError:
+                return Stop("budget", f"its {moving.BUDGET} steps were used up before the last switch took effect")
+            if kept:
                 foretell = outlook(self._driver)
 
     # -- a move -----------------------------------------------------------------------------------
@@ -110,33 +126,47 @@ class _Flight:
         self._tell_made(move)
         self._open = move
         try:
-            self._driver.ask(move.knob, as_value(move.knob, move.new), BY)
             first = self._settled(move, walk)
             kept, reason, after = self._judged(walk, move, first, limits)
         except RefusedError as refusal:
             walk.drop(move)
             kept, reason, after = False, str(refusal), None
-            self._open = None
+            self._open = move if move.beside else None
+        except _SpentError:
+            reason = "the steps were used up before it took effect"
+            self._tell_judged(move, before, None, False, reason)
+            self._take_back(reason)
+            raise
         self._tell_judged(move, before, after, kept, reason)
         if not kept:
             self._take_back(reason)
         self._open = None
         return kept
 
-    def _rebase(self, walk: Walk) -> None:
+    def _rebase(self, walk: Walk, move: Move) -> None:
         """Wait until all that was taken back is, and measure anew."""
-        self._driver.wait(lambda _: self._knobs() == walk.knobs)
+        self._wait(lambda _: self._knobs() == walk.knobs, move)
         first = self._driver.snapshot.steps_total + moving.settling(walk.knobs)
-        walk.rebase(self._counted_when(first, moving.AGAIN))
+        self._wait(lambda _: len(self._counted(first)) >= moving.AGAIN, move)
+        walk.rebase(self._counted(first))
 
     def _settled(self, move: Move, walk: Walk) -> int:
-        """Wait for a move to take effect. Returns the first step to judge it by."""
-        switched = self._driver.wait_switched(move.knob, as_value(move.knob, move.new))
-        return switched.step + moving.settling({**walk.knobs, move.knob: move.new})
+        """Ask for a move and wait for it to take effect. Returns the first step to judge it by."""
+        told = len(self._driver.snapshot.events)
+        for turn in move.turns:
+            self._driver.ask(turn.knob, as_value(turn.knob, turn.new), BY)
+        turned = move.turned(walk.knobs)
+        self._wait(
+            lambda snapshot: (
+                self._knobs() == turned or any(isinstance(event, SwitchFailed) for event in snapshot.events[told:])
+            ),
+            move,
+        )
+        switched = [self._driver.wait_switched(turn.knob, as_value(turn.knob, turn.new)) for turn in move.turns]
+        return max(one.step for one in switched) + moving.settling(turned)
 
     def _judged(self, walk: Walk, move: Move, first: int, limits: Limits) -> tuple[bool, str, Measured | None]:
         """Wait until it is clear. Returns whether the move is kept, why not, and what came."""
-        longest = max(min(MOST, limits.steps - (first - self._used_at(limits))), LEAST)
         seen = 0
         while True:
             total = self._driver.wait(lambda snapshot, seen=seen: snapshot.steps_total > seen).steps_total  # type: ignore[misc]
@@ -144,32 +174,38 @@ class _Flight:
             if self._is_over_memory():
                 walk.drop(move)
                 return False, f"memory: {units.gigabytes(self._peak_bytes)} more than before", measure(rows)
-            verdict = walk.judge(move, rows, last=len(rows) >= longest)
+            last = len(rows) >= MOST or self._is_spent(move)
+            verdict = walk.judge(move, rows, last=last)
             if verdict is not None:
-                reason = "" if verdict else "no gain beyond noise"
-                return verdict, reason, measure(rows)
+                return verdict, "" if verdict else _why_not(move), measure(rows)
 
-    def _used_at(self, limits: Limits) -> int:
-        """The step at which the limits were told."""
-        return self._began + moving.BUDGET - limits.steps
+    def _wait(self, until: Callable[[Snapshot], bool], move: Move) -> None:
+        """Look until something holds.
+
+        Raises:
+            _SpentError: no steps are left to make the move in, or to take it back.
+        """
+        self._driver.wait(lambda snapshot: until(snapshot) or self._is_spent(move))
+        if not until(self._driver.snapshot):
+            raise _SpentError
+
+    def _is_spent(self, move: Move) -> bool:
+        """Whether what is left of its steps is what it takes to take a move back."""
+        assert self._walk is not None
+        spared = _LOOKS * POLL_S * 1e3 / max(self._walk.now.step_ms, 1e-3)
+        back = moving.in_flight(move.turned(self._walk.knobs)) + math.ceil(min(spared, _MOST_SPARED))
+        return self._driver.snapshot.steps_total - self._began >= moving.BUDGET - back
 
     def _take_back(self, why: str) -> None:
         """Ask for what stood before the open move. It comes with the next move, or by itself."""
         move, self._open = self._open, None
-        if move is None or self._walk is None or self._driver.is_turned(move.knob):
+        if move is None or self._walk is None:
             return
-        self._driver.tell(
-            MoveMade(
-                self._driver.now_ns(),
-                self._driver.snapshot.steps_total,
-                move.knob,
-                move.new,
-                move.old,
-                why,
-                undoes=True,
-            )
-        )
-        self._driver.leave(move.knob, as_value(move.knob, move.old), BY)
+        turns = tuple(turn.back for turn in move.turns if not self._driver.is_turned(turn.knob))
+        if turns:
+            self._tell_made(Move(turns, why), undoes=True)
+        for turn in turns:
+            self._driver.leave(turn.knob, as_value(turn.knob, turn.new), BY)
 
     # -- what it sees -----------------------------------------------------------------------------
 
@@ -184,11 +220,6 @@ class _Flight:
                 return found
             total = self._driver.snapshot.steps_total
             self._driver.wait(lambda snapshot, total=total: snapshot.steps_total > total)  # type: ignore[misc]
-
-    def _counted_when(self, first: int, steps: int) -> Rows:
-        """Rows from a step on, once there are so many."""
-        self._driver.wait(lambda _: len(self._counted(first)) >= steps)
-        return self._counted(first)
 
     def _counted(self, first: int) -> Rows:
         """The rows from a step on, without those in which a pipeline that begins anew settles."""
@@ -229,7 +260,7 @@ class _Flight:
 
     # -- what it tells ----------------------------------------------------------------------------
 
-    def _tell_made(self, move: Move) -> None:
+    def _tell_made(self, move: Move, *, undoes: bool = False) -> None:
         forecast = move.forecast
         known = forecast is not None and forecast.is_known
         self._driver.tell(
@@ -243,6 +274,8 @@ class _Flight:
                 forecast.step_ms if forecast and known else None,
                 forecast.low_ms if forecast and known else None,
                 forecast.high_ms if forecast and known else None,
+                undoes,
+                move.beside,
             )
         )
 
@@ -261,6 +294,7 @@ class _Flight:
                 kept,
                 reason,
                 forecast.step_ms if forecast and forecast.is_known else None,
+                move.beside,
             )
         )
 

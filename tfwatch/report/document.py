@@ -61,8 +61,9 @@ def as_json(run: Run) -> dict[str, Any]:
         median step that came. median_off: the median distance of the two as a share of what came; inside: how many
         lay in low_ms to high_ms. measured: the run had stood at that setting before.
     autopilot: [{first_step, memory_limit_bytes, moves, cause, reason, steps, before_ms, after_ms, peak_bytes, knobs}],
-        one a flight; moves: [{knob, from, to, step, forecast_ms, before_ms, after_ms, kept, reason}] in their order,
-        mean steps before and after each. What stands in `core.moves.AutopilotEnded` is None while it goes on.
+        one a flight; moves: [{knob, from, to, with, step, forecast_ms, before_ms, after_ms, kept, reason}] in their
+        order, mean steps before and after each; with: what was turned at the same time, in words. What stands in
+        `core.moves.AutopilotEnded` is None while it goes on.
     experiments: [{knob, settings, first_step, last_step, cause, answer, setting, against, ratio, low, high, rounds,
         steps, step_ms, kept, reason}], see `core.trials.ExperimentEnded`; answer is `faster`, `slower`, `same` or
         `unclear`, of `setting` against the first one. ratio: step time of `against` over that of `setting`, within low

@@ -112,6 +112,7 @@ def _move(move: MoveJudged) -> dict[str, Any]:
         "knob": move.knob,
         "from": move.old,
         "to": move.new,
+        "with": move.beside or None,
         "step": move.step,
         "forecast_ms": figure(move.forecast_ms),
         "before_ms": figure(move.before_ms),

@@ -1,0 +1,192 @@
+"""Which switches make sense from where a walk stands: what feeds, what takes less, and what was seen before."""
+
+from __future__ import annotations
+
+import math
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from tfwatch.analysis.gain import might_help, together
+from tfwatch.analysis.moving import FIRST_DEPTH, ROUNDS, Limits, Move, Place, Turn, needed_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tfwatch.analysis.gain import Measured
+
+#: Parallel calls grow up to so many: a storage that takes 100 ms is hidden behind steps of 2 ms.
+_MOST = 64
+#: Workers double, a buffer is taken times four; where a step waits for more than this share, workers are too.
+_FAR_FROM_FED = 0.75
+#: Of the first workers: so many times what would hide the data if each call gained in full, and at most so many.
+_SPARE, _MOST_FIRST = 1.25, 16
+#: A buffer grows up to so many: what it can even out are bursts. Where a step's work is shorter, it begins there.
+_DEEP, _SHORT_MS = 16, 3.0
+#: A setting whose step was measured as this much longer, at most, is compared again: a machine wanders by as much.
+_NEAR = 1.10
+_OFF = ("off", "default")
+_WHY = {
+    "fast_form": "the same batches, made with fewer calls",
+    "workers": "batches are made on several cores, and storage is asked for several at a time",
+    "prefetch": "batches are made while a step runs",
+    "cache": "what was read and decoded once is kept",
+}
+_BOTH = "batches are made while a step runs, by as few workers as hide them"
+_FEWER = "fewer workers leave more of the cores to the training"
+_ALONE = "workers alone may leave more of the cores to the training"
+_AGAIN = "the two are compared once more, in turn"
+
+
+def feeding(place: Place, limits: Limits) -> list[Move]:
+    """Switches that bring batches sooner, the likely ones first."""
+    prefetch, workers = place.knobs.get("prefetch", "off"), place.knobs.get("workers", "off")
+    found = [_turned(place, "fast_form", "on" if place.knobs.get("fast_form") == "off" else "")]
+    if prefetch in _OFF and workers in _OFF and place.now.work_ms < place.now.step_ms - place.now.work_ms:
+        found.append(_both(place, limits, _few(place)))
+    calls = _bearable(place, limits, "workers", _few(place)) if workers in _OFF else _more(place, limits, "workers")
+    first = _bearable(place, limits, "prefetch", _deep(place))
+    depth = first if prefetch in _OFF else _more(place, limits, "prefetch")
+    found += [_turned(place, "workers", calls), _turned(place, "prefetch", depth)]
+    found.append(_turned(place, "cache", "on" if place.knobs.get("cache") == "off" else ""))
+    return _untried(place, limits, found)
+
+
+def easing(place: Place, limits: Limits) -> list[Move]:
+    """Switches that take less of the cores that the training needs too, or that share them out otherwise."""
+    prefetch, workers = place.knobs.get("prefetch", "off"), place.knobs.get("workers", "off")
+    cores = max(limits.cores, 2)
+    found: list[Move | None] = []
+    if workers.isdigit() and prefetch not in _OFF:
+        fewer = str(int(workers) // 2) if int(workers) > 2 else "off"
+        found.append(_turned(place, "workers", fewer, _FEWER, leaner=True))
+    if workers.isdigit() and prefetch in _OFF and int(workers) > max(cores // 4, 2):
+        found.append(_both(place, limits, max(cores // 4, 2)))
+    if not limits.accelerated and prefetch not in _OFF:
+        calls = workers if workers.isdigit() else str(cores)
+        turns = (("prefetch", "off"), ("workers", calls))
+        found.append(_move(place, _ALONE, *turns))
+    return _untried(place, limits, found)
+
+
+def seen_before(place: Place) -> list[Move]:
+    """Settings that were measured about as fast as this one, the fastest first: to be compared once more, in turn."""
+    moves = []
+    for knobs, step_ms in sorted(_others(place), key=lambda found: found[1]):
+        rounds = stretches(place, knobs)
+        is_open = step_ms <= _NEAR * place.now.step_ms
+        if rounds:
+            is_open = might_help(*map(together, zip(*rounds, strict=True)))
+        if is_open and len(rounds) < ROUNDS:
+            turns = tuple(Turn(k, place.knobs[k], v) for k, v in knobs.items() if place.knobs[k] != v)
+            moves.append(Move(turns, _AGAIN, again=True))
+    return moves
+
+
+def stretches(place: Place, knobs: Mapping[str, str]) -> list[tuple[Measured, Measured]]:
+    """What was measured of this setting and of another, each time that both were measured in turn."""
+    here = [one for one in place.tried if one.move.again and one.knobs == place.knobs and one.turned == knobs]
+    return [(one.before, one.after) for one in here if one.after]
+
+
+def fits(place: Place, limits: Limits, move: Move) -> bool:
+    """Whether a move's buffers stay within the memory limit; one batch's size unknown, the first ones do."""
+    if move.knob == "fast_form":
+        return True
+    if move.knob == "cache":
+        return move.forecast is not None and (move.forecast.needs_bytes or math.inf) <= limits.memory_bytes
+    if limits.batch_bytes is None:
+        return all(turn.old in _OFF or _count(turn.new) <= _count(turn.old) for turn in move.turns)
+    return _needs_more(place, move.turned(place.knobs), limits.batch_bytes) <= limits.memory_bytes
+
+
+def _others(place: Place) -> Iterator[tuple[Mapping[str, str], float]]:
+    """Every other setting that was measured, with its newest step."""
+    newest: dict[tuple[tuple[str, str], ...], tuple[Mapping[str, str], float]] = {}
+    sides = chain.from_iterable(((one.knobs, one.before), (one.turned, one.after)) for one in place.tried)
+    for knobs, measured in sides:
+        if measured and knobs != place.knobs:
+            newest[tuple(sorted(knobs.items()))] = knobs, measured.step_ms
+    yield from newest.values()
+
+
+def _few(place: Place) -> int:
+    """As many calls at once as hide the data, by the first guess that each gains in full: a power of two."""
+    times = _SPARE * (place.now.step_ms - place.now.work_ms) / max(place.now.work_ms, 1e-3)
+    return min(1 << math.ceil(math.log2(max(times, 2.0))), _MOST_FIRST)
+
+
+def _deep(place: Place) -> int:
+    return _DEEP if place.now.work_ms < _SHORT_MS else FIRST_DEPTH
+
+
+def _both(place: Place, limits: Limits, calls: int) -> Move | None:
+    """Prefetch and workers in one move, as far as the memory limit bears them."""
+    if not {"prefetch", "workers"} <= set(place.knobs):
+        return None
+    while calls >= 2:
+        depth = _bearable(place, limits, "prefetch", _deep(place))
+        move = _move(place, _BOTH, ("prefetch", depth), ("workers", str(calls)))
+        if move is None or fits(place, limits, move):
+            return move
+        calls //= 2
+    return None
+
+
+def _turned(place: Place, knob: str, new: str, why: str = "", *, leaner: bool = False) -> Move | None:
+    """One knob turned; None where there is none, or nothing to turn it to."""
+    if not new or knob not in place.knobs:
+        return None
+    turn = Turn(knob, place.knobs[knob], new)
+    return Move((turn,), why or _WHY[knob], place.foretell(knob, new), leaner=leaner)
+
+
+def _move(place: Place, why: str, *turns: tuple[str, str]) -> Move | None:
+    """Knobs turned at once, but those that stand there already; None where one is missing, or none turns."""
+    if any(knob not in place.knobs for knob, _ in turns):
+        return None
+    found = tuple(Turn(knob, place.knobs[knob], new) for knob, new in turns if place.knobs[knob] != new)
+    return Move(found, why) if found else None
+
+
+def _untried(place: Place, limits: Limits, moves: list[Move | None]) -> list[Move]:
+    """Those of knobs that are open, and to settings that were neither tried from here nor left behind."""
+    been = [one.turned for one in place.tried if one.knobs == place.knobs]
+    been += [dict(one.knobs) for one in place.tried if one.kept]
+    return [
+        move
+        for move in moves
+        if move and all(turn.knob in limits.open for turn in move.turns) and move.turned(place.knobs) not in been
+    ]
+
+
+def _bearable(place: Place, limits: Limits, knob: str, most: int) -> str:
+    """What a knob that is off is turned to: `most`, or the half of it, of that, ... that the memory limit bears."""
+    fitting = most
+    while fitting > 1 and not _bears(place, limits, knob, str(fitting)):
+        fitting //= 2
+    return str(fitting)
+
+
+def _more(place: Place, limits: Limits, knob: str) -> str:
+    """The next larger number that the memory bears; empty where it is none, or there."""
+    value = place.knobs[knob]
+    most = _DEEP if knob == "prefetch" else _MOST
+    if not value.isdigit() or int(value) >= most:
+        return ""
+    wide, next_up = (str(min(times * int(value), most)) for times in (4, 2))
+    far = knob == "prefetch" or place.now.wait_share >= _FAR_FROM_FED
+    return wide if far and _bears(place, limits, knob, wide) else next_up
+
+
+def _bears(place: Place, limits: Limits, knob: str, value: str) -> bool:
+    if limits.batch_bytes is None:
+        return place.knobs.get(knob) in _OFF
+    return _needs_more(place, {**place.knobs, knob: value}, limits.batch_bytes) <= limits.memory_bytes
+
+
+def _needs_more(place: Place, turned: Mapping[str, str], batch_bytes: float) -> float:
+    return needed_bytes(turned, batch_bytes) - needed_bytes(place.start, batch_bytes)
+
+
+def _count(value: str) -> int:
+    return int(value) if value.isdigit() else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.content import Content
 
-from tfwatch.widgets.text import fit, plain, row, spread
+from tfwatch.widgets.text import clauses, fit, plain, row, spread
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,7 @@ from tfwatch.widgets.text import fit, plain, row, spread
         pytest.param("a\x1b[2Jb\x9bc", "ab?c", id="screens are not cleared"),
         pytest.param("10%\r20%\r30%", "30%", id="the last state of a progress bar"),
         pytest.param("\u202eevil", "?evil", id="no turning of the writing direction"),
+        pytest.param("in user code:\r\n\n    File\n", "in user code: File", id="several lines are one"),
         pytest.param("a\tb", "a       b", id="tabs"),
         pytest.param("größer 図", "größer 図", id="letters of any script"),
     ],
@@ -28,6 +29,23 @@ def test_nothing_that_a_terminal_obeys_gets_through(text: str, shown: str) -> No
 def test_both_ends_of_a_row_or_the_left_one() -> None:
     assert spread(row("ab"), row("cd"), 6).plain == "ab  cd"
     assert spread(row("ab"), row("cd"), 4).plain == "ab"
+
+
+@pytest.mark.parametrize(
+    ("width", "said"),
+    [
+        pytest.param(99, "It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q", id="all"),
+        pytest.param(73, "It is on. w workers: about 19.5 ms, 1.4 x; map(read) waits - q", id="no aside"),
+        pytest.param(61, "It is on. w workers: about 19.5 ms, 1.4 x; map(read) waits", id="two parts"),
+        pytest.param(57, "It is on. w workers: about 19.5 ms, 1.4 x", id="one part"),
+        pytest.param(40, "w workers: about 19.5 ms, 1.4 x", id="its last sentence"),
+        pytest.param(
+            30, "It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q", id="not even that"
+        ),
+    ],
+)
+def test_of_advice_the_number_is_what_stays(width: int, said: str) -> None:
+    assert clauses("It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q", width) == said
 
 
 def test_the_highest_rank_goes_first() -> None:

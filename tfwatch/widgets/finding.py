@@ -8,7 +8,7 @@ from textual.reactive import reactive
 
 from tfwatch.analysis.finding import Banner, Tone
 from tfwatch.widgets.pane import Pane
-from tfwatch.widgets.text import plain, row, spread
+from tfwatch.widgets.text import clauses, plain, row, spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,11 +45,7 @@ class FindingPane(Pane):
     def rows(self, width: int, height: int) -> Sequence[Content]:
         found = self.finding
         word = f" {plain(found.word)} "
-        first = row((word, "bold reverse"), (_beside(plain(found.remark), width - len(word)), "bold"))
-        return [spread(first, row(self.note), width), row((plain(found.sentence), "bold")), row(plain(found.advice))]
-
-
-def _beside(remark: str, room: int) -> str:
-    """The remark after a gap, without what follows its semicolon where that does not fit."""
-    short = remark.partition(";")[0]
-    return f"  {remark if len(remark) + 2 <= room else short}" if remark else ""
+        remark = f"  {clauses(plain(found.remark), width - len(word) - 2)}" if found.remark else ""
+        first = row((word, "bold reverse"), (remark, "bold"))
+        advice = clauses(plain(found.advice), width)
+        return [spread(first, row(self.note), width), row((plain(found.sentence), "bold")), row(advice)]

@@ -263,7 +263,7 @@ def test_the_themes_are_those_of_the_screens() -> None:
         ("--knob prefetch=4,04", "'prefetch=4,04' gives a setting twice: an experiment compares different ones"),
         (
             "--knob depth=1,2",
-            "'depth' is no knob: there are prefetch, workers, storage-latency, fast-form, cache and shuffle",
+            "'depth' is no knob: there are prefetch, workers, storage-latency and fast-form",
         ),
         ("--knob prefetch", "'prefetch' is no knob with settings: give KNOB=VALUE,VALUE, e.g. prefetch=off,4"),
         (

@@ -31,8 +31,8 @@ def modules_of(package: str) -> list[str]:
     return [package, *inner]
 
 
-def python(code: str) -> str:
-    command = [sys.executable, "-c", code]
+def python(code: str, *options: str) -> str:
+    command = [sys.executable, *options, "-c", code]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
@@ -67,3 +67,11 @@ def test_help_loads_no_heavy_library() -> None:
     )
 
     assert not HEAVY & set(python(code).split())
+
+
+def test_nothing_slow_is_loaded_before_ctrl_c_is_taken() -> None:
+    # Without what the site's packages load at every start.
+    loaded = python("import sys; from tfwatch.cli import main; print(*sys.modules)", "-S").split()
+
+    assert "tfwatch.cli" in loaded
+    assert not {"typing", "argparse", "re"} & set(loaded)

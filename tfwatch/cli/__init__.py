@@ -5,7 +5,7 @@ A command's module has `add`, which adds its parser and says what runs it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from tfwatch import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

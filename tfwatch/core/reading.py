@@ -25,13 +25,7 @@ def gigabytes(text: str) -> float:
     Raises:
         ValueError: it is none.
     """
-    try:
-        size = float(text)
-    except ValueError:
-        size = math.nan
-    if not 0 < size <= _MOST_GIGABYTES:
-        raise ValueError(f"{text!r} is no memory: give gigabytes above 0, up to {_MOST_GIGABYTES}")
-    return size * 2**30
+    return _above_0(text, _MOST_GIGABYTES, "memory: give gigabytes") * 2**30
 
 
 def learning_rate(text: str) -> float:
@@ -40,10 +34,14 @@ def learning_rate(text: str) -> float:
     Raises:
         ValueError: it is none.
     """
+    return _above_0(text, _HIGHEST_RATE, "learning rate: give a number")
+
+
+def _above_0(text: str, most: float, what: str) -> float:
     try:
-        rate = float(text)
+        value = float(text)
     except ValueError:
-        rate = math.nan
-    if not 0 < rate <= _HIGHEST_RATE:
-        raise ValueError(f"{text!r} is no learning rate: give a number above 0, up to {_HIGHEST_RATE}")
-    return rate
+        value = math.nan
+    if not 0 < value <= most:
+        raise ValueError(f"{text!r} is no {what} above 0, up to {most}")
+    return value

@@ -18,7 +18,7 @@ from tfwatch.core.knobs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from tfwatch.workloads import Settings
@@ -32,7 +32,8 @@ _READERS: dict[str, Callable[[str], Setting | float]] = {
     "cache": parse_on,
     "shuffle": parse_shuffle,
 }
-_NAMES = "prefetch, workers, storage-latency, fast-form, cache and shuffle"
+#: Those that are in effect with the next batch.
+_AT_ONCE = tuple(knob for knob in KNOBS if not any(epochs_until(knob, value) for value in ("on", "off")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def parse_switch(text: str) -> Scheduled:
     name, equals, value = rest.partition("=")
     if not (colon and equals and step.isascii() and step.isdigit()):
         raise ValueError(f"{text!r} is no switch: give STEP:KNOB=VALUE, e.g. 100:prefetch=4")
-    knob = _knob(name)
+    knob = _knob(name, KNOBS)
     return Scheduled(int(step), knob, _READERS.get(knob, parse_setting)(value))
 
 
@@ -81,8 +82,8 @@ def parse_settings(text: str) -> tuple[str, tuple[Setting | float, ...]]:
     name, equals, rest = text.partition("=")
     if not equals:
         raise ValueError(f"{text!r} is no knob with settings: give KNOB=VALUE,VALUE, e.g. prefetch=off,4")
-    knob = _knob(name)
-    if max(epochs_until(knob, "on"), epochs_until(knob, "off")):
+    knob = _knob(name, _AT_ONCE)
+    if knob not in _AT_ONCE:
         raise ValueError(f"{name} takes effect at an epoch's start: an experiment needs a knob that switches at once")
     settings = tuple(_READERS.get(knob, parse_setting)(value.strip()) for value in rest.split(","))
     if len(settings) < 2:
@@ -92,8 +93,15 @@ def parse_settings(text: str) -> tuple[str, tuple[Setting | float, ...]]:
     return knob, settings
 
 
-def _knob(name: str) -> str:
+def _knob(name: str, there: Sequence[str]) -> str:
+    """The knob of a name of the command line. there: the ones that are named where it is none.
+
+    Raises:
+        ValueError: it is none.
+    """
     knob = _SPELT.get(name, name)
     if knob not in KNOBS or name in _SPELT.values():
-        raise ValueError(f"{name!r} is no knob: there are {_NAMES}")
+        spelt = {known: word for word, known in _SPELT.items()}
+        *most, last = (spelt.get(known, known) for known in there)
+        raise ValueError(f"{name!r} is no knob: there are {', '.join(most)} and {last}")
     return knob

@@ -6,13 +6,18 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+import numpy as np
+
+from tfwatch.analysis.supply import depth
 from tfwatch.analysis.waiting import knob_name
+from tfwatch.core.rows import Flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfwatch.analysis.forecast import Forecast
     from tfwatch.analysis.gain import Measured
+    from tfwatch.core.rows import Rows
 
     Foretell: TypeAlias = Callable[[str, str], "Forecast | None"]
 
@@ -24,8 +29,10 @@ AGAIN, ROUNDS = 30, 3
 _SETTLING, _MOST_TOGETHER = 4, 16
 #: Steps of the run that the whole walk may take.
 BUDGET = 400
-#: A first buffer; also what `auto` and `default` are taken for.
+#: A first buffer.
 FIRST_DEPTH = 4
+#: Flags after which a pipeline begins anew.
+_BEGINS = np.uint16(Flag.EPOCH_START | Flag.SHUFFLE_FILL | Flag.SWITCH)
 
 Cause: TypeAlias = Literal["fed", "floor", "tried", "budget"]
 
@@ -167,14 +174,17 @@ def settling(knobs: Mapping[str, str]) -> int:
 
 def in_flight(knobs: Mapping[str, str]) -> int:
     """Steps that a setting's buffers still give after another is asked for, and one to begin with."""
-    return _depth(knobs.get("prefetch", "off")) + _depth(knobs.get("workers", "off")) + 1
+    return depth(knobs.get("prefetch", "off")) + depth(knobs.get("workers", "off")) + 1
+
+
+def settled(rows: Rows, steps: int) -> Rows:
+    """The rows without so many steps each time that a pipeline begins anew."""
+    keep = np.ones(len(rows), dtype=np.bool_)
+    for start in np.flatnonzero(rows["flags"] & _BEGINS):
+        keep[start : start + steps] = False
+    return rows[keep]
 
 
 def needed_bytes(knobs: Mapping[str, str], batch_bytes: float) -> float:
     """At most what the buffers of a setting hold: a batch each for the prefetch and for what is made in parallel."""
-    return batch_bytes * (_depth(knobs.get("prefetch", "off")) + _depth(knobs.get("workers", "off")))
-
-
-def _depth(value: str) -> int:
-    """Of a number; of `auto` and `default`, which are not bounded, a first one."""
-    return 0 if value == "off" else int(value) if value.isdigit() else FIRST_DEPTH
+    return batch_bytes * (depth(knobs.get("prefetch", "off")) + depth(knobs.get("workers", "off")))

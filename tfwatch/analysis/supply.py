@@ -82,11 +82,11 @@ class Supply:
         return replace(self, parallel_ms=max(self.parallel_ms + latency_ms, 0.0))
 
 
-def depth(prefetch: str) -> int:
-    """How many batches a prefetch holds; 0 where there is none."""
-    if prefetch == "off":
+def depth(value: str) -> int:
+    """How many batches a prefetch, or a parallel map, may hold; 0 where it is off."""
+    if value == "off":
         return 0
-    return int(prefetch) if prefetch.isdigit() else AUTO_DEPTH
+    return int(value) if value.isdigit() else AUTO_DEPTH
 
 
 def parallelism(workers: str, cores: int) -> int:

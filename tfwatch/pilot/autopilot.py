@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 from tfwatch.analysis import moving
 from tfwatch.analysis.gain import Measured, measure
 from tfwatch.analysis.moving import LEAST, MOST, Limits, Move, Stop
@@ -18,7 +16,6 @@ from tfwatch.analysis.walk import Walk
 from tfwatch.core import units
 from tfwatch.core.events import PipelineSwitched, SwitchFailed
 from tfwatch.core.moves import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
-from tfwatch.core.rows import Flag
 from tfwatch.pilot.driver import POLL_S, Interrupt, RefusedError
 from tfwatch.pilot.outlook import outlook
 
@@ -40,8 +37,6 @@ _UNKNOWN = 256 * 2**20
 _LOOKS, _MOST_SPARED = 3, 60
 #: What it turns. Simulated latency is what the storage is taken to be, and a shuffle buffer is a promise of order.
 _TURNS = frozenset({"prefetch", "workers", "fast_form", "cache"})
-#: Flags after which a pipeline begins anew.
-_BEGINS = np.uint16(Flag.EPOCH_START | Flag.SHUFFLE_FILL | Flag.SWITCH)
 _OVER = {
     "key": "somebody turned a knob",
     "cancelled": "it was told to stop",
@@ -223,12 +218,7 @@ class _Flight:
 
     def _counted(self, first: int) -> Rows:
         """The rows from a step on, without those in which a pipeline that begins anew settles."""
-        rows = self._driver.rows(first)
-        keep = np.ones(len(rows), dtype=np.bool_)
-        settling = moving.settling(self._knobs())
-        for start in np.flatnonzero(rows["flags"] & _BEGINS):
-            keep[start : start + settling] = False
-        return rows[keep]
+        return moving.settled(self._driver.rows(first), moving.settling(self._knobs()))
 
     def _knobs(self) -> dict[str, str]:
         knobs = {knob: self._driver.stands(knob) for knob in self._driver.snapshot.manifest.knobs}

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tfwatch.analysis.experiment import Standing, counted, figures, standing
+from tfwatch.analysis.moving import settled, settling
 from tfwatch.core.knobs import show
-from tfwatch.core.rows import Flag
 from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.pilot.driver import Interrupt, RefusedError
 
@@ -33,10 +33,6 @@ _LEAST_S = 30.0
 BLOCK = 10
 #: Steps of a run before its first block.
 _WARM = 10
-#: Steps left out after a switch: a pipeline's own start, and as many as its buffer is deep, up to a limit.
-_SETTLE = 4
-_DEEPEST = 16
-_DEPTH_OF = {"off": 0, "default": 4, "auto": 8}
 
 
 def run(driver: Driver, order: Experiment) -> None:
@@ -133,17 +129,11 @@ class _Trial:
 
     def _rows(self) -> Rows:
         """The block's rows so far, without those in which an epoch's new pipeline settles."""
-        rows = self._driver.rows(self._next)
-        starts = np.flatnonzero(rows["flags"] & np.uint16(Flag.EPOCH_START | Flag.SHUFFLE_FILL))
-        keep = np.ones(len(rows), dtype=np.bool_)
-        for start in starts:
-            keep[start : start + self._settle()] = False
-        return rows[keep]
+        return settled(self._driver.rows(self._next), self._settle())
 
     def _settle(self) -> int:
         prefetch = self._now if self._order.knob == "prefetch" else self._driver.stands("prefetch")
-        depth = _DEPTH_OF.get(prefetch or "off")
-        return _SETTLE + (min(int(prefetch or 0), _DEEPEST) if depth is None else depth)
+        return settling({"prefetch": prefetch or "off"})
 
     def _check_budget(self) -> None:
         spent = self._driver.snapshot.steps_total - self._began

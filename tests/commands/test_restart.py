@@ -242,11 +242,37 @@ def test_weights_and_the_run_before_reach_the_order(tmp_path: Path, monkeypatch:
 
 
 def test_what_it_is_to_go_on_from_has_to_be_there(tmp_path: Path) -> None:
-    plan = Plan("cnn", Settings(), Knobs(), begin_with=tmp_path / "none.weights.h5")
-    with pytest.raises(BadInputError, match=r"there is no file .*none.weights.h5"):
-        train(Order(plan, tmp_path, headless=True), parts())
     with pytest.raises(BadInputError, match="--after: no run 'x' in "):
         train(order(tmp_path, headless=True, after="x"), parts())
+    assert list_runs(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        pytest.param("none.weights.h5", None, "there is no file {}", id="no file"),
+        pytest.param("empty.weights.h5", b"", "{} is no file of weights: give a .weights.h5 of Keras", id="empty"),
+        pytest.param("a.weights.h5", b"PK\3\4", "{} is no file of weights: give a .weights.h5 of Keras", id="a zip"),
+        pytest.param(
+            "model.h5",
+            b"\x89HDF\r\n\x1a\n\0",
+            "{} is no file of weights: give a .weights.h5 of Keras",
+            id="one that Keras does not load by its name",
+        ),
+    ],
+)
+def test_weights_that_are_none_are_told_before_tensorflow_is_imported(
+    name: str, content: bytes | None, sentence: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    plan = Plan("cnn", Settings(), Knobs(), begin_with=path)
+
+    with pytest.raises(BadInputError) as bad:
+        train(Order(plan, tmp_path, headless=True), parts())
+
+    assert str(bad.value) == f"--begin-with: {sentence.format(path)}"
     assert list_runs(tmp_path) == []
 
 

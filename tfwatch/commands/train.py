@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter
     from tfwatch.training.plan import Plan
 
+#: How an HDF5 file begins (its format's specification, "Disk Format: Level 0A").
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -119,9 +122,25 @@ def check(order: Order, installed: Installed) -> None:
     if not order.headless and (obstacle := why_no_screen(os.environ)):
         raise workloads.BadInputError(obstacle)
     workload.check(order.plan.settings)
-    begin_with = order.plan.begin_with
-    if begin_with and not begin_with.is_file():
-        raise workloads.BadInputError(f"there is no file {begin_with}")
+    if order.plan.begin_with:
+        _check_weights(order.plan.begin_with)
+
+
+def _check_weights(path: Path) -> None:
+    """Whether they are of the model is known once it is made; a file that holds none need not wait for that.
+
+    Raises:
+        BadInputError: it cannot be read, or is no HDF5 file named as Keras wants it.
+    """
+    try:
+        if not path.is_file():  # reading from a pipe would wait
+            raise workloads.BadInputError(f"--begin-with: there is no file {path}")
+        with path.open("rb") as file:
+            begins = file.read(len(_HDF5))
+    except OSError as error:
+        raise workloads.BadInputError(f"--begin-with: {path} cannot be read: {error.strerror or error}") from error
+    if begins != _HDF5 or not path.name.endswith(".weights.h5"):
+        raise workloads.BadInputError(f"--begin-with: {path} is no file of weights: give a .weights.h5 of Keras")
 
 
 def _check_knobs(order: Order) -> None:

@@ -11,13 +11,13 @@ from tfwatch import workloads
 from tfwatch.core import reading, units
 from tfwatch.core.startknobs import StartKnob, Told, Value
 from tfwatch.guard import short
-from tfwatch.workloads import OPTIMIZERS, BadInputError
+from tfwatch.workloads import OPTIMIZERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tfwatch.doctor.glance import GpuHere
-    from tfwatch.workloads import Settings
+    from tfwatch.workloads import Entry, Settings
 
 #: Values of settings that only some workloads take.
 _OWN: dict[str, tuple[Sequence[Any], str]] = {
@@ -61,7 +61,7 @@ def _knobs(name: str, settings: Settings, here: GpuHere) -> Iterator[StartKnob]:
         "device": lambda: _device(settings, here),
         "mode": lambda: _mode(settings, here),
         "mixed_precision": lambda: _precision(settings, here),
-        "steps_per_execution": lambda: _calls(name, settings),
+        "steps_per_execution": lambda: _calls(entry, settings),
     }
     for setting, make in knobs.items():
         if entry.only is None:
@@ -154,15 +154,11 @@ def _precision(settings: Settings, here: GpuHere) -> StartKnob:
     return StartKnob("precision", values, int(settings.mixed_precision), "mixed: float16 compute")
 
 
-def _calls(name: str, settings: Settings) -> StartKnob:
-    """Steps of one call, greyed where the workload's own check takes one alone."""
+def _calls(entry: Entry, settings: Settings) -> StartKnob:
+    """Steps of one call, greyed where the workload takes one alone."""
     option = "--steps-per-execution"
     calls = knob("steps a call", option, (1, 2, 4, 8, 16, 32), settings.steps_per_execution, 1, "steps_per_execution")
-    try:
-        workloads.load(name).check(replace(settings, steps_per_execution=2, data=None))
-    except BadInputError as error:
-        return replace(calls, refused=str(error).partition(": ")[2] or str(error))
-    return calls
+    return replace(calls, refused=entry.why_not.get("steps_per_execution", ""))
 
 
 # -- what is typed ------------------------------------------------------------------------------------

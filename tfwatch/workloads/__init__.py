@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 class Entry:
     """What is known of a workload before it is loaded.
 
-    module: where it is (a `Workload`). line: what it shows. defaults: of those `Settings` that are its own.
+    line: what it shows. defaults: of those `Settings` that are its own.
     takes: settings that only some workloads know. fast: what the fast form of its pipeline is called, with the
     `fast_form` knob; empty where it has one form alone. reads_files: while it trains, so that storage can be slow.
-    only: the settings that it takes, where it takes few. why_not: the reason, of some that it does not take.
+    only: the settings that it takes, where it takes few. why_not: the reason, of some that cannot be other than they
+    are by default.
     built_once: its pipeline stays as it is, and only prefetch is added to it while it trains. cached: what a cache
     keeps of each example, e.g. `decoded images`; empty where it would keep nothing that costs. shuffles: its source
     shuffles with the buffer of the `shuffle` knob.
     """
 
-    module: str
     line: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
     takes: frozenset[str] = frozenset()
@@ -52,60 +52,52 @@ class Entry:
         return having.get(knob, True)
 
 
-#: Every workload by its name.
+#: Every workload by its name, which is that of its module here (a `Workload`).
 WORKLOADS: dict[str, Entry] = {
     "matmul": Entry(
-        "tfwatch.workloads.matmul",
         "one square matrix product: what the device can do at best",
         defaults={"epochs": 1},
         takes=frozenset({"size"}),
         fast="whole batches",
     ),
     "conv": Entry(
-        "tfwatch.workloads.conv",
         "one convolution on one image: a kernel that may be too small for a GPU",
         defaults={"epochs": 1, "batch_size": 1},
         fast="whole batches",
     ),
     "cnn": Entry(
-        "tfwatch.workloads.cnn",
         "a small convolutional network on JPEG files: decode and augment starve it",
         takes=frozenset({"data", "image_size"}),
         reads_files=True,
         cached="decoded images",
     ),
     "cnn-loop": Entry(
-        "tfwatch.workloads.cnn_loop",
         "one convolution on MNIST in a loop written by hand: --eager shows what tf.function saves",
         defaults={"epochs": 5, "batch_size": 100},
         fast="whole batches",
+        why_not={"steps_per_execution": "its loop runs one step at a time"},
     ),
     "dense": Entry(
-        "tfwatch.workloads.dense",
         "784-128-10 on MNIST: steps of a millisecond, which picking examples one by one starves",
         defaults={"epochs": 10},
         fast="whole batches",
     ),
     "cifar10": Entry(
-        "tfwatch.workloads.cifar10",
         "one convolution on CIFAR-10: short steps, fed from memory",
         defaults={"epochs": 5},
         fast="whole batches",
     ),
     "large-images": Entry(
-        "tfwatch.workloads.large_images",
         "one convolution on images of 256x256: arithmetic enough for the device to matter",
         defaults={"epochs": 2},
         fast="whole batches",
     ),
     "timeseries": Entry(
-        "tfwatch.workloads.timeseries",
         "an LSTM on windows of a series: many small kernels one after another",
         defaults={"epochs": 5},
         fast="whole batches",
     ),
     "transfer": Entry(
-        "tfwatch.workloads.transfer",
         "MobileNetV2 at 224x224, its base frozen, on JPEG files: resizing and a large model",
         defaults={"epochs": 2},
         takes=frozenset({"data", "weights"}),
@@ -113,13 +105,12 @@ WORKLOADS: dict[str, Entry] = {
         cached="decoded images",
     ),
     "array": Entry(
-        "tfwatch.workloads.array",
         "arrays in memory by train_on_batch: the loop indexes them itself, or tf.data does",
         defaults={"epochs": 10},
         fast="tf.data",
+        why_not={"steps_per_execution": "train_on_batch runs one step"},
     ),
     "generator": Entry(
-        "tfwatch.workloads.generator",
         "256-512-10 fed by a slow Python generator, or by the same work in tf.data",
         cached="examples",
         defaults={"epochs": 10},
@@ -251,8 +242,12 @@ def load(name: str, knobs: Knobs | None = None) -> Any:
     Raises:
         BadInputError: as `find`.
     """
-    module = importlib.import_module(find(name).module)
-    return module if name in WORKLOADS else module.Own(_read(name), knobs)
+    find(name)
+    if name in WORKLOADS:
+        return importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+    from tfwatch.workloads.own import Own
+
+    return Own(_read(name), knobs)
 
 
 def title(name: str) -> str:
@@ -284,6 +279,7 @@ def settle(name: str, asked: Mapping[str, Any]) -> Settings:
     entry = find(name)
     given = {setting: value for setting, value in asked.items() if value is not None}
     refused = _OWN - entry.takes if entry.only is None else given.keys() - entry.only
+    refused |= {setting for setting in entry.why_not if given.get(setting) != getattr(Settings(), setting)}
     for setting in sorted(refused & given.keys()):
         option = given[setting] if setting == "mode" else setting.replace("_", "-")
         reason = entry.why_not.get(setting, "")

@@ -11,42 +11,54 @@ if TYPE_CHECKING:
     from tfwatch.workloads import Settings
 
 _FLOAT = 4
-#: A weight, its gradient and Adam's two means.
-_OF_A_WEIGHT = 4
-#: The batch that is computed on, and the one that is made meanwhile.
-_BATCHES = 2
-#: What a layer gives is kept for the way back, where its gradient has as many values.
-_OF_A_VALUE = 2
+#: A weight, its gradient, Adam's two means, and two more while its new value is made: `m * alpha` and `sqrt(v) + eps`
+#: of `update_step` in keras/src/optimizers/adam.py, which are operations of their own.
+_OF_A_WEIGHT = 6
+#: The gradient of what the largest layer gives, and of what it takes.
+_GRADIENTS = 2
+#: Examples are made one by one and copied into a batch.
+_WHILE_BATCHED = 2
+#: The graph, and the heaps of the threads that run it, which the C library keeps: 20 to 45 MB where little was computed.
+_BESIDE = 50_000_000
 _MNIST = 70_000 * 28 * 28
 _CIFAR = 60_000 * 32 * 32 * 3
-#: The images, as Keras loads them, and once more as a tensor.
-_COPIES = 2
-#: An LSTM keeps its gates and states of every value of the window.
-_OF_AN_LSTM = 6
+#: While it is loaded: the images as they come, with those held out in one array, and as a tensor twice, for a moment.
+_WHILE_LOADED = 4
+#: An LSTM keeps its gates and states of every value of the window; of its four gates there are gradients at once.
+_OF_AN_LSTM, _GATES = 6, 4
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """What a workload is made of, in numbers.
 
-    inputs: of an example and its label. layers: what all layers that train give for one example. weights: those that
-    train. data_bytes: what lies in memory all the time. batch: examples of a step, where the settings' do not say.
+    inputs: of an example and its label. layers: what all layers that train give for one example. largest: the one that
+    gives most. weights: those that train. loss: what it keeps of an example. making: values that an example takes while
+    its batch is made, None where examples are made one by one. data_bytes: what lies in memory all the time.
+    loading_bytes: and what does while it is loaded. batch: examples of a step, where the settings' do not say.
     """
 
     inputs: int
     layers: int
+    largest: int
     weights: int
+    loss: int = 0
+    making: int | None = None
     data_bytes: int = 0
+    loading_bytes: int = 0
     batch: int | None = None
 
 
 def _matmul(settings: Settings) -> Sizes:
     size = settings.size
-    return Sizes(2 * size, size, size * size, batch=size)
+    # `noise.rows` makes a batch in float64, of which two copies are there at a time: a value takes the room of four.
+    return Sizes(2 * size, size, size, size * size, loss=size, making=4 * size, batch=size)
 
 
 def _conv(_: Settings) -> Sizes:
-    return Sizes(256 * 256 * (3 + 32), 256 * 256 * 32, 896)
+    given = 256 * 256 * 32
+    # The images, their shifted copies, and these in one array, of which one channel is cut off.
+    return Sizes(256 * 256 * (3 + 32), given, given, 896, loss=given, making=256 * 256 * (3 + 33 + 33))
 
 
 def _cnn(settings: Settings) -> Sizes:
@@ -55,42 +67,45 @@ def _cnn(settings: Settings) -> Sizes:
         layers += 3 * side * side * filters  # convolution, normalisation, relu
         side //= 2
         layers += side * side * filters
-    return Sizes(3 * settings.image_size**2 + 1, layers, 25_538)
+    return Sizes(3 * settings.image_size**2 + 1, layers, 8 * settings.image_size**2, 25_538)
 
 
-def _small_convolution(side: int, channels: int, data_bytes: int = 0) -> Callable[[Settings], Sizes]:
+def _small_convolution(side: int, channels: int, images: int = 0) -> Callable[[Settings], Sizes]:
     given, pooled = 32 * (side - 2) ** 2, 32 * ((side - 2) // 2) ** 2
     weights = 32 * (9 * channels + 1) + 10 * (pooled + 1)
-    sizes = Sizes(side * side * channels + 1, given + 2 * pooled + 10, weights, data_bytes)
+    inputs, layers, loading = side * side * channels + 1, given + 2 * pooled + 10, _WHILE_LOADED * images
+    sizes = Sizes(inputs, layers, given, weights, data_bytes=images, loading_bytes=loading)
     return lambda _: sizes
 
 
-def _small_dense(features: int, hidden: int, data_bytes: int = 0) -> Callable[[Settings], Sizes]:
-    weights = hidden * (features + 1) + 10 * (hidden + 1)
-    sizes = Sizes(features + 1, hidden + 10, weights, data_bytes)
+def _small_dense(features: int, hidden: int, images: int = 0, making: int | None = None) -> Callable[[Settings], Sizes]:
+    weights, loading = hidden * (features + 1) + 10 * (hidden + 1), _WHILE_LOADED * images
+    sizes = Sizes(features + 1, hidden + 10, hidden, weights, 0, making, data_bytes=images, loading_bytes=loading)
     return lambda _: sizes
 
 
 def _timeseries(_: Settings) -> Sizes:
-    return Sizes(65, 64 * 32 * _OF_AN_LSTM, 4385)
+    return Sizes(65, 64 * 32 * _OF_AN_LSTM, 64 * 32 * _GATES, 4385)
 
 
 def _transfer(_: Settings) -> Sizes:
-    # Nothing of the frozen base is kept: its two largest layers are there at a time, 112x112 of 96 each.
-    return Sizes(3 * 224 * 224 + 1, 112 * 112 * 96, 12_810, 4 * 2_257_984)
+    # Nothing of the frozen base is kept: of what its largest layers give, 112x112 of 96, three were there at a time
+    # beside the 32 of the first.
+    largest = 112 * 112 * 96
+    return Sizes(3 * 224 * 224 + 1, largest + 112 * 112 * 32, largest, 12_810, data_bytes=4 * 2_257_984)
 
 
 SIZES: dict[str, Callable[[Settings], Sizes]] = {
     "matmul": _matmul,
     "conv": _conv,
     "cnn": _cnn,
-    "cnn-loop": _small_convolution(28, 1, _COPIES * _MNIST),
-    "dense": _small_dense(784, 128, _COPIES * _MNIST),
-    "cifar10": _small_convolution(32, 3, _COPIES * _CIFAR),
+    "cnn-loop": _small_convolution(28, 1, _MNIST),
+    "dense": _small_dense(784, 128, _MNIST),
+    "cifar10": _small_convolution(32, 3, _CIFAR),
     "large-images": _small_convolution(256, 3, 10 * 256 * 256 * 3),
     "timeseries": _timeseries,
     "transfer": _transfer,
-    "array": _small_dense(784, 128, _COPIES * _MNIST),
+    "array": _small_dense(784, 128, _MNIST),
     "generator": _small_dense(256, 512),
 }
 
@@ -98,19 +113,24 @@ SIZES: dict[str, Callable[[Settings], Sizes]] = {
 def needed_bytes(name: str, settings: Settings) -> int | None:
     """What training takes, beside TensorFlow itself; None for a file of the user's own, which nobody knows.
 
-    data + 4 bytes x (4 x weights + batch x (2 x inputs + 2 x layers)): of a weight also its gradient and Adam's two
-    means; of the inputs also the batch that is made meanwhile, and each batch that prefetch holds comes on top; of
-    what layers give also its gradient. Mixed precision halves the last part. It is rough: what operations need besides
-    while they run is left out, and what TensorFlow computes in place is not. `tests/bench/estimate.py` holds it against
-    processes that train: where it says 0.3 GB or more they grew by 0.6 to 1.9 times that.
+    The larger of what loading takes and of data + 4 bytes x (6 x weights + batch x (inputs + making + loss + layers + 2
+    x largest)), and 50 MB: backpropagation keeps what every layer gave until its gradient is there (Chen et al. 2016,
+    Training Deep Nets with Sublinear Memory Cost), and while one batch is trained on, the next one is made. Each batch
+    that prefetch holds comes on top. Mixed precision halves what layers and loss take.
+
+    It is made to warn before memory runs out, so it is rather too high: what TensorFlow computes in place is counted,
+    and all is taken to be there at once. `tests/bench/estimate.py` holds it against processes that train on a CPU.
     """
     if name not in SIZES:
         return None
     sizes = SIZES[name](settings)
     value = _FLOAT // 2 if settings.mixed_precision else _FLOAT
     batch = sizes.batch or settings.batch_size
-    per_example = _FLOAT * _BATCHES * sizes.inputs + value * _OF_A_VALUE * sizes.layers
-    return sizes.data_bytes + _FLOAT * _OF_A_WEIGHT * sizes.weights + batch * per_example
+    making = _WHILE_BATCHED * sizes.inputs if sizes.making is None else sizes.making
+    computed = sizes.layers + sizes.loss + _GRADIENTS * sizes.largest
+    per_example = _FLOAT * (sizes.inputs + making) + value * computed
+    training = sizes.data_bytes + _FLOAT * _OF_A_WEIGHT * sizes.weights + batch * per_example
+    return max(training, sizes.loading_bytes) + _BESIDE
 
 
 def needed_alone_bytes(name: str, settings: Settings) -> int | None:

@@ -52,7 +52,6 @@ class OwnFile:
     def entry(self) -> Entry:
         """As the registry has the other workloads."""
         return Entry(
-            "tfwatch.workloads.own",
             "a file of your own",
             defaults={"epochs": 1},
             fast="fast form" if self.has_forms else "",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,22 +9,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from tests import whole
+from tests.whole import digest, generate_arrays, result, told
 from tfwatch import workloads
 from tfwatch.core.events import EpochEnded, PipelineSwitched, TrainingFailed, ValidationEnded
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Flag
-from tfwatch.runs.begin import begin_run
 from tfwatch.runs.control import Control
-from tfwatch.runs.opened import Run, open_run
 from tfwatch.runs.writer import RunWriter
-from tfwatch.training.plan import Plan, Scheduled
-from tfwatch.training.trainer import Outcome, Trainer
-from tfwatch.workloads import BadInputError, Settings, array, arrays, cnn_loop
+from tfwatch.training.plan import Scheduled
+from tfwatch.workloads import BadInputError, Settings, array
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import keras
+
+    from tfwatch.runs.opened import Run
+    from tfwatch.training.trainer import Outcome
 
 pytestmark = pytest.mark.tensorflow
 
@@ -37,33 +38,13 @@ SETTINGS = Settings(batch_size=BATCH, epochs=2, seed=7)
 
 @pytest.fixture(autouse=True)
 def _few_generated_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(name: str, load: Any, shape: tuple[int, ...], counts: tuple[int, int], say: Any) -> arrays.Arrays:
-        return arrays.generated(shape, (EXAMPLES, 20), f"{name} is not asked for in tests")
-
-    monkeypatch.setattr(arrays, "_load", load)
+    generate_arrays(monkeypatch, EXAMPLES)
 
 
 def train(
     name: str, runs_dir: Path, *switches: Scheduled, control: Control | None = None, settings: Settings = SETTINGS
 ) -> tuple[Run, Outcome]:
-    plan = Plan(name, settings, Knobs(), switches)
-    writer, _ = begin_run(runs_dir, name)
-    trainer = Trainer(plan, writer, control or Control(plan.knobs))
-    trainer.start()
-    assert trainer.done.wait(120)
-    writer.close()
-    assert writer.folder
-    assert trainer.outcome
-    return open_run(writer.folder), trainer.outcome
-
-
-def all_of(run: Run, kind: type) -> list[Any]:
-    return [event for event in run.events if isinstance(event, kind)]
-
-
-def result(run: Run) -> tuple[float | None, str | None]:
-    assert run.ended
-    return run.ended.final_loss, run.ended.weights_sha256
+    return whole.train(name, settings, runs_dir, *switches, control=control)
 
 
 def by_itself(name: str, settings: Settings = SETTINGS) -> tuple[float, str]:
@@ -79,8 +60,7 @@ def by_itself(name: str, settings: Settings = SETTINGS) -> tuple[float, str]:
         total = 0.0
         for batch in prepared.pipeline(prepared.source, Knobs()):
             total += float(body.train(batch)["loss"]) * len(batch[1])
-    digest = hashlib.sha256(b"".join(weight.tobytes() for weight in model.get_weights())).hexdigest()
-    return total / EXAMPLES, digest
+    return total / EXAMPLES, digest(model)
 
 
 @pytest.mark.parametrize("name", BY_HAND)
@@ -95,7 +75,7 @@ def test_random_switches_change_no_bit_and_a_plain_loop_gives_the_same(name: str
     still, _ = train(name, tmp_path)
     switched, outcome = train(name, tmp_path, *switches)
     assert outcome.cause == "finished"
-    assert len(all_of(switched, PipelineSwitched)) >= 3
+    assert len(told(switched, PipelineSwitched)) >= 3
     assert result(switched) == result(still) == by_itself(name)
 
 
@@ -111,8 +91,8 @@ def test_every_step_has_its_parts_and_every_epoch_its_end(name: str, tmp_path: P
     assert np.flatnonzero(steps["flags"] & Flag.RETRACE).tolist() == [STEPS - 1]
     assert np.flatnonzero(steps["flags"] & Flag.EPOCH_START).tolist() == [0, STEPS]
     assert np.flatnonzero(steps["flags"] & Flag.VALIDATION).tolist() == [STEPS - 1, 2 * STEPS - 1]
-    first, last = all_of(run, EpochEnded)
-    assert len(all_of(run, ValidationEnded)) == 2
+    first, last = told(run, EpochEnded)
+    assert len(told(run, ValidationEnded)) == 2
     assert set(last.metrics) == {"loss", "accuracy", "val_loss", "val_accuracy"}
     assert last.metrics["loss"] < first.metrics["loss"]
     assert not last.by_keras
@@ -137,7 +117,7 @@ def test_an_epoch_of_unknown_length_ends_with_its_data(tmp_path: Path, monkeypat
     prepare = array.prepare
     monkeypatch.setattr(array, "prepare", lambda *asked: replace(prepare(*asked), steps_per_epoch=None))
     run, outcome = train("array", tmp_path)
-    assert (outcome.cause, len(run.steps), len(all_of(run, EpochEnded))) == ("finished", 2 * STEPS, 2)
+    assert (outcome.cause, len(run.steps), len(told(run, EpochEnded))) == ("finished", 2 * STEPS, 2)
     assert result(run) == result(whole)
 
 
@@ -155,7 +135,7 @@ def test_a_stop_ends_it_after_the_batch_in_flight_and_leaves_validation_out(
     monkeypatch.setattr(array.Body, "train", train_and_stop)
     run, outcome = train("array", tmp_path, control=control)
     assert (outcome.cause, len(run.steps), len(taken)) == ("stopped", 5, 5)
-    assert all_of(run, ValidationEnded) == []
+    assert told(run, ValidationEnded) == []
 
 
 def test_what_a_step_raises_is_told_with_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +150,7 @@ def test_what_a_step_raises_is_told_with_its_traceback(tmp_path: Path, monkeypat
     monkeypatch.setattr(array.Body, "train", fail)
     run, outcome = train("array", tmp_path)
     assert (outcome.cause, outcome.message) == ("failed", "RuntimeError: no such thing")
-    assert "in fail" in all_of(run, TrainingFailed)[0].traceback
+    assert "in fail" in told(run, TrainingFailed)[0].traceback
     assert len(run.steps) == 3
 
 
@@ -182,7 +162,8 @@ def test_books_that_are_lost_cost_the_record_alone(tmp_path: Path, monkeypatch: 
     assert result(lost) == result(whole)
 
 
-@pytest.mark.parametrize("module", [cnn_loop, array])
-def test_a_loop_runs_one_step_at_a_time(module: Any) -> None:
-    with pytest.raises(BadInputError, match="takes no --steps-per-execution"):
-        module.check(Settings(steps_per_execution=2))
+@pytest.mark.parametrize("name", BY_HAND)
+def test_a_loop_runs_one_step_at_a_time(name: str) -> None:
+    assert workloads.settle(name, {"steps_per_execution": 1}).steps_per_execution == 1
+    with pytest.raises(BadInputError, match=f"^{name} takes no --steps-per-execution: .*one step"):
+        workloads.settle(name, {"steps_per_execution": 2})

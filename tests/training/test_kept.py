@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from tests.whole import run_to_end, told
 from tfwatch.core.events import Noted
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Phase
 from tfwatch.runs.begin import begin_run
 from tfwatch.runs.control import Control
-from tfwatch.runs.opened import open_run
 from tfwatch.training.plan import Plan
 from tfwatch.training.trainer import Trainer
 from tfwatch.workloads import BadInputError, Settings
@@ -126,16 +126,6 @@ def test_a_file_that_cannot_be_written_leaves_nothing(trained: Any, tmp_path: Pa
 # -- by the trainer -----------------------------------------------------------------------------------
 
 
-def run_to_end(plan: Plan, runs_dir: Path) -> tuple[Trainer, Path]:
-    writer, _ = begin_run(runs_dir, "own")
-    trainer = Trainer(plan, writer, Control(plan.knobs))
-    trainer.start()
-    assert trainer.done.wait(120)
-    writer.close()
-    assert writer.folder
-    return trainer, writer.folder
-
-
 OWN = """
 import keras, numpy, tensorflow as tf
 
@@ -164,17 +154,18 @@ def write(tmp_path: Path) -> Callable[[str, str], str]:
 def test_a_run_begins_where_the_one_before_it_ended(
     eager: str, write: Callable[[str, str], str], tmp_path: Path
 ) -> None:
-    first, folder = run_to_end(Plan(write("0.1", "False"), Settings(epochs=1), Knobs()), tmp_path / "runs")
-    path = folder / "last.weights.h5"
+    run, first = run_to_end(Plan(write("0.1", "False"), Settings(epochs=1), Knobs()), tmp_path / "runs")
+    assert run.path
+    path = run.path / "last.weights.h5"
     assert first.save_weights(path) == ""
 
     plan = Plan(write("0.0", eager), Settings(epochs=1), Knobs(), begin_with=path)
-    second, later = run_to_end(plan, tmp_path / "runs")
+    later, second = run_to_end(plan, tmp_path / "runs")
     assert second.outcome
     assert second.outcome.cause == "finished", second.outcome.message
     assert same(second.model.get_weights(), first.model.get_weights())
-    notes = [event.text for event in open_run(later).events if isinstance(event, Noted)]
-    assert f"begins with the weights of {folder.name}, and with its optimizer's state" in notes
+    notes = [event.text for event in told(later, Noted)]
+    assert f"begins with the weights of {run.path.name}, and with its optimizer's state" in notes
 
 
 def test_weights_are_kept_only_while_they_stand_still(tmp_path: Path, trained: Any) -> None:

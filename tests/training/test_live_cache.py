@@ -8,31 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.whole import result, told, train, write_images
 from tfwatch.core.events import EpochEnded, Noted, PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import Knobs
-from tfwatch.runs.begin import begin_run
-from tfwatch.runs.control import Control
-from tfwatch.runs.opened import Run, open_run
 from tfwatch.training import store as stores
-from tfwatch.training.plan import Plan, Scheduled
-from tfwatch.training.trainer import Outcome, Trainer
-from tfwatch.workloads import Settings, generator, images, readable
-from tfwatch.workloads.shapes import draw
+from tfwatch.training.plan import Scheduled
+from tfwatch.workloads import Settings, generator
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.tensorflow
+    from tfwatch.runs.opened import Run
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache")]
 
 #: Batches of an epoch, the last of them ragged.
 STEPS = 21
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = tmp_path_factory.mktemp("cache")
-    monkeypatch.setattr(images, "cache_dir", lambda: cache)
-    monkeypatch.setattr(readable, "cache_dir", lambda: cache)
 
 
 @pytest.fixture(autouse=True)
@@ -43,37 +34,8 @@ def _few_examples(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Two classes of 90 images, of which 18 are held out."""
-    import tensorflow as tf
-
-    top = tmp_path_factory.mktemp("data")
-    for name in ("disk", "dots"):
-        (top / name).mkdir()
-        for number, pixels in enumerate(draw(name, 90, seed=1)):
-            (top / name / f"{number}.jpg").write_bytes(tf.io.encode_jpeg(pixels).numpy())
-    return Settings(batch_size=8, image_size=16, epochs=4, seed=7, data=top)
-
-
-def train(
-    name: str, settings: Settings, runs_dir: Path, *switches: Scheduled, knobs: Knobs | None = None
-) -> tuple[Run, Outcome]:
-    plan = Plan(name, settings, knobs or Knobs(), switches)
-    writer, _ = begin_run(runs_dir, "run")
-    trainer = Trainer(plan, writer, Control(plan.knobs))
-    trainer.start()
-    assert trainer.done.wait(120)
-    writer.close()
-    assert writer.folder
-    assert trainer.outcome
-    return open_run(writer.folder), trainer.outcome
-
-
-def result(run: Run) -> tuple[float | None, str | None]:
-    assert run.ended
-    return run.ended.final_loss, run.ended.weights_sha256
-
-
-def told(run: Run, kind: type) -> list[Any]:
-    return [event for event in run.events if isinstance(event, kind)]
+    folder = write_images(tmp_path_factory.mktemp("data"), 90, "disk", "dots")
+    return Settings(batch_size=8, image_size=16, epochs=4, seed=7, data=folder)
 
 
 def switched(run: Run) -> list[tuple[str, str, str, int]]:

@@ -1,0 +1,89 @@
+"""Whole runs, as `tfwatch train` makes them, and what they train on."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.core.knobs import Knobs
+from tfwatch.runs.begin import begin_run
+from tfwatch.runs.control import Control
+from tfwatch.runs.opened import Run, open_run
+from tfwatch.training.plan import Plan
+from tfwatch.training.trainer import Outcome, Trainer
+from tfwatch.workloads import Settings, arrays
+from tfwatch.workloads.shapes import draw
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from tfwatch.training.plan import Scheduled
+
+
+def run_to_end(plan: Plan, runs_dir: Path, control: Control | None = None) -> tuple[Run, Trainer]:
+    """Train, and read the run folder."""
+    writer, _ = begin_run(runs_dir, "run")
+    trainer = Trainer(plan, writer, control or Control(plan.knobs))
+    trainer.start()
+    assert trainer.done.wait(120)
+    writer.close()
+    assert writer.folder
+    return open_run(writer.folder), trainer
+
+
+def train(
+    name: str,
+    settings: Settings,
+    runs_dir: Path,
+    *switches: Scheduled,
+    knobs: Knobs | None = None,
+    control: Control | None = None,
+) -> tuple[Run, Outcome]:
+    """Train a workload by its name; everything is off unless given."""
+    run, trainer = run_to_end(Plan(name, settings, knobs or Knobs(), switches), runs_dir, control)
+    assert trainer.outcome
+    return run, trainer.outcome
+
+
+def told(run: Run, kind: type) -> list[Any]:
+    """The events of a kind."""
+    return [event for event in run.events if isinstance(event, kind)]
+
+
+def only(run: Run, kind: type) -> Any:
+    """The one event of a kind."""
+    (event,) = told(run, kind)
+    return event
+
+
+def result(run: Run) -> tuple[float | None, str | None]:
+    """The last loss and the weights: equal only where training was the same bit for bit."""
+    assert run.ended
+    return run.ended.final_loss, run.ended.weights_sha256
+
+
+def digest(model: Any) -> str:
+    """The weights of a model, as a run has them."""
+    return hashlib.sha256(b"".join(weight.tobytes() for weight in model.get_weights())).hexdigest()
+
+
+def write_images(top: Path, count: int, *classes: str) -> Path:
+    """A folder of classes of JPEG files: `count` of each, as `shapes.draw` draws them."""
+    import tensorflow as tf
+
+    for name in classes:
+        (top / name).mkdir()
+        for number, pixels in enumerate(draw(name, count, seed=1)):
+            (top / name / f"{number}.jpg").write_bytes(tf.io.encode_jpeg(pixels).numpy())
+    return top
+
+
+def generate_arrays(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Have no set of images loaded, and so many generated in its place, besides 20 that are held out."""
+
+    def load(name: str, load: Any, shape: tuple[int, ...], counts: tuple[int, int], say: Any) -> arrays.Arrays:
+        return arrays.generated(shape, (count, 20), f"{name} is not asked for in tests")
+
+    monkeypatch.setattr(arrays, "_load", load)

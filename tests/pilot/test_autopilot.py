@@ -132,3 +132,18 @@ def test_what_a_key_asked_for_just_before_it_is_waited_for() -> None:
     assert ("fast_form", "on") not in asked
     (ended,) = training.events(AutopilotEnded)
     assert (ended.cause != "failed", ended.knobs["fast_form"]) == (True, "on")
+
+
+def test_a_move_may_want_what_the_one_before_it_is_to_give_back() -> None:
+    """Prefetch is taken back with workers and asked for alone: it never changes, and no switch of it is told."""
+
+    def not_for_ever(training: PlantTraining) -> None:
+        assert len(training.settings) < 1000
+
+    plant = Plant(data_ms=20, compute_ms=8, cores=2, crowd_ms=6.0)
+    training = flown(plant, each=not_for_ever, switchable=["prefetch", "workers"])
+    tried = [(one.knob, one.new, one.beside, one.kept) for one in training.events(MoveJudged)]
+    assert tried[0] == ("prefetch", "4", "workers off > 4", False)
+    assert ("prefetch", "4", "", True) in tried
+    assert training.events(AutopilotEnded)[0].steps <= BUDGET
+    assert training.settings[-1]["workers"] == "off"

@@ -6,7 +6,7 @@ What comes next and whether it helped is decided in `analysis.walk`; here it is 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from tfwatch.analysis import moving
 from tfwatch.analysis.gain import Measured, measure
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.reader import Snapshot
 
+_Event = TypeVar("_Event", PipelineSwitched, SwitchFailed)
 BY: Literal["autopilot"] = "autopilot"
 #: Of the memory that is available, buffers may take this share where the order names none.
 SHARE = 0.25
@@ -151,14 +152,16 @@ class _Flight:
         for turn in move.turns:
             self._driver.ask(turn.knob, as_value(turn.knob, turn.new), BY)
         turned = move.turned(walk.knobs)
-        self._wait(
-            lambda snapshot: (
-                self._knobs() == turned or any(isinstance(event, SwitchFailed) for event in snapshot.events[told:])
-            ),
-            move,
-        )
-        switched = [self._driver.wait_switched(turn.knob, as_value(turn.knob, turn.new)) for turn in move.turns]
-        return max(one.step for one in switched) + moving.settling(turned)
+        self._wait(lambda _: self._knobs() == turned or bool(self._since(told, SwitchFailed)), move)
+        for failed in self._since(told, SwitchFailed):
+            raise RefusedError(failed.reason)
+        # A knob whose last move is taken back in the same switch as it is turned again is not switched at all.
+        steps = [switched.step for switched in self._since(told, PipelineSwitched)]
+        return max(steps, default=self._driver.snapshot.steps_total) + moving.settling(turned)
+
+    def _since(self, told: int, kind: type[_Event]) -> list[_Event]:
+        """The events of a kind after so many."""
+        return [event for event in self._driver.snapshot.events[told:] if isinstance(event, kind)]
 
     def _judged(self, walk: Walk, move: Move, first: int, limits: Limits) -> tuple[bool, str, Measured | None]:
         """Wait until it is clear. Returns whether the move is kept, why not, and what came."""

@@ -18,7 +18,7 @@ from tfwatch.commands import replay as replay_module
 from tfwatch.commands import train as module
 from tfwatch.commands.parts import Parts
 from tfwatch.commands.replay import Wish
-from tfwatch.commands.restart import Restart
+from tfwatch.commands.restart import WEIGHTS, Restart
 from tfwatch.commands.train import Order, train
 from tfwatch.core.events import Noted
 from tfwatch.core.knobs import Knobs
@@ -239,6 +239,42 @@ def test_weights_and_the_run_before_reach_the_order(tmp_path: Path, monkeypatch:
     orders = _taken(monkeypatch)
     assert cli.main(["train", "cnn", "--begin-with", str(tmp_path / "x.h5"), "--after", "cnn"]) == 0
     assert (orders[0].plan.begin_with, orders[0].after) == (tmp_path / "x.h5", "cnn")
+
+
+class Keeps:
+    """A training whose weights can be kept, or not."""
+
+    def __init__(self, why: str = "") -> None:
+        self._why = why
+
+    def save_weights(self, path: Path) -> str:
+        if not self._why:
+            path.write_bytes(b"newer")
+        return self._why
+
+
+@pytest.mark.parametrize(
+    ("why", "after", "stays"),
+    [
+        pytest.param("", "earlier", False, id="newer ones are whole"),
+        pytest.param("a step was under way", "earlier", True, id="newer ones could not be kept"),
+        pytest.param("", None, True, id="a file of the user's choice"),
+    ],
+)
+def test_of_a_chain_of_restarts_the_newest_weights_alone_are_kept(
+    why: str, after: str | None, stays: bool, writer: RunWriter, tmp_path: Path
+) -> None:
+    (tmp_path / "earlier").mkdir()
+    weights = tmp_path / "earlier" / WEIGHTS
+    weights.write_bytes(b"older")
+    plan = Plan("cnn", Settings(), Knobs(), begin_with=weights)
+    ordered = Order(plan, tmp_path, after=after and str(tmp_path / after))
+    restart = Restart(ordered, writer, Control())
+    restart.chosen = ("--begin-with", "this run's")
+    assert restart.keep(Keeps(why)) == why
+    assert weights.exists() == stays
+    assert writer.folder
+    assert (writer.folder / WEIGHTS).exists() == (not why)
 
 
 def test_what_it_is_to_go_on_from_has_to_be_there(tmp_path: Path) -> None:

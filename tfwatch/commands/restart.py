@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tfwatch.commands.start_knobs import start_knobs
@@ -12,8 +14,6 @@ from tfwatch.doctor.glance import GpuHere, gpu_here
 from tfwatch.runs.library import default_runs_dir
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tfwatch.commands.train import Order
     from tfwatch.runs.control import Control
     from tfwatch.runs.writer import RunWriter
@@ -51,10 +51,18 @@ class Restart:
         return ("train", plan.workload, *_live(self._control.coming), *(self.chosen or ()), *_rest(self._order), *after)
 
     def keep(self, trainer: Keeping) -> str:
-        """Keep the weights, where that was chosen. Returns why they could not be kept; empty where all is well."""
+        """Keep the weights, where that was chosen. Returns why they could not be kept; empty where all is well.
+
+        Those of the run that this one was restarted from go then; until then a restart that fails can be tried again.
+        """
         if self.chosen is None or _BEGIN_WITH not in self.chosen or self._writer.folder is None:
             return ""
-        return trainer.save_weights(self._writer.folder / WEIGHTS)
+        why = trainer.save_weights(self._writer.folder / WEIGHTS)
+        begun_with, after = self._order.plan.begin_with, self._order.after
+        if not why and begun_with and after and begun_with == Path(after) / WEIGHTS:
+            with contextlib.suppress(OSError):  # a file more
+                begun_with.unlink()
+        return why
 
     def _take(self, words: tuple[str, ...] | None) -> None:
         self.chosen = words

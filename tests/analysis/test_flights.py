@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfwatch.analysis.flights import flights, flying, gave
+from tfwatch.analysis.flights import ended_words, flights, flying, gave, move_line
 from tfwatch.core.events import Noted
 from tfwatch.core.moves import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
 
@@ -40,3 +40,16 @@ def test_what_it_gave_is_of_the_moves_that_it_kept() -> None:
     (idle,) = flights([BEGAN, SECOND, UNDONE, BACK, ENDED])
     assert gave(helped) == "autopilot: 2.53 x faster, 1 of 2 moves kept"
     assert gave(idle) == "autopilot: as it was, 0 of 1 moves kept"
+
+
+def test_two_knobs_turned_at_once_are_told_as_one_move() -> None:
+    both = MoveJudged(2, 90, "prefetch", "off", "4", 38.5, 6.15, 20, True, beside="workers off > 4")
+    assert move_line(both) == "prefetch off > 4 with workers off > 4 kept: 38.5 to 6.2 ms"
+
+
+def test_the_end_says_what_waiting_is_left() -> None:
+    told = AutopilotEnded(6, 170, "fed", "it waits 0.1 of 9.2 ms a step", 169, 23.4, 9.24, 0.612, 0.011)
+    assert ended_words(told) == (
+        "autopilot: 23.4 to 9.2 ms a step, data wait 61 % to 1 %, in 169 steps; it waits 0.1 of 9.2 ms a step"
+    )
+    assert ended_words(ENDED) == "autopilot: 23.4 to 9.2 ms a step in 169 steps; it waits 0.1 of 9.2 ms a step"

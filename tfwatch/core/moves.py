@@ -37,7 +37,7 @@ class MoveMade:
 
 @dataclass(frozen=True, slots=True)
 class MoveJudged:
-    """What a move gave: medians of the steady steps before it and after it, `steps` of them after it.
+    """What a move gave: means of the steady steps before it and after it, `steps` of them after it.
 
     kept: the run goes on with it. reason: why not; empty where it was kept. beside: as in `MoveMade`.
     """
@@ -61,7 +61,7 @@ class AutopilotEnded:
     """The autopilot ended after `steps` steps of the run.
 
     cause: `fed`, `floor`, `tried`, `user`, `over`, `budget` or `failed`; reason: the same in a sentence.
-    before_ms, after_ms: median step time as it began and ended; before_share, after_share: data wait in it, 0 to 1.
+    before_ms, after_ms: mean step time as it began and ended; before_share, after_share: data wait in it, 0 to 1.
     None where too few steps were seen. knobs: what it leaves. peak_bytes: the most that the process took on top of
     what it had as the autopilot began.
     """

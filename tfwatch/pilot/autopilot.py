@@ -15,9 +15,10 @@ from tfwatch.analysis.turns import as_value
 from tfwatch.analysis.walk import Walk
 from tfwatch.core import units
 from tfwatch.core.events import PipelineSwitched, SwitchFailed
-from tfwatch.core.moves import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
+from tfwatch.core.moves import AutopilotBegan, AutopilotEnded
 from tfwatch.pilot.driver import POLL_S, Interrupt, RefusedError
 from tfwatch.pilot.outlook import outlook
+from tfwatch.pilot.told import tell_judged, tell_made
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,7 +120,7 @@ class _Flight:
     def _try(self, walk: Walk, move: Move, limits: Limits) -> bool:
         """Make a move, wait for what comes of it and tell; says whether it is kept."""
         before = walk.now
-        self._tell_made(move)
+        tell_made(self._driver, move)
         self._open = move
         try:
             first = self._settled(move, walk)
@@ -130,10 +131,10 @@ class _Flight:
             self._open = move if move.beside else None
         except _SpentError:
             reason = "the steps were used up before it took effect"
-            self._tell_judged(move, before, None, False, reason)
+            tell_judged(self._driver, move, before, None, False, reason)
             self._take_back(reason)
             raise
-        self._tell_judged(move, before, after, kept, reason)
+        tell_judged(self._driver, move, before, after, kept, reason)
         if not kept:
             self._take_back(reason)
         self._open = None
@@ -201,7 +202,7 @@ class _Flight:
             return
         turns = tuple(turn.back for turn in move.turns if not self._driver.is_turned(turn.knob))
         if turns:
-            self._tell_made(Move(turns, why), undoes=True)
+            tell_made(self._driver, Move(turns, why), undoes=True)
         for turn in turns:
             self._driver.leave(turn.knob, as_value(turn.knob, turn.new), BY)
 
@@ -251,45 +252,7 @@ class _Flight:
             self._peak_bytes = max(grown, self._peak_bytes) if math.isfinite(self._peak_bytes) else grown
         return grown > self._memory_bytes
 
-    # -- what it tells ----------------------------------------------------------------------------
-
-    def _tell_made(self, move: Move, *, undoes: bool = False) -> None:
-        forecast = move.forecast
-        known = forecast is not None and forecast.is_known
-        self._driver.tell(
-            MoveMade(
-                self._driver.now_ns(),
-                self._driver.snapshot.steps_total,
-                move.knob,
-                move.old,
-                move.new,
-                move.why,
-                forecast.step_ms if forecast and known else None,
-                forecast.low_ms if forecast and known else None,
-                forecast.high_ms if forecast and known else None,
-                undoes,
-                move.beside,
-            )
-        )
-
-    def _tell_judged(self, move: Move, before: Measured, after: Measured | None, kept: bool, reason: str) -> None:
-        forecast = move.forecast
-        self._driver.tell(
-            MoveJudged(
-                self._driver.now_ns(),
-                self._driver.snapshot.steps_total,
-                move.knob,
-                move.old,
-                move.new,
-                before.step_ms,
-                after.step_ms if after else None,
-                after.steps if after else 0,
-                kept,
-                reason,
-                forecast.step_ms if forecast and forecast.is_known else None,
-                move.beside,
-            )
-        )
+    # -- the end ---------------------------------------------------------------------------------
 
     def _put_down(self, cause: str) -> tuple[str, str]:
         """The order is over before its end: what was not judged yet is taken back, unless somebody turned that knob."""

@@ -1,0 +1,31 @@
+import math
+
+import pytest
+
+from tfwatch.core import units
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        pytest.param((23.44, 9.06), "23.4 to 9.1 ms", id="short"),
+        pytest.param((429.2, 429.0), "429 to 429 ms", id="long: one precision"),
+        pytest.param((412.3, 9.06), "412.3 to 9.1 ms", id="a short one keeps its decimal"),
+        pytest.param((12_000.0, 1500.0), "12.0 to 1.5 s", id="one unit"),
+        pytest.param((0.0, 20_300.0), "0.0 to 20.3 s", id="nothing of a long one"),
+        pytest.param((12_000.0, 40.0), "12.0 s to 40.0 ms", id="too far apart for one unit"),
+        pytest.param((None, 9.0), "n/a to 9.0 ms", id="missing"),
+        pytest.param((9.0, math.nan), "9.0 ms to n/a", id="missing at the end"),
+    ],
+)
+def test_milliseconds_beside_each_other_have_one_unit_and_precision(
+    values: tuple[float | None, ...], words: str
+) -> None:
+    assert " to ".join(units.together(*values)) == words
+
+
+@pytest.mark.parametrize(
+    ("size", "words"), [(None, "n/a"), (0.2e6, "0.2 MB"), (16 * 2**20, "16 MB"), (2**30, "1.0 GB")]
+)
+def test_memory_has_the_unit_that_shows_it(size: float | None, words: str) -> None:
+    assert units.memory(size) == words

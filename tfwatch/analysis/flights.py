@@ -89,7 +89,7 @@ def judged_words(judged: MoveJudged) -> str:
     did = "kept" if judged.kept else f"undone, {judged.reason}"
     if judged.after_ms is None:
         return f"{what} {did}"
-    return f"{what} {did}: {units.number(judged.before_ms)} to {units.milliseconds(judged.after_ms)}"
+    return f"{what} {did}: {' to '.join(units.together(judged.before_ms, judged.after_ms))}"
 
 
 def _beside(move: MoveMade | MoveJudged) -> str:
@@ -119,7 +119,7 @@ def ended_words(ended: AutopilotEnded) -> str:
     """`autopilot: 23.4 to 9.1 ms a step, data wait 61 % to 1 %, in 180 steps;` and why it ended."""
     gave = ""
     if ended.before_ms is not None and ended.after_ms is not None:
-        gave = f"{units.number(ended.before_ms)} to {units.milliseconds(ended.after_ms)} a step "
+        gave = f"{' to '.join(units.together(ended.before_ms, ended.after_ms))} a step "
     if gave and ended.before_share is not None and ended.after_share is not None:
         gave = f"{gave[:-1]}, data wait {units.percent(ended.before_share)} to {units.percent(ended.after_share)}, "
     return f"autopilot: {gave}in {units.count(ended.steps)} steps; {ended.reason}"

@@ -35,7 +35,7 @@ def between(told: Forecast) -> str:
     """`13.2 to 78.4`: its range in milliseconds; empty where that is narrow, and where not the median is told."""
     if not told.is_known or told.high_ms <= _WIDE * told.low_ms or _in_bursts(told):
         return ""
-    return f"{units.number(told.low_ms)} to {units.number(told.high_ms)}"
+    return " to ".join(units.together(told.low_ms, told.high_ms)).removesuffix(" ms")
 
 
 def gains(told: Forecast) -> bool:
@@ -72,7 +72,7 @@ def last_words(found: Record | None) -> str:
     newest, count = found.foretold[-1], len(found.foretold)
     if count > 1:
         return f"forecasts off by {units.percent(found.median_off)} in the median of {count}"
-    return f"foretold {units.number(newest.forecast.step_ms)}, came {units.milliseconds(newest.came_ms)}"
+    return f"foretold {', came '.join(units.together(newest.forecast.step_ms, newest.came_ms))}"
 
 
 #: What costs least comes first.

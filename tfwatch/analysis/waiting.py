@@ -47,7 +47,7 @@ def waits(now: Situation, part: Breakdown) -> str:
 
 def of_a_step(part: Stat, step: Stat) -> str:
     """`9.6 of 23.4 ms a step`: means, for their ratio is the share told beside them, and that of medians is not."""
-    return f"{units.number(part.mean)} of {units.milliseconds(step.mean)} a step"
+    return f"{' of '.join(units.together(part.mean, step.mean))} a step"
 
 
 def starves(now: Situation, part: Breakdown) -> str:

@@ -26,6 +26,21 @@ def milliseconds(value: float | None) -> str:
     return f"{value:.1f} ms" if value < 100 else f"{value:.0f} ms"
 
 
+def together(*values: float | None) -> list[str]:
+    """Milliseconds beside each other, e.g. to be joined by ` to `: `23.4`, `9.1 ms`; `429`, `432 ms`.
+
+    All have the unit of the longest and the decimals of the shortest, and the last says the unit. Where one would read
+    as nothing so, or is missing, each is told as `milliseconds` has it.
+    """
+    known = [value for value in values if value is not None and not math.isnan(value)]
+    if len(known) < len(values) or (max(known) >= 10_000 and 0 < min(known) < 1000):
+        return [milliseconds(value) for value in values]
+    in_seconds = max(known) >= 10_000
+    digits, size, unit = (1, 1000, "s") if in_seconds else (0 if min(known) >= 100 else 1, 1, "ms")
+    *others, last = (number(value / size, digits) for value in known)
+    return [*others, f"{last} {unit}"]
+
+
 def seconds(value: float | None) -> str:
     """`2.4 s` below a minute, `4:12` below an hour, `3 h 12 min` above."""
     if value is None or math.isnan(value):
@@ -53,10 +68,10 @@ def gigabytes(value: float | None) -> str:
 
 
 def memory(value: float | None) -> str:
-    """`16 MB`, `4.1 GB`: as `gigabytes`, and what is small in 2^20 bytes."""
+    """`0.4 MB`, `16 MB`, `4.1 GB`: as `gigabytes`, and what is small in 2^20 bytes."""
     if value is None or math.isnan(value) or value >= 0.1 * 2**30:
         return gigabytes(value)
-    return f"{value / 2**20:.0f} MB"
+    return f"{value / 2**20:.{0 if value >= 2**20 else 1}f} MB"
 
 
 def joules(value: float | None) -> str:

@@ -115,7 +115,7 @@ def _waited(run: Run, summary: Summary, ledger: Ledger) -> list[str]:
     split = summary.steady
     if split is None:
         return [f"{line}; no steady steps to judge by"]
-    step = f"{units.number(split.wait.mean)} of {units.milliseconds(split.step.mean)}"
+    step = " of ".join(units.together(split.wait.mean, split.step.mean))
     steady = f"a steady step waits {step} on average ({units.percent(split.wait_share)}): {_verdict(summary)}"
     return [line, steady + _left_out(summary), *_keras(run, split.step.mean)]
 
@@ -142,7 +142,7 @@ def _op_by_op(run: Run, summary: Summary) -> list[str]:
     split = summary.steady
     if split is None or not run.manifest.op_by_op:
         return []
-    spent = f"{units.number(split.dispatch.mean)} of {units.milliseconds(split.step.mean)}"
+    spent = " of ".join(units.together(split.dispatch.mean, split.step.mean))
     what = "launching" if run.manifest.accelerated else "Python between the operations"
     return [f"op by op: {spent} of a steady step go to {what} ({units.percent(split.dispatch_share)})"]
 
@@ -228,9 +228,8 @@ def _outcome(switch: Comparison, form: str) -> str:
         return f"{turned}: {outcome(switch)}"
     if switch.ratio is None or switch.before is None or switch.after is None:
         return f"{turned}: too few steps to compare"
-    before, after = switch.before.step.median, switch.after.step.median
-    gave = f"{units.milliseconds(before)} to {units.milliseconds(after)} a step"
-    return f"{turned}: {speed(switch.ratio)}, {gave} over {_counted(switch.after.steps, 'step')}"
+    gave = " to ".join(units.together(switch.before.step.median, switch.after.step.median))
+    return f"{turned}: {speed(switch.ratio)}, {gave} a step over {_counted(switch.after.steps, 'step')}"
 
 
 def _left_out(summary: Summary) -> str:

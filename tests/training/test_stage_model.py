@@ -20,11 +20,11 @@ MS = 10**6
 class Proto:
     """A node of `ModelProto`."""
 
-    id: int
     name: str
-    inputs: list[int] = field(default_factory=list)
     num_elements: int = 0
     processing_time: int = 0
+    inputs: list[int] = field(default_factory=list)
+    id: int = 0
     buffered_elements: int = 0
     buffered_bytes: int = 0
     ratio: float = 1.0
@@ -40,20 +40,22 @@ def model(*nodes: Proto) -> Any:
     return SimpleNamespace(nodes={node.id: node for node in nodes}, output=nodes[0].id)
 
 
-def chain(*nodes: Proto) -> list[Node]:
-    """Stages one behind another, the last of the code first; a root above them."""
+def chain(*nodes: Proto, first: int = 1) -> list[Node]:
+    """Stages one behind another, the last of the code first, numbered from `first`; a root above them."""
+    for n, node in enumerate(nodes, first):
+        node.id = n
     for above, below in pairwise(nodes):
         above.inputs = [below.id]
-    return nodes_of(model(Proto(0, "Root", [nodes[0].id], nodes[0].num_elements), *nodes))[0]
+    return nodes_of(model(Proto("Root", nodes[0].num_elements, inputs=[first]), *nodes))[0]
 
 
 def test_stages_come_in_the_order_of_the_code_with_what_a_batch_takes_of_each() -> None:
     nodes = chain(
-        Proto(1, "Prefetch", num_elements=10, buffered_elements=2, parameters=[parameter("buffer_size", 4)]),
-        Proto(2, "BatchV2", num_elements=12, ratio=32.0),
-        Proto(3, "ParallelMapV2", num_elements=384, parameters=[parameter("parallelism", 3)]),
-        Proto(4, "Shuffle", num_elements=390, buffered_elements=1000, buffered_bytes=8000),
-        Proto(5, "Range", num_elements=1390, ratio=0.0),
+        Proto("Prefetch", 10, buffered_elements=2, parameters=[parameter("buffer_size", 4)]),
+        Proto("BatchV2", 12, ratio=32.0),
+        Proto("ParallelMapV2", 384, parameters=[parameter("parallelism", 3)]),
+        Proto("Shuffle", 390, buffered_elements=1000, buffered_bytes=8000),
+        Proto("Range", 1390, ratio=0.0),
     )
 
     assert [node.kind for node in nodes] == ["Range", "Shuffle", "ParallelMapV2", "BatchV2", "Prefetch"]
@@ -65,20 +67,16 @@ def test_stages_come_in_the_order_of_the_code_with_what_a_batch_takes_of_each() 
 
 
 def test_what_a_stage_of_unknown_ratio_takes_is_counted() -> None:
-    nodes = chain(
-        Proto(1, "BatchV2", num_elements=10, ratio=4.0),
-        Proto(2, "Filter", num_elements=40, ratio=0.0),
-        Proto(3, "Map", num_elements=80),
-    )
+    nodes = chain(Proto("BatchV2", 10, ratio=4.0), Proto("Filter", 40, ratio=0.0), Proto("Map", 80))
 
     assert [node.per_batch for node in nodes] == [8.0, 4.0, 1.0]
 
 
 def test_a_cache_is_one_stage() -> None:
     nodes = chain(
-        Proto(1, "MemoryCache", num_elements=10, processing_time=5),
-        Proto(2, "MemoryCacheImpl", num_elements=10, processing_time=7, buffered_elements=10, buffered_bytes=80),
-        Proto(3, "Range", num_elements=10, ratio=0.0),
+        Proto("MemoryCache", 10, 5),
+        Proto("MemoryCacheImpl", 10, 7, buffered_elements=10, buffered_bytes=80),
+        Proto("Range", 10, ratio=0.0),
     )
 
     assert [node.kind for node in nodes] == ["Range", "MemoryCache"]
@@ -86,18 +84,18 @@ def test_a_cache_is_one_stage() -> None:
 
 
 def test_at_the_end_of_the_data_the_stages_that_are_left_are_cut_off() -> None:
-    whole = chain(Proto(1, "BatchV2", ratio=4.0), Proto(2, "Map"), Proto(3, "Range", ratio=0.0))
-    left = chain(Proto(1, "Prefetch"), Proto(2, "BatchV2", ratio=4.0))
-    cached = chain(Proto(1, "Prefetch"), Proto(2, "MemoryCache"))
+    whole = chain(Proto("BatchV2", ratio=4.0), Proto("Map"), Proto("Range", ratio=0.0))
+    left = chain(Proto("Prefetch"), Proto("BatchV2", ratio=4.0))
+    cached = chain(Proto("Prefetch"), Proto("MemoryCache"))
 
     assert [any(node.cut_off for node in nodes) for nodes in (whole, left, cached)] == [False, True, False]
 
 
 def interleave(elements: int, own: int, *inner: tuple[int, int, int]) -> Node:
     """inner: number, elements and nanoseconds of each file that is open."""
-    files = [Proto(n, "TFRecord", num_elements=count, processing_time=ns, ratio=0.0) for n, count, ns in inner]
-    top = Proto(1, "ParallelInterleaveV4", [2, *(n for n, _, _ in inner)], elements, own, ratio=0.0)
-    nodes, _ = nodes_of(model(Proto(0, "Root", [1]), top, Proto(2, "Range", num_elements=3, ratio=0.0), *files))
+    files = [Proto("TFRecord", count, ns, id=n, ratio=0.0) for n, count, ns in inner]
+    top = Proto("ParallelInterleaveV4", elements, own, [2, *(n for n, _, _ in inner)], 1, ratio=0.0)
+    nodes, _ = nodes_of(model(Proto("Root", inputs=[1]), top, Proto("Range", 3, id=2, ratio=0.0), *files))
     assert [node.kind for node in nodes] == ["Range", "ParallelInterleaveV4"]
     return nodes[1]
 
@@ -118,11 +116,11 @@ def test_files_that_were_closed_meanwhile_cost_what_those_that_are_open_show() -
 
 
 def test_work_is_the_difference_of_two_readings_and_all_of_a_new_iterators() -> None:
-    (before,), (now,) = (chain(Proto(1, "Map", num_elements=n, processing_time=n * MS)) for n in (10, 25))
-    (anew,) = chain(Proto(7, "Map", num_elements=3, processing_time=4 * MS))
+    (before,), (now,) = (chain(Proto("Map", n, n * MS)) for n in (10, 25))
+    (anew,) = chain(Proto("Map", 30, 4 * MS), first=7)
 
     assert spent(before, now) == (15 * MS, 15)
-    assert spent(now, anew) == (4 * MS, 3)
+    assert spent(now, anew) == (4 * MS, 30)
     assert spent(now, before) == (10 * MS, 10)
     assert spent(None, now) == (25 * MS, 25)
 
@@ -132,7 +130,7 @@ def gate(*above: str) -> list[str]:
 
 
 def of_kinds(kinds: list[str]) -> list[Node]:
-    return chain(*(Proto(n + 1, kind, num_elements=5) for n, kind in enumerate(reversed(kinds))))
+    return chain(*(Proto(kind, 5) for n, kind in enumerate(reversed(kinds))))
 
 
 def test_the_gate_is_left_out_and_what_takes_from_the_source_found() -> None:
@@ -149,65 +147,36 @@ def test_a_generator_that_stands_on_the_gate_hides_it() -> None:
     assert without_gate(nodes) == (None, nodes)
 
 
-def stuck_at(*nodes: Proto) -> str | None:
+#: Stages, the last of the code first, and the one that stands.
+STANDS = {
+    "a map that has taken an element and not given it": (
+        [Proto("BatchV2", 10, ratio=4.0), Proto("Map", 42), Proto("Range", 43)],
+        "Map",
+    ),
+    "all wait for the source": ([Proto("Prefetch", 10), Proto("Map", 10), Proto("Range", 10)], "Range"),
+    "workers that hold elements": (
+        [
+            Proto("Prefetch", 10),
+            Proto("ParallelMapV2", 10, parameters=[parameter("parallelism", 4)]),
+            Proto("Map", 14),
+            Proto("Range", 14),
+        ],
+        "ParallelMapV2",
+    ),
+    "elements in a buffer wait for nobody": (
+        [Proto("Shuffle", 10, buffered_elements=20), Proto("Map", 30), Proto("Range", 31)],
+        "Map",
+    ),
+    "a batch that is complete": ([Proto("BatchV2", 10, ratio=4.0), Proto("Map", 44), Proto("Range", 44)], "BatchV2"),
+}
+
+
+@pytest.mark.parametrize(("nodes", "where"), STANDS.values(), ids=STANDS)
+def test_a_pipeline_that_gives_nothing_stands_at_the_last_stage_that_works(nodes: list[Proto], where: str) -> None:
     found = chain(*nodes)
     at = stuck(found)
-    return None if at is None else found[at].kind
-
-
-@pytest.mark.parametrize(
-    ("nodes", "where"),
-    [
-        pytest.param(
-            [
-                Proto(1, "BatchV2", num_elements=10, ratio=4.0),
-                Proto(2, "Map", num_elements=42),
-                Proto(3, "Range", num_elements=43),
-            ],
-            "Map",
-            id="a map that has taken an element and not given it",
-        ),
-        pytest.param(
-            [
-                Proto(1, "Prefetch", num_elements=10),
-                Proto(2, "Map", num_elements=10),
-                Proto(3, "Range", num_elements=10),
-            ],
-            "Range",
-            id="all wait for the source",
-        ),
-        pytest.param(
-            [
-                Proto(1, "Prefetch", num_elements=10),
-                Proto(2, "ParallelMapV2", num_elements=10, parameters=[parameter("parallelism", 4)]),
-                Proto(3, "Map", num_elements=14),
-                Proto(4, "Range", num_elements=14),
-            ],
-            "ParallelMapV2",
-            id="workers that hold elements",
-        ),
-        pytest.param(
-            [
-                Proto(1, "Shuffle", num_elements=10, buffered_elements=20),
-                Proto(2, "Map", num_elements=30),
-                Proto(3, "Range", num_elements=31),
-            ],
-            "Map",
-            id="elements in a buffer wait for nobody",
-        ),
-        pytest.param(
-            [
-                Proto(1, "BatchV2", num_elements=10, ratio=4.0),
-                Proto(2, "Map", num_elements=44),
-                Proto(3, "Range", num_elements=44),
-            ],
-            "BatchV2",
-            id="a batch that is complete",
-        ),
-    ],
-)
-def test_a_pipeline_that_gives_nothing_stands_at_the_last_stage_that_works(nodes: list[Proto], where: str) -> None:
-    assert stuck_at(*nodes) == where
+    assert at is not None
+    assert found[at].kind == where
 
 
 def test_nothing_stands_where_nothing_is_known() -> None:

@@ -177,7 +177,7 @@ def finding(**changes: Any) -> tuple[str, str, str]:
             id="no pulse",
         ),
         pytest.param(
-            {"life": "killed", "now_s": 11560.0}, "ENDED WITHOUT A WORD", "at step 412, 03:12:40", id="killed"
+            {"life": "killed", "now_s": 11560.0}, "ENDED WITHOUT A WORD", "at step 412, after 3 h 12 min", id="killed"
         ),
         pytest.param(
             {"life": "unknown", "silent_s": 720.0, "host": "there"},

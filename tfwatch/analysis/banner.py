@@ -64,7 +64,7 @@ def _ended(now: Situation) -> Banner | None:
 
 def _killed(now: Situation) -> Banner | None:
     if now.life == "killed":
-        place = f"at step {units.count(now.step)}, {_elapsed(now.now_s)}"
+        place = f"at step {units.count(now.step)}, after {units.seconds(now.now_s)}"
         return Banner("ENDED WITHOUT A WORD", place, _last_evidence(now), Tone.BAD)
     if now.life == "unknown":
         silence = f"no word for {units.seconds(now.silent_s)}; it ran on another machine, {now.host}"
@@ -238,8 +238,3 @@ def _last_evidence(now: Situation) -> str:
     have = f"memory {units.number(memory.used / 2**30)} of {units.gigabytes(memory.total)}"
     swap = f", swap {units.gigabytes(memory.swap)}"
     return f"{doing}: {have}{swap}{': out of memory is likely' if memory.is_full else ''}"
-
-
-def _elapsed(at_s: float) -> str:
-    whole = int(at_s)
-    return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"

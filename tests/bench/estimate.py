@@ -1,67 +1,97 @@
 """How much memory training takes, against what `tfwatch train` and `tfwatch bench` estimate before they begin.
 
-    python -m tests.bench.estimate
+    python -m tests.bench.estimate [WORKLOAD ...]
 
-Each configuration trains six steps in a process of its own. Prints the estimate, by how much the process' resident
-memory grew at most, looked at 50 times a second from the moment TensorFlow was imported, and the ratio.
+Each configuration trains six steps in a process of its own, or where it is `alone` runs the operation that
+`tfwatch bench` times. Prints the estimate, by how much the process' largest resident memory, as the system keeps it,
+exceeds what it was once TensorFlow had been imported, and the ratio. Exits with 1 where one took more than estimated:
+the estimate is to warn before memory runs out.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
-import threading
 from typing import Any
 
 import psutil
 
 from tfwatch import workloads
 from tfwatch.core.knobs import Knobs
+from tfwatch.training import measuring
 from tfwatch.workloads import estimate
 
 STEPS = 6
 CASES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("matmul", {"size": 2048}),
     ("matmul", {"size": 4096}),
+    ("conv", {"batch_size": 16}),
     ("conv", {"batch_size": 32}),
     ("cnn", {"batch_size": 128, "image_size": 128}),
     ("cnn", {"batch_size": 32, "image_size": 512}),
     ("cnn-loop", {"batch_size": 4096}),
-    ("cifar10", {"batch_size": 2048}),
+    ("dense", {"batch_size": 128}),
+    ("cifar10", {"batch_size": 512}),
+    ("cifar10", {"batch_size": 4096}),
     ("large-images", {"batch_size": 64}),
+    ("transfer", {"batch_size": 32, "weights": "none"}),
     ("transfer", {"batch_size": 64, "weights": "none"}),
     ("timeseries", {"batch_size": 4096}),
+    ("array", {"batch_size": 16384}),
+    ("generator", {"batch_size": 8192}),
 )
+ALONE: tuple[tuple[str, dict[str, Any]], ...] = (("matmul", {"size": 8192}), ("conv", {"batch_size": 64}))
 
 
-def main() -> None:
+def main(names: list[str]) -> None:
     """Run it."""
     print("workload                                     estimate       grew   ratio")
+    short = False
     for name, asked in CASES:
-        words = [sys.executable, "-m", "tests.bench.estimate", name, json.dumps(asked)]
-        told = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
-        grew = int(told)
-        needed = estimate.needed_bytes(name, workloads.settle(name, asked)) or 0
-        what = " ".join([name, *(f"{key}={value}" for key, value in asked.items())])
-        print(f"{what:42} {needed / 1e6:7.0f} MB {grew / 1e6:7.0f} MB   {grew / needed:5.2f}", flush=True)
+        needed = estimate.needed_bytes(name, workloads.settle(name, asked))
+        short |= (not names or name in names) and is_short("train", name, asked, needed)
+    for name, asked in ALONE:
+        needed = estimate.needed_alone_bytes(name, workloads.settle(name, asked))
+        short |= (not names or name in names) and is_short("alone", name, asked, needed)
+    sys.exit(short)
+
+
+def is_short(how: str, name: str, asked: dict[str, Any], needed: int | None) -> bool:
+    """Print a row; whether it took more than was estimated."""
+    words = [sys.executable, "-m", "tests.bench.estimate", how, name, json.dumps(asked)]
+    grew = int(subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
+    assert needed
+    what = " ".join([name, *(f"{key}={value}" for key, value in asked.items()), *(["alone"] if how == "alone" else [])])
+    print(f"{what:42} {needed / 1e6:7.0f} MB {grew / 1e6:7.0f} MB   {grew / needed:5.2f}", flush=True)
+    return grew > needed
+
+
+def measure(how: str, name: str, asked: dict[str, Any]) -> None:
+    """Train, or run the operation, and print by how many bytes the process grew."""
+    import keras
+
+    keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]).compile("adam", "mse")
+    before = psutil.Process().memory_info().rss
+    if how == "alone":
+        run_alone(name, asked)
+    else:
+        train(name, asked)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(most * (1 if sys.platform == "darwin" else 1024) - before)
+
+
+def run_alone(name: str, asked: dict[str, Any]) -> None:
+    """What `tfwatch bench` times, six times."""
+    step, _ = measuring.step_of(name, workloads.settle(name, asked))
+    for _ in range(STEPS):
+        step()
 
 
 def train(name: str, asked: dict[str, Any]) -> None:
-    """Train and print by how many bytes the process grew."""
-    import keras
-
-    process, done = psutil.Process(), threading.Event()
-    keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]).compile("adam", "mse")
-    before = most = process.memory_info().rss
-
-    def look() -> None:
-        nonlocal most
-        while not done.wait(0.02):
-            most = max(most, process.memory_info().rss)
-
-    looks = threading.Thread(target=look, daemon=True)
-    looks.start()
+    """Six steps behind a prefetch of one batch."""
     prepared = workloads.load(name).prepare(workloads.settle(name, {"seed": 1, **asked}), lambda _: None)
     model = prepared.model()
     batches = prepared.pipeline(prepared.source, Knobs(fast_form=True, prefetch=1)).take(STEPS)
@@ -71,14 +101,11 @@ def train(name: str, asked: dict[str, Any]) -> None:
             body.train(batch)
     else:
         model.fit(batches, verbose=0)
-    done.set()
-    looks.join()
-    print(most - before)
 
 
 if __name__ == "__main__":
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    if len(sys.argv) > 1:
-        train(sys.argv[1], json.loads(sys.argv[2]))
+    if sys.argv[1:2] in (["train"], ["alone"]):
+        measure(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))
     else:
-        main()
+        main(sys.argv[1:])

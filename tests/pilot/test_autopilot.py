@@ -147,3 +147,16 @@ def test_a_move_may_want_what_the_one_before_it_is_to_give_back() -> None:
     assert ("prefetch", "4", "", True) in tried
     assert training.events(AutopilotEnded)[0].steps <= BUDGET
     assert training.settings[-1]["workers"] == "off"
+
+
+@pytest.mark.parametrize("build_steps", [0, 15, 60])
+@pytest.mark.parametrize("step_ms", [1.0, 12.0])
+def test_all_that_it_does_to_a_run_is_over_within_its_steps(build_steps: int, step_ms: float) -> None:
+    """Also where steps go on while pipelines are built, and where what it takes back last is still to come."""
+    plant = Plant(data_ms=1.2 * step_ms, compute_ms=step_ms, crowd_ms=0.2 * step_ms, bursts_ms=0.1 * step_ms, noise=0.1)
+    training = PlantTraining(plant, Knobs())
+    training.build_steps = build_steps
+    autopilot.run(training.driver(), ROOMY)
+    training.train(200)
+    assert training.events(AutopilotEnded)[0].steps <= BUDGET
+    assert training.events(PipelineSwitched)[-1].step <= training.events(AutopilotBegan)[0].step + BUDGET

@@ -28,7 +28,7 @@ class PlantTraining:
 
     Attributes:
         control: what it obeys. settings: the knobs of every step that was done. bytes_a_batch: what the process takes
-        for each batch in the prefetch buffer.
+        for each batch in the prefetch buffer. build_steps: that are done while a new pipeline is built.
     """
 
     def __init__(self, plant: Plant, knobs: Knobs, seed: int = 0, **manifest: Any) -> None:
@@ -36,6 +36,7 @@ class PlantTraining:
         self.control = Control(knobs)
         self.settings: list[dict[str, str]] = []
         self.bytes_a_batch = plant.batch_bytes
+        self.build_steps = 0
         self._plant = plant
         self._rng = np.random.default_rng(seed)
         self._in_flight = 0
@@ -94,7 +95,7 @@ class PlantTraining:
             for event in asked:
                 self.writer.event(event)
             depth = self.control.knobs.prefetch
-            self._in_flight = depth if isinstance(depth, int) else 0
+            self._in_flight = self.build_steps + (depth if isinstance(depth, int) else 0)
             self._next = (knobs, asked) if asked else None
         if self._next is None:
             return 0

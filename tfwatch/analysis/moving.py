@@ -129,7 +129,8 @@ class Limits:
     memory_bytes: what buffers may take beyond those of the start. batch_bytes: of one batch; None where it is unknown,
     and then no buffer grows beyond the first. cores: that the run may use. open: the knobs that can be switched.
     accelerated: the steps run on a device beside the CPU. steps: that are left of the budget. epoch_steps: until the
-    epoch after the next, which a cache that fills from now on serves; None where nobody knows.
+    epoch after the next, which a cache that fills from now on serves; None where nobody knows. switch_steps: the most
+    that a switch has taken so far: a pipeline is built while steps go on.
     """
 
     memory_bytes: float
@@ -139,6 +140,11 @@ class Limits:
     accelerated: bool
     steps: int = BUDGET
     epoch_steps: int | None = None
+    switch_steps: int = 0
+
+    def in_flight(self, knobs: Mapping[str, str]) -> int:
+        """Steps until another setting is in effect: what the buffers still give, or what a switch took before."""
+        return max(in_flight(knobs), self.switch_steps)
 
 
 @dataclass(frozen=True)
@@ -160,9 +166,9 @@ class Place:
 def stretch(knobs: Mapping[str, str], move: Move, limits: Limits) -> int:
     """How many steps a move made from `knobs` may be judged by: what is left without switching there and back."""
     turned = move.turned(knobs)
-    switching = in_flight(knobs) + settling(turned) + in_flight(turned)
+    switching = limits.in_flight(knobs) + settling(turned) + limits.in_flight(turned)
     if move.again:
-        switching += in_flight(knobs) + settling(knobs) + AGAIN
+        switching += limits.in_flight(knobs) + settling(knobs) + AGAIN
     first = 0 if move.knob != "cache" else max((limits.epoch_steps or BUDGET) - in_flight(knobs), 0)
     return min(MOST, limits.steps - switching - first)
 

@@ -23,7 +23,7 @@ _SPARE, _MOST_FIRST = 1.25, 16
 #: A buffer grows up to so many: what it can even out are bursts. Where a step's work is shorter, it begins there.
 _DEEP, _SHORT_MS = 16, 3.0
 #: A setting whose step was measured as this much longer, at most, is compared again: a machine wanders by as much.
-_NEAR = 1.10
+_NEAR = 1.25
 _OFF = ("off", "default")
 _WHY = {
     "fast_form": "the same batches, made with fewer calls",

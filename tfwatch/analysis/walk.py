@@ -28,7 +28,7 @@ FED_BELOW = 0.02
 #: A step this near the device's own time has reached it.
 NEAR_FLOOR = 0.02
 #: Work this much longer than the device's own time shares its cores with those who make batches.
-_CROWDED = 0.04
+_CROWDED = 0.02
 
 
 class Walk:

@@ -192,8 +192,8 @@ class _Flight:
         """Whether what is left of its steps is what it takes to take a move back."""
         assert self._walk is not None
         spared = _LOOKS * POLL_S * 1e3 / max(self._walk.now.step_ms, 1e-3)
-        back = moving.in_flight(move.turned(self._walk.knobs)) + math.ceil(min(spared, _MOST_SPARED))
-        return self._driver.snapshot.steps_total - self._began >= moving.BUDGET - back
+        limits = self._limits()
+        return limits.steps <= limits.in_flight(move.turned(self._walk.knobs)) + math.ceil(min(spared, _MOST_SPARED))
 
     def _take_back(self, why: str) -> None:
         """Ask for what stood before the open move. It comes with the next move, or by itself."""
@@ -231,6 +231,7 @@ class _Flight:
     def _limits(self) -> Limits:
         snapshot, manifest = self._driver.snapshot, self._driver.snapshot.manifest
         latest, per_epoch = snapshot.latest, manifest.steps_per_epoch
+        switches = [made for made in snapshot.events.of(PipelineSwitched) if made.by == BY and made.knob != "cache"]
         return Limits(
             memory_bytes=self._memory_bytes,
             batch_bytes=manifest.batch_bytes,
@@ -239,6 +240,7 @@ class _Flight:
             accelerated=manifest.accelerated,
             steps=moving.BUDGET - (snapshot.steps_total - self._began),
             epoch_steps=max(2 * per_epoch - latest.epoch_step, 0) if latest and per_epoch else None,
+            switch_steps=max((made.step - made.asked_step for made in switches), default=0),
         )
 
     def _sampled(self, column: str) -> float:

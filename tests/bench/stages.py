@@ -92,7 +92,8 @@ def run(case: Case, seconds: float, folder: Path) -> Ran:
     writer.close()
     read = read_run(writer)
     found = {event.pipeline: event for event in read.events if isinstance(event, StagesFound)}
-    return Ran(make, costs, stage_table(read.stages, found, os.cpu_count(), others / seconds))
+    table = stage_table(read.stages, found)
+    return Ran(make, costs, table.judged(os.cpu_count() or 1, others / seconds) if table else None)
 
 
 def _busy(now: Any, before: Any) -> float:

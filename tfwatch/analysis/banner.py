@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis import bound, waiting
+from tfwatch.analysis.cost import Lost
 from tfwatch.analysis.finding import Banner, Tone
 from tfwatch.analysis.remarks import remark
 from tfwatch.analysis.switches import SETTLED
@@ -220,13 +221,14 @@ def _early_keys(now: Situation) -> str:
 
 
 def _sum_up(now: Situation) -> str:
-    share = units.percent(now.waited_s / now.now_s if now.now_s > 0 else None)
+    lost = Lost(now.waited_s, now.now_s)
+    share = units.percent(lost.share if now.now_s > 0 else None)
     parts = [f"waited {units.seconds(now.waited_s)} ({share})"]
     if now.stalls:
         plural = "s" if now.stalls > 1 else ""
         parts.append(f"{now.stalls} stall{plural}, longest {units.seconds(now.longest_stall_s)}")
-    if now.waited_s >= 0.01 * now.now_s > 0:
-        parts.append(f"fed {units.seconds(max(now.now_s - now.waited_s, 0.0))} at best")
+    if lost.is_worth_telling:
+        parts.append(f"fed {units.seconds(lost.without_s)} at best")
     return " - ".join([", ".join(parts), f"tfwatch replay {now.run}" if now.run else "nothing was recorded"])
 
 

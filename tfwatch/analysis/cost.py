@@ -34,6 +34,11 @@ class Lost:
         return self.waiting_s / self.run_s if self.run_s > 0 else 0.0
 
     @property
+    def is_worth_telling(self) -> bool:
+        """Whether it is a hundredth of the run."""
+        return self.share >= _WORTH_TELLING
+
+    @property
     def without_s(self) -> float:
         """What the run would have taken at best: compute, host and all that is no step stay, whatever feeds them.
 
@@ -56,7 +61,7 @@ def lost(total: Entry, run_s: float, examples: int | None, energy: Energy | None
 
 def words(found: Lost, what: str = "images") -> str:
     """`fed, it takes 3 h 8 min at best, or 312 000 images more in its time`; empty below a hundredth of the run."""
-    if found.share < _WORTH_TELLING:
+    if not found.is_worth_telling:
         return ""
     more = found.examples is not None and round(found.examples) > 0
     instead = f", or {units.count(round(found.examples or 0))} {what} more in its time" if more else ""

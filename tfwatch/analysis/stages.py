@@ -82,7 +82,8 @@ class Bottleneck:
 class StageTable:
     """The stages in the order of the code, the source first. at_ns: of the last reading.
 
-    wait_cores: cores that the process used while the training waited for a batch; NaN where it hardly did.
+    bottleneck: once it is `judged`. wait_cores: cores that the process used while the training waited for a batch; NaN
+    where it hardly did.
     """
 
     at_ns: int
@@ -103,7 +104,7 @@ class StageTable:
         return max(taken, default=math.nan)
 
     def judged(self, cores: int, others: float, wait_ms: float = math.nan) -> StageTable:
-        """The same with its bottleneck judged anew: none where the stages do not explain the wait.
+        """The same with its bottleneck: none where the stages do not explain the wait.
 
         cores: of the machine; others: in use by other programs; wait_ms: what a step waits for its batch. NaN is
         unknown.
@@ -115,13 +116,10 @@ class StageTable:
         return replace(self, bottleneck=found)
 
 
-def stage_table(
-    rows: Rows, found: Mapping[int, StagesFound], cores: int | None = None, others: float = 0.0
-) -> StageTable | None:
-    """The table of the newest pipeline among readings of `core.rows.STAGE`; None where there is none.
+def stage_table(rows: Rows, found: Mapping[int, StagesFound]) -> StageTable | None:
+    """The table of the newest pipeline among readings of `core.rows.STAGE`, not judged; None where there is none.
 
-    Costs are means over the readings, weighted with the elements that passed in each. cores: of the machine;
-    others: of them in use by other programs over the same seconds.
+    Costs are means over the readings, weighted with the elements that passed in each.
     """
     if not len(rows):
         return None
@@ -135,7 +133,7 @@ def stage_table(
     stages = tuple(_stage(of_it[of_it["stage"] == n], names.names[n], names.kinds[n]) for n in range(count))
     waits = of_it["wait_cores"][~np.isnan(of_it["wait_cores"])]
     wait_cores = float(waits.mean()) if len(waits) else math.nan
-    return StageTable(int(last["at_ns"]), stages, bottleneck(stages, wait_cores, cores, others), wait_cores)
+    return StageTable(int(last["at_ns"]), stages, wait_cores=wait_cores)
 
 
 def _whole(numbers: Rows, found: Mapping[int, StagesFound]) -> int:

@@ -138,6 +138,23 @@ def test_a_stop_ends_it_after_the_batch_in_flight_and_leaves_validation_out(
     assert told(run, ValidationEnded) == []
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_a_stop_before_its_first_batch_is_no_empty_data_set(
+    late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the model is built, or later."""
+    control, name = Control(Knobs()), "Body" if late else "_model"
+    make = getattr(array, name)
+
+    def make_and_stop(given: Any) -> Any:
+        control.stop.set()
+        return make(given)
+
+    monkeypatch.setattr(array, name, make_and_stop)
+    run, outcome = train("array", tmp_path, control=control)
+    assert (outcome.cause, outcome.message, len(run.steps)) == ("stopped", "", 0)
+
+
 def test_what_a_step_raises_is_told_with_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
 

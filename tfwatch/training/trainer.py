@@ -133,6 +133,7 @@ class Trainer:
         self._check_stop()
         self._writer.phase(Phase.COMPILE, "building the model")
         model = self._built(prepared)
+        self._check_stop()
         # A full collection would walk all that was imported, 0.17 s with the lock held, in the middle of the training.
         gc.freeze()
         try:
@@ -238,7 +239,8 @@ class Trainer:
 
     def _check_fed(self) -> None:
         phase, _, step, *_ = self._writer.status
-        if phase is Phase.EPOCH_END and step == 0:  # what Keras says then is of a metric that was not built
+        if phase is Phase.EPOCH_END and step == 0 and not self._control.stop.is_set():
+            # What Keras says then is of a metric that was not built.
             raise workloads.BadInputError("the data set is empty: it gave no batch")
 
     def _stand_in(self, prepared: Prepared) -> tf.data.Dataset:

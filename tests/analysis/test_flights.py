@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tfwatch.analysis.flights import ended_words, flights, flying, gave, move_line
-from tfwatch.core.events import Noted
+import pytest
+
+from tfwatch.analysis.flights import ended_words, flights, flying, gave, move_line, undecided
+from tfwatch.core.events import Noted, PipelineSwitched
 from tfwatch.core.moves import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
 
 BEGAN = AutopilotBegan(0, 1, 2e9)
@@ -53,3 +55,33 @@ def test_the_end_says_what_waiting_is_left() -> None:
         "autopilot: 23.4 to 9.2 ms a step, data wait 61 % to 1 %, in 169 steps; it waits 0.1 of 9.2 ms a step"
     )
     assert ended_words(ENDED) == "autopilot: 23.4 to 9.2 ms a step in 169 steps; it waits 0.1 of 9.2 ms a step"
+
+
+def turned(knob: str, old: str, new: str, by: str = "autopilot") -> PipelineSwitched:
+    return PipelineSwitched(0, knob, old, new, 20, 22, 1.0, by)
+
+
+TURNED = turned("workers", "off", "8")
+
+
+@pytest.mark.parametrize(
+    ("events", "move"),
+    [
+        pytest.param([], None, id="nothing flew"),
+        pytest.param([BEGAN, MADE], None, id="asked, not in effect"),
+        pytest.param([BEGAN, MADE, TURNED], MADE, id="not judged"),
+        pytest.param([BEGAN, MADE, TURNED, ENDED], MADE, id="the run ended first"),
+        pytest.param([BEGAN, MADE, TURNED, KEPT], None, id="kept"),
+        pytest.param([BEGAN, SECOND, turned("prefetch", "off", "4"), UNDONE], SECOND, id="judged, not taken back"),
+        pytest.param([BEGAN, SECOND, turned("prefetch", "off", "4"), UNDONE, BACK], SECOND, id="asked back"),
+        pytest.param(
+            [BEGAN, SECOND, turned("prefetch", "off", "4"), UNDONE, BACK, turned("prefetch", "4", "off")],
+            None,
+            id="taken back",
+        ),
+        pytest.param([BEGAN, MADE, TURNED, turned("workers", "8", "4", "key")], None, id="turned by a hand"),
+        pytest.param([BEGAN, MADE, TURNED, turned("prefetch", "off", "4", "key")], MADE, id="another knob by a hand"),
+    ],
+)
+def test_a_move_is_undecided_while_it_is_in_effect_and_not_kept(events: list[object], move: MoveMade | None) -> None:
+    assert undecided(events) == move

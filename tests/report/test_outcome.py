@@ -11,9 +11,13 @@ from tests.analysis.steps import make_steps, plain, restart
 from tests.report.told import FINISHED, open_written, text_of
 from tfwatch.core.events import (
     EpochStarted,
+    Event,
     Paused,
+    PipelineSwitched,
     RunEnded,
+    SwitchAsked,
 )
+from tfwatch.core.moves import MoveJudged, MoveMade
 from tfwatch.core.rows import Flag, Rows
 from tfwatch.report import document
 
@@ -110,3 +114,25 @@ def test_what_python_takes_op_by_op_is_told(tmp_path: Path) -> None:
     assert "op by op: 5.1 of 6.0 ms of a steady step go to Python between the operations (85 %)" in lines
     assert "next: run the step as a graph: tf.function, or fit without run_eagerly (here: without --eager)" in lines
     assert document.as_json(run)["dispatch_ms"]["median"] == pytest.approx(5.1)
+
+
+def test_a_run_that_ends_in_a_move_of_the_autopilots_is_judged_by_the_setting_before_it(tmp_path: Path) -> None:
+    rows = np.concatenate([of(*WAITS), of(*FED)])
+    rows["step"] = np.arange(1, 201)
+    rows["flags"][100] = Flag.SWITCH
+    move = MoveMade(10**9, 100, "prefetch", "off", "8", "it overlaps")
+    asked = SwitchAsked(10**9, "prefetch", "off", "8", 100, "autopilot")
+    turned = PipelineSwitched(10**9, "prefetch", "off", "8", 100, 101, 1.0, "autopilot")
+    judged = MoveJudged(2 * 10**9, 150, "prefetch", "off", "8", 21.5, 12.6, 50, True)
+
+    def told(name: str, *events: Event) -> list[str]:
+        changes = {"knobs": {"prefetch": "off"}, "switchable": ["prefetch"]}
+        run = open_written(tmp_path / name, restart(rows), move, asked, turned, *events, FINISHED, **changes)
+        return [line for line in text_of(run) if line.startswith(("next", "edit"))]
+
+    (undecided, edit), kept = told("undecided"), told("kept", judged)
+
+    assert undecided.startswith("next: .prefetch(4): about 12.5 ms")
+    assert edit.startswith("edit: dataset = dataset.prefetch(4)")
+    assert kept[0].startswith("next: nothing to gain from the pipeline")
+    assert kept[1].startswith("edit: dataset = dataset.prefetch(8)")

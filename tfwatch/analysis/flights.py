@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis.comparing import speed
 from tfwatch.analysis.waiting import knob_name
 from tfwatch.core import units
+from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.moves import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
 
 if TYPE_CHECKING:
@@ -75,6 +76,27 @@ def flying(events: Iterable[object]) -> Flight | None:
     """The flight that goes on; None where none does."""
     newest = next(iter(reversed(flights(events))), None)
     return newest if newest and newest.ended is None else None
+
+
+def undecided(events: Iterable[object]) -> MoveMade | None:
+    """The move that is in effect at the end of a run's events though it was not kept: the run ended first."""
+    newest: MoveMade | None = None
+    in_effect: MoveMade | None = None
+    for event in events:
+        if isinstance(event, MoveMade):
+            newest = event
+        elif isinstance(event, PipelineSwitched) and event.by == AUTOPILOT:
+            in_effect = newest if newest and not newest.undoes else None
+        elif in_effect and _decides(event, in_effect):
+            in_effect = None
+    return in_effect
+
+
+def _decides(event: object, made: MoveMade) -> bool:
+    """Whether a move stands from then on, or somebody else has turned its knob."""
+    if isinstance(event, PipelineSwitched):
+        return event.knob == made.knob
+    return isinstance(event, MoveJudged) and event.kept
 
 
 def move_words(made: MoveMade) -> str:

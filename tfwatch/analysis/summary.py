@@ -80,7 +80,7 @@ def summarise(
     rows = steps[plausible(steps)]
     pauses, search = Pauses(events), SpikeSearch(rows)
     split = breakdown(steady(rows, search))
-    latest = _latest(rows, split, accelerated, op_by_op)
+    latest = latest_of(rows, split, accelerated, op_by_op)
     verdict = classify(split) if split and split.steps >= NEEDED else Verdict.UNKNOWN
     return Summary(
         steps=len(steps),
@@ -102,7 +102,8 @@ def summarise(
     )
 
 
-def _latest(rows: Rows, whole: Breakdown | None, accelerated: bool, op_by_op: bool) -> Latest | None:
+def latest_of(rows: Rows, whole: Breakdown | None, accelerated: bool, op_by_op: bool) -> Latest | None:
+    """The last setting of a stretch of plausible rows, whose steady steps have the split `whole`."""
     switches = np.flatnonzero(rows["flags"] & Flag.SWITCH)
     split = breakdown(steady(rows[switches[-1] :])) if len(switches) else whole
     if split is None or split.steps < NEEDED:

@@ -5,32 +5,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis import advice, bound, cost
+from tfwatch.analysis.breakdown import breakdown, steady
 from tfwatch.analysis.cost import Lost, lost
+from tfwatch.analysis.flights import undecided
 from tfwatch.analysis.forecast import forecasts
 from tfwatch.analysis.grounds import Grounds, gather
 from tfwatch.analysis.ledger import Ledger, total_of
 from tfwatch.analysis.situation import Situation
+from tfwatch.analysis.summary import between, latest_of
 from tfwatch.analysis.verdict import NEEDED, Bound, Judgement, classify
 from tfwatch.core import units
 from tfwatch.report.figures import figure
 
 if TYPE_CHECKING:
     from tfwatch.analysis.finding import Banner
+    from tfwatch.analysis.forecast import Evidence
     from tfwatch.analysis.hardware import Hardware
-    from tfwatch.analysis.summary import Summary
+    from tfwatch.analysis.summary import Latest, Summary
     from tfwatch.runs.opened import Run
 
 
 def finding_of(run: Run, grounds: Grounds, summary: Summary, ledger: Ledger) -> Banner | None:
     """What the run's last setting was bound by, and what to try next; None where too few steps tell."""
-    if summary.latest is None:
+    known, latest = last_setting(run, grounds, summary)
+    if latest is None:
         return None
     manifest = run.manifest
-    known = gather(grounds, summary.switches, len(run.steps), round(run.length_s * 1e9))
-    verdict = classify(summary.latest.split)
     now = Situation(
         live=False,
-        judgement=Judgement(verdict, summary.latest.split.steps, NEEDED, summary.latest.split, summary.latest.bound),
+        judgement=Judgement(classify(latest.split), latest.split.steps, NEEDED, latest.split, latest.bound),
         device="the GPU" if manifest.accelerated else "the device",
         accelerated=manifest.accelerated,
         op_by_op=manifest.op_by_op,
@@ -49,6 +52,17 @@ def finding_of(run: Run, grounds: Grounds, summary: Summary, ledger: Ledger) -> 
     return bound.between(now) or bound.judged(now)
 
 
+def last_setting(run: Run, grounds: Grounds, summary: Summary) -> tuple[Evidence, Latest | None]:
+    """The run's last setting; where it ended in the middle of a move of the autopilot's, the one before that move."""
+    made = undecided(run.events)
+    if made is None:
+        return gather(grounds, summary.switches, len(run.steps), round(run.length_s * 1e9)), summary.latest
+    before = [switch for switch in summary.switches if switch.step is not None and switch.step <= made.step]
+    rows = between(run.steps, 1, made.step)
+    found = latest_of(rows, breakdown(steady(rows)), run.manifest.accelerated, run.manifest.op_by_op)
+    return gather(grounds, before, made.step, made.at_ns), found
+
+
 def finding_json(found: Banner | None) -> dict[str, str | None] | None:
     """The same for `--json`."""
     if found is None:
@@ -58,13 +72,13 @@ def finding_json(found: Banner | None) -> dict[str, str | None] | None:
 
 def next_words(run: Run, grounds: Grounds, summary: Summary, ledger: Ledger) -> list[str]:
     """What to try next, by what the run lost most to at last, and the lines that do it."""
-    found = finding_of(run, grounds, summary, ledger)
-    if found is None or summary.latest is None:
+    found, (_, latest) = finding_of(run, grounds, summary, ledger), last_setting(run, grounds, summary)
+    if found is None or latest is None:
         return []
     epochs = total_of(ledger.epochs)
-    between = epochs.between_share >= max(advice.BETWEEN_SHARE, summary.latest.split.wait_share)
-    share = f"{units.percent(epochs.between_share)} of the epochs lay between their steps; " if between else ""
-    bound_by_host = summary.latest.bound is Bound.HOST and not between
+    is_between = epochs.between_share >= max(advice.BETWEEN_SHARE, latest.split.wait_share)
+    share = f"{units.percent(epochs.between_share)} of the epochs lay between their steps; " if is_between else ""
+    bound_by_host = latest.bound is Bound.HOST and not is_between
     most = f" ({summary.callback} takes most)" if bound_by_host and summary.callback else ""
     words = found.advice
     lines = [line for line in found.edit.split("\n") if line]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.training.test_trainer import _own_cache, only, settings, train
-from tfwatch.core.events import PipelineSwitched, RunEnded
+from tests.whole import only, result, told, train, write_images
+from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.pilot.pilot import Pilot
@@ -16,16 +16,14 @@ from tfwatch.runs.control import Control, Experiment
 from tfwatch.runs.opened import open_run
 from tfwatch.training.plan import Plan
 from tfwatch.training.trainer import Trainer
+from tfwatch.workloads import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.runs.opened import Run
-    from tfwatch.workloads import Settings
 
-pytestmark = pytest.mark.tensorflow
-
-__all__ = ["_own_cache", "settings"]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache")]
 
 
 def experimented(plan: Plan, order: Experiment, runs_dir: Path) -> Run:
@@ -42,14 +40,16 @@ def experimented(plan: Plan, order: Experiment, runs_dir: Path) -> Run:
     return open_run(writer.folder)
 
 
-def test_an_experiment_changes_no_bit_of_the_result(settings: Settings, tmp_path: Path) -> None:
-    plan = Plan("cnn", settings, Knobs(latency_ms=5.0))
-    still, _ = train(plan, tmp_path)
-    tried = experimented(plan, Experiment("prefetch", ("off", 2), seed=3), tmp_path)
-    end, other = only(still, RunEnded), only(tried, RunEnded)
+def test_an_experiment_changes_no_bit_of_the_result(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    data = write_images(tmp_path / "data", 90, "disk", "dots")
+    settings, knobs = Settings(batch_size=8, image_size=16, epochs=2, seed=7, data=data), Knobs(latency_ms=5.0)
+    still, _ = train("cnn", settings, tmp_path / "runs", knobs=knobs)
+    order = Experiment("prefetch", ("off", 2), seed=3)
+    tried = experimented(Plan("cnn", settings, knobs), order, tmp_path / "runs")
     assert only(tried, ExperimentBegan).values == ["off", "2"]
-    assert [event.by for event in tried.events if isinstance(event, PipelineSwitched)] != []
-    assert any(isinstance(event, ExperimentBlock) for event in tried.events)
+    assert told(tried, PipelineSwitched) != []
+    assert told(tried, ExperimentBlock) != []
     assert only(tried, ExperimentEnded).cause in ("ended", "clear")
-    assert (other.final_loss, other.weights_sha256) == (end.final_loss, end.weights_sha256)
+    assert result(tried) == result(still)
     assert tried.steps["step"].tolist() == still.steps["step"].tolist()

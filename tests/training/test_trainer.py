@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.whole import digest, only, result, told, train, write_images
 from tfwatch.core.events import (
     DatasetReady,
     EpochStarted,
@@ -19,59 +19,26 @@ from tfwatch.core.events import (
     WatchFailed,
 )
 from tfwatch.core.knobs import Knobs
-from tfwatch.runs.begin import begin_run
 from tfwatch.runs.control import Control, Request
-from tfwatch.runs.opened import Run, open_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.training import start
 from tfwatch.training.device import host_device
-from tfwatch.training.plan import Plan, Scheduled
-from tfwatch.training.trainer import Outcome, Trainer
-from tfwatch.workloads import Prepared, Settings, cnn, images, readable
-from tfwatch.workloads.shapes import draw
+from tfwatch.training.plan import Scheduled
+from tfwatch.workloads import Prepared, Settings, cnn
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache")]
 
 EPOCHS = 2
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = tmp_path_factory.mktemp("cache")
-    monkeypatch.setattr(images, "cache_dir", lambda: cache)
-    monkeypatch.setattr(readable, "cache_dir", lambda: cache)
 
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Two classes of 90 images: 20 batches of 8 a training epoch and a ragged one."""
-    import tensorflow as tf
-
-    top = tmp_path_factory.mktemp("data")
-    for name in ("disk", "dots"):
-        (top / name).mkdir()
-        for number, pixels in enumerate(draw(name, 90, seed=1)):
-            (top / name / f"{number}.jpg").write_bytes(tf.io.encode_jpeg(pixels).numpy())
-    return Settings(batch_size=8, image_size=16, epochs=EPOCHS, seed=7, data=top)
-
-
-def train(plan: Plan, runs_dir: Path, control: Control | None = None) -> tuple[Run, Outcome]:
-    writer, _ = begin_run(runs_dir, plan.workload)
-    trainer = Trainer(plan, writer, control or Control(plan.knobs))
-    trainer.start()
-    assert trainer.done.wait(120)
-    writer.close()
-    assert writer.folder
-    assert trainer.outcome
-    return open_run(writer.folder), trainer.outcome
-
-
-def only(run: Run, kind: type) -> Any:
-    (event,) = (event for event in run.events if isinstance(event, kind))
-    return event
+    folder = write_images(tmp_path_factory.mktemp("data"), 90, "disk", "dots")
+    return Settings(batch_size=8, image_size=16, epochs=EPOCHS, seed=7, data=folder)
 
 
 def test_random_switches_change_no_bit_of_the_result_and_plain_fit_gives_the_same(
@@ -85,13 +52,11 @@ def test_random_switches_change_no_bit_of_the_result_and_plain_fit_gives_the_sam
         ("latency_ms", 0.0),
     ]
     switches = tuple(Scheduled(rng.randrange(42), *rng.choice(choices)) for _ in range(50))
-    still, _ = train(Plan("cnn", settings, Knobs()), tmp_path)
-    switched, _ = train(Plan("cnn", settings, Knobs(), switches), tmp_path)
-    end, other = only(still, RunEnded), only(switched, RunEnded)
+    still, _ = train("cnn", settings, tmp_path)
+    switched, _ = train("cnn", settings, tmp_path, *switches)
     # How many is a matter of how far the pipelines work ahead, which grows with the cores: requests meanwhile merge.
-    assert sum(isinstance(event, PipelineSwitched) for event in switched.events) >= 3
-    assert (other.final_loss, other.weights_sha256) == (end.final_loss, end.weights_sha256)
-    assert plain_fit(settings) == (end.final_loss, end.weights_sha256)
+    assert len(told(switched, PipelineSwitched)) >= 3
+    assert result(switched) == result(still) == plain_fit(settings)
 
 
 def plain_fit(settings: Settings) -> tuple[float, str]:
@@ -108,29 +73,25 @@ def plain_fit(settings: Settings) -> tuple[float, str]:
     model.fit(zeros, epochs=0, verbose=0)
     data = prepared.pipeline(prepared.source, Knobs()).repeat(EPOCHS)
     history = model.fit(data, epochs=EPOCHS, steps_per_epoch=prepared.steps_per_epoch, verbose=0)
-    digest = hashlib.sha256(b"".join(weight.tobytes() for weight in model.get_weights())).hexdigest()
-    return history.history["loss"][-1], digest
+    return history.history["loss"][-1], digest(model)
 
 
 def test_books_that_are_lost_cost_the_record_and_change_no_bit_of_the_result(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What Keras believes to train on are zeros: it must never get at them."""
-    plan = Plan("cnn", replace(settings, steps=30), Knobs(3))
-    whole, _ = train(plan, tmp_path)
+    short = replace(settings, steps=30)
+    whole, _ = train("cnn", short, tmp_path, knobs=Knobs(3))
     monkeypatch.setattr(RunWriter, "step", lambda *_: 1 / 0)
-    lost, _ = train(plan, tmp_path)
+    lost, _ = train("cnn", short, tmp_path, knobs=Knobs(3))
     assert len(lost.steps) == 0
     assert only(lost, WatchFailed).reason.startswith("ZeroDivisionError")
-    ends = [only(run, RunEnded) for run in (whole, lost)]
-    assert ends[0].weights_sha256 == ends[1].weights_sha256
-    assert [end.final_loss for end in ends] == [ends[0].final_loss] * 2
+    assert result(lost) == result(whole)
 
 
 def test_scheduled_switches_take_effect_after_the_buffered_batches(settings: Settings, tmp_path: Path) -> None:
-    switches = (Scheduled(5, "prefetch", 3), Scheduled(12, "prefetch", "off"))
-    run, outcome = train(Plan("cnn", settings, Knobs(), switches), tmp_path)
-    first, second = (event for event in run.events if isinstance(event, PipelineSwitched))
+    run, outcome = train("cnn", settings, tmp_path, Scheduled(5, "prefetch", 3), Scheduled(12, "prefetch", "off"))
+    first, second = told(run, PipelineSwitched)
     assert outcome.cause == "finished"
     assert (first.asked_step, first.step, first.old, first.new) == (5, 6, "off", "3")
     # Three in the buffer and one in the making.
@@ -141,19 +102,17 @@ def test_scheduled_switches_take_effect_after_the_buffered_batches(settings: Set
 def test_a_switch_asked_before_the_first_step_is_in_effect_from_it(settings: Settings, tmp_path: Path) -> None:
     control = Control(Knobs())
     control.ask(Request("workers", 2))
-    run, _ = train(Plan("cnn", settings, Knobs()), tmp_path, control)
+    run, _ = train("cnn", settings, tmp_path, control=control)
     assert only(run, SwitchAsked).step == 0
     assert only(run, PipelineSwitched).step == 1
 
 
 @pytest.mark.parametrize(("steps", "epochs"), [(7, 1), (25, 2)])
 def test_steps_end_the_run(steps: int, epochs: int, settings: Settings, tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    run, outcome = train(Plan("cnn", replace(settings, steps=steps), Knobs()), tmp_path)
+    run, outcome = train("cnn", replace(settings, steps=steps), tmp_path)
     assert outcome.cause == "finished"
     assert len(run.steps) == steps
-    assert sum(isinstance(event, EpochStarted) for event in run.events) == epochs
+    assert len(told(run, EpochStarted)) == epochs
     assert run.manifest.steps_per_epoch == 21
     assert only(run, DatasetReady).images == 162
 
@@ -161,7 +120,7 @@ def test_steps_end_the_run(steps: int, epochs: int, settings: Settings, tmp_path
 def test_stop_ends_the_run_at_the_next_batch(settings: Settings, tmp_path: Path) -> None:
     control = Control(Knobs())
     control.stop.set()
-    run, outcome = train(Plan("cnn", settings, Knobs()), tmp_path, control)
+    run, outcome = train("cnn", settings, tmp_path, control=control)
     assert outcome.cause == "stopped"
     assert only(run, RunEnded).cause == "stopped"
     assert len(run.steps) == 0
@@ -174,7 +133,7 @@ def test_a_workload_that_raises_leaves_its_traceback(
         raise RuntimeError("no such thing [/red]")
 
     monkeypatch.setattr(cnn, "prepare", broken)
-    run, outcome = train(Plan("cnn", settings, Knobs()), tmp_path)
+    run, outcome = train("cnn", settings, tmp_path)
     assert outcome.cause == "failed"
     assert outcome.message == "RuntimeError: no such thing [/red]"
     assert "Traceback" in only(run, TrainingFailed).traceback
@@ -185,7 +144,7 @@ def test_a_folder_without_a_readable_image_is_bad_input(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / "data" / name).mkdir(parents=True)
         (tmp_path / "data" / name / "x.jpg").write_bytes(b"\xff\xd8\xff" + bytes(200))
-    _, outcome = train(Plan("cnn", Settings(data=tmp_path / "data"), Knobs()), tmp_path / "runs")
+    _, outcome = train("cnn", Settings(data=tmp_path / "data"), tmp_path / "runs")
     assert outcome.cause == "bad-input"
     assert "\n" not in outcome.message
 
@@ -195,7 +154,7 @@ def test_a_folder_without_a_readable_image_is_bad_input(tmp_path: Path) -> None:
     [{"mode": "eager"}, {"mixed_precision": True, "steps_per_execution": 3}, {"optimizer": "sgd"}],
 )
 def test_start_knobs_train(asked: dict[str, Any], settings: Settings, tmp_path: Path) -> None:
-    run, outcome = train(Plan("cnn", replace(settings, **asked), Knobs()), tmp_path)
+    run, outcome = train("cnn", replace(settings, **asked), tmp_path)
     assert (outcome.cause, len(run.steps)) == ("finished", 42)
     assert run.ended
     assert run.ended.final_loss is not None
@@ -205,7 +164,7 @@ def test_a_device_that_is_not_there_is_bad_input(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(start, "find_device", host_device)
-    run, outcome = train(Plan("cnn", replace(settings, device="gpu"), Knobs()), tmp_path)
+    run, outcome = train("cnn", replace(settings, device="gpu"), tmp_path)
     assert outcome.cause == "bad-input"
     assert outcome.message == f"TensorFlow sees no GPU here: there is {host_device().name}"
     assert len(run.steps) == 0

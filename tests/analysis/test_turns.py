@@ -96,3 +96,20 @@ def test_an_experiment_is_undone_as_one_switch() -> None:
     assert undone(states, [made(1, "2"), *tried, better]) == ("prefetch", "2")
     assert undone(states, [made(1, "2"), *tried]) == ("prefetch", "off")
     assert undone(states, [*tried]) is None
+
+
+def test_what_the_autopilot_took_back_is_undone_already() -> None:
+    def flown(at_s: float, new: str, old: str, knob: str = "prefetch") -> PipelineSwitched:
+        return replace(made(at_s, new, old, knob), by="autopilot")
+
+    def last(*events: Event) -> tuple[str, str] | None:
+        return undone(knob_states(START, events), events)
+
+    kept, tried, key = flown(2, "4", "off"), flown(3, "8", "4"), made(4, "auto", "off", "workers")
+    back = replace(asked(5, "4", "8"), by="autopilot")
+
+    assert last(kept, tried) == ("prefetch", "4")
+    assert last(kept, tried, key, back) == ("workers", "off")
+    assert last(kept, tried, key, back, flown(6, "4", "8")) == ("workers", "off")
+    assert last(kept, tried, back, flown(6, "4", "8")) == ("prefetch", "off")
+    assert last(kept, tried, replace(back, by="key"), made(6, "4", "8")) == ("prefetch", "8")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.trials import of_experiment
-from tfwatch.core.events import Event, PipelineSwitched, SwitchAsked, SwitchFailed
+from tfwatch.analysis.flights import AUTOPILOT
+from tfwatch.analysis.trials import EXPERIMENT
+from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import LARGEST, Setting, parse_latency, parse_on, parse_setting, parse_shuffle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from tfwatch.core.events import Event
 
 #: What a knob that never was on is turned to.
 FIRST_ON = {"prefetch": "4", "workers": "auto", "latency_ms": "20 ms", "fast_form": "on", "cache": "on"}
@@ -31,7 +34,7 @@ class Ask:
 class KnobState:
     """One knob, values in words.
 
-    now: in effect; asked: asked for and not yet obeyed, with since when; last_on: what it is turned on to;
+    now: in effect; asked: asked for and not yet obeyed, with since when and by whom; last_on: what it is turned on to;
     failed: why the last request could not be obeyed, empty where it could.
     """
 
@@ -40,6 +43,7 @@ class KnobState:
     last_on: str
     asked: str | None = None
     asked_s: float = 0.0
+    asked_by: str = ""
     failed: str = ""
 
     @property
@@ -67,6 +71,7 @@ class _Fold:
         self.last_on = value if value != "off" else FIRST_ON.get(knob, "auto")
         self.asked: str | None = None
         self.asked_s = 0.0
+        self.asked_by = ""
         self.told_s = -1.0
         self.failed = ""
 
@@ -75,7 +80,7 @@ class _Fold:
         self.failed = event.reason if isinstance(event, SwitchFailed) else ""
         self.asked = event.new if isinstance(event, SwitchAsked) and event.new != event.old else None
         if isinstance(event, SwitchAsked):
-            self.asked_s = self.told_s
+            self.asked_s, self.asked_by = self.told_s, event.by
         elif isinstance(event, PipelineSwitched):
             self.now = event.new
             self.last_on = event.new if event.new != "off" else self.last_on
@@ -86,10 +91,10 @@ class _Fold:
             return
         self.failed = ""
         self.asked = None if ask.value == self.now else ask.value
-        self.asked_s = ask.at_s
+        self.asked_s, self.asked_by = ask.at_s, "key"
 
     def state(self) -> KnobState:
-        return KnobState(self.knob, self.now, self.last_on, self.asked, self.asked_s, self.failed)
+        return KnobState(self.knob, self.now, self.last_on, self.asked, self.asked_s, self.asked_by, self.failed)
 
 
 def toggled(state: KnobState) -> str:
@@ -112,23 +117,30 @@ def shallower(value: str) -> str:
 def undone(states: Mapping[str, KnobState], events: Iterable[Event]) -> tuple[str, str] | None:
     """(knob, value) that takes the last switch back, one asked for first; None where there was none.
 
-    The switches of an experiment are one: from what stood before it.
+    The switches of an experiment are one: from what stood before it. What the autopilot took back itself is none.
     """
-    asked = [state for state in states.values() if state.asked is not None]
-    if asked:
-        newest = max(asked, key=lambda state: state.asked_s)
-        return newest.knob, newest.now
-    turned: list[tuple[str, str, str]] = []
-    in_experiment = False
-    for event in events:
-        if not isinstance(event, PipelineSwitched) or event.knob not in states:
-            continue
-        if in_experiment and of_experiment(event) and turned[-1][0] == event.knob:
-            turned[-1] = (event.knob, turned[-1][1], event.new)
+    made = [_Turned(e.knob, e.old, e.new, e.by) for e in events if isinstance(e, PipelineSwitched) and e.knob in states]
+    asked = sorted((state for state in states.values() if state.asked is not None), key=lambda state: state.asked_s)
+    turned: list[_Turned] = []
+    for turn in [*made, *(_Turned(one.knob, one.now, one.coming, one.asked_by) for one in asked)]:
+        before = next((one for one in reversed(turned) if one.knob == turn.knob), None)
+        if before is not None and turn.by == before.by == AUTOPILOT and before.old == turn.new:
+            turned.remove(before)
+        elif before is not None and turn.by == before.by == EXPERIMENT and before is turned[-1]:
+            turned[-1] = replace(turn, old=before.old)
         else:
-            turned.append((event.knob, event.old, event.new))
-        in_experiment = of_experiment(event)
-    return next(((knob, old) for knob, old, new in reversed(turned) if old != new), None)
+            turned.append(turn)
+    return next(((turn.knob, turn.old) for turn in reversed(turned) if turn.old != turn.new), None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Turned:
+    """A switch, values in words, and who asked for it."""
+
+    knob: str
+    old: str
+    new: str
+    by: str
 
 
 def no_experiment(knob: str) -> str:

@@ -102,29 +102,28 @@ class _Flight:
         self._had_bytes = self._sampled("process_bytes")
         foretell = outlook(self._driver)
         while True:
-            limits = self._limits()
-            action = walk.next(foretell, limits)
+            action = walk.next(foretell, self._limits())
             if isinstance(action, Stop):
                 return action
             try:
                 if action.again:
                     self._rebase(walk, action)
-                kept = self._try(walk, action, limits)
+                kept = self._try(walk, action)
             except _SpentError:
-                return Stop("budget", f"its {moving.BUDGET} steps were used up before the last switch took effect")
+                return Stop("budget", f"its {moving.BUDGET} steps were used up before another switch could be judged")
             if kept:
                 foretell = outlook(self._driver)
 
     # -- a move -----------------------------------------------------------------------------------
 
-    def _try(self, walk: Walk, move: Move, limits: Limits) -> bool:
+    def _try(self, walk: Walk, move: Move) -> bool:
         """Make a move, wait for what comes of it and tell; says whether it is kept."""
         before = walk.now
         tell_made(self._driver, move)
         self._open = move
         try:
             first = self._settled(move, walk)
-            kept, reason, after = self._judged(walk, move, first, limits)
+            kept, reason, after = self._judged(walk, move, first)
         except RefusedError as refusal:
             walk.drop(move)
             kept, reason, after = False, str(refusal), None
@@ -150,9 +149,13 @@ class _Flight:
     def _settled(self, move: Move, walk: Walk) -> int:
         """Ask for a move and wait for it to take effect. Returns the first step to judge it by."""
         told = len(self._driver.snapshot.events)
-        for turn in move.turns:
-            self._driver.ask(turn.knob, as_value(turn.knob, turn.new), BY)
-        turned = move.turned(walk.knobs)
+        turned, stands = move.turned(walk.knobs), self._knobs()
+        # Also what was taken back before and does not stand yet: where that was refused, it never would.
+        due = {turn.knob for turn in move.turns} | {
+            knob for knob in _TURNS & turned.keys() if turned[knob] != stands[knob]
+        }
+        for knob in sorted(due):
+            self._driver.ask(knob, as_value(knob, turned[knob]), BY)
         self._wait(lambda _: self._knobs() == turned or bool(self._since(told, SwitchFailed)), move)
         for failed in self._since(told, SwitchFailed):
             raise RefusedError(failed.reason)
@@ -164,7 +167,7 @@ class _Flight:
         """The events of a kind after so many."""
         return [event for event in self._driver.snapshot.events[told:] if isinstance(event, kind)]
 
-    def _judged(self, walk: Walk, move: Move, first: int, limits: Limits) -> tuple[bool, str, Measured | None]:
+    def _judged(self, walk: Walk, move: Move, first: int) -> tuple[bool, str, Measured | None]:
         """Wait until it is clear. Returns whether the move is kept, why not, and what came."""
         seen = 0
         while True:

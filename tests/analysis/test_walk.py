@@ -66,6 +66,12 @@ def wrong(plant: Plant, knobs: Mapping[str, str], knob: str, value: str) -> Fore
     return forecast(knob, value, now * now / plant.step_ms({**knobs, knob: value}))
 
 
+def only_prefetch(plant: Plant, knobs: Mapping[str, str], knob: str, value: str) -> Forecast:
+    """Prefetch hides all, and nothing else helps."""
+    work_ms = plant.compute_ms + plant.host_ms
+    return forecast(knob, value, work_ms if knob == "prefetch" else plant.step_ms(knobs))
+
+
 def forecast(knob: str, value: str, step_ms: float, needs_bytes: float | None = None) -> Forecast:
     return Forecast(knob, value, step_ms, step_ms * 0.9, step_ms * 1.1, nan, f"{knob} helps", needs_bytes)
 
@@ -131,7 +137,7 @@ KINDS = [
     pytest.param(Plant(data_ms=0.05, compute_ms=12), id="fed from the start"),
     pytest.param(Plant(data_ms=8, compute_ms=8, noise=0.08, drift=0.3), id="noise that resembles itself"),
     pytest.param(
-        Plant(data_ms=12, latency_ms=20, compute_ms=5.5, cores=16, crowd_ms=0.02, bursts_ms=0.5),
+        Plant(data_ms=12, latency_ms=20, compute_ms=5.5, cores=16, crowd_ms=0.03, bursts_ms=0.6),
         id="cnn on sixteen cores: workers crowd the thread that launches",
     ),
     pytest.param(
@@ -162,7 +168,7 @@ def test_a_machine_that_is_slower_for_a_while_hides_no_gain(plant: Plant) -> Non
         assert walked.steps <= BUDGET
 
 
-@pytest.mark.parametrize("foretell", [right, nothing, wrong])
+@pytest.mark.parametrize("foretell", [right, nothing, wrong, only_prefetch])
 @pytest.mark.parametrize("plant", KINDS)
 def test_from_the_worst_setting_it_ends_near_the_best_of_the_full_grid(plant: Plant, foretell: Foretell) -> None:
     walked = walk_over(plant, foretell=foretell)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import tensorflow as tf
 
+from tfwatch.workloads import jpeg
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -29,11 +31,11 @@ class Maker:
 
     def sleep(self, name: str, ms: float) -> Callable[[Any], Any]:
         """Waits inside TensorFlow, as for storage."""
-        return self._timed(name, partial(_asleep, ms=ms))
+        return self._timed(name, partial(jpeg.delayed, latency_ms=ms))
 
     def burn(self, name: str, ms: float) -> Callable[[Any], Any]:
         """Works on one core."""
-        return self._timed(name, partial(_at_work, jpeg=_jpeg(max(8, round(ms * _rows_a_ms())))))
+        return self._timed(name, partial(_at_work, encoded=_jpeg(max(8, round(ms * _rows_a_ms())))))
 
     def python(self, name: str, ms: float) -> Callable[[Any], Any]:
         """Works in Python, with its lock."""
@@ -61,7 +63,7 @@ class Maker:
 
     def interleaved(self, name: str, ms: float, workers: int | None) -> tf.data.Dataset:
         """Files, each of which gives elements that cost so much."""
-        inner = self._timed(name, partial(_asleep, ms=ms))
+        inner = self._timed(name, partial(jpeg.delayed, latency_ms=ms))
         self.labels[-1] = f"interleave({name})"
 
         def opened(x: Any) -> tf.data.Dataset:
@@ -90,21 +92,10 @@ class Maker:
         return cast("Callable[[Any], Any]", stage)
 
 
-def _asleep(x: Any, ms: float) -> Any:
-    once = tf.data.Dataset.from_tensors(x)
-    asleep = tf.raw_ops.SleepDataset(
-        input_dataset=tf.data.experimental.to_variant(once),
-        sleep_microseconds=tf.constant(int(ms * 1e3), tf.int64),
-        output_types=[x.dtype],
-        output_shapes=[x.shape],
-    )
-    return tf.data.experimental.from_variant(asleep, once.element_spec).take(1).get_single_element()
-
-
-def _at_work(x: Any, jpeg: Any) -> Any:
+def _at_work(x: Any, encoded: Any) -> Any:
     """Decodes an image: one kernel, on one core. The element says which, or TensorFlow would decode but once."""
     which = tf.cast(tf.reduce_min(x) < 0, tf.int32)
-    pixels = tf.io.decode_jpeg(tf.gather(jpeg, which))
+    pixels = tf.io.decode_jpeg(tf.gather(encoded, which))
     return x + 0.0 * tf.cast(pixels[0, 0, 0], x.dtype)
 
 
@@ -117,7 +108,7 @@ def _jpeg(rows: int) -> Any:
 @functools.cache
 def _rows_a_ms() -> float:
     """Rows of an image that are decoded in a millisecond of CPU time."""
-    work = tf.function(partial(_at_work, jpeg=_jpeg(512)))
+    work = tf.function(partial(_at_work, encoded=_jpeg(512)))
     work(tf.zeros(_STAGES))
     begun = time.process_time()
     for _ in range(20):

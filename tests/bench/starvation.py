@@ -27,6 +27,7 @@ import tensorflow as tf
 from tfwatch import Watch, open_run
 from tfwatch.core.knobs import Knobs, Setting
 from tfwatch.training import hands
+from tfwatch.workloads.jpeg import delayed
 
 from .trace import Busy, trace
 
@@ -90,23 +91,9 @@ def make_data(batch: int, delay_ms: float, prefetch: Setting) -> tf.data.Dataset
     x = rng.normal(size=(batch, SIZE, SIZE, 3)).astype("float32")
     data = tf.data.Dataset.from_tensors((x, rng.integers(0, CLASSES, size=batch))).repeat()
     if delay_ms:
-        data = _late(data, delay_ms)
+        data = data.map(lambda x, y: (x, delayed(y, delay_ms)))
     size = hands.buffer_size(prefetch)
     return (data if size is None else data.prefetch(size)).with_options(hands.options(Knobs(prefetch=prefetch)))
-
-
-def _late(data: tf.data.Dataset, delay_ms: float) -> tf.data.Dataset:
-    spec = data.element_spec
-    leaves = tf.nest.flatten(spec)
-    # TensorFlow would put the sleep on the GPU, and an iterator there takes batches in host memory for its own.
-    with tf.device("/CPU:0"):
-        asleep = tf.raw_ops.SleepDataset(
-            input_dataset=tf.data.experimental.to_variant(data),
-            sleep_microseconds=tf.constant(int(delay_ms * 1000), tf.int64),
-            output_types=[leaf.dtype for leaf in leaves],
-            output_shapes=[leaf.shape for leaf in leaves],
-        )
-    return tf.data.experimental.from_variant(asleep, spec)
 
 
 class Bounds(keras.callbacks.Callback):

@@ -90,7 +90,7 @@ def reading(latency_ms: float, kept: Kept | None = None) -> Callable[..., Any]:
     import tensorflow as tf
 
     def files(paths: tf.Tensor) -> tf.Tensor:
-        arrived = _delayed(paths, latency_ms) if latency_ms else paths
+        arrived = delayed(paths, latency_ms) if latency_ms else paths
         return tf.map_fn(tf.io.read_file, arrived)
 
     def read(paths: tf.Tensor, labels: tf.Tensor, numbers: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -103,16 +103,16 @@ def reading(latency_ms: float, kept: Kept | None = None) -> Callable[..., Any]:
     return read
 
 
-def _delayed(paths: tf.Tensor, latency_ms: float) -> tf.Tensor:
-    """The same paths, later: a sleep inside TensorFlow, without Python and its lock."""
+def delayed(value: tf.Tensor, latency_ms: float) -> tf.Tensor:
+    """The same value, later: a sleep inside TensorFlow, without Python and its lock."""
     import tensorflow as tf
 
-    once = tf.data.Dataset.from_tensors(paths)
+    once = tf.data.Dataset.from_tensors(value)
     asleep = tf.raw_ops.SleepDataset(
         input_dataset=tf.data.experimental.to_variant(once),
         sleep_microseconds=tf.constant(max(int(latency_ms * 1000) - _SLEEP_COST_US, 0), tf.int64),
-        output_types=[paths.dtype],
-        output_shapes=[paths.shape],
+        output_types=[value.dtype],
+        output_shapes=[value.shape],
     )
     # take(1): looking for a second element would sleep a second time.
     return tf.data.experimental.from_variant(asleep, once.element_spec).take(1).get_single_element()

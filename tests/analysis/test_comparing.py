@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.analysis.test_banner import split
+from tests.analysis.situations import split
 from tfwatch.analysis.comparing import cells, in_a_line, longest_ms, outcome, parts, speed
 from tfwatch.analysis.switches import Comparison
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.test_banner import RUNNING, judged, split
+from tests.analysis.situations import RUNNING, judged, split
 from tfwatch.analysis import edits
 from tfwatch.analysis.advice import starving
 from tfwatch.analysis.banner import banner

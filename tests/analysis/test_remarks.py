@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.samples import make_samples
-from tests.analysis.test_banner import RUNNING, judged
+from tests.analysis.situations import RUNNING, judged
 from tfwatch.analysis.banner import banner
 from tfwatch.analysis.evidence import Evidence
 from tfwatch.analysis.machine import GpuFigures, Machine, gpu_figures, gpu_word, machine_of, medians, recent

@@ -1,0 +1,99 @@
+"""What is tried next, by what steps are bound by."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.analysis.situations import finding, judged
+from tfwatch.analysis.ledger import Entry
+from tfwatch.analysis.verdict import Bound, Verdict
+
+
+@pytest.mark.parametrize(
+    ("knobs", "switchable", "says"),
+    [
+        pytest.param({"prefetch": "off"}, ("prefetch",), "p turns prefetch on", id="prefetch is off"),
+        pytest.param(
+            {"prefetch": "4", "workers": "off"}, ("prefetch", "workers"), "w makes batches", id="workers are off"
+        ),
+        pytest.param(
+            {"prefetch": "4", "workers": "auto", "latency_ms": "20 ms"},
+            ("prefetch", "workers"),
+            "l turns it off",
+            id="simulated",
+        ),
+        pytest.param({"prefetch": "4", "workers": "auto"}, ("prefetch", "workers"), "reading or decoding", id="all on"),
+        pytest.param({}, (), "cannot be switched live", id="somebody else's pipeline"),
+    ],
+)
+def test_a_starving_device_is_told_the_next_thing_to_try(
+    knobs: dict[str, str], switchable: tuple[str, ...], says: str
+) -> None:
+    assert says in finding(judgement=judged(Verdict.HIGHLY), knobs=knobs, switchable=switchable)[2]
+
+
+@pytest.mark.parametrize(
+    ("wait", "knobs", "says"),
+    [
+        pytest.param(40.0, {"fast_form": "off"}, "t turns the fast form on (tf.data); prefetch can", id="far too slow"),
+        pytest.param(9.6, {"fast_form": "off"}, "p turns prefetch on", id="prefetch can hide it"),
+        pytest.param(9.6, {"fast_form": "off", "prefetch": "4"}, "hide it all: t turns the fast", id="prefetch is on"),
+        pytest.param(40.0, {"fast_form": "on"}, "p turns prefetch on", id="the fast form runs"),
+    ],
+)
+def test_the_fast_form_is_proposed_where_prefetch_cannot_hide_the_slow_one(
+    wait: float, knobs: dict[str, str], says: str
+) -> None:
+    now = {"switchable": ("prefetch", "workers", "fast_form"), "fast_form": "tf.data", "knobs": knobs}
+    assert says in finding(judgement=judged(Verdict.HIGHLY, wait), **now)[2]
+
+
+@pytest.mark.parametrize(
+    ("spent", "says"),
+    [
+        pytest.param({"validation_s": 2.0}, "validation_freq", id="validation"),
+        pytest.param({"first_batch_s": 2.0}, ".repeat() and steps_per_epoch", id="first batch"),
+        pytest.param({"epoch_end_s": 2.0}, "save_freq", id="checkpoint"),
+    ],
+)
+def test_what_lies_between_epochs_has_its_own_next_step(spent: dict[str, float], says: str) -> None:
+    epoch = Entry(0, 250, compute_s=3.0, **spent)
+
+    assert says in finding(judgement=judged(Verdict.NOT, 0.2), epoch_spent=epoch)[2]
+    assert finding(judgement=judged(Verdict.HIGHLY, 20.0), epoch_spent=epoch)[0].startswith("STARVING")
+
+
+def test_a_shuffle_buffer_that_is_filled_before_each_epoch_may_be_smaller() -> None:
+    spent = {"judgement": judged(Verdict.NOT, 0.2), "epoch_spent": Entry(0, 250, compute_s=3.0, first_batch_s=2.0)}
+
+    assert "smaller shuffle buffer" in finding(**spent, fills=True)[2]
+    assert "shuffle" not in finding(**spent)[2]
+
+
+def test_a_callback_that_is_known_to_take_most_is_named() -> None:
+    found = finding(judgement=judged(Verdict.NOT, 0.2, 13.6, 7.1, Bound.HOST), callback="CSVLogger")
+
+    assert found[1] == "NOT input-bound, host-bound: 7.1 of 20.9 ms a step, most in callback CSVLogger"
+
+
+@pytest.mark.parametrize(
+    ("bound", "accelerated", "says"),
+    [
+        pytest.param(Bound.COMPUTE, True, "Nothing to gain from the pipeline", id="compute"),
+        pytest.param(Bound.COMPUTE, True, "mixed precision or jit_compile", id="compute on a GPU"),
+        pytest.param(Bound.COMPUTE, False, "smaller model", id="compute on a CPU"),
+        pytest.param(Bound.LAUNCH, True, "steps_per_execution", id="launch"),
+        pytest.param(Bound.LAUNCH, True, "jit_compile", id="launching less"),
+        pytest.param(Bound.HOST, True, "log and save less often, larger batches", id="host"),
+        pytest.param(Bound.HOST, False, "steps_per_execution", id="calling back less"),
+    ],
+)
+def test_what_binds_has_its_own_next_step(bound: Bound, accelerated: bool, says: str) -> None:
+    judgement = judged(Verdict.NOT, 0.1, bound=bound)
+
+    assert says in finding(judgement=judgement, accelerated=accelerated)[2]
+
+
+@pytest.mark.parametrize("bound", [Bound.COMPUTE, Bound.LAUNCH])
+def test_steps_that_run_op_by_op_are_to_run_as_a_graph(bound: Bound) -> None:
+    assert "tf.function" in finding(judgement=judged(Verdict.NOT, 0.1, bound=bound), op_by_op=True)[2]

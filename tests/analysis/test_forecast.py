@@ -161,6 +161,17 @@ def test_a_cache_that_would_be_refused_promises_nothing() -> None:
     assert found.why == "no forecast: a cache needs 4.1 GB, 6.2 GB are free"
 
 
+@pytest.mark.parametrize(
+    ("limit", "beyond"),
+    [pytest.param(None, False, id="no limit"), pytest.param(4e6, False, id="enough"), pytest.param(1e5, True, id="not")],
+)
+def test_a_buffer_beyond_the_memory_limit_is_foretold_as_such(limit: float | None, beyond: bool) -> None:
+    found = forecast(evidence(20.0, batch_bytes=1e6, memory_limit=limit), "prefetch", "4")
+
+    assert found.is_known
+    assert (found.needs_bytes, found.beyond_limit) == (4e6, beyond)
+
+
 def test_a_cache_leaves_the_last_map_which_is_the_random_one() -> None:
     table = StageTable(0, tuple(Stage(kind, kind, ms) for kind, ms in (("Map", 14.0), ("Map", 4.0), ("BatchV2", 2.0))))
     known = evidence(20.0, knobs={"cache": "off"}, stages=table)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.analysis.test_banner import RUNNING, judged, split
+from tfwatch.analysis.advice import starving
 from tfwatch.analysis.banner import banner
 from tfwatch.analysis.forecast import Forecast
 from tfwatch.analysis.foretelling import best, between, gains, note, promise
@@ -65,6 +66,19 @@ def test_where_no_key_helps_it_is_said_what_does_not_let_it() -> None:
 
     assert cure(known, STARVING).sentence == "read waits for storage: 19 of 22 ms; no key helps"
     assert cure(now(no_gain, prefetch="4"), STARVING) == Cure("making batches is the limit; no key helps")
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_what_needs_more_memory_than_is_allowed_is_not_advised(live: bool) -> None:
+    dear = replace(ON, needs_bytes=1.5 * 2**20, beyond_limit=True)
+    forbidden = replace(now(dear), live=live)
+
+    found = starving(forbidden, STARVING)
+    other = starving(replace(now(dear, WORKERS), live=live), STARVING)
+
+    assert found.sentence.startswith("prefetch 4 needs 2 MB, more than the memory limit")
+    assert found.edit == ""
+    assert "about 13.9 ms" in other.sentence
 
 
 @pytest.mark.parametrize("live", [True, False])

@@ -97,6 +97,8 @@ def _without_keys(now: Situation, part: Breakdown, cure: Cure) -> str:
     told = best(now.forecasts.values())
     if told is not None:
         return f"{edits.phrase(told.knob, told.value, now.fast_form)}: {promise(told)}{limit}"
+    if dear := waiting.over_limit(now):
+        return f"{dear}: make batches cheaper, or allow more{limit}"
     prefetch = now.knobs.get("prefetch", "default")
     work = units.milliseconds(part.compute.mean + part.host.mean)
     if prefetch == "off" and cure.turn and cure.turn[0] == "prefetch":

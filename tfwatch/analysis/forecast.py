@@ -49,6 +49,7 @@ class Evidence:
     stages: what a batch costs in each stage; None where tf.data's model cannot be read.
     cores: of the machine. cores_free: in use by nobody; cores_used: by the process that trains. NaN is unknown.
     accelerated: the steps run on a device beside the CPU. memory_free: bytes, None where unknown.
+    memory_limit: bytes that the user lets buffers take, None where there is no limit.
     comparisons: the run's switches so far, oldest first; turns: all that took effect, where not all are compared.
     batch_size: examples in a batch, None where unknown.
     batch_bytes: of one batch, cache_bytes: of the whole data set in a cache; None where unknown.
@@ -64,6 +65,7 @@ class Evidence:
     cores_used: float = math.nan
     accelerated: bool = False
     memory_free: float | None = None
+    memory_limit: float | None = None
     comparisons: tuple[Comparison, ...] = ()
     turns: tuple[Turn, ...] = ()
     batch_size: int | None = None
@@ -88,6 +90,7 @@ class Forecast:
     now_ms, now_mean_ms: the median and the mean of the present setting.
     measured: this run has stood at that setting before, and its steps are the forecast.
     needs_bytes: the memory that the switch takes; None where it takes none worth telling or nobody knows.
+    beyond_limit: it is more than the user allows.
     """
 
     knob: str
@@ -102,6 +105,7 @@ class Forecast:
     now_ms: float = math.nan
     now_mean_ms: float = math.nan
     measured: bool = False
+    beyond_limit: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -193,6 +197,7 @@ def _as_seen(now: Breakdown, then: Breakdown, beside: Breakdown | None) -> Recko
 
 def _told(evidence: Evidence, split: Breakdown, knob: str, value: str, found: Reckoned, seen: bool) -> Forecast:
     usual = _OFF if evidence.accelerated else _OFF_SHARED
+    needs, limit = _needs_bytes(evidence, knob, value), evidence.memory_limit
     off = math.hypot(usual, _NINE_OF_TEN * wanders(evidence.rows), _OTHERS * _taken_by_others(evidence))
     return Forecast(
         knob=knob,
@@ -202,7 +207,8 @@ def _told(evidence: Evidence, split: Breakdown, knob: str, value: str, found: Re
         high_ms=found.high_ms * (1 + off) + _OFF_MS,
         floor_ms=floor_ms(evidence),
         why=found.why or _why(evidence, split, found.step_ms),
-        needs_bytes=_needs_bytes(evidence, knob, value),
+        needs_bytes=needs,
+        beyond_limit=needs is not None and limit is not None and needs > limit,
         mean_ms=found.mean_ms,
         now_ms=split.step.median,
         now_mean_ms=split.step.mean,

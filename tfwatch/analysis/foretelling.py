@@ -39,7 +39,12 @@ def between(told: Forecast) -> str:
 
 
 def gains(told: Forecast) -> bool:
-    """Whether the switch promises anything."""
+    """Whether the switch promises anything that may be had."""
+    return promises(told) and not told.beyond_limit
+
+
+def promises(told: Forecast) -> bool:
+    """Whether the switch promises anything, whatever memory it takes."""
     return told.is_known and told.ratio >= 1 + WORTH
 
 

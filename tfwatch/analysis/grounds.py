@@ -44,6 +44,8 @@ class Described(Protocol):
     @property
     def cache_bytes(self) -> int | None: ...
     @property
+    def memory_limit(self) -> float | None: ...
+    @property
     def machine(self) -> Mapping[str, Any]: ...
 
 
@@ -104,6 +106,7 @@ def gather(grounds: Grounds, comparisons: Sequence[Comparison], step: int, at_ns
         cores_used=_mean(samples, "process_cores"),
         accelerated=run.accelerated,
         memory_free=None if math.isnan(available) else available,
+        memory_limit=run.memory_limit,
         comparisons=tuple(switch for switch in comparisons if switch.step is not None),
         turns=tuple(made),
         batch_size=run.batch_size,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.foretelling import best, gains, promise
+from tfwatch.analysis.foretelling import best, gains, promise, promises
 from tfwatch.core import units
 from tfwatch.core.knobs import epochs_until
 
@@ -123,8 +123,20 @@ def _nothing_helps(now: Situation) -> str:
     if faster is not None:
         stands = now.knobs.get("latency_ms", "off")
         return f"the simulated latency is the limit. {press(faster, stands)}: {promise(faster)}"
+    if dear := over_limit(now):
+        return f"{dear}; no other key helps"
     place = now.stages.bottleneck if now.stages else None
     return f"{place.sentence}; no key helps" if place else "making batches is the limit; no key helps"
+
+
+def over_limit(now: Situation) -> str:
+    """`prefetch 4 needs 1.5 MB, more than the memory limit`; empty where that forbids nothing that would help."""
+    dear = next((one for one in now.forecasts.values() if one.beyond_limit and promises(one)), None)
+    return (
+        f"{knob_name(dear.knob)} {dear.value} needs {units.memory(dear.needs_bytes)}, more than the memory limit"
+        if dear
+        else ""
+    )
 
 
 def stall_sentence(now: Situation) -> str:

@@ -83,6 +83,12 @@ class Manifest:
         return str(self.settings.get("fast_form") or "")
 
     @property
+    def memory_limit(self) -> float | None:
+        """Bytes that the user lets buffers take, beside what they take at the start; None where there is no limit."""
+        limit = self.settings.get("memory_limit_bytes")
+        return float(limit) if isinstance(limit, int | float) else None
+
+    @property
     def title(self) -> str:
         """The workload, and how its steps are computed where that is not as usual: `cnn, eager, mixed_float16`."""
         asked = self.settings

@@ -80,8 +80,7 @@ class Switchboard:
         refusal = views.refused(view.snapshot, first, self.control is not None)
         if refusal or self.control is None:
             return f"autopilot: {refusal}"
-        limit = view.snapshot.manifest.settings.get("memory_limit_bytes")
-        self.control.order(Autopilot(limit if isinstance(limit, int | float) else None))
+        self.control.order(Autopilot(view.snapshot.manifest.memory_limit))
         return "autopilot: it turns the knobs until the device no longer starves; f ends it"
 
     def undo(self, view: RunView) -> str:

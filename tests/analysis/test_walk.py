@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.rows import Rows
 
-    Foretell = Callable[[Plant, Mapping[str, str], str, str], Forecast | None]
+    Foretell = Callable[[Plant, Mapping[str, str], Mapping[str, str]], Forecast | None]
 
 ROOMY = 1e12
 
@@ -51,28 +51,29 @@ class Walked:
     steps: int
 
 
-def nothing(plant: Plant, knobs: Mapping[str, str], knob: str, value: str) -> None:
+def nothing(plant: Plant, knobs: Mapping[str, str], turned: Mapping[str, str]) -> None:
     """No forecast at all."""
 
 
-def right(plant: Plant, knobs: Mapping[str, str], knob: str, value: str) -> Forecast:
+def right(plant: Plant, knobs: Mapping[str, str], turned: Mapping[str, str]) -> Forecast:
     """What the switch would give, exactly."""
-    return forecast(knob, value, plant.step_ms({**knobs, knob: value}))
+    return forecast(turned, plant.step_ms({**knobs, **turned}))
 
 
-def wrong(plant: Plant, knobs: Mapping[str, str], knob: str, value: str) -> Forecast:
+def wrong(plant: Plant, knobs: Mapping[str, str], turned: Mapping[str, str]) -> Forecast:
     """The contrary of what it would give."""
     now = plant.step_ms(knobs)
-    return forecast(knob, value, now * now / plant.step_ms({**knobs, knob: value}))
+    return forecast(turned, now * now / plant.step_ms({**knobs, **turned}))
 
 
-def only_prefetch(plant: Plant, knobs: Mapping[str, str], knob: str, value: str) -> Forecast:
+def only_prefetch(plant: Plant, knobs: Mapping[str, str], turned: Mapping[str, str]) -> Forecast:
     """Prefetch hides all, and nothing else helps."""
     work_ms = plant.compute_ms + plant.host_ms
-    return forecast(knob, value, work_ms if knob == "prefetch" else plant.step_ms(knobs))
+    return forecast(turned, work_ms if "prefetch" in turned else plant.step_ms(knobs))
 
 
-def forecast(knob: str, value: str, step_ms: float, needs_bytes: float | None = None) -> Forecast:
+def forecast(turned: Mapping[str, str], step_ms: float, needs_bytes: float | None = None) -> Forecast:
+    (knob, value), *_ = turned.items()
     return Forecast(knob, value, step_ms, step_ms * 0.9, step_ms * 1.1, nan, f"{knob} helps", needs_bytes)
 
 
@@ -243,7 +244,7 @@ def test_a_cache_is_tried_where_memory_bears_it_and_an_epoch_is_short(
     epoch_steps: int | None, memory: float, says: str
 ) -> None:
     limits = Limits(memory, 1e6, 8, frozenset({"cache"}), True, epoch_steps=epoch_steps)
-    found = Walk(CACHES, TIGHT).next(lambda knob, value: forecast(knob, value, 11.0, 1e9), limits)
+    found = Walk(CACHES, TIGHT).next(lambda turned: forecast(turned, 11.0, 1e9), limits)
     assert (found.knob if isinstance(found, Move) else "") == says
     if isinstance(found, Stop):
         assert ("a cache would gain" in found.reason) is (memory > 1e9)

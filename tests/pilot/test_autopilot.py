@@ -160,3 +160,9 @@ def test_all_that_it_does_to_a_run_is_over_within_its_steps(build_steps: int, st
     training.train(200)
     assert training.events(AutopilotEnded)[0].steps <= BUDGET
     assert training.events(PipelineSwitched)[-1].step <= training.events(AutopilotBegan)[0].step + BUDGET
+
+
+def test_two_knobs_turned_at_once_have_a_forecast_too() -> None:
+    both = flown(GPU, switchable=["prefetch", "workers"]).events(MoveJudged)[0]
+    assert (both.knob, both.new, both.beside, both.kept) == ("prefetch", "4", "workers off > 4", True)
+    assert both.forecast_ms == pytest.approx(both.after_ms, rel=0.1)

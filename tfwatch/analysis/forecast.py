@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +39,7 @@ _BLOCK = 20
 _CACHE_SHARE = 0.5
 #: Of a normal distribution so many standard deviations hold nine of ten.
 _NINE_OF_TEN = 1.64
+_NO_OTHER: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,12 +137,15 @@ def choices(evidence: Evidence, knob: str) -> tuple[str, ...]:
     return tuple(value for value in dict.fromkeys(found) if value != now)
 
 
-def forecast(evidence: Evidence, knob: str, value: str) -> Forecast:
-    """The step after one switch. Its number is NaN where nothing can be said, and `why` says why not."""
+def forecast(evidence: Evidence, knob: str, value: str, beside: Mapping[str, str] = _NO_OTHER) -> Forecast:
+    """The step after one switch. Its number is NaN where nothing can be said, and `why` says why not.
+
+    beside: what prefetch or workers are turned to at the same time.
+    """
     split, why_not = evidence.breakdown, silence(evidence)
     if why_not or split is None:
         return Forecast(knob, value, math.nan, math.nan, math.nan, floor_ms(evidence), why_not)
-    wanted = measured.matter({**evidence.knobs, knob: value})
+    wanted = measured.matter({**evidence.knobs, knob: value, **beside})
     stood = measured.find(evidence.history, wanted, evidence.knobs)
     seen = True
     if wanted == measured.matter(evidence.knobs) or _is_as_written(evidence, knob, value):
@@ -148,7 +153,7 @@ def forecast(evidence: Evidence, knob: str, value: str) -> Forecast:
     elif stood:
         found = _as_seen(split, *stood)
     else:
-        found, seen = reckon(evidence, split, knob, value, floor_ms(evidence)), False
+        found, seen = reckon(evidence, split, knob, value, floor_ms(evidence), beside), False
     if not _fits(evidence, knob, value):
         found = f"a cache needs {units.memory(evidence.cache_bytes)}, {units.memory(evidence.memory_free)} are free"
     if isinstance(found, str):

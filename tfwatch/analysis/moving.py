@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.gain import Measured
     from tfwatch.core.rows import Rows
 
-    Foretell: TypeAlias = Callable[[str, str], "Forecast | None"]
+    Foretell: TypeAlias = Callable[[Mapping[str, str]], "Forecast | None"]
 
 #: Steady steps of a judging stretch: so many at least, so many at most.
 LEAST, MOST = 20, 40
@@ -60,7 +60,7 @@ class Turn:
 class Move:
     """Knobs to turn, at once; why, in one sentence.
 
-    forecast: only where one knob is turned. again: what was measured before left it open: both settings are measured
+    forecast: None where there is none. again: what was measured before left it open: both settings are measured
     anew. leaner: it takes fewer threads and less memory, and is kept where it is no slower.
     """
 
@@ -151,7 +151,7 @@ class Limits:
 class Place:
     """Where a walk stands: the settings at its start and now, and the steps measured under those of now.
 
-    foretell: the forecast of a knob turned to a value from here. floor_ms: the device's own time a step, as far as it
+    foretell: the forecast of knobs turned to values from here. floor_ms: the device's own time a step, as far as it
     is known.
     """
 
@@ -159,7 +159,7 @@ class Place:
     knobs: Mapping[str, str]
     now: Measured
     tried: Sequence[Tried] = ()
-    foretell: Foretell = lambda knob, value: None
+    foretell: Foretell = lambda turned: None
     floor_ms: float = math.inf
 
 

@@ -12,6 +12,7 @@ from tfwatch.analysis.moving import FIRST_DEPTH, ROUNDS, Limits, Move, Place, Tu
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from tfwatch.analysis.forecast import Forecast
     from tfwatch.analysis.gain import Measured
 
 #: Parallel calls grow up to so many: a storage that takes 100 ms is hidden behind steps of 2 ms.
@@ -78,7 +79,7 @@ def seen_before(place: Place) -> list[Move]:
             is_open = might_help(*map(together, zip(*rounds, strict=True)))
         if is_open and len(rounds) < ROUNDS:
             turns = tuple(Turn(k, place.knobs[k], v) for k, v in knobs.items() if place.knobs[k] != v)
-            moves.append(Move(turns, _AGAIN, again=True))
+            moves.append(Move(turns, _AGAIN, _foretold(place, turns), again=True))
     return moves
 
 
@@ -137,7 +138,7 @@ def _turned(place: Place, knob: str, new: str, why: str = "", *, leaner: bool = 
     if not new or knob not in place.knobs:
         return None
     turn = Turn(knob, place.knobs[knob], new)
-    return Move((turn,), why or _WHY[knob], place.foretell(knob, new), leaner=leaner)
+    return Move((turn,), why or _WHY[knob], place.foretell({knob: new}), leaner=leaner)
 
 
 def _move(place: Place, why: str, *turns: tuple[str, str]) -> Move | None:
@@ -145,7 +146,11 @@ def _move(place: Place, why: str, *turns: tuple[str, str]) -> Move | None:
     if any(knob not in place.knobs for knob, _ in turns):
         return None
     found = tuple(Turn(knob, place.knobs[knob], new) for knob, new in turns if place.knobs[knob] != new)
-    return Move(found, why) if found else None
+    return Move(found, why, _foretold(place, found)) if found else None
+
+
+def _foretold(place: Place, turns: tuple[Turn, ...]) -> Forecast | None:
+    return place.foretell({turn.knob: turn.new for turn in turns})
 
 
 def _untried(place: Place, limits: Limits, moves: list[Move | None]) -> list[Move]:

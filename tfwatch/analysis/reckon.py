@@ -60,13 +60,16 @@ class Reckoned:
     why: str
 
 
-def reckon(evidence: Evidence, split: Breakdown, knob: str, value: str, floor_ms: float) -> Reckoned | str:
+def reckon(
+    evidence: Evidence, split: Breakdown, knob: str, value: str, floor_ms: float, beside: Mapping[str, str]
+) -> Reckoned | str:
     """The step after `knob` is turned to `value`; a sentence where nothing is known of it.
 
     What the formulas say of the switch is added to the step as it is: where nothing is turned, it stays.
-    floor_ms: the least that compute and host took in this run.
+    floor_ms: the least that compute and host took in this run. beside: see `forecast`.
     """
-    then = {**evidence.knobs, knob: value}
+    then = {**evidence.knobs, knob: value, **beside}
+    new = {name: _plain(turned) for name, turned in ((knob, value), *beside.items())}
     guesses = _guesses(evidence, split)
     turned = _turned(evidence, guesses, knob, value)
     if turned is None:
@@ -75,15 +78,14 @@ def reckon(evidence: Evidence, split: Breakdown, knob: str, value: str, floor_ms
     # A slow form in Python holds the lock that launching a step needs: without it a step's own work is the least seen.
     work_then_ms = min(work_ms, floor_ms) if knob == "fast_form" else work_ms
     changes = [
-        _step_ms(after, {**runs, knob: _plain(value)}, work_then_ms, evidence.cores)
-        - _step_ms(before, runs, work_ms, evidence.cores)
+        _step_ms(after, {**runs, **new}, work_then_ms, evidence.cores) - _step_ms(before, runs, work_ms, evidence.cores)
         for before, after, runs in zip(guesses, turned, _as_it_runs(evidence), strict=True)
     ]
     steps = [max(split.step.median + change, min(work_then_ms, split.step.median)) for change in changes]
     means = [max(split.step.mean + change, work_then_ms) for change in changes]
     found = Reckoned(steps[1], means[1], min(steps), max(steps), "")
     if knob == "prefetch":
-        queue = _through_a_queue(evidence, value)
+        queue = None if beside else _through_a_queue(evidence, value)
         if queue is not None:
             likely = float(np.median(queue))
             found = Reckoned(likely, float(queue.mean()), likely, likely, "")

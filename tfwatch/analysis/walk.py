@@ -47,7 +47,7 @@ class Walk:
         self._floor_ms = first.work_ms
 
     def next(self, foretell: Foretell, limits: Limits) -> Move | Stop:
-        """What comes next. foretell: the forecast of a knob turned to a value from where it stands."""
+        """What comes next. foretell: the forecast of knobs turned to values from where it stands."""
         place = Place(self._start, self.knobs, self.now, self.tried, foretell, self._floor_ms)
         return next_move(place, limits)
 

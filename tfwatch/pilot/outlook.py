@@ -11,17 +11,20 @@ from tfwatch.analysis.switches import compare
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tfwatch.analysis.forecast import Evidence
     from tfwatch.analysis.moving import Foretell
     from tfwatch.pilot.driver import Driver
 
 
 def outlook(driver: Driver) -> Foretell:
-    """The step after a knob is turned to a value, by all that is known now; None where nothing can be said."""
+    """The step after knobs are turned to values, by all that is known now; None where nothing can be said."""
     known = _evidence(driver)
 
-    def foretell(knob: str, value: str) -> Forecast | None:
-        found = forecast(known, knob, value)
+    def foretell(turned: Mapping[str, str]) -> Forecast | None:
+        (knob, value), *beside = turned.items()
+        found = forecast(known, knob, value, dict(beside))
         return found if found.is_known else None
 
     return foretell

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from tests.whole import write_images
 from tfwatch.core.knobs import Knobs
 from tfwatch.workloads import BadInputError, Prepared, Settings, cnn, images, readable
 from tfwatch.workloads.shapes import draw
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     import tensorflow as tf
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache")]
 
 SETTINGS = Settings(batch_size=8, image_size=32, seed=7)
 EVERY_KNOB = [
@@ -34,23 +35,11 @@ EVERY_KNOB = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = tmp_path_factory.mktemp("cache")
-    monkeypatch.setattr(images, "cache_dir", lambda: cache)
-    monkeypatch.setattr(readable, "cache_dir", lambda: cache)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two classes, 61 good images."""
-    import tensorflow as tf
-
-    top = tmp_path_factory.mktemp("data")
-    for name, count in (("disk", 31), ("dots", 30)):
-        (top / name).mkdir()
-        for number, pixels in enumerate(draw(name, count, seed=1)):
-            (top / name / f"{number}.jpg").write_bytes(tf.io.encode_jpeg(pixels).numpy())
+    top = write_images(tmp_path_factory.mktemp("data"), 31, "disk", "dots")
+    (top / "dots" / "30.jpg").unlink()
     return top
 
 

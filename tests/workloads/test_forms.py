@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from tests.whole import generate_arrays
 from tfwatch import workloads
 from tfwatch.core.knobs import Knobs
-from tfwatch.workloads import BadInputError, Prepared, Settings, arrays
+from tfwatch.workloads import BadInputError, Prepared, Settings
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -23,10 +24,7 @@ SETTINGS = Settings(batch_size=6, seed=3, size=6)
 
 @pytest.fixture(autouse=True)
 def _few_generated_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(name: str, load: Any, shape: tuple[int, ...], counts: tuple[int, int], say: Any) -> arrays.Arrays:
-        return arrays.generated(shape, (40, 20), f"{name} is not asked for in tests")
-
-    monkeypatch.setattr(arrays, "_load", load)
+    generate_arrays(monkeypatch, 40)
 
 
 def prepare(name: str, **changes: Any) -> Prepared:

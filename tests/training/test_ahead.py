@@ -159,6 +159,15 @@ def make_ahead(gpu: Gpu, notes: list[str]) -> Ahead:
     return ahead
 
 
+def asked_while_busy(gpu: Gpu, notes: list[str]) -> Ahead:
+    """Asked at the fetch of the first step; it has not answered."""
+    ahead = make_ahead(gpu, notes)
+    gpu.free.clear()
+    ahead.fetch(1, 1 * MS)
+    wait_until(lambda: gpu.asked == 13)
+    return ahead
+
+
 def fetched(step: int) -> Fetched:
     return Fetched(step, 0, 0, step * MS, step * MS + 1000, step * MS + 5000)
 
@@ -170,10 +179,7 @@ def steps_of(told: Iterable[tuple[Fetched, int]]) -> list[int]:
 def test_the_thread_asks_at_a_fetch_and_a_step_waits_for_the_answer() -> None:
     gpu = Gpu()
     notes: list[str] = []
-    ahead = make_ahead(gpu, notes)
-    gpu.free.clear()
-    ahead.fetch(1, 1 * MS)
-    wait_until(lambda: gpu.asked == 13)
+    ahead = asked_while_busy(gpu, notes)
     ahead.got(1 * MS + 400_000)
     assert steps_of(ahead.settle(fetched(1))) == []
     gpu.free.set()
@@ -191,10 +197,7 @@ def test_the_end_does_not_wait_for_a_gpu_that_has_much_to_do(monkeypatch: pytest
     monkeypatch.setattr("tfwatch.training.ahead._JOIN_S", 0.01)
     gpu = Gpu()
     notes: list[str] = []
-    ahead = make_ahead(gpu, notes)
-    gpu.free.clear()
-    ahead.fetch(1, 1 * MS)
-    wait_until(lambda: gpu.asked == 13)
+    ahead = asked_while_busy(gpu, notes)
     assert steps_of(ahead.settle(fetched(1))) == []
     assert steps_of(ahead.stop()) == [1]
     gpu.free.set()

@@ -106,15 +106,16 @@ def walk_over(
         move = walk.next(partial(foretell, plant, walk.knobs), replace(limits, steps=BUDGET - steps))
         if isinstance(move, Stop):
             return Walked(move, walk.knobs, moves, most - begun, steps)
-        moves.append(move)
-        limits_now = replace(limits, steps=BUDGET - steps)
-        if move.again:
+        if move.again and not walk.is_fresh:
             steps += settling(walk.knobs) + AGAIN
             walk.rebase(rows_of(walk.knobs, steps - AGAIN, AGAIN))
+            continue
+        moves.append(move)
+        limits_now = replace(limits, steps=BUDGET - steps)
         assert len(moves) < 100, "it does not end"
         before, turned = dict(walk.knobs), move.turned(walk.knobs)
         most = max(most, needed_bytes(turned, plant.batch_bytes))
-        longest = stretch(walk.knobs, move, limits_now)
+        longest = stretch(walk.place(lambda _: None), move, limits_now)
         assert longest >= LEAST
         steps += in_flight(before) + settling(turned)
         rows, kept = rows_of(turned, steps, longest), None

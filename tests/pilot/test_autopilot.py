@@ -149,13 +149,13 @@ def test_a_move_may_want_what_the_one_before_it_is_to_give_back() -> None:
     assert training.settings[-1]["workers"] == "off"
 
 
-@pytest.mark.parametrize("build_steps", [0, 15, 60])
+@pytest.mark.parametrize(("build_steps", "pace"), [(0, 5), (15, 5), (60, 5), (0, 60), (15, 60)])
 @pytest.mark.parametrize("step_ms", [1.0, 12.0])
-def test_all_that_it_does_to_a_run_is_over_within_its_steps(build_steps: int, step_ms: float) -> None:
-    """Also where steps go on while pipelines are built, and where what it takes back last is still to come."""
+def test_all_that_it_does_to_a_run_is_over_within_its_steps(build_steps: int, pace: int, step_ms: float) -> None:
+    """Also where steps go on while a pipeline is built, while nobody looks, and until the last move is taken back."""
     plant = Plant(data_ms=1.2 * step_ms, compute_ms=step_ms, crowd_ms=0.2 * step_ms, bursts_ms=0.1 * step_ms, noise=0.1)
     training = PlantTraining(plant, Knobs())
-    training.build_steps = build_steps
+    training.build_steps, training.pace = build_steps, pace
     autopilot.run(training.driver(), ROOMY)
     training.train(200)
     assert training.events(AutopilotEnded)[0].steps <= BUDGET

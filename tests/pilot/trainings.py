@@ -28,7 +28,8 @@ class PlantTraining:
 
     Attributes:
         control: what it obeys. settings: the knobs of every step that was done. bytes_a_batch: what the process takes
-        for each batch in the prefetch buffer. build_steps: that are done while a new pipeline is built.
+        for each batch in the prefetch buffer. build_steps: that are done while a new pipeline is built;
+        pace: between two looks of a pilot.
     """
 
     def __init__(self, plant: Plant, knobs: Knobs, seed: int = 0, **manifest: Any) -> None:
@@ -36,7 +37,7 @@ class PlantTraining:
         self.control = Control(knobs)
         self.settings: list[dict[str, str]] = []
         self.bytes_a_batch = plant.batch_bytes
-        self.build_steps = 0
+        self.build_steps, self.pace = 0, PACE
         self._plant = plant
         self._rng = np.random.default_rng(seed)
         self._in_flight = 0
@@ -56,7 +57,7 @@ class PlantTraining:
         """A pilot's driver, in whose pauses it trains; `each` is called after each of them."""
 
         def pause() -> None:
-            self.train(PACE)
+            self.train(self.pace)
             if each:
                 each(self)
 

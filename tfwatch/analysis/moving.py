@@ -107,7 +107,8 @@ class Stop:
 class Tried:
     """A move that was made from the settings `knobs`, and whether the run went on with it.
 
-    before, after: what was measured on both sides of it; after is None where nothing was.
+    before, after: what was measured on both sides of it; after is None where nothing was. fair: one right after the
+    other.
     """
 
     knobs: Mapping[str, str]
@@ -115,6 +116,7 @@ class Tried:
     kept: bool
     before: Measured
     after: Measured | None = None
+    fair: bool = True
 
     @property
     def turned(self) -> dict[str, str]:
@@ -151,8 +153,8 @@ class Limits:
 class Place:
     """Where a walk stands: the settings at its start and now, and the steps measured under those of now.
 
-    foretell: the forecast of knobs turned to values from here. floor_ms: the device's own time a step, as far as it
-    is known.
+    is_fresh: these steps are the newest that were measured. foretell: the forecast of knobs turned to values from here.
+    floor_ms: the device's own time a step, as far as it is known.
     """
 
     start: Mapping[str, str]
@@ -161,13 +163,15 @@ class Place:
     tried: Sequence[Tried] = ()
     foretell: Foretell = lambda turned: None
     floor_ms: float = math.inf
+    is_fresh: bool = True
 
 
-def stretch(knobs: Mapping[str, str], move: Move, limits: Limits) -> int:
-    """How many steps a move made from `knobs` may be judged by: what is left without switching there and back."""
+def stretch(place: Place, move: Move, limits: Limits) -> int:
+    """How many steps a move from here may be judged by: what is left without switching there and back."""
+    knobs = place.knobs
     turned = move.turned(knobs)
     switching = limits.in_flight(knobs) + settling(turned) + limits.in_flight(turned)
-    if move.again:
+    if move.again and not place.is_fresh:
         switching += limits.in_flight(knobs) + settling(knobs) + AGAIN
     first = 0 if move.knob != "cache" else max((limits.epoch_steps or BUDGET) - in_flight(knobs), 0)
     return min(MOST, limits.steps - switching - first)

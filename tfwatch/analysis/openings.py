@@ -70,12 +70,15 @@ def easing(place: Place, limits: Limits) -> list[Move]:
 
 
 def seen_before(place: Place) -> list[Move]:
-    """Settings that were measured about as fast as this one, the fastest first: to be compared once more, in turn."""
+    """Settings that were measured about as fast as this one, the fastest first: to be compared once more, in turn.
+
+    As fast as it is now: where it was measured before others, the machine may have changed since.
+    """
     moves = []
     for knobs, step_ms in sorted(_others(place), key=lambda found: found[1]):
         rounds = stretches(place, knobs)
-        is_open = step_ms <= _NEAR * place.now.step_ms
-        if rounds:
+        is_open = step_ms <= _NEAR * place.now.step_ms or not place.is_fresh
+        if len(rounds) > 1:
             is_open = might_help(*map(together, zip(*rounds, strict=True)))
         if is_open and len(rounds) < ROUNDS:
             turns = tuple(Turn(k, place.knobs[k], v) for k, v in knobs.items() if place.knobs[k] != v)
@@ -84,8 +87,8 @@ def seen_before(place: Place) -> list[Move]:
 
 
 def stretches(place: Place, knobs: Mapping[str, str]) -> list[tuple[Measured, Measured]]:
-    """What was measured of this setting and of another, each time that both were measured in turn."""
-    here = [one for one in place.tried if one.move.again and one.knobs == place.knobs and one.turned == knobs]
+    """What was measured of this setting and of another, each time that both were measured one right after the other."""
+    here = [one for one in place.tried if one.fair and one.knobs == place.knobs and one.turned == knobs]
     return [(one.before, one.after) for one in here if one.after]
 
 

@@ -45,11 +45,20 @@ class Walk:
         self.tried: list[Tried] = []
         self._start = dict(knobs)
         self._floor_ms = first.work_ms
+        self._fresh_until = 0
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nothing was measured since `now`."""
+        return len(self.tried) <= self._fresh_until
 
     def next(self, foretell: Foretell, limits: Limits) -> Move | Stop:
         """What comes next. foretell: the forecast of knobs turned to values from where it stands."""
-        place = Place(self._start, self.knobs, self.now, self.tried, foretell, self._floor_ms)
-        return next_move(place, limits)
+        return next_move(self.place(foretell), limits)
+
+    def place(self, foretell: Foretell) -> Place:
+        """Where it stands."""
+        return Place(self._start, self.knobs, self.now, self.tried, foretell, self._floor_ms, self.is_fresh)
 
     def judge(self, move: Move, rows: Rows, *, last: bool) -> bool | None:
         """Take the steps in that came after a move settled; says whether it is kept, None where more have to tell."""
@@ -62,26 +71,25 @@ class Walk:
         self._floor_ms = min(self._floor_ms, after.work_ms)
         if not kept:
             return self.drop(move, after)
-        self.tried.append(Tried(dict(self.knobs), move, True, self.now, after))
-        self.knobs, self.now = move.turned(self.knobs), after
+        self.tried.append(Tried(dict(self.knobs), move, True, self.now, after, self.is_fresh))
+        self.knobs, self.now, self._fresh_until = move.turned(self.knobs), after, len(self.tried)
         return True
 
     def drop(self, move: Move, after: Measured | None = None) -> bool:
         """A move is taken back, or was never made. after: what was measured under it."""
-        self.tried.append(Tried(dict(self.knobs), move, False, self.now, after))
+        self.tried.append(Tried(dict(self.knobs), move, False, self.now, after, self.is_fresh))
         return False
 
     def rebase(self, rows: Rows) -> None:
         """Take steps in that were measured anew where the walk stands."""
-        self.now = measure(rows) or self.now
+        self.now, self._fresh_until = measure(rows) or self.now, len(self.tried)
 
     def _verdict(self, move: Move, after: Measured, *, last: bool) -> bool | None:
         if move.leaner:
             return no_slower(self.now, after, last=last)
         if not move.again:
             return helped(self.now, after, last=last)
-        place = Place(self._start, self.knobs, self.now, self.tried)
-        rounds = [*stretches(place, move.turned(self.knobs)), (self.now, after)]
+        rounds = [*stretches(self.place(lambda _: None), move.turned(self.knobs)), (self.now, after)]
         before, after = (together(sides) for sides in zip(*rounds, strict=True))
         return helped(before, after, last=last, again=True)
 
@@ -101,7 +109,7 @@ def next_move(place: Place, limits: Limits) -> Move | Stop:
     ranked = sorted(fitting, key=lambda move: _rank(move, now))
     eased = [move for move in easing(place, limits) if crowded and fits(place, limits, move)]
     moves = [*ranked, *eased, *seen_before(place)]
-    best = next((move for move in moves if stretch(place.knobs, move, limits) >= LEAST), None)
+    best = next((move for move in moves if stretch(place, move, limits) >= LEAST), None)
     if best:
         return best
     if any(move.knob != "cache" for move in moves):

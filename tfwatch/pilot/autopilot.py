@@ -74,6 +74,7 @@ class _Flight:
         self._memory_bytes = self._had_bytes = self._peak_bytes = math.nan
         self._walk: Walk | None = None
         self._open: Move | None = None
+        self._seen = self._unseen = 0
 
     def run(self) -> None:
         cause: str
@@ -99,15 +100,16 @@ class _Flight:
 
     def _fly(self) -> Stop:
         self._walk = walk = Walk(self._knobs(), self._first())
-        self._had_bytes = self._sampled("process_bytes")
+        self._had_bytes, self._seen = self._sampled("process_bytes"), self._driver.snapshot.steps_total
         foretell = outlook(self._driver)
         while True:
             action = walk.next(foretell, self._limits())
             if isinstance(action, Stop):
                 return action
             try:
-                if action.again:
+                if action.again and not walk.is_fresh:
                     self._rebase(walk, action)
+                    continue
                 kept = self._try(walk, action)
             except _SpentError:
                 return Stop("budget", f"its {moving.BUDGET} steps were used up before another switch could be judged")
@@ -194,9 +196,12 @@ class _Flight:
     def _is_spent(self, move: Move) -> bool:
         """Whether what is left of its steps is what it takes to take a move back."""
         assert self._walk is not None
+        done = self._driver.snapshot.steps_total
+        self._unseen, self._seen = max(self._unseen, done - self._seen), done
         spared = _LOOKS * POLL_S * 1e3 / max(self._walk.now.step_ms, 1e-3)
+        spared = max(min(spared, _MOST_SPARED), min(self._unseen, 2 * _MOST_SPARED))
         limits = self._limits()
-        return limits.steps <= limits.in_flight(move.turned(self._walk.knobs)) + math.ceil(min(spared, _MOST_SPARED))
+        return limits.steps <= limits.in_flight(move.turned(self._walk.knobs)) + math.ceil(spared)
 
     def _take_back(self, why: str) -> None:
         """Ask for what stood before the open move. It comes with the next move, or by itself."""

@@ -66,8 +66,8 @@ class Walk:
         if after is None or after.steps < LEAST:
             return self.drop(move, after) if last else None
         kept = self._verdict(move, after, last=last)
-        if kept is None:
-            return None
+        if kept is None or (kept and not last and after.error_ms > WORTH * after.step_ms):
+            return None  # what is kept is what the next moves are compared with
         self._floor_ms = min(self._floor_ms, after.work_ms)
         if not kept:
             return self.drop(move, after)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
+from tfwatch.training.stage_model import model_of, tree
+from tfwatch.training.stage_names import inputs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 #: Shorter waits are no spikes, and nothing is asked.
 LATE_NS = 15_000_000
@@ -32,7 +33,7 @@ class Filling:
 
     def __init__(self, iterator: Any) -> None:
         # An iterator that goes with its last handle holds up whoever lets go of it (see `disposal`).
-        self._iterator = weakref.ref(iterator) if _on_cpu(iterator) else lambda: None
+        self._iterator = (lambda: None) if iterator is None else weakref.ref(iterator)
         self._begun = False
         self._refills = _refills(getattr(iterator, "_dataset", None))
         self._usual_ns = 0.0
@@ -50,8 +51,7 @@ class Filling:
 
     def _asked(self, wait_ns: float, begun: bool) -> bool:
         try:
-            nodes = tf.data.experimental.get_model_proto(self._iterator()).nodes
-            return explained(nodes, wait_ns, begun=begun)
+            return explained(model_of(self._iterator()).nodes, wait_ns, begun=begun)
         except Exception:  # noqa: BLE001  a pipeline without autotuning has no model; whatever else fails tells nothing
             self._iterator = lambda: None
             return False
@@ -70,23 +70,11 @@ def explained(nodes: Mapping[int, Any], wait_ns: float, *, begun: bool) -> bool:
     return filling_ns >= _MOST * sum(float(node.processing_time) for node in nodes.values())
 
 
-def _on_cpu(iterator: Any) -> bool:
-    resource = getattr(iterator, "_iterator_resource", None)
-    return isinstance(iterator, tf.data.Iterator) and "CPU" in str(getattr(resource, "device", "")).upper()
-
-
 def _filling_ns(nodes: Mapping[int, Any], shuffle: Any) -> float:
     """What making the elements took that a shuffle holds and has not handed out."""
     made = shuffle.buffered_elements + shuffle.num_elements
-    work_ns = float(shuffle.processing_time) + sum(float(node.processing_time) for node in _upstream(nodes, shuffle))
+    work_ns = sum(float(node.processing_time) for node in tree(nodes, shuffle))
     return work_ns * shuffle.buffered_elements / made if made else 0.0
-
-
-def _upstream(nodes: Mapping[int, Any], node: Any) -> Iterator[Any]:
-    for at in node.inputs:
-        if at in nodes:
-            yield nodes[at]
-            yield from _upstream(nodes, nodes[at])
 
 
 def _refills(dataset: Any) -> bool:
@@ -95,15 +83,8 @@ def _refills(dataset: Any) -> bool:
         return False
     if type(dataset).__name__ == "_RepeatDataset" and _has_shuffle(dataset):
         return True
-    return any(_refills(source) for source in _inputs(dataset))
+    return any(_refills(source) for source in inputs_of(dataset))
 
 
 def _has_shuffle(dataset: Any) -> bool:
-    return type(dataset).__name__ == "_ShuffleDataset" or any(_has_shuffle(source) for source in _inputs(dataset))
-
-
-def _inputs(dataset: Any) -> list[Any]:
-    try:
-        return list(dataset._inputs())
-    except (AttributeError, TypeError, NotImplementedError):
-        return []
+    return type(dataset).__name__ == "_ShuffleDataset" or any(_has_shuffle(source) for source in inputs_of(dataset))

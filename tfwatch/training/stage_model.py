@@ -157,15 +157,16 @@ def _node(nodes: Mapping[int, Any], node: Any, nested: Sequence[Any], per_batch:
 
 
 def _inner(nodes: Mapping[int, Any], node: Any) -> Inner:
-    return Inner(sum(int(one.processing_time) for one in _tree(nodes, node)), int(node.num_elements))
+    return Inner(sum(int(one.processing_time) for one in tree(nodes, node)), int(node.num_elements))
 
 
 def _kinds(nodes: Mapping[int, Any], node: Any) -> set[str]:
-    return {part for one in _tree(nodes, node) for part in normal(one.name)}
+    return {part for one in tree(nodes, node) for part in normal(one.name)}
 
 
-def _tree(nodes: Mapping[int, Any], node: Any) -> list[Any]:
-    return [node, *(one for at in node.inputs if at in nodes for one in _tree(nodes, nodes[at]))]
+def tree(nodes: Mapping[int, Any], node: Any) -> list[Any]:
+    """A node of a `ModelProto`, and all that it takes from."""
+    return [node, *(one for at in node.inputs if at in nodes for one in tree(nodes, nodes[at]))]
 
 
 def _waiting(node: Any, own: Sequence[Any]) -> float:

@@ -107,20 +107,21 @@ def aligned(kinds: Sequence[str], stages: Sequence[Written]) -> list[tuple[Writt
     return found
 
 
+def inputs_of(dataset: Any) -> list[Any]:
+    """The data sets that a data set was made of; none where TensorFlow does not tell."""
+    try:
+        return list(dataset._inputs())
+    except (AttributeError, TypeError, NotImplementedError):
+        return []
+
+
 def _walk(dataset: Any) -> Iterator[Written]:
-    for source in _inputs(dataset):
+    for source in inputs_of(dataset):
         yield from _walk(source)
     name = type(dataset).__name__.lstrip("_")
     (kind, *_) = normal(re.sub(r"Dataset(V\d+)?$", "", name))
     if kind not in _NO_STAGES:
         yield _describe(kind, dataset)
-
-
-def _inputs(dataset: Any) -> list[Any]:
-    try:
-        return list(dataset._inputs())
-    except (AttributeError, TypeError, NotImplementedError):
-        return []
 
 
 def _describe(kind: str, dataset: Any) -> Written:

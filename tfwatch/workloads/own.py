@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfwatch.core.knobs import Knobs
 from tfwatch.training import hands
+from tfwatch.training.stage_names import inputs_of
 from tfwatch.workloads import BadInputError, Prepared, indexed
 from tfwatch.workloads.own_errors import Places, failed_shape, fits, named, sentence
 
@@ -295,6 +296,5 @@ def _a(thing: object) -> str:
 def _stages(dataset: Any) -> Iterator[str]:
     """The class names of a data set and of all that it is made of, as far as TensorFlow tells."""
     yield type(dataset).__name__
-    inputs = getattr(dataset, "_inputs", None)
-    for source in inputs() if callable(inputs) else ():
+    for source in inputs_of(dataset):
         yield from _stages(source)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,8 @@ import numpy as np
 import pytest
 
 from tests.runs.folders import FakeClock, write_run
+from tests.runs.processes import wait_until
+from tests.whole import only, told
 from tfwatch.analysis.stages import StageTable, stage_table
 from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
 from tfwatch.core.knobs import Knobs
@@ -37,20 +38,20 @@ class Held:
         return self.source, self.batches
 
 
-def begin(held: Held) -> tuple[RunWriter, StageReader, FakeClock]:
-    clock = FakeClock(1)
+def begin(batches: Any, source: Any = None) -> tuple[Held, RunWriter, StageReader, FakeClock]:
+    held, clock = Held(source, batches), FakeClock(1)
     writer = write_run(None, np.empty(0, dtype=STEP), clock=clock)
-    return writer, StageReader(writer, held.iterators), clock
+    return held, writer, StageReader(writer, held.iterators), clock
 
 
-def told(writer: RunWriter) -> Run:
+def written(writer: RunWriter) -> Run:
     writer.flush()
     return read_run(writer)
 
 
 def table(writer: RunWriter) -> StageTable:
-    run = told(writer)
-    found = {event.pipeline: event for event in run.events if isinstance(event, StagesFound)}
+    run = written(writer)
+    found = {event.pipeline: event for event in told(run, StagesFound)}
     made = stage_table(run.stages, found)
     assert made is not None
     return made
@@ -88,8 +89,7 @@ def test_stages_have_the_names_of_the_code_and_no_gate() -> None:
 
     feed = Feed(build)
     feed.start(source, Knobs())
-    held = Held(feed.source, feed.iterator)
-    writer, reader, _ = begin(held)
+    held, writer, reader, _ = begin(feed.iterator, feed.source)
     read_after(held, reader, 30)
     made = table(writer)
     feed.close()
@@ -114,8 +114,7 @@ def test_a_source_that_is_not_tuned_is_one_row_and_a_generator_has_its_name() ->
     source = iter(numbers.batch(4).with_options(untuned()))
     feed = Feed(prefetch_only)
     feed.start(source, Knobs(prefetch=2))
-    held = Held(feed.source, feed.iterator)
-    writer, reader, _ = begin(held)
+    held, writer, reader, _ = begin(feed.iterator, feed.source)
     read_after(held, reader, 30)
     made = table(writer)
     feed.close()
@@ -128,47 +127,38 @@ def test_a_source_that_is_not_tuned_is_one_row_and_a_generator_has_its_name() ->
 
 
 def test_a_stage_is_charged_with_its_own_work() -> None:
-    """Python that times itself: no other stage has it."""
+    """`tests/bench/stages.py` compares what it is charged with what functions say that they took."""
     import tensorflow as tf
 
-    spent_ms: list[float] = []
-
     def work(x: Any) -> Any:
-        begun = time.perf_counter()
         sum(range(200_000))
-        spent_ms.append((time.perf_counter() - begun) * 1e3)
         return x
 
     @tf.autograph.experimental.do_not_convert
     def slow(x: Any) -> Any:
         return tf.numpy_function(work, [x], x.dtype)
 
-    held = Held(None, iter(tf.data.Dataset.range(100_000).map(decode).map(slow).batch(4)))
-    writer, reader, _ = begin(held)
+    held, writer, reader, _ = begin(iter(tf.data.Dataset.range(100_000).map(decode).map(slow).batch(4)))
     read_after(held, reader, 20)
     made = table(writer)
 
     slowest = max((stage for stage in made.stages if not math.isnan(stage.busy_ms)), key=lambda stage: stage.busy_ms)
     assert "map(slow)" in slowest.name
     assert slowest.kind.endswith(" python")
-    # A batch takes four calls; the model adds what handing over to Python takes.
-    assert slowest.busy_ms >= 0.8 * 4 * float(np.mean(spent_ms))
-    assert slowest.busy_ms >= 0.8 * made.all_ms
 
 
 def test_a_new_epochs_iterator_goes_on_with_the_names_that_are_known() -> None:
     import tensorflow as tf
 
     batches = tf.data.Dataset.range(100_000).map(decode).batch(4)
-    held = Held(None, iter(batches))
-    writer, reader, _ = begin(held)
+    held, writer, reader, _ = begin(iter(batches))
     read_after(held, reader, 30)
     held.batches = iter(batches)
     read_after(held, reader, 30)
 
-    run = told(writer)
+    run = written(writer)
 
-    assert len([event for event in run.events if isinstance(event, StagesFound)]) == 1
+    assert len(told(run, StagesFound)) == 1
     assert set(run.stages["pipeline"].tolist()) == {0}
     # The first reading of each iterator holds its start-up, and no figures.
     known = ~np.isnan(run.stages["busy_ms"][run.stages["stage"] == 0])
@@ -187,36 +177,50 @@ def test_what_cannot_be_read_says_so_once(iterator: str, reason: str) -> None:
 
     from tfwatch.training.hands import untuned
 
-    held = Held(None, iter(tf.data.Dataset.range(9).with_options(untuned())) if iterator == "untuned" else rows())
-    writer, reader, _ = begin(held)
+    _held, writer, reader, _ = begin(
+        iter(tf.data.Dataset.range(9).with_options(untuned())) if iterator == "untuned" else rows()
+    )
     reader.read()
     reader.read()
 
-    (missing,) = (event for event in told(writer).events if isinstance(event, SensorMissing))
+    missing = only(written(writer), SensorMissing)
 
     assert missing.sensor == "pipeline"
     assert reason in missing.reason
-    assert len(told(writer).stages) == 0
+    assert len(written(writer).stages) == 0
 
 
 def test_an_old_tensorflow_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     import tensorflow as tf
 
     monkeypatch.delattr(tf.data.experimental, "get_model_proto")
-    held = Held(None, iter(tf.data.Dataset.range(9)))
-    writer, reader, _ = begin(held)
+    _held, writer, reader, _ = begin(iter(tf.data.Dataset.range(9)))
     reader.read()
 
-    (missing,) = (event for event in told(writer).events if isinstance(event, SensorMissing))
+    missing = only(written(writer), SensorMissing)
 
     assert "2.17" in missing.reason
+
+
+def test_what_ends_the_thread_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    _held, writer, reader, _ = begin(rows())
+    monkeypatch.setattr(reader, "_sleep", lambda _: False)
+    monkeypatch.setattr(reader, "read", lambda: 1 / 0)
+    reader.start()
+    wait_until(lambda: bool(told(written(writer), SensorMissing)))
+
+    missing = only(written(writer), SensorMissing)
+
+    assert (missing.sensor, missing.reason) == (
+        "pipeline",
+        "nobody reads it any more: ZeroDivisionError: division by zero",
+    )
 
 
 def test_no_iterator_is_kept_alive_nor_what_holds_it() -> None:
     import tensorflow as tf
 
-    held = Held(None, iter(tf.data.Dataset.range(1000).map(decode)))
-    _, reader, _ = begin(held)
+    held, _, reader, _ = begin(iter(tf.data.Dataset.range(1000).map(decode)))
     read_after(held, reader, 5)
     iterator, holder = weakref.ref(held.batches), weakref.ref(held)
 
@@ -235,15 +239,16 @@ def test_a_stall_is_told_once_with_the_stage_that_gives_nothing() -> None:
 
     from tfwatch.training.hands import options
 
-    held = Held(None, iter(tf.data.Dataset.range(100_000).map(decode).batch(4).with_options(options(Knobs()))))
-    writer, reader, clock = begin(held)
+    held, writer, reader, clock = begin(
+        iter(tf.data.Dataset.range(100_000).map(decode).batch(4).with_options(options(Knobs())))
+    )
     read_after(held, reader, 30)
     writer.status = (Phase.WAIT, writer.now_ns(), 31, 0, "")
     for _ in range(4):
         clock.at_s += STALL_NS / 2e9
         reader.read()
 
-    (located,) = (event for event in told(writer).events if isinstance(event, StallLocated))
+    located = only(written(writer), StallLocated)
 
     assert (located.step, located.stage) == (31, "range")
     assert located.since_ns <= writer.status[1]
@@ -252,11 +257,10 @@ def test_a_stall_is_told_once_with_the_stage_that_gives_nothing() -> None:
 def test_a_training_that_works_stands_nowhere() -> None:
     import tensorflow as tf
 
-    held = Held(None, iter(tf.data.Dataset.range(100_000).batch(4)))
-    writer, reader, clock = begin(held)
+    _held, writer, reader, clock = begin(iter(tf.data.Dataset.range(100_000).batch(4)))
     writer.status = (Phase.COMPUTE, writer.now_ns(), 1, 0, "")
     for _ in range(4):
         clock.at_s += STALL_NS / 1e9
         reader.read()
 
-    assert not [event for event in told(writer).events if isinstance(event, StallLocated)]
+    assert told(written(writer), StallLocated) == []

@@ -136,6 +136,8 @@ def run(*words: str) -> int:
             "there is no folder ~nobody-of-this-name/x",
             id="data of an unknown user",
         ),
+        pytest.param(["train", "cnn", "--headless", "--data", ""], "--data: give a path", id="an empty path"),
+        pytest.param(["--trian"], "unrecognized arguments: --trian", id="an option in place of a command"),
         pytest.param(["train", "cnn"], "stdout is no terminal: use --headless", id="no terminal"),
         pytest.param(["replay", "--runs-dir", "/nonexistent"], "no runs yet in /nonexistent", id="no runs"),
         pytest.param(["replay", "--runs-dir", "/nonexistent", "x"], "no run 'x' in /nonexistent", id="no such run"),

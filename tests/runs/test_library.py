@@ -79,6 +79,14 @@ def test_no_run_is_said_in_a_sentence(runs: Path) -> None:
         find_run(None, runs / "nothing")
 
 
+def test_a_folder_without_a_run_says_what_it_lacks(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=f"^{tmp_path} holds no run: run.json: No such file or directory$"):
+        find_run(str(tmp_path), tmp_path)
+    (tmp_path / "run.json").mkdir()
+    with pytest.raises(FileNotFoundError, match=f"^{tmp_path} holds no run: its run.json is no file$"):
+        find_run(str(tmp_path), tmp_path)
+
+
 @pytest.mark.parametrize("wanted", ["~nobody-of-this-name/run", "a\0b", "", "/", "x" * 5000])
 def test_what_is_no_path_is_no_run(tmp_path: Path, wanted: str) -> None:
     with pytest.raises(FileNotFoundError):

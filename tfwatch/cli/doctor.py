@@ -21,7 +21,9 @@ def add(commands: Any) -> None:
     form.add_argument("--screen", action="store_true", help="the same as a screen")
     text = "print the line of sudoers that permits powermetrics (macOS) and nothing else; nothing is written"
     form.add_argument("--sudoers", action="store_true", help=text)
-    own.add_argument("--data", metavar="DIR", type=values.path, help="a folder of data: how fast its disk is read")
+    own.add_argument(
+        "--data", metavar="DIR", type=values.typed(values.path), help="a folder of data: how fast its disk is read"
+    )
     shared.add_runs_dir(own)
     shared.add_theme(own)
 

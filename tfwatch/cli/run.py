@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = "See live how much of every training step the device starves for data, and change that while it trains."
 
+#: What may stand in place of a command.
+_OPTIONS = ("-h", "--help", "--version", "--")
+
 
 def run(argv: Sequence[str] | None) -> int:
     """Run a command and return its exit code: 2 and one sentence on stderr for bad input."""
@@ -44,9 +47,11 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"tfwatch: {message.removeprefix('argument ')}\n")
 
     def check_command(self, word: str) -> None:
-        """End with a sentence that names the nearest command where `word` is none."""
-        if word.startswith("-") or word in self.commands:
+        """End with a sentence that names the nearest command where `word` is none, nor an option."""
+        if word in (*self.commands, *_OPTIONS):
             return
+        if word.startswith("-"):
+            self.error(f"unrecognized arguments: {word}")
         near = difflib.get_close_matches(word, self.commands, n=1)
         self.error(
             f"no command {word!r}: " + (f"did you mean {near[0]}?" if near else f"there are {', '.join(self.commands)}")

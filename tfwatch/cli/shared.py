@@ -16,7 +16,7 @@ THEMES = ("dark", "light")
 
 def add_runs_dir(group: Any) -> None:
     """`--runs-dir`."""
-    group.add_argument("--runs-dir", metavar="DIR", type=values.path, help="where run folders are kept")
+    group.add_argument("--runs-dir", metavar="DIR", type=values.typed(values.path), help="where run folders are kept")
 
 
 def add_theme(group: Any) -> None:

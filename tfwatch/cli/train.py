@@ -97,7 +97,7 @@ def add_training(group: Any, steps: str = "end after so many steps instead") -> 
     text = "this machine does not fall asleep by itself while it trains (caffeinate, systemd-inhibit)"
     group.add_argument("--keep-awake", action="store_true", help=text)
     group.add_argument(
-        "--data", metavar="DIR", type=values.path, help="cnn, transfer: a folder of classes of JPEG files"
+        "--data", metavar="DIR", type=values.typed(values.path), help="cnn, transfer: a folder of classes of JPEG files"
     )
     group.add_argument(
         "--size", metavar="N", type=values.whole(1, values.LARGEST_SIZE), help="matmul: rows and columns (2048)"
@@ -107,7 +107,7 @@ def add_training(group: Any, steps: str = "end after so many steps instead") -> 
 
 def _add_beginning(group: Any) -> None:
     text = "weights that the model begins with, a .weights.h5 file, and its optimizer's state where it is the same one"
-    group.add_argument("--begin-with", metavar="FILE", type=values.path, help=text)
+    group.add_argument("--begin-with", metavar="FILE", type=values.typed(values.path), help=text)
     text = "the run before this one, a folder or a part of its name: did it help?"
     group.add_argument("--after", metavar="RUN", help=text)
 

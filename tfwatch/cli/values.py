@@ -104,6 +104,12 @@ def wholes(text: str) -> list[int]:
 
 
 def path(text: str) -> Path:
-    """A path, `~` resolved."""
+    """A path, `~` resolved.
+
+    Raises:
+        ValueError: it is empty, which would be the folder one is in.
+    """
+    if not text:
+        raise ValueError("give a path")
     # Path.expanduser raises where there is no such user.
     return Path(os.path.expanduser(text))

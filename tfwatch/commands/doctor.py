@@ -95,7 +95,7 @@ def scope_of(wish: Wish, gently: bool = False) -> Scope:
     from tfwatch.screens.layout import SMALLEST
     from tfwatch.workloads.images import cache_dir
 
-    if wish.data is not None and not wish.data.is_dir():
+    if wish.data is not None and not os.path.isdir(wish.data):
         raise BadInputError(f"there is no folder {wish.data}")
     return Scope(wish.runs_dir, wish.data or cache_dir(), SMALLEST, gently)
 

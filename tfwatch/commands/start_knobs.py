@@ -176,6 +176,6 @@ def _folder(text: str) -> Value:
     if not text.strip():
         raise ValueError("give a folder")
     path = Path(os.path.expanduser(text.strip())).absolute()
-    if not path.is_dir():
+    if not os.path.isdir(path):
         raise ValueError(f"there is no folder {text.strip()}")
     return Value(short(path), ("--data", str(path)))

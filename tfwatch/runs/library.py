@@ -78,8 +78,22 @@ def find_run(wanted: str | None, runs_dir: Path) -> Path:
         return folder
     runs = [run for run in list_runs(runs_dir) if wanted is None or wanted in run.name]
     if not runs:
-        raise FileNotFoundError(f"no run {wanted!r} in {runs_dir}" if wanted else f"no runs yet in {runs_dir}")
+        raise FileNotFoundError(_none(wanted, runs_dir))
     return runs[0]
+
+
+def _none(wanted: str | None, runs_dir: Path) -> str:
+    """A sentence for who wanted a run that is not there."""
+    if not wanted:
+        return f"no runs yet in {runs_dir}"
+    folder = Path(os.path.expanduser(wanted))
+    if os.sep not in wanted or not os.path.isdir(folder):
+        return f"no run {wanted!r} in {runs_dir}"
+    try:
+        (folder / MANIFEST).stat()
+    except OSError as error:
+        return f"{wanted} holds no run: {MANIFEST}: {error.strerror or error}"
+    return f"{wanted} holds no run: its {MANIFEST} is no file"
 
 
 def replay_words(run: Path) -> str:

@@ -92,10 +92,10 @@ def read(name: str) -> OwnFile:
 
 
 def _content(name: str, path: Path) -> bytes:
-    if path.is_dir():
-        raise BadInputError(f"{name} is a folder: give a Python file")
     try:
         return path.read_bytes()
+    except IsADirectoryError:
+        raise BadInputError(f"{name} is a folder: give a Python file") from None
     except FileNotFoundError:
         near = difflib.get_close_matches(path.name, _python_files(path.parent), n=1)
         hint = f": did you mean {path.parent / near[0]}?" if near else ""

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from tests.whole import only, told
 from tfwatch.core.events import (
     EpochEnded,
     PipelineSwitched,
     RunEnded,
     SwitchAsked,
     SwitchFailed,
-    TrainingFailed,
     ValidationEnded,
-    WatchFailed,
 )
-from tfwatch.core.rows import Flag, Phase
-from tfwatch.runs.opened import Run, open_run
+from tfwatch.core.rows import Flag
+from tfwatch.runs.opened import open_run
 
-from .conftest import BATCH, STEPS, fingerprint
+from .conftest import STEPS, fingerprint
+from .watched import EPOCHS, known, watch_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,19 +33,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.tensorflow
 
 Make = Callable[[], Any]
-EPOCHS = 2
-
-
-def known(arrays: Any) -> Any:
-    import tensorflow as tf
-
-    return tf.data.Dataset.from_tensor_slices(arrays).shuffle(50, seed=1).batch(BATCH)
-
-
-def watch_in(folder: Path) -> Any:
-    from tfwatch import Watch
-
-    return Watch(folder)
 
 
 def test_every_step_has_a_row_whose_parts_fill_the_time(arrays: Any, make_model: Make, tmp_path: Path) -> None:
@@ -62,8 +49,8 @@ def test_every_step_has_a_row_whose_parts_fill_the_time(arrays: Any, make_model:
     assert (steps["dispatch_ms"] <= steps["compute_ms"]).all()
     total_ms = steps["wait_ms"] + steps["compute_ms"] + steps["host_ms"]
     np.testing.assert_allclose(total_ms[: STEPS - 1], np.diff(steps["start_ns"])[: STEPS - 1] / 1e6, rtol=1e-4)
-    assert count(run, EpochEnded) == count(run, ValidationEnded) == EPOCHS
-    assert ended(run).cause == "finished"
+    assert len(told(run, EpochEnded)) == len(told(run, ValidationEnded)) == EPOCHS
+    assert only(run, RunEnded).cause == "finished"
     assert (run.manifest.epochs, run.manifest.steps_per_epoch) == (EPOCHS, STEPS)
 
 
@@ -77,41 +64,6 @@ def test_a_switch_asked_between_epochs_is_in_effect_at_the_next(arrays: Any, mak
     (asked,) = (event for event in run.events if isinstance(event, SwitchAsked))
     (switched,) = (event for event in run.events if isinstance(event, PipelineSwitched))
     assert (asked.step, switched.step, switched.old, switched.new) == (STEPS, STEPS + 1, "default", "2")
-
-
-def test_a_fit_that_raises_ends_its_run_and_a_later_bare_fit_writes_nothing(
-    arrays: Any, make_model: Make, tmp_path: Path
-) -> None:
-    import keras
-
-    def fail(batch: int, logs: Any) -> None:
-        if batch == 5:
-            raise RuntimeError("a callback of the user's")
-
-    model, watch = make_model(), watch_in(tmp_path)
-    with pytest.raises(RuntimeError, match="a callback"):
-        model.fit(known(arrays), callbacks=[watch, keras.callbacks.LambdaCallback(on_train_batch_end=fail)], verbose=0)
-    model.fit(known(arrays), verbose=0)
-    assert len(open_run(watch.run_path).steps) <= 6
-    assert ended(open_run(watch.run_path)).cause == "stopped"
-    again = watch_in(tmp_path)
-    model.fit(known(arrays), verbose=0, callbacks=[again])
-    assert len(open_run(again.run_path).steps) == STEPS
-
-
-def test_a_fit_left_before_its_first_step_watches_no_later_one(arrays: Any, make_model: Make, tmp_path: Path) -> None:
-    import keras
-
-    def fail(epoch: int, logs: Any) -> None:
-        raise RuntimeError("a callback of the user's")
-
-    model, watch = make_model(), watch_in(tmp_path)
-    with pytest.raises(RuntimeError, match="a callback"):
-        model.fit(known(arrays), callbacks=[watch, keras.callbacks.LambdaCallback(on_epoch_begin=fail)], verbose=0)
-    model.fit(known(arrays), verbose=0)
-    run = open_run(watch.run_path)
-    assert (len(run.steps), ended(run).cause) == (0, "stopped")
-    assert not hasattr(model.train_function, "tfwatch_step")
 
 
 def test_of_two_watches_in_a_fit_one_watches_and_the_other_says_that_it_does_not(
@@ -144,109 +96,6 @@ def test_an_evaluation_before_the_first_step_does_not_end_the_run(
     assert len(open_run(watch.run_path).steps) == EPOCHS * STEPS
 
 
-def test_a_step_that_raises_leaves_its_traceback_in_the_folder(make_model: Make, tmp_path: Path) -> None:
-    import tensorflow as tf
-
-    def broken(i: Any) -> Any:
-        with tf.control_dependencies([tf.debugging.assert_less(i, tf.constant(3, tf.int64))]):
-            return tf.zeros((4, 12, 12, 3)), tf.zeros((4,), tf.int64)
-
-    watch = watch_in(tmp_path)
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        make_model().fit(tf.data.Dataset.range(10).map(broken), verbose=0, callbacks=[watch])
-    run = open_run(watch.run_path)
-    (failure,) = (event for event in run.events if isinstance(event, TrainingFailed))
-    assert "InvalidArgumentError" in failure.error
-    assert "Traceback" in failure.traceback
-    assert ended(run).cause == "failed"
-    assert len(run.steps) == 3
-
-
-def test_what_breaks_in_tfwatch_never_reaches_the_training(
-    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tfwatch.runs.writer import RunWriter
-
-    stock = make_model()
-    expected = fingerprint(stock, stock.fit(known(arrays), epochs=EPOCHS, verbose=0))
-    monkeypatch.setattr(RunWriter, "step", lambda *_: 1 / 0)
-    model, watch = make_model(), watch_in(tmp_path)
-    history = model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])
-    assert fingerprint(model, history) == expected
-    assert count(open_run(watch.run_path), WatchFailed) == 1
-
-
-def test_books_lost_while_batches_wait_in_a_buffer_lose_none_of_them(
-    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import keras
-
-    from tfwatch.runs.writer import RunWriter
-
-    stock = make_model()
-    expected = fingerprint(stock, stock.fit(known(arrays), epochs=EPOCHS, verbose=0))
-    model, watch = make_model(), watch_in(tmp_path)
-    watch.set(prefetch=4)
-
-    def fail(batch: int, logs: Any) -> None:
-        if batch == 7:
-            monkeypatch.setattr(RunWriter, "step", lambda *_: 1 / 0)
-
-    failing = keras.callbacks.LambdaCallback(on_train_batch_end=fail)
-    history = model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch, failing])
-    run = open_run(watch.run_path)
-    assert fingerprint(model, history) == expected
-    assert (count(run, PipelineSwitched), count(run, WatchFailed), len(run.steps)) == (1, 1, 7)
-
-
-def test_a_watch_that_cannot_begin_leaves_fit_alone(
-    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from tfwatch.training import watch as module
-
-    monkeypatch.setattr(module, "find_device", lambda: 1 / 0)
-    watch = watch_in(tmp_path)
-    assert len(make_model().fit(known(arrays), verbose=0, callbacks=[watch]).history["loss"]) == 1
-    assert watch.run_path is None
-    assert "this fit is not watched: ZeroDivisionError" in capsys.readouterr().err
-
-
-def test_an_eager_step_never_compiles_and_is_not_run_again_where_it_raises(
-    arrays: Any, make_model: Make, tmp_path: Path
-) -> None:
-    import keras
-
-    model, watch, phases, calls = make_model(), watch_in(tmp_path), set(), []
-    loss = keras.losses.SparseCategoricalCrossentropy()
-
-    def loss_fn(y: Any, predicted: Any) -> Any:
-        phases.add(watch._recorder.writer.status[0])
-        calls.append(1)
-        if len(calls) == 5:
-            raise ValueError("in the step")
-        return loss(y, predicted)
-
-    model.compile("adam", loss_fn, run_eagerly=True)
-    with pytest.raises(ValueError, match="in the step"):
-        model.fit(known(arrays), verbose=0, callbacks=[watch])
-    run = open_run(watch.run_path)
-    assert (phases, len(calls), len(run.steps)) == ({Phase.COMPUTE}, 5, 4)
-    assert ended(run).cause == "failed"
-
-
-def test_an_interrupt_stops_a_run_and_is_no_failure_of_it(arrays: Any, make_model: Make, tmp_path: Path) -> None:
-    def interrupted(y: Any, predicted: Any) -> Any:
-        raise KeyboardInterrupt
-
-    model, watch = make_model(), watch_in(tmp_path)
-    model.compile("adam", interrupted, run_eagerly=True)
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(known(arrays), verbose=0, callbacks=[watch])
-    run = open_run(watch.run_path)
-    assert (ended(run).cause, ended(run).detail) == ("stopped", "KeyboardInterrupt")
-    assert count(run, TrainingFailed) == 0
-
-
 def test_a_fit_inside_a_fit_with_the_same_watch_takes_it_over(arrays: Any, make_model: Make, tmp_path: Path) -> None:
     import keras
 
@@ -277,7 +126,7 @@ def test_a_forked_process_that_exits_leaves_its_parents_run_alone(tmp_path: Path
     os.waitpid(child, 0)
     run.end("finished")
     assert run.path
-    assert ended(open_run(run.path)).cause == "finished"
+    assert only(open_run(run.path), RunEnded).cause == "finished"
 
 
 def test_a_copy_of_a_watch_is_one_that_saw_no_fit(arrays: Any, make_model: Make, tmp_path: Path) -> None:
@@ -301,17 +150,6 @@ def test_fits_one_after_another_have_a_folder_each(arrays: Any, make_model: Make
     assert [len(open_run(path).steps) for path in paths] == [STEPS, STEPS]
 
 
-def test_a_folder_that_cannot_be_made_costs_the_record_and_not_the_training(
-    arrays: Any, make_model: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").touch()
-    watch = watch_in(tmp_path / "file" / "runs")
-    history = make_model().fit(known(arrays), verbose=0, callbacks=[watch])
-    assert len(history.history["loss"]) == 1
-    assert watch.run_path is None
-    assert "nothing is recorded" in capsys.readouterr().err
-
-
 def test_workers_of_a_pipeline_that_is_not_ours_cannot_be_switched(
     arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
@@ -320,16 +158,7 @@ def test_workers_of_a_pipeline_that_is_not_ours_cannot_be_switched(
     watch = watch_in(tmp_path)
     watch._control.ask(Request("workers", 4, "code"))
     make_model().fit(known(arrays), verbose=0, callbacks=[watch])
-    assert count(open_run(watch.run_path), SwitchFailed) == 1
-
-
-def count(run: Run, kind: type) -> int:
-    return sum(isinstance(event, kind) for event in run.events)
-
-
-def ended(run: Run) -> RunEnded:
-    (event,) = (event for event in run.events if isinstance(event, RunEnded))
-    return event
+    assert len(told(open_run(watch.run_path), SwitchFailed)) == 1
 
 
 def test_prefetch_behind_batches_that_lie_on_the_gpu_is_refused(
@@ -351,4 +180,4 @@ def test_prefetch_behind_batches_that_lie_on_the_gpu_is_refused(
     assert fingerprint(watched, watched.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])) == expected
     run = open_run(watch.run_path)
     assert [event.reason for event in run.events if isinstance(event, SwitchFailed)] == ["on the device"]
-    assert count(run, PipelineSwitched) == 0
+    assert len(told(run, PipelineSwitched)) == 0

@@ -1,0 +1,177 @@
+"""Watch where something raises, in the training or in tfwatch: the training is as without it, and the run says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.whole import only, told
+from tfwatch.core.events import (
+    PipelineSwitched,
+    RunEnded,
+    TrainingFailed,
+    WatchFailed,
+)
+from tfwatch.core.rows import Phase
+from tfwatch.runs.opened import open_run
+
+from .conftest import STEPS, fingerprint
+from .watched import EPOCHS, known, watch_in
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.tensorflow
+
+Make = Callable[[], Any]
+
+
+def test_a_fit_that_raises_ends_its_run_and_a_later_bare_fit_writes_nothing(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    import keras
+
+    def fail(batch: int, logs: Any) -> None:
+        if batch == 5:
+            raise RuntimeError("a callback of the user's")
+
+    model, watch = make_model(), watch_in(tmp_path)
+    with pytest.raises(RuntimeError, match="a callback"):
+        model.fit(known(arrays), callbacks=[watch, keras.callbacks.LambdaCallback(on_train_batch_end=fail)], verbose=0)
+    model.fit(known(arrays), verbose=0)
+    assert len(open_run(watch.run_path).steps) <= 6
+    assert only(open_run(watch.run_path), RunEnded).cause == "stopped"
+    again = watch_in(tmp_path)
+    model.fit(known(arrays), verbose=0, callbacks=[again])
+    assert len(open_run(again.run_path).steps) == STEPS
+
+
+def test_a_fit_left_before_its_first_step_watches_no_later_one(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    import keras
+
+    def fail(epoch: int, logs: Any) -> None:
+        raise RuntimeError("a callback of the user's")
+
+    model, watch = make_model(), watch_in(tmp_path)
+    with pytest.raises(RuntimeError, match="a callback"):
+        model.fit(known(arrays), callbacks=[watch, keras.callbacks.LambdaCallback(on_epoch_begin=fail)], verbose=0)
+    model.fit(known(arrays), verbose=0)
+    run = open_run(watch.run_path)
+    assert (len(run.steps), only(run, RunEnded).cause) == (0, "stopped")
+    assert not hasattr(model.train_function, "tfwatch_step")
+
+
+def test_a_step_that_raises_leaves_its_traceback_in_the_folder(make_model: Make, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    def broken(i: Any) -> Any:
+        with tf.control_dependencies([tf.debugging.assert_less(i, tf.constant(3, tf.int64))]):
+            return tf.zeros((4, 12, 12, 3)), tf.zeros((4,), tf.int64)
+
+    watch = watch_in(tmp_path)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        make_model().fit(tf.data.Dataset.range(10).map(broken), verbose=0, callbacks=[watch])
+    run = open_run(watch.run_path)
+    (failure,) = (event for event in run.events if isinstance(event, TrainingFailed))
+    assert "InvalidArgumentError" in failure.error
+    assert "Traceback" in failure.traceback
+    assert only(run, RunEnded).cause == "failed"
+    assert len(run.steps) == 3
+
+
+def test_what_breaks_in_tfwatch_never_reaches_the_training(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfwatch.runs.writer import RunWriter
+
+    stock = make_model()
+    expected = fingerprint(stock, stock.fit(known(arrays), epochs=EPOCHS, verbose=0))
+    monkeypatch.setattr(RunWriter, "step", lambda *_: 1 / 0)
+    model, watch = make_model(), watch_in(tmp_path)
+    history = model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])
+    assert fingerprint(model, history) == expected
+    assert len(told(open_run(watch.run_path), WatchFailed)) == 1
+
+
+def test_books_lost_while_batches_wait_in_a_buffer_lose_none_of_them(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import keras
+
+    from tfwatch.runs.writer import RunWriter
+
+    stock = make_model()
+    expected = fingerprint(stock, stock.fit(known(arrays), epochs=EPOCHS, verbose=0))
+    model, watch = make_model(), watch_in(tmp_path)
+    watch.set(prefetch=4)
+
+    def fail(batch: int, logs: Any) -> None:
+        if batch == 7:
+            monkeypatch.setattr(RunWriter, "step", lambda *_: 1 / 0)
+
+    failing = keras.callbacks.LambdaCallback(on_train_batch_end=fail)
+    history = model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch, failing])
+    run = open_run(watch.run_path)
+    assert fingerprint(model, history) == expected
+    assert (len(told(run, PipelineSwitched)), len(told(run, WatchFailed)), len(run.steps)) == (1, 1, 7)
+
+
+def test_a_watch_that_cannot_begin_leaves_fit_alone(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tfwatch.training import watch as module
+
+    monkeypatch.setattr(module, "find_device", lambda: 1 / 0)
+    watch = watch_in(tmp_path)
+    assert len(make_model().fit(known(arrays), verbose=0, callbacks=[watch]).history["loss"]) == 1
+    assert watch.run_path is None
+    assert "this fit is not watched: ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_an_eager_step_never_compiles_and_is_not_run_again_where_it_raises(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    import keras
+
+    model, watch, phases, calls = make_model(), watch_in(tmp_path), set(), []
+    loss = keras.losses.SparseCategoricalCrossentropy()
+
+    def loss_fn(y: Any, predicted: Any) -> Any:
+        phases.add(watch._recorder.writer.status[0])
+        calls.append(1)
+        if len(calls) == 5:
+            raise ValueError("in the step")
+        return loss(y, predicted)
+
+    model.compile("adam", loss_fn, run_eagerly=True)
+    with pytest.raises(ValueError, match="in the step"):
+        model.fit(known(arrays), verbose=0, callbacks=[watch])
+    run = open_run(watch.run_path)
+    assert (phases, len(calls), len(run.steps)) == ({Phase.COMPUTE}, 5, 4)
+    assert only(run, RunEnded).cause == "failed"
+
+
+def test_an_interrupt_stops_a_run_and_is_no_failure_of_it(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    def interrupted(y: Any, predicted: Any) -> Any:
+        raise KeyboardInterrupt
+
+    model, watch = make_model(), watch_in(tmp_path)
+    model.compile("adam", interrupted, run_eagerly=True)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(known(arrays), verbose=0, callbacks=[watch])
+    run = open_run(watch.run_path)
+    assert (only(run, RunEnded).cause, only(run, RunEnded).detail) == ("stopped", "KeyboardInterrupt")
+    assert len(told(run, TrainingFailed)) == 0
+
+
+def test_a_folder_that_cannot_be_made_costs_the_record_and_not_the_training(
+    arrays: Any, make_model: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    watch = watch_in(tmp_path / "file" / "runs")
+    history = make_model().fit(known(arrays), verbose=0, callbacks=[watch])
+    assert len(history.history["loss"]) == 1
+    assert watch.run_path is None
+    assert "nothing is recorded" in capsys.readouterr().err

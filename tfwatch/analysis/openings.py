@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 _MOST = 64
 #: Workers double, a buffer is taken times four; where a step waits for more than this share, workers are too.
 _FAR_FROM_FED = 0.75
-#: Of the first workers: so many times what would hide the data if each call gained in full, and at most so many.
-_SPARE, _MOST_FIRST = 1.25, 16
+#: Of the first workers: so many times what would hide the data if each call gained in full, and at most so many, or as
+#: many as there are cores.
+_SPARE, _MOST_FIRST = 1.25, 8
 #: A buffer grows up to so many: what it can even out are bursts. Where a step's work is shorter, it begins there.
 _DEEP, _SHORT_MS = 16, 3.0
 #: A setting whose step was measured as this much longer, at most, is compared again: a machine wanders by as much.
@@ -43,8 +44,10 @@ def feeding(place: Place, limits: Limits) -> list[Move]:
     prefetch, workers = place.knobs.get("prefetch", "off"), place.knobs.get("workers", "off")
     found = [_turned(place, "fast_form", "on" if place.knobs.get("fast_form") == "off" else "")]
     if prefetch in _OFF and workers in _OFF and place.now.work_ms < place.now.step_ms - place.now.work_ms:
-        found.append(_both(place, limits, _few(place)))
-    calls = _bearable(place, limits, "workers", _few(place)) if workers in _OFF else _more(place, limits, "workers")
+        found.append(_both(place, limits, _few(place, limits)))
+    calls = (
+        _bearable(place, limits, "workers", _few(place, limits)) if workers in _OFF else _more(place, limits, "workers")
+    )
     first = _bearable(place, limits, "prefetch", _deep(place))
     depth = first if prefetch in _OFF else _more(place, limits, "prefetch")
     found += [_turned(place, "workers", calls), _turned(place, "prefetch", depth)]
@@ -113,10 +116,10 @@ def _others(place: Place) -> Iterator[tuple[Mapping[str, str], float]]:
     yield from newest.values()
 
 
-def _few(place: Place) -> int:
+def _few(place: Place, limits: Limits) -> int:
     """As many calls at once as hide the data, by the first guess that each gains in full: a power of two."""
     times = _SPARE * (place.now.step_ms - place.now.work_ms) / max(place.now.work_ms, 1e-3)
-    return min(1 << math.ceil(math.log2(max(times, 2.0))), _MOST_FIRST)
+    return min(1 << math.ceil(math.log2(max(times, 2.0))), max(_MOST_FIRST, limits.cores))
 
 
 def _deep(place: Place) -> int:

@@ -86,7 +86,7 @@ class Walk:
 
     def _verdict(self, move: Move, after: Measured, *, last: bool) -> bool | None:
         if move.leaner:
-            return no_slower(self.now, after, last=last)
+            return helped(self.now, after, last=last) or no_slower(self.now, after, last=last)
         if not move.again:
             return helped(self.now, after, last=last)
         rounds = [*stretches(self.place(lambda _: None), move.turned(self.knobs)), (self.now, after)]

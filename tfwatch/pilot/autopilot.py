@@ -52,8 +52,10 @@ def run(driver: Driver, order: Autopilot) -> None:
     _Flight(driver, order).run()
 
 
-def _why_not(move: Move) -> str:
-    return "slower" if move.leaner else "no gain beyond noise"
+def _why_not(move: Move, before: Measured, after: Measured | None) -> str:
+    if not move.leaner:
+        return "no gain beyond noise"
+    return "slower" if after and after.step_ms > before.step_ms else "not sure to be as fast"
 
 
 def cores_of(manifest: Manifest) -> int:
@@ -171,7 +173,7 @@ class _Flight:
 
     def _judged(self, walk: Walk, move: Move, first: int) -> tuple[bool, str, Measured | None]:
         """Wait until it is clear. Returns whether the move is kept, why not, and what came."""
-        seen = 0
+        seen, before = 0, walk.now
         while True:
             total = self._driver.wait(lambda snapshot, seen=seen: snapshot.steps_total > seen).steps_total  # type: ignore[misc]
             seen, rows = total, self._counted(first)
@@ -181,7 +183,8 @@ class _Flight:
             last = len(rows) >= MOST or self._is_spent(move)
             verdict = walk.judge(move, rows, last=last)
             if verdict is not None:
-                return verdict, "" if verdict else _why_not(move), measure(rows)
+                after = measure(rows)
+                return verdict, "" if verdict else _why_not(move, before, after), after
 
     def _wait(self, until: Callable[[Snapshot], bool], move: Move) -> None:
         """Look until something holds.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.screens.canned import FED, STARVING, Canned, usual
 from tfwatch.core import events as facts
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 MARKUP = "[bold]Tensor[float32][/nope] [/job:localhost/device:GPU:0] [@click=app.quit]x"
 
 
-def starving(folder: Path | None) -> Canned:
-    return Canned(folder).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.001)
+def starving(folder: Path | None, **changes: Any) -> Canned:
+    return Canned(folder, **changes).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.001)
 
 
 def stalled(folder: Path | None) -> Canned:

@@ -36,7 +36,7 @@ async def test_the_cache_says_what_it_needs_and_from_which_epoch_it_serves(tmp_p
         assert show.asked() == [("cache", True)]
         asked(run, "cache", "off", "on").steps(30, STARVING)
         await show.frame()
-        assert "asked on: from epoch 3" in show.text
+        assert "c cache off > on from epoch 3; c takes it back" in show.words
         assert "cache off > on asked, once an epoch has filled it" in show.text
         await show.press("c")
         assert show.asked() == [("cache", False)]
@@ -57,7 +57,7 @@ async def test_what_waits_for_an_epoch_is_no_request_that_is_in_flight(tmp_path:
         await show.frame()
         assert "ASKED" not in show.text
         assert "waits for the batch in flight" not in show.text
-        assert "asked off: from epoch 2" in show.text
+        assert "b shuffle auto > off from epoch 2; b takes it back" in show.words
 
 
 async def test_in_the_last_epoch_it_is_said_that_it_comes_too_late(tmp_path: Path) -> None:

@@ -187,9 +187,7 @@ def test_a_request_of_this_screen_is_shown_at_once() -> None:
 
     rows = views.knob_rows(look(run, (Ask("workers", "auto", run.at_s),)), live=True)
 
-    assert [row.note for row in rows if row.name == "workers"] == [
-        "asked auto: waits for the batch in flight, 10:17:21"
-    ]
+    assert [row.note for row in rows if row.name == "workers"] == ["asked 10:17:21, waits for the batch in flight"]
 
 
 def test_a_request_that_a_run_ended_before_waits_no_more() -> None:

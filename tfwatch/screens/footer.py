@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from tfwatch.screens.situation import RunView
 
+#: Columns from which there is room for what tfwatch costs in words, and for what it left out.
+_USUAL, _WIDE = 120, 160
+
 
 def footer_keys(view: RunView, live: bool, frozen: bool, stopping: bool) -> tuple[Key, ...]:
     """The footer's keys, from left to right; those that do nothing now are greyed."""
@@ -24,12 +27,12 @@ def footer_keys(view: RunView, live: bool, frozen: bool, stopping: bool) -> tupl
     return (
         *_knobs(view, live),
         Key("f", "f", "feed", obeyed, rank=1),
-        Key("a", "a", "prove", obeyed, rank=4),
+        Key("a", "a", "prove", obeyed, rank=1),
         Key("u", "u", "undo", obeyed, rank=1),
-        Key("space", "space", _space(view, frozen), chosen=frozen, rank=0 if frozen else 3),
-        Key("z", "z", "zoom", rank=4),
-        Key("y", "y", "leave now" if stopping else "copy", rank=0 if stopping else 5),
-        Key("r", "r", "restart", live and not stopping, rank=3),
+        Key("space", "space", _space(view, frozen), chosen=frozen, rank=0 if frozen else 2),
+        Key("z", "z", "zoom", rank=5),
+        Key("y", "y", "leave now" if stopping else "copy", rank=0 if stopping else 6),
+        Key("r", "r", "restart", live and not stopping, rank=2),
         Key("question_mark", "?", "keys"),
         Key("q", "q", "leave"),
     )
@@ -37,18 +40,21 @@ def footer_keys(view: RunView, live: bool, frozen: bool, stopping: bool) -> tupl
 
 def cost_note(own_cost: str, width: int) -> str:
     """What tfwatch itself costs, shorter where the line is short."""
-    return own_cost if width >= 120 else own_cost.partition(" of a core")[0].removeprefix("tfwatch ")
+    if width >= _WIDE:
+        return own_cost
+    short = own_cost.partition(", ")[0]
+    return short if width >= _USUAL else short.partition(" of a core")[0].removeprefix("tfwatch ")
 
 
 def _knobs(view: RunView, live: bool) -> Iterator[Key]:
     for one in KNOB_KEYS:
-        if one.rank is None or not views.has_knob(view, one.knob):
+        if not one.in_footer or not views.has_knob(view, one.knob):
             continue
         turns_it = not views.refused(view.snapshot, one.knob, live)
         yield Key(one.key, one.key, one.name, turns_it, rank=one.rank)
         if one is PREFETCH:
-            yield Key("minus", "-", "", turns_it, rank=3)
-            yield Key("plus", "+", "depth", turns_it, rank=2)
+            yield Key("minus", "-", "", turns_it, rank=5)
+            yield Key("plus", "+", "depth", turns_it, rank=3)
 
 
 def _space(view: RunView, frozen: bool) -> str:

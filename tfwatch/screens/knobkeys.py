@@ -10,7 +10,8 @@ class KnobKey:
     """A key, as Textual names it, that turns a knob off and on again.
 
     name: of the knob, in a word. does: what the key does, for the help. purpose: what the knob is; empty where the run
-    itself says that. rank: in the footer, the highest goes first where room is short; None is not there at all.
+    itself says that. rank: the highest goes first where room is short, in the footer and among the pane's rows.
+    in_footer: it stands there too.
     """
 
     key: str
@@ -18,7 +19,8 @@ class KnobKey:
     name: str
     does: str
     purpose: str
-    rank: int | None
+    rank: int
+    in_footer: bool = True
 
 
 PREFETCH = KnobKey("p", "prefetch", "prefetch", "prefetch off, or back on", "made while a step runs", 0)
@@ -26,11 +28,11 @@ PREFETCH = KnobKey("p", "prefetch", "prefetch", "prefetch off, or back on", "mad
 KNOB_KEYS = (
     PREFETCH,
     KnobKey("w", "workers", "workers", "workers off, or back on", "maps on several cores", 1),
-    KnobKey("c", "cache", "cache", "cache what was made of each example, or forget it", "", 3),
+    KnobKey("c", "cache", "cache", "cache what was made of each example, or forget it", "", 1),
     KnobKey("t", "fast_form", "form", "the pipeline's fast form, or the slow one again", "", 1),
-    KnobKey("l", "latency_ms", "latency", "simulated latency off, or back on", "simulated, each batch", 2),
+    KnobKey("l", "latency_ms", "latency", "simulated latency off, or back on", "simulated, each batch", 4),
     KnobKey(
-        "b", "shuffle", "shuffle", "shuffle off, or back on, from the next epoch on", "examples in its buffer", None
+        "b", "shuffle", "shuffle", "shuffle off, or back on, from the next epoch on", "examples in its buffer", 5, False
     ),
 )
 

@@ -16,7 +16,7 @@ from tfwatch.core.rows import Phase
 from tfwatch.core.trials import ExperimentEnded
 from tfwatch.runs.reader import Life
 from tfwatch.screens import caching
-from tfwatch.screens.knobkeys import KNOB_KEYS, PREFETCH
+from tfwatch.screens.knobkeys import KNOB_KEYS, PREFETCH, KnobKey
 from tfwatch.widgets.header import HeaderView
 from tfwatch.widgets.knobs import KnobRow
 from tfwatch.widgets.timeline_picture import clock
@@ -141,34 +141,38 @@ def has_knob(view: RunView, knob: str) -> bool:
 
 #: The row of the depth, by the key that doubles it.
 _DEPTH = "plus"
+_OF_DEPTH = KnobKey(_DEPTH, PREFETCH.knob, "depth", "", "batches kept ready", 3)
 
 
 def _knob_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
     for one in KNOB_KEYS:
         if has_knob(view, one.knob):
-            yield _knob_row(view, live, one.key, one.key, one.knob, one.name, one.purpose)
+            yield _knob_row(view, live, one, one.key)
             if one is PREFETCH:
-                yield _knob_row(view, live, _DEPTH, "+-", one.knob, "depth", "batches kept ready")
+                yield _knob_row(view, live, _OF_DEPTH, "+-")
 
 
-def _knob_row(view: RunView, live: bool, key: str, label: str, knob: str, name: str, purpose: str) -> KnobRow:
-    state = view.knobs[knob]
-    refusal = refused(view.snapshot, knob, live) or (caching.refused(view.snapshot, state) if knob == "cache" else "")
+def _knob_row(view: RunView, live: bool, one: KnobKey, label: str) -> KnobRow:
+    state = view.knobs[one.knob]
+    refusal = refused(view.snapshot, one.knob, live)
+    refusal = refusal or (caching.refused(view.snapshot, state) if one.knob == "cache" else "")
     obeyed = live and not view.is_over  # else the title says so, and not each row
-    following = turns.deeper(state.coming) if key == _DEPTH else turns.toggled(state)
+    following = turns.deeper(state.coming) if one is _OF_DEPTH else turns.toggled(state)
     foretold = _foretold(view, state, following) if obeyed else ""
-    told = view.situation.forecasts.get((knob, following))
-    note, busy = _note(view, state, key) or (foretold or purpose or _purpose(view, state), False)
+    told = view.situation.forecasts.get((one.knob, following))
+    note, busy = _note(view, state, one, obeyed) or (foretold or one.purpose or _purpose(view, state), False)
+    waits = None if one is _OF_DEPTH else state.asked
     return KnobRow(
-        key=key,
+        key=one.key,
         label=label,
-        name=name,
+        name=one.name,
         now=state.now,
-        next="" if refusal else following,
+        next="" if refusal else waits or following,
         note=refusal if refusal and obeyed else note,
         within=between(told) if told and note == foretold and not (refusal or view.situation.stalled) else "",
         busy=busy and not refusal,
         enabled=not refusal,
+        rank=one.rank,
     )
 
 
@@ -190,14 +194,16 @@ def _foretold(view: RunView, state: turns.KnobState, value: str) -> str:
     return foretold_note(told) + caching.short(view.snapshot, state) if told.is_known else ""
 
 
-def _note(view: RunView, state: turns.KnobState, key: str) -> tuple[str, bool] | None:
-    if key == "plus":
+def _note(view: RunView, state: turns.KnobState, one: KnobKey, obeyed: bool) -> tuple[str, bool] | None:
+    if one is _OF_DEPTH:
         return None
     experiment = view.situation.experiment
     if experiment and experiment.began.knob == state.knob:
         return f"experiment, {experiment.progress.partition(',')[0]}", True
     if state.asked is not None:
-        return (f"asked {state.asked}: the run ended before", False) if view.is_over else (_waiting(view, state), True)
+        if view.is_over:
+            return f"asked {state.asked}: the run ended before", False
+        return _waiting(view, state, one.key if obeyed else ""), True
     if state.failed:
         return f"not switched: {state.failed}", True
     shown = view.comparisons if view.is_over else view.comparisons[-1:]
@@ -216,15 +222,21 @@ def _than(faster: str, old: str) -> str:
     return f"{faster} {'from' if faster.startswith('no') else 'than'} {old}"
 
 
-def _waiting(view: RunView, state: turns.KnobState) -> str:
-    """`asked on: from epoch 3`, or that there is no such epoch; `asked 4: waits for the batch in flight, 10:17:11`."""
+def _waiting(view: RunView, state: turns.KnobState, key: str) -> str:
+    """`from epoch 3; c takes it back`, or that there is no such epoch; `asked 10:17:11, waits for the batch in flight`.
+
+    key: beside it stands what was asked for; without one that is told too.
+    """
+    asked = "asked" if key else f"asked {state.asked}"
     if epochs := epochs_until(state.knob, state.coming):
         begun = sum(event.at_ns / 1e9 <= state.asked_s for event in view.snapshot.events.of(EpochStarted))
         first, last = begun + epochs, view.snapshot.manifest.epochs
-        return f"too late: from epoch {first}" if last and first > last else f"asked {state.asked}: from epoch {first}"
-    starting = view.situation.phase in (Phase.STARTING, Phase.IMPORT, Phase.DATA_SET)
-    waits = "taken up at the start" if starting else "waits for the batch in flight"
-    return f"asked {state.asked}: {waits}, {clock(view.snapshot, state.asked_s)}"
+        if last and first > last:
+            return f"too late: from epoch {first}"
+        return f"from epoch {first}; {key} takes it back" if key else f"{asked}, from epoch {first}"
+    if view.situation.phase in (Phase.STARTING, Phase.IMPORT, Phase.DATA_SET):
+        return f"{asked}, taken up at the start"
+    return f"{asked} {clock(view.snapshot, state.asked_s)}, waits for the batch in flight"
 
 
 def has_latency(snapshot: Snapshot) -> bool:

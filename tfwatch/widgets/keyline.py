@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 class Key:
     """A key to press, how it is shown, and a word for what it does.
 
-    chosen: marks the tab that shows. rank: where room is short, the highest goes first.
+    enabled: it does something now. chosen: marks the tab that shows. rank: where room is short the highest goes first,
+    after all that do nothing.
     """
 
     key: str
@@ -81,7 +82,7 @@ class KeyLine(Pane):
             if gap > 1:
                 gap = 1
             else:
-                keys.remove(max(keys, key=lambda key: key.rank))
+                keys.remove(max(keys, key=lambda key: (not key.enabled, key.rank)))
         at = 0
         for key in keys:
             yield at, at + key.width, key

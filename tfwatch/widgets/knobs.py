@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from textual import events
     from textual.binding import BindingType
     from textual.content import Content
+    from textual.geometry import Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class KnobRow:
 
     key: the key's name to press; label: as it is shown; next: what pressing it asks for, empty where nothing.
     note: what stands beside it; within: a forecast's range, where there is room; busy: asked or settling; enabled: it
-    can be pressed.
+    can be pressed; rank: where rows are few the highest goes first.
     """
 
     key: str
@@ -38,6 +39,7 @@ class KnobRow:
     within: str = ""
     busy: bool = False
     enabled: bool = True
+    rank: int = 0
 
 
 class KnobsPane(FramedPane, can_focus=True):
@@ -55,20 +57,38 @@ class KnobsPane(FramedPane, can_focus=True):
     def on_mount(self) -> None:
         self.entitle("switch live")
 
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """A row a knob."""
+        return max(len(self.knobs), 1)
+
+    def watch_knobs(self, old: tuple[KnobRow, ...], new: tuple[KnobRow, ...]) -> None:
+        if len(new) != len(old):
+            self.refresh(layout=True)
+
     def rows(self, width: int, height: int) -> Sequence[Content]:
         if not self.knobs:
             return [row((" this run has no knobs: the pipeline is the loop's own", "$foreground 65%"))]
+        shown = [self.knobs[at] for at in self._in_view(height)]
         names, values, arrows = (
             max((len(words) for words in column), default=0) + gap
             for gap, column in (
-                (1, [knob.name for knob in self.knobs if knob.now]),
-                (1, [knob.now for knob in self.knobs]),
-                (2, [_arrow(knob) for knob in self.knobs]),
+                (1, [knob.name for knob in shown if knob.now]),
+                (1, [knob.now for knob in shown]),
+                (2, [_arrow(knob) for knob in shown]),
             )
         )
-        return [self._row(at, knob, width, (names, values, arrows)) for at, knob in enumerate(self.knobs)]
+        return [self._row(at, width, (names, values, arrows)) for at in self._in_view(height)]
 
-    def _row(self, at: int, knob: KnobRow, width: int, cells: tuple[int, int, int]) -> Content:
+    def _in_view(self, height: int) -> list[int]:
+        """Which rows there is room for; the one under the cursor is."""
+        kept = list(range(len(self.knobs)))
+        while len(kept) > max(height, 1):
+            others = (at for at in kept if at != self.cursor or not self.has_focus)
+            kept.remove(max(others, key=lambda at: (self.knobs[at].rank, at)))
+        return kept
+
+    def _row(self, at: int, width: int, cells: tuple[int, int, int]) -> Content:
+        knob = self.knobs[at]
         names, values, arrows = cells
         here = self.has_focus and at == self.cursor
         faint = "" if knob.enabled else "$foreground 50%"
@@ -100,8 +120,9 @@ class KnobsPane(FramedPane, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         at = event.get_content_offset(self)
-        if at is not None:
-            self._choose(at.y)
+        rows = self._in_view(self.content_size.height)
+        if at is not None and at.y < len(rows):
+            self._choose(rows[at.y])
 
     def on_focus(self) -> None:
         self.refresh()

@@ -1,0 +1,72 @@
+"""The live screen over canned runs: experiments on a knob."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.screens.canned import FED, STARVING
+from tests.screens.showing import shown
+from tests.screens.states import starving
+from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
+from tfwatch.runs.control import Experiment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("keys", "order"),
+    [
+        pytest.param(["a"], ("prefetch", ("off", 4)), id="prefetch where no knob is chosen"),
+        pytest.param(["1", "a"], ("prefetch", ("off", 4)), id="the chosen knob"),
+        pytest.param(["1", "down", "a"], ("prefetch", ("off", 1)), id="its depth"),
+        pytest.param(["1", "down", "down", "a"], ("workers", ("off", "auto")), id="workers"),
+    ],
+)
+async def test_a_experiments_on_the_chosen_knob(tmp_path: Path, keys: list[str], order: tuple[str, object]) -> None:
+    async with shown(starving(tmp_path)) as show:
+        await show.press(*keys)
+        assert show.control is not None
+        _, given = show.control.next_order(0, 0.0)
+        assert isinstance(given, Experiment)
+        assert (given.knob, given.values) == order
+        assert show.asked() == []
+
+
+async def test_an_experiment_is_told_while_it_goes_on_and_a_ends_it(tmp_path: Path) -> None:
+    run = starving(tmp_path)
+    run.event(ExperimentBegan, knob="prefetch", values=["off", "4"], step=150, budget=600, seed=0)
+    run.experimented("off", "4").steps(20, FED)
+    async with shown(run) as show:
+        assert "EXPERIMENT" in show.text
+        assert "prefetch off against 4: block 1" in show.text
+        block = {"block": 6, "round": 3, "value": "4", "first": 160, "last": 170, "steps": 11, "step_ms": 13.9}
+        run.event(ExperimentBlock, **block, best="4", ratio=1.6, low=1.2, high=2.1)
+        await show.frame()
+        assert "prefetch off against 4: block 7, so far 1.60 x (1.20 to 2.10)" in show.text
+        assert "experiment, block 7" in show.text
+        await show.press("a")
+        assert show.control is not None
+        assert show.control.next_order(0, 0.0) == (1, None)
+
+
+async def test_an_experiment_that_is_over_is_one_event_and_the_cards(tmp_path: Path) -> None:
+    run = starving(tmp_path)
+    run.event(ExperimentBegan, knob="prefetch", values=["off", "4"], step=150, budget=600, seed=0)
+    for old, new in (("off", "4"), ("4", "off"), ("off", "4")):
+        run.experimented(old, new).steps(20, FED)
+    values = {"knob": "prefetch", "values": ["off", "4"], "began": 150, "step": 210, "cause": "clear"}
+    found = {"answer": "faster", "value": "4", "against": "off", "ratio": 1.68, "low": 1.61, "high": 1.74}
+    counts = {"rounds": 6, "steps": 412, "spent": 60, "kept": "4", "step_ms": {"off": 23.4, "4": 13.9}}
+    run.event(ExperimentEnded, **values, **found, **counts).steps(30, FED)
+    async with shown(run) as show:
+        assert "did it help?" in show.text
+        assert "1.68 x faster (1.61 to 1.74) over 412 steps" in show.text
+        assert "prefetch off > 4" not in show.text
+        assert show.text.count("experiment: prefetch off against 4") == 1
+        assert "u undoes: prefetch back to off" in show.text
+        run.switched("prefetch", "4", "off").steps(80, STARVING)
+        await show.frame()
+        assert "slower over 80 steps" in show.text

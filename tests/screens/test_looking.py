@@ -1,0 +1,115 @@
+"""The live screen over canned runs: looking back, aside and closer changes nothing that trains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from textual.widgets import Input
+
+from tests.screens.canned import STARVING, usual
+from tests.screens.hardware import fed, unseen
+from tests.screens.showing import shown
+from tfwatch.core.rows import Phase
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def test_space_freezes_the_charts_and_nothing_else(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path)) as show:
+        await show.press("space")
+        assert show.live.timeline.frozen
+        assert "space live" in show.rows[-1]
+        show.run.steps(200, STARVING).doing(Phase.COMPUTE, 0.001)
+        await show.frame()
+        assert "STARVING" in show.rows[1]
+        await show.press("end")
+        assert not show.live.timeline.frozen
+
+
+async def test_the_timelines_keys_work_wherever_the_focus_is(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path)) as show:
+        await show.press("3", "shift+left")
+        assert show.app.focused is show.live.happened
+        assert show.live.timeline.frozen
+        far = show.live.timeline._view.cursor_s
+        await show.press("right")
+        near = show.live.timeline._view.cursor_s
+        assert far is not None
+        assert near == pytest.approx(far + 0.25)
+
+
+async def test_looking_back_at_a_run_that_is_over_promises_nothing_live(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path).ended(), live=False) as show:
+        await show.press("space")
+        assert "knobs, as the run left them" in show.text
+        assert "space its end" in show.rows[-1]
+        assert "steps since" not in show.text
+        await show.press("space")
+        assert not show.live.timeline.frozen
+
+
+async def test_a_window_too_small_shows_no_filter(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path), (80, 24)) as show:
+        await show.press("slash")
+        assert show.live.word.display
+        await show.pilot.resize_terminal(50, 12)
+        await show.frame()
+        assert not show.live.word.display
+        assert "show lines with" not in show.text
+
+
+async def test_what_is_missing_is_told_with_the_way_to_get_it(tmp_path: Path) -> None:
+    async with shown(unseen(tmp_path), (80, 24)) as show:
+        assert "enter: how to get it" in show.text
+        for key in ("enter", "n"):
+            await show.press(key)
+            assert "sudo -n refused powermetrics" in show.text
+            assert "tfwatch doctor --sudoers prints the line" in show.text
+            await show.press("escape")
+        await show.press("4", "enter")
+        assert "what is n/a, and how to get it" in show.text
+
+
+async def test_a_text_stands_in_the_middle_and_is_framed_as_the_terminal_can(tmp_path: Path) -> None:
+    async with shown(unseen(tmp_path), (120, 40), unicode=False) as show:
+        for key in ("n", "question_mark"):
+            await show.press(key)
+            box = show.app.screen.query_one("#text")
+            assert abs(box.region.x - (120 - box.region.right)) <= 1
+            assert abs(box.region.y - (40 - box.region.bottom)) <= 1
+            assert show.text.isascii()
+            await show.press("escape")
+
+
+async def test_with_every_sensor_there_enter_keeps_its_other_meaning(tmp_path: Path) -> None:
+    async with shown(fed(tmp_path)) as show:
+        await show.press("enter")
+        assert len(show.app.screen_stack) == 2
+        await show.press("n")
+        assert "every sensor that this machine has gives its figures" in show.text
+
+
+async def test_events_are_stepped_through_and_jumped_to(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path)) as show:
+        await show.press("left_square_bracket", "left_square_bracket")
+        assert show.live.happened.cursor == 1
+        assert show.live.timeline.frozen
+        await show.press("right_square_bracket")
+        assert show.live.happened.cursor == 0
+
+
+async def test_the_log_is_filtered_as_it_is_typed(tmp_path: Path) -> None:
+    run = usual(tmp_path)
+    run.writer.log = tmp_path / "log.txt"
+    run.writer.log.write_text("".join(f"line {n} {'cuda' if n % 10 == 0 else ''}\n" for n in range(100)))
+    async with shown(run, (80, 24)) as show:
+        await show.press("slash")
+        assert isinstance(show.app.focused, Input)
+        await show.press(*"CUDA")
+        assert show.live.log_pane.count() == 10
+        await show.press("enter", "escape")
+        assert show.live.log_pane.wanted == "CUDA"
+        await show.press("slash", "escape")
+        assert show.live.log_pane.count() == 100

@@ -1,0 +1,116 @@
+"""The live screen over canned runs: what its keys ask of the training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.screens.canned import FED, STARVING, Canned, usual
+from tests.screens.showing import shown
+from tests.screens.states import importing, starving
+from tfwatch.core.rows import Phase
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("keys", "asked"),
+    [
+        pytest.param(["p"], [("prefetch", 4)], id="p turns on"),
+        pytest.param(["p", "p"], [("prefetch", "off")], id="p undoes itself"),
+        pytest.param(["plus"], [("prefetch", 1)], id="deeper from off"),
+        pytest.param(["plus", "equals_sign", "plus"], [("prefetch", 4)], id="deeper and deeper"),
+        pytest.param(["plus", "equals_sign", "minus"], [("prefetch", 1)], id="and back"),
+        pytest.param(["underscore"], [("prefetch", "off")], id="shallower than off"),
+        pytest.param(["w"], [("workers", "auto")], id="workers"),
+        pytest.param(["p", "u"], [("prefetch", "off")], id="u takes a request back"),
+        pytest.param(["u"], [], id="nothing to undo"),
+        pytest.param(["l"], [], id="no latency was asked for"),
+        pytest.param(["t"], [], id="a pipeline of one form"),
+    ],
+)
+async def test_a_key_asks_for_a_setting(tmp_path: Path, keys: list[str], asked: list[tuple[str, object]]) -> None:
+    async with shown(starving(tmp_path)) as show:
+        await show.press(*keys)
+        assert show.asked() == asked
+
+
+async def test_undo_takes_the_last_switch_back(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path)) as show:
+        assert "u undoes: prefetch back to off" in show.text
+        await show.press("u")
+        assert show.asked() == [("prefetch", "off")]
+
+
+async def test_a_held_key_is_one_request(tmp_path: Path) -> None:
+    async with shown(starving(tmp_path)) as show:
+        for delay_s in (0.0, 0.5, 0.03, 0.03, 0.03):
+            show.run.at_s += delay_s
+            await show.pilot.press("p")
+        assert show.asked() == [("prefetch", 4)]
+
+
+async def test_a_request_shows_until_the_training_answers(tmp_path: Path) -> None:
+    async with shown(importing(tmp_path)) as show:
+        await show.press("p")
+        assert "asked: prefetch 4; taken up with the first batch" in show.text
+        assert "p prefetch off > 4 asked, taken up at the start" in show.words
+        show.run.started().steps(30, STARVING)
+        show.run.switched("prefetch", "off", "4").steps(100, FED).doing(Phase.COMPUTE, 0.001)
+        await show.frame()
+        assert "taken up" not in show.text
+        assert "p prefetch 4 > off" in show.words
+
+
+@pytest.mark.parametrize(
+    ("keys", "undoes"),
+    [
+        pytest.param(["p", "w"], "p", id="a knob's own key"),
+        pytest.param(["t", "p"], "t", id="the form's"),
+        pytest.param(["plus", "p"], "u", id="a depth has none"),
+    ],
+)
+async def test_the_first_switch_says_how_to_go_back(keys: list[str], undoes: str) -> None:
+    knobs = {"prefetch": "off", "workers": "off", "fast_form": "off"}
+    run = Canned(None, knobs=knobs, switchable=[*knobs], settings={"fast_form": "tf.data"})
+    async with shown(run.started().steps(150, STARVING).doing(Phase.COMPUTE, 0.001)) as show:
+        await show.press(*keys)
+        assert [note.message for note in show.app._notifications] == [f"{undoes} undoes, space freezes"]
+
+
+async def test_latency_is_a_knob_only_where_it_was_asked_for() -> None:
+    run = usual(
+        None, settings={"storage_latency_ms": 20.0}, knobs={"prefetch": "off", "workers": "off", "latency_ms": "20 ms"}
+    )
+    async with shown(run) as show:
+        assert "l latency 20 ms > off" in show.words
+        await show.press("l", "l")
+        assert show.asked() == [("latency_ms", 20.0)]
+
+
+async def test_a_pipeline_of_two_forms_is_turned_and_named() -> None:
+    knobs = {"prefetch": "off", "workers": "off", "fast_form": "off"}
+    run = Canned(None, knobs=knobs, switchable=[*knobs], settings={"fast_form": "tf.data"})
+    run.started().steps(150, (40.0, 13.0, 0.8)).doing(Phase.COMPUTE, 0.001)
+    async with shown(run) as show:
+        assert "t fast form (tf.data) on: about 18.0 ms" in show.text
+        assert "t form off > on 18.0 ms 3.1 x, tf.data" in show.words
+        assert "t form" in show.rows[-1]
+        await show.press("t")
+        assert show.asked() == [("fast_form", True)]
+        run.switched("fast_form", "off", "on").steps(100, FED).doing(Phase.COMPUTE, 0.001)
+        await show.frame()
+        assert "u undoes: fast form back to off" in show.text
+        assert "t form on > off" in show.words
+        assert "fast form (tf.data) off > on at step" in show.text
+        await show.press("u")
+        assert show.asked() == [("fast_form", False)]
+
+
+async def test_a_pipeline_that_cannot_be_switched_says_so() -> None:
+    async with shown(usual(None, switchable=["prefetch"])) as show:
+        assert "fixed in this run's own pipeline" in show.text
+        await show.press("w")
+        assert show.asked() == []

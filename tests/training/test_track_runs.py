@@ -272,10 +272,12 @@ def test_a_loop_that_is_left_is_stopped(tmp_path: Path) -> None:
 
 
 def test_a_run_ends_when_its_last_loop_did_and_not_with_the_process(tmp_path: Path) -> None:
-    code = "import time\nfor n in tfwatch.track(range(3), RUNS): pass\ntime.sleep(0.5)"
-    (run,) = python(code, tmp_path / "runs")
+    over = tmp_path / "over"
+    note = f"import time\nopen({str(over)!r}, 'w').write(str(time.perf_counter_ns()))"
+    (run,) = python(f"for n in tfwatch.track(range(3), RUNS): pass\n{note}", tmp_path / "runs")
     assert (cause(run), len(run.steps)) == ("finished", 3)
-    assert run.length_s < 0.4
+    assert run.ended is not None
+    assert run.manifest.origin_ns + run.ended.at_ns < int(over.read_text())
 
 
 UNCAUGHT = """

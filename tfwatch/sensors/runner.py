@@ -45,9 +45,12 @@ class Sensors:
         self._thread = threading.Thread(target=self._run, name="tfwatch-sensors", daemon=True)
 
     def start(self) -> None:
-        """Begin to sample."""
-        self._thread.start()
-        self._pauses.start()
+        """Begin to sample. Where the system gives no more threads, the run says so."""
+        try:
+            self._thread.start()
+            self._pauses.start()
+        except RuntimeError as error:
+            self._writer.event(SensorMissing(self._writer.now_ns(), "machine", f"nobody reads it: {error}", _NEXT_RUN))
 
     def stop(self) -> None:
         """End the thread. A second call does nothing."""

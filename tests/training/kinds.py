@@ -1,0 +1,276 @@
+"""Every way of `fit`: its data, its model, and what is asked of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+EXAMPLES, BATCH, EPOCHS, CLASSES = 100, 8, 2, 4
+STEPS = -(-EXAMPLES // BATCH)
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(EXAMPLES, 6)).astype("float32"), RNG.integers(0, CLASSES, EXAMPLES)
+
+
+# -- data -------------------------------------------------------------------------------------------
+
+
+def known() -> Any:
+    """The last of its batches is ragged."""
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(50, seed=1).batch(BATCH)
+
+
+def whole() -> Any:
+    """Without the ragged batch, for which XLA compiles again."""
+    return known().take(STEPS - 1)
+
+
+def unknown() -> Any:
+    return known().filter(lambda x, y: True)
+
+
+def endless() -> Any:
+    return known().repeat()
+
+
+def from_generator() -> Any:
+    import tensorflow as tf
+
+    signature = (tf.TensorSpec((None, 6)), tf.TensorSpec((None,), tf.int64))
+    return tf.data.Dataset.from_generator(lambda: python_generator(rounds=1), output_signature=signature)
+
+
+def python_generator(rounds: int = 1000) -> Iterator[Any]:
+    for _ in range(rounds):
+        for at in range(0, EXAMPLES, BATCH):
+            yield X[at : at + BATCH], Y[at : at + BATCH]
+
+
+def py_dataset(**workers: int) -> Any:
+    import keras
+
+    class Batches(keras.utils.PyDataset):
+        def __len__(self) -> int:
+            return STEPS
+
+        def __getitem__(self, n: int) -> Any:
+            return X[n * BATCH : (n + 1) * BATCH], Y[n * BATCH : (n + 1) * BATCH]
+
+    return Batches(**workers)
+
+
+def of_dicts() -> Any:
+    return known().map(lambda x, y: ({"left": x[:, :3], "right": x[:, 3:]}, y))
+
+
+def arrays() -> Any:
+    return X, Y
+
+
+# -- models -----------------------------------------------------------------------------------------
+
+
+def body(x: Any) -> Any:
+    """Batch norm and dropout: what differs first when a step is not the same."""
+    import keras
+
+    x = keras.layers.Dropout(0.2)(keras.layers.BatchNormalization()(x))
+    return keras.layers.Dense(CLASSES, activation="softmax", dtype="float32")(x)
+
+
+def plain() -> Any:
+    import keras
+
+    x = keras.Input((6,))
+    return keras.Model(x, body(x))
+
+
+def two_inputs() -> Any:
+    import keras
+
+    sides = {name: keras.Input((3,), name=name) for name in ("left", "right")}
+    return keras.Model(sides, body(keras.layers.Concatenate()([sides["left"], sides["right"]])))
+
+
+def mixed() -> Any:
+    import keras
+
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        return plain()
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def own_step() -> Any:
+    """A `train_step` of its own: another loss, a gradient that is clipped, and a metric that is not Keras'."""
+    import keras
+    import tensorflow as tf
+
+    class Model(keras.Model):
+        def train_step(self, data: Any) -> Any:
+            x, y = data
+            with tf.GradientTape() as tape:
+                predicted = self(x, training=True)
+                loss = self.compute_loss(x=x, y=y, y_pred=predicted) + 0.1
+            weights = self.trainable_variables
+            gradients, norm = tf.clip_by_global_norm(tape.gradient(loss, weights), 0.5)
+            self.optimizer.apply_gradients(zip(gradients, weights, strict=True))
+            return {**self.compute_metrics(x, y, predicted), "loss": loss, "norm": norm}
+
+    x = keras.Input((6,))
+    return Model(x, body(x))
+
+
+def unbuilt() -> Any:
+    """Its weights are made by the first step."""
+    import keras
+
+    return keras.Sequential(
+        [keras.layers.Dense(8, activation="relu"), keras.layers.Dense(CLASSES, activation="softmax")]
+    )
+
+
+# -- ways of fit ------------------------------------------------------------------------------------
+
+
+def once(model: Any, data: Any, options: dict[str, Any], callbacks: list[Any]) -> Any:
+    data = data if isinstance(data, tuple) else (data,)
+    return model.fit(*data, verbose=0, callbacks=callbacks, **{"epochs": EPOCHS, **options})
+
+
+def again_and_again(model: Any, data: Any, options: dict[str, Any], callbacks: list[Any]) -> Any:
+    for _ in range(EPOCHS):
+        history = once(model, data, {**options, "epochs": 1}, callbacks)
+    return history
+
+
+def compiled_in_between(model: Any, data: Any, options: dict[str, Any], callbacks: list[Any]) -> Any:
+    once(model, data, {**options, "epochs": 2}, callbacks)
+    model.compile("sgd", "sparse_categorical_crossentropy", steps_per_execution=2)
+    return once(model, data, {**options, "epochs": 2}, callbacks)
+
+
+def raised_in_between(model: Any, data: Any, options: dict[str, Any], callbacks: list[Any]) -> Any:
+    """In mid-epoch; a bare `fit` follows."""
+    import keras
+
+    def fail(batch: int, logs: Any) -> None:
+        if batch == 5:
+            raise RuntimeError("a callback of the user's")
+
+    failing = keras.callbacks.LambdaCallback(on_train_batch_end=fail)
+    with pytest.raises(RuntimeError, match="a callback"):
+        once(model, data, options, [*callbacks, failing])
+    return once(model, data, options, [])
+
+
+def early_stopping() -> list[Any]:
+    import keras
+
+    return [keras.callbacks.EarlyStopping("loss", min_delta=10, patience=1, restore_best_weights=True)]
+
+
+def several() -> list[Any]:
+    import keras
+
+    return [
+        keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, min_delta=10, patience=1),
+        keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.9),
+        keras.callbacks.TerminateOnNaN(),
+    ]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A way of `fit`.
+
+    split: Watch's. steps: of the last run that was watched. rows: how it says that they came about. switched: whether
+    its pipeline was. deterministic: TensorFlow's determinism is on; then nothing is compiled by XLA, and no graph may
+    read TensorFlow's clock.
+    """
+
+    name: str
+    data: Callable[[], Any] = known
+    options: dict[str, Any] = field(default_factory=dict)
+    model: Callable[[], Any] = plain
+    compile: dict[str, Any] = field(default_factory=dict)
+    fit: Callable[..., Any] = once
+    callbacks: Callable[[], list[Any]] = list
+    split: Any = "fused"
+    steps: int = EPOCHS * STEPS
+    rows: str = "exact"
+    switched: bool = True
+    deterministic: bool = True
+
+
+def in_graph(steps: int, **options: Any) -> dict[str, Any]:
+    compiled = {"steps_per_execution": steps, **options}
+    return {"compile": compiled, "rows": f"in-graph timestamps, steps_per_execution={steps}"}
+
+
+def one_by_one(steps: int, split: str = "fused", **options: Any) -> dict[str, Any]:
+    compiled = {"steps_per_execution": steps, **options}
+    return {"compile": compiled, "rows": f"exact, steps_per_execution={steps} one by one", "split": split}
+
+
+KINDS = [
+    Kind("known cardinality, ragged last batch"),
+    Kind("unknown cardinality", unknown),
+    Kind("tf.data from a generator", from_generator),
+    Kind("generator", python_generator, {"steps_per_epoch": STEPS}),
+    Kind("steps_per_epoch", endless, {"steps_per_epoch": 10}, steps=EPOCHS * 10),
+    Kind("arrays", arrays, {"batch_size": BATCH, "validation_split": 0.2}, steps=EPOCHS * 10),
+    Kind("sample_weight", arrays, {"batch_size": BATCH, "sample_weight": np.linspace(0.5, 2, EXAMPLES)}),
+    Kind("class_weight", options={"class_weight": {0: 1.0, 1: 2.0, 2: 1.0, 3: 0.5}}),
+    Kind("PyDataset", py_dataset),
+    Kind("PyDataset with workers", partial(py_dataset, workers=2)),
+    Kind("dict inputs", of_dicts, model=two_inputs),
+    Kind("validation data", options={"validation_data": (X, Y)}),
+    Kind("overridden train_step", model=own_step),
+    Kind("mixed precision", model=mixed),
+    Kind("unbuilt model", model=unbuilt),
+    Kind("jit_compile", whole, compile={"jit_compile": True}, steps=EPOCHS * (STEPS - 1), deterministic=False),
+    Kind("run_eagerly", compile={"run_eagerly": True}),
+    Kind("early stopping", options={"epochs": 4}, callbacks=early_stopping, steps=2 * STEPS),
+    Kind("several callbacks", callbacks=several),
+    Kind("fit again and again", fit=again_and_again, steps=STEPS),
+    Kind("compile in between", fit=compiled_in_between, steps=2 * STEPS, rows=in_graph(2)["rows"]),
+    Kind("an exception in mid-epoch and a bare fit after it", fit=raised_in_between, steps=6, switched=False),
+    Kind("steps_per_execution 3", **in_graph(3), deterministic=False),
+    Kind("steps_per_execution 3, determinism", **in_graph(3)),
+    Kind("steps_per_execution 3, unknown cardinality", unknown, **in_graph(3)),
+    Kind(
+        "steps_per_execution 3, arrays",
+        arrays,
+        {"batch_size": BATCH, "validation_split": 0.2},
+        steps=EPOCHS * 10,
+        **in_graph(3),
+    ),
+    Kind("steps_per_execution 3, overridden train_step", model=own_step, **in_graph(3)),
+    Kind("steps_per_execution 3, mixed precision", model=mixed, **in_graph(3)),
+    Kind("steps_per_execution 3, unbuilt model", model=unbuilt, **in_graph(3)),
+    Kind("steps_per_execution 10", **in_graph(10)),
+    Kind(
+        "steps_per_execution 10, steps_per_epoch", endless, {"steps_per_epoch": 20}, steps=EPOCHS * 20, **in_graph(10)
+    ),
+    Kind(
+        "steps_per_execution 10, jit_compile",
+        whole,
+        steps=EPOCHS * (STEPS - 1),
+        deterministic=False,
+        **in_graph(10, jit_compile=True),
+    ),
+    Kind("steps_per_execution 3, exact", **one_by_one(3, split="exact")),
+    Kind("steps_per_execution 10, exact, unknown cardinality", unknown, **one_by_one(10, split="exact")),
+    Kind("steps_per_execution 3, run_eagerly", **one_by_one(3, run_eagerly=True)),
+]

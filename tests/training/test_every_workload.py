@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from tests.whole import generate_arrays, write_images
 from tfwatch import cli, workloads
 from tfwatch.training.books import Books
-from tfwatch.workloads import arrays, readable
-from tfwatch.workloads.shapes import draw
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache")]
 
 STEPS = 50
 
@@ -25,14 +24,7 @@ STEPS = 50
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two classes of 30 images."""
-    import tensorflow as tf
-
-    top = tmp_path_factory.mktemp("data")
-    for name in ("disk", "stripes"):
-        (top / name).mkdir()
-        for number, pixels in enumerate(draw(name, 30, seed=1)):
-            (top / name / f"{number}.jpg").write_bytes(tf.io.encode_jpeg(pixels).numpy())
-    return top
+    return write_images(tmp_path_factory.mktemp("data"), 30, "disk", "stripes")
 
 
 @pytest.fixture
@@ -87,11 +79,7 @@ def test_its_loss_falls_in_fifty_steps(
     capfd: pytest.CaptureFixture[str],
     request: pytest.FixtureRequest,
 ) -> None:
-    def load(name: str, load: Any, shape: tuple[int, ...], counts: tuple[int, int], say: Any) -> arrays.Arrays:
-        return arrays.generated(shape, (400, 20), f"{name} is not asked for in tests")
-
-    monkeypatch.setattr(arrays, "_load", load)
-    monkeypatch.setattr(readable, "cache_dir", lambda: tmp_path)
+    generate_arrays(monkeypatch, 400)
     if name == "transfer":
         request.getfixturevalue("known_network")
         capfd.readouterr()

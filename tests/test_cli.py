@@ -151,7 +151,7 @@ def test_bad_input_is_one_sentence(words: list[str], sentence: str, capsys: pyte
 def test_a_folder_that_is_no_run_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "run.json").write_text('{"schema": 99}')
     assert run("replay", str(tmp_path)) == 2
-    assert capsys.readouterr().err == "tfwatch: its schema is 99, this tfwatch reads 1\n"
+    assert capsys.readouterr().err == f"tfwatch: {tmp_path}: its schema is 99, this tfwatch reads 1\n"
 
 
 def test_runs_that_cannot_be_read_are_told_in_a_sentence(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -317,6 +318,17 @@ def test_a_manifest_that_is_damaged_later_changes_nothing(tmp_path: Path) -> Non
         clock.at_s += 2
         (tmp_path / layout.MANIFEST).write_text(text)
         assert reader.tail().manifest == manifest
+
+
+def test_a_run_of_which_a_part_may_not_be_read_is_not_told_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path, plain(10))
+    closed = {tmp_path / layout.STEPS, tmp_path / layout.EVENTS}
+    monkeypatch.setattr(os, "access", lambda path, _mode: path not in closed)
+
+    with pytest.raises(NotARunError, match=r"no permission to read its steps.bin and events.jsonl$"):
+        opened(tmp_path)
 
 
 def test_no_folder_is_no_run(tmp_path: Path) -> None:

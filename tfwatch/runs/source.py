@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Protocol
 
 from tfwatch.runs import format as layout
@@ -39,12 +40,20 @@ class FolderSource:
         """Read run.json.
 
         Raises:
-            NotARunError: there is none, or it is not one that this tfwatch reads.
+            NotARunError: there is none, or it is not one that this tfwatch reads, or not all of the run may be read.
         """
         try:
-            return Manifest.decode((self._folder / layout.MANIFEST).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise NotARunError(f"{self._folder} is no run folder: {error}") from error
+            manifest = Manifest.decode((self._folder / layout.MANIFEST).read_text(encoding="utf-8"))
+        except NotARunError as error:
+            raise NotARunError(f"{self._folder}: {error}") from error
+        except UnicodeDecodeError as error:
+            raise NotARunError(f"{self._folder}: its {layout.MANIFEST} is no text: {error}") from error
+        except OSError as error:
+            raise NotARunError(f"{self._folder} is no run folder: {layout.MANIFEST}: {error.strerror}") from error
+        paths = (self._folder / name for name in layout.STREAMS)
+        if closed := [path.name for path in paths if path.exists() and not os.access(path, os.R_OK)]:
+            raise NotARunError(f"{self._folder}: no permission to read its {' and '.join(closed)}")
+        return manifest
 
     def read(self, name: str, offset: int, limit: int) -> bytes:
         """Bytes of one of its files; empty where there are none."""

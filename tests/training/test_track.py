@@ -13,6 +13,7 @@ import pytest
 
 import tfwatch
 from tests.runs.folders import FakeClock, make_manifest
+from tests.whole import told
 from tfwatch.core.events import EpochEnded, EpochStarted, WatchFailed
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.report.text import as_text
@@ -21,7 +22,7 @@ from tfwatch.runs.opened import read_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.training.loop import LoopBooks
 
-from .tracked import BATCHES, cause, of, opened, python, runs_in
+from .tracked import BATCHES, cause, opened, python, runs_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -149,8 +150,8 @@ def test_every_row_follows_the_one_before(tmp_path: Path) -> None:
     total_ms = rows["wait_ms"] + rows["compute_ms"] + rows["host_ms"]
     inside = np.flatnonzero(np.diff(rows["epoch"]) == 0)
     np.testing.assert_allclose(total_ms[inside], np.diff(rows["start_ns"])[inside] / 1e6, rtol=1e-3)
-    assert [event.steps for event in of(run, EpochStarted)] == [5, 5, 5]
-    assert [event.step for event in of(run, EpochEnded)] == [5, 10, 15]
+    assert [event.steps for event in told(run, EpochStarted)] == [5, 5, 5]
+    assert [event.step for event in told(run, EpochEnded)] == [5, 10, 15]
     assert (run.manifest.switchable, run.manifest.knobs, run.manifest.steps_per_epoch) == ([], {}, 5)
     assert run.manifest.split.startswith("by the loop's fetches: ")
 
@@ -193,7 +194,7 @@ def test_what_breaks_in_tfwatch_never_reaches_the_loop(tmp_path: Path, monkeypat
         assert n == 4
         assert len(list(tracked)) == 5
     run = opened(tracked)
-    assert (len(of(run, WatchFailed)), len(run.steps), cause(run)) == (1, 2, "finished")
+    assert (len(told(run, WatchFailed)), len(run.steps), cause(run)) == (1, 2, "finished")
 
 
 def test_a_batch_of_any_kind_is_recorded(tmp_path: Path) -> None:
@@ -205,7 +206,7 @@ def test_a_batch_of_any_kind_is_recorded(tmp_path: Path) -> None:
     batches: list[Any] = [Odd(), None, "text", {}, np.zeros(())]
     with tfwatch.track(batches, tmp_path) as tracked:
         assert len(list(tracked)) == 5
-    assert (len(opened(tracked).steps), of(opened(tracked), WatchFailed)) == (5, [])
+    assert (len(opened(tracked).steps), told(opened(tracked), WatchFailed)) == (5, [])
 
 
 def test_a_forked_process_goes_on_looping_and_leaves_its_parents_run_alone(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import tfwatch
 from tests.runs.processes import wait_until
+from tests.whole import told
 from tfwatch.core.events import EpochEnded, EpochStarted, TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.runs.library import list_runs
@@ -16,7 +17,7 @@ from tfwatch.runs.life import Life
 from tfwatch.runs.opened import open_run
 from tfwatch.training.loop import Loop
 
-from .tracked import BATCHES, cause, flushed, of, opened, python, runs_in
+from .tracked import BATCHES, cause, flushed, opened, python, runs_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +34,7 @@ def test_an_object_that_is_looped_over_again_goes_on_with_its_run_until_it_is_go
         for _ in tracked:
             pass
     run = opened(tracked)
-    assert (run.life, len(of(run, EpochEnded))) == (Life.RUNNING, 3)
+    assert (run.life, len(told(run, EpochEnded))) == (Life.RUNNING, 3)
     del tracked
     (folder,) = list_runs(tmp_path)
     assert cause(open_run(folder)) == "finished"
@@ -46,7 +47,7 @@ def test_a_call_from_the_same_line_goes_on_with_the_run(tmp_path: Path) -> None:
     for _, _ in enumerate(tfwatch.track(BATCHES, tmp_path)):
         pass
     first, second = runs_in(tmp_path)
-    assert (len(of(first, EpochStarted)), len(of(second, EpochStarted))) == (3, 1)
+    assert (len(told(first, EpochStarted)), len(told(second, EpochStarted))) == (3, 1)
 
 
 def test_a_call_within_another_generator_goes_on_too(tmp_path: Path) -> None:
@@ -59,7 +60,7 @@ def test_a_call_within_another_generator_goes_on_too(tmp_path: Path) -> None:
         for _ in bar(tfwatch.track(BATCHES, tmp_path)):
             pass
     (run,) = runs_in(tmp_path)
-    assert len(of(run, EpochEnded)) == 2
+    assert len(told(run, EpochEnded)) == 2
 
 
 def test_objects_that_live_side_by_side_have_runs_of_their_own(tmp_path: Path) -> None:
@@ -69,7 +70,7 @@ def test_objects_that_live_side_by_side_have_runs_of_their_own(tmp_path: Path) -
     for pair in zip(*several, strict=True):
         assert pair == (0, 1)
     for tracked in several:
-        assert [len(of(opened(tracked), kind)) for kind in (EpochStarted, EpochEnded)] == [2, 2]
+        assert [len(told(opened(tracked), kind)) for kind in (EpochStarted, EpochEnded)] == [2, 2]
         tracked.close()
     assert len(list_runs(tmp_path)) == 2
 
@@ -104,7 +105,7 @@ def test_a_loop_in_a_loop_has_a_run_of_its_own(tmp_path: Path) -> None:
     assert inner == [0, 1, 2] * 2
     (run,) = runs_in(tmp_path / "inner")
     assert len(opened(outer).steps) == 2
-    assert [event.epoch for event in of(run, EpochEnded)] == [0, 1]
+    assert [event.epoch for event in told(run, EpochEnded)] == [0, 1]
 
 
 def test_a_second_loop_over_the_same_object_takes_over(tmp_path: Path) -> None:
@@ -171,7 +172,7 @@ def test_what_the_iterable_raises_is_what_the_loop_raises_and_the_run_failed(tmp
             pass
     assert raised.value is error
     run = opened(tracked)
-    (failure,) = of(run, TrainingFailed)
+    (failure,) = told(run, TrainingFailed)
     assert (cause(run), len(run.steps), failure.step) == ("failed", 3, 4)
     assert run.under_way
     assert run.under_way.phase is Phase.WAIT
@@ -239,7 +240,7 @@ def test_an_exception_in_a_with_block_is_in_the_folder(tmp_path: Path) -> None:
     tracked = tfwatch.track(range(5), tmp_path)
     with pytest.raises(ZeroDivisionError), tracked:
         assert [1 / (2 - n) for n in tracked]
-    (failure,) = of(opened(tracked), TrainingFailed)
+    (failure,) = told(opened(tracked), TrainingFailed)
     assert (cause(opened(tracked)), failure.step, len(opened(tracked).steps)) == ("failed", 3, 3)
 
 
@@ -251,7 +252,7 @@ def test_an_interrupt_is_no_failure(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), tracked:
         list(map(interrupted, tracked))
     run = opened(tracked)
-    assert (cause(run), of(run, TrainingFailed)) == ("stopped", [])
+    assert (cause(run), told(run, TrainingFailed)) == ("stopped", [])
     assert run.ended is not None
     assert run.ended.detail == "KeyboardInterrupt"
 
@@ -307,7 +308,7 @@ def test_an_exception_that_nobody_catches_is_told(error: str, rc: int, ends: tup
     assert run.ended is not None
     assert (run.ended.cause, run.ended.detail) == ends
     assert len(run.steps) == 9
-    assert [failure.step for failure in of(run, TrainingFailed)] == ([9] if ends[0] == "failed" else [])
+    assert [failure.step for failure in told(run, TrainingFailed)] == ([9] if ends[0] == "failed" else [])
 
 
 @pytest.mark.parametrize(
@@ -319,4 +320,4 @@ def test_an_exception_that_nobody_catches_is_told(error: str, rc: int, ends: tup
 )
 def test_an_exception_of_later_is_not_the_loops(code: str, tmp_path: Path) -> None:
     (run,) = python(code.format(error="TypeError", call="train()"), tmp_path / "runs", rc=1)
-    assert (cause(run), of(run, TrainingFailed)) == ("stopped" if "break" in code else "finished", [])
+    assert (cause(run), told(run, TrainingFailed)) == ("stopped" if "break" in code else "finished", [])

@@ -12,10 +12,11 @@ import pytest
 
 import tfwatch
 from tests.runs.processes import wait_until
+from tests.whole import told
 from tfwatch.core.events import Noted, WatchFailed
 from tfwatch.core.rows import Flag
 
-from .tracked import ROOT, of, opened, runs_in
+from .tracked import ROOT, opened, runs_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +109,7 @@ def test_a_loop_is_the_same_bit_for_bit(
         (run,) = runs_in(runs_dir)
         assert len(run.steps) == 2 * len(dataset(arrays))
         assert run.manifest.accelerated == (runs_dir.name == "gpu")
-        assert of(run, WatchFailed) == []
+        assert told(run, WatchFailed) == []
 
 
 def test_steps_that_trace_are_told_from_the_others(tmp_path: Path) -> None:
@@ -147,7 +148,7 @@ def test_a_gpu_is_asked_and_every_step_has_its_row_in_order(gpu: None, arrays: A
     total_ms = rows["wait_ms"] + rows["compute_ms"]
     np.testing.assert_allclose(total_ms[inside], np.diff(rows["start_ns"])[inside] / 1e6, rtol=1e-3)
     assert run.manifest.split.startswith("by the loop's fetches and the GPU: ")
-    (note,) = of(run, Noted)
+    (note,) = told(run, Noted)
     assert note.text.startswith("an idle GPU answers after ")
 
 
@@ -159,7 +160,7 @@ def test_a_gpu_that_cannot_be_asked_is_told(
         count = sum(1 for _ in tracked)
     run = opened(tracked)
     assert len(run.steps) == count
-    assert "the GPU cannot be asked (division by zero)" in of(run, Noted)[0].text
+    assert "the GPU cannot be asked (division by zero)" in told(run, Noted)[0].text
 
 
 def test_a_gpu_is_not_asked_where_its_work_cannot_be_seen(gpu: None, tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ def test_a_gpu_is_not_asked_where_its_work_cannot_be_seen(gpu: None, tmp_path: P
 
     with tf.Graph().as_default(), tfwatch.track(range(5), tmp_path) as tracked:
         assert len(list(tracked)) == 5
-    (note,) = of(opened(tracked), Noted)
+    (note,) = told(opened(tracked), Noted)
     assert note.text == "the GPU cannot be asked: a fetch that blocks counts as data wait"
 
 

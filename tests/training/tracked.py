@@ -43,10 +43,6 @@ def flushed(folder: Path) -> Run:
     return open_run(folder)
 
 
-def of(run: Run, kind: type[Any]) -> list[Any]:
-    return [event for event in run.events if isinstance(event, kind)]
-
-
 def cause(run: Run) -> str:
     assert run.ended
     return run.ended.cause

@@ -137,3 +137,38 @@ def test_over_a_pipeline_of_others_nothing_works_ahead_but_the_prefetch_asked_fo
 
     chosen = prefetch_only(tf.data.Dataset.range(4), Knobs(prefetch, "default")).options().experimental_optimization
     assert (chosen.inject_prefetch, chosen.map_parallelization, chosen.map_and_batch_fusion) == (False, False, False)
+
+
+def test_a_setting_is_traced_once_an_epoch_and_again_for_another_state() -> None:
+    import tensorflow as tf
+
+    from tfwatch.training.feed import Feed
+
+    traced: list[Knobs] = []
+    state = ["empty"]
+
+    def counted(batches: Any, knobs: Knobs) -> Any:
+        traced.append(knobs)
+        return build(batches, knobs)
+
+    def go_on(knobs: Knobs) -> None:
+        feed.switch(knobs)
+        while feed.switching:
+            got.append(int(feed.get()[0]))
+
+    got: list[int] = []
+    feed = Feed(counted, lambda: state[0])
+    feed.start(iter(tf.data.Dataset.range(100)), Knobs(2))
+    for knobs in (Knobs(), Knobs(2), Knobs(), Knobs(2)):
+        go_on(knobs)
+    assert traced == [Knobs(2), Knobs()]
+    state[0] = "full"
+    go_on(Knobs())
+    assert traced == [Knobs(2), Knobs(), Knobs()]
+    assert got == list(range(0, 2 * len(got), 2))
+    for n in range(9):  # the oldest is forgotten
+        go_on(Knobs(n + 3))
+    go_on(Knobs())
+    assert traced.count(Knobs()) == 3
+    feed.start(iter(tf.data.Dataset.range(100)), Knobs())
+    assert traced.count(Knobs()) == 4

@@ -6,52 +6,64 @@ out what it holds and ends by itself; then the next one takes over where it stop
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from tfwatch.core.knobs import Knobs
-from tfwatch.training.disposal import Gone, let_go
+from tfwatch.training.disposal import let_go
 from tfwatch.training.hands import buffer_size, options
-from tfwatch.training.tap import Shape, Tap
+from tfwatch.training.pipelines import Build, Pipelines
 
-#: Makes a pipeline, with its `hands.options`, under given knobs, over a stream of the source's elements.
-Build: TypeAlias = Callable[[tf.data.Dataset, Knobs], tf.data.Dataset]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfwatch.training.tap import Shape
 
 
 class Feed:
-    """The batches of one epoch after another."""
+    """The batches of one epoch after another.
 
-    def __init__(self, build: Build) -> None:
+    state: what a build goes by beside the knobs (see `Pipelines`).
+    """
+
+    def __init__(self, build: Build, state: Callable[[], object] = lambda: None) -> None:
         self._build = build
+        self._state = state
         with tf.device("/CPU:0"):
             self._open = tf.Variable(True, trainable=False, name="tfwatch_gate")
         self._source: Any = None
         self._batches: Any = None
         self._next: Any = None
-        self._built: list[Gone] = []
+        self._pipelines: Pipelines | None = None
 
     def start(self, source: tf.data.Iterator, knobs: Knobs) -> None:
-        """Begin an epoch over a new source."""
-        self.close()
+        """Begin an epoch over a new source, or once more over the present one, from which batches came without it."""
+        if self._pipelines is None or source is not self._source:
+            self.close()
+            self._source = source
+            self._pipelines = Pipelines(self._build, source, self._open, self._state)
+        old = [self._next, self._batches]
+        self._next = self._batches = None
+        let_go(old, [], [])
         self._open.assign(True)
-        self._source = source
-        self._batches = self._pipeline(knobs)
+        self._batches = self._pipelines.tap(knobs)
 
     def close(self) -> None:
-        """Let go of the epoch's pipeline and source."""
-        pipelines, sources, built = [self._next, self._batches], [self._source], self._built
-        self._next = self._batches = self._source = None
-        self._built = []
+        """Let go of the epoch's pipelines and source."""
+        built = self._pipelines.built if self._pipelines else []
+        pipelines, sources = [self._next, self._batches, self._pipelines], [self._source]
+        self._next = self._batches = self._pipelines = self._source = None
         let_go(pipelines, sources, built)
 
     def switch(self, knobs: Knobs) -> None:
         """Have the batches come from another pipeline as soon as the present one has given what it holds.
 
-        The new one is built first, which takes 20 to 450 ms; where that raises, nothing has changed.
+        The new one is built first, which takes 20 to 450 ms, less where these knobs had one before in this epoch; where
+        that raises, nothing has changed.
         """
-        self._next = self._pipeline(knobs)
+        assert self._pipelines
+        self._next = self._pipelines.tap(knobs)
         self._open.assign(False)
 
     @property
@@ -86,6 +98,7 @@ class Feed:
         except StopIteration:
             if self._next is None:
                 raise
+        # Only here: the exception holds the ended iterator, and would be what deletes it, in this thread.
         self.take_over()
         return self._batches.next()
 
@@ -96,11 +109,6 @@ class Feed:
         let_go(old, [], [])
         self._open.assign(True)
 
-    def _pipeline(self, knobs: Knobs) -> Tap:
-        batches = self._build(_gated(self._source, self._open), knobs)
-        self._built.append(Gone(batches))
-        return Tap(iter(batches))
-
 
 def prefetch_only(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
     """The pipeline over data that tfwatch did not see built: as it comes, or prefetched.
@@ -110,29 +118,3 @@ def prefetch_only(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
     """
     size = buffer_size(knobs.prefetch)
     return (batches if size is None else batches.prefetch(size)).with_options(options(Knobs()))
-
-
-@tf.autograph.experimental.do_not_convert
-def _gated(source: tf.data.Iterator, is_open: tf.Variable) -> tf.data.Dataset:
-    """The source's elements until the gate closes, asked before each so that none is taken and dropped.
-
-    Costs about 0.1 ms an element: gate batches.
-    """
-
-    @tf.autograph.experimental.do_not_convert
-    def is_open_now(_: tf.Tensor) -> tf.Tensor:
-        return is_open.read_value()
-
-    @tf.autograph.experimental.do_not_convert
-    def take(_: tf.Tensor) -> tf.experimental.Optional:
-        return source.get_next_as_optional()
-
-    @tf.autograph.experimental.do_not_convert
-    def has_value(element: tf.experimental.Optional) -> tf.Tensor:
-        return element.has_value()
-
-    @tf.autograph.experimental.do_not_convert
-    def value(element: tf.experimental.Optional) -> Any:
-        return element.get_value()
-
-    return tf.data.Dataset.counter().take_while(is_open_now).map(take).take_while(has_value).map(value)

@@ -45,13 +45,13 @@ class Fetch:
         self._writer = session.writer
         self._control = session.control
         self._own = session.source is not None
-        self._feed = Feed(session.build)
         self._through_feed = self._own
         self._iterator: Any = None
         self._tap: Any = None
         self._filling = Filling(None)
         self._asked: list[SwitchAsked] = []
         self._later = Later(session)
+        self._feed = Feed(session.build, self._later.state)
         self._build_ms = 0.0
         self._weighed = False
         self._schedule = sorted(session.switches, key=lambda scheduled: scheduled.step)

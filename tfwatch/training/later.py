@@ -27,6 +27,10 @@ class Later:
         self._buffer: Setting = "auto"
         self._begun = 0
 
+    def state(self) -> object:
+        """What a build goes by beside the knobs."""
+        return self._store and self._store.state
+
     def refusal(self, request: Request) -> str:
         """Why a request cannot be obeyed; empty where it can. A cache that is asked for is opened."""
         if request.knob == "shuffle" and self._shuffle is None:

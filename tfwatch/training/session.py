@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tfwatch.runs.control import Control
-from tfwatch.training.feed import Build, prefetch_only
+from tfwatch.training.feed import prefetch_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from tfwatch.runs.writer import RunWriter
+    from tfwatch.training.pipelines import Build
     from tfwatch.training.plan import Scheduled
     from tfwatch.training.shuffle import Shuffle
     from tfwatch.training.store import Store

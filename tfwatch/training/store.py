@@ -52,6 +52,7 @@ class Store:
         self._available_bytes = available_bytes or free_bytes
         self._kept: dict[str, Kept] = {}
         self._is_open = False
+        self._closed = 0
 
     @property
     def is_open(self) -> bool:
@@ -62,6 +63,11 @@ class Store:
     def is_settled(self) -> bool:
         """Whether there is nothing more to be filled in."""
         return any(kept.is_full or kept.is_stopped for kept in self._kept.values())
+
+    @property
+    def state(self) -> tuple[int, frozenset[str]]:
+        """Another one where a pipeline would be built another way: how often it was closed, and what of it is full."""
+        return self._closed, frozenset(maker for maker, kept in self._kept.items() if kept.is_full)
 
     def open(self) -> None:
         """Begin to keep examples.
@@ -84,9 +90,14 @@ class Store:
 
         Giving back 4 GB takes 0.4 s, so another thread does it.
         """
-        kept, self._kept, self._is_open = self._kept, {}, False
-        if kept:
-            threading.Thread(target=_free, args=(list(kept.values()),), name="tfwatch-cache", daemon=True).start()
+        kept, self._kept, self._is_open = list(self._kept.values()), {}, False
+        self._closed += 1
+        if not kept:
+            return
+        try:
+            threading.Thread(target=_free, args=(kept,), name="tfwatch-cache", daemon=True).start()
+        except RuntimeError:  # the system gives no more threads
+            _free(kept)
 
     def kept(self, maker: str = "") -> Kept:
         """What is kept of the examples as `maker` makes them: another form of a pipeline may differ in the last bit."""

@@ -29,8 +29,13 @@ BY: Literal["experiment"] = "experiment"
 #: An experiment ends unanswered after so many steps, of short ones after so long: rows come ten times a second.
 BUDGET_STEPS = 600
 _LEAST_S = 30.0
-#: Steps that count in a block, at least: switching costs about half as many.
+#: Steps that count in a block, at least, and for how long where the budget allows it: a switch takes 20 to 60 ms.
 BLOCK = 10
+_BLOCK_MS = 1000.0
+#: Steps of a run by which blocks are measured out.
+_RECENT = 50
+#: Rounds that a budget of steps is to last for: settings are called the same after 8 of them.
+_ROUNDS = 12
 #: Steps of a run before its first block.
 _WARM = 10
 
@@ -78,6 +83,7 @@ class _Trial:
         self._now = self._stood
         self._next = 0
         self._blocks: list[list[Rows]] = [[] for _ in order.values]
+        self._block_steps = self._steps_of_block()
 
     def run(self) -> None:
         budget = self._order.steps or BUDGET_STEPS
@@ -119,13 +125,22 @@ class _Trial:
             self._next = switched.step + self._settle()
         self._next = self._next or self._driver.snapshot.steps_total + 1
         rows = self._rows()
-        while missing := max(0, BLOCK - (len(counted([rows])[0]) if len(rows) else 0)):
+        while missing := max(0, self._block_steps - (len(counted([rows])[0]) if len(rows) else 0)):
             self._check_budget()
             enough = max(self._next - 1, self._driver.snapshot.steps_total) + missing
             self._driver.wait(lambda snapshot, enough=enough: snapshot.steps_total >= enough)  # type: ignore[misc]
             rows = self._rows()
         self._next = int(rows["step"][-1]) + 1
         return rows
+
+    def _steps_of_block(self) -> int:
+        """How many steps are to count in each: as many as last `_BLOCK_MS`, as far as the budget is enough for that."""
+        rows = self._driver.rows(max(1, self._began - _RECENT))
+        step_ms = float(np.median(_step_ms(rows))) if len(rows) else _BLOCK_MS
+        steps = math.ceil(_BLOCK_MS / max(step_ms, 1e-3))
+        if self._order.steps:
+            steps = min(steps, self._order.steps // (_ROUNDS * len(self._values)) - self._settle())
+        return max(BLOCK, steps)
 
     def _rows(self) -> Rows:
         """The block's rows so far, without those in which an epoch's new pipeline settles."""
@@ -208,6 +223,11 @@ class _Trial:
             self._driver.leave(self._order.knob, self._order.values[at], BY)
         # A run that ends obeys no more, but one that it restarts as begins with what is asked now.
         return (self._now or "") if cause in ("stopped", "ended") else self._values[at]
+
+
+def _step_ms(rows: Rows) -> NDArray[np.float64]:
+    taken: NDArray[np.float64] = rows["wait_ms"].astype(np.float64) + rows["compute_ms"] + rows["host_ms"]
+    return taken
 
 
 def _in_numbers(found: Standing) -> dict[str, float | None]:

@@ -13,7 +13,7 @@ from tests.screens.canned import usual
 from tests.screens.showing import rows_of, shown
 from tfwatch.app import DoctorApp, Leave
 from tfwatch.commands.doctor import check_up
-from tfwatch.doctor.check import Check, CheckUp, Status
+from tfwatch.doctor.check import Check, CheckUp, Status, worst
 from tfwatch.screens.doctor import DoctorScreen
 
 if TYPE_CHECKING:
@@ -111,14 +111,28 @@ async def test_what_is_looked_at_is_told_and_an_older_finding_stays() -> None:
         assert rounds == [0, 1]
 
 
-async def test_a_check_up_that_fails_says_so_and_the_screen_stays() -> None:
+async def test_a_check_up_that_breaks_off_is_a_check_that_failed() -> None:
+    rounds: list[int] = []
+
     def look(gently: bool, told: Callable[[str], None]) -> CheckUp:
-        raise OSError(5, "Input/output error [red]")
+        rounds.append(len(rounds))
+        if len(rounds) != 2:
+            raise OSError(5, "Input/output error [red]")
+        return check_up(linux())
 
     app = DoctorApp(look)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: app._notifications)
-        assert "Input/output error [red]" in next(iter(app._notifications)).message
+        await until(pilot, lambda: "FAIL  check-up" in text(app))
+        assert "1 failed, 0 warnings" in rows_of(app.screen)[0]
+        assert "it broke off: OSError: [Errno 5] Input/output error [red]" in text(app)
+        assert app.found is not None
+        assert worst(app.found.checks) is Status.FAIL
+        await pilot.press("t")
+        await until(pilot, lambda: "0 failed" in text(app) and "check-up" not in text(app))
+        found = len(app.found.checks)
+        await pilot.press("t")
+        await until(pilot, lambda: "FAIL  check-up" in text(app))
+        assert len(app.found.checks) == found + 1
         await pilot.press("q")
     assert app.return_value is Leave.LEFT
 

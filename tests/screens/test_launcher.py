@@ -288,8 +288,22 @@ async def test_what_cannot_be_read_is_told() -> None:
         raise OSError(13, "Permission denied [red]")
 
     async with launcher(offer(machine=fails, runs=fails), (120, 40)) as (app, pilot):
-        await until(pilot, lambda: "they cannot be read" in text(app))
-        assert "Permission denied [red]" in rows_of(app.screen)[0]
+        await until(pilot, lambda: "not all can be read: PermissionError" in text(app))
+        assert "PermissionError: [Errno 13] Permission denied [red]" in rows_of(app.screen)[0]
+
+
+async def test_runs_that_cannot_all_be_read_are_shown_and_the_reason_too() -> None:
+    def some() -> Iterator[PastRun]:
+        yield RUNS[0]
+        raise OSError(5, "broke")
+
+    async with launcher(offer(runs=some), (120, 40)) as (app, pilot):
+        await until(pilot, lambda: "not all can be read: OSError: [Errno 5]" in text(app))
+        assert "finished" in text(app)
+        await pilot.press("r", "down", "down", "enter")
+        assert not app.words
+        await pilot.press("up", "enter")
+    assert app.words == ("replay", RUNS[0].words)
 
 
 @pytest.mark.parametrize("size", [(52, 14), (20, 5), (3, 1)], ids=str)

@@ -12,13 +12,13 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.screen import Screen
 
-from tfwatch.doctor.check import CheckUp, counted, worst
+from tfwatch.doctor.check import Check, CheckUp, Status, counted, worst
 from tfwatch.screens.layout import TALL
 from tfwatch.widgets.checks import STYLES, CheckPane, ChecksPane
 from tfwatch.widgets.glyphs import choose_glyphs
 from tfwatch.widgets.keyline import Key, KeyLine
 from tfwatch.widgets.pane import Pane
-from tfwatch.widgets.text import plain, row, spread
+from tfwatch.widgets.text import row, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -93,11 +93,17 @@ class DoctorScreen(Screen[None]):
             self.what = what
 
     class Found(Message):
-        """What came of it; None where looking failed, for this reason."""
+        """What came of it."""
 
-        def __init__(self, found: CheckUp | None, reason: str = "") -> None:
+        def __init__(self, found: CheckUp) -> None:
             super().__init__()
             self.found = found
+
+    class Failed(Message):
+        """Looking failed."""
+
+        def __init__(self, reason: str) -> None:
+            super().__init__()
             self.reason = reason
 
     def __init__(self, look: Look, *, gently: bool, colour: bool, unicode: bool) -> None:
@@ -155,7 +161,7 @@ class DoctorScreen(Screen[None]):
         try:
             found = self._look(gently, told)
         except Exception as error:  # noqa: BLE001 - a thread boundary
-            self.post_message(self.Found(None, f"{type(error).__name__}: {error}"))
+            self.post_message(self.Failed(f"{type(error).__name__}: {error}"))
         else:
             self.post_message(self.Found(found))
 
@@ -164,13 +170,20 @@ class DoctorScreen(Screen[None]):
         self.header.doing = f"looking at {message.what}"
 
     @on(Found)
-    def _show(self, message: Found) -> None:
+    def _take(self, message: Found) -> None:
+        self._show(message.found)
+
+    @on(Failed)
+    def _fail(self, message: Failed) -> None:
+        """A check of its own, before what an earlier look found."""
+        failed = Check("check-up", Status.FAIL, f"it broke off: {message.reason}", "t tries again")
+        machine, before = (self.found.machine, self.found.checks) if self.found else ("", ())
+        self._show(CheckUp(machine, (failed, *(check for check in before if check.id != failed.id))))
+
+    def _show(self, found: CheckUp) -> None:
         self.header.doing = ""
-        if message.found is None:
-            self.notify(f"the check-up failed: {plain(message.reason)}", severity="error", markup=False)
-            return
-        self.found = self.header.found = message.found
-        self.checks.checks = message.found.checks
+        self.found = self.header.found = found
+        self.checks.checks = found.checks
 
     @on(ChecksPane.Moved)
     def _show_in_full(self, message: ChecksPane.Moved) -> None:

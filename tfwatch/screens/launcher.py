@@ -97,13 +97,23 @@ class LauncherScreen(Screen[None]):
     keys = getters.query_one(KeyLine)
 
     class Told(Message):
-        """What was found out after the first paint; None is not known yet."""
+        """What was found out after the first paint; None is not known yet.
 
-        def __init__(self, machine: str | None = None, run: PastRun | None = None, note: str | None = None) -> None:
+        note: stands in place of runs. trouble: why not all of them can be read.
+        """
+
+        def __init__(
+            self,
+            machine: str | None = None,
+            run: PastRun | None = None,
+            note: str | None = None,
+            trouble: str | None = None,
+        ) -> None:
             super().__init__()
             self.machine = machine
             self.run = run
             self.note = note
+            self.trouble = trouble
 
     def __init__(self, offer: Offer, take: Callable[[tuple[str, ...]], None], *, colour: bool, unicode: bool) -> None:
         super().__init__()
@@ -151,13 +161,14 @@ class LauncherScreen(Screen[None]):
         try:
             self.post_message(self.Told(machine=self._offer.machine()))
         except Exception as error:  # noqa: BLE001 - a thread boundary
-            self.post_message(self.Told(machine=f"the machine: {type(error).__name__}: {error}"))
+            self.post_message(self.Told(machine=f"the machine cannot be told: {type(error).__name__}: {error}"))
         try:
             for run in self._offer.runs():
                 self.post_message(self.Told(run=run))
             self.post_message(self.Told(note="none yet"))
         except Exception as error:  # noqa: BLE001 - a thread boundary
-            self.post_message(self.Told(note=f"they cannot be read: {error}"))
+            why = f"{type(error).__name__}: {error}"
+            self.post_message(self.Told(trouble=f"not all can be read: {why}"))
 
     @on(Told)
     def _tell(self, message: Told) -> None:
@@ -167,6 +178,8 @@ class LauncherScreen(Screen[None]):
             self.runs.runs = (*self.runs.runs, message.run)
         if message.note is not None:
             self.runs.note = plain(message.note)
+        if message.trouble is not None:
+            self.runs.trouble = plain(message.trouble)
 
     # -- choosing -----------------------------------------------------------------------------------
 

@@ -101,11 +101,13 @@ class PastRunsPane(Choices):
     """The runs of the past, the newest first.
 
     Attributes:
-        runs: those read so far. note: what is said where there is none.
+        runs: those read so far. note: what is said where there is none. trouble: why there may be more, a row of its
+            own below them.
     """
 
     runs: reactive[tuple[PastRun, ...]] = reactive(())
     note: reactive[str] = reactive("")
+    trouble: reactive[str] = reactive("")
 
     def watch_runs(self) -> None:
         self.rows_replaced()
@@ -113,14 +115,17 @@ class PastRunsPane(Choices):
     def watch_note(self) -> None:
         self.rows_changed()
 
+    def watch_trouble(self) -> None:
+        self.rows_changed()
+
     def count(self) -> int:
-        """How many runs there are; a row says so where there is none."""
-        return len(self.runs) or 1
+        """How many runs there are; a row says so where there is none, or where there may be more."""
+        return len(self.runs) + bool(self.trouble) or 1
 
     def row_at(self, index: int, width: int) -> Content:
         """When, what, how it ended, and how much of it the device starved."""
-        if not self.runs:
-            return row((self.note, _QUIET))
+        if index >= len(self.runs):
+            return row((self.trouble, "$text-error")) if self.trouble else row((self.note, _QUIET))
         run = self.runs[index]
         length = f"{plain(run.length):<24}" if width >= _WIDE else ""
         share = "" if run.wait_share is None else units.percent(run.wait_share)
@@ -141,4 +146,4 @@ class PastRunsPane(Choices):
     @property
     def chosen(self) -> PastRun | None:
         """The run under the cursor; None where there is none."""
-        return self.runs[self.cursor] if self.runs else None
+        return self.runs[self.cursor] if self.cursor < len(self.runs) else None

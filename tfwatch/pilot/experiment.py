@@ -1,7 +1,7 @@
 """Runs an experiment: short blocks of settings in random order, until the answer is clear or the budget spent.
 
-Each block begins with a new pipeline, so a setting is judged as it is within its first some ten steps: what a deep
-buffer or tf.data's autotuning gains later is not in it.
+Each block begins with a new pipeline, so a setting is judged as it is within its first second, or some ten steps: what
+a deep buffer or tf.data's autotuning gains later is not in it.
 """
 
 from __future__ import annotations

@@ -63,10 +63,15 @@ def _located(snapshot: Snapshot) -> StallLocated | None:
 def _metric_text(snapshot: Snapshot) -> str:
     """`acc 0.71`; empty before there is one."""
     latest = snapshot.latest
-    name = {"accuracy": "acc"}.get(snapshot.manifest.metric, snapshot.manifest.metric)
+    name = metric_name(snapshot.manifest.metric)
     if latest is None or is_missing(latest.metric) or not name:
         return ""
     return f"{name} {latest.metric:.2f}"
+
+
+def metric_name(name: str) -> str:
+    """`acc` for accuracy: where it stands there is little room."""
+    return name.replace("accuracy", "acc")
 
 
 def _epoch_begins(snapshot: Snapshot) -> bool:

@@ -17,6 +17,8 @@ from tfwatch.core import units
 from tfwatch.core.knobs import epochs_until
 from tfwatch.core.moves import AutopilotEnded, MoveJudged
 from tfwatch.core.trials import ExperimentBegan, ExperimentEnded
+from tfwatch.screens.bare import metric_name
+from tfwatch.screens.knobkeys import KNOB_KEYS
 
 if TYPE_CHECKING:
     from tfwatch.analysis.switches import Comparison
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 #: The marks of an experiment and of the autopilot.
 _EXPERIMENT, _AUTOPILOT = "A", "F"
-LETTERS = {"prefetch": "p", "workers": "w", "latency_ms": "l", "fast_form": "t", "cache": "c", "shuffle": "b"}
+LETTERS = {one.knob: one.key for one in KNOB_KEYS}
 #: When a setting that was asked for is in effect, by the times that an epoch has to begin until then.
 _WHEN = ("", ", with the next epoch", ", once an epoch has filled it")
 #: A pause this long is worth a row.
@@ -66,10 +68,11 @@ def asked(event: facts.SwitchAsked, form: str) -> Row:
 
 def epoch(event: facts.EpochEnded, validation_ms: float | None) -> Row:
     """Its figures first: where the pane is narrow, the end is cut."""
-    figures = [f"{name} {value:.3g}" for name, value in list(event.metrics.items())[:4]]
+    figures = [f"{metric_name(name)} {value:.3g}" for name, value in list(event.metrics.items())[:4]]
     if validation_ms is not None:
         figures.append(f"validation {units.seconds(validation_ms / 1e3)}")
-    return "E", f"epoch {event.epoch + 1} to step {units.count(event.step)}: {', '.join(figures)}".rstrip(": "), ""
+    figures.append(f"to step {units.count(event.step)}")
+    return "E", f"epoch {event.epoch + 1}: {', '.join(figures)}", ""
 
 
 def slept(event: facts.Slept, snapshot: Snapshot) -> Row:
@@ -131,7 +134,7 @@ def plain_fact(event: facts.Event) -> Row | None:
             return ".", f"{event.name}{first}: figures from {event.source}", ""
         case facts.Paused() if event.took_ms >= _PAUSED_MS and event.cause not in ("CPU contention", *LIMITS):
             name = f"{event.cause} {event.detail}".strip()
-            return ".", f"{name} held the training up for {units.seconds(event.took_ms / 1e3)}", ""
+            return ".", f"held up for {units.seconds(event.took_ms / 1e3)} by {name}", ""
         case facts.Noted():
             return ".", event.text, ""
     return _trouble(event)

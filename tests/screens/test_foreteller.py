@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from tests.screens.canned import FED, STARVING, Canned
@@ -95,3 +97,18 @@ def test_a_run_of_many_switches_is_foretold_a_few_in_each_frame() -> None:
         counts.append(len(found.foretold) if found else 0)
 
     assert counts == [2, 4, 6, 6, 6]
+
+
+def test_the_forecasts_of_a_second_are_made_over_its_frames_and_told_together() -> None:
+    run = Canned(None, **GPU).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.0)
+    reader = run.reader()
+    follower = Follower(reader.steps_between, live=True)
+
+    told = []
+    for _ in range(9):
+        told.append(follower.follow(reader.tail(), (), None).situation.forecasts)
+        run.steps(11, STARVING).writer.flush()
+
+    changes = [before is not after for before, after in pairwise(told)]
+    assert sum(changes) == 2
+    assert all(set(found) == set(told[0]) for found in told)

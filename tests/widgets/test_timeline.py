@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.widgets.runs import CannedRun
-from tests.widgets.timelines import FED, STARVED, rows, shown, title
+from tests.widgets.timelines import FED, STARVED, rows, show, shown, title
 from tfwatch.core.events import PipelineSwitched, SensorMissing, ValidationEnded
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.reader import Life
@@ -57,10 +57,10 @@ async def test_a_stall_is_a_wall_within_a_third_of_a_second_and_grows(run: Canne
     run.phase(Phase.WAIT)
     async with shown(run) as (app, _):
         run.wait(300)
-        app.timeline.snapshot = run.snapshot()
+        show(app.timeline, run.snapshot())
         narrow = [row[GUTTER:66].count("#") for row in rows(app.timeline)[:7]]
         run.wait(20_000)
-        app.timeline.snapshot = run.snapshot()
+        show(app.timeline, run.snapshot())
         wide = rows(app.timeline)
     assert narrow[0] >= 1
     assert wide[0].count("#") >= 30
@@ -77,7 +77,7 @@ async def test_a_process_without_an_answer_waits_no_longer_than_its_last_sign(tm
     seen = run.snapshot()
     lost = replace(seen, life=Life.SILENT, silent_s=6.0, now_s=seen.now_s + 6.0)
     async with shown(run) as (app, _):
-        app.timeline.snapshot = lost
+        show(app.timeline, lost)
         texts = rows(app.timeline)
     assert "no answer 6.0 s" in texts[7]
     assert texts[3][: GUTTER + 57].endswith(" " * 11), "nothing is known of the last six seconds"
@@ -149,13 +149,13 @@ async def test_only_rows_that_changed_are_painted_again(run: CannedRun, monkeypa
         painted: list[tuple[Region, ...]] = []
         monkeypatch.setattr(app.timeline, "refresh", lambda *regions, **_: painted.append(regions))
         run.steps(0.01, *FED)
-        app.timeline.snapshot = run.snapshot()
+        show(app.timeline, run.snapshot())
         quiet = len(painted)
         run.writer.event(PipelineSwitched(run.now_ns, "prefetch", "off", "4", 1, 2, 3.0, "key"))
-        app.timeline.snapshot = run.snapshot()
+        show(app.timeline, run.snapshot())
         monkeypatch.undo()
     assert quiet == 0
-    assert [len(regions) for regions in painted] == [3]
+    assert [sum(region.height for region in regions) for regions in painted] == [3]
 
 
 @pytest.mark.parametrize(("width", "height"), [(8, 3), (20, 4), (40, 6), (60, 9), (200, 30)])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.widgets.runs import CannedRun
-from tests.widgets.timelines import FED, STARVED, rows, shown, time_of_day, title
+from tests.widgets.timelines import FED, STARVED, rows, show, shown, time_of_day, title
 from tfwatch.core.rows import Flag
 from tfwatch.widgets.timeline import Timeline
 from tfwatch.widgets.timeline_keys import KEYS
@@ -29,7 +29,7 @@ async def test_space_freezes_and_follows_again(run: CannedRun) -> None:
         await pilot.press("space")
         before = rows(app.timeline)
         run.steps(3.0, *STARVED)
-        app.timeline.snapshot = run.snapshot()
+        show(app.timeline, run.snapshot())
         assert rows(app.timeline) == before
         assert title(app.timeline).startswith(f"FROZEN at {time_of_day(7.99)} - 125 steps since - space: live")
         assert app.timeline.frozen_at_s == pytest.approx(8.0, abs=0.05)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from textual.app import App, ComposeResult
 
 from tests.widgets.runs import WALL_NS, CannedRun
+from tfwatch.analysis.verdict import judge
 from tfwatch.core.clock import local_time
 from tfwatch.widgets.glyphs import choose_glyphs
 from tfwatch.widgets.timeline import Timeline
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from textual.pilot import Pilot
+
+    from tfwatch.runs.reader import Snapshot
 
 ASCII = choose_glyphs(colour=False, unicode=False)
 STARVED, FED = (10.0, 1.0, 13.0), (0.2, 1.0, 13.0)
@@ -46,9 +49,15 @@ async def shown(run: CannedRun, width: int = 80, height: int = 12) -> AsyncItera
     async with app.run_test(size=(width, height)) as pilot:
         app.timeline.glyphs = ASCII
         app.timeline.compact = height <= 12
-        app.timeline.snapshot = run.snapshot()
+        show(app.timeline, run.snapshot())
         await pilot.pause()
         yield app, pilot
+
+
+def show(timeline: Timeline, snapshot: Snapshot) -> None:
+    """As the live screen hands a frame on."""
+    timeline.split = judge(snapshot.steps).breakdown
+    timeline.snapshot = snapshot
 
 
 def rows(timeline: Timeline) -> list[str]:

@@ -127,6 +127,7 @@ class LiveScreen(Screen[None], Kept):
             return
         self.finding.finding = view.finding
         self.finding.note = help_now(view, self.live)
+        self.timeline.split = view.situation.judgement.breakdown
         self.timeline.snapshot = view.snapshot
         self._feeder.feed(view)
         self.keys.keys = footer_keys(view, self.live, self.timeline.frozen, self.stopping)

@@ -18,7 +18,7 @@ from tfwatch.analysis.situation import NOT_JUDGED, Situation
 from tfwatch.analysis.switches import Comparison, Known, compare
 from tfwatch.analysis.trials import underway
 from tfwatch.analysis.turns import Ask, KnobState, knob_states
-from tfwatch.analysis.verdict import Judgement, judge
+from tfwatch.analysis.verdict import NEEDED, Judgement, judge
 from tfwatch.analysis.warnings import Heard, Said
 from tfwatch.core.events import (
     Paused,
@@ -121,10 +121,10 @@ class Follower:
         self._searcher.take(snapshot)
         self._heard.follow(snapshot.log_head, snapshot.log, snapshot.log_total)
         switches = switches_of(snapshot.events)
-        # The clock of a run that is over stands still while its steps are still searched.
+        # The clock of a run that is over stands still while its steps are still searched; the first ones are counted.
         second = second_of(snapshot.now_s, Turn.JUDGE)
         over = snapshot.life in (Life.ENDED, Life.KILLED)
-        due = second, len(switches), self._searcher.searched if over else -1
+        due = second, len(switches), self._searcher.searched if over else min(snapshot.steps_total, NEEDED)
         if due != self._figured:
             self._figured = due
             self._figures = self._figure(snapshot)

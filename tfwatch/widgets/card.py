@@ -43,11 +43,13 @@ class CardPane(FramedPane):
     CardPane { border-subtitle-style: bold; border-subtitle-color: $text-accent; }
     """
 
-    comparisons: reactive[tuple[Comparison, ...]] = reactive(())
-    experiment: reactive[ExperimentEnded | None] = reactive(None)
-    underway: reactive[Underway | None] = reactive(None)
-    flight: reactive[Flight | None] = reactive(None)
-    hint: reactive[str] = reactive("")
+    comparisons: reactive[tuple[Comparison, ...]] = reactive((), repaint=False)
+    experiment: reactive[ExperimentEnded | None] = reactive(None, repaint=False)
+    underway: reactive[Underway | None] = reactive(None, repaint=False)
+    flight: reactive[Flight | None] = reactive(None, repaint=False)
+    hint: reactive[str] = reactive("", repaint=False)
+
+    watch_hint = FramedPane.repaint_rows
 
     def on_mount(self) -> None:
         self.entitle("did it help?")
@@ -73,6 +75,7 @@ class CardPane(FramedPane):
         elif self.flight:
             note = flights.gave(self.flight)
         self.entitle("did it help?", note)
+        self.repaint_rows()
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         if self.underway:

@@ -35,12 +35,15 @@ class FindingPane(Pane):
     }
     """
 
-    finding: reactive[Banner] = reactive(EMPTY)
-    note: reactive[str] = reactive("")
+    finding: reactive[Banner] = reactive(EMPTY, repaint=False)
+    note: reactive[str] = reactive("", repaint=False)
+
+    watch_note = Pane.repaint_rows
 
     def watch_finding(self, finding: Banner) -> None:
         for tone in Tone:
             self.set_class(tone is finding.tone, f"-{tone.value}")
+        self.repaint_rows()
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         found = self.finding

@@ -45,9 +45,9 @@ class HappeningsPane(RowList):
     ]
 
     #: Oldest first.
-    happenings: reactive[Sequence[Happening]] = reactive(())
+    happenings: reactive[Sequence[Happening]] = reactive((), repaint=False)
     #: Rows from the newest; -1 where none is chosen.
-    cursor: reactive[int] = reactive(-1)
+    cursor: reactive[int] = reactive(-1, repaint=False)
 
     @dataclass
     class Chosen(Message):
@@ -81,7 +81,7 @@ class HappeningsPane(RowList):
     def watch_cursor(self) -> None:
         if self.cursor >= 0:
             self.scroll_to(y=max(0, self.cursor - self.size.height // 2), animate=False)
-        self.refresh()
+        self.repaint_rows()
 
     def action_move(self, rows: int) -> None:
         """Move the cursor, to older ones where positive."""

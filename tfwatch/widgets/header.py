@@ -38,7 +38,9 @@ class RunHeader(Pane):
     RunHeader { height: 1; padding: 0 1; background: $panel; color: $foreground; }
     """
 
-    view: reactive[HeaderView] = reactive(HeaderView())
+    view: reactive[HeaderView] = reactive(HeaderView(), repaint=False)
+
+    watch_view = Pane.repaint_rows
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         view, glyphs = self.view, self.glyphs

@@ -57,8 +57,10 @@ class KeyLine(Pane):
     KeyLine { height: 1; padding: 0 1; background: $panel; }
     """
 
-    keys: reactive[tuple[Key, ...]] = reactive(())
-    note: reactive[str] = reactive("")
+    keys: reactive[tuple[Key, ...]] = reactive((), repaint=False)
+    note: reactive[str] = reactive("", repaint=False)
+
+    watch_keys = watch_note = Pane.repaint_rows
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         line = Content()

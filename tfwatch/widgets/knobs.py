@@ -51,8 +51,10 @@ class KnobsPane(FramedPane, can_focus=True):
         Binding("enter", "press", "turn this knob", show=False),
     ]
 
-    knobs: reactive[tuple[KnobRow, ...]] = reactive(())
-    cursor: reactive[int] = reactive(0)
+    knobs: reactive[tuple[KnobRow, ...]] = reactive((), repaint=False)
+    cursor: reactive[int] = reactive(0, repaint=False)
+
+    watch_cursor = FramedPane.repaint_rows
 
     def on_mount(self) -> None:
         self.entitle("switch live")
@@ -64,6 +66,7 @@ class KnobsPane(FramedPane, can_focus=True):
     def watch_knobs(self, old: tuple[KnobRow, ...], new: tuple[KnobRow, ...]) -> None:
         if len(new) != len(old):
             self.refresh(layout=True)
+        self.repaint_rows()
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         if not self.knobs:

@@ -36,8 +36,8 @@ class LogPane(RowList):
         Binding("pagedown", "page_down", "page down", show=False),
     ]
 
-    lines: reactive[tuple[str, ...]] = reactive(())
-    wanted: reactive[str] = reactive("")
+    lines: reactive[tuple[str, ...]] = reactive((), repaint=False)
+    wanted: reactive[str] = reactive("", repaint=False)
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)

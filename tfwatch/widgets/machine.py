@@ -45,7 +45,9 @@ class MachinePane(FramedPane, can_focus=True):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "explain", "what is n/a, and how to get it", show=False)]
 
-    readings: reactive[tuple[Reading, ...]] = reactive(())
+    readings: reactive[tuple[Reading, ...]] = reactive((), repaint=False)
+
+    watch_readings = FramedPane.repaint_rows
 
     @dataclass
     class Explained(Message):

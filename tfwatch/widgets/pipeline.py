@@ -80,13 +80,14 @@ class _Columns:
 class PipelinePane(FramedPane):
     """Its stages; where rows are few those that cost least are summed up in one."""
 
-    view: reactive[PipelineView] = reactive(PipelineView())
+    view: reactive[PipelineView] = reactive(PipelineView(), repaint=False)
 
     def on_mount(self) -> None:
         self.entitle("input pipeline")
 
     def watch_view(self) -> None:
         self.entitle("input pipeline", self.view.age)
+        self.repaint_rows()
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         view = self.view

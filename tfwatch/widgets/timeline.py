@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 from textual.content import Content
 from textual.filter import ANSIToTruecolor
 from textual.geometry import Region
@@ -14,6 +15,7 @@ from textual.strip import Strip
 from textual.style import Style as ContentStyle
 
 from tfwatch.analysis.limits import RunningLimits
+from tfwatch.analysis.marks import runs
 from tfwatch.analysis.strip import next_top
 from tfwatch.core.events import GpuFound
 from tfwatch.widgets import timeline_picture as picture
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.filter import LineFilter
 
+    from tfwatch.analysis.breakdown import Breakdown
     from tfwatch.analysis.strip import Bars
     from tfwatch.runs.reader import Snapshot
     from tfwatch.widgets.timeline_rows import Layout, Line
@@ -46,6 +49,7 @@ class Timeline(Painted, can_focus=True):
 
     Attributes:
         snapshot: what to draw; assign a new one for each frame.
+        split: the newest steady steps of that; assign it first.
         glyphs: the characters to draw with.
         compact: draw fewer rows, for small screens.
     """
@@ -72,6 +76,7 @@ class Timeline(Painted, can_focus=True):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
+        self.split: Breakdown | None = None
         self._held: Snapshot | None = None
         self._view = views.View()
         self._hover: int | None = None
@@ -79,7 +84,7 @@ class Timeline(Painted, can_focus=True):
         self._bars: Bars | None = None
         self._seen: tuple[views.Zoom, float | None, int] | None = None
         self._figures = _NO_FIGURES
-        self._figures_of: tuple[int, int] | None = None
+        self._figures_of: tuple[int, bool] | None = None
         self._lines: list[Line] = []
         self._paint = Paint(self)
         self._limits = RunningLimits()
@@ -243,20 +248,20 @@ class Timeline(Painted, can_focus=True):
         return picture.Scene(shown, self._view, bars, seen, limits, self._top_ms, self.glyphs, figures, inside)
 
     def _count(self, shown: Snapshot) -> None:
-        """Find the numbers anew once a second, and with the first steps."""
-        due = (second_of(shown.now_s, Turn.HEADER), min(shown.steps_total, 20))
-        if due != self._figures_of:
+        """Find the numbers anew once a second, and with the first steps; those of a frozen picture stand too."""
+        due = second_of(shown.now_s, Turn.MACHINE), self.split is None
+        if self._figures_of is None or (due != self._figures_of and not self._held):
             self._figures_of = due
-            self._figures = picture.figures_of(shown)
+            self._figures = picture.figures_of(shown, self.split)
 
     def _show(self, lines: list[Line], width: int) -> None:
         before, self._lines = self._lines, lines
         if len(lines) != len(before):
             self.refresh()
             return
-        changed = [y for y, line in enumerate(lines) if line != before[y]]
+        changed = runs(np.array([line != old for line, old in zip(lines, before, strict=True)]))
         if changed:
-            self.refresh(*(Region(0, y, width, 1) for y in changed))
+            self.refresh(*(Region(0, first, width, end - first) for first, end in changed))
 
     def row_key(self, y: int) -> Line | None:
         """What row `y` says; None where nothing stands there."""

@@ -10,7 +10,6 @@ import numpy as np
 from tfwatch.analysis import machine, strip
 from tfwatch.analysis.marks import ago, place
 from tfwatch.analysis.trials import by_hand
-from tfwatch.analysis.verdict import judge
 from tfwatch.core import units
 from tfwatch.core.events import GpuFound, PipelineSwitched, SensorMissing
 from tfwatch.core.rows import Phase
@@ -24,6 +23,7 @@ from tfwatch.widgets.timeline_view import View, Zoom, column_of, share_before, w
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tfwatch.analysis.breakdown import Breakdown
     from tfwatch.analysis.machine import GpuFigures
     from tfwatch.analysis.strip import Bars
     from tfwatch.core.events import Paused
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 _FRESH_S = 2.0
 #: Seconds before a switch that tell how busy the GPU was then.
 _BEFORE_S = 10.0
-_RECENT_ROWS = 2048
 _WORDS = {
     Phase.STARTING: "starting",
     Phase.IMPORT: "importing TensorFlow",
@@ -63,9 +62,8 @@ class Scene:
     cursor: int | None
 
 
-def figures_of(snapshot: Snapshot) -> Figures:
-    """The numbers beside the rows; takes a millisecond, so once a second will do."""
-    split = judge(snapshot.steps[-_RECENT_ROWS:]).breakdown
+def figures_of(snapshot: Snapshot, split: Breakdown | None) -> Figures:
+    """The numbers beside the rows. split: of the newest steady steps."""
     switch = next(reversed(by_hand(snapshot.events.of(PipelineSwitched))), None)
     share = split.wait_share if split else None
     stall = stalled(snapshot, split.step.median if split else None)

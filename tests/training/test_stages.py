@@ -18,6 +18,7 @@ from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import STEP, Phase
 from tfwatch.runs.opened import Run, read_run
+from tfwatch.training.stage_names import written
 from tfwatch.training.stages import STALL_NS, StageReader
 
 if TYPE_CHECKING:
@@ -44,13 +45,13 @@ def begin(batches: Any, source: Any = None) -> tuple[Held, RunWriter, StageReade
     return held, writer, StageReader(writer, held.iterators), clock
 
 
-def written(writer: RunWriter) -> Run:
+def recorded(writer: RunWriter) -> Run:
     writer.flush()
     return read_run(writer)
 
 
 def table(writer: RunWriter) -> StageTable:
-    run = written(writer)
+    run = recorded(writer)
     found = {event.pipeline: event for event in told(run, StagesFound)}
     made = stage_table(run.stages, found)
     assert made is not None
@@ -91,9 +92,10 @@ def test_stages_have_the_names_of_the_code_and_no_gate() -> None:
     feed.start(source, Knobs())
     held, writer, reader, _ = begin(feed.iterator, feed.source)
     read_after(held, reader, 30)
-    made = table(writer)
+    made, labels = table(writer), [stage.label for stage in written(held.batches._dataset)]
     feed.close()
 
+    assert labels == ["map", "unbatch", "map(decode)", "batch(4)", "prefetch"]
     names = [stage.name for stage in made.stages]
     assert names[:4] == ["range", "shuffle(100)", "map(decode)", "batch(4)"]
     assert [name for name in names[4:] if name not in ("map", "unbatch")] == ["map(decode)", "batch(4)", "prefetch"]
@@ -156,7 +158,7 @@ def test_a_new_epochs_iterator_goes_on_with_the_names_that_are_known() -> None:
     held.batches = iter(batches)
     read_after(held, reader, 30)
 
-    run = written(writer)
+    run = recorded(writer)
 
     assert len(told(run, StagesFound)) == 1
     assert set(run.stages["pipeline"].tolist()) == {0}
@@ -183,11 +185,11 @@ def test_what_cannot_be_read_says_so_once(iterator: str, reason: str) -> None:
     reader.read()
     reader.read()
 
-    missing = only(written(writer), SensorMissing)
+    missing = only(recorded(writer), SensorMissing)
 
     assert missing.sensor == "pipeline"
     assert reason in missing.reason
-    assert len(written(writer).stages) == 0
+    assert len(recorded(writer).stages) == 0
 
 
 def test_an_old_tensorflow_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +199,7 @@ def test_an_old_tensorflow_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     _held, writer, reader, _ = begin(iter(tf.data.Dataset.range(9)))
     reader.read()
 
-    missing = only(written(writer), SensorMissing)
+    missing = only(recorded(writer), SensorMissing)
 
     assert "2.17" in missing.reason
 
@@ -207,9 +209,9 @@ def test_what_ends_the_thread_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "_sleep", lambda _: False)
     monkeypatch.setattr(reader, "read", lambda: 1 / 0)
     reader.start()
-    wait_until(lambda: bool(told(written(writer), SensorMissing)))
+    wait_until(lambda: bool(told(recorded(writer), SensorMissing)))
 
-    missing = only(written(writer), SensorMissing)
+    missing = only(recorded(writer), SensorMissing)
 
     assert (missing.sensor, missing.reason) == (
         "pipeline",
@@ -248,7 +250,7 @@ def test_a_stall_is_told_once_with_the_stage_that_gives_nothing() -> None:
         clock.at_s += STALL_NS / 2e9
         reader.read()
 
-    located = only(written(writer), StallLocated)
+    located = only(recorded(writer), StallLocated)
 
     assert (located.step, located.stage) == (31, "range")
     assert located.since_ns <= writer.status[1]
@@ -263,4 +265,4 @@ def test_a_training_that_works_stands_nowhere() -> None:
         clock.at_s += STALL_NS / 1e9
         reader.read()
 
-    assert told(written(writer), StallLocated) == []
+    assert told(recorded(writer), StallLocated) == []

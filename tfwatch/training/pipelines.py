@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tfwatch.core.knobs import Knobs
 from tfwatch.training.disposal import Gone
+from tfwatch.training.stage_names import GATE
 from tfwatch.training.tap import Tap
 
 #: Makes a pipeline, with its `hands.options`, under given knobs, over a stream of the source's elements.
@@ -81,4 +82,6 @@ def _gated(source: tf.data.Iterator, is_open: tf.Variable) -> tf.data.Dataset:
     def value(element: tf.experimental.Optional) -> Any:
         return element.get_value()
 
-    return tf.data.Dataset.counter().take_while(is_open_now).map(take).take_while(has_value).map(value)
+    gate = tf.data.Dataset.counter().take_while(is_open_now).map(take).take_while(has_value).map(value)
+    setattr(gate, GATE, True)
+    return gate

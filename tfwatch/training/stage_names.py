@@ -32,6 +32,8 @@ _PLAIN = {
     "CSV": "CsvDataset",
     "DirectedInterleave": "sample_from_datasets",
 }
+#: The attribute by which tfwatch's own gate is known: nobody wrote it, nor does what is below it belong here.
+GATE = "tfwatch_gate"
 _GENERATOR = "from_generator"
 #: Where Keras makes a generator of a `PyDataset` or `Sequence`.
 _KERAS_SEQUENCE = "py_dataset_adapter"
@@ -43,7 +45,7 @@ class Written:
 
     normal: its kind without TensorFlow's variants, e.g. `Map`. label: e.g. `map(decode)`. buffer_size: elements; NaN
     where it has none or TensorFlow chooses it. python: its function goes back to Python. files: it reads files.
-    gate: it is a part of tfwatch's own gate. hidden: nobody wrote it; another stage needs it.
+    hidden: nobody wrote it; another stage needs it.
     """
 
     normal: str
@@ -51,7 +53,6 @@ class Written:
     buffer_size: float = math.nan
     python: bool = False
     files: bool = False
-    gate: bool = False
     hidden: bool = False
 
 
@@ -78,8 +79,7 @@ def written(dataset: Any) -> list[Written]:
     for n, stage in enumerate(stages[1:]):
         if stage.python and stage.normal == "FlatMap":  # one element, of which the generator's data set is made
             stages[n] = replace(stages[n], hidden=True)
-    gates = [n for n, stage in enumerate(stages) if stage.gate]
-    return stages[gates[-1] + 1 :] if gates else stages
+    return stages
 
 
 def aligned(kinds: Sequence[str], stages: Sequence[Written]) -> list[tuple[Written, ...]]:
@@ -116,6 +116,8 @@ def inputs_of(dataset: Any) -> list[Any]:
 
 
 def _walk(dataset: Any) -> Iterator[Written]:
+    if getattr(dataset, GATE, False):
+        return
     for source in inputs_of(dataset):
         yield from _walk(source)
     name = type(dataset).__name__.lstrip("_")
@@ -141,7 +143,6 @@ def _describe(kind: str, dataset: Any) -> Written:
         _size(dataset) if kind in ("Shuffle", "Prefetch") else math.nan,
         python=bool(operations & _PYTHON),
         files=bool(operations & _FILES) or kind in READERS,
-        gate=module == "tfwatch.training.feed",
     )
 
 

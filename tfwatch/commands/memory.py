@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfwatch.core import units
 from tfwatch.runs.container import free_bytes
 
 
@@ -10,5 +11,5 @@ def too_much(needed_bytes: int | None, what: str, free: int | None = None) -> st
     free = free_bytes() if free is None else free
     if needed_bytes is None or needed_bytes <= free:
         return ""
-    words = f"{what} needs about {needed_bytes / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free"
+    words = f"{what} needs about {units.gigabytes(needed_bytes)} of memory and {units.gigabytes(free)} are free"
     return f"{words}: it may swap, or the system may end it"

@@ -71,6 +71,9 @@ def test_what_goes_on_is_told_from_the_events() -> None:
     assert early is not None
     assert early.progress == "block 7"
     assert underway([BEGAN, BLOCK, FASTER]) is None
+    of_three = underway([replace(BEGAN, values=["off", "2", "4"]), BLOCK])
+    assert of_three is not None
+    assert of_three.progress == "block 7, so far 4: 1.60 x (1.20 to 2.10)"
 
 
 def test_what_an_experiments_switches_cost_is_no_stall() -> None:

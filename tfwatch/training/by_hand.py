@@ -90,8 +90,7 @@ class ByHand:
         return {f"val_{name}": value for name, value in means.values().items()}
 
     def _is_over(self) -> bool:
-        after = self._session.stop_after
-        return self._session.control.stop.is_set() or (after is not None and self._books.steps >= after)
+        return self._session.is_over(self._books.steps)
 
 
 class TracedBody(BatchStep):

@@ -186,6 +186,5 @@ class Recorder:
             self._session.on_error(error)
 
     def _obey_stop(self) -> None:
-        after = self._session.stop_after
-        if self._session.control.stop.is_set() or (after is not None and self._books.steps >= after):
+        if self._session.is_over(self._books.steps):
             self._model.stop_training = True

@@ -43,3 +43,7 @@ class Session:
     switches: Sequence[Scheduled] = ()
     on_error: Callable[[BaseException], None] | None = None
     on_abandoned: Callable[[], None] | None = None
+
+    def is_over(self, steps: int) -> bool:
+        """Whether nothing is to be trained after so many steps."""
+        return self.control.stop.is_set() or (self.stop_after is not None and steps >= self.stop_after)

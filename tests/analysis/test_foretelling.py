@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.analysis.test_banner import RUNNING, judged, split
+from tests.analysis.situations import RUNNING, judged, split
 from tfwatch.analysis.advice import starving
 from tfwatch.analysis.banner import banner
 from tfwatch.analysis.forecast import Forecast

@@ -11,6 +11,8 @@ import psutil
 from tfwatch.core.clock import Clock
 from tfwatch.runs.format import Manifest
 from tfwatch.runs.machine import boot_id
+from tfwatch.runs.opened import open_run
+from tfwatch.runs.reader import FolderSource, RunReader
 from tfwatch.runs.writer import RunWriter
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
+    from tfwatch.runs.opened import Run
+    from tfwatch.runs.reader import Snapshot
 
 ORIGIN_NS = 5_000_000_000
 ORIGIN_WALL_NS = 1_800_000_000 * 10**9
@@ -75,3 +79,23 @@ def write_run(
         writer.event(event)
     writer.close()
     return writer
+
+
+def make_writer(folder: Path | None) -> RunWriter:
+    """A writer whose clock stands still, one second after the run's origin."""
+    return RunWriter(folder, make_manifest(), FakeClock(1.0).clock)
+
+
+def read(folder: Path) -> Snapshot:
+    """A folder as a reader sees it at first."""
+    return RunReader(FolderSource(folder), FakeClock(1).clock).tail()
+
+
+def opened(folder: Path) -> Run:
+    """A folder as a run."""
+    return open_run(folder, FakeClock(1).clock)
+
+
+def kinds(folder: Path) -> list[str]:
+    """The names of a run's events."""
+    return [type(event).__name__ for event in opened(folder).events]

@@ -1,0 +1,199 @@
+"""Runs that are torn, damaged, or closed to their reader."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.analysis.steps import plain
+from tests.runs.folders import FakeClock, make_manifest, opened, read, write_run
+from tfwatch.core.events import Noted, encode
+from tfwatch.core.rows import PULSE, Phase
+from tfwatch.runs import format as layout
+from tfwatch.runs.format import NotARunError
+from tfwatch.runs.opened import open_run
+from tfwatch.runs.pulse import Pulse, decode_pulse
+from tfwatch.runs.reader import FolderSource, RunReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfwatch.core.rows import Rows
+
+FILES = (*layout.STREAMS, layout.PULSES, layout.LOG)
+
+
+def test_a_torn_row_waits_for_its_rest(tmp_path: Path) -> None:
+    write_run(tmp_path, plain(10))
+    data = (tmp_path / layout.STEPS).read_bytes()
+    (tmp_path / layout.STEPS).write_bytes(data[:-7])
+    reader = RunReader(FolderSource(tmp_path), FakeClock(1).clock)
+
+    torn = reader.tail().steps_total
+    (tmp_path / layout.STEPS).write_bytes(data)
+    whole = reader.tail().steps_total
+
+    assert (torn, whole) == (9, 10)
+    assert len(opened(tmp_path).steps) == 10
+
+
+def test_a_torn_line_waits_for_its_rest(tmp_path: Path) -> None:
+    write_run(tmp_path, plain(0))
+    line = encode(Noted(1, "hello"))
+    (tmp_path / layout.EVENTS).write_text(line[:20])
+    reader = RunReader(FolderSource(tmp_path), FakeClock(1).clock)
+    first = reader.tail()
+    (tmp_path / layout.EVENTS).write_text(line + "\n")
+
+    assert (len(first.events), first.torn) == (0, 0)
+    assert tuple(reader.tail().events) == (Noted(1, "hello"),)
+
+
+def test_lines_that_are_no_events_are_counted(tmp_path: Path) -> None:
+    write_run(tmp_path, plain(0))
+    lines = [
+        *("", "{", "[]", "7", "null", '{"event": "Unheard"}', '{"event": ["Noted"]}', "[" * 100_000),
+        *('{"event": "Noted"}', '{"event": "Noted", "at_ns": "1", "text": "x"}', '{"event": "Noted", "at_ns": 1.5}'),
+        '{"event": "RunEnded", "at_ns": 1%s, "cause": "finished", "steps": 1}' % ("0" * 30),
+        '{"event": "EpochEnded", "at_ns": 1, "epoch": 0, "step": 1, "metrics": {"loss": "low"}}',
+    ]
+    (tmp_path / layout.EVENTS).write_text("\n".join([*lines, encode(Noted(1, "hello")), ""]))
+
+    snapshot = read(tmp_path)
+
+    assert tuple(snapshot.events) == opened(tmp_path).events == (Noted(1, "hello"),)
+    assert snapshot.torn == len(lines)
+
+
+def damaged(rows: Rows) -> Rows:
+    rows["wait_ms"][1], rows["compute_ms"][2], rows["host_ms"][3] = math.nan, math.inf, -1
+    rows["dispatch_ms"][4], rows["start_ns"][5], rows["step"][6] = 1e30, 2**63, 0
+    return rows
+
+
+def test_rows_that_no_training_wrote_are_counted_and_left_out(tmp_path: Path) -> None:
+    write_run(tmp_path, plain(10))
+    damaged(plain(10)).tofile(tmp_path / layout.STEPS)
+
+    snapshot = read(tmp_path)
+
+    assert snapshot.steps["step"].tolist() == [1, 8, 9, 10]
+    assert (snapshot.steps_total, snapshot.torn) == (10, 6)
+    assert snapshot.pyramid.end_s == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("days", [0.5, 99.0])
+def test_an_absurd_start_takes_little_memory(tmp_path: Path, days: float) -> None:
+    write_run(tmp_path, plain(0))
+    rows = plain(10)
+    rows["start_ns"][5] = int(days * 86_400e9)
+    rows.tofile(tmp_path / layout.STEPS)
+
+    snapshot = read(tmp_path)
+    columns = snapshot.pyramid.columns(0.2, 0.25, 4)
+
+    assert snapshot.steps_total == 10
+    assert columns.steps.tolist() == [0, 0, 0, 9]
+
+
+def rubbish(seed: int) -> bytes:
+    chance = random.Random(seed)
+    kinds = [
+        chance.randbytes(chance.randrange(5000)),
+        bytes(chance.randrange(5000)),
+        b"\xff" * chance.randrange(5000),
+        b"{" * chance.randrange(5000),
+        b"\n".join(chance.randbytes(9) for _ in range(chance.randrange(300))),
+        json.dumps({"event": "RunEnded", "at_ns": chance.choice([-1, 1e999, None, 2**70, [], {}])}).encode() + b"\n",
+    ]
+    return chance.choice(kinds)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("seed", range(12))
+def test_rubbish_in_a_file_is_read_as_nothing_or_as_data(tmp_path: Path, name: str, seed: int) -> None:
+    write_run(tmp_path, plain(50), Noted(1, "x"))
+    (tmp_path / name).write_bytes(rubbish(seed))
+
+    reader = RunReader(FolderSource(tmp_path), FakeClock(1).clock)
+    for snapshot in (reader.tail(), reader.tail()):
+        columns = snapshot.pyramid.columns(snapshot.now_s, 0.25, 120)
+        assert len(columns.share) == 120
+        assert math.isfinite(snapshot.now_s)
+    assert len(reader.steps_between(1, 10)) <= 10
+    assert opened(tmp_path).manifest.workload == "cnn"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_folder_in_the_place_of_a_file_is_no_data(tmp_path: Path, name: str) -> None:
+    write_run(tmp_path, plain(50))
+    (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / name).mkdir()
+
+    assert read(tmp_path).manifest == opened(tmp_path).manifest
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_rubbish_for_a_manifest_is_no_run(tmp_path: Path, seed: int) -> None:
+    (tmp_path / layout.MANIFEST).write_bytes(rubbish(seed))
+
+    with pytest.raises(NotARunError):
+        RunReader(FolderSource(tmp_path))
+    with pytest.raises(NotARunError):
+        open_run(tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_a_damaged_manifest_is_no_run_or_one_that_reads(tmp_path: Path, seed: int) -> None:
+    write_run(tmp_path, plain(50))
+    chance = random.Random(seed)
+    values = json.loads((tmp_path / layout.MANIFEST).read_text())
+    name = chance.choice(list(values))
+    values[name] = chance.choice([None, -1, 1e300, 2**80, "x", [], {}, [[]], {"steps.bin": []}, True, ["a", 3]])
+    (tmp_path / layout.MANIFEST).write_text(json.dumps(values))
+
+    with suppress(NotARunError):
+        snapshot = read(tmp_path)
+        assert snapshot.steps_total == 50
+        assert snapshot.manifest.encode()
+
+
+def test_a_manifest_that_is_damaged_later_changes_nothing(tmp_path: Path) -> None:
+    write_run(tmp_path, plain(5))
+    clock = FakeClock(1)
+    reader = RunReader(FolderSource(tmp_path), clock.clock)
+    manifest = reader.tail().manifest
+    for text in ("", "{}", make_manifest(origin_ns=1).encode(), make_manifest(run="x", tables={}).encode()):
+        clock.at_s += 2
+        (tmp_path / layout.MANIFEST).write_text(text)
+        assert reader.tail().manifest == manifest
+
+
+def test_a_run_of_which_a_part_may_not_be_read_is_not_told_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path, plain(10))
+    closed = {tmp_path / layout.STEPS, tmp_path / layout.EVENTS}
+    monkeypatch.setattr(os, "access", lambda path, _mode: path not in closed)
+
+    with pytest.raises(NotARunError, match=r"no permission to read its steps.bin and events.jsonl$"):
+        opened(tmp_path)
+
+
+def test_no_folder_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(NotARunError, match="is no run folder"):
+        open_run(tmp_path / "nothing")
+
+
+def test_a_torn_pulse_is_none() -> None:
+    old, new = (Pulse(5, 6, Phase.WAIT, 4, step, 2).encode(step) for step in (1, 2))
+
+    assert decode_pulse(new[:40] + old[40:], PULSE) is None
+    assert decode_pulse(new[:-1], PULSE) is None
+    assert decode_pulse(b"", PULSE) is None

@@ -1,0 +1,96 @@
+"""Runs that an older or a newer tfwatch wrote."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tests.analysis.steps import plain
+from tests.runs.folders import FakeClock, make_manifest, opened, read, write_run
+from tfwatch.core.events import Noted
+from tfwatch.core.rows import SAMPLE, STEP
+from tfwatch.runs import format as layout
+from tfwatch.runs.format import Manifest, NotARunError
+from tfwatch.runs.opened import read_run
+from tfwatch.runs.reader import FolderSource, RunReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_field_of_a_later_version_is_passed_over(tmp_path: Path) -> None:
+    write_run(tmp_path, plain(0))
+    (tmp_path / layout.EVENTS).write_text('{"event": "Noted", "at_ns": 1, "text": "x", "colour": "red"}\n')
+
+    assert tuple(read(tmp_path).events) == (Noted(1, "x"),)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [["wait_ms", "O"], ["wait_ms", "S4"], ["wait_ms", "<i4"], ["wait_ms", "nonsense"], ["wait_ms"], "wait_ms", 7],
+)
+def test_a_layout_without_what_is_needed_is_no_run(column: object) -> None:
+    values = json.loads(make_manifest().encode())
+    table = values["tables"][layout.STEPS]
+    table[[name for name, _ in table].index("wait_ms")] = column
+
+    with pytest.raises(NotARunError):
+        Manifest.decode(json.dumps(values))
+
+
+def test_a_layout_with_more_columns_reads(tmp_path: Path) -> None:
+    wider = np.dtype([("extra", "<f8"), *STEP.descr])
+    rows = np.zeros(3, dtype=wider)
+    rows["step"] = 1, 2, 3
+    tables = {**make_manifest().tables, layout.STEPS: wider.descr}
+    write_run(tmp_path, plain(0), tables=tables)
+    rows.tofile(tmp_path / layout.STEPS)
+
+    assert read(tmp_path).steps["step"].tolist() == [1, 2, 3]
+    assert opened(tmp_path).steps["step"].tolist() == [1, 2, 3]
+
+
+#: What tfwatch 0.1.0 sampled.
+_FIRST_SAMPLE = SAMPLE.descr[: (SAMPLE.names or ()).index("late_ms") + 1]
+
+
+def test_samples_of_an_older_run_lack_what_it_did_not_measure(tmp_path: Path) -> None:
+    rows = np.ones(3, dtype=_FIRST_SAMPLE)
+    rows["at_ns"] = 1, 2, 3
+    write_run(tmp_path, plain(0), tables={**make_manifest().tables, layout.SAMPLES: _FIRST_SAMPLE})
+    rows[:2].tofile(tmp_path / layout.SAMPLES)
+    reader = RunReader(FolderSource(tmp_path), FakeClock(1).clock)
+    first = reader.tail().samples
+    rows.tofile(tmp_path / layout.SAMPLES)
+
+    run = opened(tmp_path)
+    read = read_run(FolderSource(tmp_path), FakeClock(1).clock)
+    for samples in (reader.tail().samples, run.samples, read.samples):
+        assert samples.dtype == SAMPLE
+        assert samples["at_ns"].tolist() == [1, 2, 3]
+        assert samples["late_ms"].tolist() == [1, 1, 1]
+        assert np.isnan([samples[name] for name in (SAMPLE.names or ())[len(_FIRST_SAMPLE) :]]).all()
+        assert not samples.flags.writeable
+    assert len(first) == 2
+
+
+@pytest.mark.parametrize("table", [_FIRST_SAMPLE[1:], [*_FIRST_SAMPLE, ("gpu_busy", "S4")], [("at_ns", "<f8")]])
+def test_a_sample_needs_its_time_and_numbers(table: list[tuple[str, str]]) -> None:
+    manifest = make_manifest(tables={**make_manifest().tables, layout.SAMPLES: table})
+
+    with pytest.raises(NotARunError, match=r"samples.bin lacks"):
+        Manifest.decode(manifest.encode())
+
+
+def test_a_manifest_goes_round() -> None:
+    manifest = make_manifest(device="GPU:0", epochs=3, knobs={"prefetch": "off"})
+
+    assert Manifest.decode(manifest.encode()).encode() == manifest.encode()
+
+
+def test_another_schema_is_said_to_be_one() -> None:
+    with pytest.raises(NotARunError, match="its schema is 7, this tfwatch reads 1"):
+        Manifest.decode(make_manifest(schema=7).encode())

@@ -1,0 +1,60 @@
+"""The log of a run: its first and its last lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.analysis.steps import plain
+from tests.runs.folders import FakeClock, opened, read, write_run
+from tfwatch.runs import format as layout
+from tfwatch.runs.loglines import HEAD_LINES, LOG_LINES
+from tfwatch.runs.reader import FolderSource, RunReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_log_is_its_last_lines_whatever_they_hold(tmp_path: Path) -> None:
+    write_run(tmp_path, plain(0))
+    lines = [b"line %d\r" % n for n in range(3000)] + [b"\xff\xfe [bold]", b"", b"open"]
+    (tmp_path / layout.LOG).write_bytes(b"\n".join(lines))
+
+    log = read(tmp_path).log
+
+    assert len(log) == LOG_LINES
+    assert log[-3:] == ("line 2999", "\ufffd\ufffd [bold]", "")
+
+
+def test_of_a_long_log_the_first_lines_are_kept_too(tmp_path: Path) -> None:
+    write_run(tmp_path, plain(0))
+    reader = RunReader(FolderSource(tmp_path), FakeClock(1).clock)
+    heads = []
+    for count in (3, 400, HEAD_LINES + 5, 9000):
+        (tmp_path / layout.LOG).write_text("".join(f"{number}\n" for number in range(count)))
+        snapshot = reader.tail()
+        heads.append(len(snapshot.log_head))
+        assert snapshot.log_total == count
+
+    assert heads == [3, 400, HEAD_LINES, HEAD_LINES]
+    assert (snapshot.log_head[0], snapshot.log_head[-1], snapshot.log[-1]) == ("0", "499", "8999")
+
+
+@pytest.mark.parametrize("count", [0, 3, HEAD_LINES, LOG_LINES + 7, LOG_LINES + HEAD_LINES + 9])
+def test_a_whole_run_has_the_logs_ends_each_line_once(tmp_path: Path, count: int) -> None:
+    write_run(tmp_path, plain(0))
+    lines = [str(number) for number in range(count)]
+    (tmp_path / layout.LOG).write_text("".join(f"{line}\n" for line in lines))
+
+    kept = [line for at, line in enumerate(lines) if at < HEAD_LINES or at >= count - LOG_LINES]
+    assert list(opened(tmp_path).log) == kept
+
+
+def test_a_line_without_end_is_cut(tmp_path: Path) -> None:
+    write_run(tmp_path, plain(0))
+    (tmp_path / layout.LOG).write_bytes(b"x" * 10_000_000 + b"\nshort\n")
+
+    log = read(tmp_path).log
+
+    assert [len(line) for line in log] == [2**22, 2**22, 10_000_000 - 2**23, 5]

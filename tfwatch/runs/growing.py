@@ -1,4 +1,4 @@
-"""Rows that are only ever added to."""
+"""Rows that are only ever added to: all of them, or the newest."""
 
 from __future__ import annotations
 
@@ -46,3 +46,29 @@ class Growing:
             bigger = np.empty(max(count, 2 * len(self._kept)), dtype=self._kept.dtype)
             bigger[: self._count] = self._kept[: self._count]
             self._kept = bigger
+
+
+class Newest:
+    """The last `count` rows of those that came, in an array that holds twice as many, so that few are moved."""
+
+    def __init__(self, layout: np.dtype[np.void], count: int) -> None:
+        self._kept: Rows = np.empty(2 * count, dtype=layout)
+        self._most = count
+        self._end = 0
+
+    @property
+    def rows(self) -> Rows:
+        """The newest, read-only; later additions leave the view as it is."""
+        view = self._kept[max(self._end - self._most, 0) : self._end]
+        view.flags.writeable = False
+        return view
+
+    def extend(self, rows: np.ndarray[Any, np.dtype[np.void]]) -> None:
+        """Add rows."""
+        rows = rows[-self._most :]
+        if self._end + len(rows) > len(self._kept):
+            before, self._kept = self.rows, np.empty_like(self._kept)  # views of the old array stay as they are
+            before = before[max(len(before) + len(rows) - self._most, 0) :]
+            self._kept[: len(before)], self._end = before, len(before)
+        self._kept[self._end : self._end + len(rows)] = rows
+        self._end += len(rows)

@@ -14,7 +14,7 @@ from tfwatch.runs import format as layout
 from tfwatch.runs.epochs import EpochSums
 from tfwatch.runs.eventlog import EventLog, Events
 from tfwatch.runs.format import Manifest, NotARunError
-from tfwatch.runs.growing import Growing
+from tfwatch.runs.growing import Growing, Newest
 from tfwatch.runs.life import Life, life_of, now_s
 from tfwatch.runs.loglines import Lines, LogLines
 from tfwatch.runs.pulse import Pulse, decode_pulse
@@ -115,10 +115,10 @@ class RunReader:
         self._offsets = dict.fromkeys((*layout.STREAMS, layout.LOG), 0)
         self._pyramid = Pyramid()
         self._epochs = EpochSums()
-        self._recent: Rows = np.empty(0, dtype=self._layouts[layout.STEPS])
+        self._recent = Newest(self._whole(layout.STEPS, b"").dtype, RECENT)
         self._total = 0
         self._samples = Growing(self._whole(layout.SAMPLES, b"").dtype)
-        self._progress = self._whole(layout.PROGRESSES, b"")
+        self._progress = Newest(self._whole(layout.PROGRESSES, b"").dtype, RECENT_PROGRESS)
         self._stages = StageRows()
         self._events = EventLog()
         self._sleeps: list[Slept] = []
@@ -136,7 +136,7 @@ class RunReader:
         while len(rows := self._rows(layout.SAMPLES)):
             self._samples.extend(rows)
         while len(rows := self._rows(layout.PROGRESSES)):
-            self._progress = _newest(self._progress, rows, RECENT_PROGRESS)
+            self._progress.extend(rows)
         for data in self._new(layout.EVENTS):
             for line in self._lines.cut(data):
                 self._add_event(line)
@@ -163,7 +163,7 @@ class RunReader:
     def _snapshot(self) -> Snapshot:
         pulse = decode_pulse(self._source.read(layout.PULSES, 0, 4096), self._layouts[layout.PULSES])
         life, silent_s = self._life(pulse)
-        at_s = self._now_s(life, pulse)
+        at_s, progress = self._now_s(life, pulse), self._progress.rows
         return Snapshot(
             manifest=self._manifest,
             folder=self._source.folder,
@@ -172,14 +172,14 @@ class RunReader:
             now_s=at_s,
             silent_s=silent_s,
             pulse=pulse,
-            steps=self._recent,
+            steps=self._recent.rows,
             steps_total=self._total,
             pyramid=self._pyramid,
             epochs=self._epochs,
             samples=self._samples.rows,
-            progress=self._progress,
-            latest=_latest(self._progress),
-            images_s=_images_s(self._progress),
+            progress=progress,
+            latest=_latest(progress),
+            images_s=_images_s(progress),
             stages=self._stages.newest(at_s * 1e9),
             stages_found=dict(self._stages.found),
             stages_before=dict(self._stages.before),
@@ -202,7 +202,7 @@ class RunReader:
         self._torn += len(rows) - len(good)
         self._pyramid.add(good)
         self._epochs.add(good)
-        self._recent = _newest(self._recent, good, RECENT)
+        self._recent.extend(good)
 
     def _add_event(self, line: bytes) -> None:
         event = decode(line)
@@ -259,11 +259,6 @@ class RunReader:
             return self._ended.at_ns / 1e9
         last_s = max(self._pyramid.end_s, pulse.now_ns / 1e9 if pulse else 0.0)
         return now_s(self._manifest, life, last_s, self._clock)
-
-
-def _newest(rows: Rows, more: Rows, count: int) -> Rows:
-    """The last `count` of two stretches; a copy, so that nothing longer is kept alive."""
-    return np.concatenate([rows[max(0, len(rows) + len(more) - count) :], more[-count:]])
 
 
 def _latest(progress: Rows) -> ProgressNow | None:

@@ -53,12 +53,12 @@ def sampled(snapshot: Snapshot, bars: Bars, has_gpu: bool) -> Sampled:
     low, high = before(samples, first), before(samples, last)
     seen = samples[low : high : max(1, (high - low) // _SAMPLES)]
     at_s = seen["at_ns"] / 1e9
+    cores = _columns(seen, "cpu_cores", at_s, bars, snapshot.now_s)
+    if not has_gpu and not np.isfinite(seen["gpu_busy"]).any():
+        return Sampled(cores, None, np.full(len(cores), np.nan))
     # The GPU's figures are older than their row by so much.
     gpu_s = at_s - np.nan_to_num(seen["gpu_late_ms"]).astype(np.float64) / 1e3
-    cores, busy, ours = (
-        _columns(seen, name, when, bars, snapshot.now_s)
-        for name, when in (("cpu_cores", at_s), ("gpu_busy", gpu_s), ("gpu_process_busy", gpu_s))
-    )
+    busy, ours = (_columns(seen, name, gpu_s, bars, snapshot.now_s) for name in ("gpu_busy", "gpu_process_busy"))
     return Sampled(cores, busy if has_gpu or np.isfinite(busy).any() else None, ours)
 
 

@@ -51,10 +51,11 @@ def marks_of(scene: Scene) -> list[Mark]:
     """Everything that has a label in the row `why`."""
     snapshot, bars = scene.snapshot, scene.bars
     marks = event_marks([*_events_in(scene), *scene.limits], scene.glyphs.to)
-    if scene.view.zoom is Zoom.STEPS:
-        filled = np.isin(bars.starts_s, _fillings(snapshot))
-    else:
-        filled = np.histogram(_fillings(snapshot), np.append(bars.starts_s, bars.end_s))[0] > 0
+    fillings, filled = _fillings(snapshot), np.zeros(len(bars.starts_s), dtype=np.bool_)
+    if len(fillings) and scene.view.zoom is Zoom.STEPS:
+        filled = np.isin(bars.starts_s, fillings)
+    elif len(fillings):
+        filled = np.histogram(fillings, np.append(bars.starts_s, bars.end_s))[0] > 0
     lasting = _lasting_mark(snapshot, scene.figures)
     found = bar_marks(bars, scene.top_ms, filled)
     if lasting:

@@ -1,0 +1,33 @@
+"""The newest rows of many, and the views that were handed out of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tfwatch.core.rows import STEP
+from tfwatch.runs.growing import Newest
+
+
+@pytest.mark.parametrize("sizes", [[1] * 30, [3, 5, 2, 9, 1, 4, 4], [10], [25], [9, 25, 1], [0, 4, 0]], ids=str)
+def test_it_gives_the_last_rows_however_many_came_at_once(sizes: list[int]) -> None:
+    newest, every = Newest(STEP, 10), np.zeros(sum(sizes), dtype=STEP)
+    every["step"] = np.arange(len(every))
+    views = []
+
+    came = 0
+    for size in sizes:
+        newest.extend(every[came : came + size])
+        came += size
+        views.append((newest.rows, every[max(came - 10, 0) : came]))
+
+    for view, expected in views:
+        assert view["step"].tolist() == expected["step"].tolist()
+
+
+def test_what_was_handed_out_cannot_be_written_to() -> None:
+    newest = Newest(STEP, 10)
+    newest.extend(np.zeros(3, dtype=STEP))
+
+    with pytest.raises(ValueError, match="read-only"):
+        newest.rows["step"][0] = 1

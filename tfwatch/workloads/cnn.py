@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import math
 import os
-import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +11,7 @@ import numpy as np
 
 from tfwatch.core import units
 from tfwatch.core.knobs import Knobs
-from tfwatch.workloads import BadInputError, Prepared, Settings, models
+from tfwatch.workloads import BadInputError, Prepared, Settings, indexed, models
 from tfwatch.workloads.images import ImageFolder, check_images, list_images, made_images
 from tfwatch.workloads.readable import readable
 
@@ -66,7 +64,7 @@ def prepare_images(settings: Settings, say: Callable[[str], None], model: Callab
     folder = settings.data if settings.data is not None else made_images(say)
     images = list_images(folder)
     good = readable(images, say)
-    seed = secrets.randbits(31) if settings.seed is None else settings.seed
+    seed = indexed.seed_of(settings)
     if settings.seed is not None:
         keras.utils.set_random_seed(settings.seed)
     split = _split(images, good, seed)
@@ -111,7 +109,7 @@ def _prepared(
         pipeline=functools.partial(decoded.pipeline, batch_size=settings.batch_size, image_size=size, store=store),
         validation=_validation(images, split.validation, settings),
         model=model,
-        steps_per_epoch=math.ceil(count / settings.batch_size),
+        steps_per_epoch=indexed.steps_per_epoch(count, settings.batch_size),
         images=count,
         metric="accuracy",
         shuffle=shuffle,
@@ -144,7 +142,7 @@ def _validation(images: ImageFolder, numbers: NDArray[np.intp], settings: Settin
     ready = jpeg.pipeline(
         batches, knobs, batch_size=settings.batch_size, image_size=settings.image_size, augmented=False
     )
-    count = math.ceil(len(numbers) / settings.batch_size)
+    count = indexed.steps_per_epoch(len(numbers), settings.batch_size)
     return ready.with_options(hands.untuned()).apply(tf.data.experimental.assert_cardinality(count))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-import secrets
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,7 +47,7 @@ def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
     from tfwatch.training.store import Store
 
     say("making examples as they are needed")
-    shuffle = Shuffle(_COUNT, secrets.randbits(31) if settings.seed is None else settings.seed)
+    shuffle = Shuffle(_COUNT, indexed.seed_of(settings))
     store = Store(_COUNT, [tf.TensorSpec((_FEATURES,), tf.float32), tf.TensorSpec((), tf.int32)])
     held_out = indexed.in_order(_HELD_OUT, settings.batch_size).map(lambda numbers: numbers + _COUNT)
     return Prepared(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from typing import TYPE_CHECKING
 
 from tfwatch.core.knobs import Knobs
@@ -12,6 +13,12 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from tfwatch.training.shuffle import Shuffle
+    from tfwatch.workloads import Settings
+
+
+def seed_of(settings: Settings) -> int:
+    """Of a source's shuffle: what was asked for, else another one each time."""
+    return secrets.randbits(31) if settings.seed is None else settings.seed
 
 
 def source(shuffle: Shuffle, batch_size: int) -> tf.data.Dataset:

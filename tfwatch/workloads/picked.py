@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -36,7 +35,7 @@ def prepared(settings: Settings, examples: Examples, model: Callable[[], keras.M
     """A workload over examples that have numbers."""
     from tfwatch.training.shuffle import Shuffle
 
-    shuffle = Shuffle(examples.count, secrets.randbits(31) if settings.seed is None else settings.seed)
+    shuffle = Shuffle(examples.count, indexed.seed_of(settings))
     return Prepared(
         source=indexed.source(shuffle, settings.batch_size),
         pipeline=functools.partial(pipeline, pick=examples.pick, batch_size=settings.batch_size),

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from tests.bench.starvation import CLASSES, SIZE, make_model
+from tests.bench.turned import make_sleeper
 from tfwatch import workloads
 from tfwatch.core.knobs import Knobs, describe
 from tfwatch.runs.begin import begin_run
@@ -20,10 +20,10 @@ from tfwatch.runs.control import Control
 from tfwatch.sensors.runner import Sensors
 from tfwatch.training import hands
 from tfwatch.training.device import find_device
-from tfwatch.training.injected_kinds import Sleeping, Sleeps
 from tfwatch.training.session import Session
 from tfwatch.training.watch import Watch
 from tfwatch.workloads import Prepared
+from tfwatch.workloads.jpeg import delayed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -199,44 +199,24 @@ def _injected(case: Case) -> Prepared:
     numbers = tf.data.Dataset.range(400_000).shuffle(1000, seed=SEED).batch(_LABELS)
     source = numbers.with_options(hands.options(Knobs())).with_options(hands.untuned())
     accelerated = find_device().accelerated
-    model = make_model if accelerated else functools.partial(_sleeper, case.step_ms)
+    model = make_model if accelerated else functools.partial(make_sleeper, case.step_ms)
     loaded = functools.partial(_loaded, case=case, images=_IMAGES if accelerated else 1)
     return Prepared(source, loaded, None, model, 50_000, None, "checksum")
-
-
-def _sleeper(step_ms: float) -> Any:
-    """A model whose step sleeps, so that it needs no core: as a step on another device does."""
-    image, sleeping = keras.Input((SIZE, SIZE, 3)), Sleeping()
-    sleeping.sleeps = Sleeps(np.full(1, step_ms))
-    pooled = keras.layers.GlobalAveragePooling2D()(sleeping(image))
-    model = keras.Model(image, keras.layers.Dense(CLASSES, activation="softmax")(pooled))
-    model.compile("sgd", "sparse_categorical_crossentropy")
-    return model
 
 
 def _loaded(numbers: tf.data.Dataset, knobs: Knobs, case: Case, images: int) -> tf.data.Dataset:
     """Batches of `_LABELS` images and labels: storage, then an example after another or the batch at once."""
     calls = hands.num_parallel_calls(knobs.workers)
-    latency_s, fast_s = knobs.latency_ms / 1e3, (case.fast_ms or 0.0) / 1e3
-    read = numbers.map(functools.partial(_late, seconds=latency_s), calls) if latency_s else numbers
+    read = numbers.map(_late(knobs.latency_ms), calls) if knobs.latency_ms else numbers
     if knobs.fast_form:
-        loaded = read.map(functools.partial(_late, seconds=fast_s), calls)
+        loaded = read.map(_late(case.fast_ms or 0.0), calls)
     else:
-        one = functools.partial(_late, seconds=case.example_ms / 1e3)
-        loaded = read.unbatch().map(one, calls).batch(_LABELS)
+        loaded = read.unbatch().map(_late(case.example_ms), calls).batch(_LABELS)
     shape = (_LABELS * images, SIZE, SIZE, 3)
     batches = loaded.map(lambda n: (tf.zeros(shape), tf.repeat(n % CLASSES, images)))
     ahead = hands.buffer_size(knobs.prefetch)
     return (batches if ahead is None else batches.prefetch(ahead)).with_options(hands.options(knobs))
 
 
-def _late(value: tf.Tensor, seconds: float) -> tf.Tensor:
-    """The value after a sleep inside TensorFlow, without Python and its lock."""
-    once = tf.data.Dataset.from_tensors(value)
-    asleep = tf.raw_ops.SleepDataset(
-        input_dataset=tf.data.experimental.to_variant(once),
-        sleep_microseconds=tf.constant(int(seconds * 1e6), tf.int64),
-        output_types=[value.dtype],
-        output_shapes=[value.shape],
-    )
-    return tf.data.experimental.from_variant(asleep, once.element_spec).take(1).get_single_element()
+def _late(ms: float) -> Callable[[tf.Tensor], tf.Tensor]:
+    return functools.partial(delayed, latency_ms=ms)

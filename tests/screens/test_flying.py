@@ -24,6 +24,8 @@ async def test_f_feeds_the_device_and_f_again_ends_it(tmp_path: Path) -> None:
         await show.frame()
         assert "AUTOPILOT" in show.text
         assert "measuring the present setting" in show.text
+        assert "f autopilot f ends it; measuring" in show.words
+        assert "moves kept" not in show.text
         run.event(
             MoveMade, step=run.step, knob="prefetch", old="off", new="4", why="it overlaps", forecast_ms=13.8
         ).steps(20, STARVING).doing(Phase.COMPUTE, 0.001)

@@ -144,6 +144,6 @@ async def test_an_experiment_that_goes_on_is_told_where_its_answer_will_be() -> 
     run.event(ExperimentBegan, knob="prefetch", values=["off", "4"], step=150, budget=600, seed=0)
     async with shown(run) as show:
         assert "experiment: prefetch off against 4" in show.text
-        assert "no forecast while experimenting" in show.text
+        assert "no forecast while trying both" in show.text
         assert "goes on until the answer is clear" in show.text
         assert "u undoes" not in show.text

@@ -114,3 +114,10 @@ async def test_a_pipeline_that_cannot_be_switched_says_so() -> None:
         assert "fixed in this run's own pipeline" in show.text
         await show.press("w")
         assert show.asked() == []
+
+
+async def test_keys_that_come_together_reach_the_pane_that_the_first_chose() -> None:
+    knobs = {"prefetch": "off", "workers": "off"}
+    async with shown(starving(None, knobs=knobs, switchable=[*knobs])) as show:
+        show.live.action_pane(1)
+        assert show.app.focused is show.live.knobs

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: By knob and value.
 Forecasts: TypeAlias = dict[tuple[str, str], Forecast]
 
-_UNDER_WAY, _EXPERIMENT = "switching", "experimenting"
+_UNDER_WAY, _EXPERIMENT = "switching", "trying both"
 #: Switches foretold in one frame, each in about a millisecond: a run that is opened may have hundreds.
 _AT_ONCE = 2
 #: Forecasts take a third of a millisecond each: those of a second are made in the frames of so much of it.

@@ -241,7 +241,7 @@ class LiveScreen(Screen[None], Kept):
         self._arrange()
         wanted = self.query_one(_PANES[number - 1])
         if wanted.focusable:
-            wanted.focus()
+            self.set_focus(wanted)  # now, not after the keys that came with this one
 
     def action_filter(self) -> None:
         """Ask for a word; the log shows only the lines that hold it."""

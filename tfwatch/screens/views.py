@@ -117,7 +117,7 @@ def knob_rows(view: RunView, live: bool) -> tuple[KnobRow, ...]:
     rows = list(_knob_rows(view, live))
     if rows and live and not view.is_over:
         flight = view.situation.flight
-        note = f"{flight.progress}; f ends it" if flight else "finds the best setting by itself"
+        note = f"f ends it; {flight.progress}" if flight else "finds the best setting by itself"
         rows.append(KnobRow("f", "f", "autopilot", "", "", note, busy=flight is not None))
     return tuple(rows)
 
@@ -264,9 +264,9 @@ def newest_experiment(view: RunView) -> ExperimentEnded | None:
 
 
 def newest_flight(view: RunView) -> Flight | None:
-    """The autopilot's newest flight; None where a knob was turned by anybody else since."""
+    """The autopilot's newest flight with a move to tell of; None where a knob was turned by anybody else since."""
     newest = next(reversed(flights(view.snapshot.events.of(*OF_FLIGHTS))), None)
-    if newest is None or (view.comparisons and view.comparisons[-1].by != AUTOPILOT):
+    if newest is None or not newest.moves or (view.comparisons and view.comparisons[-1].by != AUTOPILOT):
         return None
     return newest
 

@@ -35,7 +35,7 @@ class CardPane(FramedPane):
         comparisons: oldest first.
         experiment: the newest one that is over, where no switch came after it: it stands first. underway: one that
             goes on.
-        flight: the autopilot's newest, where no other switch came after it: so does that.
+        flight: the autopilot's newest, where no other switch came after it: so does that. It has moves.
         hint: what is said before the first switch.
     """
 
@@ -81,7 +81,7 @@ class CardPane(FramedPane):
         if self.underway:
             words = f"experiment: {self.underway.subject}", self.underway.progress
             return [row((plain(line), "bold")) for line in words]
-        if self.flight and self.flight.moves and not self.experiment:
+        if self.flight and not self.experiment:
             return self._flown(self.flight, width, height)
         if self.experiment:
             return self._tried(self.experiment, width)

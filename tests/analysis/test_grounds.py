@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.analysis.samples import make_samples
 from tests.analysis.test_record import Manifest, made, rows_of
 from tests.analysis.test_stages import FOUND, row
-from tfwatch.analysis.grounds import last_table, tables
+from tfwatch.analysis.grounds import gather, last_table, tables
 
 
 def test_a_table_is_made_of_the_readings_of_ten_seconds_and_of_none_of_a_dropped_stretch() -> None:
@@ -32,6 +33,14 @@ def test_a_table_is_made_of_the_readings_of_ten_seconds_and_of_none_of_a_dropped
 )
 def test_cores_are_those_that_the_run_may_use(machine: dict[str, float | None], cores: int) -> None:
     assert replace(made(rows_of([20.0])), run=Manifest(machine=machine)).cores == cores
+
+
+def test_a_sample_tells_of_the_half_second_before_it() -> None:
+    samples = make_samples([0.4, 0.6, 1.1, 9.0], process_cores=[9.0, 1.0, 2.0, 7.0])
+
+    known = gather(replace(made(rows_of([20.0] * 100)), samples=samples), [], 100, int(3e9))
+
+    assert known.cores_used == pytest.approx(1.5)
 
 
 def test_the_last_table_of_a_run_without_readings_is_none() -> None:

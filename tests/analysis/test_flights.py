@@ -24,8 +24,8 @@ def test_a_flight_is_told_move_by_move() -> None:
         "move 1: workers off > 8, forecast 9.1 ms",
         "workers off > 8 kept: 23.4 to 9.2 ms",
         "move 2: prefetch off > 4; workers off > 8 kept: 23.4 to 9.2 ms",
-        "prefetch off > 4 undone, no gain beyond noise: 9.2 to 9.2 ms",
-        "prefetch off > 4 undone, no gain beyond noise: 9.2 to 9.2 ms",
+        "prefetch off > 4 undone: 9.2 to 9.2 ms, no gain beyond noise",
+        "prefetch off > 4 undone: 9.2 to 9.2 ms, no gain beyond noise",
     ]
 
 

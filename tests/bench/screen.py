@@ -66,8 +66,10 @@ def main() -> None:
     """Run the rounds and print them."""
     parser = argparse.ArgumentParser(description="what the live screen costs")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=400, help=f"more than {WARM_UP}, which are left out")
     options = parser.parse_args()
+    if options.steps <= WARM_UP:
+        parser.error(f"--steps {options.steps}: no step is left after {WARM_UP} of warm-up")
     arms = {"screen": run_screen, "headless": run_headless, "headless again": run_headless}
     rows = []
     for n in range(options.rounds):

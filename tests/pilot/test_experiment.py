@@ -13,7 +13,7 @@ from tfwatch.core.knobs import Knobs, Setting
 from tfwatch.core.rows import Flag
 from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.pilot import experiment
-from tfwatch.pilot.driver import RefusedError
+from tfwatch.pilot.driver import Interrupt, RefusedError
 from tfwatch.runs.control import Experiment, Request
 
 if TYPE_CHECKING:
@@ -182,9 +182,10 @@ def test_a_run_that_ends_ends_it() -> None:
     assert (end_of(run).cause, end_of(run).step) == ("ended", 90)
 
 
-def test_a_run_that_ends_before_it_begins_tells_nothing() -> None:
+def test_a_run_that_ends_before_it_begins_has_no_experiment() -> None:
     run = Simulated(noisy({"off": 20.0, 4: 20.0}), steps=5)
-    experiment.run(run.driver(OFF_4), OFF_4)
+    with pytest.raises(Interrupt, match="ended"):
+        experiment.run(run.driver(OFF_4), OFF_4)
     assert not [event for event in run.events() if isinstance(event, ExperimentBegan | ExperimentEnded)]
 
 

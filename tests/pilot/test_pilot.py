@@ -5,21 +5,24 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.pilot.simulated import Simulated
 from tfwatch.core.events import Noted
 from tfwatch.pilot import pilot as module
+from tfwatch.pilot.driver import Driver
 from tfwatch.pilot.pilot import Pilot
-from tfwatch.runs.control import Experiment
+from tfwatch.runs.control import Autopilot, Experiment, Request
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Callable
 
     from tfwatch.core.events import Event
-    from tfwatch.pilot.driver import Driver
+    from tfwatch.runs.control import Control, Order
 
 
-def told(order: Experiment, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What a pilot notes of an order."""
+def told(order: Order, monkeypatch: pytest.MonkeyPatch, after: Callable[[Control], None] = lambda _: None) -> list[str]:
+    """What a pilot notes of an order. after: what else is asked of the training that waits for its first step."""
     run, noted = Simulated(lambda knobs, step: 20.0), threading.Event()
     append = run.writer.event
 
@@ -32,6 +35,7 @@ def told(order: Experiment, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     pilot = Pilot(run.writer, run.control, run.clock.clock)
     pilot.start()
     run.control.order(order)
+    after(run.control)
     assert noted.wait(30)
     pilot.stop()
     return [one.text for one in run.events() if isinstance(one, Noted)]
@@ -49,6 +53,35 @@ def test_a_pilot_that_breaks_says_so_and_lives(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(module._JOBS, Experiment, broken)
     failed = told(Experiment("prefetch", ("off", 4)), monkeypatch)
     assert failed == ["experiment failed: ZeroDivisionError: a mistake of its own"]
+
+
+@pytest.mark.parametrize(
+    ("ask", "why"),
+    [
+        pytest.param(lambda control: control.stop.set(), "the training stops", id="a stop"),
+        pytest.param(lambda control: control.ask(Request("prefetch", 4)), "somebody turned a knob", id="a key"),
+    ],
+)
+@pytest.mark.parametrize("order", [Experiment("prefetch", ("off", 4)), Autopilot()])
+def test_what_is_over_before_its_first_step_is_told_and_is_no_end_of_an_earlier_one(
+    order: Order, ask: Callable[[Control], None], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = threading.Event()
+    check = Driver.check
+
+    def checked(driver: Driver) -> None:
+        looked.set()
+        check(driver)
+
+    monkeypatch.setattr(Driver, "check", checked)
+    name = type(order).__name__.lower()
+
+    def ask_once_seen(control: Control) -> None:
+        assert looked.wait(30)
+        ask(control)
+
+    found = told(order, monkeypatch, ask_once_seen)
+    assert found == [f"{name} ended before it began: {why}"]
 
 
 def test_stopped_before_any_order_it_ends() -> None:

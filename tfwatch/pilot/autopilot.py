@@ -16,6 +16,7 @@ from tfwatch.analysis.walk import Walk
 from tfwatch.core import units
 from tfwatch.core.events import PipelineSwitched, SwitchFailed
 from tfwatch.core.moves import AutopilotBegan, AutopilotEnded
+from tfwatch.core.reasons import reason as in_words
 from tfwatch.pilot.driver import POLL_S, Interrupt, RefusedError
 from tfwatch.pilot.outlook import outlook
 from tfwatch.pilot.told import tell_judged, tell_made
@@ -39,16 +40,14 @@ _UNKNOWN = 256 * 2**20
 _LOOKS, _MOST_SPARED = 3, 60
 #: What it turns. Simulated latency is what the storage is taken to be, and a shuffle buffer is a promise of order.
 _TURNS = frozenset({"prefetch", "workers", "fast_form", "cache"})
-_OVER = {
-    "key": "somebody turned a knob",
-    "cancelled": "it was told to stop",
-    "stopped": "the training stops",
-    "ended": "the run is over",
-}
 
 
 def run(driver: Driver, order: Autopilot) -> None:
-    """Carry the order out and tell what came of it. The run goes on with what was found to help."""
+    """Carry the order out and tell what came of it. The run goes on with what was found to help.
+
+    Raises:
+        Interrupt: the order is over before it began.
+    """
     _Flight(driver, order).run()
 
 
@@ -80,14 +79,14 @@ class _Flight:
 
     def run(self) -> None:
         cause: str
+        self._begin()
         try:
-            self._begin()
             stop = self._fly()
             cause, reason = stop.cause, stop.reason
         except Interrupt as over:
-            cause, reason = self._put_down(over.cause)
+            cause, reason = self._put_down(over.cause), over.reason
         except Exception as error:  # noqa: BLE001  whatever it is, the open move is taken back and the end told
-            cause, reason = "failed", f"{type(error).__name__}: {error}"
+            cause, reason = "failed", in_words(error)
             self._take_back("the autopilot failed")
         self._end(cause, reason)
 
@@ -267,11 +266,12 @@ class _Flight:
 
     # -- the end ---------------------------------------------------------------------------------
 
-    def _put_down(self, cause: str) -> tuple[str, str]:
+    def _put_down(self, cause: str) -> str:
         """The order is over before its end: what was not judged yet is taken back, unless somebody turned that knob."""
-        if cause in ("key", "cancelled"):
-            self._take_back("it was not judged yet")
-        return ("user" if cause in ("key", "cancelled") else "over"), _OVER[cause]
+        if cause not in ("key", "cancelled"):
+            return "over"
+        self._take_back("it was not judged yet")
+        return "user"
 
     def _end(self, cause: str, reason: str) -> None:
         walk, step = self._walk, self._driver.snapshot.steps_total

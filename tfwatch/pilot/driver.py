@@ -25,15 +25,25 @@ if TYPE_CHECKING:
 POLL_S = 0.02
 
 
+_OVER = {
+    "key": "somebody turned a knob",
+    "cancelled": "it was told to stop",
+    "stopped": "the training stops",
+    "ended": "the run is over",
+}
+
+
 class Interrupt(Exception):
     """What was ordered is over before it is done.
 
-    cause: `cancelled` by another order, `key` where somebody turned a knob, `stopped`, or `ended` with the run.
+    cause: `cancelled` by another order, `key` where somebody turned a knob, `stopped`, or `ended` with the run;
+    reason: the same in a sentence.
     """
 
     def __init__(self, cause: str) -> None:
         super().__init__(cause)
         self.cause = cause
+        self.reason = _OVER[cause]
 
 
 class RefusedError(Exception):

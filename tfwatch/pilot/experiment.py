@@ -15,6 +15,7 @@ import numpy as np
 from tfwatch.analysis.experiment import Standing, counted, figures, standing
 from tfwatch.analysis.moving import settled, settling
 from tfwatch.core.knobs import show
+from tfwatch.core.reasons import reason as in_words
 from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.pilot.driver import Interrupt, RefusedError
 
@@ -44,7 +45,7 @@ def run(driver: Driver, order: Experiment) -> None:
     """Carry an experiment out and tell what it found. The knob is left at the better setting.
 
     Raises:
-        RefusedError: it cannot begin; the message says why.
+        RefusedError: it cannot begin; the message says why. Interrupt: the order is over before it began.
     """
     try:
         _carry_out(driver, order)
@@ -60,10 +61,7 @@ def _carry_out(driver: Driver, order: Experiment) -> None:
         raise RefusedError(f"{knob} cannot be switched in this run")
     if len(set(order.values)) < max(2, len(order.values)):
         raise RefusedError(f"{', '.join(map(show, order.values))} are not two different settings of {knob}")
-    try:
-        driver.wait(lambda snapshot: snapshot.steps_total >= _WARM)
-    except Interrupt:
-        return
+    driver.wait(lambda snapshot: snapshot.steps_total >= _WARM)
     _Trial(driver, order).run()
 
 
@@ -104,7 +102,7 @@ class _Trial:
         except RefusedError as refusal:
             cause, reason = "failed", str(refusal)
         except Exception as error:  # noqa: BLE001  whatever it is, the knob is put right and the experiment ended
-            cause, reason = "failed", repr(error)
+            cause, reason = "failed", in_words(error)
         self._end(cause, reason)
 
     # -- blocks -----------------------------------------------------------------------------------

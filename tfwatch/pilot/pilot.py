@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.reasons import reason
 from tfwatch.pilot import autopilot, experiment
 from tfwatch.pilot.driver import Driver, Interrupt, RefusedError
 from tfwatch.runs.control import Autopilot, Experiment
@@ -54,11 +55,12 @@ class Pilot:
         return Driver(writer, self._control, writer.event, number, self._clock, refresh=writer.flush)
 
     def _carry_out(self, order: Order, number: int) -> None:
+        what = type(order).__name__.lower()
         try:
             _JOBS[type(order)](self._driver(number), order)
-        except Interrupt:
-            pass  # whoever carried it out has told so
+        except Interrupt as over:
+            self._writer.note(f"{what} ended before it began: {over.reason}")
         except RefusedError as error:
-            self._writer.note(f"{type(order).__name__.lower()} ended: {error}")
+            self._writer.note(f"{what} ended: {error}")
         except Exception as error:  # noqa: BLE001  the thread's boundary: telemetry fails open
-            self._writer.note(f"{type(order).__name__.lower()} failed: {type(error).__name__}: {error}")
+            self._writer.note(f"{what} failed: {reason(error)}")

@@ -13,7 +13,6 @@ import argparse
 import random
 import statistics
 import tempfile
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +63,7 @@ def make_batches(options: argparse.Namespace) -> Any:
 
     from tfwatch.core.knobs import Knobs
     from tfwatch.training.hands import options as hands
+    from tfwatch.workloads.jpeg import delayed
 
     if options.convolutions:
         x, y = tf.zeros((options.batch, starvation.SIZE, starvation.SIZE, 3)), tf.zeros((options.batch,), tf.int64)
@@ -72,12 +72,8 @@ def make_batches(options: argparse.Namespace) -> Any:
         batches = make_data(options.width, options.batch)
     if not options.delay_ms:
         return batches
-
-    def late(x: Any, y: Any) -> Any:
-        tf.numpy_function(lambda _: time.sleep(options.delay_ms / 1e3), [y], [])
-        return x, y
-
-    return batches.map(late).with_options(hands(Knobs()))
+    late = batches.map(lambda x, y: (x, delayed(y, options.delay_ms)))
+    return late.with_options(hands(Knobs()))
 
 
 def main() -> None:

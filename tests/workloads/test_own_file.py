@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tfwatch import cli, workloads
-from tfwatch.workloads import BadInputError, Settings
+from tfwatch.workloads import BadInputError, Settings, own_file
+from tfwatch.workloads.own_errors import Places
 
 from .files import EXAMPLE, IMPORTS, LIVE, MODEL, ONCE
 
@@ -73,6 +74,14 @@ def test_functions_may_come_from_elsewhere_and_take_more_than_they_are_given(wri
     assert workloads.find(written("from models import model\ndataset = print")).built_once
     entry = workloads.find(written("def model(size=3): ...\nif True:\n    def dataset(*args): ..."))
     assert (entry.built_once, entry.fast, entry.reads_files) == (True, "", False)
+
+
+def test_a_librarys_own_feed_is_no_fetch_of_tfwatchs(written: Callable[[str], str]) -> None:
+    places, names = Places(own_file.read(written(ONCE))), dict[str, Any]()
+    exec(compile("def step():\n    raise ValueError('no')", "/opt/lib/feed.py", "exec"), names)
+    with pytest.raises(ValueError, match="no") as raised:
+        names["step"]()
+    assert places.explain(raised.value) == "own.py:12: a step of model(): ValueError: no"
 
 
 def test_the_knobs_are_those_that_the_file_asks(written: Callable[[str], str]) -> None:

@@ -26,6 +26,10 @@ _NODE = re.compile(
 #: An exception's name before its message, in a message that holds another's traceback.
 _RAISED = re.compile(r"^\s*([A-Za-z_.]*(?:Error|Exception|Exit|Interrupt): .+)$", re.MULTILINE)
 _LONGEST = 300
+_TRAINING = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "training")
+#: Where batches are fetched, and where steps are run on them: others may have files of these names too.
+_FETCHING = {os.path.join(_TRAINING, name) for name in ("tap.py", "feed.py")}
+_STEPPING = os.path.join(_TRAINING, "split.py")
 
 
 class Places:
@@ -42,9 +46,9 @@ class Places:
 
     def explain(self, error: BaseException) -> str:
         """What was raised while it trained: with a line of the user's, or the function that it is about."""
-        passed = {os.path.basename(frame.filename) for frame in traceback.extract_tb(error.__traceback__)}
+        passed = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
         batches = "pipeline" if self._file.live else "dataset"
-        function = batches if {"tap.py", "feed.py"} & passed else "model"
+        function = batches if _FETCHING & passed else "model"
         where = "a batch of" if function == batches else "a step of"
         at = self.frame(error)
         return f"{at}: {named(error)}" if at else f"{self._file.at(function)}: {where} {function}(): {named(error)}"
@@ -62,7 +66,7 @@ class Places:
 def failed_shape(error: BaseException) -> tuple[int, ...] | None:
     """The shape of the input on which a step raised; None where it was no step, or the input is no one tensor."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
-        if os.path.basename(frame.f_code.co_filename) == "split.py" and "batch" in frame.f_locals:
+        if frame.f_code.co_filename == _STEPPING and "batch" in frame.f_locals:
             batch = frame.f_locals["batch"]
             first = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
             shape = getattr(first, "shape", None)

@@ -306,6 +306,18 @@ async def test_runs_that_cannot_all_be_read_are_shown_and_the_reason_too() -> No
     assert app.words == ("replay", RUNS[0].words)
 
 
+async def test_a_row_that_is_cut_says_so_beside_a_scrollbar_too() -> None:
+    many = tuple(Trainable(f"w{n}", f"{n} " + "one square matrix product " * 4, (BATCH,), "x") for n in range(12))
+    async with launcher(offer(many), (60, 40)) as (app, pilot):
+        await pilot.resize_terminal(60, 18)
+        await pilot.pause()
+        rows = [row for row in rows_of(app.screen) if "matrix product" in row]
+        assert "< off > " in text(app)
+        assert "< off >   …" not in text(app)
+        assert len(rows) == 5
+        assert all("…" in row for row in rows)
+
+
 @pytest.mark.parametrize("size", [(52, 14), (20, 5), (3, 1)], ids=str)
 async def test_a_window_too_small_says_so(size: tuple[int, int]) -> None:
     async with launcher(size=size) as (app, pilot):

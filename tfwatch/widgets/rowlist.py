@@ -105,8 +105,9 @@ class RowList(ScrollView, Painted, can_focus=True, inherit_bindings=False):
         return super().paint_lines(crop)
 
     def row_key(self, y: int) -> Hashable:
-        """What the row at `y` of those in view says."""
-        return (self._seen[y].plain, *self._seen[y].spans) if y < len(self._seen) else None
+        """What the row at `y` of those in view says, and in how many cells: a scrollbar takes one."""
+        width = self.scrollable_content_region.width
+        return (width, self._seen[y].plain, *self._seen[y].spans) if y < len(self._seen) else None
 
     def render_line(self, y: int) -> Strip:
         """The row at `y` of those in view."""

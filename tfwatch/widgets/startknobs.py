@@ -70,12 +70,12 @@ class StartPane(Choices):
         shown = plain(value.shown)
         shown = shown if len(shown) <= _VALUE_CELLS - 4 else f"..{shown[6 - _VALUE_CELLS :]}"
         shown = f"< {shown} >" if is_open else f"  {shown}"
-        note, style = self._note(knob)
+        note, style = self._note(knob) if width >= _TELLING else ("", "")
         return row(
             (knob.name, self.mark(index) or ("" if is_open else _GREY)),
             " " * (_KNOB_CELLS - len(knob.name)),
-            (f"{shown:<{_VALUE_CELLS}}", (("" if is_open else _GREY) if stands else "$accent bold")),
-            (f" {note}" if width >= _TELLING else "", style),
+            (f"{shown:<{_VALUE_CELLS}}" if note else shown, ("" if is_open else _GREY) if stands else "$accent bold"),
+            (f" {note}" if note else "", style),
         )
 
     @property

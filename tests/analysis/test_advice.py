@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfwatch.analysis.advice import slow_callback
+from tfwatch.analysis.advice import between_parts, slow_callback
+from tfwatch.analysis.ledger import Entry
 from tfwatch.core.events import Paused
 
 
@@ -24,3 +25,9 @@ def pauses(name: str, took_ms: float, times: int, cause: str = "callback") -> li
 )
 def test_a_callback_is_named_where_it_takes_half_of_what_follows_a_step(found: list[Paused], name: str) -> None:
     assert slow_callback(found, host_ms=20.0) == name
+
+
+def test_of_what_lies_between_epochs_less_than_a_tenth_is_left_out() -> None:
+    spent = Entry(0, 250, validation_s=0.13, first_batch_s=0.8, epoch_end_s=0.07)
+
+    assert between_parts(spent) == {"first batch": 0.8, "validation": 0.13}

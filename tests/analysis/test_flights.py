@@ -35,6 +35,7 @@ def test_one_that_has_ended_goes_on_no_more() -> None:
     (flight,) = flights(events)
     assert (flight.moves, flight.ended) == ((KEPT, UNDONE), ENDED)
     assert flying([*events, BEGAN]) is not None
+    assert flights([ENDED, BEGAN, MADE, Noted(2, "x")])[0].ended is None
 
 
 def test_what_it_gave_is_of_the_moves_that_it_kept() -> None:

@@ -153,6 +153,14 @@ def test_a_buffer_beyond_the_memory_limit_is_foretold_as_such(limit: float | Non
     assert (found.needs_bytes, found.beyond_limit) == (4e6, beyond)
 
 
+def test_what_workers_make_at_once_is_held_to_the_limit_as_the_autopilot_holds_it() -> None:
+    known = evidence(20.0, knobs={"prefetch": "4"}, batch_bytes=1e6, memory_limit=5e6)
+    few, many = (forecast(known, "workers", calls) for calls in ("4", "8"))
+
+    assert (few.needs_bytes, few.beyond_limit) == (4e6, False)
+    assert (many.needs_bytes, many.beyond_limit) == (8e6, True)
+
+
 def test_a_cache_leaves_the_last_map_which_is_the_random_one() -> None:
     table = StageTable(0, tuple(Stage(kind, kind, ms) for kind, ms in (("Map", 14.0), ("Map", 4.0), ("BatchV2", 2.0))))
     known = evidence(20.0, knobs={"cache": "off"}, stages=table)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.analysis.steps import plain, restart
+from tests.analysis.steps import make_steps, plain, restart
 from tfwatch.analysis.causes import Pauses
 from tfwatch.analysis.spikes import NO_PAUSES, find_spikes
 from tfwatch.analysis.stalls import StallSearch, find_stalls
@@ -30,6 +30,16 @@ def test_steps_that_starve_one_after_another_are_one_stall() -> None:
     (stall,) = find_stalls(rows)
 
     assert (stall.step, stall.steps, stall.lost_ms) == (151, 10, 1500)
+
+
+def test_where_steps_are_short_a_wait_of_thirty_milliseconds_more_belongs_to_a_stall() -> None:
+    rows = make_steps(np.full(200, 1.0), compute=4.0, host=0.0)
+    rows["wait_ms"][120:150] = 40
+    (stall,) = find_stalls(restart(rows))
+    rows["wait_ms"][120:170] = 25
+
+    assert (stall.step, stall.steps, stall.lost_ms) == (121, 30, 1200)
+    assert find_stalls(restart(rows)) == []
 
 
 def test_below_a_second_nothing_is_a_stall() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfwatch.analysis.turns import Ask, as_value, deeper, knob_states, shallower, toggled, undone
+from tfwatch.analysis.turns import Ask, as_value, deeper, knob_states, no_experiment, shallower, toggled, undone
 from tfwatch.core.events import Event, PipelineSwitched, SwitchAsked, SwitchFailed
 
 START = {"prefetch": "off", "workers": "off"}
@@ -113,3 +113,11 @@ def test_what_the_autopilot_took_back_is_undone_already() -> None:
     assert last(kept, tried, key, back, flown(6, "4", "8")) == ("workers", "off")
     assert last(kept, tried, back, flown(6, "4", "8")) == ("prefetch", "off")
     assert last(kept, tried, replace(back, by="key"), made(6, "4", "8")) == ("prefetch", "8")
+
+
+def test_a_cache_and_a_shuffle_are_no_experiment_and_say_why() -> None:
+    told = {knob: no_experiment(knob) for knob in ("cache", "shuffle", "prefetch")}
+
+    assert told["prefetch"] == ""
+    assert told["cache"].startswith("cache: no experiment")
+    assert told["shuffle"].startswith("shuffle buffer: no experiment")

@@ -24,10 +24,10 @@ from tfwatch.analysis.moving import (
     Move,
     Stop,
     in_flight,
-    needed_bytes,
     settling,
     stretch,
 )
+from tfwatch.analysis.supply import needed_bytes
 from tfwatch.analysis.walk import Walk
 
 if TYPE_CHECKING:

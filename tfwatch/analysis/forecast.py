@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -76,10 +77,15 @@ class Evidence:
     rows: Rows = field(default_factory=lambda: np.empty(0, dtype=STEP))
     silence: str = ""
 
-    @property
+    @cached_property
     def history(self) -> list[Stay]:
         """What the settings of this run have shown, oldest first."""
         return stays(self.comparisons, self.knobs, self.turns)
+
+    @cached_property
+    def wandering(self) -> float:
+        """`wanders` of the rows."""
+        return wanders(self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +209,7 @@ def _as_seen(now: Breakdown, then: Breakdown, beside: Breakdown | None) -> Recko
 def _told(evidence: Evidence, split: Breakdown, knob: str, value: str, found: Reckoned, seen: bool) -> Forecast:
     usual = _OFF if evidence.accelerated else _OFF_SHARED
     needs, limit = _needs_bytes(evidence, knob, value), evidence.memory_limit
-    off = math.hypot(usual, _NINE_OF_TEN * wanders(evidence.rows), _OTHERS * _taken_by_others(evidence))
+    off = math.hypot(usual, _NINE_OF_TEN * evidence.wandering, _OTHERS * _taken_by_others(evidence))
     return Forecast(
         knob=knob,
         value=value,
@@ -233,10 +239,11 @@ def _why(evidence: Evidence, split: Breakdown, step_ms: float) -> str:
 def _needs_bytes(evidence: Evidence, knob: str, value: str) -> float | None:
     if knob == "cache" and value == "on":
         return evidence.cache_bytes
-    if knob != "prefetch" or evidence.batch_bytes is None:
+    if knob not in ("prefetch", "workers") or evidence.batch_bytes is None:
         return None
-    more = supply.depth(value) - supply.depth(evidence.knobs.get("prefetch", "off"))
-    return max(more, 0) * evidence.batch_bytes
+    then, now = {**evidence.knobs, knob: value}, evidence.knobs
+    more = supply.needed_bytes(then, evidence.batch_bytes) - supply.needed_bytes(now, evidence.batch_bytes)
+    return max(more, 0.0)
 
 
 def _taken_by_others(evidence: Evidence) -> float:

@@ -193,8 +193,3 @@ def settled(rows: Rows, steps: int) -> Rows:
     for start in np.flatnonzero(rows["flags"] & _BEGINS):
         keep[start : start + steps] = False
     return rows[keep]
-
-
-def needed_bytes(knobs: Mapping[str, str], batch_bytes: float) -> float:
-    """At most what the buffers of a setting hold: a batch each for the prefetch and for what is made in parallel."""
-    return batch_bytes * (depth(knobs.get("prefetch", "off")) + depth(knobs.get("workers", "off")))

@@ -7,7 +7,8 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.gain import might_help, together
-from tfwatch.analysis.moving import FIRST_DEPTH, ROUNDS, Limits, Move, Place, Turn, needed_bytes
+from tfwatch.analysis.moving import FIRST_DEPTH, ROUNDS, Limits, Move, Place, Turn
+from tfwatch.analysis.supply import needed_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfwatch.analysis.overlap import by_workers, in_turn, overlapped, partly_ahead
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tfwatch.analysis.stages import StageTable
 
 #: A buffer size of TensorFlow's own choice is taken for this many batches, and a map's parallelism for all cores.
@@ -94,6 +96,11 @@ def parallelism(workers: str, cores: int) -> int:
     if workers == "off":
         return 0
     return int(workers) if workers.isdigit() else max(cores, 1)
+
+
+def needed_bytes(knobs: Mapping[str, str], batch_bytes: float) -> float:
+    """At most what the buffers of a setting hold: a batch each for the prefetch and for what is made in parallel."""
+    return batch_bytes * (depth(knobs.get("prefetch", "off")) + depth(knobs.get("workers", "off")))
 
 
 def supplies(

@@ -312,8 +312,8 @@ async def test_a_row_that_is_cut_says_so_beside_a_scrollbar_too() -> None:
         await pilot.resize_terminal(60, 18)
         await pilot.pause()
         rows = [row for row in rows_of(app.screen) if "matrix product" in row]
-        assert "< off > " in text(app)
-        assert "< off >   …" not in text(app)
+        assert "< 32 > " in text(app)
+        assert "< 32 >   …" not in text(app)
         assert len(rows) == 5
         assert all("…" in row for row in rows)
 

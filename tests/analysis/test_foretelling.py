@@ -156,6 +156,7 @@ def test_keys_are_named_as_they_are_pressed() -> None:
     assert press(ON, "off") == "p prefetch on"
     assert press(replace(ON, value="off"), "4") == "p prefetch off"
     assert press(replace(ON, value="2"), "4") == "- depth 4 -> 2"
+    assert press(replace(ON, value="auto"), "4") == "+ depth 4 -> auto"
     assert press(replace(WORKERS, knob="fast_form", value="on"), "off", "tf.data") == "t fast form (tf.data) on"
 
 

@@ -105,6 +105,7 @@ def test_a_prefetch_that_holds_more_than_there_is_is_told() -> None:
 def test_a_leak_matters_only_before_the_runs_end() -> None:
     assert said(Machine(growth=LEAK), left_s=2 * HOUR) == ""
     assert said(Machine(growth=LEAK), left_s=9 * HOUR).endswith("swaps in 4 h, before the end")
+    assert said(Machine(growth=replace(LEAK, left_s=13 * HOUR))) == ""
 
 
 def test_a_gpu_that_tensorflow_does_not_use_is_told_once_it_trains() -> None:

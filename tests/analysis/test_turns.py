@@ -24,6 +24,7 @@ def test_a_knob_stands_at_its_start_until_a_switch_is_made() -> None:
     assert knob_states(START, [])["prefetch"].now == "off"
     assert knob_states(START, [asked(1, "4")])["prefetch"].now == "off"
     assert knob_states(START, [asked(1, "4"), made(2, "4")])["prefetch"].now == "4"
+    assert knob_states(START, [made(2, "on", knob="cache")]) == knob_states(START, [])
 
 
 def test_a_request_is_asked_until_it_is_answered() -> None:

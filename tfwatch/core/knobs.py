@@ -12,6 +12,8 @@ Setting: TypeAlias = Literal["off", "default", "auto"] | int
 LARGEST = 1024
 #: The largest shuffle buffer taken, examples.
 LARGEST_SHUFFLE = 10_000_000
+#: A cache may take this share of the memory that is available.
+CACHE_SHARE = 0.5
 #: Why a pipeline has no cache.
 NOTHING_TO_CACHE = "its examples lie in memory, or tfwatch cannot tell what in its pipeline is random"
 

@@ -30,6 +30,11 @@ class Life(Enum):
     KILLED = "killed"
     UNKNOWN = "unknown"
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come."""
+        return self in (Life.ENDED, Life.KILLED)
+
 
 def life_of(manifest: Manifest, pulse: Pulse | None, clock: Clock) -> tuple[Life, float]:
     """How a run without an end event is, and where it gives no answer how old its pulse is, in seconds.

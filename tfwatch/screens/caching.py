@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
+from tfwatch.core.knobs import CACHE_SHARE
 
 if TYPE_CHECKING:
     from tfwatch.analysis.turns import KnobState
     from tfwatch.runs.reader import Snapshot
-
-#: The training refuses a cache that would take more than this share of what is available (`training.store`).
-MOST = 0.5
 
 
 def note(snapshot: Snapshot, state: KnobState) -> str:
@@ -33,7 +31,7 @@ def short(snapshot: Snapshot, state: KnobState) -> str:
 def refused(snapshot: Snapshot, state: KnobState) -> str:
     """`needs 4.1 GB, 6.2 GB are free`: why it cannot be turned on; empty where it can."""
     needs, free = snapshot.manifest.cache_bytes, _available(snapshot)
-    if state.coming == "on" or needs is None or free is None or needs <= MOST * free:
+    if state.coming == "on" or needs is None or free is None or needs <= CACHE_SHARE * free:
         return ""
     return f"needs {units.memory(needs)}, {units.memory(free)} are free"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.runs.reader import Life
 
 if TYPE_CHECKING:
     from tfwatch.core.clock import Clock
@@ -75,7 +74,7 @@ class Meter:
 
 def _others(snapshot: Snapshot) -> tuple[float | None, bool]:
     """Cores that tfwatch's other threads use, None where nobody tells; and whether all of the machine's are in use."""
-    if snapshot.life in (Life.ENDED, Life.KILLED):
+    if snapshot.life.is_over:
         return 0.0, False
     newest = snapshot.samples[-1:]
     if not len(newest) or float(newest["at_ns"][0]) / 1e9 < snapshot.now_s - _FRESH_S:

@@ -53,7 +53,7 @@ class Searcher:
         """Once a second, and in each frame while there is more to search than is kept at hand."""
         due = second_of(snapshot.now_s, Turn.SEARCH), len(snapshot.events.of(PipelineSwitched)), snapshot.life
         # The clock of a run that is over stands still while its steps are still searched.
-        behind = 0 if snapshot.life in (Life.ENDED, Life.KILLED) else _BEHIND
+        behind = 0 if snapshot.life.is_over else _BEHIND
         if due != self._due or snapshot.steps_total - self.searched > behind:
             self._due = due
             self._search(snapshot)
@@ -80,7 +80,7 @@ class Searcher:
     def _take_open_wait(self, snapshot: Snapshot) -> None:
         """A run that is over may have ended in a stall, which no row tells of."""
         last = under_way(snapshot.ended, snapshot.pulse)
-        if last and not self._over and snapshot.life in (Life.ENDED, Life.KILLED):
+        if last and not self._over and snapshot.life.is_over:
             self._over = True
             self._stall_search.take(last.wait)
             self._name_stalls(snapshot.events)

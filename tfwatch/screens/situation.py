@@ -28,7 +28,6 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.knobs import epochs_until
 from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
-from tfwatch.runs.reader import Life
 from tfwatch.runs.under_way import under_way
 from tfwatch.screens.bare import bare_situation
 from tfwatch.screens.foreteller import Foreteller
@@ -76,7 +75,7 @@ class RunView:
     @property
     def is_over(self) -> bool:
         """Whether nothing more will come."""
-        return self.snapshot.life in (Life.ENDED, Life.KILLED)
+        return self.snapshot.life.is_over
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,7 @@ class Follower:
         switches = switches_of(snapshot.events)
         # The clock of a run that is over stands still while its steps are still searched; the first ones are counted.
         second = second_of(snapshot.now_s, Turn.JUDGE)
-        over = snapshot.life in (Life.ENDED, Life.KILLED)
+        over = snapshot.life.is_over
         due = second, len(switches), self._searcher.searched if over else min(snapshot.steps_total, NEEDED)
         if due != self._figured:
             self._figured = due

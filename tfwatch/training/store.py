@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfwatch.core import units
+from tfwatch.core.knobs import CACHE_SHARE
 from tfwatch.runs.container import free_bytes
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-#: A cache may take this share of what is available.
-_MOST = 0.5
 #: It fills no more once less than this share of what was available at first is left.
 _TIGHT = 0.125
 #: Memory is looked at after so many bytes.
@@ -79,7 +78,7 @@ class Store:
             raise NoRoomError("this TensorFlow copies what it is to share with Python: it can have no cache")
         free = self._available_bytes()
         needs, has = units.memory(self.bytes_needed), units.memory(free)
-        if self.bytes_needed > _MOST * free:
+        if self.bytes_needed > CACHE_SHARE * free:
             raise NoRoomError(f"the cache needs {needs}, more than half of the {has} of memory that are free")
         if not self._is_open:
             self._is_open = True

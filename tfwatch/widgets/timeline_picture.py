@@ -167,8 +167,8 @@ def clock(snapshot: Snapshot, at_s: float) -> str:
 def first_words(snapshot: Snapshot) -> str:
     """What stands in the chart before the first step."""
     pulse = snapshot.pulse
-    if pulse is None or snapshot.life in (Life.ENDED, Life.KILLED):
-        return "no step was made" if snapshot.life in (Life.ENDED, Life.KILLED) else "starting"
+    if pulse is None or snapshot.life.is_over:
+        return "no step was made" if snapshot.life.is_over else "starting"
     words = _WORDS.get(pulse.phase, "before the first step")
     if pulse.phase is Phase.DATA_SET and pulse.detail:
         return pulse.detail
@@ -228,7 +228,7 @@ def title_words(scene: Scene, live: Snapshot | None, columns: int, room: int) ->
     lefts, rights = [span], [f"{look}  {column}", look, "z zoom", ""]
     if live:
         at = f"FROZEN at {clock(held, held.now_s)}"
-        is_over = live.life in (Life.ENDED, Life.KILLED)
+        is_over = live.life.is_over
         since = "the run is over" if is_over else f"{units.count(live.steps_total - held.steps_total)} steps since"
         dot, back = f" {glyphs.dot} ", "space: its end" if is_over else "space: live"
         lefts = [dot.join((at, since, back)), dot.join((at, back)), f"FROZEN{dot}{back}"]

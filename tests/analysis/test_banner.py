@@ -190,6 +190,10 @@ def test_input_bound_is_said_only_of_a_verdict() -> None:
     assert "input-bound" not in " ".join((*waiting, *measuring))
 
 
+def test_a_short_validation_does_not_flicker() -> None:
+    assert finding(phase=Phase.VALIDATION, phase_s=0.2)[0] == "MEASURING"
+
+
 def test_a_request_during_a_stall_is_said_beside_it() -> None:
     word, _, advice = finding(phase=Phase.WAIT, phase_s=20.3, asked={"prefetch": "4"})
 

@@ -7,6 +7,7 @@ it on the host.
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,17 +42,17 @@ def queued(data_ms: Sequence[float], work_ms: Sequence[float], depth: int) -> ND
     and step i - 1 is over: Lindley's recursion with a finite buffer. The series runs twice, and the second pass is
     given: the first begins with an empty buffer.
     """
-    count = len(data_ms)
-    taken = [0.0] * depth
+    taken = deque([0.0] * depth, maxlen=depth)
     made = ready = 0.0
-    steps = np.empty(2 * count)
-    for i in range(2 * count):
-        made = max(made, taken[i % depth]) + data_ms[i % count]
-        taken[i % depth] = take = max(made, ready)
-        over = take + work_ms[i % count]
-        steps[i] = over - ready
+    steps: list[float] = []
+    for data, work in (*zip(data_ms, work_ms, strict=True),) * 2:
+        made = max(made, taken[0]) + data
+        take = max(made, ready)
+        taken.append(take)
+        over = take + work
+        steps.append(over - ready)
         ready = over
-    return steps[count:]
+    return np.array(steps[len(data_ms) :], dtype=np.float64)
 
 
 def partly_ahead(data_ms: float, work_ms: float, share: float) -> float:

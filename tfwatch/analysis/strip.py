@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -243,25 +244,37 @@ def _whole_rows(thickness: Floats) -> Floats:
 
 def _cut(bounds: NDArray[np.int64], kinds: Bytes, rows: int, units: int) -> tuple[Bytes, Bytes, Bytes]:
     """Cut columns whose parts end at `bounds` (3 x n) into cells of the two largest parts each."""
-    count = bounds.shape[1]
     base = np.arange(rows - 1, -1, -1)[:, None] * units
-    ends = np.full((5, rows, count), units)
+    first, second, third = np.clip(bounds[:, None, :] - base, 0, units)
+    cell = (first * (units + 1) + second) * (units + 1) + third
+    low, high, height = (of[cell] for of in _every_cell(units))
+    column = np.arange(bounds.shape[1])[None, :]
+    return kinds[low, column], kinds[high, column], height
+
+
+@lru_cache
+def _every_cell(units: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Bytes]:
+    """The lower and the upper part and the height of a cell, by where its first three parts end: of each 0 to `units`.
+
+    At [(first * (units + 1) + second) * (units + 1) + third]; where parts end below the ones before them, nothing is
+    meant.
+    """
+    ends = np.full((5, (units + 1) ** 3), units)
     ends[0] = 0
-    ends[1:4] = np.clip(bounds[:, None, :] - base, 0, units)
+    ends[1:4] = np.indices((units + 1,) * 3).reshape(3, -1)
     whole = filled = ends[1:] - ends[:-1]
     # The smallest of three goes, but never the wait; of equals, host before compute before nothing.
-    order = np.array([1, 0, 99, 2])[:, None, None]
+    order = np.array([1, 0, 99, 2])[:, None]
     while (crowded := (filled > 0).sum(axis=0) > 2).any():
         rank = np.where(filled > 0, filled * 4 + order, 1000)
-        gone = (np.arange(4)[:, None, None] == rank.argmin(axis=0)) & crowded
+        gone = (np.arange(4)[:, None] == rank.argmin(axis=0)) & crowded
         filled = np.where(gone, 0, filled)
     there = filled > 0
     low, high = there.argmax(axis=0), _highest(there)
     at_low, at_high = (np.take_along_axis(filled, at[None], axis=0)[0] for at in (low, high))
     gone_above = _highest(whole > 0) > high
     height = np.where(low == high, units, np.where(gone_above, at_low, units - at_high))
-    column = np.arange(count)[None, :]
-    return kinds[low, column], kinds[high, column], (height * (EIGHTHS // units)).astype(np.uint8)
+    return low, high, (height * (EIGHTHS // units)).astype(np.uint8)
 
 
 def _highest(there: Bools) -> NDArray[np.intp]:

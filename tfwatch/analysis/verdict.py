@@ -32,6 +32,8 @@ NEEDED = 20
 WINDOW_MS = 2000.0
 #: Steps before the window that tell whether a slow one in it is a single spike.
 _CONTEXT = 128
+#: So many rows hold a window and its context, where steps are longer than 5 ms: 4096 are 128 KB to look through.
+_USUALLY = 512
 
 
 class Verdict(Enum):
@@ -125,10 +127,14 @@ def _line(line: float, known: bool, above: bool) -> float:
 
 def _window(rows: Rows) -> Rows:
     """The steady rows to judge by: of one setting, the newest."""
-    switches = np.flatnonzero(rows["flags"] & Flag.SWITCH)
-    rows = rows[switches[-1] :] if len(switches) else rows
-    plain = rows[rows["flags"] == 0]
-    found = steady(plain[max(_window_start(plain) - _CONTEXT, 0) :])
+    for newest in (rows[-_USUALLY:], rows):
+        switches = np.flatnonzero(newest["flags"] & Flag.SWITCH)
+        of_setting = newest[switches[-1] :] if len(switches) else newest
+        plain = of_setting[of_setting["flags"] == 0]
+        first = _window_start(plain) - _CONTEXT
+        if first >= 0 or len(switches):
+            break
+    found = steady(plain[max(first, 0) :])
     return found[_window_start(found) :]
 
 

@@ -38,7 +38,7 @@ class Columns:
     """Means over the steps that lie in each of n columns of time; NaN where there is none.
 
     start_s: where each column begins, seconds since the clock origin; steps: how many began in it.
-    wait_ms, compute_ms, host_ms: mean milliseconds a step. share: data wait over step time, 0 to 1.
+    wait_ms, compute_ms, host_ms: mean milliseconds a step.
     flags: the `core.rows.Flag` bits of all its steps.
     """
 
@@ -48,8 +48,14 @@ class Columns:
     wait_ms: Floats
     compute_ms: Floats
     host_ms: Floats
-    share: Floats
     flags: Flags
+
+    @property
+    def share(self) -> Floats:
+        """Data wait over step time, 0 to 1."""
+        total = self.wait_ms + self.compute_ms + self.host_ms
+        share: Floats = np.divide(self.wait_ms, total, out=np.full(len(total), np.nan), where=total > 0)
+        return share
 
 
 class Pyramid:
@@ -96,11 +102,8 @@ class Pyramid:
         starts: Floats = (first + np.arange(count, dtype=np.float64)) * width_s
         means: Floats = np.where(steps > 0, parts / np.maximum(steps, 1), np.nan)
         self._cover(starts, width_s, steps, means)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            total = means.sum(axis=0)
-            share = np.where(total > 0, means[0] / total, np.nan)
         wait, compute, host = means
-        return Columns(starts, width_s, steps, wait, compute, host, share, flags)
+        return Columns(starts, width_s, steps, wait, compute, host, flags)
 
     def _pass_on(self) -> None:
         """Add to the coarser levels what they have not had yet: one call for many costs as much as for one."""

@@ -17,14 +17,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from textual.containers import Container, Horizontal
+from textual.filter import ANSIToTruecolor
 from textual.geometry import Region
+from textual.reactive import Reactive
 from textual.strip import Strip
 from textual.style import Style
 from textual.visual import Visual
 from textual.widget import Widget
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
     from textual.content import Content
     from textual.filter import LineFilter
@@ -93,11 +95,17 @@ class Painted(Kept):
     A subclass draws row `y` in `render_line`, and tells in `row_key` what it says.
     """
 
+    #: None of the rows holds a link to look for.
+    auto_links: Reactive[bool] = Reactive(False)
     #: The rows of the last time, by what they say and how wide they are.
     _by_key: dict[Hashable, Strip] | None = None
     _edges: _Edges | None = None
     #: What stands above and below the rows, in a widget of that size.
     _frame: tuple[Region, list[Strip], list[Strip]] | None = None
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Without Textual's own for the terminal's colours and dim text: no row holds either."""
+        return [one for one in super().get_line_filters() if not isinstance(one, ANSIToTruecolor)]
 
     def row_key(self, y: int) -> Hashable:
         """What row `y` says: rows of one key look the same."""

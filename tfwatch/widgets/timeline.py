@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from textual.content import Content
-from textual.filter import ANSIToTruecolor
 from textual.geometry import Region
 from textual.message import Message
 from textual.reactive import reactive
@@ -30,11 +29,8 @@ from tfwatch.widgets.timeline_rows import GUTTER, Figures, lay_out
 from tfwatch.widgets.timeline_style import CSS, PREFIX, ROLES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from textual import events
     from textual.binding import BindingType
-    from textual.filter import LineFilter
 
     from tfwatch.analysis.breakdown import Breakdown
     from tfwatch.analysis.strip import Bars
@@ -207,10 +203,6 @@ class Timeline(Painted, can_focus=True):
         super().notify_style_update()
         self._paint.forget()
         self._titled = None
-
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        """Without Textual's own for the terminal's colours and dim text: a picture holds neither."""
-        return [one for one in super().get_line_filters() if not isinstance(one, ANSIToTruecolor)]
 
     @property
     def _shown(self) -> Snapshot | None:

@@ -11,11 +11,13 @@ import numpy as np
 
 from tfwatch.analysis import lanes, strip
 from tfwatch.analysis.marks import Kind, Label, ago, clip_labels, tick_step
-from tfwatch.analysis.strip import Bars, Cells, Part
+from tfwatch.analysis.strip import Bars, Bytes, Cells, Part
 from tfwatch.core import units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
 
     from tfwatch.analysis.breakdown import Breakdown
     from tfwatch.analysis.machine import GpuFigures
@@ -92,15 +94,14 @@ def strip_lines(bars: Bars, cells: Cells, glyphs: Glyphs, ruled: Iterable[tuple[
     """The stacked bars. `ruled`: (column, character, role) of vertical lines behind them."""
     textures = (glyphs.compute, glyphs.muted, glyphs.host, glyphs.wait, glyphs.wait, " ")
     coarse = [(texture, _ROLES.get(part, "")) for texture, part in zip(textures, Part, strict=True)]
+    # One index a cell: three would be a tuple to make and to hash for each.
+    looks, at = (_CELLS, _at(cells.lower, cells.upper, cells.height)) if glyphs.fine else (coarse, cells.lower)
     rules = {column: (char, role) for column, char, role in ruled}
     lines = []
-    for lower, upper, height in zip(cells.lower.tolist(), cells.upper.tolist(), cells.height.tolist(), strict=True):
-        if glyphs.fine:
-            row = [_CELLS[cell] for cell in zip(lower, upper, height, strict=True)]
-        else:
-            row = [coarse[part] for part in lower]
+    for y, indices in enumerate(at.tolist()):
+        row = [looks[index] for index in indices]
         for column, rule in rules.items():
-            if lower[column] == Part.NOTHING:
+            if cells.lower[y, column] == Part.NOTHING:
                 row[column] = rule
         lines.append(row)
     _write_clips(lines[0], cells, clip_labels(bars.total_ms, cells.clipped, cells.lower[0] == Part.NOTHING))
@@ -116,9 +117,13 @@ def _fine(lower: Part, upper: Part, height: int) -> Piece:
     return " ▁▂▃▄▅▆▇"[height], _ROLES[lower] + behind
 
 
-_CELLS: dict[tuple[int, int, int], Piece] = {
-    (a, b, h): _fine(a, b, h) for a in Part for b in Part for h in range(1, strip.EIGHTHS + 1)
-}
+#: At `_at`.
+_CELLS: list[Piece] = [_fine(a, b, h) for a in Part for b in Part for h in range(1, strip.EIGHTHS + 1)]
+
+
+def _at(lower: Bytes, upper: Bytes, height: Bytes) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = (lower.astype(np.int64) * len(Part) + upper) * strip.EIGHTHS + height - 1
+    return found
 
 
 def _write_clips(row: list[Piece], cells: Cells, labels: Iterable[tuple[int, str, bool]]) -> None:

@@ -146,7 +146,8 @@ def test_the_first_setting_is_what_others_are_compared_with() -> None:
         (Estimate(0.8, 0.79, 0.81), "slower", True),
         (Estimate(1.0, 0.98, 1.02), "same", True),
         (Estimate(1.001, 1.0005, 1.0015), "same", True),
-        (Estimate(1.02, 1.01, 1.03), "faster", True),
+        (Estimate(1.02, 1.01, 1.03), "same", True),
+        (Estimate(1.025, 1.01, 1.04), "faster", True),
         (Estimate(1.0, 0.9, 1.1), "unclear", False),
     ],
 )

@@ -226,7 +226,7 @@ def test_what_cannot_be_tried_is_refused(order: Experiment, reason: str) -> None
         experiment.run(run.driver(order), order)
 
 
-@pytest.mark.parametrize(("steps", "count"), [(None, 417), (600, experiment.BLOCK)])
+@pytest.mark.parametrize(("steps", "count"), [(None, 167), (600, experiment.BLOCK)])
 def test_of_fast_steps_a_block_has_so_many_that_switching_is_a_small_part_of_it(steps: int | None, count: int) -> None:
     """A budget that is too short for that is shared out among rounds enough for an answer."""
     order = Experiment("prefetch", ("off", 16), steps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from tfwatch.analysis.experiment import SAME
 from tfwatch.analysis.waiting import knob_name
 from tfwatch.core import units
 from tfwatch.core.events import PipelineSwitched, SwitchAsked
@@ -97,7 +98,10 @@ def subject(knob: str, values: list[str]) -> str:
 
 
 def answer(ended: ExperimentEnded) -> str:
-    """`1.68 x faster (1.61 to 1.74) over 412 steps`, `no difference: between 0.97 and 1.03 ...`, `not clear: ...`."""
+    """`1.68 x faster (1.61 to 1.74) over 412 steps`, `no difference: between 0.97 and 1.03 ...`, `not clear: ...`.
+
+    What is known to differ by less than anybody turns a knob for reads `less than 3 % apart: between 1.00 and 1.02 ...`.
+    """
     over = f"over {units.count(ended.steps)} steps"
     if ended.ratio is None or ended.low is None or ended.high is None:
         few = "too few steps" if ended.cause == "budget" else ""
@@ -108,7 +112,8 @@ def answer(ended: ExperimentEnded) -> str:
     if ended.answer == "slower":
         return f"{1 / ended.ratio:.2f} x slower ({1 / ended.high:.2f} to {1 / ended.low:.2f}) {over}"
     if ended.answer == "same":
-        return f"no difference: between {ended.low:.2f} and {ended.high:.2f} {over}"
+        none = "no difference" if ended.low <= 1 <= ended.high else f"less than {units.percent(SAME)} apart"
+        return f"{none}: between {ended.low:.2f} and {ended.high:.2f} {over}"
     why = ended.reason or _WHY.get(ended.cause, ended.cause)
     return f"not clear: between {ended.low:.2f} and {ended.high:.2f} {over}, {why}"
 

@@ -1,7 +1,7 @@
 """Runs an experiment: short blocks of settings in random order, until the answer is clear or the budget spent.
 
-Each block begins with a new pipeline, so a setting is judged as it is within its first second, or some ten steps: what
-a deep buffer or tf.data's autotuning gains later is not in it.
+Each block begins with a new pipeline, so a setting is judged as it is within its first half second, or some ten steps:
+what a deep buffer or tf.data's autotuning gains later is not in it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BUDGET_STEPS = 600
 _LEAST_S = 30.0
 #: Steps that count in a block, at least, and for how long where the budget allows it: a switch takes 20 to 60 ms.
 BLOCK = 10
-_BLOCK_MS = 1000.0
+_BLOCK_MS = 400.0
 #: Steps of a run by which blocks are measured out.
 _RECENT = 50
 #: Rounds that a budget of steps is to last for: settings are called the same after 8 of them.

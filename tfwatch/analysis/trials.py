@@ -100,7 +100,7 @@ def subject(knob: str, values: list[str]) -> str:
 def answer(ended: ExperimentEnded) -> str:
     """`1.68 x faster (1.61 to 1.74) over 412 steps`, `no difference: between 0.97 and 1.03 ...`, `not clear: ...`.
 
-    What is known to differ by less than anybody turns a knob for reads `less than 3 % apart: between 1.00 and 1.02 ...`.
+    What differs by less than anybody turns a knob for reads `less than 3 % apart: between 1.00 and 1.02 ...`.
     """
     over = f"over {units.count(ended.steps)} steps"
     if ended.ratio is None or ended.low is None or ended.high is None:

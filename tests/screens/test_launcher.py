@@ -328,7 +328,10 @@ async def test_a_window_too_small_says_so(size: tuple[int, int]) -> None:
 
 
 async def test_without_unicode_and_colour_it_is_ascii() -> None:
-    async with launcher(colour=False, unicode=False) as (app, _):
+    async with launcher(colour=False, unicode=False) as (app, pilot):
+        assert text(app).isascii()
+        await pilot.press("end", "enter")
+        await until(pilot, lambda: "model() and dataset(knobs):" in text(app))
         assert text(app).isascii()
 
 

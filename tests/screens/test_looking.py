@@ -83,6 +83,13 @@ async def test_a_text_stands_in_the_middle_and_is_framed_as_the_terminal_can(tmp
             await show.press("escape")
 
 
+@pytest.mark.parametrize("key", ["q", "s", "colon", "question_mark", "n", "d"])
+async def test_whatever_lies_over_the_screen_is_ascii_where_the_terminal_is(key: str) -> None:
+    async with shown(fed(None), (80, 24), unicode=False) as show:
+        await show.press(key)
+        assert show.text.isascii()
+
+
 async def test_with_every_sensor_there_enter_keeps_its_other_meaning(tmp_path: Path) -> None:
     async with shown(fed(tmp_path)) as show:
         await show.press("enter")

@@ -17,7 +17,7 @@ from tfwatch.screens.layout import TALL
 from tfwatch.widgets.checks import STYLES, CheckPane, ChecksPane
 from tfwatch.widgets.glyphs import choose_glyphs
 from tfwatch.widgets.keyline import Key, KeyLine
-from tfwatch.widgets.pane import Pane
+from tfwatch.widgets.pane import Pane, dress
 from tfwatch.widgets.text import row, spread
 
 if TYPE_CHECKING:
@@ -121,10 +121,7 @@ class DoctorScreen(Screen[None]):
         yield KeyLine()
 
     def on_mount(self) -> None:
-        for pane in self.query(Pane):
-            pane.glyphs = self._glyphs
-        for widget in self.query("*"):
-            widget.set_class(not self._glyphs.unicode, "-plain")
+        dress(self, self._glyphs)
         self.checks.entitle("is the installation right?")
         self.keys.keys = (
             Key("down", "up down", "choose", rank=1),

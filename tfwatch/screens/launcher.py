@@ -22,7 +22,7 @@ from tfwatch.widgets.choices import Choices
 from tfwatch.widgets.glyphs import choose_glyphs
 from tfwatch.widgets.keyline import Key, KeyLine
 from tfwatch.widgets.launching import PastRun, PastRunsPane, Trainable, WorkloadsPane
-from tfwatch.widgets.pane import Pane
+from tfwatch.widgets.pane import Pane, dress
 from tfwatch.widgets.startknobs import StartPane
 from tfwatch.widgets.text import plain, row
 
@@ -133,10 +133,7 @@ class LauncherScreen(Screen[None]):
         yield Static(id="too-small", markup=False)
 
     def on_mount(self) -> None:
-        for pane in self.query(Pane):
-            pane.glyphs = self._glyphs
-        for widget in (self, *self.query("*")):
-            widget.set_class(not self._glyphs.unicode, "-plain")
+        dress(self, self._glyphs)
         self.workloads.workloads = (*self._offer.workloads, _OWN)
         self.workloads.styles.height = len(self.workloads.workloads) + 2
         self.runs.note = "looking"

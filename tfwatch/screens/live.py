@@ -22,7 +22,7 @@ from tfwatch.screens.layout import LOW, TALL, Layout, layout_for, panes_shown
 from tfwatch.screens.missing import MissingScreen, missing
 from tfwatch.widgets.card import CardPane
 from tfwatch.widgets.finding import FindingPane
-from tfwatch.widgets.glyphs import Glyphs, choose_glyphs
+from tfwatch.widgets.glyphs import choose_glyphs
 from tfwatch.widgets.happened import HappeningsPane
 from tfwatch.widgets.header import RunHeader
 from tfwatch.widgets.keyline import Key, KeyLine
@@ -30,7 +30,7 @@ from tfwatch.widgets.knobs import KnobsPane
 from tfwatch.widgets.logtail import LogPane
 from tfwatch.widgets.machine import MachinePane
 from tfwatch.widgets.painted import Kept, KeptContainer, KeptHorizontal
-from tfwatch.widgets.pane import Pane
+from tfwatch.widgets.pane import dress
 from tfwatch.widgets.pipeline import PipelinePane
 from tfwatch.widgets.timeline import Timeline
 
@@ -102,7 +102,8 @@ class LiveScreen(Screen[None], Kept):
         yield Static(id="too-small", markup=False)
 
     def on_mount(self) -> None:
-        self._dress(self._glyphs)
+        self.timeline.glyphs = self._glyphs
+        dress(self, self._glyphs)
         self._arrange()
 
     def on_resize(self) -> None:
@@ -163,13 +164,6 @@ class LiveScreen(Screen[None], Kept):
         self.query_one("#tabs", KeyLine).keys = tuple(
             Key(str(at), str(at), word, chosen=at == self.pane) for at, word in enumerate(_TABS, 1)
         )
-
-    def _dress(self, glyphs: Glyphs) -> None:
-        self.timeline.glyphs = glyphs
-        for pane in self.query(Pane):
-            pane.glyphs = glyphs
-        for widget in self.query("*"):
-            widget.set_class(not glyphs.unicode, "-plain")
 
     # -- switching ----------------------------------------------------------------------------------
 

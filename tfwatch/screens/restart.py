@@ -14,6 +14,7 @@ from textual.widgets import Static
 from tfwatch.screens.asking import ask_value
 from tfwatch.widgets.choices import Choices
 from tfwatch.widgets.keyline import Key, KeyLine
+from tfwatch.widgets.pane import dress
 from tfwatch.widgets.startknobs import StartPane
 from tfwatch.widgets.text import plain
 
@@ -55,9 +56,7 @@ class RestartScreen(ModalScreen["tuple[str, ...] | None"]):
             yield KeyLine()
 
     def on_mount(self) -> None:
-        for widget in (self, *self.query("*")):
-            widget.set_class(not self._glyphs.unicode, "-plain")
-        self.keys.glyphs = self._glyphs
+        dress(self, self._glyphs)
         self.start.show("", self._knobs)
         self.start.styles.height = len(self._knobs) + 2
         self.call_after_refresh(self._show_choice)

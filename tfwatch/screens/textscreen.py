@@ -32,7 +32,7 @@ class TextScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="text", can_focus=True) as box:
             box.border_title = Content(self._title)
-            box.border_subtitle = Content("escape closes")
+            box.border_subtitle = Content("up down scroll  escape closes")
             yield Static(self._text)
 
     def on_click(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.app import App, SystemCommand
 from textual.binding import Binding
+from textual.command import CommandPalette
 from textual.filter import NoColor
 
 from tfwatch.runs.format import write_atomically
@@ -33,6 +34,14 @@ class ThemedApp(App[Leave]):
     """
 
     TITLE = "tfwatch"
+    #: What no widget of tfwatch's own draws, where the terminal shows ASCII alone.
+    CSS = """
+    .-plain CommandPalette SearchIcon { display: none; }
+    .-plain CommandPalette #--input { border: ascii $foreground 30%; }
+    .-plain CommandPalette #--input.--list-visible { border-bottom: none; }
+    .-plain CommandPalette CommandList { border: none; scrollbar-size-vertical: 0; }
+    .-plain CommandPalette LoadingIndicator { display: none; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q,ctrl+c", "quit", "leave", show=False, priority=True, id="app.leave"),
     ]
@@ -50,6 +59,7 @@ class ThemedApp(App[Leave]):
         self._unicode = unicode
         super().__init__()
         self.no_color = self.no_color or not colour
+        self.set_class(not unicode, "-plain")
         self._painted = painted
         self._settings = settings
         for known in THEMES.values():
@@ -78,6 +88,11 @@ class ThemedApp(App[Leave]):
     async def action_quit(self) -> None:
         """Leave."""
         self.exit_with(Leave.LEFT)
+
+    def action_command_palette(self) -> None:
+        """Show the palette."""
+        if not isinstance(self.screen, CommandPalette):
+            self.push_screen(CommandPalette(placeholder="search for a command", id="--command-palette"))
 
     @on(Pressed)
     def press(self, message: Pressed) -> None:

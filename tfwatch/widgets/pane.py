@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from textual.content import Content
 from textual.reactive import reactive
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from textual.geometry import Region
+    from textual.screen import Screen
 
 
 class Pane(Painted):
@@ -65,6 +66,14 @@ class Pane(Painted):
     def rows(self, width: int, height: int) -> Sequence[Content]:
         """What the pane says in a space of `width` x `height` cells."""
         raise NotImplementedError
+
+
+def dress(screen: Screen[Any], glyphs: Glyphs) -> None:
+    """Have every widget of a screen draw with these characters."""
+    for pane in screen.query(Pane):
+        pane.glyphs = glyphs
+    for widget in (screen, *screen.query("*")):
+        widget.set_class(not glyphs.unicode, "-plain")
 
 
 class FramedPane(Pane):

@@ -12,11 +12,7 @@ import pytest
 
 from tests.analysis.steps import plain, restart
 from tests.report.told import FINISHED, SWITCH, open_written, switched_run, text_of
-from tfwatch.core.events import (
-    Event,
-    RunEnded,
-    SwitchAsked,
-)
+from tfwatch.core.events import Event, RunEnded, SwitchAsked
 from tfwatch.report import document
 
 if TYPE_CHECKING:

@@ -9,14 +9,7 @@ import pytest
 
 from tests.analysis.steps import make_steps, plain, restart
 from tests.report.told import FINISHED, open_written, text_of
-from tfwatch.core.events import (
-    EpochStarted,
-    Event,
-    Paused,
-    PipelineSwitched,
-    RunEnded,
-    SwitchAsked,
-)
+from tfwatch.core.events import EpochStarted, Event, Paused, PipelineSwitched, RunEnded, SwitchAsked
 from tfwatch.core.moves import MoveJudged, MoveMade
 from tfwatch.core.rows import Flag, Rows
 from tfwatch.report import document

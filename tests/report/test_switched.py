@@ -8,10 +8,7 @@ import pytest
 
 from tests.analysis.steps import plain
 from tests.report.told import FINISHED, SWITCH, open_written, switched_run, text_of
-from tfwatch.core.events import (
-    PipelineSwitched,
-    SwitchAsked,
-)
+from tfwatch.core.events import PipelineSwitched, SwitchAsked
 from tfwatch.report import document
 
 if TYPE_CHECKING:

@@ -9,12 +9,7 @@ import numpy as np
 
 from tests.analysis.steps import make_steps
 from tests.runs.folders import FakeClock, write_run
-from tfwatch.core.events import (
-    Event,
-    PipelineSwitched,
-    RunEnded,
-    SwitchAsked,
-)
+from tfwatch.core.events import Event, PipelineSwitched, RunEnded, SwitchAsked
 from tfwatch.core.rows import Flag, Rows
 from tfwatch.report.text import as_text
 from tfwatch.runs.opened import Run, open_run

@@ -3,77 +3,25 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.runs.folders import FakeClock, make_manifest
 from tests.runs.processes import wait_until
+from tests.sensors.sources import REFUSED, FakeSource
 from tfwatch.core.events import Event, GpuFound, Noted, SensorMissing, decode
 from tfwatch.runs.format import EVENTS
 from tfwatch.runs.writer import RunWriter
-from tfwatch.sensors import (
-    GPU_SENSORS,
-    Availability,
-    Available,
-    FullReading,
-    GpuIdentity,
-    GpuReading,
-    SensorError,
-    Unavailable,
-    gpu_lane,
-)
+from tfwatch.sensors import GPU_SENSORS, Available, FullReading, GpuReading, SensorError, Unavailable
 from tfwatch.sensors.gpu import GpuSensor, sources_of
-from tfwatch.sensors.gpu_lane import Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from tfwatch.sensors.gpu_lane import Lane
 
-REFUSED = Unavailable("sudo has no rule for it", "tfwatch doctor --sudoers")
+    pass
+
 NO_WATTS = Unavailable("ioreg does not tell it", "powermetrics does")
-
-
-@dataclass
-class FakeSource:
-    """A source that answers and reads what the test says; an exception is raised."""
-
-    name: str = "nvml"
-    period_s: float = 0.25
-    answer: Availability | Exception = field(default_factory=Available)
-    reading: GpuReading | Exception = field(default_factory=lambda: GpuReading(busy=0.5))
-    missing: dict[str, Unavailable] = field(default_factory=dict)
-    asked: int = 0
-    closed: int = 0
-    closing: Exception | None = None
-    takes_s: float = 0.0
-    clock: FakeClock | None = None
-
-    def available(self) -> Availability:
-        self.asked += 1
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
-
-    def read(self) -> GpuReading:
-        if self.clock:
-            self.clock.at_s += self.takes_s
-        if isinstance(self.reading, Exception):
-            raise self.reading
-        return self.reading
-
-    def identity(self) -> GpuIdentity:
-        return GpuIdentity(f"GPU of {self.name}", 2**34, gpus=2)
-
-    def gaps(self) -> Mapping[str, Unavailable]:
-        return self.missing
-
-    def close(self) -> None:
-        self.closed += 1
-        if self.closing:
-            raise self.closing
-
-    def leave(self) -> None: ...
 
 
 @pytest.fixture
@@ -317,83 +265,6 @@ def test_another_source_takes_over_at_once(writer: RunWriter, clock: FakeClock) 
         ("SensorMissing", "powermetrics"),
         ("SensorMissing", "GPU power"),
     ]
-
-
-# -- one lane -----------------------------------------------------------------------------------------
-
-
-def test_a_source_that_has_nothing_is_asked_once() -> None:
-    lane = Lane(FakeSource(answer=REFUSED))
-
-    assert lane.turn() is None
-    assert (lane.works, lane.trouble) == (False, REFUSED)
-
-
-def test_one_that_once_worked_and_has_nothing_now_is_asked_again(clock: FakeClock) -> None:
-    source = FakeSource()
-    lane = Lane(source, clock.clock)
-    lane.turn()
-    source.reading, source.answer = SensorError("gone"), REFUSED
-
-    assert [lane.turn(), lane.turn()] == [1.0, 2.0]
-    assert lane.trouble == Unavailable("sudo has no rule for it", "tfwatch tries again in 2 s")
-
-
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [
-        pytest.param(SensorError("it ended"), "it ended", id="its own"),
-        pytest.param(ValueError("no"), "ValueError: no", id="any other"),
-        pytest.param(OSError(), "OSError", id="one without a word"),
-    ],
-)
-def test_whatever_a_source_raises_is_a_reason(error: Exception, reason: str, clock: FakeClock) -> None:
-    lane = Lane(FakeSource(answer=error), clock.clock)
-
-    assert lane.turn() == 1.0
-    assert lane.trouble is not None
-    assert lane.trouble.reason == reason
-
-
-def test_a_source_that_cannot_be_let_go_of_is_tried_again_too(clock: FakeClock) -> None:
-    lane = Lane(FakeSource(answer=SensorError("it ended"), closing=OSError("gone")), clock.clock)
-
-    assert [lane.turn(), lane.turn()] == [1.0, 2.0]
-    assert lane.trouble is not None
-    assert lane.trouble.reason == "it ended; OSError: gone"
-
-
-def test_one_that_fails_again_and_again_is_tried_less_often_until_it_has_worked_for_a_while(clock: FakeClock) -> None:
-    source = FakeSource(reading=SensorError("no"))
-    lane = Lane(source, clock.clock)
-    assert [lane.turn() for _ in range(11)] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
-
-    source.reading = GpuReading(busy=0.1)
-    lane.turn()
-    source.reading = SensorError("no")
-    assert lane.turn() == 300
-    source.reading = GpuReading(busy=0.1)
-    lane.turn()
-    clock.at_s += 61
-    lane.turn()
-    source.reading = SensorError("no")
-    assert lane.turn() == 1
-
-
-def test_a_costly_source_is_asked_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    spent = iter(range(0, 10**12, 4_000_000))  # 4 ms of tools a call
-    monkeypatch.setattr(gpu_lane, "spent_ns", lambda: next(spent))
-    lane = Lane(FakeSource("ioreg"), FakeClock().clock)
-    paces = []
-    for _ in range(30):
-        lane.turn()
-        paces.append(lane.pace_s)
-
-    assert paces[0] < paces[5] < paces[-1] == pytest.approx(1.0, rel=0.01)
-    monkeypatch.setattr(gpu_lane, "spent_ns", lambda: 0)
-    for _ in range(30):
-        lane.turn()
-    assert lane.pace_s == 0.25
 
 
 # -- real threads -------------------------------------------------------------------------------------

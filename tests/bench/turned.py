@@ -25,6 +25,7 @@ from tfwatch.training.injected_kinds import Sleeping, Sleeps
 from tfwatch.training.plan import Plan
 from tfwatch.training.session import Session
 from tfwatch.training.trainer import Trainer
+from tfwatch.workloads.jpeg import delayed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -128,17 +129,17 @@ def _loader(case: Case, batch: int) -> Callable[[tf.data.Dataset, Knobs], tf.dat
     with tf.device("/CPU:0"):
         x = tf.constant(rng.normal(size=(batch, SIZE, SIZE, 3)).astype("float32"))
         y = tf.constant(rng.integers(0, CLASSES, size=batch))
-        load_ms, fast_ms = tf.constant(case.load_ms, tf.float64), tf.constant(case.fast_ms, tf.float64)
+        load_ms = tf.constant(case.load_ms, tf.float64)
 
     def load_one(number: tf.Tensor) -> tf.Tensor:
-        return _late(number, tf.gather(load_ms, (number // FILES) % len(case.load_ms)) / FILES)
+        return delayed(number, tf.gather(load_ms, (number // FILES) % len(case.load_ms)) / FILES)
 
     def build(numbers: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
         workers = hands.num_parallel_calls(knobs.workers)
         if knobs.latency_ms:
-            numbers = numbers.map(lambda n: _late(n, tf.constant(knobs.latency_ms, tf.float64)), workers)
+            numbers = numbers.map(lambda n: delayed(n, knobs.latency_ms), workers)
         if knobs.fast_form:
-            loaded = numbers.map(lambda n: _late(n, fast_ms), num_parallel_calls=workers)
+            loaded = numbers.map(lambda n: delayed(n, case.fast_ms), num_parallel_calls=workers)
         else:
             loaded = numbers.unbatch().map(load_one, num_parallel_calls=workers).batch(FILES)
         batches = loaded.map(lambda _: (x, y))
@@ -146,13 +147,6 @@ def _loader(case: Case, batch: int) -> Callable[[tf.data.Dataset, Knobs], tf.dat
         return (batches if ahead is None else batches.prefetch(ahead)).with_options(hands.options(knobs))
 
     return build
-
-
-def _late(value: tf.Tensor, sleep_ms: tf.Tensor) -> tf.Tensor:
-    """The value after a sleep, which holds no lock of Python's."""
-    called = tf.numpy_function(lambda ms: time.sleep(ms / 1e3), [sleep_ms], [])
-    with tf.control_dependencies([called]):
-        return tf.identity(value)
 
 
 def _turn(turns: Sequence[tuple[str, Any]], control: Control, writer: RunWriter, over: threading.Event) -> None:

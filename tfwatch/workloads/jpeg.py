@@ -103,14 +103,14 @@ def reading(latency_ms: float, kept: Kept | None = None) -> Callable[..., Any]:
     return read
 
 
-def delayed(value: tf.Tensor, latency_ms: float) -> tf.Tensor:
+def delayed(value: tf.Tensor, latency_ms: float | tf.Tensor) -> tf.Tensor:
     """The same value, later: a sleep inside TensorFlow, without Python and its lock."""
     import tensorflow as tf
 
     once = tf.data.Dataset.from_tensors(value)
     asleep = tf.raw_ops.SleepDataset(
         input_dataset=tf.data.experimental.to_variant(once),
-        sleep_microseconds=tf.constant(max(int(latency_ms * 1000) - _SLEEP_COST_US, 0), tf.int64),
+        sleep_microseconds=tf.maximum(tf.cast(latency_ms * 1000, tf.int64) - _SLEEP_COST_US, 0),
         output_types=[value.dtype],
         output_shapes=[value.shape],
     )

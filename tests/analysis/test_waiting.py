@@ -34,8 +34,7 @@ def located(stage: str, place: str = "", thread: str = "") -> StallLocated:
         ),
         pytest.param(
             located("from_generator(rows)", "feed.py:41 in rows", "generator"),
-            "Step 412 waits in from_generator(rows): nothing from it for 20.3 s; the generator stands at "
-            "feed.py:41 in rows.",
+            "Step 412 waits in from_generator(rows), at feed.py:41 in rows: nothing from it for 20.3 s.",
             id="a generator",
         ),
         pytest.param(

@@ -152,13 +152,12 @@ def stall_sentence(now: Situation) -> str:
 
 
 def _where(now: Situation, located: StallLocated) -> str:
-    """`in map(read): nothing from it for 20.3 s; the generator stands at feed.py:41 in rows`."""
-    stands = f"the {located.thread} stands at {located.place}" if located.place else ""
+    """`in from_generator(rows), at feed.py:41 in rows: nothing from it for 20.3 s`: where a line is short, its end goes."""
     if not located.stage:
-        return f"for its batch: {stands}"
-    silent = f"in {located.stage}: nothing from it for {units.seconds(now.now_s - located.since_ns / 1e9)}"
+        return "for its batch" + (f": the {located.thread} stands at {located.place}" if located.place else "")
     # Where a stage of tf.data's is known, the training only stands in the fetch.
-    return f"{silent}; {stands}" if located.thread == "generator" else silent
+    place = f", at {located.place}" if located.place and located.thread == "generator" else ""
+    return f"in {located.stage}{place}: nothing from it for {units.seconds(now.now_s - located.since_ns / 1e9)}"
 
 
 def stall_advice(now: Situation) -> str:

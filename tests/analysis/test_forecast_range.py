@@ -14,6 +14,7 @@ from tests.analysis.evidences import KNOBS, evidence, stages
 from tests.analysis.steps import make_steps
 from tfwatch.analysis.breakdown import breakdown
 from tfwatch.analysis.forecast import choices, forecast, forecasts
+from tfwatch.core.events import PipelineSwitched
 
 if TYPE_CHECKING:
     from tfwatch.analysis.stages import StageTable
@@ -122,3 +123,12 @@ def test_the_keys_choices_are_foretold() -> None:
     assert choices(at_four, "workers") == ("auto",)
     assert choices(at_four, "shuffle") == ()
     assert choices(at_four, "nothing") == ()
+
+
+def test_what_is_turned_on_again_is_what_it_was_whoever_turned_it_off() -> None:
+    by_key = PipelineSwitched(0, "prefetch", "16", "off", 100, 101, 1.0, "key")
+    by_experiment = PipelineSwitched(0, "workers", "2", "off", 200, 201, 1.0, "experiment")
+    at_off = evidence(20.0, turns=(by_key, by_experiment))
+
+    assert choices(at_off, "prefetch")[0] == "16"
+    assert choices(at_off, "workers") == ("2",)

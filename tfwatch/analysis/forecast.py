@@ -137,7 +137,8 @@ def choices(evidence: Evidence, knob: str) -> tuple[str, ...]:
     now = evidence.knobs.get(knob)
     if now is None or not measured.matter({knob: now}):
         return ()
-    last_on = next((c.old for c in reversed(evidence.comparisons) if c.knob == knob and c.old != "off"), None)
+    turns = evidence.turns or evidence.comparisons
+    last_on = next((turn.old for turn in reversed(turns) if turn.knob == knob and turn.old != "off"), None)
     toggled = (last_on or FIRST_ON.get(knob, "auto")) if now == "off" else "off"
     found = (toggled, deeper(now), shallower(now)) if knob == "prefetch" else (toggled,)
     return tuple(value for value in dict.fromkeys(found) if value != now)

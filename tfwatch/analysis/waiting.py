@@ -152,7 +152,7 @@ def stall_sentence(now: Situation) -> str:
 
 
 def _where(now: Situation, located: StallLocated) -> str:
-    """`in from_generator(rows), at feed.py:41 in rows: nothing from it for 20.3 s`: where a line is short, its end goes."""
+    """`in from_generator(rows), at feed.py:41 in rows: nothing from it for 20.3 s`: a short line loses its end."""
     if not located.stage:
         return "for its batch" + (f": the {located.thread} stands at {located.place}" if located.place else "")
     # Where a stage of tf.data's is known, the training only stands in the fetch.

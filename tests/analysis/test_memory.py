@@ -74,6 +74,23 @@ def test_only_the_last_half_hour_counts() -> None:
     assert growth(samples(np.concatenate([before, after]))) == Growth()
 
 
+def test_half_an_hour_is_one_also_where_samples_are_rare() -> None:
+    steady_then_leaking = np.concatenate([np.full(round(WINDOW_S), 6.0 * GIB), ramp(WINDOW_S / 2, 4 * GIB)])
+    rare = make_samples(np.arange(len(steady_then_leaking)) * 1.0, memory_available_bytes=steady_then_leaking)
+    found = growth(rare)
+
+    assert found is not None
+    assert found.bytes_h == pytest.approx(2 * GIB, rel=0.02)
+
+
+def test_a_leak_is_told_once_it_took_64_megabytes() -> None:
+    found = [growth(samples(ramp(600, mb * 6 * 2**20))) for mb in (60, 70)]
+
+    assert found[0] == Growth()
+    assert found[1] is not None
+    assert found[1].bytes_h == pytest.approx(420 * 2**20, rel=0.02)
+
+
 def test_what_is_used_up_has_no_time_left() -> None:
     found = growth(samples(np.maximum(ramp(600, 6 * GIB, GIB), 0)))
 

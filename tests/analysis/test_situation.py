@@ -16,6 +16,7 @@ from tfwatch.core.rows import Phase
         pytest.param(0.12, 20.0, False, id="shorter than any stall"),
         pytest.param(0.16, 20.0, True, id="many steps long"),
         pytest.param(0.9, 500.0, False, id="usual for slow steps"),
+        pytest.param(1.9, 500.0, False, id="hardly four slow steps"),
         pytest.param(2.1, 500.0, True, id="long for slow steps"),
         pytest.param(0.2, None, True, id="nothing measured yet"),
     ],

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tfwatch.training.store import Store
 
 pytestmark = pytest.mark.tensorflow
@@ -138,19 +140,27 @@ def test_what_would_take_more_than_half_of_the_free_memory_is_refused() -> None:
     assert not store.is_open
 
 
-def test_it_fills_no_more_where_memory_gets_short() -> None:
+def raises() -> float:
+    raise OSError("no")
+
+
+@pytest.mark.parametrize(
+    ("at_last", "why"),
+    [(lambda: 2**40 // 9, "memory got short"), (raises, "free memory cannot be read (OSError: no)")],
+)
+def test_it_fills_no_more_where_memory_gets_short_or_cannot_be_read(at_last: Callable[[], float], why: str) -> None:
     import tensorflow as tf
 
     from tfwatch.training.store import Store
 
-    available, told = [2**40, 2**40, 2**40 // 9], list[str]()
+    available, told = [lambda: 2.0**40, lambda: 2.0**40, at_last], list[str]()
     spec = [tf.TensorSpec((MEGABYTE,), tf.float32)]
-    store = Store(40, spec, lambda: available.pop(0) if len(available) > 1 else available[0])
+    store = Store(40, spec, lambda: (available.pop(0) if len(available) > 1 else available[0])())
     store.tell = told.append
     store.open()
     for number in range(40):
         store.kept().example(number, lambda number: (np.full(MEGABYTE, number, np.float32),))
-    assert told[-1] == "memory got short: the cache keeps 16 of 40 examples and takes no more"
+    assert told[-1] == f"{why}: the cache keeps 16 of 40 examples and takes no more"
     assert store.kept().is_stopped
     assert store.is_settled
     assert [bool(store.kept().has(number)) for number in (15, 16)] == [True, False]

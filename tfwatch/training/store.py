@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from tfwatch.core import units
 from tfwatch.core.knobs import CACHE_SHARE
+from tfwatch.core.reasons import reason
 from tfwatch.runs.container import free_bytes
 
 if TYPE_CHECKING:
@@ -102,31 +103,37 @@ class Store:
         """What is kept of the examples as `maker` makes them: another form of a pipeline may differ in the last bit."""
         if maker not in self._kept:
             floor = _TIGHT * self._available_bytes()
-            self._kept[maker] = Kept(self._count, self._specs, lambda: self._available_bytes() > floor, self._stopped)
+            self._kept[maker] = Kept(self._count, self._specs, lambda: self._short(floor), self._stopped)
         return self._kept[maker]
 
-    def _stopped(self, held: int) -> None:
+    def _short(self, floor: float) -> str:
+        try:
+            return "" if self._available_bytes() > floor else "memory got short"
+        except Exception as error:  # noqa: BLE001  it runs within the pipeline: what it raised would end the training
+            return f"free memory cannot be read ({reason(error)})"
+
+    def _stopped(self, why: str, held: int) -> None:
         of = f"{units.count(held)} of {units.count(self._count)} examples"
-        self.tell(f"memory got short: the cache keeps {of} and takes no more")
+        self.tell(f"{why}: the cache keeps {of} and takes no more")
 
 
 class Kept:
     """Examples by their numbers. Written by one pipeline at a time; any may read.
 
-    has_room: whether there is memory to go on with. stopped: is told the number of examples where there is not.
+    short: why there is no memory to go on with, empty where there is. stopped: is told that and the number of examples.
     """
 
     def __init__(
         self,
         count: int,
         specs: Sequence[tf.TensorSpec],
-        has_room: Callable[[], bool],
-        stopped: Callable[[int], None],
+        short: Callable[[], str],
+        stopped: Callable[[str, int], None],
     ) -> None:
         self.is_stopped = False
         self._parts = [_Shared((count, *spec.shape), spec.dtype.as_numpy_dtype) for spec in specs]
         self._known = _Shared((count,), np.uint8)
-        self._has_room = has_room
+        self._short = short
         self._stopped = stopped
         self._unlooked = 0
 
@@ -179,9 +186,9 @@ class Kept:
 
     def _look(self) -> None:
         self._unlooked = 0
-        if not self._has_room():
+        if why := self._short():
             self.is_stopped = True
-            self._stopped(int(self._known.array.sum()))
+            self._stopped(why, int(self._known.array.sum()))
 
 
 class _Shared:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     Foretell = Callable[[Plant, Mapping[str, str], Mapping[str, str]], Forecast | None]
 
 ROOMY = 1e12
+TIGHT = Measured(60, 20.0, 0.1, 10.0)
 
 
 @dataclass(frozen=True)
@@ -228,8 +229,30 @@ def test_from_the_worst_setting_any_plant_ends_near_its_best(plant: Plant, seed:
     assert plant.step_ms(walked.knobs) <= 1.05 * plant.best_ms(ROOMY)
 
 
+@pytest.mark.parametrize(
+    ("promised", "first"),
+    [
+        pytest.param({"workers": 12.0, "prefetch": 11.0}, "prefetch", id="what promises most"),
+        pytest.param({"workers": 11.0, "prefetch": 12.0}, "workers", id="whichever it is"),
+        pytest.param({"workers": 20.0}, "prefetch", id="no forecast is better than one that promises nothing"),
+        pytest.param({"fast_form": 15.0, "workers": 11.0, "prefetch": 12.0}, "fast_form", id="another form before all"),
+        pytest.param({"fast_form": 20.0, "workers": 11.0, "prefetch": 12.0}, "workers", id="not one without a gain"),
+    ],
+)
+def test_the_switch_that_promises_most_is_made_first(promised: dict[str, float], first: str) -> None:
+    knobs = {"prefetch": "4", "workers": "4"} | ({"fast_form": "off"} if "fast_form" in promised else {})
+
+    def told(turned: Mapping[str, str]) -> Forecast | None:
+        (knob,) = turned
+        return forecast(turned, promised[knob]) if knob in promised else None
+
+    move = Walk(knobs, TIGHT).next(told, Limits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True))
+
+    assert isinstance(move, Move)
+    assert move.knob == first
+
+
 CACHES = {"prefetch": "4", "workers": "8", "cache": "off"}
-TIGHT = Measured(60, 20.0, 0.1, 10.0)
 
 
 @pytest.mark.parametrize(

@@ -1,73 +1,23 @@
-"""The launcher over workloads and runs that are made up."""
+"""The launcher: what can be chosen, and what is shown of it."""
 
 from __future__ import annotations
 
 import threading
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.doctor.machines import linux
+from tests.screens.launching import BATCH, FORM, PREFETCH, RUNS, launcher, offer, text
 from tests.screens.showing import rows_of
-from tests.screens.test_doctor import finding, until
+from tests.screens.test_doctor import until
 from tfwatch.commands.doctor import check_up
-from tfwatch.core.startknobs import StartKnob, Told, Value
 from tfwatch.screens.doctor import DoctorScreen
-from tfwatch.screens.launcher import Offer
-from tfwatch.screens.launcher_app import LauncherApp
 from tfwatch.screens.leave import Leave
 from tfwatch.widgets.launching import PastRun, Trainable, ago
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-
-    from textual.pilot import Pilot
-
-PREFETCH = StartKnob(
-    "prefetch", (Value("off"), Value("4", ("--prefetch", "4")), Value("auto", ("--prefetch", "auto"))), 0, "made ahead"
-)
-FORM = StartKnob("form", (Value("slow"), Value("tf.data", ("--fast-form",))), 0, "of the pipeline")
-BATCH = StartKnob("batch size", (Value("16", ("--batch-size", "16")), Value("32")), 1, "examples a step")
-WORKLOADS = (
-    Trainable("cnn", "decode and augment starve it", (PREFETCH, BATCH), "cnn"),
-    Trainable("generator", "fed by a slow Python generator", (PREFETCH, FORM, BATCH), "generator"),
-    Trainable("large-images", "arithmetic enough", (BATCH,), "large-images"),
-)
-RUNS = (
-    PastRun("2026-11-20T10-17-03_cnn", "cnn", 720.0, "finished", "5 000 steps, 52.6 s", 0.41),
-    PastRun("/x/2026-11-19T10-17-03_[b]", "[b]x[/b]", 90_000.0, "killed", "3 steps, 1.0 s", None),
-)
-
-
-def own(path: str) -> Trainable:
-    if not path.endswith(".py"):
-        raise ValueError(f"there is no file {path} [red]")
-    return Trainable("mine.py", "a file of your own", (BATCH,), path)
-
-
-def offer(
-    workloads: tuple[Trainable, ...] = WORKLOADS,
-    machine: Callable[[], str] = lambda: "Apple M2 Pro, 16 GB",
-    runs: Callable[[], Iterable[PastRun]] = lambda: RUNS,
-) -> Offer:
-    return Offer(workloads, own, machine, runs, finding(check_up(linux())))
-
-
-@asynccontextmanager
-async def launcher(
-    shown: Offer | None = None, size: tuple[int, int] = (80, 24), **options: Any
-) -> AsyncIterator[tuple[LauncherApp, Pilot[Leave]]]:
-    app = LauncherApp(shown or offer(), **options)
-    async with app.run_test(size=size) as pilot:
-        await pilot.pause()
-        if shown is None:
-            await until(pilot, lambda: size[0] < 60 or "1 day" in text(app))
-        yield app, pilot
-
-
-def text(app: LauncherApp) -> str:
-    return "\n".join(rows_of(app.screen))
+    from collections.abc import Iterator
 
 
 @pytest.mark.parametrize("size", [(60, 18), (80, 24), (120, 40), (200, 60)], ids=str)
@@ -121,85 +71,6 @@ async def test_keys_choose_a_command(keys: list[str], words: tuple[str, ...]) ->
         await pilot.press(*keys)
     assert app.words == words
     assert app.return_value is Leave.LEFT
-
-
-MODE = StartKnob(
-    "mode",
-    (Value("graph"), Value("jit", ("--jit",), (Told("no XLA on Metal", where=("device", ("auto",))),))),
-    0,
-    "of a step",
-)
-DEVICE = StartKnob("device", (Value("auto"), Value("cpu", ("--device", "cpu"))), 0, "what computes")
-CALLS = StartKnob("steps a call", (Value("1"), Value("2", ("--spe", "2"))), 0, "fused", refused="one step at a time")
-HALF = StartKnob(
-    "precision", (Value("float32"), Value("mixed", ("--mixed",), (Told("slow", stops=False),))), 0, "of it"
-)
-GREYED = (Trainable("cnn", "starves", (DEVICE, MODE, CALLS, HALF), "cnn"),)
-
-
-async def test_what_cannot_apply_is_said_and_not_turned_to() -> None:
-    async with launcher(offer(GREYED), (120, 40)) as (app, pilot):
-        assert "mode            graph            jit: no XLA on Metal" in text(app)
-        assert "steps a call    1                one step at a time" in text(app)
-        assert "precision     < float32 >        mixed: slow" in text(app)
-        await pilot.press("right", "down", "right", "down", "right", "down", "right")
-        await pilot.pause()
-        assert "tfwatch train cnn --mixed" in rows_of(app.screen)[-2]
-        assert "precision     < mixed >          slow" in text(app)
-
-
-async def test_what_applies_no_more_after_another_turn_is_told_in_place_of_the_command() -> None:
-    async with launcher(offer(GREYED)) as (app, pilot):
-        await pilot.press("right", "right", "down", "right")
-        await pilot.pause()
-        assert "tfwatch train cnn --device cpu --jit" in rows_of(app.screen)[-2]
-        await pilot.press("up", "left", "enter")
-        await pilot.pause()
-        assert "mode jit: no XLA on Metal" in rows_of(app.screen)[-2]
-        assert app.is_running
-        await pilot.press("down", "left", "enter")
-    assert app.words == ("train", "cnn")
-
-
-async def test_a_value_is_typed() -> None:
-    def read(typed: str) -> Value:
-        if not typed.isdigit():
-            raise ValueError(f"{typed!r} is no number")
-        return Value(typed, ("--seed", typed))
-
-    seed = StartKnob("seed", (Value("none"), Value("1", ("--seed", "1"))), 0, "of it", read=read)
-    async with launcher(offer((Trainable("cnn", "starves", (seed, BATCH), "cnn"),))) as (app, pilot):
-        await pilot.press("right", "e", "x", "enter")
-        await pilot.pause()
-        assert "'x' is no number" in text(app)
-        await pilot.press("backspace", "7", "enter")
-        await pilot.pause()
-        assert "tfwatch train cnn --seed 7" in rows_of(app.screen)[-2]
-        await pilot.press("e", "8", "escape", "down", "e")
-        await pilot.pause()
-        assert "seed          < 7 >" in text(app)
-        await pilot.press("up", "left", "left", "enter")
-    assert app.words == ("train", "cnn")
-
-
-async def test_a_file_of_ones_own_is_named_and_trained() -> None:
-    async with launcher() as (app, pilot):
-        await pilot.press("end", "enter", *"no", "enter")
-        await pilot.pause()
-        assert "there is no file no [red]" in text(app)
-        await pilot.press(*".py", "enter")
-        await pilot.pause()
-        assert "mine.py       a file of your own" in text(app)
-        assert "tfwatch train no.py" in rows_of(app.screen)[-2]
-        await pilot.press("right", "left", "enter")
-    assert app.words == ("train", "no.py", "--batch-size", "16")
-
-
-async def test_the_file_is_asked_for_from_its_empty_knobs_too() -> None:
-    async with launcher() as (app, pilot):
-        await pilot.press("end", "right", "enter", *"no.py", "enter")
-        await pilot.pause()
-        assert "tfwatch train no.py" in rows_of(app.screen)[-2]
 
 
 async def test_the_command_is_shown_as_it_is_chosen() -> None:

@@ -1,0 +1,67 @@
+"""The launcher over workloads and runs that are made up."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from tests.doctor.machines import linux
+from tests.screens.showing import rows_of
+from tests.screens.test_doctor import finding, until
+from tfwatch.commands.doctor import check_up
+from tfwatch.core.startknobs import StartKnob, Value
+from tfwatch.screens.launcher import Offer
+from tfwatch.screens.launcher_app import LauncherApp
+from tfwatch.widgets.launching import PastRun, Trainable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+    from textual.pilot import Pilot
+
+    from tfwatch.screens.leave import Leave
+
+PREFETCH = StartKnob(
+    "prefetch", (Value("off"), Value("4", ("--prefetch", "4")), Value("auto", ("--prefetch", "auto"))), 0, "made ahead"
+)
+FORM = StartKnob("form", (Value("slow"), Value("tf.data", ("--fast-form",))), 0, "of the pipeline")
+BATCH = StartKnob("batch size", (Value("16", ("--batch-size", "16")), Value("32")), 1, "examples a step")
+WORKLOADS = (
+    Trainable("cnn", "decode and augment starve it", (PREFETCH, BATCH), "cnn"),
+    Trainable("generator", "fed by a slow Python generator", (PREFETCH, FORM, BATCH), "generator"),
+    Trainable("large-images", "arithmetic enough", (BATCH,), "large-images"),
+)
+RUNS = (
+    PastRun("2026-11-20T10-17-03_cnn", "cnn", 720.0, "finished", "5 000 steps, 52.6 s", 0.41),
+    PastRun("/x/2026-11-19T10-17-03_[b]", "[b]x[/b]", 90_000.0, "killed", "3 steps, 1.0 s", None),
+)
+
+
+def own(path: str) -> Trainable:
+    if not path.endswith(".py"):
+        raise ValueError(f"there is no file {path} [red]")
+    return Trainable("mine.py", "a file of your own", (BATCH,), path)
+
+
+def offer(
+    workloads: tuple[Trainable, ...] = WORKLOADS,
+    machine: Callable[[], str] = lambda: "Apple M2 Pro, 16 GB",
+    runs: Callable[[], Iterable[PastRun]] = lambda: RUNS,
+) -> Offer:
+    return Offer(workloads, own, machine, runs, finding(check_up(linux())))
+
+
+@asynccontextmanager
+async def launcher(
+    shown: Offer | None = None, size: tuple[int, int] = (80, 24), **options: Any
+) -> AsyncIterator[tuple[LauncherApp, Pilot[Leave]]]:
+    app = LauncherApp(shown or offer(), **options)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        if shown is None:
+            await until(pilot, lambda: size[0] < 60 or "1 day" in text(app))
+        yield app, pilot
+
+
+def text(app: LauncherApp) -> str:
+    return "\n".join(rows_of(app.screen))

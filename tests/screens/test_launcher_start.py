@@ -1,0 +1,86 @@
+"""The launcher: what a training starts with is turned and typed, and a file of one's own named."""
+
+from __future__ import annotations
+
+from tests.screens.launching import BATCH, launcher, offer, text
+from tests.screens.showing import rows_of
+from tfwatch.core.startknobs import StartKnob, Told, Value
+from tfwatch.widgets.launching import Trainable
+
+MODE = StartKnob(
+    "mode",
+    (Value("graph"), Value("jit", ("--jit",), (Told("no XLA on Metal", where=("device", ("auto",))),))),
+    0,
+    "of a step",
+)
+DEVICE = StartKnob("device", (Value("auto"), Value("cpu", ("--device", "cpu"))), 0, "what computes")
+CALLS = StartKnob("steps a call", (Value("1"), Value("2", ("--spe", "2"))), 0, "fused", refused="one step at a time")
+HALF = StartKnob(
+    "precision", (Value("float32"), Value("mixed", ("--mixed",), (Told("slow", stops=False),))), 0, "of it"
+)
+GREYED = (Trainable("cnn", "starves", (DEVICE, MODE, CALLS, HALF), "cnn"),)
+
+
+async def test_what_cannot_apply_is_said_and_not_turned_to() -> None:
+    async with launcher(offer(GREYED), (120, 40)) as (app, pilot):
+        assert "mode            graph            jit: no XLA on Metal" in text(app)
+        assert "steps a call    1                one step at a time" in text(app)
+        assert "precision     < float32 >        mixed: slow" in text(app)
+        await pilot.press("right", "down", "right", "down", "right", "down", "right")
+        await pilot.pause()
+        assert "tfwatch train cnn --mixed" in rows_of(app.screen)[-2]
+        assert "precision     < mixed >          slow" in text(app)
+
+
+async def test_what_applies_no_more_after_another_turn_is_told_in_place_of_the_command() -> None:
+    async with launcher(offer(GREYED)) as (app, pilot):
+        await pilot.press("right", "right", "down", "right")
+        await pilot.pause()
+        assert "tfwatch train cnn --device cpu --jit" in rows_of(app.screen)[-2]
+        await pilot.press("up", "left", "enter")
+        await pilot.pause()
+        assert "mode jit: no XLA on Metal" in rows_of(app.screen)[-2]
+        assert app.is_running
+        await pilot.press("down", "left", "enter")
+    assert app.words == ("train", "cnn")
+
+
+async def test_a_value_is_typed() -> None:
+    def read(typed: str) -> Value:
+        if not typed.isdigit():
+            raise ValueError(f"{typed!r} is no number")
+        return Value(typed, ("--seed", typed))
+
+    seed = StartKnob("seed", (Value("none"), Value("1", ("--seed", "1"))), 0, "of it", read=read)
+    async with launcher(offer((Trainable("cnn", "starves", (seed, BATCH), "cnn"),))) as (app, pilot):
+        await pilot.press("right", "e", "x", "enter")
+        await pilot.pause()
+        assert "'x' is no number" in text(app)
+        await pilot.press("backspace", "7", "enter")
+        await pilot.pause()
+        assert "tfwatch train cnn --seed 7" in rows_of(app.screen)[-2]
+        await pilot.press("e", "8", "escape", "down", "e")
+        await pilot.pause()
+        assert "seed          < 7 >" in text(app)
+        await pilot.press("up", "left", "left", "enter")
+    assert app.words == ("train", "cnn")
+
+
+async def test_a_file_of_ones_own_is_named_and_trained() -> None:
+    async with launcher() as (app, pilot):
+        await pilot.press("end", "enter", *"no", "enter")
+        await pilot.pause()
+        assert "there is no file no [red]" in text(app)
+        await pilot.press(*".py", "enter")
+        await pilot.pause()
+        assert "mine.py       a file of your own" in text(app)
+        assert "tfwatch train no.py" in rows_of(app.screen)[-2]
+        await pilot.press("right", "left", "enter")
+    assert app.words == ("train", "no.py", "--batch-size", "16")
+
+
+async def test_the_file_is_asked_for_from_its_empty_knobs_too() -> None:
+    async with launcher() as (app, pilot):
+        await pilot.press("end", "right", "enter", *"no.py", "enter")
+        await pilot.pause()
+        assert "tfwatch train no.py" in rows_of(app.screen)[-2]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.analysis.steps import plain
 from tests.report.told import FINISHED, SWITCH, open_written, switched_run, text_of
-from tfwatch.core.events import PipelineSwitched, SwitchAsked
+from tfwatch.core.events import Noted, PipelineSwitched, SwitchAsked
 from tfwatch.report import document
 
 if TYPE_CHECKING:
@@ -75,6 +75,13 @@ def test_switches_that_cannot_be_compared_promise_nothing(tmp_path: Path) -> Non
     assert "prefetch off > 4 at step 50: too few steps to compare" in lines
     assert "workers off > 2: asked, and not yet in effect at the last step" in lines
     assert "faster" not in "\n".join(lines)
+
+
+def test_an_experiment_that_never_began_is_told(tmp_path: Path) -> None:
+    note = Noted(0, "experiment ended before it began: the run is over")
+    lines = text_of(open_written(tmp_path / "run", plain(8), Noted(0, "experimental"), note, FINISHED))
+
+    assert [line for line in lines if "experiment" in line] == [note.text]
 
 
 def test_the_fast_form_is_called_by_its_name(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tfwatch.analysis.trials import in_a_line
 from tfwatch.analysis.verdict import Bound
 from tfwatch.analysis.warnings import meanings, told
 from tfwatch.core import units
-from tfwatch.core.events import DatasetReady, RecordingLost, RecordingResumed, TrainingFailed
+from tfwatch.core.events import DatasetReady, Noted, RecordingLost, RecordingResumed, TrainingFailed
 from tfwatch.core.trials import ExperimentEnded
 from tfwatch.report.chain import restart_words
 from tfwatch.report.derived import grounds_of, hardware_of, ledger_of, record_of, summary_of
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 #: Switches told one by one; of more only the number.
 _TOLD = 4
+#: How a note begins of an order to the pilot that came to nothing (`pilot.pilot`).
+_ORDERS = ("experiment ", "autopilot ")
 #: What took less in all reads as 0.0 s.
 _LEAST_MS = 50.0
 #: Share of a run from which on a loss is told, and by how much Keras' figure differs when that is explained.
@@ -121,7 +123,9 @@ def _waited(run: Run, summary: Summary, ledger: Ledger) -> list[str]:
 
 
 def _experiments(run: Run) -> list[str]:
-    return [in_a_line(event) for event in run.events if isinstance(event, ExperimentEnded)]
+    ended = [in_a_line(event) for event in run.events if isinstance(event, ExperimentEnded)]
+    noted = [event.text for event in run.events if isinstance(event, Noted) and event.text.startswith(_ORDERS)]
+    return [*ended, *noted[-1:]]
 
 
 def _flights(run: Run) -> list[str]:

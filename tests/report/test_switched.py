@@ -81,7 +81,7 @@ def test_an_experiment_that_never_began_is_told(tmp_path: Path) -> None:
     note = Noted(0, "experiment ended before it began: the run is over")
     lines = text_of(open_written(tmp_path / "run", plain(8), Noted(0, "experimental"), note, FINISHED))
 
-    assert [line for line in lines if "experiment" in line] == [note.text]
+    assert [line for line in lines if line.startswith("experiment")] == [note.text]
 
 
 def test_the_fast_form_is_called_by_its_name(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@
 Every round runs every arm once, in an order of its own: one `fit` of one epoch each. Prints a row a round, then for
 each arm the median of its ratios to the bare `fit` of the same round, with the smallest and the largest, and the
 microseconds that it adds to a step. `bare again` is the noise. The TensorBoard arms need the package `tensorboard`.
+Exits with 1 where Watch costs more than it may.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import random
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -164,8 +166,8 @@ def added_us(name: str, rows: list[dict[str, float]]) -> float:
     return statistics.median((row[name] - row[BARE]) * 1e3 for row in rows)
 
 
-def print_demands(rows: list[dict[str, float]]) -> None:
-    """Whether Watch costs as little as it must; noise is how far two bare runs lie apart in half of the rounds."""
+def print_demands(rows: list[dict[str, float]]) -> bool:
+    """Say whether Watch costs as little as it must, and return it; noise is how far two bare runs lie apart in half of the rounds."""
     ratio = statistics.median(ratios_of(WATCH, rows))
     noise = statistics.median(abs(again - 1) for again in ratios_of(AGAIN, rows))
     others = [name for name in rows[0] if name not in (BARE, AGAIN, WATCH)]
@@ -178,9 +180,10 @@ def print_demands(rows: list[dict[str, float]]) -> None:
     print()
     for demand, holds in demands.items():
         print(f"Watch: {demand}: {'holds' if holds else 'FAILS'}")
+    return all(demands.values())
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description="what Watch adds to a step, beside what other callbacks add")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=400)
@@ -193,8 +196,8 @@ def main() -> None:
         print("ms a step: " + ", ".join(tried), flush=True)
         rows = measure(tried, options)
     print_table(arms, rows)
-    print_demands(rows)
+    return 0 if print_demands(rows) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -32,7 +32,7 @@ def footer_keys(view: RunView, live: bool, frozen: bool, stopping: bool) -> tupl
         Key("space", "space", _space(view, frozen), chosen=frozen, rank=0 if frozen else 2),
         Key("z", "z", "zoom", rank=5),
         Key("y", "y", "leave now" if stopping else "copy", rank=0 if stopping else 6),
-        Key("r", "r", "restart", live and not stopping, rank=2),
+        Key("r", "r", "restart", live and not stopping, rank=3),
         Key("question_mark", "?", "keys"),
         Key("q", "q", "leave"),
     )

@@ -1,84 +1,20 @@
-"""Documents of powermetrics, whole and damaged, and the tool that prints them."""
+"""Documents of powermetrics, whole and damaged."""
 
 from __future__ import annotations
 
 import io
 import math
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfwatch.sensors import Available, SensorError, Unavailable, gpu_powermetrics
-from tfwatch.sensors.gpu_powermetrics import PowerReading, Source, documents, parse
+from tests.sensors.powerdocs import CLUSTER, HEAD, PLAIN, document, gpu, state
+from tfwatch.sensors.gpu_powermetrics import PowerReading, documents, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-HEAD = """<?xml version="1.0" encoding="UTF-8"?>
-<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
-<plist version="1.0">
-"""
-#: One of two clusters' worth of what stands before the figures.
-CLUSTER = """<dict><key>name</key><string>%s</string><key>hw_resid_counters</key><true/>
-<key>freq_hz</key><real>2.1e+09</real><key>idle_ns</key><integer>7</integer><key>idle_ratio</key><real>0.25</real>
-<key>dvfm_states</key><array><dict><key>freq</key><integer>972</integer><key>used_ns</key><integer>5</integer></dict>
-</array><key>cpus</key><array><dict><key>cpu</key><integer>0</integer><key>freq_hz</key><real>1e+09</real></dict></array>
-</dict>"""
-
-
-def state(mhz: int, ratio: float, used_ns: int = 0) -> str:
-    return (
-        f"<dict><key>freq</key><integer>{mhz}</integer><key>used_ns</key><integer>{used_ns}</integer>"
-        f"<key>used_ratio</key><real>{ratio}</real></dict>"
-    )
-
-
-def gpu(
-    freq: str = "<real>712.5</real>",
-    idle: str = "<real>0.4</real>",
-    states: str = state(396, 0.1, 100) + state(720, 0.5, 500),
-    again: str = "<key>idle_ns</key><integer>400</integer>",
-    energy: str = "<key>gpu_energy</key><integer>3000</integer>",
-) -> str:
-    return (
-        f"<key>gpu</key>\n<dict>\n<key>freq_hz</key>{freq}\n<key>idle_ns</key><integer>400</integer>\n"
-        f"<key>idle_ratio</key>{idle}\n<key>dvfm_states</key>\n<array>{states}</array>\n"
-        f"<key>sw_state</key><array><dict><key>sw_state</key><string>SW_P1</string></dict></array>\n{again}\n{energy}</dict>\n"
-    )
-
-
-def document(
-    gpu_part: str | None = None,
-    processor: str = "<key>cpu_energy</key><integer>4500</integer><key>ane_energy</key><integer>750</integer>",
-    elapsed: str = "<key>elapsed_ns</key><integer>1500000000</integer>",
-    thermal: str = "<key>thermal_pressure</key><string>Nominal</string>",
-    clusters: str = CLUSTER % "E-Cluster" + CLUSTER % "P0-Cluster",
-) -> bytes:
-    """A document in the form of powermetrics: 1.5 s, 2 W of GPU, 3 W of CPU, 0.5 W of ANE."""
-    part = (
-        f"<key>processor</key><dict><key>clusters</key><array>{clusters}</array>{processor}</dict>" if processor else ""
-    )
-    body = (
-        f"<dict>\n<key>is_delta</key><true/>\n{elapsed}\n<key>timestamp</key><date>2025-07-06T04:15:28Z</date>\n"
-        f"{part}\n{thermal}\n{gpu() if gpu_part is None else gpu_part}</dict>\n</plist>"
-    )
-    return (HEAD + body).encode()
-
-
-PLAIN = PowerReading(
-    busy=0.6,
-    freq_mhz=712.5,
-    power_w=2.0,
-    cpu_power_w=3.0,
-    ane_power_w=0.5,
-    thermal_level=0.0,
-    thermal_pressure="Nominal",
-    freq_max_mhz=720,
-)
 
 
 def test_a_document() -> None:
@@ -338,106 +274,3 @@ def test_any_numbers(freq: str, idle: str, energy: str, elapsed: str) -> None:
     part = gpu(freq, idle, again="", energy=f"<key>gpu_energy</key>{energy}")
 
     assert can_be_true(parse(document(part, elapsed=f"<key>elapsed_ns</key>{elapsed}")))
-
-
-# -- the tool -----------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def tool(tmp_path: Path) -> Callable[[str], Source]:
-    """Makes a source whose tool runs these lines of shell; `"$d"` is a document's path."""
-    (tmp_path / "document").write_bytes(document() + b"\n\0")
-
-    def make(lines: str) -> Source:
-        path = tmp_path / "powermetrics"
-        path.write_text(f"#!/bin/sh\nd={tmp_path}/document\n{lines}\n")
-        path.chmod(0o755)
-        return Source(command=(str(path),))
-
-    return make
-
-
-def test_a_tool_that_works(tool: Callable[[str], Source]) -> None:
-    source = tool('cat "$d" "$d" "$d"; exec sleep 600')
-
-    assert source.available() == Available()
-    assert [source.read() for _ in range(3)] == [PLAIN] * 3
-    assert set(source.gaps()) == {"memory_bytes", "process_busy", "temperature_c"}
-    source.close()
-    source.close()
-    with pytest.raises(SensorError, match="does not run"):
-        source.read()
-
-
-def test_a_tool_that_has_printed_its_number_of_documents_is_started_again(tool: Callable[[str], Source]) -> None:
-    source = tool('cat "$d" "$d"')
-
-    assert source.available() == Available()
-    assert [source.read() for _ in range(5)] == [PLAIN] * 5
-    source.close()
-
-
-@pytest.mark.parametrize(
-    ("lines", "reason"),
-    [
-        pytest.param("echo sudo: a password is required >&2; exit 1", "a rule", id="sudo"),
-        pytest.param("echo powermetrics must be invoked as the superuser >&2; exit 1", "a rule", id="not root"),
-        pytest.param("echo 'user x is not allowed to execute' >&2; exit 1", "a rule", id="sudo has another rule"),
-    ],
-)
-def test_without_permission_it_says_how_to_get_it(lines: str, reason: str, tool: Callable[[str], Source]) -> None:
-    answer = tool(lines).available()
-
-    assert answer == Unavailable(
-        "powermetrics runs as root only, and sudo has no rule for it",
-        "tfwatch doctor --sudoers prints the line that permits powermetrics",
-    )
-
-
-@pytest.mark.parametrize(
-    ("lines", "reason"),
-    [
-        pytest.param("exit 3", "it ended with 3", id="exits at once"),
-        pytest.param("echo no such sampler >&2; exit 64", "it ended with 64: no such sampler", id="says why"),
-        pytest.param(
-            "printf 'Password:' >&2; read answer; exit 1", "it ended with 1: Password:", id="asks and is not heard"
-        ),
-        pytest.param("exec sleep 600", "printed nothing that can be read in time", id="hangs"),
-        pytest.param("while :; do printf x; sleep 0.05; done", "nothing that can be read in time", id="prints slowly"),
-        pytest.param("while :; do cat /bin/sh; done", "it has (closed its output|printed more)", id="floods"),
-        pytest.param("while :; do cat /bin/sh >&2; done", "it has printed more", id="floods stderr"),
-        pytest.param("exec 1>&-; exec sleep 600", "it has closed its output", id="closes its output"),
-    ],
-)
-def test_a_tool_that_does_not_work_says_why(
-    lines: str, reason: str, tool: Callable[[str], Source], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gpu_powermetrics, "_PATIENCE_S", 0.4)
-
-    with pytest.raises(SensorError, match=reason):
-        tool(lines).available()
-
-
-def test_a_tool_that_is_not_there() -> None:
-    answer = Source(command=("/nowhere/sudo", "-n", "/nowhere/powermetrics")).available()
-
-    assert isinstance(answer, Unavailable)
-    assert answer.reason == "powermetrics is a tool of macOS"
-
-
-@pytest.mark.parametrize(("uid", "before"), [(0, ()), (501, ("/usr/bin/sudo", "-n"))])
-def test_root_needs_no_sudo(uid: int, before: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: uid)
-
-    assert Source()._command == (*before, *gpu_powermetrics.COMMAND)
-
-
-def test_nothing_is_left_running(tool: Callable[[str], Source], tmp_path: Path) -> None:
-    source = tool(f'echo $$ > {tmp_path}/pid; cat "$d"; exec sleep 600')
-    source.available()
-    pid = int((tmp_path / "pid").read_text())
-    assert os.getsid(pid) == pid  # no terminal of the user's
-    source.close()
-
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)

@@ -1,0 +1,116 @@
+"""The tool that prints documents of powermetrics."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.sensors.powerdocs import PLAIN, document
+from tfwatch.sensors import Available, SensorError, Unavailable, gpu_powermetrics
+from tfwatch.sensors.gpu_powermetrics import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Callable[[str], Source]:
+    """Makes a source whose tool runs these lines of shell; `"$d"` is a document's path."""
+    (tmp_path / "document").write_bytes(document() + b"\n\0")
+
+    def make(lines: str) -> Source:
+        path = tmp_path / "powermetrics"
+        path.write_text(f"#!/bin/sh\nd={tmp_path}/document\n{lines}\n")
+        path.chmod(0o755)
+        return Source(command=(str(path),))
+
+    return make
+
+
+def test_a_tool_that_works(tool: Callable[[str], Source]) -> None:
+    source = tool('cat "$d" "$d" "$d"; exec sleep 600')
+
+    assert source.available() == Available()
+    assert [source.read() for _ in range(3)] == [PLAIN] * 3
+    assert set(source.gaps()) == {"memory_bytes", "process_busy", "temperature_c"}
+    source.close()
+    source.close()
+    with pytest.raises(SensorError, match="does not run"):
+        source.read()
+
+
+def test_a_tool_that_has_printed_its_number_of_documents_is_started_again(tool: Callable[[str], Source]) -> None:
+    source = tool('cat "$d" "$d"')
+
+    assert source.available() == Available()
+    assert [source.read() for _ in range(5)] == [PLAIN] * 5
+    source.close()
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        pytest.param("echo sudo: a password is required >&2; exit 1", "a rule", id="sudo"),
+        pytest.param("echo powermetrics must be invoked as the superuser >&2; exit 1", "a rule", id="not root"),
+        pytest.param("echo 'user x is not allowed to execute' >&2; exit 1", "a rule", id="sudo has another rule"),
+    ],
+)
+def test_without_permission_it_says_how_to_get_it(lines: str, reason: str, tool: Callable[[str], Source]) -> None:
+    answer = tool(lines).available()
+
+    assert answer == Unavailable(
+        "powermetrics runs as root only, and sudo has no rule for it",
+        "tfwatch doctor --sudoers prints the line that permits powermetrics",
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        pytest.param("exit 3", "it ended with 3", id="exits at once"),
+        pytest.param("echo no such sampler >&2; exit 64", "it ended with 64: no such sampler", id="says why"),
+        pytest.param(
+            "printf 'Password:' >&2; read answer; exit 1", "it ended with 1: Password:", id="asks and is not heard"
+        ),
+        pytest.param("exec sleep 600", "printed nothing that can be read in time", id="hangs"),
+        pytest.param("while :; do printf x; sleep 0.05; done", "nothing that can be read in time", id="prints slowly"),
+        pytest.param("while :; do cat /bin/sh; done", "it has (closed its output|printed more)", id="floods"),
+        pytest.param("while :; do cat /bin/sh >&2; done", "it has printed more", id="floods stderr"),
+        pytest.param("exec 1>&-; exec sleep 600", "it has closed its output", id="closes its output"),
+    ],
+)
+def test_a_tool_that_does_not_work_says_why(
+    lines: str, reason: str, tool: Callable[[str], Source], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_powermetrics, "_PATIENCE_S", 0.4)
+
+    with pytest.raises(SensorError, match=reason):
+        tool(lines).available()
+
+
+def test_a_tool_that_is_not_there() -> None:
+    answer = Source(command=("/nowhere/sudo", "-n", "/nowhere/powermetrics")).available()
+
+    assert isinstance(answer, Unavailable)
+    assert answer.reason == "powermetrics is a tool of macOS"
+
+
+@pytest.mark.parametrize(("uid", "before"), [(0, ()), (501, ("/usr/bin/sudo", "-n"))])
+def test_root_needs_no_sudo(uid: int, before: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+
+    assert Source()._command == (*before, *gpu_powermetrics.COMMAND)
+
+
+def test_nothing_is_left_running(tool: Callable[[str], Source], tmp_path: Path) -> None:
+    source = tool(f'echo $$ > {tmp_path}/pid; cat "$d"; exec sleep 600')
+    source.available()
+    pid = int((tmp_path / "pid").read_text())
+    assert os.getsid(pid) == pid  # no terminal of the user's
+    source.close()
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

@@ -14,22 +14,18 @@ from tests.commands.fakes import order, parts
 from tests.commands.test_train import kill_at
 from tests.test_cli import _taken
 from tfwatch import cli
-from tfwatch.commands import replay as replay_module
 from tfwatch.commands import train as module
 from tfwatch.commands.parts import Parts
-from tfwatch.commands.replay import Wish
 from tfwatch.commands.restart import WEIGHTS, Restart
 from tfwatch.commands.train import Order, train
-from tfwatch.core.events import Noted
 from tfwatch.core.knobs import Knobs
-from tfwatch.report.chain import earlier_of, restart_of
 from tfwatch.runs.begin import begin_run
 from tfwatch.runs.control import Control, Request
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.training.plan import Plan
-from tfwatch.workloads import BadInputError, Settings
+from tfwatch.workloads import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -161,9 +157,6 @@ def test_a_command_that_cannot_be_begun_says_why(tmp_path: Path, capfd: pytest.C
     assert open_run(list_runs(tmp_path)[0]).ended
 
 
-# -- the command ----------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def writer(tmp_path: Path) -> Iterator[RunWriter]:
     made, _ = begin_run(tmp_path / "runs", "cnn")
@@ -235,12 +228,6 @@ def test_a_file_of_ones_own_is_ordered_again(
     assert orders[0].plan == Plan(str(path), replace(settings, epochs=5), Knobs(fast_form=True))
 
 
-def test_weights_and_the_run_before_reach_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    orders = _taken(monkeypatch)
-    assert cli.main(["train", "cnn", "--begin-with", str(tmp_path / "x.h5"), "--after", "cnn"]) == 0
-    assert (orders[0].plan.begin_with, orders[0].after) == (tmp_path / "x.h5", "cnn")
-
-
 class Keeps:
     """A training whose weights can be kept, or not."""
 
@@ -277,41 +264,6 @@ def test_of_a_chain_of_restarts_the_newest_weights_alone_are_kept(
     assert (writer.folder / WEIGHTS).exists() == (not why)
 
 
-def test_what_it_is_to_go_on_from_has_to_be_there(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match="--after: no run 'x' in "):
-        train(order(tmp_path, headless=True, after="x"), parts())
-    assert list_runs(tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "sentence"),
-    [
-        pytest.param("none.weights.h5", None, "there is no file {}", id="no file"),
-        pytest.param("empty.weights.h5", b"", "{} is no file of weights: give a .weights.h5 of Keras", id="empty"),
-        pytest.param("a.weights.h5", b"PK\3\4", "{} is no file of weights: give a .weights.h5 of Keras", id="a zip"),
-        pytest.param(
-            "model.h5",
-            b"\x89HDF\r\n\x1a\n\0",
-            "{} is no file of weights: give a .weights.h5 of Keras",
-            id="one that Keras does not load by its name",
-        ),
-    ],
-)
-def test_weights_that_are_none_are_told_before_tensorflow_is_imported(
-    name: str, content: bytes | None, sentence: str, tmp_path: Path
-) -> None:
-    path = tmp_path / name
-    if content is not None:
-        path.write_bytes(content)
-    plan = Plan("cnn", Settings(), Knobs(), begin_with=path)
-
-    with pytest.raises(BadInputError) as bad:
-        train(Order(plan, tmp_path, headless=True), parts())
-
-    assert str(bad.value) == f"--begin-with: {sentence.format(path)}"
-    assert list_runs(tmp_path) == []
-
-
 def test_what_tensorflow_sees_is_offered(writer: RunWriter, tmp_path: Path) -> None:
     def device() -> str:
         restart = Restart(order(tmp_path), writer, Control())
@@ -331,52 +283,3 @@ def test_a_program_is_begun_anew_with_other_words(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "argv", ["/x/tfwatch/__main__.py", "train", "cnn"])
     Parts().become(("train", "dense"))
     assert began == [(sys.executable, [sys.executable, "-X", "dev", "-m", "tfwatch", "train", "dense"])]
-
-
-# -- the chain ------------------------------------------------------------------------------------------
-
-
-def test_the_run_that_follows_is_compared_with_the_one_before(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    train(order(tmp_path, headless=True), parts(steps=70))
-    (first,) = list_runs(tmp_path)
-    ordered = order(tmp_path, headless=True, after=str(first))
-    ordered = replace(ordered, plan=replace(ordered.plan, settings=Settings(batch_size=64)))
-    train(ordered, parts(steps=70))
-    second = open_run(list_runs(tmp_path)[0])
-    assert second.manifest.after == first.name
-    notes = [event.text for event in second.events if isinstance(event, Noted)]
-    assert f"restarted after {first.name}: batch_size 32 > 64" in notes
-    gave = restart_of(second)
-    assert gave
-    assert gave.run == first.name
-    assert gave.per_image
-    assert gave.ratio == pytest.approx(2.0)
-    out = capfd.readouterr().out
-    assert (
-        "restarted, batch_size 32 > 64: 2.00 x faster per image, 0.312 ms/image to 0.156 ms/image over 70 steps" in out
-    )
-
-
-def test_a_replay_spans_the_restart_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    train(order(tmp_path, headless=True), parts(steps=5))
-    (first,) = list_runs(tmp_path)
-    train(order(tmp_path, headless=True, after=first.name), parts(steps=5))
-    monkeypatch.setattr(replay_module, "why_no_screen", lambda _: "")
-    monkeypatch.setattr(replay_module, "play", lambda make: make())
-    seen: list[dict[str, Any]] = []
-    replay_module.replay(Wish(None, tmp_path), Parts(app=lambda *_, **options: seen.append(options)))  # type: ignore[arg-type]
-    assert seen[0]["earlier"].run == first.name
-
-
-def test_a_run_before_that_is_gone_is_no_trouble(tmp_path: Path) -> None:
-    train(order(tmp_path, headless=True), parts(steps=5))
-    (first,) = list_runs(tmp_path)
-    train(order(tmp_path, headless=True, after=first.name), parts(steps=5))
-    second = open_run(list_runs(tmp_path)[0])
-    (first / "run.json").write_text("{")
-    assert earlier_of(second.manifest, second.path) is None
-    assert restart_of(second) is None

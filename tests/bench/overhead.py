@@ -167,7 +167,10 @@ def added_us(name: str, rows: list[dict[str, float]]) -> float:
 
 
 def print_demands(rows: list[dict[str, float]]) -> bool:
-    """Say whether Watch costs as little as it must, and return it; noise is how far two bare runs lie apart in half of the rounds."""
+    """Say whether Watch costs as little as it must, and return it.
+
+    Noise is how far two bare runs lie apart in half of the rounds.
+    """
     ratio = statistics.median(ratios_of(WATCH, rows))
     noise = statistics.median(abs(again - 1) for again in ratios_of(AGAIN, rows))
     others = [name for name in rows[0] if name not in (BARE, AGAIN, WATCH)]

@@ -24,6 +24,7 @@ from tfwatch.core.events import (
     ValidationEnded,
     WatchFailed,
 )
+from tfwatch.core.knobs import KEYS
 from tfwatch.core.trials import ExperimentBegan, ExperimentEnded
 
 if TYPE_CHECKING:
@@ -33,14 +34,6 @@ if TYPE_CHECKING:
 
 #: A wait this long is a stall worth a mark, milliseconds.
 STALL_MS = 500.0
-_LETTERS = {
-    "prefetch": ("p", "prefetch"),
-    "workers": ("w", "workers"),
-    "latency_ms": ("l", "latency"),
-    "fast_form": ("t", "fast form"),
-    "cache": ("c", "cache"),
-    "shuffle": ("b", "shuffle"),
-}
 
 
 class Kind(IntEnum):
@@ -98,7 +91,7 @@ def _event_mark(event: Event, to: str) -> Mark | None:
         case PipelineSwitched() if of_experiment(event):
             return None
         case PipelineSwitched(knob=knob, old=old, new=new):
-            letter, name = _LETTERS.get(knob, ("p", knob))
+            letter, name = KEYS.get(knob, "p"), knob_name(knob)
             return Mark(at_s, Kind.SWITCH, (f"{letter} {name} {old}{to}{new}", f"{letter} {old}{to}{new}", letter))
         case ValidationEnded(took_ms=took_ms):
             length_s = took_ms / 1e3

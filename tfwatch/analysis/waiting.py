@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.foretelling import best, gains, promise, promises
 from tfwatch.core import units
-from tfwatch.core.knobs import epochs_until
+from tfwatch.core.knobs import KEYS, epochs_until
 
 if TYPE_CHECKING:
     from tfwatch.analysis.breakdown import Breakdown, Stat
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tfwatch.core.events import StallLocated
 
 _NAMES = {"latency_ms": "latency", "fast_form": "fast form"}
-_KEYS = {"prefetch": "p", "workers": "w", "fast_form": "t", "cache": "c", "latency_ms": "l"}
 _PREFETCH, _WORKERS, _FAST_FORM = ("prefetch", "auto"), ("workers", "auto"), ("fast_form", "on")
 
 
@@ -32,7 +31,7 @@ def press(told: Forecast, now: str, form: str = "") -> str:
         deeper = not (now.isdigit() and told.value.isdigit()) or int(told.value) > int(now)
         return f"{'+' if deeper else '-'} depth {now} -> {told.value}"
     value = "on" if told.knob == "prefetch" and told.value != "off" else told.value
-    return f"{_KEYS.get(told.knob, '')} {knob_name(told.knob, form)} {value}".strip()
+    return f"{KEYS.get(told.knob, '')} {knob_name(told.knob, form)} {value}".strip()
 
 
 def share(part: Breakdown | None) -> float:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tfwatch.core.knobs import KEYS
+
 
 @dataclass(frozen=True, slots=True)
 class KnobKey:
@@ -23,16 +25,24 @@ class KnobKey:
     in_footer: bool = True
 
 
-PREFETCH = KnobKey("p", "prefetch", "prefetch", "prefetch off, or back on", "made while a step runs", 0)
+PREFETCH = KnobKey(KEYS["prefetch"], "prefetch", "prefetch", "prefetch off, or back on", "made while a step runs", 0)
 #: Each has a row in the knobs' pane; that of prefetch is followed by its depth.
 KNOB_KEYS = (
     PREFETCH,
-    KnobKey("w", "workers", "workers", "workers off, or back on", "maps on several cores", 1),
-    KnobKey("c", "cache", "cache", "cache what was made of each example, or forget it", "", 1),
-    KnobKey("t", "fast_form", "form", "the pipeline's fast form, or the slow one again", "", 1),
-    KnobKey("l", "latency_ms", "latency", "simulated latency off, or back on", "simulated, each batch", 4),
+    KnobKey(KEYS["workers"], "workers", "workers", "workers off, or back on", "maps on several cores", 1),
+    KnobKey(KEYS["cache"], "cache", "cache", "cache what was made of each example, or forget it", "", 1),
+    KnobKey(KEYS["fast_form"], "fast_form", "form", "the pipeline's fast form, or the slow one again", "", 1),
     KnobKey(
-        "b", "shuffle", "shuffle", "shuffle off, or back on, from the next epoch on", "examples in its buffer", 5, False
+        KEYS["latency_ms"], "latency_ms", "latency", "simulated latency off, or back on", "simulated, each batch", 4
+    ),
+    KnobKey(
+        KEYS["shuffle"],
+        "shuffle",
+        "shuffle",
+        "shuffle off, or back on, from the next epoch on",
+        "examples in its buffer",
+        5,
+        False,
     ),
 )
 

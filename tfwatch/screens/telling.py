@@ -14,11 +14,10 @@ from tfwatch.analysis.waiting import knob_name
 from tfwatch.analysis.warnings import Told
 from tfwatch.core import events as facts
 from tfwatch.core import units
-from tfwatch.core.knobs import epochs_until
+from tfwatch.core.knobs import KEYS, epochs_until
 from tfwatch.core.moves import AutopilotEnded, MoveJudged
 from tfwatch.core.trials import ExperimentBegan, ExperimentEnded
 from tfwatch.screens.bare import metric_name
-from tfwatch.screens.knobkeys import KNOB_KEYS
 
 if TYPE_CHECKING:
     from tfwatch.analysis.switches import Comparison
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 #: The marks of an experiment and of the autopilot.
 _EXPERIMENT, _AUTOPILOT = "A", "F"
-LETTERS = {one.knob: one.key for one in KNOB_KEYS}
 #: When a setting that was asked for is in effect, by the times that an epoch has to begin until then.
 _WHEN = ("", ", with the next epoch", ", once an epoch has filled it")
 #: A pause this long is worth a row.
@@ -53,7 +51,7 @@ def found(what: Stall | Pattern | Compiled) -> Row:
 
 def switched(event: facts.PipelineSwitched, comparison: Comparison | None, form: str) -> Row:
     """A switch, and what it gave; `form` names the pipeline's fast form."""
-    letter = LETTERS.get(event.knob, ".")
+    letter = KEYS.get(event.knob, ".")
     if comparison:
         return letter, in_a_line(comparison, form), "$text-accent"
     where = f"at step {units.count(event.step)}"
@@ -63,7 +61,7 @@ def switched(event: facts.PipelineSwitched, comparison: Comparison | None, form:
 def asked(event: facts.SwitchAsked, form: str) -> Row:
     """A switch that waits; `form` names the pipeline's fast form."""
     when = _WHEN[epochs_until(event.knob, event.new)]
-    return LETTERS.get(event.knob, "."), f"{setting(event.knob, event.old, form)} > {event.new} asked{when}", ""
+    return KEYS.get(event.knob, "."), f"{setting(event.knob, event.old, form)} > {event.new} asked{when}", ""
 
 
 def epoch(event: facts.EpochEnded, validation_ms: float | None) -> Row:
@@ -123,7 +121,7 @@ def plain_fact(event: facts.Event) -> Row | None:
             return _AUTOPILOT, flights.ended_words(event), "$text-accent"
         case facts.SwitchFailed():
             return (
-                LETTERS.get(event.knob, "."),
+                KEYS.get(event.knob, "."),
                 f"{knob_name(event.knob)} not switched: {event.reason}",
                 "$text-warning",
             )

@@ -9,15 +9,13 @@ from tfwatch.analysis.comparing import speed
 from tfwatch.analysis.waiting import knob_name
 from tfwatch.core import units
 from tfwatch.core.events import PipelineSwitched
-from tfwatch.core.moves import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
+from tfwatch.core.moves import AUTOPILOT, AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 #: The events of a flight.
 OF_FLIGHTS = (AutopilotBegan, MoveMade, MoveJudged, AutopilotEnded)
-#: Who asked for the switches of a flight.
-AUTOPILOT = "autopilot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +137,11 @@ def gave(flight: Flight) -> str:
 
 def ended_words(ended: AutopilotEnded) -> str:
     """`autopilot: 23.4 to 9.1 ms a step, data wait 61 % to 1 %, in 180 steps;` and why it ended."""
-    gave = ""
-    if ended.before_ms is not None and ended.after_ms is not None:
-        gave = f"{' to '.join(units.together(ended.before_ms, ended.after_ms))} a step "
-    if gave and ended.before_share is not None and ended.after_share is not None:
-        gave = f"{gave[:-1]}, data wait {units.percent(ended.before_share)} to {units.percent(ended.after_share)}, "
-    return f"autopilot: {gave}in {units.count(ended.steps)} steps; {ended.reason}"
+    over = f"in {units.count(ended.steps)} steps; {ended.reason}"
+    if ended.before_ms is None or ended.after_ms is None:
+        return f"autopilot: {over}"
+    gave = f"{' to '.join(units.together(ended.before_ms, ended.after_ms))} a step"
+    if ended.before_share is None or ended.after_share is None:
+        return f"autopilot: {gave} {over}"
+    waits = f"data wait {units.percent(ended.before_share)} to {units.percent(ended.after_share)}"
+    return f"autopilot: {gave}, {waits}, {over}"

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfwatch.analysis.breakdown import Breakdown, breakdown, steady
-from tfwatch.analysis.trials import EXPERIMENT, by_hand
+from tfwatch.analysis.trials import by_hand
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import epochs_until
+from tfwatch.core.trials import EXPERIMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

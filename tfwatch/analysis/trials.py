@@ -10,7 +10,7 @@ from tfwatch.analysis.waiting import knob_name
 from tfwatch.core import units
 from tfwatch.core.events import PipelineSwitched, SwitchAsked
 from tfwatch.core.rows import Flag
-from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
+from tfwatch.core.trials import EXPERIMENT, ExperimentBegan, ExperimentBlock, ExperimentEnded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _E = TypeVar("_E", bound="Event")
 
-#: Who asked for the switches of an experiment.
-EXPERIMENT = "experiment"
 _SWITCH = Flag.SWITCH.cause
 _WHY = {
     "budget": "too noisy",

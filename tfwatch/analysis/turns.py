@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.flights import AUTOPILOT
-from tfwatch.analysis.trials import EXPERIMENT
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import LARGEST, Setting, parse_latency, parse_on, parse_setting, parse_shuffle
+from tfwatch.core.moves import AUTOPILOT
+from tfwatch.core.trials import EXPERIMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

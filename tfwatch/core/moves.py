@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
+
+#: Who asked for the switches of a flight.
+AUTOPILOT: Final = "autopilot"
 
 
 @dataclass(frozen=True, slots=True)

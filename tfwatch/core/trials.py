@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
+
+#: Who asked for the switches of an experiment.
+EXPERIMENT: Final = "experiment"
 
 
 @dataclass(frozen=True, slots=True)

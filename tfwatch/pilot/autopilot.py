@@ -6,7 +6,7 @@ What comes next and whether it helped is decided in `analysis.walk`; here it is 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tfwatch.analysis import moving
 from tfwatch.analysis.gain import Measured, measure
@@ -15,7 +15,7 @@ from tfwatch.analysis.turns import as_value
 from tfwatch.analysis.walk import Walk
 from tfwatch.core import units
 from tfwatch.core.events import PipelineSwitched, SwitchFailed
-from tfwatch.core.moves import AutopilotBegan, AutopilotEnded
+from tfwatch.core.moves import AUTOPILOT, AutopilotBegan, AutopilotEnded
 from tfwatch.core.reasons import reason as in_words
 from tfwatch.pilot.driver import POLL_S, Interrupt, RefusedError
 from tfwatch.pilot.outlook import outlook
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from tfwatch.runs.reader import Snapshot
 
 _Event = TypeVar("_Event", PipelineSwitched, SwitchFailed)
-BY: Literal["autopilot"] = "autopilot"
 #: Of the memory that is available, buffers may take this share where the order names none.
 SHARE = 0.25
 #: Bytes where nobody knows what is available.
@@ -158,7 +157,7 @@ class _Flight:
             knob for knob in _TURNS & turned.keys() if turned[knob] != stands[knob]
         }
         for knob in sorted(due):
-            self._driver.ask(knob, as_value(knob, turned[knob]), BY)
+            self._driver.ask(knob, as_value(knob, turned[knob]), AUTOPILOT)
         self._wait(lambda _: self._knobs() == turned or bool(self._since(told, SwitchFailed)), move)
         for failed in self._since(told, SwitchFailed):
             raise RefusedError(failed.reason)
@@ -214,7 +213,7 @@ class _Flight:
         if turns:
             tell_made(self._driver, Move(turns, why), undoes=True)
         for turn in turns:
-            self._driver.leave(turn.knob, as_value(turn.knob, turn.new), BY)
+            self._driver.leave(turn.knob, as_value(turn.knob, turn.new), AUTOPILOT)
 
     # -- what it sees -----------------------------------------------------------------------------
 
@@ -241,7 +240,9 @@ class _Flight:
     def _limits(self) -> Limits:
         snapshot, manifest = self._driver.snapshot, self._driver.snapshot.manifest
         latest, per_epoch = snapshot.latest, manifest.steps_per_epoch
-        switches = [made for made in snapshot.events.of(PipelineSwitched) if made.by == BY and made.knob != "cache"]
+        switches = [
+            made for made in snapshot.events.of(PipelineSwitched) if made.by == AUTOPILOT and made.knob != "cache"
+        ]
         return Limits(
             memory_bytes=self._memory_bytes,
             batch_bytes=manifest.batch_bytes,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from tfwatch.analysis.experiment import Standing, counted, figures, standing
 from tfwatch.analysis.moving import settled, settling
 from tfwatch.core.knobs import show
 from tfwatch.core.reasons import reason as in_words
-from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
+from tfwatch.core.trials import EXPERIMENT, ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.pilot.driver import Interrupt, RefusedError
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tfwatch.pilot.driver import Driver
     from tfwatch.runs.control import Experiment
 
-BY: Literal["experiment"] = "experiment"
 #: An experiment ends unanswered after so many steps, of short ones after so long: rows come ten times a second.
 BUDGET_STEPS = 600
 _LEAST_S = 30.0
@@ -117,7 +116,7 @@ class _Trial:
     def _block(self, value: int) -> Rows:
         """The rows of a block of a setting, from where it has settled."""
         if self._now != self._values[value]:
-            self._driver.ask(self._order.knob, self._order.values[value], BY)
+            self._driver.ask(self._order.knob, self._order.values[value], EXPERIMENT)
             switched = self._driver.wait_switched(self._order.knob, self._order.values[value])
             self._now = self._values[value]
             self._next = switched.step + self._settle()
@@ -218,7 +217,7 @@ class _Trial:
         if cause == "failed" or (stood is not None and stood not in found.beaten):
             at = stood if stood is not None else 0
         if self._values[at] != self._driver.stands(self._order.knob):
-            self._driver.leave(self._order.knob, self._order.values[at], BY)
+            self._driver.leave(self._order.knob, self._order.values[at], EXPERIMENT)
         # A run that ends obeys no more, but one that it restarts as begins with what is asked now.
         return (self._now or "") if cause in ("stopped", "ended") else self._values[at]
 

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis import turns
 from tfwatch.analysis.comparing import speed
-from tfwatch.analysis.flights import AUTOPILOT, OF_FLIGHTS, flights
+from tfwatch.analysis.flights import OF_FLIGHTS, flights
 from tfwatch.analysis.foretelling import between
 from tfwatch.analysis.foretelling import note as foretold_note
 from tfwatch.core import units
 from tfwatch.core.events import EpochStarted
 from tfwatch.core.knobs import epochs_until
+from tfwatch.core.moves import AUTOPILOT
 from tfwatch.core.rows import Phase
 from tfwatch.core.trials import ExperimentEnded
 from tfwatch.runs.reader import Life

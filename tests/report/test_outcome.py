@@ -12,6 +12,7 @@ from tests.report.told import FINISHED, open_written, text_of
 from tfwatch.core.events import EpochStarted, Event, Paused, PipelineSwitched, RunEnded, SwitchAsked
 from tfwatch.core.moves import MoveJudged, MoveMade
 from tfwatch.core.rows import Flag, Rows
+from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.report import document
 
 if TYPE_CHECKING:
@@ -129,3 +130,42 @@ def test_a_run_that_ends_in_a_move_of_the_autopilots_is_judged_by_the_setting_be
     assert edit.startswith("edit: dataset = dataset.prefetch(4)")
     assert kept[0].startswith("next: nothing to gain from the pipeline")
     assert kept[1].startswith("edit: dataset = dataset.prefetch(8)")
+
+
+@pytest.mark.parametrize(
+    ("cause", "says"),
+    [
+        pytest.param("stopped", ".prefetch(4): about 12.5 ms", id="no answer"),
+        pytest.param("", ".prefetch(4): about 12.5 ms", id="killed"),
+        pytest.param("clear", "nothing to gain from the pipeline", id="an answer that took no effect any more"),
+    ],
+)
+def test_a_run_that_ends_in_an_experiment_is_judged_by_what_was_decided(tmp_path: Path, cause: str, says: str) -> None:
+    values = ["4", "off"] * 6 if cause == "clear" else ["off", "4"] * 6
+    rows, events = _blocks(values)
+    if cause:
+        found = ("prefetch", ["off", "4"], 40, len(rows), cause, "faster", "4", "off", 6, 132, 144, "4", 1.7)
+        events.append(ExperimentEnded(int(rows["start_ns"][-1]), *found))
+
+    run = open_written(tmp_path / "run", rows, *events, FINISHED, knobs={"prefetch": "off"}, switchable=["prefetch"])
+    told, edit, *_ = [line for line in text_of(run) if line.startswith(("next", "edit"))]
+
+    assert told.startswith(f"next: {says}")
+    assert edit.startswith("edit: dataset = dataset.prefetch(4)")
+
+
+def _blocks(values: list[str]) -> tuple[Rows, list[Event]]:
+    """40 steps without prefetch, then an experiment's blocks of 12 steps."""
+    rows = np.concatenate([of(*WAITS)[:40], *(of(*(WAITS if value == "off" else FED))[:12] for value in values)])
+    rows["step"] = np.arange(1, len(rows) + 1)
+    rows = restart(rows)
+    events: list[Event] = [ExperimentBegan(int(rows["start_ns"][39]), "prefetch", ["off", "4"], 40, 600, 0)]
+    stood = "off"
+    for n, value in enumerate(values):
+        first, end_ns = 41 + 12 * n, int(rows["start_ns"][51 + 12 * n])
+        if value != stood:
+            rows["flags"][first - 1] = Flag.SWITCH
+            events.append(PipelineSwitched(end_ns, "prefetch", stood, value, first, first, 1.0, "experiment"))
+            stood = value
+        events.append(ExperimentBlock(end_ns, n + 1, n // 2 + 1, value, first + 1, first + 11, 11, 12.5, "4"))
+    return rows, events

@@ -70,3 +70,13 @@ async def test_an_experiment_that_is_over_is_one_event_and_the_cards(tmp_path: P
         run.switched("prefetch", "4", "off").steps(80, STARVING)
         await show.frame()
         assert "slower over 80 steps" in show.text
+
+
+async def test_a_run_that_ended_in_an_experiment_tells_what_was_decided(tmp_path: Path) -> None:
+    run = starving(tmp_path)
+    run.event(ExperimentBegan, knob="prefetch", values=["off", "4"], step=150, budget=600, seed=0)
+    run.experimented("off", "4").steps(20, FED)
+    async with shown(run.ended("stopped"), live=False) as show:
+        assert "being tried as it ended; decided: off" in show.text
+        assert "no answer: the run ended before" in show.text
+        assert "experiment, block 1" not in show.text

@@ -65,3 +65,11 @@ async def test_a_run_that_is_only_looked_at_is_not_fed(tmp_path: Path) -> None:
     async with shown(starving(tmp_path), live=False) as show:
         await show.press("f")
         assert [note.message for note in show.app._notifications] == ["autopilot: read only: switched where it trains"]
+
+
+async def test_a_run_that_ended_in_a_move_tells_what_was_decided(tmp_path: Path) -> None:
+    run = starving(tmp_path).event(AutopilotBegan, step=1, memory_bytes=2e9)
+    move = {"knob": "prefetch", "old": "off", "new": "4"}
+    run.event(MoveMade, step=run.step, **move, why="it overlaps").switched(**move, by="autopilot").steps(80, FED)
+    async with shown(run.ended("stopped"), live=False) as show:
+        assert "being tried as it ended; decided: off" in show.text

@@ -32,15 +32,24 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class Underway:
-    """An experiment that goes on: `began`, and its newest block; None before the first one is over."""
+    """An experiment that has not ended: `began`, and its newest block; None before the first one is over.
+
+    cut_off: the run ended first.
+    """
 
     began: ExperimentBegan
     block: ExperimentBlock | None
+    cut_off: bool = False
 
     @property
     def subject(self) -> str:
         """`prefetch off against 4`."""
         return subject(self.began.knob, self.began.values)
+
+    @property
+    def outlook(self) -> str:
+        """What is to come of it."""
+        return "no answer: the run ended before" if self.cut_off else "goes on until the answer is clear"
 
     @property
     def progress(self) -> str:

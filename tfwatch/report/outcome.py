@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from tfwatch.analysis import advice, bound, cost
 from tfwatch.analysis.breakdown import breakdown, steady
 from tfwatch.analysis.cost import Lost, lost
-from tfwatch.analysis.flights import undecided
 from tfwatch.analysis.forecast import forecasts
 from tfwatch.analysis.grounds import Grounds, gather
 from tfwatch.analysis.ledger import Ledger, total_of
 from tfwatch.analysis.situation import Situation
 from tfwatch.analysis.summary import between, latest_of
+from tfwatch.analysis.switches import LONGEST
+from tfwatch.analysis.tried import tried
 from tfwatch.analysis.verdict import NEEDED, Bound, Judgement, classify
 from tfwatch.core import units
+from tfwatch.core.rows import Flag
 from tfwatch.report.figures import figure
 
 if TYPE_CHECKING:
@@ -53,14 +58,19 @@ def finding_of(run: Run, grounds: Grounds, summary: Summary, ledger: Ledger) -> 
 
 
 def last_setting(run: Run, grounds: Grounds, summary: Summary) -> tuple[Evidence, Latest | None]:
-    """The run's last setting; where it ended in the middle of a move of the autopilot's, the one before that move."""
-    made = undecided(run.events)
-    if made is None:
+    """The last setting that was decided on: not what a move or an experiment had in hand as the run ended (`tried`)."""
+    found = tried(run.events)
+    if found is None:
         return gather(grounds, summary.switches, len(run.steps), round(run.length_s * 1e9)), summary.latest
-    before = [switch for switch in summary.switches if switch.step is not None and switch.step <= made.step]
-    rows = between(run.steps, 1, made.step)
-    found = latest_of(rows, breakdown(steady(rows)), run.manifest.accelerated, run.manifest.op_by_op)
-    return gather(grounds, before, made.step, made.at_ns), found
+    last = found.stretches[-1][1]
+    before = [switch for switch in summary.switches if switch.step is not None and switch.step <= last]
+    rows = np.concatenate([between(run.steps, *stretch) for stretch in found.stretches])
+    rows = rows[np.flatnonzero(rows["flags"] & Flag.SWITCH).max(initial=0) :]
+    calm = steady(rows)
+    known = gather(grounds, before, last, found.at_ns)
+    # One block of an experiment is too short to forecast from: all those of the setting are.
+    known = replace(known, rows=calm[-LONGEST:], breakdown=breakdown(calm[-LONGEST:]))
+    return known, latest_of(rows, breakdown(calm), run.manifest.accelerated, run.manifest.op_by_op)
 
 
 def finding_json(found: Banner | None) -> dict[str, str | None] | None:

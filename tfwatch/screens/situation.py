@@ -16,7 +16,8 @@ from tfwatch.analysis.pace import left_s
 from tfwatch.analysis.running import RunningLedger
 from tfwatch.analysis.situation import NOT_JUDGED, Situation
 from tfwatch.analysis.switches import Comparison, Known, compare
-from tfwatch.analysis.trials import underway
+from tfwatch.analysis.trials import Underway, underway
+from tfwatch.analysis.tried import OF_TRYING, Tried, tried
 from tfwatch.analysis.turns import Ask, KnobState, knob_states
 from tfwatch.analysis.verdict import NEEDED, Judgement, judge
 from tfwatch.analysis.warnings import Heard, Said
@@ -59,6 +60,7 @@ class RunView:
     comparisons: of the switches, after that of the restart that the run began with.
 
     energy: what the device that trains drew so far; None where no power is read. said: by TensorFlow's log.
+    tried: what a run that is over left undecided.
     """
 
     snapshot: Snapshot
@@ -71,6 +73,7 @@ class RunView:
     compiles: tuple[Compiled, ...] = ()
     energy: Energy | None = None
     said: tuple[Said, ...] = ()
+    tried: Tried | None = None
 
     @property
     def is_over(self) -> bool:
@@ -144,6 +147,7 @@ class Follower:
             tuple(self._searcher.compiles),
             self._figures.energy,
             self._heard.said,
+            tried(snapshot.events.of(*OF_TRYING)) if over else None,
         )
 
     def _figure(self, snapshot: Snapshot) -> _Figures:
@@ -198,7 +202,7 @@ class Follower:
             knobs={knob: state.now for knob, state in knobs.items()},
             asked=_asked(knobs),
             switch=comparisons[-1] if comparisons else None,
-            experiment=underway(snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded)),
+            experiment=_experiment(snapshot),
             flight=flying(snapshot.events.of(*OF_FLIGHTS)),
             stopping_s=None if stopping_s is None else max(0.0, snapshot.now_s - stopping_s),
             forecasts=self._foreteller.forecasts,
@@ -221,6 +225,11 @@ def steps_in_all(snapshot: Snapshot) -> int | None:
 def switches_of(events: Events) -> list[SwitchAsked | PipelineSwitched | SwitchFailed]:
     """What was asked of the knobs, and what came of it."""
     return events.of(SwitchAsked, PipelineSwitched, SwitchFailed)
+
+
+def _experiment(snapshot: Snapshot) -> Underway | None:
+    found = underway(snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded))
+    return replace(found, cut_off=snapshot.life.is_over) if found else None
 
 
 def _asked(knobs: dict[str, KnobState]) -> dict[str, str]:

@@ -69,7 +69,7 @@ class CardPane(FramedPane):
     def _head(self) -> None:
         note = comparing.outcome(self.comparisons[-1]) if self.comparisons else ""
         if self.underway:
-            note = "goes on until the answer is clear"
+            note = self.underway.outlook
         elif self.experiment:
             note = trials.answer(self.experiment)
         elif self.flight:

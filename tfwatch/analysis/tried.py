@@ -1,0 +1,83 @@
+"""What was only being tried as a run ended: a setting that stands though nobody had decided on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfwatch.analysis.flights import undecided
+from tfwatch.core.events import PipelineSwitched
+from tfwatch.core.moves import MoveJudged, MoveMade
+from tfwatch.core.trials import EXPERIMENT, ExperimentBegan, ExperimentBlock, ExperimentEnded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: The events that tell.
+OF_TRYING = (PipelineSwitched, MoveMade, MoveJudged, ExperimentBegan, ExperimentBlock, ExperimentEnded)
+#: Why an experiment ends with its run: what it leaves was its last block's, and no answer.
+_WITH_THE_RUN = ("stopped", "ended")
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A knob that an experiment or the autopilot had in hand at the end of a run.
+
+    now: what it stands at. decided: what the experiment left it at by its answer; without one what it stood at before.
+    stretches: first and last step of each stretch with `decided`, oldest first. at_ns: the end of the last of them.
+    """
+
+    knob: str
+    now: str
+    decided: str
+    stretches: tuple[tuple[int, int], ...]
+    at_ns: int
+
+
+def tried(events: Iterable[object]) -> Tried | None:
+    """What was being tried at the end of a run's events, of `OF_TRYING`; None where all was decided."""
+    events = list(events)
+    move = undecided(events)
+    if move:
+        return Tried(move.knob, move.new, move.old, ((1, move.step),), move.at_ns)
+    experiment = _newest(events)
+    return experiment.tried() if experiment else None
+
+
+@dataclass(slots=True)
+class _Experiment:
+    began: ExperimentBegan
+    blocks: list[ExperimentBlock]
+    switches: list[PipelineSwitched]
+    ended: ExperimentEnded | None = None
+
+    def tried(self) -> Tried | None:
+        """None where no switch was made, or the last one was to what was decided."""
+        if not self.switches:
+            return None
+        before, now = self.switches[0].old, self.switches[-1].new
+        left = self.ended.kept if self.ended and self.ended.cause not in _WITH_THE_RUN else before
+        decided = left if any(block.value == left for block in self.blocks) else before
+        if decided == now or not left:
+            return None
+        seen = [block for block in self.blocks if block.value == decided]
+        stretches = [(1, self.began.step)] if decided == before else []
+        stretches += [(block.first, block.last) for block in seen]
+        at_ns = seen[-1].at_ns if seen else self.began.at_ns
+        return Tried(self.began.knob, now, decided, tuple(stretches), at_ns)
+
+
+def _newest(events: Iterable[object]) -> _Experiment | None:
+    """The newest experiment; None where a switch was made since that was not its own."""
+    found: _Experiment | None = None
+    for event in events:
+        if isinstance(event, ExperimentBegan):
+            found = _Experiment(event, [], [])
+        elif found and isinstance(event, PipelineSwitched):
+            found.switches.append(event)
+            found = found if event.by == EXPERIMENT else None
+        elif found and isinstance(event, ExperimentBlock):
+            found.blocks.append(event)
+        elif found and isinstance(event, ExperimentEnded):
+            found.ended = event
+    return found

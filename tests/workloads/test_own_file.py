@@ -9,7 +9,7 @@ import pytest
 
 from tfwatch import cli, workloads
 from tfwatch.workloads import BadInputError, Settings, own_file
-from tfwatch.workloads.own_errors import Places
+from tfwatch.workloads.own_errors import Places, named
 
 from .files import EXAMPLE, IMPORTS, LIVE, MODEL, ONCE
 
@@ -139,3 +139,11 @@ def test_what_a_file_does_not_take_is_refused_in_a_sentence(
     written(ONCE)
     assert cli.main(words) == 2
     assert capsys.readouterr() == ("", f"tfwatch: {sentence}\n")
+
+
+def test_an_error_that_says_nothing_is_named_once() -> None:
+    assert [named(error) for error in (OSError(), ValueError("no"), KeyError("KeyError: 1"))] == [
+        "OSError",
+        "ValueError: no",
+        "KeyError: 'KeyError: 1'",
+    ]

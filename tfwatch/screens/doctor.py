@@ -12,6 +12,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.screen import Screen
 
+from tfwatch.core.reasons import reason as in_words
 from tfwatch.doctor.check import Check, CheckUp, Status, counted, worst
 from tfwatch.screens.layout import TALL
 from tfwatch.widgets.checks import STYLES, CheckPane, ChecksPane
@@ -158,7 +159,7 @@ class DoctorScreen(Screen[None]):
         try:
             found = self._look(gently, told)
         except Exception as error:  # noqa: BLE001 - a thread boundary
-            self.post_message(self.Failed(f"{type(error).__name__}: {error}"))
+            self.post_message(self.Failed(in_words(error)))
         else:
             self.post_message(self.Found(found))
 

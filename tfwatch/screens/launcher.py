@@ -16,6 +16,7 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widgets import Static
 
+from tfwatch.core.reasons import reason
 from tfwatch.screens.asking import AskScreen, ask_value
 from tfwatch.screens.layout import SMALLEST
 from tfwatch.widgets.choices import Choices
@@ -158,13 +159,13 @@ class LauncherScreen(Screen[None]):
         try:
             self.post_message(self.Told(machine=self._offer.machine()))
         except Exception as error:  # noqa: BLE001 - a thread boundary
-            self.post_message(self.Told(machine=f"the machine cannot be told: {type(error).__name__}: {error}"))
+            self.post_message(self.Told(machine=f"the machine cannot be told: {reason(error)}"))
         try:
             for run in self._offer.runs():
                 self.post_message(self.Told(run=run))
             self.post_message(self.Told(note="none yet"))
         except Exception as error:  # noqa: BLE001 - a thread boundary
-            why = f"{type(error).__name__}: {error}"
+            why = reason(error)
             self.post_message(self.Told(trouble=f"not all can be read: {why}"))
 
     @on(Told)

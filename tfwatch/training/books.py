@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tfwatch.core.events import EpochEnded, EpochStarted, ValidationEnded, WatchFailed
+from tfwatch.core.reasons import reason
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.training.examples import images_in
 from tfwatch.training.stamps import parts_of
@@ -164,7 +165,7 @@ class Books:
 
     def tell_failure(self, error: Exception) -> None:
         """tfwatch itself failed."""
-        self._writer.event(WatchFailed(self._writer.now_ns(), f"{type(error).__name__}: {error}"))
+        self._writer.event(WatchFailed(self._writer.now_ns(), reason(error)))
 
     def _tell_progress(self, steps: int, examples: int, logs: dict[str, Any]) -> None:
         self._epoch_step += steps

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import show
+from tfwatch.core.reasons import reason as in_words
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control import Request
 from tfwatch.training.disposal import let_go
@@ -200,7 +201,7 @@ class Fetch:
             else:
                 self._feed.start(self._iterator, knobs)
         except Exception as error:  # noqa: BLE001  whatever tf.data refuses: the pipeline that runs goes on
-            self._refuse(f"{type(error).__name__}: {error}")
+            self._refuse(in_words(error))
             return
         self._through_feed = True
         self._control.knobs = knobs

@@ -12,6 +12,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.core.reasons import reason
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.training.ahead import Ahead, Fetched
 from tfwatch.training.books import Books, fails_open
@@ -222,7 +223,7 @@ class Loop:
         try:
             self._end(raised or self._raised or _uncaught(self._left_at), meant)
         except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the loop
-            tell_user(f"the run was not ended properly: {type(error).__name__}: {error}")
+            tell_user(f"the run was not ended properly: {reason(error)}")
 
     def disown(self) -> None:
         """This process was forked: the run is its parent's."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch import workloads
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.knobs import Knobs
+from tfwatch.core.reasons import reason
 from tfwatch.sensors.cores import CpuSensor
 from tfwatch.sensors.host import ProcessSensor
 from tfwatch.training.trial import STEP_BEGINS, STEP_ENDS, tell
@@ -86,7 +87,7 @@ def _measure(tf: Any, spec: Spec) -> dict[str, Any]:
     except BadInputError as error:
         return {"error": str(error), "no_gpu": isinstance(error, NoGpuError)}
     except Exception as error:  # noqa: BLE001 - a process boundary: whatever TensorFlow refuses is the result
-        return {"error": f"{type(error).__name__}: {str(error).strip()[:500]}"}
+        return {"error": reason(error).strip()[:500]}
 
 
 def step_of(workload: str, settings: Settings) -> tuple[Callable[[], Any], int]:

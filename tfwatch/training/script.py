@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.core.events import TrainingFailed
+from tfwatch.core.reasons import reason as in_words
 from tfwatch.core.rows import Phase
 from tfwatch.runs.begin import begin_run
 from tfwatch.sensors.runner import Sensors
@@ -41,7 +42,7 @@ class Raised:
     @staticmethod
     def of(error: BaseException) -> Raised:
         """What was raised."""
-        text = f"{type(error).__name__}: {error}".rstrip(": ")
+        text = in_words(error)
         return Raised(text, "".join(traceback.format_exception(error)), isinstance(error, Exception))
 
 

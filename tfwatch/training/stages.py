@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
+from tfwatch.core.reasons import reason as in_words
 from tfwatch.core.rows import STAGE, Phase
 from tfwatch.training.stage_model import Node, NoModelError, model_of, nodes_of, spent, stuck, without_gate
 from tfwatch.training.stage_names import Written, aligned, plain_label, whole_label, written
@@ -106,7 +107,7 @@ class StageReader:
         try:
             self._read_on()
         except Exception as error:  # noqa: BLE001  a thread's boundary: training goes on
-            self._tell(f"nobody reads it any more: {type(error).__name__}: {error}", "")
+            self._tell(f"nobody reads it any more: {in_words(error)}", "")
 
     def _read_on(self) -> None:
         wait_s, cost_s = PERIOD_S, 0.0
@@ -148,7 +149,7 @@ class StageReader:
         except NoModelError as error:
             self._tell(str(error), error.fix)
         except Exception as error:  # noqa: BLE001  whatever TensorFlow raises: the next reading may do
-            self._tell(f"{type(error).__name__}: {error}", "")
+            self._tell(in_words(error), "")
         finally:
             iterators = source = top = None
         if batches and lines:  # before the first batch, tf.data has not made all stages

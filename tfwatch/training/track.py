@@ -9,6 +9,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from tfwatch.core.reasons import reason
 from tfwatch.runs.library import default_runs_dir
 from tfwatch.training.loop import Loop
 from tfwatch.training.script import Raised, tell_user
@@ -122,7 +123,7 @@ class Track(Generic[T]):
             self._loop, self.run_path, loop.owner = loop, loop.path, weakref.ref(self)
             return loop, loop.begin_epoch(_length(self._iterable))
         except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the loop
-            tell_user(f"this loop is not watched: {type(error).__name__}: {error}")
+            tell_user(f"this loop is not watched: {reason(error)}")
             return None, 0
 
     def _end(self, error: BaseException | None) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tfwatch import workloads
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import DatasetReady, ImportEnded, TrainingFailed
+from tfwatch.core.reasons import reason
 from tfwatch.core.rows import Phase
 from tfwatch.runs.library import import_took_ms, list_runs
 
@@ -62,7 +63,7 @@ class Trainer:
         self._writer = writer
         self._control = control
         self._clock = clock
-        self._explain: Callable[[BaseException], str] = lambda error: f"{type(error).__name__}: {error}"
+        self._explain: Callable[[BaseException], str] = reason
         self._final_loss: float | None = None
         self._weights_sha256 = ""
         self._thread = threading.Thread(target=self._run, name="tfwatch-training", daemon=True)
@@ -86,7 +87,7 @@ class Trainer:
         try:
             kept.save(self.model, path)
         except Exception as error:  # noqa: BLE001  Keras and h5py raise what they like; the caller tells the user
-            return f"{type(error).__name__}: {error}"
+            return reason(error)
         if not self.done.is_set() and self._writer.status is not before:
             path.unlink(missing_ok=True)
             return "a step began meanwhile"

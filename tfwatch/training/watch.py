@@ -10,6 +10,7 @@ from typing import Any, ClassVar, get_args
 import keras
 
 from tfwatch.core.knobs import Knobs, Setting, describe, parse_setting
+from tfwatch.core.reasons import reason
 from tfwatch.runs.control import Control, Request
 from tfwatch.runs.library import default_runs_dir
 from tfwatch.training.device import find_device
@@ -119,7 +120,7 @@ class Watch(keras.callbacks.Callback):
             if script:
                 script.end(cause, detail)
         except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
-            tell_user(f"the run was not ended properly: {type(error).__name__}: {error}")
+            tell_user(f"the run was not ended properly: {reason(error)}")
 
     def _begin_script(self) -> None:
         self.run_path = None
@@ -133,7 +134,7 @@ class Watch(keras.callbacks.Callback):
             session = Session(script.writer, self._control, on_error=script.fail, on_abandoned=script.abandon)
             self._recorder = Recorder(session, self.model, self._split)
         except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
-            tell_user(f"this fit is not watched: {type(error).__name__}: {error}")
+            tell_user(f"this fit is not watched: {reason(error)}")
 
     def _is_watched(self) -> bool:
         """Whether another Watch watches this very `fit`, whose callbacks share their `params`."""

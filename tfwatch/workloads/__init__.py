@@ -8,6 +8,8 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from tfwatch.core.reasons import reason as in_words
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
@@ -188,7 +190,7 @@ class Prepared:
     loop: Callable[[keras.Model], Body] | None = None
     shuffle: Shuffle | None = None
     store: Store | None = None
-    explain: Callable[[BaseException], str] = lambda error: f"{type(error).__name__}: {error}"
+    explain: Callable[[BaseException], str] = in_words
 
 
 class Body(Protocol):

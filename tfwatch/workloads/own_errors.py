@@ -101,5 +101,5 @@ def sentence(error: BaseException) -> str:
 
 def named(error: BaseException) -> str:
     """What an exception says, with its name; where it tells of another one, of that."""
-    said = sentence(error)
-    return said if _RAISED.match(said) else f"{type(error).__name__}: {said}"
+    said, name = sentence(error), type(error).__name__
+    return said if said == name or _RAISED.match(said) else f"{name}: {said}"

@@ -1,14 +1,18 @@
-"""Recorded outputs of macOS' tools, and tools that print what they are given."""
+"""Recorded outputs of macOS' tools, tools that print what they are given, and machines to measure on."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
+from tests.runs.folders import FakeClock, make_manifest
 from tests.runs.processes import wait_until
-from tfwatch.sensors import asked
+from tests.sensors.nvml import OTHER, OWN
+from tfwatch.runs.writer import RunWriter
+from tfwatch.sensors import asked, gpu_nvml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,3 +65,20 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
     """Tools in a folder of the test's own; they may take their time, for a machine that tests is busy."""
     monkeypatch.setattr(asked, "PATIENCE_S", 20.0)
     return Tools(tmp_path)
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine with an NVIDIA driver, on which the process numbers OWN and OTHER are in use."""
+    monkeypatch.setattr(gpu_nvml, "_DRIVER", (tmp_path,))
+    monkeypatch.setattr(psutil, "pid_exists", lambda pid: pid in (OWN, OTHER))
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock(1.0)
+
+
+@pytest.fixture
+def writer(clock: FakeClock) -> RunWriter:
+    return RunWriter(None, make_manifest(), clock.clock)

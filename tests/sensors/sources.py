@@ -1,18 +1,24 @@
-"""A source of GPU figures that a test leads."""
+"""A source of GPU figures that a test leads, and the sensor over several."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tfwatch.core.events import Event, decode
+from tfwatch.runs.format import EVENTS
 from tfwatch.sensors import Availability, Available, GpuIdentity, GpuReading, Unavailable
+from tfwatch.sensors.gpu import GpuSensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tests.runs.folders import FakeClock
+    from tfwatch.runs.writer import RunWriter
+    from tfwatch.sensors.gpu_lane import Lane
 
 REFUSED = Unavailable("sudo has no rule for it", "tfwatch doctor --sudoers")
+NO_WATTS = Unavailable("ioreg does not tell it", "powermetrics does")
 
 
 @dataclass
@@ -55,3 +61,26 @@ class FakeSource:
             raise self.closing
 
     def leave(self) -> None: ...
+
+
+def told(writer: RunWriter) -> list[Event | None]:
+    """The events since the last call."""
+    writer.flush()
+    lines = writer.read(EVENTS, 0, 10**6).splitlines()
+    before = getattr(writer, "seen", 0)
+    writer.seen = len(lines)  # type: ignore[attr-defined]
+    return [decode(line) for line in lines[before:]]
+
+
+class Machine:
+    """A sensor whose lanes take their turns when the test says so."""
+
+    def __init__(self, writer: RunWriter, clock: FakeClock, *sources: FakeSource) -> None:
+        self.clock = clock
+        self.sensor = GpuSensor(writer, clock.clock, sources)
+        self.lanes = self.sensor._lanes
+
+    def sample(self, *lanes: Lane) -> dict[str, float]:
+        for lane in lanes or self.lanes:
+            lane.turn()
+        return dict(self.sensor.read(self.clock.now_ns()))

@@ -1,0 +1,56 @@
+"""Trainings for the selftest that are made up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from tfwatch.core.events import Event, Paused
+from tfwatch.core.rows import SAMPLE
+from tfwatch.runs.format import Manifest
+from tfwatch.runs.life import Life
+from tfwatch.runs.opened import Run
+from tfwatch.training.injected_schedule import Found, Schedule, Trained
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfwatch.commands.selftest_cases import Experiment
+    from tfwatch.core.rows import Rows
+    from tfwatch.training.injected import Trainings
+
+
+def run_of(rows: Rows, *events: Event) -> Run:
+    manifest = Manifest("run", "selftest", 0, 0, 1, 0.0, "")
+    return Run(None, manifest, rows, np.empty(0, SAMPLE), events, Life.ENDED, 1.0)
+
+
+class Made:
+    """Trainings that come out as they are made up, one after another; `fill` gives the last one's run."""
+
+    def __init__(self, *trained: Callable[[Schedule], Trained] | Trained) -> None:
+        self.asked: list[Schedule] = []
+        self._trained = list(trained)
+
+    def train(self, schedule: Schedule) -> Trained:
+        self.asked.append(schedule)
+        made = self._trained.pop(0) if len(self._trained) > 1 else self._trained[0]
+        return made if isinstance(made, Trained) else made(schedule)
+
+    def fill(self, **_: Any) -> Run:
+        return self.train(Schedule()).run
+
+
+def outcome(experiment: Experiment, *trained: Callable[[Schedule], Trained] | Trained) -> dict[str, bool]:
+    """Whether each case passes, by its group and name."""
+    found = experiment(cast("Trainings", Made(*trained)))
+    return {f"{case.group}: {case.case}": case.passed for case in found}
+
+
+def trained(rows: Rows, *events: Event, found: tuple[Found, ...] = (), wall_error: float = 0.0) -> Trained:
+    return Trained(list(found), wall_error, run_of(rows, *events), [])
+
+
+def pause(rows: Rows, step: int, cause: str, took_ms: float, detail: str = "") -> Paused:
+    return Paused(int(rows["start_ns"][step]), cause, took_ms, detail)

@@ -1,0 +1,89 @@
+"""The selftest's spikes over trainings that are made up: those that are found and named pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.analysis.steps import make_steps, plain, restart
+from tests.commands.made_up import outcome, pause, run_of, trained
+from tfwatch.commands import selftest_cases as cases
+from tfwatch.core.rows import Flag
+from tfwatch.training.injected_schedule import HeldUp, Schedule, Trained
+
+
+def spiky(schedule: Schedule, *, lacking: int = 0, cause: str = "", unknown: int = 0) -> Trained:
+    """What the schedule asks for. lacking: a step without its spike; cause: of a step's that has none, at `unknown`."""
+    rows = make_steps(np.full(schedule.steps, 2.0), compute=17.0, host=1.0)
+    held_up = [replace(one, ms=one.ms or 80.0) for one in schedule.held_up]
+    for one in held_up:
+        rows[f"{one.part}_ms"][one.step - 1] += 0 if one.step == lacking else one.ms
+    rows["wait_ms"][unknown - 1] += 100 if unknown else 0
+    rows = restart(rows)
+    names = {"callback": "SlowLogger", "checkpoint": "SlowCheckpoint", "garbage collection": "generation 2"}
+    paused = [pause(rows, one.step, one.how, one.ms, names[one.how]) for one in held_up if one.how in names]
+    made_up = [pause(rows, unknown, cause, 100.0)] if cause else []
+    return Trained([], 0.0, run_of(rows, *paused, *made_up), held_up)
+
+
+def failed(**changes: Any) -> list[str]:
+    found = outcome(cases._named, lambda schedule: spiky(schedule, **changes))
+    return [name for name, passed in found.items() if not passed]
+
+
+def test_spikes_that_are_found_and_named_pass() -> None:
+    assert failed() == []
+
+
+def test_a_spike_that_is_not_found_fails() -> None:
+    assert failed(lacking=105) == ["spike: sleep: 30.5 ms in wait"]
+
+
+def test_a_cause_that_was_not_there_fails() -> None:
+    assert failed(unknown=210) == []
+    assert failed(unknown=210, cause="CPU contention") == []
+    assert failed(unknown=210, cause="garbage collection") == ["spike: causes made up: 2299 plain steps"]
+
+
+def test_a_cause_of_the_machine_may_stand_for_a_sleep() -> None:
+    sleep, collected = HeldUp(51, "wait", "sleep", 60.0), HeldUp(51, "wait", "garbage collection", 60.0)
+    rows = plain(200)
+    rows["wait_ms"][50] += 60
+    run = run_of(restart(rows), pause(restart(rows), 51, "swap", 60.0))
+    told = cases._spikes_of(run)[51]
+
+    assert [case.passed for case in cases._spike("", sleep, told)] == [True, True]
+    assert [case.passed for case in cases._spike("", collected, told)] == [False, True]
+    assert [case.passed for case in cases._spike("", sleep, None)] == [False]
+
+
+def test_a_wrong_length_or_part_fails() -> None:
+    rows = plain(200)
+    rows["wait_ms"][50] += 80
+    told = cases._spikes_of(run_of(restart(rows)))[51]
+
+    assert [case.passed for case in cases._spike("", HeldUp(51, "wait", "sleep", 60.0), told)] == [True, False]
+    assert [case.passed for case in cases._spike("", HeldUp(51, "compute", "sleep", 80.0), told)] == [False, True]
+
+
+def test_what_an_epoch_begins_with_has_its_own_names() -> None:
+    rows = plain(60)
+    rows["flags"][[0, 30]] = Flag.COMPILE | Flag.EPOCH_START, Flag.EPOCH_START
+    rows["compute_ms"][0], rows["wait_ms"][30] = 300, 80
+
+    names = {"spike: epoch start: first batch 60 ms later", "spike: compile: first step"}
+    assert outcome(cases._slow_start, trained(restart(rows))) == dict.fromkeys(names, True)
+    assert outcome(cases._slow_start, trained(plain(60))) == dict.fromkeys(names, False)
+
+
+@pytest.mark.parametrize("flag", [Flag.SHUFFLE_FILL, Flag.EPOCH_START])
+def test_a_buffer_that_is_filled_has_a_name_of_its_own(flag: Flag) -> None:
+    rows = plain(60)
+    rows["flags"][30], rows["wait_ms"][30] = flag, 80
+
+    found = outcome(cases._shuffle, trained(restart(rows)))
+
+    assert found == {"spike: shuffle fill: 20 elements of 4 ms": flag is Flag.SHUFFLE_FILL}

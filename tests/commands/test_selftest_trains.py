@@ -1,0 +1,52 @@
+"""The trainings of the selftest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfwatch.training.injected_schedule import AHEAD, ON_DEMAND, HeldUp, Schedule
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfwatch.training.injected import Trainings
+
+
+@pytest.fixture
+def trainings(tmp_path: Path) -> Trainings:
+    from tfwatch.training.injected import Trainings
+
+    return Trainings(tmp_path, seed=1)
+
+
+@pytest.mark.tensorflow
+def test_a_known_delay_is_measured(trainings: Trainings) -> None:
+    held_up = (HeldUp(12, "wait", "sleep", 60.0),)
+
+    run = trainings.train(Schedule((0, 20), (0, 2), (0, 5), steps=60, held_up=held_up, switches=((40, 2),)))
+
+    assert len(run.run.steps) == 60
+    assert run.held_up[0].ms >= 60
+    assert {found.part for found in run.found} == {"wait", "compute", "host"}
+    assert all(found.injected_ms >= found.slept_ms for found in run.found)
+    assert all(found.measured_ms > 0 for found in run.found)
+    assert run.wall_error < 0.001
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("kind", [*ON_DEMAND, *AHEAD])
+def test_every_kind_trains_as_many_steps_as_it_is_asked(trainings: Trainings, kind: str) -> None:
+    run = trainings.train(Schedule((0.0, 1.0), kind=kind, steps=24))
+
+    assert run.run.steps["step"].tolist() == list(range(1, 25))
+
+
+@pytest.mark.tensorflow
+def test_what_watch_costs_is_found(tmp_path: Path) -> None:
+    from tfwatch.training.cost import rounds_ms
+
+    (row,) = rounds_ms(tmp_path, rounds=1, steps=5)
+
+    assert min(row.values()) > 0

@@ -1,0 +1,113 @@
+"""What is told of sources of GPU figures that do not work, that fail, and that work again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.sensors.sources import NO_WATTS, REFUSED, FakeSource, Machine, told
+from tfwatch.core.events import GpuFound, SensorMissing
+from tfwatch.sensors import GpuReading, SensorError, Unavailable
+
+if TYPE_CHECKING:
+    from tests.runs.folders import FakeClock
+    from tfwatch.runs.writer import RunWriter
+
+
+def test_a_mac_without_permission_has_ioregs_figures_and_is_told_what_is_missing(
+    writer: RunWriter, clock: FakeClock
+) -> None:
+    gaps = {"power_w": NO_WATTS, "freq_mhz": NO_WATTS, "temperature_c": Unavailable("macOS tells it to no tool", "")}
+    machine = Machine(writer, clock, FakeSource("powermetrics", answer=REFUSED), FakeSource("ioreg", missing=gaps))
+    figures = [machine.sample() for _ in range(3)][-1]
+
+    assert figures["gpu_busy"] == 0.5
+    assert told(writer) == [
+        GpuFound(10**9, "ioreg", "GPU of ioreg", 2**34, unified=False, gpus=2),
+        SensorMissing(10**9, "powermetrics", "sudo has no rule for it", "tfwatch doctor --sudoers"),
+        SensorMissing(10**9, "GPU power, frequency", "ioreg does not tell it", "powermetrics does"),
+        SensorMissing(10**9, "GPU temperature", "macOS tells it to no tool", ""),
+    ]
+
+
+def test_only_what_no_source_tells_is_missing(writer: RunWriter, clock: FakeClock) -> None:
+    other = Unavailable("powermetrics does not tell it", "ioreg does")
+    power = FakeSource("powermetrics", missing={"memory_bytes": other, "temperature_c": other})
+    registry = FakeSource("ioreg", missing={"power_w": NO_WATTS, "temperature_c": NO_WATTS})
+    Machine(writer, clock, power, registry).sample()
+
+    missing = [event for event in told(writer) if isinstance(event, SensorMissing)]
+    assert [(event.sensor, event.reason) for event in missing] == [("GPU temperature", "ioreg does not tell it")]
+
+
+def test_nothing_is_told_before_every_source_has_said_whether_it_works(writer: RunWriter, clock: FakeClock) -> None:
+    machine = Machine(writer, clock, FakeSource("powermetrics"), FakeSource("ioreg", missing={"power_w": NO_WATTS}))
+
+    assert machine.sample(machine.lanes[1]) == {"gpu_busy": 0.5}
+    assert told(writer) == []
+    machine.sample(machine.lanes[0])
+    assert [event.source for event in told(writer) if isinstance(event, GpuFound)] == ["powermetrics"]
+
+
+def test_where_no_source_works_the_reasons_are_told_together_and_once(writer: RunWriter, clock: FakeClock) -> None:
+    none = Unavailable("macOS shows no GPU", "")
+    machine = Machine(writer, clock, FakeSource("powermetrics", answer=REFUSED), FakeSource("ioreg", answer=none))
+
+    assert machine.sample(machine.lanes[0]) == {}
+    assert told(writer) == []
+    assert [machine.sample(machine.lanes[1]) for _ in range(3)] == [{}] * 3
+    reason = "sudo has no rule for it; macOS shows no GPU"
+    assert told(writer) == [SensorMissing(10**9, "GPU", reason, "tfwatch doctor --sudoers")]
+
+
+def test_a_source_that_fails_is_dropped_with_a_word_and_tried_again(writer: RunWriter, clock: FakeClock) -> None:
+    source = FakeSource()
+    machine = Machine(writer, clock, source)
+    assert machine.sample()["gpu_busy"] == 0.5
+    source.reading = SensorError("NVML: GPU is lost")
+    clock.at_s += 0.25
+    assert machine.sample() == {}
+    assert machine.sample() == {}
+    source.reading = GpuReading(busy=0.7)
+    assert machine.sample()["gpu_busy"] == 0.7
+
+    found = GpuFound(10**9, "nvml", "GPU of nvml", 2**34, unified=False, gpus=2)
+    at_ns = 1_250_000_000
+    lost = SensorMissing(at_ns, "GPU", "NVML: GPU is lost", "tfwatch tries again in 1 s")
+    assert told(writer) == [found, lost, GpuFound(at_ns, "nvml", "GPU of nvml", 2**34, unified=False, gpus=2)]
+    assert (source.asked, source.closed) == (3, 2)
+
+
+def test_reasons_that_take_turns_are_told_once_each_while_nothing_works(writer: RunWriter, clock: FakeClock) -> None:
+    source = FakeSource()
+    machine = Machine(writer, clock, source)
+    for error in ("hangs", "died", "hangs", "died"):
+        source.reading = SensorError(error)
+        machine.sample()
+
+    assert [event.reason for event in told(writer) if isinstance(event, SensorMissing)] == ["hangs", "died"]
+
+
+def test_a_figure_that_comes_and_goes_is_told_once(writer: RunWriter, clock: FakeClock) -> None:
+    source = FakeSource()
+    machine = Machine(writer, clock, source)
+    for missing in ({"power_w": NO_WATTS}, {}, {"power_w": NO_WATTS}):
+        source.missing = missing
+        machine.sample()
+
+    assert len([event for event in told(writer) if isinstance(event, SensorMissing)]) == 1
+
+
+def test_another_source_takes_over_at_once(writer: RunWriter, clock: FakeClock) -> None:
+    power = FakeSource("powermetrics", reading=GpuReading(busy=0.9, power_w=20))
+    machine = Machine(writer, clock, power, FakeSource("ioreg", missing={"power_w": NO_WATTS}))
+    machine.sample()
+    told(writer)
+    power.reading = SensorError("powermetrics: it ended with 1")
+    figures = machine.sample()
+
+    assert (figures["gpu_busy"], figures.get("gpu_power_w")) == (0.5, None)
+    assert [(type(event).__name__, getattr(event, "sensor", "")) for event in told(writer)] == [
+        ("GpuFound", ""),
+        ("SensorMissing", "powermetrics"),
+        ("SensorMissing", "GPU power"),
+    ]

@@ -51,6 +51,7 @@ def test_runs_of_one_second_are_in_their_order(tmp_path: Path, count: int) -> No
         write_run(run, plain(0))
 
     assert list_runs(tmp_path) == made[::-1]
+    assert [find_run(run.name, tmp_path) for run in made] == made
 
 
 @pytest.mark.parametrize(

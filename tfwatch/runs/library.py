@@ -68,7 +68,7 @@ def _age(run: Path) -> list[tuple[int, str]]:
 
 
 def find_run(wanted: str | None, runs_dir: Path) -> Path:
-    """The run that a user means: a folder, a part of a run's name (the newest that holds it), or the newest.
+    """The run that a user means: a folder, a run's name or a part of it (the newest that holds it), or the newest.
 
     Raises:
         FileNotFoundError: there is none; the message is a sentence for the user.
@@ -79,7 +79,7 @@ def find_run(wanted: str | None, runs_dir: Path) -> Path:
     runs = [run for run in list_runs(runs_dir) if wanted is None or wanted in run.name]
     if not runs:
         raise FileNotFoundError(_none(wanted, runs_dir))
-    return runs[0]
+    return next((run for run in runs if run.name == wanted), runs[0])
 
 
 def _none(wanted: str | None, runs_dir: Path) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.analysis.steps import plain, restart
 from tests.report.told import FINISHED, SWITCH, open_written, switched_run, text_of
-from tfwatch.core.events import Event, RunEnded, SwitchAsked
+from tfwatch.core.events import EpochEnded, Event, RunEnded, SwitchAsked
 from tfwatch.report import document
 
 if TYPE_CHECKING:
@@ -108,6 +108,14 @@ def test_the_json_has_null_for_what_is_missing(tmp_path: Path, rows: Rows, event
     assert found["final_loss"] is None
     assert found["weights_sha256"] is None
     assert (found["data_wait_share"] is None) is (not len(rows))
+
+
+def test_where_no_end_says_it_the_final_loss_is_that_of_the_last_epoch(tmp_path: Path) -> None:
+    epochs = (EpochEnded(3, 1, 2, {"loss": 0.5}), EpochEnded(4, 2, 3, {"loss": 0.25}))
+
+    found = document.as_json(open_written(tmp_path / "run", plain(3), *epochs, RunEnded(5, "finished", 3)))
+
+    assert found["final_loss"] == 0.25
 
 
 def test_damaged_rows_are_left_out(tmp_path: Path) -> None:

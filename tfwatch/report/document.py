@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.analysis.grounds import last_table
 from tfwatch.analysis.ledger import PARTS, Entry, Ledger, keras_step_ms
 from tfwatch.analysis.warnings import meanings
+from tfwatch.core.events import EpochEnded
 from tfwatch.report.chain import restart_json
 from tfwatch.report.derived import grounds_of, hardware_of, ledger_of, record_of, summary_of
 from tfwatch.report.figures import figure, split_json
@@ -101,7 +102,7 @@ def as_json(run: Run) -> dict[str, Any]:
         **split_json(summary.steady),
         "verdict": summary.verdict.value,
         "bound": summary.bound.value if summary.bound else None,
-        "final_loss": figure(ended.final_loss if ended else None),
+        "final_loss": figure(_final_loss(run)),
         "weights_sha256": (ended.weights_sha256 or None) if ended else None,
         "spikes_left_out": summary.left_out,
         "spikes": [_spike(spike) for spike in summary.spikes],
@@ -120,6 +121,14 @@ def as_json(run: Run) -> dict[str, Any]:
         "machine": _machine(machine),
         "tensorflow_said": [_said(one) for one in meanings(run.log)],
     }
+
+
+def _final_loss(run: Run) -> float | None:
+    """What the run's end says; in a script of one's own only the epochs do."""
+    if run.ended and run.ended.final_loss is not None:
+        return run.ended.final_loss
+    epochs = [event for event in run.events if isinstance(event, EpochEnded)]
+    return epochs[-1].metrics.get("loss") if epochs else None
 
 
 def _said(one: Said) -> dict[str, Any]:

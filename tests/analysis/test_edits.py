@@ -49,6 +49,20 @@ def test_a_knob_is_a_line_of_a_pipeline(knob: str, value: str, form: str, line: 
     assert bool(edit) == bool(line)
 
 
+@pytest.mark.parametrize(
+    ("knob", "value", "words"),
+    [
+        ("prefetch", "auto", ".prefetch(tf.data.AUTOTUNE)"),
+        ("prefetch", "off", "without .prefetch()"),
+        ("workers", "default", "without num_parallel_calls"),
+        ("cache", "off", "without .cache()"),
+        ("fast_form", "off", "without the fast form"),
+    ],
+)
+def test_a_phrase_says_what_a_pipeline_is_with_or_without(knob: str, value: str, words: str) -> None:
+    assert edits.phrase(knob, value, "tf.data") == words
+
+
 def test_lines_are_python_and_name_the_map_that_costs_most_and_has_a_name() -> None:
     started = dict.fromkeys(("prefetch", "workers", "cache", "fast_form"), "off")
     knobs = {"prefetch": "4", "workers": "8", "cache": "on", "fast_form": "off"}

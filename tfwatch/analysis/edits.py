@@ -28,6 +28,14 @@ VALIDATE_LESS = "model.fit(..., validation_freq=2)"
 ONE_ITERATOR = "model.fit(dataset.repeat(), steps_per_epoch=...)  # no iterator is made anew for each epoch"
 SAVE_LESS = "keras.callbacks.ModelCheckpoint(..., save_freq=...)  # in steps; or do less in on_epoch_end"
 _GENERATOR = "tf.data"
+#: What a pipeline is without where a knob is off.
+_CALLS = {
+    "prefetch": ".prefetch()",
+    "workers": "num_parallel_calls",
+    "cache": ".cache()",
+    "fast_form": "the fast form",
+    "latency_ms": "the simulated latency",
+}
 
 
 def turned(knob: str, value: str, table: StageTable | None = None, form: str = "") -> str:
@@ -48,7 +56,9 @@ def turned(knob: str, value: str, table: StageTable | None = None, form: str = "
 
 
 def phrase(knob: str, value: str, form: str = "") -> str:
-    """The same in few words, for a sentence: `num_parallel_calls=tf.data.AUTOTUNE`."""
+    """The same in few words, for a sentence: `num_parallel_calls=tf.data.AUTOTUNE`, `without .cache()`."""
+    if value in ("off", "default"):
+        return f"without {_CALLS.get(knob, knob)}"
     words = {
         "prefetch": f".prefetch({_number(value)})",
         "workers": f"num_parallel_calls={_number(value)}",

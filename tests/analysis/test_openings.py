@@ -1,0 +1,176 @@
+"""Which switches make sense from where a walk stands."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from tfwatch.analysis.forecast import Forecast
+from tfwatch.analysis.gain import Measured
+from tfwatch.analysis.moving import Limits, Move, Place, Stop, Tried, Turn
+from tfwatch.analysis.openings import easing, feeding, fits, seen_before
+from tfwatch.analysis.walk import next_move
+
+OFF = {"prefetch": "off", "workers": "off"}
+ON = {"prefetch": "4", "workers": "8"}
+
+
+def measured(step_ms: float, work_ms: float, error_ms: float = 0.05) -> Measured:
+    return Measured(40, step_ms, error_ms, work_ms)
+
+
+def place(knobs: dict[str, str], now: Measured, *tried: Tried, start: dict[str, str] | None = None) -> Place:
+    return Place(start or knobs, knobs, now, tried)
+
+
+def limits(memory_bytes: float = 1e12, **changes: Any) -> Limits:
+    known: dict[str, Any] = {"batch_bytes": 1e6, "cores": 8, "open": frozenset((*OFF, "cache")), "accelerated": True}
+    return Limits(memory_bytes, **{**known, **changes})
+
+
+def turns(moves: list[Move]) -> list[dict[str, str]]:
+    return [{turn.knob: turn.new for turn in move.turns} for move in moves]
+
+
+@pytest.mark.parametrize(
+    ("knobs", "now", "memory", "found"),
+    [
+        pytest.param(
+            OFF,
+            measured(40, 10),
+            1e12,
+            [{"prefetch": "4", "workers": "4"}, {"workers": "4"}, {"prefetch": "4"}],
+            id="as few workers as hide the data",
+        ),
+        pytest.param(
+            OFF,
+            measured(200, 10),
+            1e12,
+            [{"prefetch": "4", "workers": "8"}, {"workers": "8"}, {"prefetch": "4"}],
+            id="at first no more workers than cores",
+        ),
+        pytest.param(
+            OFF,
+            measured(8, 2),
+            1e12,
+            [{"prefetch": "16", "workers": "4"}, {"workers": "4"}, {"prefetch": "16"}],
+            id="short steps begin with a deep buffer",
+        ),
+        pytest.param(OFF, measured(18, 10), 1e12, [{"workers": "2"}, {"prefetch": "4"}], id="less data than work"),
+        pytest.param(
+            OFF, measured(18, 10), 2e6, [{"workers": "2"}, {"prefetch": "2"}], id="half a buffer that memory bears"
+        ),
+        pytest.param(
+            OFF, measured(40, 10), 3e6, [{"workers": "2"}, {"prefetch": "2"}], id="both at once are more than it bears"
+        ),
+        pytest.param(ON, measured(20, 10), 1e12, [{"workers": "16"}, {"prefetch": "16"}], id="more of each"),
+        pytest.param(
+            ON, measured(100, 10), 1e12, [{"workers": "32"}, {"prefetch": "16"}], id="far from fed, workers too"
+        ),
+        pytest.param(
+            {"prefetch": "16", "workers": "64"}, measured(100, 10), 1e12, [], id="as much as there is to turn to"
+        ),
+    ],
+)
+def test_what_feeds_a_run_that_starves(
+    knobs: dict[str, str], now: Measured, memory: float, found: list[dict[str, str]]
+) -> None:
+    within = limits(memory)
+    at = place(knobs, now)
+
+    assert turns([move for move in feeding(at, within) if fits(at, within, move)]) == found
+
+
+def test_what_was_tried_from_here_is_not_tried_again() -> None:
+    now = measured(20, 10)
+    (more, deeper) = feeding(place(ON, now), limits())
+    undone = Tried(ON, more, kept=False, before=now, after=now)
+
+    assert feeding(place(ON, now, undone), limits()) == [deeper]
+
+
+def test_a_knob_that_is_not_open_is_left() -> None:
+    assert turns(feeding(place(ON, measured(20, 10)), limits(open=frozenset({"prefetch"})))) == [{"prefetch": "16"}]
+
+
+@pytest.mark.parametrize(
+    ("knobs", "known", "found"),
+    [
+        pytest.param(ON, {}, [{"workers": "4"}], id="beside a prefetch fewer workers"),
+        pytest.param({"prefetch": "4", "workers": "2"}, {}, [{"workers": "off"}], id="of two, none"),
+        pytest.param({"prefetch": "off", "workers": "8"}, {}, [{"prefetch": "4", "workers": "2"}], id="a prefetch too"),
+        pytest.param(ON, {"accelerated": False}, [{"workers": "4"}, {"prefetch": "off"}], id="on a CPU workers alone"),
+        pytest.param(OFF, {}, [], id="nothing works ahead"),
+    ],
+)
+def test_what_eases_a_run_whose_cores_are_crowded(
+    knobs: dict[str, str], known: dict[str, Any], found: list[dict[str, str]]
+) -> None:
+    assert turns(easing(place(knobs, measured(10, 10)), limits(**known))) == found
+
+
+@pytest.mark.parametrize(
+    ("other_ms", "found"),
+    [pytest.param(12.4, [OFF], id="about as fast"), pytest.param(12.6, [], id="more than a quarter longer")],
+)
+def test_a_setting_that_was_about_as_fast_is_compared_once_more(other_ms: float, found: list[dict[str, str]]) -> None:
+    move = Move(tuple(Turn(knob, OFF[knob], ON[knob]) for knob in OFF), "")
+    kept = Tried(OFF, move, kept=True, before=measured(other_ms, 8), after=measured(10, 8))
+
+    moves = seen_before(place(ON, measured(10, 8), kept))
+
+    assert turns(moves) == found
+    assert all(again.again for again in moves)
+
+
+def test_a_comparison_is_made_three_times_at_most_and_none_where_it_is_clear() -> None:
+    move = Move((Turn("workers", "8", "4"),), "")
+
+    def compared(times: int, other_ms: float) -> list[Move]:
+        one = Tried(ON, move, kept=False, before=measured(10, 8, 0.2), after=measured(other_ms, 8, 0.2))
+        return seen_before(place(ON, measured(10, 8), *[one] * times))
+
+    assert turns(compared(2, 10.0)) == [{"workers": "4"}]
+    assert compared(3, 10.0) == []
+    assert compared(2, 11.0) == []
+
+
+@pytest.mark.parametrize(
+    ("turn", "batch_bytes", "memory", "does"),
+    [
+        pytest.param(Turn("workers", "8", "16"), 1e6, 8e6, True, id="eight batches more"),
+        pytest.param(Turn("workers", "8", "16"), 1e6, 7.9e6, False, id="a little too much"),
+        pytest.param(Turn("workers", "8", "16"), None, 1e12, False, id="nobody knows a batch's size"),
+        pytest.param(Turn("workers", "8", "4"), None, 0.0, True, id="and fewer need none"),
+        pytest.param(Turn("workers", "off", "4"), None, 0.0, True, id="the first ones are taken"),
+        pytest.param(Turn("fast_form", "off", "on"), 1e6, 0.0, True, id="a form holds nothing"),
+        pytest.param(Turn("cache", "off", "on"), 1e6, 1e12, False, id="a cache whose size nobody knows"),
+    ],
+)
+def test_a_move_keeps_within_the_memory_limit(turn: Turn, batch_bytes: float | None, memory: float, does: bool) -> None:
+    at = place({**ON, turn.knob: turn.old}, measured(20, 10))
+
+    assert fits(at, limits(memory, batch_bytes=batch_bytes), Move((turn,), "")) is does
+
+
+@pytest.mark.parametrize(("memory", "does"), [(1e9, True), (0.9e9, False)])
+def test_a_cache_fits_by_what_its_forecast_says_it_needs(memory: float, does: bool) -> None:
+    told = Forecast("cache", "on", 11, 10, 12, math.nan, "", needs_bytes=1e9)
+    move = Move((Turn("cache", "off", "on"),), "", told)
+
+    assert fits(place(ON, measured(20, 10)), limits(memory), move) is does
+
+
+@pytest.mark.parametrize(("crowding", "eases"), [(1.015, False), (1.03, True)])
+def test_work_of_two_hundredths_over_the_devices_own_time_shares_its_cores(crowding: float, eases: bool) -> None:
+    now = measured(10 * crowding * 1.01, 10 * crowding)
+    found = next_move(Place(ON, ON, now, floor_ms=10.0), limits())
+
+    if eases:
+        assert isinstance(found, Move)
+        assert turns([found]) == [{"workers": "4"}]
+    else:
+        assert isinstance(found, Stop)
+        assert found.cause == "fed"

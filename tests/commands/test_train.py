@@ -243,7 +243,7 @@ def test_data_that_proves_unusable_ends_the_screen_too(
 def test_detached_it_trains_to_its_end(
     shown: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert shown("DETACH") == 0
+    assert shown("DETACH", steps=100) == 0  # a line of progress is looked for every 0.2 s
     assert end_of(the_run(tmp_path)) == ("finished", "")
     assert "\ncnn  epoch 1/1" in capfd.readouterr().err
 

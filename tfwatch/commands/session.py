@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -20,6 +21,8 @@ from tfwatch.runs.reader import RunReader
 from tfwatch.terminal import Capture, Signals, wrapped
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tfwatch.commands.parts import Parts, Screen
     from tfwatch.commands.train import Order
     from tfwatch.core.clock import Clock
@@ -56,6 +59,7 @@ class Session:
             writer.note(beginning(self._earlier, writer.manifest()))
         self._stage: Stage | None = None
         self._started = False
+        self._refused = ""
         self._hurries = False
         self._signum = 0
 
@@ -81,8 +85,8 @@ class Session:
                 self._control.order(Autopilot(self._order.memory_bytes))
             elif self._order.experiment:
                 self._control.order(self._order.experiment)
-            self._pilot.start()
-            if not self._order.headless:
+            self._begin(self._pilot.start)
+            if not self._order.headless and not self._refused:
                 self._show_screen()
             self._begin_training()
             self._follow()
@@ -142,10 +146,22 @@ class Session:
 
     def _begin_training(self) -> None:
         """Start the training thread, unless it runs or was stopped before it began."""
-        if not self._started and not self._signum and not self._control.stop.is_set():
-            self._started = True
-            self._trainer.start()
+        if self._started or self._refused or self._signum or self._control.stop.is_set():
+            return
+        self._begin(self._trainer.start)
+        self._started = not self._refused
+        if self._refused:
+            self._leave_screen("LEFT")
+            return
+        with contextlib.suppress(RuntimeError):  # without that thread the user leaves the screen by himself
             threading.Thread(target=self._leave_on_bad_input, name="tfwatch-bad-input", daemon=True).start()
+
+    def _begin(self, start: Callable[[], None]) -> None:
+        """Start a thread without which there is no training; keeps why the system gives none."""
+        try:
+            start()
+        except RuntimeError as error:
+            self._refused = f"the training cannot begin: {error}"
 
     def _leave_on_bad_input(self) -> None:
         """Nothing trains then, and nothing is to be seen: the sentence on stderr says what is wrong."""
@@ -175,7 +191,9 @@ class Session:
             self._restart.chosen = None
 
     def _close(self) -> None:
-        if self._trainer.outcome is None:
+        if self._refused:
+            self._writer.end("failed", self._refused)
+        elif self._trainer.outcome is None:
             detail = "left before the batch in flight ended" if self._started else "left before it began"
             self._writer.end("stopped", detail)
         self._writer.close()
@@ -183,6 +201,9 @@ class Session:
     # -- afterwards -------------------------------------------------------------------------------
 
     def _conclude(self) -> int:
+        if self._refused:
+            self.say(self._refused)
+            return 1
         outcome = self._trainer.outcome
         if outcome and outcome.cause == "bad-input":
             self.say(outcome.message)

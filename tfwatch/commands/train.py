@@ -18,7 +18,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.knobs import NOTHING_TO_CACHE, describe
 from tfwatch.guard import short
 from tfwatch.runs import format as layout
-from tfwatch.runs.begin import begin_run
+from tfwatch.runs.begin import NotBegunError, begin_run
 from tfwatch.runs.library import find_run
 from tfwatch.terminal import Capture, held_signals, why_no_screen
 from tfwatch.workloads.estimate import needed_bytes
@@ -62,7 +62,8 @@ class Order:
 def train(order: Order, parts: Parts | None = None, clock: Clock = SYSTEM) -> int:
     """Train to the end and return the exit code.
 
-    0: finished, or stopped from the screen. 1: training raised. 2: bad input. 130, 143: stopped by SIGINT, SIGTERM.
+    0: finished, or stopped from the screen. 1: training raised, or the system gives no thread for it. 2: bad input.
+    130, 143: stopped by SIGINT, SIGTERM.
 
     Raises:
         BadInputError: training cannot start as ordered.
@@ -73,9 +74,12 @@ def train(order: Order, parts: Parts | None = None, clock: Clock = SYSTEM) -> in
     earlier, here = _earlier(order), Path.cwd()
     os.environ["KERAS_BACKEND"] = "tensorflow"
     with held_signals(), Capture(screen=not order.headless) as terminal:
-        writer, lost = begin_run(
-            order.runs_dir, workloads.title(order.plan.workload), clock, **_details(order, earlier)
-        )
+        title, details = workloads.title(order.plan.workload), _details(order, earlier)
+        try:
+            writer, lost = begin_run(order.runs_dir, title, clock, **details)
+        except NotBegunError as error:
+            terminal.err.write(f"tfwatch: the training cannot begin: {error}\n")
+            return 1
         writer.log = terminal.record_to(writer.folder and writer.folder / layout.LOG)
         session = Session(order, writer, terminal, parts, clock)
         if lost:

@@ -23,10 +23,17 @@ if TYPE_CHECKING:
 _PACKAGES = ("tfwatch", "tensorflow", "keras", "tensorflow-metal", "numpy")
 
 
+class NotBegunError(RuntimeError):
+    """The system gives no thread to write with; the message is Python's."""
+
+
 def begin_run(runs_dir: Path, workload: str, clock: Clock = SYSTEM, **details: Any) -> tuple[RunWriter, str]:
     """Make a run's folder and start its writer; `details` are further fields of the manifest.
 
     Returns the writer and why nothing is recorded: empty where it is. Without a folder the rows are kept in memory.
+
+    Raises:
+        NotBegunError: there is no thread to write with; the folder tells that the run failed.
     """
     reason, folder = "", None
     try:
@@ -51,7 +58,12 @@ def begin_run(runs_dir: Path, workload: str, clock: Clock = SYSTEM, **details: A
         writer.note(f"nothing is recorded: {reason}")
     if allowed := limits().words(machine["cores"], machine["memory_bytes"]):
         writer.note(f"this process may use {allowed}")
-    writer.start()
+    try:
+        writer.start()
+    except RuntimeError as error:
+        writer.end("failed", f"it never began: {error}")
+        writer.close()
+        raise NotBegunError(str(error)) from error
     return writer, reason
 
 

@@ -33,7 +33,7 @@ def losses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     told: list[float] = []
     tell = Books._tell_progress
 
-    def listen(books: Books, steps: int, examples: int, logs: dict[str, Any]) -> None:
+    def listen(books: Books, steps: int, examples: int | None, logs: dict[str, Any]) -> None:
         told.append(logs["loss"])
         tell(books, steps, examples, logs)
 

@@ -14,11 +14,12 @@ import pytest
 import tfwatch
 from tests.runs.folders import FakeClock, make_manifest
 from tests.whole import told
-from tfwatch.core.events import EpochEnded, EpochStarted, WatchFailed
+from tfwatch.core.events import EpochEnded, EpochStarted, Noted, WatchFailed
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.report.text import as_text
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import read_run
+from tfwatch.runs.reader import RunReader
 from tfwatch.runs.writer import RunWriter
 from tfwatch.training.loop import LoopBooks
 
@@ -125,6 +126,33 @@ def test_a_step_is_its_fetch_and_its_body() -> None:
     assert writer.progress is not None
     assert writer.progress[:4] == (24, 3, 0, 3)
     assert np.isnan(writer.progress[4])
+
+
+class Odd:
+    """A batch that cannot be asked."""
+
+    @property
+    def shape(self) -> Any:
+        raise TypeError("no")
+
+
+@pytest.mark.parametrize("batch", [3, "text", np.zeros(()), (), Odd()])
+def test_examples_that_nobody_can_count_are_told_once_and_are_no_figure(batch: Any) -> None:
+    clock = FakeClock()
+    books, writer = make_books(clock)
+    books.begin_epoch(0, 0, None)
+    for one in (np.zeros((8, 2)), batch, batch, np.zeros((8, 2))):
+        clock.at_s += 1.0
+        books.before(writer.now_ns())
+        books.got(writer.now_ns(), writer.now_ns(), one)
+        writer.flush()
+    run = read_run(writer)
+    snapshot = RunReader(writer, clock.clock).tail()
+    assert [event.text for event in run.events if isinstance(event, Noted)] == [
+        "examples are not counted: a batch does not tell how many it holds"
+    ]
+    assert snapshot.latest is not None
+    assert (snapshot.latest.step, snapshot.latest.images, snapshot.images_s) == (4, 0, None)
 
 
 def test_a_step_that_traced_is_flagged() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.whole import only, told
 from tfwatch.core.events import (
+    Noted,
     PipelineSwitched,
     RunEnded,
     TrainingFailed,
@@ -175,3 +176,22 @@ def test_a_folder_that_cannot_be_made_costs_the_record_and_not_the_training(
     assert len(history.history["loss"]) == 1
     assert watch.run_path is None
     assert "nothing is recorded" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_a_batch_that_cannot_be_weighed_is_told_once(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raises: bool
+) -> None:
+    from tfwatch.training import fetch
+
+    def weigh(batch: Any) -> None:
+        if raises:
+            raise TypeError("no")
+
+    monkeypatch.setattr(fetch, "bytes_of", weigh)
+    watch = watch_in(tmp_path)
+    make_model().fit(known(arrays), verbose=0, callbacks=[watch])
+    run = open_run(watch.run_path)
+    told_of = [event.text for event in told(run, Noted) if "size" in event.text]
+    assert told_of == ["a batch's size is not known, nor what buffers take: it holds more than plain numbers"]
+    assert (len(run.steps), run.manifest.batch_bytes) == (STEPS, None)

@@ -97,7 +97,7 @@ class Row:
     @property
     def examples_s(self) -> float | None:
         """Examples a second."""
-        return self.examples / self.step_ms * 1e3 if self.step_ms else None
+        return self.examples / self.step_ms * 1e3 if self.step_ms and self.examples else None
 
     def take(self, trial: Trial) -> None:
         """Add a round."""

@@ -68,7 +68,8 @@ SAMPLE = np.dtype(
     ]
 )
 
-#: How far the training is. `metric` is the metric that `Manifest.metric` names. Missing is NaN.
+#: How far the training is. `images`: 0 where batches do not tell how many they hold. `metric` is the metric that
+#: `Manifest.metric` names. Missing is NaN.
 PROGRESS = np.dtype(
     [
         ("at_ns", "<u8"),

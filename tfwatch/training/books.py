@@ -56,7 +56,8 @@ class Books:
         self._writer = writer
         self._metric = metric
         self._by_keras = by_keras
-        self._epoch = self._epoch_step = self._images = 0
+        self._epoch = self._epoch_step = 0
+        self._images: int | None = 0
         self._open_row: tuple[int, int, int, float, float, float] | None = None
         self._validation_ns = 0
 
@@ -134,12 +135,13 @@ class Books:
         end_ns: int,
         runs: list[NDArray[np.float64] | None],
         flags: list[int],
-        examples: int,
+        examples: int | None,
         logs: dict[str, Any],
     ) -> None:
         """Several steps of one call are done; `steps` counts them already. What follows is the host part of the last.
 
         runs: see `stamps.parts_of`; None where the wall clock was set, and the steps have no rows. flags: of each step.
+        examples: in all; None where batches do not tell.
         """
         self._writer.status = (Phase.HOST, end_ns, self.steps, self._epoch, "")
         self._tell_progress(len(flags), examples, logs)
@@ -167,11 +169,13 @@ class Books:
         """tfwatch itself failed."""
         self._writer.event(WatchFailed(self._writer.now_ns(), reason(error)))
 
-    def _tell_progress(self, steps: int, examples: int, logs: dict[str, Any]) -> None:
+    def _tell_progress(self, steps: int, examples: int | None, logs: dict[str, Any]) -> None:
         self._epoch_step += steps
-        self._images += examples
+        if examples is None and self._images is not None:
+            self._writer.note("examples are not counted: a batch does not tell how many it holds")
+        self._images = None if examples is None or self._images is None else self._images + examples
         loss, metric = logs.get("loss", math.nan), logs.get(self._metric, math.nan)
-        self._writer.progress = (self._images, self.steps, self._epoch, self._epoch_step, loss, metric)
+        self._writer.progress = (self._images or 0, self.steps, self._epoch, self._epoch_step, loss, metric)
 
     def _close_row(self, flags: int, end_ns: int) -> None:
         if self._open_row is None:

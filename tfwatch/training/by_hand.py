@@ -85,7 +85,7 @@ class ByHand:
         for batch in self._validation:
             if self._session.control.stop.is_set():
                 break
-            means.add(on_host(self._body.validate(batch)), images_in(batch))
+            means.add(on_host(self._body.validate(batch)), images_in(batch) or 0)
         self._books.end_validation()
         return {f"val_{name}": value for name, value in means.values().items()}
 
@@ -111,7 +111,7 @@ class TracedBody(BatchStep):
         outputs = self._plain(batch)
         self.traces += self._traced() != before
         self.ready = True
-        self.examples = images_in(batch)
+        self.examples = images_in(batch) or 0
         return outputs
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -108,8 +107,13 @@ class Fetch:
 
     def _weigh(self, batch: Any) -> None:
         self._weighed = True
-        with contextlib.suppress(Exception):  # a batch of any kind: its size is only told where it can be
-            self._writer.describe(batch_bytes=bytes_of(batch))
+        try:
+            size = bytes_of(batch)
+        except Exception:  # noqa: BLE001  a batch of any kind: training goes on
+            size = None
+        if size is None:
+            self._writer.note("a batch's size is not known, nor what buffers take: it holds more than plain numbers")
+        self._writer.describe(batch_bytes=size)
 
     def late(self, wait_ns: float) -> None:
         """The last batch was waited for so long: say by a flag what for, where it is known."""

@@ -65,8 +65,8 @@ class FusedSteps:
     def __call__(self, iterator: Any, limit: int) -> tuple[NDArray[np.float64], int, Any]:
         """Up to `limit` steps, fewer where the data ends.
 
-        Returns (steps + 1, 2) seconds on `clock` (see `stamps.parts_of`), the number of examples, and what the last
-        step returned: zeros where there was none.
+        Returns (steps + 1, 2) seconds on `clock` (see `stamps.parts_of`), the number of examples (below 0 where
+        batches do not tell), and what the last step returned: zeros where there was none.
         """
         counts, stamps, outputs = self._run(iterator, tf.constant(limit))
         steps, examples = counts.numpy().tolist()
@@ -155,9 +155,9 @@ def _note(stamps: Any, at: Any, done: tf.Tensor, fetched: tf.Tensor) -> Any:
 
 
 def _examples_in(batch: Any) -> tf.Tensor:
-    """How many examples a batch holds: see `examples.images_in`."""
+    """How many examples a batch holds: see `examples.images_in`; -1 where it does not tell."""
     first = next(iter(tf.nest.flatten(batch)), None)
     if not isinstance(first, tf.Tensor) or not first.shape.rank:
-        return tf.constant(0)
+        return tf.constant(-1)
     with tf.device("/CPU:0"):
         return tf.shape(first)[0]

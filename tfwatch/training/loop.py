@@ -68,7 +68,7 @@ class LoopBooks(Books):
             self.ahead.got(got_ns)
         self.steps += 1
         self._writer.status = (Phase.COMPUTE, got_ns, self.steps, self._epoch, "")
-        self._tell_progress(1, _examples(batch), {})
+        self._tell_progress(1, images_in(batch), {})
         self._open_step = start_ns, got_ns
         if self._traced:
             self._traced_before = self._traced()
@@ -265,13 +265,6 @@ class Loop:
         except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the loop
             self._patience = 0
             self._books.tell_failure(error)
-
-
-def _examples(batch: Any) -> int:
-    try:
-        return images_in(batch)
-    except Exception:  # noqa: BLE001  a batch may be anything
-        return 0
 
 
 def _stack() -> list[tuple[CodeType, int]]:

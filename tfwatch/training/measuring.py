@@ -91,7 +91,7 @@ def _measure(tf: Any, spec: Spec) -> dict[str, Any]:
 
 
 def step_of(workload: str, settings: Settings) -> tuple[Callable[[], Any], int]:
-    """What to time, and the examples in it: the workload's own work, else one step of its training."""
+    """What to time, and its examples, 0 where nobody knows: the workload's own work, else one step of its training."""
     module = workloads.load(workload)
     work = getattr(module, "work", None)
     if work is not None:
@@ -111,11 +111,11 @@ def _training_step(prepared: Prepared, fast: bool) -> tuple[Callable[[], Any], i
     model = prepared.model()
     if prepared.loop:
         body = prepared.loop(model)
-        return lambda: on_host(body.train(batch)), images_in(batch)
+        return lambda: on_host(body.train(batch)), images_in(batch) or 0
     model.make_train_function()
     shape = Shape(batches.element_spec, plain=False)
     step = BatchStep(model.train_function, shape, eager=model.run_eagerly)
-    return lambda: on_host(step(batch)), images_in(batch)
+    return lambda: on_host(step(batch)), images_in(batch) or 0
 
 
 def _times(tf: Any, step: Callable[[], Any], seconds: float) -> dict[str, Any]:

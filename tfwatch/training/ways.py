@@ -156,7 +156,7 @@ class InGraph:
             raise StopIteration
         logs = on_host(outputs)
         self._books.steps += len(flags)
-        self._books.after_call(start_ns, self._writer.now_ns(), runs, flags, examples, logs)
+        self._books.after_call(start_ns, self._writer.now_ns(), runs, flags, None if examples < 0 else examples, logs)
         return logs
 
     def _execute(self, iterator: Any, limit: int) -> tuple[NDArray[np.float64] | None, int, int, Any]:

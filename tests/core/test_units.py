@@ -29,3 +29,8 @@ def test_milliseconds_beside_each_other_have_one_unit_and_precision(
 )
 def test_memory_has_the_unit_that_shows_it(size: float | None, words: str) -> None:
     assert units.memory(size) == words
+
+
+@pytest.mark.parametrize(("value", "text"), [(0, "0 steps"), (1, "1 step"), (3477, "3 477 steps")])
+def test_one_is_told_apart_from_many(value: int, text: str) -> None:
+    assert units.counted(value, "step") == text

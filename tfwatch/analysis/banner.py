@@ -56,7 +56,7 @@ def _ended(now: Situation) -> Banner | None:
     if now.ended.cause == "failed":
         return Banner("FAILED", now.ended.detail or "no reason was recorded", _sum_up(now), Tone.BAD)
     took = units.seconds(now.ended.at_ns / 1e9)
-    steps = f"{units.count(now.ended.steps)} steps in {took}"
+    steps = f"{units.counted(now.ended.steps, 'step')} in {took}"
     if now.ended.cause == "stopped":
         return Banner("STOPPED", f"after {steps}{now.metric and f', {now.metric}'}", _sum_up(now), Tone.CALM)
     epochs = f"{now.epoch + 1} epoch{'s' if now.epoch else ''}, "

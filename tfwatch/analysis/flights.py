@@ -137,7 +137,7 @@ def gave(flight: Flight) -> str:
 
 def ended_words(ended: AutopilotEnded) -> str:
     """`autopilot: 23.4 to 9.1 ms a step, data wait 61 % to 1 %, in 180 steps;` and why it ended."""
-    over = f"in {units.count(ended.steps)} steps; {ended.reason}"
+    over = f"in {units.counted(ended.steps, 'step')}; {ended.reason}"
     if ended.before_ms is None or ended.after_ms is None:
         return f"autopilot: {over}"
     gave = f"{' to '.join(units.together(ended.before_ms, ended.after_ms))} a step"

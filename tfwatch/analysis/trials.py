@@ -113,7 +113,7 @@ def answer(ended: ExperimentEnded) -> str:
     if ended.ratio is None or ended.low is None or ended.high is None:
         few = "too few steps" if ended.cause == "budget" else ""
         why = ended.reason or few or _WHY.get(ended.cause, ended.cause)
-        return f"not clear: {why} ({units.count(ended.steps)} steps in {ended.rounds} rounds)"
+        return f"not clear: {why} ({units.counted(ended.steps, 'step')} in {units.counted(ended.rounds, 'round')})"
     if ended.answer == "faster":
         return f"{ended.ratio:.2f} x faster ({ended.low:.2f} to {ended.high:.2f}) {over}"
     if ended.answer == "slower":
@@ -128,7 +128,7 @@ def answer(ended: ExperimentEnded) -> str:
 def how(ended: ExperimentEnded) -> str:
     """`14 rounds in random order; left at 4`."""
     left = f"; left at {ended.kept}" if ended.kept and ended.cause not in ("stopped", "ended") else ""
-    return f"{ended.rounds} rounds in random order{left}"
+    return f"{units.counted(ended.rounds, 'round')} in random order{left}"
 
 
 def in_a_line(ended: ExperimentEnded) -> str:

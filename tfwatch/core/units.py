@@ -17,6 +17,11 @@ def count(value: int) -> str:
     return f"{value:,}".replace(",", " ")
 
 
+def counted(value: int, noun: str) -> str:
+    """`1 step`, `3 477 steps`."""
+    return f"{count(value)} {noun}{'' if value == 1 else 's'}"
+
+
 def milliseconds(value: float | None) -> str:
     """`13.9 ms`, `412 ms`, `20.3 s`."""
     if value is None or math.isnan(value):

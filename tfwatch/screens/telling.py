@@ -151,5 +151,5 @@ def _trouble(event: facts.Event) -> Row | None:
             return "X", f"failed at step {units.count(event.step)}: {event.error}", "$text-error"
         case facts.RunEnded():
             detail = f": {event.detail}" if event.detail else ""
-            return "X", f"{event.cause} after {units.count(event.steps)} steps{detail}", ""
+            return "X", f"{event.cause} after {units.counted(event.steps, 'step')}{detail}", ""
     return None

@@ -206,6 +206,7 @@ def test_everything_rare_is_a_row() -> None:
     run.event(facts.SwitchFailed, knob="prefetch", reason="no memory")
     run.event(facts.Paused, cause="checkpoint", took_ms=1500.0, detail="ModelCheckpoint")
     run.event(facts.Paused, cause="callback", took_ms=50.0, detail="too short to be told")
+    run.event(facts.Paused, cause="process stopped", took_ms=7000.0, detail="in compute")
     found = {"memory_bytes": None, "unified": True}
     run.event(facts.GpuFound, source="ioreg", name="Apple M2 Pro", **found)
     run.event(facts.GpuFound, source="nvml", name="NVIDIA H100", gpus=4, **found)
@@ -228,6 +229,7 @@ def test_everything_rare_is_a_row() -> None:
         ". a note",
         "p prefetch not switched: no memory",
         ". held up for 1.5 s by checkpoint ModelCheckpoint",
+        ". held up for 7.0 s in compute: the process was stopped",
         ". Apple M2 Pro: figures from ioreg",
         ". NVIDIA H100, the first of 4: figures from nvml",
         "S no batch for 3.5 s at step 452",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfwatch.analysis import flights, trials
+from tfwatch.analysis.causes import STOPPED
 from tfwatch.analysis.comparing import in_a_line, setting
 from tfwatch.analysis.compiles import Compiled
 from tfwatch.analysis.limits import LIMITS
@@ -131,8 +132,12 @@ def plain_fact(event: facts.Event) -> Row | None:
             first = f", the first of {event.gpus}" if event.gpus > 1 else ""
             return ".", f"{event.name}{first}: figures from {event.source}", ""
         case facts.Paused() if event.took_ms >= _PAUSED_MS and event.cause not in ("CPU contention", *LIMITS):
+            took = units.seconds(event.took_ms / 1e3)
+            if event.cause == STOPPED:
+                where = f" {event.detail}" if event.detail else ""
+                return ".", f"held up for {took}{where}: the process was stopped", ""
             name = f"{event.cause} {event.detail}".strip()
-            return ".", f"held up for {units.seconds(event.took_ms / 1e3)} by {name}", ""
+            return ".", f"held up for {took} by {name}", ""
         case facts.Noted():
             return ".", event.text, ""
     return _trouble(event)

@@ -162,6 +162,27 @@ def test_what_else_was_lost_and_keras_own_figure_are_told(tmp_path: Path) -> Non
     assert found["ledger"]["start"]["epoch"] is None
 
 
+def test_a_last_epoch_quicker_than_the_run_explains_keras_own_figure(tmp_path: Path) -> None:
+    rows = plain(400, 0.1)
+    rows["compute_ms"][:200] += 40
+    rows["epoch"][200:] = 1
+    rows = restart(rows)
+    events = (
+        EpochStarted(0, 0, 2, 200),
+        EpochEnded(12 * 10**9, 0, 200, {"loss": 1.0}),
+        EpochStarted(12 * 10**9, 1, 2, 200),
+        EpochEnded(16 * 10**9, 1, 400, {"loss": 0.5}),
+        RunEnded(16 * 10**9, "finished", 400),
+    )
+
+    told = [line for line in text_of(open_written(tmp_path / "run", rows, *events)) if line.startswith("Keras")]
+
+    assert told == [
+        "Keras' progress bar reads 20.0 ms a step for the last epoch: "
+        "steps were quicker in it than in the run as a whole"
+    ]
+
+
 def test_a_path_with_spaces_can_be_pasted(tmp_path: Path) -> None:
     lines = text_of(open_written(tmp_path / "my runs" / "r1", plain(30), FINISHED), str(tmp_path))
 

@@ -180,6 +180,8 @@ def _keras(run: Run, step_ms: float) -> list[str]:
     if keras_ms is None or abs(keras_ms - step_ms) <= _DIFFERS * step_ms:
         return []
     reads = f"Keras' progress bar reads {units.milliseconds(keras_ms)} a step for the last epoch"
+    if keras_ms < step_ms:
+        return [f"{reads}: steps were quicker in it than in the run as a whole"]
     return [f"{reads}: it spreads validation, callbacks and slow steps over all steps"]
 
 

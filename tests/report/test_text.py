@@ -177,10 +177,8 @@ def test_a_last_epoch_quicker_than_the_run_explains_keras_own_figure(tmp_path: P
 
     told = [line for line in text_of(open_written(tmp_path / "run", rows, *events)) if line.startswith("Keras")]
 
-    assert told == [
-        "Keras' progress bar reads 20.0 ms a step for the last epoch: "
-        "steps were quicker in it than in the run as a whole"
-    ]
+    quicker = "steps were quicker in it than in the run as a whole"
+    assert told == [f"Keras' progress bar reads 20.0 ms a step for the last epoch: {quicker}"]
 
 
 def test_a_path_with_spaces_can_be_pasted(tmp_path: Path) -> None:

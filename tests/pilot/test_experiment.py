@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ from tfwatch.core.knobs import Knobs, Setting
 from tfwatch.core.rows import Flag
 from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.pilot import experiment
-from tfwatch.pilot.driver import Interrupt, RefusedError
+from tfwatch.pilot.driver import Driver, Interrupt, RefusedError
 from tfwatch.runs.control import Experiment, Request
 
 if TYPE_CHECKING:
@@ -149,6 +150,28 @@ def test_a_key_of_another_knob_ends_it_and_what_stood_before_comes_back() -> Non
     run.advance(40)
     assert (end_of(run).cause, end_of(run).kept) == ("key", "off")
     assert (run.control.knobs.prefetch, run.control.knobs.workers) == ("off", 2)
+
+
+def test_a_setting_that_is_on_its_way_when_it_is_ended_is_taken_back() -> None:
+    """Else it comes all the same, and the run goes on with what was only to be tried."""
+    turned: list[int] = []
+
+    def press(step: int) -> None:
+        asked = [event for event in run.events() if isinstance(event, SwitchAsked)]
+        made = [event for event in run.events() if isinstance(event, PipelineSwitched)]
+        if step >= 60 and not turned and len(asked) > len(made) and asked[-1].new == "4":
+            turned.append(step)
+            run.control.order(None)
+
+    run = Simulated(noisy({"off": 20.0, 4: 20.0}, spread=0.2), before_step=press)
+    run.driver(OFF_4)  # gives the order
+    source, control = run.writer, run.control
+    step = functools.partial(run.advance, 1)
+    experiment.run(Driver(source, control, source.event, control.orders, run.clock.clock, step), OFF_4)
+    run.advance(40)
+    assert turned
+    assert (end_of(run).cause, end_of(run).kept) == ("cancelled", "off")
+    assert standing(run.events()) == run.control.knobs.prefetch == "off"
 
 
 @pytest.mark.parametrize(("end", "cause"), [("stop", "stopped"), ("order", "cancelled")])

@@ -22,6 +22,7 @@ from tfwatch.pilot.driver import Interrupt, RefusedError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from tfwatch.core.events import PipelineSwitched
     from tfwatch.core.rows import Rows
     from tfwatch.pilot.driver import Driver
     from tfwatch.runs.control import Experiment
@@ -78,6 +79,7 @@ class _Trial:
         self._began_ns = driver.now_ns()
         self._stood = driver.stands(order.knob)
         self._now = self._stood
+        self._coming: str | None = None
         self._next = 0
         self._blocks: list[list[Rows]] = [[] for _ in order.values]
         self._block_steps = self._steps_of_block()
@@ -116,8 +118,7 @@ class _Trial:
     def _block(self, value: int) -> Rows:
         """The rows of a block of a setting, from where it has settled."""
         if self._now != self._values[value]:
-            self._driver.ask(self._order.knob, self._order.values[value], EXPERIMENT)
-            switched = self._driver.wait_switched(self._order.knob, self._order.values[value])
+            switched = self._switched(value)
             self._now = self._values[value]
             self._next = switched.step + self._settle()
         self._next = self._next or self._driver.snapshot.steps_total + 1
@@ -142,6 +143,18 @@ class _Trial:
     def _rows(self) -> Rows:
         """The block's rows so far, without those in which an epoch's new pipeline settles."""
         return settled(self._driver.rows(self._next), self._settle())
+
+    def _switched(self, value: int) -> PipelineSwitched:
+        """Have a setting; one that was asked for comes, though the experiment ends meanwhile."""
+        self._driver.ask(self._order.knob, self._order.values[value], EXPERIMENT)
+        self._coming = self._values[value]
+        try:
+            switched = self._driver.wait_switched(self._order.knob, self._order.values[value])
+        except RefusedError:
+            self._coming = None
+            raise
+        self._coming = None
+        return switched
 
     def _settle(self) -> int:
         prefetch = self._now if self._order.knob == "prefetch" else self._driver.stands("prefetch")
@@ -216,7 +229,7 @@ class _Trial:
         stood = self._values.index(self._stood) if self._stood in self._values else None
         if cause == "failed" or (stood is not None and stood not in found.beaten):
             at = stood if stood is not None else 0
-        if self._values[at] != self._driver.stands(self._order.knob):
+        if {self._driver.stands(self._order.knob), self._coming or self._values[at]} != {self._values[at]}:
             self._driver.leave(self._order.knob, self._order.values[at], EXPERIMENT)
         # A run that ends obeys no more, but one that it restarts as begins with what is asked now.
         return (self._now or "") if cause in ("stopped", "ended") else self._values[at]

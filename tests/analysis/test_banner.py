@@ -130,7 +130,12 @@ SHORT_EPOCH = Entry(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0.6, 
         pytest.param(
             {"asked": {"prefetch": "4"}}, "ASKED", "prefetch off -> 4: waits for the batch in flight", id="switching"
         ),
-        pytest.param({"switch": SWITCH}, "SETTLING", "prefetch 4: 34 of 60 steps, so far 13.9 ms", id="settling"),
+        pytest.param(
+            {"switch": SWITCH, "knobs": {"prefetch": "4"}},
+            "SETTLING",
+            "prefetch 4: 34 of 60 steps, so far 13.9 ms",
+            id="settling",
+        ),
         pytest.param(
             {"life": "no answer", "silent_s": 3.1},
             "NO ANSWER for 3.1 s",
@@ -188,6 +193,10 @@ def test_input_bound_is_said_only_of_a_verdict() -> None:
     measuring = finding(judgement=Judgement(Verdict.UNKNOWN, 12, 20, split(9.6, 13, 0.8)))
 
     assert "input-bound" not in " ".join((*waiting, *measuring))
+
+
+def test_nothing_settles_that_was_turned_again() -> None:
+    assert finding(switch=SWITCH, knobs={"prefetch": "off"})[0] == "MEASURING"
 
 
 def test_a_short_validation_does_not_flicker() -> None:

@@ -175,6 +175,8 @@ def _settling(now: Situation) -> Banner | None:
     switch = now.switch
     if switch is None or switch.step is None or switch.settled or now.steps_total - switch.step > _SETTLES_WITHIN:
         return None
+    if now.knobs.get(switch.knob, switch.new) != switch.new:
+        return None  # something else turned it again: an experiment that was ended takes its own setting back
     done = switch.after.steps if switch.after else 0
     so_far = f", so far {units.milliseconds(switch.after.step.median)}" if switch.after else ""
     before = f"before: {units.milliseconds(switch.before.step.median)} a step" if switch.before else ""

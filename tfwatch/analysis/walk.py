@@ -98,8 +98,8 @@ def next_move(place: Place, limits: Limits) -> Move | Stop:
     """What comes next."""
     now = place.now
     if now.step_ms <= (1 + NEAR_FLOOR) * place.floor_ms < math.inf:
-        own = units.milliseconds(place.floor_ms)
-        return Stop("floor", f"a step takes {units.milliseconds(now.step_ms)}, the device's own time {own}")
+        above = f"less than {units.percent(NEAR_FLOOR)} above the device's own {units.milliseconds(place.floor_ms)}"
+        return Stop("floor", f"a step takes {units.milliseconds(now.step_ms)}, {above}")
     starves = now.wait_share >= FED_BELOW
     crowded = now.work_ms > (1 + _CROWDED) * place.floor_ms
     if not starves and limits.accelerated and not crowded:

@@ -74,20 +74,26 @@ def easing(place: Place, limits: Limits) -> list[Move]:
 
 
 def seen_before(place: Place) -> list[Move]:
-    """Settings that were measured about as fast as this one, the fastest first: to be compared once more, in turn.
+    """Settings that were measured about as fast as this one, the likeliest first: to be compared once more, in turn.
 
-    As fast as it is now: where it was measured before others, the machine may have changed since.
+    As fast as it is now: where it was measured before others, the machine may have changed since. The likeliest: few
+    steps and a forecast, each may be wrong; of both together the mean.
     """
     moves = []
-    for knobs, step_ms in sorted(_others(place), key=lambda found: found[1]):
+    for knobs, step_ms in _others(place):
         rounds = stretches(place, knobs)
         is_open = step_ms <= _NEAR * place.now.step_ms or not place.is_fresh
         if len(rounds) > 1:
             is_open = might_help(*map(together, zip(*rounds, strict=True)))
         if is_open and len(rounds) < ROUNDS:
             turns = tuple(Turn(k, place.knobs[k], v) for k, v in knobs.items() if place.knobs[k] != v)
-            moves.append(Move(turns, _AGAIN, _foretold(place, turns), again=True))
-    return moves
+            moves.append((step_ms, Move(turns, _AGAIN, _foretold(place, turns), again=True)))
+    return [move for _, move in sorted(moves, key=lambda found: _likely_ms(*found))]
+
+
+def _likely_ms(measured_ms: float, move: Move) -> float:
+    told = move.forecast
+    return (measured_ms + told.step_ms) / 2 if told and told.is_known else measured_ms
 
 
 def stretches(place: Place, knobs: Mapping[str, str]) -> list[tuple[Measured, Measured]]:

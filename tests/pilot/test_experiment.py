@@ -219,6 +219,14 @@ def test_a_setting_that_cannot_be_had_ends_it() -> None:
     assert (ended.cause, ended.reason, ended.kept) == ("failed", "ResourceExhaustedError: no memory", "off")
 
 
+def test_it_begins_from_what_was_asked_for_just_before() -> None:
+    run = Simulated(noisy({"off": 20.0, 4: 20.0}))
+    run.advance(20)
+    run.control.ask(Request("prefetch", 4, "key"))
+    experiment.run(run.driver(OFF_4), OFF_4)
+    assert (end_of(run).answer, end_of(run).kept) == ("same", "4")
+
+
 def test_where_it_is_the_commands_only_purpose_the_training_ends_with_it() -> None:
     order = Experiment("prefetch", ("off", 4), 600, ends=True)
     run = Simulated(noisy({"off": 20.0, 4: 10.0}))

@@ -61,7 +61,8 @@ def _carry_out(driver: Driver, order: Experiment) -> None:
         raise RefusedError(f"{knob} cannot be switched in this run")
     if len(set(order.values)) < max(2, len(order.values)):
         raise RefusedError(f"{', '.join(map(show, order.values))} are not two different settings of {knob}")
-    driver.wait(lambda snapshot: snapshot.steps_total >= _WARM)
+    # What was asked for just before is where the run stands.
+    driver.wait(lambda snapshot: snapshot.steps_total >= _WARM and not driver.is_switching)
     _Trial(driver, order).run()
 
 

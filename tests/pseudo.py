@@ -104,4 +104,5 @@ class Pseudo:
 
 
 def _own_terminal() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a job in the background of a shell hands on that it is ignored
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

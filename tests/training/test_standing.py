@@ -71,11 +71,3 @@ def test_where_all_is_a_librarys_its_innermost_line_is_told() -> None:
 
 def test_where_nobody_knows_who_trains_nothing_is_told() -> None:
     assert standing(0, {OTHER: frame("/home/me/server.py")}) == ("", "")
-
-
-def test_this_very_thread_stands_here() -> None:
-    place, thread = standing(threading.get_ident())
-
-    assert place.startswith("test_standing.py:")
-    assert place.endswith("in test_this_very_thread_stands_here")
-    assert thread == "training"

@@ -7,12 +7,12 @@ while what follows a step lasts longer than usual Python does.
 from __future__ import annotations
 
 import gc
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import Paused, SensorMissing
+from tfwatch.core.frames import of_threads
 from tfwatch.core.rows import Phase
 from tfwatch.sensors import reason
 from tfwatch.sensors.stopped import Stops
@@ -145,7 +145,7 @@ class Told:
 
 def callback_name(thread: int) -> str:
     """The class of the Keras callback that a thread is in; empty where it is in none, or in tfwatch's own."""
-    frame: FrameType | None = sys._current_frames().get(thread)
+    frame: FrameType | None = of_threads().get(thread)
     name = ""
     while frame is not None:  # the outermost list is the training's: a callback may evaluate with callbacks
         if frame.f_code.co_filename.endswith("callback_list.py"):

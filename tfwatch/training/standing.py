@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import site
-import sys
 import sysconfig
 import traceback
 from typing import TYPE_CHECKING
+
+from tfwatch.core.frames import of_threads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +34,7 @@ def standing(trains_in: int, frames: Mapping[int, FrameType] | None = None) -> t
 
     trains_in: the identifier of the thread that trains. Both are empty where no Python runs. frames: of each thread.
     """
-    frames = sys._current_frames() if frames is None else frames
+    frames = of_threads() if frames is None else frames
     for thread, frame in frames.items():
         inside = _below_tensorflow(frame) if thread != trains_in else []
         if inside:

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfwatch.core import frames
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+#: Threads that stand somewhere new, threads that come and go, and collections in which the interpreter is let go: where
+#: a collection can start within, Python 3.11 stood still within 3 s, four times of four.
+CROWDED = """
+import gc, os, sys, threading, time
+from tfwatch.core import frames
+
+def stand(depth):
+    stand(depth - 1) if depth else time.sleep(0.0001)
+
+def work():
+    while True:
+        stand(3)
+
+def spawn():
+    while True:
+        ended = [threading.Thread(target=int) for _ in range(8)]
+        [thread.start() for thread in ended]
+        [thread.join() for thread in ended]
+
+sys.setswitchinterval(1e-5)
+gc.set_threshold(2)
+gc.callbacks.append(lambda phase, info: time.sleep(0))
+for target in (*[work] * 20, spawn, spawn):
+    threading.Thread(target=target, daemon=True).start()
+until = time.monotonic() + 3
+while time.monotonic() < until:
+    frames.of_threads()
+print("done", flush=True)
+os._exit(0)
+"""
+
+
+@pytest.fixture(params=[True, False])
+def collects(request: pytest.FixtureRequest) -> Iterator[bool]:
+    was = gc.isenabled()
+    (gc.enable if request.param else gc.disable)()
+    yield request.param
+    (gc.enable if was else gc.disable)()
+
+
+def test_it_tells_where_this_thread_stands() -> None:
+    assert frames.of_threads()[threading.get_ident()].f_code.co_name == "of_threads"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_no_collection_begins_meanwhile_where_that_deadlocks(
+    monkeypatch: pytest.MonkeyPatch, collects: bool, fails: bool
+) -> None:
+    meanwhile = []
+
+    def current() -> dict[int, FrameType]:
+        meanwhile.append(gc.isenabled())
+        if fails:
+            raise MemoryError
+        return {}
+
+    monkeypatch.setattr(frames, "DEADLOCKS", True)
+    monkeypatch.setattr(sys, "_current_frames", current)
+    if fails:
+        with pytest.raises(MemoryError):
+            frames.of_threads()
+    else:
+        assert frames.of_threads() == {}
+    assert meanwhile == [False]
+    assert gc.isenabled() is collects
+
+
+def test_threads_that_come_and_go_do_not_stand_still() -> None:
+    crowded = subprocess.run([sys.executable, "-c", CROWDED], capture_output=True, text=True, timeout=30, check=False)
+    assert crowded.stdout == "done\n", crowded.stderr

@@ -12,7 +12,10 @@ of it.
   Science 69, 2023). What a setting leaves behind for the next one is not: the steps after a switch are left out.
 * Who looks after each round and stops when he likes the answer is fooled by a t-interval far more often than it says
   (Johari, Koomen, Pekelis & Walsh, "Always valid inference", Operations Research 70, 2022). `half_width` is that of a
-  confidence sequence: it covers the truth at all rounds at once with the probability that it names.
+  confidence sequence: it covers the truth at all rounds at once with the probability that it names. It may widen from
+  one look to the next. To keep the narrowest of all looks would be valid for a difference that stays what it is, and
+  save a round in twelve; of one that fades (10 %, gone after 6 rounds; 200 simulated runs) what is left held the mean
+  of the rounds in 70 of 100, where this holds it in 99.
 * The noise is unknown. The sequence is the t-test's with a normal mixture over the effect in units of the noise
   (Lai, "On confidence sequences", Annals of Statistics 4, 1976; Wang & Ramdas, "Anytime-valid t-tests and confidence
   sequences for Gaussian means with unknown variance", arXiv:2310.03722): with n rounds, S the sum of
@@ -148,7 +151,8 @@ def figures(times: Sequence[Sequence[NDArray[np.float64]]]) -> NDArray[np.float6
 
     The mean step time of a block whose slowest quarter counts as the quickest of that quarter: what the machine does
     beside the training makes single steps slow, and hides small differences. Where the slow steps themselves may
-    differ, as they do where every tenth batch comes late, it is the plain mean.
+    differ, as they do where every tenth batch comes late, it is the plain mean. What slow steps differ by without being
+    seen to, `SAME` at most, is in neither the ratio nor its interval.
     """
     plain = np.array([[block.mean() for block in blocks] for blocks in times], dtype=np.float64).T
     if not len(plain):

@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import weakref
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 
 import pytest
 
 from tfwatch.core.knobs import Knobs
+from tfwatch.training.disposal import Collections
 
-pytestmark = pytest.mark.tensorflow
+
+def test_a_collection_in_the_thread_that_waits_for_one_holds_nobody_up() -> None:
+    with Collections() as collections:
+
+        def run() -> None:
+            sys.setprofile(lambda *_: gc.collect(0))  # at each call within
+            collections.wait()
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        thread.join(timeout=10)
+        assert not thread.is_alive()
 
 
+@pytest.mark.tensorflow
 def test_a_source_goes_in_the_disposal_thread_once_the_collector_has_freed_its_pipelines() -> None:
     import tensorflow as tf
 
     from tfwatch.training.feed import Feed, prefetch_only
 
-    gone_in: list[str] = []
-    gone = threading.Event()
+    gone_in = SimpleQueue[str]()
 
     def note(_: object) -> None:
-        gone_in.append(threading.current_thread().name)
-        gone.set()
+        gone_in.put(threading.current_thread().name)
 
     feed = Feed(prefetch_only)
     source = iter(tf.data.Dataset.range(10))
@@ -37,7 +51,7 @@ def test_a_source_goes_in_the_disposal_thread_once_the_collector_has_freed_its_p
     feed.close()
     for _ in range(1200):  # a minute: deleting an iterator took up to 27 s
         gc.collect()
-        if gone.wait(0.05):
+        with suppress(Empty):
+            assert gone_in.get(timeout=0.05) == "tfwatch-disposal"
             break
     assert reference() is None
-    assert gone_in == ["tfwatch-disposal"]

@@ -12,19 +12,24 @@ import gc
 import sys
 import threading
 import weakref
+from queue import SimpleQueue
 from typing import Any
+
+# Of what tells another thread something, only `SimpleQueue.put` may be called where the garbage collector calls: it
+# runs in any thread at any moment, also in the one that waits. That one, stopped while it held an `Event`'s lock,
+# waited for itself for ever, and Python never collected again.
 
 
 class Gone:
     """Tells when an object has been freed."""
 
     def __init__(self, thing: Any) -> None:
-        event = self._event = threading.Event()
-        self._reference = weakref.ref(thing, lambda _: event.set())
+        freed = self._freed = SimpleQueue[None]()
+        self._reference = weakref.ref(thing, lambda _: freed.put(None))
 
     def wait(self) -> None:
-        """Wait for it."""
-        self._event.wait()
+        """Wait for it, once."""
+        self._freed.get()
 
 
 def let_go(pipelines: list[Any], sources: list[Any], built: list[Gone]) -> None:
@@ -46,7 +51,7 @@ def _bury(pipelines: list[Any], sources: list[Any], built: list[Gone]) -> None:
     pipelines.clear()
     for gone in built:
         gone.wait()
-    with _Collections() as collections:
+    with Collections() as collections:
         while any(_is_held(sources, n) for n in range(len(sources))):
             collections.wait()
     sources.clear()
@@ -60,13 +65,13 @@ def _is_held(sources: list[Any], n: int) -> bool:
     return handle is not None and sys.getrefcount(handle) > 3  # the iterator, this function, and the call
 
 
-class _Collections:
+class Collections:
     """Waits for the garbage collector to end a pass."""
 
     def __init__(self) -> None:
-        self._over = threading.Event()
+        self._over = SimpleQueue[None]()
 
-    def __enter__(self) -> _Collections:
+    def __enter__(self) -> Collections:
         gc.callbacks.append(self._note)
         return self
 
@@ -75,8 +80,8 @@ class _Collections:
 
     def _note(self, phase: str, _: dict[str, int]) -> None:
         if phase == "stop":
-            self._over.set()
+            self._over.put(None)
 
     def wait(self) -> None:
-        self._over.clear()
-        self._over.wait()
+        """Wait for the end of the next pass that nobody waited for yet."""
+        self._over.get()

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.analysis.steps import plain, restart
+from tests.analysis.steps import make_steps, plain, restart
 from tests.report.told import FINISHED, SWITCH, open_written, switched_run, text_of
-from tfwatch.core.events import EpochEnded, Event, RunEnded, SwitchAsked
+from tfwatch.core.events import EpochEnded, Event, Paused, RunEnded, SwitchAsked
+from tfwatch.core.trials import ExperimentEnded
 from tfwatch.report import document
 
 if TYPE_CHECKING:
@@ -140,4 +141,34 @@ def test_stalls_are_told_by_their_kind(tmp_path: Path) -> None:
     assert (hiccup["kind"], hiccup["step"], hiccup["steps"], hiccup["lost_ms"]) == ("hiccup", 351, 1, 3000)
     assert hiccup["start_s"] == pytest.approx(350 * 0.02 + 17 * 0.06)
     assert (periodic["kind"], periodic["period"], periodic["step"]) == ("periodic", 20, 21)
+    assert [(one["part"], one["cause"], one["detail"]) for one in (hiccup, periodic)] == [
+        ("wait", "unexplained", "")
+    ] * 2
     assert any(line.startswith("every 20th step waits 60.0 ms longer from step 21 over") for line in text_of(run))
+
+
+def test_what_takes_longer_again_and_again_is_told_with_its_part_and_its_cause(tmp_path: Path) -> None:
+    rows = make_steps(np.full(400, 2.0), compute=17.0, host=1.0)
+    rows["host_ms"][20::20] += 60
+    restart(rows)
+    ends = rows["start_ns"][21::20].astype(np.int64).tolist()
+    pauses = [Paused(end, "callback", 59.0, "Slow") for end in ends]
+
+    (periodic,) = document.as_json(open_written(tmp_path / "run", rows, *pauses, FINISHED))["stalls"]
+
+    told = {name: periodic[name] for name in ("kind", "period", "part", "cause", "detail")}
+    assert told == {"kind": "periodic", "period": 20, "part": "host", "cause": "callback", "detail": "Slow"}
+
+
+def test_what_a_file_holds_in_place_of_a_number_is_null(tmp_path: Path) -> None:
+    ended = ExperimentEnded(
+        *(5, "prefetch", ["off", "4"], 0, 30, "cancelled", "unclear", "4", "off", 1, 20, 30, "off"),
+        step_ms={"off": math.nan},
+    )
+    run = open_written(tmp_path / "run", plain(30), ended, settings={"learning_rate": math.inf, "sizes": [1, math.nan]})
+
+    found = document.as_json(run)
+
+    assert found["settings"] == {"learning_rate": None, "sizes": [1, None]}
+    assert found["experiments"][0]["step_ms"] == {"off": None}
+    json.dumps(found, allow_nan=False)

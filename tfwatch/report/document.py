@@ -10,7 +10,7 @@ from tfwatch.analysis.warnings import meanings
 from tfwatch.core.events import EpochEnded
 from tfwatch.report.chain import restart_json
 from tfwatch.report.derived import grounds_of, hardware_of, ledger_of, record_of, summary_of
-from tfwatch.report.figures import figure, split_json
+from tfwatch.report.figures import finite, split_json
 from tfwatch.report.outcome import finding_json, finding_of, lost_json, lost_of
 from tfwatch.report.pipeline import pipeline_json
 from tfwatch.report.switched import experiments_json, flights_json, forecasts_json, switches_json
@@ -49,7 +49,8 @@ def as_json(run: Run) -> dict[str, Any]:
         the code. busy_ms: milliseconds a batch in this stage alone, summed over its `parallelism` workers; all_ms: in
         all stages. reason: `storage`, `cpu`, `serial` or `python`. missing: why there are no stages.
     keras_step_ms: what Keras' progress bar reads at the last epoch's end, milliseconds a step.
-    stalls: [{kind, step, start_s, steps, lost_ms, cause, period}], in which the device starves much more than usual.
+    stalls: [{kind, step, start_s, steps, lost_ms, part, cause, detail, period}], in which a part of the steps takes
+        much more than usual; part is `wait`, `compute` or `host`, of a hiccup `wait`; cause, detail: as of a spike.
         kind is `hiccup` (steps that follow one another and lose a second or more), `periodic` (a slow wait every
         `period` steps) or `drift` (the wait grows slowly; steps are the stretch looked at).
     restart: {after, changes: [{knob, from, to}], of, before_ms, after_ms}, where the run began as a restart of the run
@@ -91,7 +92,7 @@ def as_json(run: Run) -> dict[str, Any]:
     ended = run.ended
     machine, ledger, grounds = hardware_of(run), ledger_of(run), grounds_of(run)
     latest = summary.latest.split if summary.latest else None
-    return {
+    document = {
         "run": run.manifest.run,
         "workload": run.manifest.workload,
         "device": run.manifest.device or None,
@@ -102,7 +103,7 @@ def as_json(run: Run) -> dict[str, Any]:
         **split_json(summary.steady),
         "verdict": summary.verdict.value,
         "bound": summary.bound.value if summary.bound else None,
-        "final_loss": figure(_final_loss(run)),
+        "final_loss": _final_loss(run),
         "weights_sha256": (ended.weights_sha256 or None) if ended else None,
         "spikes_left_out": summary.left_out,
         "spikes": [_spike(spike) for spike in summary.spikes],
@@ -116,11 +117,13 @@ def as_json(run: Run) -> dict[str, Any]:
         "lost": lost_json(lost_of(run, summary, ledger, machine)),
         "ledger": _ledger(ledger),
         "pipeline": pipeline_json(last_table(grounds, run.stages, latest), run.events),
-        "keras_step_ms": figure(keras_step_ms(run.epochs, run.events)),
+        "keras_step_ms": keras_step_ms(run.epochs, run.events),
         **_energy(machine),
         "machine": _machine(machine),
         "tensorflow_said": [_said(one) for one in meanings(run.log)],
     }
+    told: dict[str, Any] = finite(document)
+    return told
 
 
 def _final_loss(run: Run) -> float | None:
@@ -139,9 +142,9 @@ def _said(one: Said) -> dict[str, Any]:
 def _energy(machine: Hardware) -> dict[str, Any]:
     spent = machine.energy
     return {
-        "energy_j": figure(spent.joules if spent else None),
-        "energy_per_step_j": figure(spent.per_step_j if spent else None),
-        "energy_starving_j": figure(spent.starving_j if spent else None),
+        "energy_j": spent.joules if spent else None,
+        "energy_per_step_j": spent.per_step_j if spent else None,
+        "energy_starving_j": spent.starving_j if spent else None,
         "energy_missing": machine.energy_missing or None,
     }
 
@@ -154,9 +157,9 @@ def _machine(machine: Hardware) -> dict[str, Any]:
         "gpus": found.gpus if found else None,
         "gpu_total_bytes": found.memory_bytes if found else None,
         "unified_memory": found.unified if found else None,
-        **{name: figure(value) for name, value in machine.medians.items()},
-        "gpu_others_busy": figure(machine.others),
-        "energy_known_s": figure(machine.energy.known_s if machine.energy else None),
+        **machine.medians,
+        "gpu_others_busy": machine.others,
+        "energy_known_s": machine.energy.known_s if machine.energy else None,
         "thermal_limit_s": machine.heat_s,
         "swapping_s": machine.swap_s,
         "missing": {event.sensor: {"reason": event.reason, "fix": event.fix or None} for event in machine.missing},
@@ -176,7 +179,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
 def _spike(spike: Spike) -> dict[str, Any]:
     return {
         "step": spike.step,
-        "extra_ms": figure(spike.extra_ms),
+        "extra_ms": spike.extra_ms,
         "part": spike.part,
         "cause": spike.cause,
         "detail": spike.detail,
@@ -189,8 +192,10 @@ def _stall(stall: Stall) -> dict[str, Any]:
         "step": stall.step,
         "start_s": stall.start_ns / 1e9,
         "steps": stall.steps,
-        "lost_ms": figure(stall.lost_ms),
+        "lost_ms": stall.lost_ms,
+        "part": "wait",
         "cause": stall.cause,
+        "detail": "",
         "period": None,
     }
 
@@ -201,7 +206,9 @@ def _pattern(pattern: Pattern) -> dict[str, Any]:
         "step": pattern.step,
         "start_s": pattern.start_ns / 1e9,
         "steps": pattern.steps,
-        "lost_ms": figure(pattern.lost_ms),
-        "cause": "unexplained",
+        "lost_ms": pattern.lost_ms,
+        "part": pattern.part,
+        "cause": pattern.cause,
+        "detail": pattern.detail,
         "period": pattern.period or None,
     }

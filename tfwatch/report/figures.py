@@ -9,9 +9,13 @@ if TYPE_CHECKING:
     from tfwatch.analysis.breakdown import Breakdown, Stat
 
 
-def figure(value: float | None) -> float | None:
-    """None instead of NaN and infinity."""
-    return None if value is None or not math.isfinite(value) else value
+def finite(value: Any) -> Any:
+    """What JSON can hold, all the way down: None for NaN and infinity, which are no JSON."""
+    if isinstance(value, dict):
+        return {name: finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def split_json(split: Breakdown | None) -> dict[str, Any]:
@@ -22,9 +26,9 @@ def split_json(split: Breakdown | None) -> dict[str, Any]:
         "compute_ms": _stat(split.compute if split else None),
         "host_ms": _stat(split.host if split else None),
         "dispatch_ms": _stat(split.dispatch if split else None),
-        "data_wait_share": figure(split.wait_share if split else None),
+        "data_wait_share": split.wait_share if split else None,
     }
 
 
 def _stat(stat: Stat | None) -> dict[str, float | None]:
-    return {name: figure(getattr(stat, name) if stat else None) for name in ("median", "mean", "p95")}
+    return {name: getattr(stat, name) if stat else None for name in ("median", "mean", "p95")}

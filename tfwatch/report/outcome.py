@@ -20,7 +20,6 @@ from tfwatch.analysis.tried import tried
 from tfwatch.analysis.verdict import NEEDED, Bound, Judgement, classify
 from tfwatch.core import units
 from tfwatch.core.rows import Flag
-from tfwatch.report.figures import figure
 
 if TYPE_CHECKING:
     from tfwatch.analysis.finding import Banner
@@ -106,8 +105,8 @@ def lost_json(found: Lost) -> dict[str, float | None]:
     return {
         "waiting_s": found.waiting_s,
         "share": found.share,
-        "images": figure(found.examples),
-        "energy_j": figure(found.energy_j),
+        "images": found.examples,
+        "energy_j": found.energy_j,
         "run_without_s": found.without_s,
     }
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.analysis.machine import PIPELINE
 from tfwatch.core.events import SensorMissing, StallLocated
-from tfwatch.report.figures import figure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +24,7 @@ def pipeline_json(table: StageTable | None, events: Iterable[Event]) -> dict[str
         return {"stages": [], "all_ms": None, "bottleneck": None, "missing": next(missing, None)}
     return {
         "stages": [_stage(stage) for stage in table.stages],
-        "all_ms": figure(table.all_ms),
+        "all_ms": table.all_ms,
         "bottleneck": _bottleneck(table, table.bottleneck) if table.bottleneck else None,
         "missing": None,
     }
@@ -46,4 +45,4 @@ def _bottleneck(table: StageTable, place: Bottleneck) -> dict[str, Any]:
 
 
 def _stage(stage: Stage) -> dict[str, Any]:
-    return {"name": stage.name, "kind": stage.kind, **{name: figure(getattr(stage, name)) for name in _FIGURES}}
+    return {"name": stage.name, "kind": stage.kind, **{name: getattr(stage, name) for name in _FIGURES}}

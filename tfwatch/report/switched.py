@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.analysis.flights import Flight, flights
 from tfwatch.core.trials import ExperimentEnded
-from tfwatch.report.figures import figure, split_json
+from tfwatch.report.figures import split_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +26,7 @@ def switches_json(switches: Iterable[Comparison]) -> list[dict[str, Any]]:
 def forecasts_json(found: Record) -> dict[str, Any]:
     """What was foretold of each switch against what came."""
     told = [_foretold(one) for one in found.foretold]
-    return {"median_off": figure(found.median_off), "inside": found.inside, "switches": told}
+    return {"median_off": found.median_off, "inside": found.inside, "switches": told}
 
 
 def experiments_json(events: Iterable[Event]) -> list[dict[str, Any]]:
@@ -62,11 +62,11 @@ def _foretold(one: Foretold) -> dict[str, Any]:
         "knob": switch.knob,
         "from": switch.old,
         "to": switch.new,
-        "step_ms": figure(told.step_ms),
-        "low_ms": figure(told.low_ms),
-        "high_ms": figure(told.high_ms),
+        "step_ms": told.step_ms,
+        "low_ms": told.low_ms,
+        "high_ms": told.high_ms,
         "measured": told.measured,
-        "came_ms": figure(one.came_ms),
+        "came_ms": one.came_ms,
     }
 
 
@@ -80,9 +80,9 @@ def _experiment(ended: ExperimentEnded) -> dict[str, Any]:
         "answer": ended.answer,
         "setting": ended.value,
         "against": ended.against,
-        "ratio": figure(ended.ratio),
-        "low": figure(ended.low),
-        "high": figure(ended.high),
+        "ratio": ended.ratio,
+        "low": ended.low,
+        "high": ended.high,
         "rounds": ended.rounds,
         "steps": ended.steps,
         "step_ms": ended.step_ms,
@@ -100,9 +100,9 @@ def _flight(flight: Flight) -> dict[str, Any]:
         "cause": ended.cause if ended else None,
         "reason": ended.reason if ended else None,
         "steps": ended.steps if ended else None,
-        "before_ms": figure(ended.before_ms if ended else None),
-        "after_ms": figure(ended.after_ms if ended else None),
-        "peak_bytes": figure(ended.peak_bytes if ended else None),
+        "before_ms": ended.before_ms if ended else None,
+        "after_ms": ended.after_ms if ended else None,
+        "peak_bytes": ended.peak_bytes if ended else None,
         "knobs": ended.knobs if ended else None,
     }
 
@@ -114,9 +114,9 @@ def _move(move: MoveJudged) -> dict[str, Any]:
         "to": move.new,
         "with": move.beside or None,
         "step": move.step,
-        "forecast_ms": figure(move.forecast_ms),
-        "before_ms": figure(move.before_ms),
-        "after_ms": figure(move.after_ms),
+        "forecast_ms": move.forecast_ms,
+        "before_ms": move.before_ms,
+        "after_ms": move.after_ms,
         "kept": move.kept,
         "reason": move.reason or None,
     }

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from textual.app import App, ComposeResult
+from textual.geometry import Region
 
 from tfwatch.widgets.header import HeaderView, RunHeader
 from tfwatch.widgets.knobs import KnobRow, KnobsPane
@@ -16,7 +17,6 @@ from tfwatch.widgets.pipeline import PipelinePane, PipelineView, StageRow
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from textual.geometry import Region
     from textual.strip import Strip
 
 
@@ -86,6 +86,18 @@ async def test_new_words_are_painted_without_the_frame_around_them(
 
         assert "after" in app.text
         assert not app.by_textual
+
+
+async def test_new_rows_are_sent_from_edge_to_edge_for_of_less_textual_cuts_a_strip_from_each() -> None:
+    pane = KnobsPane()
+    app = PaneApp(pane)
+    async with app.run_test(size=(60, 8)) as pilot:
+        turn(pane, "before")
+        await pilot.pause()
+
+        turn(pane, "after")
+        sent = set(pane._repaint_regions)
+    assert sent == {Region(0, 1, 60, 4)}
 
 
 async def test_a_new_title_and_another_theme_are_painted() -> None:

@@ -119,7 +119,10 @@ class Painted(Kept):
         """Something has changed; without `regions` the frame too."""
         if not regions:
             self._frame = None
-        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+        # Rows from edge to edge: of less Textual cuts a strip of its own from each.
+        left, width = -self.styles.gutter.left, self.outer_size.width
+        rows = (Region(left, region.y, width, region.height) for region in regions)
+        return super().refresh(*rows, repaint=repaint, layout=layout, recompose=recompose)
 
     def notify_style_update(self) -> None:
         """Forget the old looks."""

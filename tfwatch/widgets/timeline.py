@@ -10,7 +10,6 @@ from textual.content import Content
 from textual.geometry import Region
 from textual.message import Message
 from textual.reactive import reactive
-from textual.strip import Strip
 from textual.style import Style as ContentStyle
 
 from tfwatch.analysis.limits import RunningLimits
@@ -31,6 +30,7 @@ from tfwatch.widgets.timeline_style import CSS, PREFIX, ROLES
 if TYPE_CHECKING:
     from textual import events
     from textual.binding import BindingType
+    from textual.strip import Strip
 
     from tfwatch.analysis.breakdown import Breakdown
     from tfwatch.analysis.strip import Bars
@@ -261,9 +261,7 @@ class Timeline(Painted, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """One row of the picture, cut to the widget's width."""
-        width, blank = self.size.width, self._paint.style("")
-        line = self.row_key(y)
-        return Strip.blank(width, blank) if line is None else self._paint.strip(line).adjust_cell_length(width, blank)
+        return self._paint.strip(self.row_key(y) or (), self.size.width)
 
     # -- the frame's words ------------------------------------------------------------------------
 

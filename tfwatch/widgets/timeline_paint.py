@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
@@ -37,9 +38,13 @@ class Paint:
         """Look the colours up anew: the theme changed."""
         self._styles.clear()
 
-    def strip(self, line: Line) -> Strip:
-        """A line in its colours."""
-        return Strip([segment for piece in line for segment in self._segments(*piece)])
+    def strip(self, line: Line, width: int) -> Strip:
+        """A line in its colours, filled up or cut to `width` cells."""
+        segments = [segment for piece in line for segment in self._segments(*piece)]
+        room = width - sum([cell_len(segment.text) for segment in segments])
+        if room < 0:
+            return Strip(segments, width - room).crop(0, width)
+        return Strip([*segments, Segment(" " * room, self.style(""))] if room else segments, width)
 
     def _segments(self, text: str, role: str) -> Iterator[Segment]:
         style = self.style(role)

@@ -20,6 +20,8 @@ from tfwatch.runs.control import Experiment, Request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from tfwatch.core.events import Event
 
 OFF_4 = Experiment("prefetch", ("off", 4), 600)
@@ -217,6 +219,24 @@ def test_a_setting_that_cannot_be_had_ends_it() -> None:
     experiment.run(run.driver(OFF_4), OFF_4)
     ended = end_of(run)
     assert (ended.cause, ended.reason, ended.kept) == ("failed", "ResourceExhaustedError: no memory", "off")
+
+
+def test_where_its_own_reckoning_breaks_the_knob_is_put_right_and_the_end_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    reckoned = experiment.figures
+
+    def broken(times: list[list[NDArray[np.float64]]]) -> NDArray[np.float64]:
+        if len(times[0]) > 3 and run.control.knobs.prefetch == 4:
+            raise ZeroDivisionError("a mistake of its own")
+        return reckoned(times)
+
+    run = Simulated(noisy({"off": 20.0, 4: 20.0}, spread=0.2))
+    monkeypatch.setattr(experiment, "figures", broken)
+    experiment.run(run.driver(OFF_4), OFF_4)
+    run.advance(40)
+    ended = end_of(run)
+    assert (ended.cause, ended.answer, ended.kept) == ("failed", "unclear", "off")
+    assert ended.reason == "ZeroDivisionError: a mistake of its own"
+    assert standing(run.events()) == "off"
 
 
 def test_it_begins_from_what_was_asked_for_just_before() -> None:

@@ -105,6 +105,7 @@ class _Trial:
             cause, reason = "failed", str(refusal)
         except Exception as error:  # noqa: BLE001  whatever it is, the knob is put right and the experiment ended
             cause, reason = "failed", in_words(error)
+            self._blocks = [[] for _ in self._values]  # what cannot be reckoned may lie in them
         self._end(cause, reason)
 
     # -- blocks -----------------------------------------------------------------------------------

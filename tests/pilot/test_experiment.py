@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.pilot.simulated import ODD_MS, Simulated
+from tfwatch.analysis.experiment import figures
 from tfwatch.core.events import PipelineSwitched, SwitchAsked
 from tfwatch.core.knobs import Knobs, Setting
 from tfwatch.core.rows import Flag
@@ -222,12 +223,10 @@ def test_a_setting_that_cannot_be_had_ends_it() -> None:
 
 
 def test_where_its_own_reckoning_breaks_the_knob_is_put_right_and_the_end_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    reckoned = experiment.figures
-
     def broken(times: list[list[NDArray[np.float64]]]) -> NDArray[np.float64]:
         if len(times[0]) > 3 and run.control.knobs.prefetch == 4:
             raise ZeroDivisionError("a mistake of its own")
-        return reckoned(times)
+        return figures(times)
 
     run = Simulated(noisy({"off": 20.0, 4: 20.0}, spread=0.2))
     monkeypatch.setattr(experiment, "figures", broken)

@@ -22,6 +22,7 @@ from tfwatch.runs.pulse import Pulse, decode_pulse
 from tfwatch.runs.reader import FolderSource, RunReader
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tfwatch.core.rows import Rows
@@ -137,6 +138,25 @@ def test_a_folder_in_the_place_of_a_file_is_no_data(tmp_path: Path, name: str) -
     (tmp_path / name).mkdir()
 
     assert read(tmp_path).manifest == opened(tmp_path).manifest
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("endless", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "device"])
+def test_what_has_no_end_in_the_place_of_a_file_is_no_data(
+    tmp_path: Path, name: str, endless: Callable[[Path], None]
+) -> None:
+    write_run(tmp_path, plain(50))
+    (tmp_path / name).unlink(missing_ok=True)
+    endless(tmp_path / name)
+
+    assert read(tmp_path).manifest == opened(tmp_path).manifest
+
+
+def test_a_pipe_for_a_manifest_is_no_run(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / layout.MANIFEST)
+
+    with pytest.raises(NotARunError, match=r"its run\.json is no file"):
+        opened(tmp_path)
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from typing import TYPE_CHECKING, Protocol
 
 from tfwatch.runs import format as layout
@@ -43,7 +44,10 @@ class FolderSource:
             NotARunError: there is none, or it is not one that this tfwatch reads, or not all of the run may be read.
         """
         try:
-            manifest = Manifest.decode((self._folder / layout.MANIFEST).read_text(encoding="utf-8"))
+            path = self._folder / layout.MANIFEST
+            if not stat.S_ISREG(path.stat().st_mode):  # reading from a pipe would wait
+                raise NotARunError(f"its {layout.MANIFEST} is no file")
+            manifest = Manifest.decode(path.read_text(encoding="utf-8"))
         except NotARunError as error:
             raise NotARunError(f"{self._folder}: {error}") from error
         except UnicodeDecodeError as error:

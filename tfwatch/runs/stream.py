@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
 import weakref
 from typing import TYPE_CHECKING
@@ -90,12 +91,17 @@ class Stream:
 
 
 def read_file(path: Path, offset: int, limit: int) -> bytes:
-    """Up to `limit` bytes of a file from `offset`; empty where it cannot be read."""
+    """Up to `limit` bytes of a file from `offset`; empty where it cannot be read, or is none: a pipe has no end."""
     try:
-        with path.open("rb") as file:
-            return os.pread(file.fileno(), limit, offset)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe without a writer would wait for one
+    except (OSError, ValueError):
+        return b""
+    try:
+        return os.pread(fd, limit, offset) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
     except (OSError, OverflowError):
         return b""
+    finally:
+        os.close(fd)
 
 
 def write_over(path: Path, data: bytes) -> None:

@@ -137,9 +137,14 @@ def run(*words: str) -> int:
             id="data of an unknown user",
         ),
         pytest.param(["train", "cnn", "--headless", "--data", ""], "--data: give a path", id="an empty path"),
+        pytest.param(
+            ["train", "cnn", "--headless", "--data", "/\x1b[31m\nx"], "there is no folder / [31m x", id="control"
+        ),
+        pytest.param(["train", "cnn", "\x1b]0;x\x07"], "unrecognized arguments:  ]0;x ", id="control in a word"),
         pytest.param(["--trian"], "unrecognized arguments: --trian", id="an option in place of a command"),
         pytest.param(["train", "cnn"], "stdout is no terminal: use --headless", id="no terminal"),
         pytest.param(["replay", "--runs-dir", "/nonexistent"], "no runs yet in /nonexistent", id="no runs"),
+        pytest.param(["replay", "--runs-dir", "/nonexistent", ""], "no run '' in /nonexistent", id="no name"),
         pytest.param(["replay", "--runs-dir", "/nonexistent", "x"], "no run 'x' in /nonexistent", id="no such run"),
     ],
 )

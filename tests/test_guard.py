@@ -64,7 +64,7 @@ def test_a_dead_screen_is_cleared_away(tmp_path: Path, die: str, signum: int) ->
     assert "\x1b[?1049l" in left
     assert "\x1b[?25h" in left
     assert "\x1b[?1000l" in left
-    assert "native code [31mcomplains" in left
+    assert "native code  [31mcomplains" in left
 
 
 @pytest.mark.terminal

@@ -12,9 +12,10 @@ import os
 import select
 import signal
 import termios
-import unicodedata
 from pathlib import Path
 from typing import Any, NoReturn
+
+from tfwatch.core.printable import printable
 
 #: Ends what a Textual app turns on: mouse, focus and paste reports, kitty keys, no wrapping, the alternate screen.
 LEAVE_SCREEN = (
@@ -134,17 +135,13 @@ def _tail(log: Path) -> list[str]:
             text = file.read().decode(errors="replace")
     except OSError:
         return []
-    return [_printable(line) for line in text.splitlines()]
+    return [printable(line)[:400] for line in text.splitlines()]
 
 
 def _interesting(lines: list[str]) -> list[str]:
     """From shortly before a fatal signal's stack on; without one the last ten lines."""
     fatal = next((n for n, line in enumerate(lines) if line.startswith("Fatal Python error")), None)
     return lines[-10:] if fatal is None else lines[max(0, fatal - 5) : fatal + 25]
-
-
-def _printable(line: str) -> str:
-    return "".join(c for c in line if not unicodedata.category(c).startswith("C"))[:400]
 
 
 def short(path: Path) -> str:

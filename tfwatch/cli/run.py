@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch import __version__
 from tfwatch.cli import ab, bench, doctor, replay, selftest, train, workloads
+from tfwatch.core.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,7 +35,7 @@ def run(argv: Sequence[str] | None) -> int:
     try:
         return command(args)
     except BadInputError as error:
-        sys.stderr.write(f"tfwatch: {error}\n")
+        sys.stderr.write(f"tfwatch: {printable(str(error))}\n")
         return 2
 
 
@@ -44,7 +45,7 @@ class _Parser(argparse.ArgumentParser):
     commands: tuple[str, ...] = ()
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"tfwatch: {message.removeprefix('argument ')}\n")
+        self.exit(2, f"tfwatch: {printable(message.removeprefix('argument '))}\n")
 
     def check_command(self, word: str) -> None:
         """End with a sentence that names the nearest command where `word` is none, nor an option."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, TextIO
 
+from tfwatch.core.printable import printable
 from tfwatch.core.reasons import reason
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Progress:
     def say(self, sentence: str) -> None:
         """Write a sentence on a line of its own."""
         self.finish()
-        self._stream.write(f"tfwatch: {sentence}\n")
+        self._stream.write(f"tfwatch: {printable(sentence)}\n")
         self._stream.flush()
 
     def finish(self) -> None:

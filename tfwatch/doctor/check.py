@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from tfwatch.core.printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -44,8 +46,8 @@ class Check:
 
     def __post_init__(self) -> None:
         # Tools' and libraries' words stand in these texts.
-        object.__setattr__(self, "found", _printable(self.found))
-        object.__setattr__(self, "todo", _printable(self.todo))
+        object.__setattr__(self, "found", _short(self.found))
+        object.__setattr__(self, "todo", _short(self.todo))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,6 @@ def counted(checks: Sequence[Check]) -> str:
     return f"{count[Status.FAIL]} failed, {warnings}, {count[Status.OK]} ok, {count[Status.NA]} n/a"
 
 
-def _printable(text: str) -> str:
-    """In one line, without what a terminal would obey."""
-    kept = "".join(c if c.isprintable() else " " for c in text[: 2 * _LONGEST])
-    return " ".join(kept.split())[:_LONGEST]
+def _short(text: str) -> str:
+    """In one line that ends somewhere, without what a terminal would obey."""
+    return " ".join(printable(text[: 2 * _LONGEST]).split())[:_LONGEST]

@@ -9,6 +9,7 @@ from tfwatch.analysis.trials import underway
 from tfwatch.analysis.verdict import judge
 from tfwatch.core import units
 from tfwatch.core.events import EpochStarted
+from tfwatch.core.printable import printable
 from tfwatch.core.rows import Phase
 from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
 
@@ -45,7 +46,7 @@ def progress_line(snapshot: Snapshot, width: int | None = None) -> str:
 
 def one_line(text: str) -> str:
     """The first line of text from outside, without control characters."""
-    return "".join(c if c.isprintable() else " " for c in text.strip().split("\n")[0])
+    return printable(text.strip().split("\n")[0])
 
 
 def _joined(pieces: list[_Piece]) -> str:

@@ -76,7 +76,7 @@ def find_run(wanted: str | None, runs_dir: Path) -> Path:
     """
     if wanted and _is_run(folder := Path(os.path.expanduser(wanted))):
         return folder
-    runs = [run for run in list_runs(runs_dir) if wanted is None or wanted in run.name]
+    runs = [run for run in list_runs(runs_dir) if wanted is None or (wanted and wanted in run.name)]
     if not runs:
         raise FileNotFoundError(_none(wanted, runs_dir))
     return next((run for run in runs if run.name == wanted), runs[0])
@@ -84,7 +84,7 @@ def find_run(wanted: str | None, runs_dir: Path) -> Path:
 
 def _none(wanted: str | None, runs_dir: Path) -> str:
     """A sentence for who wanted a run that is not there."""
-    if not wanted:
+    if wanted is None:
         return f"no runs yet in {runs_dir}"
     folder = Path(os.path.expanduser(wanted))
     if os.sep not in wanted or not os.path.isdir(folder):

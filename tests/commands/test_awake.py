@@ -12,6 +12,7 @@ import pytest
 from tests.runs.processes import wait_until
 from tfwatch.commands import awake
 from tfwatch.commands.awake import Awake, tool_for
+from tfwatch.terminal import held_signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +49,15 @@ def test_the_tool_lives_as_long_as_the_run(
 
     assert told == ["kept awake by caffeinate until the run ends"]
     assert not psutil.pid_exists(pid)
+
+
+def test_a_tool_that_began_while_signals_were_held_back_leaves_too(
+    tool: Callable[[str], list[str]], tmp_path: Path
+) -> None:
+    with held_signals():
+        with Awake(lambda _: None, tool("exec sleep 60")):
+            pid = pid_in(tmp_path)
+        assert not psutil.pid_exists(pid)
 
 
 def test_a_run_that_is_killed_takes_the_tool_with_it(tool: Callable[[str], list[str]], tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ class Awake:
         if self._process is None:
             return
         with contextlib.suppress(OSError):
-            self._process.terminate()
+            self._process.kill()  # it inherits that SIGTERM is held back (`held_signals`)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_LEAVES_WITHIN_S)
 

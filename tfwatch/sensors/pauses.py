@@ -50,9 +50,12 @@ class Pauses:
         self._thread = threading.Thread(target=self._run, name="tfwatch-pauses", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to look. Where the system gives no more threads, the run says so."""
         gc.callbacks.append(self._collections)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._tell(f"nobody reads it: {error}")
 
     def stop(self) -> None:
         """End the thread. A second call does nothing."""
@@ -69,9 +72,10 @@ class Pauses:
                 self._stops.look()
                 self.cpu_ns = self._clock.thread_ns()
         except Exception as error:  # noqa: BLE001 - a thread boundary
-            self._writer.event(
-                SensorMissing(self._writer.now_ns(), "callbacks", reason(error), "the next run tries again")
-            )
+            self._tell(reason(error))
+
+    def _tell(self, why: str) -> None:
+        self._writer.event(SensorMissing(self._writer.now_ns(), "callbacks", why, "the next run tries again"))
 
 
 class CallbackTimes:

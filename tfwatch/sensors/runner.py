@@ -48,9 +48,9 @@ class Sensors:
         """Begin to sample. Where the system gives no more threads, the run says so."""
         try:
             self._thread.start()
-            self._pauses.start()
         except RuntimeError as error:
             self._writer.event(SensorMissing(self._writer.now_ns(), "machine", f"nobody reads it: {error}", _NEXT_RUN))
+        self._pauses.start()
 
     def stop(self) -> None:
         """End the thread. A second call does nothing."""

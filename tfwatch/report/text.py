@@ -77,7 +77,7 @@ def as_text(run: Run, home: Path) -> str:
 def _what(run: Run, summary: Summary) -> str:
     where = f" on {run.manifest.device}" if run.manifest.device else ""
     steps = run.ended.steps if run.ended else summary.steps
-    trained = f"{_counted(steps, 'step')} in {units.seconds(run.length_s)}" if steps else "no step was trained"
+    trained = f"{units.counted(steps, 'step')} in {units.seconds(run.length_s)}" if steps else "no step was trained"
     return f"{run.manifest.title}{where}: {_fate(run)}, {trained}"
 
 
@@ -104,7 +104,7 @@ def _skipped(run: Run) -> list[str]:
     if ready is None or not ready.skipped:
         return []
     names = f": {', '.join(ready.examples[:3])}" if ready.examples else ""
-    return [f"skipped {_counted(ready.skipped, 'file')} that cannot be read{names}"]
+    return [f"skipped {units.counted(ready.skipped, 'file')} that cannot be read{names}"]
 
 
 def _waited(run: Run, summary: Summary, ledger: Ledger) -> list[str]:
@@ -235,7 +235,7 @@ def _outcome(switch: Comparison, form: str) -> str:
     if switch.ratio is None or switch.before is None or switch.after is None:
         return f"{turned}: too few steps to compare"
     gave = " to ".join(units.together(switch.before.step.median, switch.after.step.median))
-    return f"{turned}: {speed(switch.ratio)}, {gave} a step over {_counted(switch.after.steps, 'step')}"
+    return f"{turned}: {speed(switch.ratio)}, {gave} a step over {units.counted(switch.after.steps, 'step')}"
 
 
 def _left_out(summary: Summary) -> str:
@@ -248,7 +248,7 @@ def _left_out(summary: Summary) -> str:
     words = ", ".join(f"{name} {units.seconds(lost[name] / 1e3)}" for name in told)
     if not summary.left_out:
         return ""
-    return f"; {_counted(summary.left_out, 'step')} left out{words and f': {words}'}"
+    return f"; {units.counted(summary.left_out, 'step')} left out{words and f': {words}'}"
 
 
 def _stall(summary: Summary, run: Run) -> list[str]:
@@ -265,7 +265,7 @@ def _pattern(summary: Summary) -> list[str]:
     worst = max(summary.patterns, key=lambda pattern: pattern.lost_ms, default=None)
     if worst is None:
         return []
-    where = f"from step {units.count(worst.step)} over {_counted(worst.steps, 'step')}"
+    where = f"from step {units.count(worst.step)} over {units.counted(worst.steps, 'step')}"
     return [f"{shape(worst)} {where}: {units.seconds(worst.lost_ms / 1e3)} lost"]
 
 
@@ -298,7 +298,3 @@ def _shown(path: Path, home: Path, quote: bool = False) -> str:
     text = str(path.relative_to(home)) if inside else str(path)
     text = shlex.quote(text) if quote else text
     return f"~/{text}" if inside else text
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{units.count(number)} {thing}{'' if number == 1 else 's'}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hypothesis import given, settings
@@ -51,12 +51,18 @@ def test_nothing_is_foretold_while_stalled_or_before_twenty_steps() -> None:
     assert early.why == "12 of 20 steps, no forecast yet"
 
 
+#: Of a step, and where the knobs stand that any pipeline has.
+AS_IT_STANDS: dict[str, Any] = {
+    "wait": st.floats(0.0, 60.0),
+    "compute": st.floats(0.5, 60.0),
+    "prefetch": st.sampled_from(["off", "default", "auto", "1", "8"]),
+    "workers": st.sampled_from(["off", "auto", "4"]),
+}
+
+
 @settings(deadline=None)
 @given(
-    wait=st.floats(0.0, 60.0),
-    compute=st.floats(0.5, 60.0),
-    prefetch=st.sampled_from(["off", "default", "auto", "1", "8"]),
-    workers=st.sampled_from(["off", "auto", "4"]),
+    **AS_IT_STANDS,
     latency=st.sampled_from(["off", "20 ms"]),
     fast=st.sampled_from(["off", "on"]),
 )
@@ -75,10 +81,7 @@ def test_the_forecast_of_the_present_setting_is_the_present_step(
 
 @settings(deadline=None)
 @given(
-    wait=st.floats(0.0, 60.0),
-    compute=st.floats(0.5, 60.0),
-    prefetch=st.sampled_from(["off", "default", "auto", "1", "8"]),
-    workers=st.sampled_from(["off", "auto", "4"]),
+    **AS_IT_STANDS,
     accelerated=st.booleans(),
     used=st.sampled_from([math.nan, 0.5, 2.0]),
     table=st.sampled_from([None, stages(Map=20.0, BatchV2=1.0), stages(Map=math.nan)]),

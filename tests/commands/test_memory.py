@@ -10,6 +10,7 @@ import pytest
 
 from tfwatch.commands import memory
 from tfwatch.commands.bench import Wish, doubts, specs
+from tfwatch.doctor.glance import GpuHere
 from tfwatch.runs import container
 from tfwatch.runs.container import Limits
 
@@ -17,16 +18,28 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 GB = 2**30
+NO_GPU = GpuHere("no GPU here")
 
 
 def test_what_fits_or_is_not_known_is_not_told() -> None:
-    assert memory.too_much(2 * GB, "dense", free=3 * GB) == ""
-    assert memory.too_much(None, "mine.py", free=0) == ""
+    assert memory.too_much(2 * GB, "dense", "cpu", NO_GPU, free=3 * GB) == ""
+    assert memory.too_much(None, "mine.py", "cpu", NO_GPU, free=0) == ""
 
 
-def test_what_does_not_fit_is_a_sentence_with_both_figures() -> None:
-    told = memory.too_much(round(57.6 * GB), "matmul", free=round(20.1 * GB))
-    assert told.startswith("matmul needs about 57.6 GB of memory and 20.1 GB are free: it may swap")
+@pytest.mark.parametrize(
+    ("device", "gpu", "end"),
+    [
+        pytest.param("auto", NO_GPU, "are free: it may swap, or the system may end it", id="no GPU"),
+        pytest.param("auto", GpuHere(metal=True), "are free: it may swap, or the system may end it", id="Apple's GPU"),
+        pytest.param("cpu", GpuHere(), "are free: it may swap, or the system may end it", id="a GPU left alone"),
+        pytest.param(
+            "auto", GpuHere(), "are free: where no GPU holds the model and what it computes, it may swap", id="a GPU"
+        ),
+    ],
+)
+def test_what_does_not_fit_is_a_sentence_with_both_figures(device: str, gpu: GpuHere, end: str) -> None:
+    told = memory.too_much(round(57.6 * GB), "matmul", device, gpu, free=round(20.1 * GB))
+    assert told.startswith(f"matmul needs about 57.6 GB of memory and 20.1 GB {end}")
 
 
 @pytest.mark.parametrize(
@@ -62,6 +75,13 @@ def test_free_is_the_machines_or_the_groups(
     ],
 )
 def test_bench_tells_each_that_may_not_fit_once(wish: Wish, free: int, told: Sequence[str]) -> None:
-    found = doubts(specs(wish), free)
+    found = doubts(specs(wish), free, GpuHere())
     assert len(found) == len(told)
     assert all(sentence.startswith(start) for sentence, start in zip(found, told, strict=True))
+
+
+def test_where_bench_times_the_gpu_alone_its_own_memory_may_hold_it() -> None:
+    (both,) = doubts(specs(Wish(["matmul"], size=60_000)), 20 * GB, GpuHere())
+    (alone,) = doubts(specs(Wish(["matmul"], size=60_000, devices=["gpu"])), 20 * GB, GpuHere())
+    assert "where no GPU holds" not in both
+    assert "where no GPU holds" in alone

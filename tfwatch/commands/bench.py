@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tfwatch import workloads
 from tfwatch.commands.memory import too_much
 from tfwatch.doctor.death import explain
+from tfwatch.doctor.glance import gpu_here
 from tfwatch.doctor.tensorflow_log import fell_back
 from tfwatch.doctor.trial import run_trial
 from tfwatch.runs.container import free_bytes
@@ -23,6 +24,7 @@ from tfwatch.workloads.estimate import needed_alone_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from tfwatch.doctor.glance import GpuHere
     from tfwatch.doctor.trial import Trial
 
 DEVICES = ("cpu", "gpu")
@@ -138,17 +140,14 @@ def specs(wish: Wish) -> list[Spec]:
     return wanted
 
 
-def doubts(wanted: Sequence[Spec], free: int) -> list[str]:
+def doubts(wanted: Sequence[Spec], free: int, gpu: GpuHere) -> list[str]:
     """A sentence for each workload and size that may not fit into so many free bytes."""
-    told = []
-    for spec in wanted:
-        asked = (
-            [f" --size {spec.size}"] if spec.size else [f" --batch-sizes {spec.batch_size}"] if spec.batch_size else []
-        )
-        told.append(
-            too_much(needed_alone_bytes(spec.workload, spec.settings()), "".join([spec.workload, *asked]), free)
-        )
-    return list(dict.fromkeys(filter(None, told)))
+    told: dict[str, str] = {}
+    for spec in sorted(wanted, key=lambda spec: spec.device):  # the CPU first: that one computes in this memory
+        asked = f" --size {spec.size}" if spec.size else f" --batch-sizes {spec.batch_size}" if spec.batch_size else ""
+        needed, what = needed_alone_bytes(spec.workload, spec.settings()), f"{spec.workload}{asked}"
+        told.setdefault(what, too_much(needed, what, spec.device, gpu, free))
+    return [*filter(None, told.values())]
 
 
 def _size(name: str, wish: Wish) -> tuple[int | None]:
@@ -219,7 +218,7 @@ def bench(wish: Wish, as_json: bool) -> int:
     from tfwatch.commands.bench_table import Printer
 
     wanted = specs(wish)
-    for doubt in doubts(wanted, free_bytes()):
+    for doubt in doubts(wanted, free_bytes(), gpu_here()):
         sys.stderr.write(f"tfwatch: {doubt}\n")
     try:
         with Printer(as_json, wanted) as printer:

@@ -16,6 +16,7 @@ from tfwatch.commands.parts import Parts
 from tfwatch.commands.session import Session
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.knobs import NOTHING_TO_CACHE, describe
+from tfwatch.doctor.glance import gpu_here
 from tfwatch.guard import short
 from tfwatch.runs import format as layout
 from tfwatch.runs.begin import NotBegunError, begin_run
@@ -88,7 +89,8 @@ def train(order: Order, parts: Parts | None = None, clock: Clock = SYSTEM) -> in
             session.say(hint)
             writer.note(hint)
         plan = order.plan
-        if doubt := too_much(needed_bytes(plan.workload, plan.settings), plan.workload):
+        needed = needed_bytes(plan.workload, plan.settings)
+        if doubt := too_much(needed, plan.workload, plan.settings.device, gpu_here()):
             session.say(doubt)
             writer.note(doubt)
         with Awake(_told(session, writer, order)) if order.keep_awake else contextlib.nullcontext():

@@ -18,6 +18,7 @@ from tfwatch.commands.stage import Stage
 from tfwatch.commands.train import train
 from tfwatch.core.events import Noted, RunEnded, SensorMissing
 from tfwatch.core.knobs import Knobs
+from tfwatch.doctor.glance import GpuHere
 from tfwatch.doctor.installed import Installed
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import Run, open_run
@@ -198,6 +199,7 @@ def test_what_may_not_fit_into_memory_is_said_and_kept_and_trains(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tfwatch.commands.memory.free_bytes", lambda: 0)
+    monkeypatch.setattr("tfwatch.commands.train.gpu_here", lambda: GpuHere("no GPU here"))
     assert train(order(tmp_path, headless=True), parts()) == 0
     said = "cnn needs about 0.1 GB of memory and 0.0 GB are free: it may swap, or the system may end it"
     assert said in capfd.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from tests.analysis.steps import plain
 from tests.runs.folders import FakeClock, add_steps, kinds, make_writer, write_run
 from tests.runs.processes import wait_until
 from tfwatch.core.events import EpochEnded, Noted
+from tfwatch.runs.format import Manifest
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.reader import FolderSource, RunReader
 
@@ -95,9 +97,24 @@ def test_whatever_a_model_calls_its_loss_the_recording_goes_on(tmp_path: Path, l
     writer.progress = (64, 2, 0, 2, loss, float("nan"))
     add_steps(writer, plain(2))
     writer.flush()
+    writer.close()
     snapshot = RunReader(FolderSource(tmp_path), FakeClock(1).clock).tail()
     assert snapshot.steps_total == 2
-    np.testing.assert_equal(float(snapshot.progress["loss"][0]), read)
+    np.testing.assert_equal(snapshot.progress["loss"], [read, read])
+    told = [event.text for event in snapshot.events if isinstance(event, Noted)]
+    assert [text[:44] for text in told] == ["the loss that the model reports is no number"] * math.isnan(read)
+
+
+def test_a_manifest_that_cannot_be_written_is_told_until_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = make_writer(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Manifest, "encode", lambda _: 1 / 0)
+        for _ in range(3):
+            writer.flush()
+    writer.flush()
+    writer.close()
+
+    assert kinds(tmp_path) == ["RecordingLost", "RecordingResumed"]
 
 
 def test_an_event_that_cannot_be_written_is_told_and_takes_nothing_with_it(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ class RunWriter:
         self._pulse = b""
         self._progress_due_ns = 0
         self._lost = ""
+        self._no_figures: set[str] = set()
         self._stale_manifest = True
         self._closing = threading.Event()
         self._flushing = threading.Lock()
@@ -218,11 +219,20 @@ class RunWriter:
         if progress is None or (now < self._progress_due_ns and not self._closing.is_set()):
             return ""
         images, step, epoch, epoch_step, loss, metric = progress
-        self._rows[layout.PROGRESSES].append(
-            _PROGRESS.pack(now, images, step, epoch, epoch_step, 0, _single(loss), _single(metric))
-        )
+        figures = self._single("loss", loss), self._single(self._manifest.metric or "metric", metric)
+        self._rows[layout.PROGRESSES].append(_PROGRESS.pack(now, images, step, epoch, epoch_step, 0, *figures))
         self._progress_due_ns = now + int(_PROGRESS_S * 1e9)
         return ""
+
+    def _single(self, name: str, value: Any) -> float:
+        """A figure as four bytes hold it; NaN where it is none, and why is told once: a model may report anything."""
+        try:
+            return float(value) if math.isnan(value) or abs(value) <= _LARGEST else math.copysign(math.inf, value)
+        except Exception as error:  # noqa: BLE001 - the value is the user's, and may raise anything
+            if name not in self._no_figures:
+                self._no_figures.add(name)
+                self.note(f"the {name} that the model reports is no number: {reason(error)}")
+            return math.nan
 
     def _write_small_files(self) -> str:
         self._seq = (self._seq + 1) & 0xFFFFFFFF
@@ -234,14 +244,17 @@ class RunWriter:
         self._pulse = pulse.encode(self._seq)
         if self.folder is None:
             return ""
+        unwritten, self._stale_manifest = self._stale_manifest, False
         try:
-            if self._stale_manifest:
-                self._stale_manifest = False
+            if unwritten:
                 layout.write_atomically(self.folder / layout.MANIFEST, self._manifest.encode())
+                unwritten = False
             write_over(self.folder / layout.PULSES, self._pulse)
         except OSError as error:
-            self._stale_manifest = True
             return error.strerror or str(error)
+        finally:
+            if unwritten:
+                self._stale_manifest = True
         return ""
 
     def _tell_recording(self, why: str) -> None:
@@ -258,14 +271,6 @@ def _tried(part: Callable[[], str]) -> str:
         return part()
     except Exception as error:  # noqa: BLE001 - of a part that fails the others must not hear; `RecordingLost` tells it
         return reason(error)
-
-
-def _single(value: Any) -> float:
-    """A figure as four bytes hold it; NaN where it is none: a model of the user's may report anything as its loss."""
-    try:
-        return float(value) if math.isnan(value) or abs(value) <= _LARGEST else math.copysign(math.inf, value)
-    except Exception:  # noqa: BLE001 - it may raise anything; what, the epoch's own event tells (`_line`)
-        return math.nan
 
 
 def _line(event: Event) -> bytes:

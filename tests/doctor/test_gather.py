@@ -32,13 +32,13 @@ class Source:
 
     period_s = 1.0
 
-    def __init__(self, name: str, answer: Availability | SensorError) -> None:
+    def __init__(self, name: str, answer: Availability | Exception) -> None:
         self.name = name
         self.closed = False
         self._answer = answer
 
     def available(self) -> Availability:
-        if isinstance(self._answer, SensorError):
+        if isinstance(self._answer, Exception):
             raise self._answer
         return self._answer
 
@@ -136,6 +136,12 @@ def test_a_sensor_that_breaks_is_a_gap_and_stops_no_other(
             id="none works",
         ),
         pytest.param([Source("nvml", Available())], None, ("nvml", Available()), id="NVIDIA"),
+        pytest.param(
+            [Source("nvml", OSError("odd driver"))],
+            None,
+            ("nvml", Unavailable("OSError: odd driver", "")),
+            id="what a library raises",
+        ),
     ],
 )
 def test_the_gpu_is_asked_as_a_run_would(
@@ -168,6 +174,18 @@ def test_a_folder_that_does_not_answer_is_told_and_left(tmp_path: Path, monkeypa
 
     assert isinstance(facts.disk, Unavailable)
     assert "the disk did not answer" in facts.disk.reason
+
+
+def test_a_gpu_that_does_not_answer_is_told_and_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = threading.Event()
+    source = Source("nvml", Available())
+    monkeypatch.setattr(source, "available", _hang(held))
+    monkeypatch.setattr(room, "sources_of", lambda *_: [source])
+    monkeypatch.setattr(room, "_PATIENCE_S", 0.05)
+    facts = gather(scope(tmp_path, gently=True), lambda _: None)
+    held.set()
+
+    assert facts.gpu_counters == ("nvml", Unavailable("nvml did not answer within 0.05 s", "is its driver stuck?"))
 
 
 def test_a_look_that_breaks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

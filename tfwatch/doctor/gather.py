@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,7 +19,7 @@ from tfwatch.doctor.places import backend, runs_folder, terminal
 from tfwatch.doctor.system import interpreter, nvidia
 from tfwatch.doctor.trial import Trial, try_tensorflow
 from tfwatch.runs.container import limits
-from tfwatch.sensors import Availability, SensorError, Unavailable, reason
+from tfwatch.sensors import Availability, Unavailable, reason
 from tfwatch.sensors.gpu import sources_of
 from tfwatch.sensors.host import host_sensors
 
@@ -144,7 +145,9 @@ def _cores() -> Cores:
 
 def _gpu_counters(system: str) -> tuple[Availability | None, tuple[str, Availability]]:
     """Whether powermetrics is permitted, None off macOS; and the first source that can be read, else the last's why."""
-    asked = {source.name: _ask(source) for source in sources_of("auto", system)}
+    asked = {
+        one.name: _in_time(partial(_ask, one), one.name, "is its driver stuck?") for one in sources_of("auto", system)
+    }
     working = [name for name, answer in asked.items() if not isinstance(answer, Unavailable)]
     name = working[0] if working else list(asked)[-1]
     return asked.get("powermetrics"), (name, asked[name])
@@ -153,19 +156,17 @@ def _gpu_counters(system: str) -> tuple[Availability | None, tuple[str, Availabi
 def _ask(source: GpuSource) -> Availability:
     try:
         return source.available()
-    except SensorError as error:
-        return Unavailable(str(error), "")
     finally:
         source.close()
 
 
-def _in_time(look: Callable[[], _T], what: str) -> _T | Unavailable:
+def _in_time(look: Callable[[], _T], what: str, guess: str = "is a share gone?") -> _T | Unavailable:
     """What a look gives; one that hangs in the kernel is left to itself."""
     found: list[_T | Unavailable] = []
     thread = threading.Thread(target=lambda: found.append(_whole(look)), daemon=True, name="tfwatch-doctor")
     thread.start()
     thread.join(_PATIENCE_S)
-    return found[0] if found else Unavailable(f"{what} did not answer within {_PATIENCE_S:g} s", "is a share gone?")
+    return found[0] if found else Unavailable(f"{what} did not answer within {_PATIENCE_S:g} s", guess)
 
 
 def _whole(look: Callable[[], _T]) -> _T | Unavailable:

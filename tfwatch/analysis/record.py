@@ -66,8 +66,7 @@ def foretell(grounds: Grounds, comparisons: Sequence[Comparison], n: int) -> For
     None where it has not settled, where several knobs were turned at once, and where nothing could be said.
     """
     switch = comparisons[n]
-    alone = sum(other.step == switch.step for other in comparisons) == 1
-    if switch.step is None or not switch.settled or not alone or switch.after is None:
+    if switch.step is None or not switch.settled or switch.beside or switch.after is None:
         return None
     told = forecast(evidence_before(grounds, comparisons, n), switch.knob, switch.new)
     return Foretold(switch, told, switch.after.step.median) if told.is_known else None

@@ -70,7 +70,10 @@ def compare(
     """
     known = {} if known is None else known
     made, waiting = _made_and_waiting(events)
-    bounds = sorted({switch.step for _, switch in made})
+    knobs_at: dict[int, list[str]] = {}
+    for _, switch in made:
+        knobs_at.setdefault(switch.step, []).append(switch.knob)
+    bounds = sorted(knobs_at)
     found = []
     for asked_at_ns, switch in made:
         if switch.by == EXPERIMENT:
@@ -79,7 +82,7 @@ def compare(
         if epochs_until(switch.knob, switch.new) > 1:
             before = before[0], switch.asked_step  # from there on a cache was filled
         sides = (_split(*side, steps_total, rows_between, known) for side in (before, after))
-        others = (other.knob for _, other in made if other.step == switch.step and other.knob != switch.knob)
+        others = (knob for knob in knobs_at[switch.step] if knob != switch.knob)
         found.append(_comparison(asked_at_ns, switch, next(others, ""), *sides))
     # What waits for an epoch to begin may do so for minutes: its knob's row says so, and the newest comparison stands.
     return found + [_not_yet(request) for request in by_hand(waiting) if not epochs_until(request.knob, request.new)]

@@ -16,6 +16,7 @@ from tfwatch.analysis.reckon import Reckoned, reckon
 from tfwatch.analysis.switches import LEAST
 from tfwatch.analysis.turns import FIRST_ON, deeper, shallower
 from tfwatch.core import units
+from tfwatch.core.knobs import CACHE_SHARE
 from tfwatch.core.rows import STEP
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ _OFF_MS, _MOST_OFF = 0.3, 0.5
 _OTHERS = 0.25
 #: A stretch is looked at in blocks of so many steps, to see how the step wanders by itself.
 _BLOCK = 20
-#: A cache is refused more than this share of what is free.
-_CACHE_SHARE = 0.5
 #: Of a normal distribution so many standard deviations hold nine of ten.
 _NINE_OF_TEN = 1.64
 _NO_OTHER: Mapping[str, str] = MappingProxyType({})
@@ -176,10 +175,10 @@ def _is_as_written(evidence: Evidence, knob: str, value: str) -> bool:
 
 
 def _fits(evidence: Evidence, knob: str, value: str) -> bool:
-    """Whether the training would take the switch: of the free memory a cache gets half (`training.store`)."""
+    """Whether the training would take the switch: of the free memory a cache gets a share (`training.store`)."""
     if knob != "cache" or value != "on" or evidence.cache_bytes is None or evidence.memory_free is None:
         return True
-    return evidence.cache_bytes <= _CACHE_SHARE * evidence.memory_free
+    return evidence.cache_bytes <= CACHE_SHARE * evidence.memory_free
 
 
 def silence(evidence: Evidence) -> str:

@@ -212,3 +212,31 @@ def test_a_path_tells_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
     assert short(Path("/home/ada/runs/one")) == "~/runs/one"
     assert short(Path("/data/one")) == "/data/one"
+
+
+_DIES = """
+from textual.app import App
+from tfwatch.commands.stage import play
+
+class Dies(App):
+    def __init__(self, painted, **options):
+        super().__init__()
+        self._painted = painted
+    def on_mount(self):
+        self.call_after_refresh(self._painted)
+        self.set_timer(0.05, lambda: 1 / 0)
+
+raise SystemExit(play(Dies))
+"""
+
+
+@pytest.mark.terminal
+def test_a_screen_that_dies_is_one_sentence_and_its_traceback_is_in_the_log(tmp_path: Path) -> None:
+    with Pseudo("-c", _DIES, TMPDIR=str(tmp_path)) as terminal:
+        assert terminal.wait() == 1
+        said = terminal.words
+    (log,) = tmp_path.iterdir()
+    assert f"tfwatch: the screen failed; what it died of is in {short(log)}" in said
+    assert "Traceback" not in said
+    assert "ZeroDivisionError" not in said
+    assert "ZeroDivisionError: division by zero" in log.read_text()

@@ -15,7 +15,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from tfwatch.guard import LEAVE_SCREEN, post_guard
+from tfwatch.guard import LEAVE_SCREEN, post_guard, short
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -33,11 +33,13 @@ class Capture:
     block on it, and it survives an abort. Enter it before any thread starts; `record_to` names the log.
 
     out, err: text streams on what descriptors 1 and 2 were. Writing to them never raises.
+    log: where all else goes; /dev/null before `record_to`, and where no file can be made.
     on_hangup: called once, from any thread, when the terminal is found dead.
     """
 
     def __init__(self, *, screen: bool) -> None:
         self.on_hangup: Callable[[], None] = lambda: None
+        self.log = Path(os.devnull)
         self._screen = screen
         self._hung_up = False
         self._temporary: Path | None = None
@@ -66,14 +68,14 @@ class Capture:
 
     def record_to(self, log: Path | None) -> Path:
         """Begin: from here on descriptors 1 and 2 are the log, a temporary file where it cannot be made."""
-        fd, path = self._open_log(log)
+        fd, self.log = self._open_log(log)
         os.dup2(fd, 1)
         os.dup2(fd, 2)
         os.close(fd)
         self.log_prints()
         if self._guard:
-            self._guard.tell(path)
-        return path
+            self._guard.tell(self.log)
+        return self.log
 
     def __exit__(self, *_: object) -> None:
         _flush(sys.stdout, self.out, self.err)
@@ -91,9 +93,10 @@ class Capture:
         """Send what Python code prints to the log. Textual redirects prints while it runs: call it again then."""
         sys.stdout = sys.stderr = _text(_Deaf(2, closefd=False))
 
-    def tell_prints(self) -> None:
-        """Send what Python code prints to the log and to the user: Textual tells how it died this way."""
-        sys.stdout = sys.stderr = _Both(_text(_Deaf(2, closefd=False)), self.err)
+    def keep_log(self) -> str:
+        """Keep the log also where it is a temporary file; where it is, in words: empty where there is none."""
+        self._temporary = None
+        return "" if self.log == Path(os.devnull) else f"; what it died of is in {short(self.log)}"
 
     def hang_up(self) -> None:
         """The terminal is dead: whatever is still said goes nowhere. Any thread may call it, and twice."""
@@ -247,22 +250,6 @@ class _Deaf(io.FileIO):
             if error.errno == errno.EIO and self._on_dead:
                 self._on_dead()
             return memoryview(data).nbytes
-
-
-class _Both(io.TextIOBase):
-    """Writes to two streams."""
-
-    def __init__(self, first: TextIO, second: TextIO) -> None:
-        self._streams = (first, second)
-
-    def write(self, text: str) -> int:
-        for stream in self._streams:
-            stream.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        for stream in self._streams:
-            stream.flush()
 
 
 def _text(raw: io.FileIO) -> TextIO:

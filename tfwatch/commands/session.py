@@ -108,7 +108,7 @@ class Session:
         self._stage = None
         if leave is None:
             self._writer.note("the screen failed; training goes on without it")
-            self.say("the screen failed; training goes on without it, ctrl+c stops it")
+            self.say(f"the screen failed; training goes on without it, ctrl+c stops it{self._terminal.keep_log()}")
         elif leave is Leave.DETACH:
             self.say("training goes on without a screen: ctrl+c stops it, tfwatch replay follows it")
         elif leave in (Leave.STOP, Leave.NOW):

@@ -37,15 +37,14 @@ class Stage:
         self._leaving: Leave | None = None
 
     def show(self) -> Leave | None:
-        """Run the app to its end. None where it died: then its traceback is in the log and before the user."""
-        self._terminal.tell_prints()
+        """Run the app to its end. None where it died: then its traceback is in the log, which Textual prints to."""
         try:
             with kept_signals():
                 self._app = self._make(painted=self._painted, **_abilities())
                 return self._app.run()
         except Exception:  # noqa: BLE001 - the screen's boundary: what it raises must not end the training
             self._terminal.restore(leave_screen=True)
-            self._terminal.tell_prints()
+            self._terminal.log_prints()
             traceback.print_exc()
             return None
         finally:
@@ -96,6 +95,8 @@ def play(make: Callable[..., Screen]) -> int:
         terminal.on_hangup = lambda: leave(signal.SIGHUP)
         with Signals(leave, terminal.hang_up):
             left = stage.show()
+        if left is None and not received:
+            terminal.err.write(f"tfwatch: the screen failed{terminal.keep_log()}\n")
     if received:
         return 128 + received[0]
     return 1 if left is None else 0

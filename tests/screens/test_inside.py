@@ -127,7 +127,7 @@ async def test_names_of_stages_are_no_markup() -> None:
 async def test_without_unicode_it_is_ascii() -> None:
     async with shown(usual(None).staged(*STAGES, PREFETCHED), colour=False, unicode=False) as show:
         assert "> map(decode)" in show.text
-        assert "###### 4 of 4" in show.text
+        assert "#### 4 of 4" in show.text
         assert [row for row in show.rows if not row.isascii()] == []
 
 

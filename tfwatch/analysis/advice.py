@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,7 +33,6 @@ _LAUNCHING = Advice(
 _AS_GRAPH = Advice(
     "Run the step as a graph: tf.function, or fit without run_eagerly (here: without --eager)", edits.GRAPH
 )
-_CALLBACKS = Advice("log and save less often, larger batches, or compile(steps_per_execution=8)", edits.LONGER_CALLS)
 _BETWEEN = {
     "validation": Advice(
         "validate less often or on less: validation_freq=2, validation_steps; or longer epochs", edits.VALIDATE_LESS
@@ -56,9 +54,7 @@ _TIMES = 3
 
 
 def next_step(bound: Bound, compute_share: str, *, accelerated: bool, op_by_op: bool = False) -> Advice:
-    """For steps that do not starve. `compute_share`: of compute in a step, in words."""
-    if bound is Bound.HOST:
-        return _CALLBACKS
+    """For steps that neither starve nor wait for callbacks. `compute_share`: of compute in a step, in words."""
     if op_by_op:
         return _AS_GRAPH
     if bound is Bound.LAUNCH:
@@ -68,10 +64,12 @@ def next_step(bound: Bound, compute_share: str, *, accelerated: bool, op_by_op: 
     return Advice(sentence, edits.PRECISION if accelerated else "")
 
 
-def called_less(found: Advice, part: Breakdown) -> Advice:
-    """The same with the step that longer calls would bring: what follows a call is shared by its steps."""
+def called_less(part: Breakdown) -> Advice:
+    """For steps that wait for callbacks: what follows a call is shared by its steps where calls are longer."""
     saved_ms = part.host.mean * (1 - 1 / edits.STEPS_PER_EXECUTION)
-    return replace(found, sentence=f"{found.sentence}: about {units.milliseconds(part.step.mean - saved_ms)} a step")
+    longer = f"compile(steps_per_execution={edits.STEPS_PER_EXECUTION})"
+    figure = f"about {units.milliseconds(part.step.mean - saved_ms)} a step"
+    return Advice(f"{longer}: {figure}; or log and save less often, larger batches", edits.LONGER_CALLS)
 
 
 def starving(now: Situation, part: Breakdown) -> Advice:

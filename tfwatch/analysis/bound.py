@@ -22,10 +22,10 @@ def between(now: Situation) -> Banner | None:
     if spent is None or spent.between_share < max(advice.BETWEEN_SHARE, waiting.share(now.judgement.breakdown)):
         return None
     parts = (f"{part} {units.seconds(seconds)}" for part, seconds in advice.between_parts(spent).items())
-    sentence = f"{units.seconds(spent.between_s)} around every {units.count(spent.steps)} steps: {', '.join(parts)}"
+    brief = f"{units.seconds(spent.between_s)} around every {units.count(spent.steps)} steps"
     less = advice.between_next(spent, fills=now.fills)
     word = f"BETWEEN EPOCHS {units.percent(spent.between_share)}"
-    return Banner(word, sentence, less.sentence, Tone.WARN, edit=less.edit)
+    return Banner(word, f"{brief}: {', '.join(parts)}", less.sentence, Tone.WARN, edit=less.edit, brief=brief)
 
 
 def judged(now: Situation) -> Banner | None:
@@ -40,7 +40,8 @@ def _fed(now: Situation, part: Breakdown) -> Banner:
     found = _next(now, part)
     switched = edits.pasted(now.knobs, now.started, now.stages, now.fast_form)
     edit = "\n".join(filter(None, (switched, found.edit)))
-    return Banner(f"FED {units.percent(part.wait_share)}", sentence, found.sentence, Tone.GOOD, edit=edit)
+    brief = f"NOT input-bound: waits {waiting.of_a_step(part.wait, part.step)}"
+    return Banner(f"FED {units.percent(part.wait_share)}", sentence, found.sentence, Tone.GOOD, edit=edit, brief=brief)
 
 
 def _launching(now: Situation, part: Breakdown) -> Banner:
@@ -49,39 +50,38 @@ def _launching(now: Situation, part: Breakdown) -> Banner:
     by_python = now.op_by_op and not now.accelerated
     where = "Python between the operations" if by_python else f"launching, more than {now.device} then needs"
     small = ": its kernels are too small for it" if now.accelerated else ""
-    sentence = f"NOT input-bound, launch-bound: {spent} go to {where}{small}"
+    brief = f"NOT input-bound, launch-bound: {spent}"
     found = _next(now, part)
-    return Banner(f"LAUNCHING {share}", sentence, found.sentence, Tone.WARN, edit=found.edit)
+    sentence = f"{brief} go to {where}{small}"
+    return Banner(f"LAUNCHING {share}", sentence, found.sentence, Tone.WARN, edit=found.edit, brief=brief)
 
 
 def _starving(now: Situation, part: Breakdown) -> Banner:
     highly = now.judgement.verdict is Verdict.HIGHLY
     simulated = now.knobs.get("latency_ms", "off")
     sentence = f"{now.judgement.verdict.value}: {waiting.starves(now, part)}"
+    brief = f"{now.judgement.verdict.value}: waits {waiting.of_a_step(part.wait, part.step)}"
     if simulated != "off":
-        waits = waiting.of_a_step(part.wait, part.step)
-        sentence = (
-            f"{now.judgement.verdict.value}: waits {waits}, {simulated} of it simulated{' (l)' if now.live else ''}"
-        )
+        sentence = f"{brief}, {simulated} of it simulated{' (l)' if now.live else ''}"
     word = f"STARVING {units.percent(part.wait_share)}"
     found = advice.starving(now, part)
-    return Banner(word, sentence, found.sentence, Tone.BAD if highly else Tone.WARN, edit=found.edit)
+    tone = Tone.BAD if highly else Tone.WARN
+    return Banner(word, sentence, found.sentence, tone, edit=found.edit, brief=brief)
 
 
 def _host(now: Situation, part: Breakdown) -> Banner:
     share = units.percent(part.host.mean / part.step.mean if part.step.mean else None)
     spent = waiting.of_a_step(part.host, part.step)
     where = f", most in callback {now.callback}" if now.callback else " go to callbacks and Python between the steps"
-    sentence = f"NOT input-bound, host-bound: {spent}{where}"
-    found = _next(now, part)
-    return Banner(f"BETWEEN STEPS {share}", sentence, found.sentence, Tone.WARN, edit=found.edit)
+    brief = f"NOT input-bound, host-bound: {spent}"
+    found = advice.called_less(part)
+    return Banner(f"BETWEEN STEPS {share}", f"{brief}{where}", found.sentence, Tone.WARN, edit=found.edit, brief=brief)
 
 
 def _next(now: Situation, part: Breakdown) -> Advice:
     work = units.percent(part.compute.mean / part.step.mean if part.step.mean else None)
     bound = now.judgement.bound or Bound.COMPUTE
-    found = advice.next_step(bound, work, accelerated=now.accelerated, op_by_op=now.op_by_op)
-    return advice.called_less(found, part) if bound is Bound.HOST else found
+    return advice.next_step(bound, work, accelerated=now.accelerated, op_by_op=now.op_by_op)
 
 
 _BOUND: dict[Bound, Callable[[Situation, Breakdown], Banner]] = {

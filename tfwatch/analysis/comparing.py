@@ -80,8 +80,8 @@ def missing(switch: Comparison, value: str) -> str:
     """Why a side has no bar."""
     if isinstance(switch, Restart) and value != switch.new:
         return "no steady steps in the run before"
-    if value == switch.new and switch.step is None:
-        return "asked, waits for the batch in flight"
+    if switch.step is None:
+        return "asked, waits for the batch in flight" if value == switch.new else "in effect until then"
     return "no steady steps yet" if value == switch.new else "no steady steps before it"
 
 

@@ -29,6 +29,7 @@ class Banner:
     """The finding. `advice` and `remark`, what to know of the machine beside it, may be empty.
 
     edit: lines of Python for the user's own pipeline or training; empty where there is nothing to change.
+    brief: the sentence where there is no room for it, its figures kept; empty where it says no more than that.
     """
 
     word: str
@@ -37,6 +38,7 @@ class Banner:
     tone: Tone
     remark: str = ""
     edit: str = ""
+    brief: str = ""
 
     @property
     def text(self) -> str:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 from textual import on
 from textual.binding import Binding
 from textual.containers import Vertical
-from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from tfwatch.widgets.text import plain
+from tfwatch.widgets.text import row
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +41,7 @@ class AskScreen(ModalScreen["T | None"], Generic[T]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="question"):
-            yield Static(Content(self._question), id="words")
+            yield Static(row(self._question), id="words")
             yield Input(id="line", compact=True)
             yield Static("", id="trouble", markup=False)
 
@@ -52,7 +51,7 @@ class AskScreen(ModalScreen["T | None"], Generic[T]):
         try:
             found = self._read(message.value)
         except ValueError as error:
-            self.query_one("#trouble", Static).update(Content.styled(plain(str(error)), "$text-error"))
+            self.query_one("#trouble", Static).update(row((str(error), "$text-error")))
         else:
             self.dismiss(found)
 

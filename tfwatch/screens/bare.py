@@ -11,9 +11,13 @@ from tfwatch.core.rows import Phase
 from tfwatch.core.units import is_missing
 from tfwatch.runs.library import replay_words
 from tfwatch.runs.machine import memory_total
+from tfwatch.widgets.text import shortened
 
 if TYPE_CHECKING:
     from tfwatch.runs.reader import Snapshot
+
+#: Cells of a metric's name: its figure stands behind it.
+_LONGEST_METRIC = 24
 
 
 def bare_situation(snapshot: Snapshot) -> Situation:
@@ -71,7 +75,7 @@ def _metric_text(snapshot: Snapshot) -> str:
 
 def metric_name(name: str) -> str:
     """`acc` for accuracy: where it stands there is little room."""
-    return name.replace("accuracy", "acc")
+    return shortened(name.replace("accuracy", "acc"), _LONGEST_METRIC)
 
 
 def _epoch_begins(snapshot: Snapshot) -> bool:

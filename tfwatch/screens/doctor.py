@@ -198,7 +198,7 @@ class DoctorScreen(Screen[None]):
         if chosen := self.checks.chosen:
             todo = f"\n{chosen.todo}" if chosen.todo else ""
             self.app.copy_to_clipboard(f"{chosen.id}: {chosen.status.value}: {chosen.found}{todo}")
-            self.notify("copied", markup=False, timeout=4)
+            self.notify("copied")
 
     async def action_back(self) -> None:
         """Go back to the run, or leave where there is none."""

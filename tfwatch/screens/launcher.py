@@ -25,7 +25,7 @@ from tfwatch.widgets.keyline import Key, KeyLine
 from tfwatch.widgets.launching import PastRun, PastRunsPane, Trainable, WorkloadsPane
 from tfwatch.widgets.pane import Pane, dress
 from tfwatch.widgets.startknobs import StartPane
-from tfwatch.widgets.text import plain, row
+from tfwatch.widgets.text import row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -74,7 +74,7 @@ class LauncherHeader(Pane):
     machine: reactive[str] = reactive("")
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
-        return [row(("tfwatch", "$accent bold"), "  ", plain(self.machine))]
+        return [row(("tfwatch", "$accent bold"), "  ", self.machine)]
 
 
 class LauncherScreen(Screen[None]):
@@ -175,9 +175,9 @@ class LauncherScreen(Screen[None]):
         if message.run is not None:
             self.runs.runs = (*self.runs.runs, message.run)
         if message.note is not None:
-            self.runs.note = plain(message.note)
+            self.runs.note = message.note
         if message.trouble is not None:
-            self.runs.trouble = plain(message.trouble)
+            self.runs.trouble = message.trouble
 
     # -- choosing -----------------------------------------------------------------------------------
 
@@ -220,8 +220,8 @@ class LauncherScreen(Screen[None]):
 
     def _command(self) -> Content:
         if self.start.trouble and not self.runs.has_focus:
-            return Content.styled(plain(self.start.trouble), "$text-error")
-        return Content(f"tfwatch {shlex.join(self.words)}" if self.words else "")
+            return row((self.start.trouble, "$text-error"))
+        return row(f"tfwatch {shlex.join(self.words)}" if self.words else "")
 
     @on(Choices.Entered)
     def _entered(self) -> None:

@@ -9,7 +9,7 @@ from textual.content import Content
 from tfwatch.analysis.machine import missing_sensors
 from tfwatch.core.events import GpuFound, SensorMissing
 from tfwatch.screens.textscreen import TextScreen
-from tfwatch.widgets.text import plain
+from tfwatch.widgets.text import row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,8 +35,8 @@ class MissingScreen(TextScreen):
 def _text(listed: Sequence[SensorMissing]) -> Content:
     lines: list[Content] = []
     for event in listed:
-        lines.append(Content.styled(plain(event.sensor), "$accent bold"))
-        lines.append(Content(f"  {plain(event.reason)}"))
-        lines.append(Content.styled(f"  {plain(event.fix)}", "$text-success") if event.fix else Content())
+        lines.append(row((event.sensor, "$accent bold")))
+        lines.append(row(f"  {event.reason}"))
+        lines.append(row((f"  {event.fix}", "$text-success")) if event.fix else Content())
     lines.append(Content(_VERDICT if listed else _NONE))
     return Content("\n").join(lines)

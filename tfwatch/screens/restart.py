@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import getters, on
 from textual.binding import Binding
 from textual.containers import Vertical
-from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -16,7 +15,7 @@ from tfwatch.widgets.choices import Choices
 from tfwatch.widgets.keyline import Key, KeyLine
 from tfwatch.widgets.pane import dress
 from tfwatch.widgets.startknobs import StartPane
-from tfwatch.widgets.text import plain
+from tfwatch.widgets.text import row
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -70,11 +69,11 @@ class RestartScreen(ModalScreen["tuple[str, ...] | None"]):
         start = self.start
         start.entitle("restart with", start.untold)
         if start.trouble:
-            words = Content.styled(plain(start.trouble), "$text-error")
+            words = row((start.trouble, "$text-error"))
         elif start.turned:
-            words = Content.assemble((plain(start.turned), "$accent bold"))
+            words = row((start.turned, "$accent bold"))
         else:
-            words = Content.styled(f"nothing changed yet; {self._how}", "$foreground 65%")
+            words = row((f"nothing changed yet; {self._how}", "$foreground 65%"))
         self.query_one("#outcome", Static).update(words)
         self.keys.keys = (
             Key("enter", "enter", "restart", not start.trouble),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
 from textual.app import App, SystemCommand
@@ -16,6 +16,7 @@ from tfwatch.runs.format import write_atomically
 from tfwatch.screens.leave import Leave
 from tfwatch.screens.themes import THEMES
 from tfwatch.widgets.keyline import Pressed
+from tfwatch.widgets.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -94,6 +95,10 @@ class ThemedApp(App[Leave]):
         if not isinstance(self.screen, CommandPalette):
             self.push_screen(CommandPalette(placeholder="search for a command", id="--command-palette"))
 
+    def notify(self, message: str, **options: Any) -> None:
+        """A sentence in a corner; what is told of others' words in it is data."""
+        super().notify(plain(message), **{"timeout": 4, **options, "markup": False})
+
     @on(Pressed)
     def press(self, message: Pressed) -> None:
         """A key that was clicked is a key that was pressed."""
@@ -119,7 +124,7 @@ class ThemedApp(App[Leave]):
                 self._settings.parent.mkdir(parents=True, exist_ok=True)
                 write_atomically(self._settings, json.dumps({"theme": name}))
             except OSError as error:
-                self.notify(f"the theme is not remembered: {error.strerror}", markup=False, timeout=4)
+                self.notify(f"the theme is not remembered: {error.strerror}")
 
     def _saved_theme(self) -> str:
         with contextlib.suppress(OSError, ValueError, AttributeError):

@@ -20,6 +20,7 @@ from tfwatch.screens import caching
 from tfwatch.screens.knobkeys import KNOB_KEYS, PREFETCH, KnobKey
 from tfwatch.widgets.header import HeaderView
 from tfwatch.widgets.knobs import KnobRow
+from tfwatch.widgets.text import shortened
 from tfwatch.widgets.timeline_picture import clock
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from tfwatch.analysis.flights import Flight
     from tfwatch.runs.reader import Snapshot
     from tfwatch.screens.situation import RunView
+
+#: Cells of a workload's name in a terminal's title, which tabs cut.
+_LONGEST_NAME = 40
 
 
 def header_view(view: RunView) -> HeaderView:
@@ -95,14 +99,16 @@ def _state(snapshot: Snapshot) -> tuple[str, bool]:
 
 
 def title(view: RunView) -> str:
-    """The terminal's title: `cnn 2/20 41 %`, the share being the time that the device starves."""
+    """The terminal's title: `cnn 2/20 41 %`, the share being the time that the device starves now."""
     manifest, latest = view.snapshot.manifest, view.snapshot.latest
-    parts = [manifest.workload]
+    parts = [shortened(manifest.workload, _LONGEST_NAME)]
     if latest:
         parts.append(f"{latest.epoch + 1}/{manifest.epochs}" if manifest.epochs else f"step {latest.step}")
-    part = view.situation.judgement.breakdown
+    part, life = view.situation.judgement.breakdown, view.snapshot.life
     if view.snapshot.ended:
         parts.append(view.snapshot.ended.cause)
+    elif life is not Life.RUNNING:
+        parts.append(life.value)
     elif view.situation.stalled:
         parts.append("stalled")
     elif part:

@@ -13,7 +13,7 @@ from tfwatch.analysis.restarts import Restart
 from tfwatch.core import units
 from tfwatch.widgets.glyphs import COMPUTE_COLOUR, HOST_COLOUR, WAIT_COLOUR
 from tfwatch.widgets.pane import FramedPane
-from tfwatch.widgets.text import plain, row
+from tfwatch.widgets.text import column, row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,7 +80,7 @@ class CardPane(FramedPane):
     def rows(self, width: int, height: int) -> Sequence[Content]:
         if self.underway:
             words = f"experiment: {self.underway.subject}", self.underway.progress
-            return [row((plain(line), "bold")) for line in words]
+            return [row((line, "bold")) for line in words]
         if self.flight and not self.experiment:
             return self._flown(self.flight, width, height)
         if self.experiment:
@@ -95,16 +95,16 @@ class CardPane(FramedPane):
             lines.append(row((comparing.outcome(newest), "bold")))
         lines.append(self._legend(newest))
         if isinstance(newest, Restart):
-            lines.append(row((f"restarted: {plain(comparing.turned(newest.changes))}", "$foreground 65%")))
+            lines.append(row((f"restarted: {comparing.turned(newest.changes)}", "$foreground 65%")))
         older = reversed(self.comparisons[:-1][-_OLDER:])
-        return [*lines, *(row((plain(comparing.in_a_line(old)), "$foreground 65%")) for old in older)]
+        return [*lines, *(row((comparing.in_a_line(old), "$foreground 65%")) for old in older)]
 
     def _tried(self, ended: ExperimentEnded, width: int) -> list[Content]:
         """An experiment: a bar a setting, then what it proved, then the switches before it."""
         lines = self._steps({comparing.setting(ended.knob, value): ms for value, ms in ended.step_ms.items()}, width)
         whole = self.has_class("-bare")  # else the frame tells what it proved
         proved = trials.in_a_line(ended) if whole else trials.how(ended)
-        lines.append(row((plain(proved), "bold" if whole else "$foreground 65%")))
+        lines.append(row((proved, "bold" if whole else "$foreground 65%")))
         older = reversed(self.comparisons[-_OLDER:])
         return [*lines, *(row((comparing.in_a_line(old), "$foreground 65%")) for old in older)]
 
@@ -114,7 +114,7 @@ class CardPane(FramedPane):
         lines = self._steps({side: step_ms for side, step_ms in sides.items() if step_ms is not None}, width)
         if self.has_class("-bare"):
             lines.append(row((flights.gave(flight), "bold")))
-        moves = [row((plain(flights.move_line(move)), "$foreground 65%")) for move in reversed(flight.moves)]
+        moves = [row((flights.move_line(move), "$foreground 65%")) for move in reversed(flight.moves)]
         return [*lines, *moves]
 
     def _steps(self, step_ms: Mapping[str, float], width: int) -> list[Content]:
@@ -124,12 +124,13 @@ class CardPane(FramedPane):
         for label, took_ms in step_ms.items():
             figure = f" {units.milliseconds(took_ms)}"
             cells = round(max(8, width - LABEL - len(figure)) * took_ms / longest) if longest > 0 else 0
-            head = f"{plain(label):<{LABEL}}"[:LABEL]
-            lines.append(row((head, "bold"), (self.glyphs.compute * cells, COMPUTE_COLOUR), (figure, "bold")))
+            lines.append(
+                row((column(label, LABEL), "bold"), (self.glyphs.compute * cells, COMPUTE_COLOUR), (figure, "bold"))
+            )
         return lines
 
     def _bar(self, switch: Comparison, value: str, side: Breakdown | None, longest: float, width: int) -> Content:
-        label = f"{plain(comparing.label(switch, value)):<{LABEL}}"[:LABEL]
+        label = column(comparing.label(switch, value), LABEL)
         if side is None:
             return row((label, "bold"), (comparing.missing(switch, value), "$foreground 65%"))
         figure = f" {comparing.duration(switch, side.step.median)}"

@@ -9,7 +9,7 @@ from textual.widgets import Static
 
 from tfwatch.doctor.check import Check, Status
 from tfwatch.widgets.choices import ChoiceList
-from tfwatch.widgets.text import row
+from tfwatch.widgets.text import column, row
 
 STYLES = {
     Status.FAIL: "$text-error bold",
@@ -44,7 +44,7 @@ class ChecksPane(ChoiceList):
         return row(
             (f"{check.status.word:<4}", STYLES[check.status]),
             "  ",
-            (f"{check.id:<{_ID_CELLS}}", (quiet + here).strip()),
+            (column(check.id, _ID_CELLS), (quiet + here).strip()),
             (check.found, (quiet + here).strip()),
         )
 

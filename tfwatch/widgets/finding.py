@@ -8,7 +8,7 @@ from textual.reactive import reactive
 
 from tfwatch.analysis.finding import Banner, Tone
 from tfwatch.widgets.pane import Pane
-from tfwatch.widgets.text import clauses, plain, row, spread
+from tfwatch.widgets.text import clauses, row, spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,8 +47,10 @@ class FindingPane(Pane):
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         found = self.finding
-        word = f" {plain(found.word)} "
-        remark = f"  {clauses(plain(found.remark), width - len(word) - 2)}" if found.remark else ""
-        first = row((word, "bold reverse"), (remark, "bold"))
-        advice = clauses(plain(found.advice), width)
-        return [spread(first, row(self.note), width), row((plain(found.sentence), "bold")), row(advice)]
+        word = row((f" {found.word} ", "bold reverse"))
+        remark = f"  {clauses(found.remark, width - word.cell_length - 2)}" if found.remark else ""
+        first = spread(word + row((remark, "bold")), row(self.note), width)
+        sentence = row((found.sentence, "bold"))
+        if found.brief and sentence.cell_length > width:
+            sentence = row((found.brief, "bold"))
+        return [first, sentence, row(clauses(found.advice, width))]

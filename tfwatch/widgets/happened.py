@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.reactive import reactive
 
 from tfwatch.widgets.rowlist import RowList
-from tfwatch.widgets.text import plain, row
+from tfwatch.widgets.text import row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ class HappeningsPane(RowList):
         return row(
             (f"{what.time} ", f"$foreground 65% {here}".strip()),
             (f"{what.mark} ", "$accent bold"),
-            (plain(what.text), f"{what.style} {here}".strip()),
+            (what.text, f"{what.style} {here}".strip()),
         )
 
     def watch_happenings(self, old: Sequence[Happening], new: Sequence[Happening]) -> None:

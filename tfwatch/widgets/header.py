@@ -9,10 +9,13 @@ from textual.content import Content
 from textual.reactive import reactive
 
 from tfwatch.widgets.pane import Pane
-from tfwatch.widgets.text import fit, row, spread
+from tfwatch.widgets.text import fit, row, shortened, spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+#: Cells of a name that somebody else chose: beside it the epoch and what is recorded have room at 60 columns.
+_LONGEST_NAME = 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ class RunHeader(Pane):
         state = row((f"{mark}{view.state}", style))
         parts = [
             (5, row(("tfwatch", "$accent bold"))),
-            (0, row((view.workload, "bold"))),
+            (0, row((shortened(view.workload, _LONGEST_NAME), "bold"))),
             (4, row((f"on {view.device}", "")) if view.device else Content()),
             (0, row(view.epoch)),
             (3, self._bar()),

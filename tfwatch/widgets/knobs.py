@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import cell_len
 from textual.binding import Binding
 from textual.reactive import reactive
 
 from tfwatch.widgets.keyline import Pressed
 from tfwatch.widgets.pane import FramedPane
-from tfwatch.widgets.text import plain, row
+from tfwatch.widgets.text import clauses, column, row, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.content import Content
     from textual.geometry import Size
+
+
+#: Cells of a value, of a record by somebody else too: what its key would bring has room behind it.
+_LONGEST_VALUE = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +78,10 @@ class KnobsPane(FramedPane, can_focus=True):
             return [row((" this run has no knobs: the pipeline is the loop's own", "$foreground 65%"))]
         shown = [self.knobs[at] for at in self._in_view(height)]
         names, values, arrows = (
-            max((len(words) for words in column), default=0) + gap
-            for gap, column in (
+            max(map(cell_len, words), default=0) + gap
+            for gap, words in (
                 (1, [knob.name for knob in shown if knob.now]),
-                (1, [knob.now for knob in shown]),
+                (1, [_stands(knob) for knob in shown]),
                 (2, [_arrow(knob) for knob in shown]),
             )
         )
@@ -95,16 +100,16 @@ class KnobsPane(FramedPane, can_focus=True):
         names, values, arrows = cells
         here = self.has_focus and at == self.cursor
         faint = "" if knob.enabled else "$foreground 50%"
-        stands = ((f"{knob.now:<{values}}", faint or "bold"), (f"{_arrow(knob):<{arrows}}", faint)) if knob.now else ()
+        stands = (column(_stands(knob), values), faint or "bold"), (column(_arrow(knob), arrows), faint)
         name_style = "reverse" if here else faint
         note_style = "$text-accent" if knob.busy else "$foreground 65%"
         found = row(
             (f"{knob.label:<2} ", faint or "$accent bold"),
             (knob.name, name_style),
             " " * max(names - len(knob.name), 1),
-            *stands,
-            (plain(knob.note), note_style),
+            *(stands if knob.now else ()),
         )
+        found += row((clauses(knob.note, width - found.cell_length), note_style))
         within = row((f"  ({knob.within})", "$foreground 65%")) if knob.within else row()
         return found + within if found.cell_length + within.cell_length <= width else found
 
@@ -139,5 +144,9 @@ class KnobsPane(FramedPane, can_focus=True):
             self.post_message(Pressed(self.knobs[at].key))
 
 
+def _stands(knob: KnobRow) -> str:
+    return shortened(knob.now, _LONGEST_VALUE)
+
+
 def _arrow(knob: KnobRow) -> str:
-    return f"> {knob.next}" if knob.next else ""
+    return f"> {shortened(knob.next, _LONGEST_VALUE)}" if knob.next else ""

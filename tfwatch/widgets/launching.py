@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from textual.reactive import reactive
 
 from tfwatch.core import units
 from tfwatch.widgets.choices import Choices
-from tfwatch.widgets.text import plain, row
+from tfwatch.widgets.text import column, plain, row, shortened
 
 if TYPE_CHECKING:
     from textual.content import Content
@@ -79,8 +80,8 @@ class WorkloadsPane(Choices):
     def row_at(self, index: int, width: int) -> Content:
         """Its name and what it shows."""
         one = self.workloads[index]
-        name = plain(one.name)[: _NAME_CELLS - 1]
-        return row((name, self.mark(index) or "bold"), " " * (_NAME_CELLS - len(name)), (plain(one.line), ""))
+        name = shortened(one.name, _NAME_CELLS - 1)
+        return row((name, self.mark(index) or "bold"), " " * (_NAME_CELLS - cell_len(name)), one.line)
 
     @property
     def chosen(self) -> Trainable:
@@ -90,11 +91,11 @@ class WorkloadsPane(Choices):
     @property
     def cut(self) -> str:
         """What the row under the cursor has no room for; empty where it has."""
-        width, line = self.scrollable_content_region.width, self.chosen.line
-        if _NAME_CELLS + len(line) <= width:
+        width, line = self.scrollable_content_region.width, plain(self.chosen.line)
+        if _NAME_CELLS + cell_len(line) <= width:
             return ""
         shows = line.rpartition(": ")[2]
-        return next((words for words in (line, shows) if len(words) < width), "")
+        return next((words for words in (line, shows) if cell_len(words) < width), "")
 
 
 class PastRunsPane(Choices):
@@ -127,13 +128,14 @@ class PastRunsPane(Choices):
         if index >= len(self.runs):
             return row((self.trouble, "$text-error")) if self.trouble else row((self.note, _QUIET))
         run = self.runs[index]
-        length = f"{plain(run.length):<24}" if width >= _WIDE else ""
+        length = column(run.length, 24) if width >= _WIDE else ""
+        name = shortened(run.workload, _NAME_CELLS - 2)
         share = "" if run.wait_share is None else units.percent(run.wait_share)
         return row(
             (f"{ago(run.age_s):<8}", _QUIET),
-            (plain(run.workload), self.mark(index)),
-            " " * max(1, _NAME_CELLS - 1 - len(run.workload)),
-            f"{plain(run.state):<10}" if width >= _USUAL else "",
+            (name, self.mark(index)),
+            " " * (_NAME_CELLS - 1 - cell_len(name)),
+            column(run.state, 10) if width >= _USUAL else "",
             (length, _QUIET),
             (f"{'starving ' if width >= _WIDE and share else ''}{share:>4}", "$text-warning"),
         )

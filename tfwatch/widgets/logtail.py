@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import chop_cells
 from textual.binding import Binding
 from textual.reactive import reactive
 
 from tfwatch.analysis.warnings import meaning_of
 from tfwatch.widgets.rowlist import RowList
-from tfwatch.widgets.text import plain, row
+from tfwatch.widgets.text import folded, plain, row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -80,11 +80,11 @@ def _folded(lines: Iterable[str], width: int) -> Iterator[Part]:
     """Rows of so many cells. What a line means stands below the first that says so."""
     told = set[str]()
     for line in lines:
-        yield from ((line[at : at + width], "") for at in range(0, max(len(line), 1), width))
+        yield from ((part, "") for part in chop_cells(line, width) or [""])
         meaning = meaning_of(line)
         if meaning is None or meaning.name in told:
             continue
         told.add(meaning.name)
         text = f"  = {'harmless: ' if meaning.harmless else ''}{meaning.text}"
         style = "$foreground 65%" if meaning.harmless else "$text-warning"
-        yield from ((part, style) for part in textwrap.wrap(text, width, subsequent_indent="    "))
+        yield from ((part, style) for part in folded(text, width, indent="    "))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import cell_len
 from textual.binding import Binding
 from textual.message import Message
 from textual.reactive import reactive
 
 from tfwatch.widgets.pane import FramedPane
-from tfwatch.widgets.text import plain, row
+from tfwatch.widgets.text import column, folded, plain, row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,8 +72,8 @@ class MachinePane(FramedPane, can_focus=True):
 
 def _lines(reading: Reading, room: int, degree: str) -> list[Content]:
     texts = [plain(text).replace("°", degree) for text in reading.texts]
-    fitting = next((text for text in texts if len(text) <= room), None)
-    words = [fitting] if fitting is not None else textwrap.wrap(texts[-1], room) or [""]
+    fitting = next((text for text in texts if cell_len(text) <= room), None)
+    words = [fitting] if fitting is not None else folded(texts[-1], room) or [""]
     style = "$text-warning bold" if reading.alert else ""
-    first = row((f"{reading.label:<{_LABEL}}", "$foreground 65%"), (words[0], style))
+    first = row((column(reading.label, _LABEL), "$foreground 65%"), (words[0], style))
     return [first, *(row(" " * _LABEL, (more, style)) for more in words[1:])]

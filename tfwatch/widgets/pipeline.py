@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from textual.reactive import reactive
 
 from tfwatch.core import units
 from tfwatch.widgets.glyphs import COMPUTE_COLOUR, HOST_COLOUR, MUTED_COLOUR, STALL_COLOUR, WAIT_COLOUR
 from tfwatch.widgets.pane import FramedPane
-from tfwatch.widgets.text import plain, row
+from tfwatch.widgets.text import column, folded, plain, row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from textual.content import Content
 
 _FAINT = "$foreground 65%"
-_NAME, _FIGURE, _BAR = 12, 6, 6
+#: Cells at least: the figures beside a bar are whole at 120 columns, a shuffle buffer of a thousand among them.
+_NAME, _FIGURE, _BAR = 12, 6, 4
 _WIDEST_BAR = 24
 #: Below so many rows the column heads go, and a sentence gets one row.
 _LOW = 8
@@ -92,7 +93,7 @@ class PipelinePane(FramedPane):
     def rows(self, width: int, height: int) -> Sequence[Content]:
         view = self.view
         if not view.stages:
-            return [row((line, _FAINT)) for line in textwrap.wrap(plain(view.said), max(width, 1))]
+            return [row((line, _FAINT)) for line in folded(view.said, width)]
         said = self._said(width, height)
         heads = height >= _LOW
         stages = _folded(view.stages, height - heads - 1 - len(said))
@@ -104,19 +105,19 @@ class PipelinePane(FramedPane):
         view = self.view
         stalled = any(stage.silent for stage in view.stages)
         style = f"{STALL_COLOUR} bold" if stalled else "$text-warning" if view.starves else _FAINT
-        words = plain(view.said)
-        lines = [words] if height < _LOW else textwrap.wrap(words, max(width, 1))
+        lines = [view.said] if height < _LOW else folded(view.said, width)
         return [row((line, style)) for line in lines if line]
 
     def _row(self, stage: StageRow, columns: _Columns) -> Content:
         glyphs = self.glyphs
         colour = WAIT_COLOUR if self.view.starves else COMPUTE_COLOUR
         style = f"{STALL_COLOUR} bold" if stage.silent else "bold" if stage.slowest else ""
+        end = "…" if glyphs.unicode else "."
         mark = glyphs.to if stage.slowest or stage.silent else ""
         cells = round((stage.cost_ms or 0.0) / columns.most_ms * columns.cost) if columns.most_ms else 0
         parts = [
             (f"{mark:<2}", style or "bold"),
-            (f"{_cut(plain(stage.name), columns.name, glyphs.unicode):<{columns.name}} ", style),
+            (f"{column(stage.name, columns.name, end)} ", style),
             (f"{_cost(stage):>{_FIGURE}} ", style),
             (f"{glyphs.bar * cells:<{columns.cost}}", colour if stage.slowest else HOST_COLOUR),
         ]
@@ -134,10 +135,10 @@ def _folded(stages: tuple[StageRow, ...], room: int) -> list[StageRow]:
         return list(stages)
     dear = sorted(range(len(stages)), key=lambda n: _weight(stages[n]), reverse=True)
     kept = set(dear[: room - 1])
-    folded = [n for n in range(len(stages)) if n not in kept]
-    known = [cost for n in folded if (cost := stages[n].cost_ms) is not None]
-    others = StageRow(f"{len(folded)} others", sum(known) if known else None)
-    return [others if n == folded[0] else stages[n] for n in sorted({*kept, folded[0]})]
+    cheap = [n for n in range(len(stages)) if n not in kept]
+    known = [cost for n in cheap if (cost := stages[n].cost_ms) is not None]
+    others = StageRow(f"{len(cheap)} others", sum(known) if known else None)
+    return [others if n == cheap[0] else stages[n] for n in sorted({*kept, cheap[0]})]
 
 
 def _weight(stage: StageRow) -> tuple[bool, bool, float]:
@@ -151,7 +152,7 @@ def _columns(stages: Sequence[StageRow], width: int) -> _Columns:
     buffer = max((len(stage.buffer) for stage in stages), default=0)
     bars = 2 if buffer else 1
     fixed = 2 + 1 + _FIGURE + 1 + (at_a_time and at_a_time + 1) + (buffer and buffer + 2)
-    name = max(min(max(len(stage.name) for stage in stages), width - fixed - bars * _BAR), _NAME)
+    name = max(min(max(cell_len(plain(stage.name)) for stage in stages), width - fixed - bars * _BAR), _NAME)
     bar = max(_BAR, min((width - fixed - name) // bars, _WIDEST_BAR))
     most = max((stage.cost_ms or 0.0 for stage in stages), default=0.0)
     return _Columns(name, bar, at_a_time, bar if buffer else 0, most)
@@ -182,8 +183,3 @@ def _buffer(stage: StageRow, cells: int, bar: str, rest: str) -> list[tuple[str,
     # One element is seen as one, and one that is missing too.
     filled = min(max(round(full * cells), full > 0), cells - (0 < full < 1))
     return [(" " + bar * filled, COMPUTE_COLOUR), (rest * (cells - filled), MUTED_COLOUR), (f" {stage.buffer}", "")]
-
-
-def _cut(name: str, width: int, unicode: bool) -> str:
-    end = "…" if unicode else "."
-    return name if len(name) <= width else name[: width - 1] + end

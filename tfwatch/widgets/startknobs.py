@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import cell_len
 from textual.binding import Binding
 from textual.message import Message
 from textual.reactive import reactive
 
 from tfwatch.widgets.choices import Choices
-from tfwatch.widgets.text import plain, row
+from tfwatch.widgets.text import column, plain, row
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
@@ -67,14 +68,13 @@ class StartPane(Choices):
         """Its name, its value and what it is."""
         knob, value = self.knobs[index], self._value(self.knobs[index])
         is_open, stands = self._is_open(knob), value == knob.values[knob.start]
-        shown = plain(value.shown)
-        shown = shown if len(shown) <= _VALUE_CELLS - 4 else f"..{shown[6 - _VALUE_CELLS :]}"
+        shown = _end_of(plain(value.shown), _VALUE_CELLS - 4)
         shown = f"< {shown} >" if is_open else f"  {shown}"
         note, style = self._note(knob) if width >= _TELLING else ("", "")
         return row(
             (knob.name, self.mark(index) or ("" if is_open else _GREY)),
             " " * (_KNOB_CELLS - len(knob.name)),
-            (f"{shown:<{_VALUE_CELLS}}" if note else shown, ("" if is_open else _GREY) if stands else "$accent bold"),
+            (column(shown, _VALUE_CELLS) if note else shown, ("" if is_open else _GREY) if stands else "$accent bold"),
             (f" {note}" if note else "", style),
         )
 
@@ -162,3 +162,13 @@ class StartPane(Choices):
             if other != value and (told := self._told(other, stops=False)):
                 return f"{other.shown}: {told}", _GREY
         return knob.note, _QUIET
+
+
+def _end_of(text: str, width: int) -> str:
+    """The text, of one that takes more than so many cells the end: that is what tells paths apart."""
+    if cell_len(text) <= width:
+        return text
+    end = text[2 - width :]
+    while cell_len(end) > width - 2:
+        end = end[1:]
+    return f"..{end}"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import textwrap
 import unicodedata
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len, chop_cells, set_cell_size
 from textual.content import Content
 
 if TYPE_CHECKING:
@@ -13,9 +15,12 @@ if TYPE_CHECKING:
 
 #: What terminals obey: colours, cursor moves, titles.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.?)")
-_HARMLESS = re.compile(r"[\x20-\x7e]*")
+#: ASCII and what the panes draw with.
+_HARMLESS = re.compile(r"[\x20-\x7e°·…←-⇿─-◿]*")
+#: They make a character one cell or two wide, as each terminal sees it.
+_SELECTORS = re.compile("[\ufe00-\ufe0f]")
 _LONGEST = 4000
-_ASIDE = re.compile(r" \([^()]*\)(?=;|$)")
+_ASIDE = re.compile(r" \([^()]*\)(?=[;,]|$)")
 _PART = re.compile("; | - ")
 
 #: One styled piece of a row: its text and a style, e.g. `$warning bold`.
@@ -33,6 +38,7 @@ def plain(text: str) -> str:
     text = _ESCAPES.sub("", text).expandtabs(8).rstrip("\r\n\b")
     text = re.sub(r"\s*\n\s*", " ", text)
     text = re.split(r"\r|\x08{2,}", text)[-1]
+    text = _SELECTORS.sub("", text)
     return "".join(char if _is_shown(char) else "?" for char in text)
 
 
@@ -41,8 +47,37 @@ def _is_shown(char: str) -> bool:
 
 
 def row(*parts: Part | str) -> Content:
-    """A row of styled pieces; the text is data, never markup."""
-    return Content.assemble(*parts)
+    """A row of styled pieces; the text is data: never markup, and nothing that a terminal would obey."""
+    return Content.assemble(*(plain(part) if isinstance(part, str) else (plain(part[0]), part[1]) for part in parts))
+
+
+def column(text: str, width: int, end: str = "") -> str:
+    """The text in exactly so many cells: filled up with blanks, or cut, with `end` where something is missing."""
+    text = plain(text)
+    if cell_len(text) <= width:
+        return set_cell_size(text, width)
+    return set_cell_size(text, width - len(end)) + end
+
+
+def shortened(text: str, width: int) -> str:
+    """The text, where it takes more than so many cells cut, with dots for its end."""
+    text = plain(text)
+    return text if cell_len(text) <= width else column(text, width, "...")
+
+
+def narrow(text: str) -> str:
+    """The text with one character a cell; what takes two is a question mark in each, what takes none goes."""
+    text = plain(text)
+    if _HARMLESS.fullmatch(text):
+        return text
+    return "".join(char if cell_len(char) == 1 else "?" * cell_len(char) for char in text)
+
+
+def folded(text: str, width: int, indent: str = "") -> list[str]:
+    """The text broken between words, and within those that are wider than a row; `indent` begins the later rows."""
+    width = max(width, 2)
+    lines = textwrap.wrap(plain(text), width, subsequent_indent=indent)
+    return [piece for line in lines for piece in chop_cells(line, width)]
 
 
 def spread(left: Content, right: Content, width: int) -> Content:
@@ -56,11 +91,12 @@ def clauses(text: str, width: int) -> str:
 
     Parts end in a semicolon or ` - `. What does not fit by one part of one sentence is given whole.
     """
+    text = plain(text)
     told = _ASIDE.sub("", text)
     parts = [told[: end.start()] for end in reversed([*_PART.finditer(told)])]
     newest = (parts[-1] if parts else told).rpartition(". ")[2]
     shorter = (text, told, *parts, newest)
-    return next((words for words in shorter if len(words) <= width), text)
+    return next((words for words in shorter if cell_len(words) <= width), text)
 
 
 def fit(parts: Sequence[tuple[int, Content]], width: int, gap: str = "  ") -> Content:

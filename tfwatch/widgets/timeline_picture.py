@@ -16,7 +16,7 @@ from tfwatch.core.rows import Phase
 from tfwatch.runs.reader import Life
 from tfwatch.widgets import timeline_lanes as lanes
 from tfwatch.widgets import timeline_rows as rows
-from tfwatch.widgets.text import plain
+from tfwatch.widgets.text import narrow, shortened
 from tfwatch.widgets.timeline_marks import marks_of, stalled
 from tfwatch.widgets.timeline_view import View, Zoom, column_of, share_before, width_s
 
@@ -108,7 +108,7 @@ def draw(scene: Scene, layout: Layout) -> list[Line]:
     charts = rows.strip_lines(bars, cells, glyphs, _rules(scene))
     if not snapshot.steps_total:
         middle = layout.strip_rows // 2
-        charts[middle] = rows.message_line(first_words(snapshot), charts[middle])
+        charts[middle] = rows.message_line(narrow(first_words(snapshot)), charts[middle])
     axis = rows.axis_texts(scene.top_ms, layout.strip_rows)
     legend = rows.legend_lines(figures.split, glyphs, layout.strip_rows, wide)
     lines = [_beside(text, chart, right) for text, chart, right in zip(axis, charts, legend, strict=True)]
@@ -244,6 +244,6 @@ def gpu_note(figures: Figures, room: int) -> str:
     word = figures.gpu_word
     if not isinstance(word, SensorMissing):
         return ""
-    said, how = f"GPU n/a: {plain(word.reason)}", " - enter: how to get it" if word.fix else ""
+    how = " - enter: how to get it" if word.fix else ""
     left = room - len(how)
-    return f"{said if len(said) <= left else said[: max(left - 3, 0)] + '...'}{how}" if left > 20 else ""
+    return f"{shortened(f'GPU n/a: {word.reason}', left)}{how}" if left > 20 else ""

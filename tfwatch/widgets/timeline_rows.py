@@ -244,5 +244,7 @@ def message_line(text: str, line: Line) -> Line:
     shown = "".join(piece for piece, _ in line)
     room = len(shown) - len(shown.lstrip(" "))
     if room < len(text):
-        return ((text[: len(shown)].center(len(shown)), "message"),)
+        # A part that is cut would read as another figure.
+        told = text if len(text) <= len(shown) else text[: len(shown)].rpartition(", ")[0] or text[: len(shown)]
+        return ((told.center(len(shown)), "message"),)
     return ((text.center(room), "message"), *line[1:])

@@ -143,6 +143,12 @@ SHORT_EPOCH = Entry(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0.6, 
             id="no pulse",
         ),
         pytest.param(
+            {"life": "folder gone", "run": "~/runs/20T10"},
+            "NOTHING TO READ",
+            "the run's folder is gone: ~/runs/20T10",
+            id="its folder was moved",
+        ),
+        pytest.param(
             {"life": "killed", "now_s": 11560.0}, "ENDED WITHOUT A WORD", "at step 412, after 3 h 12 min", id="killed"
         ),
         pytest.param(

@@ -88,6 +88,22 @@ def test_time_goes_on_for_a_run_that_does(tmp_path: Path) -> None:
     assert RunReader(FolderSource(tmp_path), FakeClock(50).clock).tail().now_s == 50
 
 
+@pytest.mark.parametrize("pid", [os.getpid(), NOBODY], ids=["it trains", "it is over"])
+def test_of_a_folder_that_was_moved_away_nothing_more_is_known_until_it_is_back(tmp_path: Path, pid: int) -> None:
+    folder, elsewhere = tmp_path / "run", tmp_path / "moved"
+    write_run(folder, plain(3), clock=FakeClock(9.0), pid=pid)
+    reader = RunReader(FolderSource(folder), FakeClock(9.5).clock)
+    before = reader.tail()
+
+    folder.rename(elsewhere)
+    gone = reader.tail()
+    elsewhere.rename(folder)
+
+    assert (gone.life, gone.pulse, gone.now_s) == (Life.GONE, before.pulse, 9.0)
+    assert gone.steps_total == 3
+    assert reader.tail().life is before.life
+
+
 def test_another_machines_time_is_told_by_the_wall_clock(tmp_path: Path) -> None:
     write_run(tmp_path, plain(3), clock=FakeClock(30), boot_id="b", machine={"host": "far"}, origin_ns=17)
 

@@ -74,6 +74,10 @@ def _killed(now: Situation) -> Banner | None:
 
 
 def _silent(now: Situation) -> Banner | None:
+    if now.life == "folder gone":
+        where = f"the run's folder is gone: {now.run}"
+        moved = "moved or deleted: tfwatch replay shows it from where it is now; here is how it was then"
+        return Banner("NOTHING TO READ", where, moved, Tone.WARN)
     if now.life != "no answer":
         return None
     why = "training is stopped, asleep, or holds Python's lock"

@@ -52,7 +52,8 @@ class Memory:
 class Situation:
     """One moment of a run.
 
-    life: `running`, `no answer`, `ended`, `killed` or `unknown`; silent_s: age of a pulse without an answer.
+    life: `running`, `no answer`, `ended`, `killed`, `unknown` or `folder gone`.
+    silent_s: age of a pulse without an answer.
     step: the step in progress, counted from 1, or the last one of a run that is over.
     phase_s: how long the training thread has done what it does. asked: settings asked for and not yet obeyed.
     device: who waits, in words, e.g. `the GPU`; accelerated: it is beside the CPU. op_by_op: steps run as

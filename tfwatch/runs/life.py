@@ -29,6 +29,8 @@ class Life(Enum):
     ENDED = "ended"
     KILLED = "killed"
     UNKNOWN = "unknown"
+    #: Its folder was moved or deleted: nobody reads how it is.
+    GONE = "folder gone"
 
     @property
     def is_over(self) -> bool:
@@ -53,7 +55,7 @@ def life_of(manifest: Manifest, pulse: Pulse | None, clock: Clock) -> tuple[Life
 
 def now_s(manifest: Manifest, life: Life, last_s: float, clock: Clock) -> float:
     """The run's time now, in seconds since its clock origin; `last_s` where it is over and left no end."""
-    if life in (Life.KILLED, Life.UNKNOWN):
+    if life in (Life.KILLED, Life.UNKNOWN, Life.GONE):
         return last_s
     if manifest.boot_id == boot_id():
         return (clock.now_ns() - manifest.origin_ns) / 1e9

@@ -56,6 +56,7 @@ class Snapshot:
     """A run as it is now. Compared by identity.
 
     now_s: the reader's time, seconds since the clock origin; at the end of a run that is over, where it ended.
+    pulse: the newest that could be read.
     steps: rows of `core.rows.STEP`, the last `RECENT`; steps_total: how many there are in all.
     samples: rows of `core.rows.SAMPLE`, all of them; progress: rows of `PROGRESS`, the last `RECENT_PROGRESS`.
     stages: rows of `core.rows.STAGE`, those of the last seconds; none where nothing was read lately. stages_found: what
@@ -122,6 +123,7 @@ class RunReader:
         self._stages = StageRows()
         self._events = EventLog()
         self._sleeps: list[Slept] = []
+        self._pulse: Pulse | None = None
         self._ended: RunEnded | None = None
         self._unrecorded = ""
         self._log = LogLines()
@@ -161,8 +163,9 @@ class RunReader:
         return rows[plausible(rows)]
 
     def _snapshot(self) -> Snapshot:
-        pulse = decode_pulse(self._source.read(layout.PULSES, 0, 4096), self._layouts[layout.PULSES])
-        life, silent_s = self._life(pulse)
+        newest = decode_pulse(self._source.read(layout.PULSES, 0, 4096), self._layouts[layout.PULSES])
+        self._pulse = pulse = newest or self._pulse
+        life, silent_s = self._life(pulse, is_gone=newest is None and self._is_gone())
         at_s, progress = self._now_s(life, pulse), self._progress.rows
         return Snapshot(
             manifest=self._manifest,
@@ -247,11 +250,16 @@ class RunReader:
 
     # -- life -----------------------------------------------------------------------------------
 
-    def _life(self, pulse: Pulse | None) -> tuple[Life, float]:
+    def _is_gone(self) -> bool:
+        return self._source.folder is not None and not self._source.folder.exists()
+
+    def _life(self, pulse: Pulse | None, is_gone: bool) -> tuple[Life, float]:
         if self._ended:
             return Life.ENDED, 0.0
         if self._source.is_here():
             return Life.RUNNING, 0.0
+        if is_gone:
+            return Life.GONE, 0.0
         return life_of(self._manifest, pulse, self._clock)
 
     def _now_s(self, life: Life, pulse: Pulse | None) -> float:

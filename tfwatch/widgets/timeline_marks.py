@@ -87,6 +87,8 @@ def _lasting_mark(snapshot: Snapshot, figures: Figures) -> Mark | None:
     since_s = pulse.since_ns / 1e9
     if snapshot.life is Life.KILLED:
         return Mark(pulse.now_ns / 1e9, Kind.FAILED, ("X killed", "X"))
+    if snapshot.life is Life.GONE:
+        return Mark(pulse.now_ns / 1e9, Kind.OPEN, ("folder gone", "gone"))
     if snapshot.life is not Life.RUNNING:
         return Mark(pulse.now_ns / 1e9, Kind.OPEN, (f"no answer {units.seconds(snapshot.silent_s)}", "no answer"))
     took = units.seconds(snapshot.now_s - since_s)

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 #: How often a pilot looks at the run, whose writer gives out what is new ten times a second.
 POLL_S = 0.02
+#: How often at least while something takes its time, for a key that ends the order: a look takes 0.5 ms of CPU, and the
+#: training waits for Python's lock meanwhile.
+_SELDOM_S = 0.2
+#: The share of that time in which one looks seldom.
+_SURELY = 0.8
 
 
 _OVER = {
@@ -54,7 +59,8 @@ class Driver:
     """One order's view of a run. Every method that waits raises `Interrupt` where the order is over.
 
     source: the run. tell: takes the pilot's events. order: the number of the order, see `Control.orders`. refresh: has
-    the source give out what it holds back: of steps of 2 ms its writer gives out fifty at a time.
+    the source give out what it holds back: of steps of 2 ms its writer gives out fifty at a time. pause: instead of
+    waiting for another order between two looks.
 
     Attributes:
         snapshot: the run as of the last look.
@@ -76,7 +82,7 @@ class Driver:
         self._order = order
         self._hands = control.hands
         self._turned = {knob: control.turned(knob) for knob in KNOBS}
-        self._pause = pause or (lambda: control.next_order(order, POLL_S))
+        self._own_pause = pause
         self._refresh = refresh
         self._reader = RunReader(source, clock)
         self._asked_after = 0
@@ -112,15 +118,23 @@ class Driver:
         if self.control.orders != self._order:
             raise Interrupt("cancelled")
 
-    def wait(self, until: Callable[[Snapshot], bool]) -> Snapshot:
-        """Look until something holds.
+    def wait(self, until: Callable[[Snapshot], bool], expected_s: float = 0.0) -> Snapshot:
+        """Look until something holds, which is expected to take so long.
 
         Raises:
             Interrupt: the order is over.
         """
+        begun_ns = self.clock.now_ns()
         while not until(snapshot := self.look()):
-            self._pause()
+            left_s = _SURELY * expected_s - (self.clock.now_ns() - begun_ns) / 1e9
+            self._pause(min(max(left_s, POLL_S), _SELDOM_S))
         return snapshot
+
+    def _pause(self, seconds: float) -> None:
+        if self._own_pause:
+            self._own_pause()
+        else:
+            self.control.next_order(self._order, seconds)
 
     def rows(self, first: int, last: int | None = None) -> Rows:
         """The rows of steps first to last, counted from 1, both included; up to the newest without `last`."""
@@ -170,7 +184,7 @@ class Driver:
             Interrupt: the order is over. RefusedError: it cannot be had.
         """
         while (answer := self._answer(self.look(), knob, show(value))) is None:
-            self._pause()
+            self._pause(POLL_S)
         if isinstance(answer, SwitchFailed):
             raise RefusedError(answer.reason)
         return answer

@@ -1,7 +1,7 @@
 """Runs an experiment: short blocks of settings in random order, until the answer is clear or the budget spent.
 
-Each block begins with a new pipeline, so a setting is judged as it is within its first half second, or some ten steps:
-what a deep buffer or tf.data's autotuning gains later is not in it.
+Each block begins with an empty pipeline, so a setting is judged as it is within its first half second, or some ten
+steps: what a deep buffer or tf.data's autotuning gains later is not in it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 #: An experiment ends unanswered after so many steps, of short ones after so long: rows come ten times a second.
 BUDGET_STEPS = 600
 _LEAST_S = 30.0
-#: Steps that count in a block, at least, and for how long where the budget allows it: a switch takes 20 to 60 ms.
+#: Steps that count in a block, at least, and for how long where the budget allows it: a setting's first switch in an
+#: epoch takes 20 to 60 ms, and what its buffers make together at first is left out of each block.
 BLOCK = 10
 _BLOCK_MS = 400.0
 #: Steps of a run by which blocks are measured out.
@@ -83,6 +84,8 @@ class _Trial:
         self._coming: str | None = None
         self._next = 0
         self._blocks: list[list[Rows]] = [[] for _ in order.values]
+        rows = driver.rows(max(1, self._began - _RECENT))
+        self._step_ms = float(np.median(_step_ms(rows))) if len(rows) else _BLOCK_MS
         self._block_steps = self._steps_of_block()
 
     def run(self) -> None:
@@ -128,16 +131,15 @@ class _Trial:
         while missing := max(0, self._block_steps - (len(counted([rows])[0]) if len(rows) else 0)):
             self._check_budget()
             enough = max(self._next - 1, self._driver.snapshot.steps_total) + missing
-            self._driver.wait(lambda snapshot, enough=enough: snapshot.steps_total >= enough)  # type: ignore[misc]
+            left_s = (enough - self._driver.snapshot.steps_total) * self._step_ms / 1e3
+            self._driver.wait(lambda snapshot, enough=enough: snapshot.steps_total >= enough, left_s)  # type: ignore[misc]
             rows = self._rows()
         self._next = int(rows["step"][-1]) + 1
         return rows
 
     def _steps_of_block(self) -> int:
         """How many steps are to count in each: as many as last `_BLOCK_MS`, as far as the budget is enough for that."""
-        rows = self._driver.rows(max(1, self._began - _RECENT))
-        step_ms = float(np.median(_step_ms(rows))) if len(rows) else _BLOCK_MS
-        steps = math.ceil(_BLOCK_MS / max(step_ms, 1e-3))
+        steps = math.ceil(_BLOCK_MS / max(self._step_ms, 1e-3))
         if self._order.steps:
             steps = min(steps, self._order.steps // (_ROUNDS * len(self._values)) - self._settle())
         return max(BLOCK, steps)

@@ -1,0 +1,30 @@
+"""What a pilot sees of a run, and how often it looks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfwatch.pilot.driver import POLL_S, Driver
+
+from .simulated import Simulated
+
+if TYPE_CHECKING:
+    from tfwatch.runs.control import Order
+
+
+def test_what_takes_its_time_is_looked_at_seldom_until_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Simulated(lambda knobs, step: 1.0)
+    pauses: list[float] = []
+
+    def next_order(known: int, patience_s: float) -> tuple[int, Order | None]:
+        pauses.append(patience_s)
+        run.clock.at_s += patience_s
+        return known, None
+
+    monkeypatch.setattr(run.control, "next_order", next_order)
+    driver = Driver(run.writer, run.control, run.writer.event, run.control.orders, run.clock.clock)
+    over_s = run.clock.at_s + 0.99
+    driver.wait(lambda _: run.clock.at_s >= over_s, expected_s=1.0)
+    assert pauses == pytest.approx([0.2] * 4 + [POLL_S] * 10)

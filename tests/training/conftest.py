@@ -37,6 +37,22 @@ def all_runs_ended() -> Iterator[None]:
     end_all()
 
 
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The pipelines of tfwatch's own that are made, one after another."""
+    from tfwatch.training import pipelines
+    from tfwatch.training.tap import Tap
+
+    taps: list[Any] = []
+
+    def noted(iterator: Any) -> Any:
+        taps.append(Tap(iterator))
+        return taps[-1]
+
+    monkeypatch.setattr(pipelines, "Tap", noted)
+    return taps
+
+
 @pytest.fixture(scope="session")
 def arrays() -> tuple[Any, Any]:
     rng = np.random.default_rng(0)

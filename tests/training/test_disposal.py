@@ -55,3 +55,23 @@ def test_a_source_goes_in_the_disposal_thread_once_the_collector_has_freed_its_p
             assert gone_in.get(timeout=0.05) == "tfwatch-disposal"
             break
     assert reference() is None
+
+
+@pytest.mark.tensorflow
+def test_a_pipeline_that_is_kept_no_more_goes_in_the_disposal_thread() -> None:
+    import tensorflow as tf
+
+    from tfwatch.training.feed import Feed, prefetch_only
+
+    gone_in = SimpleQueue[str]()
+    feed = Feed(prefetch_only)
+    feed.start(iter(tf.data.Dataset.range(100)), Knobs(1))
+    first = weakref.ref(feed.iterator, lambda _: gone_in.put(threading.current_thread().name))
+    for depth in range(2, 9):
+        feed.switch(Knobs(depth))
+        feed.get()
+        while feed.switching:
+            feed.get()
+    assert gone_in.get(timeout=60) == "tfwatch-disposal"
+    assert first() is None
+    feed.close()

@@ -92,8 +92,41 @@ def test_a_pipeline_that_cannot_be_built_changes_nothing() -> None:
     assert [int(feed.get()[0]) for _ in range(3)] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("knobs", [Knobs(), Knobs(4), Knobs("off", 64), Knobs(4, 64)], ids=str)
-def test_an_ended_pipeline_takes_nothing_once_the_gate_is_open_again(knobs: Knobs) -> None:
+def read_and_switch(feed: Any, rng: random.Random) -> tuple[list[int], int]:
+    got, switches = list[int](), 0
+    while True:
+        if not feed.switching and rng.random() < 0.1:
+            feed.switch(rng.choice(LASTING))
+            switches += 1
+        try:
+            got.append(int(feed.get()[0]))
+        except StopIteration:
+            return got, switches
+
+
+LASTING = [Knobs(), Knobs(4), Knobs("off", 64), Knobs("auto", 2), Knobs(4, 64)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_setting_that_comes_again_begins_anew_and_nothing_is_lost(seed: int, made: list[Any]) -> None:
+    import tensorflow as tf
+
+    from tfwatch.training.feed import Feed
+
+    rng, feed = random.Random(seed), Feed(build)
+    for epoch in (1, 2):
+        feed.start(iter(tf.data.Dataset.range(1000)), LASTING[0])
+        got, switches = read_and_switch(feed, rng)
+        assert got == list(range(0, 2000, 2))
+        assert switches > 20
+        with pytest.raises(StopIteration):
+            feed.get()
+        # The end of one that began anew is asked of another, which is made for it.
+        assert len(made) <= epoch * (len(LASTING) + 1)
+
+
+@pytest.mark.parametrize("knobs", LASTING, ids=str)
+def test_what_has_ended_takes_nothing_until_it_is_asked_again(knobs: Knobs) -> None:
     """A parallel map asks on for as many elements as it has workers, although its input has ended."""
     import tensorflow as tf
 
@@ -103,13 +136,41 @@ def test_an_ended_pipeline_takes_nothing_once_the_gate_is_open_again(knobs: Knob
     feed.start(iter(tf.data.Dataset.range(100)), knobs)
     got = [int(feed.get()[0])]
     ended: Any = feed.iterator
-    feed.switch(Knobs())
+    feed.switch(Knobs(3))
     while feed.switching:
         got.append(int(feed.get()[0]))
-    for _ in range(200):
-        with pytest.raises(StopIteration):
-            next(ended)
+    got += [int(feed.get()[0]) for _ in range(20)]
+    feed.switch(knobs)
+    while feed.switching:
+        got.append(int(feed.get()[0]))
+    assert feed.iterator is ended
     assert got + read(feed, {}) == list(range(0, 200, 2))
+
+
+@pytest.mark.parametrize("knobs", [Knobs("default"), Knobs(4, "auto"), Knobs(4, "default")], ids=str)
+def test_what_cannot_begin_as_if_it_were_new_is_made_new(knobs: Knobs, made: list[Any]) -> None:
+    import tensorflow as tf
+
+    from tfwatch.training.feed import Feed
+
+    feed = Feed(build)
+    feed.start(iter(tf.data.Dataset.range(100)), Knobs())
+    assert read(feed, {10: knobs, 30: Knobs(), 50: knobs, 70: Knobs()}) == list(range(0, 200, 2))
+    assert len(made) == 4  # one of them for the end
+
+
+def test_a_pipeline_that_stays_ended_cuts_nothing_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with a prefetch that TensorFlow puts behind it."""
+    import tensorflow as tf
+
+    from tfwatch.training import pipelines
+    from tfwatch.training.feed import Feed
+
+    monkeypatch.setattr(pipelines, "_can_last", lambda *_: True)
+    feed = Feed(build)
+    feed.start(iter(tf.data.Dataset.range(100)), Knobs("default"))
+    switches = {n: Knobs("default" if n % 20 else "off") for n in range(10, 90, 10)}
+    assert read(feed, switches) == list(range(0, 200, 2))
 
 
 def test_a_pipeline_that_asks_for_a_warm_start_takes_nothing_before_its_turn() -> None:

@@ -27,7 +27,7 @@ class Seen:
     def __init__(self, watch: Any = None) -> None:
         import keras
 
-        settings = [4, "off", "auto", "default", 1]
+        settings = [4, "off", 4, "default", 4, "auto", 1]
         batches: list[tuple[int, float]] = []
 
         class Callback(keras.callbacks.Callback):
@@ -39,8 +39,8 @@ class Seen:
             def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
                 batches.append((batch, logs["loss"]))
                 self.calls += self.epochs > 1
-                if watch and self.calls % 8 == 1:
-                    watch.set(prefetch=settings[self.calls // 8 % len(settings)])
+                if watch and self.calls % 5 == 1:
+                    watch.set(prefetch=settings[self.calls // 5 % len(settings)])
 
         self.batches = batches
         self.callback = Callback()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tfwatch.training.stage_model import Node, nodes_of, spent, stuck, without_gate
+from tfwatch.training.stage_model import LASTS, Node, nodes_of, spent, stuck, without_gate
 from tfwatch.training.stage_names import Written, aligned, normal, plain_label, whole_label
 
 MS = 10**6
@@ -133,12 +133,13 @@ def of_kinds(kinds: list[str]) -> list[Node]:
     return chain(*(Proto(kind, 5) for n, kind in enumerate(reversed(kinds))))
 
 
-def test_the_gate_is_left_out_and_what_takes_from_the_source_found() -> None:
-    taking, stages = without_gate(of_kinds(gate("BatchV2", "Prefetch")))
+@pytest.mark.parametrize("last", [(), (LASTS,)], ids=["ends once", "lasts"])
+def test_the_gate_is_left_out_and_what_takes_from_the_source_found(last: tuple[str, ...]) -> None:
+    taking, stages = without_gate(of_kinds(gate("BatchV2", "Prefetch", *last)))
 
     assert [node.kind for node in stages] == ["BatchV2", "Prefetch"]
     assert taking is not None
-    assert taking.number == 5  # 9 stages, the source's last
+    assert taking.number == 5 + len(last)  # 9 stages and the one that lets them last, the source's last
 
 
 def test_a_generator_that_stands_on_the_gate_hides_it() -> None:

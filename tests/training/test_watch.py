@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
-from collections.abc import Callable
+from itertools import cycle
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -25,14 +25,12 @@ from tfwatch.core.rows import Flag
 from tfwatch.runs.opened import open_run
 
 from .conftest import STEPS, fingerprint
-from .watched import EPOCHS, known, watch_in
+from .watched import EPOCHS, Make, known, watch_in
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
-
-Make = Callable[[], Any]
 
 
 def test_every_step_has_a_row_whose_parts_fill_the_time(arrays: Any, make_model: Make, tmp_path: Path) -> None:
@@ -64,6 +62,25 @@ def test_a_switch_asked_between_epochs_is_in_effect_at_the_next(arrays: Any, mak
     (asked,) = (event for event in run.events if isinstance(event, SwitchAsked))
     (switched,) = (event for event in run.events if isinstance(event, PipelineSwitched))
     assert (asked.step, switched.step, switched.old, switched.new) == (STEPS, STEPS + 1, "default", "2")
+
+
+@pytest.mark.parametrize("steps_per_execution", [1, 4])
+def test_settings_that_take_turns_have_one_pipeline_each(
+    arrays: Any, make_model: Make, tmp_path: Path, steps_per_execution: int, made: list[Any]
+) -> None:
+    import keras
+
+    def fit(*callbacks: Any) -> tuple[str, int, list[float]]:
+        model = make_model()
+        model.compile("adam", "sparse_categorical_crossentropy", steps_per_execution=steps_per_execution)
+        return fingerprint(model, model.fit(known(arrays).repeat(5), verbose=0, callbacks=list(callbacks)))
+
+    watch, settings = watch_in(tmp_path), cycle((3, "default", 1, "off", 3, 1))
+    ask = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: watch.set(prefetch=next(settings)))
+    assert fit(watch, ask) == fit()
+    switched = told(open_run(watch.run_path), PipelineSwitched)
+    assert len(switched) >= 10
+    assert len(made) <= 5  # one for each of the four settings; the fifth tells whether the data has ended
 
 
 def test_of_two_watches_in_a_fit_one_watches_and_the_other_says_that_it_does_not(

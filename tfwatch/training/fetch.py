@@ -133,7 +133,7 @@ class Fetch:
     def successor(self) -> Any:
         """The iterator that goes on where the last one has ended; None where the data is exhausted."""
         self.flags = 0
-        if not self._through_feed or not self._feed.switching:
+        if not self._through_feed or not self._feed.goes_on:
             return None
         self._feed.take_over()
         return self._feed.iterator

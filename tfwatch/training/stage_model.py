@@ -18,6 +18,8 @@ _NESTING = {"FlatMap", "Interleave"}
 _HOLDING = {"Shuffle", "Prefetch", "Cache"}
 #: Nodes of TensorFlow's own, whose work belongs to the node above.
 _PARTS = {"MemoryCacheImpl"}
+#: By which a pipeline over tfwatch's gate begins anew, and which nothing else over it can be.
+LASTS = "ForeverRepeat"
 _OLD = "tf.data's model can be read from TensorFlow 2.17 on"
 _UPGRADE = "install a newer TensorFlow"
 _UNTUNED = "the pipeline is not autotuned (options.autotune.enabled is off), and then tf.data keeps no model of it"
@@ -198,8 +200,10 @@ def spent(before: Node | None, now: Node) -> tuple[float, int]:
 def without_gate(nodes: Sequence[Node]) -> tuple[Node | None, list[Node]]:
     """A pipeline over tfwatch's gate: the node that takes from the source, whose work is the source's, and the stages.
 
-    See `feed`: a counter, take_while, map (it takes), take_while, map.
+    See `pipelines`: a counter, take_while, map (it takes), take_while, map; at the end a repeat by which it lasts.
     """
+    if nodes and nodes[-1].kind == LASTS:
+        nodes = nodes[:-1]
     whiles = [n for n, node in enumerate(nodes) if node.kind == "TakeWhile"]
     if len(whiles) < 2 or whiles[1] - whiles[0] != 2:
         return None, list(nodes)  # a Python generator stands on it: it is no part of this model

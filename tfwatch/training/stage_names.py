@@ -34,6 +34,8 @@ _PLAIN = {
 }
 #: The attribute by which tfwatch's own gate is known: nobody wrote it, nor does what is below it belong here.
 GATE = "tfwatch_gate"
+#: The attribute by which the stage is known that lets a pipeline begin anew: nobody wrote that either.
+LASTING = "tfwatch_lasting"
 _GENERATOR = "from_generator"
 #: Where Keras makes a generator of a `PyDataset` or `Sequence`.
 _KERAS_SEQUENCE = "py_dataset_adapter"
@@ -122,7 +124,7 @@ def _walk(dataset: Any) -> Iterator[Written]:
         yield from _walk(source)
     name = type(dataset).__name__.lstrip("_")
     (kind, *_) = normal(re.sub(r"Dataset(V\d+)?$", "", name))
-    if kind not in _NO_STAGES:
+    if kind not in _NO_STAGES and not getattr(dataset, LASTING, False):
         yield _describe(kind, dataset)
 
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfwatch.analysis.breakdown import Breakdown
 from tfwatch.analysis.ledger import PARTS, make_ledger
 from tfwatch.analysis.summary import summarise
 from tfwatch.analysis.verdict import Verdict, judge
@@ -30,6 +29,7 @@ from tfwatch.runs.epochs import EpochSums
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tfwatch.analysis.breakdown import Breakdown
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
 

@@ -24,6 +24,7 @@ from tfwatch.runs.writer import RunWriter
 from tfwatch.training.loop import LoopBooks
 
 from .tracked import BATCHES, cause, opened, python, runs_in
+from .watched import homeless
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -212,6 +213,14 @@ def test_a_run_that_cannot_begin_leaves_the_loop_alone(
     with tfwatch.track(BATCHES, tmp_path) as tracked:
         assert len(list(tracked)) == 5
     assert "this loop is not watched: ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_without_a_home_the_loop_goes_unwatched(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("platformdirs.user_state_dir", homeless)
+    assert len(list(tfwatch.track(BATCHES))) == 5
+    assert capsys.readouterr().err == "tfwatch: this loop is not watched: RuntimeError: no home\n"
 
 
 def test_what_breaks_in_tfwatch_never_reaches_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

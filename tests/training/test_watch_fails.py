@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.whole import only, told
-from tfwatch.core.events import (
-    Noted,
-    PipelineSwitched,
-    RunEnded,
-    TrainingFailed,
-    WatchFailed,
-)
+from tfwatch.core.events import Noted, PipelineSwitched, RunEnded, TrainingFailed, WatchFailed
 from tfwatch.core.rows import Phase
 from tfwatch.runs.opened import open_run
 
 from .conftest import STEPS, fingerprint
-from .watched import EPOCHS, known, watch_in
+from .watched import EPOCHS, Make, homeless, known, watch_in
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
-
-Make = Callable[[], Any]
 
 
 def test_a_fit_that_raises_ends_its_run_and_a_later_bare_fit_writes_nothing(
@@ -80,6 +71,39 @@ def test_a_step_that_raises_leaves_its_traceback_in_the_folder(make_model: Make,
     assert "Traceback" in failure.traceback
     assert only(run, RunEnded).cause == "failed"
     assert len(run.steps) == 3
+
+
+def test_an_error_that_cannot_say_what_it_is_comes_as_it_was(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    class OddError(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    def broken(y: Any, predicted: Any) -> Any:
+        raise OddError
+
+    model, watch = make_model(), watch_in(tmp_path)
+    model.compile("adam", broken, run_eagerly=True)
+    with pytest.raises(OddError):
+        model.fit(known(arrays), verbose=0, callbacks=[watch])
+    assert (only(open_run(watch.run_path), TrainingFailed).error) == "OddError"
+
+
+def test_what_breaks_while_a_failure_is_told_does_not_take_its_place(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfwatch.training.fetch import Fetch
+
+    def broken(y: Any, predicted: Any) -> Any:
+        monkeypatch.setattr(Fetch, "close", lambda _: 1 / 0)
+        raise ValueError("in the step")
+
+    model, watch = make_model(), watch_in(tmp_path)
+    model.compile("adam", broken, run_eagerly=True)
+    with pytest.raises(ValueError, match="in the step"):
+        model.fit(known(arrays), verbose=0, callbacks=[watch])
+    monkeypatch.undo()
+    assert "ZeroDivisionError" in only(open_run(watch.run_path), WatchFailed).reason
+    assert only(open_run(watch.run_path), RunEnded).cause == "failed"
 
 
 def test_what_breaks_in_tfwatch_never_reaches_the_training(
@@ -176,6 +200,18 @@ def test_a_folder_that_cannot_be_made_costs_the_record_and_not_the_training(
     assert len(history.history["loss"]) == 1
     assert watch.run_path is None
     assert "nothing is recorded" in capsys.readouterr().err
+
+
+def test_without_a_home_fit_goes_unwatched(
+    arrays: Any, make_model: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tfwatch import Watch
+
+    monkeypatch.setattr("platformdirs.user_state_dir", homeless)
+    watch = Watch()
+    assert len(make_model().fit(known(arrays), verbose=0, callbacks=[watch]).history["loss"]) == 1
+    assert watch.run_path is None
+    assert capsys.readouterr().err == "tfwatch: this fit is not watched: RuntimeError: no home\n"
 
 
 @pytest.mark.parametrize("raises", [True, False])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .conftest import BATCH
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+#: Makes a model, the same each time.
+Make: TypeAlias = Callable[[], Any]
 EPOCHS = 2
 
 
@@ -22,3 +25,8 @@ def watch_in(folder: Path) -> Any:
     from tfwatch import Watch
 
     return Watch(folder)
+
+
+def homeless(*_: object, **__: object) -> str:
+    """What platformdirs does for a user who has no home."""
+    raise RuntimeError("no home")

@@ -124,7 +124,7 @@ class Loop:
     None where it is gone. code: where it was made; held, so that no other code has its identity.
     """
 
-    def __init__(self, runs_dir: Path, epochs: int | None, code: CodeType) -> None:
+    def __init__(self, runs_dir: Path | None, epochs: int | None, code: CodeType) -> None:
         in_tensorflow = "tensorflow" in sys.modules
         device = find_device() if in_tensorflow else host_device()
         self.epoch: int | None = None
@@ -189,10 +189,7 @@ class Loop:
 
     def raised(self, error: BaseException) -> None:
         """The fetch raised. Some go on and fetch again."""
-        try:
-            self._raised = Raised.of(error)
-        except Exception:  # noqa: BLE001  an exception's own text may raise
-            self._raised = Raised(type(error).__name__, "", isinstance(error, Exception))
+        self._raised = Raised.of(error)
 
     # -- its end ------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ Runs in the training thread.
 from __future__ import annotations
 
 import threading
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import tensorflow as tf
@@ -84,10 +84,10 @@ class Recorder:
     def end(self) -> None:
         """The training is over, however it ended."""
         self._books.end_step(self.writer.now_ns())
-        self._take_back()
-        self._fetch.close()
-        self._iterator = self._way = None
         self.passes = self._books.closed = True
+        self._take_back()
+        self._iterator = self._way = None
+        self._fetch.close()
 
     def _stand_in(self) -> None:
         if not self.passes and not is_installed(self._model, self.train_step):
@@ -114,9 +114,7 @@ class Recorder:
     def _adopt(self, original: Callable[[Any], Any], iterator: Any) -> bool:
         """Take a new iterator on; says whether its steps are split."""
         if self._is_abandoned():
-            self.end()
-            if self._session.on_abandoned:
-                self._session.on_abandoned()
+            self._end_by(self._session.on_abandoned or (lambda: None))
             return False
         try:
             self._find_way(original, iterator)
@@ -182,8 +180,18 @@ class Recorder:
 
     def _tell_error(self, error: BaseException) -> None:
         if self._session.on_error:
-            self.end()
-            self._session.on_error(error)
+            self._end_by(partial(self._session.on_error, error))
+
+    def _end_by(self, tell: Callable[[], None]) -> None:
+        """End, and say why. What fails in that is told, and never raised in the place of the training's own."""
+        self._told(self.end)
+        self._told(tell)
+
+    def _told(self, part: Callable[[], None]) -> None:
+        try:
+            part()
+        except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
+            self._books.tell_failure(error)
 
     def _obey_stop(self) -> None:
         if self._session.is_over(self._books.steps):

@@ -18,6 +18,7 @@ from tfwatch.core.events import TrainingFailed
 from tfwatch.core.reasons import reason as in_words
 from tfwatch.core.rows import Phase
 from tfwatch.runs.begin import begin_run
+from tfwatch.runs.library import default_runs_dir
 from tfwatch.sensors.runner import Sensors
 
 if TYPE_CHECKING:
@@ -49,15 +50,17 @@ class Raised:
 class ScriptRun:
     """The writer and the sensors of one `fit` or loop; `end` closes them.
 
-    knobs: how the pipeline is set, in words. switchable: those that can be asked for.
+    runs_dir: None is the user's own. knobs: how the pipeline is set, in words. switchable: those that can be asked for.
 
     A `fit` that raises never says so to its callbacks: then the run ends with the next `fit`, or with the process.
     """
 
-    def __init__(self, runs_dir: Path, device: Device, knobs: Mapping[str, str], switchable: Sequence[str]) -> None:
+    def __init__(
+        self, runs_dir: Path | None, device: Device, knobs: Mapping[str, str], switchable: Sequence[str]
+    ) -> None:
         name = Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python"
         self.writer, reason = begin_run(
-            runs_dir,
+            runs_dir or default_runs_dir(),
             "".join(c if c.isalnum() or c in "-_." else "_" for c in name)[:40] or "python",
             device=device.name,
             accelerated=device.accelerated,

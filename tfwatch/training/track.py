@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tfwatch.core.reasons import reason
-from tfwatch.runs.library import default_runs_dir
 from tfwatch.training.loop import Loop
 from tfwatch.training.script import Raised, tell_user
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 #: Where `track` was called: the code, the instruction in it, the thread, and where the runs go.
-Place = tuple[int, int, int, Path]
+Place = tuple[int, int, int, Path | None]
 #: Runs that wait for another call from their line; of more, the oldest are ended.
 _WAITING = 4
 
@@ -58,7 +57,7 @@ class Track(Generic[T]):
     ) -> None:
         self.run_path: Path | None = None
         self._iterable = iterable
-        self._runs_dir = Path(os.path.expanduser(runs_dir)) if runs_dir else default_runs_dir()
+        self._runs_dir = Path(os.path.expanduser(runs_dir)) if runs_dir else None
         self._epochs = epochs
         self._code = code
         self._place: Place = (id(code), instruction, threading.get_ident(), self._runs_dir)

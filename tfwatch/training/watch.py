@@ -12,7 +12,6 @@ import keras
 from tfwatch.core.knobs import Knobs, Setting, describe, parse_setting
 from tfwatch.core.reasons import reason
 from tfwatch.runs.control import Control, Request
-from tfwatch.runs.library import default_runs_dir
 from tfwatch.training.device import find_device
 from tfwatch.training.recorder import Recorder, Split
 from tfwatch.training.script import ScriptRun, tell_user
@@ -52,7 +51,7 @@ class Watch(keras.callbacks.Callback):
             raise ValueError(f"split must be {' or '.join(get_args(Split))}, not {split!r}")
         self._split = split
         self.run_path: Path | None = session.writer.folder if session else None
-        self._runs_dir = Path(os.path.expanduser(runs_dir)) if runs_dir else default_runs_dir()
+        self._runs_dir = Path(os.path.expanduser(runs_dir)) if runs_dir else None
         self._session = session
         self._script: ScriptRun | None = None
         # A script's own pipeline is TensorFlow's defaults and whatever its author wrote.
@@ -115,10 +114,12 @@ class Watch(keras.callbacks.Callback):
         recorder, self._recorder = self._recorder, None
         script, self._script = self._script, None
         try:
-            if recorder:
-                recorder.end()
-            if script:
-                script.end(cause, detail)
+            try:
+                if recorder:
+                    recorder.end()
+            finally:
+                if script:
+                    script.end(cause, detail)
         except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
             tell_user(f"the run was not ended properly: {reason(error)}")
 

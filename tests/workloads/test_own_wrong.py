@@ -40,6 +40,12 @@ def dataset(knobs):
 """
 
 
+def batched(stages: str) -> str:
+    """The file with other stages at the end of its data set."""
+    return ONCE.replace(".batch(8)", stages)
+
+
+UNFIT = "own.py:8: the batches of dataset() do not fit model(): "
 WRONG = {
     "import": ("import nosuch\n" + ONCE, "own.py:1: ModuleNotFoundError: No module named 'nosuch'"),
     "exits": ("raise SystemExit(3)\n" + ONCE, "own.py:1: SystemExit: 3"),
@@ -59,24 +65,21 @@ WRONG = {
         ONCE.replace("tf.reduce_sum(x, ", "tf.reduce_summ(x, "),
         "own.py:6: AttributeError: module 'tensorflow' has no attribute 'reduce_summ'",
     ),
-    "shape": (ONCE.replace("(4,), (n", "(3,), (n"), "own.py:8: the batches of dataset() do not fit model(): "),
+    "shape": (ONCE.replace("(4,), (n", "(3,), (n"), UNFIT),
     "shape of the labels": (
         ONCE.replace('"mse"', '"sparse_categorical_crossentropy"')
         .replace("keepdims=True", "keepdims=False")
         .replace(".batch(8)", ".batch(8).map(lambda x, y: (x, tf.stack([y, y], 1)))"),
-        "own.py:8: the batches of dataset() do not fit model(): ",
+        UNFIT,
     ),
-    "not batched": (ONCE.replace(".batch(8)", ""), "own.py:8: the batches of dataset() do not fit model(): "),
+    "not batched": (batched(""), UNFIT),
     "empty": (
         ONCE.replace("range(100)", "range(0)").replace("shuffle(100", "shuffle(1"),
         "own.py:8: dataset() gives no batch: the data set is empty",
     ),
-    "empty, as it proves": (
-        ONCE.replace(".batch(8)", ".filter(lambda x, y: False).batch(8)"),
-        "the data set is empty: it gave no batch",
-    ),
+    "empty, as it proves": (batched(".filter(lambda x, y: False).batch(8)"), "the data set is empty: it gave no batch"),
     "infinite": (
-        ONCE.replace(".batch(8)", ".repeat().batch(8)"),
+        batched(".repeat().batch(8)"),
         "own.py:8: dataset() gives a data set that never ends: say with --steps how long to train",
     ),
     "batches of batches": (
@@ -89,7 +92,7 @@ WRONG = {
         "own.py:11: pipeline() gives 7 batches for the 13 of source(): batch in source()",
     ),
     "ragged": (
-        ONCE.replace(".batch(8)", ".batch(8).map(lambda x, y: (tf.RaggedTensor.from_tensor(x), y))"),
+        batched(".batch(8).map(lambda x, y: (tf.RaggedTensor.from_tensor(x), y))"),
         "own.py:8: dataset() gives a RaggedTensor: only plain tensors can be fed here",
     ),
     "asserted": (
@@ -100,7 +103,7 @@ WRONG = {
         "own.py:11: pipeline() asserts how many batches it gives: do so in source()",
     ),
     "on a device": (
-        ONCE.replace(".batch(8)", '.batch(8).apply(tf.data.experimental.copy_to_device("/cpu:0"))'),
+        batched('.batch(8).apply(tf.data.experimental.copy_to_device("/cpu:0"))'),
         "own.py:8: dataset() hands its batches out on a device: leave prefetch_to_device out",
     ),
     "spread": (

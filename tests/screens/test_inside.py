@@ -44,6 +44,11 @@ async def test_a_row_a_stage_in_the_order_of_the_code_and_the_slowest_marked_wit
         assert names == sorted(names)
 
 
+async def test_at_120_columns_the_figures_of_a_full_shuffle_buffer_are_whole() -> None:
+    async with shown(usual(None).staged(*STAGES, PREFETCHED), (120, 40)) as show:
+        assert told(show.rows, "list, shuffle") == "list, shuffle 0.2 1 ████ 1000 of 1000"
+
+
 def where(rows: list[str], name: str) -> list[int]:
     return [at for at, row in enumerate(rows) if row.strip("│ ").partition("│")[0].strip().startswith(name)][:1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,11 +12,13 @@ from textual.geometry import Size
 from tests.screens.canned import Canned, usual
 from tests.screens.showing import shown
 from tests.screens.states import MARKUP, failed, importing, settling, slow_callback, stalled, starving, validating
+from tests.screens.test_situation import look
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
-from tfwatch.runs.reader import FolderSource, RunReader
+from tfwatch.runs.reader import FolderSource, Life, RunReader
 from tfwatch.screens.layout import Layout, layout_for
 from tfwatch.screens.leave import Leave
+from tfwatch.screens.views import title
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +47,52 @@ async def test_a_state_says_its_words(tmp_path: Path, make: Callable[[Path], Can
     async with shown(make(tmp_path)) as show:
         for word in words:
             assert word in show.text
+
+
+async def test_the_wait_for_the_first_batch_is_told_as_the_start_everywhere() -> None:
+    run = Canned(None).begin_epoch()
+    run.at_s = 3.0
+    async with shown(run.doing(Phase.WAIT, 3.0), (80, 24)) as show:
+        assert "STARTING" in show.rows[1]
+        assert "waiting for the first batch, 3.0 s" in show.rows[2]
+        assert "0 of 20 steps, no forecast yet" in show.text
+        assert "stalled" not in show.text
+        assert show.app.title == "cnn"
+
+
+@pytest.mark.parametrize(
+    ("make", "word", "sentence", "advice"),
+    [
+        pytest.param(
+            usual,
+            "FED 1 %",
+            "NOT input-bound: waits 0.2 of 13.9 ms a step",
+            "Nothing to gain from the pipeline: a smaller model or a G…",
+            id="fed",
+        ),
+        pytest.param(
+            lambda folder: Canned(folder).started().steps(150, (0.2, 13.0, 7.1)).doing(Phase.COMPUTE, 0.0),
+            "BETWEEN STEPS 35 %",
+            "NOT input-bound, host-bound: 7.1 of 20.3 ms a step",
+            "compile(steps_per_execution=8): about 14.1 ms a step",
+            id="callbacks",
+        ),
+    ],
+)
+async def test_a_narrow_banner_keeps_its_figures(
+    make: Callable[[Path | None], Canned], word: str, sentence: str, advice: str
+) -> None:
+    async with shown(make(None), (60, 18)) as show:
+        assert show.rows[1].strip().startswith(word)
+        assert [row.strip() for row in show.rows[2:4]] == [sentence, advice]
+
+
+@pytest.mark.parametrize(("life", "words"), [(Life.KILLED, "killed"), (Life.SILENT, "no answer")])
+def test_the_title_of_a_run_that_does_not_run_tells_no_share(life: Life, words: str) -> None:
+    view = look(usual(None))
+    changed = replace(view, snapshot=replace(view.snapshot, life=life))
+
+    assert (title(view), title(changed)) == ("cnn 2/20 1 %", f"cnn 2/20 {words}")
 
 
 async def test_a_loop_of_the_user_s_own_has_no_knobs_and_no_loss(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.screens.canned import FED, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tests.screens.states import importing, starving
+from tfwatch.core.events import SwitchAsked
 from tfwatch.core.rows import Phase
 
 if TYPE_CHECKING:
@@ -62,6 +63,13 @@ async def test_a_request_shows_until_the_training_answers(tmp_path: Path) -> Non
         await show.frame()
         assert "taken up" not in show.text
         assert "p prefetch 4 > off" in show.words
+
+
+async def test_a_request_in_flight_leaves_what_is_in_effect_as_it_is(tmp_path: Path) -> None:
+    run = starving(tmp_path).event(SwitchAsked, knob="prefetch", old="off", new="4", step=150, by="key")
+    async with shown(run) as show:
+        assert "prefetch off in effect until then" in show.words
+        assert "prefetch 4 asked, waits for the batch in flight" in show.words
 
 
 @pytest.mark.parametrize(

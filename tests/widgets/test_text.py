@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.content import Content
 
-from tfwatch.widgets.text import clauses, fit, plain, row, spread
+from tfwatch.widgets.text import clauses, column, fit, folded, narrow, plain, row, spread
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,38 @@ def test_the_highest_rank_goes_first() -> None:
     assert fit(parts, 10).plain == "aa  bb  cc"
     assert fit(parts, 9).plain == "aa  cc"
     assert fit(parts, 1).plain == "aa"
+
+
+def test_a_row_is_harmless_whoever_wrote_its_parts() -> None:
+    made = row("a\x1b[2Jb", ("one\ntwo", "bold"))
+
+    assert made.plain == "abone two"
+    assert [(span.start, span.end) for span in made.spans] == [(2, 9)]
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [
+        pytest.param("ab", 4, "ab  ", id="filled up"),
+        pytest.param("abcdef", 4, "abc.", id="cut"),
+        pytest.param("図書館", 4, "図 .", id="a wide one that does not fit whole"),
+        pytest.param("図書", 4, "図書", id="wide ones that fit"),
+        pytest.param("e\u0301e\u0301", 4, "e\u0301e\u0301  ", id="marks take no cell"),
+    ],
+)
+def test_a_column_is_so_many_cells(text: str, width: int, shown: str) -> None:
+    assert column(text, width, ".") == shown
+
+
+def test_where_a_character_has_to_be_a_cell_the_others_are_question_marks() -> None:
+    assert narrow("p 図→e\u0301") == "p ??→e"
+
+
+def test_a_text_is_folded_between_words_and_within_those_that_are_too_long() -> None:
+    assert folded("one two", 5) == ["one", "two"]
+    assert folded("図書館 ab", 4) == ["図書", "館", "ab"]
+    assert folded("one two", 5, "  ") == ["one", "  two"]
+
+
+def test_an_aside_before_a_comma_goes_before_the_figure_behind_it() -> None:
+    assert clauses("t fast form on: about 14.9 ms (6.4 to 21.0), 1.6 x", 40) == "t fast form on: about 14.9 ms, 1.6 x"

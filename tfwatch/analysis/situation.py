@@ -126,9 +126,19 @@ class Situation:
     lost: Lost | None = None
 
     @property
-    def stalled(self) -> bool:
-        """Whether the training thread waits for a batch for longer than is usual."""
+    def starts(self) -> bool:
+        """Whether the training thread waits for the run's first batch."""
+        return self.phase is Phase.WAIT and not self.steps_total and self.step <= 1
+
+    @property
+    def waits_long(self) -> bool:
+        """Whether the training thread waits for a batch for longer than is usual, for the first one too."""
         return self.life == "running" and self.phase is Phase.WAIT and self.phase_s >= self._long_s(STALL_S)
+
+    @property
+    def stalled(self) -> bool:
+        """Whether a run that was under way waits so: how long its first batch takes is told as its start."""
+        return self.waits_long and not self.starts
 
     @property
     def runs_long(self) -> bool:

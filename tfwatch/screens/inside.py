@@ -98,7 +98,7 @@ def _said(view: RunView, table: StageTable) -> str:
 
 
 def _stalled(view: RunView) -> bool:
-    return view.situation.stalled and view.situation.phase_s >= _STALL_S
+    return view.situation.waits_long and view.situation.phase_s >= _STALL_S
 
 
 def _starves(view: RunView) -> bool:

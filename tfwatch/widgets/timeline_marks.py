@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from tfwatch.core import units
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.core.trials import ExperimentBegan, ExperimentEnded
 from tfwatch.runs.reader import Life
+from tfwatch.widgets.text import narrow
 from tfwatch.widgets.timeline_view import Zoom, open_step
 
 if TYPE_CHECKING:
@@ -41,8 +43,8 @@ _VALIDATION_NS = 3600 * 10**9
 
 
 def stalled(snapshot: Snapshot, median_ms: float | None) -> OpenStep | None:
-    """The wait that lasts longer than is usual."""
-    lasting = open_step(snapshot)
+    """The wait that lasts longer than is usual; that for the first batch is the run's start."""
+    lasting = open_step(snapshot) if snapshot.steps_total else None
     long_ms = max(strip.OPEN_MS, _LONG_STEPS * (median_ms or 0.0))
     return lasting if lasting and lasting.part is Part.WAIT and lasting.lasted_s * 1e3 >= long_ms else None
 
@@ -50,7 +52,10 @@ def stalled(snapshot: Snapshot, median_ms: float | None) -> OpenStep | None:
 def marks_of(scene: Scene) -> list[Mark]:
     """Everything that has a label in the row `why`."""
     snapshot, bars = scene.snapshot, scene.bars
-    marks = event_marks([*_events_in(scene), *scene.limits], scene.glyphs.to)
+    marks = [
+        replace(mark, texts=tuple(map(narrow, mark.texts)))
+        for mark in event_marks([*_events_in(scene), *scene.limits], scene.glyphs.to)
+    ]
     fillings, filled = _fillings(snapshot), np.zeros(len(bars.starts_s), dtype=np.bool_)
     if len(fillings) and scene.view.zoom is Zoom.STEPS:
         filled = np.isin(bars.starts_s, fillings)

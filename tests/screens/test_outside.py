@@ -1,0 +1,112 @@
+"""What a run was told of others (names, paths, errors, log lines) is data in every pane, and keeps the columns."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.cells import cell_len
+
+from tests.screens.canned import FED, N_A, STARVING, Canned
+from tests.screens.launching import launcher, offer
+from tests.screens.showing import rows_of, shown
+from tfwatch.core import events as facts
+from tfwatch.core.rows import Flag, Phase
+from tfwatch.core.startknobs import StartKnob, Value
+from tfwatch.widgets.launching import PastRun, Trainable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+NAMES = {
+    "escapes": "a\x1b[31mred\x1b[0m\x1b]2;title\x07b\x9b2J",
+    "wide": "図書館のデータ読み込み処理" * 8,
+    "combined": "e\u0301te\u0301 n\u0303\u0303 \u2764\ufe0f",
+    "lines": "one\ntwo\r\nthree\x00four\tfive \u202esix",
+    "long": "[red]x[/nope]" * 40,
+}
+by_name = pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+
+
+def named(folder: Path, name: str) -> Canned:
+    """A run in which everything that others choose is called so, a switch to a value of that name settled."""
+    knobs = {"prefetch": "off", "workers": "off", "fast_form": "off"}
+    values = {"knobs": knobs, "switchable": [*knobs], "settings": {"fast_form": name}, "accelerated": True}
+    run = Canned(folder, workload=name, device=name, metric=name, **values)
+    run.event(facts.GpuFound, source=name, name=name, memory_bytes=None, unified=False).started()
+    run.event(facts.SensorMissing, sensor=name, reason=name, fix=name).event(facts.Noted, text=name)
+    run.event(facts.Paused, cause="checkpoint", took_ms=1500.0, detail=name).steps(99, STARVING)
+    run.event(facts.EpochEnded, epoch=0, step=100, metrics={name: 1.0})
+    run.event(facts.SwitchFailed, knob="workers", reason=name)
+    run.switched("prefetch", "off", name).steps(1, FED, int(Flag.SWITCH)).steps(70, FED)
+    run.staged((name, "Map", 7.7, 1.0, N_A, N_A), ("batch(32)", "BatchV2", 0.6, 1.0, N_A, N_A))
+    run.writer.log = folder / "log.txt"
+    run.writer.log.write_text(f"{name}\na line\n")
+    return run.sample()
+
+
+def check(rows: Sequence[str], width: int) -> None:
+    """Every row fills the screen's width, a frame that is opened is closed, and no terminal has anything to obey."""
+    for row in rows:
+        assert cell_len(row) == width, row
+        assert not [char for char in row if unicodedata.category(char) in ("Cc", "Cf", "Cs")], row
+        assert not row.startswith("│") or row[-1] in "│╮╯", row
+
+
+@by_name
+async def test_panes_stand_side_by_side_whatever_things_are_called(tmp_path: Path, name: str) -> None:
+    async with shown(named(tmp_path, name)) as show:
+        check(show.rows, 120)
+        upper = next(y for y, row in enumerate(show.rows) if "input pipeline" in row)
+        assert {cell_len(row.partition("││")[0]) for row in show.rows[upper:] if "││" in row} == {59, 71}
+        await show.press("5", "n")
+        check(show.rows, 120)
+        await show.press("escape")
+        since_ns = round(show.run.at_s * 1e9)
+        show.run.event(facts.StallLocated, step=172, stage=name, since_ns=since_ns, place=name, thread="generator")
+        show.run.at_s += 20.0
+        show.run.doing(Phase.WAIT, 20.0)
+        await show.frame()
+        check(show.rows, 120)
+        show.run.event(facts.TrainingFailed, step=172, error=name, traceback=f'File "{name}", line 3\n{name}')
+        show.run.ended("failed", name)
+        await show.frame()
+        check(show.rows, 120)
+
+
+@by_name
+async def test_a_small_screen_keeps_its_rows_whatever_things_are_called(tmp_path: Path, name: str) -> None:
+    run = Canned(tmp_path / "before", workload=name).doing(Phase.DATA_SET, 2.0, name)
+    async with shown(run, (60, 20)) as show:
+        check(show.rows, 60)
+    async with shown(named(tmp_path / "later", name), (60, 20)) as show:
+        assert "epoch 1" in show.rows[0]
+        assert "recording" in show.rows[0]
+        for key in "123456":
+            await show.press(key)
+            check(show.rows, 60)
+
+
+@by_name
+async def test_the_launchers_lists_keep_their_columns(name: str) -> None:
+    knob = StartKnob("data", (Value("none"), Value(name, ("--data", name))), 1, name)
+    workloads, runs = (Trainable(name, name, (knob,), "w"),), (PastRun(name, name, 720.0, name, name, 0.41),)
+    async with launcher(offer(workloads, lambda: name, lambda: runs), (120, 40)) as (app, pilot):
+        for keys in ((), ("right",), ("r",)):
+            await pilot.press(*keys)
+            await pilot.pause()
+            check(rows_of(app.screen), 120)
+
+
+async def test_what_is_told_in_a_corner_is_data_too(tmp_path: Path) -> None:
+    async with shown(named(tmp_path, "cnn")) as show:
+        show.live.say(f"{NAMES['escapes']}[/nope]")
+        await show.pilot.pause()
+        assert [(note.message, note.markup) for note in show.app._notifications] == [("aredb?2J[/nope]", False)]
+
+
+async def test_the_terminals_title_is_one_short_line(tmp_path: Path) -> None:
+    async with shown(named(tmp_path, f"{NAMES['escapes']}\n{'x' * 50}")) as show:
+        assert show.app.title == f"aredb?2J {'x' * 28}... 1/20 1 %"

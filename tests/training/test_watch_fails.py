@@ -15,7 +15,10 @@ from .conftest import STEPS, fingerprint
 from .watched import EPOCHS, Make, homeless, known, watch_in
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from tfwatch.runs.opened import Run
 
 pytestmark = pytest.mark.tensorflow
 
@@ -73,19 +76,27 @@ def test_a_step_that_raises_leaves_its_traceback_in_the_folder(make_model: Make,
     assert len(run.steps) == 3
 
 
+def fit_that_raises(model: Any, data: Any, watch: Any, raised: Callable[[], BaseException]) -> Run:
+    """The run of a `fit` whose first step raises, and whose caller is told just that."""
+
+    def broken(y: Any, predicted: Any) -> Any:
+        raise error
+
+    error = raised()
+    model.compile("adam", broken, run_eagerly=True)
+    with pytest.raises(type(error)) as told_of:
+        model.fit(data, verbose=0, callbacks=[watch])
+    assert told_of.value is error
+    return open_run(watch.run_path)
+
+
 def test_an_error_that_cannot_say_what_it_is_comes_as_it_was(arrays: Any, make_model: Make, tmp_path: Path) -> None:
     class OddError(Exception):
         def __str__(self) -> str:
             raise ValueError("no text")
 
-    def broken(y: Any, predicted: Any) -> Any:
-        raise OddError
-
-    model, watch = make_model(), watch_in(tmp_path)
-    model.compile("adam", broken, run_eagerly=True)
-    with pytest.raises(OddError):
-        model.fit(known(arrays), verbose=0, callbacks=[watch])
-    assert (only(open_run(watch.run_path), TrainingFailed).error) == "OddError"
+    run = fit_that_raises(make_model(), known(arrays), watch_in(tmp_path), OddError)
+    assert only(run, TrainingFailed).error == "OddError"
 
 
 def test_what_breaks_while_a_failure_is_told_does_not_take_its_place(
@@ -93,17 +104,10 @@ def test_what_breaks_while_a_failure_is_told_does_not_take_its_place(
 ) -> None:
     from tfwatch.training.fetch import Fetch
 
-    def broken(y: Any, predicted: Any) -> Any:
-        monkeypatch.setattr(Fetch, "close", lambda _: 1 / 0)
-        raise ValueError("in the step")
-
-    model, watch = make_model(), watch_in(tmp_path)
-    model.compile("adam", broken, run_eagerly=True)
-    with pytest.raises(ValueError, match="in the step"):
-        model.fit(known(arrays), verbose=0, callbacks=[watch])
-    monkeypatch.undo()
-    assert "ZeroDivisionError" in only(open_run(watch.run_path), WatchFailed).reason
-    assert only(open_run(watch.run_path), RunEnded).cause == "failed"
+    monkeypatch.setattr(Fetch, "close", lambda _: 1 / 0)
+    run = fit_that_raises(make_model(), known(arrays), watch_in(tmp_path), ValueError)
+    assert "ZeroDivisionError" in only(run, WatchFailed).reason
+    assert only(run, RunEnded).cause == "failed"
 
 
 def test_what_breaks_in_tfwatch_never_reaches_the_training(
@@ -179,14 +183,7 @@ def test_an_eager_step_never_compiles_and_is_not_run_again_where_it_raises(
 
 
 def test_an_interrupt_stops_a_run_and_is_no_failure_of_it(arrays: Any, make_model: Make, tmp_path: Path) -> None:
-    def interrupted(y: Any, predicted: Any) -> Any:
-        raise KeyboardInterrupt
-
-    model, watch = make_model(), watch_in(tmp_path)
-    model.compile("adam", interrupted, run_eagerly=True)
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(known(arrays), verbose=0, callbacks=[watch])
-    run = open_run(watch.run_path)
+    run = fit_that_raises(make_model(), known(arrays), watch_in(tmp_path), KeyboardInterrupt)
     assert (only(run, RunEnded).cause, only(run, RunEnded).detail) == ("stopped", "KeyboardInterrupt")
     assert len(told(run, TrainingFailed)) == 0
 

@@ -81,6 +81,12 @@ def test_what_needs_more_memory_than_is_allowed_is_not_advised(live: bool) -> No
     assert "about 13.9 ms" in other.sentence
 
 
+def test_of_what_promises_nothing_no_memory_limit_is_told() -> None:
+    idle = replace(ON, mean_ms=23.4, step_ms=23.4, needs_bytes=1.5 * 2**20, beyond_limit=True)
+
+    assert cure(now(idle, prefetch="4"), STARVING).sentence == "making batches is the limit; no key helps"
+
+
 @pytest.mark.parametrize("live", [True, False])
 def test_a_switch_that_promises_nothing_is_no_edit_either(live: bool) -> None:
     no_gain = replace(ON, mean_ms=23.4, step_ms=23.4)

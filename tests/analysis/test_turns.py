@@ -99,6 +99,14 @@ def test_an_experiment_is_undone_as_one_switch() -> None:
     assert undone(states, [*tried]) is None
 
 
+def test_an_experiment_that_followed_another_switch_is_undone_to_what_stood_before_it() -> None:
+    first = replace(made(2, "4"), by="experiment")
+    key = made(3, "auto", knob="workers")
+    second = [replace(made(at, new, old), by="experiment") for at, new, old in ((4, "off", "4"), (5, "2", "off"))]
+
+    assert undone(knob_states(START, []), [first, key, *second]) == ("prefetch", "4")
+
+
 def test_what_the_autopilot_took_back_is_undone_already() -> None:
     def flown(at_s: float, new: str, old: str, knob: str = "prefetch") -> PipelineSwitched:
         return replace(made(at_s, new, old, knob), by="autopilot")

@@ -153,6 +153,14 @@ def test_the_window_is_two_seconds_of_steps() -> None:
     assert (judge(fed_lately).verdict, judge(fed_lately).steps) == (NOT, 100)
 
 
+def test_of_short_steps_the_window_is_two_seconds_too() -> None:
+    rows = make_steps(np.full(5000, 0.1), compute=0.9, host=0.0)
+    rows["wait_ms"][:4000] = 5.0
+    assert judge(rows).steps == 1000 + 169  # a second of steps of 1 ms, and one of 5.9 ms
+    assert judge(rows).verdict is Verdict.HIGHLY
+    assert judge(rows[4000:]).verdict is Verdict.MODERATELY
+
+
 def test_of_slow_steps_the_window_is_twenty() -> None:
     rows = make_steps(np.repeat([900.0, 0.0], [50, 20]), compute=1000.0, host=0.0)
 

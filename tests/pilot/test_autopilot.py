@@ -10,6 +10,7 @@ import pytest
 from tests.analysis.plants import Plant
 from tests.pilot.trainings import PlantTraining
 from tfwatch.analysis.moving import BUDGET
+from tfwatch.analysis.walk import Walk
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.moves import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
@@ -111,6 +112,21 @@ def test_told_to_stop_it_takes_back_what_it_has_not_judged() -> None:
 def test_a_stop_of_the_training_ends_it() -> None:
     training = flown(GPU, each=lambda training: training.control.stop.set())
     assert training.events(AutopilotEnded)[0].cause == "over"
+
+
+def test_where_its_own_judging_breaks_the_open_move_is_taken_back_and_the_end_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("a mistake of its own")
+
+    monkeypatch.setattr(Walk, "judge", broken)
+    training = flown(GPU)
+    (ended,) = training.events(AutopilotEnded)
+    assert (ended.cause, ended.reason) == ("failed", "ZeroDivisionError: a mistake of its own")
+    assert [move.undoes for move in training.events(MoveMade)] == [False, True]
+    assert any(knobs != training.settings[0] for knobs in training.settings)
+    assert {knob: training.settings[-1][knob] for knob in ended.knobs} == ended.knobs
 
 
 def test_what_cannot_be_switched_is_not_asked_for() -> None:

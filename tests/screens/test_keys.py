@@ -10,7 +10,7 @@ from tests.screens.canned import usual
 from tests.screens.showing import shown
 from tests.screens.states import starving
 from tfwatch.core.knobs import KNOBS
-from tfwatch.screens.bindings import LIVE_BINDINGS
+from tfwatch.screens.bindings import LIVE_BINDINGS, OF_PANES
 from tfwatch.screens.knobkeys import KNOB_KEYS
 from tfwatch.screens.leave import Leave
 
@@ -25,6 +25,32 @@ def test_a_knobs_key_is_said_once() -> None:
     assert {one.knob for one in KNOB_KEYS} == set(KNOBS)
 
 
+async def test_tab_goes_through_the_panes(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path), (80, 24)) as show:
+        seen = []
+        for key in ("tab", "tab", "shift+tab", "shift+tab", "shift+tab", "tab"):
+            await show.press(key)
+            seen.append(show.live.pane)
+        assert seen == [2, 3, 2, 1, 6, 1]
+        assert "prefetch 4 > off" in show.words
+        await show.pilot.resize_terminal(120, 40)
+        await show.press("tab")
+        first = show.app.focused
+        await show.press("tab", "shift+tab")
+        assert show.app.focused is first is not None
+
+
+async def test_every_key_that_works_is_named(tmp_path: Path) -> None:
+    named = {key for binding in (*LIVE_BINDINGS, *OF_PANES) for key in binding.key.split(",")}
+    told = {"ctrl+p", "ctrl+q", "ctrl+c"}  # in the rows of `:` and `q`
+    works = set[str]()
+    async with shown(usual(tmp_path)) as show:
+        for pane in "123456":
+            await show.press(pane)
+            works |= set(show.app.active_bindings)
+    assert named | told | {"super+c"} == works  # Textual's own, which copies what a mouse has marked
+
+
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["small", "large"])
 async def test_every_key_can_be_pressed(tmp_path: Path, size: tuple[int, int]) -> None:
     async with shown(usual(tmp_path), size) as show:
@@ -32,11 +58,14 @@ async def test_every_key_can_be_pressed(tmp_path: Path, size: tuple[int, int]) -
         assert {key for binding in LIVE_BINDINGS for key in binding.key.split(",")} <= set(keys)
         assert not {key for key in keys if key in ("ctrl+a", "ctrl+b") or "alt" in key or key.startswith("f1")}
         for key in keys:
-            await show.press(key)
+            show.run.at_s += 2.0
+            await show.pilot.press(key)
             while len(show.app.screen_stack) > 2:
                 show.app.screen.dismiss(None)
                 await show.pilot.pause()
-            await show.press("escape")
+            if show.live.word.display:
+                await show.pilot.press("escape")
+        await show.frame()
         assert show.app.is_running
 
 

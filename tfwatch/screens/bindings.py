@@ -11,6 +11,7 @@ from tfwatch.widgets.timeline_keys import KEYS, LOOK
 
 SWITCH = Binding.Group("switch the input pipeline")
 RUN = Binding.Group("the run")
+ROWS = Binding.Group("in the pane that has the keys")
 
 
 def _key(keys: str, action: str, shown: str, does: str, group: Binding.Group, id: str) -> Binding:
@@ -37,6 +38,8 @@ LIVE_BINDINGS = [
     _key("4", "pane(4)", "4", "the machine", LOOK, "pane.machine"),
     _key("5", "pane(5)", "5", "the log; in a large window in place of the events", LOOK, "pane.log"),
     _key("6", "pane(6)", "6", "did it help?", LOOK, "pane.proof"),
+    _key("tab", "next_pane(1)", "tab", "the next pane", LOOK, "pane.next"),
+    _key("shift+tab", "next_pane(-1)", "shift+tab", "the pane before", LOOK, "pane.before"),
     _key("slash", "filter", "/", "show only the log's lines that hold a word", LOOK, "look.filter"),
     _key("escape", "back", "escape", "leave a filter or a pane", LOOK, "look.escape"),
     _key("y", "copy", "y", "copy the finding (while it stops: leave now)", LOOK, "look.copy"),
@@ -47,4 +50,16 @@ LIVE_BINDINGS = [
     _key("r", "app.ask_restart", "r", "restart with other start knobs; asks", RUN, "run.restart"),
     _key("q", "app.quit", "q", "leave; asks while training runs (also ctrl+q, ctrl+c)", RUN, "run.leave"),
     _key("ctrl+z", "no_suspend", "ctrl+z", "off: it would suspend the training too", RUN, "run.suspend"),
+]
+#: What help names besides: the panes' own.
+OF_PANES = [
+    _key("up,down", "", "up down", "the row above, below", ROWS, "rows.by_one"),
+    _key(
+        "pageup,pagedown",
+        "",
+        "pageup",
+        "many rows up (pagedown: down), in the events and the log",
+        ROWS,
+        "rows.by_many",
+    ),
 ]

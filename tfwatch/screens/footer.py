@@ -24,10 +24,11 @@ _USUAL, _WIDE = 120, 160
 def footer_keys(view: RunView, live: bool, frozen: bool, stopping: bool) -> tuple[Key, ...]:
     """The footer's keys, from left to right; those that do nothing now are greyed."""
     obeyed = live and not view.is_over
+    turns = obeyed and bool(view.snapshot.manifest.switchable)
     return (
         *_knobs(view, live),
-        Key("f", "f", "feed", obeyed, rank=1),
-        Key("a", "a", "prove", obeyed, rank=1),
+        Key("f", "f", "feed", turns, rank=1),
+        Key("a", "a", "prove", turns, rank=1),
         Key("u", "u", "undo", obeyed, rank=1),
         Key("space", "space", _space(view, frozen), chosen=frozen, rank=0 if frozen else 2),
         Key("z", "z", "zoom", rank=5),

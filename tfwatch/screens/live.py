@@ -13,7 +13,7 @@ from textual.widgets import Input, Static
 from tfwatch.guard import short
 from tfwatch.runs.jotted import jot
 from tfwatch.screens import views
-from tfwatch.screens.bindings import LIVE_BINDINGS
+from tfwatch.screens.bindings import LIVE_BINDINGS, OF_PANES
 from tfwatch.screens.feeding import Feeder
 from tfwatch.screens.footer import cost_note, footer_keys, help_now, too_small
 from tfwatch.screens.help import HelpScreen
@@ -237,6 +237,15 @@ class LiveScreen(Screen[None], Kept):
         if wanted.focusable:
             self.set_focus(wanted)  # now, not after the keys that came with this one
 
+    def action_next_pane(self, places: int) -> None:
+        """Show the next pane, or the one before; where all of them show, give it the keys."""
+        if self.has_class(Layout.TABS.value):
+            self.action_pane((self.pane - 1 + places) % len(_PANES) + 1)
+        elif places > 0:
+            self.focus_next()
+        else:
+            self.focus_previous()
+
     def action_filter(self) -> None:
         """Ask for a word; the log shows only the lines that hold it."""
         self.action_pane(5)
@@ -262,7 +271,7 @@ class LiveScreen(Screen[None], Kept):
 
     def action_help(self) -> None:
         """Show every key."""
-        self.app.push_screen(HelpScreen(LIVE_BINDINGS, self._glyphs.unicode))
+        self.app.push_screen(HelpScreen([*LIVE_BINDINGS, *OF_PANES], self._glyphs.unicode))
 
     def action_no_suspend(self) -> None:
         """Say why nothing happens."""

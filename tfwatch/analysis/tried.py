@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.flights import undecided
+from tfwatch.analysis.moving import Turn
 from tfwatch.core.events import PipelineSwitched
-from tfwatch.core.moves import MoveJudged, MoveMade
+from tfwatch.core.moves import AUTOPILOT, MoveJudged, MoveMade
 from tfwatch.core.trials import EXPERIMENT, ExperimentBegan, ExperimentBlock, ExperimentEnded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 #: The events that tell.
 OF_TRYING = (PipelineSwitched, MoveMade, MoveJudged, ExperimentBegan, ExperimentBlock, ExperimentEnded)
@@ -21,15 +22,13 @@ _WITH_THE_RUN = ("stopped", "ended")
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A knob that an experiment or the autopilot had in hand at the end of a run.
+    """The knobs that an experiment or the autopilot had in hand at the end of a run.
 
-    now: what it stands at. decided: what the experiment left it at by its answer; without one what it stood at before.
+    decided: by knob, what the experiment left it at by its answer; without one what it stood at before.
     stretches: first and last step of each stretch with `decided`, oldest first. at_ns: the end of the last of them.
     """
 
-    knob: str
-    now: str
-    decided: str
+    decided: Mapping[str, str]
     stretches: tuple[tuple[int, int], ...]
     at_ns: int
 
@@ -39,9 +38,18 @@ def tried(events: Iterable[object]) -> Tried | None:
     events = list(events)
     move = undecided(events)
     if move:
-        return Tried(move.knob, move.new, move.old, ((1, move.step),), move.at_ns)
+        return Tried(_before(move, events), ((1, move.step),), move.at_ns)
     experiment = _newest(events)
     return experiment.tried() if experiment else None
+
+
+def _before(move: MoveMade, events: list[object]) -> dict[str, str]:
+    """What the knobs stood at that a move has turned, but those that somebody else has turned since."""
+    switched = [event for event in events[events.index(move) :] if isinstance(event, PipelineSwitched)]
+    newest = {one.knob: one for one in switched}.values()
+    beside = move.beside.split(", ")
+    its_own = [one for one in newest if one.by == AUTOPILOT and Turn(one.knob, one.old, one.new).words in beside]
+    return {move.knob: move.old} | {one.knob: one.old for one in its_own}
 
 
 @dataclass(slots=True)
@@ -64,7 +72,7 @@ class _Experiment:
         stretches = [(1, self.began.step)] if decided == before else []
         stretches += [(block.first, block.last) for block in seen]
         at_ns = seen[-1].at_ns if seen else self.began.at_ns
-        return Tried(self.began.knob, now, decided, tuple(stretches), at_ns)
+        return Tried({self.began.knob: decided}, tuple(stretches), at_ns)
 
 
 def _newest(events: Iterable[object]) -> _Experiment | None:

@@ -204,8 +204,8 @@ def _foretold(view: RunView, state: turns.KnobState, value: str) -> str:
 def _note(view: RunView, state: turns.KnobState, one: KnobKey, obeyed: bool) -> tuple[str, bool] | None:
     if one is _OF_DEPTH:
         return None
-    if view.tried and view.tried.knob == state.knob:
-        return f"being tried as it ended; decided: {view.tried.decided}", False
+    if view.tried and state.knob in view.tried.decided:
+        return f"being tried as it ended; decided: {view.tried.decided[state.knob]}", False
     experiment = view.situation.experiment
     if experiment and not experiment.cut_off and experiment.began.knob == state.knob:
         return f"experiment, {experiment.progress.partition(',')[0]}", True

@@ -84,6 +84,7 @@ class _Trial:
         self._coming: str | None = None
         self._next = 0
         self._blocks: list[list[Rows]] = [[] for _ in order.values]
+        self._found = standing(figures(self._times()))
         rows = driver.rows(max(1, self._began - _RECENT))
         self._step_ms = float(np.median(_step_ms(rows))) if len(rows) else _BLOCK_MS
         self._block_steps = self._steps_of_block()
@@ -178,7 +179,10 @@ class _Trial:
         return [counted(blocks[:rounds]) for blocks in self._blocks]
 
     def _standing(self) -> Standing:
-        return standing(figures(self._times()))
+        rounds = min(len(blocks) for blocks in self._blocks)
+        if self._found.rounds != rounds:
+            self._found = standing(figures(self._times()))
+        return self._found
 
     def _tell_block(self, value: int) -> None:
         blocks, rows = self._blocks[value], self._blocks[value][-1]

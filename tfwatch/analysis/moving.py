@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 #: Steady steps of a judging stretch: so many at least, so many at most.
 LEAST, MOST = 20, 40
-#: Steps that are measured anew before a move is made again, and how often one is made from the same settings.
-AGAIN, ROUNDS = 30, 3
 #: Steps that a new pipeline needs to settle, and so many more for what its buffers hold.
 _SETTLING, _MOST_TOGETHER = 4, 16
 #: Steps of the run that the whole walk may take.
@@ -60,15 +58,12 @@ class Turn:
 class Move:
     """Knobs to turn, at once; why, in one sentence.
 
-    forecast: None where there is none. again: what was measured before left it open: both settings are measured
-    anew. leaner: it takes fewer threads and less memory, and is kept where it is no slower.
+    forecast: None where there is none.
     """
 
     turns: tuple[Turn, ...]
     why: str
     forecast: Forecast | None = None
-    again: bool = False
-    leaner: bool = False
 
     @property
     def knob(self) -> str:
@@ -104,27 +99,6 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """A move that was made from the settings `knobs`, and whether the run went on with it.
-
-    before, after: what was measured on both sides of it; after is None where nothing was. fair: one right after the
-    other.
-    """
-
-    knobs: Mapping[str, str]
-    move: Move
-    kept: bool
-    before: Measured
-    after: Measured | None = None
-    fair: bool = True
-
-    @property
-    def turned(self) -> dict[str, str]:
-        """The settings that it tried."""
-        return self.move.turned(self.knobs)
-
-
-@dataclass(frozen=True, slots=True)
 class Limits:
     """What a walk may use.
 
@@ -132,7 +106,7 @@ class Limits:
     and then no buffer grows beyond the first. cores: that the run may use. open: the knobs that can be switched.
     accelerated: the steps run on a device beside the CPU. steps: that are left of the budget. epoch_steps: until the
     epoch after the next, which a cache that fills from now on serves; None where nobody knows. switch_steps: the most
-    that a switch has taken so far: a pipeline is built while steps go on.
+    that a switch has taken so far, from where it was asked for to where it took effect.
     """
 
     memory_bytes: float
@@ -153,17 +127,16 @@ class Limits:
 class Place:
     """Where a walk stands: the settings at its start and now, and the steps measured under those of now.
 
-    is_fresh: these steps are the newest that were measured. foretell: the forecast of knobs turned to values from here.
-    floor_ms: the device's own time a step, as far as it is known.
+    been: settings that were measured, and that could not be had. foretell: the forecast of knobs turned to values from
+    here. floor_ms: the device's own time a step, as far as it is known.
     """
 
     start: Mapping[str, str]
     knobs: Mapping[str, str]
     now: Measured
-    tried: Sequence[Tried] = ()
+    been: Sequence[Mapping[str, str]] = ()
     foretell: Foretell = lambda turned: None
     floor_ms: float = math.inf
-    is_fresh: bool = True
 
 
 def stretch(place: Place, move: Move, limits: Limits) -> int:
@@ -171,8 +144,6 @@ def stretch(place: Place, move: Move, limits: Limits) -> int:
     knobs = place.knobs
     turned = move.turned(knobs)
     switching = limits.in_flight(knobs) + settling(turned) + limits.in_flight(turned)
-    if move.again and not place.is_fresh:
-        switching += limits.in_flight(knobs) + settling(knobs) + AGAIN
     first = 0 if move.knob != "cache" else max((limits.epoch_steps or BUDGET) - in_flight(knobs), 0)
     return min(MOST, limits.steps - switching - first)
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tfwatch.analysis.forecast import Forecast
 from tfwatch.analysis.gain import Measured
-from tfwatch.analysis.moving import Limits, Move, Place, Stop, Tried, Turn
-from tfwatch.analysis.openings import easing, feeding, fits, seen_before
-from tfwatch.analysis.walk import next_move
+from tfwatch.analysis.moving import Limits, Move, Place, Stop, Turn
+from tfwatch.analysis.openings import easing, feeding, fits, returning
+from tfwatch.analysis.walk import Walk
+from tfwatch.core.rows import STEP
 
 OFF = {"prefetch": "off", "workers": "off"}
 ON = {"prefetch": "4", "workers": "8"}
@@ -21,8 +23,8 @@ def measured(step_ms: float, work_ms: float, error_ms: float = 0.05) -> Measured
     return Measured(40, step_ms, error_ms, work_ms)
 
 
-def place(knobs: dict[str, str], now: Measured, *tried: Tried, start: dict[str, str] | None = None) -> Place:
-    return Place(start or knobs, knobs, now, tried)
+def place(knobs: dict[str, str], now: Measured, *been: dict[str, str]) -> Place:
+    return Place(knobs, knobs, now, been)
 
 
 def limits(memory_bytes: float = 1e12, **changes: Any) -> Limits:
@@ -83,12 +85,12 @@ def test_what_feeds_a_run_that_starves(
     assert turns([move for move in feeding(at, within) if fits(at, within, move)]) == found
 
 
-def test_what_was_tried_from_here_is_not_tried_again() -> None:
+def test_where_it_has_been_it_is_not_new() -> None:
     now = measured(20, 10)
     (more, deeper) = feeding(place(ON, now), limits())
-    undone = Tried(ON, more, kept=False, before=now, after=now)
 
-    assert feeding(place(ON, now, undone), limits()) == [deeper]
+    assert feeding(place(ON, now, more.turned(ON)), limits()) == [deeper]
+    assert turns(returning(place(ON, now), [ON, OFF])) == [OFF]
 
 
 def test_a_knob_that_is_not_open_is_left() -> None:
@@ -101,40 +103,20 @@ def test_a_knob_that_is_not_open_is_left() -> None:
         pytest.param(ON, {}, [{"workers": "4"}], id="beside a prefetch fewer workers"),
         pytest.param({"prefetch": "4", "workers": "2"}, {}, [{"workers": "off"}], id="of two, none"),
         pytest.param({"prefetch": "off", "workers": "8"}, {}, [{"prefetch": "4", "workers": "2"}], id="a prefetch too"),
-        pytest.param(ON, {"accelerated": False}, [{"workers": "4"}, {"prefetch": "off"}], id="on a CPU workers alone"),
+        pytest.param(
+            ON,
+            {"accelerated": False},
+            [{"workers": "4"}, {"prefetch": "off"}, {"workers": "32"}, {"workers": "32", "prefetch": "off"}],
+            id="on a CPU workers alone, and many",
+        ),
         pytest.param(OFF, {}, [], id="nothing works ahead"),
+        pytest.param(OFF, {"accelerated": False}, [{"workers": "32"}], id="nor on a CPU"),
     ],
 )
 def test_what_eases_a_run_whose_cores_are_crowded(
     knobs: dict[str, str], known: dict[str, Any], found: list[dict[str, str]]
 ) -> None:
     assert turns(easing(place(knobs, measured(10, 10)), limits(**known))) == found
-
-
-@pytest.mark.parametrize(
-    ("other_ms", "found"),
-    [pytest.param(12.4, [OFF], id="about as fast"), pytest.param(12.6, [], id="more than a quarter longer")],
-)
-def test_a_setting_that_was_about_as_fast_is_compared_once_more(other_ms: float, found: list[dict[str, str]]) -> None:
-    move = Move(tuple(Turn(knob, OFF[knob], ON[knob]) for knob in OFF), "")
-    kept = Tried(OFF, move, kept=True, before=measured(other_ms, 8), after=measured(10, 8))
-
-    moves = seen_before(place(ON, measured(10, 8), kept))
-
-    assert turns(moves) == found
-    assert all(again.again for again in moves)
-
-
-def test_a_comparison_is_made_three_times_at_most_and_none_where_it_is_clear() -> None:
-    move = Move((Turn("workers", "8", "4"),), "")
-
-    def compared(times: int, other_ms: float) -> list[Move]:
-        one = Tried(ON, move, kept=False, before=measured(10, 8, 0.2), after=measured(other_ms, 8, 0.2))
-        return seen_before(place(ON, measured(10, 8), *[one] * times))
-
-    assert turns(compared(2, 10.0)) == [{"workers": "4"}]
-    assert compared(3, 10.0) == []
-    assert compared(2, 11.0) == []
 
 
 @pytest.mark.parametrize(
@@ -165,8 +147,11 @@ def test_a_cache_fits_by_what_its_forecast_says_it_needs(memory: float, does: bo
 
 @pytest.mark.parametrize(("crowding", "eases"), [(1.015, False), (1.03, True)])
 def test_work_of_two_hundredths_over_the_devices_own_time_shares_its_cores(crowding: float, eases: bool) -> None:
-    now = measured(10 * crowding * 1.01, 10 * crowding)
-    found = next_move(Place(ON, ON, now, floor_ms=10.0), limits())
+    walk = Walk({"prefetch": "4", "workers": "off"}, measured(20, 10))
+    rows = np.zeros(40, dtype=STEP)
+    rows["compute_ms"], rows["wait_ms"] = 10 * crowding, 0.1 * crowding
+    assert walk.judge(Move((Turn("workers", "off", "8"),), ""), rows, last=True)
+    found = walk.next(lambda _: None, limits())
 
     if eases:
         assert isinstance(found, Move)

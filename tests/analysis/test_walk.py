@@ -16,19 +16,20 @@ from tests.analysis.plants import Plant
 from tfwatch.analysis.forecast import Forecast
 from tfwatch.analysis.gain import Measured, measure
 from tfwatch.analysis.moving import (
-    AGAIN,
     BUDGET,
     LEAST,
     MOST,
     Limits,
     Move,
     Stop,
+    Turn,
     in_flight,
     settling,
     stretch,
 )
 from tfwatch.analysis.supply import needed_bytes
 from tfwatch.analysis.walk import Walk
+from tfwatch.core.rows import STEP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,7 +71,7 @@ def wrong(plant: Plant, knobs: Mapping[str, str], turned: Mapping[str, str]) -> 
 def only_prefetch(plant: Plant, knobs: Mapping[str, str], turned: Mapping[str, str]) -> Forecast:
     """Prefetch hides all, and nothing else helps."""
     work_ms = plant.compute_ms + plant.host_ms
-    return forecast(turned, work_ms if "prefetch" in turned else plant.step_ms(knobs))
+    return forecast(turned, work_ms if turned.get("prefetch", "off") != "off" else plant.step_ms(knobs))
 
 
 def forecast(turned: Mapping[str, str], step_ms: float, needs_bytes: float | None = None) -> Forecast:
@@ -107,10 +108,6 @@ def walk_over(
         move = walk.next(partial(foretell, plant, walk.knobs), replace(limits, steps=BUDGET - steps))
         if isinstance(move, Stop):
             return Walked(move, walk.knobs, moves, most - begun, steps)
-        if move.again and not walk.is_fresh:
-            steps += settling(walk.knobs) + AGAIN
-            walk.rebase(rows_of(walk.knobs, steps - AGAIN, AGAIN))
-            continue
         moves.append(move)
         limits_now = replace(limits, steps=BUDGET - steps)
         assert len(moves) < 100, "it does not end"
@@ -235,7 +232,7 @@ def test_from_the_worst_setting_any_plant_ends_near_its_best(plant: Plant, seed:
         pytest.param({"workers": 12.0, "prefetch": 11.0}, "prefetch", id="what promises most"),
         pytest.param({"workers": 11.0, "prefetch": 12.0}, "workers", id="whichever it is"),
         pytest.param({"workers": 20.0}, "prefetch", id="no forecast is better than one that promises nothing"),
-        pytest.param({"fast_form": 15.0, "workers": 11.0, "prefetch": 12.0}, "fast_form", id="another form before all"),
+        pytest.param({"fast_form": 10.5, "workers": 11.0, "prefetch": 12.0}, "fast_form", id="another form"),
         pytest.param({"fast_form": 20.0, "workers": 11.0, "prefetch": 12.0}, "workers", id="not one without a gain"),
     ],
 )
@@ -272,3 +269,36 @@ def test_a_cache_is_tried_where_memory_bears_it_and_an_epoch_is_short(
     assert (found.knob if isinstance(found, Move) else "") == says
     if isinstance(found, Stop):
         assert ("a cache would gain" in found.reason) is (memory > 1e9)
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "noise", "forecast_ms", "kept", "reason"),
+    [
+        pytest.param(12.0, 0.02, 12.0, True, "", id="clear"),
+        pytest.param(19.2, 0.15, 10.0, True, "not beyond noise, as forecast", id="likely by both"),
+        pytest.param(19.9, 0.02, 19.9, False, "no gain beyond noise", id="as it was, and it holds more"),
+        pytest.param(30.0, 0.02, 10.0, False, "slower", id="whatever was forecast"),
+    ],
+)
+def test_a_move_is_kept_where_all_that_is_known_says_so(
+    after_ms: float, noise: float, forecast_ms: float, kept: bool, reason: str
+) -> None:
+    walk = Walk({"prefetch": "off"}, Measured(40, 20.0, noise * 4, 10.0))
+    move = Move((Turn("prefetch", "off", "4"),), "", forecast({"prefetch": "4"}, forecast_ms))
+    spread = np.where(np.arange(40) % 2, 1 + noise, 1 - noise)
+    rows = np.zeros(40, dtype=STEP)
+    rows["compute_ms"], rows["wait_ms"] = 10.0, after_ms * spread - 10.0
+
+    assert walk.judge(move, rows, last=True) is kept
+    assert walk.reason == reason
+    assert walk.knobs == {"prefetch": "4" if kept else "off"}
+
+
+def test_what_could_not_be_had_is_not_asked_for_again() -> None:
+    knobs = {"prefetch": "off"}
+    walk = Walk(knobs, TIGHT)
+    limits = Limits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True)
+    first = walk.next(lambda _: None, limits)
+    assert isinstance(first, Move)
+    walk.drop(first)
+    assert isinstance(walk.next(lambda _: None, limits), Stop)

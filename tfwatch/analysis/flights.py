@@ -106,7 +106,7 @@ def move_words(made: MoveMade) -> str:
 def judged_words(judged: MoveJudged) -> str:
     """`prefetch off > 4 kept: 23.4 to 13.9 ms`, `workers off > 8 undone: 13.9 to 14.0 ms, no gain beyond noise`."""
     what = f"{knob_name(judged.knob)} {judged.old} > {judged.new}{_beside(judged)}"
-    did, why = ("kept", "") if judged.kept else ("undone", f", {judged.reason}")
+    did, why = "kept" if judged.kept else "undone", judged.reason and f", {judged.reason}"
     if judged.after_ms is None:
         return f"{what} {did}{why}"
     return f"{what} {did}: {' to '.join(units.together(judged.before_ms, judged.after_ms))}{why}"

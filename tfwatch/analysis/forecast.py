@@ -38,7 +38,7 @@ _OTHERS = 0.25
 #: A stretch is looked at in blocks of so many steps, to see how the step wanders by itself.
 _BLOCK = 20
 #: Of a normal distribution so many standard deviations hold nine of ten.
-_NINE_OF_TEN = 1.64
+NINE_OF_TEN = 1.64
 _NO_OTHER: Mapping[str, str] = MappingProxyType({})
 
 
@@ -209,7 +209,7 @@ def _as_seen(now: Breakdown, then: Breakdown, beside: Breakdown | None) -> Recko
 def _told(evidence: Evidence, split: Breakdown, knob: str, value: str, found: Reckoned, seen: bool) -> Forecast:
     usual = _OFF if evidence.accelerated else _OFF_SHARED
     needs, limit = _needs_bytes(evidence, knob, value), evidence.memory_limit
-    off = math.hypot(usual, _NINE_OF_TEN * evidence.wandering, _OTHERS * _taken_by_others(evidence))
+    off = math.hypot(usual, NINE_OF_TEN * evidence.wandering, _OTHERS * _taken_by_others(evidence))
     return Forecast(
         knob=knob,
         value=value,

@@ -1,20 +1,17 @@
-"""Which switches make sense from where a walk stands: what feeds, what takes less, and what was seen before."""
+"""Which switches make sense from where a walk stands: what feeds, what takes less, and back."""
 
 from __future__ import annotations
 
 import math
-from itertools import chain
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.gain import might_help, together
-from tfwatch.analysis.moving import FIRST_DEPTH, ROUNDS, Limits, Move, Place, Turn
+from tfwatch.analysis.moving import FIRST_DEPTH, Limits, Move, Place, Turn
 from tfwatch.analysis.supply import needed_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from tfwatch.analysis.forecast import Forecast
-    from tfwatch.analysis.gain import Measured
 
 #: Parallel calls grow up to so many: a storage that takes 100 ms is hidden behind steps of 2 ms.
 _MOST = 64
@@ -25,8 +22,8 @@ _FAR_FROM_FED = 0.75
 _SPARE, _MOST_FIRST = 1.25, 8
 #: A buffer grows up to so many: what it can even out are bursts. Where a step's work is shorter, it begins there.
 _DEEP, _SHORT_MS = 16, 3.0
-#: A setting whose step was measured as this much longer, at most, is compared again: a machine wanders by as much.
-_NEAR = 1.25
+#: On a CPU that trains too, so many workers a core were the best of the grid where few were no better than none.
+_CROWD = 4
 _OFF = ("off", "default")
 _WHY = {
     "fast_form": "the same batches, made with fewer calls",
@@ -37,7 +34,8 @@ _WHY = {
 _BOTH = "batches are made while a step runs, by as few workers as hide them"
 _FEWER = "fewer workers leave more of the cores to the training"
 _ALONE = "workers alone may leave more of the cores to the training"
-_AGAIN = "the two are compared once more, in turn"
+_CROWDS = "many workers may get more of the cores than few do"
+_AGAIN = "it was about as fast: the two are compared once more"
 
 
 def feeding(place: Place, limits: Limits) -> list[Move]:
@@ -63,43 +61,26 @@ def easing(place: Place, limits: Limits) -> list[Move]:
     found: list[Move | None] = []
     if workers.isdigit() and prefetch not in _OFF:
         fewer = str(int(workers) // 2) if int(workers) > 2 else "off"
-        found.append(_turned(place, "workers", fewer, _FEWER, leaner=True))
+        found.append(_turned(place, "workers", fewer, _FEWER))
     if workers.isdigit() and prefetch in _OFF and int(workers) > max(cores // 4, 2):
         found.append(_both(place, limits, max(cores // 4, 2)))
     if not limits.accelerated and prefetch not in _OFF:
         calls = workers if workers.isdigit() else str(cores)
         turns = (("prefetch", "off"), ("workers", calls))
         found.append(_move(place, _ALONE, *turns))
+    if not limits.accelerated:
+        many = ("workers", str(_CROWD * cores))
+        found.append(_move(place, _CROWDS, many))
+        if prefetch not in _OFF:
+            found.append(_move(place, _CROWDS, many, ("prefetch", "off")))
     return _untried(place, limits, found)
 
 
-def seen_before(place: Place) -> list[Move]:
-    """Settings that were measured about as fast as this one, the likeliest first: to be compared once more, in turn.
-
-    As fast as it is now: where it was measured before others, the machine may have changed since. The likeliest: few
-    steps and a forecast, each may be wrong; of both together the mean.
-    """
-    moves = []
-    for knobs, step_ms in _others(place):
-        rounds = stretches(place, knobs)
-        is_open = step_ms <= _NEAR * place.now.step_ms or not place.is_fresh
-        if len(rounds) > 1:
-            is_open = might_help(*map(together, zip(*rounds, strict=True)))
-        if is_open and len(rounds) < ROUNDS:
-            turns = tuple(Turn(k, place.knobs[k], v) for k, v in knobs.items() if place.knobs[k] != v)
-            moves.append((step_ms, Move(turns, _AGAIN, _foretold(place, turns), again=True)))
-    return [move for _, move in sorted(moves, key=lambda found: _likely_ms(*found))]
-
-
-def _likely_ms(measured_ms: float, move: Move) -> float:
-    told = move.forecast
-    return (measured_ms + told.step_ms) / 2 if told and told.is_known else measured_ms
-
-
-def stretches(place: Place, knobs: Mapping[str, str]) -> list[tuple[Measured, Measured]]:
-    """What was measured of this setting and of another, each time that both were measured one right after the other."""
-    here = [one for one in place.tried if one.fair and one.knobs == place.knobs and one.turned == knobs]
-    return [(one.before, one.after) for one in here if one.after]
+def returning(place: Place, settings: Iterable[Mapping[str, str]]) -> list[Move]:
+    """Switches to other settings that were measured."""
+    others = [knobs for knobs in settings if knobs != place.knobs]
+    turns = [tuple(Turn(k, place.knobs[k], v) for k, v in knobs.items() if place.knobs[k] != v) for knobs in others]
+    return [Move(one, _AGAIN) for one in turns]
 
 
 def fits(place: Place, limits: Limits, move: Move) -> bool:
@@ -111,16 +92,6 @@ def fits(place: Place, limits: Limits, move: Move) -> bool:
     if limits.batch_bytes is None:
         return all(turn.old in _OFF or _count(turn.new) <= _count(turn.old) for turn in move.turns)
     return _needs_more(place, move.turned(place.knobs), limits.batch_bytes) <= limits.memory_bytes
-
-
-def _others(place: Place) -> Iterator[tuple[Mapping[str, str], float]]:
-    """Every other setting that was measured, with its newest step."""
-    newest: dict[tuple[tuple[str, str], ...], tuple[Mapping[str, str], float]] = {}
-    sides = chain.from_iterable(((one.knobs, one.before), (one.turned, one.after)) for one in place.tried)
-    for knobs, measured in sides:
-        if measured and knobs != place.knobs:
-            newest[tuple(sorted(knobs.items()))] = knobs, measured.step_ms
-    yield from newest.values()
 
 
 def _few(place: Place, limits: Limits) -> int:
@@ -146,12 +117,12 @@ def _both(place: Place, limits: Limits, calls: int) -> Move | None:
     return None
 
 
-def _turned(place: Place, knob: str, new: str, why: str = "", *, leaner: bool = False) -> Move | None:
+def _turned(place: Place, knob: str, new: str, why: str = "") -> Move | None:
     """One knob turned; None where there is none, or nothing to turn it to."""
     if not new or knob not in place.knobs:
         return None
     turn = Turn(knob, place.knobs[knob], new)
-    return Move((turn,), why or _WHY[knob], place.foretell({knob: new}), leaner=leaner)
+    return Move((turn,), why or _WHY[knob], place.foretell({knob: new}))
 
 
 def _move(place: Place, why: str, *turns: tuple[str, str]) -> Move | None:
@@ -167,13 +138,11 @@ def _foretold(place: Place, turns: tuple[Turn, ...]) -> Forecast | None:
 
 
 def _untried(place: Place, limits: Limits, moves: list[Move | None]) -> list[Move]:
-    """Those of knobs that are open, and to settings that were neither tried from here nor left behind."""
-    been = [one.turned for one in place.tried if one.knobs == place.knobs]
-    been += [dict(one.knobs) for one in place.tried if one.kept]
+    """Those of knobs that are open, and to settings where it has not been."""
     return [
         move
         for move in moves
-        if move and all(turn.knob in limits.open for turn in move.turns) and move.turned(place.knobs) not in been
+        if move and all(turn.knob in limits.open for turn in move.turns) and move.turned(place.knobs) not in place.been
     ]
 
 

@@ -43,7 +43,8 @@ class MoveMade:
 class MoveJudged:
     """What a move gave: means of the steady steps before it and after it, `steps` of them after it.
 
-    kept: the run goes on with it. reason: why not; empty where it was kept. beside: as in `MoveMade`.
+    kept: the run goes on with it. reason: why not, or what else it was kept for; empty where what was measured says it
+    beyond noise. beside: as in `MoveMade`.
     """
 
     at_ns: int

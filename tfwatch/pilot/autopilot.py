@@ -50,12 +50,6 @@ def run(driver: Driver, order: Autopilot) -> None:
     _Flight(driver, order).run()
 
 
-def _why_not(move: Move, before: Measured, after: Measured | None) -> str:
-    if not move.leaner:
-        return "no gain beyond noise"
-    return "slower" if after and after.step_ms > before.step_ms else "not sure to be as fast"
-
-
 def cores_of(manifest: Manifest) -> int:
     """The cores that a run may use."""
     allowed = manifest.machine.get("cores_allowed") or manifest.machine.get("cores") or 1
@@ -107,9 +101,6 @@ class _Flight:
             if isinstance(action, Stop):
                 return action
             try:
-                if action.again and not walk.is_fresh:
-                    self._rebase(walk, action)
-                    continue
                 kept = self._try(walk, action)
             except _SpentError:
                 return Stop("budget", f"its {moving.BUDGET} steps were used up before another switch could be judged")
@@ -141,13 +132,6 @@ class _Flight:
         self._open = None
         return kept
 
-    def _rebase(self, walk: Walk, move: Move) -> None:
-        """Wait until all that was taken back is, and measure anew."""
-        self._wait(lambda _: self._knobs() == walk.knobs, move)
-        first = self._driver.snapshot.steps_total + moving.settling(walk.knobs)
-        self._wait(lambda _: len(self._counted(first)) >= moving.AGAIN, move)
-        walk.rebase(self._counted(first))
-
     def _settled(self, move: Move, walk: Walk) -> int:
         """Ask for a move and wait for it to take effect. Returns the first step to judge it by."""
         told = len(self._driver.snapshot.events)
@@ -170,8 +154,8 @@ class _Flight:
         return [event for event in self._driver.snapshot.events[told:] if isinstance(event, kind)]
 
     def _judged(self, walk: Walk, move: Move, first: int) -> tuple[bool, str, Measured | None]:
-        """Wait until it is clear. Returns whether the move is kept, why not, and what came."""
-        seen, before = 0, walk.now
+        """Wait until it is clear. Returns whether the move is kept, what that rests on, and what came."""
+        seen = 0
         while True:
             total = self._driver.wait(lambda snapshot, seen=seen: snapshot.steps_total > seen).steps_total  # type: ignore[misc]
             seen, rows = total, self._counted(first)
@@ -181,8 +165,7 @@ class _Flight:
             last = len(rows) >= MOST or self._is_spent(move)
             verdict = walk.judge(move, rows, last=last)
             if verdict is not None:
-                after = measure(rows)
-                return verdict, "" if verdict else _why_not(move, before, after), after
+                return verdict, walk.reason, measure(rows)
 
     def _wait(self, until: Callable[[Snapshot], bool], move: Move) -> None:
         """Look until something holds.

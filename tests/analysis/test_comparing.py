@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.analysis.situations import split
+from tfwatch.analysis.breakdown import Stat
 from tfwatch.analysis.comparing import cells, in_a_line, longest_ms, outcome, parts, speed
 from tfwatch.analysis.switches import Comparison
 
@@ -47,11 +48,21 @@ def test_a_switch_is_told_in_a_line() -> None:
 def test_bars_share_one_scale_and_fill_it() -> None:
     longest = longest_ms(SETTLED)
 
-    assert cells(BEFORE, longest, 50) == (21, 27, 2)
-    assert sum(cells(AFTER, longest, 50)) == round(50 * 13.9 / 23.4)
-    assert cells(AFTER, 0.0, 50) == (0, 0, 0)
+    assert cells(BEFORE, 23.4, longest, 50) == (21, 27, 2)
+    assert sum(cells(AFTER, 13.9, longest, 50)) == round(50 * 13.9 / 23.4)
+    assert cells(AFTER, 13.9, 0.0, 50) == (0, 0, 0)
 
 
 def test_the_parts_are_told_on_both_sides() -> None:
     assert parts(SETTLED) == ["wait 9.6 > 0.2", "compute 13.0 > 12.9", "host 0.8 > 0.8"]
+
+
+def test_where_batches_come_in_bursts_both_sides_are_told_by_their_means() -> None:
+    bursts = replace(BEFORE, step=Stat(13.9, 23.4, 60.0), wait=Stat(0.1, 9.6, 46.0))
+    switch = replace(SETTLED, before=bursts)
+
+    assert not SETTLED.in_bursts
+    assert switch.in_bursts
+    assert parts(switch)[0] == "mean wait 9.6 > 0.2"
+    assert longest_ms(switch) == pytest.approx(23.4)
     assert parts(ASKED) == ["wait", "compute", "host"]

@@ -53,6 +53,19 @@ def test_steps_from_the_switch_on_are_compared_with_those_before() -> None:
     assert found.settled
 
 
+def test_a_wait_of_every_fourth_step_is_in_the_ratio_though_no_median_holds_it() -> None:
+    run = Recorded([0.0, 0.0, 0.0, 40.0] * 25 + [0.0] * 100)
+    run.rows["flags"][100] = Flag.SWITCH
+
+    (found,) = run.compare(asked(98), switched(101, 98))
+
+    assert found.before is not None
+    assert found.in_bursts
+    assert found.before.step.median == 10
+    assert found.typical(found.before.step) == pytest.approx(20)
+    assert found.ratio == pytest.approx(2)
+
+
 @pytest.mark.parametrize(
     ("steps_after", "has_ratio", "settled"),
     [(19, False, False), (20, True, False), (59, True, False), (60, True, True)],

@@ -182,8 +182,8 @@ def _settling(now: Situation) -> Banner | None:
     if now.knobs.get(switch.knob, switch.new) != switch.new:
         return None  # something else turned it again: an experiment that was ended takes its own setting back
     done = switch.after.steps if switch.after else 0
-    so_far = f", so far {units.milliseconds(switch.after.step.median)}" if switch.after else ""
-    before = f"before: {units.milliseconds(switch.before.step.median)} a step" if switch.before else ""
+    so_far = f", so far {units.milliseconds(switch.typical(switch.after.step))}" if switch.after else ""
+    before = f"before: {units.milliseconds(switch.typical(switch.before.step))} a step" if switch.before else ""
     sentence = f"{waiting.knob_name(switch.knob)} {switch.new}: {done} of {SETTLED} steps{so_far}"
     return Banner("SETTLING", sentence, before, Tone.BUSY)
 

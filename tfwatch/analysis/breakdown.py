@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
 
 _PARTS = ("wait", "dispatch", "compute", "host")
+#: A mean that is so many times the median is made by a few steps that wait for many: batches come in bursts.
+BURSTS = 1.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,11 @@ class Breakdown:
     compute: Stat
     host: Stat
     wait_share: float
+
+    @property
+    def in_bursts(self) -> bool:
+        """Whether batches come in bursts: of a typical step the wait is not seen then."""
+        return self.step.mean > BURSTS * self.step.median
 
     @property
     def host_share(self) -> float:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.restarts import Change
     from tfwatch.analysis.switches import Comparison
 
-#: Medians nearer than this are told as no difference.
+#: Steps nearer than this are told as no difference.
 _SAME = 0.02
 #: Cells of the words before a bar.
 LABEL = 16
@@ -86,43 +86,44 @@ def missing(switch: Comparison, value: str) -> str:
 
 
 def parts(switch: Comparison) -> list[str]:
-    """`wait 9.6 > 0.2`, and so for compute and host: medians, ms; without figures where a side is missing."""
+    """`wait 9.6 > 0.2`, and for compute and host, ms; `mean wait` where these are; no figures where a side misses."""
     before, after = switch.before, switch.after
     if before is None or after is None:
         return ["wait", "compute", "host"]
     pairs = ((before.wait, after.wait), (before.compute, after.compute), (before.host, after.host))
-    figures = [f"{figure(switch, old.median)} > {figure(switch, new.median)}" for old, new in pairs]
-    return [f"{name} {figure}" for name, figure in zip(("wait", "compute", "host"), figures, strict=True)]
+    figures = [f"{figure(switch, switch.typical(old))} > {figure(switch, switch.typical(new))}" for old, new in pairs]
+    names = ("mean wait" if switch.in_bursts else "wait", "compute", "host")
+    return [f"{name} {figure}" for name, figure in zip(names, figures, strict=True)]
 
 
-def figure(switch: Comparison, median_ms: float) -> str:
+def figure(switch: Comparison, took_ms: float) -> str:
     """`13.9`, milliseconds; of an image with as many decimals as its longer side needs for three figures, `0.434`."""
     if not isinstance(switch, Restart) or not switch.per_image or longest_ms(switch) <= 0:
-        return units.number(median_ms)
-    return units.number(median_ms, max(1, 2 - math.floor(math.log10(longest_ms(switch)))))
+        return units.number(took_ms)
+    return units.number(took_ms, max(1, 2 - math.floor(math.log10(longest_ms(switch)))))
 
 
-def duration(switch: Comparison, median_ms: float) -> str:
+def duration(switch: Comparison, took_ms: float) -> str:
     """`13.9 ms`; of an image `0.434 ms/image`."""
     if isinstance(switch, Restart) and switch.per_image:
-        return f"{figure(switch, median_ms)} ms/image"
-    return units.milliseconds(median_ms)
+        return f"{figure(switch, took_ms)} ms/image"
+    return units.milliseconds(took_ms)
 
 
 def longest_ms(switch: Comparison) -> float:
     """The longer side's step, the whole of a bar."""
     sides = [side for side in (switch.before, switch.after) if side]
-    return max((side.step.median for side in sides), default=0.0)
+    return max((switch.typical(side.step) for side in sides), default=0.0)
 
 
-def cells(side: Breakdown, longest: float, width: int) -> tuple[int, int, int]:
+def cells(side: Breakdown, step_ms: float, longest: float, width: int) -> tuple[int, int, int]:
     """Cells of wait, compute and host in a bar whose `width` stands for `longest` milliseconds.
 
-    The bar is as long as the median step and split as the means are.
+    The bar is as long as `step_ms` and split as the means are.
     """
     if longest <= 0 or side.step.mean <= 0:
         return (0, 0, 0)
-    total = round(width * min(side.step.median / longest, 1.0))
+    total = round(width * min(step_ms / longest, 1.0))
     wait = min(total, round(total * side.wait.mean / side.step.mean))
     host = min(total - wait, round(total * side.host.mean / side.step.mean))
     return wait, total - wait - host, host

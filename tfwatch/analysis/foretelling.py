@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfwatch.analysis.breakdown import BURSTS
 from tfwatch.core import units
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _telling_ms(told: Forecast) -> float:
 
 
 def _in_bursts(told: Forecast) -> bool:
-    return max(told.mean_ms, told.now_mean_ms) > 1.25 * max(told.step_ms, told.now_ms)
+    return max(told.mean_ms, told.now_mean_ms) > BURSTS * max(told.step_ms, told.now_ms)
 
 
 def _gain(told: Forecast) -> str:

@@ -15,6 +15,7 @@ from tfwatch.core.trials import EXPERIMENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tfwatch.analysis.breakdown import Stat
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
 
@@ -35,7 +36,7 @@ class Comparison:
 
     step: the first step of the new setting; None while the switch is asked and not yet in effect.
     before, after: the steady steps on both sides, up to the neighbouring switch and at most 600 each.
-    ratio: median step time before over after; above 1 is faster. None until there are 20 steps on both sides.
+    ratio: `typical` step time before over after; above 1 is faster. None until there are 20 steps on both sides.
     settled: `after` holds at least `SETTLED` steps.
     beside: another knob that was turned at the same step: what each of them gave nobody can tell, so there is no ratio.
     """
@@ -52,6 +53,18 @@ class Comparison:
     ratio: float | None
     settled: bool
     beside: str = field(default="", kw_only=True)
+
+    @property
+    def in_bursts(self) -> bool:
+        """Whether batches come in bursts on either side."""
+        return any(side.in_bursts for side in (self.before, self.after) if side)
+
+    def typical(self, part: Stat) -> float:
+        """What a part takes: its median, which a second in which the machine was busy does not move.
+
+        Where batches come in bursts the mean, for then only that holds the wait whose share is told beside it.
+        """
+        return part.mean if self.in_bursts else part.median
 
 
 def compare(
@@ -169,7 +182,9 @@ def _not_yet(request: SwitchAsked) -> Comparison:
 
 
 def ratio(before: Breakdown | None, after: Breakdown | None) -> float | None:
-    """The median step before over the one after; None below 20 steps on either side."""
+    """The median step before over the one after, in bursts the mean; None below 20 steps on either side."""
     if before is None or after is None or min(before.steps, after.steps) < LEAST or after.step.median <= 0:
         return None
+    if before.in_bursts or after.in_bursts:
+        return before.step.mean / after.step.mean
     return before.step.median / after.step.median

@@ -50,7 +50,7 @@ def restart_words(run: Run) -> str:
     turned = f"restarted, {comparing.turned(gave.changes)}"
     if gave.ratio is None or gave.before is None or gave.after is None:
         return f"{turned}: too few steps to compare"
-    sides = " to ".join(comparing.duration(gave, side.step.median) for side in (gave.before, gave.after))
+    sides = " to ".join(comparing.duration(gave, gave.typical(side.step)) for side in (gave.before, gave.after))
     return f"{turned}: {comparing.gave(gave, gave.ratio)}, {sides} over {units.count(gave.after.steps)} steps"
 
 
@@ -63,6 +63,6 @@ def restart_json(run: Run) -> dict[str, Any] | None:
         "after": gave.run,
         "changes": [{"knob": one.knob, "from": one.old, "to": one.new} for one in gave.changes],
         "of": "image" if gave.per_image else "step",
-        "before_ms": gave.before.step.median if gave.before else None,
-        "after_ms": gave.after.step.median if gave.after else None,
+        "before_ms": gave.typical(gave.before.step) if gave.before else None,
+        "after_ms": gave.typical(gave.after.step) if gave.after else None,
     }

@@ -234,7 +234,7 @@ def _outcome(switch: Comparison, form: str) -> str:
         return f"{turned}: {outcome(switch)}"
     if switch.ratio is None or switch.before is None or switch.after is None:
         return f"{turned}: too few steps to compare"
-    gave = " to ".join(units.together(switch.before.step.median, switch.after.step.median))
+    gave = " to ".join(units.together(*(switch.typical(side.step) for side in (switch.before, switch.after))))
     return f"{turned}: {speed(switch.ratio)}, {gave} a step over {units.counted(switch.after.steps, 'step')}"
 
 

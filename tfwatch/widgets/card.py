@@ -133,16 +133,17 @@ class CardPane(FramedPane):
         label = column(comparing.label(switch, value), LABEL)
         if side is None:
             return row((label, "bold"), (comparing.missing(switch, value), "$foreground 65%"))
-        figure = f" {comparing.duration(switch, side.step.median)}"
+        step_ms = switch.typical(side.step)
+        figure = f" {comparing.duration(switch, step_ms)}"
         starving = f", starving {units.percent(side.wait_share)}"
         figure += starving if width >= LABEL + 44 else ""
-        cells = comparing.cells(side, longest, max(8, width - LABEL - max(9, len(figure))))
+        cells = comparing.cells(side, step_ms, longest, max(8, width - LABEL - max(9, len(figure))))
         glyphs = self.glyphs
         parts = zip(cells, _PAINT, (glyphs.wait, glyphs.compute, glyphs.host), strict=True)
         return row((label, "bold"), *((char * count, style) for count, style, char in parts), (figure, "bold"))
 
     def _legend(self, switch: Comparison) -> Content:
-        """What the cells stand for, with the medians on both sides."""
+        """What the cells stand for, with what they take on both sides."""
         glyphs = self.glyphs
         named = zip((glyphs.wait, glyphs.compute, glyphs.host), _PAINT, comparing.parts(switch), strict=True)
         pieces = [row((char, style), (f" {words}", "$foreground 65%")) for char, style, words in named]

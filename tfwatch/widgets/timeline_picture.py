@@ -110,7 +110,8 @@ def draw(scene: Scene, layout: Layout) -> list[Line]:
         middle = layout.strip_rows // 2
         charts[middle] = rows.message_line(narrow(first_words(snapshot)), charts[middle])
     axis = rows.axis_texts(scene.top_ms, layout.strip_rows)
-    legend = rows.legend_lines(figures.split, glyphs, layout.strip_rows, wide)
+    when = "now" if scene.view.end_s is None else "then"
+    legend = rows.legend_lines(figures.split, glyphs, layout.strip_rows, wide, when)
     lines = [_beside(text, chart, right) for text, chart, right in zip(axis, charts, legend, strict=True)]
     labels = place(marks_of(scene), bars.starts_s, bars.end_s)
     lines.append(_beside("why", rows.mark_line(labels, layout.columns), ()))

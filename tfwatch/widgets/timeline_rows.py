@@ -153,20 +153,24 @@ def axis_texts(top_ms: float | None, rows: int) -> list[str]:
     return texts
 
 
-def legend_lines(split: Breakdown | None, glyphs: Glyphs, rows: int, wide: bool) -> list[Line]:
-    """What the colours mean, and the medians of the newest steady steps; as many lines as there are rows."""
+def legend_lines(split: Breakdown | None, glyphs: Glyphs, rows: int, wide: bool, when: str) -> list[Line]:
+    """What the colours mean, and the means of the newest steady steps; as many lines as there are rows.
+
+    when: `now`, or `then` where the picture stands still. Means: they add up, and their ratio is the share that is
+    told below them and in the banner.
+    """
     stats = (split.wait, split.host, split.compute, split.step) if split else ()
-    medians: list[float | None] = [stat.median for stat in stats] or [None] * 4
-    parts = zip(("wait", "host", "compute"), (glyphs.wait, glyphs.host, glyphs.compute), medians, strict=False)
+    means: list[float | None] = [stat.mean for stat in stats] or [None] * 4
+    parts = zip(("wait", "host", "compute"), (glyphs.wait, glyphs.host, glyphs.compute), means, strict=False)
     field = 9 if wide else 5
     lines: list[Line] = [
         ((" ", ""), (glyph, name), (f" {name if wide else name[:4]:<{field}}", "quiet"), (_figure(value), "number"))
         for name, glyph, value in parts
     ]
-    for name, value in (("step", medians[3]), ("p95", split.step.p95 if split else None)):
+    for name, value in (("step", means[3]), ("p95", split.step.p95 if split else None)):
         lines.append(((f"   {name:<{field}}", "quiet"), (_figure(value), "number")))
     if rows > len(lines):
-        lines.insert(0, (("   now, median ms" if wide else "   now, ms", "quiet"),))
+        lines.insert(0, ((f"   {when}, mean ms" if wide else f"   {when}, ms", "quiet"),))
     if rows > len(lines) + 2:
         lines.insert(0, ())
     return [*lines, *[()] * rows][:rows]

@@ -10,6 +10,7 @@ from textual.widgets import Input
 from tests.screens.canned import STARVING, usual
 from tests.screens.hardware import fed, unseen
 from tests.screens.showing import shown
+from tfwatch.core.events import Noted
 from tfwatch.core.rows import Phase
 
 if TYPE_CHECKING:
@@ -107,6 +108,16 @@ async def test_events_are_stepped_through_and_jumped_to(tmp_path: Path) -> None:
         assert show.live.happened.cursor == 0
 
 
+async def test_the_event_that_was_chosen_stays_chosen_as_others_come(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path)) as show:
+        await show.press("left_square_bracket", "left_square_bracket")
+        pane = show.live.happened
+        chosen = pane.happenings[-1 - pane.cursor]
+        show.run.event(Noted, text="one").event(Noted, text="two")
+        await show.frame()
+        assert (pane.cursor, pane.happenings[-1 - pane.cursor]) == (3, chosen)
+
+
 async def test_the_log_is_filtered_as_it_is_typed(tmp_path: Path) -> None:
     run = usual(tmp_path)
     run.writer.log = tmp_path / "log.txt"
@@ -120,3 +131,33 @@ async def test_the_log_is_filtered_as_it_is_typed(tmp_path: Path) -> None:
         assert show.live.log_pane.wanted == "CUDA"
         await show.press("slash", "escape")
         assert show.live.log_pane.count() == 100
+
+
+async def test_the_list_shows_what_comes_again_once_the_charts_do(tmp_path: Path) -> None:
+    run = usual(tmp_path)
+    for n in range(20):
+        run.event(Noted, text=f"the note {n}")
+    async with shown(run) as show:
+        await show.press("3", "pagedown", "enter")
+        pane = show.live.happened
+        assert (pane.cursor, show.live.timeline.frozen) == (9, True)
+        assert pane.scroll_offset.y > 0
+
+        await show.press("space")
+        assert (pane.cursor, pane.scroll_offset.y) == (-1, 0)
+        run.event(Noted, text="and one more")
+        await show.frame()
+        assert "and one more" in show.text
+
+
+async def test_the_list_shows_what_comes_again_once_it_is_left_at_no_moment(tmp_path: Path) -> None:
+    run = usual(tmp_path)
+    for n in range(20):
+        run.event(Noted, text=f"the note {n}")
+    async with shown(run) as show:
+        await show.press("3", "pagedown")
+        pane = show.live.happened
+        assert pane.scroll_offset.y > 0
+
+        await show.press("escape")
+        assert (pane.cursor, pane.scroll_offset.y) == (-1, 0)

@@ -37,6 +37,7 @@ from tfwatch.widgets.timeline import Timeline
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
+    from textual.events import DescendantBlur
 
     from tfwatch.screens.situation import RunView
     from tfwatch.screens.switchboard import Switchboard
@@ -281,6 +282,17 @@ class LiveScreen(Screen[None], Kept):
     def look_there(self, message: HappeningsPane.Chosen) -> None:
         """Show the moment of an event."""
         self.timeline.jump_to(message.at_s)
+
+    @on(Timeline.Frozen)
+    def look_at_now(self, message: Timeline.Frozen) -> None:
+        """Where the charts follow the run again, so does the list of what happened."""
+        if message.at_s is None:
+            self.happened.follow()
+
+    def on_descendant_blur(self, event: DescendantBlur) -> None:
+        """Nobody moves in the list any more: what comes is to be seen, but beside a moment that is looked at."""
+        if event.widget is self.happened and not self.timeline.frozen:
+            self.happened.follow()
 
     @on(Input.Changed, "#wanted")
     def narrow(self, message: Input.Changed) -> None:

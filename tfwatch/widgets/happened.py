@@ -92,6 +92,11 @@ class HappeningsPane(RowList):
         if 0 <= self.cursor < self.count():
             self.post_message(self.Chosen(self.happenings[-1 - self.cursor].at_s))
 
+    def follow(self) -> None:
+        """Choose none any more, and show the newest as they come."""
+        self.cursor = -1
+        self.scroll_to(y=0, animate=False)
+
     def step(self, rows: int) -> None:
         """Move the cursor and look there."""
         self.action_move(rows)

@@ -227,7 +227,7 @@ def test_a_killed_run_shows_the_last_evidence() -> None:
 
     advice = finding(life="killed", memory=memory)[2]
 
-    assert advice == "last seen in compute: memory 12.8 of 16.0 GB, swap 9.0 GB: out of memory is likely"
+    assert advice == "out of memory is likely: memory 12.8 of 16.0 GB, swap 9.0 GB; last seen in compute"
 
 
 def test_a_failure_names_the_line_that_raised() -> None:

@@ -107,7 +107,7 @@ def _starting(now: Situation) -> Banner | None:
     }
     if now.phase in known:
         return Banner("STARTING", known[now.phase], _early_keys(now), Tone.BUSY)
-    if now.phase is Phase.WAIT and not now.steps_total and now.step <= 1:
+    if now.starts:
         filling = waiting.shuffle_words(now)
         sentence = f"{filling}, {so_far}" if filling else f"waiting for the first batch, {so_far}"
         again = ["every epoch does this again"] if filling else []
@@ -156,7 +156,8 @@ def _experimenting(now: Situation) -> Banner | None:
         return None
     ends = "a ends it; " if now.live else ""
     advice = f"{ends}the run goes on with the better: what is trained stays the same, batch for batch"
-    return Banner("EXPERIMENT", f"{now.experiment.subject}: {now.experiment.progress}", advice, Tone.BUSY)
+    sentence = f"{now.experiment.subject}: {now.experiment.progress}"
+    return Banner("EXPERIMENT", sentence, advice, Tone.BUSY, brief=sentence.partition(" (")[0])
 
 
 def _feeding(now: Situation) -> Banner | None:
@@ -164,7 +165,8 @@ def _feeding(now: Situation) -> Banner | None:
         return None
     ends = "f ends it, as any knob's key does; " if now.live else ""
     advice = f"{ends}what helps is kept, what does not is undone: the batches stay the same, each once and in order"
-    return Banner("AUTOPILOT", now.flight.progress, advice, Tone.BUSY)
+    progress = now.flight.progress
+    return Banner("AUTOPILOT", progress, advice, Tone.BUSY, brief=progress.partition("; ")[0])
 
 
 def _asked(now: Situation) -> Banner | None:
@@ -239,10 +241,11 @@ def _sum_up(now: Situation) -> str:
 
 
 def _last_evidence(now: Situation) -> str:
+    """What is likely stands first: where a line is short, its end is cut."""
     doing = f"last seen in {now.phase.name.lower().replace('_', ' ')}"
     memory = now.memory
     if memory is None:
         return doing
     have = f"memory {units.number(memory.used / 2**30)} of {units.gigabytes(memory.total)}"
     swap = f", swap {units.gigabytes(memory.swap)}"
-    return f"{doing}: {have}{swap}{': out of memory is likely' if memory.is_full else ''}"
+    return f"{'out of memory is likely: ' if memory.is_full else ''}{have}{swap}; {doing}"

@@ -40,6 +40,11 @@ class Shown:
         self.app.frame()
         await self.pilot.pause()
 
+    async def resize(self, size: tuple[int, int]) -> None:
+        """Have a window of another size, and draw: an app of its own takes several times as long."""
+        await self.pilot.resize_terminal(*size)
+        await self.frame()
+
     async def press(self, *keys: str) -> None:
         """Press keys, two seconds between them, and draw."""
         for key in keys:

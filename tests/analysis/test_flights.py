@@ -48,6 +48,8 @@ def test_what_it_gave_is_of_the_moves_that_it_kept() -> None:
 def test_two_knobs_turned_at_once_are_told_as_one_move() -> None:
     both = MoveJudged(2, 90, "prefetch", "off", "4", 38.5, 6.15, 20, True, beside="workers off > 4")
     assert move_line(both) == "prefetch off > 4 with workers off > 4 kept: 38.5 to 6.2 ms"
+    likely = MoveJudged(2, 90, "prefetch", "off", "4", 4.2, 3.5, 20, True, "not beyond noise, as forecast", 1.3)
+    assert move_line(likely) == "prefetch off > 4 kept: 4.2 to 3.5 ms, not beyond noise, as forecast, forecast 1.3"
 
 
 def test_the_end_says_what_waiting_is_left() -> None:

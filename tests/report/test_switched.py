@@ -10,6 +10,7 @@ from tests.analysis.steps import plain
 from tests.report.told import FINISHED, SWITCH, open_written, switched_run, text_of
 from tfwatch.core.events import Noted, PipelineSwitched, SwitchAsked
 from tfwatch.report import document
+from tfwatch.training.plan import parse_switch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,3 +90,13 @@ def test_the_fast_form_is_called_by_its_name(tmp_path: Path) -> None:
     run = open_written(tmp_path / "run", plain(52), switch, FINISHED, settings={"fast_form": "tf.data"})
 
     assert "fast form (tf.data) off > on at step 50: too few steps to compare" in text_of(run)
+
+
+def test_in_json_a_knob_has_the_name_that_the_command_line_takes(tmp_path: Path) -> None:
+    switch = PipelineSwitched(0, "latency_ms", "off", "20 ms", 49, 50, 1.0, "key")
+    knobs = {"prefetch": "off", "latency_ms": "off", "fast_form": "off"}
+    told = document.as_json(open_written(tmp_path / "run", plain(52), switch, FINISHED, knobs=knobs))
+
+    assert told["knobs"] == {"prefetch": "off", "storage-latency": "off", "fast-form": "off"}
+    assert [one["knob"] for one in told["switches"]] == ["storage-latency"]
+    assert [parse_switch(f"50:{knob}=off").knob for knob in told["knobs"]] == list(knobs)

@@ -8,6 +8,8 @@ from typing import Literal, TypeAlias
 #: `off`: nothing works ahead; `default`: TensorFlow's own behaviour; `auto`: tf.data.AUTOTUNE; or a number.
 Setting: TypeAlias = Literal["off", "default", "auto"] | int
 
+#: Knobs whose name for the user is not their field's.
+_SPELT = {"latency_ms": "storage-latency", "fast_form": "fast-form"}
 #: The largest buffer or parallelism taken: above it memory, not speed, is what changes.
 LARGEST = 1024
 #: The largest shuffle buffer taken, examples.
@@ -71,6 +73,11 @@ def epochs_until(knob: str, value: str) -> int:
 
 
 KNOBS = tuple(f.name for f in fields(Knobs))
+
+
+def spelt(knob: str) -> str:
+    """A knob by the name that `--switch` takes and `--json` prints: `storage-latency` for `latency_ms`."""
+    return _SPELT.get(knob, knob)
 
 
 def parse_setting(text: str) -> Setting:

@@ -8,6 +8,7 @@ from tfwatch.analysis import comparing
 from tfwatch.analysis.restarts import Earlier, Restart, Start, changes, earlier_run, restart
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.knobs import spelt
 from tfwatch.runs.earlier import find_earlier
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def restart_json(run: Run) -> dict[str, Any] | None:
         return None
     return {
         "after": gave.run,
-        "changes": [{"knob": one.knob, "from": one.old, "to": one.new} for one in gave.changes],
+        "changes": [{"knob": spelt(one.knob), "from": one.old, "to": one.new} for one in gave.changes],
         "of": "image" if gave.per_image else "step",
         "before_ms": gave.typical(gave.before.step) if gave.before else None,
         "after_ms": gave.typical(gave.after.step) if gave.after else None,

@@ -13,7 +13,7 @@ from tfwatch.report.derived import grounds_of, hardware_of, ledger_of, record_of
 from tfwatch.report.figures import finite, split_json
 from tfwatch.report.outcome import finding_json, finding_of, lost_json, lost_of
 from tfwatch.report.pipeline import pipeline_json
-from tfwatch.report.switched import experiments_json, flights_json, forecasts_json, switches_json
+from tfwatch.report.switched import by_name, experiments_json, flights_json, forecasts_json, switches_json
 
 if TYPE_CHECKING:
     from tfwatch.analysis.hardware import Hardware
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 def as_json(run: Run) -> dict[str, Any]:
     """The run as `--json` prints it. What was not measured is None (null); no figure is NaN or infinite.
 
-    run, workload, device: names. knobs: what can be switched, as it was at the start, by knob. settings: what the
-        start fixed, by name, e.g. `batch_size`, `mode`; empty for a script watched by Watch or track.
+    run, workload, device: names. knobs: what can be switched, as it was at the start, by the name that `--switch`
+        takes, which is that of every `knob` told. settings: what the start fixed, by name, e.g. `batch_size`, `mode`;
+        empty for a script watched by Watch or track.
     steps: how many were trained. split: how the parts of a step were told apart, e.g. `exact`,
         `in-graph timestamps, steps_per_execution=10`, or `none:` and why; None where no step was trained.
     step_ms, data_wait_ms, compute_ms, host_ms: {median, mean, p95} of the steady steps, milliseconds a step.
@@ -54,7 +55,7 @@ def as_json(run: Run) -> dict[str, Any]:
         kind is `hiccup` (steps that follow one another and lose a second or more), `periodic` (a slow wait every
         `period` steps) or `drift` (the wait grows slowly; steps are the stretch looked at).
     restart: {after, changes: [{knob, from, to}], of, before_ms, after_ms}, where the run began as a restart of the run
-        `after`: the median step before and after it, or of an `image` where the batch size differs; else None.
+        `after`: the median step before and after it (mean in bursts), or of an `image` where the batch size differs.
     switches: [{step_asked, step_in_effect, knob, from, to, before, after}], before and after each
         {steps, step_ms, data_wait_ms, compute_ms, host_ms, dispatch_ms, data_wait_share} of at most 600 steps up to the
         neighbouring switch. step_in_effect is None where the run ended first.
@@ -96,7 +97,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "run": run.manifest.run,
         "workload": run.manifest.workload,
         "device": run.manifest.device or None,
-        "knobs": run.manifest.knobs,
+        "knobs": by_name(run.manifest.knobs),
         "settings": run.manifest.settings,
         "steps": ended.steps if ended else summary.steps,
         "split": run.manifest.split or None,

@@ -5,17 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.analysis.flights import Flight, flights
+from tfwatch.core.knobs import spelt
 from tfwatch.core.trials import ExperimentEnded
 from tfwatch.report.figures import split_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from tfwatch.analysis.breakdown import Breakdown
     from tfwatch.analysis.record import Foretold, Record
     from tfwatch.analysis.switches import Comparison
     from tfwatch.core.events import Event
     from tfwatch.core.moves import MoveJudged
+
+
+def by_name(knobs: Mapping[str, str]) -> dict[str, str]:
+    """Settings by their knobs' names for the user."""
+    return {spelt(knob): value for knob, value in knobs.items()}
 
 
 def switches_json(switches: Iterable[Comparison]) -> list[dict[str, Any]]:
@@ -43,7 +49,7 @@ def _switch(switch: Comparison) -> dict[str, Any]:
     return {
         "step_asked": switch.asked_step,
         "step_in_effect": switch.step,
-        "knob": switch.knob,
+        "knob": spelt(switch.knob),
         "from": switch.old,
         "to": switch.new,
         "before": _side(switch.before),
@@ -59,7 +65,7 @@ def _foretold(one: Foretold) -> dict[str, Any]:
     switch, told = one.switch, one.forecast
     return {
         "step_asked": switch.asked_step,
-        "knob": switch.knob,
+        "knob": spelt(switch.knob),
         "from": switch.old,
         "to": switch.new,
         "step_ms": told.step_ms,
@@ -72,7 +78,7 @@ def _foretold(one: Foretold) -> dict[str, Any]:
 
 def _experiment(ended: ExperimentEnded) -> dict[str, Any]:
     return {
-        "knob": ended.knob,
+        "knob": spelt(ended.knob),
         "settings": ended.values,
         "first_step": ended.began + 1,
         "last_step": ended.step,
@@ -103,13 +109,13 @@ def _flight(flight: Flight) -> dict[str, Any]:
         "before_ms": ended.before_ms if ended else None,
         "after_ms": ended.after_ms if ended else None,
         "peak_bytes": ended.peak_bytes if ended else None,
-        "knobs": ended.knobs if ended else None,
+        "knobs": by_name(ended.knobs) if ended else None,
     }
 
 
 def _move(move: MoveJudged) -> dict[str, Any]:
     return {
-        "knob": move.knob,
+        "knob": spelt(move.knob),
         "from": move.old,
         "to": move.new,
         "with": move.beside or None,

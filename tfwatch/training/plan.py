@@ -15,6 +15,7 @@ from tfwatch.core.knobs import (
     parse_setting,
     parse_shuffle,
     show,
+    spelt,
 )
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from tfwatch.workloads import Settings
 
 
-#: Knobs that the command line spells otherwise, and those whose values are no `Setting`.
-_SPELT = {"storage-latency": "latency_ms", "fast-form": "fast_form"}
+#: Knobs whose values are no `Setting`.
 _READERS: dict[str, Callable[[str], Setting | float]] = {
     "latency_ms": parse_latency,
     "fast_form": parse_on,
@@ -99,9 +99,8 @@ def _knob(name: str, there: Sequence[str]) -> str:
     Raises:
         ValueError: it is none.
     """
-    knob = _SPELT.get(name, name)
-    if knob not in KNOBS or name in _SPELT.values():
-        spelt = {known: word for word, known in _SPELT.items()}
-        *most, last = (spelt.get(known, known) for known in there)
+    knob = next((knob for knob in KNOBS if spelt(knob) == name), None)
+    if knob is None:
+        *most, last = map(spelt, there)
         raise ValueError(f"{name!r} is no knob: there are {', '.join(most)} and {last}")
     return knob

@@ -40,6 +40,7 @@ WORKERS = Forecast("workers", "auto", 9.1, 8.6, 9.9, 8.8, "the rest is compute",
             "fast_form", "on", "tf.data", "dataset = dataset.map(load, num_parallel_calls=", id="no generator"
         ),
         pytest.param("prefetch", "off", "", "", id="nothing to add"),
+        pytest.param("workers", "default", "", "", id="TensorFlow's own"),
         pytest.param("latency_ms", "20 ms", "", "", id="no line makes a disk faster"),
     ],
 )

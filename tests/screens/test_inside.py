@@ -12,6 +12,7 @@ from tests.screens.states import MARKUP, importing, stalled, starving
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
 from tfwatch.core.trials import ExperimentBegan
+from tfwatch.widgets.glyphs import choose_glyphs
 from tfwatch.widgets.pipeline import PipelinePane, PipelineView, StageRow
 
 if TYPE_CHECKING:
@@ -85,6 +86,19 @@ def test_where_rows_are_few_the_cheapest_are_summed_up() -> None:
     rows = [row.plain.split()[:2] for row in pane.rows(60, 5)]
 
     assert rows == [["3", "others"], ["c", "9.0"], ["e", "2.0"], ["all", "11.7"], ["c", "is"]]
+
+
+@pytest.mark.parametrize(
+    ("buffered", "bar"), [(0, "...."), (1, "#..."), (500, "##.."), (999, "###."), (1000, "####")], ids=str
+)
+def test_an_element_is_seen_and_one_that_is_missing_too(buffered: int, bar: str) -> None:
+    pane = PipelinePane()
+    pane.set_reactive(PipelinePane.glyphs, choose_glyphs(colour=False, unicode=False))
+    stage = StageRow("list, shuffle", 0.2, "1", buffered, 1000)
+    pane.set_reactive(PipelinePane.view, PipelineView((stage,), all_ms=0.2))
+
+    (row,) = [row.plain for row in pane.rows(40 + len(f"{buffered} of 1000") - 1, 5) if "list" in row.plain]
+    assert f" {bar} {buffered} of 1000" in row
 
 
 async def test_in_a_stall_it_says_which_stage_gives_nothing_and_since_when() -> None:

@@ -32,6 +32,18 @@ async def test_what_cannot_apply_is_said_and_not_turned_to() -> None:
         assert "precision     < mixed >          slow" in text(app)
 
 
+async def test_a_value_that_cannot_apply_is_passed_over_both_ways() -> None:
+    values = (Value("graph"), Value("jit", ("--jit",), (Told("no XLA here"),)), Value("eager", ("--eager",)))
+    knob = StartKnob("mode", values, 0, "of a step")
+    async with launcher(offer((Trainable("cnn", "starves", (knob,), "cnn"),))) as (app, pilot):
+        await pilot.press("right", "right")
+        await pilot.pause()
+        assert "mode          < eager >" in text(app)
+        await pilot.press("left")
+        await pilot.pause()
+        assert "mode          < graph >" in text(app)
+
+
 async def test_what_applies_no_more_after_another_turn_is_told_in_place_of_the_command() -> None:
     async with launcher(offer(GREYED)) as (app, pilot):
         await pilot.press("right", "right", "down", "right")

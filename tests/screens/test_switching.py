@@ -10,7 +10,7 @@ from tests.screens.canned import FED, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tests.screens.states import importing, starving
 from tfwatch.core.events import SwitchAsked
-from tfwatch.core.rows import Phase
+from tfwatch.core.rows import Flag, Phase
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,6 +86,16 @@ async def test_the_first_switch_says_how_to_go_back(keys: list[str], undoes: str
     async with shown(run.started().steps(150, STARVING).doing(Phase.COMPUTE, 0.001)) as show:
         await show.press(*keys)
         assert [note.message for note in show.app._notifications] == [f"{undoes} undoes, space freezes"]
+
+
+async def test_older_switches_stand_below_the_newest_in_that_order() -> None:
+    run = starving(None)
+    for knob, old, new in (("prefetch", "off", "4"), ("workers", "off", "auto"), ("prefetch", "4", "8")):
+        run.switched(knob, old, new).steps(1, FED, int(Flag.SWITCH)).steps(70, FED)
+    async with shown(run) as show:
+        words = [" ".join(row.plain.split()).partition(" at ")[0] for row in show.live.card.rows(58, 12)]
+        assert [line.partition(" \u2588")[0] for line in words[:2]] == ["prefetch 4", "prefetch 8"]
+        assert words[3:] == ["workers off > auto", "prefetch off > 4"]
 
 
 async def test_latency_is_a_knob_only_where_it_was_asked_for() -> None:

@@ -117,4 +117,8 @@ async def test_a_new_title_and_another_theme_are_painted() -> None:
         app.theme = "textual-light" if app.theme != "textual-light" else "textual-dark"
         await pilot.pause()
         after = [strip._segments for strip in pane.render_lines(pane.region.size.region)]
+        pane._edges = None
+        pane.refresh()
+        anew = [strip._segments for strip in pane.render_lines(pane.region.size.region)]
     assert all(old != new for old, new in zip(before, after, strict=True))
+    assert after == anew

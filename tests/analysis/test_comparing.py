@@ -63,6 +63,6 @@ def test_where_batches_come_in_bursts_both_sides_are_told_by_their_means() -> No
 
     assert not SETTLED.in_bursts
     assert switch.in_bursts
-    assert parts(switch)[0] == "mean wait 9.6 > 0.2"
+    assert parts(switch)[0] == "wait 9.6 > 0.2"
     assert longest_ms(switch) == pytest.approx(23.4)
     assert parts(ASKED) == ["wait", "compute", "host"]

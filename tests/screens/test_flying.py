@@ -35,6 +35,18 @@ async def test_f_feeds_the_device_and_f_again_ends_it(tmp_path: Path) -> None:
         assert show.control.next_order(1, 0.0) == (2, None)
 
 
+async def test_a_move_of_two_knobs_marks_both(tmp_path: Path) -> None:
+    run = starving(tmp_path).switched("prefetch", "off", "4", by="autopilot")
+    run.switched("workers", "off", "4", by="autopilot").steps(30, FED).doing(Phase.COMPUTE, 0.001)
+    async with shown(run) as show:
+        assert "p prefetch 4 > off settling, 30 steps" in show.words
+        assert "w workers 4 > off settling, 30 steps" in show.words
+        run.steps(60, FED).doing(Phase.COMPUTE, 0.001)
+        await show.frame()
+        assert "turned together with workers" in show.words
+        assert "turned together with prefetch" in show.words
+
+
 async def test_what_it_found_is_told_among_the_events(tmp_path: Path) -> None:
     run = starving(tmp_path).event(AutopilotBegan, step=1, memory_bytes=2e9)
     move = {"knob": "prefetch", "old": "off", "new": "4"}

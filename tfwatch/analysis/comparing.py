@@ -86,14 +86,13 @@ def missing(switch: Comparison, value: str) -> str:
 
 
 def parts(switch: Comparison) -> list[str]:
-    """`wait 9.6 > 0.2`, and for compute and host, ms; `mean wait` where these are; no figures where a side misses."""
+    """`wait 9.6 > 0.2`, and for compute and host, ms; without figures where a side is missing."""
     before, after = switch.before, switch.after
     if before is None or after is None:
         return ["wait", "compute", "host"]
     pairs = ((before.wait, after.wait), (before.compute, after.compute), (before.host, after.host))
     figures = [f"{figure(switch, switch.typical(old))} > {figure(switch, switch.typical(new))}" for old, new in pairs]
-    names = ("mean wait" if switch.in_bursts else "wait", "compute", "host")
-    return [f"{name} {figure}" for name, figure in zip(names, figures, strict=True)]
+    return [f"{name} {figure}" for name, figure in zip(("wait", "compute", "host"), figures, strict=True)]
 
 
 def figure(switch: Comparison, took_ms: float) -> str:

@@ -9,6 +9,7 @@ from tfwatch.analysis.comparing import speed
 from tfwatch.analysis.flights import OF_FLIGHTS, flights
 from tfwatch.analysis.foretelling import between
 from tfwatch.analysis.foretelling import note as foretold_note
+from tfwatch.analysis.waiting import knob_name
 from tfwatch.core import units
 from tfwatch.core.events import EpochStarted
 from tfwatch.core.knobs import epochs_until
@@ -24,9 +25,10 @@ from tfwatch.widgets.text import shortened
 from tfwatch.widgets.timeline_picture import clock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tfwatch.analysis.flights import Flight
+    from tfwatch.analysis.switches import Comparison
     from tfwatch.runs.reader import Snapshot
     from tfwatch.screens.situation import RunView
 
@@ -215,15 +217,23 @@ def _note(view: RunView, state: turns.KnobState, one: KnobKey, obeyed: bool) -> 
         return _waiting(view, state, one.key if obeyed else ""), True
     if state.failed:
         return f"not switched: {state.failed}", True
-    shown = view.comparisons if view.is_over else view.comparisons[-1:]
+    shown = view.comparisons if view.is_over else _newest(view.comparisons)
     newest = next((one for one in reversed(shown) if one.knob == state.knob), None)
     if newest and newest.step is not None:
         if not newest.settled:
             done = newest.after.steps if newest.after else 0
             return (f"{done} steps, too few to tell" if view.is_over else f"settling, {done} steps", not view.is_over)
+        if newest.beside:
+            return f"turned together with {knob_name(newest.beside)}", False
         if newest.ratio is not None:
             return (_than(speed(newest.ratio), newest.old), False)
     return None
+
+
+def _newest(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """The newest switch, and what was turned at the same step."""
+    last = comparisons[-1:]
+    return [one for one in comparisons if one is last[0] or (one.step and one.step == last[0].step)]
 
 
 def _than(faster: str, old: str) -> str:

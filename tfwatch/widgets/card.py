@@ -134,7 +134,7 @@ class CardPane(FramedPane):
         if side is None:
             return row((label, "bold"), (comparing.missing(switch, value), "$foreground 65%"))
         step_ms = switch.typical(side.step)
-        figure = f" {comparing.duration(switch, step_ms)}"
+        figure = f" {'mean ' if switch.in_bursts else ''}{comparing.duration(switch, step_ms)}"
         starving = f", starving {units.percent(side.wait_share)}"
         figure += starving if width >= LABEL + 44 else ""
         cells = comparing.cells(side, step_ms, longest, max(8, width - LABEL - max(9, len(figure))))

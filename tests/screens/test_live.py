@@ -56,7 +56,7 @@ async def test_the_wait_for_the_first_batch_is_told_as_the_start_everywhere() ->
         assert "STARTING" in show.rows[1]
         assert "waiting for the first batch, 3.0 s" in show.rows[2]
         assert "0 of 20 steps, no forecast yet" in show.text
-        assert "stalled" not in show.text
+        assert "stall" not in show.text
         assert show.app.title == "cnn"
 
 

@@ -62,7 +62,7 @@ def marks_of(scene: Scene) -> list[Mark]:
     elif len(fillings):
         filled = np.histogram(fillings, np.append(bars.starts_s, bars.end_s))[0] > 0
     lasting = _lasting_mark(snapshot, scene.figures)
-    found = bar_marks(bars, scene.top_ms, filled)
+    found = bar_marks(bars, scene.top_ms, filled) if snapshot.steps_total else []
     if lasting:
         found = [mark for mark in found if mark.at_s + mark.length_s < lasting.at_s]
         found.append(lasting)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfwatch.analysis.turns import Ask, as_value, deeper, knob_states, no_experiment, shallower, toggled, undone
+from tfwatch.analysis.turns import Ask, deeper, knob_states, no_experiment, shallower, toggled, undone
 from tfwatch.core.events import Event, PipelineSwitched, SwitchAsked, SwitchFailed
 
 START = {"prefetch": "off", "workers": "off"}
@@ -80,13 +80,6 @@ def test_undo_takes_back_what_was_asked_before_what_was_made() -> None:
     assert undone(knob_states(START, events), events) == ("workers", "off")
     assert undone(knob_states(START, events[:2]), events[:2]) == ("prefetch", "off")
     assert undone(knob_states(START, []), []) is None
-
-
-def test_values_are_read_back_from_their_words() -> None:
-    assert as_value("prefetch", "4") == 4
-    assert as_value("workers", "auto") == "auto"
-    assert as_value("latency_ms", "20 ms") == 20.0
-    assert as_value("latency_ms", "off") == 0.0
 
 
 def test_an_experiment_is_undone_as_one_switch() -> None:

@@ -32,8 +32,7 @@ from tests.bench.fed import Case, train
 from tfwatch.analysis.flights import move_line
 from tfwatch.analysis.gain import measure
 from tfwatch.analysis.moving import settling
-from tfwatch.analysis.turns import as_value
-from tfwatch.core.knobs import Knobs
+from tfwatch.core.knobs import Knobs, as_value
 from tfwatch.core.moves import AutopilotEnded, MoveJudged
 from tfwatch.pilot import autopilot
 from tfwatch.pilot.driver import Driver, Interrupt
@@ -53,7 +52,9 @@ CASES = (
     Case("form, 16 to 2 ms", example_ms=2.0, fast_ms=2.0),
 )
 #: Steps of a setting of the grid, and of one that is measured again; rounds of that, and how many settings.
-STEPS, AGAIN, ROUNDS, BEST = 24, 24, 3, 2
+STEPS, AGAIN, ROUNDS, BEST = 24, 24, 5, 2
+#: Nanoseconds of a measurement: a machine wanders over more than 24 steps of 1 ms.
+LEAST_NS, MOST_NS = 0.3e9, 2e9
 #: A setting this much slower than the best so far after the first steps is measured no longer.
 FEW, FAR = 8, 1.5
 
@@ -138,7 +139,7 @@ class Conductor:
         return [dict(zip(turned, chosen, strict=True)) for chosen in itertools.product(*(values[k] for k in turned))]
 
     def _measure(self, driver: Driver, setting: Mapping[str, str], steps: int, best_ms: float = math.inf) -> float:
-        """The mean of so many steady steps; of fewer where they come in two seconds, or are far from the best."""
+        """The mean of so many steady steps; of more in `LEAST_NS`, of fewer in `MOST_NS` or far from the best."""
         asked = {knob: value for knob, value in setting.items() if driver.stands(knob) != value}
         for knob, value in asked.items():
             driver.ask(knob, as_value(knob, value), "code")
@@ -147,8 +148,13 @@ class Conductor:
         driver.wait(lambda snapshot: snapshot.steps_total >= first + FEW)
         few = measure(driver.rows(first))
         if few is None or few.step_ms < FAR * best_ms:
-            until_ns = driver.now_ns() + 2e9
-            driver.wait(lambda snapshot: snapshot.steps_total >= first + steps or driver.now_ns() > until_ns)
+            from_ns = driver.now_ns()
+            driver.wait(
+                lambda snapshot: (
+                    driver.now_ns() > from_ns + LEAST_NS
+                    and (snapshot.steps_total >= first + steps or driver.now_ns() > from_ns + MOST_NS)
+                )
+            )
         found = measure(driver.rows(first))
         assert found, "no steady step"
         return found.step_ms

@@ -13,7 +13,7 @@ import pytest
 
 from tests.analysis.steps import plain
 from tests.runs.folders import FakeClock, make_manifest, opened, read, write_run
-from tfwatch.core.events import Noted, encode
+from tfwatch.core.events import Noted, PipelineSwitched, SwitchAsked, encode
 from tfwatch.core.rows import PULSE, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import NotARunError
@@ -63,6 +63,8 @@ def test_lines_that_are_no_events_are_counted(tmp_path: Path) -> None:
         *('{"event": "Noted"}', '{"event": "Noted", "at_ns": "1", "text": "x"}', '{"event": "Noted", "at_ns": 1.5}'),
         '{"event": "RunEnded", "at_ns": 1%s, "cause": "finished", "steps": 1}' % ("0" * 30),
         '{"event": "EpochEnded", "at_ns": 1, "epoch": 0, "step": 1, "metrics": {"loss": "low"}}',
+        encode(SwitchAsked(1, "latency_ms", "off", "[b]", 1, "key")),
+        encode(PipelineSwitched(1, "workers", "\u00b2", "4", 1, 2, 0.0, "key")),
     ]
     (tmp_path / layout.EVENTS).write_text("\n".join([*lines, encode(Noted(1, "hello")), ""]))
 
@@ -182,6 +184,13 @@ def test_a_damaged_manifest_is_no_run_or_one_that_reads(tmp_path: Path, seed: in
         snapshot = read(tmp_path)
         assert snapshot.steps_total == 50
         assert snapshot.manifest.encode()
+
+
+def test_knobs_in_words_that_no_knob_has_are_no_run(tmp_path: Path) -> None:
+    write_run(tmp_path, plain(5), knobs={"prefetch": "off", "latency_ms": "[b]", "of another day": "x"})
+
+    with pytest.raises(NotARunError, match=r"'\[b\]' is not a latency"):
+        opened(tmp_path)
 
 
 def test_a_manifest_that_is_damaged_later_changes_nothing(tmp_path: Path) -> None:

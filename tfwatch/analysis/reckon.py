@@ -13,8 +13,8 @@ from tfwatch.analysis.median import median
 from tfwatch.analysis.overlap import queued, shared_cores
 from tfwatch.analysis.supply import Range
 from tfwatch.analysis.switches import LEAST
-from tfwatch.analysis.turns import as_value
 from tfwatch.analysis.verdict import MODERATELY_FROM
+from tfwatch.core.knobs import as_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

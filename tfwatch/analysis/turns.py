@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
-from tfwatch.core.knobs import LARGEST, Setting, parse_latency, parse_on, parse_setting, parse_shuffle
+from tfwatch.core.knobs import LARGEST
 from tfwatch.core.moves import AUTOPILOT
 from tfwatch.core.trials import EXPERIMENT
 
@@ -148,22 +148,6 @@ def no_experiment(knob: str) -> str:
     if knob == "shuffle":
         return "shuffle buffer: no experiment, it changes at an epoch's start and what is trained with it"
     return "cache: no experiment, what it keeps is kept for both" if knob == "cache" else ""
-
-
-def as_value(knob: str, text: str) -> Setting | float:
-    """A knob's value from its words.
-
-    Raises:
-        ValueError: they are no value of this knob.
-    """
-    match knob:
-        case "fast_form" | "cache":
-            return parse_on(text)
-        case "latency_ms":
-            return parse_latency(text.removesuffix(" ms"))
-        case "shuffle":
-            return parse_shuffle(text)
-    return parse_setting(text)
 
 
 def _depth(value: str) -> int:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
 from tfwatch.core.fields import known_fields
+from tfwatch.core.knobs import KNOBS, as_value
 from tfwatch.core.moves import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
 from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
 
@@ -287,6 +288,9 @@ def decode(line: str | bytes) -> Event | None:
         values = json.loads(line)
         kind = _KINDS[values.pop("event")]
         event: Event = kind(**{name: _shared(value) for name, value in known_fields(kind, values).items()})
+        if isinstance(event, SwitchAsked | PipelineSwitched) and event.knob in KNOBS:
+            for words in (event.old, event.new):
+                as_value(event.knob, words)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return event

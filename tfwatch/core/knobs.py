@@ -151,6 +151,22 @@ def _shuffle(value: object) -> Setting:
     raise ValueError(f"{value!r} is no shuffle buffer: give off, auto or a number from 1 to {LARGEST_SHUFFLE}")
 
 
+def as_value(knob: str, text: str) -> Setting | float:
+    """A knob's value from its words.
+
+    Raises:
+        ValueError: they are no value of this knob.
+    """
+    match knob:
+        case "fast_form" | "cache":
+            return parse_on(text)
+        case "latency_ms":
+            return parse_latency(text.removesuffix(" ms"))
+        case "shuffle":
+            return parse_shuffle(text)
+    return parse_setting(text)
+
+
 def describe(knobs: Knobs) -> dict[str, str]:
     """Every knob's value as run.json holds it."""
     return {name: show(getattr(knobs, name)) for name in KNOBS}

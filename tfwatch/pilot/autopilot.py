@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, TypeVar
 from tfwatch.analysis import moving
 from tfwatch.analysis.gain import Measured, measure
 from tfwatch.analysis.moving import LEAST, MOST, Limits, Move, Stop
-from tfwatch.analysis.turns import as_value
 from tfwatch.analysis.walk import Walk
 from tfwatch.core import units
 from tfwatch.core.events import PipelineSwitched, SwitchFailed
+from tfwatch.core.knobs import as_value
 from tfwatch.core.moves import AUTOPILOT, AutopilotBegan, AutopilotEnded
 from tfwatch.core.reasons import reason as in_words
 from tfwatch.pilot.driver import POLL_S, Interrupt, RefusedError

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfwatch.core.fields import known_fields
+from tfwatch.core.knobs import KNOBS, as_value
 from tfwatch.core.rows import PROGRESS, PULSE, SAMPLE, STAGE, STEP
 
 if TYPE_CHECKING:
@@ -117,6 +118,8 @@ class Manifest:
             if schema != SCHEMA:
                 raise NotARunError(f"its schema is {schema}, this tfwatch reads {SCHEMA}")
             manifest = Manifest(**known_fields(Manifest, values))
+            for knob in manifest.knobs.keys() & KNOBS:
+                as_value(knob, manifest.knobs[knob])
             for name in TABLES:
                 manifest.layout(name)
         except NotARunError:

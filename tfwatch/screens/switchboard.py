@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis import turns
 from tfwatch.analysis.trials import subject
 from tfwatch.analysis.waiting import knob_name
-from tfwatch.core.knobs import NOTHING_TO_CACHE
+from tfwatch.core.knobs import NOTHING_TO_CACHE, as_value
 from tfwatch.runs.control import Autopilot, Experiment, Request
 from tfwatch.screens import views
 from tfwatch.screens.situation import switches_of
@@ -67,7 +67,7 @@ class Switchboard:
         other = turns.deeper(state.coming) if deeper else turns.toggled(state)
         # Off comes first: what is faster is told of the other one.
         values = sorted((state.coming, other), key=lambda value: value != "off")
-        first, second = (turns.as_value(knob, value) for value in values)
+        first, second = (as_value(knob, value) for value in values)
         self.control.order(Experiment(knob, (first, second), seed=view.snapshot.steps_total))
         return f"experiment: {subject(knob, values)}; a ends it"
 
@@ -109,7 +109,7 @@ class Switchboard:
     def _ask(self, view: RunView, knob: str, value: str) -> str:
         assert self.control is not None
         self.asks = [ask for ask in self.asks if ask.knob != knob] + [turns.Ask(knob, value, view.snapshot.now_s)]
-        self.control.ask(Request(knob, turns.as_value(knob, value), by="key"))
+        self.control.ask(Request(knob, as_value(knob, value), by="key"))
         return ""
 
     def stop(self) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -201,6 +203,33 @@ def test_the_end_does_not_wait_for_a_gpu_that_has_much_to_do(monkeypatch: pytest
     assert steps_of(ahead.settle(fetched(1))) == []
     assert steps_of(ahead.stop()) == [1]
     gpu.free.set()
+
+
+ENDS_WHILE_BUSY = """
+import itertools, threading, time
+from tfwatch.training import ahead
+ahead._JOIN_S = 0.01
+answers = itertools.count()
+def probe():
+    if next(answers) == 12:
+        busy.set()
+        threading.main_thread().join()
+        time.sleep(1)
+        print("landed", flush=True)
+    return 0
+busy = threading.Event()
+asks = ahead.Ahead(lambda: probe, lambda: 0, lambda _: None)
+asks.start()
+asks.fetch(1, 0)
+busy.wait()
+list(asks.stop())
+"""
+
+
+def test_the_process_does_not_end_while_the_thread_asks() -> None:
+    """A function of TensorFlow's that runs then brings the process down."""
+    ended = subprocess.run([sys.executable, "-c", ENDS_WHILE_BUSY], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, "landed\n"), ended.stderr
 
 
 def test_a_gpu_that_cannot_be_asked_leaves_the_host_s_wait(monkeypatch: pytest.MonkeyPatch) -> None:

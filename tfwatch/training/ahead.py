@@ -31,7 +31,7 @@ _LATER_NS = 300_000
 #: Steps that wait for word of the GPU at most.
 _PARKED = 4096
 _JOIN_S = 1.0
-#: Seconds that the process' end waits for the thread to leave TensorFlow: of 7 processes that ended while a thread ran a
+#: Seconds that a process' end waits for the thread to leave TensorFlow: of 7 processes that ended while a thread ran a
 #: function of TensorFlow's that went on, on two CPU cores, 5 died of a segmentation fault.
 _LEAVE_S = 60.0
 

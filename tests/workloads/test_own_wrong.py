@@ -57,6 +57,14 @@ WRONG = {
         ONCE.replace("model.compile", "(lambda *_, **__: 0)"),
         "own.py:12: model() gives a model that is not compiled: call its compile()",
     ),
+    "no such loss": (
+        ONCE.replace('"mse"', '"mean_sqared_error"'),
+        "own.py:12: model() compiles with the loss 'mean_sqared_error', which is no loss of Keras' (is it 'mean_s",
+    ),
+    "no such loss, op by op": (
+        ONCE.replace('"mse"', '["nothing_like_it"], run_eagerly=True'),
+        "own.py:12: model() compiles with the loss 'nothing_like_it', which is no loss of Keras'",
+    ),
     "no data set": (
         ONCE + "\ndef dataset(knobs):\n    return [1]\n",
         "own.py:18: dataset() gives a list, not a tf.data.Dataset",

@@ -32,6 +32,7 @@ from tfwatch.core.knobs import Knobs
 from tfwatch.training import hands
 from tfwatch.training.stage_names import inputs_of
 from tfwatch.workloads import BadInputError, Prepared, indexed
+from tfwatch.workloads.losses import unknown_loss
 from tfwatch.workloads.own_errors import Places, failed_shape, fits, named, sentence
 
 if TYPE_CHECKING:
@@ -262,7 +263,11 @@ class Own:
         import keras
         import tensorflow as tf
 
-        if model.run_eagerly or type(model).train_step is not keras.Model.train_step:
+        if type(model).train_step is not keras.Model.train_step:
+            return
+        if unknown := unknown_loss(model.loss):
+            raise self._wrong("model", f"compiles with the loss {unknown}")
+        if model.run_eagerly:
             return
 
         def loss(*leaves: tf.Tensor) -> tf.Tensor:

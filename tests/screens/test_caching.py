@@ -60,10 +60,13 @@ async def test_what_waits_for_an_epoch_is_no_request_that_is_in_flight(tmp_path:
         assert "b shuffle auto > off from epoch 2; b takes it back" in show.words
 
 
-async def test_in_the_last_epoch_it_is_said_that_it_comes_too_late(tmp_path: Path) -> None:
-    run = asked(cnn(tmp_path, epochs=2), "cache", "off", "on").steps(5, STARVING)
+@pytest.mark.parametrize(
+    ("epochs", "words"), [(2, "too late: from epoch 3"), (3, "from epoch 3; c takes it back")], ids=str
+)
+async def test_what_only_an_epoch_after_the_last_would_serve_comes_too_late(epochs: int, words: str) -> None:
+    run = asked(cnn(None, epochs=epochs), "cache", "off", "on").steps(5, STARVING)
     async with shown(run) as show:
-        assert "too late: from epoch 3" in show.text
+        assert f"c cache off > on {words}" in show.words
 
 
 async def test_a_cache_that_does_not_fit_is_greyed_with_its_figures(tmp_path: Path) -> None:

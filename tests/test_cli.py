@@ -170,6 +170,17 @@ def test_runs_that_cannot_be_read_are_told_in_a_sentence(
     assert capsys.readouterr().err == f"tfwatch: {tmp_path} cannot be read: Permission denied\n"
 
 
+def test_a_user_without_a_home_is_told_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def homeless(*_: object, **__: object) -> str:
+        raise RuntimeError("could not determine the home directory, set an absolute HOME or XDG variable")
+
+    monkeypatch.setattr("platformdirs.user_state_dir", homeless)
+    assert cli.main(["replay"]) == 2
+    assert capsys.readouterr().err == (
+        "tfwatch: could not determine the home directory, set an absolute HOME or XDG variable\n"
+    )
+
+
 def test_a_run_needs_a_terminal_to_be_replayed_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from tfwatch.runs.begin import begin_run
 

@@ -25,18 +25,38 @@ def run(argv: Sequence[str] | None) -> int:
     """Run a command and return its exit code: 2 and one sentence on stderr for bad input."""
     words = list(sys.argv[1:] if argv is None else argv)
     parser = _parser()
-    if not words:
-        return _launch(parser)
-    parser.check_command(words[0])
-    args = parser.parse_args(words)
-    command: Callable[[argparse.Namespace], int] = args.run
+    args = None
+    if words:
+        parser.check_command(words[0])
+        args = parser.parse_args(words)
     from tfwatch.workloads import BadInputError
 
     try:
-        return command(args)
+        return _command(args) if args else _launch(parser)
     except BadInputError as error:
         sys.stderr.write(f"tfwatch: {printable(str(error))}\n")
         return 2
+
+
+def _command(args: argparse.Namespace) -> int:
+    _check_home()
+    command: Callable[[argparse.Namespace], int] = args.run
+    return command(args)
+
+
+def _check_home() -> None:
+    """Runs, settings and data sets are kept there.
+
+    Raises:
+        BadInputError: the user has none; how to give one is said by platformdirs.
+    """
+    from tfwatch.runs.library import default_runs_dir
+    from tfwatch.workloads import BadInputError
+
+    try:
+        default_runs_dir()
+    except RuntimeError as error:
+        raise BadInputError(str(error)) from error
 
 
 class _Parser(argparse.ArgumentParser):
@@ -76,6 +96,7 @@ def _launch(parser: argparse.ArgumentParser) -> int:
     if why_no_screen(os.environ):
         parser.print_help()
         return 0
+    _check_home()
     from tfwatch.commands.launch import launch
     from tfwatch.runs.library import default_runs_dir
 

@@ -38,7 +38,7 @@ _BETWEEN = {
         "validate less often or on less: validation_freq=2, validation_steps; or longer epochs", edits.VALIDATE_LESS
     ),
     "first batch": Advice(
-        "longer epochs: with .repeat() and steps_per_epoch no iterator is made anew for each", edits.ONE_ITERATOR
+        "longer epochs (.repeat() with steps_per_epoch): no iterator is made anew", edits.ONE_ITERATOR
     ),
     "epoch's end": Advice(
         "save less often (ModelCheckpoint's save_freq) and do less in on_epoch_end, or longer epochs", edits.SAVE_LESS

@@ -242,6 +242,11 @@ def test_a_failure_says_what_tensorflow_says_and_not_where_in_its_graph() -> Non
     assert finding(failed=TrainingFailed(0, 412, error, ""))[1] == "InvalidArgumentError: Illegal seek"
 
 
+def test_an_end_that_waited_for_less_than_a_hundredth_promises_nothing() -> None:
+    told = [finding(ended=RunEnded(100 * 10**9, "finished", 412, ""), waited_s=waited)[2] for waited in (0.99, 1.0)]
+    assert ["at best" in advice for advice in told] == [False, True]
+
+
 def test_the_end_sums_the_waiting_up() -> None:
     ended = RunEnded(100_000_000_000, "finished", 5000)
 

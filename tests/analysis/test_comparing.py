@@ -30,6 +30,11 @@ ASKED = replace(SETTLED, step=None, before=None, after=None, ratio=None, settled
         ),
         pytest.param(replace(SETTLED, after=None, ratio=None, settled=False), "0 of 60 steps", id="nothing measured"),
         pytest.param(replace(SETTLED, before=None, ratio=None), "too few steps before it to compare", id="asked early"),
+        pytest.param(
+            replace(SETTLED, ratio=None, beside="workers"),
+            "together with workers: what each gave cannot be told",
+            id="two at one step",
+        ),
         pytest.param(ASKED, "asked, waits for the batch in flight", id="asked"),
     ],
 )

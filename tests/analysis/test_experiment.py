@@ -70,6 +70,13 @@ def test_of_four_settings_alike_seldom_one_is_found_better() -> None:
     assert sum(bool(run.beaten) for run in runs) <= 0.05 * len(runs)
 
 
+def test_what_may_be_missed_is_shared_out_among_the_pairs_of_several_settings() -> None:
+    step_ms = np.exp(np.random.default_rng(15).normal(2.0, 0.05, (12, 3))) * [1.2, 1.0, 1.1]
+    differences = np.log(step_ms[:, 0]) - np.log(step_ms[:, 1])
+    assert standing(step_ms).estimate == estimate(differences, ALPHA / 3)
+    assert standing(step_ms[:, :2]).estimate == estimate(differences, ALPHA)
+
+
 @pytest.mark.parametrize(("resembling", "spread", "slow"), [(0.0, 0.03, 0.0), (0.9, 0.03, 0.0), (0.5, 0.03, 0.1)])
 def test_five_percent_are_found_within_600_steps(resembling: float, spread: float, slow: float) -> None:
     rng = np.random.default_rng(9)

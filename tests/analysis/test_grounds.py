@@ -45,3 +45,9 @@ def test_a_sample_tells_of_the_half_second_before_it() -> None:
 
 def test_the_last_table_of_a_run_without_readings_is_none() -> None:
     assert last_table(made(rows_of([20.0])), row(1, 1, 1.0)[:0], None) is None
+
+
+def test_what_the_user_lets_buffers_take_is_known() -> None:
+    limited = replace(made(rows_of([20.0] * 100)), run=Manifest(memory_limit=5e6))
+
+    assert gather(limited, [], 100, int(3e9)).memory_limit == 5e6

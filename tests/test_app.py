@@ -10,6 +10,7 @@ import pytest
 
 from tests.screens.canned import Canned, usual
 from tests.screens.showing import shown
+from tfwatch.app import TfwatchApp
 from tfwatch.core.clock import Clock
 from tfwatch.core.rows import Phase
 from tfwatch.screens.meter import Meter
@@ -53,6 +54,20 @@ async def test_the_terminals_title_says_how_it_goes(tmp_path: Path) -> None:
         show.run.ended()
         await show.frame()
         assert show.app.title == "cnn 2/20 finished"
+
+
+async def test_the_bell_rings_once_where_a_run_ends_that_was_seen_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    rung: list[str] = []
+    monkeypatch.setattr(TfwatchApp, "bell", lambda _: rung.append("rung"))
+    async with shown(usual(None)) as show:
+        await show.frame()
+        assert not rung
+        show.run.ended()
+        await show.frame()
+        await show.frame()
+        assert len(rung) == 1
+    async with shown(usual(None).ended(), live=False):
+        assert len(rung) == 1
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.pseudo import ROOT, Pseudo
+from tests.screens.canned import usual
 from tfwatch.core.events import PipelineSwitched, TrainingFailed
 from tfwatch.core.rows import STEP
 from tfwatch.runs.library import list_runs
@@ -229,12 +230,10 @@ def replay(runs_dir: Path) -> Pseudo:
 
 
 def test_replay_shows_a_run_that_ended(tmp_path: Path) -> None:
-    with session(tmp_path, steps=50) as terminal:
-        terminal.wait_for("FINISHED")
-        terminal.press("q")
-        assert terminal.wait() == 0
+    usual(tmp_path / "2026-11-20T10-17-03_cnn").ended().writer.close()
     with replay(tmp_path) as terminal:
         terminal.wait_for("REPLAY")
+        terminal.wait_for("FINISHED")
         terminal.press("q")
         assert terminal.wait() == 0
         assert terminal.state == terminal.before

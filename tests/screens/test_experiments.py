@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.screens.canned import FED, STARVING
+from tests.screens.canned import FED, STARVING, usual
 from tests.screens.showing import shown
 from tests.screens.states import starving
 from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
@@ -33,6 +33,15 @@ async def test_a_experiments_on_the_chosen_knob(tmp_path: Path, keys: list[str],
         assert isinstance(given, Experiment)
         assert (given.knob, given.values) == order
         assert show.asked() == []
+
+
+async def test_off_comes_first_also_where_the_knob_is_on() -> None:
+    async with shown(usual(None)) as show:
+        await show.press("a")
+        assert show.control is not None
+        _, given = show.control.next_order(0, 0.0)
+        assert isinstance(given, Experiment)
+        assert (given.knob, given.values) == ("prefetch", ("off", 4))
 
 
 async def test_an_experiment_is_told_while_it_goes_on_and_a_ends_it(tmp_path: Path) -> None:

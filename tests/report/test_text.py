@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,6 +26,8 @@ from tfwatch.runs.opened import open_run, read_run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tfwatch.core.events import Event
 
 
 @pytest.mark.parametrize(
@@ -205,3 +208,20 @@ def test_what_was_not_recorded_is_told(tmp_path: Path) -> None:
     lines = text_of(open_written(tmp_path / "run", plain(30), RecordingLost(0, "disk full", 21), FINISHED))
 
     assert "not recorded since step 21: disk full" in lines
+
+
+@pytest.mark.parametrize(
+    ("events", "last"),
+    [
+        pytest.param((RecordingLost(0, "its folder is gone", 21),), "not recorded since step 21: its folder is gone"),
+        pytest.param((), "nothing is kept: ~/run is gone"),
+    ],
+)
+def test_a_folder_that_is_gone_is_not_to_be_opened_again(tmp_path: Path, events: tuple[Event, ...], last: str) -> None:
+    run = open_written(tmp_path / "run", plain(30), *events, FINISHED)
+    shutil.rmtree(tmp_path / "run")
+
+    lines = text_of(run, str(tmp_path))
+
+    assert lines[-1] == last
+    assert not any(line.startswith(("recorded in", "open it again")) for line in lines)

@@ -280,6 +280,8 @@ def _recorded(run: Run, home: Path) -> list[str]:
         return ["nothing was recorded: no run folder could be made"]
     path = run.path.absolute()
     lost = _lost(run)
+    if not path.is_dir():
+        return lost or [f"nothing is kept: {_shown(path, home)} is gone"]
     again = run.path.name if path.parent == default_runs_dir() else _shown(path, home, quote=True)
     return [*lost, f"recorded in {_shown(path, home)}", f"open it again:  tfwatch replay {again}"]
 

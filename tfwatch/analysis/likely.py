@@ -48,7 +48,7 @@ class Seen:
 class Told:
     """What was foretold of a switch: the logarithm of the step after it over the one before; came: NaN until it did.
 
-    range: a standard deviation of it, by the forecast's own range.
+    range, came_off: standard deviations, by the forecast's own range, and of what came by how exactly it was measured.
     """
 
     knobs: Mapping[str, str]
@@ -56,6 +56,7 @@ class Told:
     promised: float
     range: float
     came: float = math.nan
+    came_off: float = 0.0
 
     @property
     def off(self) -> float:
@@ -101,7 +102,8 @@ class Likely:
 
 def _record(told: Iterable[Told]) -> float:
     """So many times as far off as they are taken to be, forecasts were so far."""
-    offs = [((one.came - one.promised) / one.off) ** 2 for one in told if not math.isnan(one.came)]
+    known = [one for one in told if not math.isnan(one.came)]
+    offs = [((one.came - one.promised) / math.hypot(one.off, one.came_off)) ** 2 for one in known]
     return math.sqrt((_FAITH + sum(offs)) / (_FAITH + len(offs)))
 
 

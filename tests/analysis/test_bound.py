@@ -52,7 +52,7 @@ def test_the_fast_form_is_proposed_where_prefetch_cannot_hide_the_slow_one(
     ("spent", "says"),
     [
         pytest.param({"validation_s": 2.0}, "validation_freq", id="validation"),
-        pytest.param({"first_batch_s": 2.0}, ".repeat() and steps_per_epoch", id="first batch"),
+        pytest.param({"first_batch_s": 2.0}, ".repeat() with steps_per_epoch", id="first batch"),
         pytest.param({"epoch_end_s": 2.0}, "save_freq", id="checkpoint"),
     ],
 )

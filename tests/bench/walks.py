@@ -1,0 +1,201 @@
+"""The autopilot's rule over tables of step times: how many of its walks end within 5 % of the best, without a training.
+
+    python -m tests.bench.walks [--walks 60] [--cases "cnn;generator;..."]
+
+Each walk sees the steps of a setting as such a machine gives them: noise in which neighbours resemble each other, a
+factor of its own each time that it comes to a setting, single spikes, and visits in which another program takes its
+share. Forecasts are off by shares of what they promise. The tables are of two quiet cores (`tests.bench.autopilot`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tests.analysis.plants import Plant
+from tfwatch.analysis.forecast import Forecast
+from tfwatch.analysis.gain import measure
+from tfwatch.analysis.moving import BUDGET, LEAST, MOST, Limits, Stop, settling, stretch
+from tfwatch.analysis.walk import Walk
+from tfwatch.core.rows import STEP
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfwatch.core.rows import Rows
+
+#: Steps and, of them, the work in milliseconds: rows are prefetch off, 4 and 16, columns workers off, 2, 4, 8 and 16.
+DEPTHS, CALLS = (0, 4, 16), (0, 2, 4, 8, 16)
+_LOADER = (
+    ((26.6, 10.8), (17.2, 10.9), (12.95, 10.85), (11.2, 10.85), (11.0, 10.8)),
+    ((15.3, 10.9), (10.9, 10.75), (10.8, 10.7), (10.9, 10.75), (11.0, 10.8)),
+    ((15.5, 10.9), (10.9, 10.8), (10.85, 10.75), (10.9, 10.8), (11.0, 10.85)),
+)
+_TABLES = {
+    "cnn": (
+        ((43.5, 15.5), (22.5, 16.5), (20.8, 16.8), (20.0, 15.8), (20.5, 16.5)),
+        ((23.1, 16.3), (19.0, 18.5), (16.9, 16.4), (16.6, 16.1), (17.3, 17.0)),
+        ((22.5, 16.3), (18.8, 18.2), (16.8, 16.4), (16.6, 16.2), (17.3, 17.0)),
+    ),
+    "cnn, no latency": (
+        ((22.5, 15.8), (18.5, 16.3), (17.4, 16.2), (16.6, 16.0), (16.7, 16.3)),
+        ((17.5, 17.1), (18.2, 17.9), (17.2, 17.0), (16.6, 16.3), (16.9, 16.6)),
+        ((17.4, 17.1), (18.4, 18.1), (17.3, 17.1), (16.9, 16.6), (17.2, 17.0)),
+    ),
+    "generator": (((18.5, 1.5),) * 5, ((17.4, 1.6),) * 5, ((17.4, 1.6),) * 5),
+    "loader": _LOADER,
+    "storage": (
+        ((54.0, 11.3), (28.0, 11.2), (14.5, 11.1), (11.8, 11.1), (11.9, 11.2)),
+        ((42.2, 11.4), (20.2, 11.2), (11.4, 10.95), (11.15, 10.9), (11.15, 10.9)),
+        ((42.2, 11.4), (20.2, 11.1), (11.3, 10.95), (11.12, 10.9), (11.12, 10.9)),
+    ),
+    "form": _LOADER,
+}
+_FAST = {
+    "generator": (
+        ((1.80, 0.95), (1.70, 1.0), (1.55, 1.0), (1.5, 1.0), (1.5, 1.05)),
+        ((1.10, 0.95), (1.12, 1.05), (1.12, 1.05), (1.15, 1.1), (1.15, 1.1)),
+        ((0.94, 0.88), (1.0, 0.95), (1.03, 0.98), (1.05, 1.0), (1.05, 1.0)),
+    ),
+    "form": (
+        ((13.2, 10.7), (12.0, 10.75), (11.5, 10.75), (11.4, 10.75), (11.4, 10.8)),
+        ((10.85, 10.7),) * 5,
+        ((10.85, 10.7),) * 5,
+    ),
+}
+_SHARED = ("cnn", "cnn, no latency", "generator")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Shares of a step: of each step, of each visit to a setting; likeness of neighbours; and slow visits, of all."""
+
+    noise: float
+    likeness: float
+    wanders: float
+    slow: float
+
+
+MACHINES = {
+    "quiet": Machine(0.03, 0.3, 0.01, 0.0),
+    "usual": Machine(0.05, 0.3, 0.03, 0.02),
+    "busy": Machine(0.10, 0.4, 0.08, 0.08),
+}
+#: What another program takes in a slow visit; spikes of all steps, and their mean, as shares.
+SLOW, SPIKES, SPIKE = 1.3, 0.02, 0.5
+#: By how much forecasts are off: of what they promise, and of the step.
+OFF_OF_PROMISE, OFF = 0.4, 0.05
+#: Milliseconds that building a pipeline takes, and between two looks at the run.
+BUILD_MS, POLL_MS = 15.0, 20.0
+
+
+@dataclass(frozen=True)
+class Table(Plant):
+    """Steps by a table; workers and depths between its own are as the nearest."""
+
+    case: str = ""
+
+    def parts_ms(self, knobs: Mapping[str, str]) -> tuple[float, float]:
+        """Data wait, and compute and host, of a step."""
+        table = _FAST[self.case] if knobs.get("fast_form") == "on" else _TABLES[self.case]
+        step, work = table[_nearest(DEPTHS, knobs["prefetch"])][_nearest(CALLS, knobs["workers"])]
+        return step - work, work
+
+    @property
+    def least_ms(self) -> float:
+        """The best of the table."""
+        return min(step for table in (_TABLES, _FAST) for row in table.get(self.case, ()) for step, _ in row)
+
+
+PLANTS = {
+    case: Table(1.0, 1.0, cores=2, accelerated=case not in _SHARED, fast=0.1 if case in _FAST else None, case=case)
+    for case in _TABLES
+}
+
+
+def _nearest(values: tuple[int, ...], word: str) -> int:
+    number = int(word) if word.isdigit() else 0
+    return min(range(len(values)), key=lambda n: abs(math.log2(1 + values[n]) - math.log2(1 + number)))
+
+
+def visit(plant: Plant, machine: Machine, knobs: Mapping[str, str], count: int, rng: np.random.Generator) -> Rows:
+    """So many steps of a setting."""
+    rows = replace(plant, noise=machine.noise, drift=machine.likeness).rows(knobs, count, rng)
+    times = np.full(count, math.exp(machine.wanders * rng.normal()) * (SLOW if rng.random() < machine.slow else 1.0))
+    times[rng.random(count) < SPIKES] *= 1 + rng.exponential(SPIKE)
+    for part in STEP.names or ():
+        if part.endswith("_ms"):
+            rows[part] *= times
+    return rows
+
+
+def walk(plant: Table, machine: Machine, seed: int) -> tuple[float, int]:
+    """One walk: its step over the best of the table, and the steps that it took."""
+    rng = np.random.default_rng(seed)
+    told: dict[tuple[tuple[str, str], ...], Forecast] = {}
+
+    def foretell(knobs: Mapping[str, str], turned: Mapping[str, str]) -> Forecast:
+        then = {**knobs, **turned}
+        key = (*knobs.items(), *turned.items())
+        if key not in told:
+            promise = math.log(plant.step_ms(then) / plant.step_ms(knobs))
+            promise += promise * OFF_OF_PROMISE * rng.normal() + OFF * rng.normal()
+            (knob, value), *_ = turned.items()
+            ms = plant.step_ms(knobs) * math.exp(promise)
+            told[key] = Forecast(knob, value, ms, 0.9 * ms, 1.1 * ms, math.nan, "")
+        return told[key]
+
+    knobs = plant.worst
+    first = measure(visit(plant, machine, knobs, MOST, rng))
+    assert first is not None
+    flight, steps = Walk(knobs, first), MOST
+    build = min(math.ceil(BUILD_MS / plant.least_ms), 30)
+    limits = Limits(1e12, 1e5, plant.cores, frozenset(knobs), plant.accelerated, switch_steps=build)
+    while True:
+        now = replace(limits, steps=BUDGET - steps)
+        move = flight.next(partial(foretell, flight.knobs), now)
+        if isinstance(move, Stop):
+            return plant.step_ms(flight.knobs) / plant.least_ms, steps
+        before, turned = dict(flight.knobs), move.turned(flight.knobs)
+        longest = stretch(flight.place(lambda _: None), move, now)
+        look = max(math.ceil(POLL_MS / plant.step_ms(turned)), 1)
+        rows, kept = visit(plant, machine, turned, longest, rng), None
+        for count in [*range(max(look, LEAST), longest, look), longest]:
+            kept = flight.judge(move, rows[:count], last=count == longest)
+            if kept is not None:
+                break
+        steps += now.in_flight(before) + settling(turned) + count + (0 if kept else now.in_flight(turned))
+
+
+def main() -> int:
+    """Run the benchmark; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--walks", type=int, default=60, help="of each case on each machine (60)")
+    parser.add_argument("--cases", default=";".join(PLANTS), help="parted by semicolons")
+    options = parser.parse_args()
+    print("| machine | case | within 5 % | median | mean | worst | steps |")
+    print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
+    for name, machine in MACHINES.items():
+        everyone = []
+        for case in options.cases.split(";"):
+            walked = [walk(PLANTS[case], machine, seed) for seed in range(options.walks)]
+            everyone += walked
+            _print_row(name, case, walked)
+        _print_row(name, "all", everyone)
+    return 0
+
+
+def _print_row(machine: str, case: str, walked: list[tuple[float, int]]) -> None:
+    over, steps = np.array(walked).T
+    told = f"{(over <= 1.05).mean():.2f} | {np.median(over):.3f} | {over.mean():.3f} | {over.max():.2f}"
+    print(f"| {machine} | {case} | {told} | {np.median(steps):.0f} |", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

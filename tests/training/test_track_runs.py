@@ -50,6 +50,30 @@ def test_a_call_from_the_same_line_goes_on_with_the_run(tmp_path: Path) -> None:
     assert (len(told(first, EpochStarted)), len(told(second, EpochStarted))) == (3, 1)
 
 
+def test_no_call_goes_on_with_a_run_that_is_being_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a garbage collection in a thread that has something to do yet."""
+    for _ in range(2):
+        tracked = tfwatch.track(BATCHES, tmp_path)
+        for _ in range(2):
+            list(tracked)
+        with monkeypatch.context() as later:
+            later.setattr(Loop, "end", lambda _: None)
+            del tracked
+    assert [len(told(run, EpochEnded)) for run in runs_in(tmp_path)] == [2, 2]
+
+
+def test_a_loop_that_outlives_its_object_ends_their_run(tmp_path: Path) -> None:
+    """As where both are collected: in which order is not known."""
+    tracked = tfwatch.track(BATCHES, tmp_path)
+    assert len(list(tracked)) == 5
+    loop = iter(tracked)
+    next(loop)
+    del tracked
+    assert not runs_in(tmp_path)[0].ended
+    del loop
+    assert [(cause(run), len(run.steps)) for run in runs_in(tmp_path)] == [("stopped", 6)]
+
+
 def test_a_call_within_another_generator_goes_on_too(tmp_path: Path) -> None:
     """As with a progress bar around it, which holds the object for as long as the loop."""
 

@@ -121,14 +121,15 @@ class Loop:
     """One run; each loop over the tracked iterable is an epoch of it.
 
     epoch: that runs now; None between two. over: nothing more is recorded. owner: gives the object that is looped over,
-    None where it is gone. code: where it was made; held, so that no other code has its identity.
+    None where it is gone. alone: that was looped over more than once, and no other goes on with the run. code: where it
+    was made; held, so that no other code has its identity.
     """
 
     def __init__(self, runs_dir: Path | None, epochs: int | None, code: CodeType) -> None:
         in_tensorflow = "tensorflow" in sys.modules
         device = find_device() if in_tensorflow else host_device()
         self.epoch: int | None = None
-        self.over = False
+        self.over = self.alone = False
         self.owner: Callable[[], object] = lambda: None
         self.code = code
         self._script = ScriptRun(runs_dir, device, {}, [])
@@ -208,6 +209,9 @@ class Loop:
             return
         self._end_epoch()
         self._left_at = _stack()
+        if self.alone and self.owner() is None:
+            # The object went before its loop: a collection takes them in any order.
+            self.end()
 
     def end(self, raised: Raised | None = None, *, meant: bool = False) -> None:
         """End the run. meant: to leave a loop before its data ended is no reason to call the run stopped."""

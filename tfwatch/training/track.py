@@ -107,7 +107,7 @@ class Track(Generic[T]):
     def __del__(self) -> None:
         """One that was looped over once may have been made in a loop over epochs: its run waits for the next."""
         loop = getattr(self, "_loop", None)
-        if loop and self._times > 1 and loop.epoch is None:
+        if loop and loop.alone and loop.epoch is None:
             loop.end()
 
     def _begin(self) -> tuple[Loop | None, int]:
@@ -120,6 +120,8 @@ class Track(Generic[T]):
                 loop = Loop(self._runs_dir, self._epochs, self._code)
                 _remember(self._place, loop)
             self._loop, self.run_path, loop.owner = loop, loop.path, weakref.ref(self)
+            # Who collects it ends its run, and that takes a moment: no call from its line may come in between.
+            loop.alone = self._times > 1
             return loop, loop.begin_epoch(_length(self._iterable))
         except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the loop
             tell_user(f"this loop is not watched: {reason(error)}")
@@ -177,7 +179,7 @@ def _left_open(place: Place) -> Loop | None:
 
 
 def _waits(loop: Loop) -> bool:
-    return not loop.over and loop.epoch is None and loop.owner() is None
+    return not (loop.over or loop.alone) and loop.epoch is None and loop.owner() is None
 
 
 def _remember(place: Place, loop: Loop) -> None:

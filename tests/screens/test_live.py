@@ -131,6 +131,7 @@ async def test_a_large_screen_shows_every_pane(tmp_path: Path) -> None:
         rows = "\n".join(show.rows)
         assert "p prefetch 4 > off" in show.words
         assert "10:17:19 p prefetch off > 4 at step 301: 1.69 x faster" in rows
+        assert "● recording" in show.rows[0]
         assert "lost    2.9 s waiting (16 %)" in rows
 
 
@@ -253,4 +254,5 @@ async def test_a_run_that_is_over_is_replayed(tmp_path: Path) -> None:
     run.reader = lambda: RunReader(FolderSource(tmp_path), run.clock)  # type: ignore[method-assign]
     async with shown(run, live=False) as show:
         assert "REPLAY, ended" in show.rows[0]
+        assert "●" not in show.rows[0]
         assert "FINISHED" in show.rows[1]

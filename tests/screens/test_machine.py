@@ -169,6 +169,7 @@ def test_what_needs_a_look_is_marked_and_nothing_else_is() -> None:
         (hardware.eaten, ["GPU"]),
         (hardware.throttled, ["heat"]),
         (hardware.swapping, ["memory", "swap"]),
+        (lambda folder: hardware.on_apple(folder, hardware.apple(memory_level=1.0)).steps(200, FED), ["swap"]),
         (hardware.on_battery, ["heat"]),
         (hardware.unused, ["GPU"]),
     ):

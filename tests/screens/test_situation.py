@@ -89,6 +89,24 @@ def test_a_wait_that_comes_back_is_told_once_and_where_it_began() -> None:
     assert row == "every 10th step waits 80.9 ms longer, from step 61 on"
 
 
+def test_what_comes_back_is_explained_once_its_cause_is_told() -> None:
+    run = Canned(None).started().steps(50, FED)
+    reader = run.reader()
+    follower = Follower(reader.steps_between, live=True)
+    pauses: list[int] = []
+    for told in (False, True):
+        for _ in range(12):
+            run.steps(9, FED).steps(1, (0.2, 13.0, 80.0))
+            pauses.append(round(run.at_s * 1e9))
+            run.at_s += 1.0
+        for at_ns in pauses if told else ():
+            run.writer.event(facts.Paused(at_ns, "callback", 79.0, "CSVLogger"))
+        run.writer.flush()
+        view = follower.follow(reader.tail(), (), None)
+        (row,) = [row.text for row in Happenings().take(view) if row.mark == "S"]
+        assert ("CSVLogger" in row) is told, row
+
+
 def test_a_long_run_is_searched_from_its_beginning() -> None:
     run = Canned(None).started().steps(50, FED).steps(1, (5000.0, 13.0, 0.8)).steps(6000, FED)
 

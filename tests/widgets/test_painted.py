@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.app import App, ComposeResult
 from textual.geometry import Region
+from textual.selection import SELECT_ALL
 
 from tfwatch.widgets.header import HeaderView, RunHeader
 from tfwatch.widgets.knobs import KnobRow, KnobsPane
@@ -98,6 +99,22 @@ async def test_new_rows_are_sent_from_edge_to_edge_for_of_less_textual_cuts_a_st
         turn(pane, "after")
         sent = set(pane._repaint_regions)
     assert sent == {Region(0, 1, 60, 4)}
+
+
+async def test_text_that_is_selected_is_painted_so_and_again_without() -> None:
+    pane = KnobsPane()
+    app = PaneApp(pane)
+    async with app.run_test(size=(60, 8)) as pilot:
+        turn(pane, "words")
+        await pilot.pause()
+        whole = pane.region.size.region
+        before = [strip._segments for strip in pane.render_lines(whole)]
+        app.screen.selections = {pane: SELECT_ALL}
+        await pilot.pause()
+        assert [strip._segments for strip in pane.render_lines(whole)] != before
+        app.screen.clear_selection()
+        await pilot.pause()
+        assert [strip._segments for strip in pane.render_lines(whole)] == before
 
 
 async def test_a_new_title_and_another_theme_are_painted() -> None:

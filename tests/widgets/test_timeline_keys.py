@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ from tfwatch.core.rows import Flag
 from tfwatch.widgets.timeline import Timeline
 from tfwatch.widgets.timeline_keys import KEYS
 from tfwatch.widgets.timeline_rows import GUTTER
+from tfwatch.widgets.timeline_view import View, Zoom, around
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,6 +74,33 @@ async def test_a_jump_puts_the_moment_in_the_middle(run: CannedRun) -> None:
     async with shown(run, 120, 15) as (app, _):
         app.timeline.jump_to(40.0)
         assert abs(rows(app.timeline)[9].index("S stall 0.9 s") - GUTTER - 43) <= 2
+
+
+async def test_looking_forward_stops_at_what_is_there(run: CannedRun) -> None:
+    run.steps(40.0, *FED)
+    async with shown(run, 120, 15) as (app, pilot):
+        app.timeline.jump_to(39.0)
+        end_s = app.timeline._view.end_s
+        await pilot.press("shift+right", "shift+right")
+        assert end_s == app.timeline._view.end_s == run.now_s
+
+
+def test_a_single_step_that_is_not_kept_is_seen_in_its_quarter_second(run: CannedRun) -> None:
+    run.steps(20.0, *FED)
+    seen = run.snapshot()
+    kept = replace(seen, steps=seen.steps[-100:])
+
+    assert around(seen, View(Zoom.STEPS), 80, 2.0).zoom is Zoom.STEPS
+    assert around(kept, View(Zoom.STEPS), 80, 2.0).zoom is Zoom.SECONDS
+
+
+async def test_a_long_step_is_read_out_in_seconds(run: CannedRun) -> None:
+    run.steps(10.0, *FED)
+    run.step(12_000.0, 1.0, 13.0)
+    async with shown(run, 120, 15) as (app, pilot):
+        app.timeline.jump_to(11.0)
+        await pilot.pause()
+        assert title(app.timeline).endswith("wait 12.0 s host 1.0 ms compute 13.0 ms")
 
 
 async def test_a_click_freezes_and_reads_the_column_out(run: CannedRun) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from textual.command import CommandPalette
 
 from tests.screens.canned import STARVING, Canned, usual
 from tests.screens.showing import shown
@@ -50,6 +51,12 @@ async def test_the_palette_does_what_keys_do(tmp_path: Path) -> None:
         commands["prefetch off, or back on"].callback()
         await show.until(lambda: show.control and show.control.pending)
         assert show.asked() == [("prefetch", "off")]
+
+
+async def test_the_palette_is_shown_once(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path)) as show:
+        await show.press("ctrl+p", "ctrl+p")
+        assert [type(screen) for screen in show.app.screen_stack[2:]] == [CommandPalette]
 
 
 async def test_d_trains_on_without_a_screen(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from tfwatch.analysis.moving import Foretell
     from tfwatch.core.rows import Rows
 
-#: Less data wait than this share of a step is no starving, for the verdict too: going on below it won 0.3 % of a step
-#: on average and took twice the steps, in 1 500 walks over tables of step times.
+#: Less data wait than this share of a step is no starving, for the verdict too. To go on below it took 1.5 to 2 times
+#: the steps and won nothing in most cases, 2 % of a step at most (`python -m tests.bench.walks`).
 FED_BELOW = MODERATELY_FROM
 #: A step this near the device's own time has reached it.
 NEAR_FLOOR = 0.02

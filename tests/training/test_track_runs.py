@@ -1,4 +1,4 @@
-"""Which loops are epochs of one run of `track`, and how its runs end."""
+"""Which loops are epochs of one run of `track`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ import pytest
 import tfwatch
 from tests.runs.processes import wait_until
 from tests.whole import told
-from tfwatch.core.events import EpochEnded, EpochStarted, TrainingFailed
-from tfwatch.core.rows import Phase
+from tfwatch.core.events import EpochEnded, EpochStarted
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.life import Life
 from tfwatch.runs.opened import open_run
 from tfwatch.training.loop import Loop
 
-from .tracked import BATCHES, cause, flushed, opened, python, runs_in
+from .tracked import BATCHES, cause, opened, runs_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -178,170 +177,3 @@ def test_a_run_is_ended_from_a_thread_that_is_joined_then(tmp_path: Path) -> Non
     wait_until(lambda: loop.over)
     assert loop.path
     wait_until(lambda: open_run(loop.path or "").ended is not None)
-
-
-# -- ends ------------------------------------------------------------------------------------------------
-
-
-def test_what_the_iterable_raises_is_what_the_loop_raises_and_the_run_failed(tmp_path: Path) -> None:
-    error = OSError("no such share")
-
-    def batches() -> Iterator[int]:
-        yield from range(3)
-        raise error
-
-    tracked = tfwatch.track(batches(), tmp_path)
-    with pytest.raises(OSError, match="no such share") as raised:
-        for _ in tracked:
-            pass
-    assert raised.value is error
-    run = opened(tracked)
-    (failure,) = told(run, TrainingFailed)
-    assert (cause(run), len(run.steps), failure.step) == ("failed", 3, 4)
-    assert run.under_way
-    assert run.under_way.phase is Phase.WAIT
-    assert failure.error == "OSError: no such share"
-    assert "in batches" in failure.traceback
-
-
-def test_a_loop_that_goes_on_after_an_error_is_recorded_on(tmp_path: Path) -> None:
-    class Flaky:
-        n = 0
-
-        def __iter__(self) -> Flaky:
-            return self
-
-        def __next__(self) -> int:
-            self.n += 1
-            if self.n == 3:
-                raise ValueError("a bad record")
-            if self.n == 6:
-                raise StopIteration
-            return self.n
-
-    with tfwatch.track(Flaky(), tmp_path) as tracked:
-        steps = iter(tracked)
-        assert [next(steps), next(steps)] == [1, 2]
-        with pytest.raises(ValueError, match="a bad record"):
-            next(steps)
-        assert list(steps) == [4, 5]
-    assert (cause(opened(tracked)), len(opened(tracked).steps)) == ("finished", 4)
-
-
-def test_a_loop_over_an_object_whose_last_loop_failed_is_another_run(tmp_path: Path) -> None:
-    class Failing:
-        tried = False
-
-        def __iter__(self) -> Iterator[int]:
-            if not self.tried:
-                self.tried = True
-                raise ValueError("no data yet")
-            yield from range(3)
-
-    tracked = tfwatch.track(Failing(), tmp_path)
-    steps = iter(tracked)
-    with pytest.raises(ValueError, match="no data yet"):
-        next(steps)
-    first = tracked.run_path
-    assert list(tracked) == [0, 1, 2]
-    tracked.close()
-    assert first
-    assert [cause(run) for run in runs_in(tmp_path)] == ["failed", "finished"]
-
-
-def test_a_run_that_is_closed_in_its_loop_has_the_step_under_way(tmp_path: Path) -> None:
-    tracked = tfwatch.track(BATCHES, tmp_path)
-    for n, _ in enumerate(tracked):
-        if n == 2:
-            tracked.close()
-    assert tracked.run_path
-    run = flushed(tracked.run_path)
-    assert run.ended
-    assert (run.ended.cause, run.ended.steps, len(run.steps)) == ("finished", 3, 3)
-
-
-def test_an_exception_in_a_with_block_is_in_the_folder(tmp_path: Path) -> None:
-    tracked = tfwatch.track(range(5), tmp_path)
-    with pytest.raises(ZeroDivisionError), tracked:
-        assert [1 / (2 - n) for n in tracked]
-    (failure,) = told(opened(tracked), TrainingFailed)
-    assert (cause(opened(tracked)), failure.step, len(opened(tracked).steps)) == ("failed", 3, 3)
-
-
-def test_an_interrupt_is_no_failure(tmp_path: Path) -> None:
-    def interrupted(n: int) -> None:
-        raise KeyboardInterrupt
-
-    tracked = tfwatch.track(range(5), tmp_path)
-    with pytest.raises(KeyboardInterrupt), tracked:
-        list(map(interrupted, tracked))
-    run = opened(tracked)
-    assert (cause(run), told(run, TrainingFailed)) == ("stopped", [])
-    assert run.ended is not None
-    assert run.ended.detail == "KeyboardInterrupt"
-
-
-def test_a_loop_that_is_left_is_stopped(tmp_path: Path) -> None:
-    tracked = tfwatch.track(BATCHES, tmp_path)
-    for _ in range(2):
-        for n, _ in enumerate(tracked):
-            if n == 2:
-                break
-    path = tracked.run_path
-    del tracked
-    assert path
-    run = open_run(path)
-    assert run.ended is not None
-    assert (run.ended.cause, run.ended.detail) == ("stopped", "the loop was left before its data ended")
-    assert run.steps["epoch"].tolist() == [0] * 3 + [1] * 3
-
-
-def test_a_run_ends_when_its_last_loop_did_and_not_with_the_process(tmp_path: Path) -> None:
-    over = tmp_path / "over"
-    note = f"import time\nopen({str(over)!r}, 'w').write(str(time.perf_counter_ns()))"
-    (run,) = python(f"for n in tfwatch.track(range(3), RUNS): pass\n{note}", tmp_path / "runs")
-    assert (cause(run), len(run.steps)) == ("finished", 3)
-    assert run.ended is not None
-    assert run.manifest.origin_ns + run.ended.at_ns < int(over.read_text())
-
-
-UNCAUGHT = """
-def train():
-    for epoch in range(2):
-        for n, batch in enumerate(tfwatch.track(range(5), RUNS)):
-            if epoch and n == 3:
-                step(batch)
-    raise ValueError("later")
-
-def step(batch):
-    raise {error}
-
-{call}
-"""
-
-
-@pytest.mark.parametrize(
-    ("error", "rc", "ends"),
-    [
-        pytest.param("ValueError('bad batch')", 1, ("failed", "ValueError: bad batch"), id="an exception"),
-        pytest.param("KeyboardInterrupt", -2, ("stopped", "KeyboardInterrupt"), id="an interrupt"),
-    ],
-)
-def test_an_exception_that_nobody_catches_is_told(error: str, rc: int, ends: tuple[str, str], tmp_path: Path) -> None:
-    (run,) = python(UNCAUGHT.format(error=error, call="train()"), tmp_path / "runs", rc=rc)
-    assert run.ended is not None
-    assert (run.ended.cause, run.ended.detail) == ends
-    assert len(run.steps) == 9
-    assert [failure.step for failure in told(run, TrainingFailed)] == ([9] if ends[0] == "failed" else [])
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        pytest.param(UNCAUGHT.replace("    step(batch)", "    break"), id="after a break"),
-        pytest.param(UNCAUGHT.replace("                step(batch)", "                pass"), id="after the last loop"),
-    ],
-)
-def test_an_exception_of_later_is_not_the_loops(code: str, tmp_path: Path) -> None:
-    (run,) = python(code.format(error="TypeError", call="train()"), tmp_path / "runs", rc=1)
-    assert (cause(run), told(run, TrainingFailed)) == ("stopped" if "break" in code else "finished", [])

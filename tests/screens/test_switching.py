@@ -67,9 +67,10 @@ async def test_a_request_shows_until_the_training_answers(tmp_path: Path) -> Non
 
 async def test_a_request_in_flight_leaves_what_is_in_effect_as_it_is(tmp_path: Path) -> None:
     run = starving(tmp_path).event(SwitchAsked, knob="prefetch", old="off", new="4", step=150, by="key")
-    async with shown(run) as show:
+    async with shown(run, (80, 24)) as show:
         assert "prefetch off in effect until then" in show.words
         assert "prefetch 4 asked, waits for the batch in flight" in show.words
+        assert show.words.count("asked, waits") == 1
 
 
 @pytest.mark.parametrize(

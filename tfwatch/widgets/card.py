@@ -91,7 +91,7 @@ class CardPane(FramedPane):
         longest = comparing.longest_ms(newest)
         lines = [self._bar(newest, newest.old, newest.before, longest, width)]
         lines.append(self._bar(newest, newest.new, newest.after, longest, width))
-        if self.has_class("-bare"):
+        if self.has_class("-bare") and newest.step is not None:
             lines.append(row((comparing.outcome(newest), "bold")))
         lines.append(self._legend(newest))
         if isinstance(newest, Restart):

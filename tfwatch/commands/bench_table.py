@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch import workloads
 from tfwatch.commands.bench import BUSY_CORES, Row
+from tfwatch.commands.printing import rendered, write
 from tfwatch.core import units
 
 if TYPE_CHECKING:
@@ -46,11 +47,10 @@ class Printer:
         if self._live:
             self._live.stop()
         if self._as_json:
-            sys.stdout.write(json.dumps({"results": [as_dict(row, self._rows) for row in self._rows]}, indent=1) + "\n")
-            return
-        self._console.print(table(self._rows))
-        for line in remarks(self._rows):
-            self._console.print(line)
+            told = json.dumps({"results": [as_dict(row, self._rows) for row in self._rows]}, indent=1) + "\n"
+        else:
+            told = rendered(sys.stdout, table(self._rows), *remarks(self._rows))
+        write(sys.stdout, told)
 
     def update(self, rows: list[Row]) -> None:
         """Show what is known by now."""

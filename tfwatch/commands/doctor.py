@@ -8,9 +8,9 @@ import pwd
 import shutil
 import sys
 from dataclasses import dataclass
-from io import StringIO
 from typing import TYPE_CHECKING, Any, TextIO
 
+from tfwatch.commands.printing import rendered, write
 from tfwatch.doctor.check import CheckUp, Status, counted, worst
 from tfwatch.doctor.examine import examine
 from tfwatch.doctor.gather import Scope, gather
@@ -58,7 +58,7 @@ def doctor(wish: Wish, collect: Callable[[Scope, Callable[[str], None]], Facts] 
         return 130
     finally:
         progress.end()
-    _write(sys.stdout, as_json(found) if wish.as_json else as_text(found, sys.stdout))
+    write(sys.stdout, as_json(found) if wish.as_json else as_text(found, sys.stdout))
     return 1 if worst(found.checks) is Status.FAIL else 0
 
 
@@ -116,7 +116,7 @@ def print_sudoers() -> int:
         sys.stderr.write("tfwatch: powermetrics is a tool of macOS: this line is of no use on this machine\n")
     elif uid == 0:
         sys.stderr.write("tfwatch: root needs no such line: run this as the user who trains\n")
-    _write(sys.stdout, sudoers(_user_name(uid), uid))
+    write(sys.stdout, sudoers(_user_name(uid), uid))
     return 0
 
 
@@ -141,18 +141,11 @@ def as_json(found: CheckUp) -> str:
 
 def as_text(found: CheckUp, out: TextIO) -> str:
     """The table, for as many columns and colours as `out` has."""
-    from rich.console import Console
+    from rich.text import Text
 
-    text = StringIO()
-    width = shutil.get_terminal_size().columns
-    console = Console(file=text, force_terminal=out.isatty(), width=width, highlight=False, markup=False, emoji=False)
     to = "→" if has_unicode(os.environ) else ">"
-    console.print(found.machine, style="bold", soft_wrap=False)
-    console.print()
-    console.print(_table(found.checks, to, is_narrow=width < _NARROW))
-    console.print()
-    console.print(counted(found.checks))
-    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+    table = _table(found.checks, to, is_narrow=shutil.get_terminal_size().columns < _NARROW)
+    return rendered(out, Text(found.machine, "bold"), "", table, "", counted(found.checks))
 
 
 def _table(checks: Sequence[Check], to: str, is_narrow: bool) -> RenderableType:
@@ -173,18 +166,6 @@ def _table(checks: Sequence[Check], to: str, is_narrow: bool) -> RenderableType:
         else:
             table.add_row(word, Text(check.id), said)
     return table
-
-
-def _write(out: TextIO, text: str) -> None:
-    """Whatever `out` can write: other characters as Python escapes them. A reader that is gone is no failure."""
-    encoding = out.encoding or "utf-8"
-    try:
-        out.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        out.flush()
-    except OSError as error:
-        if not isinstance(error, BrokenPipeError):
-            sys.stderr.write(f"tfwatch: this could not be written: {error.strerror or error}\n")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # else Python complains once more at its end
 
 
 class _Progress:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.commands.look import look_at
 from tfwatch.commands.parts import Parts
+from tfwatch.commands.printing import write
 from tfwatch.commands.stage import play
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.report.chain import earlier_of
@@ -35,20 +36,23 @@ class Wish:
 
 
 def replay(wish: Wish, parts: Parts | None = None, clock: Clock = SYSTEM) -> int:
-    """Show a run until the user leaves, or print it. 0, or 1 where the screen died, or 128 + the signal that ended it.
+    """Show a run until the user leaves, or print it.
+
+    0; 1 where the screen died or nothing could be printed; or 128 + the signal that ended it.
 
     Raises:
         BadInputError: there is no such run, or no screen to show it on.
     """
     try:
         folder = find_run(wish.run, wish.runs_dir)
-        if wish.as_json:
-            return _print(open_run(folder, clock))
+        run = open_run(folder, clock) if wish.as_json else None
         reader = RunReader(FolderSource(folder), clock)
     except (FileNotFoundError, NotARunError) as error:
         raise BadInputError(str(error)) from error
     except OSError as error:
         raise BadInputError(f"{wish.runs_dir} cannot be read: {error.strerror or error}") from error
+    if run:
+        return _print(run)
     if obstacle := why_no_screen(os.environ):
         raise BadInputError(obstacle.replace(": use --headless", ""))
     make_app = (parts or Parts()).app
@@ -61,5 +65,4 @@ def replay(wish: Wish, parts: Parts | None = None, clock: Clock = SYSTEM) -> int
 def _print(run: Run) -> int:
     from tfwatch.report.document import as_json
 
-    sys.stdout.write(json.dumps(as_json(run), indent=1) + "\n")
-    return 0
+    return write(sys.stdout, json.dumps(as_json(run), indent=1) + "\n")

@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 import sys
 
+from tfwatch.commands.printing import rendered, write
 from tfwatch.workloads import WORKLOADS
 
 
 def list_workloads(as_json: bool) -> int:
-    """Print every workload with what it shows; returns 0."""
+    """Print every workload with what it shows and return the exit code."""
     if as_json:
         listed = [
             {"name": name, "shows": entry.line, "fast_form": entry.fast or None} for name, entry in WORKLOADS.items()
         ]
-        sys.stdout.write(json.dumps({"workloads": listed}) + "\n")
-        return 0
-    from rich.console import Console
+        return write(sys.stdout, json.dumps({"workloads": listed}) + "\n")
     from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for name, entry in WORKLOADS.items():
         table.add_row(name, entry.line)
-    Console(file=sys.stdout, highlight=False, markup=False).print(table)
-    return 0
+    return write(sys.stdout, rendered(sys.stdout, table))

@@ -71,6 +71,8 @@ async def test_what_is_missing_is_told_with_the_way_to_get_it(tmp_path: Path) ->
             await show.press("escape")
         await show.press("4", "enter")
         assert "what is n/a, and how to get it" in show.text
+        await show.press("escape", "left_square_bracket", "escape", "enter")
+        assert "what is n/a, and how to get it" not in show.text, "enter is the chosen event's"
 
 
 async def test_a_text_stands_in_the_middle_and_is_framed_as_the_terminal_can(tmp_path: Path) -> None:

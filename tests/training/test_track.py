@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import sys
@@ -130,11 +131,14 @@ def test_a_step_is_its_fetch_and_its_body() -> None:
 
 
 class Odd:
-    """A batch that cannot be asked."""
+    """A batch, or a figure, that cannot be asked."""
 
     @property
     def shape(self) -> Any:
         raise TypeError("no")
+
+    def __float__(self) -> float:
+        raise RuntimeError("no")
 
 
 @pytest.mark.parametrize("batch", [3, "text", np.zeros(()), (), Odd()])
@@ -154,6 +158,15 @@ def test_examples_that_nobody_can_count_are_told_once_and_are_no_figure(batch: A
     ]
     assert snapshot.latest is not None
     assert (snapshot.latest.step, snapshot.latest.images, snapshot.images_s) == (4, 0, None)
+
+
+@pytest.mark.parametrize("odd", ["text", np.zeros(3), 10**400, math.nan, Odd()])
+def test_what_is_no_figure_is_left_out_of_an_epochs_metrics(odd: Any) -> None:
+    books, writer = make_books(FakeClock())
+    books.begin_epoch(0, 0, None)
+    books.end_epoch({"loss": np.float32(0.5), "odd": odd})
+    writer.flush()
+    assert [event.metrics for event in told(read_run(writer), EpochEnded)] == [{"loss": 0.5}]
 
 
 def test_a_step_that_traced_is_flagged() -> None:

@@ -111,6 +111,8 @@ def test_a_knob_that_is_not_open_is_left() -> None:
         ),
         pytest.param(OFF, {}, [], id="nothing works ahead"),
         pytest.param(OFF, {"accelerated": False}, [{"workers": "32"}], id="nor on a CPU"),
+        pytest.param(OFF, {"accelerated": False, "cores": 96}, [{"workers": "64"}], id="of many cores"),
+        pytest.param(OFF, {"accelerated": False, "batch_bytes": None}, [], id="nobody knows a batch's size"),
     ],
 )
 def test_what_eases_a_run_whose_cores_are_crowded(

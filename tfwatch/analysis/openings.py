@@ -35,7 +35,7 @@ _BOTH = "batches are made while a step runs, by as few workers as hide them"
 _FEWER = "fewer workers leave more of the cores to the training"
 _ALONE = "workers alone may leave more of the cores to the training"
 _CROWDS = "many workers may get more of the cores than few do"
-_AGAIN = "it was about as fast: the two are compared once more"
+_AGAIN = "it may be the better one by all that is known: the two are compared once more"
 
 
 def feeding(place: Place, limits: Limits) -> list[Move]:
@@ -68,8 +68,8 @@ def easing(place: Place, limits: Limits) -> list[Move]:
         calls = workers if workers.isdigit() else str(cores)
         turns = (("prefetch", "off"), ("workers", calls))
         found.append(_move(place, _ALONE, *turns))
-    if not limits.accelerated:
-        many = ("workers", str(_CROWD * cores))
+    if not limits.accelerated and limits.batch_bytes is not None:
+        many = ("workers", str(min(_CROWD * cores, _MOST)))
         found.append(_move(place, _CROWDS, many))
         if prefetch not in _OFF:
             found.append(_move(place, _CROWDS, many, ("prefetch", "off")))

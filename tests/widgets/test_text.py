@@ -87,5 +87,13 @@ def test_a_text_is_folded_between_words_and_within_those_that_are_too_long() -> 
     assert folded("one two", 5, "  ") == ["one", "  two"]
 
 
-def test_an_aside_before_a_comma_goes_before_the_figure_behind_it() -> None:
-    assert clauses("t fast form on: about 14.9 ms (6.4 to 21.0), 1.6 x", 40) == "t fast form on: about 14.9 ms, 1.6 x"
+@pytest.mark.parametrize(
+    ("width", "said"),
+    [
+        (99, "t fast form on: about 14.9 ms (6.4 to 21.0), 1.6 x (a guess)"),
+        (59, "t fast form on: about 14.9 ms (6.4 to 21.0), 1.6 x"),
+        (49, "t fast form on: about 14.9 ms, 1.6 x"),
+    ],
+)
+def test_the_last_aside_goes_first_and_one_before_a_figure_too(width: int, said: str) -> None:
+    assert clauses("t fast form on: about 14.9 ms (6.4 to 21.0), 1.6 x (a guess)", width) == said

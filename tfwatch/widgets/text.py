@@ -89,14 +89,16 @@ def spread(left: Content, right: Content, width: int) -> Content:
 def clauses(text: str, width: int) -> str:
     """As much of some advice as fits: what stands in brackets goes first, then the last parts, then the first sentence.
 
-    Parts end in a semicolon or ` - `. What does not fit by one part of one sentence is given whole.
+    Of several brackets the last goes first. Parts end in a semicolon or ` - `. What does not fit by one part of one sentence is given whole.
     """
-    text = plain(text)
-    told = _ASIDE.sub("", text)
+    told = plain(text)
+    shorter = [told]
+    for aside in reversed([*_ASIDE.finditer(told)]):
+        told = told[: aside.start()] + told[aside.end() :]
+        shorter.append(told)
     parts = [told[: end.start()] for end in reversed([*_PART.finditer(told)])]
     newest = (parts[-1] if parts else told).rpartition(". ")[2]
-    shorter = (text, told, *parts, newest)
-    return next((words for words in shorter if cell_len(words) <= width), text)
+    return next((words for words in (*shorter, *parts, newest) if cell_len(words) <= width), shorter[0])
 
 
 def fit(parts: Sequence[tuple[int, Content]], width: int, gap: str = "  ") -> Content:

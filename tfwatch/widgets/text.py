@@ -89,7 +89,8 @@ def spread(left: Content, right: Content, width: int) -> Content:
 def clauses(text: str, width: int) -> str:
     """As much of some advice as fits: what stands in brackets goes first, then the last parts, then the first sentence.
 
-    Of several brackets the last goes first. Parts end in a semicolon or ` - `. What does not fit by one part of one sentence is given whole.
+    Of several brackets the last goes first. Parts end in a semicolon or ` - `. What does not fit by one part of one
+    sentence is given whole.
     """
     told = plain(text)
     shorter = [told]

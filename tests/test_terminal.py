@@ -82,7 +82,7 @@ with Capture(screen=False) as terminal:
     terminal.record_to(None)
     for n in range(100_000):
         terminal.out.write(f"{n}\\n")
-    terminal.err.write("still here\\n")
+    terminal.err.write(f"still here{terminal.unsaid}\\n")
 """
     head = subprocess.Popen(["head", "-1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     result = subprocess.run([sys.executable, "-c", script], stdout=head.stdin, stderr=subprocess.PIPE, check=False)

@@ -50,7 +50,8 @@ class Capture:
         self._saved = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
         self._state = _terminal_state() if self._screen else None
         _flush(sys.stdout, sys.stderr)
-        self.out, self.err = (_text(_Deaf(os.dup(fd), on_dead=self.hang_up)) for fd in (1, 2))
+        self._ends = tuple(_Deaf(os.dup(fd), on_dead=self.hang_up) for fd in (1, 2))
+        self.out, self.err = map(_text, self._ends)
         self._terminals = tuple(stream.fileno() for stream in (self.out, self.err) if stream.isatty())
         # Textual draws on __stderr__ and takes its size from __stdout__.
         drawn = self.err if self.err.isatty() or not self._screen else self.out
@@ -65,6 +66,11 @@ class Capture:
             return os.get_terminal_size(self.out.fileno()).columns or None
         except OSError:
             return None
+
+    @property
+    def unsaid(self) -> str:
+        """Why what was said on `out` is lost; empty where it is not, or where nobody listens any more."""
+        return self._ends[0].refused
 
     def record_to(self, log: Path | None) -> Path:
         """Begin: from here on descriptors 1 and 2 are the log, a temporary file where it cannot be made."""
@@ -242,6 +248,7 @@ class _Deaf(io.FileIO):
     def __init__(self, fd: int, closefd: bool = True, on_dead: Callable[[], None] | None = None) -> None:
         super().__init__(fd, "wb", closefd=closefd)
         self._on_dead = on_dead if os.isatty(fd) else None
+        self.refused = ""
 
     def write(self, data: Any) -> int:
         try:
@@ -249,6 +256,8 @@ class _Deaf(io.FileIO):
         except OSError as error:
             if error.errno == errno.EIO and self._on_dead:
                 self._on_dead()
+            elif error.errno not in (errno.EIO, errno.EPIPE):
+                self.refused = error.strerror or str(error)
             return memoryview(data).nbytes
 
 

@@ -68,6 +68,22 @@ def test_json_is_one_object_on_stdout(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert (report["workload"], report["steps"], report["data_wait_ms"]["median"]) == ("cnn", 20, 4.0)
 
 
+def test_a_summary_that_a_full_disk_does_not_take_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    if not os.path.exists("/dev/full"):
+        pytest.skip("this system has no /dev/full")
+    stdout, full = os.dup(1), os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, 1)
+    try:
+        code = train(order(tmp_path, headless=True, as_json=True), parts())
+    finally:
+        os.dup2(stdout, 1)
+        os.close(stdout)
+        os.close(full)
+    assert code == 0
+    assert capfd.readouterr().err.splitlines()[-1] == "tfwatch: this could not be written: No space left on device"
+    assert end_of(the_run(tmp_path)) == ("finished", "")
+
+
 def test_the_manifest_says_what_was_ordered(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     train(order(tmp_path, headless=True), parts(steps=1))
     manifest = the_run(tmp_path).manifest

@@ -226,3 +226,5 @@ class Session:
             text = wrapped(as_text(run, home), self._terminal.columns)
         self._terminal.out.write(text.rstrip("\n") + "\n")
         self._terminal.out.flush()
+        if self._terminal.unsaid:
+            self.say(f"this could not be written: {self._terminal.unsaid}")

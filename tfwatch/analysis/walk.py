@@ -67,7 +67,7 @@ class Walk:
     @property
     def now(self) -> Measured:
         """What was measured last under what it stands at."""
-        return next(one.measured for one in reversed(self._seen) if one.knobs == self.knobs)
+        return self._newest.measured
 
     def place(self, foretell: Foretell) -> Place:
         """Where it stands."""
@@ -98,7 +98,7 @@ class Walk:
 
     def judge(self, move: Move, rows: Rows, *, last: bool) -> bool | None:
         """Take the steps in that came after a move settled; says whether it is kept, None where more have to tell."""
-        after, before = measure(rows), self._seen_now()
+        after, before = measure(rows), self._newest
         if after is None or after.steps < LEAST:
             return self._too_few(move) if last else None
         came = Seen(move.turned(self.knobs), after)
@@ -127,7 +127,8 @@ class Walk:
         self.reason = "too few steps to judge it by"
         return False
 
-    def _seen_now(self) -> Seen:
+    @property
+    def _newest(self) -> Seen:
         return next(one for one in reversed(self._seen) if one.knobs == self.knobs)
 
     def _worth(self, place: Place, feed: list[Move], eased: list[Move]) -> list[Move]:

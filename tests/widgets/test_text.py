@@ -78,7 +78,8 @@ def test_a_column_is_so_many_cells(text: str, width: int, shown: str) -> None:
 
 
 def test_where_a_character_has_to_be_a_cell_the_others_are_question_marks() -> None:
-    assert narrow("p 図→e\u0301") == "p ??→e"
+    assert narrow("p 図→e\u0301") == "p ?→e?"
+    assert narrow("a\tb") == "a  "
 
 
 def test_a_text_is_folded_between_words_and_within_those_that_are_too_long() -> None:

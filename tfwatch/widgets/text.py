@@ -66,11 +66,9 @@ def shortened(text: str, width: int) -> str:
 
 
 def narrow(text: str) -> str:
-    """The text with one character a cell; what takes two is a question mark in each, what takes none goes."""
-    text = plain(text)
-    if _HARMLESS.fullmatch(text):
-        return text
-    return "".join(char if cell_len(char) == 1 else "?" * cell_len(char) for char in text)
+    """The text, no longer than it was, with one character a cell: what takes two or none is a question mark."""
+    known = plain(text)[: len(text)]
+    return known if _HARMLESS.fullmatch(known) else "".join(char if cell_len(char) == 1 else "?" for char in known)
 
 
 def folded(text: str, width: int, indent: str = "") -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +14,6 @@ from tfwatch.core import units
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.core.trials import ExperimentBegan, ExperimentEnded
 from tfwatch.runs.reader import Life
-from tfwatch.widgets.text import narrow
 from tfwatch.widgets.timeline_view import Zoom, open_step
 
 if TYPE_CHECKING:
@@ -52,10 +50,7 @@ def stalled(snapshot: Snapshot, median_ms: float | None) -> OpenStep | None:
 def marks_of(scene: Scene) -> list[Mark]:
     """Everything that has a label in the row `why`."""
     snapshot, bars = scene.snapshot, scene.bars
-    marks = [
-        replace(mark, texts=tuple(map(narrow, mark.texts)))
-        for mark in event_marks([*_events_in(scene), *scene.limits], scene.glyphs.to)
-    ]
+    marks = event_marks([*_events_in(scene), *scene.limits], scene.glyphs.to)
     fillings, filled = _fillings(snapshot), np.zeros(len(bars.starts_s), dtype=np.bool_)
     if len(fillings) and scene.view.zoom is Zoom.STEPS:
         filled = np.isin(bars.starts_s, fillings)

@@ -13,6 +13,7 @@ from tfwatch.analysis import lanes, strip
 from tfwatch.analysis.marks import Kind, Label, ago, clip_labels, tick_step
 from tfwatch.analysis.strip import Bars, Bytes, Cells, Part
 from tfwatch.core import units
+from tfwatch.widgets.text import narrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -187,7 +188,8 @@ def mark_line(labels: Sequence[Label], columns: int) -> Line:
     row: list[Piece] = [(" ", "")] * columns
     for label in labels:
         role = _MARK_ROLES.get(label.kind, "quiet")
-        row[label.column : label.column + len(label.text)] = [(char, role) for char in label.text]
+        text = narrow(label.text)
+        row[label.column : label.column + len(text)] = [(char, role) for char in text]
     return joined(row)
 
 

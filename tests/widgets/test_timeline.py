@@ -10,11 +10,12 @@ import pytest
 
 from tests.widgets.runs import CannedRun
 from tests.widgets.timelines import FED, STARVED, rows, show, shown, title
+from tfwatch.analysis.marks import Kind, Label
 from tfwatch.core.events import PipelineSwitched, SensorMissing, ValidationEnded
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.reader import Life
 from tfwatch.widgets.glyphs import choose_glyphs
-from tfwatch.widgets.timeline_rows import GUTTER, lay_out
+from tfwatch.widgets.timeline_rows import GUTTER, lay_out, mark_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -191,6 +192,12 @@ def test_the_strip_gets_what_the_rows_below_leave(
 ) -> None:
     layout = lay_out(118, height, compact)
     assert (layout.strip_rows, layout.has_cpu, layout.has_axis) == (strip_rows, has_cpu, has_axis)
+
+
+def test_a_label_takes_the_cells_it_was_given_whatever_it_says() -> None:
+    labels = [Label(2, "p off→図\x1b[2J館", Kind.SWITCH), Label(15, "E 2", Kind.EPOCH)]
+
+    assert "".join(text for text, _ in mark_line(labels, 20)) == "  p off→??     E 2  "
 
 
 # -- the GPU ------------------------------------------------------------------------------------------

@@ -214,6 +214,35 @@ def test_a_path_tells_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
     assert short(Path("/data/one")) == "/data/one"
 
 
+_FROZEN = """
+import gc
+from textual.app import App
+from tfwatch.commands.stage import play
+
+class Shown(App):
+    def __init__(self, painted, **options):
+        super().__init__()
+        self._painted = painted
+    def on_mount(self):
+        self.call_after_refresh(self._painted)
+        self.set_timer(0.1, lambda: self.exit(gc.get_freeze_count()))
+
+class Kept(Shown):
+    def run(self):
+        global frozen
+        frozen = super().run()
+        return frozen
+
+raise SystemExit(play(Kept) or int(frozen > 10_000) + 40)
+"""
+
+
+@pytest.mark.terminal
+def test_where_nothing_trains_collections_spare_what_the_screen_is_made_of() -> None:
+    with Pseudo("-c", _FROZEN) as terminal:
+        assert terminal.wait() == 41
+
+
 _DIES = """
 from textual.app import App
 from tfwatch.commands.stage import play

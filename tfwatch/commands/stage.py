@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import traceback
@@ -80,7 +81,10 @@ class Stage:
 
 
 def play(make: Callable[..., Screen]) -> int:
-    """Show an app that can be left at any time. 0, or 1 where it died, or 128 + the signal that ended it."""
+    """Show an app that can be left at any time. 0, or 1 where it died, or 128 + the signal that ended it.
+
+    Nothing trains in this process.
+    """
     from tfwatch.screens.leave import Leave
 
     received: list[int] = []
@@ -91,7 +95,8 @@ def play(make: Callable[..., Screen]) -> int:
 
     with held_signals(), Capture(screen=True) as terminal:
         terminal.record_to(None)
-        stage = Stage(terminal, make, lambda: None)
+        # What a screen is made of lives as long as it: a full collection that looks through it takes 50 ms of a frame.
+        stage = Stage(terminal, make, gc.freeze)
         terminal.on_hangup = lambda: leave(signal.SIGHUP)
         with Signals(leave, terminal.hang_up):
             left = stage.show()

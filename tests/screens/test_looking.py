@@ -43,7 +43,9 @@ async def test_the_timelines_keys_work_wherever_the_focus_is(tmp_path: Path) -> 
 
 async def test_looking_back_at_a_run_that_is_over_promises_nothing_live(tmp_path: Path) -> None:
     async with shown(usual(tmp_path).ended(), live=False) as show:
+        assert "last, mean ms" in show.text
         await show.press("space")
+        assert "then, mean ms" in show.text
         assert "knobs, as the run left them" in show.text
         assert "space its end" in show.rows[-1]
         assert "steps since" not in show.text

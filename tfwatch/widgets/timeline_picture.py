@@ -110,7 +110,7 @@ def draw(scene: Scene, layout: Layout) -> list[Line]:
         middle = layout.strip_rows // 2
         charts[middle] = rows.message_line(narrow(first_words(snapshot)), charts[middle])
     axis = rows.axis_texts(scene.top_ms, layout.strip_rows)
-    when = "now" if scene.view.end_s is None else "then"
+    when = "then" if scene.view.end_s is not None else "last" if snapshot.life.is_over else "now"
     legend = rows.legend_lines(figures.split, glyphs, layout.strip_rows, wide, when)
     lines = [_beside(text, chart, right) for text, chart, right in zip(axis, charts, legend, strict=True)]
     labels = place(marks_of(scene), bars.starts_s, bars.end_s)

@@ -157,8 +157,8 @@ def axis_texts(top_ms: float | None, rows: int) -> list[str]:
 def legend_lines(split: Breakdown | None, glyphs: Glyphs, rows: int, wide: bool, when: str) -> list[Line]:
     """What the colours mean, and the means of the newest steady steps; as many lines as there are rows.
 
-    when: `now`, or `then` where the picture stands still. Means: they add up, and their ratio is the share that is
-    told below them and in the banner.
+    when: `now`, `then` where the picture stands still, `last` of a run that is over. Means: they add up, and
+    their ratio is the share that is told below them and in the banner.
     """
     stats = (split.wait, split.host, split.compute, split.step) if split else ()
     means: list[float | None] = [stat.mean for stat in stats] or [None] * 4

@@ -11,10 +11,12 @@ import pytest
 from tests.analysis.steps import plain
 from tests.runs.folders import FakeClock, make_manifest, opened, read, write_run
 from tfwatch.core.events import Noted
-from tfwatch.core.rows import SAMPLE, STEP
+from tfwatch.core.rows import SAMPLE, STEP, Phase
+from tfwatch.report.document import as_json
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Manifest, NotARunError
 from tfwatch.runs.opened import read_run
+from tfwatch.runs.pulse import Pulse
 from tfwatch.runs.reader import FolderSource, RunReader
 
 if TYPE_CHECKING:
@@ -51,6 +53,22 @@ def test_a_layout_with_more_columns_reads(tmp_path: Path) -> None:
 
     assert read(tmp_path).steps["step"].tolist() == [1, 2, 3]
     assert opened(tmp_path).steps["step"].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("theirs", [np.dtype(STEP.descr[::-1]), STEP.newbyteorder(">")], ids=["columns", "bytes"])
+def test_rows_of_another_order_are_told_as_ours(tmp_path: Path, theirs: np.dtype[np.void]) -> None:
+    rows, ours = np.zeros(200, dtype=theirs), plain(200)
+    for name in STEP.names or ():
+        rows[name] = ours[name]
+    write_run(tmp_path, plain(0), tables={**make_manifest().tables, layout.STEPS: theirs.descr})
+    rows.tofile(tmp_path / layout.STEPS)
+    pulse = Pulse(5 * 10**9, 0, Phase.WAIT, 4 * 10**9, 201, 0)
+    (tmp_path / layout.PULSES).write_bytes(pulse.encode(1))  # killed in a wait, which is added to the rows
+
+    run = opened(tmp_path)
+
+    assert run.steps.tolist() == read(tmp_path).steps.tolist() == ours.tolist()
+    assert as_json(run)["data_wait_share"] == pytest.approx(0.1)
 
 
 #: What tfwatch 0.1.0 sampled.

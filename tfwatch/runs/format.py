@@ -153,14 +153,13 @@ def _has(layout: np.dtype[np.void], name: str, column: str) -> bool:
 
 
 def completed(name: str, rows: Rows) -> Rows:
-    """Rows with every column of `TABLES`: the same array, or a copy in which samples of an older run have NaN."""
+    """Rows of `TABLES`: the same array, or a copy of another version's, in which samples have NaN for what it lacks."""
     wanted = TABLES[name]
-    lacking = set(wanted.names or ()) - set(rows.dtype.names or ())
-    if not lacking:
+    if rows.dtype == wanted:
         return rows
     filled = np.empty(len(rows), dtype=wanted)
     for column in wanted.names or ():
-        filled[column] = math.nan if column in lacking else rows[column]
+        filled[column] = rows[column] if column in (rows.dtype.names or ()) else math.nan
     filled.flags.writeable = False
     return filled
 

@@ -278,6 +278,8 @@ def test_a_cache_is_tried_where_memory_bears_it_and_an_epoch_is_short(
         pytest.param(19.2, 0.15, 10.0, True, "not beyond noise, as forecast", id="likely by both"),
         pytest.param(19.9, 0.02, 19.9, False, "no gain beyond noise", id="as it was, and it holds more"),
         pytest.param(30.0, 0.02, 10.0, False, "slower", id="whatever was forecast"),
+        pytest.param(20.4, 0.3, 8.0, True, "not beyond noise, likely no slower", id="about as it was, and foretold"),
+        pytest.param(21.6, 0.3, 8.0, False, "no gain beyond noise", id="measured slower, though nobody knows"),
     ],
 )
 def test_a_move_is_kept_where_all_that_is_known_says_so(

@@ -42,6 +42,8 @@ _PRICE, _CACHE_PRICE = 0.003, 0.015
 _ENOUGH = 0.001
 #: A stretch tells no more than a machine that wanders allows; and a difference is beyond noise by so many deviations.
 _EXACT, _SURE = 0.01, 2.0
+#: What was measured as slower by more than this is not kept, whatever was forecast; it may be tried again.
+_SLOWER = 0.05
 #: Without a forecast a switch that feeds is taken to win so much of what a step waits.
 _HALF = 0.5
 
@@ -111,7 +113,8 @@ class Walk:
             told = [*told, replace(self._foretold(move), came=came.log - before.log, came_off=came_off)]
         self._floor_ms = min(self._floor_ms, after.work_ms)
         self._seen, self._told = [*self._seen, came], told
-        kept = Likely(self._seen, told).gain(self.knobs, came.knobs) > _price(came.knobs) - _price(self.knobs)
+        price = _price(came.knobs) - _price(self.knobs)
+        kept = came.log - before.log <= _SLOWER and Likely(self._seen, told).gain(self.knobs, came.knobs) > price
         promises = move.forecast is not None and self._promised(move) < 0
         self.reason = _reason(before, came, promises=promises, kept=kept)
         if kept:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,19 +40,35 @@ def all_runs_ended() -> Iterator[None]:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The pipelines of tfwatch's own that are made, one after another."""
+def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The pipelines of tfwatch's own that are made, by number: whoever held them would be who deletes them."""
     from tfwatch.training import pipelines
     from tfwatch.training.tap import Tap
 
-    taps: list[Any] = []
+    numbers: list[int] = []
 
     def noted(iterator: Any) -> Any:
-        taps.append(Tap(iterator))
-        return taps[-1]
+        numbers.append(len(numbers))
+        return Tap(iterator)
 
     monkeypatch.setattr(pipelines, "Tap", noted)
-    return taps
+    return numbers
+
+
+@pytest.fixture
+def freed_in(monkeypatch: pytest.MonkeyPatch, made: list[int]) -> list[str]:
+    """The threads that let go of pipelines of tfwatch's own last."""
+    from tfwatch.training import pipelines
+
+    threads: list[str] = []
+    make = vars(pipelines)["Tap"]
+
+    def noted(iterator: Any) -> Any:
+        weakref.finalize(iterator, lambda: threads.append(threading.current_thread().name)).atexit = False
+        return make(iterator)
+
+    monkeypatch.setattr(pipelines, "Tap", noted)
+    return threads
 
 
 @pytest.fixture(scope="session")

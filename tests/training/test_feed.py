@@ -29,6 +29,23 @@ def _in_parallel() -> Iterator[None]:
         config.enable_op_determinism()
 
 
+@pytest.fixture(autouse=True)
+def _let_go(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Feeds are closed: to delete an iterator took up to a minute, and a test's end would wait for each."""
+    from tfwatch.training.feed import Feed
+
+    feeds, init = list[Feed](), Feed.__init__
+
+    def noted(feed: Feed, *args: Any) -> None:
+        feeds.append(feed)
+        init(feed, *args)
+
+    monkeypatch.setattr(Feed, "__init__", noted)
+    yield
+    for feed in feeds:
+        feed.close()
+
+
 def build(batches: Any, knobs: Knobs) -> Any:
     from tfwatch.training.hands import buffer_size, num_parallel_calls, options
 
@@ -108,7 +125,7 @@ LASTING = [Knobs(), Knobs(4), Knobs("off", 64), Knobs("auto", 2), Knobs(4, 64)]
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_setting_that_comes_again_begins_anew_and_nothing_is_lost(seed: int, made: list[Any]) -> None:
+def test_a_setting_that_comes_again_begins_anew_and_nothing_is_lost(seed: int, made: list[int]) -> None:
     import tensorflow as tf
 
     from tfwatch.training.feed import Feed
@@ -148,7 +165,7 @@ def test_what_has_ended_takes_nothing_until_it_is_asked_again(knobs: Knobs) -> N
 
 
 @pytest.mark.parametrize("knobs", [Knobs("default"), Knobs(4, "auto"), Knobs(4, "default")], ids=str)
-def test_what_cannot_begin_as_if_it_were_new_is_made_new(knobs: Knobs, made: list[Any]) -> None:
+def test_what_cannot_begin_as_if_it_were_new_is_made_new(knobs: Knobs, made: list[int]) -> None:
     import tensorflow as tf
 
     from tfwatch.training.feed import Feed

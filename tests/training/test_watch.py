@@ -65,22 +65,37 @@ def test_a_switch_asked_between_epochs_is_in_effect_at_the_next(arrays: Any, mak
 
 
 @pytest.mark.parametrize("steps_per_execution", [1, 4])
+@pytest.mark.parametrize("lasts", [True, False], ids=["lasts", "stays ended"])
 def test_settings_that_take_turns_have_one_pipeline_each(
-    arrays: Any, make_model: Make, tmp_path: Path, steps_per_execution: int, made: list[Any]
+    arrays: Any,
+    make_model: Make,
+    tmp_path: Path,
+    steps_per_execution: int,
+    lasts: bool,
+    made: list[int],
+    freed_in: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Where TensorFlow kept them ended, they would be made anew, and nothing cut off."""
     import keras
+
+    from tfwatch.training import pipelines
 
     def fit(*callbacks: Any) -> tuple[str, int, list[float]]:
         model = make_model()
         model.compile("adam", "sparse_categorical_crossentropy", steps_per_execution=steps_per_execution)
         return fingerprint(model, model.fit(known(arrays).repeat(5), verbose=0, callbacks=list(callbacks)))
 
+    if not lasts:
+        monkeypatch.setattr(pipelines, "_lasting", lambda batches: batches)
     watch, settings = watch_in(tmp_path), cycle((3, "default", 1, "off", 3, 1))
     ask = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: watch.set(prefetch=next(settings)))
     assert fit(watch, ask) == fit()
     switched = told(open_run(watch.run_path), PipelineSwitched)
     assert len(switched) >= 10
-    assert len(made) <= 5  # one for each of the four settings; the fifth tells whether the data has ended
+    assert "MainThread" not in freed_in
+    if lasts:
+        assert len(made) <= 5  # one for each of the four settings; the fifth tells whether the data has ended
 
 
 def test_of_two_watches_in_a_fit_one_watches_and_the_other_says_that_it_does_not(

@@ -150,7 +150,9 @@ class InGraph:
                 if stamps_ns is not None and stamps_ns[0, 1] - stamps_ns[0, 0] > LATE_NS:
                     self._fetch.late(stamps_ns[0, 1] - stamps_ns[0, 0])
                 flags += [self._fetch.flags, *[0] * (steps - 1)]
-            source = self._fetch.successor() if len(flags) < self._steps else None
+            source = None  # who lets go of an iterator last deletes it: see `disposal`
+            if len(flags) < self._steps:
+                source = self._fetch.successor()
         if not flags:
             self._books.say(Phase.EPOCH_END)
             raise StopIteration

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from tfwatch.analysis.median import median
 from tfwatch.core.events import GpuFound, SensorMissing
 from tfwatch.core.rows import SAMPLE
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.memory import Growth
     from tfwatch.core.rows import Rows
 
-    _Of: TypeAlias = Callable[[NDArray[np.float64]], np.floating | float]
+    _Of: TypeAlias = Callable[[NDArray[np.float64]], np.floating]
 
 #: The stretch whose mean is told as now, seconds: counters of a GPU flicker from one half second to the next.
 NOW_S = 5.0
@@ -86,7 +85,7 @@ def machine_of(
 
     since_s: what the GPU did before is of another setting. typical: medians instead, as is fit for a whole run.
     """
-    of = median if typical else np.mean
+    of = np.median if typical else np.mean
     word = gpu_word(events)
     swapped = [_figure(rows[f"swap_{way}_bytes_s"], of) for way in ("in", "out")]
     known = [value for value in swapped if value is not None]
@@ -141,7 +140,7 @@ def recent(samples: Rows, now_s: float) -> Rows:
 
 def medians(rows: Rows, columns: Sequence[str]) -> dict[str, float | None]:
     """The median of each column over the samples that hold it; None where none does."""
-    return {name: _figure(rows[name], median) for name in columns}
+    return {name: _figure(rows[name], np.median) for name in columns}
 
 
 def _figure(values: NDArray[np.floating], of: _Of) -> float | None:

@@ -10,7 +10,6 @@ import numpy as np
 
 from tfwatch.analysis.calls import spread_hosts
 from tfwatch.analysis.causes import THERMAL, UNEXPLAINED, Cause
-from tfwatch.analysis.median import median
 from tfwatch.analysis.spikes import NO_PAUSES, flag_cause
 from tfwatch.core import units
 from tfwatch.core.rows import Flag
@@ -100,7 +99,7 @@ def _ordinal(number: int) -> str:
 
 def _of_parts(rows: Rows, pauses: Pauses) -> Iterator[Pattern]:
     spread = spread_hosts(rows)
-    median_ms = median(spread["wait_ms"] + spread["compute_ms"] + spread["host_ms"])
+    median_ms = float(np.median(spread["wait_ms"] + spread["compute_ms"] + spread["host_ms"]))
     for part in _PARTS:
         times = np.ascontiguousarray(spread[f"{part}_ms"])
         pattern = _periodic(rows, part, times, median_ms, pauses) or _drift(rows, part, times, median_ms, pauses)
@@ -109,7 +108,7 @@ def _of_parts(rows: Rows, pauses: Pauses) -> Iterator[Pattern]:
 
 
 def _periodic(rows: Rows, part: str, times: NDArray[np.float32], median_ms: float, pauses: Pauses) -> Pattern | None:
-    extra = times - median(times)
+    extra = times - np.median(times)
     slow = extra > max(_LEAST_MS, _SHARE * median_ms)
     begins = np.flatnonzero(slow & ~np.concatenate([[False], slow[:-1]]))
     if len(begins) < _LEAST_TIMES:
@@ -117,14 +116,14 @@ def _periodic(rows: Rows, part: str, times: NDArray[np.float32], median_ms: floa
     period = _period(np.diff(rows["step"].astype(np.int64)[begins]))
     if period is None:
         return None
-    each_ms = median(extra[begins])
+    each_ms = float(np.median(extra[begins]))
     cause = _cause(rows, begins, each_ms, part, pauses)
     return _pattern(rows[int(begins[0]) :], part, period, each_ms, float(extra[slow].sum(dtype=np.float64)), cause)
 
 
 def _period(distances: NDArray[Any]) -> int | None:
     """The distance that nearly all distances are, or are twice or three times of where one did not stand out."""
-    period = int(median(distances))
+    period = int(np.median(distances))
     if period < 2:
         return None
     times = np.clip(np.rint(distances / period), 1, 3 if period > 5 else 1)
@@ -159,10 +158,10 @@ def _drift(rows: Rows, part: str, times: NDArray[np.float32], median_ms: float, 
     if len(rows) < _PIECES * _PIECE_STEPS:
         return None
     pieces = np.array_split(times, _PIECES)
-    grown = median(pieces[-1]) - median(pieces[0])
+    grown = float(np.median(pieces[-1]) - np.median(pieces[0]))
     if grown < max(_DRIFT_MS, _DRIFT_SHARE * median_ms):
         return None
-    medians = np.array([median(piece) for piece in pieces])
+    medians = np.array([np.median(piece) for piece in pieces])
     rises = np.diff(medians)
     if rises.min() < -0.05 * grown or rises.max() > _JUMP * grown:
         return None

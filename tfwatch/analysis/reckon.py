@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.analysis import supply
-from tfwatch.analysis.median import median
 from tfwatch.analysis.overlap import queued, shared_cores
 from tfwatch.analysis.supply import Range
 from tfwatch.analysis.switches import LEAST
@@ -88,7 +87,7 @@ def reckon(
     if knob == "prefetch":
         queue = None if beside else _through_a_queue(evidence, value)
         if queue is not None:
-            likely = median(queue)
+            likely = float(np.median(queue))
             found = Reckoned(likely, float(queue.mean()), likely, likely, "")
         if evidence.accelerated and _holds_lock(evidence, split):
             found = replace(found, high_ms=found.high_ms + split.dispatch.mean)
@@ -249,10 +248,10 @@ def _before_the_buffer(waits: NDArray[np.float64], work: NDArray[np.float64], de
 
     A wait behind a buffer that was full is what of a burst `depth` steps could not hide.
     """
-    late = waits > max(median(waits) * 4, 0.1 * median(work))
+    late = waits > max(float(np.median(waits)) * 4, 0.1 * float(np.median(work)))
     if not late.any() or late.mean() > 0.5 or waits[late].sum() < 0.5 * waits.sum():
         return None
-    took = np.where(late, waits + depth * median(work), 0.0)
+    took = np.where(late, waits + depth * float(np.median(work)), 0.0)
     # Between bursts the buffer has filled again: what the others took is at most what was left of the time.
     return took
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tfwatch.analysis.advice import fills_shuffle, slow_callback
 from tfwatch.analysis.banner import banner
 from tfwatch.analysis.causes import STOPPED
 from tfwatch.analysis.cost import Lost, lost
 from tfwatch.analysis.flights import OF_FLIGHTS, flying
-from tfwatch.analysis.median import median
 from tfwatch.analysis.pace import left_s
 from tfwatch.analysis.running import RunningLedger
 from tfwatch.analysis.situation import NOT_JUDGED, Situation
@@ -159,7 +160,7 @@ class Follower:
         judgement = judge(rows, before.verdict, accelerated=accelerated, op_by_op=op_by_op, bound=before.bound)
         recent = rows[-64:]
         total = recent["wait_ms"] + recent["compute_ms"] + recent["host_ms"]
-        step_ms = median(total) if len(recent) else None
+        median = float(np.median(total)) if len(recent) else None
         last = under_way(snapshot.ended, snapshot.pulse)
         doing = last.phase if last else None
         # Pauses are many, and the ledger asks for stops only.
@@ -169,7 +170,7 @@ class Follower:
         return _Figures(
             judgement,
             whole,
-            step_ms,
+            median,
             total.waiting_s,
             total.between_s,
             machine=self._searcher.machine.machine(snapshot),

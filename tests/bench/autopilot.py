@@ -51,12 +51,23 @@ CASES = (
     Case("storage, 40 ms", Knobs(latency_ms=40.0), example_ms=0.3),
     Case("form, 16 to 2 ms", example_ms=2.0, fast_ms=2.0),
 )
-#: Steps of a setting of the grid, and of one that is measured again; rounds of that, and how many settings.
-STEPS, AGAIN, ROUNDS, BEST = 24, 24, 5, 2
-#: Nanoseconds of a measurement: a machine wanders over more than 24 steps of 1 ms.
-LEAST_NS, MOST_NS = 0.3e9, 2e9
+#: Rounds in which the best settings are measured again, and how many of them.
+ROUNDS, BEST = 5, 2
 #: A setting this much slower than the best so far after the first steps is measured no longer.
 FEW, FAR = 8, 1.5
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """How long a setting is measured: a machine wanders over more than 24 steps of 1 ms."""
+
+    steps: int
+    least_ns: float
+    most_ns: float
+
+
+#: Of a setting of the grid, and of one that is measured again.
+ONCE, AGAIN = Stretch(24, 0.3e9, 2e9), Stretch(60, 1e9, 3e9)
 
 
 @dataclass(frozen=True)
@@ -111,7 +122,7 @@ class Conductor:
         until_ns = driver.now_ns() + self._seconds * 1e9
         for setting in settings:
             if driver.now_ns() < until_ns:
-                known[_key(setting)] = self._measure(driver, setting, STEPS, min(known.values(), default=math.inf))
+                known[_key(setting)] = self._measure(driver, setting, ONCE, min(known.values(), default=math.inf))
         mine = {knob: reached[knob] for knob in self._case.turns}
         best = [dict(key) for key in sorted(known, key=lambda key: known[key])[:BEST]]
         again: dict[tuple[tuple[str, str], ...], list[float]] = {}
@@ -138,8 +149,8 @@ class Conductor:
         turned = self._case.turns
         return [dict(zip(turned, chosen, strict=True)) for chosen in itertools.product(*(values[k] for k in turned))]
 
-    def _measure(self, driver: Driver, setting: Mapping[str, str], steps: int, best_ms: float = math.inf) -> float:
-        """The mean of so many steady steps; of more in `LEAST_NS`, of fewer in `MOST_NS` or far from the best."""
+    def _measure(self, driver: Driver, setting: Mapping[str, str], long: Stretch, best_ms: float = math.inf) -> float:
+        """The mean of so many steady steps; of fewer far from the best."""
         asked = {knob: value for knob, value in setting.items() if driver.stands(knob) != value}
         for knob, value in asked.items():
             driver.ask(knob, as_value(knob, value), "code")
@@ -151,8 +162,8 @@ class Conductor:
             from_ns = driver.now_ns()
             driver.wait(
                 lambda snapshot: (
-                    driver.now_ns() > from_ns + LEAST_NS
-                    and (snapshot.steps_total >= first + steps or driver.now_ns() > from_ns + MOST_NS)
+                    driver.now_ns() > from_ns + long.least_ns
+                    and (snapshot.steps_total >= first + long.steps or driver.now_ns() > from_ns + long.most_ns)
                 )
             )
         found = measure(driver.rows(first))

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from tfwatch.analysis.moving import Foretell
     from tfwatch.core.rows import Rows
 
-#: Less data wait than this share of a step is no starving: a step without any is 4 % shorter at most. The verdict's own 5 %
-#: would leave a step 1 / 0.95 = 1.053 of the best. To go on at 2 % took 1.5 to 2 times the steps, won nothing in most
+#: Less data wait than this share of a step is no starving: without any, a step is 4 % shorter at most. The verdict's
+#: own 5 % would leave a step at 1.053 of the best. To go on at 2 % took 1.5 to 2 times the steps, won nothing in most
 #: cases and 2 % of a step at most (`python -m tests.bench.walks`).
 FED_BELOW = 0.04
 #: A step this near the device's own time has reached it.

@@ -114,6 +114,32 @@ def test_a_stop_of_the_training_ends_it() -> None:
     assert training.events(AutopilotEnded)[0].cause == "over"
 
 
+def test_a_run_that_ends_in_an_open_move_is_restarted_with_what_stood_before_it() -> None:
+    in_the_move: list[Knobs] = []
+
+    def stop(training: PlantTraining) -> None:
+        if training.control.knobs != Knobs():
+            in_the_move.append(training.control.coming)
+            training.control.stop.set()
+
+    training = PlantTraining(GPU, Knobs())
+    autopilot.run(training.driver(each=stop), ROOMY)
+    assert in_the_move == [Knobs(prefetch=4, workers=4)]
+    assert training.control.coming == Knobs()
+    assert [move.undoes for move in training.events(MoveMade)] == [False]
+
+
+def test_a_knob_that_somebody_turned_in_an_open_move_is_restarted_as_he_left_it() -> None:
+    def turn_and_stop(training: PlantTraining) -> None:
+        if training.control.knobs != Knobs():
+            training.control.ask(Request("workers", 7))
+            training.control.stop.set()
+
+    training = PlantTraining(GPU, Knobs())
+    autopilot.run(training.driver(each=turn_and_stop), ROOMY)
+    assert training.control.coming == Knobs(workers=7)
+
+
 def test_where_its_own_judging_breaks_the_open_move_is_taken_back_and_the_end_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

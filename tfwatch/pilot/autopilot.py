@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tfwatch.analysis import moving
 from tfwatch.analysis.gain import Measured, measure
-from tfwatch.analysis.moving import LEAST, MOST, Limits, Move, Stop
+from tfwatch.analysis.moving import LEAST, MOST, Limits, Move, Stop, Turn
 from tfwatch.analysis.walk import Walk
 from tfwatch.core import units
 from tfwatch.core.events import PipelineSwitched, SwitchFailed
@@ -189,12 +189,17 @@ class _Flight:
 
     def _take_back(self, why: str) -> None:
         """Ask for what stood before the open move. It comes with the next move, or by itself."""
-        move, self._open = self._open, None
-        if move is None or self._walk is None:
-            return
-        turns = tuple(turn.back for turn in move.turns if not self._driver.is_turned(turn.knob))
+        turns = self._back()
         if turns:
             tell_made(self._driver, Move(turns, why), undoes=True)
+        self._leave(turns)
+
+    def _back(self) -> tuple[Turn, ...]:
+        """What takes the open move back, and it is open no more; not what somebody else turned since."""
+        move, self._open = self._open, None
+        return tuple(turn.back for turn in move.turns if not self._driver.is_turned(turn.knob)) if move else ()
+
+    def _leave(self, turns: tuple[Turn, ...]) -> None:
         for turn in turns:
             self._driver.leave(turn.knob, as_value(turn.knob, turn.new), AUTOPILOT)
 
@@ -253,6 +258,8 @@ class _Flight:
     def _put_down(self, cause: str) -> str:
         """The order is over before its end: what was not judged yet is taken back, unless somebody turned that knob."""
         if cause not in ("key", "cancelled"):
+            # A run that ends obeys no more, but one that it restarts as begins with what is asked now.
+            self._leave(self._back())
             return "over"
         self._take_back("it was not judged yet")
         return "user"

@@ -54,10 +54,14 @@ def collects(request: pytest.FixtureRequest) -> Iterator[bool]:
     (gc.enable if was else gc.disable)()
 
 
+only_there = pytest.mark.skipif(not frames.DEADLOCKS, reason="a collection does no harm in this Python")
+
+
 def test_it_tells_where_this_thread_stands() -> None:
-    assert frames.of_threads()[threading.get_ident()].f_code.co_name == "of_threads"
+    assert frames.of_threads()[threading.get_ident()].f_code.co_filename == frames.__file__
 
 
+@only_there
 @pytest.mark.parametrize("fails", [False, True])
 def test_no_collection_begins_meanwhile_where_that_deadlocks(
     monkeypatch: pytest.MonkeyPatch, collects: bool, fails: bool
@@ -70,7 +74,6 @@ def test_no_collection_begins_meanwhile_where_that_deadlocks(
             raise MemoryError
         return {}
 
-    monkeypatch.setattr(frames, "DEADLOCKS", True)
     monkeypatch.setattr(sys, "_current_frames", current)
     if fails:
         with pytest.raises(MemoryError):
@@ -84,3 +87,30 @@ def test_no_collection_begins_meanwhile_where_that_deadlocks(
 def test_threads_that_come_and_go_do_not_stand_still() -> None:
     crowded = subprocess.run([sys.executable, "-c", CROWDED], capture_output=True, text=True, timeout=30, check=False)
     assert crowded.stdout == "done\n", crowded.stderr
+
+
+@only_there
+def test_another_threads_wish_not_to_collect_is_never_taken_back(collects: bool) -> None:
+    wished, taken_back = gc.enable if collects else gc.disable, []
+    looked, before = 0, sys.getswitchinterval()
+    over = threading.Event()
+
+    def look() -> None:
+        nonlocal looked
+        while not over.is_set():
+            frames.of_threads()
+            looked += 1
+
+    thread = threading.Thread(target=look)
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        while looked < 20_000:
+            (gc.disable if collects else gc.enable)()
+            wished()
+            taken_back += [gc.isenabled() is not collects for _ in range(20)]
+    finally:
+        sys.setswitchinterval(before)
+        over.set()
+        thread.join()
+    assert not any(taken_back)

@@ -170,11 +170,14 @@ def test_runs_that_cannot_be_read_are_told_in_a_sentence(
     assert capsys.readouterr().err == f"tfwatch: {tmp_path} cannot be read: Permission denied\n"
 
 
-def test_a_user_without_a_home_is_told_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("kept", ["state", "config", "cache"])
+def test_a_user_without_a_home_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kept: str
+) -> None:
     def homeless(*_: object, **__: object) -> str:
         raise RuntimeError("could not determine the home directory, set an absolute HOME or XDG variable")
 
-    monkeypatch.setattr("platformdirs.user_state_dir", homeless)
+    monkeypatch.setattr(f"platformdirs.user_{kept}_dir", homeless)
     assert cli.main(["replay"]) == 2
     assert capsys.readouterr().err == (
         "tfwatch: could not determine the home directory, set an absolute HOME or XDG variable\n"

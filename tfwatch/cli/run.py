@@ -45,16 +45,18 @@ def _command(args: argparse.Namespace) -> int:
 
 
 def _check_home() -> None:
-    """Runs, settings and data sets are kept there.
+    """Runs, settings and data sets are kept there, unless the environment names other places for all three.
 
     Raises:
         BadInputError: the user has none; how to give one is said by platformdirs.
     """
-    from tfwatch.runs.library import default_runs_dir
+    import platformdirs
+
     from tfwatch.workloads import BadInputError
 
     try:
-        default_runs_dir()
+        for place in (platformdirs.user_state_dir, platformdirs.user_config_dir, platformdirs.user_cache_dir):
+            place("tfwatch", appauthor=False)
     except RuntimeError as error:
         raise BadInputError(str(error)) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,9 +10,12 @@ import pytest
 from tests.screens.canned import N_A, PREFETCHED, STAGES, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tests.screens.states import MARKUP, importing, stalled, starving
+from tests.screens.test_situation import look
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
 from tfwatch.core.trials import ExperimentBegan
+from tfwatch.runs.reader import Life
+from tfwatch.screens.inside import pipeline_view
 from tfwatch.widgets.glyphs import choose_glyphs
 from tfwatch.widgets.pipeline import PipelinePane, PipelineView, StageRow
 
@@ -135,6 +139,15 @@ async def test_a_replay_shows_what_was_read_last(tmp_path: Path) -> None:
     async with shown(run, live=False) as show:
         assert "as it was read last" in show.text
         assert told(show.rows, "map(decode)").startswith("→ map(decode) 7.7")
+
+
+async def test_stages_that_were_read_before_the_process_fell_silent_raise_no_alarm() -> None:
+    run = starving(None).staged(*STAGES)
+    view = look(run)
+    assert pipeline_view(view).starves
+    silent = replace(view, snapshot=replace(view.snapshot, life=Life.SILENT))
+    assert not pipeline_view(silent).starves
+    assert pipeline_view(silent).stages == pipeline_view(view).stages
 
 
 async def test_names_of_stages_are_no_markup() -> None:

@@ -189,6 +189,8 @@ def test_a_steady_memory_says_so() -> None:
     run = hardware.on_apple(None, hardware.apple()).steps(100, FED).pass_s(150.0).doing(Phase.COMPUTE, 0.0)
 
     assert said(run)["memory"] == ("9.8 of 16 GB, GPU 4.1, steady", False)
+    run.at_s += 60.0  # without a sample: nobody knows whether it still is
+    assert said(run)["memory"] == ("n/a of 16 GB", False)
 
 
 def test_a_machine_without_a_gpu_says_nothing_of_it_but_why() -> None:

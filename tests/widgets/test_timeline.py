@@ -86,6 +86,26 @@ async def test_a_process_without_an_answer_waits_no_longer_than_its_last_sign(tm
 
 
 @pytest.mark.parametrize(
+    ("life", "when", "roles"),
+    [
+        pytest.param(Life.RUNNING, "now", {"number", "bad"}, id="now"),
+        pytest.param(Life.SILENT, "last", {"quiet"}, id="no answer"),
+        pytest.param(Life.GONE, "last", {"quiet"}, id="folder gone"),
+        pytest.param(Life.ENDED, "last", {"number", "bad"}, id="its outcome"),
+    ],
+)
+async def test_figures_that_are_not_of_now_are_grey(run: CannedRun, life: Life, when: str, roles: set[str]) -> None:
+    run.steps(20.0, *STARVED)
+    async with shown(run, 120, 15) as (app, _):
+        show(app.timeline, replace(run.snapshot(), life=life))
+        told = [line for y in range(app.timeline.size.height) if (line := app.timeline.row_key(y))]
+        assert f"{when}, mean ms" in rows(app.timeline)[1]
+    found = [(text, role) for line in told for text, role in line if text in ("  24.0", "  10.0", " 42 %")]
+    assert [text for text, _ in found] == ["  10.0", "  24.0", "  24.0", " 42 %"]
+    assert {role for _, role in found} == roles
+
+
+@pytest.mark.parametrize(
     ("phase", "words"),
     [
         (Phase.IMPORT, "importing TensorFlow, 6.2 s"),

@@ -10,6 +10,7 @@ from tfwatch.analysis.verdict import Verdict
 from tfwatch.core import units
 from tfwatch.core.events import SensorMissing
 from tfwatch.core.rows import Phase
+from tfwatch.runs.reader import Life
 from tfwatch.widgets.pipeline import PipelineView, StageRow
 from tfwatch.widgets.timeline_picture import clock
 
@@ -37,7 +38,7 @@ def pipeline_view(view: RunView) -> PipelineView:
         _known(table.all_ms),
         _against(view, table, part),
         _said(view, table),
-        _stalled(view) or _starves(view),
+        view.snapshot.life is not Life.SILENT and (_stalled(view) or _starves(view)),
         _age(view, table),
     )
 

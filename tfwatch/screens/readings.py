@@ -115,7 +115,8 @@ def _memory(view: RunView, machine: Machine) -> Reading:
     short = f"{units.number(used / _GIBI) if used is not None else units.MISSING} of {_whole(total)}"
     unified = machine.found is not None and machine.found.unified and machine.gpu is not None
     gpu_bytes = machine.gpu.memory_bytes if machine.gpu and unified else None
-    part, grows = [] if gpu_bytes is None else [f"GPU {gpu_bytes / _GIBI:.1f}"], _growing(machine)
+    part = [] if gpu_bytes is None else [f"GPU {gpu_bytes / _GIBI:.1f}"]
+    grows = [] if used is None else _growing(machine)
     of = f"{short} GB"
     texts = [[of, *part, *grows], [of, *grows] if len(grows) > 1 else [of, *part], [short, *grows], [of]]
     tight = available is not None and available < 0.1 * total

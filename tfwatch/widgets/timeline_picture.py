@@ -110,12 +110,14 @@ def draw(scene: Scene, layout: Layout) -> list[Line]:
         middle = layout.strip_rows // 2
         charts[middle] = rows.message_line(narrow(first_words(snapshot)), charts[middle])
     axis = rows.axis_texts(scene.top_ms, layout.strip_rows)
-    when = "then" if scene.view.end_s is not None else "last" if snapshot.life.is_over else "now"
-    legend = rows.legend_lines(figures.split, glyphs, layout.strip_rows, wide, when)
+    now = snapshot.life is Life.RUNNING
+    when = "then" if scene.view.end_s is not None else "now" if now else "last"
+    is_stale = not now and not snapshot.life.is_over
+    legend = rows.legend_lines(figures.split, glyphs, layout.strip_rows, wide, when, is_stale)
     lines = [_beside(text, chart, right) for text, chart, right in zip(axis, charts, legend, strict=True)]
     labels = place(marks_of(scene), bars.starts_s, bars.end_s)
     lines.append(_beside("why", rows.mark_line(labels, layout.columns), ()))
-    lines.append(_beside("starve", rows.starve_line(bars, glyphs), rows.starve_figure(figures)))
+    lines.append(_beside("starve", rows.starve_line(bars, glyphs), rows.starve_figure(figures, is_stale)))
     lines.extend(_gpu_lane(scene, layout))
     if layout.has_cpu:
         cpu = lanes.cpu_line(scene.sampled.cores, figures.all_cores, glyphs)

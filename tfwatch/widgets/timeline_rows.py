@@ -154,22 +154,25 @@ def axis_texts(top_ms: float | None, rows: int) -> list[str]:
     return texts
 
 
-def legend_lines(split: Breakdown | None, glyphs: Glyphs, rows: int, wide: bool, when: str) -> list[Line]:
+def legend_lines(
+    split: Breakdown | None, glyphs: Glyphs, rows: int, wide: bool, when: str, is_stale: bool
+) -> list[Line]:
     """What the colours mean, and the means of the newest steady steps; as many lines as there are rows.
 
-    when: `now`, `then` where the picture stands still, `last` of a run that is over. Means: they add up, and
-    their ratio is the share that is told below them and in the banner.
+    when: `now`, `then` where the picture stands still, `last` of a run that is over or gives no answer. Means: they
+    add up, and their ratio is the share that is told below them and in the banner. is_stale: no figure is of now.
     """
+    figures = "quiet" if is_stale else "number"
     stats = (split.wait, split.host, split.compute, split.step) if split else ()
     means: list[float | None] = [stat.mean for stat in stats] or [None] * 4
     parts = zip(("wait", "host", "compute"), (glyphs.wait, glyphs.host, glyphs.compute), means, strict=False)
     field = 9 if wide else 5
     lines: list[Line] = [
-        ((" ", ""), (glyph, name), (f" {name if wide else name[:4]:<{field}}", "quiet"), (_figure(value), "number"))
+        ((" ", ""), (glyph, name), (f" {name if wide else name[:4]:<{field}}", "quiet"), (_figure(value), figures))
         for name, glyph, value in parts
     ]
     for name, value in (("step", means[3]), ("p95", split.step.p95 if split else None)):
-        lines.append(((f"   {name:<{field}}", "quiet"), (_figure(value), "number")))
+        lines.append(((f"   {name:<{field}}", "quiet"), (_figure(value), figures)))
     if rows > len(lines):
         lines.insert(0, ((f"   {when}, mean ms" if wide else f"   {when}, ms", "quiet"),))
     if rows > len(lines) + 2:
@@ -199,12 +202,12 @@ def starve_line(bars: Bars, glyphs: Glyphs) -> Line:
     return joined((glyphs.shades[shade], "stall" if shade == 3 else "wait") for shade in shades)
 
 
-def starve_figure(figures: Figures) -> Line:
-    """`41 %`, and what it was before the last switch."""
+def starve_figure(figures: Figures, is_stale: bool) -> Line:
+    """`41 %`, and what it was before the last switch; no alarm where it is of no now."""
     share = figures.share
     if share is None:
         return ((f" {units.MISSING}", "quiet"),)
-    role = "bad" if share >= 0.2 else "middling" if share >= 0.05 else "good"
+    role = "quiet" if is_stale else "bad" if share >= 0.2 else "middling" if share >= 0.05 else "good"
     was = f" (was {figures.was * 100:.0f})" if figures.was is not None else ""
     return ((f" {units.percent(share)}", role), (was, "quiet"))
 

@@ -161,6 +161,14 @@ def test_what_workers_make_at_once_is_held_to_the_limit_as_the_autopilot_holds_i
     assert (many.needs_bytes, many.beyond_limit) == (8e6, True)
 
 
+def test_of_two_knobs_turned_at_once_the_buffers_of_both_count() -> None:
+    known = evidence(20.0, batch_bytes=1e6, memory_limit=5e6)
+    both, back = (forecast(known, "prefetch", "4", {"workers": workers}) for workers in ("8", "off"))
+
+    assert (both.needs_bytes, both.beyond_limit) == (12e6, True)
+    assert (back.needs_bytes, back.beyond_limit) == (4e6, False)
+
+
 def test_a_cache_leaves_the_last_map_which_is_the_random_one() -> None:
     table = StageTable(0, tuple(Stage(kind, kind, ms) for kind, ms in (("Map", 14.0), ("Map", 4.0), ("BatchV2", 2.0))))
     known = evidence(20.0, knobs={"cache": "off"}, stages=table)

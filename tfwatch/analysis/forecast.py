@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis import measured, supply
+from tfwatch.analysis import measured, supply, turns
 from tfwatch.analysis.measured import Stay, stays
 from tfwatch.analysis.reckon import Reckoned, reckon
 from tfwatch.analysis.switches import LEAST
-from tfwatch.analysis.turns import FIRST_ON, deeper, shallower
 from tfwatch.core import units
 from tfwatch.core.knobs import CACHE_SHARE
 from tfwatch.core.rows import STEP
@@ -134,13 +133,11 @@ def forecasts(evidence: Evidence) -> tuple[Forecast, ...]:
 def choices(evidence: Evidence, knob: str) -> tuple[str, ...]:
     """The values that the keys of a knob ask for next; none for a knob that changes no step's time."""
     now = evidence.knobs.get(knob)
-    if now is None or not measured.matter({knob: now}):
+    if now is None or not measured.matters(knob):
         return ()
-    turns = evidence.turns or evidence.comparisons
-    last_on = next((turn.old for turn in reversed(turns) if turn.knob == knob and turn.old != "off"), None)
-    toggled = (last_on or FIRST_ON.get(knob, "auto")) if now == "off" else "off"
-    found = (toggled, deeper(now), shallower(now)) if knob == "prefetch" else (toggled,)
-    return tuple(value for value in dict.fromkeys(found) if value != now)
+    made = evidence.turns or evidence.comparisons
+    last_on = next((turn.old for turn in reversed(made) if turn.knob == knob and turn.old != "off"), None)
+    return turns.choices(turns.KnobState(knob, now, last_on or turns.first_on(knob)))
 
 
 def forecast(evidence: Evidence, knob: str, value: str, beside: Mapping[str, str] = _NO_OTHER) -> Forecast:
@@ -164,7 +161,7 @@ def forecast(evidence: Evidence, knob: str, value: str, beside: Mapping[str, str
         found = f"a cache needs {units.memory(evidence.cache_bytes)}, {units.memory(evidence.memory_free)} are free"
     if isinstance(found, str):
         return Forecast(knob, value, math.nan, math.nan, math.nan, floor_ms(evidence), f"no forecast: {found}")
-    return _told(evidence, split, knob, value, found, seen)
+    return _told(evidence, split, knob, value, beside, found, seen)
 
 
 def _is_as_written(evidence: Evidence, knob: str, value: str) -> bool:
@@ -206,9 +203,11 @@ def _as_seen(now: Breakdown, then: Breakdown, beside: Breakdown | None) -> Recko
     return Reckoned(step_ms, mean_ms, step_ms, step_ms, "measured in this run")
 
 
-def _told(evidence: Evidence, split: Breakdown, knob: str, value: str, found: Reckoned, seen: bool) -> Forecast:
+def _told(
+    evidence: Evidence, split: Breakdown, knob: str, value: str, beside: Mapping[str, str], found: Reckoned, seen: bool
+) -> Forecast:
     usual = _OFF if evidence.accelerated else _OFF_SHARED
-    needs, limit = _needs_bytes(evidence, knob, value), evidence.memory_limit
+    needs, limit = _needs_bytes(evidence, {knob: value, **beside}), evidence.memory_limit
     off = math.hypot(usual, NINE_OF_TEN * evidence.wandering, _OTHERS * _taken_by_others(evidence))
     return Forecast(
         knob=knob,
@@ -236,12 +235,12 @@ def _why(evidence: Evidence, split: Breakdown, step_ms: float) -> str:
     return f"{table.stages[place.stage].name} is the limit" if table and place else "making batches is the limit"
 
 
-def _needs_bytes(evidence: Evidence, knob: str, value: str) -> float | None:
-    if knob == "cache" and value == "on":
+def _needs_bytes(evidence: Evidence, turned: Mapping[str, str]) -> float | None:
+    if turned.get("cache") == "on":
         return evidence.cache_bytes
-    if knob not in ("prefetch", "workers") or evidence.batch_bytes is None:
+    if not turned.keys() & {"prefetch", "workers"} or evidence.batch_bytes is None:
         return None
-    then, now = {**evidence.knobs, knob: value}, evidence.knobs
+    then, now = {**evidence.knobs, **turned}, evidence.knobs
     more = supply.needed_bytes(then, evidence.batch_bytes) - supply.needed_bytes(now, evidence.batch_bytes)
     return max(more, 0.0)
 

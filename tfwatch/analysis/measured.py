@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from tfwatch.analysis.breakdown import Breakdown
     from tfwatch.analysis.switches import Comparison
 
-#: Knobs that change no step's time: only the order of the examples.
-_NO_MATTER = ("shuffle",)
-
 
 class Turn(Protocol):
     """A switch that took effect at a step: a `Comparison` or a `PipelineSwitched`."""
@@ -86,4 +83,9 @@ def _is_at(history: Sequence[Stay], n: int, knobs: Mapping[str, str]) -> bool:
 
 def matter(knobs: Mapping[str, str]) -> dict[str, str]:
     """The knobs that change a step's time."""
-    return {knob: value for knob, value in knobs.items() if knob not in _NO_MATTER}
+    return {knob: value for knob, value in knobs.items() if matters(knob)}
+
+
+def matters(knob: str) -> bool:
+    """Whether it changes a step's time: a shuffle changes only the order of the examples."""
+    return knob != "shuffle"

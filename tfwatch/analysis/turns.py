@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Event
 
-#: What a knob that never was on is turned to.
-FIRST_ON = {"prefetch": "4", "workers": "auto", "latency_ms": "20 ms", "fast_form": "on", "cache": "on"}
+_FIRST_ON = {"prefetch": "4", "workers": "auto", "latency_ms": "20 ms", "fast_form": "on", "cache": "on"}
 #: The depth that `auto` and `default` are taken for when a key doubles or halves it.
 _UNSET_DEPTH = 4
 
@@ -68,7 +67,7 @@ class _Fold:
     def __init__(self, knob: str, value: str) -> None:
         self.knob = knob
         self.now = value
-        self.last_on = value if value != "off" else FIRST_ON.get(knob, "auto")
+        self.last_on = value if value != "off" else first_on(knob)
         self.asked: str | None = None
         self.asked_s = 0.0
         self.asked_by = ""
@@ -95,6 +94,19 @@ class _Fold:
 
     def state(self) -> KnobState:
         return KnobState(self.knob, self.now, self.last_on, self.asked, self.asked_s, self.asked_by, self.failed)
+
+
+def first_on(knob: str) -> str:
+    """What a knob that never was on is turned to."""
+    return _FIRST_ON.get(knob, "auto")
+
+
+def choices(state: KnobState) -> tuple[str, ...]:
+    """The values that the keys of a knob ask for next, each once."""
+    found = [toggled(state)]
+    if state.knob == "prefetch":
+        found += [deeper(state.coming), shallower(state.coming)]
+    return tuple(value for value in dict.fromkeys(found) if value != state.now)
 
 
 def toggled(state: KnobState) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tfwatch.analysis import turns
 from tfwatch.analysis.forecast import Forecast, forecast
 from tfwatch.analysis.grounds import Grounds, gather
+from tfwatch.analysis.measured import matters
 from tfwatch.analysis.record import Foretold, Record, foretell
 from tfwatch.analysis.stages import stage_table
 from tfwatch.analysis.trials import underway
@@ -79,8 +80,8 @@ class Foreteller:
         if snapshot.ended is not None:
             self.forecasts, self._series = {}, None
             return
-        turnable = ((knob, state) for knob, state in knobs.items() if knob in snapshot.manifest.switchable)
-        self._series = _Series(known, [(knob, value) for knob, state in turnable for value in _values(state)])
+        turnable = (knobs[knob] for knob in knobs if knob in snapshot.manifest.switchable and matters(knob))
+        self._series = _Series(known, [(state.knob, value) for state in turnable for value in turns.choices(state)])
 
     def _go_on(self, since_s: float) -> None:
         """Make as many as `since_s` seconds ask for; they are compared, so that they are told together."""
@@ -126,11 +127,3 @@ class _Series:
         for knob, value in self._wanted[len(self.made) : due]:
             self.made[knob, value] = forecast(self._known, knob, value)
         return len(self.made) == len(self._wanted)
-
-
-def _values(state: turns.KnobState) -> set[str]:
-    """What the keys of a knob ask for next."""
-    found = {turns.toggled(state)}
-    if state.knob == "prefetch":
-        found |= {turns.deeper(state.coming), turns.shallower(state.coming)}
-    return found - {state.now} if state.knob != "shuffle" else set()

@@ -123,7 +123,7 @@ def move_line(judged: MoveJudged) -> str:
 
 
 def gave(flight: Flight) -> str:
-    """`autopilot: 1.68 x faster, 2 of 3 moves kept`; of medians, in its own steps.
+    """`autopilot: 1.68 x faster, 2 of 3 moves kept`; of means, in its own steps.
 
     Where none was kept the settings are what they were, and so is what their steps differ by: `as it was`.
     """

@@ -120,6 +120,11 @@ class Odd:
     def __call__(self, y, found):
         return keras.ops.mean((y - found) ** 2)
 """
+SHORT = (
+    IMAGES.replace("STEPS", "1")
+    .replace("Dense(1)", 'Dense(1, "sigmoid")')
+    .replace('"mse"', '"CE", metrics=["acc", ["AUC", "MSE"]]')
+)
 
 
 @pytest.mark.parametrize(
@@ -127,6 +132,7 @@ class Odd:
     [
         pytest.param(IMAGES.replace("STEPS", "1"), 3, id="images of any size"),
         pytest.param(IMAGES.replace("STEPS", "2"), 3, id="two steps a call"),
+        pytest.param(SHORT, 3, id="names that the shapes decide, and classes by name"),
         pytest.param(EXAMPLE + NAMED, 5, id="named inputs and weights"),
         pytest.param(EXAMPLE + DATASET + ODD + MODEL.replace('"mse"', "Odd()"), 13, id="a loss that cannot be saved"),
         pytest.param(EXAMPLE + DATASET + MODEL.replace('"mse"', '"mse", run_eagerly=True'), 13, id="eager"),

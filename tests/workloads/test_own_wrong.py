@@ -65,6 +65,14 @@ WRONG = {
         ONCE.replace('"mse"', '["nothing_like_it"], run_eagerly=True'),
         "own.py:12: model() compiles with the loss 'nothing_like_it', which is no loss of Keras'",
     ),
+    "no such metric": (
+        ONCE.replace('["mean_absolute_error"]', '["mae", "acuracy"]'),
+        "own.py:12: model() compiles with the metric 'acuracy', which is no metric of Keras' (is it 'accuracy'?)",
+    ),
+    "no such metric, of weighted examples": (
+        ONCE.replace('"mse"', '"mse", weighted_metrics=[["nothing_like_it"]]'),
+        "own.py:12: model() compiles with the metric 'nothing_like_it', which is no metric of Keras'",
+    ),
     "no data set": (
         ONCE + "\ndef dataset(knobs):\n    return [1]\n",
         "own.py:18: dataset() gives a list, not a tf.data.Dataset",

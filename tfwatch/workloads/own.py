@@ -32,7 +32,7 @@ from tfwatch.core.knobs import Knobs
 from tfwatch.training import hands
 from tfwatch.training.stage_names import inputs_of
 from tfwatch.workloads import BadInputError, Prepared, indexed
-from tfwatch.workloads.losses import unknown_loss
+from tfwatch.workloads.compiled import unknown_name
 from tfwatch.workloads.own_errors import Places, failed_shape, fits, named, sentence
 
 if TYPE_CHECKING:
@@ -265,8 +265,8 @@ class Own:
 
         if type(model).train_step is not keras.Model.train_step:
             return
-        if unknown := unknown_loss(model.loss):
-            raise self._wrong("model", f"compiles with the loss {unknown}")
+        if unknown := unknown_name(model):
+            raise self._wrong("model", f"compiles with the {unknown}")
         if model.run_eagerly:
             return
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +103,27 @@ def test_of_a_folder_that_was_moved_away_nothing_more_is_known_until_it_is_back(
     assert (gone.life, gone.pulse, gone.now_s) == (Life.GONE, before.pulse, 9.0)
     assert gone.steps_total == 3
     assert reader.tail().life is before.life
+
+
+@pytest.mark.parametrize(
+    ("number", "life"),
+    [(errno.EACCES, Life.SILENT), (errno.EIO, Life.SILENT), (errno.ESTALE, Life.GONE)],
+    ids=["may not be looked at", "a disk that fails", "a share's folder that was deleted"],
+)
+def test_a_folder_that_cannot_be_asked_for_is_gone_only_where_the_answer_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, life: Life
+) -> None:
+    write_run(tmp_path, plain(3), clock=FakeClock(9.0))
+    reader = RunReader(FolderSource(tmp_path), FakeClock(12.0).clock)
+    reader.tail()
+
+    def refused(*_: object, **__: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refused)
+        patch.setattr(type(tmp_path), "stat", refused)
+        assert reader.tail().life is life
 
 
 def test_another_machines_time_is_told_by_the_wall_clock(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ RECENT = 4096
 #: Two a second: as much of them as pace is told by, and more.
 RECENT_PROGRESS = 1024
 _CHUNK = 4 * 2**20
+#: What asking for a folder gives that was moved or deleted; ESTALE on a network's disk.
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +254,13 @@ class RunReader:
     # -- life -----------------------------------------------------------------------------------
 
     def _is_gone(self) -> bool:
-        return self._source.folder is not None and not self._source.folder.exists()
+        """Whether the folder is not there any more; one that cannot be looked at may be."""
+        try:
+            if self._source.folder:
+                self._source.folder.stat()
+        except OSError as error:
+            return error.errno in _GONE
+        return False
 
     def _life(self, pulse: Pulse | None, is_gone: bool) -> tuple[Life, float]:
         if self._ended:

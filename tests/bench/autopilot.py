@@ -1,13 +1,13 @@
 """The autopilot from the worst setting, against the best of a full grid measured in the same training.
 
-    python -m tests.bench.autopilot [--cases "cnn;generator;..."] [--memory-gb 1] [--seconds 8] [--json]
+    python -m tests.bench.autopilot [--cases "cnn;generator;..."] [--memory-gb 1] [--seconds 8] [--rounds 5] [--json]
 
 A row a case: the mean step at the worst setting, where the autopilot left it, and the best of the grid. The grid is
 measured in random order after the autopilot has ended; then its two best settings and the autopilot's are measured
-again in turn, and `over best` is the autopilot's over the best of these. `steps`: what it took of the run; `added MB`:
-the most that the process took meanwhile on top of what it had; `order`: whether every batch came once and in the order
-of its source, by a checksum of the labels of each step, else where it broke. Exits with 1 where an order is broken or
-a limit is passed.
+again in turn, and `over best` is the autopilot's over the best of these. `noise`: the autopilot's over itself, which is
+measured twice in every round. `steps`: what the autopilot took of the run; `added MB`: the most that the process took
+meanwhile on top of what it had; `order`: whether every batch came once and in the order of its source, by a checksum of
+the labels of each step, else where it broke. Exits with 1 where an order is broken or a limit is passed.
 """
 
 from __future__ import annotations
@@ -40,8 +40,11 @@ from tfwatch.runs.control import Autopilot, Control
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import TypeAlias
 
     from tfwatch.runs.writer import RunWriter
+
+    Key: TypeAlias = tuple[tuple[str, str], ...]
 
 CASES = (
     Case("cnn", workload="cnn", knobs=Knobs(latency_ms=20.0)),
@@ -51,8 +54,8 @@ CASES = (
     Case("storage, 40 ms", Knobs(latency_ms=40.0), example_ms=0.3),
     Case("form, 16 to 2 ms", example_ms=2.0, fast_ms=2.0),
 )
-#: Rounds in which the best settings are measured again, and how many of them.
-ROUNDS, BEST = 5, 2
+#: So many of the grid's best settings are measured again.
+BEST = 2
 #: A setting this much slower than the best so far after the first steps is measured no longer.
 FEW, FAR = 8, 1.5
 
@@ -79,6 +82,7 @@ class Result:
     reached_ms: float
     best_ms: float
     over_best: float
+    noise: float
     steps: int
     limit_mb: float
     added_mb: float
@@ -89,18 +93,19 @@ class Result:
     cause: str
     reason: str
     moves: list[str]
-    grid: int
+    grid: dict[str, float]
     took_s: float
 
 
 class Conductor:
     """Lets the autopilot fly, then measures the grid."""
 
-    def __init__(self, case: Case, memory_bytes: float, seconds: float) -> None:
+    def __init__(self, case: Case, memory_bytes: float, seconds: float, rounds: int) -> None:
         self.found: dict[str, Any] = {}
         self._case = case
         self._memory = memory_bytes
         self._seconds = seconds
+        self._rounds = rounds
         self._random = random.Random(5)
 
     def __call__(self, writer: RunWriter, control: Control) -> None:
@@ -116,7 +121,7 @@ class Conductor:
         self.found = {"ended": ended, "judged": judged, **measured}
 
     def _grid(self, driver: Driver, reached: Mapping[str, str]) -> dict[str, Any]:
-        known: dict[tuple[tuple[str, str], ...], float] = {}
+        known: dict[Key, float] = {}
         settings = list(self._settings(driver))
         self._random.shuffle(settings)
         until_ns = driver.now_ns() + self._seconds * 1e9
@@ -125,19 +130,28 @@ class Conductor:
                 known[_key(setting)] = self._measure(driver, setting, ONCE, min(known.values(), default=math.inf))
         mine = {knob: reached[knob] for knob in self._case.turns}
         best = [dict(key) for key in sorted(known, key=lambda key: known[key])[:BEST]]
-        again: dict[tuple[tuple[str, str], ...], list[float]] = {}
-        for _ in range(ROUNDS):
-            for setting in self._random.sample([mine, *best], k=len(best) + 1):
-                again.setdefault(_key(setting), []).append(self._measure(driver, setting, AGAIN))
-        steps = {key: median(times) for key, times in again.items()}
+        once_more, steps = self._again(driver, mine, best)
         winner = min(steps, key=lambda key: steps[key])
         return {
             "mine": mine,
             "mine_ms": steps[_key(mine)],
+            "noise": once_more / steps[_key(mine)],
             "best": dict(winner),
             "best_ms": steps[winner],
-            "grid": len(known),
+            "grid": {_words(dict(key)): ms for key, ms in known.items()},
         }
+
+    def _again(
+        self, driver: Driver, mine: dict[str, str], best: list[dict[str, str]]
+    ) -> tuple[float, dict[Key, float]]:
+        """Milliseconds a step in turn: of the autopilot's setting once more, and of each setting."""
+        more: list[float] = []
+        again: dict[Key, list[float]] = {}
+        for _ in range(self._rounds):
+            places = [(mine, more), *((one, again.setdefault(_key(one), [])) for one in [mine, *best])]
+            for setting, times in self._random.sample(places, k=len(places)):
+                times.append(self._measure(driver, setting, AGAIN))
+        return median(more), {key: median(times) for key, times in again.items()}
 
     def _settings(self, driver: Driver) -> list[dict[str, str]]:
         cores = autopilot.cores_of(driver.snapshot.manifest)
@@ -171,10 +185,10 @@ class Conductor:
         return found.step_ms
 
 
-def fly(case: Case, memory_bytes: float, seconds: float, folder: Path) -> Result:
+def fly(case: Case, memory_bytes: float, seconds: float, rounds: int, folder: Path) -> Result:
     """One case."""
     begun_s = time.perf_counter()
-    conductor = Conductor(case, memory_bytes, seconds)
+    conductor = Conductor(case, memory_bytes, seconds, rounds)
     trained = train(case, folder, conductor)
     found, ended = conductor.found, conductor.found["ended"]
     moves = [move_line(move) for move in found["judged"]]
@@ -184,6 +198,7 @@ def fly(case: Case, memory_bytes: float, seconds: float, folder: Path) -> Result
         found["mine_ms"],
         found["best_ms"],
         found["mine_ms"] / found["best_ms"],
+        found["noise"],
         ended.steps,
         memory_bytes / 2**20,
         (ended.peak_bytes or 0.0) / 2**20,
@@ -202,20 +217,21 @@ def fly(case: Case, memory_bytes: float, seconds: float, folder: Path) -> Result
 def print_row(result: Result) -> None:
     """A line of the table, and what was done."""
     order = f"BROKEN {result.broken}" if result.broken else f"{result.batches} in order"
+    added = f"{result.added_mb:.0f} of {result.limit_mb:.0f}"
     print(
         f"| {result.case} | {result.worst_ms:.1f} | {result.reached_ms:.2f} | {result.best_ms:.2f} "
-        f"| {result.over_best:.3f} | {result.steps} | {result.added_mb:.0f} of {result.limit_mb:.0f} | {order} |"
+        f"| {result.over_best:.3f} | {result.noise:.3f} | {result.steps} | {added} | {order} |"
     )
     print(f"    {'; '.join(result.moves)}; {result.cause}: {result.reason}")
     print(f"    left at {_words(result.reached)}; best of the grid {_words(result.best)}", end="")
-    print(f"; {result.grid} settings of it measured, {result.took_s:.0f} s in all", flush=True)
+    print(f"; {len(result.grid)} settings of it measured, {result.took_s:.0f} s in all", flush=True)
 
 
 def _words(setting: Mapping[str, str]) -> str:
     return ", ".join(f"{knob} {value}" for knob, value in setting.items())
 
 
-def _key(setting: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _key(setting: Mapping[str, str]) -> Key:
     return tuple(setting.items())
 
 
@@ -225,16 +241,17 @@ def main() -> int:
     parser.add_argument("--cases", default=";".join(case.name for case in CASES), help="parted by semicolons")
     parser.add_argument("--memory-gb", type=float, default=1.0, help="the autopilot's limit (1)")
     parser.add_argument("--seconds", type=float, default=8.0, help="for a case's grid, at most (8)")
+    parser.add_argument("--rounds", type=int, default=5, help="in which the best settings are measured again (5)")
     parser.add_argument("--json", action="store_true", help="one JSON object a case")
     options = parser.parse_args()
     wanted = [case for case in CASES if case.name in options.cases.split(";")]
     results = []
     if not options.json:
-        print("| case | worst ms | reached ms | best ms | over best | steps | added MB | order |")
-        print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
+        print("| case | worst ms | reached ms | best ms | over best | noise | steps | added MB | order |")
+        print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
     with tempfile.TemporaryDirectory() as folder:
         for case in wanted:
-            result = fly(case, options.memory_gb * 2**30, options.seconds, Path(folder))
+            result = fly(case, options.memory_gb * 2**30, options.seconds, options.rounds, Path(folder))
             results.append(result)
             print(json.dumps(asdict(result)), flush=True) if options.json else print_row(result)
     return 0 if all(not r.broken and r.added_mb <= r.limit_mb for r in results) else 1

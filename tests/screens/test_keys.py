@@ -15,6 +15,7 @@ from tfwatch.screens.knobkeys import KNOB_KEYS
 from tfwatch.screens.leave import Leave
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -128,18 +129,23 @@ async def test_every_knob_and_the_autopilot_have_a_row(size: tuple[int, int], ro
         await show.until(lambda: show.control and show.control.next_order(0, 0.0)[1])
 
 
+_USUAL = ("prefetch", "workers", "cache", "latency_ms")
+
+
 @pytest.mark.parametrize(
-    ("width", "keys"),
+    ("width", "knobs", "keys"),
     [
-        pytest.param(80, "p prefetch w workers c cache f feed a prove u undo ? keys q leave", id="80"),
-        pytest.param(
-            120, "p prefetch w workers c cache f feed a prove u undo space freeze r restart ? keys q leave", id="120"
-        ),
+        (80, _USUAL, "p prefetch w workers c cache f feed a prove u undo ? keys q leave"),
+        (120, _USUAL, "p prefetch w workers c cache f feed a prove u undo space freeze r restart ? keys q leave"),
+        (80, (*_USUAL, "fast_form"), "p prefetch w work c cache t form f feed a prove u undo ? keys q leave"),
+        (60, (*_USUAL, "fast_form"), "p pre w work c cache t form f feed ? keys q leave"),
+        (60, _USUAL[:2], "p pre w work f feed a prove u undo ? keys q leave"),
     ],
+    ids=str,
 )
-async def test_the_footer_keeps_what_switches_and_proves(width: int, keys: str) -> None:
-    knobs = {"prefetch": "off", "workers": "off", "cache": "off", "latency_ms": "20 ms"}
-    run = starving(None, knobs=knobs, switchable=[*knobs], settings={"storage_latency_ms": 20.0})
+async def test_the_footer_keeps_what_switches_and_proves(width: int, knobs: Sequence[str], keys: str) -> None:
+    stands = {knob: "20 ms" if knob == "latency_ms" else "off" for knob in knobs}
+    run = starving(None, knobs=stands, switchable=[*stands], settings={"storage_latency_ms": 20.0})
     async with shown(run, (width, 40)) as show:
         show.live.show(show.live.view, "tfwatch 3.1 % of a core, 51 skipped")  # type: ignore[arg-type]
         await show.pilot.pause()

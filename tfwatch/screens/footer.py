@@ -10,7 +10,7 @@ from tfwatch.core.events import PipelineSwitched
 from tfwatch.screens import views
 from tfwatch.screens.knobkeys import KNOB_KEYS, PREFETCH
 from tfwatch.screens.layout import SMALLEST
-from tfwatch.widgets.keyline import Key
+from tfwatch.widgets.keyline import LAST_TO_GO, Key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,12 +28,12 @@ def footer_keys(view: RunView, live: bool, frozen: bool, stopping: bool) -> tupl
     return (
         *_knobs(view, live),
         Key("f", "f", "feed", turns, rank=1),
-        Key("a", "a", "prove", turns, rank=1),
-        Key("u", "u", "undo", obeyed, rank=1),
-        Key("space", "space", _space(view, frozen), chosen=frozen, rank=0 if frozen else 2),
-        Key("z", "z", "zoom", rank=5),
-        Key("y", "y", "leave now" if stopping else "copy", rank=0 if stopping else 6),
-        Key("r", "r", "restart", live and not stopping, rank=3),
+        Key("a", "a", "prove", turns, rank=3),
+        Key("u", "u", "undo", obeyed, rank=LAST_TO_GO),
+        Key("space", "space", _space(view, frozen), chosen=frozen, rank=0 if frozen else 5),
+        Key("z", "z", "zoom", rank=8),
+        Key("y", "y", "leave now" if stopping else "copy", rank=0 if stopping else 9),
+        Key("r", "r", "restart", live and not stopping, rank=6),
         Key("question_mark", "?", "keys"),
         Key("q", "q", "leave"),
     )
@@ -52,10 +52,10 @@ def _knobs(view: RunView, live: bool) -> Iterator[Key]:
         if not one.in_footer or not views.has_knob(view, one.knob):
             continue
         turns_it = not views.refused(view.snapshot, one.knob, live)
-        yield Key(one.key, one.key, one.name, turns_it, rank=one.rank)
+        yield Key(one.key, one.key, one.name, turns_it, rank=one.rank, brief=one.brief)
         if one is PREFETCH:
-            yield Key("minus", "-", "", turns_it, rank=5)
-            yield Key("plus", "+", "depth", turns_it, rank=3)
+            yield Key("minus", "-", "", turns_it, rank=8)
+            yield Key("plus", "+", "depth", turns_it, rank=6)
 
 
 def _space(view: RunView, frozen: bool) -> str:

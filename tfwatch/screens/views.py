@@ -150,7 +150,7 @@ def has_knob(view: RunView, knob: str) -> bool:
 
 #: The row of the depth, by the key that doubles it.
 _DEPTH = "plus"
-_OF_DEPTH = KnobKey(_DEPTH, PREFETCH.knob, "depth", "", "batches kept ready", 3)
+_OF_DEPTH = KnobKey(_DEPTH, PREFETCH.knob, "depth", "", "batches kept ready", 6)
 
 
 def _knob_rows(view: RunView, live: bool) -> Iterator[KnobRow]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from textual.content import Content
@@ -18,12 +18,17 @@ if TYPE_CHECKING:
     from textual import events
 
 
+#: Keys of this rank or less have their words shortened before one of them goes.
+LAST_TO_GO = 4
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """A key to press, how it is shown, and a word for what it does.
 
     enabled: it does something now. chosen: marks the tab that shows. rank: where room is short the highest goes first,
-    after all that do nothing.
+    after all that do nothing. brief: a shorter word, for a line in which not even those of `LAST_TO_GO` fit; empty
+    where there is none.
     """
 
     key: str
@@ -32,6 +37,7 @@ class Key:
     enabled: bool = True
     chosen: bool = False
     rank: int = 0
+    brief: str = ""
 
     @property
     def width(self) -> int:
@@ -83,8 +89,13 @@ class KeyLine(Pane):
         while keys and sum(key.width + gap for key in keys) - gap > room:
             if gap > 1:
                 gap = 1
+                continue
+            last = max(keys, key=lambda key: (not key.enabled, key.rank))
+            long = max((key for key in keys if key.brief), key=lambda key: key.rank, default=None)
+            if long and last.enabled and last.rank <= LAST_TO_GO:
+                keys[keys.index(long)] = replace(long, word=long.brief, brief="")
             else:
-                keys.remove(max(keys, key=lambda key: (not key.enabled, key.rank)))
+                keys.remove(last)
         at = 0
         for key in keys:
             yield at, at + key.width, key

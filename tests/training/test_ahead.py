@@ -246,5 +246,7 @@ def test_a_gpu_that_cannot_be_asked_leaves_the_host_s_wait(monkeypatch: pytest.M
 
     assert list(ahead.settle(fetched(2))) == [(fetched(2), 1000)]
     assert list(ahead.settle(fetched(3))) == [(fetched(3), 1000)]
-    assert notes[1:] == ["the GPU cannot be asked (out of memory): a fetch that blocks counts as data wait"]
+    assert notes[1:] == [
+        "the GPU cannot be asked (RuntimeError: out of memory): a fetch that blocks counts as data wait"
+    ]
     assert list(ahead.stop()) == []

@@ -160,7 +160,7 @@ def test_a_gpu_that_cannot_be_asked_is_told(
         count = sum(1 for _ in tracked)
     run = opened(tracked)
     assert len(run.steps) == count
-    assert "the GPU cannot be asked (division by zero)" in told(run, Noted)[0].text
+    assert "the GPU cannot be asked (ZeroDivisionError: division by zero)" in told(run, Noted)[0].text
 
 
 def test_a_gpu_is_not_asked_where_its_work_cannot_be_seen(gpu: None, tmp_path: Path) -> None:

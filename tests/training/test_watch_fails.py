@@ -76,27 +76,38 @@ def test_a_step_that_raises_leaves_its_traceback_in_the_folder(make_model: Make,
     assert len(run.steps) == 3
 
 
-def fit_that_raises(model: Any, data: Any, watch: Any, raised: Callable[[], BaseException]) -> Run:
+def fit_that_raises(
+    model: Any, data: Any, watch: Any, raised: Callable[[], BaseException], steps_per_execution: int = 1
+) -> Run:
     """The run of a `fit` whose first step raises, and whose caller is told just that."""
 
     def broken(y: Any, predicted: Any) -> Any:
         raise error
 
     error = raised()
-    model.compile("adam", broken, run_eagerly=True)
+    fused = steps_per_execution > 1
+    model.compile("adam", broken, run_eagerly=not fused, steps_per_execution=steps_per_execution)
     with pytest.raises(type(error)) as told_of:
         model.fit(data, verbose=0, callbacks=[watch])
     assert told_of.value is error
     return open_run(watch.run_path)
 
 
-def test_an_error_that_cannot_say_what_it_is_comes_as_it_was(arrays: Any, make_model: Make, tmp_path: Path) -> None:
-    class OddError(Exception):
-        def __str__(self) -> str:
-            raise ValueError("no text")
+class OddError(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
 
+
+def test_an_error_that_cannot_say_what_it_is_comes_as_it_was(arrays: Any, make_model: Make, tmp_path: Path) -> None:
     run = fit_that_raises(make_model(), known(arrays), watch_in(tmp_path), OddError)
     assert only(run, TrainingFailed).error == "OddError"
+
+
+def test_so_does_one_by_which_several_steps_a_call_cannot_be_traced(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    run = fit_that_raises(make_model(), known(arrays), watch_in(tmp_path), OddError, steps_per_execution=2)
+    assert run.manifest.split == "none: OddError"
 
 
 def test_what_breaks_while_a_failure_is_told_does_not_take_its_place(

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 
 def reason(error: BaseException) -> str:
-    """`ValueError: no`; the class alone where the error says nothing, or raises when it is asked."""
+    """`ValueError: no`; the class alone where the error says nothing."""
+    return f"{type(error).__name__}: {said(error)}".removesuffix(": ")
+
+
+def said(error: BaseException) -> str:
+    """`no`; empty where the error says nothing, or raises when it is asked."""
     try:
-        said = str(error)
+        return str(error)
     except Exception:  # noqa: BLE001  an exception of the user's own
-        said = ""
-    return f"{type(error).__name__}: {said}".removesuffix(": ")
+        return ""

@@ -13,6 +13,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tfwatch.core.reasons import reason
 from tfwatch.training.script import at_exit
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ class Ahead:
                     self._ask(probe)
         except Exception as error:  # noqa: BLE001  a thread boundary
             self.failed = True
-            self._note(f"the GPU cannot be asked ({error}): a fetch that blocks counts as data wait")
+            self._note(f"the GPU cannot be asked ({reason(error)}): a fetch that blocks counts as data wait")
 
     def _read(self, probe: Callable[[], int]) -> int:
         asked_ns = self._now_ns()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tensorflow as tf
 
+from tfwatch.core.reasons import said
 from tfwatch.training.books import Books
 from tfwatch.training.fetch import Fetch
 from tfwatch.training.operations import op_by_op
@@ -172,7 +173,7 @@ class Recorder:
         """Leave the steps to Keras. With batches of tfwatch's own that would be training on a stand-in's zeros."""
         if self._session.source is not None:
             raise error
-        reason = str(error).partition("\n")[0] or type(error).__name__
+        reason = said(error).partition("\n")[0] or type(error).__name__
         self.writer.describe(split=f"none: {reason}")
         self.writer.note(f"the steps of this fit are not split: {reason}")
         self._take_back()

@@ -38,7 +38,8 @@ __all__ = ["FRAME_S", "DoctorApp", "Leave", "TfwatchApp"]
 
 FRAME_S = 0.25
 #: Why a run is not restarted here.
-NO_RESTART = "read only: restart it where it trains"
+_NO_RESTART, _RECORD = "read only: restart it where it trains", "a record: tfwatch train begins a new run"
+_ENDING = "the run is ending already; y does not wait for the batch in flight"
 #: Keys that only make sense as keys, and leaving, which has a name of its own.
 _NOT_BY_NAME = ("colon", "escape", "enter", "ctrl+z", "q")
 #: The terminal keeps its title on a stack of its own, and takes it back.
@@ -149,14 +150,18 @@ class TfwatchApp(ThemedApp):
             self._live.say(
                 "nothing to stop: the run is over" if self._is_over() else "read only: stop it where it trains"
             )
+        elif self._live.stopping:
+            self._live.say(_ENDING)
         else:
             self.push_screen(StopScreen(), self._stop)
 
     def action_ask_restart(self) -> None:
         """Ask with which start knobs the training is to begin again."""
         if self._restart is None:
-            self._live.say(NO_RESTART)
-        elif not self._leaving:
+            self._live.say(_RECORD if self._is_over() else _NO_RESTART)
+        elif self._leaving:
+            self._live.say(_ENDING)
+        else:
             how = "it begins at once" if self._is_over() else "the run ends at the next batch, and begins again"
             screen = RestartScreen(self._restart.knobs(), how, choose_glyphs(self._colour, self._unicode))
             self.push_screen(screen, self._begin_again)

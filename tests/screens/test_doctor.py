@@ -105,6 +105,7 @@ async def test_what_is_looked_at_is_told_and_an_older_finding_stays() -> None:
     async with checked(look) as (app, pilot):
         await pilot.press("t", "t")
         await until(pilot, lambda: "looking at round 2" in text(app))
+        assert [note.message for note in app._notifications] == ["it looks already: t again after that"]
         assert "FAIL  versions" in text(app)
         goes_on.set()
         await until(pilot, lambda: "0 failed" in text(app) and "FAIL" not in text(app))
@@ -150,6 +151,20 @@ async def test_a_check_is_copied() -> None:
         await pilot.press("y")
         assert app.clipboard.startswith("versions: fail: tensorflow-metal 1.2.0 does not load")
         assert "pip install" in app.clipboard
+
+
+async def test_before_anything_is_found_there_is_nothing_to_copy() -> None:
+    goes_on = threading.Event()
+
+    def look(gently: bool, told: Callable[[str], None]) -> CheckUp:
+        goes_on.wait(20)
+        return check_up(linux())
+
+    app = DoctorApp(look)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("y", "ctrl+z")
+        assert [note.message for note in app._notifications] == ["nothing to copy yet", "ctrl+z is off: q leaves"]
+        goes_on.set()
 
 
 async def test_a_click_chooses() -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.screens.canned import usual
+from tests.screens.hardware import fed
 from tests.screens.showing import shown
 from tests.screens.states import starving
-from tfwatch.core.knobs import KNOBS
+from tfwatch.core.knobs import KNOBS, LARGEST
 from tfwatch.screens.bindings import LIVE_BINDINGS, OF_PANES
 from tfwatch.screens.knobkeys import KNOB_KEYS
 from tfwatch.screens.leave import Leave
@@ -39,6 +40,42 @@ async def test_tab_goes_through_the_panes(tmp_path: Path) -> None:
         first = show.app.focused
         await show.press("tab", "shift+tab")
         assert show.app.focused is first is not None
+
+
+@pytest.mark.parametrize(
+    ("keys", "live", "said"),
+    [
+        pytest.param(["minus"] * 4, True, "prefetch off is the least there is", id="no depth below off"),
+        pytest.param(["plus"] * 12, True, f"prefetch {LARGEST} is the deepest there is", id="no depth above"),
+        pytest.param(["u"], True, "nothing was switched yet", id="nothing to undo"),
+        pytest.param(["z"] * 5, True, "all of it is shown: Z shows less at once", id="no wider"),
+        pytest.param(["Z"] * 3, True, "a column is a single step: z shows more at once", id="no closer"),
+        pytest.param(["end"], True, "the charts follow the run", id="it follows"),
+        pytest.param(["home", "left"], True, "nothing older is shown here", id="at the beginning"),
+        pytest.param(["right"] * 2, True, "nothing newer is there yet: end follows the run", id="at the end"),
+        pytest.param(["right_square_bracket"] * 2, True, "nothing newer has happened", id="no newer event"),
+        pytest.param(["left_square_bracket"] * 20, True, "nothing older has happened", id="no older event"),
+        pytest.param(["2"], True, "it is shown already, and has no keys of its own", id="a pane that shows"),
+        pytest.param(["ctrl+z"], True, "ctrl+z is off: it would suspend the training too", id="no suspending"),
+        pytest.param(["ctrl+z"], False, "ctrl+z is off: q leaves", id="nor where nothing trains"),
+        pytest.param(["p"], False, "prefetch: read only: switched where it trains", id="read only"),
+        pytest.param(["a"], False, "prefetch: read only: switched where it trains", id="no experiment"),
+        pytest.param(["f"], False, "autopilot: read only: switched where it trains", id="no autopilot"),
+        pytest.param(["s"], False, "read only: stop it where it trains", id="no stopping"),
+    ],
+)
+async def test_a_key_that_does_nothing_says_why(keys: list[str], live: bool, said: str) -> None:
+    async with shown(starving(None), live=live) as show:
+        await show.press(*keys)
+        assert [note.message for note in show.app._notifications][-1].startswith(said)
+
+
+async def test_enter_without_a_choice_says_what_can_be_chosen() -> None:
+    async with shown(fed(None)) as show:
+        await show.press("enter")
+        assert [note.message for note in show.app._notifications] == [
+            "nothing is chosen: [ and ] choose an event, 1 and the arrows a knob"
+        ]
 
 
 async def test_every_key_that_works_is_named(tmp_path: Path) -> None:

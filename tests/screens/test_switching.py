@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         pytest.param(["plus"], [("prefetch", 1)], id="deeper from off"),
         pytest.param(["plus", "equals_sign", "plus"], [("prefetch", 4)], id="deeper and deeper"),
         pytest.param(["plus", "equals_sign", "minus"], [("prefetch", 1)], id="and back"),
-        pytest.param(["underscore"], [("prefetch", "off")], id="shallower than off"),
+        pytest.param(["underscore"], [], id="nothing is shallower than off"),
         pytest.param(["w"], [("workers", "auto")], id="workers"),
         pytest.param(["p", "u"], [("prefetch", "off")], id="u takes a request back"),
         pytest.param(["u"], [], id="nothing to undo"),

@@ -146,8 +146,6 @@ class DoctorScreen(Screen[None]):
     # -- looking ------------------------------------------------------------------------------------
 
     def _begin(self, gently: bool) -> None:
-        if self._looking and self._looking.is_alive():
-            return
         self.header.doing = "looking"
         self._looking = threading.Thread(target=self._run, args=(gently,), daemon=True, name="tfwatch-doctor")
         self._looking.start()
@@ -191,14 +189,17 @@ class DoctorScreen(Screen[None]):
 
     def action_again(self) -> None:
         """Look at everything, also at what a training beside it would notice."""
-        self._begin(gently=False)
+        if self._looking and self._looking.is_alive():
+            self.notify("it looks already: t again after that")
+        else:
+            self._begin(gently=False)
 
     def action_copy(self) -> None:
         """Copy the chosen check."""
         if chosen := self.checks.chosen:
             todo = f"\n{chosen.todo}" if chosen.todo else ""
             self.app.copy_to_clipboard(f"{chosen.id}: {chosen.status.value}: {chosen.found}{todo}")
-            self.notify("copied")
+        self.notify("copied" if chosen else "nothing to copy yet")
 
     async def action_back(self) -> None:
         """Go back to the run, or leave where there is none."""

@@ -216,13 +216,17 @@ class LiveScreen(Screen[None], Kept):
         """Look at the event before the chosen one, or after it where negative."""
         if self.view:
             self._feeder.feed_happenings(self.view)
-        self.happened.step(rows)
+        if not self.happened.step(rows):
+            self.say("nothing older has happened" if rows > 0 else "nothing newer has happened")
 
     def action_open(self) -> None:
         """Look at the chosen event; where none is, say what is missing."""
-        if self.happened.cursor < 0 and self.view and missing(self.view):
+        if self.happened.cursor >= 0:
+            self.happened.action_choose()
+        elif self.view and missing(self.view):
             self.action_explain()
-        self.happened.action_choose()
+        else:
+            self.say("nothing is chosen: [ and ] choose an event, 1 and the arrows a knob")
 
     @on(MachinePane.Explained)
     def action_explain(self) -> None:
@@ -232,11 +236,13 @@ class LiveScreen(Screen[None], Kept):
 
     def action_pane(self, number: int) -> None:
         """Show a pane and give it the keys."""
-        self.pane = number
-        self._arrange()
         wanted = self.query_one(_PANES[number - 1])
+        was_shown, self.pane = wanted.display, number
+        self._arrange()
         if wanted.focusable:
             self.set_focus(wanted)  # now, not after the keys that came with this one
+        elif was_shown:
+            self.say("it is shown already, and has no keys of its own")
 
     def action_next_pane(self, places: int) -> None:
         """Show the next pane, or the one before; where all of them show, give it the keys."""
@@ -276,7 +282,8 @@ class LiveScreen(Screen[None], Kept):
 
     def action_no_suspend(self) -> None:
         """Say why nothing happens."""
-        self.say("ctrl+z is off: it would suspend the training too. q then d leaves without stopping it")
+        why = "it would suspend the training too. q then d leaves without stopping it"
+        self.say(f"ctrl+z is off: {why if self.live else 'q leaves'}")
 
     @on(HappeningsPane.Chosen)
     def look_there(self, message: HappeningsPane.Chosen) -> None:
@@ -288,6 +295,11 @@ class LiveScreen(Screen[None], Kept):
         """Where the charts follow the run again, so does the list of what happened."""
         if message.at_s is None:
             self.happened.follow()
+
+    @on(Timeline.Unmoved)
+    def tell_unmoved(self, message: Timeline.Unmoved) -> None:
+        """Say why a key of the charts does nothing."""
+        self.say(message.why)
 
     def on_descendant_blur(self, event: DescendantBlur) -> None:
         """Nobody moves in the list any more: what comes is to be seen, but beside a moment that is looked at."""

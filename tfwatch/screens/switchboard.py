@@ -47,8 +47,10 @@ class Switchboard:
         refusal, state = self._state(view, "prefetch")
         if state is None:
             return refusal
-        turn = turns.deeper if direction > 0 else turns.shallower
-        return self._ask(view, "prefetch", turn(state.coming))
+        value = (turns.deeper if direction > 0 else turns.shallower)(state.coming)
+        if value == state.coming:
+            return f"prefetch {value} is the {'deepest' if direction > 0 else 'least'} there is"
+        return self._ask(view, "prefetch", value)
 
     def experiment(self, view: RunView, knob: str, *, deeper: bool = False) -> str:
         """Find out whether what a knob's key would turn it to is faster; or end that. Returns what to say of it.

@@ -45,6 +45,7 @@ class ThemedApp(App[Leave]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q,ctrl+c", "quit", "leave", show=False, priority=True, id="app.leave"),
+        Binding("ctrl+z", "no_suspend", "off", show=False, id="app.suspend"),
     ]
 
     def __init__(
@@ -89,6 +90,10 @@ class ThemedApp(App[Leave]):
     async def action_quit(self) -> None:
         """Leave."""
         self.exit_with(Leave.LEFT)
+
+    def action_no_suspend(self) -> None:
+        """Say why nothing happens."""
+        self.notify("ctrl+z is off: q leaves")
 
     def action_command_palette(self) -> None:
         """Show the palette."""

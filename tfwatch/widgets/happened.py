@@ -97,10 +97,12 @@ class HappeningsPane(RowList):
         self.cursor = -1
         self.scroll_to(y=0, animate=False)
 
-    def step(self, rows: int) -> None:
-        """Move the cursor and look there."""
+    def step(self, rows: int) -> bool:
+        """Move the cursor and look there; False where there is no such row."""
+        before = self.cursor
         self.action_move(rows)
         self.action_choose()
+        return self.cursor != before
 
     def on_click(self, event: events.Click) -> None:
         at = event.get_content_offset(self)

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from tfwatch.widgets.timeline_rows import Layout, Line
 
 _NO_FIGURES = Figures()
+#: Why a key moves nothing.
+_MOST, _LEAST = "all of it is shown: Z shows less at once", "a column is a single step: z shows more at once"
+_OLDEST, _NEWEST = "nothing older is shown here", "nothing newer is there yet: end follows the run"
 
 
 class Timeline(Painted, can_focus=True):
@@ -65,6 +68,12 @@ class Timeline(Painted, can_focus=True):
         def control(self) -> Timeline:
             """The sender."""
             return self.timeline
+
+    @dataclass
+    class Unmoved(Message):
+        """A key was pressed that changes nothing any more, and why."""
+
+        why: str
 
     snapshot: reactive[Snapshot | None] = reactive(None, repaint=False)
     glyphs: reactive[Glyphs] = reactive(choose_glyphs(colour=True, unicode=True), repaint=False)
@@ -109,31 +118,39 @@ class Timeline(Painted, can_focus=True):
         """Move the cursor by `columns`, to the past where negative; freezes."""
         shown, bars = self._shown, self._bars
         if shown and bars:
-            self._freeze(views.moved(shown, self._view, bars, columns))
+            self._seek(views.moved(shown, self._view, bars, columns), _OLDEST if columns < 0 else _NEWEST)
 
     def action_home(self) -> None:
         """Freeze at the run's beginning."""
         if self._shown:
-            self._freeze(views.at_home(self._shown, self._view, self._layout.columns))
+            self._seek(views.at_home(self._shown, self._view, self._layout.columns), _OLDEST)
 
     def action_live(self) -> None:
         """Follow the run."""
         was_frozen, self._held = self.frozen, None
         self._view = views.View(self._view.zoom)
         self._redraw(fresh=True)
-        if was_frozen:
-            self.post_message(self.Frozen(self, None))
+        self.post_message(self.Frozen(self, None) if was_frozen else self.Unmoved("the charts follow the run"))
 
     def action_zoom(self, direction: int) -> None:
         """Show more of the run at once, or less where `direction` is negative."""
         if self._shown:
+            before = self._view.zoom
             self._view = views.zoomed(self._shown, self._view, self._layout.columns, direction)
+            if self._view.zoom is before:
+                self.post_message(self.Unmoved(_MOST if direction > 0 else _LEAST))
             self._redraw(fresh=True)
 
     def jump_to(self, at_s: float) -> None:
         """Freeze with the moment `at_s`, seconds since the clock origin, in the middle."""
         if self._shown:
             self._freeze(views.around(self._shown, self._view, self._layout.columns, at_s))
+
+    def _seek(self, view: views.View, end: str) -> None:
+        """Look there; where that is where it looks already, say so by `end`."""
+        if self.frozen and view == self._view:
+            self.post_message(self.Unmoved(end))
+        self._freeze(view)
 
     def _freeze(self, view: views.View) -> None:
         was_frozen, self._view = self.frozen, view

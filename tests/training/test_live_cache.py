@@ -11,6 +11,7 @@ import pytest
 from tests.whole import result, told, train, write_images
 from tfwatch.core.events import EpochEnded, Noted, PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import Knobs
+from tfwatch.runs.control import Control
 from tfwatch.training import store as stores
 from tfwatch.training.plan import Scheduled
 from tfwatch.workloads import Settings, generator
@@ -135,6 +136,25 @@ def test_another_shuffle_is_in_effect_with_the_next_epoch(settings: Settings, tm
     ]
     assert switched(run) == [("shuffle", "auto", "4", STEPS + 1), ("shuffle", "4", "auto", 3 * STEPS + 1)]
     assert told(run, EpochEnded)[0].metrics == told(still, EpochEnded)[0].metrics
+
+
+def test_a_cache_that_is_asked_for_while_a_shuffle_waits_leaves_that_shuffle(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """Else the shuffle is told as switched, and the epoch is of the old one."""
+    short, shuffled = replace(settings, epochs=2), Scheduled(5, "shuffle", 4)
+    alone, _ = train("cnn", short, tmp_path, shuffled)
+    beside, _ = train("cnn", short, tmp_path, shuffled, Scheduled(9, "cache", True))
+    assert switched(beside) == switched(alone) == [("shuffle", "auto", "4", STEPS + 1)]
+    assert result(beside) == result(alone)
+
+
+def test_a_run_that_is_restarted_before_the_epoch_begins_with_the_shuffle_that_was_asked_for(
+    settings: Settings, tmp_path: Path
+) -> None:
+    control = Control(Knobs())
+    train("cnn", replace(settings, steps=9), tmp_path, Scheduled(5, "shuffle", 4), control=control)
+    assert (control.knobs, control.coming) == (Knobs(), Knobs(shuffle=4))
 
 
 def test_a_shuffle_that_is_taken_back_before_the_epoch_changes_nothing(settings: Settings, tmp_path: Path) -> None:

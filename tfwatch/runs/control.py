@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tfwatch.core.knobs import Knobs, Setting
@@ -47,11 +47,13 @@ Order: TypeAlias = Experiment | Autopilot
 class Control:
     """A queue in process. Any thread asks; the training thread takes. What is ordered, the pilot's thread carries out.
 
-    `knobs` is what the training last was told to use (kept by Watch); `stop` asks it to end at the next batch.
+    `knobs` is what the training last was told to use, `shuffle` what it is to shuffle by from the next epoch on, None
+    where that was not asked for (both kept by Watch); `stop` asks it to end at the next batch.
     """
 
     def __init__(self, knobs: Knobs | None = None) -> None:
         self.knobs = knobs or Knobs()
+        self.shuffle: Setting | None = None
         self.stop = threading.Event()
         self._requests: deque[Request] = deque()
         self._lock = threading.Lock()
@@ -69,7 +71,7 @@ class Control:
     @property
     def coming(self) -> Knobs:
         """The knobs once everything asked for is obeyed."""
-        knobs = self.knobs
+        knobs = self.knobs if self.shuffle is None else replace(self.knobs, shuffle=self.shuffle)
         for request in list(self._requests):
             knobs = knobs.turned(request.knob, request.value)
         return knobs

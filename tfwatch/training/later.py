@@ -10,7 +10,7 @@ from tfwatch.training.store import NoRoomError
 
 if TYPE_CHECKING:
     from tfwatch.core.events import SwitchAsked
-    from tfwatch.core.knobs import Knobs, Setting
+    from tfwatch.core.knobs import Knobs
     from tfwatch.runs.control import Request
     from tfwatch.training.session import Session
 
@@ -21,10 +21,9 @@ class Later:
     """The requests of one training that wait for an epoch, its source's shuffle and its pipeline's cache."""
 
     def __init__(self, session: Session) -> None:
-        self._shuffle, self._store = session.shuffle, session.store
+        self._control, self._shuffle, self._store = session.control, session.shuffle, session.store
         self._note = session.writer.note
         self._waiting: dict[str, SwitchAsked] = {}
-        self._buffer: Setting = "auto"
         self._begun = 0
 
     def state(self) -> object:
@@ -59,17 +58,21 @@ class Later:
         self._waiting.pop(asked.knob, None)
         if epochs_until(asked.knob, asked.new) == 0:
             return False
-        if asked.new != asked.old:
+        waits = asked.new != asked.old
+        if waits:
             self._waiting[asked.knob] = asked
-            self._buffer, self._begun = turned.shuffle, self._begun if asked.knob == "shuffle" else 0
+        if asked.knob == "shuffle":
+            self._control.shuffle = turned.shuffle if waits else None
+        elif waits:
+            self._begun = 0
         return True
 
     def begin_epoch(self, knobs: Knobs) -> tuple[Knobs, list[SwitchAsked]]:
         """An epoch begins: its knobs, and the requests that are in effect with it."""
         effective = []
-        if "shuffle" in self._waiting:
+        if (buffer := self._control.shuffle) is not None:
             effective.append(self._waiting.pop("shuffle"))
-            knobs = replace(knobs, shuffle=self._buffer)
+            knobs, self._control.shuffle = replace(knobs, shuffle=buffer), None
         if self._shuffle is not None:
             self._shuffle.set(knobs.shuffle)
         if "cache" in self._waiting and self._store is not None:

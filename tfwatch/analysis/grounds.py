@@ -66,9 +66,14 @@ class Grounds:
 
     @property
     def cores(self) -> int:
-        """Cores that the run may use; 1 where the manifest does not tell."""
-        known = (self.run.machine.get(name) for name in ("cores", "cores_allowed"))
-        return max(1, math.ceil(min((n for n in known if isinstance(n, int | float) and n > 0), default=1)))
+        """`cores_of` the run."""
+        return cores_of(self.run)
+
+
+def cores_of(run: Described) -> int:
+    """Cores that a run may use; 1 where its manifest does not tell."""
+    known = (run.machine.get(name) for name in ("cores", "cores_allowed"))
+    return max(1, math.ceil(min((n for n in known if isinstance(n, int | float) and n > 0), default=1)))
 
 
 def tables(rows: Rows, found: Mapping[int, StagesFound]) -> Callable[[int, int], StageTable | None]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tfwatch.analysis import moving
 from tfwatch.analysis.gain import Measured, measure
+from tfwatch.analysis.grounds import cores_of
 from tfwatch.analysis.moving import LEAST, MOST, Limits, Move, Stop, Turn
 from tfwatch.analysis.walk import Walk
 from tfwatch.core import units
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.pilot.driver import Driver
     from tfwatch.runs.control import Autopilot
-    from tfwatch.runs.format import Manifest
     from tfwatch.runs.reader import Snapshot
 
 _Event = TypeVar("_Event", PipelineSwitched, SwitchFailed)
@@ -48,12 +48,6 @@ def run(driver: Driver, order: Autopilot) -> None:
         Interrupt: the order is over before it began.
     """
     _Flight(driver, order).run()
-
-
-def cores_of(manifest: Manifest) -> int:
-    """The cores that a run may use."""
-    allowed = manifest.machine.get("cores_allowed") or manifest.machine.get("cores") or 1
-    return max(math.ceil(allowed), 1)
 
 
 class _SpentError(Exception):

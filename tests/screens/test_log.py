@@ -32,6 +32,23 @@ async def test_a_line_is_explained_once(tmp_path: Path, size: tuple[int, int]) -
         assert "= a function is traced again" in show.text
 
 
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_no_character_is_lost_as_the_scrollbar_comes_back(size: tuple[int, int], tmp_path: Path) -> None:
+    run = usual(tmp_path)
+    run.writer.log = tmp_path / "log.txt"
+    line = "".join(f"{n:4}" for n in range(200))
+    run.writer.log.write_text(f"{line}\n")
+    async with shown(run, size) as show:
+        await show.press("slash", "x")
+        assert "0 of 1 lines with 'x': / then escape shows all" in show.text
+        await show.press("escape")
+        pane = show.live.log_pane
+        at = pane.scrollable_content_region
+        seen = "".join(row[at.x : at.right] for row in show.rows[at.y : at.bottom])
+        assert seen.strip()
+        assert seen.rstrip() in line
+
+
 async def test_what_was_said_is_a_row_of_the_events(tmp_path: Path) -> None:
     run = usual(tmp_path)
     run.writer.log = tmp_path / "log.txt"

@@ -130,9 +130,13 @@ async def test_the_log_is_filtered_as_it_is_typed(tmp_path: Path) -> None:
         await show.press("slash")
         assert isinstance(show.app.focused, Input)
         await show.press(*"CUDA")
-        assert show.live.log_pane.count() == 10
+        assert show.live.log_pane.count() == 11
         await show.press("enter", "escape")
-        assert show.live.log_pane.wanted == "CUDA"
+        assert "10 of 100 lines with 'CUDA': / then escape shows all" in show.text
+        await show.resize((120, 40))
+        assert show.live.log_pane.count() == 10
+        assert "10 of 100 lines with 'CUDA'" in show.text
+        await show.resize((80, 24))
         await show.press("slash", "escape")
         assert show.live.log_pane.count() == 100
 

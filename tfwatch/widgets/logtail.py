@@ -28,6 +28,10 @@ class LogPane(RowList):
         lines: oldest first. wanted: part of a line, in any case; empty shows all.
     """
 
+    #: The lines are folded to what a scrollbar leaves, also where none shows: one that comes later folds nothing anew.
+    DEFAULT_CSS = """
+    LogPane { scrollbar-gutter: stable; }
+    """
     FOLLOWS_END = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "scroll_up", "row up", show=False),
@@ -69,10 +73,12 @@ class LogPane(RowList):
         if self.wanted:
             shown = [line for line in shown if self.wanted.lower() in line.lower()]
         self._folded = list(_folded(shown, width))
-        self.entitle(
-            "log",
-            f"{len(shown)} of {len(self.lines)} lines with {plain(self.wanted)!r}" if self.wanted else "/ filters",
-        )
+        found = f"{len(shown)} of {len(self.lines)} lines with {plain(self.wanted)!r}" if self.wanted else ""
+        self.entitle("log", found or "/ filters")
+        if found and (self.has_class("-bare") or not shown):  # no frame tells it, or nothing else does
+            self._folded.append((f"{found}: / then escape shows all", "$text-accent"))
+        elif not shown:
+            self._folded.append(("nothing was printed", "$foreground 65%"))
         self.rows_changed()
 
 

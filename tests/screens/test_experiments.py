@@ -9,6 +9,7 @@ import pytest
 from tests.screens.canned import FED, STARVING, usual
 from tests.screens.showing import shown
 from tests.screens.states import starving
+from tfwatch.core.knobs import LARGEST
 from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.runs.control import Experiment
 
@@ -42,6 +43,15 @@ async def test_off_comes_first_also_where_the_knob_is_on() -> None:
         _, given = show.control.next_order(0, 0.0)
         assert isinstance(given, Experiment)
         assert (given.knob, given.values) == ("prefetch", ("off", 4))
+
+
+async def test_the_deepest_prefetch_is_not_tried_against_itself() -> None:
+    async with shown(starving(None, knobs={"prefetch": str(LARGEST)}, switchable=["prefetch"])) as show:
+        assert f"+- depth {LARGEST} batches kept ready" in show.words
+        await show.press("1", "down", "a")
+        assert show.control is not None
+        assert show.control.next_order(0, 0.0) == (0, None)
+        assert [note.message for note in show.app._notifications] == [f"prefetch {LARGEST} is the deepest there is"]
 
 
 async def test_an_experiment_is_told_while_it_goes_on_and_a_ends_it(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis import turns
 from tfwatch.analysis.trials import subject
 from tfwatch.analysis.waiting import knob_name
-from tfwatch.core.knobs import NOTHING_TO_CACHE, as_value
+from tfwatch.core.knobs import LARGEST, NOTHING_TO_CACHE, as_value
 from tfwatch.runs.control import Autopilot, Experiment, Request
 from tfwatch.screens import views
 from tfwatch.screens.situation import switches_of
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 #: A terminal repeats a held-down key after up to 0.66 s and then quickly: presses closer than this are one.
 HELD_S = 0.7
+_DEEPEST = f"prefetch {LARGEST} is the deepest"
 
 
 class Switchboard:
@@ -49,7 +50,7 @@ class Switchboard:
             return refusal
         value = (turns.deeper if direction > 0 else turns.shallower)(state.coming)
         if value == state.coming:
-            return f"prefetch {value} is the {'deepest' if direction > 0 else 'least'} there is"
+            return f"{_DEEPEST if direction > 0 else 'prefetch off is the least'} there is"
         return self._ask(view, "prefetch", value)
 
     def experiment(self, view: RunView, knob: str, *, deeper: bool = False) -> str:
@@ -67,6 +68,8 @@ class Switchboard:
         if why := turns.no_experiment(knob):
             return why
         other = turns.deeper(state.coming) if deeper else turns.toggled(state)
+        if other == state.coming:
+            return f"{_DEEPEST} there is"
         # Off comes first: what is faster is told of the other one.
         values = sorted((state.coming, other), key=lambda value: value != "off")
         first, second = (as_value(knob, value) for value in values)
@@ -83,7 +86,7 @@ class Switchboard:
         if refusal or self.control is None:
             return f"autopilot: {refusal}"
         self.control.order(Autopilot(view.snapshot.manifest.memory_limit))
-        return "autopilot: it turns the knobs until the device no longer starves; f ends it"
+        return "autopilot: it turns the knobs; f ends it"
 
     def undo(self, view: RunView) -> str:
         """Ask for what stood before the last switch. Returns why not."""

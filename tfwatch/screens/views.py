@@ -176,7 +176,7 @@ def _knob_row(view: RunView, live: bool, one: KnobKey, label: str) -> KnobRow:
         label=label,
         name=one.name,
         now=state.now,
-        next="" if refusal else waits or following,
+        next="" if refusal or (following == state.now and not waits) else waits or following,
         note=refusal if refusal and obeyed else note,
         within=between(told) if told and note == foretold and not (refusal or view.situation.stalled) else "",
         busy=busy and not refusal,

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.runs.hanging import hang
+from tests.runs.processes import wait_until
 from tests.whole import only, told
 from tfwatch.core.events import Noted, PipelineSwitched, RunEnded, TrainingFailed, WatchFailed
 from tfwatch.core.rows import Phase
+from tfwatch.runs import begin
 from tfwatch.runs.opened import open_run
 
 from .conftest import STEPS, fingerprint
@@ -168,6 +171,32 @@ def test_a_watch_that_cannot_begin_leaves_fit_alone(
     assert len(make_model().fit(known(arrays), verbose=0, callbacks=[watch]).history["loss"]) == 1
     assert watch.run_path is None
     assert "this fit is not watched: ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_a_fit_does_not_wait_for_its_disk_and_is_recorded_when_that_answers(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import keras
+
+    stock = make_model()
+    expected = fingerprint(stock, stock.fit(known(arrays), epochs=EPOCHS, verbose=0))
+    monkeypatch.setattr(begin, "BEGIN_S", 0.05)
+    model, watch = make_model(), watch_in(tmp_path)
+    seen = []
+
+    def answer(epoch: int, logs: Any) -> None:
+        seen.append(watch.run_path)
+        disk.answers.set()
+
+    answering = keras.callbacks.LambdaCallback(on_epoch_end=answer)
+    with hang(monkeypatch, type(tmp_path), "mkdir") as disk:
+        history = model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch, answering])
+        wait_until(lambda: bool(list(tmp_path.glob("*/run.json"))))
+    assert fingerprint(model, history) == expected
+    assert seen[0] is None
+    (folder,) = tmp_path.iterdir()
+    assert len(open_run(folder).steps) == EPOCHS * STEPS
+    assert capsys.readouterr().err.count("did not answer") == 1
 
 
 def test_an_eager_step_never_compiles_and_is_not_run_again_where_it_raises(

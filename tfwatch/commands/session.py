@@ -196,7 +196,8 @@ class Session:
         elif self._trainer.outcome is None:
             detail = "left before the batch in flight ended" if self._started else "left before it began"
             self._writer.end("stopped", detail)
-        self._writer.close()
+        if not self._writer.close():
+            self.say(f"the last of this run is not recorded: {self._writer.folder} does not answer")
 
     # -- afterwards -------------------------------------------------------------------------------
 

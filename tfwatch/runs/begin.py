@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import threading
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.reasons import reason as in_words
 from tfwatch.runs.container import limits
 from tfwatch.runs.format import Manifest
 from tfwatch.runs.library import make_run_dir
 from tfwatch.runs.machine import boot_id, describe_machine
-from tfwatch.runs.writer import RunWriter
+from tfwatch.runs.writer import BEGIN_S, RunWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,19 +32,15 @@ class NotBegunError(RuntimeError):
 def begin_run(runs_dir: Path, workload: str, clock: Clock = SYSTEM, **details: Any) -> tuple[RunWriter, str]:
     """Make a run's folder and start its writer; `details` are further fields of the manifest.
 
-    Returns the writer and why nothing is recorded: empty where it is. Without a folder the rows are kept in memory.
+    Returns the writer and why nothing is recorded: empty where it is. Without a folder the rows are kept in memory; a
+    disk that does not answer within `writer.BEGIN_S` is not waited for, and what is in memory is recorded once it does.
 
     Raises:
         NotBegunError: there is no thread to write with; the folder tells that the run failed.
     """
-    reason, folder = "", None
-    try:
-        folder = make_run_dir(runs_dir, workload, clock)
-    except OSError as error:
-        reason = f"{runs_dir} cannot be written: {error.strerror or error}"
     machine = describe_machine()
     manifest = Manifest(
-        run=folder.name if folder else f"{clock.stamp()}_{workload}",
+        run=f"{clock.stamp()}_{workload}",
         workload=workload,
         origin_ns=clock.now_ns(),
         origin_wall_ns=clock.wall_ns(),
@@ -53,18 +51,48 @@ def begin_run(runs_dir: Path, workload: str, clock: Clock = SYSTEM, **details: A
         machine=machine,
         **details,
     )
-    writer = RunWriter(folder, manifest, clock)
-    if reason:
-        writer.note(f"nothing is recorded: {reason}")
+    writer = RunWriter(None, manifest, clock)
+    reason = _give_folder(writer, runs_dir)
     if allowed := limits().words(machine["cores"], machine["memory_bytes"]):
         writer.note(f"this process may use {allowed}")
     try:
-        writer.start()
+        if not writer.start():
+            reason = reason or _late(writer, runs_dir)
     except RuntimeError as error:
         writer.end("failed", f"it never began: {error}")
         writer.close()
         raise NotBegunError(str(error)) from error
     return writer, reason
+
+
+def _give_folder(writer: RunWriter, runs_dir: Path) -> str:
+    """Make a folder and give it to the writer, at once or when the disk answers. Returns why it has none yet."""
+    failures: list[str] = []
+
+    def give() -> None:
+        try:
+            folder = make_run_dir(runs_dir, writer.manifest().workload, writer.clock)
+            writer.describe(run=folder.name)
+            writer.adopt(folder)
+        except Exception as error:  # noqa: BLE001 - a thread boundary
+            why = (isinstance(error, OSError) and error.strerror) or in_words(error)
+            failures.append(f"{runs_dir} cannot be written: {why}")
+            writer.note(f"nothing is recorded: {failures[0]}")
+
+    giving = threading.Thread(target=give, name="tfwatch-folder", daemon=True)
+    try:
+        giving.start()
+    except RuntimeError:  # then nothing can begin: the folder is to say so
+        give()
+    else:
+        giving.join(BEGIN_S)
+    return failures[0] if failures else "" if writer.folder else _late(writer, runs_dir)
+
+
+def _late(writer: RunWriter, runs_dir: Path) -> str:
+    reason = f"{runs_dir} did not answer within {BEGIN_S:g} s: what comes is kept in memory until it does"
+    writer.note(f"nothing is recorded: {reason}")
+    return reason
 
 
 def _versions() -> dict[str, str]:

@@ -20,12 +20,12 @@ _PIECE = 2**20
 class Stream:
     """Bytes appended by one thread, read by any.
 
-    What the disk refuses is kept in memory and tried again with the next append. Bytes that came while there
-    was no file, or beyond `KEPT`, are readable here until dropped, and never in the folder.
+    What the disk refuses, and what comes before there is a `path`, is kept in memory and tried again with the next
+    append. Bytes beyond `KEPT` are dropped, and then nothing more gets into the folder.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
+    def __init__(self) -> None:
+        self.path: Path | None = None
         self._file = -1
         self._written = 0
         self._waiting = bytearray()
@@ -37,7 +37,7 @@ class Stream:
         """Append bytes. Returns why they are not on disk; empty where they are, or where there is no folder."""
         with self._moving:
             self._waiting += data
-        reason = self._write() if self._path else ""
+        reason = self._write() if self.path else ""
         excess = len(self._waiting) - KEPT
         if excess > 0:
             with self._moving:
@@ -61,10 +61,10 @@ class Stream:
             return bytes(min(limit, on_disk))
 
     def _write(self) -> str:
-        assert self._path
+        assert self.path
         try:
             if self._file < 0:
-                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
                 weakref.finalize(self, os.close, self._file)
             if os.fstat(self._file).st_nlink == 0:
                 return "its folder is gone"

@@ -35,7 +35,9 @@ _PROGRESS_S = 0.5
 _OF_THE_NEXT = (Phase.WAIT, Phase.COMPUTE, Phase.COMPILE)
 #: The largest number of four bytes.
 _LARGEST = 3.4028234e38
-_JOIN_S = 5.0
+#: Seconds that a training waits for a disk at its begin, and at its end.
+BEGIN_S = 2.0
+_END_S = 5.0
 
 #: phase, since_ns, step, epoch, detail
 Status = tuple[Phase, int, int, int, str]
@@ -51,13 +53,13 @@ class RunWriter:
         progress: how far it is; None before the first step.
         trains_in: the identifier of the thread that trains; 0 where nobody knows.
         busy_with: since_ns of a status and the callback that the training thread is in since then.
-        folder: the run folder; None where none could be made.
+        folder: the run folder; None where there is none, or none yet.
         cpu_ns, stages_cpu_ns: CPU time of the writer's own thread, and of the one that reads the pipeline's stages.
         log: the file that descriptors 1 and 2 write to; None where they are left alone.
     """
 
     def __init__(self, folder: Path | None, manifest: Manifest, clock: Clock = SYSTEM) -> None:
-        self.folder = folder
+        self.folder: Path | None = None
         self.log: Path | None = None
         self.clock = clock
         self.status: Status = (Phase.STARTING, 0, 0, 0, "")
@@ -67,7 +69,8 @@ class RunWriter:
         self.cpu_ns = 0
         self.stages_cpu_ns = 0
         self._manifest = manifest
-        self._streams = {name: Stream(folder and folder / name) for name in layout.STREAMS}
+        self._describing = threading.Lock()
+        self._streams = {name: Stream() for name in layout.STREAMS}
         self._rows: dict[str, deque[bytes]] = {name: deque() for name in layout.STREAMS}
         self._events: deque[Event] = deque()
         self._seq = 0
@@ -78,7 +81,10 @@ class RunWriter:
         self._stale_manifest = True
         self._closing = threading.Event()
         self._flushing = threading.Lock()
+        self._answered = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tfwatch-writer", daemon=True)
+        if folder:
+            self.adopt(folder)
 
     # -- what any thread may call -------------------------------------------------------------
 
@@ -159,24 +165,39 @@ class RunWriter:
 
     def describe(self, **changes: Any) -> None:
         """Change fields of the manifest; written with the next flush."""
-        self._manifest = replace(self._manifest, **changes)
+        with self._describing:
+            self._manifest = replace(self._manifest, **changes)
         self._stale_manifest = True
 
-    def start(self) -> None:
-        """Start the thread that writes."""
-        self.flush()
-        self._thread.start()
+    def adopt(self, folder: Path) -> None:
+        """Record into this folder, where there was none: also what is in memory by now, and a run that is over."""
+        for name, stream in self._streams.items():
+            stream.path = folder / name
+        self.folder = folder
+        if self._closing.is_set():
+            self.flush()
 
-    def close(self) -> None:
+    def start(self) -> bool:
+        """Start the thread that writes. False where the disk has not answered it after 2 s.
+
+        Raises:
+            RuntimeError: the system gives no thread.
+        """
+        self._thread.start()
+        return self._answered.wait(BEGIN_S)
+
+    def close(self) -> bool:
         """Write what is left and end the thread. A second call does nothing.
 
-        A disk that does not answer for 5 s is left alone: the process must be able to end.
+        False where the disk does not answer for 5 s: it is left alone, for the process must be able to end.
         """
+        writes = self._thread.is_alive()
         self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=_JOIN_S)
-        if not self._thread.is_alive():
+        if writes:
+            self._thread.join(timeout=_END_S)
+        else:
             self.flush()
+        return not self._thread.is_alive()
 
     # -- the source that a reader follows -----------------------------------------------------
 
@@ -199,9 +220,13 @@ class RunWriter:
     # -- the writer's thread --------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._closing.wait(FLUSH_S):
+        is_over = False
+        while not is_over:
             self.flush()
+            self._answered.set()
             self.cpu_ns = self.clock.thread_ns()
+            is_over = self._closing.wait(FLUSH_S)
+        self.flush()
 
     def flush(self) -> None:
         """Take everything appended so far to disk; what cannot be written stays in memory. Never raises."""

@@ -75,7 +75,7 @@ class ScriptRun:
 
     @property
     def path(self) -> Path | None:
-        """The run folder; None where none could be made."""
+        """The run folder; None where there is none, or none yet."""
         return self.writer.folder
 
     def fail(self, error: BaseException) -> None:
@@ -101,7 +101,8 @@ class ScriptRun:
             return
         self._sensors.stop()
         self.writer.end(cause, detail, at_ns)
-        self.writer.close()
+        if not self.writer.close():
+            tell_user(f"the last of this run is not recorded: {self.writer.folder} does not answer")
 
 
 def at_exit(function: Callable[[], None]) -> Callable[[], None]:

@@ -120,6 +120,7 @@ class Watch(keras.callbacks.Callback):
             finally:
                 if script:
                     script.end(cause, detail)
+                    self.run_path = script.path
         except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
             tell_user(f"the run was not ended properly: {reason(error)}")
 

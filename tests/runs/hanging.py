@@ -1,0 +1,37 @@
+"""A disk that does not answer."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pytest
+
+
+class Hanging:
+    """Stands in for a function of the disk's: whoever calls it waits until `answers` is set."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.answers = threading.Event()
+        self.asked = threading.Event()
+        self._function = function
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        self.asked.set()
+        assert self.answers.wait(30)
+        return self._function(*args, **named)
+
+
+@contextlib.contextmanager
+def hang(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Iterator[Hanging]:
+    """Have a function hang until the end of the block, or until it is told to answer."""
+    hanging = Hanging(getattr(owner, name))
+    monkeypatch.setattr(owner, name, lambda *args, **named: hanging(*args, **named))
+    try:
+        yield hanging
+    finally:
+        hanging.answers.set()

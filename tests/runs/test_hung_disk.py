@@ -1,0 +1,121 @@
+"""A disk that does not answer, as a network's may: nobody waits for it for long, and what it missed is recorded."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.analysis.steps import plain
+from tests.runs.folders import add_steps
+from tests.runs.hanging import Hanging, hang
+from tests.runs.processes import wait_until
+from tfwatch.core.events import Noted
+from tfwatch.runs import begin, writer
+from tfwatch.runs import format as layout
+from tfwatch.runs.begin import begin_run
+from tfwatch.runs.opened import open_run, read_run
+from tfwatch.runs.reader import RunReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HUNG = "nothing is recorded: {} did not answer within 0.05 s: what comes is kept in memory until it does"
+
+
+@pytest.fixture(autouse=True)
+def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(begin, "BEGIN_S", 0.05)
+    monkeypatch.setattr(writer, "BEGIN_S", 0.05)
+
+
+@pytest.fixture
+def mkdir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
+    with hang(monkeypatch, Path, "mkdir") as hanging:
+        yield hanging
+
+
+@pytest.fixture
+def manifests(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
+    with hang(monkeypatch, layout, "write_atomically") as hanging:
+        yield hanging
+
+
+@pytest.fixture
+def rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
+    with hang(monkeypatch, os, "pwrite") as hanging:
+        yield hanging
+
+
+def notes(folder: Path) -> list[str]:
+    return [event.text for event in open_run(folder).events if isinstance(event, Noted)]
+
+
+def test_a_run_begins_without_its_folder_and_is_recorded_from_its_begin_once_the_disk_answers(
+    tmp_path: Path, mkdir: Hanging
+) -> None:
+    made, why = begin_run(tmp_path / "runs", "cnn")
+    reader = RunReader(made)
+    add_steps(made, plain(10))
+    wait_until(lambda: reader.tail().steps_total == 10)
+    assert (made.folder, f"nothing is recorded: {why}") == (None, HUNG.format(tmp_path / "runs"))
+
+    mkdir.answers.set()
+    wait_until(lambda: reader.tail().folder is not None)
+    add_steps(made, plain(5))
+    assert made.close()
+
+    assert made.folder
+    run = open_run(made.folder)
+    assert (run.manifest.run, len(run.steps)) == (made.folder.name, 15)
+    assert HUNG.format(tmp_path / "runs") in notes(made.folder)
+    assert len(read_run(made).steps) == 15
+
+
+def test_a_run_that_is_over_when_its_disk_answers_is_recorded_whole(tmp_path: Path, mkdir: Hanging) -> None:
+    made, _ = begin_run(tmp_path / "runs", "cnn")
+    add_steps(made, plain(10))
+    made.end("finished")
+    assert made.close()
+
+    mkdir.answers.set()
+    wait_until(lambda: made.folder is not None and (made.folder / layout.MANIFEST).exists())
+    wait_until(lambda: made.folder is not None and open_run(made.folder).ended is not None)
+    assert made.folder
+    assert len(open_run(made.folder).steps) == 10
+
+
+def test_a_disk_that_refuses_after_all_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mkdir: Hanging) -> None:
+    (tmp_path / "runs").write_text("no folder")
+    made, why = begin_run(tmp_path / "runs", "cnn")
+    assert "did not answer" in why
+    reader = RunReader(made)
+    mkdir.answers.set()
+    refused = f"nothing is recorded: {tmp_path / 'runs'} cannot be written: File exists"
+    wait_until(lambda: Noted in map(type, reader.tail().events) and refused in str(list(reader.tail().events)))
+    assert made.close()
+
+
+def test_a_disk_that_hangs_with_the_first_file_is_not_waited_for_either(tmp_path: Path, manifests: Hanging) -> None:
+    made, why = begin_run(tmp_path, "cnn")
+    assert f"nothing is recorded: {why}" == HUNG.format(tmp_path)
+    manifests.answers.set()
+    add_steps(made, plain(10))
+    assert made.close()
+    assert made.folder
+    assert len(open_run(made.folder).steps) == 10
+
+
+def test_a_disk_that_hangs_at_the_end_is_left_alone_and_that_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: Hanging
+) -> None:
+    monkeypatch.setattr(writer, "_END_S", 0.05)
+    made, _ = begin_run(tmp_path, "cnn")
+    add_steps(made, plain(10))
+    assert rows.asked.wait(30)
+    assert not made.close()
+
+    rows.answers.set()
+    wait_until(lambda: made.folder is not None and len(open_run(made.folder).steps) == 10)

@@ -131,6 +131,20 @@ async def test_ctrl_z_says_why_it_does_nothing(tmp_path: Path) -> None:
         assert "ctrl+z is off" in next(note.message for note in show.app._notifications)
 
 
+@pytest.mark.parametrize(
+    ("key", "question", "answers"),
+    [
+        ("q", "Leave the screen?", "y stop and leave d train on n stay"),
+        ("s", "Stop the training?", "y stop training  n go on"),
+    ],
+)
+async def test_in_a_window_that_shows_nothing_else_every_answer_is_told(key: str, question: str, answers: str) -> None:
+    async with shown(usual(None), (40, 10)) as show:
+        await show.press(key)
+        assert question in show.text
+        assert answers in show.text
+
+
 @pytest.mark.parametrize("size", [(60, 18), (80, 24)], ids=["60x18", "80x24"])
 async def test_the_question_fits_the_smallest_screen(size: tuple[int, int]) -> None:
     async with shown(Canned(None).started().steps(50, STARVING), size) as show:

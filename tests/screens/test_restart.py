@@ -48,6 +48,12 @@ async def test_the_form_shows_what_stands_and_what_cannot_apply(tmp_path: Path, 
         assert "batch size 32 > 64" in show.text
 
 
+async def test_how_to_take_it_is_told_in_a_window_that_shows_nothing_else() -> None:
+    async with shown(usual(None), (40, 10), restart=Taken().offer) as show:
+        await show.press("r")
+        assert "enter restart < > turn it escape stay" in show.text
+
+
 async def test_enter_stops_the_training_and_leaves_once_it_has_ended(tmp_path: Path) -> None:
     taken = Taken()
     async with shown(usual(tmp_path), restart=taken.offer) as show:

@@ -38,6 +38,9 @@ class Question(ModalScreen["Leave | None"]):
 
     CSS_PATH = "question.tcss"
     AUTO_FOCUS = ""
+    #: In a small window the answers stay, and of the words the first line.
+    HORIZONTAL_BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-narrow"), (66, "-usual")]  # noqa: RUF012 - so Textual declares it
+    VERTICAL_BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-low"), (13, "-high")]  # noqa: RUF012
     WORDS: ClassVar[tuple[str, ...]] = ()
     KEYS: ClassVar[tuple[Key, ...]] = ()
 

@@ -79,7 +79,7 @@ class RestartScreen(ModalScreen["tuple[str, ...] | None"]):
             Key("enter", "enter", "restart", not start.trouble),
             Key("right", "< >", "turn it", rank=1),
             Key("e", "e", "type it", bool(start.chosen and start.chosen.read), rank=2),
-            Key("escape", "escape", "leave all as it is"),
+            Key("escape", "escape", "leave all as it is", brief="stay"),
         )
 
     @on(StartPane.Typing)

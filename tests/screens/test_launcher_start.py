@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.screens.launching import BATCH, launcher, offer, text
 from tests.screens.showing import rows_of
 from tfwatch.core.startknobs import StartKnob, Told, Value
@@ -30,6 +32,27 @@ async def test_what_cannot_apply_is_said_and_not_turned_to() -> None:
         await pilot.pause()
         assert "tfwatch train cnn --mixed" in rows_of(app.screen)[-2]
         assert "precision     < mixed >          slow" in text(app)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        pytest.param(["left"], "device: nothing to turn to beyond auto", id="before the first"),
+        pytest.param(["down", "right"], "mode: nothing to turn to beyond graph", id="to what cannot apply"),
+        pytest.param(["down", "down", "right"], "steps a call: one step at a time", id="a refused one"),
+        pytest.param(["down", "down", "e"], "steps a call: one step at a time", id="to be typed"),
+        pytest.param(["e"], "device: nothing to type, < and > turn it", id="one that is not typed"),
+        pytest.param(
+            ["question_mark"], "the keys stand in the last line; : finds everything by name", id="what the keys are"
+        ),
+        pytest.param(["ctrl+z"], "ctrl+z is off: q leaves", id="suspending"),
+    ],
+)
+async def test_a_key_that_does_nothing_says_why(keys: list[str], said: str) -> None:
+    async with launcher(offer(GREYED)) as (app, pilot):
+        await pilot.press("right", *keys)
+        await pilot.pause()
+        assert [note.message for note in app._notifications] == [said]
 
 
 async def test_a_value_that_cannot_apply_is_passed_over_both_ways() -> None:

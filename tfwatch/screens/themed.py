@@ -46,6 +46,7 @@ class ThemedApp(App[Leave]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q,ctrl+c", "quit", "leave", show=False, priority=True, id="app.leave"),
         Binding("ctrl+z", "no_suspend", "off", show=False, id="app.suspend"),
+        Binding("question_mark", "tell_keys", "the keys", show=False, id="app.keys"),
     ]
 
     def __init__(
@@ -94,6 +95,10 @@ class ThemedApp(App[Leave]):
     def action_no_suspend(self) -> None:
         """Say why nothing happens."""
         self.notify("ctrl+z is off: q leaves")
+
+    def action_tell_keys(self) -> None:
+        """Say where the keys are told."""
+        self.notify("the keys stand in the last line; : finds everything by name")
 
     def action_command_palette(self) -> None:
         """Show the palette."""

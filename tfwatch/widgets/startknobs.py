@@ -25,6 +25,7 @@ _KNOB_CELLS = 14
 _VALUE_CELLS = 18
 #: Cells from which a knob's row has room for what it is.
 _TELLING = 52
+_NONE = "it starts with no knobs"
 
 
 class StartPane(Choices):
@@ -113,6 +114,7 @@ class StartPane(Choices):
         """Take the next value of the knob under the cursor that can be taken, or the one before it."""
         knob = self.chosen
         if knob is None or knob.refused:
+            self.notify(f"{knob.name}: {knob.refused}" if knob else _NONE)
             return
         values = self._values(knob)
         at = values.index(self._value(knob)) + places
@@ -120,11 +122,17 @@ class StartPane(Choices):
             at += places
         if 0 <= at < len(values):
             self.take(knob, values[at])
+        else:
+            typed = "; e types another" if knob.read else ""
+            self.notify(f"{knob.name}: nothing to turn to beyond {self._value(knob).shown}{typed}")
 
     def action_type(self) -> None:
         """Ask for a value of the knob under the cursor."""
-        if self.chosen and self.chosen.read and not self.chosen.refused:
-            self.post_message(self.Typing(self.chosen))
+        knob = self.chosen
+        if knob and knob.read and not knob.refused:
+            self.post_message(self.Typing(knob))
+        else:
+            self.notify(f"{knob.name}: {knob.refused or 'nothing to type, < and > turn it'}" if knob else _NONE)
 
     def take(self, knob: StartKnob, value: Value) -> None:
         """Turn a knob."""

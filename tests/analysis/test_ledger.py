@@ -106,6 +106,14 @@ def test_every_second_of_a_run_has_its_place() -> None:
     assert [entry.epoch for entry in ledger.epochs] == [0, 1, 2]
 
 
+def test_epochs_beyond_what_a_row_counts_to_keep_their_numbers() -> None:
+    told, numbers = Told().started(), [65_535, 65_536, 65_537]
+    for epoch in numbers:
+        told.begin(epoch).end(epoch)
+    told.rows = [(at, step, int(epoch) & 0xFFFF, *rest) for at, step, epoch, *rest in told.rows]
+    assert [entry.epoch for entry in told.ledger(Phase.ENDED).epochs] == numbers
+
+
 @pytest.mark.parametrize("cut_s", [0.5, 6.5, 8.0, 9.5, 10.2, 12.0, 17.8, 20.0, 22.0, 23.9, 30.0, 38.0, 42.2])
 @pytest.mark.parametrize("doing", [None, *Phase])
 def test_it_sums_to_the_wall_wherever_the_run_was_cut(cut_s: float, doing: Phase | None) -> None:

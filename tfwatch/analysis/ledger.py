@@ -17,7 +17,7 @@ from tfwatch.core.events import (
     ValidationEnded,
     WatchFailed,
 )
-from tfwatch.core.rows import Phase
+from tfwatch.core.rows import EPOCH, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     _Begun: TypeAlias = list[tuple[int, np.void | None]]
 
 _E = TypeVar("_E")
+_COLUMNS = EPOCH.names or ()
 
 #: What a stretch after the last whole step counts as, by what the training thread does in it.
 _TAIL = {
@@ -180,13 +181,13 @@ def _begun(epochs: Rows, events: Sequence[Event]) -> _Begun:
     starts = [event.at_ns for event in events if isinstance(event, EpochStarted)]
     found: _Begun = []
     at, before_ns = 0, -1
-    for row in epochs:
-        begin_ns, first_ns = int(row["first_ns"]), int(row["first_ns"])
+    for row, first_ns, last_ns in zip(epochs, epochs["first_ns"].tolist(), epochs["last_ns"].tolist(), strict=True):
+        begin_ns = first_ns
         while at < len(starts) and starts[at] <= first_ns:
             begin_ns = starts[at] if starts[at] > before_ns else begin_ns
             at += 1
         found.append((begin_ns, row))
-        before_ns = int(row["last_ns"])
+        before_ns = last_ns
     return [*found, *((start, None) for start in starts[at:] if start > before_ns)]
 
 
@@ -218,38 +219,44 @@ def _start(span: _Span) -> Entry:
 def _epoch(span: _Span) -> Entry:
     if span.sums is None:
         return _without_steps(span)
-    row = span.sums
-    steps, traced = int(row["steps"]), int(row["traced"])
+    row = dict(zip(_COLUMNS, span.sums.item(), strict=True))  # its columns one by one take three times as long
+    steps, traced = row["steps"], row["traced"]
     ended = span.followed or any(event.at_ns >= row["last_ns"] for event in span.all(EpochEnded))
     first_ms = _over(row["first_wait_ms"], row["wait_ms"], steps)
-    last_ms = _over(row["last_host_ms"], row["host_ms"], int(row["calls"]) or steps) if ended else 0.0
+    last_ms = _over(row["last_host_ms"], row["host_ms"], row["calls"] or steps) if ended else 0.0
     usual_ms = (row["compute_ms"] - row["traced_ms"]) / (steps - traced) if steps > traced else 0.0
-    compile_ms = max(0.0, float(row["traced_ms"] - traced * usual_ms))
-    inside_ms = (int(row["end_ns"]) - int(row["first_ns"])) / 1e6
-    entry = Entry(
-        epoch=int(row["epoch"]),
-        steps=steps,
-        compile_s=compile_ms / 1e3,
-        compute_s=(float(row["compute_ms"]) - compile_ms) / 1e3,
-        waiting_s=(float(row["wait_ms"]) - first_ms) / 1e3,
-        host_s=(float(row["host_ms"]) - last_ms) / 1e3,
-        first_batch_s=(int(row["first_ns"]) - span.begin_ns) / 1e9 + first_ms / 1e3,
-        asleep_s=_asleep_s(span),
-        other_s=max(0.0, inside_ms - float(row["wait_ms"] + row["compute_ms"] + row["host_ms"])) / 1e3,
-    )
-    after_s = max(0.0, (span.end_ns - int(row["end_ns"])) / 1e9)
-    return _end(span, entry, last_ms / 1e3, after_s, ended)
+    compile_ms = max(0.0, row["traced_ms"] - traced * usual_ms)
+    inside_ms = (row["end_ns"] - row["first_ns"]) / 1e6
+    parts = {
+        "compile_s": compile_ms / 1e3,
+        "compute_s": (row["compute_ms"] - compile_ms) / 1e3,
+        "waiting_s": (row["wait_ms"] - first_ms) / 1e3,
+        "host_s": (row["host_ms"] - last_ms) / 1e3,
+        "first_batch_s": (row["first_ns"] - span.begin_ns) / 1e9 + first_ms / 1e3,
+        "asleep_s": _asleep_s(span),
+        "other_s": max(0.0, inside_ms - (row["wait_ms"] + row["compute_ms"] + row["host_ms"])) / 1e3,
+    }
+    after_s = max(0.0, (span.end_ns - row["end_ns"]) / 1e9)
+    for part, seconds in _end(span, last_ms / 1e3, after_s, ended).items():
+        parts[part] = parts.get(part, 0.0) + seconds
+    return Entry(_number(span, row["epoch"]), steps, **parts)
 
 
-def _end(span: _Span, entry: Entry, last_s: float, after_s: float, ended: bool) -> Entry:
+def _number(span: _Span, known: int) -> int:
+    """An epoch's number, of which rows hold 16 bits: what its begin told has all."""
+    told = (event.epoch for event in span.all(EpochStarted))
+    return next((epoch for epoch in told if epoch & 0xFFFF == known), known)
+
+
+def _end(span: _Span, last_s: float, after_s: float, ended: bool) -> dict[str, float]:
     """What follows the last step: the epoch's end, or what lasts."""
     if span.all(WatchFailed):
-        return _more(_more(entry, "epoch_end_s", last_s), "other_s", after_s)
+        return {"epoch_end_s": last_s, "other_s": after_s}
     if not ended:
-        return _more(entry, _tail(span), after_s)
+        return {_tail(span): after_s}
     told_s = sum(event.took_ms for event in span.all(ValidationEnded)) / 1e3
     validation_s = min(told_s, last_s + after_s)
-    return replace(entry, validation_s=validation_s, epoch_end_s=last_s + after_s - validation_s)
+    return {"validation_s": validation_s, "epoch_end_s": last_s + after_s - validation_s}
 
 
 def _without_steps(span: _Span) -> Entry:

@@ -140,6 +140,25 @@ def test_a_knob_that_somebody_turned_in_an_open_move_is_restarted_as_he_left_it(
     assert training.control.coming == Knobs(workers=7)
 
 
+@pytest.mark.parametrize(
+    ("epoch_steps", "measures"),
+    [pytest.param(15, False, id="no step ever settles"), pytest.param(25, True, id="a few of each epoch do")],
+)
+def test_in_epochs_about_as_short_as_what_settles_it_ends_too(epoch_steps: int, measures: bool) -> None:
+    training = PlantTraining(GPU, Knobs(prefetch=16))
+    training.epoch_steps = epoch_steps
+
+    def not_for_ever(training: PlantTraining) -> None:
+        assert len(training.settings) < 1000
+
+    autopilot.run(training.driver(each=not_for_ever), ROOMY)
+    training.train(100)
+    (ended,) = training.events(AutopilotEnded)
+    assert ended.steps <= BUDGET
+    assert bool(training.events(MoveMade)) is measures
+    assert measures or ended.reason.startswith("of 400 steps fewer than 20 were ordinary ones")
+
+
 def test_where_its_own_judging_breaks_the_open_move_is_taken_back_and_the_end_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -6,12 +6,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tfwatch.core.rows import Flag
 from tfwatch.pilot.driver import POLL_S, Driver
+from tfwatch.runs.control import Autopilot
 
 from .simulated import Simulated
 
 if TYPE_CHECKING:
     from tfwatch.runs.control import Order
+
+
+def test_the_steps_after_an_epochs_start_are_left_out_also_where_it_lies_before_the_first_one_asked_for() -> None:
+    run = Simulated(lambda knobs, step: 20.0)
+    run.flags = {8: Flag.EPOCH_START, 20: Flag.EPOCH_START}
+    driver = run.driver(Autopilot())
+    run.advance(30)
+    driver.look()
+    assert driver.settled_rows(10, 5)["step"].tolist() == [*range(13, 20), *range(25, 31)]
 
 
 def test_what_takes_its_time_is_looked_at_seldom_until_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ class PlantTraining:
     Attributes:
         control: what it obeys. settings: the knobs of every step that was done. bytes_a_batch: what the process takes
         for each batch in the prefetch buffer. build_steps: that are done while a new pipeline is built;
-        pace: between two looks of a pilot.
+        pace: between two looks of a pilot. epoch_steps: after so many each an epoch begins; 0 is never.
     """
 
     def __init__(self, plant: Plant, knobs: Knobs, seed: int = 0, **manifest: Any) -> None:
@@ -37,7 +37,7 @@ class PlantTraining:
         self.control = Control(knobs)
         self.settings: list[dict[str, str]] = []
         self.bytes_a_batch = plant.batch_bytes
-        self.build_steps, self.pace = 0, PACE
+        self.build_steps, self.pace, self.epoch_steps = 0, PACE, 0
         self._plant = plant
         self._rng = np.random.default_rng(seed)
         self._in_flight = 0
@@ -70,7 +70,7 @@ class PlantTraining:
     def train(self, steps: int) -> None:
         """Train so many steps."""
         for _ in range(steps):
-            flags = self._obey()
+            flags = self._obey() | self._begin_epoch()
             knobs = describe(self.control.knobs)
             row = self._plant.rows(knobs, 1, self._rng)
             row["step"], row["start_ns"], row["flags"] = len(self.settings) + 1, round(self.clock.at_s * 1e9), flags
@@ -83,6 +83,10 @@ class PlantTraining:
         self.writer.sample(at_ns, {"process_bytes": 1e9 + held, "memory_available_bytes": 2.0**33, "cpu_cores": 1.0})
         self.writer.status = (Phase.COMPUTE, at_ns, len(self.settings), 0, "")
         self.writer.flush()
+
+    def _begin_epoch(self) -> int:
+        begins = self.epoch_steps and len(self.settings) % self.epoch_steps == 0
+        return int(Flag.EPOCH_START) if begins else 0
 
     def _obey(self) -> int:
         """Take what is asked for; it comes when what is buffered is used up. Returns the step's flags."""

@@ -87,7 +87,12 @@ class _Flight:
         self._driver.tell(AutopilotBegan(self._driver.now_ns(), self._began, self._memory_bytes))
 
     def _fly(self) -> Stop:
-        self._walk = walk = Walk(self._knobs(), self._first())
+        try:
+            first = self._first()
+        except _SpentError:
+            few = f"of {moving.BUDGET} steps fewer than {LEAST} were ordinary ones"
+            return Stop("budget", f"{few}: where epochs are short, buffers fill most of the time")
+        self._walk = walk = Walk(self._knobs(), first)
         self._had_bytes, self._seen = self._sampled("process_bytes"), self._driver.snapshot.steps_total
         foretell = outlook(self._driver)
         while True:
@@ -200,20 +205,25 @@ class _Flight:
     # -- what it sees -----------------------------------------------------------------------------
 
     def _first(self) -> Measured:
-        """The steps of the present setting: those that there are since the last switch, or as many as it takes."""
+        """The newest steps of the present setting that count: those that there are, or as many as it takes.
+
+        Raises:
+            _SpentError: that takes more steps than there are: where epochs are short, buffers fill most of the time.
+        """
         switches = self._driver.snapshot.events.of(PipelineSwitched)
         since = switches[-1].step + moving.settling(self._knobs()) if switches else 1
         while True:
-            rows = self._counted(max(since, self._driver.snapshot.steps_total - MOST))
-            found = measure(rows)
+            total = self._driver.snapshot.steps_total
+            found = measure(self._counted(max(since, total - moving.BUDGET))[-MOST:])
             if found is not None and found.steps >= LEAST:
                 return found
-            total = self._driver.snapshot.steps_total
+            if total - self._began >= moving.BUDGET:
+                raise _SpentError
             self._driver.wait(lambda snapshot, total=total: snapshot.steps_total > total)  # type: ignore[misc]
 
     def _counted(self, first: int) -> Rows:
         """The rows from a step on, without those in which a pipeline that begins anew settles."""
-        return moving.settled(self._driver.rows(first), moving.settling(self._knobs()))
+        return self._driver.settled_rows(first, moving.settling(self._knobs()))
 
     def _knobs(self) -> dict[str, str]:
         knobs = {knob: self._driver.stands(knob) for knob in self._driver.snapshot.manifest.knobs}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfwatch.analysis.moving import settled
 from tfwatch.analysis.turns import knob_states
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
@@ -139,6 +140,11 @@ class Driver:
     def rows(self, first: int, last: int | None = None) -> Rows:
         """The rows of steps first to last, counted from 1, both included; up to the newest without `last`."""
         return self._reader.steps_between(first, self.snapshot.steps_total if last is None else last)
+
+    def settled_rows(self, first: int, settling: int) -> Rows:
+        """The rows from a step on, without so many each time that a pipeline begins anew, and be it just before it."""
+        rows = settled(self.rows(max(first - settling, 1)), settling)
+        return rows[rows["step"] >= first]
 
     def stands(self, knob: str) -> str | None:
         """What a knob stands at, in words, with the pipeline that runs; None where the run has no such knob."""

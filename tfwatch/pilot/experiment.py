@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.analysis.experiment import Standing, counted, figures, standing
-from tfwatch.analysis.moving import settled, settling
+from tfwatch.analysis.moving import settling
 from tfwatch.core.knobs import show
 from tfwatch.core.reasons import reason as in_words
 from tfwatch.core.trials import EXPERIMENT, ExperimentBegan, ExperimentBlock, ExperimentEnded
@@ -147,7 +147,7 @@ class _Trial:
 
     def _rows(self) -> Rows:
         """The block's rows so far, without those in which an epoch's new pipeline settles."""
-        return settled(self._driver.rows(self._next), self._settle())
+        return self._driver.settled_rows(self._next, self._settle())
 
     def _switched(self, value: int) -> PipelineSwitched:
         """Have a setting; one that was asked for comes, though the experiment ends meanwhile."""

@@ -214,7 +214,8 @@ def test_a_path_tells_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
     assert short(Path("/data/one")) == "/data/one"
 
 
-_FROZEN = """
+#: An app that does something at a moment after its first paint, and how it is played.
+_PLAYED = """
 import gc
 from textual.app import App
 from tfwatch.commands.stage import play
@@ -225,43 +226,35 @@ class Shown(App):
         self._painted = painted
     def on_mount(self):
         self.call_after_refresh(self._painted)
-        self.set_timer(0.1, lambda: self.exit(gc.get_freeze_count()))
-
-class Kept(Shown):
+        self.set_timer(0.1, self.later)
+"""
+_FROZEN = """
+    def later(self):
+        self.exit(gc.get_freeze_count())
     def run(self):
         global frozen
         frozen = super().run()
         return frozen
 
-raise SystemExit(play(Kept) or int(frozen > 10_000) + 40)
+raise SystemExit(play(Shown) or int(frozen > 10_000) + 40)
+"""
+_DIES = """
+    def later(self):
+        1 / 0
+
+raise SystemExit(play(Shown))
 """
 
 
 @pytest.mark.terminal
 def test_where_nothing_trains_collections_spare_what_the_screen_is_made_of() -> None:
-    with Pseudo("-c", _FROZEN) as terminal:
+    with Pseudo("-c", _PLAYED + _FROZEN) as terminal:
         assert terminal.wait() == 41
-
-
-_DIES = """
-from textual.app import App
-from tfwatch.commands.stage import play
-
-class Dies(App):
-    def __init__(self, painted, **options):
-        super().__init__()
-        self._painted = painted
-    def on_mount(self):
-        self.call_after_refresh(self._painted)
-        self.set_timer(0.05, lambda: 1 / 0)
-
-raise SystemExit(play(Dies))
-"""
 
 
 @pytest.mark.terminal
 def test_a_screen_that_dies_is_one_sentence_and_its_traceback_is_in_the_log(tmp_path: Path) -> None:
-    with Pseudo("-c", _DIES, TMPDIR=str(tmp_path)) as terminal:
+    with Pseudo("-c", _PLAYED + _DIES, TMPDIR=str(tmp_path)) as terminal:
         assert terminal.wait() == 1
         said = terminal.words
     (log,) = tmp_path.iterdir()

@@ -5,33 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfwatch.core.knobs import (
-    KNOBS,
-    Knobs,
-    Setting,
-    epochs_until,
-    parse_latency,
-    parse_on,
-    parse_setting,
-    parse_shuffle,
-    show,
-    spelt,
-)
+from tfwatch.core.knobs import KNOBS, Knobs, Setting, as_value, epochs_until, show, spelt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tfwatch.workloads import Settings
 
-
-#: Knobs whose values are no `Setting`.
-_READERS: dict[str, Callable[[str], Setting | float]] = {
-    "latency_ms": parse_latency,
-    "fast_form": parse_on,
-    "cache": parse_on,
-    "shuffle": parse_shuffle,
-}
 #: Those that are in effect with the next batch.
 _AT_ONCE = tuple(knob for knob in KNOBS if not any(epochs_until(knob, value) for value in ("on", "off")))
 
@@ -70,7 +51,7 @@ def parse_switch(text: str) -> Scheduled:
     if not (colon and equals and step.isascii() and step.isdigit()):
         raise ValueError(f"{text!r} is no switch: give STEP:KNOB=VALUE, e.g. 100:prefetch=4")
     knob = _knob(name, KNOBS)
-    return Scheduled(int(step), knob, _READERS.get(knob, parse_setting)(value))
+    return Scheduled(int(step), knob, as_value(knob, value))
 
 
 def parse_settings(text: str) -> tuple[str, tuple[Setting | float, ...]]:
@@ -85,7 +66,7 @@ def parse_settings(text: str) -> tuple[str, tuple[Setting | float, ...]]:
     knob = _knob(name, _AT_ONCE)
     if knob not in _AT_ONCE:
         raise ValueError(f"{name} takes effect at an epoch's start: an experiment needs a knob that switches at once")
-    settings = tuple(_READERS.get(knob, parse_setting)(value.strip()) for value in rest.split(","))
+    settings = tuple(as_value(knob, value.strip()) for value in rest.split(","))
     if len(settings) < 2:
         raise ValueError(f"{text!r} gives one setting: an experiment compares two or more, e.g. prefetch=off,4")
     if len(set(map(show, settings))) < len(settings):

@@ -49,6 +49,14 @@ def test_forecasts_that_were_wrong_are_believed_less() -> None:
     assert worth[0] > 2 * worth[1]
 
 
+def test_a_forecast_is_not_wrong_by_what_nobody_measured_exactly() -> None:
+    def worth(came_off: float) -> float:
+        told = [Told(A, B, math.log(0.5), 0.0, math.log(2.0), came_off), Told(A, C, math.log(1.2), 0.0)]
+        return Likely([seen(A, 20.0), seen(B, 40.0)], told).worth(A, C, 0.0)
+
+    assert worth(2.0) < worth(0.0) / 2
+
+
 def test_what_is_known_well_is_not_worth_another_look() -> None:
     once = Likely([seen(A, 20.0), seen(B, 20.0)], [])
     often = Likely([*[seen(A, 20.0)] * 9, *[seen(B, 20.0)] * 9], [])

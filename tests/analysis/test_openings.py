@@ -48,6 +48,13 @@ def turns(moves: list[Move]) -> list[dict[str, str]]:
         ),
         pytest.param(
             OFF,
+            measured(45, 10),
+            1e12,
+            [{"prefetch": "4", "workers": "8"}, {"workers": "8"}, {"prefetch": "4"}],
+            id="not so few that each would have to gain in full",
+        ),
+        pytest.param(
+            OFF,
             measured(200, 10),
             1e12,
             [{"prefetch": "4", "workers": "8"}, {"workers": "8"}, {"prefetch": "4"}],

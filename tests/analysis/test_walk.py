@@ -279,7 +279,7 @@ def test_a_cache_is_tried_where_memory_bears_it_and_an_epoch_is_short(
         pytest.param(19.9, 0.02, 19.9, False, "no gain beyond noise", id="as it was, and it holds more"),
         pytest.param(30.0, 0.02, 10.0, False, "slower", id="whatever was forecast"),
         pytest.param(20.4, 0.3, 8.0, True, "not beyond noise, likely no slower", id="about as it was, and foretold"),
-        pytest.param(21.6, 0.3, 8.0, False, "no gain beyond noise", id="measured slower, though nobody knows"),
+        pytest.param(21.6, 0.45, 8.0, False, "no gain beyond noise", id="measured slower, though nobody knows"),
     ],
 )
 def test_a_move_is_kept_where_all_that_is_known_says_so(
@@ -294,6 +294,44 @@ def test_a_move_is_kept_where_all_that_is_known_says_so(
     assert walk.judge(move, rows, last=True) is kept
     assert walk.reason == reason
     assert walk.knobs == {"prefetch": "4" if kept else "off"}
+
+
+def test_no_buffer_is_taken_to_bring_a_step_below_the_devices_own_time() -> None:
+    """Else it would come before what makes that time itself shorter."""
+    promised = {"prefetch": 2.0, "fast_form": 15.0}
+    knobs = {"prefetch": "off", "fast_form": "off"}
+    limits = Limits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True)
+    found = Walk(knobs, Measured(40, 20.0, 0.1, 18.0)).next(
+        lambda turned: forecast(turned, promised[next(iter(turned))]), limits
+    )
+    assert isinstance(found, Move)
+    assert found.knob == "fast_form"
+
+
+def test_the_devices_own_time_is_the_least_that_any_setting_took() -> None:
+    knobs = {"prefetch": "4", "workers": "8"}
+    walk = Walk(knobs, Measured(40, 15.0, 0.05, 12.0))
+    rows = np.zeros(40, dtype=STEP)
+    rows["compute_ms"], rows["wait_ms"] = 10.0, 0.1
+
+    assert walk.judge(Move((Turn("workers", "8", "4"),), ""), rows, last=True)
+    found = walk.next(lambda _: None, Limits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True))
+    assert isinstance(found, Stop)
+    assert (found.cause, "the device's own 10.0 ms" in found.reason) == ("floor", True)
+
+
+def test_a_setting_that_was_measured_and_can_no_longer_be_had_is_not_returned_to() -> None:
+    walk = Walk({"prefetch": "4"}, Measured(40, 20.0, 1.0, 10.0))
+    limits = Limits(ROOMY, 1e6, 8, frozenset({"prefetch"}), accelerated=True)
+    rows = np.zeros(40, dtype=STEP)
+    rows["compute_ms"], rows["wait_ms"] = 10.0, np.where(np.arange(40) % 2, 10.0, 8.0)
+
+    assert walk.judge(Move((Turn("prefetch", "4", "16"),), ""), rows, last=True)
+    back = walk.next(lambda _: None, limits)
+    assert isinstance(back, Move)
+    assert back.turned(walk.knobs) == {"prefetch": "4"}
+    walk.drop(back)
+    assert isinstance(walk.next(lambda _: None, limits), Stop)
 
 
 def test_what_could_not_be_had_is_not_asked_for_again() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from tests.runs.folders import add_steps
 from tests.runs.hanging import Hanging, hang
 from tests.runs.processes import wait_until
 from tfwatch.core.events import Noted
-from tfwatch.runs import begin, writer
+from tfwatch.runs import begin, stream, writer
 from tfwatch.runs import format as layout
 from tfwatch.runs.begin import begin_run
 from tfwatch.runs.opened import open_run, read_run
@@ -119,3 +120,20 @@ def test_a_disk_that_hangs_at_the_end_is_left_alone_and_that_is_told(
 
     rows.answers.set()
     wait_until(lambda: made.folder is not None and len(open_run(made.folder).steps) == 10)
+
+
+def test_whoever_lets_go_of_a_run_does_not_wait_for_its_files_to_be_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed_in: list[int] = []
+
+    def close(fd: int) -> None:
+        os.close(fd)
+        closed_in.append(threading.get_ident())
+
+    monkeypatch.setattr(stream, "_close", close)
+    made, _ = begin_run(tmp_path, "cnn")
+    made.close()
+    del made
+    wait_until(lambda: len(closed_in) == len(layout.STREAMS))
+    assert threading.get_ident() not in closed_in

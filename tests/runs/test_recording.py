@@ -174,4 +174,4 @@ def test_a_writer_that_is_gone_holds_no_files_open(tmp_path: Path) -> None:
         writer.close()
     del writer
 
-    assert len(os.listdir("/dev/fd")) <= before
+    wait_until(lambda: len(os.listdir("/dev/fd")) <= before)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import os
 import stat
 import threading
@@ -65,7 +67,7 @@ class Stream:
         try:
             if self._file < 0:
                 self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-                weakref.finalize(self, os.close, self._file)
+                weakref.finalize(self, _close_elsewhere, self._file).atexit = False
             if os.fstat(self._file).st_nlink == 0:
                 return "its folder is gone"
             if self._dropped:
@@ -88,6 +90,19 @@ class Stream:
         with self._moving:
             del self._waiting[: len(data)]
             self._written += len(data)
+
+
+def _close_elsewhere(fd: int) -> None:
+    """The garbage collector calls it, maybe in the thread that trains, which is not to wait for a disk: takes no lock."""
+    try:
+        _thread.start_new_thread(_close, (fd,))
+    except RuntimeError:
+        _close(fd)
+
+
+def _close(fd: int) -> None:
+    with contextlib.suppress(OSError):  # what the disk did not take was told by the last flush
+        os.close(fd)
 
 
 def read_file(path: Path, offset: int, limit: int) -> bytes:

@@ -93,7 +93,7 @@ class Stream:
 
 
 def _close_elsewhere(fd: int) -> None:
-    """The garbage collector calls it, maybe in the thread that trains, which is not to wait for a disk: takes no lock."""
+    """Called by the garbage collector, maybe in the thread that trains, which waits for no disk. It takes no lock."""
     try:
         _thread.start_new_thread(_close, (fd,))
     except RuntimeError:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.analysis.situations import RUNNING, finding, judged, split
 from tfwatch.analysis.banner import banner
+from tfwatch.analysis.breakdown import Stat
 from tfwatch.analysis.finding import Tone
 from tfwatch.analysis.ledger import Entry
 from tfwatch.analysis.situation import Memory
@@ -240,6 +241,15 @@ def test_a_failure_says_what_tensorflow_says_and_not_where_in_its_graph() -> Non
     error = "InvalidArgumentError: {{function_node __wrapped__IteratorGetNext_device_/job:localhost}} Illegal seek"
 
     assert finding(failed=TrainingFailed(0, 412, error, ""))[1] == "InvalidArgumentError: Illegal seek"
+
+
+def test_a_switch_that_settles_is_told_by_means_where_batches_come_in_bursts() -> None:
+    bursts = replace(split(9.6, 13, 0.8), step=Stat(13.9, 23.4, 60.0))
+    now = replace(RUNNING, switch=replace(SWITCH, before=bursts), knobs={"prefetch": "4"})
+    after = replace(now, switch=replace(SWITCH, after=replace(bursts, steps=34)), knobs={"prefetch": "4"})
+
+    assert banner(now).advice == "before: 23.4 ms a step"
+    assert banner(after).sentence.endswith("so far 23.4 ms")
 
 
 def test_an_end_that_waited_for_less_than_a_hundredth_promises_nothing() -> None:

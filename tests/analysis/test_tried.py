@@ -73,3 +73,5 @@ def test_of_a_move_of_two_knobs_both_are_tried() -> None:
     given_back = turned(101, "on", "off", "autopilot", "cache")
     assert tried([*both, given_back]) == Tried({"prefetch": "off", "workers": "off"}, ((1, 100),), 5)
     assert tried([*both, turned(120, "8", "2", "key", "workers")]) == Tried({"prefetch": "off"}, ((1, 100),), 5)
+    by_hand = [turned(120, "8", "off", "key", "workers"), turned(121, "off", "8", "key", "workers")]
+    assert tried([*both, *by_hand]) == Tried({"prefetch": "off"}, ((1, 100),), 5)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.analysis.plants import Plant
 from tests.pilot.trainings import PlantTraining
-from tfwatch.analysis.moving import BUDGET
+from tfwatch.analysis.moving import BUDGET, Move, Stop
 from tfwatch.analysis.walk import Walk
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.knobs import Knobs
@@ -172,6 +172,34 @@ def test_where_its_own_judging_breaks_the_open_move_is_taken_back_and_the_end_to
     assert [move.undoes for move in training.events(MoveMade)] == [False, True]
     assert any(knobs != training.settings[0] for knobs in training.settings)
     assert {knob: training.settings[-1][knob] for knob in ended.knobs} == ended.knobs
+
+
+def test_where_it_breaks_between_two_moves_what_was_kept_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    following = Walk.next
+
+    def broken(walk: Walk, *given: Any) -> Move | Stop:
+        if walk.knobs["prefetch"] != "off":
+            raise ZeroDivisionError("a mistake of its own")
+        return following(walk, *given)
+
+    monkeypatch.setattr(Walk, "next", broken)
+    training = flown(GPU)
+    assert [move.kept for move in training.events(MoveJudged)] == [True]
+    assert training.events(AutopilotEnded)[0].cause == "failed"
+    assert training.settings[-1]["prefetch"] == "4"
+
+
+def test_of_two_knobs_one_of_which_cannot_be_had_the_other_is_taken_back() -> None:
+    training = PlantTraining(GPU, Knobs())
+    training.refuses = frozenset({"workers"})
+    autopilot.run(training.driver(), ROOMY)
+    training.train(100)
+    first = training.events(MoveJudged)[0]
+    assert (first.knob, first.beside, first.kept, first.reason) == ("prefetch", "workers off > 4", False, "no memory")
+    (ended,) = training.events(AutopilotEnded)
+    assert ended.cause != "failed"
+    assert {knob: training.settings[-1][knob] for knob in ended.knobs} == ended.knobs
+    assert [(move.knob, move.new) for move in training.events(MoveMade) if move.undoes][:1] == [("prefetch", "off")]
 
 
 def test_what_cannot_be_switched_is_not_asked_for() -> None:

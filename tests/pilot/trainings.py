@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tests.runs.folders import FakeClock, add_steps, make_manifest
-from tfwatch.core.events import Event, PipelineSwitched, SwitchAsked
+from tfwatch.core.events import Event, PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import Knobs, describe
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.pilot.driver import Driver
@@ -30,6 +30,7 @@ class PlantTraining:
         control: what it obeys. settings: the knobs of every step that was done. bytes_a_batch: what the process takes
         for each batch in the prefetch buffer. build_steps: that are done while a new pipeline is built;
         pace: between two looks of a pilot. epoch_steps: after so many each an epoch begins; 0 is never.
+        refuses: knobs that cannot be had.
     """
 
     def __init__(self, plant: Plant, knobs: Knobs, seed: int = 0, **manifest: Any) -> None:
@@ -38,6 +39,7 @@ class PlantTraining:
         self.settings: list[dict[str, str]] = []
         self.bytes_a_batch = plant.batch_bytes
         self.build_steps, self.pace, self.epoch_steps = 0, PACE, 0
+        self.refuses: frozenset[str] = frozenset()
         self._plant = plant
         self._rng = np.random.default_rng(seed)
         self._in_flight = 0
@@ -94,6 +96,9 @@ class PlantTraining:
         if self._next is None and self.control.pending:
             knobs, asked = self.control.knobs, []
             for request in self.control.take():
+                if request.knob in self.refuses:
+                    self.writer.event(SwitchFailed(now, request.knob, "no memory"))
+                    continue
                 turned = knobs.turned(request.knob, request.value)
                 asked += [SwitchAsked(now, *found, step - 1, request.by) for found in knobs.differences(turned)]
                 knobs = turned

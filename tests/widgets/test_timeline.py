@@ -317,7 +317,7 @@ async def test_a_gpu_whose_sensor_died_is_seen_where_it_was(run: CannedRun) -> N
     async with shown(run) as (app, _):
         assert not [text for text in rows(app.timeline) if text.startswith("GPU")]
         app.timeline.jump_to(8.0)
-        assert next(text for text in rows(app.timeline) if text.startswith("GPU")).endswith(" n/a")
+        assert next(text for text in rows(app.timeline) if text.startswith("GPU")).endswith(" 90 %, 90 ours")
 
 
 @pytest.mark.parametrize(

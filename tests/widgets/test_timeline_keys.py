@@ -13,7 +13,7 @@ from tests.widgets.timelines import FED, STARVED, rows, show, shown, time_of_day
 from tfwatch.core.rows import Flag
 from tfwatch.widgets.timeline import Timeline
 from tfwatch.widgets.timeline_keys import KEYS
-from tfwatch.widgets.timeline_rows import GUTTER
+from tfwatch.widgets.timeline_rows import GUTTER, WIDE
 from tfwatch.widgets.timeline_view import View, Zoom, around
 
 if TYPE_CHECKING:
@@ -74,6 +74,30 @@ async def test_a_jump_puts_the_moment_in_the_middle(run: CannedRun) -> None:
     async with shown(run, 120, 15) as (app, _):
         app.timeline.jump_to(40.0)
         assert abs(rows(app.timeline)[9].index("S stall 0.9 s") - GUTTER - 43) <= 2
+
+
+async def test_the_figures_beside_what_is_looked_back_at_are_its_own(run: CannedRun) -> None:
+    run.columns = {"gpu_busy": 0.25}
+    run.steps(60.0, *STARVED)
+    run.columns = {"gpu_busy": 0.75, "cpu_cores": 7.0}
+    run.steps(60.0, *FED)
+    async with shown(run, 120, 20) as (app, pilot):
+
+        def beside() -> list[str]:
+            texts = [app.timeline.render_line(y).text[-WIDE:] for y in range(app.timeline.size.height)]
+            return [" ".join(text.lstrip("#.= ").split()) for text in texts]
+
+        await pilot.press("space")
+        newest = ["wait 0.2", "host 1.0", "compute 13.0", "step 14.2", "p95 14.2", "1 %", "75 %", "7.0 of 10 cores"]
+        assert [words for words in newest if words in beside()] == newest
+        assert "then, mean ms" in rows(app.timeline)[1]
+        app.timeline.jump_to(20.0)
+        assert "in view, mean ms" in rows(app.timeline)[1]
+        own = ["wait 10.0", "host 1.0", "compute 13.0", "step 24.0", "42 %", "25 %", "4.0 of 10 cores"]
+        assert [words for words in own if words in beside()] == own
+        assert not {"step 14.2", "p95 14.2", "1 %", "75 %"} & {*beside()}
+        await pilot.press("end")
+        assert "now, mean ms" in rows(app.timeline)[1]
 
 
 async def test_looking_forward_stops_at_what_is_there(run: CannedRun) -> None:

@@ -252,6 +252,8 @@ class Timeline(Painted, can_focus=True):
             cursor = views.column_of(bars, self._view.cursor_s)
         inside = cursor if cursor is not None and cursor < len(bars.starts_s) else None
         figures = self._figures
+        if views.looks_back(shown, self._view):
+            figures = picture.figures_in_view(figures, shown, bars)
         seen = sampled(shown, bars, has_gpu=isinstance(figures.gpu_word, GpuFound))
         limits = self._limits.take(shown.events)
         return picture.Scene(shown, self._view, bars, seen, limits, self._top_ms, self.glyphs, figures, inside)

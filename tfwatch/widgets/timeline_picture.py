@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,7 @@ from tfwatch.widgets import timeline_lanes as lanes
 from tfwatch.widgets import timeline_rows as rows
 from tfwatch.widgets.text import narrow, shortened
 from tfwatch.widgets.timeline_marks import marks_of, stalled
-from tfwatch.widgets.timeline_view import View, Zoom, column_of, share_before, width_s
+from tfwatch.widgets.timeline_view import View, Zoom, column_of, looks_back, share_before, width_s
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,6 +75,7 @@ def figures_of(snapshot: Snapshot, split: Breakdown | None) -> Figures:
     cores = float(fresh["cpu_cores"][0]) if len(fresh) else float("nan")
     return rows.Figures(
         split=split,
+        means=rows.means_of(split),
         share=1.0 if stall and share is None else share,
         was=share_before(snapshot, switch) if switch else None,
         cores=None if units.is_missing(cores) else cores,
@@ -83,6 +84,26 @@ def figures_of(snapshot: Snapshot, split: Breakdown | None) -> Figures:
         gpu=_gpu_now(snapshot, switch),
         gpu_was=_busy_before(snapshot, switch) if switch else None,
         gpu_word=machine.gpu_word(snapshot.events.of(GpuFound, SensorMissing)),
+    )
+
+
+def figures_in_view(figures: Figures, snapshot: Snapshot, bars: Bars) -> Figures:
+    """The same of what is looked back at, in place of the newest; the 95th percentile of columns is none of steps."""
+    counts = (bars.steps > 0) & np.isfinite(bars.total_ms) & ~bars.flagged
+    steps = int(bars.steps[counts].sum())
+    parts = (bars.wait_ms, bars.host_ms, bars.compute_ms, bars.total_ms)
+    means = [float((part * bars.steps)[counts].sum()) / steps for part in parts] if steps else []
+    seen = slice(*(lanes.before(snapshot.samples, at_s * 1e9) for at_s in (bars.starts_s[0], bars.end_s)))
+    cores = snapshot.samples["cpu_cores"][seen]
+    known = cores[np.isfinite(cores)]
+    return replace(
+        figures,
+        means=rows.Means(*means),
+        share=strip.mean_share(bars),
+        was=None,
+        cores=float(known.mean()) if len(known) else None,
+        gpu=machine.gpu_figures(snapshot.samples[seen]),
+        gpu_was=None,
     )
 
 
@@ -110,10 +131,9 @@ def draw(scene: Scene, layout: Layout) -> list[Line]:
         middle = layout.strip_rows // 2
         charts[middle] = rows.message_line(narrow(first_words(snapshot)), charts[middle])
     axis = rows.axis_texts(scene.top_ms, layout.strip_rows)
-    now = snapshot.life is Life.RUNNING
-    when = "then" if scene.view.end_s is not None else "now" if now else "last"
-    is_stale = not now and not snapshot.life.is_over
-    legend = rows.legend_lines(figures.split, glyphs, layout.strip_rows, wide, when, is_stale)
+    is_stale = snapshot.life is not Life.RUNNING and not snapshot.life.is_over
+    when = _when(scene)
+    legend = rows.legend_lines(figures.means, glyphs, layout.strip_rows, wide, when, is_stale)
     lines = [_beside(text, chart, right) for text, chart, right in zip(axis, charts, legend, strict=True)]
     labels = place(marks_of(scene), bars.starts_s, bars.end_s)
     lines.append(_beside("why", rows.mark_line(labels, layout.columns), ()))
@@ -125,6 +145,13 @@ def draw(scene: Scene, layout: Layout) -> list[Line]:
     if layout.has_axis:
         lines.append(_beside("", rows.axis_line(bars, _times(scene)), ()))
     return lines
+
+
+def _when(scene: Scene) -> str:
+    """Of which moment the figures are."""
+    if scene.view.end_s is None:
+        return "now" if scene.snapshot.life is Life.RUNNING else "last"
+    return "in view" if looks_back(scene.snapshot, scene.view) else "then"
 
 
 def _gpu_lane(scene: Scene, layout: Layout) -> list[Line]:

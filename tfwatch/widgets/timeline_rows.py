@@ -58,16 +58,31 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
+class Means:
+    """Of steady steps, milliseconds; None is unknown."""
+
+    wait: float | None = None
+    host: float | None = None
+    compute: float | None = None
+    step: float | None = None
+    p95: float | None = None
+
+
+_UNKNOWN = Means()
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """The numbers beside the rows; they change once a second.
 
-    split: the newest steady steps. share: starving now, the wait that is still open counted; was: before the last
-    switch. cores: in use; all_cores: how many there are. accelerated: whether the device is not the CPU.
-    gpu: over the last seconds; gpu_was: how busy it was before the last switch; gpu_word:
-    whose figures these are, or why there are none.
+    split, means: of the newest steady steps; means of those in view where that is looked back at, and so the rest.
+    share: starving now, the wait that is still open counted; was: before the last switch. cores: in use; all_cores: how many
+    there are. accelerated: whether the device is not the CPU. gpu: over the last seconds; gpu_was: how busy it was
+    before the last switch; gpu_word: whose figures these are, or why there are none.
     """
 
     split: Breakdown | None = None
+    means: Means = _UNKNOWN
     share: float | None = None
     was: float | None = None
     cores: float | None = None
@@ -154,24 +169,31 @@ def axis_texts(top_ms: float | None, rows: int) -> list[str]:
     return texts
 
 
-def legend_lines(
-    split: Breakdown | None, glyphs: Glyphs, rows: int, wide: bool, when: str, is_stale: bool
-) -> list[Line]:
-    """What the colours mean, and the means of the newest steady steps; as many lines as there are rows.
+def means_of(split: Breakdown | None) -> Means:
+    """Those of a stretch of steps."""
+    if split is None:
+        return _UNKNOWN
+    return Means(split.wait.mean, split.host.mean, split.compute.mean, split.step.mean, split.step.p95)
 
-    when: `now`, `then` where the picture stands still, `last` of a run that is over or gives no answer. Means: they
-    add up, and their ratio is the share that is told below them and in the banner. is_stale: no figure is of now.
+
+def legend_lines(means: Means, glyphs: Glyphs, rows: int, wide: bool, when: str, is_stale: bool) -> list[Line]:
+    """What the colours mean, and the means of steady steps; as many lines as there are rows.
+
+    when: the steps are of. Means: they add up, and their ratio is the share that is told below them and in the
+    banner. is_stale: no figure is of now.
     """
     figures = "quiet" if is_stale else "number"
-    stats = (split.wait, split.host, split.compute, split.step) if split else ()
-    means: list[float | None] = [stat.mean for stat in stats] or [None] * 4
-    parts = zip(("wait", "host", "compute"), (glyphs.wait, glyphs.host, glyphs.compute), means, strict=False)
+    parts = (
+        ("wait", glyphs.wait, means.wait),
+        ("host", glyphs.host, means.host),
+        ("compute", glyphs.compute, means.compute),
+    )
     field = 9 if wide else 5
     lines: list[Line] = [
         ((" ", ""), (glyph, name), (f" {name if wide else name[:4]:<{field}}", "quiet"), (_figure(value), figures))
         for name, glyph, value in parts
     ]
-    for name, value in (("step", means[3]), ("p95", split.step.p95 if split else None)):
+    for name, value in (("step", means.step), ("p95", means.p95)):
         lines.append(((f"   {name:<{field}}", "quiet"), (_figure(value), figures)))
     if rows > len(lines):
         lines.insert(0, ((f"   {when}, mean ms" if wide else f"   {when}, ms", "quiet"),))

@@ -141,6 +141,11 @@ def frozen(snapshot: Snapshot, view: View) -> View:
     return view if view.end_s is not None else replace(view, end_s=snapshot.now_s)
 
 
+def looks_back(snapshot: Snapshot, view: View) -> bool:
+    """Whether a view ends before the newest that there is."""
+    return view.end_s is not None and view.end_s < snapshot.now_s
+
+
 def moved(snapshot: Snapshot, view: View, bars: Bars, by: int) -> View:
     """The cursor moved by so many columns; at an edge the view moves along."""
     view, columns = frozen(snapshot, view), len(bars.starts_s)

@@ -42,6 +42,24 @@ def test_what_the_iterable_raises_is_what_the_loop_raises_and_the_run_failed(tmp
     assert "in batches" in failure.traceback
 
 
+def test_an_error_whose_traceback_cannot_be_written_is_what_the_loop_raises_all_the_same(tmp_path: Path) -> None:
+    class OddError(Exception):
+        @property
+        def __cause__(self) -> BaseException | None:  # type: ignore[override]
+            raise RuntimeError("of what, nobody knows")
+
+    def batches() -> Iterator[int]:
+        yield 1
+        raise OddError("no more")
+
+    tracked = tfwatch.track(batches(), tmp_path)
+    with pytest.raises(OddError):
+        for _ in tracked:
+            pass
+    (failure,) = told(opened(tracked), TrainingFailed)
+    assert failure.traceback.endswith("cannot be written: RuntimeError: of what, nobody knows")
+
+
 def test_a_loop_that_goes_on_after_an_error_is_recorded_on(tmp_path: Path) -> None:
     class Flaky:
         n = 0

@@ -44,7 +44,11 @@ class Raised:
     def of(error: BaseException) -> Raised:
         """What was raised."""
         text = in_words(error)
-        return Raised(text, "".join(traceback.format_exception(error)), isinstance(error, Exception))
+        try:
+            lines = "".join(traceback.format_exception(error))
+        except Exception as failure:  # noqa: BLE001  its notes, or what it was raised from, may raise
+            lines = f"the traceback of {text} cannot be written: {in_words(failure)}"
+        return Raised(text, lines, isinstance(error, Exception))
 
 
 class ScriptRun:

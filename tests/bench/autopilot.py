@@ -31,6 +31,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 from tests.bench.fed import Case, train
 from tfwatch.analysis.flights import move_line
 from tfwatch.analysis.gain import measure
+from tfwatch.analysis.grounds import cores_of
 from tfwatch.analysis.moving import settling
 from tfwatch.core.knobs import Knobs, as_value
 from tfwatch.core.moves import AutopilotEnded, MoveJudged
@@ -154,7 +155,7 @@ class Conductor:
         return median(more), {key: median(times) for key, times in again.items()}
 
     def _settings(self, driver: Driver) -> list[dict[str, str]]:
-        cores = autopilot.cores_of(driver.snapshot.manifest)
+        cores = cores_of(driver.snapshot.manifest)
         values = {
             "prefetch": ("off", "1", "4", "16"),
             "workers": ("off", *dict.fromkeys((str(max(cores // 4, 2)), str(cores), str(4 * cores)))),

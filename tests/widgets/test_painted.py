@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,8 +17,10 @@ from tfwatch.widgets.pane import FramedPane, Pane
 from tfwatch.widgets.pipeline import PipelinePane, PipelineView, StageRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
+    from rich.segment import Segment
+    from textual.pilot import Pilot
     from textual.strip import Strip
 
 
@@ -89,42 +92,42 @@ async def test_new_words_are_painted_without_the_frame_around_them(
         assert not app.by_textual
 
 
-async def test_new_rows_are_sent_from_edge_to_edge_for_of_less_textual_cuts_a_strip_from_each() -> None:
+@asynccontextmanager
+async def knobs() -> AsyncIterator[tuple[PaneApp, KnobsPane, Pilot[None]]]:
+    """A painted pane of one knob."""
     pane = KnobsPane()
     app = PaneApp(pane)
     async with app.run_test(size=(60, 8)) as pilot:
-        turn(pane, "before")
+        turn(pane, "words")
         await pilot.pause()
+        yield app, pane, pilot
 
+
+def painted(pane: Pane) -> list[list[Segment]]:
+    return [strip._segments for strip in pane.render_lines(pane.region.size.region)]
+
+
+async def test_new_rows_are_sent_from_edge_to_edge_for_of_less_textual_cuts_a_strip_from_each() -> None:
+    async with knobs() as (_, pane, _pilot):
         turn(pane, "after")
         sent = set(pane._repaint_regions)
     assert sent == {Region(0, 1, 60, 4)}
 
 
 async def test_text_that_is_selected_is_painted_so_and_again_without() -> None:
-    pane = KnobsPane()
-    app = PaneApp(pane)
-    async with app.run_test(size=(60, 8)) as pilot:
-        turn(pane, "words")
-        await pilot.pause()
-        whole = pane.region.size.region
-        before = [strip._segments for strip in pane.render_lines(whole)]
+    async with knobs() as (app, pane, pilot):
+        before = painted(pane)
         app.screen.selections = {pane: SELECT_ALL}
         await pilot.pause()
-        assert [strip._segments for strip in pane.render_lines(whole)] != before
+        assert painted(pane) != before
         app.screen.clear_selection()
         await pilot.pause()
-        assert [strip._segments for strip in pane.render_lines(whole)] == before
+        assert painted(pane) == before
 
 
 async def test_a_new_title_and_another_theme_are_painted() -> None:
-    pane = KnobsPane()
-    app = PaneApp(pane)
-    async with app.run_test(size=(60, 8)) as pilot:
-        turn(pane, "words")
-        await pilot.pause()
-        before = [strip._segments for strip in pane.render_lines(pane.region.size.region)]
-
+    async with knobs() as (app, pane, pilot):
+        before = painted(pane)
         pane.entitle("another title", "a note")
         await pilot.pause()
         assert isinstance(pane, FramedPane)
@@ -133,9 +136,9 @@ async def test_a_new_title_and_another_theme_are_painted() -> None:
 
         app.theme = "textual-light" if app.theme != "textual-light" else "textual-dark"
         await pilot.pause()
-        after = [strip._segments for strip in pane.render_lines(pane.region.size.region)]
+        after = painted(pane)
         pane._edges = None
         pane.refresh()
-        anew = [strip._segments for strip in pane.render_lines(pane.region.size.region)]
+        anew = painted(pane)
     assert all(old != new for old, new in zip(before, after, strict=True))
     assert after == anew

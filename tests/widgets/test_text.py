@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.content import Content
 
-from tfwatch.widgets.text import clauses, column, fit, folded, narrow, plain, row, spread
+from tfwatch.widgets.text import clauses, column, ending, fit, folded, narrow, plain, row, spread
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,14 @@ def test_a_row_is_harmless_whoever_wrote_its_parts() -> None:
 )
 def test_a_column_is_so_many_cells(text: str, width: int, shown: str) -> None:
     assert column(text, width, ".") == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("/a/run", "/a/run"), ("/home/a/run", "../run"), ("/home/図書館", "..書館"), ("/home/図書x", "..書x")],
+)
+def test_of_a_path_the_end_is_kept(text: str, shown: str) -> None:
+    assert ending(text, 6) == shown
 
 
 def test_where_a_character_has_to_be_a_cell_the_others_are_question_marks() -> None:

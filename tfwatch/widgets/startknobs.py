@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.cells import cell_len
 from textual.binding import Binding
 from textual.message import Message
 from textual.reactive import reactive
 
 from tfwatch.widgets.choices import Choices
-from tfwatch.widgets.text import column, plain, row
+from tfwatch.widgets.text import column, ending, row
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
@@ -69,7 +68,7 @@ class StartPane(Choices):
         """Its name, its value and what it is."""
         knob, value = self.knobs[index], self._value(self.knobs[index])
         is_open, stands = self._is_open(knob), value == knob.values[knob.start]
-        shown = _end_of(plain(value.shown), _VALUE_CELLS - 4)
+        shown = ending(value.shown, _VALUE_CELLS - 4)
         shown = f"< {shown} >" if is_open else f"  {shown}"
         note, style = self._note(knob) if width >= _TELLING else ("", "")
         return row(
@@ -170,13 +169,3 @@ class StartPane(Choices):
             if other != value and (told := self._told(other, stops=False)):
                 return f"{other.shown}: {told}", _GREY
         return knob.note, _QUIET
-
-
-def _end_of(text: str, width: int) -> str:
-    """The text, of one that takes more than so many cells the end: that is what tells paths apart."""
-    if cell_len(text) <= width:
-        return text
-    end = text[2 - width :]
-    while cell_len(end) > width - 2:
-        end = end[1:]
-    return f"..{end}"

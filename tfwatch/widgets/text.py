@@ -65,6 +65,15 @@ def shortened(text: str, width: int) -> str:
     return text if cell_len(text) <= width else column(text, width, "...")
 
 
+def ending(text: str, width: int) -> str:
+    """The text, where it takes more than so many cells its end, with dots before it: that is what tells paths apart."""
+    text = plain(text)
+    if cell_len(text) <= width:
+        return text
+    first = next(at for at in range(len(text)) if cell_len(text[at:]) <= width - 2)
+    return f"..{text[first:]}"
+
+
 def narrow(text: str) -> str:
     """The text, no longer than it was, with one character a cell: what takes two or none is a question mark."""
     known = plain(text)[: len(text)]

@@ -76,8 +76,8 @@ class Figures:
     """The numbers beside the rows; they change once a second.
 
     split, means: of the newest steady steps; means of those in view where that is looked back at, and so the rest.
-    share: starving now, the wait that is still open counted; was: before the last switch. cores: in use; all_cores: how many
-    there are. accelerated: whether the device is not the CPU. gpu: over the last seconds; gpu_was: how busy it was
+    share: starving now, the wait that is still open counted; was: before the last switch. cores: in use; all_cores: how
+    many there are. accelerated: whether the device is not the CPU. gpu: over the last seconds; gpu_was: how busy it was
     before the last switch; gpu_word: whose figures these are, or why there are none.
     """
 

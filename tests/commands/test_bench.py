@@ -170,3 +170,11 @@ def test_what_was_measured_is_printed_though_it_was_interrupted(capsys: pytest.C
         raise KeyboardInterrupt
     results = json.loads(capsys.readouterr().out)["results"]
     assert [result["step_ms"] for result in results] == [3, None]
+
+
+@pytest.mark.parametrize("unwritten", [0, 1])
+def test_a_table_that_could_not_be_written_is_exit_code_1(monkeypatch: pytest.MonkeyPatch, unwritten: int) -> None:
+    measured = [Row(spec, medians_ms=[1.0]) for spec in specs(Wish(["conv"], ["cpu"]))]
+    monkeypatch.setattr("tfwatch.commands.bench.measure", lambda *_: measured)
+    monkeypatch.setattr("tfwatch.commands.bench_table.write", lambda *_: unwritten)
+    assert bench(Wish(["conv"], ["cpu"]), as_json=True) == unwritten

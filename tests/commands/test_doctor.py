@@ -64,6 +64,11 @@ def test_a_check_that_fails_is_exit_code_1(facts: Facts, code: int, tmp_path: Pa
     assert doctor(facts, tmp_path) == code
 
 
+def test_a_check_up_that_could_not_be_written_is_exit_code_1(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(command, "write", lambda *_: 1)
+    assert doctor(linux(), tmp_path) == 1
+
+
 def test_the_json_is_one_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert doctor(_BROKEN, tmp_path, as_json=True) == 1
     out, err = capsys.readouterr()

@@ -225,4 +225,4 @@ def bench(wish: Wish, as_json: bool) -> int:
             rows = measure(wish, printer.update)
     except KeyboardInterrupt:
         return 130
-    return 0 if any(row.step_ms for row in rows) else 1
+    return printer.unwritten if any(row.step_ms for row in rows) else 1

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 class Printer:
-    """Shows the rows while they fill, where stdout is a terminal, and once at the end, interrupted or not."""
+    """Shows the rows while they fill, where stdout is a terminal, and once at the end, interrupted or not.
+
+    unwritten: the exit code for that: 1 where stdout did not take it.
+    """
 
     def __init__(self, as_json: bool, wanted: Sequence[Spec]) -> None:
         from rich.console import Console
@@ -31,6 +34,7 @@ class Printer:
 
         self._rows = [Row(spec) for spec in wanted]
         self._as_json = as_json
+        self.unwritten = 0
         self._console = Console(highlight=False, markup=False)
         is_live = self._console.is_terminal and not as_json
         self._live = Live(console=self._console, auto_refresh=False, transient=True) if is_live else None
@@ -50,7 +54,7 @@ class Printer:
             told = json.dumps({"results": [as_dict(row, self._rows) for row in self._rows]}, indent=1) + "\n"
         else:
             told = rendered(sys.stdout, table(self._rows), *remarks(self._rows))
-        write(sys.stdout, told)
+        self.unwritten = write(sys.stdout, told)
 
     def update(self, rows: list[Row]) -> None:
         """Show what is known by now."""

@@ -45,7 +45,7 @@ class Wish:
 
 
 def doctor(wish: Wish, collect: Callable[[Scope, Callable[[str], None]], Facts] = gather) -> int:
-    """Look at everything and print it. 1 where a check fails, else 0; 130 where the user had enough.
+    """Look at everything and print it. 1 where a check fails or it cannot be printed; 130 where the user had enough.
 
     Raises:
         BadInputError: the data folder is not there.
@@ -58,8 +58,8 @@ def doctor(wish: Wish, collect: Callable[[Scope, Callable[[str], None]], Facts] 
         return 130
     finally:
         progress.end()
-    write(sys.stdout, as_json(found) if wish.as_json else as_text(found, sys.stdout))
-    return 1 if worst(found.checks) is Status.FAIL else 0
+    unwritten = write(sys.stdout, as_json(found) if wish.as_json else as_text(found, sys.stdout))
+    return 1 if worst(found.checks) is Status.FAIL else unwritten
 
 
 def show_doctor(wish: Wish, parts: Parts | None = None) -> int:
@@ -106,7 +106,7 @@ def check_up(facts: Facts) -> CheckUp:
 
 
 def print_sudoers() -> int:
-    """Print what permits powermetrics to the user who asks, or who asked through sudo."""
+    """Print what permits powermetrics to the user who asks, or who asked through sudo. 1 where it could not be."""
     from tfwatch.doctor.sudoers import sudoers
 
     uid = os.getuid()
@@ -116,8 +116,7 @@ def print_sudoers() -> int:
         sys.stderr.write("tfwatch: powermetrics is a tool of macOS: this line is of no use on this machine\n")
     elif uid == 0:
         sys.stderr.write("tfwatch: root needs no such line: run this as the user who trains\n")
-    write(sys.stdout, sudoers(_user_name(uid), uid))
-    return 0
+    return write(sys.stdout, sudoers(_user_name(uid), uid))
 
 
 def _user_name(uid: int) -> str:

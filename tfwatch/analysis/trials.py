@@ -10,7 +10,7 @@ from tfwatch.analysis.waiting import knob_name
 from tfwatch.core import units
 from tfwatch.core.events import PipelineSwitched, SwitchAsked
 from tfwatch.core.rows import Flag
-from tfwatch.core.trials import EXPERIMENT, ExperimentBegan, ExperimentBlock, ExperimentEnded
+from tfwatch.core.trials import EXPERIMENT, WITH_THE_RUN, ExperimentBegan, ExperimentBlock, ExperimentEnded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -127,12 +127,14 @@ def answer(ended: ExperimentEnded) -> str:
 
 def how(ended: ExperimentEnded) -> str:
     """`14 rounds in random order; left at 4`."""
-    left = f"; left at {ended.kept}" if ended.kept and ended.cause not in ("stopped", "ended") else ""
-    return f"{units.counted(ended.rounds, 'round')} in random order{left}"
+    return f"{units.counted(ended.rounds, 'round')} in random order{_left(ended)}"
 
 
 def in_a_line(ended: ExperimentEnded) -> str:
     """`prefetch off against 4: 1.68 x faster (1.61 to 1.74) over 412 steps; left at 4`."""
     of = f"{ended.value} is " if len(ended.values) > 2 and ended.answer in ("faster", "slower") else ""
-    left = f"; left at {ended.kept}" if ended.kept and ended.cause not in ("stopped", "ended") else ""
-    return f"{subject(ended.knob, ended.values)}: {of}{answer(ended)}{left}"
+    return f"{subject(ended.knob, ended.values)}: {of}{answer(ended)}{_left(ended)}"
+
+
+def _left(ended: ExperimentEnded) -> str:
+    return f"; left at {ended.kept}" if ended.kept and ended.cause not in WITH_THE_RUN else ""

@@ -9,15 +9,13 @@ from tfwatch.analysis.flights import undecided
 from tfwatch.analysis.moving import Turn
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.moves import AUTOPILOT, MoveJudged, MoveMade
-from tfwatch.core.trials import EXPERIMENT, ExperimentBegan, ExperimentBlock, ExperimentEnded
+from tfwatch.core.trials import EXPERIMENT, WITH_THE_RUN, ExperimentBegan, ExperimentBlock, ExperimentEnded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 #: The events that tell.
 OF_TRYING = (PipelineSwitched, MoveMade, MoveJudged, ExperimentBegan, ExperimentBlock, ExperimentEnded)
-#: Why an experiment ends with its run: what it leaves was its last block's, and no answer.
-_WITH_THE_RUN = ("stopped", "ended")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class _Experiment:
         if not self.switches:
             return None
         before, now = self.switches[0].old, self.switches[-1].new
-        left = self.ended.kept if self.ended and self.ended.cause not in _WITH_THE_RUN else before
+        left = self.ended.kept if self.ended and self.ended.cause not in WITH_THE_RUN else before
         decided = left if any(block.value == left for block in self.blocks) else before
         if decided == now or not left:
             return None

@@ -7,6 +7,8 @@ from typing import Final
 
 #: Who asked for the switches of an experiment.
 EXPERIMENT: Final = "experiment"
+#: Why an experiment ends with its run: what it leaves was its last block's, and no answer.
+WITH_THE_RUN: Final = ("stopped", "ended")
 
 
 @dataclass(frozen=True, slots=True)

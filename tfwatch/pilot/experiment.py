@@ -16,7 +16,7 @@ from tfwatch.analysis.experiment import Standing, counted, figures, standing
 from tfwatch.analysis.moving import settling
 from tfwatch.core.knobs import show
 from tfwatch.core.reasons import reason as in_words
-from tfwatch.core.trials import EXPERIMENT, ExperimentBegan, ExperimentBlock, ExperimentEnded
+from tfwatch.core.trials import EXPERIMENT, WITH_THE_RUN, ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.pilot.driver import Interrupt, RefusedError
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ class _Trial:
         if {self._driver.stands(self._order.knob), self._coming or self._values[at]} != {self._values[at]}:
             self._driver.leave(self._order.knob, self._order.values[at], EXPERIMENT)
         # A run that ends obeys no more, but one that it restarts as begins with what is asked now.
-        return (self._now or "") if cause in ("stopped", "ended") else self._values[at]
+        return (self._now or "") if cause in WITH_THE_RUN else self._values[at]
 
 
 def _step_ms(rows: Rows) -> NDArray[np.float64]:

@@ -47,7 +47,6 @@ def begin_run(runs_dir: Path, workload: str, clock: Clock = SYSTEM, **details: A
         pid=os.getpid(),
         process_started_s=psutil.Process().create_time(),
         boot_id=boot_id(),
-        versions=_versions(),
         machine=machine,
         **details,
     )
@@ -71,12 +70,13 @@ def _give_folder(writer: RunWriter, runs_dir: Path) -> str:
 
     def give() -> None:
         try:
+            writer.describe(versions=_versions())  # looks into the folders of sys.path: the script's is one
             folder = make_run_dir(runs_dir, writer.manifest().workload, writer.clock)
             writer.describe(run=folder.name)
             writer.adopt(folder)
         except Exception as error:  # noqa: BLE001 - a thread boundary
-            why = (isinstance(error, OSError) and error.strerror) or in_words(error)
-            failures.append(f"{runs_dir} cannot be written: {why}")
+            refused = isinstance(error, OSError) and f"{runs_dir} cannot be written: {error.strerror or error}"
+            failures.append(refused or in_words(error))
             writer.note(f"nothing is recorded: {failures[0]}")
 
     giving = threading.Thread(target=give, name="tfwatch-folder", daemon=True)

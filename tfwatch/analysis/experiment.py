@@ -14,8 +14,8 @@ of it.
   (Johari, Koomen, Pekelis & Walsh, "Always valid inference", Operations Research 70, 2022). `half_width` is that of a
   confidence sequence: it covers the truth at all rounds at once with the probability that it names. It may widen from
   one look to the next. To keep the narrowest of all looks would be valid for a difference that stays what it is, and
-  save a round in twelve; of one that fades (10 %, gone after 6 rounds; 200 simulated runs) what is left held the mean
-  of the rounds in 70 of 100, where this holds it in 99.
+  save a round in twelve; of one that fades (10 %, gone after 6 of 17 rounds with noise of 5 %; 200 simulated runs) what
+  is left held the mean of the rounds in 72 of 100, where this holds it in 99.
 * The noise is unknown. The sequence is the t-test's with a normal mixture over the effect in units of the noise
   (Lai, "On confidence sequences", Annals of Statistics 4, 1976; Wang & Ramdas, "Anytime-valid t-tests and confidence
   sequences for Gaussian means with unknown variance", arXiv:2310.03722): with n rounds, S the sum of
@@ -47,6 +47,7 @@ Answer: TypeAlias = Literal["faster", "slower", "same", "unclear"]
 #: That the interval misses the truth at any time.
 ALPHA = 0.05
 #: `c` of the mixture: effects of about 1/sqrt(c) = 3 times the noise of a round are found soonest, 3 rounds at least.
+#: With 0.3 noisy experiments took 1 to 6 % fewer rounds (simulated), and three settings five rounds at least.
 _MIXTURE = 0.1
 #: Rounds before anything is told.
 LEAST_ROUNDS = 4

@@ -70,6 +70,21 @@ async def test_a_stall_is_a_wall_within_a_third_of_a_second_and_grows(run: Canne
     assert "91 %" in wide[8]
 
 
+@pytest.mark.parametrize("phase", [Phase.WAIT, Phase.COMPUTE, Phase.HOST], ids=lambda phase: phase.name)
+async def test_while_a_step_lasts_too_long_the_figures_are_those_before_it(run: CannedRun, phase: Phase) -> None:
+    run.steps(8.0, *FED)
+    run.phase(phase)
+    async with shown(run, 120, 15) as (app, _):
+        assert "now, mean ms" in rows(app.timeline)[1]
+        run.wait(20_000)
+        show(app.timeline, run.snapshot())
+        assert "before, mean ms" in rows(app.timeline)[1]
+        told = [line for y in range(app.timeline.size.height) if (line := app.timeline.row_key(y))]
+        assert {role for line in told for text, role in line if text in ("   0.2", "  14.2")} == {"quiet"}
+        share = next(piece for line in told if line[0][0] == "starve " for piece in line if piece[0].endswith(" %"))
+    assert share == (" 91 %", "bad") if phase is Phase.WAIT else (" 1 %", "good")
+
+
 async def test_a_process_without_an_answer_waits_no_longer_than_its_last_sign(tmp_path: Path) -> None:
     run = CannedRun(tmp_path)
     run.steps(8.0, *FED)

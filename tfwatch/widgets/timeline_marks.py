@@ -40,11 +40,17 @@ _MARKED: tuple[type[facts.Event], ...] = (
 _VALIDATION_NS = 3600 * 10**9
 
 
-def stalled(snapshot: Snapshot, median_ms: float | None) -> OpenStep | None:
-    """The wait that lasts longer than is usual; that for the first batch is the run's start."""
+def overlong(snapshot: Snapshot, median_ms: float | None) -> OpenStep | None:
+    """The step that lasts longer than is usual; the first one is the run's start."""
     lasting = open_step(snapshot) if snapshot.steps_total else None
     long_ms = max(strip.OPEN_MS, _LONG_STEPS * (median_ms or 0.0))
-    return lasting if lasting and lasting.part is Part.WAIT and lasting.lasted_s * 1e3 >= long_ms else None
+    return lasting if lasting and lasting.lasted_s * 1e3 >= long_ms else None
+
+
+def stalled(snapshot: Snapshot, median_ms: float | None) -> OpenStep | None:
+    """The same, where it waits for its batch."""
+    lasting = overlong(snapshot, median_ms)
+    return lasting if lasting and lasting.part is Part.WAIT else None
 
 
 def marks_of(scene: Scene) -> list[Mark]:

@@ -17,7 +17,7 @@ from tfwatch.runs.reader import Life
 from tfwatch.widgets import timeline_lanes as lanes
 from tfwatch.widgets import timeline_rows as rows
 from tfwatch.widgets.text import narrow, shortened
-from tfwatch.widgets.timeline_marks import marks_of, stalled
+from tfwatch.widgets.timeline_marks import marks_of, overlong, stalled
 from tfwatch.widgets.timeline_view import View, Zoom, column_of, looks_back, share_before, width_s
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _FRESH_S = 2.0
 #: Seconds before a switch that tell how busy the GPU was then.
 _BEFORE_S = 10.0
+#: Of the steps before the one that lasts too long.
+_BEFORE = "before"
 _WORDS = {
     Phase.STARTING: "starting",
     Phase.IMPORT: "importing TensorFlow",
@@ -133,7 +135,7 @@ def draw(scene: Scene, layout: Layout) -> list[Line]:
     axis = rows.axis_texts(scene.top_ms, layout.strip_rows)
     is_stale = snapshot.life is not Life.RUNNING and not snapshot.life.is_over
     when = _when(scene)
-    legend = rows.legend_lines(figures.means, glyphs, layout.strip_rows, wide, when, is_stale)
+    legend = rows.legend_lines(figures.means, glyphs, layout.strip_rows, wide, when, is_stale or when == _BEFORE)
     lines = [_beside(text, chart, right) for text, chart, right in zip(axis, charts, legend, strict=True)]
     labels = place(marks_of(scene), bars.starts_s, bars.end_s)
     lines.append(_beside("why", rows.mark_line(labels, layout.columns), ()))
@@ -150,7 +152,10 @@ def draw(scene: Scene, layout: Layout) -> list[Line]:
 def _when(scene: Scene) -> str:
     """Of which moment the figures are."""
     if scene.view.end_s is None:
-        return "now" if scene.snapshot.life is Life.RUNNING else "last"
+        split = scene.figures.split
+        if scene.snapshot.life is not Life.RUNNING:
+            return "last"
+        return _BEFORE if overlong(scene.snapshot, split.step.median if split else None) else "now"
     return "in view" if looks_back(scene.snapshot, scene.view) else "then"
 
 

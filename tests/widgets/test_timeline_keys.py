@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.widgets.runs import CannedRun
 from tests.widgets.timelines import FED, STARVED, rows, show, shown, time_of_day, title
 from tfwatch.core.rows import Flag
 from tfwatch.widgets.timeline import Timeline
@@ -17,12 +16,7 @@ from tfwatch.widgets.timeline_rows import GUTTER, WIDE
 from tfwatch.widgets.timeline_view import View, Zoom, around
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> CannedRun:
-    return CannedRun(tmp_path)
+    from tests.widgets.runs import CannedRun
 
 
 async def test_space_freezes_and_follows_again(run: CannedRun) -> None:

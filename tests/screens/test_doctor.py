@@ -162,8 +162,9 @@ async def test_before_anything_is_found_there_is_nothing_to_copy() -> None:
 
     app = DoctorApp(look)
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("y", "ctrl+z")
-        assert [note.message for note in app._notifications] == ["nothing to copy yet", "ctrl+z is off: q leaves"]
+        for key, said in (("y", "nothing to copy yet"), ("ctrl+z", "ctrl+z is off: q leaves")):
+            await pilot.press(key)
+            assert [note.message for note in app._notifications] == [said]
         goes_on.set()
 
 

@@ -204,7 +204,7 @@ class LiveScreen(Screen[None], Kept):
 
     def say(self, text: str) -> None:
         """A sentence in a corner, for a moment."""
-        self.notify(text, markup=False, timeout=4)
+        self.notify(text)
 
     # -- looking ------------------------------------------------------------------------------------
 

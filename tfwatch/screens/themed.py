@@ -106,7 +106,8 @@ class ThemedApp(App[Leave]):
             self.push_screen(CommandPalette(placeholder="search for a command", id="--command-palette"))
 
     def notify(self, message: str, **options: Any) -> None:
-        """A sentence in a corner; what is told of others' words in it is data."""
+        """A sentence in a corner, in place of the one before; what is told of others' words in it is data."""
+        self.clear_notifications()
         super().notify(plain(message), **{"timeout": 4, **options, "markup": False})
 
     @on(Pressed)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tfwatch
+from tests.runs.hanging import hang
 from tests.runs.processes import wait_until
 from tests.whole import told
 from tfwatch.core.events import EpochEnded, EpochStarted
+from tfwatch.runs import begin
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.life import Life
 from tfwatch.runs.opened import open_run
@@ -177,3 +179,15 @@ def test_a_run_is_ended_from_a_thread_that_is_joined_then(tmp_path: Path) -> Non
     wait_until(lambda: loop.over)
     assert loop.path
     wait_until(lambda: open_run(loop.path or "").ended is not None)
+
+
+def test_a_loop_does_not_wait_for_its_disk_and_knows_its_folder_once_that_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(begin, "BEGIN_S", 0.05)
+    with hang(monkeypatch, type(tmp_path), "mkdir") as disk, tfwatch.track(BATCHES, tmp_path) as tracked:
+        assert list(tracked) == BATCHES
+        assert tracked.run_path is None
+        disk.answers.set()
+        wait_until(lambda: tracked.run_path is not None)
+    assert len(opened(tracked).steps) == len(BATCHES)

@@ -46,16 +46,11 @@ def track(iterable: Iterable[T], runs_dir: str | Path | None = None, *, epochs: 
 
 
 class Track(Generic[T]):
-    """What `track` gives.
-
-    Attributes:
-        run_path: the folder of the last run; None before the first loop, and where none could be made.
-    """
+    """What `track` gives."""
 
     def __init__(
         self, iterable: Iterable[T], runs_dir: str | Path | None, epochs: int | None, code: CodeType, instruction: int
     ) -> None:
-        self.run_path: Path | None = None
         self._iterable = iterable
         self._runs_dir = Path(os.path.expanduser(runs_dir)) if runs_dir else None
         self._epochs = epochs
@@ -63,6 +58,11 @@ class Track(Generic[T]):
         self._place: Place = (id(code), instruction, threading.get_ident(), self._runs_dir)
         self._loop: Loop | None = None
         self._times = 0
+
+    @property
+    def run_path(self) -> Path | None:
+        """The folder of the last run; None before the first loop, and where none could be made, or not yet."""
+        return self._loop.path if self._loop else None
 
     def __iter__(self) -> Iterator[T]:
         """One epoch."""
@@ -119,7 +119,7 @@ class Track(Generic[T]):
             if loop is None or loop.over:
                 loop = Loop(self._runs_dir, self._epochs, self._code)
                 _remember(self._place, loop)
-            self._loop, self.run_path, loop.owner = loop, loop.path, weakref.ref(self)
+            self._loop, loop.owner = loop, weakref.ref(self)
             # Who collects it ends its run, and that takes a moment: no call from its line may come in between.
             loop.alone = self._times > 1
             return loop, loop.begin_epoch(_length(self._iterable))

@@ -102,6 +102,27 @@ async def test_s_asks_stops_and_stays(tmp_path: Path) -> None:
         assert show.app.return_value is None
 
 
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("p", "prefetch: the run is ending"),
+        ("plus", "prefetch: the run is ending"),
+        ("a", "prefetch: the run is ending"),
+        ("f", "autopilot: the run is ending"),
+        ("u", "prefetch: the run is ending"),
+    ],
+)
+async def test_a_run_that_is_ending_is_switched_no_more(key: str, said: str) -> None:
+    async with shown(usual(None)) as show:
+        await show.press("s", "y")
+        assert [one.key for one in show.live.keys.keys if one.enabled and one.key in (*"pwfau", "plus", "minus")] == []
+        await show.press(key)
+        assert [note.message for note in show.app._notifications] == [said]
+        assert show.asked() == []
+        assert show.control is not None
+        assert show.control.next_order(0, 0.0) == (0, None)
+
+
 async def test_a_question_is_answered_by_mouse(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         await show.press("q")

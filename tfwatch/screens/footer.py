@@ -23,10 +23,10 @@ _USUAL, _WIDE = 120, 160
 
 def footer_keys(view: RunView, live: bool, frozen: bool, stopping: bool) -> tuple[Key, ...]:
     """The footer's keys, from left to right; those that do nothing now are greyed."""
-    obeyed = live and not view.is_over
+    obeyed = live and not view.is_over and not stopping
     turns = obeyed and bool(view.snapshot.manifest.switchable)
     return (
-        *_knobs(view, live),
+        *_knobs(view, obeyed),
         Key("f", "f", "feed", turns, rank=1),
         Key("a", "a", "prove", turns, rank=3),
         Key("u", "u", "undo", obeyed, rank=LAST_TO_GO),
@@ -47,11 +47,11 @@ def cost_note(own_cost: str, width: int) -> str:
     return short if width >= _USUAL else short.partition(" of a core")[0].removeprefix("tfwatch ")
 
 
-def _knobs(view: RunView, live: bool) -> Iterator[Key]:
+def _knobs(view: RunView, obeyed: bool) -> Iterator[Key]:
     for one in KNOB_KEYS:
         if not one.in_footer or not views.has_knob(view, one.knob):
             continue
-        turns_it = not views.refused(view.snapshot, one.knob, live)
+        turns_it = not views.refused(view.snapshot, one.knob, obeyed)
         yield Key(one.key, one.key, one.name, turns_it, rank=one.rank, brief=one.brief)
         if one is PREFETCH:
             yield Key("minus", "-", "", turns_it, rank=8)

@@ -82,7 +82,7 @@ class Switchboard:
             self.control.order(None)
             return "autopilot ended; what it found to help stays"
         first = next(iter(view.snapshot.manifest.switchable), "")
-        refusal = views.refused(view.snapshot, first, self.control is not None)
+        refusal = self._refused(view, first)
         if refusal or self.control is None:
             return f"autopilot: {refusal}"
         self.control.order(Autopilot(view.snapshot.manifest.memory_limit))
@@ -107,9 +107,14 @@ class Switchboard:
             return "this workload's pipeline has one form alone", None
         if knob == "cache" and knob not in view.snapshot.manifest.knobs:
             return f"nothing to cache: {NOTHING_TO_CACHE}", None
-        refusal = views.refused(view.snapshot, knob, self.control is not None)
+        refusal = self._refused(view, knob)
         state = None if refusal else self._states(view).get(knob)
         return f"{knob_name(knob)}: {refusal or 'not a knob of this run'}", state
+
+    def _refused(self, view: RunView, knob: str) -> str:
+        """Why a knob cannot be turned; empty where it can."""
+        ending = self.control is not None and self.control.stop.is_set() and not view.is_over
+        return "the run is ending" if ending else views.refused(view.snapshot, knob, self.control is not None)
 
     def _ask(self, view: RunView, knob: str, value: str) -> str:
         assert self.control is not None

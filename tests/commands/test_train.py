@@ -79,7 +79,7 @@ def test_a_summary_that_a_full_disk_does_not_take_is_told(tmp_path: Path, capfd:
         os.dup2(stdout, 1)
         os.close(stdout)
         os.close(full)
-    assert code == 0
+    assert code == 1
     assert capfd.readouterr().err.splitlines()[-1] == "tfwatch: this could not be written: No space left on device"
     assert end_of(the_run(tmp_path)) == ("finished", "")
 

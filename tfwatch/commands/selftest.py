@@ -44,6 +44,10 @@ def selftest(as_json: bool) -> int:
             terminal.out.write(json.dumps(selftest_table.as_json(cases, costs)) + "\n")
         else:
             selftest_table.print_table(terminal.out, cases, costs)
+        terminal.out.flush()
+        if terminal.unsaid:
+            terminal.err.write(f"tfwatch: this could not be written: {terminal.unsaid}\n")
+            return 1
     return 0 if all(case.passed for case in cases) else 1
 
 

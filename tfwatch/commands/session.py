@@ -213,7 +213,9 @@ class Session:
         if outcome and outcome.cause == "failed":
             self._terminal.err.write(outcome.traceback or outcome.message)
             return 1
-        return 128 + self._signum if self._signum else 0
+        if self._signum:
+            return 128 + self._signum
+        return 1 if self._terminal.unsaid else 0
 
     def _report(self) -> None:
         from tfwatch.report.document import as_json

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.geometry import Size
 
-from tests.screens.canned import Canned, usual
+from tests.screens.canned import STAGES, Canned, usual
 from tests.screens.showing import shown
 from tests.screens.states import MARKUP, failed, importing, settling, slow_callback, stalled, starving, validating
 from tests.screens.test_situation import look
@@ -85,6 +85,23 @@ async def test_a_narrow_banner_keeps_its_figures(
     async with shown(make(None), (60, 18)) as show:
         assert show.rows[1].strip().startswith(word)
         assert [row.strip() for row in show.rows[2:4]] == [sentence, advice]
+
+
+@pytest.mark.parametrize("life", [Life.GONE, Life.UNKNOWN, Life.SILENT, Life.KILLED], ids=lambda life: life.name)
+async def test_a_run_that_nobody_hears_of_has_no_speed_and_no_time_left(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shown(usual(None).staged(*STAGES), live=False) as show:
+        assert "img/s" in show.rows[0]
+        assert "tf.data, 1 s ago" in show.text
+        reader = show.app._reader
+        seen = reader.tail()
+        # Its clock stands still with what was heard last.
+        monkeypatch.setattr(reader, "tail", lambda: replace(seen, life=life))
+        await show.frame()
+        assert "img/s" not in show.rows[0]
+        assert "ETA" not in show.rows[0]
+        assert ("as it was read last" in show.text) is (life is not Life.SILENT)
 
 
 @pytest.mark.parametrize(("life", "words"), [(Life.KILLED, "killed"), (Life.SILENT, "no answer")])

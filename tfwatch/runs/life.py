@@ -37,6 +37,11 @@ class Life(Enum):
         """Whether nothing more will come."""
         return self in (Life.ENDED, Life.KILLED)
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether nobody knows how it is now: what is known is how it was then."""
+        return self in (Life.SILENT, Life.UNKNOWN, Life.GONE)
+
 
 def life_of(manifest: Manifest, pulse: Pulse | None, clock: Clock) -> tuple[Life, float]:
     """How a run without an end event is, and where it gives no answer how old its pulse is, in seconds.

@@ -61,7 +61,7 @@ class Feeder:
     def _feed_figures(self, view: RunView) -> None:
         """Once a second: four times nobody can read them."""
         screen, now_s, header = self._screen, view.snapshot.now_s, views.header_view(view)
-        head = second_of(now_s, Turn.HEADER), header.workload, header.epoch, header.state
+        head = second_of(now_s, Turn.HEADER), view.snapshot.life, header.workload, header.epoch, header.state
         if head != self._headed:
             self._headed = head
             screen.header.view = header
@@ -74,7 +74,7 @@ class Feeder:
 
     def _feed_stages(self, view: RunView) -> None:
         now = view.situation
-        staged = second_of(now.now_s, Turn.SEARCH), now.stages, now.located, view.is_over
+        staged = second_of(now.now_s, Turn.SEARCH), view.snapshot.life, now.stages, now.located
         if staged != self._staged:
             self._staged = staged
             self._screen.pipeline.view = pipeline_view(view)

@@ -38,7 +38,7 @@ def pipeline_view(view: RunView) -> PipelineView:
         _known(table.all_ms),
         _against(view, table, part),
         _said(view, table),
-        view.snapshot.life is not Life.SILENT and (_stalled(view) or _starves(view)),
+        not view.snapshot.life.is_stale and (_stalled(view) or _starves(view)),
         _age(view, table),
     )
 
@@ -107,7 +107,7 @@ def _starves(view: RunView) -> bool:
 
 
 def _age(view: RunView, table: StageTable) -> str:
-    if view.is_over:
+    if view.snapshot.life not in (Life.RUNNING, Life.SILENT):  # their clock alone goes on
         return "as it was read last"
     age_s = max(1, math.ceil(view.snapshot.now_s - table.at_ns / 1e9))
     return f"tf.data, {age_s} s ago"

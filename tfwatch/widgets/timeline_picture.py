@@ -133,8 +133,7 @@ def draw(scene: Scene, layout: Layout) -> list[Line]:
         middle = layout.strip_rows // 2
         charts[middle] = rows.message_line(narrow(first_words(snapshot)), charts[middle])
     axis = rows.axis_texts(scene.top_ms, layout.strip_rows)
-    is_stale = snapshot.life is not Life.RUNNING and not snapshot.life.is_over
-    when = _when(scene)
+    when, is_stale = _when(scene), snapshot.life.is_stale
     legend = rows.legend_lines(figures.means, glyphs, layout.strip_rows, wide, when, is_stale or when == _BEFORE)
     lines = [_beside(text, chart, right) for text, chart, right in zip(axis, charts, legend, strict=True)]
     labels = place(marks_of(scene), bars.starts_s, bars.end_s)

@@ -6,10 +6,12 @@ import os
 import sys
 import threading
 import weakref
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tfwatch.core.reasons import reason
+from tfwatch.training.in_function import in_function, seen_through
 from tfwatch.training.loop import Loop
 from tfwatch.training.script import Raised, tell_user
 
@@ -22,10 +24,13 @@ T = TypeVar("T")
 Place = tuple[int, int, int, Path | None]
 #: Runs that wait for another call from their line; of more, the oldest are ended.
 _WAITING = 4
+_IN_FUNCTION = "a loop inside a tf.function is not watched"
 
 
 def track(iterable: Iterable[T], runs_dir: str | Path | None = None, *, epochs: int | None = None) -> Track[T]:
     """Record a loop of your own, e.g. over `train_on_batch` or a `GradientTape`: iterates as `iterable` does.
+
+    A loop inside a `tf.function` runs as it does without `track`, and is not recorded.
 
     The elements are the same, in the same order; an exception, a `break` and `len` go through. A step lasts from one
     fetch to the next. What its fetch blocks is data wait; where a GPU computes, only what is left of it once the GPU
@@ -58,6 +63,7 @@ class Track(Generic[T]):
         self._place: Place = (id(code), instruction, threading.get_ident(), self._runs_dir)
         self._loop: Loop | None = None
         self._times = 0
+        _is_seen_through()
 
     @property
     def run_path(self) -> Path | None:
@@ -65,7 +71,13 @@ class Track(Generic[T]):
         return self._loop.path if self._loop else None
 
     def __iter__(self) -> Iterator[T]:
-        """One epoch."""
+        """One epoch.
+
+        Raises:
+            RuntimeError: it is looped over inside a `tf.function`, of a TensorFlow that does not see through it.
+        """
+        if in_function():
+            return iter(self._traced())
         loop, epoch = self._begin()
         if loop is None:
             return iter(self._iterable)
@@ -127,9 +139,26 @@ class Track(Generic[T]):
             tell_user(f"this loop is not watched: {reason(error)}")
             return None, 0
 
+    def _traced(self) -> Iterable[T]:
+        """What is tracked, for a function that is traced."""
+        if not _is_seen_through():
+            raise RuntimeError(f"{_IN_FUNCTION}: loop over the data set itself there")
+        _tell_in_function()
+        return self._iterable
+
     def _end(self, error: BaseException | None) -> None:
         if self._loop:
             self._loop.end(Raised.of(error) if error else None, meant=True)
+
+
+def _is_seen_through() -> bool:
+    return "tensorflow" in sys.modules and seen_through(Track, Track._traced)
+
+
+@cache
+def _tell_in_function() -> None:
+    """Once: a function may be traced again and again."""
+    tell_user(f"{_IN_FUNCTION}: loop over track(...) outside it, and call the function for each batch")
 
 
 class _Steps(Generic[T]):

@@ -11,6 +11,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.screens import views
 from tfwatch.screens.bindings import LIVE_BINDINGS
 from tfwatch.screens.doctor import DoctorScreen
+from tfwatch.screens.ending import Ending
 from tfwatch.screens.leave import Leave, LeaveScreen, Question, StopScreen
 from tfwatch.screens.live import LiveScreen
 from tfwatch.screens.meter import Meter
@@ -72,7 +73,7 @@ class TfwatchApp(ThemedApp):
         self._restart = restart
         self._reader = reader
         self._switchboard = Switchboard(control, clock)
-        self._follower = Follower(reader.steps_between, control is not None, earlier)
+        self._follower = Follower(reader.steps_between, control is not None, earlier, Ending(reader.whole))
         self._meter = Meter(clock)
         self._live = LiveScreen(self._switchboard, self._colour, self._unicode)
         self._look = look

@@ -263,8 +263,28 @@ def test_the_end_sums_the_waiting_up() -> None:
     advice = finding(ended=ended, waited_s=25.0, stalls=3, longest_stall_s=41.0)[2]
 
     assert advice == (
-        "waited 25.0 s (25 %), 3 stalls, longest 41.0 s, fed 1:15 at best - tfwatch replay 2026-11-20T10-17-03_cnn"
+        "waited 25.0 s (25 %), 3 stalls, longest 41.0 s; fed, it takes 1:15 at best"
+        " - tfwatch replay 2026-11-20T10-17-03_cnn"
     )
+
+
+def test_below_the_end_stands_what_the_last_setting_was_bound_by() -> None:
+    last = banner(replace(RUNNING, live=False, judgement=judged(Verdict.HIGHLY)))
+    ended = RunEnded(100_000_000_000, "finished", 5000)
+    found = banner(replace(RUNNING, ended=ended, waited_s=25.0, at_last=last))
+
+    assert (found.word, found.tone) == ("FINISHED", Tone.GOOD)
+    assert found.remark == "1 epoch, 5 000 steps in 1:40; waited 25.0 s (25 %); fed, it takes 1:15 at best"
+    assert found.sentence == "STARVING 41 %, HIGHLY input-bound: the GPU waits 9.6 of 23.4 ms a step"
+    assert found.brief == "STARVING 41 %, HIGHLY input-bound: waits 9.6 of 23.4 ms a step"
+    assert (found.advice, found.edit) == (last.advice, last.edit)
+
+
+def test_a_failure_is_told_before_what_the_last_setting_was_bound_by() -> None:
+    last = banner(replace(RUNNING, live=False, judgement=judged(Verdict.HIGHLY)))
+    ended = RunEnded(33_000_000_000, "failed", 12, "no data")
+
+    assert banner(replace(RUNNING, ended=ended, at_last=last)).sentence == "no data"
 
 
 def test_the_end_of_a_run_without_a_folder_names_none() -> None:
@@ -275,8 +295,3 @@ def test_a_switch_that_never_settles_gives_way_to_the_verdict() -> None:
     found = banner(replace(RUNNING, switch=SWITCH, steps_total=600, judgement=judged(Verdict.HIGHLY)))
 
     assert (found.word, found.tone) == ("STARVING 41 %", Tone.BAD)
-
-
-def test_the_text_to_copy_leaves_out_empty_lines() -> None:
-    assert banner(replace(RUNNING, life="no answer", silent_s=2.0, pid=7)).text.count("\n") == 2
-    assert banner(replace(RUNNING, phase=Phase.STARTING, live=False)).text == "STARTING\nstarting, 0.0 s"

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from tfwatch.analysis.ledger import PARTS, Entry, Ledger, keras_step_ms, make_ledger
+from tfwatch.analysis.ledger import PARTS, Entry, Ledger, keras_step_ms, make_ledger, mean_of
 from tfwatch.analysis.running import RunningLedger
 from tfwatch.core.events import (
     DatasetReady,
@@ -288,3 +288,10 @@ def test_what_the_process_was_stopped_for_is_no_wait_and_no_compute(
     )
     assert found.compute_s == pytest.approx(expected.compute_s, abs=0.011)
     assert found.wall_s == pytest.approx(told.at_s)
+
+
+def test_what_an_epoch_went_to_in_the_mean() -> None:
+    entries = [Entry(0, 100, compute_s=3.0, validation_s=1.0), Entry(1, 51, compute_s=2.0)]
+
+    assert mean_of(entries) == Entry(None, 76, compute_s=2.5, validation_s=0.5)
+    assert mean_of([]) == Entry()

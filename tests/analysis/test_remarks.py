@@ -122,11 +122,11 @@ def test_of_a_run_that_does_not_go_on_nothing_is_told(changes: dict[str, Any]) -
     assert said(Machine(heat=4), **changes) == ""
 
 
-def test_the_finding_carries_it_and_it_is_copied() -> None:
+def test_the_finding_carries_it() -> None:
     found = banner(replace(RUNNING, accelerated=True, judgement=judged(Verdict.HIGHLY), machine=Machine(heat=2)))
 
     assert found.word == "STARVING 41 %"
-    assert found.text.splitlines()[-1] == "heat is moderate: clocks are lowered"
+    assert found.remark == "heat is moderate: clocks are lowered"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from tests.screens.canned import usual
 from tests.screens.hardware import fed
 from tests.screens.showing import shown
-from tests.screens.states import starving
+from tests.screens.states import stalled, starving
 from tfwatch.core.knobs import KNOBS, LARGEST
 from tfwatch.screens.bindings import LIVE_BINDINGS, OF_PANES
 from tfwatch.screens.knobkeys import KNOB_KEYS
@@ -150,13 +150,20 @@ async def test_a_clicked_tab_shows_its_pane(tmp_path: Path) -> None:
         assert "prefetch off > 4 at step 301" in show.text
 
 
-async def test_the_finding_is_copied(tmp_path: Path) -> None:
+async def test_the_lines_to_paste_are_copied(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         await show.press("y")
-        lines = show.app.clipboard.splitlines()
-        assert lines[0] == "# FED 1 %"
-        assert lines[-1].startswith("dataset = dataset.prefetch(4)")
+        (line,) = show.app.clipboard.splitlines()
+        assert line.startswith("dataset = dataset.prefetch(4)")
         assert (tmp_path / "copied.py").read_text() == show.app.clipboard + "\n"
+
+
+async def test_words_are_no_lines_to_paste(tmp_path: Path) -> None:
+    async with shown(stalled(tmp_path)) as show:
+        await show.press("y")
+        assert [note.message for note in show.app._notifications][-1].startswith("nothing to copy")
+        assert not show.app.clipboard
+        assert not (tmp_path / "copied.py").exists()
 
 
 @pytest.mark.parametrize(("size", "rows"), [((120, 40), "p +- w c l b f"), ((80, 24), "p +- w c l f")], ids=str)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis import bound, waiting
-from tfwatch.analysis.cost import Lost
+from tfwatch.analysis.cost import Lost, at_best
 from tfwatch.analysis.finding import Banner, Tone
 from tfwatch.analysis.remarks import remark
 from tfwatch.analysis.switches import SETTLED
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 #: A switch that has not settled after so many steps is judged like any other stretch.
 _SETTLES_WITHIN = 200
 _FILE_LINE = re.compile(r'File "([^"]+)", line (\d+)')
+_UNRECORDED = "nothing was recorded"
 #: What TensorFlow puts between an error's name and what it says.
 _NODE = re.compile(r"\{\{function_node [^}]*\}\} ?")
 
@@ -29,7 +30,7 @@ _NODE = re.compile(r"\{\{function_node [^}]*\}\} ?")
 def banner(now: Situation) -> Banner:
     """The finding of the first check that has one, and what to know of the machine."""
     found = next(result for check in _CHECKS if (result := check(now)))
-    found = replace(found, remark=remark(now))
+    found = replace(found, remark=found.remark or remark(now))
     if now.unrecorded and now.ended is None:
         lost = f"NOT RECORDED since step {units.count(now.unrecorded_step)}: {now.unrecorded}; training goes on"
         return replace(found, advice=lost)
@@ -56,11 +57,22 @@ def _ended(now: Situation) -> Banner | None:
     if now.ended.cause == "failed":
         return Banner("FAILED", now.ended.detail or "no reason was recorded", _sum_up(now), Tone.BAD)
     took = units.seconds(now.ended.at_ns / 1e9)
-    steps = f"{units.counted(now.ended.steps, 'step')} in {took}"
+    done = f"{units.counted(now.ended.steps, 'step')} in {took}{now.metric and f', {now.metric}'}"
     if now.ended.cause == "stopped":
-        return Banner("STOPPED", f"after {steps}{now.metric and f', {now.metric}'}", _sum_up(now), Tone.CALM)
-    epochs = f"{now.epoch + 1} epoch{'s' if now.epoch else ''}, "
-    return Banner("FINISHED", f"{epochs}{steps}{now.metric and f', {now.metric}'}", _sum_up(now), Tone.GOOD)
+        return _with_last(now, Banner("STOPPED", f"after {done}", _sum_up(now), Tone.CALM))
+    epochs = f"{now.epoch + 1} epoch{'s' if now.epoch else ''}"
+    return _with_last(now, Banner("FINISHED", f"{epochs}, {done}", _sum_up(now), Tone.GOOD))
+
+
+def _with_last(now: Situation, found: Banner) -> Banner:
+    """How the run went beside the word, and below it what its last setting was bound by and what to try next."""
+    last = now.at_last
+    if last is None:
+        return found
+    brief = f"{last.word}, {last.brief}" if last.brief else ""
+    remark = f"{found.sentence}; {_cost(now)}{'' if now.run else f' - {_UNRECORDED}'}"
+    sentence = f"{last.word}, {last.sentence}"
+    return replace(found, sentence=sentence, advice=last.advice, remark=remark, edit=last.edit, brief=brief)
 
 
 def _killed(now: Situation) -> Banner | None:
@@ -229,15 +241,18 @@ def _early_keys(now: Situation) -> str:
 
 
 def _sum_up(now: Situation) -> str:
+    return f"{_cost(now)} - {f'tfwatch replay {now.run}' if now.run else _UNRECORDED}"
+
+
+def _cost(now: Situation) -> str:
+    """`waited 4:12 (2 %), 3 stalls, longest 41.0 s; fed, it takes 3 h 8 min at best`."""
     lost = Lost(now.waited_s, now.now_s)
     share = units.percent(lost.share if now.now_s > 0 else None)
     parts = [f"waited {units.seconds(now.waited_s)} ({share})"]
     if now.stalls:
         plural = "s" if now.stalls > 1 else ""
         parts.append(f"{now.stalls} stall{plural}, longest {units.seconds(now.longest_stall_s)}")
-    if lost.is_worth_telling:
-        parts.append(f"fed {units.seconds(lost.without_s)} at best")
-    return " - ".join([", ".join(parts), f"tfwatch replay {now.run}" if now.run else "nothing was recorded"])
+    return "; ".join(filter(None, [", ".join(parts), at_best(lost)]))
 
 
 def _last_evidence(now: Situation) -> str:

@@ -65,4 +65,9 @@ def words(found: Lost, what: str = "images") -> str:
         return ""
     more = found.examples is not None and round(found.examples) > 0
     instead = f", or {units.count(round(found.examples or 0))} {what} more in its time" if more else ""
-    return f"fed, it takes {units.seconds(found.without_s)} at best{instead}"
+    return f"{at_best(found)}{instead}"
+
+
+def at_best(found: Lost) -> str:
+    """`fed, it takes 3 h 8 min at best`; empty below a hundredth of the run."""
+    return f"fed, it takes {units.seconds(found.without_s)} at best" if found.is_worth_telling else ""

@@ -39,15 +39,3 @@ class Banner:
     remark: str = ""
     edit: str = ""
     brief: str = ""
-
-    @property
-    def text(self) -> str:
-        """All that is said."""
-        return "\n".join(line for line in (self.word, self.sentence, self.advice, self.remark) if line)
-
-    @property
-    def to_copy(self) -> str:
-        """What a key copies: all that is said, and below it, as comments then, the edit."""
-        if not self.edit:
-            return self.text
-        return "\n".join([*(f"# {line}" for line in self.text.splitlines()), self.edit])

@@ -302,3 +302,9 @@ def total_of(entries: Iterable[Entry]) -> Entry:
     entries = list(entries)
     sums = {name: sum(getattr(entry, name) for entry in entries) for name in PARTS}
     return Entry(None, sum(entry.steps for entry in entries), **sums)
+
+
+def mean_of(entries: Sequence[Entry]) -> Entry:
+    """What one of these epochs went to, in the mean; an empty entry where there is none."""
+    total, count = total_of(entries), max(len(entries), 1)
+    return Entry(None, round(total.steps / count), **{name: getattr(total, name) / count for name in PARTS})

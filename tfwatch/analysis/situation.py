@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfwatch.analysis.cost import Lost
+    from tfwatch.analysis.finding import Banner
     from tfwatch.analysis.flights import Flight
     from tfwatch.analysis.forecast import Forecast
     from tfwatch.analysis.ledger import Entry
@@ -69,6 +70,7 @@ class Situation:
     forecasts: by knob and value, of what the keys would ask for now; record: how near those of this run came.
     started: what the knobs stood at as the run began. stages: of the pipeline, None where they cannot be read.
     batch_bytes: of one batch of `batch_size` examples; None where nobody knows. lost: to data wait so far.
+    at_last: what the last setting of a run that is over was bound by; None before that, and where too few steps tell.
     """
 
     life: str = "running"
@@ -124,6 +126,7 @@ class Situation:
     batch_size: int | None = None
     batch_bytes: int | None = None
     lost: Lost | None = None
+    at_last: Banner | None = None
 
     @property
     def starts(self) -> bool:

@@ -12,7 +12,7 @@ from tfwatch.analysis.breakdown import breakdown, steady
 from tfwatch.analysis.cost import Lost, lost
 from tfwatch.analysis.forecast import forecasts
 from tfwatch.analysis.grounds import Grounds, gather
-from tfwatch.analysis.ledger import Ledger, total_of
+from tfwatch.analysis.ledger import Ledger, mean_of, total_of
 from tfwatch.analysis.situation import Situation
 from tfwatch.analysis.summary import between, latest_of
 from tfwatch.analysis.switches import LONGEST
@@ -20,6 +20,7 @@ from tfwatch.analysis.tried import tried
 from tfwatch.analysis.verdict import NEEDED, Bound, Judgement, classify
 from tfwatch.core import units
 from tfwatch.core.rows import Flag
+from tfwatch.report.derived import grounds_of, ledger_of, summary_of
 
 if TYPE_CHECKING:
     from tfwatch.analysis.finding import Banner
@@ -46,7 +47,7 @@ def finding_of(run: Run, grounds: Grounds, summary: Summary, ledger: Ledger) -> 
         switchable=tuple(manifest.switchable),
         fast_form=manifest.fast_form,
         callback=summary.callback,
-        epoch_spent=total_of(ledger.epochs),
+        epoch_spent=mean_of(ledger.epochs),
         fills=summary.fills,
         forecasts={(one.knob, one.value): one for one in forecasts(known)},
         stages=known.stages,
@@ -54,6 +55,11 @@ def finding_of(run: Run, grounds: Grounds, summary: Summary, ledger: Ledger) -> 
         batch_bytes=manifest.batch_bytes,
     )
     return bound.between(now) or bound.judged(now)
+
+
+def last_finding(run: Run) -> Banner | None:
+    """`finding_of` a run, from nothing but it."""
+    return finding_of(run, grounds_of(run), summary_of(run), ledger_of(run))
 
 
 def last_setting(run: Run, grounds: Grounds, summary: Summary) -> tuple[Evidence, Latest | None]:

@@ -18,6 +18,7 @@ from tfwatch.runs.format import Manifest, NotARunError
 from tfwatch.runs.growing import Growing, Newest
 from tfwatch.runs.life import Life, life_of, now_s
 from tfwatch.runs.loglines import Lines, LogLines
+from tfwatch.runs.opened import Run, read_run
 from tfwatch.runs.pulse import Pulse, decode_pulse
 from tfwatch.runs.pyramid import Pyramid
 from tfwatch.runs.source import FolderSource, Source
@@ -164,6 +165,14 @@ class RunReader:
             data += part  # a source gives less where its bytes move from memory to disk
         rows = self._whole(layout.STEPS, data)
         return rows[plausible(rows)]
+
+    def whole(self) -> Run:
+        """All of the run, read anew. Any thread may ask.
+
+        Raises:
+            NotARunError: it cannot be read any more.
+        """
+        return read_run(self._source, self._clock)
 
     def _snapshot(self) -> Snapshot:
         newest = decode_pulse(self._source.read(layout.PULSES, 0, 4096), self._layouts[layout.PULSES])

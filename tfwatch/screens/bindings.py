@@ -42,7 +42,7 @@ LIVE_BINDINGS = [
     _key("shift+tab", "next_pane(-1)", "shift+tab", "the pane before", LOOK, "pane.before"),
     _key("slash", "filter", "/", "show only the log's lines that hold a word", LOOK, "look.filter"),
     _key("escape", "back", "escape", "leave a filter or a pane", LOOK, "look.escape"),
-    _key("y", "copy", "y", "copy the finding (while it stops: leave now)", LOOK, "look.copy"),
+    _key("y", "copy", "y", "copy the lines to paste (while it stops: leave now)", LOOK, "look.copy"),
     _key("d", "app.doctor", "d", "doctor: is the installation right?", LOOK, "look.doctor"),
     _key("question_mark", "help", "?", "keys and words", LOOK, "look.help"),
     _key("colon", "app.command_palette", ":", "everything by name (also ctrl+p)", LOOK, "look.palette"),

@@ -66,12 +66,14 @@ def _space(view: RunView, frozen: bool) -> str:
 
 def help_now(view: RunView, live: bool) -> str:
     """What stands beside the finding's word."""
+    if view.is_over:
+        return "y copies the lines" if view.finding.edit else ""
     if not live:
         return "read only"
     if view.situation.experiment or view.situation.flight:
         return ""  # its own switches: the key that ends it stands below
     undo = turns.undone(view.knobs, view.snapshot.events.of(PipelineSwitched))
-    return f"u undoes: {knob_name(undo[0])} back to {undo[1]}" if undo and not view.is_over else ""
+    return f"u undoes: {knob_name(undo[0])} back to {undo[1]}" if undo else ""
 
 
 def too_small(view: RunView | None, width: int, height: int) -> str:

@@ -267,14 +267,15 @@ class LiveScreen(Screen[None], Kept):
         self.set_focus(None)
 
     async def action_copy(self) -> None:
-        """Copy the finding and its edit, into a file too; while the training stops, leave now."""
+        """Copy the lines that do what is advised, into a file too; while the training stops, leave now."""
         if self.stopping:
             await self.run_action("app.leave_now")
-        elif self.view:
-            text = self.view.finding.to_copy
-            self.app.copy_to_clipboard(text)
-            path = jot(self.view.snapshot.folder, text)
+        elif self.view and (lines := self.view.finding.edit):
+            self.app.copy_to_clipboard(lines)
+            path = jot(self.view.snapshot.folder, lines)
             self.say(f"copied, and written to {short(path)}" if path else "copied")
+        else:
+            self.say("nothing to copy: what stands above has no lines to paste")
 
     def action_help(self) -> None:
         """Show every key."""

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.runs.eventlog import Events
     from tfwatch.runs.reader import Snapshot
+    from tfwatch.screens.ending import Ending
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,12 +100,20 @@ class _Figures:
 class Follower:
     """Follows one run; remembers the last verdict, the comparisons made and the stalls found.
 
-    `steps_between(first, last)` reads rows of the run; `live`: keys are obeyed; `earlier`: the run before a restart.
+    `steps_between(first, last)` reads rows of the run; `live`: keys are obeyed; `earlier`: the run before a restart;
+    `ending`: tells what a run that is over was bound by.
     """
 
-    def __init__(self, steps_between: Callable[[int, int], Rows], live: bool, earlier: Earlier | None = None) -> None:
+    def __init__(
+        self,
+        steps_between: Callable[[int, int], Rows],
+        live: bool,
+        earlier: Earlier | None = None,
+        ending: Ending | None = None,
+    ) -> None:
         self._steps_between = steps_between
         self._live = live
+        self._ending = ending
         self._restarts = RestartFollower(earlier, steps_between)
         self._comparisons: tuple[Comparison, ...] = ()
         self._known: Known = {}
@@ -188,6 +197,7 @@ class Follower:
         return replace(
             now,
             live=self._live,
+            at_last=self._ending.finding() if self._ending and snapshot.life.is_over else None,
             shuffle=self._heard.shuffle if now.epoch_begins else None,
             judgement=figures.judgement,
             median_step_ms=figures.median_step_ms,

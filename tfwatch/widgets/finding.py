@@ -48,9 +48,18 @@ class FindingPane(Pane):
     def rows(self, width: int, height: int) -> Sequence[Content]:
         found = self.finding
         word = row((f" {found.word} ", "bold reverse"))
-        remark = f"  {clauses(found.remark, width - word.cell_length - 2)}" if found.remark else ""
-        first = spread(word + row((remark, "bold")), row(self.note), width)
+        note = row(self.note)
+        remark = (
+            f"  {_beside(found.remark, width - word.cell_length - 2, note.cell_length + 1)}" if found.remark else ""
+        )
+        first = spread(word + row((remark, "bold")), note, width)
         sentence = row((found.sentence, "bold"))
         if found.brief and sentence.cell_length > width:
             sentence = row((found.brief, "bold"))
         return [first, sentence, row(clauses(found.advice, width))]
+
+
+def _beside(remark: str, width: int, note: int) -> str:
+    """The remark in the room that a note leaves, where no more than its brackets go for that; else in all of it."""
+    told = clauses(remark, width - note)
+    return told if told.count("; ") == remark.count("; ") else clauses(remark, width)

@@ -74,7 +74,7 @@ def append(writer: RunWriter, step: int) -> None:
     now_ns, epoch = writer.now_ns(), step // STEPS_AN_EPOCH
     writer.status = (Phase.WAIT, now_ns, step, epoch, "")
     writer.step(now_ns, step, epoch, 0, 0.1, 0.2, 0.3, 0.1)
-    writer.progress = (32 * step, step, epoch, step % STEPS_AN_EPOCH, 1.0, 0.5)
+    writer.progress.append((32 * step, step, epoch, step % STEPS_AN_EPOCH, 1.0, 0.5))
     if step % STEPS_AN_EPOCH == 0:
         writer.event(facts.EpochEnded(now_ns, epoch - 1, step, {"loss": 1.0, "accuracy": 0.5}))
         writer.event(facts.EpochStarted(now_ns, epoch, 0, None))

@@ -84,7 +84,7 @@ class FakeTrainer:
         now = self._writer.now_ns()
         self._writer.step(max(0, now - 10**7), step, 0, 0, 4.0, 1.0, 5.0, 1.0)
         self._writer.status = (Phase.WAIT, now, step, 0, "")
-        self._writer.progress = (step * 32, step, 0, step, 1.0, 0.5)
+        self._writer.progress.append((step * 32, step, 0, step, 1.0, 0.5))
         self.after_step(step, self._control)
 
     def _end(self, outcome: Outcome) -> None:

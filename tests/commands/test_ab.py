@@ -44,7 +44,7 @@ class ObedientTrainer(FakeTrainer):
         start_ns = max(0, self._writer.now_ns() - 10**7)
         self._writer.step(start_ns, step, 0, 0, 0.5, 1.0, compute_ms + 0.001 * (step % 7), 0.5)
         self._writer.status = (Phase.HOST, start_ns, step, 0, "")
-        self._writer.progress = (step * 32, step, 0, step, 1.0, 0.5)
+        self._writer.progress.append((step * 32, step, 0, step, 1.0, 0.5))
         if step == self.interrupted:
             os.kill(os.getpid(), signal.SIGINT)
 

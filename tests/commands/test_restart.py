@@ -209,7 +209,7 @@ def test_weights_are_there_to_be_kept_once_a_step_is_done(writer: RunWriter, tmp
     ordered = order(tmp_path)
     restart = Restart(ordered, writer, Control())
     assert restart.offer.knobs()[0].refused == "this run: no step is done yet"
-    writer.progress = (32, 1, 0, 1, 1.0, 0.5)
+    writer.progress.append((32, 1, 0, 1, 1.0, 0.5))
     assert [value.shown for value in restart.offer.knobs()[0].values] == ["this run", "anew"]
     unrecorded = RunWriter(None, writer.manifest())
     assert Restart(ordered, unrecorded, Control()).offer.knobs()[0].refused == "this run: nothing is recorded"

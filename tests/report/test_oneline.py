@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,7 +29,7 @@ def training() -> tuple[RunWriter, FakeClock]:
     writer = write_run(None, plain(100, 0.41), EpochStarted(0, 1, 20, 780), clock=clock, metric="accuracy")
     for at_s, images in ((2.0, 1000), (4.0, 3480)):
         clock.at_s = at_s
-        writer.progress = (images, 412, 1, 12, 1.3125, 0.5)
+        writer.progress.append((images, 412, 1, 12, 1.3125, 0.5))
         writer.flush()
     writer.status = (Phase.COMPUTE, 0, 412, 1, "")
     return writer, clock
@@ -89,7 +88,7 @@ def test_what_lasts_is_told(phase: Phase, detail: str, line: str) -> None:
 def test_a_diverged_run_makes_no_figure_up() -> None:
     clock = FakeClock(2.0)
     writer = write_run(None, plain(5), clock=clock)
-    writer.progress = (0, 5, 0, 5, math.nan, math.nan)
+    writer.progress.append((0, 5, 0, 5, None, None))
     writer.phase(Phase.COMPUTE)
 
     assert line_of(writer, clock) == "cnn  epoch 1  step 5"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -106,7 +105,7 @@ def test_images_a_second_are_of_the_last_five(tmp_path: Path) -> None:
     rates = []
     for at_s, images in ((1, 0), (2, 100), (20, 1000), (22, 1400), (25, 1000)):
         clock.at_s = at_s
-        writer.progress = (images, 1, 0, 1, math.nan, math.nan)
+        writer.progress.append((images, 1, 0, 1, None, None))
         writer.flush()
         rates.append(reader.tail().images_s)
 
@@ -122,7 +121,7 @@ def test_batches_that_show_no_images_have_no_rate_of_them() -> None:
     reader = RunReader(writer, clock.clock)
     for step in (1, 2, 3):
         clock.at_s = step
-        writer.progress = (0, step, 0, step, math.nan, math.nan)
+        writer.progress.append((0, step, 0, step, None, None))
         writer.flush()
     assert reader.tail().images_s is None
 

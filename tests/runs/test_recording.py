@@ -14,6 +14,7 @@ from tests.analysis.steps import plain
 from tests.runs.folders import FakeClock, add_steps, kinds, make_writer, write_run
 from tests.runs.processes import wait_until
 from tfwatch.core.events import EpochEnded, Noted
+from tfwatch.runs.advance import Advance
 from tfwatch.runs.format import Manifest
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.reader import FolderSource, RunReader
@@ -34,7 +35,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     writer = make_writer(tmp_path)
     add_steps(writer, rows)
     writer.sample(5, {"cpu_cores": 1.5, "process_cores": float("nan")})
-    writer.progress = (32, 1, 2, 3, 0.5, 0.25)
+    writer.progress.append((32, 1, 2, 3, 0.5, 0.25))
     writer.note("hello")
     writer.describe(device="GPU:0")
     writer.close()
@@ -94,7 +95,7 @@ def test_keras_metrics_are_written_as_numbers(tmp_path: Path) -> None:
 )
 def test_whatever_a_model_calls_its_loss_the_recording_goes_on(tmp_path: Path, loss: Any, read: float) -> None:
     writer = make_writer(tmp_path)
-    writer.progress = (64, 2, 0, 2, loss, float("nan"))
+    writer.progress.append((64, 2, 0, 2, loss, None))
     add_steps(writer, plain(2))
     writer.flush()
     writer.close()
@@ -142,12 +143,11 @@ def test_a_flush_that_fails_is_told_and_the_next_one_goes_on(tmp_path: Path, mon
     reader = RunReader(writer, FakeClock(1).clock)
     writer.start()
     with monkeypatch.context() as patch:
-        patch.setattr(writer, "progress", (1, 2))
-        wait_until(lambda: "ValueError" in reader.tail().unrecorded)  # told while it goes on
+        patch.setattr(Advance, "flush", lambda *_, **__: 1 / 0)
+        wait_until(lambda: "ZeroDivisionError" in reader.tail().unrecorded)  # told while it goes on
         add_steps(writer, plain(10))
         writer.event(EpochEnded(3, 0, 10, {}))
         wait_until(lambda: reader.tail().steps_total == 10)
-    writer.progress = None
     wait_until(lambda: not reader.tail().unrecorded)
     writer.close()
 

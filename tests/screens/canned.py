@@ -108,7 +108,7 @@ class Canned:
         if self.step % 25 == 0:
             share = min(1.0, self.step / 2000)
             figures = (2.3 - 2 * share, 0.1 + 0.8 * share)
-            self.writer.progress = (self.step * 32, self.step, self.epoch, self._epoch_step, *figures)
+            self.writer.progress.append((self.step * 32, self.step, self.epoch, self._epoch_step, *figures))
             self.writer.flush()
 
     def begin_epoch(self) -> Canned:

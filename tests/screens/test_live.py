@@ -115,7 +115,7 @@ def test_the_title_of_a_run_that_does_not_run_tells_no_share(life: Life, words: 
 async def test_a_loop_of_the_user_s_own_has_no_knobs_and_no_loss(tmp_path: Path) -> None:
     run = Canned(tmp_path, knobs={}, switchable=[], metric="", epochs=None, steps_per_epoch=None)
     run.event(facts.EpochStarted, epoch=0, epochs=0, steps=None).steps(200, (9.6, 13.0, 0.0))
-    run.writer.progress = (200 * 32, 200, 0, 200, math.nan, math.nan)
+    run.writer.progress.append((200 * 32, 200, 0, 200, None, None))
     run.writer.phase(Phase.COMPUTE)
     async with shown(run, live=False) as show:
         assert "STARVING 42 %" in show.text

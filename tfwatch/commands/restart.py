@@ -82,8 +82,7 @@ class Restart:
     def _weights(self) -> StartKnob:
         """Which weights the training begins with."""
         folder, anew, note = self._writer.folder, Value("anew"), "as the model is made"
-        progress = self._writer.progress
-        why = "nothing is recorded" if folder is None else "no step is done yet" if not progress else ""
+        why = "nothing is recorded" if folder is None else "no step is done yet" if not self._writer.has_trained else ""
         if why or folder is None:
             return StartKnob("weights of", (anew,), 0, note, refused=f"this run: {why}")
         kept = Value("this run", (_BEGIN_WITH, str(folder.absolute() / WEIGHTS)))

@@ -124,6 +124,6 @@ class _Shown:
             self.writer.step(self._at_ns, self._step, 0, 0, wait_ms, 2.0, _STEP_MS - 1.0 - wait_ms, 1.0)
             self._at_ns += round(_STEP_MS * 1e6)
         self.writer.status = (Phase.COMPUTE, self._at_ns, self._step + 1, 0, "")
-        self.writer.progress = (32 * self._step, self._step, 0, self._step, 0.5, 0.9)
+        self.writer.progress.append((32 * self._step, self._step, 0, self._step, 0.5, 0.9))
         self.writer.sample(self._at_ns, {"cpu_cores": 1.6, "own_cores": 0.01})
         self.writer.flush()

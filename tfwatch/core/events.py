@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from tfwatch.core.fields import known_fields
 from tfwatch.core.knobs import KNOBS, as_value
+from tfwatch.core.losses import LossDiverged, LossRecovered
 from tfwatch.core.moves import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
 from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
 
@@ -260,6 +261,8 @@ Event: TypeAlias = (
     | RecordingResumed
     | WatchFailed
     | Noted
+    | LossDiverged
+    | LossRecovered
     | ExperimentBegan
     | ExperimentBlock
     | ExperimentEnded

@@ -14,6 +14,7 @@ from tfwatch.core.events import Event, Noted, RecordingLost, RecordingResumed, R
 from tfwatch.core.reasons import reason
 from tfwatch.core.rows import SAMPLE, Phase
 from tfwatch.runs import format as layout
+from tfwatch.runs.advance import Advance
 from tfwatch.runs.pulse import Pulse
 from tfwatch.runs.stream import Stream, read_file, write_over
 
@@ -27,22 +28,16 @@ _STEP = struct.Struct("<QIHHffff")
 _SAMPLE = struct.Struct("<Qffffddddffffffffdfffffffff")
 _STAGE = struct.Struct("<QHHIffffff")
 _SAMPLE_COLUMNS = SAMPLE.names or ()
-_PROGRESS = struct.Struct("<QQIIIIff")
 #: Rows reach the disk, and the pulse its file, this often: a killed run lacks at most its last 0.1 s.
 FLUSH_S = 0.1
-_PROGRESS_S = 0.5
 #: In these the number of a status is that of the step to come.
 _OF_THE_NEXT = (Phase.WAIT, Phase.COMPUTE, Phase.COMPILE)
-#: The largest number of four bytes.
-_LARGEST = 3.4028234e38
 #: Seconds that a training waits for a disk at its begin, and at its end.
 BEGIN_S = 2.0
 _END_S = 5.0
 
 #: phase, since_ns, step, epoch, detail
 Status = tuple[Phase, int, int, int, str]
-#: images, step, epoch, epoch_step, loss, metric
-Progress = tuple[int, int, int, int, float, float]
 
 
 class RunWriter:
@@ -50,7 +45,7 @@ class RunWriter:
 
     Attributes:
         status: what the training thread does now; assigned whole, so that no lock is needed.
-        progress: how far it is; None before the first step.
+        progress: how far it is after each call is appended, which is taken at the next flush.
         trains_in: the identifier of the thread that trains; 0 where nobody knows.
         busy_with: since_ns of a status and the callback that the training thread is in since then.
         folder: the run folder; None where there is none, or none yet.
@@ -63,11 +58,13 @@ class RunWriter:
         self.log: Path | None = None
         self.clock = clock
         self.status: Status = (Phase.STARTING, 0, 0, 0, "")
-        self.progress: Progress | None = None
         self.trains_in = 0
         self.busy_with = (0, "")
         self.cpu_ns = 0
         self.stages_cpu_ns = 0
+        self._advance = Advance()
+        self.progress = self._advance.told
+        self._ended_ns: int | None = None
         self._manifest = manifest
         self._describing = threading.Lock()
         self._streams = {name: Stream() for name in layout.STREAMS}
@@ -75,9 +72,7 @@ class RunWriter:
         self._events: deque[Event] = deque()
         self._seq = 0
         self._pulse = b""
-        self._progress_due_ns = 0
         self._lost = ""
-        self._no_figures: set[str] = set()
         self._stale_manifest = True
         self._closing = threading.Event()
         self._flushing = threading.Lock()
@@ -160,8 +155,13 @@ class RunWriter:
         phase, since_ns, step, *_ = self.status
         self.phase(Phase.ENDED)
         steps = max(0, step - 1) if phase in _OF_THE_NEXT else step
-        at_ns = self.status[1] if at_ns is None else at_ns
+        self._ended_ns = at_ns = self.status[1] if at_ns is None else at_ns
         self.event(RunEnded(at_ns, cause, steps, detail, doing=phase.name, since_ns=since_ns, **results))
+
+    @property
+    def has_trained(self) -> bool:
+        """Whether a step is done."""
+        return self._advance.has_begun
 
     def describe(self, **changes: Any) -> None:
         """Change fields of the manifest; written with the next flush."""
@@ -240,24 +240,15 @@ class RunWriter:
         return next(filter(None, failures), "")
 
     def _append_progress(self) -> str:
-        now, progress = self.now_ns(), self.progress
-        if progress is None or (now < self._progress_due_ns and not self._closing.is_set()):
-            return ""
-        images, step, epoch, epoch_step, loss, metric = progress
-        figures = self._single("loss", loss), self._single(self._manifest.metric or "metric", metric)
-        self._rows[layout.PROGRESSES].append(_PROGRESS.pack(now, images, step, epoch, epoch_step, 0, *figures))
-        self._progress_due_ns = now + int(_PROGRESS_S * 1e9)
+        row, events = self._advance.flush(self._until_ns(), self._manifest.metric, last=self._closing.is_set())
+        self._events.extendleft(reversed(events))  # the run's end, which may be said already, stays the last
+        if row:
+            self._rows[layout.PROGRESSES].append(row)
         return ""
 
-    def _single(self, name: str, value: Any) -> float:
-        """A figure as four bytes hold it; NaN where it is none, and why is told once: a model may report anything."""
-        try:
-            return float(value) if math.isnan(value) or abs(value) <= _LARGEST else math.copysign(math.inf, value)
-        except Exception as error:  # noqa: BLE001 - the value is the user's, and may raise anything
-            if name not in self._no_figures:
-                self._no_figures.add(name)
-                self.note(f"the {name} that the model reports is no number: {reason(error)}")
-            return math.nan
+    def _until_ns(self) -> int:
+        """Now, or when the run ended."""
+        return self.now_ns() if self._ended_ns is None else min(self.now_ns(), self._ended_ns)
 
     def _write_small_files(self) -> str:
         self._seq = (self._seq + 1) & 0xFFFFFFFF

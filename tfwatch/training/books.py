@@ -54,6 +54,7 @@ class Books:
         self.closed = self.lost = False
         self.steps = self.flags = 0
         self._writer = writer
+        self._progress = writer.progress.append
         self._metric = metric
         self._by_keras = by_keras
         self._epoch = self._epoch_step = 0
@@ -174,8 +175,8 @@ class Books:
         if examples is None and self._images is not None:
             self._writer.note("examples are not counted: a batch does not tell how many it holds")
         self._images = None if examples is None or self._images is None else self._images + examples
-        loss, metric = logs.get("loss", math.nan), logs.get(self._metric, math.nan)
-        self._writer.progress = (self._images or 0, self.steps, self._epoch, self._epoch_step, loss, metric)
+        loss, metric = logs.get("loss"), logs.get(self._metric)
+        self._progress((self._images or 0, self.steps, self._epoch, self._epoch_step, loss, metric))
 
     def _close_row(self, flags: int, end_ns: int) -> None:
         if self._open_row is None:

@@ -1,0 +1,137 @@
+"""How far a training is: the moments at which its loss is no finite number."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.runs.folders import FakeClock, make_manifest
+from tfwatch.core.events import Noted, RunEnded, decode, encode
+from tfwatch.core.losses import LossDiverged, LossRecovered
+from tfwatch.core.rows import Phase
+from tfwatch.runs.advance import Advance
+from tfwatch.runs.opened import open_run
+from tfwatch.runs.writer import RunWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfwatch.core.events import Event
+
+NAN, INFINITE = math.nan, math.inf
+
+
+class OnADevice:
+    """A loss that asking would wait for."""
+
+    def __float__(self) -> float:
+        raise AssertionError("it was asked for")
+
+
+def told(*losses: Any, a_flush: int = 1000, first: int = 1, call: int = 1) -> list[Event]:
+    """What is said of these losses, one a call of so many steps, flushed in parts that long; no row is due."""
+    advance, events = Advance(), []
+    advance.flush(0, "", last=False)
+    advance._due_ns = 10**18
+    for n, loss in enumerate(losses):
+        step = first + (n + 1) * call - 1
+        advance.told.append((0, step, 0, step, loss, None))
+        if (n + 1) % a_flush == 0:
+            events += advance.flush(n, "", last=False)[1]
+    return [*events, *advance.flush(len(losses), "", last=False)[1]]
+
+
+@pytest.mark.parametrize("a_flush", [1, 2, 1000])
+def test_the_first_step_whose_loss_is_nan_is_told_once(a_flush: int) -> None:
+    (event,) = told(*[0.5] * 150, *[NAN] * 50, a_flush=a_flush)
+
+    assert isinstance(event, LossDiverged)
+    assert (event.step, event.loss, event.finite_step) == (151, "NaN", 150)
+
+
+@pytest.mark.parametrize("loss", [INFINITE, -INFINITE])
+def test_an_infinite_loss_is_told_as_such_and_the_nan_after_it_is_the_same(loss: float) -> None:
+    (event,) = told(0.5, loss, NAN, loss)
+
+    assert isinstance(event, LossDiverged)
+    assert (event.step, event.loss) == (2, "infinite")
+
+
+def test_a_loss_that_is_finite_again_is_told() -> None:
+    first, second, third = told(0.5, NAN, NAN, 0.5, 0.5, NAN, a_flush=6)
+
+    assert isinstance(first, LossDiverged)
+    assert second == LossRecovered(5, 4)
+    assert isinstance(third, LossDiverged)
+    assert (third.step, third.finite_step) == (6, 5)
+
+
+def test_a_call_of_several_steps_says_between_which_it_was() -> None:
+    (event,) = told(0.5, NAN, call=10)
+
+    assert isinstance(event, LossDiverged)
+    assert (event.step, event.finite_step) == (20, 10)
+
+
+@pytest.mark.parametrize("loss", [None, "low", OnADevice()])
+def test_a_loss_that_is_missing_is_not_nan(loss: Any) -> None:
+    assert told(loss, loss) == []
+    assert [type(event) for event in told(0.5, NAN, loss, 0.5)] == [LossDiverged, LossRecovered]
+
+
+def test_a_loss_that_comes_and_goes_stays_told() -> None:
+    events = told(*[0.5, NAN] * 300, 0.5, a_flush=1)
+
+    assert len(events) == 99
+    assert isinstance(events[-1], LossDiverged)
+
+
+def test_more_than_is_kept_between_two_flushes_leaves_the_first_step_open() -> None:
+    (event,) = told(0.5, *[NAN] * 2999, a_flush=3000)
+
+    assert isinstance(event, LossDiverged)
+    assert (event.step, event.finite_step) == (3000 - 1023, 0)
+
+
+@pytest.mark.parametrize("event", [LossDiverged(3, 151, "NaN", 150), LossRecovered(4, 160)])
+def test_they_are_read_as_they_were_written(event: Event) -> None:
+    assert decode(encode(event)) == event
+
+
+def test_it_is_told_before_the_end_of_its_run(tmp_path: Path) -> None:
+    clock = FakeClock(1.0)
+    writer = RunWriter(tmp_path, make_manifest(), clock.clock)
+    writer.status = (Phase.HOST, 0, 2, 0, "")
+    writer.progress.extend([(8, 1, 0, 1, 0.5, None), (16, 2, 0, 2, NAN, None)])
+    writer.end("finished")
+    clock.at_s = 9.0
+    writer.close()
+
+    diverged, ended = open_run(tmp_path, clock.clock).events
+
+    assert diverged == LossDiverged(1_000_000_000, 2, "NaN", 1)
+    assert isinstance(ended, RunEnded)
+    assert ended.at_ns == diverged.at_ns
+
+
+def test_a_row_is_due_twice_a_second_and_at_the_end() -> None:
+    advance = Advance()
+    advance.told.append((8, 1, 0, 1, "low", None))
+
+    rows = [len(advance.flush(round(at_s * 1e9), "", last=False)[0]) for at_s in (0.0, 0.4, 0.5, 0.9)]
+
+    assert rows == [40, 0, 40, 0]
+    assert len(advance.flush(910_000_000, "", last=True)[0]) == 40
+
+
+def test_what_is_no_number_is_told_once() -> None:
+    advance = Advance()
+    events: list[Event] = []
+    for at_ns in (0, 10**9):
+        advance.told.append((8, 1, 0, 1, "low", "high"))
+        events += advance.flush(at_ns, "accuracy", last=False)[1]
+
+    texts = [event.text for event in events if isinstance(event, Noted)]
+    assert [text.partition(" that")[0] for text in texts] == ["the loss", "the accuracy"]

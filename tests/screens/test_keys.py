@@ -114,7 +114,32 @@ async def test_help_lists_every_key_once(tmp_path: Path) -> None:
             assert show.text.count(words) == 1, words
 
 
-async def test_read_only_keys_are_grey_and_say_why(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)], ids=str)
+@pytest.mark.parametrize(("live", "over"), [(False, False), (False, True), (True, True)])
+async def test_no_key_looks_alive_that_nothing_obeys(
+    tmp_path: Path, size: tuple[int, int], live: bool, over: bool
+) -> None:
+    run = usual(tmp_path)
+    async with shown(run.ended() if over else run, size, live=live) as show:
+        keys = show.rows[-1].split("  tfwatch")[0].split()
+        stay = [
+            "space",
+            "freeze",
+            "z",
+            "zoom",
+            "y",
+            "copy",
+            *(("r", "restart") if live else ()),
+            "?",
+            "keys",
+            "q",
+            "leave",
+        ]
+        assert [word for word in keys if word in stay] == stay
+        assert not {*"pwfau", "-", "+"} & {*keys}
+
+
+async def test_read_only_keys_say_why(tmp_path: Path) -> None:
     async with shown(usual(tmp_path), live=False) as show:
         assert "knobs, switched where it trains" in show.text
         assert "prefetch 4 1.69 x faster than off" in show.words

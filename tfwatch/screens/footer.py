@@ -22,18 +22,17 @@ _USUAL, _WIDE = 120, 160
 
 
 def footer_keys(view: RunView, live: bool, frozen: bool, stopping: bool) -> tuple[Key, ...]:
-    """The footer's keys, from left to right; those that do nothing now are greyed."""
-    obeyed = live and not view.is_over and not stopping
-    turns = obeyed and bool(view.snapshot.manifest.switchable)
+    """The footer's keys, from left to right; those that do nothing now are greyed.
+
+    Where nothing obeys them, in a record and where a run is followed, keys that turn or restart do not stand there.
+    """
+    copies = stopping or bool(view.finding.edit)
     return (
-        *_knobs(view, obeyed),
-        Key("f", "f", "feed", turns, rank=1),
-        Key("a", "a", "prove", turns, rank=3),
-        Key("u", "u", "undo", obeyed, rank=LAST_TO_GO),
+        *(_turning(view, stopping) if live and not view.is_over else ()),
         Key("space", "space", _space(view, frozen), chosen=frozen, rank=0 if frozen else 5),
         Key("z", "z", "zoom", rank=8),
-        Key("y", "y", "leave now" if stopping else "copy", rank=0 if stopping else 9),
-        Key("r", "r", "restart", live and not stopping, rank=6),
+        Key("y", "y", "leave now" if stopping else "copy", copies, rank=0 if stopping else 9),
+        *((Key("r", "r", "restart", not stopping, rank=6),) if live else ()),
         Key("question_mark", "?", "keys"),
         Key("q", "q", "leave"),
     )
@@ -45,6 +44,15 @@ def cost_note(own_cost: str, width: int) -> str:
         return own_cost
     short = own_cost.partition(", ")[0]
     return short if width >= _USUAL else short.partition(" of a core")[0].removeprefix("tfwatch ")
+
+
+def _turning(view: RunView, stopping: bool) -> Iterator[Key]:
+    obeyed = not stopping
+    turns = obeyed and bool(view.snapshot.manifest.switchable)
+    yield from _knobs(view, obeyed)
+    yield Key("f", "f", "feed", turns, rank=1)
+    yield Key("a", "a", "prove", turns, rank=3)
+    yield Key("u", "u", "undo", obeyed, rank=LAST_TO_GO)
 
 
 def _knobs(view: RunView, obeyed: bool) -> Iterator[Key]:

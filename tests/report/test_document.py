@@ -13,6 +13,7 @@ import pytest
 from tests.analysis.steps import make_steps, plain, restart
 from tests.report.told import FINISHED, SWITCH, open_written, switched_run, text_of
 from tfwatch.core.events import EpochEnded, Event, Paused, RunEnded, SwitchAsked
+from tfwatch.core.losses import LossDiverged, LossRecovered
 from tfwatch.core.trials import ExperimentEnded
 from tfwatch.report import document
 
@@ -50,6 +51,7 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
         "verdict",
         "bound",
         "final_loss",
+        "loss_diverged",
         "weights_sha256",
         "spikes_left_out",
         "spikes",
@@ -117,6 +119,20 @@ def test_where_no_end_says_it_the_final_loss_is_that_of_the_last_epoch(tmp_path:
     found = document.as_json(open_written(tmp_path / "run", plain(3), *epochs, RunEnded(5, "finished", 3)))
 
     assert found["final_loss"] == 0.25
+
+
+def test_a_loss_that_was_nan_is_null_and_its_step_is_told(tmp_path: Path) -> None:
+    events = (LossDiverged(1, 2, "NaN", 1), LossRecovered(2, 3), LossDiverged(3, 9, "infinite", 5))
+
+    run = open_written(tmp_path / "run", plain(9), *events, RunEnded(5, "finished", 9))
+
+    found = document.as_json(run)
+    assert found["final_loss"] is None
+    assert found["loss_diverged"] == [
+        {"loss": "NaN", "step": 2, "finite_step": 1, "finite_again_step": 3},
+        {"loss": "infinite", "step": 9, "finite_step": 5, "finite_again_step": None},
+    ]
+    assert text_of(run)[1] == "loss is infinite since one of the steps 6 to 9 (2 times NaN or infinite)"
 
 
 def test_damaged_rows_are_left_out(tmp_path: Path) -> None:

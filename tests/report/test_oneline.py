@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import pytest
@@ -85,10 +86,28 @@ def test_what_lasts_is_told(phase: Phase, detail: str, line: str) -> None:
     assert line_of(writer, clock) == line
 
 
-def test_a_diverged_run_makes_no_figure_up() -> None:
+def test_a_loss_that_is_missing_is_not_shown() -> None:
     clock = FakeClock(2.0)
     writer = write_run(None, plain(5), clock=clock)
     writer.progress.append((0, 5, 0, 5, None, None))
     writer.phase(Phase.COMPUTE)
 
     assert line_of(writer, clock) == "cnn  epoch 1  step 5"
+
+
+def test_a_loss_that_is_nan_is_told_until_it_is_finite_again() -> None:
+    clock = FakeClock(2.0)
+    writer = write_run(None, plain(5), clock=clock)
+    writer.phase(Phase.COMPUTE)
+    lines = []
+    for step, loss in enumerate([0.5, math.nan, math.nan, 0.25], 1):
+        clock.at_s += 1.0
+        writer.progress.append((0, step, 0, step, loss, None))
+        lines.append(line_of(writer, clock))
+
+    assert lines == [
+        "cnn  epoch 1  step 1  loss 0.500",
+        "cnn  epoch 1  step 2  loss is NaN since step 2",
+        "cnn  epoch 1  step 3  loss is NaN since step 2",
+        "cnn  epoch 1  step 4  loss 0.250",
+    ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis import bound, waiting
 from tfwatch.analysis.cost import Lost, at_best
 from tfwatch.analysis.finding import Banner, Tone
+from tfwatch.analysis.losses import diverged_words
 from tfwatch.analysis.remarks import remark
 from tfwatch.analysis.switches import SETTLED
 from tfwatch.core import units
@@ -28,13 +29,22 @@ _NODE = re.compile(r"\{\{function_node [^}]*\}\} ?")
 
 
 def banner(now: Situation) -> Banner:
-    """The finding of the first check that has one, and what to know of the machine."""
+    """The finding of the first check that has one, and what to know of the loss and the machine."""
     found = next(result for check in _CHECKS if (result := check(now)))
-    found = replace(found, remark=found.remark or remark(now))
+    found = _with_loss(now, replace(found, remark=found.remark or remark(now)))
     if now.unrecorded and now.ended is None:
         lost = f"NOT RECORDED since step {units.count(now.unrecorded_step)}: {now.unrecorded}; training goes on"
         return replace(found, advice=lost)
     return found
+
+
+def _with_loss(now: Situation, found: Banner) -> Banner:
+    """No finding is good news while the loss is no finite number."""
+    if now.diverged is None:
+        return found
+    told = "; ".join(filter(None, [diverged_words(now.diverged), found.remark]))
+    tone = Tone.WARN if found.tone in (Tone.GOOD, Tone.CALM) else found.tone
+    return replace(found, remark=told, tone=tone)
 
 
 def _failed(now: Situation) -> Banner | None:

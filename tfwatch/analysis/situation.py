@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.switches import Comparison
     from tfwatch.analysis.trials import Underway
     from tfwatch.core.events import RunEnded, StallLocated, TrainingFailed
+    from tfwatch.core.losses import LossDiverged
 
 NOT_JUDGED = Judgement(Verdict.UNKNOWN, 0, 20, None)
 
@@ -70,6 +71,7 @@ class Situation:
     forecasts: by knob and value, of what the keys would ask for now; record: how near those of this run came.
     started: what the knobs stood at as the run began. stages: of the pipeline, None where they cannot be read.
     batch_bytes: of one batch of `batch_size` examples; None where nobody knows. lost: to data wait so far.
+    diverged: since when the loss is no finite number; None where it is one, or nobody knows.
     at_last: what the last setting of a run that is over was bound by; None before that, and where too few steps tell.
     """
 
@@ -126,6 +128,7 @@ class Situation:
     batch_size: int | None = None
     batch_bytes: int | None = None
     lost: Lost | None = None
+    diverged: LossDiverged | None = None
     at_last: Banner | None = None
 
     @property

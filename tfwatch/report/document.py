@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.analysis.grounds import last_table
 from tfwatch.analysis.ledger import PARTS, Entry, Ledger, keras_step_ms
+from tfwatch.analysis.losses import divergences
 from tfwatch.analysis.warnings import meanings
 from tfwatch.core.events import EpochEnded
 from tfwatch.report.chain import restart_json
@@ -17,6 +18,7 @@ from tfwatch.report.switched import by_name, experiments_json, flights_json, for
 
 if TYPE_CHECKING:
     from tfwatch.analysis.hardware import Hardware
+    from tfwatch.analysis.losses import Divergence
     from tfwatch.analysis.patterns import Pattern
     from tfwatch.analysis.spikes import Spike
     from tfwatch.analysis.stalls import Stall
@@ -39,7 +41,11 @@ def as_json(run: Run) -> dict[str, Any]:
     verdict: `NOT input-bound`, `MODERATELY input-bound`, `HIGHLY input-bound` or `not enough data`.
     bound: what the steady steps are bound by: `input-bound`, `host-bound`, `launch-bound` or `compute-bound`; None
         where there is not enough data.
-    final_loss: as Keras reports it for the last epoch, the mean over its steps. weights_sha256: of the trained weights.
+    final_loss: as Keras reports it for the last epoch, the mean over its steps; None where it is missing, and where it
+        is no finite number, which loss_diverged tells. weights_sha256: of the trained weights.
+    loss_diverged: [{loss, step, finite_step, finite_again_step}], each time that the loss became `NaN` or `infinite`:
+        the first step seen so, the last finite one before it (0 where none was) and the first finite one after it, None
+        where there is none.
     spikes_left_out: how many steps are not steady. spikes: [{step, extra_ms, part, cause, detail}], steps that stand
         out over the median step around them; detail is a callback's class, or empty.
     ledger: {total, start, epochs: [...]}, each {epoch, steps, wall_s} and the seconds that sum to wall_s: import_s,
@@ -105,6 +111,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "verdict": summary.verdict.value,
         "bound": summary.bound.value if summary.bound else None,
         "final_loss": _final_loss(run),
+        "loss_diverged": [_divergence(one) for one in divergences(run.events)],
         "weights_sha256": (ended.weights_sha256 or None) if ended else None,
         "spikes_left_out": summary.left_out,
         "spikes": [_spike(spike) for spike in summary.spikes],
@@ -133,6 +140,15 @@ def _final_loss(run: Run) -> float | None:
         return run.ended.final_loss
     epochs = [event for event in run.events if isinstance(event, EpochEnded)]
     return epochs[-1].metrics.get("loss") if epochs else None
+
+
+def _divergence(one: Divergence) -> dict[str, Any]:
+    return {
+        "loss": one.began.loss,
+        "step": one.began.step,
+        "finite_step": one.began.finite_step,
+        "finite_again_step": one.ended.step if one.ended else None,
+    }
 
 
 def _said(one: Said) -> dict[str, Any]:

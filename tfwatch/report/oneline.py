@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.flights import OF_FLIGHTS, flying
+from tfwatch.analysis.losses import diverged_words, lasting
 from tfwatch.analysis.trials import underway
 from tfwatch.analysis.verdict import judge
 from tfwatch.core import units
 from tfwatch.core.events import EpochStarted
+from tfwatch.core.losses import LossDiverged, LossRecovered
 from tfwatch.core.printable import printable
 from tfwatch.core.rows import Phase
 from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
@@ -63,7 +65,10 @@ def _how_far(snapshot: Snapshot) -> list[_Piece]:
     pieces.append((3, f"step {units.count(latest.step)}"))
     if snapshot.images_s is not None:
         pieces.append((2, f"{units.count(round(snapshot.images_s))} img/s"))
-    if latest.loss is not None:
+    diverged = lasting(snapshot.events.of(LossDiverged, LossRecovered))
+    if diverged:
+        pieces.append((1, diverged_words(diverged)))
+    elif latest.loss is not None:
         pieces.append((5, f"loss {units.number(latest.loss, 3)}"))
     if latest.metric is not None and snapshot.manifest.metric:
         pieces.append((4, f"{snapshot.manifest.metric} {units.number(latest.metric, 3)}"))

@@ -9,6 +9,7 @@ from tfwatch.analysis import foretelling
 from tfwatch.analysis.comparing import outcome, setting, speed
 from tfwatch.analysis.flights import ended_words, flights
 from tfwatch.analysis.ledger import keras_step_ms
+from tfwatch.analysis.losses import divergences, in_all
 from tfwatch.analysis.machine import GPU
 from tfwatch.analysis.patterns import shape
 from tfwatch.analysis.trials import in_a_line
@@ -54,6 +55,7 @@ def as_text(run: Run, home: Path) -> str:
     lines = [
         _what(run, summary),
         *_failure(run),
+        *filter(None, [in_all(divergences(run.events))]),
         *_skipped(run),
         *_waited(run, summary, ledger),
         *lost_words(run, summary, ledger, machine),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from tfwatch.analysis.losses import lasting
 from tfwatch.analysis.situation import Memory, Situation
 from tfwatch.core.events import EpochStarted, RecordingLost, StallLocated, TrainingFailed, WatchFailed
+from tfwatch.core.losses import LossDiverged, LossRecovered
 from tfwatch.core.rows import Phase
 from tfwatch.core.units import is_missing
 from tfwatch.runs.library import replay_words
@@ -55,6 +57,7 @@ def bare_situation(snapshot: Snapshot) -> Situation:
         memory=_memory(snapshot),
         run=replay_words(snapshot.folder) if snapshot.folder else "",
         located=_located(snapshot),
+        diverged=lasting(events.of(LossDiverged, LossRecovered)),
     )
 
 

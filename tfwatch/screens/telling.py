@@ -9,6 +9,7 @@ from tfwatch.analysis.causes import STOPPED
 from tfwatch.analysis.comparing import in_a_line, setting
 from tfwatch.analysis.compiles import Compiled
 from tfwatch.analysis.limits import LIMITS
+from tfwatch.analysis.losses import diverged_words, recovered_words
 from tfwatch.analysis.patterns import Pattern, shape
 from tfwatch.analysis.stalls import Stall
 from tfwatch.analysis.waiting import knob_name
@@ -16,6 +17,7 @@ from tfwatch.analysis.warnings import Told
 from tfwatch.core import events as facts
 from tfwatch.core import units
 from tfwatch.core.knobs import KEYS, epochs_until
+from tfwatch.core.losses import LossDiverged, LossRecovered
 from tfwatch.core.moves import AutopilotEnded, MoveJudged
 from tfwatch.core.trials import ExperimentBegan, ExperimentEnded
 from tfwatch.screens.bare import metric_name
@@ -152,6 +154,10 @@ def _trouble(event: facts.Event) -> Row | None:
             return "!", "recording again; what was kept in memory is on disk", ""
         case facts.WatchFailed():
             return "!", f"tfwatch failed and measures no more: {event.reason}", "$text-error"
+        case LossDiverged():
+            return "!", diverged_words(event), "$text-error"
+        case LossRecovered():
+            return "!", recovered_words(event), ""
         case facts.TrainingFailed():
             return "X", f"failed at step {units.count(event.step)}: {event.error}", "$text-error"
         case facts.RunEnded():

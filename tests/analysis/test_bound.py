@@ -19,7 +19,7 @@ from tfwatch.analysis.verdict import Bound, Verdict
         pytest.param(
             {"prefetch": "4", "workers": "auto", "latency_ms": "20 ms"},
             ("prefetch", "workers"),
-            "l turns it off",
+            "l turns the simulated latency off",
             id="simulated",
         ),
         pytest.param({"prefetch": "4", "workers": "auto"}, ("prefetch", "workers"), "reading or decoding", id="all on"),

@@ -64,8 +64,8 @@ def test_where_no_key_helps_it_is_said_what_does_not_let_it() -> None:
     )
     known = replace(now(no_gain, prefetch="4"), stages=table)
 
-    assert cure(known, STARVING).sentence == "read waits for storage: 19 of 22 ms; no key helps"
-    assert cure(now(no_gain, prefetch="4"), STARVING) == Cure("making batches is the limit; no key helps")
+    assert cure(known, STARVING).sentence == "no key helps: read waits for storage: 19 of 22 ms"
+    assert cure(now(no_gain, prefetch="4"), STARVING) == Cure("no key helps: making batches is the limit")
 
 
 @pytest.mark.parametrize("live", [True, False])
@@ -84,7 +84,7 @@ def test_what_needs_more_memory_than_is_allowed_is_not_advised(live: bool) -> No
 def test_of_what_promises_nothing_no_memory_limit_is_told() -> None:
     idle = replace(ON, mean_ms=23.4, step_ms=23.4, needs_bytes=1.5 * 2**20, beyond_limit=True)
 
-    assert cure(now(idle, prefetch="4"), STARVING).sentence == "making batches is the limit; no key helps"
+    assert cure(now(idle, prefetch="4"), STARVING).sentence == "no key helps: making batches is the limit"
 
 
 @pytest.mark.parametrize("live", [True, False])
@@ -94,7 +94,7 @@ def test_a_switch_that_promises_nothing_is_no_edit_either(live: bool) -> None:
 
     assert found.edit == ""
     assert found.advice == (
-        "making batches is the limit; no key helps"
+        "no key helps: making batches is the limit"
         if live
         else "prefetch cannot hide it: make batches cheaper: a parallel map, cache, vectorise before batch"
     )

@@ -39,8 +39,10 @@ def test_both_ends_of_a_row_or_the_left_one() -> None:
         pytest.param(61, "It is on. w workers: about 19.5 ms, 1.4 x; map(read) waits", id="two parts"),
         pytest.param(57, "It is on. w workers: about 19.5 ms, 1.4 x", id="one part"),
         pytest.param(40, "w workers: about 19.5 ms, 1.4 x", id="its last sentence"),
+        pytest.param(30, "w workers: about 19.5 ms", id="its first figure"),
+        pytest.param(20, "w workers", id="no figure"),
         pytest.param(
-            30, "It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q", id="not even that"
+            8, "It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q", id="not even that"
         ),
     ],
 )

@@ -69,7 +69,7 @@ class Cure:
 def cure(now: Situation, part: Breakdown) -> Cure:
     """What to try next where keys are obeyed; a figure is promised where there is a forecast."""
     if "prefetch" not in now.switchable:
-        sentence = "this run's pipeline cannot be switched live: add .prefetch(tf.data.AUTOTUNE) at its end"
+        sentence = "add .prefetch(tf.data.AUTOTUNE) at the pipeline's end: it cannot be switched live"
         return Cure(sentence, _PREFETCH if now.knobs.get("prefetch", "default") in ("default", "off") else None)
     told = best(now.forecasts.values())
     if told is not None:
@@ -93,9 +93,9 @@ def _unforetold(now: Situation, part: Breakdown) -> Cure:
     if "workers" in now.switchable and now.knobs.get("workers", "off") == "off":
         return Cure("prefetch is on and cannot hide it all: w makes batches on several cores", _WORKERS)
     if now.knobs.get("latency_ms", "off") != "off":
-        return Cure("prefetch and workers are on; the simulated latency is the limit: l turns it off")
+        return Cure("l turns the simulated latency off: it is the limit; prefetch and workers are on")
     return Cure(
-        "prefetch is on and cannot hide it: reading or decoding is the limit; + a deeper buffer evens out bursts"
+        "+ a deeper buffer evens out bursts; prefetch is on and cannot hide it: reading or decoding is the limit"
     )
 
 
@@ -125,7 +125,7 @@ def _nothing_helps(now: Situation) -> str:
     if dear := over_limit(now):
         return f"{dear}; no other key helps"
     place = now.stages.bottleneck if now.stages else None
-    return f"{place.sentence}; no key helps" if place else "making batches is the limit; no key helps"
+    return f"no key helps: {place.sentence if place else 'making batches is the limit'}"
 
 
 def over_limit(now: Situation) -> str:

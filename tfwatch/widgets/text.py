@@ -22,6 +22,7 @@ _SELECTORS = re.compile("[\ufe00-\ufe0f]")
 _LONGEST = 4000
 _ASIDE = re.compile(r" \([^()]*\)(?=[;,]|$)")
 _PART = re.compile("; | - ")
+_WITHIN = re.compile(", |: ")
 
 #: One styled piece of a row: its text and a style, e.g. `$warning bold`.
 Part = tuple[str, str]
@@ -96,8 +97,8 @@ def spread(left: Content, right: Content, width: int) -> Content:
 def clauses(text: str, width: int) -> str:
     """As much of some advice as fits: what stands in brackets goes first, then the last parts, then the first sentence.
 
-    Of several brackets the last goes first. Parts end in a semicolon or ` - `. What does not fit by one part of one
-    sentence is given whole.
+    Of several brackets the last goes first. Parts end in a semicolon or ` - `. Of one part of one sentence that does
+    not fit, what stands behind its last commas and colons goes; what is then still too long is given whole.
     """
     told = plain(text)
     shorter = [told]
@@ -106,7 +107,8 @@ def clauses(text: str, width: int) -> str:
         shorter.append(told)
     parts = [told[: end.start()] for end in reversed([*_PART.finditer(told)])]
     newest = (parts[-1] if parts else told).rpartition(". ")[2]
-    return next((words for words in (*shorter, *parts, newest) if cell_len(words) <= width), shorter[0])
+    within = [newest[: end.start()] for end in reversed([*_WITHIN.finditer(newest)])]
+    return next((words for words in (*shorter, *parts, newest, *within) if cell_len(words) <= width), shorter[0])
 
 
 def fit(parts: Sequence[tuple[int, Content]], width: int, gap: str = "  ") -> Content:

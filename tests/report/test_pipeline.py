@@ -84,6 +84,17 @@ def test_without_rows_it_says_why(events: tuple[Event, ...], missing: str | None
     assert found == {**NO_TABLE, "missing": missing}
 
 
+def test_a_table_without_a_figure_says_why_too(tmp_path: Path) -> None:
+    why = SensorMissing(S, "pipeline", "epochs are too short", "")
+    run = write_run(tmp_path, plain(30), FOUND, why, RunEnded(60 * S, "finished", 30))
+    run.stage(20 * S, 0, 0, 0, NAN, 1.0, NAN, NAN, NAN, NAN)
+    run.flush()
+
+    found = document.as_json(open_run(tmp_path, FakeClock(60).clock))["pipeline"]
+
+    assert (found["all_ms"], found["missing"]) == (None, "epochs are too short")
+
+
 STALL = Stall(412, 5 * S, 3, 9000.0, "unexplained")
 
 

@@ -179,3 +179,11 @@ async def test_an_experiment_that_goes_on_is_told_where_its_answer_will_be() -> 
         assert "no forecast while trying both" in show.text
         assert "goes on until the answer is clear" in show.text
         assert "u undoes" not in show.text
+
+
+def test_where_nothing_has_passed_the_reason_is_told() -> None:
+    run = usual(None).staged(*((name, kind, N_A, *rest) for name, kind, _, *rest in STAGES))
+
+    assert pipeline_view(look(run)).said == "nothing has passed in the last seconds"
+    run.event(facts.SensorMissing, sensor="pipeline", reason="epochs are too short", fix="longer epochs")
+    assert pipeline_view(look(run)).said == "n/a: epochs are too short; longer epochs"

@@ -167,6 +167,48 @@ def test_a_new_epochs_iterator_goes_on_with_the_names_that_are_known() -> None:
     assert known.tolist() == [False, True, False, True]
 
 
+def test_epochs_that_end_before_the_next_reading_are_the_reason_for_having_no_figure() -> None:
+    import tensorflow as tf
+
+    batches = tf.data.Dataset.range(8).map(decode)
+    held, writer, reader, _ = begin(iter(batches))
+    for epoch in range(3):
+        assert not told(recorded(writer), SensorMissing), epoch
+        held.batches = iter(batches)
+        next(held.batches)
+        reader.read()
+
+    assert only(recorded(writer), SensorMissing).reason.startswith("epochs are shorter than the second")
+
+
+def test_what_fit_was_given_is_told_behind_the_stage_that_keras_made_of_it() -> None:
+    import keras
+    from keras.src.trainers.data_adapters import get_data_adapter
+
+    x, y = np.ones((64, 2)), np.ones((64, 1))
+
+    class Data(keras.utils.PyDataset):  # type: ignore[misc]
+        def __len__(self) -> int:
+            return 64
+
+        def __getitem__(self, index: int) -> Any:
+            return x, y
+
+    def given(data: Any, *more: Any) -> set[str]:
+        batches = get_data_adapter(data, *more).get_tf_dataset()
+        held, writer, reader, _ = begin(iter(batches))
+        next(held.batches)
+        wait_until(lambda: bool(reader.read() or told(recorded(writer), StagesFound)))
+        (found, *_) = told(recorded(writer), StagesFound)
+        return {kind.split()[-1] for kind in found.kinds if " " in kind}
+
+    assert given(x, y) == {"arrays"}
+    assert given(Data()) == {"PyDataset"}
+    assert given((x, y) for _ in range(64)) == {"generator"}
+    # Keras turns off what tf.data's model stands on: only the names are known.
+    assert given(Data(workers=2)) == {"PyDataset"}
+
+
 @pytest.mark.parametrize(
     ("iterator", "reason"),
     [

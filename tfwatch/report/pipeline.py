@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.analysis.machine import PIPELINE
@@ -18,15 +19,16 @@ _FIGURES = ("busy_ms", "parallelism", "buffered", "buffer_size", "buffered_bytes
 
 
 def pipeline_json(table: StageTable | None, events: Iterable[Event]) -> dict[str, Any]:
-    """A run's last table for `--json`; without one its stages are none, and `missing` says why where that is known."""
+    """A run's last table for `--json`; without a figure in it `missing` says why, where that is known."""
+    reasons = [event.reason for event in events if isinstance(event, SensorMissing) and event.sensor == PIPELINE]
+    missing = reasons[-1] if reasons else None
     if table is None:
-        missing = (event.reason for event in events if isinstance(event, SensorMissing) and event.sensor == PIPELINE)
-        return {"stages": [], "all_ms": None, "bottleneck": None, "missing": next(missing, None)}
+        return {"stages": [], "all_ms": None, "bottleneck": None, "missing": missing}
     return {
         "stages": [_stage(stage) for stage in table.stages],
         "all_ms": table.all_ms,
         "bottleneck": _bottleneck(table, table.bottleneck) if table.bottleneck else None,
-        "missing": None,
+        "missing": missing if math.isnan(table.all_ms) else None,
     }
 
 

@@ -87,8 +87,9 @@ def _against(view: RunView, table: StageTable, part: Breakdown | None) -> tuple[
 def _said(view: RunView, table: StageTable) -> str:
     now = view.situation
     if not _stalled(view):
-        nothing = "nothing has passed in the last seconds" if math.isnan(table.all_ms) else ""
-        return table.bottleneck.sentence if table.bottleneck else nothing
+        if math.isnan(table.all_ms):
+            return _why_missing(view) or "nothing has passed in the last seconds"
+        return table.bottleneck.sentence if table.bottleneck else ""
     located = now.located
     if located is None or not located.stage:
         since_s = now.now_s - now.phase_s
@@ -114,14 +115,19 @@ def _age(view: RunView, table: StageTable) -> str:
 
 
 def _unread(view: RunView) -> str:
-    told = next((event for event in _missing(view) if event.sensor == PIPELINE), None)
-    if told is not None:
-        return f"n/a: {told.reason}{f'; {told.fix}' if told.fix else ''}"
+    if why := _why_missing(view):
+        return why
     if view.is_over:
         return "n/a: tf.data's model of the pipeline was not read in this run"
     if view.situation.phase in _EARLY or not view.snapshot.steps_total:
         return "stage by stage, from the first batches on"
     return "n/a: tf.data's model of the pipeline has not been read lately"
+
+
+def _why_missing(view: RunView) -> str:
+    """`n/a: the batches come from no tf.data iterator`; empty where nothing is known."""
+    told = next((event for event in _missing(view) if event.sensor == PIPELINE), None)
+    return f"n/a: {told.reason}{f'; {told.fix}' if told.fix else ''}" if told else ""
 
 
 def _missing(view: RunView) -> list[SensorMissing]:

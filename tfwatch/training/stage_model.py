@@ -23,7 +23,7 @@ LASTS = "ForeverRepeat"
 _OLD = "tf.data's model can be read from TensorFlow 2.17 on"
 _UPGRADE = "install a newer TensorFlow"
 _UNTUNED = "the pipeline is not autotuned (options.autotune.enabled is off), and then tf.data keeps no model of it"
-_TUNE = "leave options.autotune.enabled on"
+TUNE = "leave options.autotune.enabled on"
 _SPREAD = "the batches are spread over several devices, and a DistributedIterator has no model"
 _ON_DEVICE = "the batches come from an iterator on the GPU (prefetch_to_device), which has no model"
 _NOT_TFDATA = "the batches come from no tf.data iterator"
@@ -93,7 +93,7 @@ def model_of(iterator: Any) -> Any:
     try:
         return get_model(iterator)
     except tf.errors.NotFoundError:
-        raise NoModelError(_UNTUNED, _TUNE) from None
+        raise NoModelError(_UNTUNED, TUNE) from None
 
 
 def nodes_of(model: Any) -> tuple[list[Node], int]:

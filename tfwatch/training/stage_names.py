@@ -37,8 +37,8 @@ GATE = "tfwatch_gate"
 #: The attribute by which the stage is known that lets a pipeline begin anew: nobody wrote that either.
 LASTING = "tfwatch_lasting"
 _GENERATOR = "from_generator"
-#: Where Keras makes a generator of a `PyDataset` or `Sequence`.
-_KERAS_SEQUENCE = "py_dataset_adapter"
+#: What `fit` was given where a function of these modules of Keras' makes a data set of it.
+_GIVEN = {"py_dataset_adapter": "PyDataset", "generator_data_adapter": "generator", "array_data_adapter": "arrays"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,8 @@ class Written:
 
     normal: its kind without TensorFlow's variants, e.g. `Map`. label: e.g. `map(decode)`. buffer_size: elements; NaN
     where it has none or TensorFlow chooses it. python: its function goes back to Python. files: it reads files.
-    hidden: nobody wrote it; another stage needs it.
+    given: what `fit` was given where Keras made the stage of it, `PyDataset`, `generator` or `arrays`. hidden: nobody
+    wrote it; another stage needs it.
     """
 
     normal: str
@@ -55,6 +56,7 @@ class Written:
     buffer_size: float = math.nan
     python: bool = False
     files: bool = False
+    given: str = ""
     hidden: bool = False
 
 
@@ -132,7 +134,8 @@ def _describe(kind: str, dataset: Any) -> Written:
     wrapper = next((vars(dataset).get(name) for name in _FUNCTIONS if name in vars(dataset)), None)
     function = getattr(wrapper, "_func", None)
     if _GENERATOR in getattr(function, "__qualname__", ""):
-        return Written(kind, _generator_label(function), python=True)
+        label, given = _generator(function)
+        return Written(kind, label, python=True, given=given)
     name = function_name(function)
     label = _PLAIN.get(kind, _snake(kind))
     argument = name or _number(dataset, _ARGUMENTS.get(kind, ""))
@@ -145,6 +148,7 @@ def _describe(kind: str, dataset: Any) -> Written:
         _size(dataset) if kind in ("Shuffle", "Prefetch") else math.nan,
         python=bool(operations & _PYTHON),
         files=bool(operations & _FILES) or kind in READERS,
+        given=_given(function),
     )
 
 
@@ -166,8 +170,14 @@ def function_name(function: Any) -> str:
     return "" if inside or not isinstance(name, str) or not name.isidentifier() else name.lstrip("_")
 
 
-def _generator_label(function: Any) -> str:
-    """`from_generator(rows)`: its wrappers hold the Python function in their closures."""
+def _given(function: Any) -> str:
+    """What `fit` was given, by the module of a function of Keras' own; empty for any other."""
+    module = getattr(function, "__module__", "") or ""
+    return _GIVEN.get(module.rpartition(".")[2], "") if module.startswith("keras.") else ""
+
+
+def _generator(function: Any) -> tuple[str, str]:
+    """`from_generator(rows)`, and what Keras made it of: its wrappers hold the Python function in their closures."""
     seen: list[Any] = [function]
     for wrapped in seen[:]:
         seen += _held(wrapped)
@@ -175,9 +185,9 @@ def _generator_label(function: Any) -> str:
         generator = getattr(held, "_generator", None)
         if generator is not None:
             name = function_name(generator)
-            keras = _KERAS_SEQUENCE in (getattr(generator, "__module__", "") or "")
-            return "PyDataset" if keras else f"{_GENERATOR}({name})" if name else _GENERATOR
-    return _GENERATOR
+            given = _given(generator)
+            return given or (f"{_GENERATOR}({name})" if name else _GENERATOR), given
+    return _GENERATOR, ""
 
 
 def _held(function: Any) -> list[Any]:

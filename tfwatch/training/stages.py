@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
 from tfwatch.core.reasons import reason as in_words
 from tfwatch.core.rows import STAGE, Phase
-from tfwatch.training.stage_model import Node, NoModelError, model_of, nodes_of, spent, stuck, without_gate
+from tfwatch.training.stage_model import TUNE, Node, NoModelError, model_of, nodes_of, spent, stuck, without_gate
 from tfwatch.training.stage_names import Written, aligned, plain_label, whole_label, written
 from tfwatch.training.standing import standing
 from tfwatch.training.waits import Waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tfwatch.runs.writer import RunWriter
 
@@ -44,6 +44,11 @@ STALL_NS = 3 * 10**9
 #: An iterator's first reading holds its start-up, which so many batches outweigh.
 _OUTWEIGH = 20
 _JOIN_S = 1.0
+#: Where `PyDataset(workers=...)` makes batches, Keras turns the autotuning off on which tf.data's model stands.
+_WORKERS = "a PyDataset with workers makes its batches outside tf.data, which keeps no model of it"
+#: Told once so many readings in a row met each an iterator that had just begun.
+_SHORT, _TOO_SHORT = 3, "epochs are shorter than the second between two readings of the stages"
+_LONGER = "longer epochs (.repeat() with steps_per_epoch) can be read"
 #: At the end of the data stages go one after another, the source first: so many readings of what is left are let go.
 _PATIENCE = 5
 
@@ -86,6 +91,8 @@ class StageReader:
         self._located_ns = 0
         self._read_ns = 0
         self._cut_off = 0
+        self._epoch: Callable[[], Any] = lambda: None
+        self._epochs_met = 0
         self._stopping = threading.Event()
         self._waits = Waits(writer, self._stopping.wait)
         self._thread = threading.Thread(target=self._run, name="tfwatch-stages", daemon=True)
@@ -146,8 +153,9 @@ class StageReader:
             source, top = iterators() if iterators else (None, None)
             if top is not None:
                 lines, batches = self._lines(source, top)
+                self._tell_short_epochs(top if source is None else source, lines)
         except NoModelError as error:
-            self._tell(str(error), error.fix)
+            self._tell_unread(error, _written_of(source) or _written_of(top))
         except Exception as error:  # noqa: BLE001  whatever TensorFlow raises: the next reading may do
             self._tell(in_words(error), "")
         finally:
@@ -184,7 +192,8 @@ class StageReader:
             if gate is None:
                 return []
         python, files = (any(getattr(stage, mark) for stage in followed.stages) for mark in ("python", "files"))
-        whole = Written("Map", whole_label(followed.stages), python=python, files=files)
+        given = next((stage.given for stage in followed.stages if stage.given), "")
+        whole = Written("Map", whole_label(followed.stages), python=python, files=files, given=given)
         return _compared(self._gate, [replace(gate, kind=SOURCE)], batches, [(whole,)])
 
     def _write(self, lines: list[_Line]) -> None:
@@ -203,11 +212,29 @@ class StageReader:
         names, kinds = tuple(line.name for line in lines), tuple(line.kind for line in lines)
         number = self._numbers.get((names, kinds))
         if number is None:
-            number = self._numbers[names, kinds] = len(self._numbers)
-            self._writer.event(StagesFound(now_ns, number, list(names), list(kinds)))
+            number = self._name(names, kinds)
         if number != self._number:
             self._number, self._number_since_ns, self._moved_ns = number, now_ns, {}
         return number
+
+    def _name(self, names: Sequence[str], kinds: Sequence[str]) -> int:
+        number = self._numbers[tuple(names), tuple(kinds)] = len(self._numbers)
+        self._writer.event(StagesFound(self._writer.now_ns(), number, list(names), list(kinds)))
+        return number
+
+    def _tell_short_epochs(self, iterator: Any, lines: list[_Line]) -> None:
+        """iterator: it lives for the epoch."""
+        begun, self._epoch = self._epoch() is not iterator, weakref.ref(iterator)
+        self._epochs_met = self._epochs_met + 1 if begun and not any(line.elements for line in lines) else 0
+        if self._epochs_met == _SHORT:
+            self._tell(_TOO_SHORT, _LONGER)
+
+    def _tell_unread(self, error: NoModelError, stages: list[Written]) -> None:
+        """A pipeline without a model: what its code says of it stands, without a row."""
+        if stages and not self._numbers:
+            self._name([stage.label for stage in stages], [_marked(stage.normal, [stage]) for stage in stages])
+        with_workers = error.fix == TUNE and any(stage.given == "PyDataset" for stage in stages)
+        self._tell(*(_WORKERS, "") if with_workers else (str(error), error.fix))
 
     def _tell(self, reason: str, fix: str) -> None:
         if reason != self._told:
@@ -243,8 +270,12 @@ def _where(lines: list[_Line]) -> int | None:
 def _follow(followed: _Followed, iterator: Any) -> _Followed:
     if followed.iterator() is iterator:
         return followed
+    return _Followed(weakref.ref(iterator), _written_of(iterator))
+
+
+def _written_of(iterator: Any) -> list[Written]:
     dataset = getattr(iterator, "_dataset", None)
-    return _Followed(weakref.ref(iterator), [] if dataset is None else written(dataset))
+    return [] if dataset is None else written(dataset)
 
 
 def _compared(
@@ -266,8 +297,13 @@ def _compared(
 
 def _line(node: Node, stages: tuple[Written, ...], time_ns: float, elements: int) -> _Line:
     label = ", ".join(stage.label for stage in stages) or plain_label(node.kind)
-    python, files = any(stage.python for stage in stages), node.reads_files or any(stage.files for stage in stages)
-    marks = [mark for mark, is_so in (("python", python), ("files", files)) if is_so]
     size = next((stage.buffer_size for stage in stages if not math.isnan(stage.buffer_size)), math.nan)
     size = node.buffer_size if math.isnan(size) or node.buffer_size > 0 else size
-    return _Line(label, " ".join([node.kind, *marks]), node, time_ns, elements, size)
+    return _Line(label, _marked(node.kind, stages, node.reads_files), node, time_ns, elements, size)
+
+
+def _marked(kind: str, stages: Sequence[Written], files: bool = False) -> str:
+    """A kind, and behind it what the stages of the code that it stands for do: see `analysis.stages.Stage`."""
+    python, files = any(stage.python for stage in stages), files or any(stage.files for stage in stages)
+    given = next((stage.given for stage in stages if stage.given), "")
+    return " ".join(filter(None, (kind, python and "python", files and "files", given)))

@@ -21,6 +21,7 @@ ASKED = replace(SETTLED, step=None, before=None, after=None, ratio=None, settled
     [
         pytest.param(SETTLED, "1.68 x faster over 600 steps, settled", id="settled"),
         pytest.param(replace(SETTLED, ratio=0.5), "2.00 x slower over 600 steps, settled", id="slower"),
+        pytest.param(replace(SETTLED, ratio=20.11), "20 x faster over 600 steps, settled", id="many times"),
         pytest.param(replace(SETTLED, ratio=1.01), "no difference over 600 steps, settled", id="the same"),
         pytest.param(replace(SETTLED, ratio=1.03), "1.03 x faster over 600 steps, settled", id="a little"),
         pytest.param(

@@ -34,3 +34,10 @@ def test_memory_has_the_unit_that_shows_it(size: float | None, words: str) -> No
 @pytest.mark.parametrize(("value", "text"), [(0, "0 steps"), (1, "1 step"), (3477, "3 477 steps")])
 def test_one_is_told_apart_from_many(value: int, text: str) -> None:
     assert units.counted(value, "step") == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"), [(1.684, "1.68"), (9.994, "9.99"), (9.996, "10"), (20.11, "20"), (0.97, "0.97"), (None, "n/a")]
+)
+def test_a_ratio_has_the_figures_that_its_sides_have(ratio: float | None, words: str) -> None:
+    assert units.times(ratio) == words

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tests.screens.canned import FED, STARVING
 from tests.screens.showing import shown
 from tests.screens.states import starving
+from tfwatch.analysis.foretelling import note as foretold_note
 from tfwatch.core.moves import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
 from tfwatch.core.rows import Phase
 from tfwatch.runs.control import Autopilot
@@ -43,8 +44,13 @@ async def test_a_move_of_two_knobs_marks_both(tmp_path: Path) -> None:
         assert "w workers 4 > off settling, 30 steps" in show.words
         run.steps(60, FED).doing(Phase.COMPUTE, 0.001)
         await show.frame()
-        assert "turned together with workers" in show.words
-        assert "turned together with prefetch" in show.words
+        assert "together with prefetch: what each gave cannot be told" in show.words
+        view = show.live.view
+        assert view
+        for key in "pw":
+            (knob,) = [one for one in show.live.knobs.knobs if one.key == key]
+            told = view.situation.forecasts[knob.name, knob.next]
+            assert knob.note == foretold_note(told), "as beside any other knob"
 
 
 async def test_what_it_found_is_told_among_the_events(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ FINDINGS: list[Any] = [
 @pytest.mark.parametrize(("changes", "advice"), FINDINGS)
 def test_what_is_advised_is_whole_at_80_columns(changes: dict[str, Any], advice: str) -> None:
     pane = FindingPane()
-    pane.finding = found = banner(replace(RUNNING, **changes))
+    pane.finding = banner(replace(RUNNING, **changes))
     _, _, line = pane.rows(WIDTH, 3)
     assert advice in line.plain
     assert line.cell_length <= WIDTH, "cut in the middle of a word"

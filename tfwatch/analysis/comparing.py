@@ -39,10 +39,10 @@ def outcome(switch: Comparison) -> str:
 
 
 def speed(ratio: float) -> str:
-    """`1.68 x faster`, `1.20 x slower` or `no difference`."""
+    """`1.68 x faster`, `20 x faster`, `1.20 x slower` or `no difference`."""
     if abs(ratio - 1) < _SAME:
         return "no difference"
-    return f"{ratio:.2f} x faster" if ratio > 1 else f"{1 / ratio:.2f} x slower"
+    return f"{units.times(ratio)} x faster" if ratio > 1 else f"{units.times(1 / ratio)} x slower"
 
 
 def gave(switch: Comparison, ratio: float) -> str:

@@ -95,4 +95,4 @@ def _in_bursts(told: Forecast) -> bool:
 
 
 def _gain(told: Forecast) -> str:
-    return "no gain" if abs(told.ratio - 1) < WORTH else f"{told.ratio:.1f} x"
+    return "no gain" if abs(told.ratio - 1) < WORTH else f"{told.ratio:.{1 if told.ratio < 9.95 else 0}f} x"

@@ -61,7 +61,7 @@ class Underway:
         if ratio is None or low is None or high is None:
             return number
         of = f"{self.block.best}: " if len(self.began.values) > 2 else ""
-        return f"{number}, so far {of}{ratio:.2f} x ({low:.2f} to {high:.2f})"
+        return f"{number}, so far {of}{units.times(ratio)} x ({units.times(low)} to {units.times(high)})"
 
 
 def underway(events: Iterable[Event]) -> Underway | None:
@@ -115,14 +115,15 @@ def answer(ended: ExperimentEnded) -> str:
         why = ended.reason or few or _WHY.get(ended.cause, ended.cause)
         return f"not clear: {why} ({units.counted(ended.steps, 'step')} in {units.counted(ended.rounds, 'round')})"
     if ended.answer == "faster":
-        return f"{ended.ratio:.2f} x faster ({ended.low:.2f} to {ended.high:.2f}) {over}"
+        return f"{units.times(ended.ratio)} x faster ({units.times(ended.low)} to {units.times(ended.high)}) {over}"
     if ended.answer == "slower":
-        return f"{1 / ended.ratio:.2f} x slower ({1 / ended.high:.2f} to {1 / ended.low:.2f}) {over}"
+        within = f"{units.times(1 / ended.high)} to {units.times(1 / ended.low)}"
+        return f"{units.times(1 / ended.ratio)} x slower ({within}) {over}"
     if ended.answer == "same":
         none = "no difference" if ended.low <= 1 <= ended.high else f"less than {units.percent(SAME)} apart"
-        return f"{none}: between {ended.low:.2f} and {ended.high:.2f} {over}"
+        return f"{none}: between {units.times(ended.low)} and {units.times(ended.high)} {over}"
     why = ended.reason or _WHY.get(ended.cause, ended.cause)
-    return f"not clear: between {ended.low:.2f} and {ended.high:.2f} {over}, {why}"
+    return f"not clear: between {units.times(ended.low)} and {units.times(ended.high)} {over}, {why}"
 
 
 def how(ended: ExperimentEnded) -> str:

@@ -96,6 +96,11 @@ def watts(value: float | None) -> str:
     return f"{value:.1f} W" if value < 100 else f"{value:.0f} W"
 
 
+def times(ratio: float | None) -> str:
+    """`1.68`, from ten on `20`: steps of two figures, one over the other, tell no more."""
+    return MISSING if ratio is None or math.isnan(ratio) else f"{ratio:.{2 if ratio < 9.995 else 0}f}"
+
+
 def number(value: float | None, digits: int = 1) -> str:
     """A plain number with `digits` decimals."""
     return MISSING if value is None or math.isnan(value) else f"{value:.{digits}f}"

@@ -9,7 +9,6 @@ from tfwatch.analysis.comparing import speed
 from tfwatch.analysis.flights import OF_FLIGHTS, flights
 from tfwatch.analysis.foretelling import between
 from tfwatch.analysis.foretelling import note as foretold_note
-from tfwatch.analysis.waiting import knob_name
 from tfwatch.core import units
 from tfwatch.core.events import EpochStarted
 from tfwatch.core.knobs import epochs_until
@@ -223,8 +222,6 @@ def _note(view: RunView, state: turns.KnobState, one: KnobKey, obeyed: bool) -> 
         if not newest.settled:
             done = newest.after.steps if newest.after else 0
             return (f"{done} steps, too few to tell" if view.is_over else f"settling, {done} steps", not view.is_over)
-        if newest.beside:
-            return f"turned together with {knob_name(newest.beside)}", False
         if newest.ratio is not None:
             return (_than(speed(newest.ratio), newest.old), False)
     return None

@@ -58,6 +58,7 @@ class Books:
         self._metric = metric
         self._by_keras = by_keras
         self._epoch = self._epoch_step = 0
+        self._epoch_steps: int | None = None
         self._images: int | None = 0
         self._open_row: tuple[int, int, int, float, float, float] | None = None
         self._validation_ns = 0
@@ -69,7 +70,7 @@ class Books:
         """An epoch begins."""
         self._close_row(0, self._writer.now_ns())
         self.flags |= _EPOCH_START
-        self._epoch, self._epoch_step = epoch, 0
+        self._epoch, self._epoch_step, self._epoch_steps = epoch, 0, steps
         self._writer.event(EpochStarted(self._writer.now_ns(), epoch, epochs, steps))
         self._writer.describe(epochs=epochs or None, steps_per_epoch=steps)
 
@@ -161,6 +162,16 @@ class Books:
             else:
                 self._writer.step(at_ns, number, self._epoch, flag, wait_ms, dispatch_ms, compute_ms, 0.0)
             dispatch_ms = 0.0
+
+    @fails_open
+    def after_whole(self, steps: int, logs: dict[str, Any]) -> None:
+        """A call of so many steps that nobody timed is done, fewer at an epoch's end: they have no rows."""
+        if self._epoch_steps is not None:
+            steps = max(0, min(steps, self._epoch_steps - self._epoch_step))
+        self.steps += steps
+        self._images = None
+        self._tell_progress(steps, None, logs)
+        self.say(Phase.HOST)
 
     def say(self, phase: Phase) -> None:
         """What the training thread does between two steps."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from functools import cached_property, partial
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Literal
 
 import tensorflow as tf
@@ -15,8 +16,8 @@ from tfwatch.core.reasons import said
 from tfwatch.training.books import Books
 from tfwatch.training.fetch import Fetch
 from tfwatch.training.operations import op_by_op
-from tfwatch.training.split import ITERATORS, BatchStep, install, is_installed
-from tfwatch.training.ways import InGraph, StepByStep, Unfused
+from tfwatch.training.split import ITERATORS, BatchStep, install, is_installed, is_keras_own
+from tfwatch.training.ways import InGraph, StepByStep, Unfused, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,12 +27,14 @@ if TYPE_CHECKING:
 
 #: How the steps of a call of several are told apart: see `Watch`.
 Split = Literal["fused", "exact"]
+_NOT_KERAS = "the model's train function is not Keras' own (make_train_function, or train_function itself, is replaced)"
+_IN_A_SCRIPT = "tfwatch train cannot feed it; a script of its own with Watch() runs it as it is"
 
 
 class Recorder:
     """One `fit` of one model.
 
-    passes: the `fit` is over, or cannot be split: every call passes through.
+    passes: the `fit` is over, or not stood in for: every call passes through.
     """
 
     def __init__(self, session: Session, model: Any, split: Split = "fused") -> None:
@@ -44,7 +47,7 @@ class Recorder:
         self._books = Books(session.writer, session.metric)
         self._fetch = Fetch(session)
         self._iterator: Any = None
-        self._way: StepByStep | InGraph | None = None
+        self._way: StepByStep | InGraph | Whole | None = None
         self._spec: Any = None
         self._take_back: Callable[[], None] = lambda: None
         self._history = getattr(model, "history", None)
@@ -61,6 +64,8 @@ class Recorder:
             self._stand_in()
         except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
             self._give_up(error)
+            self._take_back()
+            self.passes = True
         if self._session.source is not None:
             self._fetch.begin_epoch(self._books.steps)
 
@@ -113,7 +118,9 @@ class Recorder:
         return logs
 
     def _adopt(self, original: Callable[[Any], Any], iterator: Any) -> bool:
-        """Take a new iterator on; says whether its steps are split."""
+        """Take a new iterator on; says whether its calls are stood in for."""
+        if isinstance(iterator, GeneratorType):  # of a `train_on_batch` between two steps
+            return False
         if self._is_abandoned():
             self._end_by(self._session.on_abandoned or (lambda: None))
             return False
@@ -121,7 +128,6 @@ class Recorder:
             self._find_way(original, iterator)
         except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
             self._give_up(error)
-            return False
         self._iterator = iterator
         return True
 
@@ -136,6 +142,10 @@ class Recorder:
 
     def _find_way(self, original: Callable[[Any], Any], iterator: Any) -> None:
         """Decide how the steps are run, with the iterator's first call."""
+        if isinstance(self._way, Whole):
+            return
+        if not is_keras_own(original):
+            raise TypeError(_NOT_KERAS if self._session.source is None else f"{_NOT_KERAS}: {_IN_A_SCRIPT}")
         if not isinstance(iterator, ITERATORS):
             raise TypeError(f"batches of this kind ({type(iterator).__name__}) cannot be fetched one by one")
         steps = self._model.steps_per_execution
@@ -170,14 +180,13 @@ class Recorder:
             self.writer.note(f"how the steps are told apart: {way.words}")
 
     def _give_up(self, error: Exception) -> None:
-        """Leave the steps to Keras. With batches of tfwatch's own that would be training on a stand-in's zeros."""
+        """Leave the steps to the model. With batches of tfwatch's own that would be training on a stand-in's zeros."""
         if self._session.source is not None:
             raise error
         reason = said(error).partition("\n")[0] or type(error).__name__
         self.writer.describe(split=f"none: {reason}")
         self.writer.note(f"the steps of this fit are not split: {reason}")
-        self._take_back()
-        self.passes = True
+        self._way = Whole(self._books, self.writer, self._model.steps_per_execution)
 
     def _tell_error(self, error: BaseException) -> None:
         if self._session.on_error:

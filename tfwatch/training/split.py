@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
+from keras.src.backend.tensorflow import trainer
 from keras.src.utils.python_utils import pythonify_logs
 
 if TYPE_CHECKING:
@@ -110,6 +111,14 @@ def install(model: Any, step: Callable[[Callable[[Any], Any], Any], Any]) -> Cal
 def is_installed(model: Any, step: Callable[[Callable[[Any], Any], Any], Any]) -> bool:
     """Whether `step` stands in: `compile` and `make_train_function` put a new function in its place."""
     return getattr(model.train_function, "tfwatch_step", None) == step
+
+
+def is_keras_own(original: Callable[[Any], Any]) -> bool:
+    """Whether a train function is Keras' own: it alone is known to take one batch a step, and any iterator.
+
+    A script may make one that takes several, or that does something in Python with each call.
+    """
+    return getattr(original, "__globals__", None) is vars(trainer)
 
 
 def on_host(outputs: Any) -> dict[str, Any]:

@@ -107,6 +107,26 @@ class Unfused(StepByStep):
         return logs
 
 
+class Whole:
+    """Leaves the steps of a call to the model's train function, as it is: they are counted, and have no rows."""
+
+    def __init__(self, books: Books, writer: RunWriter, steps: int) -> None:
+        self._books = books
+        self._now_ns = writer.now_ns
+        self._steps = steps
+
+    def __call__(self, original: Original, iterator: Any) -> Any:
+        """Carry out a call; returns what it returns.
+
+        Raises:
+            StopIteration: the data is exhausted.
+        """
+        self._books.begin(Phase.COMPUTE, self._now_ns())
+        outputs = original(iterator)
+        self._books.after_whole(self._steps, outputs if isinstance(outputs, dict) else {})
+        return outputs
+
+
 class InGraph:
     """Runs the `steps_per_execution` steps of a call as Keras does, in one call, with the clock read in the graph.
 

@@ -280,11 +280,21 @@ def test_below_the_end_stands_what_the_last_setting_was_bound_by() -> None:
     assert (found.advice, found.edit) == (last.advice, last.edit)
 
 
-def test_a_failure_is_told_before_what_the_last_setting_was_bound_by() -> None:
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        pytest.param({"ended": RunEnded(33_000_000_000, "failed", 12, "no data")}, "no data", id="failed"),
+        pytest.param({"life": "killed"}, "at step 412, after 1:40", id="killed"),
+    ],
+)
+def test_of_a_run_that_broke_off_why_is_told_below_and_its_verdict_beside_the_word(
+    changes: dict[str, Any], sentence: str
+) -> None:
     last = banner(replace(RUNNING, live=False, judgement=judged(Verdict.HIGHLY)))
-    ended = RunEnded(33_000_000_000, "failed", 12, "no data")
+    found = banner(replace(RUNNING, at_last=last, **changes))
 
-    assert banner(replace(RUNNING, ended=ended, at_last=last)).sentence == "no data"
+    assert (found.sentence, found.edit) == (sentence, last.edit)
+    assert found.remark == f"STARVING 41 %; {last.advice}"
 
 
 def test_the_end_of_a_run_without_a_folder_names_none() -> None:

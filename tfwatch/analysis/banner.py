@@ -31,6 +31,8 @@ _NODE = re.compile(r"\{\{function_node [^}]*\}\} ?")
 def banner(now: Situation) -> Banner:
     """The finding of the first check that has one, and what to know of the loss and the machine."""
     found = next(result for check in _CHECKS if (result := check(now)))
+    if now.at_last and not found.remark:  # it broke off: why stands below the word, and keeps its place
+        found = replace(found, remark=f"{now.at_last.word}; {now.at_last.advice}", edit=now.at_last.edit)
     found = _with_loss(now, replace(found, remark=found.remark or remark(now)))
     if now.unrecorded and now.ended is None:
         lost = f"NOT RECORDED since step {units.count(now.unrecorded_step)}: {now.unrecorded}; training goes on"

@@ -53,7 +53,7 @@ class Sizes:
 
 def _matmul(settings: Settings) -> Sizes:
     size = settings.size
-    # `noise.rows` makes a batch in float64, of which two copies are there at a time: a value takes the room of four.
+    # `noise.rows` makes a batch in int64, of which two copies are there at a time: a value takes the room of four.
     return Sizes(2 * size, size, size, size * size, loss=size, making=4 * size, batch=size)
 
 

@@ -10,7 +10,6 @@ import asyncio
 import re
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tfwatch.app import TfwatchApp
 from tfwatch.core.knobs import Knobs, describe
@@ -21,9 +20,6 @@ from tfwatch.sensors.runner import Sensors
 from tfwatch.training.plan import Plan
 from tfwatch.training.trainer import Trainer
 from tfwatch.workloads import Settings
-
-if TYPE_CHECKING:
-    from tfwatch.runs.writer import RunWriter
 
 HERE = Path(__file__).parent
 SIZES = ((120, 40), (80, 24), (200, 60))
@@ -47,12 +43,12 @@ async def main() -> None:
         trainer = Trainer(Plan("cnn", Settings(seed=1), knobs), writer, control)
         sensors = Sensors(writer)
         sensors.start()
-        app = TfwatchApp(RunReader(writer), control, painted=trainer.start)
+        app, counted = TfwatchApp(RunReader(writer), control, painted=trainer.start), RunReader(writer)
         async with app.run_test(size=SIZES[0]) as pilot:
             for key, steps in KEYS:
-                await _until(writer, steps)
+                await _until(counted, steps)
                 await pilot.press(key)
-            await _until(writer, DONE)
+            await _until(counted, DONE)
             for width, height in SIZES:
                 await pilot.resize_terminal(width, height)
                 await asyncio.sleep(1)
@@ -63,9 +59,9 @@ async def main() -> None:
         writer.close()
 
 
-async def _until(writer: RunWriter, steps: int) -> None:
+async def _until(reader: RunReader, steps: int) -> None:
     """Wait until so many steps are done."""
-    while writer.progress is None or writer.progress[1] < steps:
+    while reader.tail().steps_total < steps:
         await asyncio.sleep(0.1)
 
 

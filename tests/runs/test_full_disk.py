@@ -195,3 +195,19 @@ def test_a_run_that_is_whole_on_disk_is_not_copied(tmp_path: Path, monkeypatch: 
     assert not isinstance(partly, np.memmap)
     assert (len(whole), len(partly)) == (10, 20)
     assert partly["step"].tolist() == [*range(1, 11), *range(1, 11)]
+
+
+def test_a_run_that_begins_on_a_full_disk_says_so_and_cannot_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(layout, "write_atomically", full)
+        writer, reason = begin_run(tmp_path, "cnn")
+        assert reason == f"{tmp_path} cannot be written: No space left on device"
+        assert (bool(writer.lost), writer.opens) == (True, False)
+    writer.close()
+    assert (bool(writer.lost), writer.opens) == (False, True)
+    assert open_run(writer.folder or "").manifest.workload == "cnn"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 import pytest
@@ -201,3 +202,19 @@ def test_an_exception_that_nobody_catches_is_told(error: str, rc: int, ends: tup
 def test_an_exception_of_later_is_not_the_loops(code: str, tmp_path: Path) -> None:
     (run,) = python(code.format(error="TypeError", call="train()"), tmp_path / "runs", rc=1)
     assert (cause(run), told(run, TrainingFailed)) == ("stopped" if "break" in code else "finished", [])
+
+
+def test_a_full_disk_is_told_once_and_there_is_no_run_to_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.pwrite", full)
+    monkeypatch.setattr("tfwatch.runs.format.write_atomically", full)
+    with tfwatch.track(BATCHES, tmp_path) as tracked:
+        assert len(list(tracked)) == len(BATCHES)
+    assert tracked.run_path is None
+    assert capsys.readouterr().err == (
+        f"tfwatch: nothing is recorded: {tmp_path} cannot be written: No space left on device\n"
+    )

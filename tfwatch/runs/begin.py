@@ -57,6 +57,8 @@ def begin_run(runs_dir: Path, workload: str, clock: Clock = SYSTEM, **details: A
     try:
         if not writer.start():
             reason = reason or _late(writer, runs_dir)
+        elif writer.lost:
+            reason = f"{runs_dir} cannot be written: {writer.lost.reason}"
     except RuntimeError as error:
         writer.end("failed", f"it never began: {error}")
         writer.close()

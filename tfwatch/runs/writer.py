@@ -50,6 +50,8 @@ class RunWriter:
         busy_with: since_ns of a status and the callback that the training thread is in since then.
         folder: the run folder; None where there is none, or none yet.
         cpu_ns, stages_cpu_ns: CPU time of the writer's own thread, and of the one that reads the pipeline's stages.
+        lost: since when, and why, what is appended does not get to disk; None where it does, or there is no folder.
+        opens: the folder holds a manifest: a reader can open it.
         log: the file that descriptors 1 and 2 write to; None where they are left alone.
     """
 
@@ -62,6 +64,8 @@ class RunWriter:
         self.busy_with = (0, "")
         self.cpu_ns = 0
         self.stages_cpu_ns = 0
+        self.lost: RecordingLost | None = None
+        self.opens = False
         self._advance = Advance()
         self.progress = self._advance.told
         self._ended_ns: int | None = None
@@ -72,7 +76,6 @@ class RunWriter:
         self._events: deque[Event] = deque()
         self._seq = 0
         self._pulse = b""
-        self._lost = ""
         self._stale_manifest = True
         self._closing = threading.Event()
         self._flushing = threading.Lock()
@@ -264,7 +267,7 @@ class RunWriter:
         try:
             if unwritten:
                 layout.write_atomically(self.folder / layout.MANIFEST, self._manifest.encode())
-                unwritten = False
+                unwritten, self.opens = False, True
             write_over(self.folder / layout.PULSES, self._pulse)
         except OSError as error:
             return error.strerror or str(error)
@@ -274,11 +277,11 @@ class RunWriter:
         return ""
 
     def _tell_recording(self, why: str) -> None:
-        if bool(why) == bool(self._lost):
+        if bool(why) == bool(self.lost):
             return
         now = self.now_ns()
-        self.event(RecordingLost(now, why, self.status[2]) if why else RecordingResumed(now))
-        self._lost = why
+        self.lost = RecordingLost(now, why, self.status[2]) if why else None
+        self.event(self.lost or RecordingResumed(now))
 
 
 def _tried(part: Callable[[], str]) -> str:

@@ -73,14 +73,15 @@ class ScriptRun:
         )
         if reason:
             tell_user(f"nothing is recorded: {reason}")
+        self._told = self.writer.lost
         self._sensors = Sensors(self.writer)
         self._sensors.start()
         self._forget = at_exit(lambda: self.end("stopped", "the process ended before the training did"))
 
     @property
     def path(self) -> Path | None:
-        """The run folder; None where there is none, or none yet."""
-        return self.writer.folder
+        """The run folder; None where there is none that can be opened, or none yet."""
+        return self.writer.folder if self.writer.opens else None
 
     def fail(self, error: BaseException) -> None:
         """Training raised."""
@@ -107,6 +108,8 @@ class ScriptRun:
         self.writer.end(cause, detail, at_ns)
         if not self.writer.close():
             tell_user(f"the last of this run is not recorded: {self.writer.folder} does not answer")
+        elif (lost := self.writer.lost) and lost is not self._told:
+            tell_user(f"the run is not recorded since step {lost.step}: {lost.reason}")
 
 
 def at_exit(function: Callable[[], None]) -> Callable[[], None]:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.analysis.steps import plain
 from tests.report.told import FINISHED, SWITCH, open_written, switched_run, text_of
-from tfwatch.core.events import Noted, PipelineSwitched, SwitchAsked
+from tfwatch.core.events import Noted, PipelineSwitched, SwitchAsked, SwitchMissed
 from tfwatch.report import document
 from tfwatch.training.plan import parse_switch
 
@@ -32,6 +32,25 @@ def test_the_json_tells_each_switch_with_both_sides(tmp_path: Path) -> None:
     assert switch["before"]["data_wait_ms"]["median"] == pytest.approx(10)
     assert switch["after"]["step_ms"]["median"] == pytest.approx(13)
     assert switch["after"]["data_wait_share"] == 0
+
+
+def test_a_switch_for_which_the_run_was_too_short_is_told(tmp_path: Path) -> None:
+    missed = (SwitchMissed(3, "prefetch", "off", "4", 100), SwitchMissed(3, "latency_ms", "off", "20 ms", 200))
+    run = open_written(tmp_path / "run", plain(30), *missed, FINISHED)
+
+    first, second = document.as_json(run)["switches"]
+
+    assert first == {
+        "step_asked": 100,
+        "step_in_effect": None,
+        "knob": "prefetch",
+        "from": "off",
+        "to": "4",
+        "before": None,
+        "after": None,
+    }
+    assert (second["step_asked"], second["knob"], second["to"]) == (200, "storage-latency", "20 ms")
+    assert "prefetch off > 4 at step 100: the run ended before it was in effect" in text_of(run)
 
 
 def test_what_was_foretold_is_told_against_what_came(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.screens.canned import FED, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tests.screens.states import importing, starving
-from tfwatch.core.events import SwitchAsked
+from tfwatch.core.events import SwitchAsked, SwitchMissed
 from tfwatch.core.rows import Flag, Phase
 
 if TYPE_CHECKING:
@@ -140,3 +140,9 @@ async def test_keys_that_come_together_reach_the_pane_that_the_first_chose() -> 
     async with shown(starving(None, knobs=knobs, switchable=[*knobs])) as show:
         show.live.action_pane(1)
         assert show.app.focused is show.live.knobs
+
+
+async def test_a_switch_for_which_the_run_was_too_short_is_among_what_happened(tmp_path: Path) -> None:
+    run = usual(tmp_path).event(SwitchMissed, knob="prefetch", old="4", new="8", step=900).ended()
+    async with shown(run, live=False) as show:
+        assert "p prefetch 4 > 8 at step 900: the run ended before" in show.text

@@ -15,6 +15,7 @@ from tfwatch.core.events import (
     PipelineSwitched,
     RunEnded,
     SwitchAsked,
+    SwitchMissed,
     TrainingFailed,
     WatchFailed,
 )
@@ -97,6 +98,15 @@ def test_scheduled_switches_take_effect_after_the_buffered_batches(settings: Set
     # Three in the buffer and one in the making.
     assert second.asked_step == 12
     assert 13 <= second.step <= 12 + 3 + 2
+
+
+def test_a_scheduled_switch_whose_step_never_came_is_told(settings: Settings, tmp_path: Path) -> None:
+    short = replace(settings, steps=5)
+    switches = Scheduled(9, "prefetch", 4), Scheduled(12, "prefetch", 4), Scheduled(15, "prefetch", "off")
+    run, _ = train("cnn", short, tmp_path, *switches)
+    missed = [(event.step, event.knob, event.old, event.new) for event in told(run, SwitchMissed)]
+    assert missed == [(9, "prefetch", "off", "4"), (15, "prefetch", "4", "off")]
+    assert not told(run, SwitchAsked)
 
 
 def test_a_switch_asked_before_the_first_step_is_in_effect_from_it(settings: Settings, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.breakdown import Breakdown
     from tfwatch.analysis.restarts import Change
     from tfwatch.analysis.switches import Comparison
+    from tfwatch.core.events import SwitchMissed
 
 #: Steps nearer than this are told as no difference.
 _SAME = 0.02
@@ -53,6 +54,12 @@ def gave(switch: Comparison, ratio: float) -> str:
 def setting(knob: str, value: str, form: str = "") -> str:
     """`prefetch off`, `fast form (tf.data) off` where `form` names the fast form."""
     return f"{knob_name(knob, form)} {value}"
+
+
+def missed(switch: SwitchMissed, form: str = "") -> str:
+    """A switch for which the run was too short; `form` names the pipeline's fast form."""
+    turned = f"{setting(switch.knob, switch.old, form)} > {switch.new}"
+    return f"{turned} at step {units.count(switch.step)}: the run ended before it was in effect"
 
 
 def label(switch: Comparison, value: str) -> str:

@@ -103,6 +103,17 @@ class SwitchFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class SwitchMissed:
+    """The run ended before a switch was in effect that was ordered of `step`, or asked for there and had to wait."""
+
+    at_ns: int
+    knob: str
+    old: str
+    new: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class SensorMissing:
     """A sensor gives no figures: why, and how to get them."""
 
@@ -251,6 +262,7 @@ Event: TypeAlias = (
     | SwitchAsked
     | PipelineSwitched
     | SwitchFailed
+    | SwitchMissed
     | SensorMissing
     | GpuFound
     | StagesFound
@@ -291,7 +303,7 @@ def decode(line: str | bytes) -> Event | None:
         values = json.loads(line)
         kind = _KINDS[values.pop("event")]
         event: Event = kind(**{name: _shared(value) for name, value in known_fields(kind, values).items()})
-        if isinstance(event, SwitchAsked | PipelineSwitched) and event.knob in KNOBS:
+        if isinstance(event, SwitchAsked | PipelineSwitched | SwitchMissed) and event.knob in KNOBS:
             for words in (event.old, event.new):
                 as_value(event.knob, words)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

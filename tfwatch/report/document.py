@@ -64,7 +64,8 @@ def as_json(run: Run) -> dict[str, Any]:
         `after`: the median step before and after it (mean in bursts), or of an `image` where the batch size differs.
     switches: [{step_asked, step_in_effect, knob, from, to, before, after}], before and after each
         {steps, step_ms, data_wait_ms, compute_ms, host_ms, dispatch_ms, data_wait_share} of at most 600 steps up to the
-        neighbouring switch. step_in_effect is None where the run ended first.
+        neighbouring switch. step_in_effect is None where the run ended first; step_asked is then the step that it was
+        ordered of, and before and after are None.
     forecasts: {median_off, inside, switches: [{step_asked, knob, from, to, step_ms, low_ms, high_ms, measured,
         came_ms}]}, what was foretold of each settled switch by what was known just before it was asked for, and the
         median step that came. median_off: the median distance of the two as a share of what came; inside: how many
@@ -117,7 +118,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "spikes": [_spike(spike) for spike in summary.spikes],
         "stalls": [*map(_stall, summary.stalls), *map(_pattern, summary.patterns)],
         "restart": restart_json(run),
-        "switches": switches_json(summary.switches),
+        "switches": switches_json(summary.switches, run.events),
         "autopilot": flights_json(run.events),
         "experiments": experiments_json(run.events),
         "forecasts": forecasts_json(record_of(run)),

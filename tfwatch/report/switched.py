@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.analysis.flights import Flight, flights
+from tfwatch.core.events import SwitchMissed
 from tfwatch.core.knobs import spelt
 from tfwatch.core.trials import ExperimentEnded
 from tfwatch.report.figures import split_json
@@ -24,9 +25,10 @@ def by_name(knobs: Mapping[str, str]) -> dict[str, str]:
     return {spelt(knob): value for knob, value in knobs.items()}
 
 
-def switches_json(switches: Iterable[Comparison]) -> list[dict[str, Any]]:
-    """Every switch with the steps before and after it."""
-    return [_switch(switch) for switch in switches]
+def switches_json(switches: Iterable[Comparison], events: Iterable[Event]) -> list[dict[str, Any]]:
+    """Every switch with the steps before and after it, and those for which the run was too short."""
+    missed = (event for event in events if isinstance(event, SwitchMissed))
+    return [*map(_switch, switches), *map(_missed, missed)]
 
 
 def forecasts_json(found: Record) -> dict[str, Any]:
@@ -54,6 +56,18 @@ def _switch(switch: Comparison) -> dict[str, Any]:
         "to": switch.new,
         "before": _side(switch.before),
         "after": _side(switch.after),
+    }
+
+
+def _missed(switch: SwitchMissed) -> dict[str, Any]:
+    return {
+        "step_asked": switch.step,
+        "step_in_effect": None,
+        "knob": spelt(switch.knob),
+        "from": switch.old,
+        "to": switch.new,
+        "before": None,
+        "after": None,
     }
 
 

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis import foretelling
-from tfwatch.analysis.comparing import outcome, setting, speed
+from tfwatch.analysis.comparing import missed, outcome, setting, speed
 from tfwatch.analysis.flights import ended_words, flights
 from tfwatch.analysis.ledger import keras_step_ms
 from tfwatch.analysis.losses import divergences, in_all
@@ -16,7 +16,7 @@ from tfwatch.analysis.trials import in_a_line
 from tfwatch.analysis.verdict import Bound
 from tfwatch.analysis.warnings import meanings, told
 from tfwatch.core import units
-from tfwatch.core.events import DatasetReady, Noted, RecordingLost, RecordingResumed, TrainingFailed
+from tfwatch.core.events import DatasetReady, Noted, RecordingLost, RecordingResumed, SwitchMissed, TrainingFailed
 from tfwatch.core.trials import ExperimentEnded
 from tfwatch.report.chain import restart_words
 from tfwatch.report.derived import grounds_of, hardware_of, ledger_of, record_of, summary_of
@@ -64,6 +64,7 @@ def as_text(run: Run, home: Path) -> str:
         *_machine(run, machine),
         *filter(None, [restart_words(run)]),
         *_switches(summary, run.manifest.fast_form),
+        *_missed(run),
         *_experiments(run),
         *_flights(run),
         *filter(None, [foretelling.record_words(record_of(run))]),
@@ -221,10 +222,18 @@ def _gpu_missing(run: Run, machine: Hardware) -> list[str]:
 
 def _switches(summary: Summary, form: str) -> list[str]:
     switches = summary.switches
-    more = len(switches) - _TOLD
-    told = switches if more <= 0 else switches[: _TOLD - 1]
-    lines = [_outcome(switch, form) for switch in told]
-    return [*lines, f"and {more + 1} more switches"] if more > 0 else lines
+    return _first_few([_outcome(switch, form) for switch in switches], "switches")
+
+
+def _missed(run: Run) -> list[str]:
+    """The switches for which it was too short."""
+    events = [event for event in run.events if isinstance(event, SwitchMissed)]
+    return _first_few([missed(event, run.manifest.fast_form) for event in events], "switches that did not come")
+
+
+def _first_few(lines: list[str], what: str) -> list[str]:
+    more = len(lines) - _TOLD
+    return [*lines[: _TOLD - 1], f"and {more + 1} more {what}"] if more > 0 else lines
 
 
 def _outcome(switch: Comparison, form: str) -> str:

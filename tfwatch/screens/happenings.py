@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: Seconds since the clock origin, what happened, and how long an epoch's validation took.
 _Timed: TypeAlias = tuple[float, Source, float | None]
 #: Events that are rows, but not by themselves.
-_WITH_MORE = (facts.PipelineSwitched, facts.EpochEnded, facts.Slept)
+_WITH_MORE = (facts.PipelineSwitched, facts.SwitchMissed, facts.EpochEnded, facts.Slept)
 
 
 class Happenings:
@@ -116,6 +116,8 @@ class HappeningRows(Sequence[Happening]):
                 )
             case facts.EpochEnded():
                 return telling.epoch(what, validation_ms)
+            case facts.SwitchMissed():
+                return telling.missed(what, self._snapshot.manifest.fast_form)
             case facts.SwitchAsked():
                 return telling.asked(what, self._snapshot.manifest.fast_form)
             case facts.Slept():

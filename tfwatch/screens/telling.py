@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from tfwatch.analysis import flights, trials
+from tfwatch.analysis import comparing, flights, trials
 from tfwatch.analysis.causes import STOPPED
 from tfwatch.analysis.comparing import in_a_line, setting
 from tfwatch.analysis.compiles import Compiled
@@ -65,6 +65,11 @@ def asked(event: facts.SwitchAsked, form: str) -> Row:
     """A switch that waits; `form` names the pipeline's fast form."""
     when = _WHEN[epochs_until(event.knob, event.new)]
     return KEYS.get(event.knob, "."), f"{setting(event.knob, event.old, form)} > {event.new} asked{when}", ""
+
+
+def missed(event: facts.SwitchMissed, form: str) -> Row:
+    """A switch for which the run was too short; `form` names the pipeline's fast form."""
+    return KEYS.get(event.knob, "."), comparing.missed(event, form), "$text-warning"
 
 
 def epoch(event: facts.EpochEnded, validation_ms: float | None) -> Row:

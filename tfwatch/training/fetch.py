@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
-from tfwatch.core.knobs import show
+from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
 from tfwatch.core.reasons import reason as in_words
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control import Request
@@ -151,13 +150,21 @@ class Fetch:
     def close(self) -> None:
         """The training is over."""
         self._stages.stop()
-        for due in self._schedule:
-            self._writer.note(f"the run ended before step {due.step}: {due.knob} was not switched to {show(due.value)}")
+        self._tell_missed()
         old = [self._tap]
         self._iterator = self._tap = None
         let_go(old, [], [])
         self._feed.close()
         self._later.close()
+
+    def _tell_missed(self) -> None:
+        """What was ordered of steps that did not come."""
+        knobs = self._control.knobs
+        for due in self._schedule:
+            turned = knobs.turned(due.knob, due.value)
+            for knob, old, new in knobs.differences(turned):
+                self._writer.event(SwitchMissed(self._writer.now_ns(), knob, old, new, due.step))
+            knobs = turned
 
     # -- switches ---------------------------------------------------------------------------------
 

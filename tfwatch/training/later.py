@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tfwatch.core.events import SwitchMissed
 from tfwatch.core.knobs import NOTHING_TO_CACHE, epochs_until, show
 from tfwatch.training.store import NoRoomError
 
@@ -22,7 +23,7 @@ class Later:
 
     def __init__(self, session: Session) -> None:
         self._control, self._shuffle, self._store = session.control, session.shuffle, session.store
-        self._note = session.writer.note
+        self._writer = session.writer
         self._waiting: dict[str, SwitchAsked] = {}
         self._begun = 0
 
@@ -95,6 +96,7 @@ class Later:
     def close(self) -> None:
         """The training is over."""
         for asked in self._waiting.values():
-            self._note(f"the run ended before {asked.knob} {asked.new} was in effect")
+            missed = SwitchMissed(self._writer.now_ns(), asked.knob, asked.old, asked.new, asked.step)
+            self._writer.event(missed)
         if self._store is not None:
             self._store.close()

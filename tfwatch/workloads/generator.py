@@ -107,7 +107,7 @@ def example(number: int) -> Example:
 @functools.cache
 def _patterns() -> NDArray[np.float32]:
     """Each class' own values, shape [classes, features]: one table for both forms, whose sines would differ."""
-    return np.sin(np.arange(_CLASSES * _FEATURES).reshape(_CLASSES, _FEATURES)).astype(np.float32) / 2
+    return np.sin(np.arange(_CLASSES * _FEATURES).reshape(_CLASSES, _FEATURES)).astype(np.float32) / np.float32(2)
 
 
 def _batch(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 import tfwatch
 from tests.whole import told
-from tfwatch.core.events import TrainingFailed
+from tfwatch.core.events import EpochStarted, TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.runs.opened import open_run
 
@@ -218,3 +219,19 @@ def test_a_full_disk_is_told_once_and_there_is_no_run_to_open(
     assert capsys.readouterr().err == (
         f"tfwatch: nothing is recorded: {tmp_path} cannot be written: No space left on device\n"
     )
+
+
+@pytest.mark.parametrize("epochs", [0, -1, "a", 2.5])
+def test_a_number_of_epochs_that_is_none_is_refused_before_the_loop(tmp_path: Path, epochs: Any) -> None:
+    with pytest.raises(ValueError, match=f"^epochs must be a whole number from 1 on, or None, not {epochs!r}$"):
+        tfwatch.track(BATCHES, tmp_path, epochs=epochs)
+
+
+@pytest.mark.parametrize("epochs", [1, np.int64(2)])
+def test_so_many_loops_end_the_run(tmp_path: Path, epochs: int) -> None:
+    tracked = tfwatch.track(BATCHES, tmp_path, epochs=epochs)
+    for _ in range(epochs):
+        list(tracked)
+    run = opened(tracked)
+    assert cause(run) == "finished"
+    assert [epoch.epochs for epoch in told(run, EpochStarted)] == [epochs] * epochs

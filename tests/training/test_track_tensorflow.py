@@ -174,6 +174,13 @@ def test_a_gpu_is_not_asked_where_its_work_cannot_be_seen(gpu: None, tmp_path: P
     }
 
 
+def test_keras_shows_what_watches_a_fit_to_who_gives_it_a_tracked_data_set(
+    make_model: Callable[[], Any], arrays: Any, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=r"callbacks=\[tfwatch.Watch\(\)\]"):
+        make_model().fit(tfwatch.track(dataset(arrays), tmp_path), verbose=0)
+
+
 def test_devices_that_tensorflow_has_not_taken_yet_are_left_alone() -> None:
     code = (
         "import tensorflow as tf\n"

@@ -7,6 +7,7 @@ import sys
 import threading
 import weakref
 from functools import cache
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -45,9 +46,14 @@ def track(iterable: Iterable[T], runs_dir: str | Path | None = None, *, epochs: 
         iterable: what to loop over.
         runs_dir: where the run folder is made; None is the user's own (see `tfwatch replay`).
         epochs: how many loops to the end make the run; None where it is not known.
+
+    Raises:
+        ValueError: `epochs` is no whole number from 1 on.
     """
+    if epochs is not None and not (isinstance(epochs, Integral) and epochs >= 1):
+        raise ValueError(f"epochs must be a whole number from 1 on, or None, not {epochs!r}")
     frame = sys._getframe(1)
-    return Track(iterable, runs_dir, epochs, frame.f_code, frame.f_lasti)
+    return Track(iterable, runs_dir, epochs and int(epochs), frame.f_code, frame.f_lasti)
 
 
 class Track(Generic[T]):
@@ -64,6 +70,10 @@ class Track(Generic[T]):
         self._loop: Loop | None = None
         self._times = 0
         _is_seen_through()
+
+    def __repr__(self) -> str:
+        """What Keras shows of it where it is given to `fit`."""
+        return "<tfwatch.track, for loops of your own: give fit the data itself, and callbacks=[tfwatch.Watch()]>"
 
     @property
     def run_path(self) -> Path | None:

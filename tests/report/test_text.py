@@ -22,6 +22,7 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.rows import Flag, Rows
 from tfwatch.report import document, text
+from tfwatch.runs.format import MANIFEST
 from tfwatch.runs.opened import open_run, read_run
 
 if TYPE_CHECKING:
@@ -208,6 +209,16 @@ def test_what_was_not_recorded_is_told(tmp_path: Path) -> None:
     lines = text_of(open_written(tmp_path / "run", plain(30), RecordingLost(0, "disk full", 21), FINISHED))
 
     assert "not recorded since step 21: disk full" in lines
+
+
+def test_a_folder_that_a_full_disk_left_without_its_manifest_is_not_to_be_opened_again(tmp_path: Path) -> None:
+    run = open_written(tmp_path / "run", plain(30), RecordingLost(0, "No space left on device", 0), FINISHED)
+    (tmp_path / "run" / MANIFEST).unlink()
+
+    lines = text_of(run)
+
+    assert lines[-1] == "not recorded since step 0: No space left on device"
+    assert not any(line.startswith(("recorded in", "open it again")) for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from tfwatch.report.derived import grounds_of, hardware_of, ledger_of, record_of
 from tfwatch.report.oneline import one_line
 from tfwatch.report.outcome import lost_words, next_words
 from tfwatch.report.pipeline import stood_words
+from tfwatch.runs.format import MANIFEST
 from tfwatch.runs.library import default_runs_dir
 from tfwatch.runs.life import Life
 
@@ -291,7 +292,7 @@ def _recorded(run: Run, home: Path) -> list[str]:
         return ["nothing was recorded: no run folder could be made"]
     path = run.path.absolute()
     lost = _lost(run)
-    if not path.is_dir():
+    if not (path / MANIFEST).is_file():
         return lost or [f"nothing is kept: {_shown(path, home)} is gone"]
     again = run.path.name if path.parent == default_runs_dir() else _shown(path, home, quote=True)
     return [*lost, f"recorded in {_shown(path, home)}", f"open it again:  tfwatch replay {again}"]

@@ -187,7 +187,7 @@ def test_what_fit_was_given_is_told_behind_the_stage_that_keras_made_of_it() -> 
 
     x, y = np.ones((64, 2)), np.ones((64, 1))
 
-    class Data(keras.utils.PyDataset):  # type: ignore[misc]
+    class Data(keras.utils.PyDataset):
         def __len__(self) -> int:
             return 64
 

@@ -26,7 +26,28 @@ LONGER_CALLS = f"model.compile(..., steps_per_execution={STEPS_PER_EXECUTION})  
 FEWER_LAUNCHES = f"model.compile(..., steps_per_execution={STEPS_PER_EXECUTION}, jit_compile=True)"
 VALIDATE_LESS = "model.fit(..., validation_freq=2)"
 ONE_ITERATOR = "model.fit(dataset.repeat(), steps_per_epoch=...)  # no iterator is made anew for each epoch"
+REPEATED = (
+    "dataset = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(batch_size).repeat()\n"
+    "model.fit(dataset.prefetch(tf.data.AUTOTUNE), steps_per_epoch=...)  # no iterator is made anew for each epoch"
+)
+PREFETCH = "dataset = dataset.prefetch(tf.data.AUTOTUNE)  # the last stage: batches are made while a step runs"
+THREADS = "dataset.workers, dataset.max_queue_size = 4, 8  # before fit: four threads make batches"
+MORE_WORKERS = "dataset.workers, dataset.max_queue_size = 8, 16  # before fit"
+PROCESSES = "dataset.workers, dataset.use_multiprocessing = 4, True  # before fit, below if __name__ == '__main__':"
+PY_DATASET = """class Batches(keras.utils.PyDataset):  # in place of the generator
+    def __len__(self): return batches  # in an epoch
+    def __getitem__(self, index): return x, y  # the batch with this number
+model.fit(Batches({way}), ...)"""
+INTERLEAVED = (
+    "dataset = tf.data.Dataset.range(4).interleave(lambda n: tf.data.Dataset.from_generator(rows, args=(n, 4), "
+    "output_signature=...), cycle_length=4, num_parallel_calls=4)  # rows(n, 4): every fourth batch from the n-th on"
+)
+SHARED_CALLS = f"model.compile(..., steps_per_execution={STEPS_PER_EXECUTION})  # and a larger batch_size in fit"
 SAVE_LESS = "keras.callbacks.ModelCheckpoint(..., save_freq=...)  # in steps; or do less in on_epoch_end"
+FROM_GENERATOR = (
+    "dataset = dataset.map(load, num_parallel_calls=tf.data.AUTOTUNE)"
+    "  # TensorFlow operations in place of from_generator: no lock of Python's"
+)
 _GENERATOR = "tf.data"
 #: What a pipeline is without where a knob is off.
 _CALLS = {
@@ -90,8 +111,7 @@ def map_of(table: StageTable | None) -> str:
 
 def _fast(form: str, name: str) -> str:
     if form == _GENERATOR:
-        load = "dataset = dataset.map(load, num_parallel_calls=tf.data.AUTOTUNE)"
-        return f"{load}  # TensorFlow operations in place of from_generator: no lock of Python's"
+        return FROM_GENERATOR
     once = f"dataset = dataset.batch(batch_size).map({name}_batch)"
     return f"{once}  # one call a batch, in place of .map({name}).batch(batch_size)"
 

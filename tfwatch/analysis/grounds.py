@@ -105,7 +105,7 @@ def gather(grounds: Grounds, comparisons: Sequence[Comparison], step: int, at_ns
         breakdown=split,
         knobs={**run.knobs, **{switch.knob: switch.new for switch in made}},
         switchable=tuple(run.switchable),
-        stages=_judged(grounds, table, samples, split.wait.mean if split else math.nan),
+        stages=_judged(grounds, table, samples, split),
         cores=grounds.cores,
         cores_free=max(grounds.cores - _mean(samples, "cpu_cores"), 0.0),
         cores_used=_mean(samples, "process_cores"),
@@ -122,16 +122,19 @@ def gather(grounds: Grounds, comparisons: Sequence[Comparison], step: int, at_ns
     )
 
 
-def _judged(grounds: Grounds, table: StageTable | None, samples: Rows, wait_ms: float) -> StageTable | None:
+def _judged(grounds: Grounds, table: StageTable | None, samples: Rows, split: Breakdown | None) -> StageTable | None:
+    if table is None:
+        return None
     others = _mean(samples, "cpu_cores") - _mean(samples, "process_cores")
-    return table.judged(grounds.cores, others, wait_ms) if table else None
+    took_ms = (split.wait.mean, split.compute.mean + split.host.mean) if split else ()
+    return table.judged(grounds.cores, others, *took_ms)
 
 
 def last_table(grounds: Grounds, rows: Rows, split: Breakdown | None) -> StageTable | None:
     """The last table of a run, of all its rows of `core.rows.STAGE`; split: of its last steps. None without rows."""
     at_ns = int(rows["at_ns"].max(initial=0))
     samples = _since(grounds.samples, max(at_ns - _READINGS_NS - _PERIOD_NS, 0), at_ns)
-    return _judged(grounds, grounds.table_at(0, at_ns), samples, split.wait.mean if split else math.nan)
+    return _judged(grounds, grounds.table_at(0, at_ns), samples, split)
 
 
 def _since(samples: Rows, begun_ns: int, at_ns: int) -> Rows:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tfwatch.analysis import supply
 from tfwatch.analysis.overlap import queued, shared_cores
+from tfwatch.analysis.stages import FETCH_MS
 from tfwatch.analysis.supply import Range
 from tfwatch.analysis.switches import LEAST
 from tfwatch.analysis.verdict import MODERATELY_FROM
@@ -31,8 +32,6 @@ _YIELDED = 0.5
 #: parallel it holds what they waited for each other, four times the work on two cores that were in use.
 _ALONE = (0.9, 1.0, 1.1)
 _BESIDE_EACH_OTHER = (0.3, 0.7, 1.1)
-#: Taking a batch from a buffer that has one: up to so much on two cores with Python's lock contended.
-_FETCH_MS = 0.6
 #: Waits shorter than this behind a prefetch may be those of fetching alone, where the stages tell of less work.
 _SHORT_MS = 2.0
 #: A prefetch buffer that holds this share of its batches is not what is waited for.
@@ -137,7 +136,7 @@ def _starves(evidence: Evidence, split: Breakdown) -> bool:
         for stage in (evidence.stages.stages if evidence.stages else ())
         if stage.hands_over and stage.buffer_size > 0 and stage.buffered >= 0
     ]
-    if split.wait_share < MODERATELY_FROM or split.wait.mean < _FETCH_MS:
+    if split.wait_share < MODERATELY_FROM or split.wait.mean < FETCH_MS:
         return False
     return not held or held[-1] < _FULL
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tfwatch.analysis.inputs import Origin
 from tfwatch.analysis.verdict import Judgement, Verdict
 from tfwatch.core.rows import Phase
 
@@ -69,7 +70,8 @@ class Situation:
     cpu_asked: the user chose to train on the CPU. callback: the class that takes most of what follows a step, where
     it is known. fills: a shuffle buffer was filled before an epoch's first batch.
     forecasts: by knob and value, of what the keys would ask for now; record: how near those of this run came.
-    started: what the knobs stood at as the run began. stages: of the pipeline, None where they cannot be read.
+    started: what the knobs stood at as the run began. stages: of the pipeline, None where they cannot be read. origin:
+    where its batches come from.
     batch_bytes: of one batch of `batch_size` examples; None where nobody knows. lost: to data wait so far.
     diverged: since when the loss is no finite number; None where it is one, or nobody knows.
     at_last: what the last setting of a run that is over was bound by; None before that, and where too few steps tell.
@@ -125,6 +127,7 @@ class Situation:
     record: Record | None = None
     started: Mapping[str, str] = field(default_factory=dict)
     stages: StageTable | None = None
+    origin: Origin = field(default_factory=Origin)
     batch_size: int | None = None
     batch_bytes: int | None = None
     lost: Lost | None = None

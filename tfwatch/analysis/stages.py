@@ -25,6 +25,10 @@ _CROWDED = 0.5
 _EXPLAINS = 0.2
 #: Of shorter waits only those that last uncommonly long are looked into, for 3 ms each: they tell of themselves alone.
 _TOO_SHORT_MS = 6.0
+#: Taking a batch from a buffer that has one: up to so much on two cores with Python's lock contended.
+FETCH_MS = 0.6
+#: A buffer that holds this share of its elements, in the mean of the readings, is not what is waited for.
+_FULL = 0.5
 #: Stages whose own time is that of handing over: what tf.data's model charges them with is waiting, 1.8 ms a batch for
 #: the prefetch of `generator` against 0.8 ms of work.
 _HANDING_OVER = ("Prefetch",)
@@ -41,7 +45,8 @@ class Stage:
 
     busy_ms: what a batch of the training costs in this stage alone, summed over its workers. It is work: with
     `parallelism` workers a batch takes it `busy_ms / parallelism`. buffered: of `buffer_size` elements, at the last
-    reading. NaN: it has none, as a stage that only hands over has no work, or nothing passed.
+    reading. filled: their ratio in the mean of the readings. NaN: it has none, as a stage that only hands over has no
+    work, or nothing passed.
     """
 
     name: str
@@ -51,6 +56,7 @@ class Stage:
     buffered: float = math.nan
     buffer_size: float = math.nan
     buffered_bytes: float = math.nan
+    filled: float = math.nan
 
     @property
     def is_parallel(self) -> bool:
@@ -103,12 +109,23 @@ class StageTable:
         taken = [sum(self.stages[n].batch_ms for n in part) for part in _stretches(self.stages)]
         return max(taken, default=math.nan)
 
-    def judged(self, cores: int, others: float, wait_ms: float = math.nan) -> StageTable:
-        """The same with its bottleneck: none where the stages do not explain the wait.
+    @property
+    def is_prefetched(self) -> bool:
+        """Whether the last stage is a prefetch, whoever put it there."""
+        return bool(self.stages) and self.stages[-1].hands_over
 
-        cores: of the machine; others: in use by other programs; wait_ms: what a step waits for its batch. NaN is
-        unknown.
+    def is_ahead(self, work_ms: float) -> bool:
+        """Whether batches are ready in a full buffer, and made in less than the `work_ms` of a step's own work."""
+        return self.is_prefetched and self.stages[-1].filled >= _FULL and self.rate_ms < work_ms
+
+    def judged(self, cores: int, others: float, wait_ms: float = math.nan, work_ms: float = math.nan) -> StageTable:
+        """The same with its bottleneck: none where it is ahead, or the stages do not explain the wait.
+
+        cores: of the machine; others: in use by other programs; wait_ms: what a step waits for its batch; work_ms: its
+        own work. NaN is unknown.
         """
+        if self.is_ahead(work_ms):
+            return self
         wait_cores = math.nan if wait_ms < _TOO_SHORT_MS else self.wait_cores
         found = bottleneck(self.stages, wait_cores, cores, others)
         if found and self.stages[found.stage].batch_ms < _EXPLAINS * wait_ms:
@@ -238,8 +255,11 @@ def _stage(rows: Rows, name: str, kind: str) -> Stage:
     if not len(rows):
         return Stage(name, kind, math.nan)
     last = rows[-1]
-    values = (float(last[name]) for name in ("parallelism", "buffered", "buffer_size", "buffered_bytes"))
-    stage = Stage(name, kind, math.nan, *values)
+    names = ("parallelism", "buffered", "buffer_size", "buffered_bytes")
+    sized = rows[rows["buffer_size"] > 0]
+    filled = float((sized["buffered"] / sized["buffer_size"]).mean()) if len(sized) else math.nan
+    held = {name: float(last[name]) for name in names}
+    stage = Stage(name, kind, math.nan, **held, filled=filled)
     if stage.hands_over:
         return stage
     busy, elements = rows["busy_ms"].astype(float), rows["elements"].astype(float)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.foretelling import best, gains, promise, promises
+from tfwatch.analysis.stages import FETCH_MS
 from tfwatch.core import units
 from tfwatch.core.knobs import KEYS, epochs_until
 
@@ -49,10 +50,16 @@ def of_a_step(part: Stat, step: Stat) -> str:
     return f"{' of '.join(units.together(part.mean, step.mean))} a step"
 
 
+def only_fetched(now: Situation, part: Breakdown) -> bool:
+    """Whether batches are ready, and what is waited is what fetching one takes: not where a few steps wait for many."""
+    alike = part.wait.mean < FETCH_MS or part.wait.median >= part.wait.mean / 2
+    return alike and now.stages is not None and now.stages.is_ahead(part.compute.mean + part.host.mean)
+
+
 def starves(now: Situation, part: Breakdown) -> str:
     """`a batch takes 22.3 ms, a step's work 13.8` where a prefetch hides it in no step; else how long it waits."""
     ahead = now.knobs.get("prefetch", "default") not in ("off", "default")
-    if not ahead or part.wait.median < part.wait.mean / 2:
+    if not ahead or part.wait.median < part.wait.mean / 2 or only_fetched(now, part):
         return waits(now, part)
     work = units.number(part.compute.mean + part.host.mean)
     return f"a batch takes {units.milliseconds(part.step.mean)}, a step's work {work}"
@@ -68,9 +75,6 @@ class Cure:
 
 def cure(now: Situation, part: Breakdown) -> Cure:
     """What to try next where keys are obeyed; a figure is promised where there is a forecast."""
-    if "prefetch" not in now.switchable:
-        sentence = "add .prefetch(tf.data.AUTOTUNE) at the pipeline's end: it cannot be switched live"
-        return Cure(sentence, _PREFETCH if now.knobs.get("prefetch", "default") in ("default", "off") else None)
     told = best(now.forecasts.values())
     if told is not None:
         return Cure(_foretold(now, told), (told.knob, told.value))

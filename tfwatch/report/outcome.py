@@ -12,6 +12,7 @@ from tfwatch.analysis.breakdown import breakdown, steady
 from tfwatch.analysis.cost import Lost, lost
 from tfwatch.analysis.forecast import forecasts
 from tfwatch.analysis.grounds import Grounds, gather
+from tfwatch.analysis.inputs import origin_of
 from tfwatch.analysis.ledger import Ledger, mean_of, total_of
 from tfwatch.analysis.situation import Situation
 from tfwatch.analysis.summary import between, latest_of
@@ -19,6 +20,7 @@ from tfwatch.analysis.switches import LONGEST
 from tfwatch.analysis.tried import tried
 from tfwatch.analysis.verdict import NEEDED, Bound, Judgement, classify
 from tfwatch.core import units
+from tfwatch.core.events import StagesFound
 from tfwatch.core.rows import Flag
 from tfwatch.report.derived import grounds_of, ledger_of, summary_of
 
@@ -51,6 +53,7 @@ def finding_of(run: Run, grounds: Grounds, summary: Summary, ledger: Ledger) -> 
         fills=summary.fills,
         forecasts={(one.knob, one.value): one for one in forecasts(known)},
         stages=known.stages,
+        origin=origin_of(event for event in run.events if isinstance(event, StagesFound)),
         batch_size=manifest.batch_size,
         batch_bytes=manifest.batch_bytes,
     )

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.losses import lasting
+from tfwatch.analysis.inputs import origin_of
 from tfwatch.analysis.situation import Memory, Situation
 from tfwatch.core.events import EpochStarted, RecordingLost, StallLocated, TrainingFailed, WatchFailed
 from tfwatch.core.losses import LossDiverged, LossRecovered
@@ -45,6 +46,7 @@ def bare_situation(snapshot: Snapshot) -> Situation:
         switchable=tuple(manifest.switchable),
         fast_form=manifest.fast_form,
         started=manifest.knobs,
+        origin=origin_of(snapshot.stages_found.values()),
         batch_size=manifest.batch_size,
         batch_bytes=manifest.batch_bytes,
         epoch_begins=_epoch_begins(snapshot),

@@ -306,4 +306,5 @@ def _marked(kind: str, stages: Sequence[Written], files: bool = False) -> str:
     """A kind, and behind it what the stages of the code that it stands for do: see `analysis.stages.Stage`."""
     python, files = any(stage.python for stage in stages), files or any(stage.files for stage in stages)
     given = next((stage.given for stage in stages if stage.given), "")
-    return " ".join(filter(None, (kind, python and "python", files and "files", given)))
+    marks = (("python", python), ("files", files), (given, bool(given)))
+    return " ".join([kind, *(mark for mark, is_so in marks if is_so)])

@@ -1,0 +1,157 @@
+"""What lessens the wait for batches, by what the training is given them from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from tfwatch.analysis import edits
+from tfwatch.analysis.finding import Advice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tfwatch.analysis.situation import Situation
+    from tfwatch.core.events import StagesFound
+
+#: What uses this share of a core while a batch is waited for computes: threads share Python's lock then.
+_COMPUTES = 0.5
+
+
+class Given(Enum):
+    """What `fit` was given, or a loop goes over. UNKNOWN: the stages were never read."""
+
+    PY_DATASET = "PyDataset"
+    GENERATOR = "generator"
+    ARRAYS = "arrays"
+    TF_DATA = "tf.data"
+    UNKNOWN = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where batches come from. workers: a `PyDataset` has some, and is not prefetched by Keras then."""
+
+    given: Given = Given.UNKNOWN
+    workers: bool = False
+
+    @property
+    def by_keras(self) -> bool:
+        """Whether Keras makes the pipeline of what it was given."""
+        return self.given in _BY_KERAS
+
+
+def origin_of(found: Iterable[StagesFound]) -> Origin:
+    """By the names of all pipelines of a run.
+
+    The first that Keras made tells of all, for what is read while an epoch begins or ends may lack its source.
+    """
+    whole = False
+    for pipeline in found:
+        for kind in pipeline.kinds:
+            given = next((one for one in _BY_KERAS if one.value in kind.split()[1:]), None)
+            if given is not None:
+                return Origin(given, given is Given.PY_DATASET and "Prefetch" not in pipeline.kinds[-1])
+        whole = whole or len(pipeline.kinds) > 1
+    return Origin(Given.TF_DATA) if whole else Origin()
+
+
+def to_lessen(now: Situation) -> Advice:
+    """What a script's author can do against the wait: words that hold for his kind of data, and the lines."""
+    return _FOR[now.origin.given](now)
+
+
+def to_go_on(now: Situation) -> Advice:
+    """What spares epochs a beginning of their own."""
+    given = now.origin.given
+    if given is Given.ARRAYS:
+        return Advice(
+            "longer epochs (tf.data's .repeat() with steps_per_epoch): no iterator is made anew", edits.REPEATED
+        )
+    if given is Given.PY_DATASET:
+        return Advice("longer epochs: let the PyDataset's __len__ span several passes over the data")
+    if given is Given.GENERATOR:
+        return Advice("longer epochs: a larger steps_per_epoch")
+    return Advice("longer epochs (.repeat() with steps_per_epoch): no iterator is made anew", edits.ONE_ITERATOR)
+
+
+def _py_dataset(now: Situation) -> Advice:
+    if now.origin.workers:
+        more = "more workers for the PyDataset; use_multiprocessing=True too where __getitem__ computes in Python"
+        return Advice(more, edits.MORE_WORKERS)
+    if _computes(now):
+        return Advice(
+            "workers=4, use_multiprocessing=True for the PyDataset: processes share no lock of Python's",
+            edits.PROCESSES,
+        )
+    return Advice("workers=4, max_queue_size=8 for the PyDataset: four batches are made at once", edits.THREADS)
+
+
+def _generator(now: Situation) -> Advice:
+    # Keras prefetches a generator already, and a generator can give but one batch at a time.
+    way = "workers=4, use_multiprocessing=True" if _computes(now) else "workers=4"
+    made = f"a keras.utils.PyDataset({way}) in place of the generator, which makes one batch at a time"
+    return Advice(made, edits.PY_DATASET.format(way=way))
+
+
+def _arrays(now: Situation) -> Advice:
+    larger = "larger batches, or compile(steps_per_execution=8); Keras prefetches arrays already"
+    return Advice(larger, edits.SHARED_CALLS)
+
+
+def _tf_data(now: Situation) -> Advice:
+    table = now.stages
+    if table is None:
+        return _unknown(now)
+    if not table.is_prefetched and not table.stages[-1].is_parallel:
+        return Advice(
+            ".prefetch(tf.data.AUTOTUNE) at the pipeline's end: batches are made during steps", edits.PREFETCH
+        )
+    place = table.bottleneck
+    stage = table.stages[place.stage] if place else None
+    if place is None or stage is None:
+        return _DEARER
+    if stage.kind.startswith("FlatMap") and place.reason == "python":
+        return _from_generator(now)
+    if place.reason == "python" and _computes(now):
+        return Advice("operations of TensorFlow's in place of Python's: its lock lets one call run at a time")
+    if stage.is_parallel or "Map" not in stage.kind:
+        return _DEARER
+    return Advice(
+        "num_parallel_calls=tf.data.AUTOTUNE on the map: several run at once",
+        edits.turned("workers", "auto", table),
+    )
+
+
+def _from_generator(now: Situation) -> Advice:
+    if _computes(now):
+        return Advice("a parallel map of TensorFlow operations in place of from_generator", edits.FROM_GENERATOR)
+    several = "several from_generator, interleaved: one waits while others work; a prefetch is there already"
+    return Advice(several, edits.INTERLEAVED)
+
+
+def _unknown(now: Situation) -> Advice:
+    on = now.knobs.get("prefetch", "default") not in ("off", "default")
+    return Advice(f"prefetch cannot hide it: {CHEAPER}") if on else GENERAL
+
+
+def _computes(now: Situation) -> bool:
+    """Whether making batches uses the CPU; not where that is not known."""
+    cores = now.stages.wait_cores if now.stages else math.nan
+    return cores >= _COMPUTES
+
+
+_BY_KERAS = (Given.PY_DATASET, Given.GENERATOR, Given.ARRAYS)
+#: What is said where nothing nearer is known.
+CHEAPER = "make batches cheaper: a parallel map, cache, vectorise before batch"
+GENERAL = Advice(f".prefetch(tf.data.AUTOTUNE) at the pipeline's end; where it is there, {CHEAPER}")
+_DEARER = Advice(f"{CHEAPER}; they are made ahead already")
+_FOR = {
+    Given.PY_DATASET: _py_dataset,
+    Given.GENERATOR: _generator,
+    Given.ARRAYS: _arrays,
+    Given.TF_DATA: _tf_data,
+    Given.UNKNOWN: _unknown,
+}

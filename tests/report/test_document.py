@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,13 @@ import pytest
 
 from tests.analysis.steps import make_steps, plain, restart
 from tests.report.told import FINISHED, SWITCH, open_written, switched_run, text_of
+from tests.screens.canned import STAGES, usual
 from tfwatch.core.events import EpochEnded, Event, Paused, RunEnded, SwitchAsked
 from tfwatch.core.losses import LossDiverged, LossRecovered
 from tfwatch.core.trials import ExperimentEnded
 from tfwatch.report import document
+from tfwatch.runs import format as layout
+from tfwatch.runs.opened import open_run
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
@@ -133,6 +137,28 @@ def test_a_loss_that_was_nan_is_null_and_its_step_is_told(tmp_path: Path) -> Non
         {"loss": "infinite", "step": 9, "finite_step": 5, "finite_again_step": None},
     ]
     assert text_of(run)[1] == "loss is infinite since one of the steps 6 to 9 (2 times NaN or infinite)"
+
+
+@pytest.mark.parametrize("name", [layout.SAMPLES, layout.STAGES, layout.PROGRESSES])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_damaged_file_is_told_without_a_warning(tmp_path: Path, name: str, seed: int) -> None:
+    run = usual(tmp_path).staged(*STAGES)
+    for _ in range(50):
+        run.sample(cpu_power_w=20.0).pass_s(0.5)
+    run.ended().writer.close()
+    rows = np.fromfile(tmp_path / name, layout.TABLES[name])
+    figures = [column for column in rows.dtype.names or () if rows.dtype[column].kind == "f"]
+    for column in figures:  # their times stand, so that what reads them goes on
+        rng = np.random.default_rng(seed)
+        rows[column].view(f"u{rows.dtype[column].itemsize}")[:] = rng.integers(0x7F80_0000, 2**32, len(rows))
+    rows.tofile(tmp_path / name)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        told = document.as_json(open_run(tmp_path, run.clock))
+
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert told["steps"] == 451
 
 
 def test_damaged_rows_are_left_out(tmp_path: Path) -> None:

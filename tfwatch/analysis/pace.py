@@ -19,7 +19,7 @@ def left_s(progress: Rows, steps: int | None) -> float | None:
         return None
     recent = progress[-256:]
     recent = recent[recent["at_ns"] >= recent["at_ns"][-1] - _WINDOW_S * 1e9]
-    took_s = float(recent["at_ns"][-1] - recent["at_ns"][0]) / 1e9
+    took_s = (float(recent["at_ns"][-1]) - float(recent["at_ns"][0])) / 1e9
     done = int(recent["step"][-1]) - int(recent["step"][0])
     if done <= 0 or took_s < 1.0:
         return None

@@ -5,6 +5,7 @@ Times named `*_ns` are nanoseconds since the run's clock origin (`Manifest.origi
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum, IntFlag
 
 import numpy as np
@@ -188,6 +189,37 @@ class Phase(IntEnum):
 #: Milliseconds of one part, and nanoseconds of a start, beyond which a row is rubbish: 11 and 100 days.
 _LONGEST_MS = 1e9
 _LATEST_NS = 100 * 86_400 * 10**9
+
+
+#: Beyond it no column of `SAMPLE` or `STAGE` is a reading: a thousand terabytes.
+_LARGEST_FIGURE = 1e15
+#: By the width of a float: the integer of its bits, its sign bit, and the bits of the least NaN that says nothing.
+_BITS = {4: (np.uint32, 0x7FFF_FFFF, 0x7FC0_0000), 8: (np.uint64, 0x7FFF_FFFF_FFFF_FFFF, 0x7FF8_0000_0000_0000)}
+
+
+def sound(rows: Rows) -> Rows:
+    """Rows of `SAMPLE`, `STAGE` or `PROGRESS` as a run can have written them, the same array where all are.
+
+    A damaged file holds others too: rows of a time that no run has are left out, and a figure that none has is NaN. Of
+    `PROGRESS`, whose figures are the model's, only a NaN at which arithmetic warns is none.
+    """
+    given, timely = rows, rows["at_ns"] < _LATEST_NS
+    if not timely.all():
+        rows = rows[timely]
+    largest = math.inf if "loss" in (rows.dtype.names or ()) else _LARGEST_FIGURE
+    for name in rows.dtype.names or ():
+        if rows.dtype[name].kind == "f" and (rubbish := _rubbish(rows[name], largest)).any():
+            rows = rows.copy() if rows is given else rows
+            rows[name][rubbish] = np.nan
+    return rows
+
+
+def _rubbish(figures: NDArray[np.floating], largest: float) -> NDArray[np.bool_]:
+    """Which are larger, or a signalling NaN: told from their bits, for comparing those is what warns."""
+    kind, magnitude, quiet = _BITS[figures.itemsize]
+    bits = figures.view(kind) & kind(magnitude)
+    found: NDArray[np.bool_] = (bits > figures.dtype.type(largest).view(kind)) & (bits < kind(quiet))
+    return found
 
 
 def plausible(rows: Rows) -> NDArray[np.bool_]:

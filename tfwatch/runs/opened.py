@@ -13,7 +13,7 @@ import numpy as np
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import RunEnded, decode
-from tfwatch.core.rows import STAGE, plausible
+from tfwatch.core.rows import STAGE, plausible, sound
 from tfwatch.runs import format as layout
 from tfwatch.runs.epochs import EpochSums
 from tfwatch.runs.life import Life, life_of, now_s
@@ -63,8 +63,8 @@ class Run:
         sums = EpochSums()
         for start in range(0, len(self.steps), _BLOCK):
             rows = self.steps[start : start + _BLOCK]
-            sound = plausible(rows)
-            sums.add(rows if sound.all() else rows[sound])
+            can_be = plausible(rows)
+            sums.add(rows if can_be.all() else rows[can_be])
         return sums.rows
 
     @property
@@ -96,7 +96,7 @@ def read_run(source: Source, clock: Clock = SYSTEM) -> Run:
 
 
 def _run(source: Source, manifest: Manifest, rows_of: Callable[[str], Rows], clock: Clock) -> Run:
-    steps, samples, stages = (rows_of(name) for name in (layout.STEPS, layout.SAMPLES, layout.STAGES))
+    steps, samples, stages = rows_of(layout.STEPS), sound(rows_of(layout.SAMPLES)), sound(rows_of(layout.STAGES))
     lines = b"".join(_chunks(source, layout.EVENTS)).split(b"\n")
     events = tuple(event for line in lines if (event := decode(line)))
     pulse = decode_pulse(source.read(layout.PULSES, 0, _CHUNK), manifest.layout(layout.PULSES))

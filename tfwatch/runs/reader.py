@@ -10,7 +10,7 @@ import numpy as np
 
 from tfwatch.core.clock import SYSTEM, Clock, local_time
 from tfwatch.core.events import RecordingLost, RecordingResumed, RunEnded, Slept, decode
-from tfwatch.core.rows import plausible
+from tfwatch.core.rows import plausible, sound
 from tfwatch.runs import format as layout
 from tfwatch.runs.epochs import EpochSums
 from tfwatch.runs.eventlog import EventLog, Events
@@ -140,14 +140,14 @@ class RunReader:
         while len(rows := self._rows(layout.STEPS)):
             self._add_steps(rows)
         while len(rows := self._rows(layout.SAMPLES)):
-            self._samples.extend(rows)
+            self._samples.extend(sound(rows))
         while len(rows := self._rows(layout.PROGRESSES)):
-            self._progress.extend(rows)
+            self._progress.extend(sound(rows))
         for data in self._new(layout.EVENTS):
             for line in self._lines.cut(data):
                 self._add_event(line)
         while len(rows := self._rows(layout.STAGES)):
-            self._stages.add(rows)
+            self._stages.add(sound(rows))
         for data in self._new(layout.LOG):
             self._log.feed(data)
         return self._snapshot()
@@ -211,8 +211,8 @@ class RunReader:
     # -- reading ------------------------------------------------------------------------------
 
     def _add_steps(self, rows: Rows) -> None:
-        sound = plausible(rows)
-        good = rows if sound.all() else rows[sound]
+        can_be = plausible(rows)
+        good = rows if can_be.all() else rows[can_be]
         self._total += len(rows)
         self._torn += len(rows) - len(good)
         self._pyramid.add(good)

@@ -4,6 +4,7 @@ import gc
 import subprocess
 import sys
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 import pytest
@@ -57,8 +58,29 @@ def collects(request: pytest.FixtureRequest) -> Iterator[bool]:
 only_there = pytest.mark.skipif(not frames.DEADLOCKS, reason="a collection does no harm in this Python")
 
 
-def test_it_tells_where_this_thread_stands() -> None:
-    assert frames.of_threads()[threading.get_ident()].f_code.co_filename == frames.__file__
+def test_it_tells_where_other_threads_stand_and_holds_nothing_of_theirs_then(collects: bool) -> None:
+    class Batch:
+        pass
+
+    here, go_on = threading.Event(), threading.Event()
+    held = []
+
+    def train() -> None:
+        batch = Batch()
+        held.append(weakref.ref(batch))
+        here.set()
+        go_on.wait(10)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    assert here.wait(10)
+    seen = frames.of_threads()
+    assert thread.ident in seen
+    assert threading.get_ident() not in seen
+    del seen
+    go_on.set()
+    thread.join()
+    assert held[0]() is None  # at once: a collection may be far off
 
 
 @only_there

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import operator
 import sys
+import threading
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -20,19 +21,27 @@ DEADLOCKS = sys.version_info[:2] == (3, 11)
 
 
 def of_threads() -> dict[int, FrameType]:
-    """The frame in which each thread stands, by the thread's identifier. Where `DEADLOCKS`, without a collection."""
-    if not DEADLOCKS:
-        return sys._current_frames()
+    """The frame in which each other thread stands, by the thread's identifier. Where `DEADLOCKS`, without a collection.
+
+    The calling thread's own is left out: whoever keeps that keeps himself, and all that the others' frames hold, until
+    a collection.
+    """
+    frames = _without_collection() if DEADLOCKS else sys._current_frames()
+    frames.pop(threading.get_ident(), None)
+    return frames
+
+
+def _without_collection() -> dict[int, FrameType]:
     while True:
         if got := _at_once(False, gc.isenabled, sys._current_frames):
-            return got[1]  # type: ignore[no-any-return]
+            return got.pop()  # type: ignore[no-any-return]
         try:
             got = _at_once(True, gc.isenabled, gc.disable, sys._current_frames, gc.enable)
         except Exception:
             gc.enable()
             raise
         if got:
-            return got[2]  # type: ignore[no-any-return]
+            return got.pop(2)  # type: ignore[no-any-return]
 
 
 def _at_once(expected: bool, *functions: Callable[[], Any]) -> list[Any]:

@@ -70,7 +70,7 @@ class FakeTrainer:
             if self._behaviour == "hang" and step > 1:
                 self._never.wait()
             if self._control.stop.wait(STEP_S) and self._behaviour != "hang":
-                return self._end(Outcome("stopped"))
+                return self._end(Outcome("stopped" if self._control.was_stopped else "finished"))
             self._step(step)
             if self._behaviour == "fail":
                 return self._end(Outcome("failed", "ValueError: no", "Traceback\nValueError: no\n"))

@@ -65,7 +65,11 @@ def test_it_ends_with_the_answer_in_the_summary(tmp_path: Path, capfd: pytest.Ca
     assert "; left at 4\n" in out
     assert "prefetch off > 4" not in out
     (folder,) = list_runs(tmp_path)
-    assert len(open_run(folder).steps) < 400
+    run = open_run(folder)
+    assert len(run.steps) < 400
+    assert run.ended
+    assert run.ended.cause == "finished"
+    assert out.startswith("cnn: finished, ")
 
 
 def test_json_is_one_document_with_the_answer(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -87,5 +91,8 @@ def test_interrupted_it_tells_what_is_known(tmp_path: Path, capfd: pytest.Captur
     assert ab(WISH, tmp_path, parts=obedient(interrupted=45)) == 130
     assert "prefetch off against 4: not clear: the training was stopped before (" in capfd.readouterr().out
     (folder,) = list_runs(tmp_path)
-    (ended,) = (event for event in open_run(folder).events if isinstance(event, ExperimentEnded))
+    run = open_run(folder)
+    (ended,) = (event for event in run.events if isinstance(event, ExperimentEnded))
     assert ended.cause == "stopped"
+    assert run.ended
+    assert run.ended.cause == "stopped"

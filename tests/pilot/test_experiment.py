@@ -251,6 +251,7 @@ def test_where_it_is_the_commands_only_purpose_the_training_ends_with_it() -> No
     run = Simulated(noisy({"off": 20.0, 4: 10.0}))
     experiment.run(run.driver(order), order)
     assert run.control.stop.is_set()
+    assert not run.control.was_stopped
 
 
 def test_it_ends_too_where_the_experiment_cannot_begin() -> None:
@@ -259,7 +260,7 @@ def test_it_ends_too_where_the_experiment_cannot_begin() -> None:
     run = Simulated(noisy({"off": 20.0, 4: 10.0}))
     with pytest.raises(RefusedError):
         experiment.run(run.driver(order), order)
-    assert run.control.stop.is_set()
+    assert run.control.was_stopped
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.whole import only, result, told, train, write_images
-from tfwatch.core.events import PipelineSwitched
+from tfwatch.core.events import PipelineSwitched, RunEnded
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.pilot.pilot import Pilot
@@ -53,5 +53,6 @@ def test_an_experiment_changes_no_bit_of_the_result(tmp_path: Path) -> None:
     assert told(tried, PipelineSwitched) != []
     assert told(tried, ExperimentBlock) != []
     assert only(tried, ExperimentEnded).cause in ("budget", "clear")
+    assert only(tried, RunEnded).cause == "finished"
     assert result(tried) == result(still)
     assert tried.steps["step"].tolist() == still.steps["step"].tolist()

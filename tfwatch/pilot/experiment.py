@@ -40,6 +40,8 @@ _RECENT = 50
 _ROUNDS = 12
 #: Steps of a run before its first block.
 _WARM = 10
+#: An experiment that ended so was carried out, whatever the answer.
+_DONE = ("clear", "budget")
 
 
 def run(driver: Driver, order: Experiment) -> None:
@@ -48,15 +50,18 @@ def run(driver: Driver, order: Experiment) -> None:
     Raises:
         RefusedError: it cannot begin; the message says why. Interrupt: the order is over before it began.
     """
+    cause = ""
     try:
-        _carry_out(driver, order)
+        cause = _carry_out(driver, order)
     finally:
         # Whatever came of it: nothing else would end a training that has no other purpose.
-        if order.ends:
+        if order.ends and cause in _DONE:
+            driver.control.finish()
+        elif order.ends:
             driver.control.stop.set()
 
 
-def _carry_out(driver: Driver, order: Experiment) -> None:
+def _carry_out(driver: Driver, order: Experiment) -> str:
     knob, manifest = order.knob, driver.snapshot.manifest
     if knob not in manifest.switchable:
         raise RefusedError(f"{knob} cannot be switched in this run")
@@ -64,7 +69,7 @@ def _carry_out(driver: Driver, order: Experiment) -> None:
         raise RefusedError(f"{', '.join(map(show, order.values))} are not two different settings of {knob}")
     # What was asked for just before is where the run stands.
     driver.wait(lambda snapshot: snapshot.steps_total >= _WARM and not driver.is_switching)
-    _Trial(driver, order).run()
+    return _Trial(driver, order).run()
 
 
 class _SpentError(Exception):
@@ -89,7 +94,8 @@ class _Trial:
         self._step_ms = float(np.median(_step_ms(rows))) if len(rows) else _BLOCK_MS
         self._block_steps = self._steps_of_block()
 
-    def run(self) -> None:
+    def run(self) -> str:
+        """Returns why it ended, as `ExperimentEnded` has it."""
         budget = self._order.steps or BUDGET_STEPS
         self._driver.tell(
             ExperimentBegan(
@@ -111,6 +117,7 @@ class _Trial:
             cause, reason = "failed", in_words(error)
             self._blocks = [[] for _ in self._values]  # what cannot be reckoned may lie in them
         self._end(cause, reason)
+        return cause
 
     # -- blocks -----------------------------------------------------------------------------------
 

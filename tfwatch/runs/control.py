@@ -48,13 +48,15 @@ class Control:
     """A queue in process. Any thread asks; the training thread takes. What is ordered, the pilot's thread carries out.
 
     `knobs` is what the training last was told to use, `shuffle` what it is to shuffle by from the next epoch on, None
-    where that was not asked for (both kept by Watch); `stop` asks it to end at the next batch.
+    where that was not asked for (both kept by Watch); `stop` asks it to end at the next batch, `is_done` says that
+    it has trained for as long as it was to.
     """
 
     def __init__(self, knobs: Knobs | None = None) -> None:
         self.knobs = knobs or Knobs()
         self.shuffle: Setting | None = None
         self.stop = threading.Event()
+        self.is_done = False
         self._requests: deque[Request] = deque()
         self._lock = threading.Lock()
         self._hands = 0
@@ -75,6 +77,16 @@ class Control:
         for request in list(self._requests):
             knobs = knobs.turned(request.knob, request.value)
         return knobs
+
+    def finish(self) -> None:
+        """End the training at the next batch: what it was for is done. One that was stopped before stays so."""
+        self.is_done = self.is_done or not self.stop.is_set()
+        self.stop.set()
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether somebody asked the training to stop before it had done what it was for."""
+        return self.stop.is_set() and not self.is_done
 
     def ask(self, request: Request) -> None:
         """Ask for a setting, as the user wants it. Of several requests for one knob the last wins."""

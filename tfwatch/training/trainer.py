@@ -96,7 +96,7 @@ class Trainer:
     def _run(self) -> None:
         try:
             self._train()
-            outcome = Outcome("stopped" if self._control.stop.is_set() else "finished")
+            outcome = Outcome("stopped" if self._control.was_stopped else "finished")
         except _StoppedError:
             outcome = Outcome("stopped")
         except workloads.BadInputError as error:

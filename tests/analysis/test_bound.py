@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tests.analysis.situations import finding, judged
+from tfwatch.analysis.advice import held_end
 from tfwatch.analysis.ledger import Entry
 from tfwatch.analysis.verdict import Bound, Verdict
+from tfwatch.core.events import EpochEnded, Paused
+
+if TYPE_CHECKING:
+    from tfwatch.core.events import Event
 
 
 @pytest.mark.parametrize(
@@ -53,7 +60,7 @@ def test_the_fast_form_is_proposed_where_prefetch_cannot_hide_the_slow_one(
     [
         pytest.param({"validation_s": 2.0}, "validation_freq", id="validation"),
         pytest.param({"first_batch_s": 2.0}, ".repeat() with steps_per_epoch", id="first batch"),
-        pytest.param({"epoch_end_s": 2.0}, "save_freq", id="checkpoint"),
+        pytest.param({"epoch_end_s": 2.0}, "longer epochs", id="its end"),
     ],
 )
 def test_what_lies_between_epochs_has_its_own_next_step(spent: dict[str, float], says: str) -> None:
@@ -61,6 +68,49 @@ def test_what_lies_between_epochs_has_its_own_next_step(spent: dict[str, float],
 
     assert says in finding(judgement=judged(Verdict.NOT, 0.2), epoch_spent=epoch)[2]
     assert finding(judgement=judged(Verdict.HIGHLY, 20.0), epoch_spent=epoch)[0].startswith("STARVING")
+
+
+def ended(at_ms: int) -> EpochEnded:
+    return EpochEnded(at_ms * 10**6, 0, 0, {})
+
+
+def paused(at_ms: int, cause: str, took_ms: float, name: str) -> Paused:
+    return Paused(at_ms * 10**6, cause, took_ms, name)
+
+
+@pytest.mark.parametrize(
+    ("events", "held"),
+    [
+        pytest.param([paused(5900, "checkpoint", 800.0, "ModelCheckpoint")], "ModelCheckpoint", id="before Watch"),
+        pytest.param([paused(6950, "callback", 900.0, "Plots")], "Plots", id="after Watch"),
+        pytest.param([paused(3000, "callback", 900.0, "CSVLogger")], "", id="in the midst of an epoch"),
+        pytest.param([paused(6100, "garbage collection", 200.0, "generation 2")], "", id="no callback"),
+        pytest.param([], "", id="nothing was seen"),
+    ],
+)
+def test_who_held_an_epochs_end_up_is_found_beside_watchs_own(events: list[Event], held: str) -> None:
+    found = held_end([ended(6000), *events])
+    assert (found.detail if found else "") == held
+
+
+def test_checkpoints_are_named_only_where_one_was_seen() -> None:
+    spent = {"judgement": judged(Verdict.NOT, 0.2), "epoch_spent": Entry(0, 250, compute_s=3.0, epoch_end_s=2.0)}
+
+    def advised(cause: str, took_ms: float) -> str:
+        return finding(**spent, held_end=Paused(0, cause, took_ms, "Saver"))[2]
+
+    assert finding(**spent)[2] == "longer epochs (.repeat() with steps_per_epoch), or less in on_epoch_end"
+    assert advised("checkpoint", 1900.0) == "save less often (Saver), or longer epochs"
+    assert advised("callback", 1900.0) == "do less in Saver.on_epoch_end, or longer epochs"
+    assert "Saver" not in advised("checkpoint", 100.0)
+
+
+def test_short_times_between_epochs_keep_their_digits() -> None:
+    short = Entry(0, 20, compute_s=0.03, first_batch_s=0.0176, epoch_end_s=0.0122)
+
+    assert finding(judgement=judged(Verdict.NOT, 0.2), epoch_spent=short)[1] == (
+        "29.8 ms around every 20 steps: first batch 17.6 ms, epoch's end 12.2 ms"
+    )
 
 
 def test_a_shuffle_buffer_that_is_filled_before_each_epoch_may_be_smaller() -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.analysis.situations import RUNNING, judged
 from tfwatch.analysis.banner import banner
 from tfwatch.analysis.inputs import Given, Origin, origin_of
+from tfwatch.analysis.ledger import Entry
 from tfwatch.analysis.stages import Stage, StageTable
 from tfwatch.analysis.verdict import Verdict
 from tfwatch.core.events import StagesFound
@@ -80,7 +81,7 @@ def test_a_generator_and_arrays_are_told_of_what_there_is_for_them() -> None:
     generator = found(Given.GENERATOR, table(replace(ROWS, kind="FlatMap python generator"), PREFETCH))
     arrays = found(Given.ARRAYS, table(Stage("map", "ParallelMapV2 arrays", 21.0, 1.0), PREFETCH))
 
-    assert generator.advice.startswith("a keras.utils.PyDataset(workers=4) in place of the generator")
+    assert generator.advice.startswith("a PyDataset(workers=4) in place of the generator")
     assert "model.fit(Batches(workers=4), ...)" in generator.edit
     assert arrays.advice.startswith("larger batches, or compile(steps_per_execution=8)")
     assert not [one for one in (generator, arrays) if "prefetch(" in one.advice + one.edit]
@@ -118,6 +119,24 @@ def test_a_tfdata_pipeline_is_told_of_a_prefetch_only_where_none_is_its_last_sta
 
     assert one.advice.startswith(advice)
     assert one.edit.startswith(edit)
+    assert bool(one.edit) == bool(edit)
+
+
+@pytest.mark.parametrize(
+    ("given", "advice", "edit"),
+    [
+        pytest.param(Given.ARRAYS, "longer epochs (tf.data's .repeat()", "from_tensor_slices((x, y))", id="arrays"),
+        pytest.param(Given.PY_DATASET, "longer epochs: let the PyDataset's __len__", "", id="PyDataset"),
+        pytest.param(Given.GENERATOR, "longer epochs: a larger steps_per_epoch", "", id="generator"),
+        pytest.param(Given.TF_DATA, "longer epochs (.repeat()", "model.fit(dataset.repeat()", id="tf.data"),
+    ],
+)
+def test_longer_epochs_are_made_otherwise_of_each_kind(given: Given, advice: str, edit: str) -> None:
+    spent = Entry(0, 20, compute_s=1.0, first_batch_s=1.0)
+    one = banner(replace(SCRIPT, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, origin=Origin(given)))
+
+    assert one.advice.startswith(advice)
+    assert edit in one.edit
     assert bool(one.edit) == bool(edit)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from tfwatch.analysis.finding import Advice
 from tfwatch.analysis.foretelling import best, promise
 from tfwatch.analysis.verdict import Bound
 from tfwatch.core import units
+from tfwatch.core.events import EpochEnded, Paused
 from tfwatch.core.rows import Flag
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.ledger import Entry
     from tfwatch.analysis.situation import Situation
     from tfwatch.analysis.waiting import Cure
-    from tfwatch.core.events import Paused
+    from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
 
 #: Above this share of an epoch, what lies between epochs is the finding: the line of HIGHLY.
@@ -36,28 +38,23 @@ _AS_GRAPH = Advice(
 #: Measured on two cores: a batch eight times as large took a quarter of the fetch an image; eight steps a call left the
 #: fetch as it was, and made a step of 0.8 ms one of 0.3.
 _FETCHING = Advice(
-    "larger batches are fetched less often, compile(steps_per_execution=8) shortens the step: the buffer is full, and "
-    "what is waited is the fetch itself",
+    "larger batches are fetched less often; compile(steps_per_execution=8) shortens steps; the buffer is full: what is "
+    "waited is the fetch itself",
     edits.SHARED_CALLS,
 )
-_BETWEEN = {
-    "validation": Advice(
-        "validate less often or on less: validation_freq=2, validation_steps; or longer epochs", edits.VALIDATE_LESS
-    ),
-    "first batch": Advice(
-        "longer epochs (.repeat() with steps_per_epoch): no iterator is made anew", edits.ONE_ITERATOR
-    ),
-    "epoch's end": Advice(
-        "save less often (ModelCheckpoint's save_freq) and do less in on_epoch_end, or longer epochs", edits.SAVE_LESS
-    ),
-}
+_VALIDATION = Advice(
+    "validate less often or on less: validation_freq=2, validation_steps; or longer epochs", edits.VALIDATE_LESS
+)
 _SHUFFLE = Advice(
     "longer epochs (.repeat() with steps_per_epoch), or a smaller shuffle buffer, which fills sooner",
     edits.ONE_ITERATOR,
 )
-#: A callback is what steps are bound by where it takes this share of what follows a step, so many times.
+#: A callback is what steps are bound by where it takes this share of what follows a step, so many times; what takes
+#: this share of an epoch's end is named too.
 _MOST = 0.5
 _TIMES = 3
+#: A callback's part of an epoch's end lies this near to Watch's own.
+_NEAR_NS = 100_000_000
 
 
 def next_step(bound: Bound, compute_share: str, *, accelerated: bool, op_by_op: bool = False) -> Advice:
@@ -139,10 +136,47 @@ def between_parts(spent: Entry) -> dict[str, float]:
     return {part: parts[part] for part in told}
 
 
-def between_next(spent: Entry, *, fills: bool) -> Advice:
-    """For epochs that lose most between them. `fills`: a shuffle buffer was seen to be filled before their steps."""
+def between_next(now: Situation, spent: Entry) -> Advice:
+    """For epochs that lose most between them."""
     part = next(iter(between_parts(spent)))
-    return _SHUFFLE if part == "first batch" and fills else _BETWEEN[part]
+    if part == "epoch's end":
+        return _at_the_end(now, spent)
+    if part == "validation":
+        return _VALIDATION
+    return _SHUFFLE if now.fills else inputs.to_go_on(now)
+
+
+def _at_the_end(now: Situation, spent: Entry) -> Advice:
+    held = now.held_end
+    if held is None or held.took_ms < _MOST * spent.epoch_end_s * 1e3:
+        longer = inputs.to_go_on(now)
+        return Advice(longer.sentence.partition(": no iterator")[0] + ", or less in on_epoch_end", longer.edit)
+    if held.cause == "checkpoint":
+        return Advice(f"save less often ({held.detail}), or longer epochs", edits.SAVE_LESS)
+    return Advice(f"do less in {held.detail}.on_epoch_end, or longer epochs")
+
+
+def held_end(events: Iterable[Event]) -> Paused | None:
+    """The callback that was seen to take most of the epochs' ends, with its milliseconds of one; None: none was seen.
+
+    Only callbacks of 15 ms or more are told of.
+    """
+    events = list(events)
+    ends = [event.at_ns for event in events if isinstance(event, EpochEnded)]
+    took: dict[tuple[str, str], float] = {}
+    for event in events:
+        if isinstance(event, Paused) and event.cause in ("callback", "checkpoint") and _is_near(event, ends):
+            took[event.cause, event.detail] = took.get((event.cause, event.detail), 0.0) + event.took_ms
+    if not took:
+        return None
+    cause, name = max(took, key=lambda one: took[one])
+    return Paused(ends[-1], cause, took[cause, name] / len(ends), name)
+
+
+def _is_near(pause: Paused, ends: list[int]) -> bool:
+    """Whether an epoch ended during a pause, or just before or after it; `ends` in their order."""
+    at = bisect_left(ends, pause.at_ns - round(pause.took_ms * 1e6) - _NEAR_NS)
+    return at < len(ends) and ends[at] <= pause.at_ns + _NEAR_NS
 
 
 def fills_shuffle(rows: Rows) -> bool:

@@ -15,17 +15,24 @@ if TYPE_CHECKING:
     from tfwatch.analysis.breakdown import Breakdown
     from tfwatch.analysis.situation import Situation
 
+#: Below it seconds have no digit that tells.
+_SHORT_S = 0.1
+
 
 def between(now: Situation) -> Banner | None:
     """What lies between the epochs, where it is the most that is lost."""
     spent = now.epoch_spent
     if spent is None or spent.between_share < max(advice.BETWEEN_SHARE, waiting.share(now.judgement.breakdown)):
         return None
-    parts = (f"{part} {units.seconds(seconds)}" for part, seconds in advice.between_parts(spent).items())
-    brief = f"{units.seconds(spent.between_s)} around every {units.count(spent.steps)} steps"
-    less = advice.between_next(spent, fills=now.fills)
+    parts = (f"{part} {_lasts(seconds)}" for part, seconds in advice.between_parts(spent).items())
+    brief = f"{_lasts(spent.between_s)} around every {units.count(spent.steps)} steps"
+    less = advice.between_next(now, spent)
     word = f"BETWEEN EPOCHS {units.percent(spent.between_share)}"
     return Banner(word, f"{brief}: {', '.join(parts)}", less.sentence, Tone.WARN, edit=less.edit, brief=brief)
+
+
+def _lasts(seconds: float) -> str:
+    return units.milliseconds(seconds * 1e3) if seconds < _SHORT_S else units.seconds(seconds)
 
 
 def judged(now: Situation) -> Banner | None:

@@ -43,7 +43,7 @@ INTERLEAVED = (
     "output_signature=...), cycle_length=4, num_parallel_calls=4)  # rows(n, 4): every fourth batch from the n-th on"
 )
 SHARED_CALLS = f"model.compile(..., steps_per_execution={STEPS_PER_EXECUTION})  # and a larger batch_size in fit"
-SAVE_LESS = "keras.callbacks.ModelCheckpoint(..., save_freq=...)  # in steps; or do less in on_epoch_end"
+SAVE_LESS = "keras.callbacks.ModelCheckpoint(..., save_freq=...)  # in steps"
 FROM_GENERATOR = (
     "dataset = dataset.map(load, num_parallel_calls=tf.data.AUTOTUNE)"
     "  # TensorFlow operations in place of from_generator: no lock of Python's"

@@ -92,7 +92,7 @@ def _py_dataset(now: Situation) -> Advice:
 def _generator(now: Situation) -> Advice:
     # Keras prefetches a generator already, and a generator can give but one batch at a time.
     way = "workers=4, use_multiprocessing=True" if _computes(now) else "workers=4"
-    made = f"a keras.utils.PyDataset({way}) in place of the generator, which makes one batch at a time"
+    made = f"a PyDataset({way}) in place of the generator, which makes one batch at a time"
     return Advice(made, edits.PY_DATASET.format(way=way))
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.stages import StageTable
     from tfwatch.analysis.switches import Comparison
     from tfwatch.analysis.trials import Underway
-    from tfwatch.core.events import RunEnded, StallLocated, TrainingFailed
+    from tfwatch.core.events import Paused, RunEnded, StallLocated, TrainingFailed
     from tfwatch.core.losses import LossDiverged
 
 NOT_JUDGED = Judgement(Verdict.UNKNOWN, 0, 20, None)
@@ -68,7 +68,7 @@ class Situation:
     waiting for data and to what lies between epochs. longest_stall_s and stalls: of its stalls.
     machine: over the last seconds; None before there is a sample. left_s: until the run's end, None where unknown.
     cpu_asked: the user chose to train on the CPU. callback: the class that takes most of what follows a step, where
-    it is known. fills: a shuffle buffer was filled before an epoch's first batch.
+    it is known. fills: a shuffle buffer was filled before an epoch's first batch. held_end: see `advice.held_end`.
     forecasts: by knob and value, of what the keys would ask for now; record: how near those of this run came.
     started: what the knobs stood at as the run began. stages: of the pipeline, None where they cannot be read. origin:
     where its batches come from.
@@ -122,6 +122,7 @@ class Situation:
     cpu_asked: bool = False
     callback: str = ""
     fills: bool = False
+    held_end: Paused | None = None
     run: str = ""
     forecasts: Mapping[tuple[str, str], Forecast] = field(default_factory=dict)
     record: Record | None = None

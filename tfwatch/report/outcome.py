@@ -51,6 +51,7 @@ def finding_of(run: Run, grounds: Grounds, summary: Summary, ledger: Ledger) -> 
         callback=summary.callback,
         epoch_spent=mean_of(ledger.epochs),
         fills=summary.fills,
+        held_end=advice.held_end(run.events),
         forecasts={(one.knob, one.value): one for one in forecasts(known)},
         stages=known.stages,
         origin=origin_of(event for event in run.events if isinstance(event, StagesFound)),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.advice import fills_shuffle, slow_callback
+from tfwatch.analysis.advice import fills_shuffle, held_end, slow_callback
 from tfwatch.analysis.banner import banner
 from tfwatch.analysis.causes import STOPPED
 from tfwatch.analysis.cost import Lost, lost
@@ -22,6 +22,7 @@ from tfwatch.analysis.turns import Ask, KnobState, knob_states
 from tfwatch.analysis.verdict import NEEDED, Judgement, judge
 from tfwatch.analysis.warnings import Heard, Said
 from tfwatch.core.events import (
+    EpochEnded,
     Paused,
     PipelineSwitched,
     SwitchAsked,
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
     from tfwatch.runs.eventlog import Events
     from tfwatch.runs.reader import Snapshot
     from tfwatch.screens.ending import Ending
+
+#: Epochs whose ends are looked at for what held them up.
+_ENDS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +98,7 @@ class _Figures:
     left_s: float | None = None
     callback: str = ""
     fills: bool = False
+    held_end: Paused | None = None
     lost: Lost | None = None
 
 
@@ -189,6 +194,7 @@ class Follower:
                 pauses_of(rows, snapshot.events), judgement.breakdown.host.mean if judgement.breakdown else 0.0
             ),
             fills=fills_shuffle(rows),
+            held_end=_held_end(snapshot.events),
             lost=lost(total, snapshot.now_s, snapshot.latest.images if snapshot.latest else None, None),
         )
 
@@ -208,6 +214,7 @@ class Follower:
             left_s=figures.left_s,
             callback=figures.callback,
             fills=figures.fills,
+            held_end=figures.held_end,
             lost=figures.lost,
             knobs={knob: state.now for knob, state in knobs.items()},
             asked=_asked(knobs),
@@ -235,6 +242,12 @@ def steps_in_all(snapshot: Snapshot) -> int | None:
 def switches_of(events: Events) -> list[SwitchAsked | PipelineSwitched | SwitchFailed]:
     """What was asked of the knobs, and what came of it."""
     return events.of(SwitchAsked, PipelineSwitched, SwitchFailed)
+
+
+def _held_end(events: Events) -> Paused | None:
+    """Of the newest epochs: pauses are many."""
+    ended = events.of(EpochEnded)[-_ENDS:]
+    return held_end([*ended, *events.between(Paused, ended[0].at_ns - 10**9, 2**63)]) if ended else None
 
 
 def _experiment(snapshot: Snapshot) -> Underway | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from tests.analysis.situations import RUNNING, judged
 from tfwatch.analysis.banner import banner
 from tfwatch.analysis.forecast import Forecast
+from tfwatch.analysis.inputs import Given, Origin
 from tfwatch.analysis.ledger import Entry
 from tfwatch.analysis.situation import Memory
 from tfwatch.analysis.stages import Stage, StageTable, bottleneck
@@ -49,7 +51,7 @@ def last(**changes: Any) -> dict[str, Any]:
 
 FINDINGS: list[Any] = [
     pytest.param({"judgement": judged(HIGHLY)}, "p turns prefetch on", id="off"),
-    pytest.param({"judgement": judged(HIGHLY), "switchable": ()}, "add .prefetch(tf.data.AUTOTUNE)", id="not live"),
+    pytest.param({"judgement": judged(HIGHLY), "switchable": ()}, ".prefetch(tf.data.AUTOTUNE)", id="not live"),
     pytest.param(
         {"judgement": judged(HIGHLY), "knobs": ALL_ON, "switchable": KNOBS}, "+ a deeper buffer", id="all is on"
     ),
@@ -117,8 +119,8 @@ FINDINGS: list[Any] = [
     pytest.param(epoch(validation_s=2.0), "validation_freq=2", id="validation"),
     pytest.param(epoch(first_batch_s=2.0), ".repeat() with steps_per_epoch", id="first batch"),
     pytest.param({**epoch(first_batch_s=2.0), "fills": True}, "a smaller shuffle buffer", id="shuffle buffer"),
-    pytest.param(epoch(epoch_end_s=2.0), "do less in on_epoch_end", id="the epoch's end"),
-    pytest.param(last(**epoch(epoch_end_s=2.0)), "do less in on_epoch_end", id="ended, the epoch's end"),
+    pytest.param(epoch(epoch_end_s=2.0), "less in on_epoch_end", id="the epoch's end"),
+    pytest.param(last(**epoch(epoch_end_s=2.0)), "less in on_epoch_end", id="ended, the epoch's end"),
     pytest.param({"judgement": judged(NOT, 0.2)}, "a smaller model or a GPU cut compute", id="compute"),
     pytest.param(
         {"judgement": judged(NOT, 0.2), "accelerated": True}, "mixed precision or jit_compile cut", id="on a GPU"
@@ -153,6 +155,21 @@ def test_what_is_advised_is_whole_at_80_columns(changes: dict[str, Any], advice:
     _, _, line = pane.rows(WIDTH, 3)
     assert advice in line.plain
     assert line.cell_length <= WIDTH, "cut in the middle of a word"
+
+
+@pytest.mark.parametrize("given", Given, ids=lambda given: given.name)
+@pytest.mark.parametrize("live", [True, False], ids=["live", "read only"])
+def test_whatever_batches_come_from_its_advice_is_whole_at_80_columns(given: Given, live: bool) -> None:
+    pane = FindingPane()
+    tables = (None, BURNS, STORAGE, LOCKED, *(replace(LOCKED, wait_cores=cores) for cores in (0.0, 1.0)))
+    situations = product(tables, (False, True), ({}, ALL_ON, {"prefetch": "off"}), ((), KNOBS))
+    for stages, workers, knobs, switchable in situations:
+        changes = {"stages": stages, "origin": Origin(given, workers), "knobs": knobs, "switchable": switchable}
+        for judgement in (judged(HIGHLY), judged(NOT, 0.2)):
+            spent = Entry(0, 250, compute_s=3.4, first_batch_s=2.0) if judgement.verdict is NOT else None
+            pane.finding = banner(replace(RUNNING, live=live, judgement=judgement, epoch_spent=spent, **changes))
+            _, _, line = pane.rows(WIDTH, 3)
+            assert 0 < line.cell_length <= WIDTH, line.plain
 
 
 @pytest.mark.parametrize(("changes", "advice"), FINDINGS)

@@ -50,6 +50,11 @@ def test_of_advice_the_number_is_what_stays(width: int, said: str) -> None:
     assert clauses("It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q", width) == said
 
 
+def test_a_call_is_cut_before_it_or_behind_it() -> None:
+    assert clauses("slow: Data(workers=4, several=True), so that", 35) == "slow: Data(workers=4, several=True)"
+    assert clauses("slow: Data(workers=4, several=True), so that", 34) == "slow"
+
+
 def test_the_highest_rank_goes_first() -> None:
     parts = [(0, Content("aa")), (2, Content("bb")), (1, Content("cc"))]
 

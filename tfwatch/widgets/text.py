@@ -98,7 +98,8 @@ def clauses(text: str, width: int) -> str:
     """As much of some advice as fits: what stands in brackets goes first, then the last parts, then the first sentence.
 
     Of several brackets the last goes first. Parts end in a semicolon or ` - `. Of one part of one sentence that does
-    not fit, what stands behind its last commas and colons goes; what is then still too long is given whole.
+    not fit, what stands behind its last commas and colons goes, and nothing from within a call's brackets; what is
+    then still too long is given whole.
     """
     told = plain(text)
     shorter = [told]
@@ -108,6 +109,7 @@ def clauses(text: str, width: int) -> str:
     parts = [told[: end.start()] for end in reversed([*_PART.finditer(told)])]
     newest = (parts[-1] if parts else told).rpartition(". ")[2]
     within = [newest[: end.start()] for end in reversed([*_WITHIN.finditer(newest)])]
+    within = [words for words in within if words.count("(") == words.count(")")]
     return next((words for words in (*shorter, *parts, newest, *within) if cell_len(words) <= width), shorter[0])
 
 

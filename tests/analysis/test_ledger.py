@@ -291,7 +291,7 @@ def test_what_the_process_was_stopped_for_is_no_wait_and_no_compute(
 
 
 def test_what_an_epoch_went_to_in_the_mean() -> None:
-    entries = [Entry(0, 100, compute_s=3.0, validation_s=1.0), Entry(1, 51, compute_s=2.0)]
+    entries = [Entry(0, 100, compute_s=3.0, validation_s=1.0), Entry(1, 51, compute_s=2.0), Entry(2)]
 
     assert mean_of(entries) == Entry(None, 76, compute_s=2.5, validation_s=0.5)
     assert mean_of([]) == Entry()

@@ -305,6 +305,6 @@ def total_of(entries: Iterable[Entry]) -> Entry:
 
 
 def mean_of(entries: Sequence[Entry]) -> Entry:
-    """What one of these epochs went to, in the mean; an empty entry where there is none."""
-    total, count = total_of(entries), max(len(entries), 1)
+    """What one of these epochs went to, in the mean of those that have steps; an empty entry where there is none."""
+    total, count = total_of(entries), max(sum(entry.steps > 0 for entry in entries), 1)
     return Entry(None, round(total.steps / count), **{name: getattr(total, name) / count for name in PARTS})

@@ -70,7 +70,7 @@ SAMPLE = np.dtype(
 )
 
 #: How far the training is. `images`: 0 where batches do not tell how many they hold. `metric` is the metric that
-#: `Manifest.metric` names. Missing is NaN.
+#: `Manifest.metric` names. Missing is NaN; of a loss that is NaN itself, or infinite, `core.losses` tells.
 PROGRESS = np.dtype(
     [
         ("at_ns", "<u8"),

@@ -45,7 +45,7 @@ _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 @dataclass(frozen=True, slots=True)
 class ProgressNow:
-    """How far the training is; `metric` is the one that `Manifest.metric` names. None is missing."""
+    """How far the training is; `metric` is the one that `Manifest.metric` names. None is missing, or NaN."""
 
     images: int
     step: int

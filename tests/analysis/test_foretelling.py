@@ -134,9 +134,16 @@ def test_a_wide_range_is_told_beside_the_number() -> None:
     [
         pytest.param(ON, "13.8 ms  1.7 x", id="a gain"),
         pytest.param(
-            replace(ON, value="off", step_ms=23.4, mean_ms=23.4, now_mean_ms=13.9), "23.4 ms  0.6 x", id="a loss"
+            replace(ON, value="off", step_ms=23.4, mean_ms=23.4, now_ms=13.9, now_mean_ms=13.9),
+            "23.4 ms  0.6 x",
+            id="a loss",
         ),
-        pytest.param(replace(WORKERS, mean_ms=13.9, now_mean_ms=14.1), "13.9 ms  no gain", id="no gain"),
+        pytest.param(replace(WORKERS, now_ms=14.1, now_mean_ms=14.1), "13.9 ms  no gain", id="no gain"),
+        pytest.param(
+            replace(ON, step_ms=5.5, mean_ms=5.5, now_ms=5.9, now_mean_ms=6.6),
+            "5.5 ms  1.1 x",
+            id="the gain is of what is told: of medians",
+        ),
         pytest.param(NONE, "no forecast: the slow form has not run yet", id="unknown"),
         pytest.param(
             replace(ON, step_ms=12.0, now_ms=12.0, mean_ms=12.2, now_mean_ms=22.0), "12.2 ms  1.8 x", id="bursts"
@@ -148,9 +155,9 @@ def test_beside_a_knob_stands_the_step_and_what_it_gains(told: Forecast, words: 
 
 
 def test_of_equals_the_one_that_costs_least_is_proposed_and_a_faster_disk_never() -> None:
-    disk = replace(ON, knob="latency_ms", value="off", mean_ms=10.0)
-    workers = replace(WORKERS, mean_ms=13.7, now_mean_ms=23.4)
-    much_better = replace(workers, mean_ms=9.0)
+    disk = replace(ON, knob="latency_ms", value="off", step_ms=10.0, mean_ms=10.0)
+    workers = replace(WORKERS, step_ms=13.7, mean_ms=13.7, now_ms=23.4, now_mean_ms=23.4)
+    much_better = replace(workers, step_ms=9.0, mean_ms=9.0)
 
     assert best([disk, workers, ON, NONE]) is ON
     assert best([ON, much_better]) is much_better

@@ -115,7 +115,7 @@ async def test_a_pipeline_of_two_forms_is_turned_and_named() -> None:
     run.started().steps(150, (40.0, 13.0, 0.8)).doing(Phase.COMPUTE, 0.001)
     async with shown(run) as show:
         assert "t fast form (tf.data) on: about 18.0 ms" in show.text
-        assert "t form off > on 18.0 ms 3.1 x, tf.data" in show.words
+        assert "t form off > on 18.0 ms 3.0 x, tf.data" in show.words
         assert "t form" in show.rows[-1]
         await show.press("t")
         assert show.asked() == [("fast_form", True)]

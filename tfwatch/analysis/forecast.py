@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.analysis import measured, supply, turns
+from tfwatch.analysis.breakdown import BURSTS
 from tfwatch.analysis.measured import Stay, stays
 from tfwatch.analysis.reckon import Reckoned, reckon
 from tfwatch.analysis.switches import LEAST
@@ -119,9 +120,20 @@ class Forecast:
         return not math.isnan(self.step_ms)
 
     @property
+    def in_bursts(self) -> bool:
+        """Whether batches come in bursts, now or then: only means show them."""
+        return max(self.mean_ms, self.now_mean_ms) > BURSTS * max(self.step_ms, self.now_ms)
+
+    @property
+    def telling_ms(self) -> float:
+        """The median step, as what came is told; where batches come in bursts the mean."""
+        return self.mean_ms if self.in_bursts else self.step_ms
+
+    @property
     def ratio(self) -> float:
-        """The mean step now over the one after: above 1 is a gain. NaN where nothing can be said."""
-        return self.now_mean_ms / self.mean_ms if self.mean_ms > 0 else math.nan
+        """The step now over `telling_ms`, as that is told: above 1 is a gain. NaN where nothing can be said."""
+        now_ms = self.now_mean_ms if self.in_bursts else self.now_ms
+        return now_ms / self.telling_ms if self.telling_ms > 0 else math.nan
 
 
 def forecasts(evidence: Evidence) -> tuple[Forecast, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.breakdown import BURSTS
 from tfwatch.core import units
 
 if TYPE_CHECKING:
@@ -23,18 +22,18 @@ def note(told: Forecast) -> str:
     """`23.4 ms  0.6 x`, `13.9 ms  no gain`, or why there is no number; beside a knob."""
     if not told.is_known:
         return told.why
-    return f"{units.milliseconds(_telling_ms(told))}  {_gain(told)}"
+    return f"{units.milliseconds(told.telling_ms)}  {_gain(told)}"
 
 
 def promise(told: Forecast) -> str:
     """`about 13.8 ms, 1.7 x (the rest is compute)`; with its range where that is wide."""
     within = f" ({between(told)})" if between(told) else ""
-    return f"about {units.milliseconds(_telling_ms(told))}{within}, {_gain(told)} ({told.why})"
+    return f"about {units.milliseconds(told.telling_ms)}{within}, {_gain(told)} ({told.why})"
 
 
 def between(told: Forecast) -> str:
     """`13.2 to 78.4`: its range in milliseconds; empty where that is narrow, and where not the median is told."""
-    if not told.is_known or told.high_ms <= _WIDE * told.low_ms or _in_bursts(told):
+    if not told.is_known or told.high_ms <= _WIDE * told.low_ms or told.in_bursts:
         return ""
     return " to ".join(units.together(told.low_ms, told.high_ms)).removesuffix(" ms")
 
@@ -83,15 +82,6 @@ def last_words(found: Record | None) -> str:
 
 #: What costs least comes first.
 _ORDER = ("prefetch", "workers", "fast_form", "cache")
-
-
-def _telling_ms(told: Forecast) -> float:
-    """The median step, as what came is told; where batches come in bursts the mean, in which alone they show."""
-    return told.mean_ms if _in_bursts(told) else told.step_ms
-
-
-def _in_bursts(told: Forecast) -> bool:
-    return max(told.mean_ms, told.now_mean_ms) > BURSTS * max(told.step_ms, told.now_ms)
 
 
 def _gain(told: Forecast) -> str:

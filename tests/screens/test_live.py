@@ -260,6 +260,7 @@ async def test_a_run_of_another_process_is_followed(tmp_path: Path) -> None:
     run.reader = lambda: RunReader(FolderSource(tmp_path), run.clock)  # type: ignore[method-assign]
     async with shown(run, live=False) as show:
         assert "FOLLOWING, read only" in show.rows[0]
+        assert "no switch in this run yet" in show.text
         run.doing(Phase.COMPUTE, 0.0)
         await show.frame()
         assert "STARVING 41 %" in show.rows[1]

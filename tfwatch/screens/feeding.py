@@ -48,7 +48,8 @@ class Feeder:
             screen.card.experiment = views.newest_experiment(view)
             screen.card.underway = view.situation.experiment
             screen.card.flight = views.newest_flight(view)
-            screen.card.hint = _HINT if screen.live and not view.is_over else "no switch in this run"
+            none_yet = _HINT if screen.live else "no switch in this run yet"
+            screen.card.hint = "no switch in this run" if view.is_over else none_yet
         if screen.happened.display:
             self._feed_happenings(view)
         if screen.log_pane.display:

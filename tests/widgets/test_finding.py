@@ -164,7 +164,12 @@ def test_whatever_batches_come_from_its_advice_is_whole_at_80_columns(given: Giv
     tables = (None, BURNS, STORAGE, LOCKED, *(replace(LOCKED, wait_cores=cores) for cores in (0.0, 1.0)))
     situations = product(tables, (False, True), ({}, ALL_ON, {"prefetch": "off"}), ((), KNOBS))
     for stages, workers, knobs, switchable in situations:
-        changes = {"stages": stages, "origin": Origin(given, workers), "knobs": knobs, "switchable": switchable}
+        changes: dict[str, Any] = {
+            "stages": stages,
+            "origin": Origin(given, workers),
+            "knobs": knobs,
+            "switchable": switchable,
+        }
         for judgement in (judged(HIGHLY), judged(NOT, 0.2)):
             spent = Entry(0, 250, compute_s=3.4, first_batch_s=2.0) if judgement.verdict is NOT else None
             pane.finding = banner(replace(RUNNING, live=live, judgement=judgement, epoch_spent=spent, **changes))

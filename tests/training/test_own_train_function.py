@@ -9,7 +9,7 @@ import pytest
 
 from tests.runs.folders import read
 from tests.whole import only, told
-from tfwatch.core.events import EpochEnded, Noted, RunEnded
+from tfwatch.core.events import EpochEnded, Noted, RunEnded, SwitchFailed
 from tfwatch.report.text import as_text
 from tfwatch.runs.opened import open_run
 
@@ -102,6 +102,14 @@ def test_its_epochs_and_steps_are_counted(arrays: Any, make_model: Callable[[], 
     assert newest
     assert newest.loss
     assert (newest.step, newest.epoch_step) == (EPOCHS * STEPS, STEPS)
+
+
+def test_a_switch_is_refused(arrays: Any, make_model: Callable[[], Any], tmp_path: Path) -> None:
+    watch = watch_in(tmp_path)
+    watch.set(prefetch=4)
+    fitted(make_model, compiled, lambda: known(arrays), [watch])
+    failed = only(open_run(watch.run_path), SwitchFailed)
+    assert (failed.knob, failed.reason.startswith("the steps of this fit are not split")) == ("prefetch", True)
 
 
 def test_the_last_call_of_an_epoch_may_have_fewer_steps(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _SWITCH, _SHUFFLE_FILL = int(Flag.SWITCH), int(Flag.SHUFFLE_FILL)
 _NOT_OURS = "the pipeline is the script's own: only prefetch can be added to it"
 _SPREAD = "batches are spread over several devices"
+_NOT_SPLIT = "the steps of this fit are not split: its batches are fetched by the model's own train function"
 _ON_DEVICE = (
     "the script's pipeline hands its batches out on the device (prefetch_to_device): nothing can be put behind it"
 )
@@ -200,6 +201,12 @@ class Fetch:
         if request.knob != "prefetch":
             return _NOT_OURS
         return why_not_gated(self._iterator)
+
+    def refuse(self) -> None:
+        """Refuse what was asked: the batches go past this, straight from Keras' iterator."""
+        if self._control.pending:
+            for request in self._control.take():
+                self._writer.event(SwitchFailed(self._writer.now_ns(), request.knob, _NOT_SPLIT))
 
     def _switch(self, knobs: Knobs) -> None:
         if knobs == self._control.knobs:

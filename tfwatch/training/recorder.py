@@ -186,7 +186,7 @@ class Recorder:
         reason = said(error).partition("\n")[0] or type(error).__name__
         self.writer.describe(split=f"none: {reason}")
         self.writer.note(f"the steps of this fit are not split: {reason}")
-        self._way = Whole(self._books, self.writer, self._model.steps_per_execution)
+        self._way = Whole(self._fetch, self._books, self.writer, self._model.steps_per_execution)
 
     def _tell_error(self, error: BaseException) -> None:
         if self._session.on_error:

@@ -110,7 +110,8 @@ class Unfused(StepByStep):
 class Whole:
     """Leaves the steps of a call to the model's train function, as it is: they are counted, and have no rows."""
 
-    def __init__(self, books: Books, writer: RunWriter, steps: int) -> None:
+    def __init__(self, fetch: Fetch, books: Books, writer: RunWriter, steps: int) -> None:
+        self._fetch = fetch
         self._books = books
         self._now_ns = writer.now_ns
         self._steps = steps
@@ -121,6 +122,7 @@ class Whole:
         Raises:
             StopIteration: the data is exhausted.
         """
+        self._fetch.refuse()
         self._books.begin(Phase.COMPUTE, self._now_ns())
         outputs = original(iterator)
         self._books.after_whole(self._steps, outputs if isinstance(outputs, dict) else {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -124,6 +125,14 @@ def test_a_tensorflow_whose_insides_differ_is_found_out(monkeypatch: pytest.Monk
 
     monkeypatch.delattr(control_flow, "for_loop_registry")
     assert not in_function.seen_through(type("Kind", (), {}), lambda tracked: tracked)
+
+
+def test_a_loop_goes_on_while_another_thread_imports_tensorflow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow", ModuleType("tensorflow"))
+    assert not in_function.in_function()
+    assert list(tfwatch.track([1, 2], tmp_path)) == [1, 2]
 
 
 def test_no_function_is_traced_where_there_is_no_tensorflow() -> None:

@@ -19,8 +19,8 @@ _BUILT_IN = ("len", "enumerate", "zip", "map", "filter", "any", "all")
 
 def in_function() -> bool:
     """Whether a function is being traced here: what runs now runs once, and its loops run in a graph later."""
-    tf = sys.modules.get("tensorflow")
-    return tf is not None and bool(tf.inside_function())
+    inside = getattr(sys.modules.get("tensorflow"), "inside_function", None)  # another thread may be importing it
+    return inside is not None and bool(inside())
 
 
 @cache

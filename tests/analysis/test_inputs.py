@@ -55,6 +55,7 @@ def pipeline(number: int, *kinds: str) -> StagesFound:
         pytest.param(
             [["Prefetch"], ["FlatMap python generator"]], Origin(Given.GENERATOR), id="its end was read first"
         ),
+        pytest.param([["Python iterator"]], Origin(Given.ITERATOR), id="Python's own"),
         pytest.param([["Prefetch"]], Origin(), id="only its end was read"),
         pytest.param([], Origin(), id="nothing was read"),
     ],
@@ -84,6 +85,7 @@ def test_a_generator_and_arrays_are_told_of_what_there_is_for_them() -> None:
     assert generator.advice.startswith("a PyDataset(workers=4) in place of the generator")
     assert "model.fit(Batches(workers=4), ...)" in generator.edit
     assert arrays.advice.startswith("larger batches, or compile(steps_per_execution=8)")
+    assert found(Given.ITERATOR).edit.startswith("dataset = tf.data.Dataset.from_generator(rows, ")
     assert not [one for one in (generator, arrays) if "prefetch(" in one.advice + one.edit]
 
 

@@ -209,6 +209,14 @@ def test_what_fit_was_given_is_told_behind_the_stage_that_keras_made_of_it() -> 
     assert given(Data(workers=2)) == {"PyDataset"}
 
 
+def test_an_iterator_of_pythons_is_told_as_one() -> None:
+    _held, writer, reader, _ = begin(rows())
+    reader.read()
+    reader.read()
+
+    assert only(recorded(writer), StagesFound).kinds == ["Python iterator"]
+
+
 @pytest.mark.parametrize(
     ("iterator", "reason"),
     [

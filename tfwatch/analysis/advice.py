@@ -81,7 +81,7 @@ def starving(now: Situation, part: Breakdown) -> Advice:
     if waiting.only_fetched(now, part):
         return _FETCHING
     cure = waiting.cure(now, part)
-    if "prefetch" not in now.switchable or not (cure.turn or "workers" in now.switchable) or now.origin.by_keras:
+    if "prefetch" not in now.switchable or not (cure.turn or "workers" in now.switchable) or now.origin.has_no_pipeline:
         return _in_a_script(now, cure)
     edit = _with_switched(now, *cure.turn) if cure.turn else ""
     return Advice(cure.sentence if now.live else _without_keys(now, part, cure), edit)

@@ -42,6 +42,10 @@ INTERLEAVED = (
     "dataset = tf.data.Dataset.range(4).interleave(lambda n: tf.data.Dataset.from_generator(rows, args=(n, 4), "
     "output_signature=...), cycle_length=4, num_parallel_calls=4)  # rows(n, 4): every fourth batch from the n-th on"
 )
+FROM_PYTHON = (
+    "dataset = tf.data.Dataset.from_generator(rows, output_signature=...).prefetch(tf.data.AUTOTUNE)"
+    "  # rows() begins your iterator; the loop goes over dataset"
+)
 SHARED_CALLS = f"model.compile(..., steps_per_execution={STEPS_PER_EXECUTION})  # and a larger batch_size in fit"
 SAVE_LESS = "keras.callbacks.ModelCheckpoint(..., save_freq=...)  # in steps"
 FROM_GENERATOR = (

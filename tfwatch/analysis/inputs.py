@@ -21,11 +21,12 @@ _COMPUTES = 0.5
 
 
 class Given(Enum):
-    """What `fit` was given, or a loop goes over. UNKNOWN: the stages were never read."""
+    """What `fit` was given, or a loop goes over. ITERATOR: one of Python's. UNKNOWN: the stages were never read."""
 
     PY_DATASET = "PyDataset"
     GENERATOR = "generator"
     ARRAYS = "arrays"
+    ITERATOR = "iterator"
     TF_DATA = "tf.data"
     UNKNOWN = ""
 
@@ -38,20 +39,20 @@ class Origin:
     workers: bool = False
 
     @property
-    def by_keras(self) -> bool:
-        """Whether Keras makes the pipeline of what it was given."""
-        return self.given in _BY_KERAS
+    def has_no_pipeline(self) -> bool:
+        """Whether its author wrote no pipeline, to which a stage could be added."""
+        return self.given in _MARKED
 
 
 def origin_of(found: Iterable[StagesFound]) -> Origin:
     """By the names of all pipelines of a run.
 
-    The first that Keras made tells of all, for what is read while an epoch begins or ends may lack its source.
+    The first that is marked tells of all, for what is read while an epoch begins or ends may lack its source.
     """
     whole = False
     for pipeline in found:
         for kind in pipeline.kinds:
-            given = next((one for one in _BY_KERAS if one.value in kind.split()[1:]), None)
+            given = next((one for one in _MARKED if one.value in kind.split()[1:]), None)
             if given is not None:
                 return Origin(given, given is Given.PY_DATASET and "Prefetch" not in pipeline.kinds[-1])
         whole = whole or len(pipeline.kinds) > 1
@@ -94,6 +95,11 @@ def _generator(now: Situation) -> Advice:
     way = "workers=4, use_multiprocessing=True" if _computes(now) else "workers=4"
     made = f"a PyDataset({way}) in place of the generator, which makes one batch at a time"
     return Advice(made, edits.PY_DATASET.format(way=way))
+
+
+def _iterator(now: Situation) -> Advice:
+    del now
+    return Advice("tf.data.Dataset.from_generator(...).prefetch(...): batches are made during steps", edits.FROM_PYTHON)
 
 
 def _arrays(now: Situation) -> Advice:
@@ -143,7 +149,7 @@ def _computes(now: Situation) -> bool:
     return cores >= _COMPUTES
 
 
-_BY_KERAS = (Given.PY_DATASET, Given.GENERATOR, Given.ARRAYS)
+_MARKED = (Given.PY_DATASET, Given.GENERATOR, Given.ARRAYS, Given.ITERATOR)
 #: What is said where nothing nearer is known.
 CHEAPER = "make batches cheaper: a parallel map, cache, vectorise before batch"
 GENERAL = Advice(f".prefetch(tf.data.AUTOTUNE) at the pipeline's end; where it is there, {CHEAPER}")
@@ -152,6 +158,7 @@ _FOR = {
     Given.PY_DATASET: _py_dataset,
     Given.GENERATOR: _generator,
     Given.ARRAYS: _arrays,
+    Given.ITERATOR: _iterator,
     Given.TF_DATA: _tf_data,
     Given.UNKNOWN: _unknown,
 }

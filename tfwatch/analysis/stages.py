@@ -41,7 +41,8 @@ Reason: TypeAlias = Literal["storage", "cpu", "serial", "python"]
 class Stage:
     """One stage over the last seconds. name: as its author would name it. kind: tf.data's own name, with `python`
     behind it where the stage goes back to Python, `files` where it reads files, and `PyDataset`, `generator` or
-    `arrays` where Keras made it of what `fit` was given; `Source` is all of a source that has no model.
+    `arrays` where Keras made it of what `fit` was given, `iterator` for one of Python's; `Source` is all of a source
+    that has no model.
 
     busy_ms: what a batch of the training costs in this stage alone, summed over its workers. It is work: with
     `parallelism` workers a batch takes it `busy_ms / parallelism`. buffered: of `buffer_size` elements, at the last

@@ -26,7 +26,7 @@ _UNTUNED = "the pipeline is not autotuned (options.autotune.enabled is off), and
 TUNE = "leave options.autotune.enabled on"
 _SPREAD = "the batches are spread over several devices, and a DistributedIterator has no model"
 _ON_DEVICE = "the batches come from an iterator on the GPU (prefetch_to_device), which has no model"
-_NOT_TFDATA = "the batches come from no tf.data iterator"
+NOT_TFDATA = "the batches come from no tf.data iterator"
 
 
 class NoModelError(Exception):
@@ -78,13 +78,13 @@ def model_of(iterator: Any) -> Any:
         NoModelError: it has none.
     """
     if "tensorflow" not in sys.modules:
-        raise NoModelError(_NOT_TFDATA)
+        raise NoModelError(NOT_TFDATA)
     import tensorflow as tf
 
     if isinstance(iterator, tf.distribute.DistributedIterator):
         raise NoModelError(_SPREAD)
     if not isinstance(iterator, tf.data.Iterator):
-        raise NoModelError(_NOT_TFDATA)
+        raise NoModelError(NOT_TFDATA)
     if "GPU" in str(getattr(getattr(iterator, "_iterator_resource", None), "device", "")).upper():
         raise NoModelError(_ON_DEVICE)
     get_model = getattr(tf.data.experimental, "get_model_proto", None)

@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
 from tfwatch.core.reasons import reason as in_words
 from tfwatch.core.rows import STAGE, Phase
-from tfwatch.training.stage_model import TUNE, Node, NoModelError, model_of, nodes_of, spent, stuck, without_gate
+from tfwatch.training.stage_model import (
+    NOT_TFDATA,
+    TUNE,
+    Node,
+    NoModelError,
+    model_of,
+    nodes_of,
+    spent,
+    stuck,
+    without_gate,
+)
 from tfwatch.training.stage_names import Written, aligned, plain_label, whole_label, written
 from tfwatch.training.standing import standing
 from tfwatch.training.waits import Waits
@@ -233,6 +243,8 @@ class StageReader:
         """A pipeline without a model: what its code says of it stands, without a row."""
         if stages and not self._numbers:
             self._name([stage.label for stage in stages], [_marked(stage.normal, [stage]) for stage in stages])
+        if str(error) == NOT_TFDATA and not self._numbers:
+            self._name(["iterator"], ["Python iterator"])
         with_workers = error.fix == TUNE and any(stage.given == "PyDataset" for stage in stages)
         self._tell(*(_WORKERS, "") if with_workers else (str(error), error.fix))
 

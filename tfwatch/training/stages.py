@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import threading
 import weakref
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
 from tfwatch.core.reasons import reason as in_words
 from tfwatch.core.rows import STAGE, Phase
+from tfwatch.training.stage_lines import Followed, Line, compared, follow, marked, stands_at, written_of
 from tfwatch.training.stage_model import (
     NOT_TFDATA,
     TUNE,
@@ -22,11 +23,9 @@ from tfwatch.training.stage_model import (
     NoModelError,
     model_of,
     nodes_of,
-    spent,
-    stuck,
     without_gate,
 )
-from tfwatch.training.stage_names import Written, aligned, plain_label, whole_label, written
+from tfwatch.training.stage_names import Written, whole_label
 from tfwatch.training.standing import standing
 from tfwatch.training.waits import Waits
 
@@ -51,38 +50,14 @@ _BYTES_S = 250
 _SHARE = 0.002
 #: A wait this long is looked at closely.
 STALL_NS = 3 * 10**9
-#: An iterator's first reading holds its start-up, which so many batches outweigh.
-_OUTWEIGH = 20
 _JOIN_S = 1.0
 #: Where `PyDataset(workers=...)` makes batches, Keras turns the autotuning off on which tf.data's model stands.
 _WORKERS = "a PyDataset with workers makes its batches outside tf.data, which keeps no model of it"
 #: Told once so many readings in a row met each an iterator that had just begun.
 _SHORT, _TOO_SHORT = 3, "epochs are shorter than the second between two readings of the stages"
-_LONGER = "longer epochs (.repeat() with steps_per_epoch) can be read"
+_LONGER = "longer epochs can be read"
 #: At the end of the data stages go one after another, the source first: so many readings of what is left are let go.
 _PATIENCE = 5
-
-
-@dataclass
-class _Followed:
-    """An iterator, and what is known of it from the readings before."""
-
-    iterator: Callable[[], Any] = lambda: None
-    stages: list[Written] = field(default_factory=list)
-    before: dict[int, Node] = field(default_factory=dict)
-    batches: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """A row to be: a stage, what it is called, and what it did since the reading before."""
-
-    name: str
-    kind: str
-    node: Node
-    time_ns: float
-    elements: int
-    buffer_size: float
 
 
 class StageReader:
@@ -92,7 +67,7 @@ class StageReader:
         """iterators: a method, of which the object is not kept alive."""
         self._writer = writer
         self._iterators = weakref.WeakMethod(iterators)
-        self._source, self._top, self._gate = _Followed(), _Followed(), _Followed()
+        self._source, self._top, self._gate = Followed(), Followed(), Followed()
         self._numbers: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
         self._number_since_ns = 0
         self._number = -1
@@ -156,7 +131,7 @@ class StageReader:
 
     def read(self) -> int:
         """Read once and write what was found. Returns the number of rows."""
-        lines: list[_Line] = []
+        lines: list[Line] = []
         batches = 0
         try:
             iterators = self._iterators()
@@ -165,7 +140,7 @@ class StageReader:
                 lines, batches = self._lines(source, top)
                 self._tell_short_epochs(top if source is None else source, lines)
         except NoModelError as error:
-            self._tell_unread(error, _written_of(source) or _written_of(top))
+            self._tell_unread(error, written_of(source) or written_of(top))
         except Exception as error:  # noqa: BLE001  whatever TensorFlow raises: the next reading may do
             self._tell(in_words(error), "")
         finally:
@@ -178,35 +153,35 @@ class StageReader:
 
     # -- a reading --------------------------------------------------------------------------------
 
-    def _lines(self, source: Any, top: Any) -> tuple[list[_Line], int]:
+    def _lines(self, source: Any, top: Any) -> tuple[list[Line], int]:
         """The stages, and how many batches they have given."""
         nodes, batches = nodes_of(model_of(top))
         if any(node.cut_off for node in nodes) and self._cut_off < _PATIENCE:
             self._cut_off += 1
             return [], batches
         self._cut_off = 0
-        followed = _follow(self._top, top)
+        followed = follow(self._top, top)
         if followed is not self._top:
-            self._top, self._gate = followed, _Followed()
+            self._top, self._gate = followed, Followed()
         if source is None:
-            return _compared(followed, nodes, batches), batches
+            return compared(followed, nodes, batches), batches
         gate, nodes = without_gate(nodes)
-        below = self._source = _follow(self._source, source)
-        return [*self._below(below, source, gate, batches), *_compared(followed, nodes, batches)], batches
+        below = self._source = follow(self._source, source)
+        return [*self._below(below, source, gate, batches), *compared(followed, nodes, batches)], batches
 
-    def _below(self, followed: _Followed, source: Any, gate: Node | None, batches: int) -> list[_Line]:
+    def _below(self, followed: Followed, source: Any, gate: Node | None, batches: int) -> list[Line]:
         """The source's own stages; where it has no model, one row for all of it, by what taking from it costs."""
         try:
-            return _compared(followed, *nodes_of(model_of(source)))
+            return compared(followed, *nodes_of(model_of(source)))
         except NoModelError:
             if gate is None:
                 return []
         python, files = (any(getattr(stage, mark) for stage in followed.stages) for mark in ("python", "files"))
         given = next((stage.given for stage in followed.stages if stage.given), "")
         whole = Written("Map", whole_label(followed.stages), python=python, files=files, given=given)
-        return _compared(self._gate, [replace(gate, kind=SOURCE)], batches, [(whole,)])
+        return compared(self._gate, [replace(gate, kind=SOURCE)], batches, [(whole,)])
 
-    def _write(self, lines: list[_Line]) -> None:
+    def _write(self, lines: list[Line]) -> None:
         now_ns = self._writer.now_ns()
         number = self._number_of(lines, now_ns)
         wait_cores = self._waits.cores()
@@ -218,7 +193,7 @@ class StageReader:
             figures = (busy_ms, node.parallelism, node.buffered, line.buffer_size, node.buffered_bytes, wait_cores)
             self._writer.stage(now_ns, number, n, line.elements, *figures)
 
-    def _number_of(self, lines: list[_Line], now_ns: int) -> int:
+    def _number_of(self, lines: list[Line], now_ns: int) -> int:
         names, kinds = tuple(line.name for line in lines), tuple(line.kind for line in lines)
         number = self._numbers.get((names, kinds))
         if number is None:
@@ -232,7 +207,7 @@ class StageReader:
         self._writer.event(StagesFound(self._writer.now_ns(), number, list(names), list(kinds)))
         return number
 
-    def _tell_short_epochs(self, iterator: Any, lines: list[_Line]) -> None:
+    def _tell_short_epochs(self, iterator: Any, lines: list[Line]) -> None:
         """iterator: it lives for the epoch."""
         begun, self._epoch = self._epoch() is not iterator, weakref.ref(iterator)
         self._epochs_met = self._epochs_met + 1 if begun and not any(line.elements for line in lines) else 0
@@ -242,7 +217,7 @@ class StageReader:
     def _tell_unread(self, error: NoModelError, stages: list[Written]) -> None:
         """A pipeline without a model: what its code says of it stands, without a row."""
         if stages and not self._numbers:
-            self._name([stage.label for stage in stages], [_marked(stage.normal, [stage]) for stage in stages])
+            self._name([stage.label for stage in stages], [marked(stage.normal, [stage]) for stage in stages])
         if str(error) == NOT_TFDATA and not self._numbers:
             self._name(["iterator"], ["Python iterator"])
         with_workers = error.fix == TUNE and any(stage.given == "PyDataset" for stage in stages)
@@ -255,7 +230,7 @@ class StageReader:
 
     # -- a stall ----------------------------------------------------------------------------------
 
-    def _look_for_stall(self, lines: list[_Line]) -> None:
+    def _look_for_stall(self, lines: list[Line]) -> None:
         phase, since_ns, step, *_ = self._writer.status
         now_ns = self._writer.now_ns()
         # What moved since a reading of before the wait may have moved before it too.
@@ -263,60 +238,9 @@ class StageReader:
         if phase is not Phase.WAIT or not known or since_ns == self._located_ns:
             return
         self._located_ns = since_ns
-        at = _where(lines)
+        at = stands_at(lines)
         place, thread = standing(self._writer.trains_in)
         moved_ns = since_ns if at is None else self._moved_ns.get(at, since_ns)
         stage = "" if at is None else lines[at].name
         if stage or place:
             self._writer.event(StallLocated(now_ns, step, stage, min(moved_ns, now_ns), place, thread))
-
-
-def _where(lines: list[_Line]) -> int | None:
-    """The stage that delivers nothing, although it or what stands before it works."""
-    at = stuck([line.node for line in lines])
-    if at is None or not lines[at].elements:
-        return at
-    return next((n for n in range(at + 1, len(lines)) if not lines[n].elements), None)
-
-
-def _follow(followed: _Followed, iterator: Any) -> _Followed:
-    if followed.iterator() is iterator:
-        return followed
-    return _Followed(weakref.ref(iterator), _written_of(iterator))
-
-
-def _written_of(iterator: Any) -> list[Written]:
-    dataset = getattr(iterator, "_dataset", None)
-    return [] if dataset is None else written(dataset)
-
-
-def _compared(
-    followed: _Followed, nodes: list[Node], batches: int, names: list[tuple[Written, ...]] | None = None
-) -> list[_Line]:
-    """What each stage did since the reading before; nothing at an iterator's first, which holds its start-up."""
-    names = aligned([node.kind for node in nodes], followed.stages) if names is None else names
-    shown = [(node, stages) for node, stages in zip(nodes, names, strict=True) if not any(s.hidden for s in stages)]
-    first = not followed.before and batches < _OUTWEIGH
-    lines = []
-    for n, (node, stages) in enumerate(shown):
-        before = followed.before.get(n)
-        time_ns, elements = (0.0, 0) if first else spent(before, node)
-        if elements or before is None or before.number != node.number:
-            followed.before[n] = node  # work goes with the elements that it made, however late they come
-        lines.append(_line(node, stages, time_ns, elements))
-    return lines
-
-
-def _line(node: Node, stages: tuple[Written, ...], time_ns: float, elements: int) -> _Line:
-    label = ", ".join(stage.label for stage in stages) or plain_label(node.kind)
-    size = next((stage.buffer_size for stage in stages if not math.isnan(stage.buffer_size)), math.nan)
-    size = node.buffer_size if math.isnan(size) or node.buffer_size > 0 else size
-    return _Line(label, _marked(node.kind, stages, node.reads_files), node, time_ns, elements, size)
-
-
-def _marked(kind: str, stages: Sequence[Written], files: bool = False) -> str:
-    """A kind, and behind it what the stages of the code that it stands for do: see `analysis.stages.Stage`."""
-    python, files = any(stage.python for stage in stages), files or any(stage.files for stage in stages)
-    given = next((stage.given for stage in stages if stage.given), "")
-    marks = (("python", python), ("files", files), (given, bool(given)))
-    return " ".join([kind, *(mark for mark, is_so in marks if is_so)])

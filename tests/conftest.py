@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+#: Results are compared bit for bit with the CPU's, and a GPU is played: `CUDA_VISIBLE_DEVICES=0` tests with a real one.
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 
 @pytest.fixture

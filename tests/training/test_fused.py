@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from tests.runs.folders import make_manifest
 from tfwatch.core.events import Noted, PipelineSwitched
 from tfwatch.core.rows import Flag
 from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.writer import RunWriter
 
 from .conftest import BATCH, STEPS, fingerprint
 
@@ -36,6 +38,20 @@ def batches(arrays: Any) -> Any:
     import tensorflow as tf
 
     return tf.data.Dataset.from_tensor_slices(arrays).batch(BATCH)
+
+
+def test_a_clock_that_op_determinism_forbids_is_not_tried_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    from tfwatch.training.fused import find_clock
+
+    asked = []
+    monkeypatch.setattr(tf, "timestamp", lambda: asked.append("timestamp"))
+    writer = RunWriter(tmp_path, make_manifest())
+    clock = find_clock(writer)
+    read = tf.function(clock.read, autograph=False)
+    assert writer.now_ns() / 1e9 <= float(read()) <= clock.now_ns() / 1e9
+    assert not asked
 
 
 def watched(model: Any, arrays: Any, folder: Path, **options: Any) -> Run:

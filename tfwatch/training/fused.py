@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
+from tensorflow.python.framework import config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,10 +35,12 @@ class GraphClock:
 
 
 def find_clock(writer: RunWriter) -> GraphClock:
-    """TensorFlow's own, the wall clock, to the microsecond; the run's, by way of Python, where that is not allowed."""
-    try:
-        tf.timestamp()
-    except tf.errors.FailedPreconditionError:  # op determinism
+    """TensorFlow's own, the wall clock, to the microsecond; the run's, by way of Python, under op determinism.
+
+    That forbids TensorFlow's. It is not tried out: on one H200 an operation of the loop's failed with its error, which
+    was raised in another thread.
+    """
+    if config.is_op_determinism_enabled():
         return GraphClock(lambda: tf.numpy_function(lambda: writer.now_ns() / 1e9, [], tf.float64), writer.now_ns)
     return GraphClock(tf.timestamp, writer.clock.wall_ns)
 

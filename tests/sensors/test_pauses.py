@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import math
 import threading
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -22,6 +24,7 @@ from tfwatch.sensors.pressure import Pressure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_T = TypeVar("_T")
 _LIST = """
 def on_epoch_end(callbacks, *args):
     for callback in callbacks:
@@ -54,6 +57,12 @@ def as_keras(callback: Any, then: Callable[[], None]) -> None:
     space["on_epoch_end"]([callback], then)
 
 
+def beside(look: Callable[[], _T]) -> _T:
+    """What another thread sees, as tfwatch's looks at the one that trains."""
+    with ThreadPoolExecutor(1) as looking:
+        return looking.submit(look).result()
+
+
 def told(writer: RunWriter) -> list[Paused]:
     writer.flush()
     lines = writer.read(layout.EVENTS, 0, 10**6).splitlines()
@@ -71,10 +80,11 @@ def make_writer(clock: FakeClock) -> RunWriter:
 )
 def test_the_outermost_callback_is_named_and_never_watch(callback: ModelCheckpoint, name: str) -> None:
     found: list[str] = []
-    as_keras(callback, lambda: found.append(callback_name(threading.get_ident())))
+    look = partial(callback_name, threading.get_ident())
+    as_keras(callback, lambda: found.append(beside(look)))
 
     assert found == [name]
-    assert callback_name(threading.get_ident()) == ""
+    assert beside(look) == ""
     assert callback_name(0) == ""
 
 
@@ -87,7 +97,7 @@ def test_a_callback_is_timed_from_the_steps_end() -> None:
     def lasts() -> None:
         for _ in range(5):
             clock.at_s += 0.012
-            times.look()
+            beside(times.look)
 
     as_keras(ModelCheckpoint(), lasts)
     writer.flush()

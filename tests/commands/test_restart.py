@@ -264,7 +264,9 @@ def test_of_a_chain_of_restarts_the_newest_weights_alone_are_kept(
     assert (writer.folder / WEIGHTS).exists() == (not why)
 
 
-def test_what_tensorflow_sees_is_offered(writer: RunWriter, tmp_path: Path) -> None:
+def test_what_tensorflow_sees_is_offered(writer: RunWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
     def device() -> str:
         restart = Restart(order(tmp_path), writer, Control())
         (knob,) = (knob for knob in restart.offer.knobs() if knob.name == "device")

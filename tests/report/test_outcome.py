@@ -73,7 +73,8 @@ def test_too_few_steps_have_no_next_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flag", "says"), [(0, "no iterator is made anew"), (Flag.SHUFFLE_FILL, "smaller shuffle buffer")]
+    ("flag", "says"),
+    [(0, "longer epochs (.repeat() with steps_per_epoch)"), (Flag.SHUFFLE_FILL, "smaller shuffle buffer")],
 )
 def test_what_lies_between_epochs_has_a_next_step(tmp_path: Path, flag: int, says: str) -> None:
     rows = np.concatenate([plain(100), plain(100)])

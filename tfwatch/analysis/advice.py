@@ -150,7 +150,7 @@ def _at_the_end(now: Situation, spent: Entry) -> Advice:
     held = now.held_end
     if held is None or held.took_ms < _MOST * spent.epoch_end_s * 1e3:
         longer = inputs.to_go_on(now)
-        return Advice(longer.sentence.partition(": no iterator")[0] + ", or less in on_epoch_end", longer.edit)
+        return Advice(f"{longer.sentence}, or less in on_epoch_end", longer.edit)
     if held.cause == "checkpoint":
         return Advice(f"save less often ({held.detail}), or longer epochs", edits.SAVE_LESS)
     return Advice(f"do less in {held.detail}.on_epoch_end, or longer epochs")

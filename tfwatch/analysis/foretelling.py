@@ -85,4 +85,4 @@ _ORDER = ("prefetch", "workers", "fast_form", "cache")
 
 
 def _gain(told: Forecast) -> str:
-    return "no gain" if abs(told.ratio - 1) < WORTH else f"{told.ratio:.{1 if told.ratio < 9.95 else 0}f} x"
+    return "no gain" if abs(told.ratio - 1) < WORTH else f"{units.times(told.ratio, 1)} x"

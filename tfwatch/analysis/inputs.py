@@ -68,14 +68,12 @@ def to_go_on(now: Situation) -> Advice:
     """What spares epochs a beginning of their own."""
     given = now.origin.given
     if given is Given.ARRAYS:
-        return Advice(
-            "longer epochs (tf.data's .repeat() with steps_per_epoch): no iterator is made anew", edits.REPEATED
-        )
+        return Advice("longer epochs (tf.data's .repeat() with steps_per_epoch)", edits.REPEATED)
     if given is Given.PY_DATASET:
         return Advice("longer epochs: let the PyDataset's __len__ span several passes over the data")
     if given is Given.GENERATOR:
         return Advice("longer epochs: a larger steps_per_epoch")
-    return Advice("longer epochs (.repeat() with steps_per_epoch): no iterator is made anew", edits.ONE_ITERATOR)
+    return Advice("longer epochs (.repeat() with steps_per_epoch)", edits.ONE_ITERATOR)
 
 
 def _py_dataset(now: Situation) -> Advice:

@@ -193,33 +193,21 @@ _LATEST_NS = 100 * 86_400 * 10**9
 
 #: Beyond it no column of `SAMPLE` or `STAGE` is a reading: a thousand terabytes.
 _LARGEST_FIGURE = 1e15
-#: By the width of a float: the integer of its bits, its sign bit, and the bits of the least NaN that says nothing.
-_BITS = {4: (np.uint32, 0x7FFF_FFFF, 0x7FC0_0000), 8: (np.uint64, 0x7FFF_FFFF_FFFF_FFFF, 0x7FF8_0000_0000_0000)}
 
 
 def sound(rows: Rows) -> Rows:
-    """Rows of `SAMPLE`, `STAGE` or `PROGRESS` as a run can have written them, the same array where all are.
+    """Rows of `SAMPLE`, `STAGE` or `PROGRESS` as a run can have written them.
 
-    A damaged file holds others too: rows of a time that no run has are left out, and a figure that none has is NaN. Of
-    `PROGRESS`, whose figures are the model's, only a NaN at which arithmetic warns is none.
+    A damaged file holds others too: rows of a time that no run has are left out, and a figure that none has is NaN, and
+    so is a NaN at which arithmetic warns. The figures of `PROGRESS` are the model's and may be any.
     """
-    given, timely = rows, rows["at_ns"] < _LATEST_NS
-    if not timely.all():
-        rows = rows[timely]
+    rows = rows[rows["at_ns"] < _LATEST_NS]
     largest = math.inf if "loss" in (rows.dtype.names or ()) else _LARGEST_FIGURE
-    for name in rows.dtype.names or ():
-        if rows.dtype[name].kind == "f" and (rubbish := _rubbish(rows[name], largest)).any():
-            rows = rows.copy() if rows is given else rows
-            rows[name][rubbish] = np.nan
+    with np.errstate(invalid="ignore"):
+        for name in rows.dtype.names or ():
+            if rows.dtype[name].kind == "f":
+                rows[name][~(np.abs(rows[name]) <= largest)] = np.nan
     return rows
-
-
-def _rubbish(figures: NDArray[np.floating], largest: float) -> NDArray[np.bool_]:
-    """Which are larger, or a signalling NaN: told from their bits, for comparing those is what warns."""
-    kind, magnitude, quiet = _BITS[figures.itemsize]
-    bits = figures.view(kind) & kind(magnitude)
-    found: NDArray[np.bool_] = (bits > figures.dtype.type(largest).view(kind)) & (bits < kind(quiet))
-    return found
 
 
 def plausible(rows: Rows) -> NDArray[np.bool_]:

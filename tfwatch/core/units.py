@@ -96,9 +96,9 @@ def watts(value: float | None) -> str:
     return f"{value:.1f} W" if value < 100 else f"{value:.0f} W"
 
 
-def times(ratio: float | None) -> str:
+def times(ratio: float | None, digits: int = 2) -> str:
     """`1.68`, from ten on `20`: steps of two figures, one over the other, tell no more."""
-    return MISSING if ratio is None or math.isnan(ratio) else f"{ratio:.{2 if ratio < 9.995 else 0}f}"
+    return number(ratio, digits if ratio is None or round(ratio, digits) < 10 else 0)
 
 
 def number(value: float | None, digits: int = 1) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import threading
@@ -106,3 +107,20 @@ def fingerprint(model: Any, history: Any) -> tuple[str, int, list[float]]:
     """Weights, optimizer iterations and losses: equal only where training was the same bit for bit."""
     digest = hashlib.sha256(b"".join(weight.tobytes() for weight in model.get_weights())).hexdigest()
     return digest, int(model.optimizer.iterations), history.history["loss"]
+
+
+@contextlib.contextmanager
+def determinism(on: bool) -> Iterator[None]:
+    """Off, everything runs on the CPU: there, models as small as these give the same bits every time."""
+    import tensorflow as tf
+    from tensorflow.python.framework import config
+
+    if on:
+        yield
+        return
+    config.disable_op_determinism()
+    try:
+        with tf.device("/CPU:0"):
+            yield
+    finally:
+        config.enable_op_determinism()

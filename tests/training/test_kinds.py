@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,11 +10,10 @@ import pytest
 from tfwatch.core.events import PipelineSwitched, WatchFailed
 from tfwatch.runs.opened import Run, open_run
 
-from .conftest import fingerprint
+from .conftest import determinism, fingerprint
 from .kinds import KINDS, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
@@ -57,23 +55,6 @@ def test_the_result_is_the_same_bit_for_bit(kind: Kind, tmp_path: Path) -> None:
     assert WatchFailed not in happened
     assert (PipelineSwitched in happened) is kind.switched
     fills_the_wall(run)
-
-
-@contextlib.contextmanager
-def determinism(on: bool) -> Iterator[None]:
-    """Off, everything runs on the CPU: there, models as small as these give the same bits every time."""
-    import tensorflow as tf
-    from tensorflow.python.framework import config
-
-    if on:
-        yield
-        return
-    config.disable_op_determinism()
-    try:
-        with tf.device("/CPU:0"):
-            yield
-    finally:
-        config.enable_op_determinism()
 
 
 def train(kind: Kind, runs_dir: Path | None = None) -> tuple[Any, Any]:

@@ -101,16 +101,13 @@ class OddError(Exception):
         raise ValueError("no text")
 
 
-def test_an_error_that_cannot_say_what_it_is_comes_as_it_was(arrays: Any, make_model: Make, tmp_path: Path) -> None:
-    run = fit_that_raises(make_model(), known(arrays), watch_in(tmp_path), OddError)
-    assert only(run, TrainingFailed).error == "OddError"
-
-
-def test_so_does_one_by_which_several_steps_a_call_cannot_be_traced(
-    arrays: Any, make_model: Make, tmp_path: Path
+@pytest.mark.parametrize("steps_per_execution", [1, 2])
+def test_an_error_that_cannot_say_what_it_is_comes_as_it_was(
+    arrays: Any, make_model: Make, tmp_path: Path, steps_per_execution: int
 ) -> None:
-    run = fit_that_raises(make_model(), known(arrays), watch_in(tmp_path), OddError, steps_per_execution=2)
-    assert run.manifest.split == "none: OddError"
+    run = fit_that_raises(make_model(), known(arrays), watch_in(tmp_path), OddError, steps_per_execution)
+    assert only(run, TrainingFailed).error == "OddError"
+    assert only(run, RunEnded).cause == "failed"
 
 
 def test_what_breaks_while_a_failure_is_told_does_not_take_its_place(

@@ -49,7 +49,7 @@ class FusedSteps:
     """Several train steps as one compiled function of an iterator.
 
     Raises:
-        Exception: whatever TensorFlow has against tracing it; nothing has run then.
+        Exception: whatever the steps' own Python raises, or TensorFlow has against tracing it; no step has run then.
     """
 
     def __init__(self, original: Callable[[Any], Any], iterator: Any, clock: GraphClock) -> None:

@@ -50,6 +50,7 @@ class Recorder:
         self._way: StepByStep | InGraph | Whole | None = None
         self._spec: Any = None
         self._take_back: Callable[[], None] = lambda: None
+        self._step_raised = False
         self._history = getattr(model, "history", None)
         self._armed = False
 
@@ -104,29 +105,41 @@ class Recorder:
 
     def train_step(self, original: Callable[[Any], Any], iterator: Any) -> Any:
         """Stand in for one call of Keras' train function."""
-        if self.passes or (iterator is not self._iterator and not self._adopt(original, iterator)):
+        if self.passes:
             return original(iterator)
         try:
-            logs = self._way(original, iterator)  # type: ignore[misc]
+            if iterator is self._iterator or self._adopt(original, iterator):
+                return self._carry_out(original, iterator)
         except (StopIteration, tf.errors.OutOfRangeError):
             raise
         except BaseException as error:
             self._tell_error(error)
             raise
+        return original(iterator)
+
+    def _carry_out(self, original: Callable[[Any], Any], iterator: Any) -> Any:
+        logs = self._way(original, iterator)  # type: ignore[misc]
         self._armed = False
         self._obey_stop()
         return logs
 
     def _adopt(self, original: Callable[[Any], Any], iterator: Any) -> bool:
-        """Take a new iterator on; says whether its calls are stood in for."""
+        """Take a new iterator on; says whether its calls are stood in for.
+
+        Raises:
+            Exception: the training's own, from a first trace of its step.
+        """
         if isinstance(iterator, GeneratorType):  # of a `train_on_batch` between two steps
             return False
         if self._is_abandoned():
             self._end_by(self._session.on_abandoned or (lambda: None))
             return False
+        self._step_raised = False
         try:
             self._find_way(original, iterator)
-        except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
+        except Exception as error:
+            if self._step_raised:
+                raise
             self._give_up(error)
         self._iterator = iterator
         return True
@@ -166,8 +179,21 @@ class Recorder:
         # First what may not be traced: from the iterator that is adopted then, batches may be fetched ahead at once.
         like = self._fetch.like(iterator)
         if self._way is None or like._type_spec != self._spec:
-            self._use(InGraph(original, like, self._fetch, self._books, self.writer, steps), like._type_spec)
+            step = self._noted(original)
+            self._use(InGraph(step, like, self._fetch, self._books, self.writer, steps), like._type_spec)
         self._fetch.adopt(iterator)
+
+    def _noted(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Keras' function; that it raises is noted: nothing is tried in its place then."""
+
+        def step(batches: Any) -> Any:
+            try:
+                return original(batches)
+            except BaseException:
+                self._step_raised = True
+                raise
+
+        return step
 
     @cached_property
     def _operations(self) -> Operations | None:

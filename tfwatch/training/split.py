@@ -29,8 +29,10 @@ class BatchStep:
     ready: the way to call it is found, so that no trace is to come. traces: how many were finished.
     operations: times those of a step that runs op by op; None where it does not, or they cannot be timed.
 
-    Without the signature a ragged last batch would be traced anew, which stock `fit` does not do. Where this form
-    cannot be traced, Keras' own function is called on the batch: a model's error is then Keras' own.
+    Without the signature a ragged last batch would cost another trace, which stock `fit` does not have. Where this
+    form fails before Keras' function begins, that function is called on the batch as it is. What is raised from then
+    on is the training's own error: a second try would run the user's Python twice, on state that the first one left
+    half built.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class BatchStep:
         self.operations = operations
         self._original = original
         self._shape = shape
+        self._begun = False
         self._call = self._plain if eager else self._trace
         self.ready = eager
 
@@ -54,9 +57,8 @@ class BatchStep:
         try:
             outputs = self._call(batch)
         except Exception:
-            if self.traces:
+            if self._begun:
                 raise
-            # Raised before anything ran: Keras' own way decides.
             self._call = self._plain
             outputs = self._call(batch)
         self.ready = True
@@ -79,6 +81,7 @@ class BatchStep:
     def _compiled(self, signature: list[Any]) -> Any:
         def step(*parts: Any) -> Any:
             batch = parts[0] if self._shape.flat is None else self._shape.pack(list(parts))
+            self._begun = True
             outputs = self._original(iter((batch,)))
             self.traces += 1
             return outputs

@@ -133,7 +133,7 @@ class InGraph:
     """Runs the `steps_per_execution` steps of a call as Keras does, in one call, with the clock read in the graph.
 
     Raises:
-        Exception: the function cannot be traced; nothing has run then.
+        Exception: the function cannot be traced, or raises while it is; no step has run then.
     """
 
     def __init__(

@@ -75,6 +75,11 @@ def arrays() -> Any:
     return X, Y
 
 
+def of_series() -> Any:
+    """Time series of one channel, as arrays."""
+    return np.linspace(-1, 1, EXAMPLES * 12, dtype="float32").reshape(EXAMPLES, 12, 1), Y
+
+
 # -- models -----------------------------------------------------------------------------------------
 
 
@@ -109,6 +114,19 @@ def mixed() -> Any:
         return plain()
     finally:
         keras.config.set_dtype_policy(before)
+
+
+def attention() -> Any:
+    """A transformer's block over one channel: grappler rewrites its sums by the shapes that it knows."""
+    import keras
+
+    x = keras.Input((12, 1))
+    seen = keras.layers.MultiHeadAttention(num_heads=2, key_dim=8)(x, x)
+    seen = keras.layers.LayerNormalization()(seen) + x
+    out = keras.layers.Conv1D(1, 1)(keras.layers.Conv1D(4, 1, activation="relu")(seen))
+    out = keras.layers.LayerNormalization()(out) + seen
+    pooled = keras.layers.GlobalAveragePooling1D(data_format="channels_first")(out)
+    return keras.Model(x, keras.layers.Dense(CLASSES, activation="softmax")(pooled))
 
 
 def own_step() -> Any:
@@ -239,6 +257,7 @@ KINDS = [
     Kind("overridden train_step", model=own_step),
     Kind("mixed precision", model=mixed),
     Kind("unbuilt model", model=unbuilt),
+    Kind("attention, arrays", of_series, {"batch_size": BATCH}, model=attention),
     Kind("jit_compile", whole, compile={"jit_compile": True}, steps=EPOCHS * (STEPS - 1), deterministic=False),
     Kind("run_eagerly", compile={"run_eagerly": True}),
     Kind("early stopping", options={"epochs": 4}, callbacks=early_stopping, steps=2 * STEPS),
@@ -259,6 +278,7 @@ KINDS = [
     Kind("steps_per_execution 3, overridden train_step", model=own_step, **in_graph(3)),
     Kind("steps_per_execution 3, mixed precision", model=mixed, **in_graph(3)),
     Kind("steps_per_execution 3, unbuilt model", model=unbuilt, **in_graph(3)),
+    Kind("steps_per_execution 3, attention", of_series, {"batch_size": BATCH}, model=attention, **in_graph(3)),
     Kind("steps_per_execution 10", **in_graph(10)),
     Kind(
         "steps_per_execution 10, steps_per_epoch", endless, {"steps_per_epoch": 20}, steps=EPOCHS * 20, **in_graph(10)

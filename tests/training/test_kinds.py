@@ -57,6 +57,17 @@ def test_the_result_is_the_same_bit_for_bit(kind: Kind, tmp_path: Path) -> None:
     fills_the_wall(run)
 
 
+def test_so_it_is_where_batches_come_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they do that hold more than plain tensors, or under asynchronous execution."""
+    import tensorflow as tf
+
+    (kind,) = (kind for kind in KINDS if kind.name == "attention, arrays")
+    stock, _ = train(kind)
+    monkeypatch.setattr(tf.config.experimental, "get_synchronous_execution", lambda: False)
+    watched, _ = train(kind, tmp_path)
+    assert watched == stock
+
+
 def train(kind: Kind, runs_dir: Path | None = None) -> tuple[Any, Any]:
     """What came of it, and the run of the last `fit` that was watched; None without Watch."""
     import keras

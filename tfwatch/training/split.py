@@ -80,7 +80,7 @@ class BatchStep:
 
     def _compiled(self, signature: list[Any]) -> Any:
         def step(*parts: Any) -> Any:
-            batch = parts[0] if self._shape.flat is None else self._shape.pack(list(parts))
+            batch = self._shape.ensure(parts[0] if self._shape.flat is None else self._shape.pack(list(parts)))
             self._begun = True
             outputs = self._original(iter((batch,)))
             self.traces += 1

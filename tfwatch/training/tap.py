@@ -55,6 +55,21 @@ class Shape:
         """A batch in its structure, from what a `Tap` gave."""
         return batch if self.flat is None else tf.nest.pack_sequence_as(self.spec, batch)
 
+    def ensure(self, batch: Any) -> Any:
+        """A batch in a graph, with the shapes of its plain tensors said there.
+
+        Grappler knows them of what an iterator gives, as in Keras' own function, and not of an argument: it would
+        rewrite the graph otherwise, and the last bits of what is trained would differ.
+        """
+        return tf.nest.map_structure(_ensured, self.spec, batch)
+
+
+def _ensured(spec: Any, part: Any) -> Any:
+    if type(spec) is not tf.TensorSpec or spec.shape.rank is None:
+        return part
+    with part.graph.colocate_with(part):  # where the batch lies: no copy to a GPU and back
+        return tf.ensure_shape(part, spec.shape)
+
 
 def _flat_next(resource: tf.Tensor, flat: list[tf.TensorSpec]) -> Callable[[], list[tf.Tensor]]:
     types, shapes = [leaf.dtype for leaf in flat], [leaf.shape for leaf in flat]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.boundary import fails_open
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.tool import spent_ns
 from tfwatch.sensors import Unavailable, reason
-from tfwatch.sensors.tool import spent_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,11 +6,12 @@ import math
 import threading
 from typing import TYPE_CHECKING
 
+from tfwatch.core import tool
 from tfwatch.core.boundary import fails_open
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import SensorMissing, Slept
 from tfwatch.core.rows import SAMPLE
-from tfwatch.sensors import Sensor, Unavailable, reason, tool
+from tfwatch.sensors import Sensor, Unavailable, reason
 from tfwatch.sensors.gpu import GpuSensor, sources_of
 from tfwatch.sensors.host import host_sensors
 from tfwatch.sensors.pauses import Pauses

@@ -87,8 +87,10 @@ def _none(wanted: str | None, runs_dir: Path) -> str:
     if wanted is None:
         return f"no runs yet in {runs_dir}"
     folder = Path(os.path.expanduser(wanted))
-    if os.sep not in wanted or not os.path.isdir(folder):
+    if not wanted or not os.path.isdir(folder):
         return f"no run {wanted!r} in {runs_dir}"
+    if os.sep not in wanted:  # a part of a run's name, or a folder
+        return f"no run {wanted!r} in {runs_dir}, and the folder {folder.absolute()} holds none: it has no {MANIFEST}"
     try:
         (folder / MANIFEST).stat()
     except OSError as error:

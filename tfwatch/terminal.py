@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tfwatch.guard import LEAVE_SCREEN, post_guard, short
+from tfwatch.runs.private import FILE_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -128,7 +129,7 @@ class Capture:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         if log:
             with contextlib.suppress(OSError):
-                return os.open(log, flags, 0o644), log
+                return os.open(log, flags, FILE_MODE), log
         with contextlib.suppress(OSError):
             made, name = tempfile.mkstemp(prefix="tfwatch-", suffix=".log")
             os.close(made)

@@ -65,8 +65,9 @@ class Printer:
 
 def shown(rows: Sequence[Row]) -> list[Table | str]:
     """The table and what it has no room for; no table where all rows are a missing GPU's."""
-    has_rows = any(not row.no_gpu for row in rows)
-    return [*([table(rows), *_legend(rows)] if has_rows else []), *remarks(rows)]
+    if all(row.no_gpu for row in rows):
+        return [*remarks(rows)]
+    return [table(rows), *_legend(rows), *remarks(rows)]
 
 
 def table(rows: Sequence[Row]) -> Table:

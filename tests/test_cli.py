@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -53,7 +54,14 @@ def run(*words: str) -> int:
         pytest.param(["train", "cmn"], "no workload 'cmn': did you mean cnn?", id="workload"),
         pytest.param(["train", "lstm"], "no workload 'lstm': `tfwatch workloads` lists them", id="unlike any workload"),
         pytest.param(["train", "/nonexistent/own.py"], "there is no file /nonexistent/own.py", id="file"),
-        pytest.param(["train", "cnn", "--fast"], "unrecognized arguments: --fast", id="option"),
+        pytest.param(["train", "cnn", "--zzz"], "unrecognized arguments: --zzz", id="unlike any option"),
+        pytest.param(
+            ["train", "cnn", "--fast"], "unrecognized arguments: --fast: did you mean --fast-form?", id="half an option"
+        ),
+        pytest.param(["train", "--stps", "9"], "unrecognized arguments: --stps: did you mean --steps?", id="option"),
+        pytest.param(
+            ["train", "cnn", "--stps=9"], "unrecognized arguments: --stps=9: did you mean --steps?", id="option=value"
+        ),
         pytest.param(["train", "cnn", "--steps"], "--steps: expected one argument", id="no value"),
         pytest.param(
             ["train", "cnn", "--prefetch", "-1"],
@@ -190,7 +198,7 @@ def test_a_run_needs_a_terminal_to_be_replayed_on(tmp_path: Path, capsys: pytest
     writer, _ = begin_run(tmp_path, "cnn")
     writer.close()
     assert run("replay", "--runs-dir", str(tmp_path)) == 2
-    assert capsys.readouterr().err == "tfwatch: stdout is no terminal\n"
+    assert capsys.readouterr().err == "tfwatch: stdout is no terminal: use --json\n"
 
 
 def test_every_option_reaches_the_plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -223,9 +231,60 @@ def test_without_a_command_help_is_shown(capsys: pytest.CaptureFixture[str]) -> 
     assert "train a workload and watch it live" in capsys.readouterr().out
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--version") == 0
+@pytest.mark.parametrize("option", ["-V", "--version"])
+def test_version(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(option) == 0
     assert capsys.readouterr().out == f"tfwatch {__version__}\n"
+
+
+COMMANDS = ("train", "ab", "workloads", "bench", "replay", "doctor", "selftest")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_commands_help_begins_with_its_line_in_the_list_and_keeps_the_case_of_names(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--help") == 0
+    (line,) = re.findall(rf"^ +{command} +(\S.*(?:\n {{20,}}.*)*)", capsys.readouterr().out, re.MULTILINE)
+    summary = " ".join(line.split())
+    assert run(command, "--help") == 0
+    text = " ".join(capsys.readouterr().out.split())
+
+    assert summary[0].upper() + summary[1:] in text
+    assert not re.findall(r"\b(?:[GC]pus?|Xla|Json|Jpegs?|Tensorflow|Mnist)\b", text)
+
+
+@pytest.mark.parametrize(
+    ("words", "hidden"),
+    [
+        pytest.param("train", set(), id="no workload"),
+        pytest.param("train cnn", {"size", "weights", "fast-form"}, id="cnn"),
+        pytest.param("train matmul", {"data", "image-size", "weights", "storage-latency", "cache"}, id="matmul"),
+        pytest.param(
+            "ab array",
+            {"data", "image-size", "size", "weights", "storage-latency", "cache", "steps-per-execution"},
+            id="array",
+        ),
+    ],
+)
+def test_a_workloads_help_leaves_out_what_only_others_take(
+    words: str, hidden: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words.split(), "--help") == 0
+    text = capsys.readouterr().out
+    of_some = ("data", "image-size", "size", "weights", "fast-form", "storage-latency", "cache", "steps-per-execution")
+
+    assert {option for option in of_some if not re.search(rf"^ +--{option}\b(?!-)", text, re.MULTILINE)} == hidden
+
+
+def test_a_folder_without_a_run_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("replay", "--runs-dir", "/nonexistent", ".") == 2
+    assert capsys.readouterr().err == (
+        f"tfwatch: no run '.' in /nonexistent, and the folder {tmp_path} holds none: it has no run.json\n"
+    )
 
 
 @pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["train", "cnn", "--prefetch", "x"]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -75,3 +76,10 @@ def test_nothing_slow_is_loaded_before_ctrl_c_is_taken() -> None:
 
     assert "tfwatch.cli" in loaded
     assert not {"typing", "argparse", "re"} & set(loaded)
+
+
+def test_one_place_starts_the_systems_tools() -> None:
+    starts = re.compile(r"subprocess\.(Popen|run|call|check_output)\(|os\.(system|popen)\(")
+    found = {path.name for path in (ROOT / "tfwatch").rglob("*.py") if starts.search(path.read_text(encoding="utf-8"))}
+
+    assert found == {"tool.py", "trial.py"}  # the doctor's trial starts Python

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,51 @@ def test_without_a_folder_the_log_is_a_temporary_file(log: Path | None) -> None:
         os.write(2, b"kept\n")
         assert path.read_text() == "kept\n"
     assert not path.exists()
+
+
+_KILLED = """
+import os, signal
+from tfwatch.terminal import Capture
+with Capture(screen=False) as terminal:
+    terminal.record_to(None)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_start_removes_the_logs_of_killed_processes_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    killed = subprocess.Popen([sys.executable, "-c", _KILLED], env={**os.environ, "TMPDIR": str(tmp_path)})
+    assert killed.wait(timeout=20) == -signal.SIGKILL
+    (stale,) = tmp_path.glob("*.log")
+    others = {tmp_path / name for name in (f"tfwatch-{os.getpid()}-lives.log", "tfwatch-kept.log", "tfwatch-0-x.log")}
+    for path in others:
+        path.touch()
+
+    with Capture(screen=False) as terminal:
+        log = terminal.record_to(None)
+        assert set(tmp_path.iterdir()) == {*others, log}
+    assert not stale.exists()
+
+
+def test_a_log_that_is_kept_outlives_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Capture(screen=False) as terminal:
+        terminal.record_to(None)
+        os.write(2, b"why\n")
+        words = terminal.keep_log()
+    monkeypatch.setattr(os, "kill", _gone)
+    with Capture(screen=False) as terminal:
+        terminal.record_to(None)
+
+    (kept,) = tmp_path.iterdir()
+    assert kept.read_text() == "why\n"
+    assert words == f"; what it died of is in {kept}"
+
+
+def _gone(_pid: int, _signum: int) -> None:
+    raise ProcessLookupError
 
 
 def test_a_reader_that_went_away_raises_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from tests.pseudo import ROOT, Pseudo
 from tests.screens.canned import usual
 from tfwatch.core.events import PipelineSwitched, TrainingFailed
 from tfwatch.core.rows import STEP
+from tfwatch.guard import LEAVE_SCREEN
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.life import Life
 from tfwatch.runs.opened import Run, open_run
@@ -148,6 +150,19 @@ def test_a_hangup_takes_the_screen_and_not_the_training(tmp_path: Path) -> None:
         assert terminal.process.wait(timeout=20) == 0
     run = the_run(tmp_path)
     assert (end_of(run), len(run.steps)) == ("finished", 300)
+
+
+def test_a_hangup_leaves_a_terminal_that_lives_on_as_it_was(tmp_path: Path) -> None:
+    with session(tmp_path, steps=300) as terminal:
+        terminal.wait_for(PAINTED)
+        until(lambda: trains(tmp_path))
+        terminal.process.send_signal(signal.SIGHUP)
+        assert terminal.wait() == 0
+        assert terminal.state == terminal.before
+        told = terminal.output
+    assert told.count(LEAVE_SCREEN) == 1
+    assert not re.search(rb"\x1b\[\?[0-9]+h", told.partition(LEAVE_SCREEN)[2])
+    assert (end_of(the_run(tmp_path)), len(the_run(tmp_path).steps)) == ("finished", 300)
 
 
 def test_killing_the_tmux_server_does_not_stop_the_training(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import errno
 import faulthandler
 import io
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -16,12 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tfwatch.guard import LEAVE_SCREEN, post_guard, short
+from tfwatch.runs.private import FILE_MODE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
+#: A temporary log, by the process that writes it.
+_TEMPORARY = re.compile(r"tfwatch-([1-9][0-9]*)-.*\.log")
 #: How a line of the summary begins that is code.
 _PASTED = "edit: "
 
@@ -101,18 +105,29 @@ class Capture:
 
     def keep_log(self) -> str:
         """Keep the log also where it is a temporary file; where it is, in words: empty where there is none."""
-        self._temporary = None
+        kept, self._temporary = self._temporary, None
+        if kept:  # under a name that no later start removes
+            with contextlib.suppress(OSError):
+                self.log = kept.rename(kept.with_name(kept.name.replace(f"-{os.getpid()}-", "-", 1)))
         return "" if self.log == Path(os.devnull) else f"; what it died of is in {short(self.log)}"
 
     def hang_up(self) -> None:
-        """The terminal is dead: whatever is still said goes nowhere. Any thread may call it, and twice."""
+        """The terminal is lost: whatever is still said goes nowhere. Any thread may call it, and twice.
+
+        One that lives on, as after `kill -HUP`, is left without the mouse and the alternate screen.
+        """
         if self._hung_up:
             return
         self._hung_up = True
+        living = _reopened(self._terminals) if self._screen else None
         nowhere = os.open(os.devnull, os.O_RDWR)
         for fd in self._terminals:
             os.dup2(nowhere, fd)
         os.close(nowhere)
+        if living is not None:
+            with contextlib.suppress(OSError):
+                os.write(living, LEAVE_SCREEN)
+            os.close(living)
         self.on_hangup()
 
     def restore(self, *, leave_screen: bool = False) -> None:
@@ -128,9 +143,10 @@ class Capture:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         if log:
             with contextlib.suppress(OSError):
-                return os.open(log, flags, 0o644), log
+                return os.open(log, flags, FILE_MODE), log
         with contextlib.suppress(OSError):
-            made, name = tempfile.mkstemp(prefix="tfwatch-", suffix=".log")
+            _remove_stale_logs(Path(tempfile.gettempdir()))
+            made, name = tempfile.mkstemp(prefix=f"tfwatch-{os.getpid()}-", suffix=".log")
             os.close(made)
             self._temporary = Path(name)
         path = self._temporary or Path(os.devnull)
@@ -273,11 +289,38 @@ def _flush(*streams: TextIO | None) -> None:
                 stream.flush()
 
 
+def _remove_stale_logs(folder: Path) -> None:
+    """Remove the temporary logs of processes that were killed."""
+    for path in folder.glob("tfwatch-*.log"):
+        named = _TEMPORARY.fullmatch(path.name)
+        with contextlib.suppress(OSError):
+            if named and path.lstat().st_uid == os.getuid() and _is_gone(int(named[1])):
+                path.unlink()
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
+
+
 def _open_missing() -> None:
     """Open /dev/null on the standard descriptors that are closed, so that no file of ours takes their number."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(fd)
+
+
+def _reopened(fds: Sequence[int]) -> int | None:
+    """A terminal that still answers, by a descriptor that waits for nobody; None where it is gone."""
+    for fd in fds:
+        with contextlib.suppress(OSError):
+            return os.open(os.ttyname(fd), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    return None
 
 
 def _terminal_state() -> list[Any] | None:

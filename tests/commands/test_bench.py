@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from tfwatch.commands.bench import Row, Wish, bench, certain_from, measure, specs
-from tfwatch.commands.bench_table import Printer, as_dict, remarks, table
+from tfwatch.commands.bench_table import Printer, as_dict, shown
 from tfwatch.doctor.tensorflow_log import LogFacts
 from tfwatch.doctor.trial import Trial
 from tfwatch.training.measuring import Spec
@@ -37,9 +37,8 @@ def runs(answers: dict[tuple[str, str], list[Trial]]) -> Callable[[Spec], Trial]
 def printed(rows: list[Row]) -> str:
     out = io.StringIO()
     console = Console(file=out, width=100)
-    console.print(table(rows))
-    for line in remarks(rows):
-        console.print(line)
+    for part in shown(rows):
+        console.print(part)
     return out.getvalue()
 
 
@@ -128,6 +127,19 @@ def test_a_machine_without_a_gpu_says_so_once_and_times_the_rest() -> None:
     assert "not measured: gpu: TensorFlow" in text
     assert as_dict(rows[1], rows)["not_measured"] == "TensorFlow sees no GPU here"
     assert as_dict(rows[1], rows)["step_ms"] is None
+
+
+def test_without_a_gpu_there_is_no_table_of_gpus() -> None:
+    rows = measure(Wish(["dense"], ["gpu"]), lambda _: None, lambda _: refused("TensorFlow sees no GPU", no_gpu=True))
+    assert printed(rows) == "not measured: gpu: TensorFlow sees no GPU\n"
+
+
+def test_one_round_has_no_spread() -> None:
+    answers = {("cpu", "graph"): [timed([10, 10, 10])]}
+    rows = measure(Wish(["dense"], ["cpu"], rounds=1), lambda _: None, runs(answers))
+    assert as_dict(rows[0], rows)["spread"] is None
+    assert "10.0 ms ± n/a" in printed(rows)
+    assert "± n/a: one round has no spread; use --rounds 2 or more" in printed(rows)
 
 
 def test_what_dies_or_is_refused_has_its_reason_and_is_not_tried_again() -> None:

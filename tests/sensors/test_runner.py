@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from tfwatch.core import tool
 from tfwatch.core.clock import Clock
 from tfwatch.core.events import Event, Paused, SensorMissing, Slept, decode
 from tfwatch.core.rows import SAMPLE, Rows
 from tfwatch.runs.format import EVENTS, SAMPLES, Manifest
 from tfwatch.runs.writer import RunWriter
-from tfwatch.sensors import Availability, Available, Unavailable, tool
+from tfwatch.sensors import Availability, Available, Unavailable
 from tfwatch.sensors.gpu import GpuSensor
 from tfwatch.sensors.pauses import Pauses
 from tfwatch.sensors.runner import Sampler, Sensors, sample_on_schedule

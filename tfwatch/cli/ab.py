@@ -17,16 +17,17 @@ known so far.
 
 def add(commands: Any) -> None:
     """Add the command's parser."""
-    text = "which setting of a knob is faster? tries them in turn while a workload trains"
+    text = "try the settings of a knob in turn while a workload trains: which is faster?"
     own = commands.add_parser(
         "ab",
         help=text,
-        description=f"W{text[1:]}.",
+        description=shared.sentence(text),
         epilog=_EPILOG,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     own.set_defaults(run=_run)
+    own.hidden = train.options_of_others
     own.add_argument("workload", metavar="WORKLOAD", help="what to train, as for train")
     text = (
         "two or more settings of prefetch, workers, storage-latency or fast-form; the first is what others are held to"

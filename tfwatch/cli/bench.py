@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.cli import values
+from tfwatch.cli import shared, values
 
 if TYPE_CHECKING:
     import argparse
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> None:
     """Add the command's parser."""
-    text = "is the GPU worth it? time workloads on CPU and GPU, eager, as a graph and with XLA"
-    own = commands.add_parser("bench", help=text, description=text.capitalize() + ".", allow_abbrev=False)
+    text = "time workloads on CPU and GPU, eager, as a graph and with XLA: is the GPU worth it?"
+    own = commands.add_parser("bench", help=text, description=shared.sentence(text), allow_abbrev=False)
     own.set_defaults(run=_run)
     own.add_argument("workloads", metavar="WORKLOAD", nargs="*", help="what to time; all unless given")
     own.add_argument("--devices", metavar="LIST", type=values.words, default="cpu,gpu", help="cpu,gpu")

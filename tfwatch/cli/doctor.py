@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "check the installation and the machine: is TensorFlow slow because something is wrong with them?"
-    about = f"C{text[1:]} Exit code 1 where a check fails."
+    about = f"{shared.sentence(text)} Exit code 1 where a check fails."
     own = commands.add_parser("doctor", help=text, description=about, allow_abbrev=False)
     own.set_defaults(run=_run)
     form = own.add_mutually_exclusive_group()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "open a run in the same screen; one that is still being written is followed, read only"
-    replay = commands.add_parser("replay", help=text, description=text.capitalize() + ".", allow_abbrev=False)
+    replay = commands.add_parser("replay", help=text, description=shared.sentence(text), allow_abbrev=False)
     replay.set_defaults(run=_run)
     replay.add_argument("which", metavar="RUN", nargs="?", help="a run folder, or part of a run's name; the newest")
     replay.add_argument("--json", action="store_true", help="no screen: the run as one JSON object, as train prints it")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _DESCRIPTION = "See live how much of every training step the device starves for data, and change that while it trains."
 
 #: What may stand in place of a command.
-_OPTIONS = ("-h", "--help", "--version", "--")
+_OPTIONS = ("-h", "--help", "-V", "--version", "--")
 
 
 def run(argv: Sequence[str] | None) -> int:
@@ -62,9 +62,35 @@ def _check_home() -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one sentence, without the usage."""
+    """Says what is wrong in one sentence, without the usage.
+
+    commands: the names of its commands, of the parser that has them.
+    hidden: options that the help leaves out, given the words of the command line.
+    """
 
     commands: tuple[str, ...] = ()
+    hidden: Callable[[Sequence[str]], frozenset[str]] | None = None
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As argparse does; a mistyped option is an error before a missing one."""
+        words = list(sys.argv[1:] if args is None else args)
+        if not self.commands:
+            self._check_options(words)
+        if self.hidden and {"-h", "--help"} & set(words):
+            hidden = self.hidden(words)
+            for action in self._actions:
+                action.help = argparse.SUPPRESS if action.dest in hidden else action.help
+        return super().parse_known_args(words, namespace)
+
+    def _check_options(self, words: list[str]) -> None:
+        known = self._option_string_actions
+        for word in words[: words.index("--") if "--" in words else None]:
+            option = word.partition("=")[0]
+            near = difflib.get_close_matches(option, known, n=1) if option.startswith("--") else []
+            if near and option not in known:
+                self.error(f"unrecognized arguments: {word}: did you mean {near[0]}?")
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"tfwatch: {printable(message.removeprefix('argument '))}\n")
@@ -83,7 +109,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> _Parser:
     parser = _Parser("tfwatch", description=_DESCRIPTION, allow_abbrev=False)
-    parser.add_argument("--version", action="version", version=f"tfwatch {__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"tfwatch {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in (train, ab, workloads, bench, replay, doctor, selftest):
         command.add(commands)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.cli import shared
+
 if TYPE_CHECKING:
     import argparse
 
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "check the numbers on this machine: train with known delays and compare; a minute or two"
-    own = commands.add_parser("selftest", help=text, description=text.capitalize() + ".", allow_abbrev=False)
+    own = commands.add_parser("selftest", help=text, description=shared.sentence(text), allow_abbrev=False)
     own.set_defaults(run=_run)
     own.add_argument("--json", action="store_true", help="one JSON object instead of the table")
 

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 THEMES = ("dark", "light")
 
 
+def sentence(text: str) -> str:
+    """A command's help as its description: the first letter is a capital, and names such as GPU stay as they are."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith("?") else ".")
+
+
 def add_runs_dir(group: Any) -> None:
     """`--runs-dir`."""
     group.add_argument("--runs-dir", metavar="DIR", type=values.typed(values.path), help="where run folders are kept")

@@ -11,6 +11,8 @@ from tfwatch.core import reading
 from tfwatch.sensors import GPU_SENSORS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfwatch.core.knobs import Knobs
     from tfwatch.workloads import Settings
 
@@ -23,15 +25,17 @@ keeps the run whole, the second leaves at once. Losing the terminal (SIGHUP) nev
 
 def add(commands: Any) -> None:
     """Add the command's parser."""
+    text = "train a workload and watch it live"
     train = commands.add_parser(
         "train",
-        help="train a workload and watch it live",
-        description="Train a workload and watch it live.",
+        help=text,
+        description=shared.sentence(text),
         epilog=_EXIT_CODES,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     train.set_defaults(run=_run)
+    train.hidden = options_of_others
     text = "what to train: `tfwatch workloads` lists them; or a Python file of your own"
     train.add_argument("workload", metavar="WORKLOAD", help=text)
     pipeline = train.add_argument_group("input pipeline (each can be switched while it trains)")
@@ -42,6 +46,20 @@ def add(commands: Any) -> None:
     _add_beginning(train.add_argument_group("where it goes on from (what the key r gives)"))
     add_gpu_sensor(train)
     _add_showing(train.add_argument_group("where it is shown and kept"))
+
+
+def options_of_others(words: Sequence[str]) -> frozenset[str]:
+    """Options that a workload among these words of the command line does not take; none where no word is one."""
+    from tfwatch.workloads import WORKLOADS, Settings
+
+    entry = next((WORKLOADS[word] for word in words if word in WORKLOADS), None)
+    if entry is None:
+        return frozenset()
+    knobs = {"fast_form": entry.has("fast_form"), "cache": entry.has("cache"), "storage_latency": entry.reads_files}
+    settings = {
+        field.name: not (entry.refuses(field.name) or field.name in entry.why_not) for field in fields(Settings)
+    }
+    return frozenset(name for name, is_taken in {**knobs, **settings}.items() if not is_taken)
 
 
 def add_gpu_sensor(group: Any) -> None:

@@ -9,7 +9,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from tfwatch.sensors.tool import ENVIRONMENT
+from tfwatch.core.tool import NotStartedError, start_lasting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,17 +36,9 @@ class Awake:
             self._tell("--keep-awake has no tool for this system: the machine may fall asleep")
             return self
         try:
-            # In a session of its own: no terminal to ask for a password on, and ctrl+c is not for it.
-            self._process = subprocess.Popen(
-                list(self._argv),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                env=ENVIRONMENT,
-                start_new_session=True,
-            )
-        except OSError as error:
-            self._fail(error.strerror or str(error))
+            self._process = start_lasting(self._argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        except NotStartedError as error:
+            self._fail(str(error))
         else:
             threading.Thread(target=self._watch, args=(self._process,), name="tfwatch-awake", daemon=True).start()
         return self

@@ -81,12 +81,14 @@ class Row:
         return statistics.median(self.medians_ms) if self.medians_ms else None
 
     @property
-    def spread(self) -> float:
+    def spread(self) -> float | None:
         """How far the interval reaches in which the true median lies 95 times of 100, as a share of the median.
 
-        By order statistics, so that nothing is supposed of how times are distributed; of fewer than six rounds all of
-        them lie in it.
+        None of fewer than two rounds. By order statistics, so that nothing is supposed of how times are distributed; of
+        fewer than six rounds all of them lie in it.
         """
+        if len(self.medians_ms) < 2:
+            return None
         ordered = sorted(self.medians_ms)
         cut = certain_from(len(ordered))
         return (ordered[-1 - cut] - ordered[cut]) / statistics.median(ordered)
@@ -94,7 +96,7 @@ class Row:
     @property
     def is_unsteady(self) -> bool:
         """Whether it was measured, and its rounds lie so far apart that more are of use."""
-        return bool(self.medians_ms) and self.spread > WIDE
+        return self.spread is not None and self.spread > WIDE
 
     @property
     def examples_s(self) -> float | None:

@@ -53,7 +53,7 @@ class Printer:
         if self._as_json:
             told = json.dumps({"results": [as_dict(row, self._rows) for row in self._rows]}, indent=1) + "\n"
         else:
-            told = rendered(sys.stdout, table(self._rows), *remarks(self._rows))
+            told = rendered(sys.stdout, *shown(self._rows))
         self.unwritten = write(sys.stdout, told)
 
     def update(self, rows: list[Row]) -> None:
@@ -61,6 +61,13 @@ class Printer:
         self._rows = rows
         if self._live:
             self._live.update(table(rows), refresh=True)
+
+
+def shown(rows: Sequence[Row]) -> list[Table | str]:
+    """The table and what it has no room for; no table where all rows are a missing GPU's."""
+    if all(row.no_gpu for row in rows):
+        return [*remarks(rows)]
+    return [table(rows), *_legend(rows), *remarks(rows)]
 
 
 def table(rows: Sequence[Row]) -> Table:
@@ -85,11 +92,25 @@ def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
     ratio = _ratio(row, rows)
     return (
         *named,
-        f"{units.milliseconds(row.step_ms)} ±{row.spread / 2:.0%}",
+        f"{units.milliseconds(row.step_ms)} {_spread(row)}",
         units.count(round(row.examples_s or 0)) if row.examples > 1 else "",
         "" if ratio is None else f"{ratio:.2f} x",
         units.milliseconds(max(row.first_ms)),
     )
+
+
+def _spread(row: Row) -> str:
+    return "± n/a" if row.spread is None else f"±{row.spread / 2:.0%}"
+
+
+def _legend(rows: Sequence[Row]) -> list[str]:
+    lines = [
+        "step: median of the rounds, a process each, ± half of what they span (of six or more: its 95 % interval)",
+        "speed: times as fast as the first row of the same workload and batch; first step: with trace and compile",
+    ]
+    if any(len(row.medians_ms) == 1 for row in rows):
+        lines.append("± n/a: one round has no spread; use --rounds 2 or more")
+    return lines
 
 
 def _name(spec: Spec) -> str:
@@ -98,16 +119,12 @@ def _name(spec: Spec) -> str:
 
 def remarks(rows: Sequence[Row]) -> list[str]:
     """What the table has no room for: what was not measured and why, what fell back, what is uncertain."""
-    lines = [
-        "step: median of the rounds, a process each, ± half of what they span (of six or more: its 95 % interval)",
-        "speed: times as fast as the first row of the same workload and batch; first step: with trace and compile",
-    ]
     reasons: dict[str, list[str]] = {}
     for row in rows:
         if row.reason:
             name = "gpu" if row.no_gpu else f"{_name(row.spec)} {row.spec.mode} {row.spec.device}"
             reasons.setdefault(row.reason, []).append(name)
-    lines += [f"not measured: {', '.join(dict.fromkeys(names))}: {reason}" for reason, names in reasons.items()]
+    lines = [f"not measured: {', '.join(dict.fromkeys(names))}: {reason}" for reason, names in reasons.items()]
     lines += [
         f"{_name(row.spec)} {row.spec.mode}: on the CPU ran {', '.join(row.fell_back)}" for row in rows if row.fell_back
     ]
@@ -150,7 +167,7 @@ def as_dict(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
         "device": spec.device,
         "step_ms": row.step_ms,
         "rounds_ms": row.medians_ms,
-        "spread": row.spread if row.medians_ms else None,
+        "spread": row.spread,
         "others_cores": statistics.median(row.others_cores) if row.others_cores else None,
         "examples_s": row.examples_s,
         "speed": _ratio(row, rows),

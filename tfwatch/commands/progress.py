@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, TextIO
 
+from tfwatch.core.boundary import fails_open
 from tfwatch.core.printable import printable
-from tfwatch.core.reasons import reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,11 +41,12 @@ class Progress:
         if self._failed or now < self._due_ns:
             return
         self._due_ns = now + int((_LIVE_S if self._live else _LOGGED_S) * 1e9)
-        try:
+        with fails_open(self._fail):
             self._write(self._line(self._reader.tail(), self._width() - 1 if self._live else None))
-        except Exception as error:  # noqa: BLE001 - telemetry fails open, and says so
-            self._failed = True
-            self.say(f"no more progress is shown: {reason(error)}")
+
+    def _fail(self, why: str) -> None:
+        self._failed = True
+        self.say(f"no more progress is shown: {why}")
 
     def say(self, sentence: str) -> None:
         """Write a sentence on a line of its own."""

@@ -54,7 +54,7 @@ def replay(wish: Wish, parts: Parts | None = None, clock: Clock = SYSTEM) -> int
     if run:
         return _print(run)
     if obstacle := why_no_screen(os.environ):
-        raise BadInputError(obstacle.replace(": use --headless", ""))
+        raise BadInputError(obstacle.replace("use --headless", "use --json"))
     make_app = (parts or Parts()).app
     look = look_at(wish.runs_dir)
     earlier = earlier_of(FolderSource(folder).manifest(), folder, clock)

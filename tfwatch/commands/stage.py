@@ -43,7 +43,7 @@ class Stage:
             with kept_signals():
                 self._app = self._make(painted=self._painted, **_abilities())
                 return self._app.run()
-        except Exception:  # noqa: BLE001 - the screen's boundary: what it raises must not end the training
+        except Exception:  # noqa: BLE001  the screen's boundary: the training goes on, the traceback is in the log
             self._terminal.restore(leave_screen=True)
             self._terminal.log_prints()
             traceback.print_exc()

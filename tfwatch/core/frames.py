@@ -37,7 +37,7 @@ def _without_collection() -> dict[int, FrameType]:
             return got.pop()  # type: ignore[no-any-return]
         try:
             got = _at_once(True, gc.isenabled, gc.disable, sys._current_frames, gc.enable)
-        except Exception:
+        except Exception:  # an audit hook of the user's may raise anything
             gc.enable()
             raise
         if got:

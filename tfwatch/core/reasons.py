@@ -12,5 +12,5 @@ def said(error: BaseException) -> str:
     """`no`; empty where the error says nothing, or raises when it is asked."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001  an exception of the user's own
+    except Exception:  # noqa: BLE001  the exception may be the user's, and its text raise anything
         return ""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import psutil
 
+from tfwatch.core.boundary import fails_open
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.doctor.disk import read_speed
 from tfwatch.doctor.facts import Cores, DiskSpeed, Facts, Machine
@@ -100,14 +101,12 @@ class _Machine:
         self._sensors: list[Sensor] = []
         self._gaps: dict[str, Unavailable] = {}
         for sensor in host_sensors():
-            try:
+            with self._fails_open(sensor):
                 answer = sensor.available()
-            except Exception as error:  # noqa: BLE001 - one sensor's failure must not stop another
-                answer = Unavailable(reason(error), "")
-            if isinstance(answer, Unavailable):
-                self._gaps[sensor.name] = answer
-            else:
-                self._sensors.append(sensor)
+                if isinstance(answer, Unavailable):
+                    self._gaps[sensor.name] = answer
+                else:
+                    self._sensors.append(sensor)
         self._read()
 
     def read(self) -> Machine:
@@ -122,11 +121,17 @@ class _Machine:
         return figures
 
     def _read_one(self, sensor: Sensor) -> Mapping[str, float]:
-        try:
+        with self._fails_open(sensor):
             return sensor.read(self._clock.now_ns())
-        except Exception as error:  # noqa: BLE001 - as above
-            self._gaps[sensor.name] = Unavailable(reason(error), "")
-            return {}
+        return {}
+
+    def _fails_open(self, sensor: Sensor) -> fails_open:
+        """One sensor's failure must not stop another."""
+
+        def publish(why: str) -> None:
+            self._gaps[sensor.name] = Unavailable(why, "")
+
+        return fails_open(publish, reason)
 
 
 def _swap_total() -> float | None:
@@ -170,7 +175,7 @@ def _in_time(look: Callable[[], _T], what: str, guess: str = "is a share gone?")
 
 
 def _whole(look: Callable[[], _T]) -> _T | Unavailable:
-    try:
+    why: list[str] = []
+    with fails_open(why.append, reason):
         return look()
-    except Exception as error:  # noqa: BLE001 - a thread boundary
-        return Unavailable(reason(error), "")
+    return Unavailable(why[0], "")

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfwatch.core.tool import run
 from tfwatch.doctor.facts import Interpreter, Nvidia
-from tfwatch.sensors.tool import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

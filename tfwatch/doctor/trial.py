@@ -91,7 +91,7 @@ def run_trial(
     """Run a program that talks as `tfwatch.training.trial` does; kill it when its time is over."""
     due_ns = clock.now_ns() + round(limit_s * 1e9)
     try:
-        # close_fds as in sensors/tool.py: it may be started beside a training.
+        # close_fds as in core/tool.py: it may be started beside a training.
         process = subprocess.Popen(
             list(command),
             stdin=subprocess.DEVNULL,

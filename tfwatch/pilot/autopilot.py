@@ -14,10 +14,10 @@ from tfwatch.analysis.grounds import cores_of
 from tfwatch.analysis.moving import LEAST, MOST, Limits, Move, Stop, Turn
 from tfwatch.analysis.walk import Walk
 from tfwatch.core import units
+from tfwatch.core.boundary import fails_open
 from tfwatch.core.events import PipelineSwitched, SwitchFailed
 from tfwatch.core.knobs import as_value
 from tfwatch.core.moves import AUTOPILOT, AutopilotBegan, AutopilotEnded
-from tfwatch.core.reasons import reason as in_words
 from tfwatch.pilot.driver import POLL_S, Interrupt, RefusedError
 from tfwatch.pilot.outlook import outlook
 from tfwatch.pilot.told import tell_judged, tell_made
@@ -65,17 +65,21 @@ class _Flight:
         self._seen = self._unseen = 0
 
     def run(self) -> None:
-        cause: str
         self._begin()
-        try:
-            stop = self._fly()
-            cause, reason = stop.cause, stop.reason
-        except Interrupt as over:
-            cause, reason = self._put_down(over.cause), over.reason
-        except Exception as error:  # noqa: BLE001  whatever it is, the open move is taken back and the end told
-            cause, reason = "failed", in_words(error)
-            self._take_back("the autopilot failed")
+        cause, reason = self._outcome()
         self._end(cause, reason)
+
+    def _outcome(self) -> tuple[str, str]:
+        """Search to the end: its cause and its reason. Whatever fails, the open move is taken back."""
+        failures: list[str] = []
+        with fails_open(failures.append):
+            try:
+                stop = self._fly()
+            except Interrupt as over:
+                return self._put_down(over.cause), over.reason
+            return stop.cause, stop.reason
+        self._take_back("the autopilot failed")
+        return "failed", failures[0]
 
     def _begin(self) -> None:
         """Wait for a first step and for what was asked for before, and say what memory may be used."""

@@ -14,8 +14,8 @@ import numpy as np
 
 from tfwatch.analysis.experiment import Standing, counted, figures, standing
 from tfwatch.analysis.moving import settling
+from tfwatch.core.boundary import fails_open
 from tfwatch.core.knobs import show
-from tfwatch.core.reasons import reason as in_words
 from tfwatch.core.trials import EXPERIMENT, WITH_THE_RUN, ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.pilot.driver import Interrupt, RefusedError
 
@@ -102,22 +102,29 @@ class _Trial:
                 self._driver.now_ns(), self._order.knob, self._values, self._began, budget, self._order.seed
             )
         )
-        reason = ""
+        cause, reason = self._outcome()
+        self._end(cause, reason)
+        return cause
+
+    def _outcome(self) -> tuple[str, str]:
+        """Measure to the end: its cause, and the reason of a failure. The knob is put right behind it."""
+        failures: list[str] = []
+        with fails_open(failures.append):
+            return self._measure()
+        self._blocks = [[] for _ in self._values]  # the rows that made it fail may lie in them
+        return "failed", failures[0]
+
+    def _measure(self) -> tuple[str, str]:
         try:
             while not self._standing().clear:
                 self._round()
-            cause = "clear"
         except _SpentError:
-            cause = "budget"
+            return "budget", ""
         except Interrupt as over:
-            cause = over.cause
+            return over.cause, ""
         except RefusedError as refusal:
-            cause, reason = "failed", str(refusal)
-        except Exception as error:  # noqa: BLE001  whatever it is, the knob is put right and the experiment ended
-            cause, reason = "failed", in_words(error)
-            self._blocks = [[] for _ in self._values]  # what cannot be reckoned may lie in them
-        self._end(cause, reason)
-        return cause
+            return "failed", str(refusal)
+        return "clear", ""
 
     # -- blocks -----------------------------------------------------------------------------------
 

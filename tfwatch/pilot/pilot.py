@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.core.boundary import fails_open
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.reasons import reason
 from tfwatch.pilot import autopilot, experiment
 from tfwatch.pilot.driver import Driver, Interrupt, RefusedError
 from tfwatch.runs.control import Autopilot, Experiment
@@ -56,11 +56,10 @@ class Pilot:
 
     def _carry_out(self, order: Order, number: int) -> None:
         what = type(order).__name__.lower()
-        try:
-            _JOBS[type(order)](self._driver(number), order)
-        except Interrupt as over:
-            self._writer.note(f"{what} ended before it began: {over.reason}")
-        except RefusedError as error:
-            self._writer.note(f"{what} ended: {error}")
-        except Exception as error:  # noqa: BLE001  the thread's boundary: telemetry fails open
-            self._writer.note(f"{what} failed: {reason(error)}")
+        with fails_open(lambda why: self._writer.note(f"{what} failed: {why}")):
+            try:
+                _JOBS[type(order)](self._driver(number), order)
+            except Interrupt as over:
+                self._writer.note(f"{what} ended before it began: {over.reason}")
+            except RefusedError as error:
+                self._writer.note(f"{what} ended: {error}")

@@ -93,5 +93,5 @@ def _single(value: Any) -> tuple[float, str]:
         return math.nan, ""
     try:
         return float(value) if math.isnan(value) or abs(value) <= _LARGEST else math.copysign(math.inf, value), ""
-    except Exception as error:  # noqa: BLE001 - the value is the user's, and may raise anything
+    except Exception as error:  # noqa: BLE001  the value is the user's, and may raise anything
         return math.nan, reason(error)

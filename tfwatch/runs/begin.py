@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from tfwatch.core.boundary import fails_open
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.reasons import reason as in_words
 from tfwatch.runs.container import limits
@@ -70,16 +71,16 @@ def _give_folder(writer: RunWriter, runs_dir: Path) -> str:
     """Make a folder and give it to the writer, at once or when the disk answers. Returns why it has none yet."""
     failures: list[str] = []
 
+    def fail(why: str) -> None:
+        failures.append(why)
+        writer.note(f"nothing is recorded: {why}")
+
     def give() -> None:
-        try:
+        with fails_open(fail, lambda error: _refusal(error, runs_dir)):
             writer.describe(versions=_versions())  # looks into the folders of sys.path: the script's is one
             folder = make_run_dir(runs_dir, writer.manifest().workload, writer.clock)
             writer.describe(run=folder.name)
             writer.adopt(folder)
-        except Exception as error:  # noqa: BLE001 - a thread boundary
-            refused = isinstance(error, OSError) and f"{runs_dir} cannot be written: {error.strerror or error}"
-            failures.append(refused or in_words(error))
-            writer.note(f"nothing is recorded: {failures[0]}")
 
     giving = threading.Thread(target=give, name="tfwatch-folder", daemon=True)
     try:
@@ -89,6 +90,12 @@ def _give_folder(writer: RunWriter, runs_dir: Path) -> str:
     else:
         giving.join(BEGIN_S)
     return failures[0] if failures else "" if writer.folder else _late(writer, runs_dir)
+
+
+def _refusal(error: Exception, runs_dir: Path) -> str:
+    if isinstance(error, OSError):
+        return f"{runs_dir} cannot be written: {error.strerror or error}"
+    return in_words(error)
 
 
 def _late(writer: RunWriter, runs_dir: Path) -> str:

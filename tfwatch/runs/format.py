@@ -14,6 +14,7 @@ import numpy as np
 from tfwatch.core.fields import known_fields
 from tfwatch.core.knobs import KNOBS, as_value
 from tfwatch.core.rows import PROGRESS, PULSE, SAMPLE, STAGE, STEP
+from tfwatch.runs.private import FILE_MODE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -172,7 +173,8 @@ def write_atomically(path: Path, text: str) -> None:
     """
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        part.write_text(text, encoding="utf-8")
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "w", encoding="utf-8") as file:
+            file.write(text)
         part.replace(path)
     except OSError:
         with suppress(OSError):

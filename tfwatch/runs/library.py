@@ -12,6 +12,7 @@ import platformdirs
 
 from tfwatch.core.events import ImportEnded, decode
 from tfwatch.runs.format import EVENTS, MANIFEST
+from tfwatch.runs.private import FOLDER_MODE, make_folder
 from tfwatch.runs.stream import read_file
 
 if TYPE_CHECKING:
@@ -29,12 +30,12 @@ def make_run_dir(runs_dir: Path, workload: str, clock: Clock) -> Path:
     Raises:
         OSError: the runs folder cannot be written.
     """
-    runs_dir.mkdir(parents=True, exist_ok=True)
+    make_folder(runs_dir)
     name = f"{clock.stamp()}_{workload}"
     for suffix in ("", *(f"-{n}" for n in range(2, 1000))):
         path = runs_dir / (name + suffix)
         try:
-            path.mkdir(mode=0o755)
+            path.mkdir(FOLDER_MODE)
         except FileExistsError:
             continue
         return path
@@ -87,8 +88,10 @@ def _none(wanted: str | None, runs_dir: Path) -> str:
     if wanted is None:
         return f"no runs yet in {runs_dir}"
     folder = Path(os.path.expanduser(wanted))
-    if os.sep not in wanted or not os.path.isdir(folder):
+    if not wanted or not os.path.isdir(folder):
         return f"no run {wanted!r} in {runs_dir}"
+    if os.sep not in wanted:  # a part of a run's name, or a folder
+        return f"no run {wanted!r} in {runs_dir}, and the folder {folder.absolute()} holds none: it has no {MANIFEST}"
     try:
         (folder / MANIFEST).stat()
     except OSError as error:

@@ -6,12 +6,12 @@ import functools
 import math
 import os
 import platform
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from tfwatch.core.tool import run
 from tfwatch.runs.container import limits
 
 if TYPE_CHECKING:
@@ -30,10 +30,8 @@ def boot_id() -> str:
 def _boot_session() -> str:
     """macOS' own; a Mac's name changes with its network, and its boot time with its clock."""
     command = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=2, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return ""
+    answer = run(command, timeout_s=2.0)
+    return "" if answer.why_not else answer.out.strip()
 
 
 def describe_machine() -> dict[str, Any]:

@@ -10,6 +10,8 @@ import threading
 import weakref
 from typing import TYPE_CHECKING
 
+from tfwatch.runs.private import FILE_MODE
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -66,7 +68,7 @@ class Stream:
         assert self.path
         try:
             if self._file < 0:
-                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
                 weakref.finalize(self, _close_elsewhere, self._file).atexit = False
             if os.fstat(self._file).st_nlink == 0:
                 return "its folder is gone"
@@ -125,7 +127,7 @@ def write_over(path: Path, data: bytes) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         os.write(fd, data)
     finally:

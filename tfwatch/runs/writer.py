@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.core.boundary import fails_open
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import Event, Noted, RecordingLost, RecordingResumed, RunEnded, encode
 from tfwatch.core.reasons import reason
@@ -286,17 +287,17 @@ class RunWriter:
 
 def _tried(part: Callable[[], str]) -> str:
     """Why a part of a flush failed; empty where it did not."""
-    try:
+    why: list[str] = []
+    with fails_open(why.append):
         return part()
-    except Exception as error:  # noqa: BLE001 - of a part that fails the others must not hear; `RecordingLost` tells it
-        return reason(error)
+    return why[0]
 
 
 def _line(event: Event) -> bytes:
     """An event as events.jsonl holds it; one that cannot be written is told as a note."""
     try:
         text = encode(event)
-    except Exception as error:  # noqa: BLE001 - turning a user's metric into a number may raise anything
+    except Exception as error:  # noqa: BLE001  a metric is the user's: to turn it into a number may raise anything
         why = reason(error)
         text = encode(Noted(event.at_ns, f"{type(event).__name__} could not be recorded: {why}"))
     return text.encode() + b"\n"

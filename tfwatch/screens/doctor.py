@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.screen import Screen
 
-from tfwatch.core.reasons import reason as in_words
+from tfwatch.core.boundary import fails_open
 from tfwatch.doctor.check import Check, CheckUp, Status, counted, worst
 from tfwatch.screens.layout import TALL
 from tfwatch.widgets.checks import STYLES, CheckPane, ChecksPane
@@ -154,12 +154,8 @@ class DoctorScreen(Screen[None]):
         def told(what: str) -> None:
             self.post_message(self.Told(what))
 
-        try:
-            found = self._look(gently, told)
-        except Exception as error:  # noqa: BLE001 - a thread boundary
-            self.post_message(self.Failed(in_words(error)))
-        else:
-            self.post_message(self.Found(found))
+        with fails_open(lambda why: self.post_message(self.Failed(why))):
+            self.post_message(self.Found(self._look(gently, told)))
 
     @on(Told)
     def _tell(self, message: Told) -> None:

@@ -16,7 +16,7 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widgets import Static
 
-from tfwatch.core.reasons import reason
+from tfwatch.core.boundary import fails_open
 from tfwatch.screens.asking import AskScreen, ask_value
 from tfwatch.screens.layout import SMALLEST
 from tfwatch.widgets.choices import Choices
@@ -156,17 +156,12 @@ class LauncherScreen(Screen[None]):
     # -- what is found out --------------------------------------------------------------------------
 
     def _look(self) -> None:
-        try:
+        with fails_open(lambda why: self.post_message(self.Told(machine=f"the machine cannot be told: {why}"))):
             self.post_message(self.Told(machine=self._offer.machine()))
-        except Exception as error:  # noqa: BLE001 - a thread boundary
-            self.post_message(self.Told(machine=f"the machine cannot be told: {reason(error)}"))
-        try:
+        with fails_open(lambda why: self.post_message(self.Told(trouble=f"not all can be read: {why}"))):
             for run in self._offer.runs():
                 self.post_message(self.Told(run=run))
             self.post_message(self.Told(note="none yet"))
-        except Exception as error:  # noqa: BLE001 - a thread boundary
-            why = reason(error)
-            self.post_message(self.Told(trouble=f"not all can be read: {why}"))
 
     @on(Told)
     def _tell(self, message: Told) -> None:

@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.tool import Result, Running, run
 from tfwatch.sensors import Availability, Available, SensorError, Unavailable
-from tfwatch.sensors.tool import Result, Running, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from tfwatch.core.tool import run
 from tfwatch.sensors import Availability, Available, Unavailable
-from tfwatch.sensors.tool import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

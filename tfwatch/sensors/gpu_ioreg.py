@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import psutil
 
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.tool import run
 from tfwatch.sensors import Availability, Available, FullReading, GpuIdentity, GpuReading, SensorError, Unavailable
-from tfwatch.sensors.tool import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

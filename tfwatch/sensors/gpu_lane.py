@@ -6,9 +6,10 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
+from tfwatch.core.boundary import fails_open
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.sensors import SensorError, Unavailable, reason
-from tfwatch.sensors.tool import spent_ns
+from tfwatch.core.tool import spent_ns
+from tfwatch.sensors import Unavailable, reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,10 +90,11 @@ class Lane:
         """Ask once: the seconds until the next time, or None where the source has nothing for this run."""
         self._began_ns = self._clock.now_ns()
         spent_before_ns = self._clock.thread_ns() + spent_ns()
+        failures: list[str] = []
         try:
-            return self._ask()
-        except Exception as error:  # noqa: BLE001 - a thread boundary, and the driver's library may raise anything
-            return self._failed(error)
+            with fails_open(failures.append, reason):
+                return self._ask()
+            return self._failed(failures[0])
         finally:
             self._began_ns = None
             self.cpu_ns = self._clock.thread_ns()
@@ -103,7 +105,7 @@ class Lane:
             answer = self.source.available()
             if isinstance(answer, Unavailable):
                 if self._has_worked:
-                    return self._failed(SensorError(answer.reason))
+                    return self._failed(answer.reason)
                 self.trouble = answer
                 return None
             self._is_ready = True
@@ -119,16 +121,14 @@ class Lane:
         self.works, self._has_worked, self.trouble = True, True, None
         return self.pace_s
 
-    def _failed(self, error: Exception) -> float:
+    def _failed(self, why: str) -> float:
         """Let go of the source and say why; the seconds until it is tried again."""
-        why = reason(error)
+        failures = [why]
         again_s: float = min(_AGAIN_S * 2**self._failures, _LAST_AGAIN_S)
         self.works, self._is_ready, self._since_ns = False, False, None
-        try:
+        with fails_open(failures.append, reason):
             self.source.close()
-        except Exception as another:  # noqa: BLE001 - as above: the lane has to live on
-            why = f"{why}; {reason(another)}"
-        self.trouble = Unavailable(why, f"tfwatch tries again in {again_s:g} s")
+        self.trouble = Unavailable("; ".join(failures), f"tfwatch tries again in {again_s:g} s")
         self._failures = min(self._failures + 1, 20)
         return again_s
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import psutil
 
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.tool import run
 from tfwatch.sensors import Availability, Available, FullReading, GpuIdentity, SensorError, Unavailable, plist
 from tfwatch.sensors.stream import Stream
-from tfwatch.sensors.tool import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -10,11 +10,11 @@ import gc
 import threading
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.core.boundary import fails_open
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import Paused, SensorMissing
 from tfwatch.core.frames import of_threads
 from tfwatch.core.rows import Phase
-from tfwatch.sensors import reason
 from tfwatch.sensors.stopped import Stops
 
 if TYPE_CHECKING:
@@ -66,13 +66,11 @@ class Pauses:
             self._thread.join(timeout=2)
 
     def _run(self) -> None:
-        try:
+        with fails_open(self._tell):
             while not self._stopping.wait(LOOK_S):
                 self._callbacks.look()
                 self._stops.look()
                 self.cpu_ns = self._clock.thread_ns()
-        except Exception as error:  # noqa: BLE001 - a thread boundary
-            self._tell(reason(error))
 
     def _tell(self, why: str) -> None:
         self._writer.event(SensorMissing(self._writer.now_ns(), "callbacks", why, "the next run tries again"))

@@ -6,10 +6,12 @@ import math
 import threading
 from typing import TYPE_CHECKING
 
+from tfwatch.core import tool
+from tfwatch.core.boundary import fails_open
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import SensorMissing, Slept
 from tfwatch.core.rows import SAMPLE
-from tfwatch.sensors import Sensor, Unavailable, reason, tool
+from tfwatch.sensors import Sensor, Unavailable, reason
 from tfwatch.sensors.gpu import GpuSensor, sources_of
 from tfwatch.sensors.host import host_sensors
 from tfwatch.sensors.pauses import Pauses
@@ -49,7 +51,7 @@ class Sensors:
         try:
             self._thread.start()
         except RuntimeError as error:
-            self._writer.event(SensorMissing(self._writer.now_ns(), "machine", f"nobody reads it: {error}", _NEXT_RUN))
+            self._tell_over(f"nobody reads it: {error}")
         self._pauses.start()
 
     def stop(self) -> None:
@@ -60,15 +62,15 @@ class Sensors:
             self._thread.join(timeout=2)
 
     def _run(self) -> None:
-        try:
+        with fails_open(self._tell_over):
             sensors = [*host_sensors(), self._gpu] if self._sensors is None else self._sensors
             sampler = Sampler(self._writer, self._clock, sensors, self._pauses, self._gpu)
             sampler.begin()
             sample_on_schedule(sampler.sample, self._clock, self._stopping.wait)
-        except Exception as error:  # noqa: BLE001 - a thread boundary
-            self._writer.event(SensorMissing(self._writer.now_ns(), "machine", reason(error), _NEXT_RUN))
-        finally:
-            self._gpu.stop()
+        self._gpu.stop()
+
+    def _tell_over(self, why: str) -> None:
+        self._writer.event(SensorMissing(self._writer.now_ns(), "machine", why, _NEXT_RUN))
 
 
 def sample_on_schedule(sample: Callable[[float], None], clock: Clock, wait: Callable[[float], bool]) -> None:
@@ -130,21 +132,17 @@ class Sampler:
         return own_ns + others_ns + tool.spent_ns() + self._clock.thread_ns()
 
     def _is_available(self, sensor: Sensor) -> bool:
-        try:
+        with fails_open(lambda why: self._tell(sensor, Unavailable(why, _NEXT_RUN)), reason):
             answer = sensor.available()
-        except Exception as error:  # noqa: BLE001 - one sensor's failure must not stop another
-            answer = Unavailable(reason(error), _NEXT_RUN)
-        if isinstance(answer, Unavailable):
+            if not isinstance(answer, Unavailable):
+                return True
             self._tell(sensor, answer)
-            return False
-        return True
+        return False
 
     def _read(self, sensor: Sensor, now_ns: int) -> dict[str, float]:
-        try:
+        with fails_open(lambda why: self._tell(sensor, Unavailable(why, _AGAIN)), reason):
             return dict(sensor.read(now_ns))
-        except Exception as error:  # noqa: BLE001 - one sensor's failure must not stop another
-            self._tell(sensor, Unavailable(reason(error), _AGAIN))
-            return {}
+        return {}
 
     def _tell(self, sensor: Sensor, why: Unavailable) -> None:
         if sensor.name not in self._told:

@@ -9,8 +9,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.tool import NotStartedError, start_lasting
 from tfwatch.sensors import SensorError
-from tfwatch.sensors.tool import ENVIRONMENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,18 +39,9 @@ class Stream:
         self._taken = 0
         self._left = threading.Event()
         try:
-            # In a session of its own sudo finds no terminal to ask on or to change, nor does ctrl+c end it.
-            self._process = subprocess.Popen(
-                list(argv),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=ENVIRONMENT,
-                start_new_session=True,
-                bufsize=0,
-            )
-        except (OSError, ValueError) as error:
-            raise SensorError(getattr(error, "strerror", None) or str(error)) from error
+            self._process = start_lasting(argv)
+        except NotStartedError as error:
+            raise SensorError(str(error)) from error
         assert self._process.stdout
         assert self._process.stderr
         self._out, self._err = self._process.stdout, self._process.stderr

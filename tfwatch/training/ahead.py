@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfwatch.core.reasons import reason
+from tfwatch.core.boundary import fails_open
 from tfwatch.training.script import at_exit
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class Ahead:
     # -- the thread that asks -----------------------------------------------------------------------
 
     def _run(self) -> None:
-        try:
+        with fails_open(self._without_gpu):
             probe = self._make_probe()
             readings = sorted(self._read(probe) for _ in range(_READINGS))
             idle_ns = readings[_COUNTS]
@@ -193,9 +193,10 @@ class Ahead:
                     self._asked.get()
                 if not self._stopping.is_set():
                     self._ask(probe)
-        except Exception as error:  # noqa: BLE001  a thread boundary
-            self.failed = True
-            self._note(f"the GPU cannot be asked ({reason(error)}): a fetch that blocks counts as data wait")
+
+    def _without_gpu(self, why: str) -> None:
+        self.failed = True
+        self._note(f"the GPU cannot be asked ({why}): a fetch that blocks counts as data wait")
 
     def _read(self, probe: Callable[[], int]) -> int:
         asked_ns = self._now_ns()

@@ -12,7 +12,7 @@ def images_in(batch: Any) -> int | None:
             batch = next(iter(batch.values() if isinstance(batch, dict) else batch))
         shape = getattr(batch, "shape", None)
         return int(shape[0]) if shape is not None and len(shape) else None
-    except Exception:  # noqa: BLE001  a loop's batch may be anything
+    except Exception:  # noqa: BLE001  the batch is the user's, of any kind, and its parts may raise anything
         return None
 
 

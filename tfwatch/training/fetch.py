@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from tfwatch.core.boundary import fails_open
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
-from tfwatch.core.reasons import reason as in_words
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control import Request
 from tfwatch.training.disposal import let_go
@@ -109,7 +109,7 @@ class Fetch:
         self._weighed = True
         try:
             size = bytes_of(batch)
-        except Exception:  # noqa: BLE001  a batch of any kind: training goes on
+        except Exception:  # noqa: BLE001  the batch is the user's, of any kind, and its parts may raise anything
             size = None
         if size is None:
             self._writer.note("a batch's size is not known, nor what buffers take: it holds more than plain numbers")
@@ -117,8 +117,13 @@ class Fetch:
 
     def late(self, wait_ns: float) -> None:
         """The last batch was waited for so long: say by a flag what for, where it is known."""
-        if self._filling.explains(wait_ns):
-            self.flags |= _SHUFFLE_FILL
+        with fails_open(self._without_filling):
+            if self._filling.explains(wait_ns):
+                self.flags |= _SHUFFLE_FILL
+
+    def _without_filling(self, why: str) -> None:
+        self._filling = Filling(None)
+        self._writer.note(f"whether a wait filled a shuffle buffer is not known: {why}")
 
     def source(self, steps: int) -> Any:
         """The iterator to fetch from after `steps` steps, for who does it by himself: see `arrived`, `successor`."""
@@ -213,17 +218,15 @@ class Fetch:
             return
         start_ns = self._writer.now_ns()
         self.flags = _SWITCH
-        try:
+        # The pipeline may be built by the user's code: where it or tf.data refuses, the pipeline that runs goes on.
+        with fails_open(self._refuse):
             if self._through_feed:
                 self._feed.switch(knobs)
             else:
                 self._feed.start(self._iterator, knobs)
-        except Exception as error:  # noqa: BLE001  whatever tf.data refuses: the pipeline that runs goes on
-            self._refuse(in_words(error))
-            return
-        self._through_feed = True
-        self._control.knobs = knobs
-        self._build_ms = (self._writer.now_ns() - start_ns) / 1e6
+            self._through_feed = True
+            self._control.knobs = knobs
+            self._build_ms = (self._writer.now_ns() - start_ns) / 1e6
 
     def _refuse(self, reason: str) -> None:
         for asked in [*self._asked, *self._later.failed(self._control.knobs)]:

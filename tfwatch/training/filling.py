@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.training.stage_model import model_of, tree
+from tfwatch.training.stage_model import NoModelError, model_of, tree
 from tfwatch.training.stage_names import inputs_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Filling:
         self._usual_ns = 0.0
 
     def explains(self, wait_ns: float) -> bool:
-        """Whether the wait that has just ended was spent on it, most of all. Never raises."""
+        """Whether the wait that has just ended was spent on it, most of all. False for good where there is no model."""
         iterator, begun, self._begun = self._iterator(), self._begun, True
         found = iterator is not None and (not begun or self._may_refill(wait_ns)) and self._asked(wait_ns, begun)
         if not found:
@@ -52,7 +52,7 @@ class Filling:
     def _asked(self, wait_ns: float, begun: bool) -> bool:
         try:
             return explained(model_of(self._iterator()).nodes, wait_ns, begun=begun)
-        except Exception:  # noqa: BLE001  a pipeline without autotuning has no model; whatever else fails tells nothing
+        except NoModelError:
             self._iterator = lambda: None
             return False
 

@@ -39,6 +39,6 @@ def seen_through(kind: type, inner: Callable[[Any], Any]) -> bool:
         for name in _BUILT_IN:
             form = partial(call, getattr(py_builtins, f"{name}_"))
             getattr(py_builtins, f"{name}_registry").register(kind, form)
-    except Exception:  # noqa: BLE001  a TensorFlow that has none of this, or another
+    except (ImportError, AttributeError, TypeError, LookupError):  # another TensorFlow, or the kind is registered
         return False
     return True

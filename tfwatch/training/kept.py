@@ -59,7 +59,7 @@ def restore(model: Any, path: Path, spec: Any) -> str:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that the state of another optimizer is skipped is told in a sentence
             model.load_weights(path)
-    except Exception as error:  # Keras and h5py raise whatever a damaged or foreign file leads them to
+    except Exception as error:  # layers load themselves, the user's too, and from any file
         name = os.path.join(*path.parts[-2:])
         raise BadInputError(f"{name} holds no weights of this model: {_said(error)}") from error
     if not is_same:

@@ -12,10 +12,10 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.reasons import reason
+from tfwatch.core.boundary import fails_open
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.training.ahead import Ahead, Fetched
-from tfwatch.training.books import Books, fails_open
+from tfwatch.training.books import Books, failure_ends_recording
 from tfwatch.training.device import find_device, host_device
 from tfwatch.training.examples import images_in
 from tfwatch.training.script import Raised, ScriptRun, at_exit, tell_user
@@ -54,14 +54,14 @@ class LoopBooks(Books):
         self._ever_traced = False
         self._open_step: tuple[int, int] | None = None
 
-    @fails_open
+    @failure_ends_recording
     def before(self, start_ns: int) -> None:
         """The fetch of a batch begins, and with it the next step."""
         super().before(start_ns)
         if self.ahead:
             self.ahead.fetch(self.steps + 1, start_ns)
 
-    @fails_open
+    @failure_ends_recording
     def got(self, start_ns: int, got_ns: int, batch: Any) -> None:
         """The batch is there, and the body of its step begins."""
         if self.ahead:
@@ -73,14 +73,14 @@ class LoopBooks(Books):
         if self._traced:
             self._traced_before = self._traced()
 
-    @fails_open
+    @failure_ends_recording
     def end_epoch(self, logs: dict[str, Any] | None) -> None:
         """The loop is over."""
         super().end_epoch(logs)
         if self.ahead:
             self._write(self.ahead.rest())
 
-    @fails_open
+    @failure_ends_recording
     def close(self) -> None:
         """Write what is left; a body that was under way is over."""
         if self._open_step:
@@ -221,10 +221,8 @@ class Loop:
             # The garbage collector runs in any thread, also in those that are about to be joined.
             threading.Thread(target=self.end, args=(raised,), kwargs={"meant": meant}, name="end-of-run").start()
             return
-        try:
+        with fails_open(lambda why: tell_user(f"the run was not ended properly: {why}")):
             self._end(raised or self._raised or _uncaught(self._left_at), meant)
-        except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the loop
-            tell_user(f"the run was not ended properly: {reason(error)}")
 
     def disown(self) -> None:
         """This process was forked: the run is its parent's."""
@@ -251,7 +249,7 @@ class Loop:
             self._script.end("finished", "", at_ns)
 
     def _look_for_gpu(self) -> None:
-        try:
+        with fails_open(self._without_gpu):
             from tfwatch.training.marker import make_marker, may_ask
 
             self._patience -= 1
@@ -263,9 +261,10 @@ class Loop:
                 self._writer.describe(split=_SPLIT_AHEAD)
             elif not self._patience:
                 self._writer.note("the GPU cannot be asked: a fetch that blocks counts as data wait")
-        except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the loop
-            self._patience = 0
-            self._books.tell_failure(error)
+
+    def _without_gpu(self, why: str) -> None:
+        self._patience = 0
+        self._books.report_failure(why)
 
 
 def _stack() -> list[tuple[CodeType, int]]:

@@ -86,7 +86,7 @@ def _measure(tf: Any, spec: Spec) -> dict[str, Any]:
             return {"examples": examples, **_times(tf, step, spec.seconds)}
     except BadInputError as error:
         return {"error": str(error), "no_gpu": isinstance(error, NoGpuError)}
-    except Exception as error:  # noqa: BLE001 - a process boundary: whatever TensorFlow refuses is the result
+    except Exception as error:  # noqa: BLE001  the training's own call: whatever it raises is this process' result
         return {"error": reason(error).strip()[:500]}
 
 

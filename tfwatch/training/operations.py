@@ -2,18 +2,84 @@
 
 from __future__ import annotations
 
-from threading import get_ident
+import threading
+from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.clock import SYSTEM, Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tfwatch.runs.writer import RunWriter
 
 #: What TensorFlow's Python calls to run one operation, by the module's attribute: no public name.
 _CALLS = ("TFE_Py_FastPathExecute", "TFE_Py_Execute", "TFE_Py_ExecuteCancelable")
+
+
+class Calls:
+    """What TensorFlow's Python runs operations with: while any thread times its own, timed calls stand in its place.
+
+    They are put in once however many threads time, and taken out with the last; each thread has its own account.
+
+    Raises:
+        AttributeError: the module has none of it.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._bare = self._found()
+        self._lock = threading.Lock()
+        self._timing = 0
+        self._accounts: dict[int, Operations] = {}
+
+    @contextmanager
+    def timed_by(self, account: Operations) -> Iterator[None]:
+        """Within, the operations of the calling thread are on this account; one within another is on both."""
+        thread = threading.get_ident()
+        outer = self._accounts.get(thread)
+        self._accounts[thread] = account
+        self._begin()
+        try:
+            yield
+        finally:
+            self._end()
+            if outer:
+                self._accounts[thread] = outer
+                outer.took_ns += account.took_ns
+            else:
+                del self._accounts[thread]
+
+    def _begin(self) -> None:
+        with self._lock:
+            self._timing += 1
+            if self._timing == 1:
+                self._bare = self._found()
+                vars(self._module).update({name: self._time(call) for name, call in self._bare.items()})
+
+    def _end(self) -> None:
+        with self._lock:
+            self._timing -= 1
+            if not self._timing:
+                vars(self._module).update(self._bare)
+
+    def _found(self) -> dict[str, Callable[..., Any]]:
+        return {name: getattr(self._module, name) for name in _CALLS}
+
+    def _time(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        accounts, get_ident = self._accounts, threading.get_ident
+
+        def timed(*arguments: Any) -> Any:
+            account = accounts.get(get_ident())
+            if account is None:  # of a thread that times nothing, e.g. a map's Python function
+                return call(*arguments)
+            begin_ns = account.now_ns()
+            result = call(*arguments)
+            account.took_ns += account.now_ns() - begin_ns
+            return result
+
+        return timed
 
 
 class Operations:
@@ -23,35 +89,23 @@ class Operations:
     of it, and where operations run on the CPU so is computing.
     """
 
-    def __init__(self, module: Any, clock: Clock = SYSTEM) -> None:
+    def __init__(self, calls: Calls, clock: Clock = SYSTEM) -> None:
         self.took_ns = 0
-        self._now_ns = clock.now_ns
-        self._module = module
-        self._bare = {name: getattr(module, name) for name in _CALLS}
-        self._thread = 0
-        self._timed = {name: self._time(call) for name, call in self._bare.items()}
+        self.now_ns = clock.now_ns
+        self._calls = calls
 
     def call(self, function: Callable[[Any], Any], argument: Any) -> Any:
         """Call a function of one argument, and time its operations."""
-        self.took_ns, self._thread = 0, get_ident()
-        vars(self._module).update(self._timed)
-        try:
+        self.took_ns = 0
+        with self._calls.timed_by(self):
             return function(argument)
-        finally:
-            vars(self._module).update(self._bare)
 
-    def _time(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        now_ns = self._now_ns
 
-        def timed(*arguments: Any) -> Any:
-            if get_ident() != self._thread:  # another thread's, e.g. a map's Python function
-                return call(*arguments)
-            begin_ns = now_ns()
-            result = call(*arguments)
-            self.took_ns += now_ns() - begin_ns
-            return result
+@cache
+def _tensorflow_calls() -> Calls:
+    from tensorflow.python import pywrap_tfe
 
-        return timed
+    return Calls(pywrap_tfe)
 
 
 def op_by_op(writer: RunWriter) -> Operations | None:
@@ -64,10 +118,8 @@ def op_by_op(writer: RunWriter) -> Operations | None:
         writer.describe(op_by_op=True)
         return None
     try:
-        from tensorflow.python import pywrap_tfe
-
-        found = Operations(pywrap_tfe)
-    except Exception as error:  # noqa: BLE001  no public names: another TensorFlow may lack them
+        found = Operations(_tensorflow_calls())
+    except (ImportError, AttributeError) as error:  # no public names: another TensorFlow may lack them
         writer.note(f"what Python takes between operations is not told: they cannot be timed ({error})")
         return None
     writer.describe(op_by_op=True)

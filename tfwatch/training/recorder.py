@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tensorflow as tf
 
+from tfwatch.core.boundary import fails_open
 from tfwatch.core.reasons import said
 from tfwatch.training.books import Books
 from tfwatch.training.fetch import Fetch
@@ -220,14 +221,9 @@ class Recorder:
 
     def _end_by(self, tell: Callable[[], None]) -> None:
         """End, and say why. What fails in that is told, and never raised in the place of the training's own."""
-        self._told(self.end)
-        self._told(tell)
-
-    def _told(self, part: Callable[[], None]) -> None:
-        try:
-            part()
-        except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
-            self._books.tell_failure(error)
+        for part in (self.end, tell):
+            with fails_open(self._books.report_failure):
+                part()
 
     def _obey_stop(self) -> None:
         if self._session.is_over(self._books.steps):

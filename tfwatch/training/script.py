@@ -46,7 +46,7 @@ class Raised:
         text = in_words(error)
         try:
             lines = "".join(traceback.format_exception(error))
-        except Exception as failure:  # noqa: BLE001  its notes, or what it was raised from, may raise
+        except Exception as failure:  # noqa: BLE001  the exception is the user's: its notes or its cause may raise
             lines = f"the traceback of {text} cannot be written: {in_words(failure)}"
         return Raised(text, lines, isinstance(error, Exception))
 

@@ -208,7 +208,7 @@ def _operations(wrapper: Any) -> set[str]:
     """
     try:
         return set(_kinds(wrapper.function.graph, _DEEPEST))
-    except Exception:  # noqa: BLE001  a stage without a function, or one that TensorFlow does not show
+    except (AttributeError, RuntimeError):  # without a function, or another thread adds functions to its graph
         return set()
 
 
@@ -229,7 +229,7 @@ def _number(dataset: Any, name: str) -> str:
     """An argument that is a whole number, in digits; empty where there is none or TensorFlow chooses it."""
     try:
         number = int(getattr(dataset, name))
-    except Exception:  # noqa: BLE001  a tensor of a graph, or nothing at all
+    except (AttributeError, TypeError, ValueError, OverflowError):  # none, a graph's tensor, text, infinite
         return ""
     return str(number) if number > 0 else ""
 

@@ -12,8 +12,8 @@ import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tfwatch.core.boundary import fails_open
 from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
-from tfwatch.core.reasons import reason as in_words
 from tfwatch.core.rows import STAGE, Phase
 from tfwatch.training.stage_lines import Followed, Line, compared, follow, marked, stands_at, written_of
 from tfwatch.training.stage_model import (
@@ -96,10 +96,8 @@ class StageReader:
             self._thread.join(timeout=_JOIN_S)
 
     def _run(self) -> None:
-        try:
+        with fails_open(lambda why: self._tell(f"nobody reads it any more: {why}", "")):
             self._read_on()
-        except Exception as error:  # noqa: BLE001  a thread's boundary: training goes on
-            self._tell(f"nobody reads it any more: {in_words(error)}", "")
 
     def _read_on(self) -> None:
         wait_s, cost_s = PERIOD_S, 0.0
@@ -133,18 +131,9 @@ class StageReader:
         """Read once and write what was found. Returns the number of rows."""
         lines: list[Line] = []
         batches = 0
-        try:
-            iterators = self._iterators()
-            source, top = iterators() if iterators else (None, None)
-            if top is not None:
-                lines, batches = self._lines(source, top)
-                self._tell_short_epochs(top if source is None else source, lines)
-        except NoModelError as error:
-            self._tell_unread(error, written_of(source) or written_of(top))
-        except Exception as error:  # noqa: BLE001  whatever TensorFlow raises: the next reading may do
-            self._tell(in_words(error), "")
-        finally:
-            iterators = source = top = None
+        # Of an object of the user's, or of TensorFlow's private ones: the next reading may do.
+        with fails_open(lambda why: self._tell(why, "")):
+            lines, batches = self._found()
         if batches and lines:  # before the first batch, tf.data has not made all stages
             self._write(lines)
         self._look_for_stall(lines)
@@ -152,6 +141,20 @@ class StageReader:
         return len(lines)
 
     # -- a reading --------------------------------------------------------------------------------
+
+    def _found(self) -> tuple[list[Line], int]:
+        """The stages that can be read now, and how many batches they have given."""
+        iterators = self._iterators()
+        source, top = iterators() if iterators else (None, None)
+        if top is None:
+            return [], 0
+        try:
+            lines, batches = self._lines(source, top)
+            self._tell_short_epochs(top if source is None else source, lines)
+        except NoModelError as error:
+            self._tell_unread(error, written_of(source) or written_of(top))
+            return [], 0
+        return lines, batches
 
     def _lines(self, source: Any, top: Any) -> tuple[list[Line], int]:
         """The stages, and how many batches they have given."""

@@ -14,6 +14,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil
 import tensorflow as tf
 
 from tfwatch.core import units
@@ -109,7 +110,12 @@ class Store:
     def _short(self, floor: float) -> str:
         try:
             return "" if self._available_bytes() > floor else "memory got short"
-        except Exception as error:  # noqa: BLE001  it runs within the pipeline: what it raised would end the training
+        except (
+            OSError,
+            RuntimeError,
+            ValueError,
+            psutil.Error,
+        ) as error:  # raised within the pipeline, it would end it
             return f"free memory cannot be read ({reason(error)})"
 
     def _stopped(self, why: str, held: int) -> None:

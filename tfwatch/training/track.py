@@ -11,7 +11,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from tfwatch.core.reasons import reason
+from tfwatch.core.boundary import fails_open
 from tfwatch.training.in_function import in_function, seen_through
 from tfwatch.training.loop import Loop
 from tfwatch.training.script import Raised, tell_user
@@ -95,7 +95,7 @@ class Track(Generic[T]):
             iterator = iter(self._iterable)
             loop.loops_over(iterator)
             return _Steps(loop, epoch, iterator)
-        except BaseException as error:
+        except BaseException as error:  # the user's iterable: its exception goes on to the user
             loop.raised(error)
             loop.leave(epoch)
             raise
@@ -133,7 +133,7 @@ class Track(Generic[T]):
             loop.end()
 
     def _begin(self) -> tuple[Loop | None, int]:
-        try:
+        with fails_open(lambda why: tell_user(f"this loop is not watched: {why}")):
             self._times += 1
             loop = self._loop or _left_open(self._place)
             if loop and loop.epoch is not None:
@@ -145,9 +145,7 @@ class Track(Generic[T]):
             # Who collects it ends its run, and that takes a moment: no call from its line may come in between.
             loop.alone = self._times > 1
             return loop, loop.begin_epoch(_length(self._iterable))
-        except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the loop
-            tell_user(f"this loop is not watched: {reason(error)}")
-            return None, 0
+        return None, 0
 
     def _traced(self) -> Iterable[T]:
         """What is tracked, for a function that is traced."""
@@ -192,7 +190,7 @@ class _Steps(Generic[T]):
         except StopIteration:
             loop.exhausted()
             raise
-        except BaseException as error:
+        except BaseException as error:  # the user's iterable: its exception goes on to the user
             loop.raised(error)
             del self  # a traceback holds this frame, and the loop must be seen to be left
             raise
@@ -235,7 +233,7 @@ def _remember(place: Place, loop: Loop) -> None:
 def _length(iterable: object) -> int | None:
     try:
         return len(iterable)  # type: ignore[arg-type]
-    except Exception:  # noqa: BLE001  of unknown or infinite length
+    except Exception:  # noqa: BLE001  the iterable is the user's; of unknown or infinite length it raises
         return None
 
 

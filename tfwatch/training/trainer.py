@@ -86,7 +86,7 @@ class Trainer:
             return "a step was under way"
         try:
             kept.save(self.model, path)
-        except Exception as error:  # noqa: BLE001  Keras and h5py raise what they like; the caller tells the user
+        except Exception as error:  # noqa: BLE001  layers save themselves, the user's too; the caller says why
             return reason(error)
         if not self.done.is_set() and self._writer.status is not before:
             path.unlink(missing_ok=True)
@@ -101,7 +101,7 @@ class Trainer:
             outcome = Outcome("stopped")
         except workloads.BadInputError as error:
             outcome = Outcome("bad-input", str(error))
-        except BaseException as error:  # noqa: BLE001  the thread's boundary: nobody else would hear of it
+        except BaseException as error:  # noqa: BLE001  the training's thread begins here; its end says what was raised
             outcome = Outcome("failed", self._explain(error), traceback.format_exc())
         self._end(outcome)
 

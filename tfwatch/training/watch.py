@@ -9,8 +9,8 @@ from typing import Any, ClassVar, get_args
 
 import keras
 
+from tfwatch.core.boundary import fails_open
 from tfwatch.core.knobs import Knobs, Setting, describe, parse_setting
-from tfwatch.core.reasons import reason
 from tfwatch.runs.control import Control, Request
 from tfwatch.training.device import find_device
 from tfwatch.training.recorder import Recorder, Split
@@ -113,7 +113,7 @@ class Watch(keras.callbacks.Callback):
     def _end(self, cause: str, detail: str = "") -> None:
         recorder, self._recorder = self._recorder, None
         script, self._script = self._script, None
-        try:
+        with fails_open(lambda why: tell_user(f"the run was not ended properly: {why}")):
             try:
                 if recorder:
                     recorder.end()
@@ -121,12 +121,10 @@ class Watch(keras.callbacks.Callback):
                 if script:
                     script.end(cause, detail)
                     self.run_path = script.path
-        except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
-            tell_user(f"the run was not ended properly: {reason(error)}")
 
     def _begin_script(self) -> None:
         self.run_path = None
-        try:
+        with fails_open(lambda why: tell_user(f"this fit is not watched: {why}")):
             if self._is_watched():
                 tell_user("another Watch watches this fit already: this one keeps out of it")
                 return
@@ -135,8 +133,6 @@ class Watch(keras.callbacks.Callback):
             self.run_path = script.path
             session = Session(script.writer, self._control, on_error=script.fail, on_abandoned=script.abandon)
             self._recorder = Recorder(session, self.model, self._split)
-        except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
-            tell_user(f"this fit is not watched: {reason(error)}")
 
     def _is_watched(self) -> bool:
         """Whether another Watch watches this very `fit`, whose callbacks share their `params`."""

@@ -53,6 +53,10 @@ class Entry:
         having = {"fast_form": bool(self.fast), "cache": bool(self.cached), "shuffle": self.shuffles}
         return having.get(knob, True)
 
+    def refuses(self, setting: str) -> bool:
+        """Whether a field of `Settings` is one of other workloads."""
+        return setting in _OWN - self.takes if self.only is None else setting not in self.only
+
 
 #: Every workload by its name, which is that of its module here (a `Workload`).
 WORKLOADS: dict[str, Entry] = {
@@ -280,7 +284,7 @@ def settle(name: str, asked: Mapping[str, Any]) -> Settings:
     """
     entry = find(name)
     given = {setting: value for setting, value in asked.items() if value is not None}
-    refused = _OWN - entry.takes if entry.only is None else given.keys() - entry.only
+    refused = set(filter(entry.refuses, given))
     refused |= {setting for setting in entry.why_not if given.get(setting) != getattr(Settings(), setting)}
     for setting in sorted(refused & given.keys()):
         option = given[setting] if setting == "mode" else setting.replace("_", "-")

@@ -57,11 +57,11 @@ def _load(
 ) -> Arrays:
     say(f"loading {name} (Keras downloads it once)")
     try:
-        with impatient():
+        with downloading():
             (images, labels), (held_images, held_labels) = load()
-    except Exception as error:  # noqa: BLE001 - Keras raises a plain Exception where it cannot download
+    except NotLoadedError as error:
         say(f"{name} cannot be had: generating a set of its shapes")
-        return generated(shape, counts, f"{name} cannot be loaded ({first_words(error)})")
+        return generated(shape, counts, f"{name} cannot be loaded ({error})")
     return Arrays(images, _flat(labels), held_images, _flat(held_labels))
 
 
@@ -84,20 +84,25 @@ def _noisy(patterns: NDArray[np.float32], count: int, rng: np.random.Generator) 
     return images, labels
 
 
+class NotLoadedError(Exception):
+    """Keras could not load a file; the message is its own, in one line."""
+
+
 @contextlib.contextmanager
-def impatient() -> Iterator[None]:
-    """Within, a connection that hangs is given up after 10 s."""
+def downloading() -> Iterator[None]:
+    """Within, Keras may download a file; a connection that hangs is given up after 10 s.
+
+    Raises:
+        NotLoadedError: it cannot be downloaded or read.
+    """
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_PATIENCE_S)
     try:
         yield
+    except Exception as error:  # where it cannot download, Keras raises a plain Exception
+        raise NotLoadedError((str(error) or type(error).__name__).splitlines()[0][:120]) from error
     finally:
         socket.setdefaulttimeout(before)
-
-
-def first_words(error: Exception) -> str:
-    """A failure in one line."""
-    return (str(error) or type(error).__name__).splitlines()[0][:120]
 
 
 def _flat(labels: Any) -> Labels:

@@ -129,7 +129,7 @@ class Own:
             yield
         except BadInputError:
             raise
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # the user's code
             traceback.print_exc()
             at = self._places.frame(error) or self._file.at(function)
             raise BadInputError(f"{at}: {named(error)}") from error
@@ -233,7 +233,7 @@ class Own:
         self._takes = getattr(model, "input_shape", None)
         if any(None in leaf.shape[1:] for leaf in tf.nest.flatten(spec)):
             # Keras would build it on a batch in which such sides are 1, too little for a convolution.
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):  # the user's layers: where they raise, Keras builds it itself
                 model._symbolic_build(data_batch=spec)
         return model
 
@@ -276,7 +276,7 @@ class Own:
 
         try:
             tf.function(loss, autograph=False).get_concrete_function(*tf.nest.flatten(spec))
-        except Exception as error:
+        except Exception as error:  # the user's model and loss
             traceback.print_exc()
             at = self._places.frame(error) or self._file.at(self._gives)
             raise BadInputError(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.workloads import Prepared, Settings, cnn, models
-from tfwatch.workloads.arrays import first_words, impatient
+from tfwatch.workloads.arrays import NotLoadedError, downloading
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,10 +47,10 @@ def make_base(settings: Settings, say: Callable[[str], None]) -> tuple[keras.Mod
     if settings.weights == "imagenet":
         say("loading MobileNetV2's ImageNet weights (Keras downloads them once)")
         try:
-            with impatient():
+            with downloading():
                 base = make(weights="imagenet")
-        except Exception as error:  # noqa: BLE001 - Keras raises a plain Exception where it cannot download
-            why = f"cannot be loaded ({first_words(error)})"
+        except NotLoadedError as error:
+            why = f"cannot be loaded ({error})"
             note = f"MobileNetV2's ImageNet weights {why}: the base starts at random and will hardly learn"
             models.seed(settings)
             base = make(weights=None)

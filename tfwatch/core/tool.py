@@ -1,4 +1,4 @@
-"""Runs a tool of the operating system for a moment: by its absolute path, without a shell, with limits."""
+"""The one place that starts a tool of the operating system: by its absolute path, without a shell or a terminal."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ _PIECE = 2**16
 #: How long a tool that was killed may take to go, and how often one that has closed its pipes is looked at.
 _GONE_S = 0.1
 _LOOK_S = 0.001
+
+
+class NotStartedError(Exception):
+    """A tool cannot be started; the message is the system's reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,34 @@ def run(argv: Sequence[str], timeout_s: float, limit_bytes: int = LIMIT_BYTES, c
     return result
 
 
+def start_lasting(
+    argv: Sequence[str], *, stdin: int = subprocess.DEVNULL, stdout: int = subprocess.PIPE
+) -> subprocess.Popen[bytes]:
+    """Start a tool that lasts, with a pipe for its stderr; the caller ends it.
+
+    It is in a session of its own: sudo finds no terminal to ask on or to change there, and ctrl+c does not reach it.
+
+    Raises:
+        NotStartedError: it cannot be started.
+    """
+    try:
+        return subprocess.Popen(
+            list(argv),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            env=ENVIRONMENT,
+            start_new_session=True,
+            bufsize=0,
+        )
+    except (OSError, ValueError) as error:
+        raise NotStartedError(_refusal(error)) from error
+
+
+def _refusal(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
 class Running:
     """A tool that runs beside its caller, within the limits of `run`.
 
@@ -89,7 +121,7 @@ class Running:
                 close_fds=False,
             )
         except (OSError, ValueError) as error:
-            self._end(getattr(error, "strerror", None) or str(error))
+            self._end(_refusal(error))
             return
         # Nobody looks at it any more, or the interpreter ends: it does not outlive that.
         self._left = weakref.finalize(self, _kill, self._process)

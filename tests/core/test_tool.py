@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tests.runs.processes import wait_until
-from tfwatch.sensors import tool
+from tfwatch.core import tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable

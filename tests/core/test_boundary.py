@@ -1,0 +1,79 @@
+"""Telemetry fails open, and says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfwatch.core.boundary import fails_open
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+def test_what_a_block_raises_is_published_in_words_and_goes_no_further() -> None:
+    words: list[str] = []
+    after = []
+
+    with fails_open(words.append):
+        _raise(ValueError("no"))
+        after.append("in the block")
+    after.append("behind it")
+
+    assert words == ["ValueError: no"]
+    assert after == ["behind it"]
+
+
+def test_a_block_that_raises_nothing_publishes_nothing() -> None:
+    words: list[str] = []
+
+    with fails_open(words.append):
+        pass
+
+    assert words == []
+
+
+def test_the_value_of_a_block_is_given_back() -> None:
+    def read() -> int:
+        with fails_open(lambda _: None):
+            return 7
+        return 0
+
+    assert read() == 7
+
+
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()], ids=lambda one: type(one).__name__
+)
+def test_the_wish_to_stop_goes_through(error: BaseException) -> None:
+    words: list[str] = []
+
+    with pytest.raises(type(error)), fails_open(words.append):
+        _raise(error)
+
+    assert words == []
+
+
+def test_an_error_that_cannot_be_put_in_words_is_published_by_its_class() -> None:
+    class SilentError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    words: list[str] = []
+
+    with fails_open(words.append):
+        _raise(SilentError())
+
+    assert words == ["SilentError"]
+
+
+def test_one_boundary_serves_blocks_within_blocks() -> None:
+    words: list[str] = []
+    boundary = fails_open(words.append)
+
+    with boundary:
+        with boundary:
+            _raise(ValueError("inner"))
+        _raise(ValueError("outer"))
+
+    assert words == ["ValueError: inner", "ValueError: outer"]

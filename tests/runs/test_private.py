@@ -1,0 +1,62 @@
+"""Nobody but the user can read a run, whatever the umask."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfwatch.core.events import Noted
+from tfwatch.runs import jotted
+from tfwatch.runs.begin import begin_run
+from tfwatch.runs.private import make_folder
+from tfwatch.terminal import Capture
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)
+def umask(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+def modes(folder: Path) -> dict[str, int]:
+    """The permissions of a folder and all that is in it."""
+    return {str(path.relative_to(folder)): path.stat().st_mode & 0o777 for path in (folder, *folder.rglob("*"))}
+
+
+@pytest.mark.usefixtures("umask")
+def test_files_are_0600_and_folders_0700(tmp_path: Path) -> None:
+    home = tmp_path / "state"
+    writer, _ = begin_run(home / "tfwatch" / "runs", "cnn")
+    writer.event(Noted(writer.now_ns(), "a note"))
+    writer.step(writer.now_ns(), 1, 0, 0, 1.0, 1.0, 1.0, 1.0)
+    writer.sample(writer.now_ns(), {})
+    writer.close()
+    assert writer.folder
+    with Capture(screen=False) as terminal:
+        terminal.record_to(writer.folder / "log.txt")
+    jotted.jot(writer.folder, "text")
+
+    found = modes(home)
+    folders = {".", "tfwatch", "tfwatch/runs", f"tfwatch/runs/{writer.folder.name}"}
+    assert {name for name, mode in found.items() if mode == 0o700} == folders
+    assert {mode for name, mode in found.items() if name not in folders} == {0o600}
+    assert {"run.json", "steps.bin", "samples.bin", "pulse.bin", "events.jsonl", "log.txt", "copied.py"} <= {
+        os.path.basename(name) for name in found
+    }
+
+
+def test_a_folder_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o755)
+    make_folder(shared)
+    make_folder(shared / "mine")
+
+    assert modes(shared) == {".": 0o755, "mine": 0o700}

@@ -1,0 +1,39 @@
+"""The boundary of tfwatch: telemetry fails open, and says so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.core.reasons import reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+
+class fails_open:
+    """Ends a block at the first exception, publishes that in words, and goes on behind the block.
+
+    It stands where a thread begins, and where tfwatch's work meets a training, a plug-in or a user's object. Elsewhere
+    exceptions are caught by name. What is no `Exception`, a KeyboardInterrupt above all, goes through.
+
+    publish: takes what was caught, in words. words: puts it in words, e.g. `ValueError: no`.
+    """
+
+    __slots__ = ("_publish", "_words")
+
+    def __init__(self, publish: Callable[[str], object], words: Callable[[Exception], str] = reason) -> None:
+        self._publish = publish
+        self._words = words
+
+    def __enter__(self) -> None:
+        """Begin the block; one object serves any number of them, in any number of threads."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """Publish what was raised."""
+        if not isinstance(error, Exception):
+            return False
+        self._publish(self._words(error))
+        return True

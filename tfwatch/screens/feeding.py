@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.foretelling import last_words
+from tfwatch.live.schedule import Turn, second_of
 from tfwatch.screens import views
 from tfwatch.screens.happenings import Happenings
 from tfwatch.screens.inside import pipeline_view
 from tfwatch.screens.readings import readings
 from tfwatch.screens.readings import title as machine_title
-from tfwatch.widgets.rhythm import Turn, second_of
 
 if TYPE_CHECKING:
+    from tfwatch.live.view import RunView
     from tfwatch.screens.live import LiveScreen
-    from tfwatch.screens.situation import RunView
 
 _HINT = "no switch yet: p turns prefetch on or off\na tries both in turn, and proves which is faster"
 

@@ -16,11 +16,11 @@ from tfwatch.analysis.limits import RunningLimits
 from tfwatch.analysis.marks import runs
 from tfwatch.analysis.strip import next_top
 from tfwatch.core.events import GpuFound
+from tfwatch.live.schedule import Turn, second_of
 from tfwatch.widgets import timeline_picture as picture
 from tfwatch.widgets import timeline_view as views
 from tfwatch.widgets.glyphs import Glyphs, choose_glyphs
 from tfwatch.widgets.painted import Painted
-from tfwatch.widgets.rhythm import Turn, second_of
 from tfwatch.widgets.timeline_keys import KEYS
 from tfwatch.widgets.timeline_lanes import sampled
 from tfwatch.widgets.timeline_paint import Paint

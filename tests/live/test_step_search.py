@@ -3,8 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.screens.canned import FED, Canned
+from tfwatch.live.step_search import Searcher
 from tfwatch.runs.reader import RECENT, Life
-from tfwatch.screens.searching import Searcher
 
 
 def test_a_run_that_was_killed_is_searched_to_its_end_though_its_clock_stands_still() -> None:

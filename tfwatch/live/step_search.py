@@ -11,10 +11,10 @@ from tfwatch.analysis.patterns import Pattern, find_patterns
 from tfwatch.analysis.stalls import Stall, StallSearch, starved
 from tfwatch.analysis.trials import without_switches
 from tfwatch.core.events import Paused, PipelineSwitched, SwitchAsked
+from tfwatch.live.machine import MachineFollower
+from tfwatch.live.schedule import Turn, second_of
 from tfwatch.runs.reader import RECENT, Life
 from tfwatch.runs.under_way import under_way
-from tfwatch.screens.following import MachineFollower
-from tfwatch.widgets.rhythm import Turn, second_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What a run that is over was bound by at last: worked out from all of it, beside the screen."""
+"""The finding of a run that is over, made of the whole run in a thread beside the screen."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.finding import Banner, Tone
 from tfwatch.core.reasons import reason
+from tfwatch.live.judged_run import JudgedRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,9 +27,9 @@ class Ending:
         self._found: Banner | None = None
 
     def finding(self) -> Banner | None:
-        """What its last setting was bound by, as the summary and `--json` say it; the first call begins to look.
+        """The finding of its last setting, the same as in the summary and `--json`; the first call begins to look.
 
-        None until that is known, and where too few steps tell.
+        None until it is known, and where the setting has too few steps.
         """
         if self._thread is None:
             self._thread = threading.Thread(target=self._look, daemon=True, name="tfwatch-ending")
@@ -36,9 +37,7 @@ class Ending:
         return self._found
 
     def _look(self) -> None:
-        from tfwatch.report.outcome import last_finding
-
         try:
-            self._found = last_finding(self._whole())
+            self._found = JudgedRun(self._whole()).finding
         except Exception as error:  # noqa: BLE001 - a thread boundary
             self._found = Banner("VERDICT n/a", reason(error), "", Tone.WARN)

@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tfwatch.analysis import turns
 from tfwatch.analysis.forecast import Forecast, forecast
-from tfwatch.analysis.grounds import Grounds, gather
 from tfwatch.analysis.measured import matters
 from tfwatch.analysis.record import Foretold, Record, foretell
-from tfwatch.analysis.stages import stage_table
 from tfwatch.analysis.trials import underway
-from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.knobs import epochs_until
 from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
-from tfwatch.widgets.rhythm import Turn, second_of
+from tfwatch.live.evidence import build_grounds, evidence_now
+from tfwatch.live.schedule import Turn, second_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfwatch.analysis.forecast import Evidence
+    from tfwatch.analysis.grounds import Grounds
     from tfwatch.analysis.stages import StageTable
     from tfwatch.analysis.switches import Comparison
     from tfwatch.core.rows import Rows
@@ -70,12 +69,11 @@ class Foreteller:
         self, snapshot: Snapshot, comparisons: Sequence[Comparison], knobs: Mapping[str, turns.KnobState]
     ) -> None:
         """Gather what the next forecasts stand on."""
-        grounds = self._grounds(snapshot)
-        self.record = self._record(grounds, comparisons)
+        self.record = self._record(build_grounds(snapshot, self._steps_between), comparisons)
         asked = any(state.asked and not epochs_until(knob, state.asked) for knob, state in knobs.items())
         tried = underway(snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded))
         silence = _EXPERIMENT if tried else _UNDER_WAY if asked else ""
-        known = gather(grounds, comparisons, snapshot.steps_total, round(snapshot.now_s * 1e9), silence)
+        known = evidence_now(snapshot, self._steps_between, comparisons, silence)
         self.table = known.stages
         if snapshot.ended is not None:
             self.forecasts, self._series = {}, None
@@ -87,17 +85,6 @@ class Foreteller:
         """Make as many as `since_s` seconds ask for; they are compared, so that they are told together."""
         if self._series and self._series.go_on(since_s):
             self.forecasts, self._series = self._series.made, None
-
-    def _grounds(self, snapshot: Snapshot) -> Grounds:
-        def table_at(step: int, at_ns: int) -> StageTable | None:
-            """Those before a switch, and now the newest."""
-            del at_ns
-            newest = step == snapshot.steps_total
-            rows = snapshot.stages if newest else snapshot.stages_before.get(step)
-            return None if rows is None else stage_table(rows, snapshot.stages_found)
-
-        switched = snapshot.events.of(PipelineSwitched)
-        return Grounds(snapshot.manifest, self._steps_between, snapshot.samples, table_at, switched)
 
     def _record(self, grounds: Grounds, comparisons: Sequence[Comparison]) -> Record:
         """A switch is foretold once: what was known before it does not change."""

@@ -130,10 +130,10 @@ class JudgedRun:
 
     @property
     def _epoch_spent(self) -> Entry:
-        """The mean epoch since the last setting began; of the whole run where no whole one is that new."""
-        ledger, stretches = self.ledger, self.setting.stretches
-        if self.setting.whole or not stretches:
-            return mean_of(ledger.epochs)
-        begin_ns = int(self.run.steps["start_ns"][stretches[0][0] - 1])
-        since = [one for one, at_ns in zip(ledger.epochs, ledger.begins_ns, strict=False) if at_ns >= begin_ns]
-        return mean_of(since if len(since) > 1 else ledger.epochs)
+        """The mean whole epoch since the last setting began; of all epochs where none is that new."""
+        run, ledger, stretches = self.run, self.ledger, self.setting.stretches
+        is_finished = run.ended is not None and run.ended.cause == "finished"
+        begin_ns = 0 if self.setting.whole or not stretches else int(run.steps["start_ns"][stretches[0][0] - 1])
+        epochs = list(zip(ledger.epochs, ledger.begins_ns, strict=True))
+        whole = epochs if is_finished else epochs[:-1]  # an epoch that was broken off lacks its end
+        return mean_of([one for one, at_ns in whole if at_ns >= begin_ns] or ledger.epochs)

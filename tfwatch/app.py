@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from textual.app import App, SystemCommand
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.live.ended import Ending
+from tfwatch.live.ended import EndedFinding
 from tfwatch.live.view import Follower
 from tfwatch.screens import views
 from tfwatch.screens.bindings import LIVE_BINDINGS
@@ -73,7 +73,7 @@ class TfwatchApp(ThemedApp):
         self._restart = restart
         self._reader = reader
         self._switchboard = Switchboard(control, clock)
-        self._follower = Follower(reader.steps_between, control is not None, earlier, Ending(reader.whole))
+        self._follower = Follower(reader.steps_between, control is not None, earlier, EndedFinding(reader.whole))
         self._meter = Meter(clock)
         self._live = LiveScreen(self._switchboard, self._colour, self._unicode)
         self._look = look

@@ -10,7 +10,7 @@ from tests.screens.canned import FED, MODERATE, STAGES, STARVING, Canned, usual
 from tfwatch.analysis.inputs import Given
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.live.ended import Ending
+from tfwatch.live.ended import EndedFinding
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.live.view import Follower
 from tfwatch.report.document import as_json
@@ -92,12 +92,12 @@ def words(found: Banner | None) -> tuple[str, str, str, str]:
 def followed(run: Canned, *, to_the_end: bool = False) -> RunView:
     """The newest view of a read-only screen."""
     reader = run.reader()
-    found = Ending(reader.whole) if to_the_end else None
+    found = EndedFinding(reader.whole) if to_the_end else None
     if found:
         found.finding()
         assert found._thread
         found._thread.join()
-    return Follower(reader.steps_between, live=False, ending=found).follow(reader.tail(), (), None)
+    return Follower(reader.steps_between, live=False, ended_finding=found).follow(reader.tail(), (), None)
 
 
 @pytest.mark.parametrize("make", RUNS)

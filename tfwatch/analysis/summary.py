@@ -37,11 +37,13 @@ class LastSetting:
     """The last setting of a run that was decided on: the run's verdict is on these steps.
 
     stretches: first and last step of each stretch with that setting, oldest first: several after an A/B test.
-    whole: these are all steps of the run. tried: the settings that the run's end left undecided, if any.
+    begin_ns: the start of the first of them. whole: these are all steps of the run. tried: the settings that the run's
+    end left undecided, if any.
     newest: the last of the steady steps, at most 600. judgement: on all of them, without hysteresis.
     """
 
     stretches: tuple[tuple[int, int], ...]
+    begin_ns: int
     whole: bool
     tried: Tried | None
     newest: Rows
@@ -126,14 +128,15 @@ def last_setting(
     known = [event for event in events if isinstance(event, OF_TRYING)]
     undecided, begins = tried(known), np.flatnonzero(rows["flags"] & Flag.SWITCH).tolist()
     if undecided is None and not begins:
-        return LastSetting(_ends(rows), True, None, calm[-LONGEST:].copy(), _judged(calm, accelerated, op_by_op))
+        return LastSetting(_ends(rows), 0, True, None, calm[-LONGEST:].copy(), _judged(calm, accelerated, op_by_op))
     stretches = undecided.stretches if undecided else blocks_like_the_last(known)
     found = [_since_switch(_within(rows, *stretch)) for stretch in stretches]
     if undecided is None:
         found.append(rows[begins[-1] :])
     calm = steady(np.concatenate(found))
     ends = tuple(end for stretch in found for end in _ends(stretch))
-    return LastSetting(ends, False, undecided, calm[-LONGEST:].copy(), _judged(calm, accelerated, op_by_op))
+    begin_ns = min((int(stretch["start_ns"][0]) for stretch in found if len(stretch)), default=0)
+    return LastSetting(ends, begin_ns, False, undecided, calm[-LONGEST:].copy(), _judged(calm, accelerated, op_by_op))
 
 
 def _within(rows: Rows, first: int, last: int) -> Rows:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.finding import Banner, Tone
 from tfwatch.core.reasons import reason
-from tfwatch.live.judged_run import JudgedRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,8 +14,8 @@ if TYPE_CHECKING:
     from tfwatch.runs.opened import Run
 
 
-class Ending:
-    """Looks through a run that is over, in a thread of its own: ten million steps take seconds.
+class EndedFinding:
+    """Judges a run that is over in a thread of its own: ten million steps take seconds.
 
     whole: reads all of the run.
     """
@@ -37,6 +36,8 @@ class Ending:
         return self._found
 
     def _look(self) -> None:
+        from tfwatch.live.judged_run import JudgedRun  # after the first paint: it loads all of the analysis
+
         try:
             self._found = JudgedRun(self._whole()).finding
         except Exception as error:  # noqa: BLE001 - a thread boundary

@@ -131,9 +131,8 @@ class JudgedRun:
     @property
     def _epoch_spent(self) -> Entry:
         """The mean whole epoch since the last setting began; of all epochs where none is that new."""
-        run, ledger, stretches = self.run, self.ledger, self.setting.stretches
+        run, ledger = self.run, self.ledger
         is_finished = run.ended is not None and run.ended.cause == "finished"
-        begin_ns = 0 if self.setting.whole or not stretches else int(run.steps["start_ns"][stretches[0][0] - 1])
         epochs = list(zip(ledger.epochs, ledger.begins_ns, strict=True))
         whole = epochs if is_finished else epochs[:-1]  # an epoch that was broken off lacks its end
-        return mean_of([one for one, at_ns in whole if at_ns >= begin_ns] or ledger.epochs)
+        return mean_of([one for one, at_ns in whole if at_ns >= self.setting.begin_ns] or ledger.epochs)

@@ -1,4 +1,4 @@
-"""What changes once a second takes turns, a frame each, so that no frame has to pay for all of it."""
+"""A schedule within each second: what is due once a second has a frame of its own, so that no frame does it all."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from enum import IntEnum
 _FRAMES = 4
 
 
-class Turn(IntEnum):
-    """Which frame of a second. What is found in one is shown in the next."""
+class Slot(IntEnum):
+    """A frame of each second. The results of one are shown in the next."""
 
     SEARCH = 0
     JUDGE = 1
@@ -17,6 +17,6 @@ class Turn(IntEnum):
     HEADER = 3
 
 
-def second_of(now_s: float, turn: Turn) -> int:
-    """A number that changes once a second, in the frame of this turn."""
-    return math.floor(now_s - turn / _FRAMES)
+def second_of(now_s: float, slot: Slot) -> int:
+    """A number that changes once a second, in the frame of this slot."""
+    return math.floor(now_s - slot / _FRAMES)

@@ -29,11 +29,11 @@ from tfwatch.core.events import (
 from tfwatch.core.knobs import epochs_until
 from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.live.evidence import switches_of
-from tfwatch.live.forecasts import Foreteller
+from tfwatch.live.forecasts import ForecastFollower
 from tfwatch.live.restart import RestartFollower
-from tfwatch.live.schedule import Turn, second_of
+from tfwatch.live.schedule import Slot, second_of
 from tfwatch.live.situation import MeasuredSetting, at_this_moment, build_situation, judge_now
-from tfwatch.live.step_search import Searcher, pauses_of
+from tfwatch.live.step_search import StepSearch, pauses_of
 from tfwatch.runs.under_way import under_way
 
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
     from tfwatch.analysis.stalls import Stall
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
-    from tfwatch.live.ended import Ending
+    from tfwatch.live.ended import EndedFinding
     from tfwatch.runs.eventlog import Events
     from tfwatch.runs.reader import Snapshot
 
-#: Epochs whose ends are looked at for what held them up.
+#: Epochs whose ends are searched for a callback that held them up.
 _ENDS = 8
 
 
@@ -63,8 +63,8 @@ class RunView:
 
     comparisons: of the switches, after that of the restart that the run began with.
 
-    energy: what the device that trains drew so far; None where no power is read. said: by TensorFlow's log.
-    tried: what a run that is over left undecided.
+    energy: of the device that trains, so far; None where no power is read. said: known lines of TensorFlow's log.
+    tried: the settings that a run which is over left undecided.
     """
 
     snapshot: Snapshot
@@ -103,7 +103,7 @@ class Follower:
     """Follows one run; remembers the last verdict, the comparisons made and the stalls found.
 
     `steps_between(first, last)` reads rows of the run; `live`: keys are obeyed; `earlier`: the run before a restart;
-    `ending`: tells what a run that is over was bound by.
+    `ended_finding`: of the run once it is over.
     """
 
     def __init__(
@@ -111,33 +111,33 @@ class Follower:
         steps_between: Callable[[int, int], Rows],
         live: bool,
         earlier: Earlier | None = None,
-        ending: Ending | None = None,
+        ended_finding: EndedFinding | None = None,
     ) -> None:
         self._steps_between = steps_between
         self._live = live
-        self._ending = ending
+        self._ended_finding = ended_finding
         self._restarts = RestartFollower(earlier, steps_between)
         self._comparisons: tuple[Comparison, ...] = ()
         self._known: Known = {}
         self._figures = _Figures()
         self._figured: tuple[int, int, int] | None = None
-        self._searcher = Searcher(steps_between)
+        self._step_search = StepSearch(steps_between)
         self._switches = 0
         self._ledger = RunningLedger()
         self._of_ledger: list[Event] = []
         self._seen = 0
         self._heard = Heard()
-        self._foreteller = Foreteller(steps_between)
+        self._forecasts = ForecastFollower(steps_between)
 
     def follow(self, snapshot: Snapshot, asks: Sequence[Ask], stopping_s: float | None) -> RunView:
-        """What the panes show of a snapshot; `asks`: this screen's requests, `stopping_s`: since it asked to stop."""
-        self._searcher.take(snapshot)
+        """Judge a snapshot; `asks`: this screen's requests, `stopping_s`: since it asked to stop."""
+        self._step_search.take(snapshot)
         self._heard.follow(snapshot.log_head, snapshot.log, snapshot.log_total)
         switches = switches_of(snapshot.events)
         # The clock of a run that is over stands still while its steps are still searched; the first ones are counted.
-        second = second_of(snapshot.now_s, Turn.JUDGE)
+        second = second_of(snapshot.now_s, Slot.JUDGE)
         over = snapshot.life.is_over
-        due = second, len(switches), self._searcher.searched if over else min(snapshot.steps_total, NEEDED)
+        due = second, len(switches), self._step_search.searched if over else min(snapshot.steps_total, NEEDED)
         if due != self._figured:
             self._figured = due
             self._figures = self._figure(snapshot)
@@ -145,7 +145,7 @@ class Follower:
             self._comparisons = tuple(compared)
             self._restarts.take(snapshot)
         knobs = knob_states(snapshot.manifest.knobs, switches, asks)
-        self._foreteller.take(snapshot, self._comparisons, knobs)
+        self._forecasts.take(snapshot, self._comparisons, knobs)
         situation = self._situation(snapshot, knobs, stopping_s)
         return RunView(
             snapshot,
@@ -153,9 +153,9 @@ class Follower:
             banner(situation),
             knobs,
             self._restarts.found + self._comparisons,
-            self._searcher.stalls,
-            tuple(self._searcher.patterns.values()),
-            tuple(self._searcher.compiles),
+            self._step_search.stalls,
+            tuple(self._step_search.patterns.values()),
+            tuple(self._step_search.compiles),
             self._figures.energy,
             self._heard.said,
             tried(snapshot.events.of(*OF_TRYING)) if over else None,
@@ -171,8 +171,8 @@ class Follower:
             float(np.median(steps_ms)) if len(recent) else None,
             total.waiting_s,
             total.between_s,
-            machine=self._searcher.machine.machine(snapshot),
-            energy=self._searcher.machine.energy(snapshot),
+            machine=self._step_search.machine.machine(snapshot),
+            energy=self._step_search.machine.energy(snapshot),
             left_s=left_s(snapshot.progress, steps_in_all(snapshot)),
             lost=lost(total, snapshot.now_s, images, None),
         )
@@ -204,14 +204,14 @@ class Follower:
         setting = replace(
             figures.setting,
             knobs={knob: state.now for knob, state in knobs.items()},
-            forecasts=self._foreteller.forecasts,
-            stages=self._foreteller.table,
+            forecasts=self._forecasts.forecasts,
+            stages=self._forecasts.table,
         )
         now = build_situation(snapshot.manifest, snapshot.stages_found, setting, live=self._live)
         now = at_this_moment(now, snapshot)
         return replace(
             now,
-            at_last=self._ending.finding() if self._ending and snapshot.life.is_over else None,
+            at_last=self._ended_finding.finding() if self._ended_finding and snapshot.life.is_over else None,
             shuffle=self._heard.shuffle if now.epoch_begins else None,
             median_step_ms=figures.median_step_ms,
             waited_s=figures.waited_s,
@@ -224,14 +224,14 @@ class Follower:
             experiment=_experiment(snapshot),
             flight=flying(snapshot.events.of(*OF_FLIGHTS)),
             stopping_s=None if stopping_s is None else max(0.0, snapshot.now_s - stopping_s),
-            record=self._foreteller.record,
-            stalls=len(self._searcher.stalls),
-            longest_stall_s=max((stall.lost_ms / 1e3 for stall in self._searcher.stalls), default=0.0),
+            record=self._forecasts.record,
+            stalls=len(self._step_search.stalls),
+            longest_stall_s=max((stall.lost_ms / 1e3 for stall in self._step_search.stalls), default=0.0),
         )
 
 
 def steps_in_all(snapshot: Snapshot) -> int | None:
-    """How many steps the run will have; None where nobody knows."""
+    """The number of steps that the run is to have; None where nobody knows."""
     steps = snapshot.manifest.settings.get("steps")
     if isinstance(steps, int):
         return steps
@@ -251,7 +251,7 @@ def _experiment(snapshot: Snapshot) -> Underway | None:
 
 
 def _asked(knobs: dict[str, KnobState]) -> dict[str, str]:
-    """What is asked of the next batch; what waits for an epoch to begin stands beside its knob."""
+    """The requests for the next batch; one that waits for an epoch to begin stands beside its knob."""
     asked = {knob: state.asked for knob, state in knobs.items() if state.asked is not None}
     return {knob: value for knob, value in asked.items() if not epochs_until(knob, value)}
 

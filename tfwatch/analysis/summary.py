@@ -133,7 +133,8 @@ def last_setting(
     found = [_since_switch(_within(rows, *stretch)) for stretch in stretches]
     if undecided is None:
         found.append(rows[begins[-1] :])
-    calm = steady(np.concatenate(found))
+    # One stretch may be ten million steps: it is not copied.
+    calm = steady(found[0] if len(found) == 1 else np.concatenate(found))
     ends = tuple(end for stretch in found for end in _ends(stretch))
     begin_ns = min((int(stretch["start_ns"][0]) for stretch in found if len(stretch)), default=0)
     return LastSetting(ends, begin_ns, False, undecided, calm[-LONGEST:].copy(), _judged(calm, accelerated, op_by_op))

@@ -91,7 +91,12 @@ class JudgedRun:
         """The finding of the last setting: the limit and the advice. None where it has too few steps."""
         if self.setting.judgement.bound is None:
             return None
-        return bound.between(self.situation) or bound.judged(self.situation)
+        return self.between_epochs or bound.judged(self.situation)
+
+    @cached_property
+    def between_epochs(self) -> Banner | None:
+        """The finding that more is lost between the epochs than in their steps; None where it is not so."""
+        return bound.between(self.situation)
 
     @cached_property
     def situation(self) -> Situation:

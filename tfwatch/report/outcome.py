@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.analysis import cost
-from tfwatch.analysis.advice import BETWEEN_SHARE
 from tfwatch.analysis.verdict import Bound
 from tfwatch.core import units
 from tfwatch.report.figures import split_json
@@ -78,13 +77,14 @@ def verdict_words(judgement: Judgement) -> str:
 
 def next_words(judged: JudgedRun) -> list[str]:
     """The advice for the largest loss of the last setting, and the lines that follow it."""
-    found, judgement, spent = judged.finding, judged.setting.judgement, judged.situation.epoch_spent
-    if found is None or judgement.breakdown is None or spent is None:
+    found, spent = judged.finding, judged.situation.epoch_spent
+    if found is None:
         return []
-    is_between = spent.between_share >= max(BETWEEN_SHARE, judgement.breakdown.wait_share)
-    share = f"{units.percent(spent.between_share)} of the epochs lay between their steps; " if is_between else ""
-    callback = judged.summary.callback if judgement.bound is Bound.HOST and not is_between else ""
-    most = f" ({callback} takes most)" if callback else ""
+    share = most = ""
+    if judged.between_epochs and spent:
+        share = f"{units.percent(spent.between_share)} of the epochs lay between their steps; "
+    elif judged.summary.bound is Bound.HOST and judged.summary.callback:
+        most = f" ({judged.summary.callback} takes most)"
     words = found.advice
     lines = [line for line in found.edit.split("\n") if line]
     return [f"{share}next: {words[0].lower()}{words[1:]}{most}", *(f"  edit: {line}" for line in lines)]

@@ -18,6 +18,7 @@ QUICK = (
     "tfwatch.core",
     "tfwatch.runs",
     "tfwatch.analysis",
+    "tfwatch.live",
     "tfwatch.workloads",
     "tfwatch.doctor",
     "tfwatch.cli",

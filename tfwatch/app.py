@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from textual.app import App, SystemCommand
 
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.live.ended import EndedFinding
+from tfwatch.live.view import Follower
 from tfwatch.screens import views
 from tfwatch.screens.bindings import LIVE_BINDINGS
 from tfwatch.screens.doctor import DoctorScreen
-from tfwatch.screens.ending import Ending
 from tfwatch.screens.leave import Leave, LeaveScreen, Question, StopScreen
 from tfwatch.screens.live import LiveScreen
 from tfwatch.screens.meter import Meter
 from tfwatch.screens.restart import RestartScreen
-from tfwatch.screens.situation import Follower
 from tfwatch.screens.switchboard import Switchboard
 from tfwatch.screens.themed import ThemedApp
 from tfwatch.widgets.glyphs import choose_glyphs
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from tfwatch.analysis.restarts import Earlier
     from tfwatch.core.startknobs import Restarting
     from tfwatch.doctor.check import CheckUp
+    from tfwatch.live.view import RunView
     from tfwatch.runs.control import Control
     from tfwatch.runs.reader import RunReader
     from tfwatch.screens.doctor import Look
-    from tfwatch.screens.situation import RunView
 
 __all__ = ["FRAME_S", "DoctorApp", "Leave", "TfwatchApp"]
 
@@ -73,7 +73,7 @@ class TfwatchApp(ThemedApp):
         self._restart = restart
         self._reader = reader
         self._switchboard = Switchboard(control, clock)
-        self._follower = Follower(reader.steps_between, control is not None, earlier, Ending(reader.whole))
+        self._follower = Follower(reader.steps_between, control is not None, earlier, EndedFinding(reader.whole))
         self._meter = Meter(clock)
         self._live = LiveScreen(self._switchboard, self._colour, self._unicode)
         self._look = look

@@ -99,7 +99,7 @@ def test_the_parts_of_a_step_sum_to_it_and_their_shares_are_shares(
     assert 0 <= found.left_out <= len(told.rows)
     assert all(0 < spike.extra_ms < math.inf for spike in found.spikes)
     assert all(0 <= stall.lost_ms < math.inf and stall.steps for stall in found.stalls)
-    for split in (found.steady, judgement.breakdown, found.latest.split if found.latest else None):
+    for split in (found.steady, judgement.breakdown, found.setting.judgement.breakdown):
         if split is not None:
             check(split)
 

@@ -36,16 +36,17 @@ def test_the_last_setting_is_judged_by_itself() -> None:
 
     found = summarise(restart(rows), [asked(98), switched(101, 98)], accelerated=True)
 
-    assert (found.verdict, found.bound) == (Verdict.HIGHLY, Bound.INPUT)
-    assert found.latest is not None
-    assert (found.latest.split.steps, found.latest.bound) == (99, Bound.COMPUTE)
+    assert found.steady is not None
+    assert found.steady.wait_share == pytest.approx(0.25, abs=0.01)
+    assert (found.verdict, found.bound, found.setting.judgement.steps) == (Verdict.NOT, Bound.COMPUTE, 99)
+    assert found.setting.stretches == ((101, 200),)
     assert [(switch.step, switch.settled) for switch in found.switches] == [(101, True)]
 
 
 def test_too_few_steps_have_no_verdict() -> None:
     found = summarise(plain(19), ())
 
-    assert (found.verdict, found.bound, found.latest) == (Verdict.UNKNOWN, None, None)
+    assert (found.verdict, found.bound, found.setting.judgement.steps) == (Verdict.UNKNOWN, None, 19)
     assert summarise(plain(0), ()).steady is None
 
 

@@ -32,7 +32,7 @@ from tests.bench.turned import Case, make_sleeper, run
 from tfwatch import open_run
 from tfwatch.analysis.record import Record
 from tfwatch.core.knobs import Knobs
-from tfwatch.report.derived import record_of
+from tfwatch.live.judged_run import JudgedRun
 from tfwatch.training.device import find_device
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Trained:
 def train(case: Case, accelerated: bool, folder: Path, models: dict[bool, Any], batch: int) -> Trained:
     """One case, foretold from its run folder."""
     path = run(case, models[case.sleeps and not accelerated], batch, folder)
-    record = record_of(open_run(path))
+    record = JudgedRun(open_run(path)).record
     computes = [one.switch.after.compute.median for one in record.foretold if one.switch.after]
     return Trained(case, record, float(np.std(computes) / np.median(computes)) if len(computes) > 1 else 0.0)
 

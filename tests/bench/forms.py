@@ -45,7 +45,11 @@ def main() -> None:
     for number in range(1, args.rounds + 1):
         for form in rng.sample(tuple(FORMS), len(FORMS)):
             told[form].append(train(FORMS[form], args.steps))
-            print(f"round {number}: {form}: {told[form][-1]['step_ms']['median']:.2f} ms", file=sys.stderr, flush=True)
+            print(
+                f"round {number}: {form}: {told[form][-1]['whole_run']['step_ms']['median']:.2f} ms",
+                file=sys.stderr,
+                flush=True,
+            )
     print(f"{'':20}    step  = data wait + compute (of it dispatch) + host   bound by        cores of all, own")
     for form, runs in told.items():
         step, wait, compute, dispatch, host = (median(runs, part) for part in PARTS)
@@ -70,7 +74,7 @@ def train(words: tuple[str, ...], steps: int) -> dict[str, Any]:
 
 def median(runs: list[dict[str, Any]], part: str) -> float:
     """Of the rounds' medians, milliseconds."""
-    return float(statistics.median(run[part]["median"] for run in runs))
+    return float(statistics.median(run["whole_run"][part]["median"] for run in runs))
 
 
 def foretell(name: str, off: list[dict[str, Any]], on: list[dict[str, Any]]) -> None:

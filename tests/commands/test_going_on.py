@@ -16,7 +16,7 @@ from tfwatch.commands.replay import Wish
 from tfwatch.commands.train import Order, train
 from tfwatch.core.events import Noted
 from tfwatch.core.knobs import Knobs
-from tfwatch.report.chain import earlier_of, restart_of
+from tfwatch.live.restart import earlier_of, restart_of
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import open_run
 from tfwatch.training.plan import Plan

@@ -241,5 +241,5 @@ def test_runs_are_the_newest_first_with_what_became_of_them(tmp_path: Path) -> N
     assert [run.words for run in runs] == ["2026-11-20T10-17-03_cnn-2", str(tmp_path / "2026-11-20T10-17-03_cnn")]
     assert [(run.workload, run.age_s) for run in runs] == [("cnn", 720.0)] * 2
     assert runs[0].length.startswith("451 steps, ")
-    assert runs[1].wait_share == pytest.approx(as_json(open_run(runs[1].words))["data_wait_share"])
+    assert runs[1].wait_share == pytest.approx(as_json(open_run(runs[1].words))["whole_run"]["data_wait_share"])
     assert list(room.past_runs(tmp_path / "nowhere")) == []

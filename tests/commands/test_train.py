@@ -65,7 +65,7 @@ def test_what_the_training_prints_is_in_the_log_alone(tmp_path: Path, capfd: pyt
 def test_json_is_one_object_on_stdout(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert train(order(tmp_path, headless=True, as_json=True), parts()) == 0
     report = json.loads(capfd.readouterr().out)
-    assert (report["workload"], report["steps"], report["data_wait_ms"]["median"]) == ("cnn", 20, 4.0)
+    assert (report["workload"], report["steps"], report["whole_run"]["data_wait_ms"]["median"]) == ("cnn", 20, 4.0)
 
 
 def test_a_summary_that_a_full_disk_does_not_take_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -39,3 +39,13 @@ def test_what_takes_its_time_is_looked_at_seldom_until_it_is_due(monkeypatch: py
     over_s = run.clock.at_s + 0.99
     driver.wait(lambda _: run.clock.at_s >= over_s, expected_s=1.0)
     assert pauses == pytest.approx([0.2] * 4 + [POLL_S] * 10)
+
+
+def test_a_driver_keeps_no_sums_for_a_timeline_that_nobody_draws() -> None:
+    run = Simulated(lambda knobs, step: 20.0)
+    driver = run.driver(Autopilot())
+    run.advance(30)
+
+    snapshot = driver.look()
+
+    assert (snapshot.steps_total, snapshot.pyramid.end_s, len(snapshot.epochs.rows)) == (30, 0.0, 0)

@@ -87,7 +87,8 @@ def test_the_text_of_a_finished_run(tmp_path: Path) -> None:
     assert text_of(run, str(tmp_path)) == [
         "cnn on GPU:0 Apple M2 Pro: finished, 200 steps in 12:04",
         "the GPU waited for data 42.0 s of it (6 %)",
-        f"a steady step waits 5.0 of 18.0 ms on average (28 %): HIGHLY input-bound{left_out}",
+        f"over the whole run a steady step waits 5.0 of 18.0 ms on average (28 %){left_out}",
+        "since step 101 a steady step waits 0.0 of 13.0 ms on average (0 %): NOT input-bound, compute-bound",
         "fed, it takes 11:22 at best",
         "prefetch off > 4 at step 101: 1.77 x faster, 23.0 to 13.0 ms a step over 99 steps",
         "its forecast was 0 % off, in its range",

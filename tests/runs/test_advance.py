@@ -13,6 +13,7 @@ from tfwatch.core.losses import LossDiverged, LossRecovered
 from tfwatch.core.rows import Phase
 from tfwatch.runs.advance import Advance
 from tfwatch.runs.opened import open_run
+from tfwatch.runs.reader import RunReader
 from tfwatch.runs.writer import RunWriter
 
 if TYPE_CHECKING:
@@ -135,3 +136,23 @@ def test_what_is_no_number_is_told_once() -> None:
 
     texts = [event.text for event in events if isinstance(event, Noted)]
     assert [text.partition(" that")[0] for text in texts] == ["the loss", "the accuracy"]
+
+
+def test_a_run_that_has_ended_shows_its_last_step_before_its_writer_is_closed() -> None:
+    clock = FakeClock(1.0)
+    writer = RunWriter(None, make_manifest(metric="accuracy"), clock.clock)
+    reader = RunReader(writer, clock.clock)
+    writer.progress.append((32, 1, 0, 1, 2.0, 0.25))
+    writer.flush()
+    clock.at_s = 1.1
+    writer.progress.append((64, 2, 0, 2, 1.0, 0.75))
+    writer.end("finished")
+    writer.flush()
+
+    snapshot = reader.tail()
+
+    assert snapshot.latest
+    assert (snapshot.latest.step, snapshot.latest.metric) == (2, 0.75)
+    writer.flush()
+    writer.close()
+    assert reader.tail().progress["step"].tolist() == [1, 2]

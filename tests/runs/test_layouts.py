@@ -68,7 +68,7 @@ def test_rows_of_another_order_are_told_as_ours(tmp_path: Path, theirs: np.dtype
     run = opened(tmp_path)
 
     assert run.steps.tolist() == read(tmp_path).steps.tolist() == ours.tolist()
-    assert as_json(run)["data_wait_share"] == pytest.approx(0.1)
+    assert as_json(run)["whole_run"]["data_wait_share"] == pytest.approx(0.1)
 
 
 #: What tfwatch 0.1.0 sampled.

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.live.test_view import look
 from tests.screens.canned import N_A, PREFETCHED, STAGES, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tests.screens.states import MARKUP, importing, stalled, starving
-from tests.screens.test_situation import look
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
 from tfwatch.core.trials import ExperimentBegan

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.geometry import Size
 
+from tests.live.test_view import look
 from tests.screens.canned import STAGES, Canned, usual
 from tests.screens.showing import shown
 from tests.screens.states import MARKUP, failed, importing, settling, slow_callback, stalled, starving, validating
-from tests.screens.test_situation import look
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
 from tfwatch.runs.reader import FolderSource, Life, RunReader

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.live.test_view import look
 from tests.screens import hardware
 from tests.screens.canned import FED, Canned, Split, usual
 from tests.screens.showing import shown
 from tests.screens.test_live import SIZES
-from tests.screens.test_situation import look
 from tfwatch.core import events as facts
 from tfwatch.core.rows import SAMPLE, Phase
 from tfwatch.report.document import as_json

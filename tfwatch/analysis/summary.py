@@ -13,9 +13,10 @@ from tfwatch.analysis.causes import Pauses
 from tfwatch.analysis.patterns import find_patterns
 from tfwatch.analysis.spikes import SpikeSearch
 from tfwatch.analysis.stalls import find_stalls
-from tfwatch.analysis.switches import compare
+from tfwatch.analysis.switches import LONGEST, compare
 from tfwatch.analysis.trials import without_switches
-from tfwatch.analysis.verdict import NEEDED, Bound, Verdict, bound_by, classify
+from tfwatch.analysis.tried import OF_TRYING, Tried, blocks_like_the_last, tried
+from tfwatch.analysis.verdict import NEEDED, Bound, Judgement, Verdict, bound_by, classify
 from tfwatch.core.events import Paused
 from tfwatch.core.rows import Flag, plausible
 
@@ -32,37 +33,54 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Latest:
-    """The steady steps of a run's last setting, and what they are bound by."""
+class LastSetting:
+    """The last setting of a run that was decided on: the run's verdict is on these steps.
 
-    split: Breakdown
-    bound: Bound
+    stretches: first and last step of each stretch with that setting, oldest first: several after an A/B test.
+    begin_ns: the start of the first of them. whole: these are all steps of the run. tried: the settings that the run's
+    end left undecided, if any.
+    newest: the last of the steady steps, at most 600. judgement: on all of them, without hysteresis.
+    """
+
+    stretches: tuple[tuple[int, int], ...]
+    begin_ns: int
+    whole: bool
+    tried: Tried | None
+    newest: Rows
+    judgement: Judgement
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What became of a run's steps.
+    """The steps of a whole run.
 
-    steady: the split of all steady steps; None where there are none. left_out: how many steps are not steady,
-        flagged ones and single spikes. verdict: on the steady ones, without hysteresis.
-    bound: what they are bound by; None where there is not enough data.
-    latest: the same of the pipeline's last setting; None where there is not enough data.
-    callback: the class of the one that takes most of what follows a step, where it is known.
+    steady: the split of all steady steps of all settings; None where there are none. left_out: how many steps are not
+        steady, flagged ones and single spikes.
+    setting: the last one, with the run's verdict.
+    callback: the class of the one that takes most of the host time of a step of that setting, where it is known.
     fills: a shuffle buffer was filled before an epoch's first batch.
     """
 
     steps: int
     steady: Breakdown | None
-    verdict: Verdict
-    bound: Bound | None
+    setting: LastSetting
     left_out: int
     spikes: list[Spike]
     switches: list[Comparison]
     stalls: list[Stall]
     patterns: list[Pattern]
-    latest: Latest | None = None
     callback: str = ""
     fills: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the last setting, which is the run's."""
+        return self.setting.judgement.verdict
+
+    @property
+    def bound(self) -> Bound | None:
+        """What the steps of the last setting are bound by; None where there is not enough data."""
+        return self.setting.judgement.bound
 
 
 def summarise(
@@ -79,16 +97,14 @@ def summarise(
     """
     rows = steps[plausible(steps)]
     pauses, search = Pauses(events), SpikeSearch(rows)
-    split = breakdown(steady(rows, search))
-    latest = latest_of(rows, split, accelerated, op_by_op)
-    verdict = classify(split) if split and split.steps >= NEEDED else Verdict.UNKNOWN
+    calm = steady(rows, search)
+    split = breakdown(calm)
+    setting = last_setting(rows, events, calm, accelerated, op_by_op)
+    host = setting.judgement.breakdown.host.mean if setting.judgement.breakdown else 0.0
     return Summary(
         steps=len(steps),
         steady=split,
-        verdict=verdict,
-        bound=bound_by(split, verdict, accelerated, op_by_op=op_by_op)
-        if split and verdict is not Verdict.UNKNOWN
-        else None,
+        setting=setting,
         left_out=len(rows) - (split.steps if split else 0),
         spikes=search.spikes(pauses),
         switches=compare(events, len(steps), lambda first, last: between(steps, first, last)),
@@ -96,19 +112,56 @@ def summarise(
             find_stalls(rows if open_wait is None else np.concatenate([rows, open_wait]), pauses), events
         ),
         patterns=find_patterns(rows, pauses),
-        latest=latest,
-        callback=slow_callback((e for e in events if isinstance(e, Paused)), latest.split.host.mean if latest else 0.0),
+        callback=slow_callback((e for e in events if isinstance(e, Paused)), host),
         fills=fills_shuffle(rows),
     )
 
 
-def latest_of(rows: Rows, whole: Breakdown | None, accelerated: bool, op_by_op: bool) -> Latest | None:
-    """The last setting of a stretch of plausible rows, whose steady steps have the split `whole`."""
-    switches = np.flatnonzero(rows["flags"] & Flag.SWITCH)
-    split = breakdown(steady(rows[switches[-1] :])) if len(switches) else whole
+def last_setting(
+    rows: Rows, events: Sequence[Event], calm: Rows, accelerated: bool = False, op_by_op: bool = False
+) -> LastSetting:
+    """Find the last setting that counts, and judge it.
+
+    It is not a setting that a move of the autopilot or an A/B test had in hand as the run ended (`tried`). After an
+    A/B test all blocks with the setting count. rows: all plausible ones; calm: the steady ones of them.
+    """
+    known = [event for event in events if isinstance(event, OF_TRYING)]
+    undecided, begins = tried(known), np.flatnonzero(rows["flags"] & Flag.SWITCH).tolist()
+    if undecided is None and not begins:
+        return LastSetting(_ends(rows), 0, True, None, calm[-LONGEST:].copy(), _judged(calm, accelerated, op_by_op))
+    stretches = undecided.stretches if undecided else blocks_like_the_last(known)
+    found = [_since_switch(_within(rows, *stretch)) for stretch in stretches]
+    if undecided is None:
+        found.append(rows[begins[-1] :])
+    # One stretch may be ten million steps: it is not copied.
+    calm = steady(found[0] if len(found) == 1 else np.concatenate(found))
+    ends = tuple(end for stretch in found for end in _ends(stretch))
+    begin_ns = min((int(stretch["start_ns"][0]) for stretch in found if len(stretch)), default=0)
+    return LastSetting(ends, begin_ns, False, undecided, calm[-LONGEST:].copy(), _judged(calm, accelerated, op_by_op))
+
+
+def _within(rows: Rows, first: int, last: int) -> Rows:
+    """The rows of steps first to last."""
+    begin, end = np.searchsorted(rows["step"], [first, last + 1])
+    found: Rows = rows[begin:end]
+    return found
+
+
+def _since_switch(rows: Rows) -> Rows:
+    """The rows from the last switch among them on."""
+    return rows[np.flatnonzero(rows["flags"] & Flag.SWITCH).max(initial=0) :]
+
+
+def _ends(rows: Rows) -> tuple[tuple[int, int], ...]:
+    return ((int(rows["step"][0]), int(rows["step"][-1])),) if len(rows) else ()
+
+
+def _judged(calm: Rows, accelerated: bool, op_by_op: bool) -> Judgement:
+    split = breakdown(calm)
     if split is None or split.steps < NEEDED:
-        return None
-    return Latest(split, bound_by(split, classify(split), accelerated, op_by_op=op_by_op))
+        return Judgement(Verdict.UNKNOWN, len(calm), NEEDED, split)
+    verdict = classify(split)
+    return Judgement(verdict, split.steps, NEEDED, split, bound_by(split, verdict, accelerated, op_by_op=op_by_op))
 
 
 def between(steps: Rows, first: int, last: int) -> Rows:

@@ -41,6 +41,15 @@ def tried(events: Iterable[object]) -> Tried | None:
     return experiment.tried() if experiment else None
 
 
+def blocks_like_the_last(events: Iterable[object]) -> tuple[tuple[int, int], ...]:
+    """First and last step of the earlier stretches of the newest A/B test with the setting that the run ended with.
+
+    Empty where no A/B test made the last switch. events: of `OF_TRYING`.
+    """
+    experiment = _newest(events)
+    return experiment.like_the_last() if experiment and experiment.switches else ()
+
+
 def _before(move: MoveMade, events: list[object]) -> dict[str, str]:
     """What the knobs stood at that a move has turned, but those that somebody else has turned since."""
     switched = [event for event in events[events.index(move) :] if isinstance(event, PipelineSwitched)]
@@ -67,10 +76,18 @@ class _Experiment:
         if decided == now or not left:
             return None
         seen = [block for block in self.blocks if block.value == decided]
-        stretches = [(1, self.began.step)] if decided == before else []
-        stretches += [(block.first, block.last) for block in seen]
         at_ns = seen[-1].at_ns if seen else self.began.at_ns
-        return Tried({self.began.knob: decided}, tuple(stretches), at_ns)
+        return Tried({self.began.knob: decided}, self._stretches(decided), at_ns)
+
+    def like_the_last(self) -> tuple[tuple[int, int], ...]:
+        """The stretches with the value of the last switch that end before it."""
+        last = self.switches[-1]
+        return tuple(stretch for stretch in self._stretches(last.new) if stretch[1] < last.step)
+
+    def _stretches(self, value: str) -> tuple[tuple[int, int], ...]:
+        """First and last step of each stretch with a value of the knob, also of the one before the test."""
+        stood = [(1, self.began.step)] if value == self.switches[0].old else []
+        return (*stood, *((block.first, block.last) for block in self.blocks if block.value == value))
 
 
 def _newest(events: Iterable[object]) -> _Experiment | None:

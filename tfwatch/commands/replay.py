@@ -13,7 +13,7 @@ from tfwatch.commands.parts import Parts
 from tfwatch.commands.printing import write
 from tfwatch.commands.stage import play
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.report.chain import earlier_of
+from tfwatch.live.restart import earlier_of
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library import find_run
 from tfwatch.runs.opened import Run, open_run

@@ -13,8 +13,9 @@ from tfwatch.commands.look import look_at
 from tfwatch.commands.progress import Progress
 from tfwatch.commands.restart import Restart
 from tfwatch.commands.stage import Stage
+from tfwatch.live.restart import earlier_of
 from tfwatch.pilot.pilot import Pilot
-from tfwatch.report.chain import beginning, earlier_of
+from tfwatch.report.chain import beginning
 from tfwatch.runs.control import Autopilot, Control
 from tfwatch.runs.opened import read_run
 from tfwatch.runs.reader import RunReader

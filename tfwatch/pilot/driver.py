@@ -85,7 +85,7 @@ class Driver:
         self._turned = {knob: control.turned(knob) for knob in KNOBS}
         self._own_pause = pause
         self._refresh = refresh
-        self._reader = RunReader(source, clock)
+        self._reader = RunReader(source, clock, keeps_sums=False)
         self._asked_after = 0
         self.snapshot: Snapshot = self._reader.tail()
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.analysis.grounds import last_table
 from tfwatch.analysis.ledger import PARTS, Entry, Ledger, keras_step_ms
 from tfwatch.analysis.losses import divergences
 from tfwatch.analysis.warnings import meanings
 from tfwatch.core.events import EpochEnded
+from tfwatch.live.judged_run import JudgedRun
 from tfwatch.report.chain import restart_json
-from tfwatch.report.derived import grounds_of, hardware_of, ledger_of, record_of, summary_of
-from tfwatch.report.figures import finite, split_json
-from tfwatch.report.outcome import finding_json, finding_of, lost_json, lost_of
+from tfwatch.report.figures import finite
+from tfwatch.report.outcome import finding_json, last_setting_json, lost_json, whole_run_json
 from tfwatch.report.pipeline import pipeline_json
 from tfwatch.report.switched import by_name, experiments_json, flights_json, forecasts_json, switches_json
 
@@ -34,20 +33,30 @@ def as_json(run: Run) -> dict[str, Any]:
         empty for a script watched by Watch or track.
     steps: how many were trained. split: how the parts of a step were told apart, e.g. `exact`,
         `in-graph timestamps, steps_per_execution=10`, or `none:` and why; None where no step was trained.
-    step_ms, data_wait_ms, compute_ms, host_ms: {median, mean, p95} of the steady steps, milliseconds a step.
+    verdict: `NOT input-bound`, `MODERATELY input-bound`, `HIGHLY input-bound` or `not enough data`, on the steady steps
+        of the run's last setting: those since the last switch. Settings that an A/B test or the autopilot only tried
+        as the run ended do not count; after an A/B test all steps with the kept setting do.
         Steady is without flagged steps (compile, retrace, epoch start, pipeline switch, validation) and spikes.
-    dispatch_ms: likewise, the part of compute_ms until the step's call returned, as `core.rows.STEP` has it.
-    data_wait_share: the sum of data wait over the sum of step time of the steady steps, 0 to 1.
-    verdict: `NOT input-bound`, `MODERATELY input-bound`, `HIGHLY input-bound` or `not enough data`.
-    bound: what the steady steps are bound by: `input-bound`, `host-bound`, `launch-bound` or `compute-bound`; None
-        where there is not enough data.
+    bound: what these steps are bound by: `input-bound`, `host-bound`, `launch-bound` or `compute-bound`; None where
+        there is not enough data.
+    finding: {word, sentence, advice, edit} of the last setting, as the screen and the summary say it: of the same
+        steps as verdict and bound, or of what lies between its epochs, where more is lost there. edit: lines of Python
+        for the user's own pipeline or training, or None. finding is None where too few steps tell.
+    last_setting: {knobs, stretches, steps, step_ms, data_wait_ms, compute_ms, host_ms, dispatch_ms, data_wait_share},
+        the figures behind verdict, bound and finding. knobs: its setting. stretches: [[first, last]], the steps with
+        it. steps: how many of them are steady.
+        step_ms, data_wait_ms, compute_ms, host_ms: {median, mean, p95}, milliseconds a step. dispatch_ms: likewise, the
+        part of compute_ms until the step's call returned, as `core.rows.STEP` has it. data_wait_share: the sum of data
+        wait over the sum of step time, 0 to 1.
+    whole_run: {steps, left_out, step_ms, data_wait_ms, compute_ms, host_ms, dispatch_ms, data_wait_share}, the same of
+        the steady steps of all settings; left_out: how many steps are not steady.
     final_loss: as Keras reports it for the last epoch, the mean over its steps; None where it is missing, and where it
         is no finite number, which loss_diverged tells. weights_sha256: of the trained weights.
     loss_diverged: [{loss, step, finite_step, finite_again_step}], each time that the loss became `NaN` or `infinite`:
         the first step seen so, the last finite one before it (0 where none was) and the first finite one after it, None
         where there is none.
-    spikes_left_out: how many steps are not steady. spikes: [{step, extra_ms, part, cause, detail}], steps that stand
-        out over the median step around them; detail is a callback's class, or empty.
+    spikes: [{step, extra_ms, part, cause, detail}], steps that stand out over the median step around them; detail is a
+        callback's class, or empty.
     ledger: {total, start, epochs: [...]}, each {epoch, steps, wall_s} and the seconds that sum to wall_s: import_s,
         data_set_s, compile_s, compute_s, waiting_s, host_s, first_batch_s, validation_s, epoch_end_s (these three
         lie between epochs: between_s), asleep_s, other_s. start: before the first epoch.
@@ -78,8 +87,6 @@ def as_json(run: Run) -> dict[str, Any]:
         steps, step_ms, kept, reason}], see `core.trials.ExperimentEnded`; answer is `faster`, `slower`, `same` or
         `unclear`, of `setting` against the first one. ratio: step time of `against` over that of `setting`, within low
         to high with 95 % confidence; None where it is not known. Switches of experiments are not among `switches`.
-    finding: {word, sentence, advice, edit} of the run's last setting, as the screen and the summary say it; edit: lines
-        of Python for the user's own pipeline or training, or None. None where too few steps tell.
     lost: {waiting_s, share, images, energy_j, run_without_s}, what data wait took: seconds and their share of the run;
         images that were trained on in as much time of compute and host; joules; and what the run would have taken at
         best, had no step waited. None is unknown.
@@ -96,10 +103,8 @@ def as_json(run: Run) -> dict[str, Any]:
         missing: {sensor: {reason, fix}}, the sensors that gave nothing.
     tensorflow_said: [{name, harmless, meaning, lines}], what known lines of the log mean, each meaning once.
     """
-    summary = summary_of(run)
-    ended = run.ended
-    machine, ledger, grounds = hardware_of(run), ledger_of(run), grounds_of(run)
-    latest = summary.latest.split if summary.latest else None
+    judged = JudgedRun(run)
+    summary, ended = judged.summary, run.ended
     document = {
         "run": run.manifest.run,
         "workload": run.manifest.workload,
@@ -108,27 +113,27 @@ def as_json(run: Run) -> dict[str, Any]:
         "settings": run.manifest.settings,
         "steps": ended.steps if ended else summary.steps,
         "split": run.manifest.split or None,
-        **split_json(summary.steady),
         "verdict": summary.verdict.value,
         "bound": summary.bound.value if summary.bound else None,
+        "finding": finding_json(judged.finding),
+        "last_setting": last_setting_json(judged),
+        "whole_run": whole_run_json(summary),
         "final_loss": _final_loss(run),
         "loss_diverged": [_divergence(one) for one in divergences(run.events)],
         "weights_sha256": (ended.weights_sha256 or None) if ended else None,
-        "spikes_left_out": summary.left_out,
         "spikes": [_spike(spike) for spike in summary.spikes],
         "stalls": [*map(_stall, summary.stalls), *map(_pattern, summary.patterns)],
-        "restart": restart_json(run),
+        "restart": restart_json(judged.restart),
         "switches": switches_json(summary.switches, run.events),
         "autopilot": flights_json(run.events),
         "experiments": experiments_json(run.events),
-        "forecasts": forecasts_json(record_of(run)),
-        "finding": finding_json(finding_of(run, grounds, summary, ledger)),
-        "lost": lost_json(lost_of(run, summary, ledger, machine)),
-        "ledger": _ledger(ledger),
-        "pipeline": pipeline_json(last_table(grounds, run.stages, latest), run.events),
+        "forecasts": forecasts_json(judged.record),
+        "lost": lost_json(judged.lost),
+        "ledger": _ledger(judged.ledger),
+        "pipeline": pipeline_json(judged.pipeline, run.events),
         "keras_step_ms": keras_step_ms(run.epochs, run.events),
-        **_energy(machine),
-        "machine": _machine(machine),
+        **_energy(judged.hardware),
+        "machine": _machine(judged.hardware),
         "tensorflow_said": [_said(one) for one in meanings(run.log)],
     }
     told: dict[str, Any] = finite(document)

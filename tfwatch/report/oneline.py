@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis.flights import OF_FLIGHTS, flying
 from tfwatch.analysis.losses import diverged_words, lasting
 from tfwatch.analysis.trials import underway
-from tfwatch.analysis.verdict import judge
 from tfwatch.core import units
 from tfwatch.core.events import EpochStarted
 from tfwatch.core.losses import LossDiverged, LossRecovered
 from tfwatch.core.printable import printable
 from tfwatch.core.rows import Phase
 from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
+from tfwatch.live.situation import judge_now
 
 if TYPE_CHECKING:
     from tfwatch.runs.reader import Snapshot
@@ -76,7 +76,7 @@ def _how_far(snapshot: Snapshot) -> list[_Piece]:
 
 
 def _starving(snapshot: Snapshot) -> list[_Piece]:
-    judgement = judge(snapshot.steps)
+    judgement = judge_now(snapshot)
     if judgement.breakdown is None or judgement.steps < judgement.needed:
         return []
     split = judgement.breakdown

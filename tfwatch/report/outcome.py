@@ -1,117 +1,50 @@
-"""What a run was bound by at last, what to try next, and what starving cost it: for the JSON object and the summary."""
+"""The outcome of a run in words and for the JSON object: its verdict with the steps it is of, its finding, its cost."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from tfwatch.analysis import advice, bound, cost
-from tfwatch.analysis.breakdown import breakdown, steady
-from tfwatch.analysis.cost import Lost, lost
-from tfwatch.analysis.forecast import forecasts
-from tfwatch.analysis.grounds import Grounds, gather
-from tfwatch.analysis.inputs import origin_of
-from tfwatch.analysis.ledger import Ledger, mean_of, total_of
-from tfwatch.analysis.situation import Situation
-from tfwatch.analysis.summary import between, latest_of
-from tfwatch.analysis.switches import LONGEST
-from tfwatch.analysis.tried import tried
-from tfwatch.analysis.verdict import NEEDED, Bound, Judgement, classify
+from tfwatch.analysis import cost
+from tfwatch.analysis.verdict import Bound
 from tfwatch.core import units
-from tfwatch.core.events import StagesFound
-from tfwatch.core.rows import Flag
-from tfwatch.report.derived import grounds_of, ledger_of, summary_of
+from tfwatch.report.figures import split_json
+from tfwatch.report.switched import by_name
 
 if TYPE_CHECKING:
+    from tfwatch.analysis.breakdown import Breakdown
+    from tfwatch.analysis.cost import Lost
     from tfwatch.analysis.finding import Banner
-    from tfwatch.analysis.forecast import Evidence
-    from tfwatch.analysis.hardware import Hardware
-    from tfwatch.analysis.summary import Latest, Summary
-    from tfwatch.runs.opened import Run
+    from tfwatch.analysis.summary import LastSetting, Summary
+    from tfwatch.analysis.verdict import Judgement
+    from tfwatch.live.judged_run import JudgedRun
 
 
-def finding_of(run: Run, grounds: Grounds, summary: Summary, ledger: Ledger) -> Banner | None:
-    """What the run's last setting was bound by, and what to try next; None where too few steps tell."""
-    known, latest = last_setting(run, grounds, summary)
-    if latest is None:
-        return None
-    manifest = run.manifest
-    now = Situation(
-        live=False,
-        judgement=Judgement(classify(latest.split), latest.split.steps, NEEDED, latest.split, latest.bound),
-        device="the GPU" if manifest.accelerated else "the device",
-        accelerated=manifest.accelerated,
-        op_by_op=manifest.op_by_op,
-        knobs=known.knobs,
-        started=manifest.knobs,
-        switchable=tuple(manifest.switchable),
-        fast_form=manifest.fast_form,
-        callback=summary.callback,
-        epoch_spent=mean_of(ledger.epochs),
-        fills=summary.fills,
-        held_end=advice.held_end(run.events),
-        forecasts={(one.knob, one.value): one for one in forecasts(known)},
-        stages=known.stages,
-        origin=origin_of(event for event in run.events if isinstance(event, StagesFound)),
-        batch_size=manifest.batch_size,
-        batch_bytes=manifest.batch_bytes,
-    )
-    return bound.between(now) or bound.judged(now)
+def last_setting_json(judged: JudgedRun) -> dict[str, Any]:
+    """The last setting for `--json`: its knobs, its steps and their split."""
+    setting = judged.setting
+    return {
+        "knobs": by_name(judged.situation.knobs),
+        "stretches": [list(stretch) for stretch in setting.stretches],
+        "steps": setting.judgement.steps,
+        **split_json(setting.judgement.breakdown),
+    }
 
 
-def last_finding(run: Run) -> Banner | None:
-    """`finding_of` a run, from nothing but it."""
-    return finding_of(run, grounds_of(run), summary_of(run), ledger_of(run))
-
-
-def last_setting(run: Run, grounds: Grounds, summary: Summary) -> tuple[Evidence, Latest | None]:
-    """The last setting that was decided on: not what a move or an experiment had in hand as the run ended (`tried`)."""
-    found = tried(run.events)
-    if found is None:
-        return gather(grounds, summary.switches, len(run.steps), round(run.length_s * 1e9)), summary.latest
-    last = found.stretches[-1][1]
-    before = [switch for switch in summary.switches if switch.step is not None and switch.step <= last]
-    rows = np.concatenate([between(run.steps, *stretch) for stretch in found.stretches])
-    rows = rows[np.flatnonzero(rows["flags"] & Flag.SWITCH).max(initial=0) :]
-    calm = steady(rows)
-    known = gather(grounds, before, last, found.at_ns)
-    # One block of an experiment is too short to forecast from: all those of the setting are.
-    known = replace(known, rows=calm[-LONGEST:], breakdown=breakdown(calm[-LONGEST:]))
-    return known, latest_of(rows, breakdown(calm), run.manifest.accelerated, run.manifest.op_by_op)
+def whole_run_json(summary: Summary) -> dict[str, Any]:
+    """The steady steps of all settings for `--json`."""
+    split = summary.steady
+    return {"steps": split.steps if split else 0, "left_out": summary.left_out, **split_json(split)}
 
 
 def finding_json(found: Banner | None) -> dict[str, str | None] | None:
-    """The same for `--json`."""
+    """A finding for `--json`."""
     if found is None:
         return None
     return {"word": found.word, "sentence": found.sentence, "advice": found.advice, "edit": found.edit or None}
 
 
-def next_words(run: Run, grounds: Grounds, summary: Summary, ledger: Ledger) -> list[str]:
-    """What to try next, by what the run lost most to at last, and the lines that do it."""
-    found, (_, latest) = finding_of(run, grounds, summary, ledger), last_setting(run, grounds, summary)
-    if found is None or latest is None:
-        return []
-    epochs = total_of(ledger.epochs)
-    is_between = epochs.between_share >= max(advice.BETWEEN_SHARE, latest.split.wait_share)
-    share = f"{units.percent(epochs.between_share)} of the epochs lay between their steps; " if is_between else ""
-    bound_by_host = latest.bound is Bound.HOST and not is_between
-    most = f" ({summary.callback} takes most)" if bound_by_host and summary.callback else ""
-    words = found.advice
-    lines = [line for line in found.edit.split("\n") if line]
-    return [f"{share}next: {words[0].lower()}{words[1:]}{most}", *(f"  edit: {line}" for line in lines)]
-
-
-def lost_of(run: Run, summary: Summary, ledger: Ledger, machine: Hardware) -> Lost:
-    """What starving cost a run."""
-    size = run.manifest.batch_size
-    return lost(ledger.total, run.length_s, summary.steps * size if size else None, machine.energy)
-
-
 def lost_json(found: Lost) -> dict[str, float | None]:
-    """The same for `--json`."""
+    """The cost of data wait for `--json`."""
     return {
         "waiting_s": found.waiting_s,
         "share": found.share,
@@ -121,7 +54,59 @@ def lost_json(found: Lost) -> dict[str, float | None]:
     }
 
 
-def lost_words(run: Run, summary: Summary, ledger: Ledger, machine: Hardware) -> list[str]:
-    """What the run would have taken had no step waited; none where next to nothing was lost."""
-    sentence = cost.words(lost_of(run, summary, ledger, machine))
+def steady_words(summary: Summary, split: Breakdown, left_out: str) -> list[str]:
+    """The mean steady step of the whole run, and that of the last setting with the verdict.
+
+    One line where there was one setting. left_out: words for the steps that are not steady.
+    """
+    setting = summary.setting
+    verdict = verdict_words(setting.judgement)
+    if setting.whole:
+        return [f"{_mean_step(split)}: {verdict}{left_out}"]
+    last = setting.judgement.breakdown
+    of = _mean_step(last) if last and setting.judgement.bound else f"{units.counted(setting.judgement.steps, 'step')}"
+    return [f"over the whole run {_mean_step(split)}{left_out}", f"{_where(setting)} {of}: {verdict}"]
+
+
+def verdict_words(judgement: Judgement) -> str:
+    """`NOT input-bound, launch-bound`."""
+    if judgement.bound is None or judgement.bound is Bound.INPUT:
+        return judgement.verdict.value
+    return f"{judgement.verdict.value}, {judgement.bound.value}"
+
+
+def next_words(judged: JudgedRun) -> list[str]:
+    """The advice for the largest loss of the last setting, and the lines that follow it."""
+    found, spent = judged.finding, judged.situation.epoch_spent
+    if found is None:
+        return []
+    share = most = ""
+    if judged.between_epochs and spent:
+        share = f"{units.percent(spent.between_share)} of the epochs lay between their steps; "
+    elif judged.summary.bound is Bound.HOST and judged.summary.callback:
+        most = f" ({judged.summary.callback} takes most)"
+    words = found.advice
+    lines = [line for line in found.edit.split("\n") if line]
+    return [f"{share}next: {words[0].lower()}{words[1:]}{most}", *(f"  edit: {line}" for line in lines)]
+
+
+def lost_words(found: Lost) -> list[str]:
+    """The length of the run without data wait; none where next to nothing was lost."""
+    sentence = cost.words(found)
     return [sentence] if sentence else []
+
+
+def _mean_step(split: Breakdown) -> str:
+    """`a steady step waits 5.0 of 18.0 ms on average (28 %)`."""
+    step = " of ".join(units.together(split.wait.mean, split.step.mean))
+    return f"a steady step waits {step} on average ({units.percent(split.wait_share)})"
+
+
+def _where(setting: LastSetting) -> str:
+    """`since step 101`; several stretches, or one that is not the last, have both ends."""
+    if not setting.stretches:
+        return "with the last setting"
+    first, last = units.count(setting.stretches[0][0]), units.count(setting.stretches[-1][1])
+    if len(setting.stretches) > 1:
+        return f"with the last setting, in {len(setting.stretches)} stretches of the steps {first} to {last},"
+    return f"with the last setting, in steps {first} to {last}," if setting.tried else f"since step {first}"

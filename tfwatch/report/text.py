@@ -13,15 +13,14 @@ from tfwatch.analysis.losses import divergences, in_all
 from tfwatch.analysis.machine import GPU
 from tfwatch.analysis.patterns import shape
 from tfwatch.analysis.trials import in_a_line
-from tfwatch.analysis.verdict import Bound
 from tfwatch.analysis.warnings import meanings, told
 from tfwatch.core import units
 from tfwatch.core.events import DatasetReady, Noted, RecordingLost, RecordingResumed, SwitchMissed, TrainingFailed
 from tfwatch.core.trials import ExperimentEnded
+from tfwatch.live.judged_run import JudgedRun
 from tfwatch.report.chain import restart_words
-from tfwatch.report.derived import grounds_of, hardware_of, ledger_of, record_of, summary_of
 from tfwatch.report.oneline import one_line
-from tfwatch.report.outcome import lost_words, next_words
+from tfwatch.report.outcome import lost_words, next_words, steady_words
 from tfwatch.report.pipeline import stood_words
 from tfwatch.runs.format import MANIFEST
 from tfwatch.runs.library import default_runs_dir
@@ -52,26 +51,27 @@ def as_text(run: Run, home: Path) -> str:
 
     Text from outside is cut to one line and stripped of control characters.
     """
-    summary, ledger, machine = summary_of(run), ledger_of(run), hardware_of(run)
+    judged = JudgedRun(run)
+    summary, ledger, machine = judged.summary, judged.ledger, judged.hardware
     lines = [
         _what(run, summary),
         *_failure(run),
         *filter(None, [in_all(divergences(run.events))]),
         *_skipped(run),
         *_waited(run, summary, ledger),
-        *lost_words(run, summary, ledger, machine),
+        *lost_words(judged.lost),
         *_split(run),
         *_op_by_op(run, summary),
         *_machine(run, machine),
-        *filter(None, [restart_words(run)]),
+        *filter(None, [restart_words(judged.restart)]),
         *_switches(summary, run.manifest.fast_form),
         *_missed(run),
         *_experiments(run),
         *_flights(run),
-        *filter(None, [foretelling.record_words(record_of(run))]),
+        *filter(None, [foretelling.record_words(judged.record)]),
         *_stall(summary, run),
         *_pattern(summary),
-        *next_words(run, grounds_of(run), summary, ledger),
+        *next_words(judged),
         *_said(run),
         *_recorded(run, home),
     ]
@@ -121,9 +121,7 @@ def _waited(run: Run, summary: Summary, ledger: Ledger) -> list[str]:
     split = summary.steady
     if split is None:
         return [f"{line}; no steady steps to judge by"]
-    step = " of ".join(units.together(split.wait.mean, split.step.mean))
-    steady = f"a steady step waits {step} on average ({units.percent(split.wait_share)}): {_verdict(summary)}"
-    return [line, steady + _left_out(summary), *_keras(run, split.step.mean)]
+    return [line, *steady_words(summary, split, _left_out(summary)), *_keras(run, split.step.mean)]
 
 
 def _experiments(run: Run) -> list[str]:
@@ -153,13 +151,6 @@ def _op_by_op(run: Run, summary: Summary) -> list[str]:
     spent = " of ".join(units.together(split.dispatch.mean, split.step.mean))
     what = "launching" if run.manifest.accelerated else "Python between the operations"
     return [f"op by op: {spent} of a steady step go to {what} ({units.percent(split.dispatch_share)})"]
-
-
-def _verdict(summary: Summary) -> str:
-    """`NOT input-bound, launch-bound`."""
-    if summary.bound is None or summary.bound is Bound.INPUT:
-        return summary.verdict.value
-    return f"{summary.verdict.value}, {summary.bound.value}"
 
 
 def _other_losses(ledger: Ledger, length_s: float) -> str:

@@ -34,6 +34,7 @@ class Advance:
         self.told: deque[Progress] = deque(maxlen=_MOST)
         self._newest: Progress | None = None
         self._due_ns = 0
+        self._ended = False
         self._finite_step = 0
         self._diverged = False
         self._diverged_times = 0
@@ -47,16 +48,16 @@ class Advance:
     def flush(self, now_ns: int, metric: str, *, last: bool) -> tuple[bytes, list[Event]]:
         """The row of `core.rows.PROGRESS` that is due, else nothing, and what is to be told of the loss and the metric.
 
-        metric: its name. last: the run is over, and a row is due.
+        metric: its name. last: the run is over, and a row is due where none has been written since.
         """
         if self.told:
-            self._newest = self.told[-1]
+            self._newest, self._ended = self.told[-1], False
         events = [
             event
             for _, step, _, _, loss, _ in [self.told.popleft() for _ in range(len(self.told))]
             if (event := self._changed(now_ns, step, loss))
         ]
-        if self._newest is None or (now_ns < self._due_ns and not last):
+        if self._newest is None or (now_ns < self._due_ns and (self._ended or not last)):
             return b"", events
         images, step, epoch, epoch_step, *figures = self._newest
         singles = []
@@ -66,7 +67,7 @@ class Advance:
             if why_not and name not in self._no_figures:
                 self._no_figures.add(name)
                 events.append(Noted(now_ns, f"the {name} that the model reports is no number: {why_not}"))
-        self._due_ns = now_ns + _PERIOD_NS
+        self._due_ns, self._ended = now_ns + _PERIOD_NS, last
         return _ROW.pack(now_ns, images, step, epoch, epoch_step, 0, *singles), events
 
     def _changed(self, at_ns: int, step: int, loss: Any) -> Event | None:

@@ -60,7 +60,7 @@ class Snapshot:
     """A run as it is now. Compared by identity.
 
     now_s: the reader's time, seconds since the clock origin; at the end of a run that is over, where it ended.
-    pulse: the newest that could be read.
+    pulse: the newest that could be read. pyramid, epochs: empty where the reader keeps no sums.
     steps: rows of `core.rows.STEP`, the last `RECENT`; steps_total: how many there are in all.
     samples: rows of `core.rows.SAMPLE`, all of them; progress: rows of `PROGRESS`, the last `RECENT_PROGRESS`.
     stages: rows of `core.rows.STAGE`, those of the last seconds; none where nothing was read lately. stages_found: what
@@ -107,21 +107,25 @@ class Snapshot:
 class RunReader:
     """Follows one run. `tail` reads what came since the last call.
 
+    keeps_sums: keep `pyramid` and `epochs`, which a timeline and a ledger need; without them they stay empty.
+
     Raises:
         NotARunError: the source holds no run that this tfwatch reads.
     """
 
-    def __init__(self, source: Source, clock: Clock = SYSTEM) -> None:
+    def __init__(self, source: Source, clock: Clock = SYSTEM, *, keeps_sums: bool = True) -> None:
         self._source = source
         self._clock = clock
         self._manifest = source.manifest()
         self._manifest_read_ns = clock.now_ns()
         self._layouts = {name: self._manifest.layout(name) for name in layout.TABLES}
         self._offsets = dict.fromkeys((*layout.STREAMS, layout.LOG), 0)
+        self._keeps_sums = keeps_sums
         self._pyramid = Pyramid()
         self._epochs = EpochSums()
         self._recent = Newest(self._whole(layout.STEPS, b"").dtype, RECENT)
         self._total = 0
+        self._end_s = 0.0
         self._samples = Growing(self._whole(layout.SAMPLES, b"").dtype)
         self._progress = Newest(self._whole(layout.PROGRESSES, b"").dtype, RECENT_PROGRESS)
         self._stages = StageRows()
@@ -215,9 +219,12 @@ class RunReader:
         good = rows if can_be.all() else rows[can_be]
         self._total += len(rows)
         self._torn += len(rows) - len(good)
-        self._pyramid.add(good)
-        self._epochs.add(good)
+        if self._keeps_sums:
+            self._pyramid.add(good)
+            self._epochs.add(good)
         self._recent.extend(good)
+        if len(good):
+            self._end_s = max(self._end_s, _end_s(good[-1]))
 
     def _add_event(self, line: bytes) -> None:
         event = decode(line)
@@ -283,8 +290,14 @@ class RunReader:
     def _now_s(self, life: Life, pulse: Pulse | None) -> float:
         if self._ended:
             return self._ended.at_ns / 1e9
-        last_s = max(self._pyramid.end_s, pulse.now_ns / 1e9 if pulse else 0.0)
+        last_s = max(self._end_s, pulse.now_ns / 1e9 if pulse else 0.0)
         return now_s(self._manifest, life, last_s, self._clock)
+
+
+def _end_s(step: np.void) -> float:
+    """The end of a step, seconds since the clock origin."""
+    took_ms = float(step["wait_ms"]) + float(step["compute_ms"]) + float(step["host_ms"])
+    return float(step["start_ns"]) / 1e9 + took_ms / 1e3
 
 
 def _latest(progress: Rows) -> ProgressNow | None:

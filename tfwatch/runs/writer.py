@@ -244,7 +244,9 @@ class RunWriter:
         return next(filter(None, failures), "")
 
     def _append_progress(self) -> str:
-        row, events = self._advance.flush(self._until_ns(), self._manifest.metric, last=self._closing.is_set())
+        # The screen of a run that is over may stay for long before the writer is closed.
+        is_over = self._closing.is_set() or self._ended_ns is not None
+        row, events = self._advance.flush(self._until_ns(), self._manifest.metric, last=is_over)
         self._events.extendleft(reversed(events))  # the run's end, which may be said already, stays the last
         if row:
             self._rows[layout.PROGRESSES].append(row)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.foretelling import last_words
+from tfwatch.live.schedule import Slot, second_of
 from tfwatch.screens import views
 from tfwatch.screens.happenings import Happenings
 from tfwatch.screens.inside import pipeline_view
 from tfwatch.screens.readings import readings
 from tfwatch.screens.readings import title as machine_title
-from tfwatch.widgets.rhythm import Turn, second_of
 
 if TYPE_CHECKING:
+    from tfwatch.live.view import RunView
     from tfwatch.screens.live import LiveScreen
-    from tfwatch.screens.situation import RunView
 
 _HINT = "no switch yet: p turns prefetch on or off\na tries both in turn, and proves which is faster"
 
@@ -23,7 +23,7 @@ class Feeder:
     """Feeds the panes of one screen; one that is hidden is not fed.
 
     A new pane gets its line here. Figures that change all the time are told once a second, in a frame of their own
-    (`Turn`), and words only where they differ: see `widgets/painted.py` for what a frame may cost.
+    (`Slot`), and words only where they differ: see `widgets/painted.py` for what a frame may cost.
     """
 
     def __init__(self, screen: LiveScreen) -> None:
@@ -62,12 +62,12 @@ class Feeder:
     def _feed_figures(self, view: RunView) -> None:
         """Once a second: four times nobody can read them."""
         screen, now_s, header = self._screen, view.snapshot.now_s, views.header_view(view)
-        head = second_of(now_s, Turn.HEADER), view.snapshot.life, header.workload, header.epoch, header.state
+        head = second_of(now_s, Slot.HEADER), view.snapshot.life, header.workload, header.epoch, header.state
         if head != self._headed:
             self._headed = head
             screen.header.view = header
         over = view.energy if view.is_over else None
-        machine = second_of(now_s, Turn.MACHINE), view.is_over, over, len(view.snapshot.samples) > 0
+        machine = second_of(now_s, Slot.MACHINE), view.is_over, over, len(view.snapshot.samples) > 0
         if screen.machine.display and machine != self._machined:
             self._machined = machine
             screen.machine.entitle(machine_title(view))
@@ -75,7 +75,7 @@ class Feeder:
 
     def _feed_stages(self, view: RunView) -> None:
         now = view.situation
-        staged = second_of(now.now_s, Turn.SEARCH), view.snapshot.life, now.stages, now.located
+        staged = second_of(now.now_s, Slot.SEARCH), view.snapshot.life, now.stages, now.located
         if staged != self._staged:
             self._staged = staged
             self._screen.pipeline.view = pipeline_view(view)

@@ -15,7 +15,7 @@ from tfwatch.widgets.keyline import LAST_TO_GO, Key
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfwatch.screens.situation import RunView
+    from tfwatch.live.view import RunView
 
 #: Columns from which there is room for what tfwatch costs in words, and for what it left out.
 _USUAL, _WIDE = 120, 160

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfwatch.analysis.switches import Comparison
+    from tfwatch.live.view import RunView
     from tfwatch.runs.reader import Snapshot
-    from tfwatch.screens.situation import RunView
 
 #: Seconds since the clock origin, what happened, and how long an epoch's validation took.
 _Timed: TypeAlias = tuple[float, Source, float | None]

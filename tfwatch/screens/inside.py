@@ -17,7 +17,7 @@ from tfwatch.widgets.timeline_picture import clock
 if TYPE_CHECKING:
     from tfwatch.analysis.breakdown import Breakdown
     from tfwatch.analysis.stages import Stage, StageTable
-    from tfwatch.screens.situation import RunView
+    from tfwatch.live.view import RunView
 
 _EARLY = (Phase.STARTING, Phase.IMPORT, Phase.DATA_SET, Phase.COMPILE)
 #: A wait this long is looked into by what reads the stages; a shorter one says nothing of them.

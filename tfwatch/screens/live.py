@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.events import DescendantBlur
 
-    from tfwatch.screens.situation import RunView
+    from tfwatch.live.view import RunView
     from tfwatch.screens.switchboard import Switchboard
 
 _TABS = ("switch", "stages", "events", "machine", "log", "proof")

@@ -14,7 +14,7 @@ from tfwatch.widgets.text import row
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfwatch.screens.situation import RunView
+    from tfwatch.live.view import RunView
 
 _NONE = "every sensor that this machine has gives its figures"
 _VERDICT = "The verdict comes from step times and needs none of them."

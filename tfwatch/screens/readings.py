@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tfwatch.analysis.machine import Machine
-    from tfwatch.screens.situation import RunView
+    from tfwatch.live.view import RunView
 
 _MEBI, _GIBI = 2**20, 2**30
 _MUCH_SWAP = 2**30

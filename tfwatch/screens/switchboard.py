@@ -8,14 +8,14 @@ from tfwatch.analysis import turns
 from tfwatch.analysis.trials import subject
 from tfwatch.analysis.waiting import knob_name
 from tfwatch.core.knobs import LARGEST, NOTHING_TO_CACHE, as_value
+from tfwatch.live.evidence import switches_of
 from tfwatch.runs.control import Autopilot, Experiment, Request
 from tfwatch.screens import views
-from tfwatch.screens.situation import switches_of
 
 if TYPE_CHECKING:
     from tfwatch.core.clock import Clock
+    from tfwatch.live.view import RunView
     from tfwatch.runs.control import Control
-    from tfwatch.screens.situation import RunView
 
 #: A terminal repeats a held-down key after up to 0.66 s and then quickly: presses closer than this are one.
 HELD_S = 0.7

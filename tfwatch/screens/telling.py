@@ -20,7 +20,7 @@ from tfwatch.core.knobs import KEYS, epochs_until
 from tfwatch.core.losses import LossDiverged, LossRecovered
 from tfwatch.core.moves import AutopilotEnded, MoveJudged
 from tfwatch.core.trials import ExperimentBegan, ExperimentEnded
-from tfwatch.screens.bare import metric_name
+from tfwatch.live.situation import metric_name
 
 if TYPE_CHECKING:
     from tfwatch.analysis.switches import Comparison

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.flights import Flight
     from tfwatch.analysis.switches import Comparison
+    from tfwatch.live.view import RunView
     from tfwatch.runs.reader import Snapshot
-    from tfwatch.screens.situation import RunView
 
 #: Cells of a workload's name in a terminal's title, which tabs cut.
 _LONGEST_NAME = 40

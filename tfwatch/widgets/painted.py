@@ -3,7 +3,7 @@
 What a frame of the live screen may cost is 6 ms of CPU, and most of it is painting. Whoever adds a pane:
 
 * Make it a `Pane` (rows of `Content`), or a `RowList` where it scrolls, and hand it a new value only where that
-  differs. What changes with every step is told once a second, in a frame of its own (`rhythm.Turn`).
+  differs. What changes with every step is told once a second, in a frame of its own (`live.schedule.Slot`).
 * A row that says the same as before is the same `Strip` and costs next to nothing: round figures before they get
   here, and keep those that change in few rows.
 * Where only words are new, not the frame around them: `repaint_rows`, with `reactive(..., repaint=False)`.

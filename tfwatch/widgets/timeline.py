@@ -16,11 +16,11 @@ from tfwatch.analysis.limits import RunningLimits
 from tfwatch.analysis.marks import runs
 from tfwatch.analysis.strip import next_top
 from tfwatch.core.events import GpuFound
+from tfwatch.live.schedule import Slot, second_of
 from tfwatch.widgets import timeline_picture as picture
 from tfwatch.widgets import timeline_view as views
 from tfwatch.widgets.glyphs import Glyphs, choose_glyphs
 from tfwatch.widgets.painted import Painted
-from tfwatch.widgets.rhythm import Turn, second_of
 from tfwatch.widgets.timeline_keys import KEYS
 from tfwatch.widgets.timeline_lanes import sampled
 from tfwatch.widgets.timeline_paint import Paint
@@ -260,7 +260,7 @@ class Timeline(Painted, can_focus=True):
 
     def _count(self, shown: Snapshot) -> None:
         """Find the numbers anew once a second, and with the first steps; those of a frozen picture stand too."""
-        due = second_of(shown.now_s, Turn.MACHINE), self.split is None
+        due = second_of(shown.now_s, Slot.MACHINE), self.split is None
         if self._figures_of is None or (due != self._figures_of and not self._held):
             self._figures_of = due
             self._figures = picture.figures_of(shown, self.split)

@@ -109,7 +109,7 @@ def test_what_python_takes_op_by_op_is_told(tmp_path: Path) -> None:
     assert lines[2].endswith("NOT input-bound, launch-bound")
     assert "op by op: 5.1 of 6.0 ms of a steady step go to Python between the operations (85 %)" in lines
     assert "next: run the step as a graph: tf.function, or fit without run_eagerly (here: without --eager)" in lines
-    assert document.as_json(run)["dispatch_ms"]["median"] == pytest.approx(5.1)
+    assert document.as_json(run)["whole_run"]["dispatch_ms"]["median"] == pytest.approx(5.1)
 
 
 def test_a_run_that_ends_in_a_move_of_the_autopilots_is_judged_by_the_setting_before_it(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from tests.screens.canned import FED, STARVING, Canned
 from tfwatch.analysis.foretelling import last_words, record_words
 from tfwatch.core.events import SwitchAsked
 from tfwatch.core.rows import Flag, Phase
+from tfwatch.live.view import Follower, RunView
 from tfwatch.screens import views
-from tfwatch.screens.situation import Follower, RunView
 
 GPU = {"device": "GPU:0 Apple M2 Pro", "accelerated": True}
 

@@ -3,15 +3,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.screens.canned import FED, Canned
+from tfwatch.live.step_search import StepSearch
 from tfwatch.runs.reader import RECENT, Life
-from tfwatch.screens.searching import Searcher
 
 
 def test_a_run_that_was_killed_is_searched_to_its_end_though_its_clock_stands_still() -> None:
     run = Canned(None).started().steps(66_000, FED).steps(1, (3500.0, 13.0, 0.8))
     reader = run.reader()
     killed = replace(reader.tail(), life=Life.KILLED)
-    searcher = Searcher(reader.steps_between)
+    searcher = StepSearch(reader.steps_between)
     seen = []
     for _ in range(4):
         searcher.take(killed)
@@ -24,7 +24,7 @@ def test_a_run_that_was_killed_is_searched_to_its_end_though_its_clock_stands_st
 def test_while_a_run_goes_on_its_steps_are_searched_once_a_second() -> None:
     run = Canned(None).started().steps(100, FED)
     reader = run.reader()
-    searcher = Searcher(reader.steps_between)
+    searcher = StepSearch(reader.steps_between)
     searcher.take(reader.tail())
     run.at_s = 100.25
     run.steps(10, FED)
@@ -40,7 +40,7 @@ def test_while_a_run_goes_on_its_steps_are_searched_once_a_second() -> None:
 def test_steps_that_come_fast_are_searched_before_they_are_out_of_hand() -> None:
     run = Canned(None).started()
     reader = run.reader()
-    searcher = Searcher(reader.steps_between)
+    searcher = StepSearch(reader.steps_between)
     searcher.take(reader.tail())
     for _ in range(2):
         for _ in range(RECENT - 1):

@@ -1,4 +1,4 @@
-"""What a run that is over was bound by at last: worked out from all of it, beside the screen."""
+"""The finding of a run that is over, made of the whole run in a thread beside the screen."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from tfwatch.runs.opened import Run
 
 
-class Ending:
-    """Looks through a run that is over, in a thread of its own: ten million steps take seconds.
+class EndedFinding:
+    """Judges a run that is over in a thread of its own: ten million steps take seconds.
 
     whole: reads all of the run.
     """
@@ -26,9 +26,9 @@ class Ending:
         self._found: Banner | None = None
 
     def finding(self) -> Banner | None:
-        """What its last setting was bound by, as the summary and `--json` say it; the first call begins to look.
+        """The finding of its last setting, the same as in the summary and `--json`; the first call begins to look.
 
-        None until that is known, and where too few steps tell.
+        None until it is known, and where the setting has too few steps.
         """
         if self._thread is None:
             self._thread = threading.Thread(target=self._look, daemon=True, name="tfwatch-ending")
@@ -36,9 +36,9 @@ class Ending:
         return self._found
 
     def _look(self) -> None:
-        from tfwatch.report.outcome import last_finding
+        from tfwatch.live.judged_run import JudgedRun  # after the first paint: it loads all of the analysis
 
         try:
-            self._found = last_finding(self._whole())
+            self._found = JudgedRun(self._whole()).finding
         except Exception as error:  # noqa: BLE001 - a thread boundary
             self._found = Banner("VERDICT n/a", reason(error), "", Tone.WARN)

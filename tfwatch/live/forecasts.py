@@ -1,4 +1,4 @@
-"""What each knob's key would bring, once a second, and how near the forecasts of this run came."""
+"""The forecast of each knob's key, once a second, and the error of the forecasts of this run."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tfwatch.analysis import turns
 from tfwatch.analysis.forecast import Forecast, forecast
-from tfwatch.analysis.grounds import Grounds, gather
 from tfwatch.analysis.measured import matters
 from tfwatch.analysis.record import Foretold, Record, foretell
-from tfwatch.analysis.stages import stage_table
 from tfwatch.analysis.trials import underway
-from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.knobs import epochs_until
 from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
-from tfwatch.widgets.rhythm import Turn, second_of
+from tfwatch.live.evidence import build_grounds, evidence_now
+from tfwatch.live.schedule import Slot, second_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfwatch.analysis.forecast import Evidence
+    from tfwatch.analysis.grounds import Grounds
     from tfwatch.analysis.stages import StageTable
     from tfwatch.analysis.switches import Comparison
     from tfwatch.core.rows import Rows
@@ -30,17 +29,17 @@ if TYPE_CHECKING:
 Forecasts: TypeAlias = dict[tuple[str, str], Forecast]
 
 _UNDER_WAY, _EXPERIMENT = "switching", "trying both"
-#: Switches foretold in one frame, each in about a millisecond: a run that is opened may have hundreds.
+#: Switches whose forecast is made in one frame, each in about a millisecond: a run that is opened may have hundreds.
 _AT_ONCE = 2
 #: Forecasts take a third of a millisecond each: those of a second are made in the frames of so much of it.
 _SPREAD_S = 0.75
 
 
-class Foreteller:
+class ForecastFollower:
     """Follows one run.
 
-    forecasts: by knob and value, of what the keys would ask for now. record: of the switches that have settled. table:
-    of the pipeline's stages, None where they cannot be read.
+    forecasts: of the settings that the keys would ask for now, by knob and value. record: of the switches that have
+    settled. table: of the pipeline's stages, None where they cannot be read.
     """
 
     def __init__(self, steps_between: Callable[[int, int], Rows]) -> None:
@@ -49,15 +48,15 @@ class Foreteller:
         self.table: StageTable | None = None
         self._steps_between = steps_between
         self._due: tuple[int, int] | None = None
-        self._told: dict[int, Foretold | None] = {}
+        self._made: dict[int, Foretold | None] = {}
         self._behind = False
         self._series: _Series | None = None
         self._at_s = 0.0
 
     def take(self, snapshot: Snapshot, comparisons: Sequence[Comparison], knobs: Mapping[str, turns.KnobState]) -> None:
-        """Look at a snapshot; where nothing is due, what was found last stays. A run that is over has no switches."""
+        """Take in a snapshot; where nothing is due, the last forecasts stay. A run that is over has none."""
         since_s, self._at_s = snapshot.now_s - self._at_s, snapshot.now_s
-        due = second_of(snapshot.now_s, Turn.HEADER), len(comparisons)
+        due = second_of(snapshot.now_s, Slot.HEADER), len(comparisons)
         if due == self._due and not self._behind:
             self._go_on(since_s)
             return
@@ -69,13 +68,12 @@ class Foreteller:
     def _begin(
         self, snapshot: Snapshot, comparisons: Sequence[Comparison], knobs: Mapping[str, turns.KnobState]
     ) -> None:
-        """Gather what the next forecasts stand on."""
-        grounds = self._grounds(snapshot)
-        self.record = self._record(grounds, comparisons)
+        """Gather the evidence of the next forecasts."""
+        self.record = self._record(build_grounds(snapshot, self._steps_between), comparisons)
         asked = any(state.asked and not epochs_until(knob, state.asked) for knob, state in knobs.items())
         tried = underway(snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded))
         silence = _EXPERIMENT if tried else _UNDER_WAY if asked else ""
-        known = gather(grounds, comparisons, snapshot.steps_total, round(snapshot.now_s * 1e9), silence)
+        known = evidence_now(snapshot, self._steps_between, comparisons, silence)
         self.table = known.stages
         if snapshot.ended is not None:
             self.forecasts, self._series = {}, None
@@ -84,31 +82,20 @@ class Foreteller:
         self._series = _Series(known, [(state.knob, value) for state in turnable for value in turns.choices(state)])
 
     def _go_on(self, since_s: float) -> None:
-        """Make as many as `since_s` seconds ask for; they are compared, so that they are told together."""
+        """Make as many as `since_s` seconds ask for; they are compared, so that they are shown together."""
         if self._series and self._series.go_on(since_s):
             self.forecasts, self._series = self._series.made, None
 
-    def _grounds(self, snapshot: Snapshot) -> Grounds:
-        def table_at(step: int, at_ns: int) -> StageTable | None:
-            """Those before a switch, and now the newest."""
-            del at_ns
-            newest = step == snapshot.steps_total
-            rows = snapshot.stages if newest else snapshot.stages_before.get(step)
-            return None if rows is None else stage_table(rows, snapshot.stages_found)
-
-        switched = snapshot.events.of(PipelineSwitched)
-        return Grounds(snapshot.manifest, self._steps_between, snapshot.samples, table_at, switched)
-
     def _record(self, grounds: Grounds, comparisons: Sequence[Comparison]) -> Record:
-        """A switch is foretold once: what was known before it does not change."""
+        """The forecast of a switch is made once: the evidence before it does not change."""
         settled = ((n, switch.step) for n, switch in enumerate(comparisons) if switch.settled and switch.step)
-        new = [(n, step) for n, step in settled if step not in self._told]
+        new = [(n, step) for n, step in settled if step not in self._made]
         for n, step in new[:_AT_ONCE]:
-            self._told[step] = foretell(grounds, comparisons, n)
+            self._made[step] = foretell(grounds, comparisons, n)
         self._behind = len(new) > _AT_ONCE
-        told = ((switch, self._told.get(switch.step or 0)) for switch in comparisons)
+        pairs = ((switch, self._made.get(switch.step or 0)) for switch in comparisons)
         return Record(
-            tuple(Foretold(now, one.forecast, now.after.step.median) for now, one in told if one and now.after)
+            tuple(Foretold(now, one.forecast, now.after.step.median) for now, one in pairs if one and now.after)
         )
 
 

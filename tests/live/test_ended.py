@@ -35,7 +35,7 @@ NOTHING = "nothing to copy: what stands above has no lines to paste"
 
 async def told(show: Shown) -> None:
     """Wait until it is known."""
-    await show.until(lambda: show.app._follower._ending and show.app._follower._ending.finding())
+    await show.until(lambda: show.app._follower._ended_finding and show.app._follower._ended_finding.finding())
     await show.frame()
 
 
@@ -72,9 +72,9 @@ async def test_the_end_of_a_live_run_says_it_too(tmp_path: Path) -> None:
 
 async def test_too_few_steps_have_no_verdict_and_nothing_to_paste(tmp_path: Path) -> None:
     async with shown(Canned(tmp_path).started().steps(5, STARVING).ended(), live=False) as show:
-        ending = show.app._follower._ending
-        assert ending
-        await show.until(lambda: ending._thread and not ending._thread.is_alive())
+        found = show.app._follower._ended_finding
+        assert found
+        await show.until(lambda: found._thread and not found._thread.is_alive())
         await show.press("y")
         assert "1 epoch, 6 steps" in show.rows[2]
         assert "tfwatch replay" in show.rows[3]

@@ -13,15 +13,15 @@ from tfwatch.analysis.turns import Ask
 from tfwatch.analysis.verdict import Verdict
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
+from tfwatch.live.view import Follower, steps_in_all
 from tfwatch.screens import views
 from tfwatch.screens.happenings import Happenings
 from tfwatch.screens.readings import readings
-from tfwatch.screens.situation import Follower, steps_in_all
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.screens.situation import RunView
+    from tfwatch.live.view import RunView
 
 
 def look(run: Canned, asks: tuple[Ask, ...] = (), live: bool = True) -> RunView:

@@ -1,4 +1,4 @@
-"""What the screen remembers of the machine while it follows a run."""
+"""The machine while a run is followed: its last seconds, energy so far, and growth of memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: A slope over minutes does not change faster.
 _GROWTH_EVERY_S = 10.0
-#: Counters of a GPU average over up to a second: what they say of the setting before a switch.
+#: Counters of a GPU average over up to a second, and so lag behind a switch.
 _LAG_S = 1.0
 
 
@@ -62,7 +62,7 @@ class MachineFollower:
         return replace(machine, evidence=evidence(snapshot.steps, samples, snapshot.now_s, since_s))
 
     def energy(self, snapshot: Snapshot) -> Energy | None:
-        """What was drawn so far; None where no power is read."""
+        """The energy so far; None where no power is read."""
         if self._energy is None:
             return None
         pulse = snapshot.pulse

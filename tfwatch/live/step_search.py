@@ -1,4 +1,4 @@
-"""What is found in a run's steps as they come: stalls with their causes, patterns and compiles."""
+"""The search of a run's steps as they come: stalls with their causes, patterns and compiles."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tfwatch.analysis.patterns import Pattern, find_patterns
 from tfwatch.analysis.stalls import Stall, StallSearch, starved
 from tfwatch.analysis.trials import without_switches
 from tfwatch.core.events import Paused, PipelineSwitched, SwitchAsked
+from tfwatch.live.machine import MachineFollower
+from tfwatch.live.schedule import Slot, second_of
 from tfwatch.runs.reader import RECENT, Life
 from tfwatch.runs.under_way import under_way
-from tfwatch.screens.following import MachineFollower
-from tfwatch.widgets.rhythm import Turn, second_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 #: Steps that wait for their search, at most: half of those that a snapshot has at hand.
 _BEHIND = RECENT // 2
 _BLOCK = 65_536
-#: A pause that holds a step up is told so long after it at most.
+#: A pause that holds a step up is recorded so long after it at most.
 _PAUSE_NS = 60 * 10**9
 
 
-class Searcher:
+class StepSearch:
     """Looks at each step once. `steps_between(first, last)` reads rows of the run.
 
-    searched: how many steps were looked at. patterns: by the switches before them, their part and their period.
+    searched: the number of steps that were looked at. patterns: by the switches before them, their part and their
+    period.
     """
 
     def __init__(self, steps_between: Callable[[int, int], Rows]) -> None:
@@ -51,7 +52,7 @@ class Searcher:
 
     def take(self, snapshot: Snapshot) -> None:
         """Once a second, and in each frame while there is more to search than is kept at hand."""
-        due = second_of(snapshot.now_s, Turn.SEARCH), len(snapshot.events.of(PipelineSwitched)), snapshot.life
+        due = second_of(snapshot.now_s, Slot.SEARCH), len(snapshot.events.of(PipelineSwitched)), snapshot.life
         # The clock of a run that is over stands still while its steps are still searched.
         behind = 0 if snapshot.life.is_over else _BEHIND
         if due != self._due or snapshot.steps_total - self.searched > behind:
@@ -78,7 +79,7 @@ class Searcher:
         self.searched = snapshot.steps_total if first > in_hand else last
 
     def _take_open_wait(self, snapshot: Snapshot) -> None:
-        """A run that is over may have ended in a stall, which no row tells of."""
+        """Take the wait in which a run ended, if it did: no row holds it."""
         last = under_way(snapshot.ended, snapshot.pulse)
         if last and not self._over and snapshot.life.is_over:
             self._over = True
@@ -86,9 +87,9 @@ class Searcher:
             self._name_stalls(snapshot.events)
 
     def _name_stalls(self, events: Events) -> None:
-        """Look for causes, which are told after a stall, until none can come."""
+        """Look for causes, which are recorded after a stall, until none can come."""
         found = self._stall_search.stretches(len(self._named))
-        named = [stretch.named(Pauses(events.between(Paused, *_told_within(stretch)))) for stretch in found]
+        named = [stretch.named(Pauses(events.between(Paused, *_recorded_within(stretch)))) for stretch in found]
         self.stalls = tuple(without_switches(starved([*self._named, *named]), events.of(SwitchAsked, PipelineSwitched)))
         newest_ns = max((stretch.end_ns for stretch in found), default=0.0)
         settled = [stretch.end_ns + _PAUSE_NS < newest_ns for stretch in found]
@@ -97,7 +98,7 @@ class Searcher:
     def _find_patterns(self, rows: Rows, events: Events) -> None:
         switches = len(events.of(PipelineSwitched))
         for pattern in find_patterns(rows, Pauses(pauses_of(rows, events))):
-            # Seen first where it began: later windows begin later. What explains it may be told later.
+            # Seen first where it began: later windows begin later. Its cause may be recorded later.
             first = self.patterns.setdefault((switches, pattern.part, pattern.period), pattern)
             if first.cause == UNEXPLAINED.name != pattern.cause:
                 found = replace(first, cause=pattern.cause, detail=pattern.detail)
@@ -111,5 +112,5 @@ def pauses_of(rows: Rows, events: Events) -> Sequence[Paused]:
     return events.between(Paused, int(rows["start_ns"][0]), int(rows["start_ns"][-1]) + _PAUSE_NS)
 
 
-def _told_within(stretch: Stretch) -> tuple[int, int]:
+def _recorded_within(stretch: Stretch) -> tuple[int, int]:
     return stretch.start_ns, int(stretch.end_ns) + _PAUSE_NS

@@ -1,0 +1,115 @@
+"""A document and a summary have one verdict, that of the last setting, and name the stretch of each figure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.analysis.steps import make_steps, restart
+from tests.live.stretches import FED, HALF_FED, STARVING, alternating, starving_then
+from tests.report.told import FINISHED, SWITCH, open_written, text_of
+from tfwatch.core.events import RunEnded
+from tfwatch.core.rows import Flag
+from tfwatch.report.document import as_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfwatch.runs.opened import Run
+
+KNOBS = {"knobs": {"prefetch": "off"}, "switchable": ["prefetch"]}
+
+
+def verdict_in(finding: dict[str, Any]) -> str:
+    """The verdict that a finding's sentence begins with."""
+    known = ("NOT input-bound", "MODERATELY input-bound", "HIGHLY input-bound")
+    return next(words for words in known if finding["sentence"].startswith(words))
+
+
+def switched_to(folder: Path, split: tuple[float, float, float]) -> Run:
+    """Starving for 100 steps, then prefetch was turned on for another 100."""
+    return open_written(folder, starving_then(split), *SWITCH, FINISHED, **KNOBS)
+
+
+@pytest.mark.parametrize(
+    ("split", "verdict", "bound"),
+    [
+        pytest.param(FED, "NOT input-bound", "compute-bound", id="fed"),
+        pytest.param(HALF_FED, "MODERATELY input-bound", "input-bound", id="half fed"),
+        pytest.param((0.1, 12.0, 30.0), "NOT input-bound", "host-bound", id="callbacks"),
+    ],
+)
+def test_after_a_switch_verdict_bound_and_finding_are_of_the_last_setting(
+    tmp_path: Path, split: tuple[float, float, float], verdict: str, bound: str
+) -> None:
+    found = as_json(switched_to(tmp_path / "run", split))
+
+    assert (found["verdict"], found["bound"], verdict_in(found["finding"])) == (verdict, bound, verdict)
+
+
+@pytest.mark.parametrize("kept", ["4", "off"])
+def test_after_an_ab_test_verdict_bound_and_finding_are_of_the_kept_setting(tmp_path: Path, kept: str) -> None:
+    rows, events = alternating(["off", "4", "4", "off"] * 3, kept)
+    ended = RunEnded(int(rows["start_ns"][-1]), "finished", len(rows))
+
+    found = as_json(open_written(tmp_path / "run", rows, *events, ended, **KNOBS))
+
+    verdict, bound = ("NOT input-bound", "compute-bound") if kept == "4" else ("HIGHLY input-bound", "input-bound")
+    assert (found["verdict"], found["bound"], verdict_in(found["finding"])) == (verdict, bound, verdict)
+
+
+def test_too_few_steps_of_the_last_setting_have_neither_verdict_nor_finding(tmp_path: Path) -> None:
+    rows = starving_then(FED)[:110]
+
+    found = as_json(open_written(tmp_path / "run", rows, *SWITCH, FINISHED, **KNOBS))
+
+    assert (found["verdict"], found["bound"], found["finding"]) == ("not enough data", None, None)
+
+
+def test_the_document_says_of_which_steps_its_figures_are(tmp_path: Path) -> None:
+    found = as_json(switched_to(tmp_path / "run", FED))
+
+    last, whole = found["last_setting"], found["whole_run"]
+    assert (last["knobs"], last["stretches"], last["steps"]) == ({"prefetch": "4"}, [[101, 200]], 99)
+    assert last["data_wait_ms"]["mean"] == pytest.approx(FED[0])
+    assert (whole["steps"], whole["left_out"]) == (199, 1)
+    assert whole["data_wait_ms"]["mean"] == pytest.approx((100 * STARVING[0] + 99 * FED[0]) / 199)
+
+
+def test_after_an_ab_test_all_blocks_of_the_kept_setting_count(tmp_path: Path) -> None:
+    rows, events = alternating(["off", "4", "4", "off"] * 3, "4")
+
+    last = as_json(open_written(tmp_path / "run", rows, *events, FINISHED, **KNOBS))["last_setting"]
+
+    assert last["knobs"] == {"prefetch": "4"}
+    assert last["stretches"][0] == [54, 64]
+    assert last["stretches"][-1] == [185, 189]
+    assert last["steps"] == 6 * 11 + 4
+
+
+def test_the_summary_gives_the_verdict_with_its_steps_and_the_whole_run_by_itself(tmp_path: Path) -> None:
+    lines = text_of(switched_to(tmp_path / "run", FED))
+
+    assert "over the whole run a steady step waits 4.6 of 17.1 ms on average (27 %); 1 step left out" in lines
+    assert "since step 101 a steady step waits 0.1 of 12.6 ms on average (1 %): NOT input-bound, compute-bound" in lines
+
+
+def test_the_summary_of_an_ab_test_judges_the_kept_setting(tmp_path: Path) -> None:
+    rows, events = alternating(["off", "4", "4", "off"] * 3, "4")
+
+    lines = text_of(open_written(tmp_path / "run", rows, *events, FINISHED, **KNOBS))
+
+    (line,) = [line for line in lines if "input-bound" in line]
+    assert line.startswith("with the last setting, in 7 stretches of the steps 54 to 189, a steady step waits 0.1 of")
+    assert line.endswith("NOT input-bound, compute-bound")
+
+
+def test_a_run_of_one_setting_has_one_line(tmp_path: Path) -> None:
+    rows = make_steps(np.full(100, STARVING[0]), compute=12.0, host=0.5)
+    rows["flags"][0] = Flag.COMPILE
+
+    lines = text_of(open_written(tmp_path / "run", restart(rows), FINISHED))
+
+    assert "a steady step waits 9.0 of 21.5 ms on average (42 %): HIGHLY input-bound; 1 step left out" in lines

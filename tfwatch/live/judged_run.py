@@ -1,0 +1,143 @@
+"""A whole run, judged: for the JSON object, the summary, and the screen of a run that is over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tfwatch.analysis import bound
+from tfwatch.analysis.advice import held_end
+from tfwatch.analysis.breakdown import breakdown
+from tfwatch.analysis.cost import Lost, lost
+from tfwatch.analysis.forecast import forecasts
+from tfwatch.analysis.grounds import gather, last_table
+from tfwatch.analysis.hardware import Hardware, hardware
+from tfwatch.analysis.ledger import Ledger, make_ledger, mean_of
+from tfwatch.analysis.record import Record, record
+from tfwatch.analysis.summary import LastSetting, Summary, summarise
+from tfwatch.live.evidence import build_grounds_of_run, stages_found
+from tfwatch.live.restart import restart_of
+from tfwatch.live.situation import MeasuredSetting, build_situation
+
+if TYPE_CHECKING:
+    from tfwatch.analysis.finding import Banner
+    from tfwatch.analysis.forecast import Evidence
+    from tfwatch.analysis.grounds import Grounds
+    from tfwatch.analysis.ledger import Entry
+    from tfwatch.analysis.restarts import Restart
+    from tfwatch.analysis.situation import Situation
+    from tfwatch.analysis.stages import StageTable
+    from tfwatch.runs.opened import Run
+
+
+class JudgedRun:
+    """A run that was read once, and its judgement. Each part is made when it is first asked for.
+
+    The verdict, what the steps are bound by and the finding are those of `setting`, the last setting that counts;
+    `summary.steady`, `ledger`, `hardware` and `lost` are figures over the whole run.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    @cached_property
+    def summary(self) -> Summary:
+        """All steps in figures."""
+        run, manifest = self.run, self.run.manifest
+        open_wait = run.under_way.wait if run.under_way else None
+        return summarise(run.steps, run.events, manifest.accelerated, open_wait, manifest.op_by_op)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Every second of the run by what it went to."""
+        run = self.run
+        return make_ledger(run.epochs, run.events, run.length_s, run.under_way.phase if run.under_way else None)
+
+    @cached_property
+    def hardware(self) -> Hardware:
+        """The machine in figures."""
+        return hardware(self.run.samples, self.run.steps, self.run.events, self.run.manifest.accelerated)
+
+    @cached_property
+    def record(self) -> Record:
+        """The forecasts of the run's switches against the measured steps."""
+        return record(self._grounds, self.summary.switches)
+
+    @cached_property
+    def lost(self) -> Lost:
+        """The cost of all data wait."""
+        size = self.run.manifest.batch_size
+        examples = self.summary.steps * size if size else None
+        return lost(self.ledger.total, self.run.length_s, examples, self.hardware.energy)
+
+    @cached_property
+    def restart(self) -> Restart | None:
+        """The comparison with the run before a restart; None where this run began by itself."""
+        return restart_of(self.run)
+
+    @cached_property
+    def pipeline(self) -> StageTable | None:
+        """The stages of the input pipeline as they were read last."""
+        return last_table(self._grounds, self.run.stages, self.setting.judgement.breakdown)
+
+    @property
+    def setting(self) -> LastSetting:
+        """The last setting that counts."""
+        return self.summary.setting
+
+    @cached_property
+    def finding(self) -> Banner | None:
+        """The finding of the last setting: the limit and the advice. None where it has too few steps."""
+        if self.setting.judgement.bound is None:
+            return None
+        return self.between_epochs or bound.judged(self.situation)
+
+    @cached_property
+    def between_epochs(self) -> Banner | None:
+        """The finding that more is lost between the epochs than in their steps; None where it is not so."""
+        return bound.between(self.situation)
+
+    @cached_property
+    def situation(self) -> Situation:
+        """The last setting as the finding is made from it."""
+        evidence = self._evidence
+        setting = MeasuredSetting(
+            judgement=self.setting.judgement,
+            knobs=evidence.knobs,
+            epoch_spent=self._epoch_spent,
+            callback=self.summary.callback,
+            fills=self.summary.fills,
+            held_end=held_end(self.run.events),
+            forecasts={(one.knob, one.value): one for one in forecasts(evidence)},
+            stages=evidence.stages,
+        )
+        return build_situation(self.run.manifest, stages_found(self.run.events), setting)
+
+    @cached_property
+    def _grounds(self) -> Grounds:
+        return build_grounds_of_run(self.run)
+
+    @property
+    def _evidence(self) -> Evidence:
+        """The evidence at the end of the last setting's steps."""
+        setting, switches = self.setting, self.summary.switches
+        if setting.tried is None:
+            last, at_ns = len(self.run.steps), round(self.run.length_s * 1e9)
+        else:
+            last, at_ns = setting.tried.stretches[-1][1], setting.tried.at_ns
+            switches = [switch for switch in switches if switch.step is not None and switch.step <= last]
+        found = gather(self._grounds, switches, last, at_ns)
+        if setting.tried is None and len(setting.stretches) <= 1:
+            return found
+        # One block of an A/B test is too short to forecast from: all those of the setting are.
+        return replace(found, rows=setting.newest, breakdown=breakdown(setting.newest))
+
+    @property
+    def _epoch_spent(self) -> Entry:
+        """The mean whole epoch since the last setting began; of all epochs where none is that new."""
+        run, ledger = self.run, self.ledger
+        is_finished = run.ended is not None and run.ended.cause == "finished"
+        epochs = list(zip(ledger.epochs, ledger.begins_ns, strict=True))
+        whole = epochs if is_finished else epochs[:-1]  # an epoch that was broken off lacks its end
+        return mean_of([one for one, at_ns in whole if at_ns >= self.setting.begin_ns] or ledger.epochs)

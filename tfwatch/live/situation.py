@@ -1,0 +1,155 @@
+"""The situation of a run, which its finding is made from: the one builder, live or over."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from tfwatch.analysis.inputs import origin_of
+from tfwatch.analysis.losses import lasting
+from tfwatch.analysis.situation import NOT_JUDGED, Memory, Situation
+from tfwatch.analysis.verdict import Judgement, judge
+from tfwatch.core.events import EpochStarted, RecordingLost, StallLocated, TrainingFailed, WatchFailed
+from tfwatch.core.losses import LossDiverged, LossRecovered
+from tfwatch.core.printable import printable
+from tfwatch.core.rows import Phase
+from tfwatch.core.units import is_missing
+from tfwatch.runs.library import replay_words
+from tfwatch.runs.machine import memory_total
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfwatch.analysis.forecast import Forecast
+    from tfwatch.analysis.ledger import Entry
+    from tfwatch.analysis.stages import StageTable
+    from tfwatch.core.events import Paused, StagesFound
+    from tfwatch.runs.format import Manifest
+    from tfwatch.runs.reader import Snapshot
+
+#: Characters of a metric's name: its figure stands behind it.
+_LONGEST_METRIC = 24
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSetting:
+    """One setting of the knobs, and the measurements that its finding is made from: fields of `Situation`."""
+
+    judgement: Judgement = NOT_JUDGED
+    knobs: Mapping[str, str] = field(default_factory=dict)
+    epoch_spent: Entry | None = None
+    callback: str = ""
+    fills: bool = False
+    held_end: Paused | None = None
+    forecasts: Mapping[tuple[str, str], Forecast] = field(default_factory=dict)
+    stages: StageTable | None = None
+
+
+def build_situation(
+    manifest: Manifest, found: Mapping[int, StagesFound], setting: MeasuredSetting, *, live: bool = False
+) -> Situation:
+    """The situation of a run with this setting. found: the stages of its pipelines. live: keys are obeyed."""
+    return Situation(
+        live=live,
+        judgement=setting.judgement,
+        knobs=setting.knobs,
+        epoch_spent=setting.epoch_spent,
+        callback=setting.callback,
+        fills=setting.fills,
+        held_end=setting.held_end,
+        forecasts=setting.forecasts,
+        stages=setting.stages,
+        pid=manifest.pid,
+        host=str(manifest.machine.get("host", "unknown")),
+        device="the GPU" if manifest.accelerated else "the CPU's compute",
+        accelerated=manifest.accelerated,
+        op_by_op=manifest.op_by_op,
+        cpu_asked=manifest.settings.get("device") == "cpu",
+        switchable=tuple(manifest.switchable),
+        fast_form=manifest.fast_form,
+        started=manifest.knobs,
+        origin=origin_of(found.values()),
+        batch_size=manifest.batch_size,
+        batch_bytes=manifest.batch_bytes,
+    )
+
+
+def at_this_moment(setting: Situation, snapshot: Snapshot) -> Situation:
+    """The situation of a setting with the moment of a snapshot: the phase, the run's life, the memory."""
+    pulse, events = snapshot.pulse, snapshot.events
+    lost, failed = events.newest(RecordingLost), events.newest(WatchFailed)
+    return replace(
+        setting,
+        life=snapshot.life.value,
+        phase=pulse.phase if pulse else Phase.STARTING,
+        phase_s=max(0.0, (pulse.now_ns - pulse.since_ns) / 1e9) if pulse else snapshot.now_s,
+        detail=pulse.detail if pulse else "",
+        step=max(pulse.step if pulse else 0, snapshot.steps_total),
+        steps_total=snapshot.steps_total,
+        epoch=pulse.epoch if pulse else 0,
+        silent_s=snapshot.silent_s,
+        now_s=snapshot.now_s,
+        epoch_begins=_epoch_begins(snapshot),
+        unrecorded=snapshot.unrecorded,
+        unrecorded_step=lost.step if lost else 0,
+        watch_failed=failed.reason if failed else "",
+        ended=snapshot.ended,
+        failed=events.newest(TrainingFailed),
+        metric=_metric_text(snapshot),
+        memory=_memory(snapshot),
+        run=replay_words(snapshot.folder) if snapshot.folder else "",
+        located=_located(snapshot),
+        diverged=lasting(events.of(LossDiverged, LossRecovered)),
+    )
+
+
+def judge_now(snapshot: Snapshot, before: Judgement = NOT_JUDGED) -> Judgement:
+    """The judgement of the newest steps of the present setting. before: the last one of this setting."""
+    manifest = snapshot.manifest
+    return judge(
+        snapshot.steps,
+        before.verdict,
+        accelerated=manifest.accelerated,
+        op_by_op=manifest.op_by_op,
+        bound=before.bound,
+    )
+
+
+def _located(snapshot: Snapshot) -> StallLocated | None:
+    """The place of the wait that lasts now."""
+    located, pulse = snapshot.events.newest(StallLocated), snapshot.pulse
+    is_now = located and pulse and pulse.phase is Phase.WAIT and located.at_ns >= pulse.since_ns
+    return located if is_now else None
+
+
+def _metric_text(snapshot: Snapshot) -> str:
+    """`acc 0.71`; empty before there is one."""
+    latest = snapshot.latest
+    name = metric_name(snapshot.manifest.metric)
+    if latest is None or is_missing(latest.metric) or not name:
+        return ""
+    return f"{name} {latest.metric:.2f}"
+
+
+def metric_name(name: str) -> str:
+    """`acc` for accuracy: where it stands there is little room."""
+    short = printable(name.replace("accuracy", "acc"))
+    return short if len(short) <= _LONGEST_METRIC else f"{short[: _LONGEST_METRIC - 3]}..."
+
+
+def _epoch_begins(snapshot: Snapshot) -> bool:
+    started = snapshot.events.newest(EpochStarted)
+    if started is None:
+        return False
+    return not len(snapshot.steps) or started.at_ns > int(snapshot.steps[-1]["start_ns"])
+
+
+def _memory(snapshot: Snapshot) -> Memory | None:
+    if not len(snapshot.samples):
+        return None
+    row = snapshot.samples[-1]
+    used, available, swap = (
+        float(row[name]) for name in ("memory_used_bytes", "memory_available_bytes", "swap_used_bytes")
+    )
+    return None if math.isnan(used) else Memory(used, available, swap, memory_total(snapshot.manifest.machine))

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tfwatch import cli, workloads
-from tfwatch.workloads import BadInputError, Settings, own_file
+from tfwatch.workloads import own_file
 from tfwatch.workloads.own_errors import Places, named
+from tfwatch.workloads.workload import BadInputError, Settings
 
 from .files import EXAMPLE, IMPORTS, LIVE, MODEL, ONCE
 

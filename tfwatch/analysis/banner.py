@@ -13,6 +13,7 @@ from tfwatch.analysis.losses import diverged_words
 from tfwatch.analysis.remarks import remark
 from tfwatch.analysis.switches import SETTLED
 from tfwatch.core import units
+from tfwatch.core.knobs import knob_name
 from tfwatch.core.rows import Phase
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def _asked(now: Situation) -> Banner | None:
     if not now.asked:
         return None
     knob, new = next(reversed(list(now.asked.items())))
-    sentence = f"{waiting.knob_name(knob)} {now.knobs.get(knob, '?')} -> {new}: waits for the batch in flight"
+    sentence = f"{knob_name(knob)} {now.knobs.get(knob, '?')} -> {new}: waits for the batch in flight"
     return Banner("ASKED", sentence, "last press wins; u takes it back", Tone.BUSY)
 
 
@@ -210,7 +211,7 @@ def _settling(now: Situation) -> Banner | None:
     done = switch.after.steps if switch.after else 0
     so_far = f", so far {units.milliseconds(switch.typical(switch.after.step))}" if switch.after else ""
     before = f"before: {units.milliseconds(switch.typical(switch.before.step))} a step" if switch.before else ""
-    sentence = f"{waiting.knob_name(switch.knob)} {switch.new}: {done} of {SETTLED} steps{so_far}"
+    sentence = f"{knob_name(switch.knob)} {switch.new}: {done} of {SETTLED} steps{so_far}"
     return Banner("SETTLING", sentence, before, Tone.BUSY)
 
 
@@ -247,7 +248,7 @@ def _early_keys(now: Situation) -> str:
     if not now.live:
         return ""
     if now.asked:
-        asked = ", ".join(f"{waiting.knob_name(knob)} {new}" for knob, new in now.asked.items())
+        asked = ", ".join(f"{knob_name(knob)} {new}" for knob, new in now.asked.items())
         return f"asked: {asked}; taken up with the first batch"
     return "knobs can be set already" if now.switchable else ""
 

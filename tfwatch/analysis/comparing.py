@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.restarts import Restart
 from tfwatch.analysis.switches import SETTLED
-from tfwatch.analysis.waiting import knob_name
 from tfwatch.core import units
+from tfwatch.core.knobs import knob_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

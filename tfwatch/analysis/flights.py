@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.comparing import speed
-from tfwatch.analysis.waiting import knob_name
 from tfwatch.core import units
 from tfwatch.core.events import PipelineSwitched
+from tfwatch.core.knobs import knob_name
 from tfwatch.core.moves import AUTOPILOT, AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
 
 if TYPE_CHECKING:

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tfwatch.analysis import measured, supply, turns
 from tfwatch.analysis.breakdown import BURSTS
-from tfwatch.analysis.measured import Stay, stays
 from tfwatch.analysis.reckon import Reckoned, reckon
 from tfwatch.analysis.switches import LEAST
 from tfwatch.core import units
 from tfwatch.core.knobs import CACHE_SHARE
-from tfwatch.core.rows import STEP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfwatch.analysis.breakdown import Breakdown
-    from tfwatch.analysis.measured import Turn
-    from tfwatch.analysis.stages import StageTable
-    from tfwatch.analysis.switches import Comparison
-    from tfwatch.core.rows import Rows
+    from tfwatch.analysis.grounds import Evidence
 
 #: What a forecast is off by where all is known, of the step: on a device of its own, and where compute and data share
 #: the cores (`python -m tests.bench.forecast`).
@@ -35,56 +27,9 @@ _OFF, _OFF_SHARED = 0.06, 0.10
 _OFF_MS, _MOST_OFF = 0.3, 0.5
 #: Other programs come and go: what they may change of a step where they use all cores.
 _OTHERS = 0.25
-#: A stretch is looked at in blocks of so many steps, to see how the step wanders by itself.
-_BLOCK = 20
 #: Of a normal distribution so many standard deviations hold nine of ten.
 NINE_OF_TEN = 1.64
 _NO_OTHER: Mapping[str, str] = MappingProxyType({})
-
-
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """What is known of a run at the moment of a forecast, all of it of the present setting but `comparisons`.
-
-    breakdown: of the steady steps since the last switch, None where there are none; rows: these steps, the newest last.
-    knobs: every knob's value in words, in effect. switchable: the knobs that can be turned.
-    stages: what a batch costs in each stage; None where tf.data's model cannot be read.
-    cores: of the machine. cores_free: in use by nobody; cores_used: by the process that trains. NaN is unknown.
-    accelerated: the steps run on a device beside the CPU. memory_free: bytes, None where unknown.
-    memory_limit: bytes that the user lets buffers take, None where there is no limit.
-    comparisons: the run's switches so far, oldest first; turns: all that took effect, where not all are compared.
-    batch_size: examples in a batch, None where unknown.
-    batch_bytes: of one batch, cache_bytes: of the whole data set in a cache; None where unknown.
-    silence: why nothing is to be forecast now, e.g. `stalled`; empty where something is.
-    """
-
-    breakdown: Breakdown | None
-    knobs: Mapping[str, str]
-    switchable: tuple[str, ...]
-    stages: StageTable | None = None
-    cores: int = 1
-    cores_free: float = math.nan
-    cores_used: float = math.nan
-    accelerated: bool = False
-    memory_free: float | None = None
-    memory_limit: float | None = None
-    comparisons: tuple[Comparison, ...] = ()
-    turns: tuple[Turn, ...] = ()
-    batch_size: int | None = None
-    batch_bytes: float | None = None
-    cache_bytes: float | None = None
-    rows: Rows = field(default_factory=lambda: np.empty(0, dtype=STEP))
-    silence: str = ""
-
-    @cached_property
-    def history(self) -> list[Stay]:
-        """What the settings of this run have shown, oldest first."""
-        return stays(self.comparisons, self.knobs, self.turns)
-
-    @cached_property
-    def wandering(self) -> float:
-        """`wanders` of the rows."""
-        return wanders(self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,16 +206,3 @@ def _taken_by_others(evidence: Evidence) -> float:
     """The share of the cores that other programs use, 0 to 1; 0 where that is not known."""
     others = evidence.cores - evidence.cores_used - evidence.cores_free
     return 0.0 if math.isnan(others) else min(max(others / evidence.cores, 0.0), 1.0)
-
-
-def wanders(rows: Rows) -> float:
-    """By how much the median step of one block of 20 differs from that of another: standard deviation over median.
-
-    0 where there are fewer than three blocks.
-    """
-    count = len(rows) // _BLOCK
-    if count < 3:
-        return 0.0
-    steps = rows["wait_ms"].astype(np.float64) + rows["compute_ms"] + rows["host_ms"]
-    medians = np.median(steps[-count * _BLOCK :].reshape(count, _BLOCK), axis=1)
-    return float(medians.std(ddof=1) / np.median(medians)) if np.median(medians) > 0 else 0.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from tfwatch.analysis.supply import depth
-from tfwatch.analysis.waiting import knob_name
+from tfwatch.core.knobs import knob_name
 from tfwatch.core.rows import Flag
 
 if TYPE_CHECKING:

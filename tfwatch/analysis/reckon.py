@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tfwatch.analysis.breakdown import Breakdown, Stat
-    from tfwatch.analysis.forecast import Evidence
+    from tfwatch.analysis.grounds import Evidence
     from tfwatch.analysis.supply import Supply
 
 #: Of what other programs use of the cores, the share that a training gets once it asks for it: as threads of one

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from tfwatch.analysis.experiment import SAME
-from tfwatch.analysis.waiting import knob_name
 from tfwatch.core import units
 from tfwatch.core.events import PipelineSwitched, SwitchAsked
+from tfwatch.core.knobs import knob_name
 from tfwatch.core.rows import Flag
 from tfwatch.core.trials import EXPERIMENT, WITH_THE_RUN, ExperimentBegan, ExperimentBlock, ExperimentEnded
 

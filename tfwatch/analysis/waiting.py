@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis.foretelling import best, gains, promise, promises
 from tfwatch.analysis.stages import FETCH_MS
 from tfwatch.core import units
-from tfwatch.core.knobs import KEYS, epochs_until
+from tfwatch.core.knobs import KEYS, epochs_until, knob_name
 
 if TYPE_CHECKING:
     from tfwatch.analysis.breakdown import Breakdown, Stat
@@ -16,14 +16,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.situation import Situation
     from tfwatch.core.events import StallLocated
 
-_NAMES = {"latency_ms": "latency", "fast_form": "fast form"}
 _PREFETCH, _WORKERS, _FAST_FORM = ("prefetch", "auto"), ("workers", "auto"), ("fast_form", "on")
-
-
-def knob_name(knob: str, form: str = "") -> str:
-    """A knob as the screen calls it: `latency` for `latency_ms`, `fast form (tf.data)` where `form` names that form."""
-    name = _NAMES.get(knob, knob)
-    return f"{name} ({form})" if form and knob == "fast_form" else name
 
 
 def press(told: Forecast, now: str, form: str = "") -> str:

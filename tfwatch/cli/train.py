@@ -12,7 +12,7 @@ from tfwatch.sensors import GPU_SENSORS
 
 if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs
-    from tfwatch.workloads import Settings
+    from tfwatch.workloads.workload import Settings
 
 _EXIT_CODES = """\
 exit codes: 0 finished, or stopped from the screen; 1 training failed; 2 bad input;
@@ -155,13 +155,15 @@ def settings_of(args: argparse.Namespace) -> Settings:
     Raises:
         BadInputError: the workload does not know something that was asked.
     """
-    from tfwatch.workloads import Settings, settle
+    from tfwatch.workloads import settle
+    from tfwatch.workloads.workload import Settings
 
     return settle(args.workload, {field.name: getattr(args, field.name) for field in fields(Settings)})
 
 
 def _run(args: argparse.Namespace) -> int:
-    from tfwatch.commands.train import Order, train
+    from tfwatch.commands.order import Order
+    from tfwatch.commands.train import train
     from tfwatch.training.plan import Plan
 
     plan = Plan(args.workload, settings_of(args), knobs_of(args), tuple(args.switch), args.begin_with)

@@ -10,6 +10,8 @@ Setting: TypeAlias = Literal["off", "default", "auto"] | int
 
 #: Knobs whose name for the user is not their field's.
 _SPELT = {"latency_ms": "storage-latency", "fast_form": "fast-form"}
+#: Knobs whose name on the screen is not their field's.
+_NAMES = {"latency_ms": "latency", "fast_form": "fast form"}
 #: The largest buffer or parallelism taken: above it memory, not speed, is what changes.
 LARGEST = 1024
 #: The largest shuffle buffer taken, examples.
@@ -78,6 +80,12 @@ KNOBS = tuple(f.name for f in fields(Knobs))
 def spelt(knob: str) -> str:
     """A knob by the name that `--switch` takes and `--json` prints: `storage-latency` for `latency_ms`."""
     return _SPELT.get(knob, knob)
+
+
+def knob_name(knob: str, form: str = "") -> str:
+    """A knob as the screen calls it: `latency` for `latency_ms`, `fast form (tf.data)` where `form` names that form."""
+    name = _NAMES.get(knob, knob)
+    return f"{name} ({form})" if form and knob == "fast_form" else name
 
 
 def parse_setting(text: str) -> Setting:

@@ -13,7 +13,7 @@ from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfwatch.analysis.forecast import Evidence
+    from tfwatch.analysis.grounds import Evidence
     from tfwatch.analysis.moving import Foretell
     from tfwatch.pilot.driver import Driver
 

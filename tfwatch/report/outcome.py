@@ -12,8 +12,8 @@ from tfwatch.analysis.breakdown import breakdown, steady
 from tfwatch.analysis.cost import Lost, lost
 from tfwatch.analysis.forecast import forecasts
 from tfwatch.analysis.grounds import Grounds, gather
-from tfwatch.analysis.inputs import origin_of
 from tfwatch.analysis.ledger import Ledger, mean_of, total_of
+from tfwatch.analysis.origin import origin_of
 from tfwatch.analysis.situation import Situation
 from tfwatch.analysis.summary import between, latest_of
 from tfwatch.analysis.switches import LONGEST
@@ -26,7 +26,7 @@ from tfwatch.report.derived import grounds_of, ledger_of, summary_of
 
 if TYPE_CHECKING:
     from tfwatch.analysis.finding import Banner
-    from tfwatch.analysis.forecast import Evidence
+    from tfwatch.analysis.grounds import Evidence
     from tfwatch.analysis.hardware import Hardware
     from tfwatch.analysis.summary import Latest, Summary
     from tfwatch.runs.opened import Run

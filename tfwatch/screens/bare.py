@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.inputs import origin_of
 from tfwatch.analysis.losses import lasting
+from tfwatch.analysis.origin import origin_of
 from tfwatch.analysis.situation import Memory, Situation
 from tfwatch.core.events import EpochStarted, RecordingLost, StallLocated, TrainingFailed, WatchFailed
 from tfwatch.core.losses import LossDiverged, LossRecovered

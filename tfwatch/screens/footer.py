@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis import turns
-from tfwatch.analysis.waiting import knob_name
 from tfwatch.core.events import PipelineSwitched
+from tfwatch.core.knobs import knob_name
 from tfwatch.screens import views
 from tfwatch.screens.knobkeys import KNOB_KEYS, PREFETCH
 from tfwatch.screens.layout import SMALLEST

@@ -20,7 +20,7 @@ from tfwatch.widgets.rhythm import Turn, second_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tfwatch.analysis.forecast import Evidence
+    from tfwatch.analysis.grounds import Evidence
     from tfwatch.analysis.stages import StageTable
     from tfwatch.analysis.switches import Comparison
     from tfwatch.core.rows import Rows

@@ -14,7 +14,7 @@ from tfwatch.guard import short
 from tfwatch.runs.jotted import jot
 from tfwatch.screens import views
 from tfwatch.screens.bindings import LIVE_BINDINGS, OF_PANES
-from tfwatch.screens.feeding import Feeder
+from tfwatch.screens.feeding import Feeder, Panes
 from tfwatch.screens.footer import cost_note, footer_keys, help_now, too_small
 from tfwatch.screens.help import HelpScreen
 from tfwatch.screens.knobkeys import undoes
@@ -79,7 +79,9 @@ class LiveScreen(Screen[None], Kept):
         self.stopping = False
         self._switchboard = switchboard
         self._glyphs = choose_glyphs(colour, unicode)
-        self._feeder = Feeder(self)
+        self._feeder = Feeder(
+            Panes(self.header, self.knobs, self.card, self.pipeline, self.happened, self.machine, self.log_pane)
+        )
         self._greeted = False
         self._own_cost = ""
 
@@ -131,7 +133,7 @@ class LiveScreen(Screen[None], Kept):
         self.finding.note = help_now(view, self.live)
         self.timeline.split = view.situation.judgement.breakdown
         self.timeline.snapshot = view.snapshot
-        self._feeder.feed(view)
+        self._feeder.feed(view, self.live)
         self.keys.keys = footer_keys(view, self.live, self.timeline.frozen, self.stopping)
         self.keys.note = cost_note(own_cost, self.size.width)
 

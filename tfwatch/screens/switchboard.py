@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis import turns
 from tfwatch.analysis.trials import subject
-from tfwatch.analysis.waiting import knob_name
-from tfwatch.core.knobs import LARGEST, NOTHING_TO_CACHE, as_value
+from tfwatch.core.knobs import LARGEST, NOTHING_TO_CACHE, as_value, knob_name
 from tfwatch.runs.control import Autopilot, Experiment, Request
 from tfwatch.screens import views
 from tfwatch.screens.situation import switches_of

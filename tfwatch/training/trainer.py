@@ -18,6 +18,7 @@ from tfwatch.core.events import DatasetReady, ImportEnded, TrainingFailed
 from tfwatch.core.reasons import reason
 from tfwatch.core.rows import Phase
 from tfwatch.runs.library import import_took_ms, list_runs
+from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter
     from tfwatch.training.plan import Plan
     from tfwatch.training.store import Store
-    from tfwatch.workloads import Prepared
+    from tfwatch.workloads.workload import Prepared
 
 Cause = Literal["finished", "stopped", "failed", "bad-input"]
 
@@ -99,7 +100,7 @@ class Trainer:
             outcome = Outcome("stopped" if self._control.was_stopped else "finished")
         except _StoppedError:
             outcome = Outcome("stopped")
-        except workloads.BadInputError as error:
+        except BadInputError as error:
             outcome = Outcome("bad-input", str(error))
         except BaseException as error:  # noqa: BLE001  the thread's boundary: nobody else would hear of it
             outcome = Outcome("failed", self._explain(error), traceback.format_exc())
@@ -199,7 +200,7 @@ class Trainer:
             if self._plan.knobs.cache:
                 store.open()
         except NoRoomError as error:
-            raise workloads.BadInputError(str(error)) from error
+            raise BadInputError(str(error)) from error
 
     def _fit(self, model: Any, prepared: Prepared) -> float:
         """Returns the last epoch's loss; NaN where there is none."""
@@ -242,7 +243,7 @@ class Trainer:
         phase, _, step, *_ = self._writer.status
         if phase is Phase.EPOCH_END and step == 0 and not self._control.stop.is_set():
             # What Keras says then is of a metric that was not built.
-            raise workloads.BadInputError("the data set is empty: it gave no batch")
+            raise BadInputError("the data set is empty: it gave no batch")
 
     def _stand_in(self, prepared: Prepared) -> tf.data.Dataset:
         """What Keras believes to train on: the right shapes and number of batches, and never a batch of it."""

@@ -31,9 +31,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tfwatch.core.knobs import Knobs
 from tfwatch.training import hands
 from tfwatch.training.stage_names import inputs_of
-from tfwatch.workloads import BadInputError, Prepared, indexed
+from tfwatch.workloads import indexed
 from tfwatch.workloads.compiled import unknown_name
 from tfwatch.workloads.own_errors import Places, failed_shape, fits, named, sentence
+from tfwatch.workloads.workload import BadInputError, Prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from tfwatch.core.knobs import Setting
-    from tfwatch.workloads import Settings
     from tfwatch.workloads.own_file import OwnFile
+    from tfwatch.workloads.workload import Settings
 
     Build: TypeAlias = Callable[[tf.data.Dataset, Knobs], tf.data.Dataset]
 

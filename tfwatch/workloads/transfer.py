@@ -6,13 +6,15 @@ import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfwatch.workloads import Prepared, Settings, cnn, models
+from tfwatch.workloads import cnn, models
 from tfwatch.workloads.arrays import first_words, impatient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import keras
+
+    from tfwatch.workloads.workload import Prepared, Settings
 
 SIZE = 224
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.comparing import speed
+from tfwatch.analysis.comparing import speed, turned
 from tfwatch.core import units
 from tfwatch.core.events import PipelineSwitched
-from tfwatch.core.knobs import knob_name
 from tfwatch.core.moves import AUTOPILOT, AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
 
 if TYPE_CHECKING:
@@ -100,12 +99,12 @@ def _decides(event: object, made: MoveMade) -> bool:
 def move_words(made: MoveMade) -> str:
     """`workers off > 8, forecast 9.1 ms`."""
     forecast = f", forecast {units.milliseconds(made.forecast_ms)}" if made.forecast_ms is not None else ""
-    return f"{knob_name(made.knob)} {made.old} > {made.new}{_beside(made)}{forecast}"
+    return f"{made.change.words()}{_beside(made)}{forecast}"
 
 
 def judged_words(judged: MoveJudged) -> str:
     """`prefetch off > 4 kept: 23.4 to 13.9 ms`, `workers off > 8 undone: 13.9 to 14.0 ms, no gain beyond noise`."""
-    what = f"{knob_name(judged.knob)} {judged.old} > {judged.new}{_beside(judged)}"
+    what = f"{judged.change.words()}{_beside(judged)}"
     did, why = "kept" if judged.kept else "undone", judged.reason and f", {judged.reason}"
     if judged.after_ms is None:
         return f"{what} {did}{why}"
@@ -113,7 +112,7 @@ def judged_words(judged: MoveJudged) -> str:
 
 
 def _beside(move: MoveMade | MoveJudged) -> str:
-    return f" with {move.beside}" if move.beside else ""
+    return f" with {turned(move.beside)}" if move.beside else ""
 
 
 def move_line(judged: MoveJudged) -> str:

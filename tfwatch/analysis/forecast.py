@@ -149,7 +149,7 @@ def floor_ms(evidence: Evidence) -> float:
     Batches made on the same cores, or under Python's lock, make both longer. NaN where nothing was measured.
     """
     splits = [evidence.breakdown, *(stay.split for stay in evidence.history)]
-    known = [split.compute.median + split.host.median for split in splits if split and split.steps >= LEAST]
+    known = [split.work_median_ms for split in splits if split and split.steps >= LEAST]
     return min(known, default=math.nan)
 
 
@@ -185,7 +185,7 @@ def _told(
 
 def _why(evidence: Evidence, split: Breakdown, step_ms: float) -> str:
     """What bounds the step then."""
-    if step_ms <= (split.compute.median + split.host.median) * (1 + _OFF_SHARED):
+    if step_ms <= split.work_median_ms * (1 + _OFF_SHARED):
         return "the rest is compute"
     table = evidence.stages
     place = table.bottleneck if table else None

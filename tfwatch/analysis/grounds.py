@@ -13,13 +13,13 @@ from tfwatch.analysis.breakdown import breakdown, steady
 from tfwatch.analysis.measured import Stay, stays
 from tfwatch.analysis.stages import stage_table
 from tfwatch.analysis.switches import LONGEST
-from tfwatch.core.rows import STEP
+from tfwatch.analysis.turns import in_effect
+from tfwatch.core.rows import STEP, step_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfwatch.analysis.breakdown import Breakdown
-    from tfwatch.analysis.measured import Turn
     from tfwatch.analysis.stages import StageTable
     from tfwatch.analysis.switches import Comparison
     from tfwatch.core.events import PipelineSwitched, StagesFound
@@ -60,7 +60,7 @@ class Evidence:
     memory_free: float | None = None
     memory_limit: float | None = None
     comparisons: tuple[Comparison, ...] = ()
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[PipelineSwitched, ...] = ()
     batch_size: int | None = None
     batch_bytes: float | None = None
     cache_bytes: float | None = None
@@ -153,7 +153,7 @@ def gather(grounds: Grounds, comparisons: Sequence[Comparison], step: int, at_ns
     table = grounds.table_at(step, at_ns)
     return Evidence(
         breakdown=split,
-        knobs={**run.knobs, **{switch.knob: switch.new for switch in made}},
+        knobs=in_effect(run.knobs, made),
         switchable=tuple(run.switchable),
         stages=_judged(grounds, table, samples, split),
         cores=grounds.cores,
@@ -176,7 +176,7 @@ def _judged(grounds: Grounds, table: StageTable | None, samples: Rows, split: Br
     if table is None:
         return None
     others = _mean(samples, "cpu_cores") - _mean(samples, "process_cores")
-    took_ms = (split.wait.mean, split.compute.mean + split.host.mean) if split else ()
+    took_ms = (split.wait.mean, split.work_mean_ms) if split else ()
     return table.judged(grounds.cores, others, *took_ms)
 
 
@@ -207,6 +207,6 @@ def wanders(rows: Rows) -> float:
     count = len(rows) // _BLOCK
     if count < 3:
         return 0.0
-    steps = rows["wait_ms"].astype(np.float64) + rows["compute_ms"] + rows["host_ms"]
+    steps = step_ms(rows, np.float64)
     medians = np.median(steps[-count * _BLOCK :].reshape(count, _BLOCK), axis=1)
     return float(medians.std(ddof=1) / np.median(medians)) if np.median(medians) > 0 else 0.0

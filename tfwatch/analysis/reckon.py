@@ -143,7 +143,7 @@ def _starves(evidence: Evidence, split: Breakdown) -> bool:
 
 def _unseen_work(split: Breakdown, at_once: int, ahead: bool, starves: bool) -> Range:
     """What lies hidden behind a prefetch or a parallel map: at most as much as the step leaves time for."""
-    work_ms = split.compute.mean + split.host.mean
+    work_ms = split.work_mean_ms
     if ahead and starves:
         return Range(split.wait.mean, split.step.mean * (1 + at_once) / 2, split.step.mean * at_once)
     if ahead:
@@ -195,7 +195,7 @@ def _holds_lock(evidence: Evidence, split: Breakdown) -> bool:
     spent = sum(s.busy_ms for s in table.stages if "python" in s.kind and s.busy_ms > 0) if table else 0.0
     if table is None or spent <= table.all_ms / 2:
         return False
-    work_ms = split.compute.mean + split.host.mean
+    work_ms = split.work_mean_ms
     return not evidence.cores_used * split.step.mean - work_ms < spent / 2
 
 

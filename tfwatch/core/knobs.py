@@ -88,6 +88,39 @@ def knob_name(knob: str, form: str = "") -> str:
     return f"{name} ({form})" if form and knob == "fast_form" else name
 
 
+@dataclass(frozen=True, slots=True)
+class KnobChange:
+    """A knob and the values that it is turned from and to, in words."""
+
+    knob: str
+    old: str
+    new: str
+
+    @property
+    def back(self) -> KnobChange:
+        """The change that takes it back."""
+        return KnobChange(self.knob, self.new, self.old)
+
+    def words(self, form: str = "") -> str:
+        """`workers off > 4`; `form` names the pipeline's fast form."""
+        return f"{knob_name(self.knob, form)} {self.old} > {self.new}"
+
+
+class ChangesKnob:
+    """A fact about one change of a knob."""
+
+    __slots__ = ()
+
+    knob: str
+    old: str
+    new: str
+
+    @property
+    def change(self) -> KnobChange:
+        """The change by itself."""
+        return KnobChange(self.knob, self.old, self.new)
+
+
 def parse_setting(text: str) -> Setting:
     """Read `off`, `default`, `auto` or a whole number from 1 to 1024.
 

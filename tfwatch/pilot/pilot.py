@@ -59,8 +59,8 @@ class Pilot:
         try:
             _JOBS[type(order)](self._driver(number), order)
         except Interrupt as over:
-            self._writer.note(f"{what} ended before it began: {over.reason}")
+            self._writer.note(f"{what} ended before it began: {over.reason}", of_order=True)
         except RefusedError as error:
-            self._writer.note(f"{what} ended: {error}")
+            self._writer.note(f"{what} ended: {error}", of_order=True)
         except Exception as error:  # noqa: BLE001  the thread's boundary: telemetry fails open
-            self._writer.note(f"{what} failed: {reason(error)}")
+            self._writer.note(f"{what} failed: {reason(error)}", of_order=True)

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis import foretelling
-from tfwatch.analysis.comparing import missed, outcome, setting, speed
+from tfwatch.analysis.comparing import missed, outcome, speed
 from tfwatch.analysis.flights import ended_words, flights
 from tfwatch.analysis.ledger import keras_step_ms
 from tfwatch.analysis.losses import divergences, in_all
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 #: Switches told one by one; of more only the number.
 _TOLD = 4
-#: How a note begins of an order to the pilot that came to nothing (`pilot.pilot`).
-_ORDERS = ("experiment ", "autopilot ")
 #: What took less in all reads as 0.0 s.
 _LEAST_MS = 50.0
 #: Share of a run from which on a loss is told, and by how much Keras' figure differs when that is explained.
@@ -128,7 +126,7 @@ def _waited(run: Run, summary: Summary, ledger: Ledger) -> list[str]:
 
 def _experiments(run: Run) -> list[str]:
     ended = [in_a_line(event) for event in run.events if isinstance(event, ExperimentEnded)]
-    noted = [event.text for event in run.events if isinstance(event, Noted) and event.text.startswith(_ORDERS)]
+    noted = [event.text for event in run.events if isinstance(event, Noted) and event.of_order]
     return [*ended, *noted[-1:]]
 
 
@@ -238,7 +236,7 @@ def _first_few(lines: list[str], what: str) -> list[str]:
 
 
 def _outcome(switch: Comparison, form: str) -> str:
-    turned = f"{setting(switch.knob, switch.old, form)} > {switch.new}"
+    turned = switch.change.words(form)
     if switch.step is None:
         return f"{turned}: asked, and not yet in effect at the last step"
     turned = f"{turned} at step {units.count(switch.step)}"

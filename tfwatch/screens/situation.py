@@ -29,6 +29,7 @@ from tfwatch.core.events import (
     SwitchFailed,
 )
 from tfwatch.core.knobs import epochs_until
+from tfwatch.core.rows import step_ms
 from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.runs.under_way import under_way
 from tfwatch.screens.bare import bare_situation
@@ -173,8 +174,7 @@ class Follower:
         op_by_op = snapshot.manifest.op_by_op
         judgement = judge(rows, before.verdict, accelerated=accelerated, op_by_op=op_by_op, bound=before.bound)
         recent = rows[-64:]
-        total = recent["wait_ms"] + recent["compute_ms"] + recent["host_ms"]
-        median = float(np.median(total)) if len(recent) else None
+        median = float(np.median(step_ms(recent))) if len(recent) else None
         last = under_way(snapshot.ended, snapshot.pulse)
         doing = last.phase if last else None
         # Pauses are many, and the ledger asks for stops only.

@@ -11,14 +11,14 @@ from tfwatch.analysis import measured, supply, turns
 from tfwatch.analysis.breakdown import BURSTS
 from tfwatch.analysis.reckon import Reckoned, reckon
 from tfwatch.analysis.switches import LEAST
-from tfwatch.core import units
-from tfwatch.core.knobs import CACHE_SHARE
+from tfwatch.core.refusals import no_room
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfwatch.analysis.breakdown import Breakdown
     from tfwatch.analysis.grounds import Evidence
+    from tfwatch.core.refusals import NoRoom
 
 #: What a forecast is off by where all is known, of the step: on a device of its own, and where compute and data share
 #: the cores (`python -m tests.bench.forecast`).
@@ -114,8 +114,8 @@ def forecast(evidence: Evidence, knob: str, value: str, beside: Mapping[str, str
         found = _as_seen(split, *stood)
     else:
         found, seen = reckon(evidence, split, knob, value, floor_ms(evidence), beside), False
-    if not _fits(evidence, knob, value):
-        found = f"a cache needs {units.memory(evidence.cache_bytes)}, {units.memory(evidence.memory_free)} are free"
+    if full := _no_room(evidence, knob, value):
+        found = f"a cache {full.words}"
     if isinstance(found, str):
         return Forecast(knob, value, math.nan, math.nan, math.nan, floor_ms(evidence), f"no forecast: {found}")
     return _told(evidence, split, knob, value, beside, found, seen)
@@ -128,11 +128,9 @@ def _is_as_written(evidence: Evidence, knob: str, value: str) -> bool:
     return own and value in as_written and evidence.knobs.get(knob) in as_written
 
 
-def _fits(evidence: Evidence, knob: str, value: str) -> bool:
-    """Whether the training would take the switch: of the free memory a cache gets a share (`training.store`)."""
-    if knob != "cache" or value != "on" or evidence.cache_bytes is None or evidence.memory_free is None:
-        return True
-    return evidence.cache_bytes <= CACHE_SHARE * evidence.memory_free
+def _no_room(evidence: Evidence, knob: str, value: str) -> NoRoom | None:
+    """Why the training would not take the switch."""
+    return no_room(evidence.cache_bytes, evidence.memory_free) if (knob, value) == ("cache", "on") else None
 
 
 def silence(evidence: Evidence) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tfwatch import workloads
 from tfwatch.commands.awake import Awake
@@ -15,7 +15,8 @@ from tfwatch.commands.memory import too_much
 from tfwatch.commands.parts import Parts
 from tfwatch.commands.session import Session
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.knobs import NOTHING_TO_CACHE, describe
+from tfwatch.core.knobs import Knobs, describe, spelt
+from tfwatch.core.refusals import LACKING
 from tfwatch.doctor.glance import gpu_here
 from tfwatch.guard import short
 from tfwatch.runs import format as layout
@@ -133,16 +134,18 @@ def _check_knobs(order: Order) -> None:
     """
     plan, asked = order.plan, _asked_knobs(order)
     entry = workloads.find(plan.workload)
-    if (plan.knobs.fast_form or "fast_form" in asked) and not entry.fast:
-        raise BadInputError(f"{plan.workload} takes no fast-form: its pipeline has one form")
-    if (plan.knobs.cache or "cache" in asked) and not entry.cached:
-        raise BadInputError(f"{plan.workload} takes no cache: {NOTHING_TO_CACHE}")
-    if (plan.knobs.shuffle != "auto" or "shuffle" in asked) and not entry.shuffles:
-        raise BadInputError(f"{plan.workload} takes no shuffle: it shuffles by itself, or not at all")
+    wanted = asked | {knob for knob, *_ in plan.knobs.differences(Knobs())}
+    missing = [knob for knob in LACKING if knob in wanted and not entry.has(knob)]
+    if missing:
+        _refuse(plan.workload, missing[0])
     if entry.built_once and asked - {"prefetch"}:
         raise BadInputError(f"{plan.workload} takes switches of prefetch only: dataset() is built once")
-    if (plan.knobs.latency_ms or "latency_ms" in asked) and not entry.reads_files:
-        raise BadInputError(f"{plan.workload} takes no storage-latency: it reads no files while it trains")
+    if "latency_ms" in wanted and not entry.reads_files:
+        _refuse(plan.workload, "latency_ms")
+
+
+def _refuse(workload: str, knob: str) -> NoReturn:
+    raise BadInputError(f"{workload} takes no {spelt(knob)}: {LACKING[knob].words}")
 
 
 def _asked_knobs(order: Order) -> set[str]:

@@ -20,8 +20,6 @@ LARGEST_SHUFFLE = 10_000_000
 CACHE_SHARE = 0.5
 #: The key that turns each knob.
 KEYS = {"prefetch": "p", "workers": "w", "fast_form": "t", "cache": "c", "latency_ms": "l", "shuffle": "b"}
-#: Why a pipeline has no cache.
-NOTHING_TO_CACHE = "its examples lie in memory, or tfwatch cannot tell what in its pipeline is random"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from tfwatch.core.knobs import knob_name
 from tfwatch.screens import views
 from tfwatch.screens.knobkeys import KNOB_KEYS, PREFETCH
 from tfwatch.screens.layout import SMALLEST
+from tfwatch.screens.refusals import has_knob, refusal
 from tfwatch.widgets.keyline import LAST_TO_GO, Key
 
 if TYPE_CHECKING:
@@ -57,9 +58,9 @@ def _turning(view: RunView, stopping: bool) -> Iterator[Key]:
 
 def _knobs(view: RunView, obeyed: bool) -> Iterator[Key]:
     for one in KNOB_KEYS:
-        if not one.in_footer or not views.has_knob(view, one.knob):
+        if not one.in_footer or not has_knob(view.snapshot, one.knob):
             continue
-        turns_it = not views.refused(view.snapshot, one.knob, obeyed)
+        turns_it = not refusal(view.snapshot, one.knob, obeyed)
         yield Key(one.key, one.key, one.name, turns_it, rank=one.rank, brief=one.brief)
         if one is PREFETCH:
             yield Key("minus", "-", "", turns_it, rank=8)

@@ -9,6 +9,7 @@ import pytest
 from tfwatch.core.events import Event, Noted, decode, encode
 from tfwatch.core.knobs import KnobChange
 from tfwatch.core.moves import MoveJudged, MoveMade
+from tfwatch.core.older import translated_manifest
 
 MADE = {"at_ns": 5, "step": 100, "knob": "prefetch", "old": "off", "new": "4", "why": "made ahead"}
 JUDGED = {"at_ns": 6, "step": 150, "knob": "prefetch", "old": "off", "new": "4", "before_ms": 23.4}
@@ -58,3 +59,16 @@ def test_a_note_of_an_order_was_known_by_its_first_word() -> None:
 )
 def test_what_is_written_now_is_read_as_it_was(event: Event) -> None:
     assert decode(encode(event)) == event
+
+
+@pytest.mark.parametrize(
+    ("split", "read"),
+    [
+        pytest.param("none: not in a graph", ("", "not in a graph"), id="not told apart"),
+        pytest.param("exact", ("exact", ""), id="told apart"),
+    ],
+)
+def test_why_steps_were_not_split_stood_behind_a_word(split: str, read: tuple[str, str]) -> None:
+    fields = translated_manifest({"split": split})
+
+    assert (fields["split"], fields.get("not_split", "")) == read

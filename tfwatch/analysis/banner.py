@@ -181,8 +181,9 @@ def _experimenting(now: Situation) -> Banner | None:
         return None
     ends = "a ends it; " if now.live else ""
     advice = f"{ends}the run goes on with the better: what is trained stays the same, batch for batch"
-    sentence = f"{now.experiment.subject}: {now.experiment.progress}"
-    return Banner("EXPERIMENT", sentence, advice, Tone.BUSY, brief=sentence.partition(" (")[0])
+    subject, progress = now.experiment.subject, now.experiment.progress
+    brief = f"{subject}: {now.experiment.brief}"
+    return Banner("EXPERIMENT", f"{subject}: {progress}", advice, Tone.BUSY, brief=brief)
 
 
 def _feeding(now: Situation) -> Banner | None:
@@ -190,8 +191,7 @@ def _feeding(now: Situation) -> Banner | None:
         return None
     ends = "f ends it, as any knob's key does; " if now.live else ""
     advice = f"{ends}what helps is kept, what does not is undone: the batches stay the same, each once and in order"
-    progress = now.flight.progress
-    return Banner("AUTOPILOT", progress, advice, Tone.BUSY, brief=progress.partition("; ")[0])
+    return Banner("AUTOPILOT", now.flight.progress, advice, Tone.BUSY, brief=now.flight.parts[0])
 
 
 def _asked(now: Situation) -> Banner | None:

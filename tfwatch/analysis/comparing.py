@@ -39,9 +39,19 @@ def outcome(switch: Comparison) -> str:
     return f"{gave(switch, switch.ratio)} {over}{', settled' if switch.settled else ''}"
 
 
+def is_same(ratio: float) -> bool:
+    """Whether two steps are too near each other to call one the faster."""
+    return abs(ratio - 1) < _SAME
+
+
+def than(ratio: float, old: str) -> str:
+    """`1.68 x faster than off`, `no difference from off`."""
+    return f"{speed(ratio)} {'from' if is_same(ratio) else 'than'} {old}"
+
+
 def speed(ratio: float) -> str:
     """`1.68 x faster`, `20 x faster`, `1.20 x slower` or `no difference`."""
-    if abs(ratio - 1) < _SAME:
+    if is_same(ratio):
         return "no difference"
     return f"{units.times(ratio)} x faster" if ratio > 1 else f"{units.times(1 / ratio)} x slower"
 

@@ -46,12 +46,17 @@ class Flight:
     @property
     def progress(self) -> str:
         """`move 3: workers off > 8, forecast 9.1 ms; prefetch off > 4 was kept: 23.4 to 13.9 ms`."""
+        return "; ".join(self.parts)
+
+    @property
+    def parts(self) -> list[str]:
+        """What goes on, and what came of the move before."""
         if self.made is None:
-            return "measuring the present setting"
+            return ["measuring the present setting"]
         judged = self.moves[-1] if self.moves else None
         waits = judged is None or (self.made.at_ns >= judged.at_ns and not self.made.undoes)
         told = [f"move {len(self.moves) + 1}: {move_words(self.made)}"] if waits else []
-        return "; ".join([*told, judged_words(judged)] if judged else told)
+        return [*told, judged_words(judged)] if judged else told
 
 
 def flights(events: Iterable[object]) -> list[Flight]:

@@ -192,7 +192,7 @@ def _holds_lock(evidence: Evidence, split: Breakdown) -> bool:
     What the process uses of the cores beyond one for the step itself goes to the batches; a sleep uses none.
     """
     table = evidence.stages
-    spent = sum(s.busy_ms for s in table.stages if "python" in s.kind and s.busy_ms > 0) if table else 0.0
+    spent = sum(s.busy_ms for s in table.stages if s.calls_python and s.busy_ms > 0) if table else 0.0
     if table is None or spent <= table.all_ms / 2:
         return False
     work_ms = split.work_mean_ms

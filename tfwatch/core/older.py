@@ -1,4 +1,4 @@
-"""Events as earlier versions wrote them, in the form that this one reads."""
+"""Events and manifests as earlier versions wrote them, in the form that this one reads."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from tfwatch.core.knobs import KNOBS, knob_name
 _BY_NAME = {knob_name(knob): knob for knob in KNOBS}
 #: The first words of a note of an order to the pilot that came to nothing.
 _ORDERS = ("experiment ", "autopilot ")
+#: The first word of how steps were told apart, where they were not.
+_NOT_SPLIT = "none: "
 
 
 def translated(kind: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -22,6 +24,14 @@ def translated(kind: str, values: dict[str, Any]) -> dict[str, Any]:
     if kind == "Noted" and "of_order" not in values:
         return {**values, "of_order": str(values.get("text")).startswith(_ORDERS)}
     return values
+
+
+def translated_manifest(values: dict[str, Any]) -> dict[str, Any]:
+    """The fields of run.json, as `runs.format.Manifest` takes them."""
+    split = values.get("split")
+    if not isinstance(split, str) or not split.startswith(_NOT_SPLIT):
+        return values
+    return {**values, "split": "", "not_split": split.removeprefix(_NOT_SPLIT)}
 
 
 def _change(words: str) -> dict[str, str]:

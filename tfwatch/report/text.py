@@ -136,11 +136,10 @@ def _flights(run: Run) -> list[str]:
 
 def _split(run: Run) -> list[str]:
     """How the parts of a step were told apart, where it is not as usual."""
-    words = run.manifest.split
-    why_not = words.removeprefix("none: ")
-    if words in ("", "exact"):
-        return []
-    return [f"how the steps were told apart: {words}" if why_not == words else f"the steps were not split: {why_not}"]
+    words, why_not = run.manifest.split, run.manifest.not_split
+    if why_not:
+        return [f"the steps were not split: {why_not}"]
+    return [] if words in ("", "exact") else [f"how the steps were told apart: {words}"]
 
 
 def _op_by_op(run: Run, summary: Summary) -> list[str]:

@@ -16,6 +16,7 @@ from tfwatch.widgets.keyline import LAST_TO_GO, Key
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tfwatch.screens.meter import OwnCost
     from tfwatch.screens.situation import RunView
 
 #: Columns from which there is room for what tfwatch costs in words, and for what it left out.
@@ -39,12 +40,15 @@ def footer_keys(view: RunView, live: bool, frozen: bool, stopping: bool) -> tupl
     )
 
 
-def cost_note(own_cost: str, width: int) -> str:
-    """What tfwatch itself costs, shorter where the line is short."""
+def cost_note(cost: OwnCost | None, width: int) -> str:
+    """What tfwatch itself costs, shorter where the line is short; empty before that is known."""
+    if cost is None:
+        return ""
     if width >= _WIDE:
-        return own_cost
-    short = own_cost.partition(", ")[0]
-    return short if width >= _USUAL else short.partition(" of a core")[0].removeprefix("tfwatch ")
+        return cost.words
+    if width >= _USUAL:
+        return cost.brief
+    return cost.share if cost.is_whole else f"screen {cost.share}"
 
 
 def _turning(view: RunView, stopping: bool) -> Iterator[Key]:

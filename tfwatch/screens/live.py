@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.events import DescendantBlur
 
+    from tfwatch.screens.meter import OwnCost
     from tfwatch.screens.situation import RunView
     from tfwatch.screens.switchboard import Switchboard
 
@@ -83,7 +84,7 @@ class LiveScreen(Screen[None], Kept):
             Panes(self.header, self.knobs, self.card, self.pipeline, self.happened, self.machine, self.log_pane)
         )
         self._greeted = False
-        self._own_cost = ""
+        self._own_cost: OwnCost | None = None
 
     def compose(self) -> ComposeResult:
         yield self.header
@@ -122,7 +123,7 @@ class LiveScreen(Screen[None], Kept):
         """Whether keys are obeyed."""
         return self._switchboard.control is not None
 
-    def show(self, view: RunView, own_cost: str) -> None:
+    def show(self, view: RunView, own_cost: OwnCost | None) -> None:
         """Show a frame; a pane that is hidden is not fed."""
         self.view = view
         self._own_cost = own_cost

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis import turns
-from tfwatch.analysis.comparing import speed
+from tfwatch.analysis.comparing import than
 from tfwatch.analysis.flights import OF_FLIGHTS, flights
 from tfwatch.analysis.foretelling import between
 from tfwatch.analysis.foretelling import note as foretold_note
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.reader import Snapshot
     from tfwatch.screens.situation import RunView
 
+_RECORDING = "recording"
 #: Cells of a workload's name in a terminal's title, which tabs cut.
 _LONGEST_NAME = 40
 
@@ -54,6 +55,7 @@ def header_view(view: RunView) -> HeaderView:
         eta=_eta(view) if running and latest else "",
         state=state,
         alert=alert,
+        is_recording=state == _RECORDING,
     )
 
 
@@ -94,7 +96,7 @@ def _state(snapshot: Snapshot) -> tuple[str, bool]:
     if snapshot.here:
         if snapshot.unrecorded or snapshot.folder is None:
             return "NOT RECORDED", True
-        return ("recorded", False) if snapshot.ended else ("recording", False)
+        return ("recorded", False) if snapshot.ended else (_RECORDING, False)
     if snapshot.ended:
         return f"REPLAY, ended {snapshot.local_time(snapshot.ended.at_ns / 1e9):%d %b %H:%M}", False
     return "FOLLOWING, read only", snapshot.life is not Life.RUNNING
@@ -206,7 +208,7 @@ def _note(view: RunView, state: turns.KnobState, one: KnobKey, obeyed: bool) -> 
         return f"being tried as it ended; decided: {view.tried.decided[state.knob]}", False
     experiment = view.situation.experiment
     if experiment and not experiment.cut_off and experiment.began.knob == state.knob:
-        return f"experiment, {experiment.progress.partition(',')[0]}", True
+        return f"experiment, {experiment.block_words}", True
     if state.asked is not None:
         if view.is_over:
             return f"asked {state.asked}: the run ended before", False
@@ -220,7 +222,7 @@ def _note(view: RunView, state: turns.KnobState, one: KnobKey, obeyed: bool) -> 
             done = newest.after.steps if newest.after else 0
             return (f"{done} steps, too few to tell" if view.is_over else f"settling, {done} steps", not view.is_over)
         if newest.ratio is not None:
-            return (_than(speed(newest.ratio), newest.old), False)
+            return (than(newest.ratio, newest.old), False)
     return None
 
 
@@ -228,11 +230,6 @@ def _newest(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """The newest switch, and what was turned at the same step."""
     last = comparisons[-1:]
     return [one for one in comparisons if one is last[0] or (one.step and one.step == last[0].step)]
-
-
-def _than(faster: str, old: str) -> str:
-    """`1.68 x faster than off`: what it stands at stands beside it."""
-    return f"{faster} {'from' if faster.startswith('no') else 'than'} {old}"
 
 
 def _waiting(view: RunView, state: turns.KnobState, key: str) -> str:

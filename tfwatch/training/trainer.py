@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter
     from tfwatch.training.plan import Plan
     from tfwatch.training.store import Store
-    from tfwatch.workloads.workload import Prepared
+    from tfwatch.workloads.workload import Prepared, Raised
 
 Cause = Literal["finished", "stopped", "failed", "bad-input"]
 
@@ -64,7 +64,7 @@ class Trainer:
         self._writer = writer
         self._control = control
         self._clock = clock
-        self._explain: Callable[[BaseException], str] = reason
+        self._explain: Callable[[Raised], str] | None = None
         self._final_loss: float | None = None
         self._weights_sha256 = ""
         self._thread = threading.Thread(target=self._run, name="tfwatch-training", daemon=True)
@@ -103,8 +103,16 @@ class Trainer:
         except BadInputError as error:
             outcome = Outcome("bad-input", str(error))
         except BaseException as error:  # noqa: BLE001  the thread's boundary: nobody else would hear of it
-            outcome = Outcome("failed", self._explain(error), traceback.format_exc())
+            outcome = Outcome("failed", self._sentence(error), traceback.format_exc())
         self._end(outcome)
+
+    def _sentence(self, error: BaseException) -> str:
+        """What was raised, in the workload's own words once it is prepared."""
+        if self._explain is None:
+            return reason(error)
+        from tfwatch.training.raised import raised
+
+        return self._explain(raised(error))
 
     def _end(self, outcome: Outcome) -> None:
         now, step = self._writer.now_ns(), self._writer.status[2]

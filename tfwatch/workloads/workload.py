@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from tfwatch.core.reasons import reason as in_words
+from tfwatch.core.reasons import reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -86,6 +86,24 @@ class BadInputError(ValueError):
     """The user's input cannot be used; the message is one sentence for the user."""
 
 
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An error that ended a training.
+
+    in_fetch: it was raised while a batch was fetched. shape: of the input of the step that raised it; None where it was
+    no step, or the input is no one tensor.
+    """
+
+    error: BaseException
+    in_fetch: bool = False
+    shape: tuple[int, ...] | None = None
+
+
+def in_words(raised: Raised) -> str:
+    """The error alone."""
+    return reason(raised.error)
+
+
 @dataclass(frozen=True)
 class Prepared:
     """A workload ready to train.
@@ -119,7 +137,7 @@ class Prepared:
     loop: Callable[[keras.Model], Body] | None = None
     shuffle: Shuffle | None = None
     store: Store | None = None
-    explain: Callable[[BaseException], str] = in_words
+    explain: Callable[[Raised], str] = in_words
 
 
 class Body(Protocol):

@@ -114,13 +114,15 @@ def test_cheap_frames_are_all_drawn_and_their_cost_is_said() -> None:
     count, meter = drawn(cpu_ms=5.0)
 
     assert count == 40
-    assert meter.words == "tfwatch 3.0 % of a core"
+    assert meter.cost
+    assert meter.cost.words == "tfwatch 3.0 % of a core"
 
 
 def test_the_cost_is_the_screens_alone_where_no_sample_tells_of_the_rest() -> None:
     _, meter = drawn(cpu_ms=5.0, own_cores=math.nan)
 
-    assert meter.words == "screen 2.0 % of a core"
+    assert meter.cost
+    assert meter.cost.words == "screen 2.0 % of a core"
 
 
 def test_on_a_machine_that_is_full_a_frame_may_cost_less() -> None:
@@ -135,4 +137,5 @@ def test_dear_frames_are_drawn_less_often_and_counted() -> None:
 
     assert count < 20
     assert meter.skipped == 40 - count
-    assert meter.words.endswith(" skipped")
+    assert meter.cost
+    assert meter.cost.words.endswith(" skipped")

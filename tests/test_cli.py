@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from tfwatch import __version__, cli
-from tfwatch.commands.train import Order
+from tfwatch.commands.order import Order
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.control import Experiment
 from tfwatch.training.plan import Plan, Scheduled
-from tfwatch.workloads import Settings
+from tfwatch.workloads.workload import Settings
 
 
 def _taken(monkeypatch: pytest.MonkeyPatch) -> list[Order]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import pkgutil
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import tfwatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 ROOT = Path(tfwatch.__file__).parents[1]
 HEAVY = {"tensorflow", "keras", "textual"}
@@ -36,6 +41,77 @@ def modules_of(package: str) -> list[str]:
 def python(code: str, *options: str) -> str:
     command = [sys.executable, *options, "-c", code]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def sources(root: Path) -> dict[str, Path]:
+    """Every module of tfwatch by its name, a package by that of its `__init__.py`."""
+    return {
+        ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in root.joinpath("tfwatch").rglob("*.py")
+    }
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """Every name that a module imports anywhere in it: in functions and for types alone too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def import_graph(modules: Mapping[str, Path]) -> dict[str, set[str]]:
+    """The modules that each module imports; `from tfwatch.core import units` imports `tfwatch.core.units` alone."""
+    graph: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        names = imported(ast.parse(path.read_bytes()))
+        graph[module] = {name if name in modules else name.rpartition(".")[0] for name in names} & modules.keys()
+    return graph
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """The strongly connected components of more than one module, by Tarjan's algorithm."""
+    numbers: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(module: str) -> None:
+        numbers[module] = lowest[module] = len(numbers)
+        stack.append(module)
+        for other in sorted(graph[module]):
+            if other not in numbers:
+                visit(other)
+            if other in stack:
+                lowest[module] = min(lowest[module], lowest[other])
+        if lowest[module] == numbers[module]:
+            at = stack.index(module)
+            component, stack[at:] = sorted(stack[at:]), []
+            found.extend([component] if len(component) > 1 else [])
+
+    for module in sorted(graph):
+        if module not in numbers:
+            visit(module)
+    return found
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph = import_graph(sources(ROOT))
+
+    assert graph["tfwatch.cli"], "the graph has arrows"
+    assert circles(graph) == []
+
+
+def test_a_circle_is_found_through_a_type_and_a_function(tmp_path: Path) -> None:
+    package = tmp_path / "tfwatch"
+    package.mkdir()
+    package.joinpath("__init__.py").write_text("from tfwatch import one\n")
+    package.joinpath("one.py").write_text("if TYPE_CHECKING:\n    from tfwatch.two import Thing\n")
+    package.joinpath("two.py").write_text("def late():\n    import tfwatch.three\n")
+    package.joinpath("three.py").write_text("from tfwatch import one\n")
+
+    assert circles(import_graph(sources(tmp_path))) == [["tfwatch.one", "tfwatch.three", "tfwatch.two"]]
 
 
 def test_every_import_contract_is_kept() -> None:

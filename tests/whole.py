@@ -11,7 +11,7 @@ from tfwatch.runs.control import Control
 from tfwatch.runs.opened import Run, open_run
 from tfwatch.training.plan import Plan
 from tfwatch.training.trainer import Outcome, Trainer
-from tfwatch.workloads import Settings, arrays
+from tfwatch.workloads import arrays
 from tfwatch.workloads.shapes import draw
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pytest
 
     from tfwatch.training.plan import Scheduled
+    from tfwatch.workloads.workload import Settings
 
 
 def run_to_end(plan: Plan, runs_dir: Path, control: Control | None = None) -> tuple[Run, Trainer]:

@@ -101,7 +101,7 @@ class TfwatchApp(ThemedApp):
         view = self._follower.follow(self._reader.tail(), self._switchboard.asks, self._stopping_s)
         self._view = view
         self._meter.frame(view.snapshot)
-        self._live.show(view, self._meter.words)
+        self._live.show(view, self._meter.cost)
         self._retitle(views.title(view))
         self._notice_end(view)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tests.analysis.steps import make_steps
 from tfwatch.analysis.breakdown import breakdown
-from tfwatch.analysis.forecast import Evidence, Forecast
+from tfwatch.analysis.grounds import Evidence
 from tfwatch.analysis.stages import Stage, StageTable
+
+if TYPE_CHECKING:
+    from tfwatch.analysis.forecast import Forecast
 
 KNOBS = {"prefetch": "off", "workers": "off", "latency_ms": "off", "fast_form": "off"}
 

@@ -6,6 +6,7 @@ import pytest
 
 from tfwatch.analysis.flights import ended_words, flights, flying, gave, move_line, undecided
 from tfwatch.core.events import Noted, PipelineSwitched
+from tfwatch.core.knobs import KnobChange
 from tfwatch.core.moves import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
 
 BEGAN = AutopilotBegan(0, 1, 2e9)
@@ -46,7 +47,7 @@ def test_what_it_gave_is_of_the_moves_that_it_kept() -> None:
 
 
 def test_two_knobs_turned_at_once_are_told_as_one_move() -> None:
-    both = MoveJudged(2, 90, "prefetch", "off", "4", 38.5, 6.15, 20, True, beside="workers off > 4")
+    both = MoveJudged(2, 90, "prefetch", "off", "4", 38.5, 6.15, 20, True, beside=(KnobChange("workers", "off", "4"),))
     assert move_line(both) == "prefetch off > 4 with workers off > 4 kept: 38.5 to 6.2 ms"
     likely = MoveJudged(2, 90, "prefetch", "off", "4", 4.2, 3.5, 20, True, "not beyond noise, as forecast", 1.3)
     assert move_line(likely) == "prefetch off > 4 kept: 4.2 to 3.5 ms, not beyond noise, as forecast, forecast 1.3"

@@ -10,8 +10,8 @@ import pytest
 
 from tests.analysis.situations import RUNNING, judged
 from tfwatch.analysis.banner import banner
-from tfwatch.analysis.inputs import Given, Origin, origin_of
 from tfwatch.analysis.ledger import Entry
+from tfwatch.analysis.origin import Given, Origin, origin_of
 from tfwatch.analysis.stages import Stage, StageTable
 from tfwatch.analysis.verdict import Verdict
 from tfwatch.core.events import StagesFound

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tests.analysis.situations import split
 from tfwatch.analysis.measured import Stay, find, stays
 from tfwatch.analysis.switches import Comparison
+from tfwatch.core.events import PipelineSwitched
 
 OFF, FOUR = {"prefetch": "off", "workers": "off"}, {"prefetch": "4", "workers": "off"}
 SLOW, FAST = split(9.6, 13.0, 0.8), split(0.2, 13.0, 0.8)
 
 
-@dataclass(frozen=True)
-class Turn:
-    knob: str
-    old: str
-    step: int
+def turned(knob: str, new: str, step: int) -> PipelineSwitched:
+    return PipelineSwitched(0, knob, "off", new, step - 1, step, 1.0, "experiment")
 
 
 def switched(knob: str, old: str, new: str, step: int | None, before: float = 9.6, after: float = 0.2) -> Comparison:
@@ -41,7 +37,7 @@ def test_knobs_that_were_turned_at_one_step_began_one_stretch() -> None:
 
 
 def test_what_an_experiment_turned_since_is_taken_back_first() -> None:
-    turns = [Turn("prefetch", "off", 101), Turn("workers", "off", 201)]
+    turns = [turned("prefetch", "4", 101), turned("workers", "8", 201)]
 
     assert stays([switched("prefetch", "off", "4", 101)], {**FOUR, "workers": "8"}, turns) == [
         Stay(OFF, SLOW),

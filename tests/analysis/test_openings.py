@@ -10,9 +10,10 @@ import pytest
 
 from tfwatch.analysis.forecast import Forecast
 from tfwatch.analysis.gain import Measured
-from tfwatch.analysis.moving import Limits, Move, Place, Stop, Turn
+from tfwatch.analysis.moving import Limits, Move, Place, Stop
 from tfwatch.analysis.openings import easing, feeding, fits, returning
 from tfwatch.analysis.walk import Walk
+from tfwatch.core.knobs import KnobChange
 from tfwatch.core.rows import STEP
 
 OFF = {"prefetch": "off", "workers": "off"}
@@ -131,16 +132,18 @@ def test_what_eases_a_run_whose_cores_are_crowded(
 @pytest.mark.parametrize(
     ("turn", "batch_bytes", "memory", "does"),
     [
-        pytest.param(Turn("workers", "8", "16"), 1e6, 8e6, True, id="eight batches more"),
-        pytest.param(Turn("workers", "8", "16"), 1e6, 7.9e6, False, id="a little too much"),
-        pytest.param(Turn("workers", "8", "16"), None, 1e12, False, id="nobody knows a batch's size"),
-        pytest.param(Turn("workers", "8", "4"), None, 0.0, True, id="and fewer need none"),
-        pytest.param(Turn("workers", "off", "4"), None, 0.0, True, id="the first ones are taken"),
-        pytest.param(Turn("fast_form", "off", "on"), 1e6, 0.0, True, id="a form holds nothing"),
-        pytest.param(Turn("cache", "off", "on"), 1e6, 1e12, False, id="a cache whose size nobody knows"),
+        pytest.param(KnobChange("workers", "8", "16"), 1e6, 8e6, True, id="eight batches more"),
+        pytest.param(KnobChange("workers", "8", "16"), 1e6, 7.9e6, False, id="a little too much"),
+        pytest.param(KnobChange("workers", "8", "16"), None, 1e12, False, id="nobody knows a batch's size"),
+        pytest.param(KnobChange("workers", "8", "4"), None, 0.0, True, id="and fewer need none"),
+        pytest.param(KnobChange("workers", "off", "4"), None, 0.0, True, id="the first ones are taken"),
+        pytest.param(KnobChange("fast_form", "off", "on"), 1e6, 0.0, True, id="a form holds nothing"),
+        pytest.param(KnobChange("cache", "off", "on"), 1e6, 1e12, False, id="a cache whose size nobody knows"),
     ],
 )
-def test_a_move_keeps_within_the_memory_limit(turn: Turn, batch_bytes: float | None, memory: float, does: bool) -> None:
+def test_a_move_keeps_within_the_memory_limit(
+    turn: KnobChange, batch_bytes: float | None, memory: float, does: bool
+) -> None:
     at = place({**ON, turn.knob: turn.old}, measured(20, 10))
 
     assert fits(at, limits(memory, batch_bytes=batch_bytes), Move((turn,), "")) is does
@@ -149,7 +152,7 @@ def test_a_move_keeps_within_the_memory_limit(turn: Turn, batch_bytes: float | N
 @pytest.mark.parametrize(("memory", "does"), [(1e9, True), (0.9e9, False)])
 def test_a_cache_fits_by_what_its_forecast_says_it_needs(memory: float, does: bool) -> None:
     told = Forecast("cache", "on", 11, 10, 12, math.nan, "", needs_bytes=1e9)
-    move = Move((Turn("cache", "off", "on"),), "", told)
+    move = Move((KnobChange("cache", "off", "on"),), "", told)
 
     assert fits(place(ON, measured(20, 10)), limits(memory), move) is does
 
@@ -159,7 +162,7 @@ def test_work_of_two_hundredths_over_the_devices_own_time_shares_its_cores(crowd
     walk = Walk({"prefetch": "4", "workers": "off"}, measured(20, 10))
     rows = np.zeros(40, dtype=STEP)
     rows["compute_ms"], rows["wait_ms"] = 10 * crowding, 0.1 * crowding
-    assert walk.judge(Move((Turn("workers", "off", "8"),), ""), rows, last=True)
+    assert walk.judge(Move((KnobChange("workers", "off", "8"),), ""), rows, last=True)
     found = walk.next(lambda _: None, limits())
 
     if eases:

@@ -11,7 +11,7 @@ from tfwatch.analysis.reckon import Reckoned, reckon
 from tfwatch.analysis.stages import Stage, StageTable
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.forecast import Evidence
+    from tfwatch.analysis.grounds import Evidence
 
 #: Compute and host of `evidence`, milliseconds.
 WORK = 13.8

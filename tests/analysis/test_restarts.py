@@ -9,8 +9,9 @@ import pytest
 
 from tests.analysis.steps import make_steps
 from tfwatch.analysis import comparing
-from tfwatch.analysis.restarts import Change, Earlier, Restart, Start, changes, earlier_run, restart
+from tfwatch.analysis.restarts import Earlier, Restart, Start, changes, earlier_run, restart
 from tfwatch.core.events import PipelineSwitched
+from tfwatch.core.knobs import KnobChange
 from tfwatch.core.rows import Flag
 
 if TYPE_CHECKING:
@@ -39,11 +40,11 @@ def test_changed_settings_are_told_in_order_and_what_was_not_given_has_a_name() 
     before = start(32, seed=None, optimizer=None, learning_rate=0.001, mixed_precision=False, mode="graph")
     now = start(64, seed=3, optimizer="sgd", learning_rate=1e-4, mixed_precision=True, mode="graph")
     assert changes(before, now) == (
-        Change("mixed_precision", "off", "on"),
-        Change("batch_size", "32", "64"),
-        Change("optimizer", "adam", "sgd"),
-        Change("learning_rate", "0.001", "0.0001"),
-        Change("seed", "none", "3"),
+        KnobChange("mixed_precision", "off", "on"),
+        KnobChange("batch_size", "32", "64"),
+        KnobChange("optimizer", "adam", "sgd"),
+        KnobChange("learning_rate", "0.001", "0.0001"),
+        KnobChange("seed", "none", "3"),
     )
 
 
@@ -51,7 +52,7 @@ def test_a_live_knob_that_starts_otherwise_than_it_ended_is_a_change() -> None:
     before = earlier_run("a", start(knobs={"prefetch": "off", "workers": "off"}), steps(50), [switched(20)])
     assert before.start.knobs == KNOBS
     assert changes(before.start, start()) == ()
-    assert changes(before.start, start(knobs={"prefetch": "8"})) == (Change("prefetch", "4", "8"),)
+    assert changes(before.start, start(knobs={"prefetch": "8"})) == (KnobChange("prefetch", "4", "8"),)
 
 
 def test_the_earlier_run_counts_from_its_last_switch_on() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tfwatch.analysis.tried import Tried, tried
 from tfwatch.core.events import PipelineSwitched
+from tfwatch.core.knobs import KnobChange
 from tfwatch.core.moves import MoveJudged, MoveMade
 from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
 
@@ -68,7 +69,7 @@ def test_a_move_is_tried_until_it_is_kept() -> None:
 
 
 def test_of_a_move_of_two_knobs_both_are_tried() -> None:
-    made = MoveMade(5, 100, "prefetch", "off", "4", "made ahead", beside="workers off > 8")
+    made = MoveMade(5, 100, "prefetch", "off", "4", "made ahead", beside=(KnobChange("workers", "off", "8"),))
     both = [made, turned(101, "off", "4", "autopilot"), turned(101, "off", "8", "autopilot", "workers")]
     given_back = turned(101, "on", "off", "autopilot", "cache")
     assert tried([*both, given_back]) == Tried({"prefetch": "off", "workers": "off"}, ((1, 100),), 5)

@@ -22,13 +22,13 @@ from tfwatch.analysis.moving import (
     Limits,
     Move,
     Stop,
-    Turn,
     in_flight,
     settling,
     stretch,
 )
 from tfwatch.analysis.supply import needed_bytes
 from tfwatch.analysis.walk import Walk
+from tfwatch.core.knobs import KnobChange
 from tfwatch.core.rows import STEP
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ def test_a_move_is_kept_where_all_that_is_known_says_so(
     after_ms: float, noise: float, forecast_ms: float, kept: bool, reason: str
 ) -> None:
     walk = Walk({"prefetch": "off"}, Measured(40, 20.0, noise * 4, 10.0))
-    move = Move((Turn("prefetch", "off", "4"),), "", forecast({"prefetch": "4"}, forecast_ms))
+    move = Move((KnobChange("prefetch", "off", "4"),), "", forecast({"prefetch": "4"}, forecast_ms))
     spread = np.where(np.arange(40) % 2, 1 + noise, 1 - noise)
     rows = np.zeros(40, dtype=STEP)
     rows["compute_ms"], rows["wait_ms"] = 10.0, after_ms * spread - 10.0
@@ -314,7 +314,7 @@ def test_the_devices_own_time_is_the_least_that_any_setting_took() -> None:
     rows = np.zeros(40, dtype=STEP)
     rows["compute_ms"], rows["wait_ms"] = 10.0, 0.1
 
-    assert walk.judge(Move((Turn("workers", "8", "4"),), ""), rows, last=True)
+    assert walk.judge(Move((KnobChange("workers", "8", "4"),), ""), rows, last=True)
     found = walk.next(lambda _: None, Limits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True))
     assert isinstance(found, Stop)
     assert (found.cause, "the device's own 10.0 ms" in found.reason) == ("floor", True)
@@ -326,7 +326,7 @@ def test_a_setting_that_was_measured_and_can_no_longer_be_had_is_not_returned_to
     rows = np.zeros(40, dtype=STEP)
     rows["compute_ms"], rows["wait_ms"] = 10.0, np.where(np.arange(40) % 2, 10.0, 8.0)
 
-    assert walk.judge(Move((Turn("prefetch", "4", "16"),), ""), rows, last=True)
+    assert walk.judge(Move((KnobChange("prefetch", "4", "16"),), ""), rows, last=True)
     back = walk.next(lambda _: None, limits)
     assert isinstance(back, Move)
     assert back.turned(walk.knobs) == {"prefetch": "4"}

@@ -22,8 +22,8 @@ from tfwatch.training import hands
 from tfwatch.training.device import find_device
 from tfwatch.training.session import Session
 from tfwatch.training.watch import Watch
-from tfwatch.workloads import Prepared
 from tfwatch.workloads.jpeg import delayed
+from tfwatch.workloads.workload import Prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.app import Leave
+from tfwatch.commands.order import Order
 from tfwatch.commands.parts import Parts
-from tfwatch.commands.train import Order, train
+from tfwatch.commands.train import train
 from tfwatch.core.events import EpochStarted, RunEnded, TrainingFailed
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Phase
 from tfwatch.training.plan import Plan
 from tfwatch.training.trainer import Outcome
-from tfwatch.workloads import Settings
+from tfwatch.workloads.workload import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from tfwatch.core.rows import Phase
 from tfwatch.core.trials import ExperimentEnded
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import open_run
-from tfwatch.workloads import Settings
+from tfwatch.workloads.workload import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

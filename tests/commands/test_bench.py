@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from tfwatch.commands.bench import Row, Wish, bench, certain_from, measure, specs
+from tfwatch.commands.bench import Wish, bench, measure, specs
+from tfwatch.commands.bench_row import Row, certain_from
 from tfwatch.commands.bench_table import Printer, as_dict, shown
 from tfwatch.doctor.tensorflow_log import LogFacts
 from tfwatch.doctor.trial import Trial
 from tfwatch.training.measuring import Spec
-from tfwatch.workloads import WORKLOADS, BadInputError
+from tfwatch.workloads import WORKLOADS
+from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

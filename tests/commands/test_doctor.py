@@ -16,6 +16,7 @@ from tests.doctor.machines import linux, mac, stopped
 from tests.pseudo import ROOT, Pseudo
 from tfwatch import cli
 from tfwatch.commands import doctor as command
+from tfwatch.commands.look import check_up
 from tfwatch.doctor.check import Check, CheckUp, Status
 
 if TYPE_CHECKING:
@@ -106,16 +107,16 @@ def test_what_is_piped_has_no_colour_and_fits_80_columns(tmp_path: Path, capsys:
 @pytest.mark.parametrize("columns", [20, 40, 56, 200])
 def test_it_wraps_at_any_width(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    out = command.as_text(command.check_up(_BROKEN), StringIO())
+    out = command.as_text(check_up(_BROKEN), StringIO())
 
     assert max(map(len, out.splitlines())) <= columns
     assert "Library not loaded" in " ".join(out.split())
 
 
 def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    coloured = command.as_text(command.check_up(_BROKEN), Terminal())
+    coloured = command.as_text(check_up(_BROKEN), Terminal())
     monkeypatch.setenv("NO_COLOR", "1")
-    plain = command.as_text(command.check_up(_BROKEN), Terminal())
+    plain = command.as_text(check_up(_BROKEN), Terminal())
 
     assert "\x1b[1;31m" in coloured
     assert "31m" not in plain
@@ -133,7 +134,7 @@ def test_the_words_of_others_are_never_markup_and_never_obeyed() -> None:
 def test_without_unicode_it_is_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "C")
 
-    assert command.as_text(command.check_up(_BROKEN), StringIO()).isascii()
+    assert command.as_text(check_up(_BROKEN), StringIO()).isascii()
 
 
 def test_an_output_that_cannot_write_a_name_escapes_it(tmp_path: Path) -> None:

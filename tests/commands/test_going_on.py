@@ -11,16 +11,17 @@ from tests.commands.fakes import order, parts
 from tests.test_cli import _taken
 from tfwatch import cli
 from tfwatch.commands import replay as replay_module
+from tfwatch.commands.order import Order
 from tfwatch.commands.parts import Parts
 from tfwatch.commands.replay import Wish
-from tfwatch.commands.train import Order, train
+from tfwatch.commands.train import train
 from tfwatch.core.events import Noted
 from tfwatch.core.knobs import Knobs
 from tfwatch.live.restart import earlier_of, restart_of
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import open_run
 from tfwatch.training.plan import Plan
-from tfwatch.workloads import BadInputError, Settings
+from tfwatch.workloads.workload import BadInputError, Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

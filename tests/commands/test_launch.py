@@ -17,7 +17,8 @@ from tfwatch.core.clock import Clock
 from tfwatch.doctor.glance import GpuHere
 from tfwatch.report.document import as_json
 from tfwatch.runs.opened import open_run
-from tfwatch.workloads import WORKLOADS, BadInputError
+from tfwatch.workloads import WORKLOADS
+from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,9 +15,10 @@ from tests.commands.test_train import kill_at
 from tests.test_cli import _taken
 from tfwatch import cli
 from tfwatch.commands import train as module
+from tfwatch.commands.order import Order
 from tfwatch.commands.parts import Parts
 from tfwatch.commands.restart import WEIGHTS, Restart
-from tfwatch.commands.train import Order, train
+from tfwatch.commands.train import train
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.begin import begin_run
 from tfwatch.runs.control import Control, Request
@@ -25,7 +26,7 @@ from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.writer import RunWriter
 from tfwatch.training.plan import Plan
-from tfwatch.workloads import Settings
+from tfwatch.workloads.workload import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -23,7 +23,7 @@ from tfwatch.doctor.installed import Installed
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import Run, open_run
 from tfwatch.training.plan import Plan, Scheduled
-from tfwatch.workloads import BadInputError, Settings
+from tfwatch.workloads.workload import BadInputError, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

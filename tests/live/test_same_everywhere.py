@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.screens.canned import FED, MODERATE, STAGES, STARVING, Canned, usual
-from tfwatch.analysis.inputs import Given
+from tfwatch.analysis.origin import Given
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.live.ended import EndedFinding

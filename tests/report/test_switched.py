@@ -98,7 +98,7 @@ def test_switches_that_cannot_be_compared_promise_nothing(tmp_path: Path) -> Non
 
 
 def test_an_experiment_that_never_began_is_told(tmp_path: Path) -> None:
-    note = Noted(0, "experiment ended before it began: the run is over")
+    note = Noted(0, "experiment ended before it began: the run is over", of_order=True)
     lines = text_of(open_written(tmp_path / "run", plain(8), Noted(0, "experimental"), note, FINISHED))
 
     assert [line for line in lines if line.startswith("experiment")] == [note.text]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tests.doctor.machines import linux
 from tests.screens.showing import rows_of
 from tests.screens.test_doctor import finding, until
-from tfwatch.commands.doctor import check_up
+from tfwatch.commands.look import check_up
 from tfwatch.core.startknobs import StartKnob, Value
 from tfwatch.screens.launcher import Offer
 from tfwatch.screens.launcher_app import LauncherApp

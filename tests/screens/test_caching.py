@@ -97,7 +97,7 @@ async def test_a_workload_without_the_knob_asks_nothing(tmp_path: Path, key: str
         assert show.asked() == []
         said = [note.message for note in show.app._notifications]
         expected = {
-            "c": "nothing to cache: its examples lie in memory",
+            "c": "cache: its examples lie in memory",
             "b": "shuffle: fixed in this run's own pipeline",
         }
         assert any(message.startswith(expected[key]) for message in said), said

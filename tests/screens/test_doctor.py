@@ -12,7 +12,7 @@ from tests.doctor.machines import linux, mac, stopped
 from tests.screens.canned import usual
 from tests.screens.showing import rows_of, shown
 from tfwatch.app import DoctorApp, Leave
-from tfwatch.commands.doctor import check_up
+from tfwatch.commands.look import check_up
 from tfwatch.doctor.check import Check, CheckUp, Status, worst
 from tfwatch.screens.doctor import DoctorScreen
 

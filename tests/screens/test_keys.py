@@ -14,6 +14,7 @@ from tfwatch.core.knobs import KNOBS, LARGEST
 from tfwatch.screens.bindings import LIVE_BINDINGS, OF_PANES
 from tfwatch.screens.knobkeys import KNOB_KEYS
 from tfwatch.screens.leave import Leave
+from tfwatch.screens.meter import OwnCost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -221,7 +222,7 @@ async def test_the_footer_keeps_what_switches_and_proves(width: int, knobs: Sequ
     stands = {knob: "20 ms" if knob == "latency_ms" else "off" for knob in knobs}
     run = starving(None, knobs=stands, switchable=[*stands], settings={"storage_latency_ms": 20.0})
     async with shown(run, (width, 40)) as show:
-        show.live.show(show.live.view, "tfwatch 3.1 % of a core, 51 skipped")  # type: ignore[arg-type]
+        show.live.show(show.live.view, OwnCost(0.031, skipped=51))  # type: ignore[arg-type]
         await show.pilot.pause()
         footer, _, cost = " ".join(show.rows[-1].split()).rpartition(" leave")
         assert footer + " leave" == keys

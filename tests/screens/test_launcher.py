@@ -11,7 +11,7 @@ from tests.doctor.machines import linux
 from tests.screens.launching import BATCH, FORM, PREFETCH, RUNS, launcher, offer, text
 from tests.screens.showing import rows_of
 from tests.screens.test_doctor import until
-from tfwatch.commands.doctor import check_up
+from tfwatch.commands.look import check_up
 from tfwatch.screens.doctor import DoctorScreen
 from tfwatch.screens.leave import Leave
 from tfwatch.widgets.launching import PastRun, Trainable, ago

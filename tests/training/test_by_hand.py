@@ -18,7 +18,8 @@ from tfwatch.core.rows import Flag
 from tfwatch.runs.control import Control
 from tfwatch.runs.writer import RunWriter
 from tfwatch.training.plan import Scheduled
-from tfwatch.workloads import BadInputError, Settings, array
+from tfwatch.workloads import array
+from tfwatch.workloads.workload import BadInputError, Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

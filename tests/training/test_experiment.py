@@ -17,7 +17,7 @@ from tfwatch.runs.control import Control, Experiment
 from tfwatch.runs.opened import open_run
 from tfwatch.training.plan import Plan
 from tfwatch.training.trainer import Trainer
-from tfwatch.workloads import Settings
+from tfwatch.workloads.workload import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

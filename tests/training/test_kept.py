@@ -16,7 +16,7 @@ from tfwatch.runs.begin import begin_run
 from tfwatch.runs.control import Control
 from tfwatch.training.plan import Plan
 from tfwatch.training.trainer import Trainer
-from tfwatch.workloads import BadInputError, Settings
+from tfwatch.workloads.workload import BadInputError, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,8 @@ from tfwatch.core.knobs import Knobs
 from tfwatch.runs.control import Control
 from tfwatch.training import store as stores
 from tfwatch.training.plan import Scheduled
-from tfwatch.workloads import Settings, generator
+from tfwatch.workloads import generator
+from tfwatch.workloads.workload import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from tfwatch.commands.bench import Row, run_alone
+from tfwatch.commands.bench import run_alone
+from tfwatch.commands.bench_row import Row
 from tfwatch.training.measuring import Spec
 
 pytestmark = pytest.mark.tensorflow

@@ -10,7 +10,8 @@ import pytest
 from tests.whole import result, told, train
 from tfwatch.core.events import PipelineSwitched, SensorMissing
 from tfwatch.training.plan import Scheduled
-from tfwatch.workloads import Settings, generator
+from tfwatch.workloads import generator
+from tfwatch.workloads.workload import Settings
 
 from .conftest import fingerprint
 

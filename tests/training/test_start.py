@@ -7,7 +7,7 @@ import pytest
 from tfwatch.training import start
 from tfwatch.training.device import Device, host_device
 from tfwatch.training.start import NoGpuError, choose_device, started
-from tfwatch.workloads import BadInputError, Settings
+from tfwatch.workloads.workload import BadInputError, Settings
 
 pytestmark = pytest.mark.tensorflow
 

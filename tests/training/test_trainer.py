@@ -25,7 +25,8 @@ from tfwatch.runs.writer import RunWriter
 from tfwatch.training import start
 from tfwatch.training.device import host_device
 from tfwatch.training.plan import Scheduled
-from tfwatch.workloads import Prepared, Settings, cnn
+from tfwatch.workloads import cnn
+from tfwatch.workloads.workload import Prepared, Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

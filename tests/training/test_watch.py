@@ -21,6 +21,7 @@ from tfwatch.core.events import (
     SwitchFailed,
     ValidationEnded,
 )
+from tfwatch.core.refusals import Refusal
 from tfwatch.core.rows import Flag
 from tfwatch.runs.opened import open_run
 
@@ -199,11 +200,11 @@ def test_prefetch_behind_batches_that_lie_on_the_gpu_is_refused(
     from tfwatch.training import fetch
 
     batches = iter(known(arrays))
-    assert fetch.why_not_gated(batches) == ""
+    assert fetch.why_not_gated(batches) is None
     batches._iterator_resource = SimpleNamespace(device="/job:localhost/replica:0/task:0/device:GPU:0")
-    assert "prefetch_to_device" in fetch.why_not_gated(batches)
+    assert fetch.why_not_gated(batches) is Refusal.ON_DEVICE
 
-    monkeypatch.setattr(fetch, "why_not_gated", lambda iterator: "on the device")
+    monkeypatch.setattr(fetch, "why_not_gated", lambda iterator: Refusal.ON_DEVICE)
     bare = make_model()
     expected = fingerprint(bare, bare.fit(known(arrays), epochs=EPOCHS, verbose=0))
     watch = watch_in(tmp_path)
@@ -211,5 +212,5 @@ def test_prefetch_behind_batches_that_lie_on_the_gpu_is_refused(
     watched = make_model()
     assert fingerprint(watched, watched.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])) == expected
     run = open_run(watch.run_path)
-    assert [event.reason for event in run.events if isinstance(event, SwitchFailed)] == ["on the device"]
+    assert [event.reason for event in run.events if isinstance(event, SwitchFailed)] == [Refusal.ON_DEVICE.words]
     assert len(told(run, PipelineSwitched)) == 0

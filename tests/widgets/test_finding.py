@@ -11,8 +11,8 @@ import pytest
 from tests.analysis.situations import RUNNING, judged
 from tfwatch.analysis.banner import banner
 from tfwatch.analysis.forecast import Forecast
-from tfwatch.analysis.inputs import Given, Origin
 from tfwatch.analysis.ledger import Entry
+from tfwatch.analysis.origin import Given, Origin
 from tfwatch.analysis.situation import Memory
 from tfwatch.analysis.stages import Stage, StageTable, bottleneck
 from tfwatch.analysis.verdict import Bound, Verdict

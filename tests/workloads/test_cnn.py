@@ -13,8 +13,9 @@ import pytest
 
 from tests.whole import write_images
 from tfwatch.core.knobs import Knobs
-from tfwatch.workloads import BadInputError, Prepared, Settings, cnn, images, readable
+from tfwatch.workloads import cnn, images, readable
 from tfwatch.workloads.shapes import draw
+from tfwatch.workloads.workload import BadInputError, Prepared, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

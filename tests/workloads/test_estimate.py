@@ -8,8 +8,8 @@ import pytest
 from tests.whole import generate_arrays
 from tfwatch import workloads
 from tfwatch.core.knobs import Knobs
-from tfwatch.workloads import Settings
 from tfwatch.workloads.estimate import SIZES, needed_alone_bytes, needed_bytes
+from tfwatch.workloads.workload import Settings
 
 
 def test_a_matrix_of_four_billion_weights_takes_what_its_weights_gradients_and_means_take() -> None:

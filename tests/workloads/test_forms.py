@@ -11,7 +11,7 @@ import pytest
 from tests.whole import generate_arrays
 from tfwatch import workloads
 from tfwatch.core.knobs import Knobs
-from tfwatch.workloads import BadInputError, Prepared, Settings
+from tfwatch.workloads.workload import BadInputError, Prepared, Settings
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfwatch.workloads import BadInputError, Settings, cnn, load
+from tfwatch.workloads import cnn, load
 from tfwatch.workloads.images import check_images, list_images
 from tfwatch.workloads.shapes import CLASSES, SIDE, draw
+from tfwatch.workloads.workload import BadInputError, Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tfwatch.workloads import OPTIMIZERS, BadInputError, Settings, models
+from tfwatch.workloads import models
+from tfwatch.workloads.workload import OPTIMIZERS, BadInputError, Settings
 
 if TYPE_CHECKING:
     import keras

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tfwatch import cli, workloads
-from tfwatch.workloads import BadInputError, Settings, own_file
+from tfwatch.workloads import own_file
 from tfwatch.workloads.own_errors import Places, named
+from tfwatch.workloads.workload import BadInputError, Raised, Settings
 
 from .files import EXAMPLE, IMPORTS, LIVE, MODEL, ONCE
 
@@ -76,12 +77,18 @@ def test_functions_may_come_from_elsewhere_and_take_more_than_they_are_given(wri
     assert (entry.built_once, entry.fast, entry.reads_files) == (True, "", False)
 
 
-def test_a_librarys_own_feed_is_no_fetch_of_tfwatchs(written: Callable[[str], str]) -> None:
-    places, names = Places(own_file.read(written(ONCE))), dict[str, Any]()
-    exec(compile("def step():\n    raise ValueError('no')", "/opt/lib/feed.py", "exec"), names)
-    with pytest.raises(ValueError, match="no") as raised:
-        names["step"]()
-    assert places.explain(raised.value) == "own.py:12: a step of model(): ValueError: no"
+@pytest.mark.parametrize(
+    ("in_fetch", "sentence"),
+    [
+        (False, "own.py:12: a step of model(): ValueError: no"),
+        (True, "own.py:8: a batch of dataset(): ValueError: no"),
+    ],
+)
+def test_what_was_raised_is_laid_to_the_function_that_it_is_about(
+    in_fetch: bool, sentence: str, written: Callable[[str], str]
+) -> None:
+    places = Places(own_file.read(written(ONCE)))
+    assert places.explain(Raised(ValueError("no"), in_fetch)) == sentence
 
 
 def test_the_knobs_are_those_that_the_file_asks(written: Callable[[str], str]) -> None:

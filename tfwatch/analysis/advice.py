@@ -121,7 +121,7 @@ def _without_keys(now: Situation, part: Breakdown, cure: Cure) -> str:
     if dear := waiting.over_limit(now):
         return f"{dear}: make batches cheaper, or allow more{limit}"
     prefetch = now.knobs.get("prefetch", "default")
-    work = units.milliseconds(part.compute.mean + part.host.mean)
+    work = units.milliseconds(part.work_mean_ms)
     if prefetch == "off" and cure.turn and cure.turn[0] == "prefetch":
         return f"prefetch makes batches during the {work} of work in a step{limit}"
     if prefetch == "default":

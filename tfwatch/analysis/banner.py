@@ -13,6 +13,7 @@ from tfwatch.analysis.losses import diverged_words
 from tfwatch.analysis.remarks import remark
 from tfwatch.analysis.switches import SETTLED
 from tfwatch.core import units
+from tfwatch.core.knobs import knob_name
 from tfwatch.core.rows import Phase
 
 if TYPE_CHECKING:
@@ -180,8 +181,9 @@ def _experimenting(now: Situation) -> Banner | None:
         return None
     ends = "a ends it; " if now.live else ""
     advice = f"{ends}the run goes on with the better: what is trained stays the same, batch for batch"
-    sentence = f"{now.experiment.subject}: {now.experiment.progress}"
-    return Banner("EXPERIMENT", sentence, advice, Tone.BUSY, brief=sentence.partition(" (")[0])
+    subject, progress = now.experiment.subject, now.experiment.progress
+    brief = f"{subject}: {now.experiment.brief}"
+    return Banner("EXPERIMENT", f"{subject}: {progress}", advice, Tone.BUSY, brief=brief)
 
 
 def _feeding(now: Situation) -> Banner | None:
@@ -189,15 +191,14 @@ def _feeding(now: Situation) -> Banner | None:
         return None
     ends = "f ends it, as any knob's key does; " if now.live else ""
     advice = f"{ends}what helps is kept, what does not is undone: the batches stay the same, each once and in order"
-    progress = now.flight.progress
-    return Banner("AUTOPILOT", progress, advice, Tone.BUSY, brief=progress.partition("; ")[0])
+    return Banner("AUTOPILOT", now.flight.progress, advice, Tone.BUSY, brief=now.flight.parts[0])
 
 
 def _asked(now: Situation) -> Banner | None:
     if not now.asked:
         return None
     knob, new = next(reversed(list(now.asked.items())))
-    sentence = f"{waiting.knob_name(knob)} {now.knobs.get(knob, '?')} -> {new}: waits for the batch in flight"
+    sentence = f"{knob_name(knob)} {now.knobs.get(knob, '?')} -> {new}: waits for the batch in flight"
     return Banner("ASKED", sentence, "last press wins; u takes it back", Tone.BUSY)
 
 
@@ -210,7 +211,7 @@ def _settling(now: Situation) -> Banner | None:
     done = switch.after.steps if switch.after else 0
     so_far = f", so far {units.milliseconds(switch.typical(switch.after.step))}" if switch.after else ""
     before = f"before: {units.milliseconds(switch.typical(switch.before.step))} a step" if switch.before else ""
-    sentence = f"{waiting.knob_name(switch.knob)} {switch.new}: {done} of {SETTLED} steps{so_far}"
+    sentence = f"{knob_name(switch.knob)} {switch.new}: {done} of {SETTLED} steps{so_far}"
     return Banner("SETTLING", sentence, before, Tone.BUSY)
 
 
@@ -247,7 +248,7 @@ def _early_keys(now: Situation) -> str:
     if not now.live:
         return ""
     if now.asked:
-        asked = ", ".join(f"{waiting.knob_name(knob)} {new}" for knob, new in now.asked.items())
+        asked = ", ".join(f"{knob_name(knob)} {new}" for knob, new in now.asked.items())
         return f"asked: {asked}; taken up with the first batch"
     return "knobs can be set already" if now.switchable else ""
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tfwatch.analysis.calls import spread_hosts
 from tfwatch.analysis.spikes import SpikeSearch
+from tfwatch.core.rows import step_ms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,6 +51,16 @@ class Breakdown:
         return self.step.mean > BURSTS * self.step.median
 
     @property
+    def work_mean_ms(self) -> float:
+        """The mean of what is not data wait: compute and host."""
+        return self.compute.mean + self.host.mean
+
+    @property
+    def work_median_ms(self) -> float:
+        """The median compute and the median host."""
+        return self.compute.median + self.host.median
+
+    @property
     def host_share(self) -> float:
         """The sum of host time over the sum of step time, 0 to 1."""
         return self.host.mean / self.step.mean if self.step.mean > 0 else 0.0
@@ -80,7 +91,7 @@ def breakdown(rows: Rows) -> Breakdown | None:
     if not len(rows):
         return None
     parts = {name: np.ascontiguousarray(rows[f"{name}_ms"]) for name in _PARTS}
-    step = _stat(parts["wait"] + parts["compute"] + parts["host"])
+    step = _stat(step_ms(rows))
     stats = {name: _stat(values) for name, values in parts.items()}
     share = stats["wait"].mean / step.mean if step.mean > 0 else 0.0
     return Breakdown(len(rows), step, **stats, wait_share=share)

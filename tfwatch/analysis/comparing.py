@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.restarts import Restart
 from tfwatch.analysis.switches import SETTLED
-from tfwatch.analysis.waiting import knob_name
 from tfwatch.core import units
+from tfwatch.core.knobs import knob_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfwatch.analysis.breakdown import Breakdown
-    from tfwatch.analysis.restarts import Change
     from tfwatch.analysis.switches import Comparison
     from tfwatch.core.events import SwitchMissed
+    from tfwatch.core.knobs import KnobChange
 
 #: Steps nearer than this are told as no difference.
 _SAME = 0.02
@@ -39,9 +39,19 @@ def outcome(switch: Comparison) -> str:
     return f"{gave(switch, switch.ratio)} {over}{', settled' if switch.settled else ''}"
 
 
+def is_same(ratio: float) -> bool:
+    """Whether two steps are too near each other to call one the faster."""
+    return abs(ratio - 1) < _SAME
+
+
+def than(ratio: float, old: str) -> str:
+    """`1.68 x faster than off`, `no difference from off`."""
+    return f"{speed(ratio)} {'from' if is_same(ratio) else 'than'} {old}"
+
+
 def speed(ratio: float) -> str:
     """`1.68 x faster`, `20 x faster`, `1.20 x slower` or `no difference`."""
-    if abs(ratio - 1) < _SAME:
+    if is_same(ratio):
         return "no difference"
     return f"{units.times(ratio)} x faster" if ratio > 1 else f"{units.times(1 / ratio)} x slower"
 
@@ -58,8 +68,7 @@ def setting(knob: str, value: str, form: str = "") -> str:
 
 def missed(switch: SwitchMissed, form: str = "") -> str:
     """A switch for which the run was too short; `form` names the pipeline's fast form."""
-    turned = f"{setting(switch.knob, switch.old, form)} > {switch.new}"
-    return f"{turned} at step {units.count(switch.step)}: the run ended before it was in effect"
+    return f"{switch.change.words(form)} at step {units.count(switch.step)}: the run ended before it was in effect"
 
 
 def label(switch: Comparison, value: str) -> str:
@@ -68,10 +77,9 @@ def label(switch: Comparison, value: str) -> str:
     return words if len(words) <= LABEL or not isinstance(switch, Restart) else value
 
 
-def turned(changes: Sequence[Change]) -> str:
+def turned(changes: Sequence[KnobChange]) -> str:
     """`batch_size 32 > 64, device cpu > gpu`."""
-    pairs = [f"{knob_name(change.knob)} {change.old} > {change.new}" for change in changes]
-    return ", ".join(pairs) or "nothing changed"
+    return ", ".join(change.words() for change in changes) or "nothing changed"
 
 
 def in_a_line(switch: Comparison, form: str = "") -> str:
@@ -80,7 +88,7 @@ def in_a_line(switch: Comparison, form: str = "") -> str:
     if isinstance(switch, Restart):
         return f"{turned(switch.changes)}: {came}"
     where = f" at step {units.count(switch.step)}" if switch.step is not None else ""
-    return f"{setting(switch.knob, switch.old, form)} > {switch.new}{where}: {came}"
+    return f"{switch.change.words(form)}{where}: {came}"
 
 
 def missing(switch: Comparison, value: str) -> str:

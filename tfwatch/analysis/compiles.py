@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.core.rows import Flag
+from tfwatch.core.rows import Flag, step_ms
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
@@ -26,7 +26,7 @@ class Compiled:
 def find_compiles(rows: Rows) -> list[Compiled]:
     """Of rows of `core.rows.STEP`, in their order."""
     made = rows[(rows["flags"] & np.uint16(Flag.COMPILE | Flag.RETRACE)) != 0]
-    took_ms = made["wait_ms"] + made["compute_ms"] + made["host_ms"]
+    took_ms = step_ms(made)
     return [
         Compiled(int(row["step"]), int(row["start_ns"]), float(took), bool(row["flags"] & np.uint16(Flag.RETRACE)))
         for row, took in zip(made, took_ms, strict=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tfwatch.core.rows import plausible
+from tfwatch.core.rows import plausible, step_ms
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
@@ -171,6 +171,6 @@ class RunningEnergy:
 
 
 def _ends_s(steps: Rows) -> Floats:
-    took_ms = steps["wait_ms"].astype(np.float64) + steps["compute_ms"] + steps["host_ms"]
+    took_ms = step_ms(steps, np.float64)
     ends: Floats = steps["start_ns"] / 1e9 + took_ms / 1e3
     return ends

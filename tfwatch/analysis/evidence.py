@@ -9,6 +9,7 @@ import numpy as np
 
 from tfwatch.analysis.verdict import HIGHLY_FROM, Bound
 from tfwatch.core import units
+from tfwatch.core.rows import step_ms
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
@@ -47,7 +48,7 @@ def evidence(steps: Rows, samples: Rows, now_s: float, since_s: float = 0.0) -> 
     """
     if not len(steps):
         return None
-    total_s = (steps["wait_ms"].astype(np.float64) + steps["compute_ms"] + steps["host_ms"]) / 1e3
+    total_s = step_ms(steps, np.float64) / 1e3
     begins_s = steps["start_ns"] / 1e9
     end_s = float(begins_s[-1] + total_s[-1])
     begin_s = max(end_s - _WINDOW_S, since_s)

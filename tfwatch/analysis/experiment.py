@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from tfwatch.analysis.breakdown import steady
+from tfwatch.core.rows import step_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -183,6 +184,6 @@ def counted(blocks: Sequence[Rows]) -> list[NDArray[np.float64]]:
     if not blocks:
         return []
     rows = steady(np.concatenate(blocks))
-    times = rows["wait_ms"].astype(np.float64) + rows["compute_ms"] + rows["host_ms"]
+    times = step_ms(rows, np.float64)
     edges = np.searchsorted(rows["step"], [block["step"][0] for block in blocks[1:]])
     return np.split(times, edges)

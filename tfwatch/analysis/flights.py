@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.comparing import speed
-from tfwatch.analysis.waiting import knob_name
+from tfwatch.analysis.comparing import speed, turned
 from tfwatch.core import units
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.moves import AUTOPILOT, AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
@@ -47,12 +46,17 @@ class Flight:
     @property
     def progress(self) -> str:
         """`move 3: workers off > 8, forecast 9.1 ms; prefetch off > 4 was kept: 23.4 to 13.9 ms`."""
+        return "; ".join(self.parts)
+
+    @property
+    def parts(self) -> list[str]:
+        """What goes on, and what came of the move before."""
         if self.made is None:
-            return "measuring the present setting"
+            return ["measuring the present setting"]
         judged = self.moves[-1] if self.moves else None
         waits = judged is None or (self.made.at_ns >= judged.at_ns and not self.made.undoes)
         told = [f"move {len(self.moves) + 1}: {move_words(self.made)}"] if waits else []
-        return "; ".join([*told, judged_words(judged)] if judged else told)
+        return [*told, judged_words(judged)] if judged else told
 
 
 def flights(events: Iterable[object]) -> list[Flight]:
@@ -100,12 +104,12 @@ def _decides(event: object, made: MoveMade) -> bool:
 def move_words(made: MoveMade) -> str:
     """`workers off > 8, forecast 9.1 ms`."""
     forecast = f", forecast {units.milliseconds(made.forecast_ms)}" if made.forecast_ms is not None else ""
-    return f"{knob_name(made.knob)} {made.old} > {made.new}{_beside(made)}{forecast}"
+    return f"{made.change.words()}{_beside(made)}{forecast}"
 
 
 def judged_words(judged: MoveJudged) -> str:
     """`prefetch off > 4 kept: 23.4 to 13.9 ms`, `workers off > 8 undone: 13.9 to 14.0 ms, no gain beyond noise`."""
-    what = f"{knob_name(judged.knob)} {judged.old} > {judged.new}{_beside(judged)}"
+    what = f"{judged.change.words()}{_beside(judged)}"
     did, why = "kept" if judged.kept else "undone", judged.reason and f", {judged.reason}"
     if judged.after_ms is None:
         return f"{what} {did}{why}"
@@ -113,7 +117,7 @@ def judged_words(judged: MoveJudged) -> str:
 
 
 def _beside(move: MoveMade | MoveJudged) -> str:
-    return f" with {move.beside}" if move.beside else ""
+    return f" with {turned(move.beside)}" if move.beside else ""
 
 
 def move_line(judged: MoveJudged) -> str:

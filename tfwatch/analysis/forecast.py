@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tfwatch.analysis import measured, supply, turns
 from tfwatch.analysis.breakdown import BURSTS
-from tfwatch.analysis.measured import Stay, stays
 from tfwatch.analysis.reckon import Reckoned, reckon
 from tfwatch.analysis.switches import LEAST
-from tfwatch.core import units
-from tfwatch.core.knobs import CACHE_SHARE
-from tfwatch.core.rows import STEP
+from tfwatch.core.refusals import no_room
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfwatch.analysis.breakdown import Breakdown
-    from tfwatch.analysis.measured import Turn
-    from tfwatch.analysis.stages import StageTable
-    from tfwatch.analysis.switches import Comparison
-    from tfwatch.core.rows import Rows
+    from tfwatch.analysis.grounds import Evidence
+    from tfwatch.core.refusals import NoRoom
 
 #: What a forecast is off by where all is known, of the step: on a device of its own, and where compute and data share
 #: the cores (`python -m tests.bench.forecast`).
@@ -35,56 +27,9 @@ _OFF, _OFF_SHARED = 0.06, 0.10
 _OFF_MS, _MOST_OFF = 0.3, 0.5
 #: Other programs come and go: what they may change of a step where they use all cores.
 _OTHERS = 0.25
-#: A stretch is looked at in blocks of so many steps, to see how the step wanders by itself.
-_BLOCK = 20
 #: Of a normal distribution so many standard deviations hold nine of ten.
 NINE_OF_TEN = 1.64
 _NO_OTHER: Mapping[str, str] = MappingProxyType({})
-
-
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """What is known of a run at the moment of a forecast, all of it of the present setting but `comparisons`.
-
-    breakdown: of the steady steps since the last switch, None where there are none; rows: these steps, the newest last.
-    knobs: every knob's value in words, in effect. switchable: the knobs that can be turned.
-    stages: what a batch costs in each stage; None where tf.data's model cannot be read.
-    cores: of the machine. cores_free: in use by nobody; cores_used: by the process that trains. NaN is unknown.
-    accelerated: the steps run on a device beside the CPU. memory_free: bytes, None where unknown.
-    memory_limit: bytes that the user lets buffers take, None where there is no limit.
-    comparisons: the run's switches so far, oldest first; turns: all that took effect, where not all are compared.
-    batch_size: examples in a batch, None where unknown.
-    batch_bytes: of one batch, cache_bytes: of the whole data set in a cache; None where unknown.
-    silence: why nothing is to be forecast now, e.g. `stalled`; empty where something is.
-    """
-
-    breakdown: Breakdown | None
-    knobs: Mapping[str, str]
-    switchable: tuple[str, ...]
-    stages: StageTable | None = None
-    cores: int = 1
-    cores_free: float = math.nan
-    cores_used: float = math.nan
-    accelerated: bool = False
-    memory_free: float | None = None
-    memory_limit: float | None = None
-    comparisons: tuple[Comparison, ...] = ()
-    turns: tuple[Turn, ...] = ()
-    batch_size: int | None = None
-    batch_bytes: float | None = None
-    cache_bytes: float | None = None
-    rows: Rows = field(default_factory=lambda: np.empty(0, dtype=STEP))
-    silence: str = ""
-
-    @cached_property
-    def history(self) -> list[Stay]:
-        """What the settings of this run have shown, oldest first."""
-        return stays(self.comparisons, self.knobs, self.turns)
-
-    @cached_property
-    def wandering(self) -> float:
-        """`wanders` of the rows."""
-        return wanders(self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +113,8 @@ def forecast(evidence: Evidence, knob: str, value: str, beside: Mapping[str, str
         found = _as_seen(split, *stood)
     else:
         found, seen = reckon(evidence, split, knob, value, floor_ms(evidence), beside), False
-    if not _fits(evidence, knob, value):
-        found = f"a cache needs {units.memory(evidence.cache_bytes)}, {units.memory(evidence.memory_free)} are free"
+    if full := _no_room(evidence, knob, value):
+        found = f"a cache {full.words}"
     if isinstance(found, str):
         return Forecast(knob, value, math.nan, math.nan, math.nan, floor_ms(evidence), f"no forecast: {found}")
     return _told(evidence, split, knob, value, beside, found, seen)
@@ -182,11 +127,9 @@ def _is_as_written(evidence: Evidence, knob: str, value: str) -> bool:
     return own and value in as_written and evidence.knobs.get(knob) in as_written
 
 
-def _fits(evidence: Evidence, knob: str, value: str) -> bool:
-    """Whether the training would take the switch: of the free memory a cache gets a share (`training.store`)."""
-    if knob != "cache" or value != "on" or evidence.cache_bytes is None or evidence.memory_free is None:
-        return True
-    return evidence.cache_bytes <= CACHE_SHARE * evidence.memory_free
+def _no_room(evidence: Evidence, knob: str, value: str) -> NoRoom | None:
+    """Why the training would not take the switch."""
+    return no_room(evidence.cache_bytes, evidence.memory_free) if (knob, value) == ("cache", "on") else None
 
 
 def silence(evidence: Evidence) -> str:
@@ -203,7 +146,7 @@ def floor_ms(evidence: Evidence) -> float:
     Batches made on the same cores, or under Python's lock, make both longer. NaN where nothing was measured.
     """
     splits = [evidence.breakdown, *(stay.split for stay in evidence.history)]
-    known = [split.compute.median + split.host.median for split in splits if split and split.steps >= LEAST]
+    known = [split.work_median_ms for split in splits if split and split.steps >= LEAST]
     return min(known, default=math.nan)
 
 
@@ -239,7 +182,7 @@ def _told(
 
 def _why(evidence: Evidence, split: Breakdown, step_ms: float) -> str:
     """What bounds the step then."""
-    if step_ms <= (split.compute.median + split.host.median) * (1 + _OFF_SHARED):
+    if step_ms <= split.work_median_ms * (1 + _OFF_SHARED):
         return "the rest is compute"
     table = evidence.stages
     place = table.bottleneck if table else None
@@ -260,16 +203,3 @@ def _taken_by_others(evidence: Evidence) -> float:
     """The share of the cores that other programs use, 0 to 1; 0 where that is not known."""
     others = evidence.cores - evidence.cores_used - evidence.cores_free
     return 0.0 if math.isnan(others) else min(max(others / evidence.cores, 0.0), 1.0)
-
-
-def wanders(rows: Rows) -> float:
-    """By how much the median step of one block of 20 differs from that of another: standard deviation over median.
-
-    0 where there are fewer than three blocks.
-    """
-    count = len(rows) // _BLOCK
-    if count < 3:
-        return 0.0
-    steps = rows["wait_ms"].astype(np.float64) + rows["compute_ms"] + rows["host_ms"]
-    medians = np.median(steps[-count * _BLOCK :].reshape(count, _BLOCK), axis=1)
-    return float(medians.std(ddof=1) / np.median(medians)) if np.median(medians) > 0 else 0.0

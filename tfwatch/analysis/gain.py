@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.analysis.breakdown import steady
+from tfwatch.core.rows import step_ms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,9 +47,8 @@ def measure(rows: Rows) -> Measured | None:
     kept = steady(rows)
     if len(kept) < 2:
         return None
-    wait = kept["wait_ms"].astype(np.float64)
     work = _winsorised(kept["compute_ms"].astype(np.float64) + kept["host_ms"])
-    step = _winsorised(wait + kept["compute_ms"] + kept["host_ms"])
+    step = _winsorised(step_ms(kept, np.float64))
     off = step - step.mean()
     spread = float(off @ off)
     likeness = float(off[1:] @ off[:-1]) / spread if spread > 0 else 0.0

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from tfwatch.analysis.breakdown import breakdown, steady
-from tfwatch.analysis.forecast import Evidence
+from tfwatch.analysis.measured import Stay, stays
 from tfwatch.analysis.stages import stage_table
 from tfwatch.analysis.switches import LONGEST
+from tfwatch.analysis.turns import in_effect
+from tfwatch.core.rows import STEP, step_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +29,53 @@ if TYPE_CHECKING:
 _PERIOD_NS = 500_000_000
 #: A table is made of the readings of so long: where a batch takes a second, a single one may hold none.
 _READINGS_NS = 10 * 10**9
+#: A stretch is looked at in blocks of so many steps, to see how the step wanders by itself.
+_BLOCK = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What is known of a run at the moment of a forecast, all of it of the present setting but `comparisons`.
+
+    breakdown: of the steady steps since the last switch, None where there are none; rows: these steps, the newest last.
+    knobs: every knob's value in words, in effect. switchable: the knobs that can be turned.
+    stages: what a batch costs in each stage; None where tf.data's model cannot be read.
+    cores: of the machine. cores_free: in use by nobody; cores_used: by the process that trains. NaN is unknown.
+    accelerated: the steps run on a device beside the CPU. memory_free: bytes, None where unknown.
+    memory_limit: bytes that the user lets buffers take, None where there is no limit.
+    comparisons: the run's switches so far, oldest first; turns: all that took effect, where not all are compared.
+    batch_size: examples in a batch, None where unknown.
+    batch_bytes: of one batch, cache_bytes: of the whole data set in a cache; None where unknown.
+    silence: why nothing is to be forecast now, e.g. `stalled`; empty where something is.
+    """
+
+    breakdown: Breakdown | None
+    knobs: Mapping[str, str]
+    switchable: tuple[str, ...]
+    stages: StageTable | None = None
+    cores: int = 1
+    cores_free: float = math.nan
+    cores_used: float = math.nan
+    accelerated: bool = False
+    memory_free: float | None = None
+    memory_limit: float | None = None
+    comparisons: tuple[Comparison, ...] = ()
+    turns: tuple[PipelineSwitched, ...] = ()
+    batch_size: int | None = None
+    batch_bytes: float | None = None
+    cache_bytes: float | None = None
+    rows: Rows = field(default_factory=lambda: np.empty(0, dtype=STEP))
+    silence: str = ""
+
+    @cached_property
+    def history(self) -> list[Stay]:
+        """What the settings of this run have shown, oldest first."""
+        return stays(self.comparisons, self.knobs, self.turns)
+
+    @cached_property
+    def wandering(self) -> float:
+        """`wanders` of the rows."""
+        return wanders(self.rows)
 
 
 class Described(Protocol):
@@ -103,7 +153,7 @@ def gather(grounds: Grounds, comparisons: Sequence[Comparison], step: int, at_ns
     table = grounds.table_at(step, at_ns)
     return Evidence(
         breakdown=split,
-        knobs={**run.knobs, **{switch.knob: switch.new for switch in made}},
+        knobs=in_effect(run.knobs, made),
         switchable=tuple(run.switchable),
         stages=_judged(grounds, table, samples, split),
         cores=grounds.cores,
@@ -126,7 +176,7 @@ def _judged(grounds: Grounds, table: StageTable | None, samples: Rows, split: Br
     if table is None:
         return None
     others = _mean(samples, "cpu_cores") - _mean(samples, "process_cores")
-    took_ms = (split.wait.mean, split.compute.mean + split.host.mean) if split else ()
+    took_ms = (split.wait.mean, split.work_mean_ms) if split else ()
     return table.judged(grounds.cores, others, *took_ms)
 
 
@@ -147,3 +197,16 @@ def _since(samples: Rows, begun_ns: int, at_ns: int) -> Rows:
 def _mean(samples: Rows, column: str) -> float:
     known = samples[column][np.isfinite(samples[column])]
     return float(known.mean()) if len(known) else math.nan
+
+
+def wanders(rows: Rows) -> float:
+    """By how much the median step of one block of 20 differs from that of another: standard deviation over median.
+
+    0 where there are fewer than three blocks.
+    """
+    count = len(rows) // _BLOCK
+    if count < 3:
+        return 0.0
+    steps = step_ms(rows, np.float64)
+    medians = np.median(steps[-count * _BLOCK :].reshape(count, _BLOCK), axis=1)
+    return float(medians.std(ddof=1) / np.median(medians)) if np.median(medians) > 0 else 0.0

@@ -9,7 +9,7 @@ from tfwatch.analysis.energy import Energy, energy
 from tfwatch.analysis.limits import limited_s
 from tfwatch.analysis.machine import GPU, medians, missing_sensors
 from tfwatch.core.events import GpuFound, SensorMissing
-from tfwatch.core.rows import plausible
+from tfwatch.core.rows import plausible, step_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,7 +74,7 @@ def _while_training(samples: Rows, steps: Rows) -> Rows:
 
 def _end_ns(steps: Rows) -> float:
     last = steps[-1]
-    return float(last["start_ns"]) + float(last["wait_ms"] + last["compute_ms"] + last["host_ms"]) * 1e6
+    return float(last["start_ns"]) + float(step_ms(last)) * 1e6
 
 
 def _why_no_energy(samples: Rows, missing: Sequence[SensorMissing], accelerated: bool) -> str:

@@ -11,7 +11,6 @@ import numpy as np
 
 from tfwatch.analysis.limits import LIMITS, limits
 from tfwatch.analysis.trials import of_experiment, subject
-from tfwatch.analysis.waiting import knob_name
 from tfwatch.core import units
 from tfwatch.core.events import (
     EpochEnded,
@@ -24,7 +23,7 @@ from tfwatch.core.events import (
     ValidationEnded,
     WatchFailed,
 )
-from tfwatch.core.knobs import KEYS
+from tfwatch.core.knobs import KEYS, knob_name
 from tfwatch.core.trials import ExperimentBegan, ExperimentEnded
 
 if TYPE_CHECKING:

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tfwatch.analysis.switches import LEAST
+from tfwatch.analysis.turns import taken_back
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tfwatch.analysis.breakdown import Breakdown
     from tfwatch.analysis.switches import Comparison
-
-
-class Turn(Protocol):
-    """A switch that took effect at a step: a `Comparison` or a `PipelineSwitched`."""
-
-    @property
-    def knob(self) -> str: ...
-    @property
-    def old(self) -> str: ...
-    @property
-    def step(self) -> int | None: ...
+    from tfwatch.core.events import PipelineSwitched
+    from tfwatch.core.knobs import KnobChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,32 +25,35 @@ class Stay:
     split: Breakdown | None
 
 
-def stays(comparisons: Sequence[Comparison], knobs: Mapping[str, str], turns: Sequence[Turn] = ()) -> list[Stay]:
+def stays(
+    comparisons: Sequence[Comparison], knobs: Mapping[str, str], turns: Sequence[PipelineSwitched] = ()
+) -> list[Stay]:
     """The stretches on both sides of each comparison, oldest first; the last one ended with `knobs`.
 
     turns: every switch of the run in order, where more were made than are compared (those of experiments are not).
     Knobs that were turned at one step began one stretch together.
     """
     made = [(switch.step, switch) for switch in comparisons if switch.step is not None]
-    past = list(turns or [switch for _, switch in made])
+    past = [(turn.step, turn.change) for turn in turns] or [(step, switch.change) for step, switch in made]
     state, found = dict(knobs), []
     for n in range(len(made) - 1, -1, -1):
         step, switch = made[n]
-        _go_back(state, past, step)
+        state = _go_back(state, past, step)
         if n == len(made) - 1 or made[n + 1][0] != step:
             found.append(Stay(matter(state), switch.after))
     if made:
         step, switch = made[0]
-        _go_back(state, past, step - 1)
+        state = _go_back(state, past, step - 1)
         found.append(Stay(matter(state), switch.before))
     return found[::-1]
 
 
-def _go_back(state: dict[str, str], past: list[Turn], step: int) -> None:
-    """Take back what was turned after a step, the newest first."""
-    while past and past[-1].step is not None and past[-1].step > step:
-        turn = past.pop()
-        state[turn.knob] = turn.old
+def _go_back(state: dict[str, str], past: list[tuple[int, KnobChange]], step: int) -> dict[str, str]:
+    """The knobs before what was turned after a step, which leaves `past`."""
+    later = []
+    while past and past[-1][0] > step:
+        later.append(past.pop()[1])
+    return taken_back(state, later)
 
 
 def find(

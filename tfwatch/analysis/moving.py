@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from tfwatch.analysis.supply import depth
-from tfwatch.analysis.waiting import knob_name
 from tfwatch.core.rows import Flag
 
 if TYPE_CHECKING:
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.forecast import Forecast
     from tfwatch.analysis.gain import Measured
+    from tfwatch.core.knobs import KnobChange
     from tfwatch.core.rows import Rows
 
     Foretell: TypeAlias = Callable[[Mapping[str, str]], "Forecast | None"]
@@ -36,32 +36,13 @@ Cause: TypeAlias = Literal["fed", "floor", "tried", "budget"]
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """A knob and the values that it is turned from and to, in words."""
-
-    knob: str
-    old: str
-    new: str
-
-    @property
-    def words(self) -> str:
-        """`workers off > 4`."""
-        return f"{knob_name(self.knob)} {self.old} > {self.new}"
-
-    @property
-    def back(self) -> Turn:
-        """What takes it back."""
-        return Turn(self.knob, self.new, self.old)
-
-
-@dataclass(frozen=True, slots=True)
 class Move:
     """Knobs to turn, at once; why, in one sentence.
 
     forecast: None where there is none.
     """
 
-    turns: tuple[Turn, ...]
+    turns: tuple[KnobChange, ...]
     why: str
     forecast: Forecast | None = None
 
@@ -81,9 +62,9 @@ class Move:
         return self.turns[0].new
 
     @property
-    def beside(self) -> str:
-        """The other turns, in words; empty where there are none."""
-        return ", ".join(turn.words for turn in self.turns[1:])
+    def beside(self) -> tuple[KnobChange, ...]:
+        """The other turns."""
+        return self.turns[1:]
 
     def turned(self, knobs: Mapping[str, str]) -> dict[str, str]:
         """The settings after it."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.moving import FIRST_DEPTH, Limits, Move, Place, Turn
+from tfwatch.analysis.moving import FIRST_DEPTH, Limits, Move, Place
 from tfwatch.analysis.supply import needed_bytes
+from tfwatch.core.knobs import KnobChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -79,8 +80,7 @@ def easing(place: Place, limits: Limits) -> list[Move]:
 def returning(place: Place, settings: Iterable[Mapping[str, str]]) -> list[Move]:
     """Switches to other settings that were measured."""
     others = [knobs for knobs in settings if knobs != place.knobs]
-    turns = [tuple(Turn(k, place.knobs[k], v) for k, v in knobs.items() if place.knobs[k] != v) for knobs in others]
-    return [Move(one, _AGAIN) for one in turns]
+    return [Move(_changes(place, knobs.items()), _AGAIN) for knobs in others]
 
 
 def fits(place: Place, limits: Limits, move: Move) -> bool:
@@ -121,7 +121,7 @@ def _turned(place: Place, knob: str, new: str, why: str = "") -> Move | None:
     """One knob turned; None where there is none, or nothing to turn it to."""
     if not new or knob not in place.knobs:
         return None
-    turn = Turn(knob, place.knobs[knob], new)
+    turn = KnobChange(knob, place.knobs[knob], new)
     return Move((turn,), why or _WHY[knob], place.foretell({knob: new}))
 
 
@@ -129,11 +129,16 @@ def _move(place: Place, why: str, *turns: tuple[str, str]) -> Move | None:
     """Knobs turned at once, but those that stand there already; None where one is missing, or none turns."""
     if any(knob not in place.knobs for knob, _ in turns):
         return None
-    found = tuple(Turn(knob, place.knobs[knob], new) for knob, new in turns if place.knobs[knob] != new)
+    found = _changes(place, turns)
     return Move(found, why, _foretold(place, found)) if found else None
 
 
-def _foretold(place: Place, turns: tuple[Turn, ...]) -> Forecast | None:
+def _changes(place: Place, values: Iterable[tuple[str, str]]) -> tuple[KnobChange, ...]:
+    """What it takes to turn knobs to these values."""
+    return tuple(KnobChange(knob, place.knobs[knob], new) for knob, new in values if place.knobs[knob] != new)
+
+
+def _foretold(place: Place, turns: tuple[KnobChange, ...]) -> Forecast | None:
     return place.foretell({turn.knob: turn.new for turn in turns})
 
 

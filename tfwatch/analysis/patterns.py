@@ -12,7 +12,7 @@ from tfwatch.analysis.calls import spread_hosts
 from tfwatch.analysis.causes import THERMAL, UNEXPLAINED, Cause
 from tfwatch.analysis.spikes import NO_PAUSES, flag_cause
 from tfwatch.core import units
-from tfwatch.core.rows import Flag
+from tfwatch.core.rows import Flag, step_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +99,7 @@ def _ordinal(number: int) -> str:
 
 def _of_parts(rows: Rows, pauses: Pauses) -> Iterator[Pattern]:
     spread = spread_hosts(rows)
-    median_ms = float(np.median(spread["wait_ms"] + spread["compute_ms"] + spread["host_ms"]))
+    median_ms = float(np.median(step_ms(spread)))
     for part in _PARTS:
         times = np.ascontiguousarray(spread[f"{part}_ms"])
         pattern = _periodic(rows, part, times, median_ms, pauses) or _drift(rows, part, times, median_ms, pauses)
@@ -145,7 +145,7 @@ def _cause(rows: Rows, begins: NDArray[np.intp], extra_ms: float, part: str, pau
 def _cause_of(row: np.void, extra_ms: float, part: str, pauses: Pauses) -> Cause:
     known = flag_cause(int(row["flags"]), part)
     start_ns = int(row["start_ns"])
-    took_ms = float(row["wait_ms"] + row["compute_ms"] + row["host_ms"])
+    took_ms = float(step_ms(row))
     return Cause(known) if known else pauses.cause(start_ns, start_ns + took_ms * 1e6, extra_ms, part)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tfwatch.analysis.breakdown import Breakdown, Stat
-    from tfwatch.analysis.forecast import Evidence
+    from tfwatch.analysis.grounds import Evidence
     from tfwatch.analysis.supply import Supply
 
 #: Of what other programs use of the cores, the share that a training gets once it asks for it: as threads of one
@@ -143,7 +143,7 @@ def _starves(evidence: Evidence, split: Breakdown) -> bool:
 
 def _unseen_work(split: Breakdown, at_once: int, ahead: bool, starves: bool) -> Range:
     """What lies hidden behind a prefetch or a parallel map: at most as much as the step leaves time for."""
-    work_ms = split.compute.mean + split.host.mean
+    work_ms = split.work_mean_ms
     if ahead and starves:
         return Range(split.wait.mean, split.step.mean * (1 + at_once) / 2, split.step.mean * at_once)
     if ahead:
@@ -192,10 +192,10 @@ def _holds_lock(evidence: Evidence, split: Breakdown) -> bool:
     What the process uses of the cores beyond one for the step itself goes to the batches; a sleep uses none.
     """
     table = evidence.stages
-    spent = sum(s.busy_ms for s in table.stages if "python" in s.kind and s.busy_ms > 0) if table else 0.0
+    spent = sum(s.busy_ms for s in table.stages if s.calls_python and s.busy_ms > 0) if table else 0.0
     if table is None or spent <= table.all_ms / 2:
         return False
-    work_ms = split.compute.mean + split.host.mean
+    work_ms = split.work_mean_ms
     return not evidence.cores_used * split.step.mean - work_ms < spent / 2
 
 

@@ -13,8 +13,8 @@ from tfwatch.analysis.grounds import gather
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfwatch.analysis.forecast import Evidence, Forecast
-    from tfwatch.analysis.grounds import Grounds
+    from tfwatch.analysis.forecast import Forecast
+    from tfwatch.analysis.grounds import Evidence, Grounds
     from tfwatch.analysis.switches import Comparison
 
 

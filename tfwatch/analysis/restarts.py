@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.breakdown import Breakdown, Stat, breakdown, steady
 from tfwatch.analysis.switches import LEAST, LONGEST, SETTLED, Comparison, ratio
+from tfwatch.analysis.turns import in_effect
 from tfwatch.core.events import PipelineSwitched
+from tfwatch.core.knobs import KnobChange
 from tfwatch.core.rows import Flag, plausible
 
 if TYPE_CHECKING:
@@ -31,15 +33,6 @@ _SETTINGS: dict[str, str] = {
     "data": "made",
     "seed": "none",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A start knob that stands otherwise after the restart, its values in words."""
-
-    knob: str
-    old: str
-    new: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +61,13 @@ class Earlier:
 class Restart(Comparison):
     """A restart and what it gave; its first step is 1.
 
-    run: the run before it. changes: of start knobs; `knob`, `old` and `new` are those of the one where there is one.
+    run: the run before it. changes: of start knobs and live ones; `knob`, `old` and `new` are those of the one where
+    there is one.
     per_image: the batch size differs: `before`, `after` and `ratio` are of an image, not of a step.
     """
 
     run: str
-    changes: tuple[Change, ...]
+    changes: tuple[KnobChange, ...]
     per_image: bool
 
 
@@ -95,22 +89,22 @@ def earlier_run(run: str, start: Start, steps: Rows, events: Sequence[Event]) ->
 
 
 def _at(start: Start, switches: Iterable[PipelineSwitched]) -> Start:
-    return replace(start, knobs={**start.knobs, **{event.knob: event.new for event in switches}})
+    return replace(start, knobs=in_effect(start.knobs, switches))
 
 
-def changes(before: Start, now: Start) -> tuple[Change, ...]:
+def changes(before: Start, now: Start) -> tuple[KnobChange, ...]:
     """What differs of the settings and of the knobs, in the order in which it is told."""
     return tuple(_changes(before, now))
 
 
-def _changes(before: Start, now: Start) -> Iterator[Change]:
+def _changes(before: Start, now: Start) -> Iterator[KnobChange]:
     for name, unset in _SETTINGS.items():
         old, new = (_words(start.settings.get(name), unset) for start in (before, now))
         if old != new:
-            yield Change(name, old, new)
+            yield KnobChange(name, old, new)
     for knob, old in before.knobs.items():
         if (new := now.knobs.get(knob, old)) != old:
-            yield Change(knob, old, new)
+            yield KnobChange(knob, old, new)
 
 
 def _words(value: object, unset: str) -> str:
@@ -140,7 +134,7 @@ def restart(
     before, sizes = earlier.split, (earlier.start.batch_size, now.batch_size)
     per_image = sizes[0] != sizes[1] and None not in sizes
     sides = [_of_an_image(side, size) if per_image else side for side, size in zip((before, after), sizes, strict=True)]
-    one = changed[0] if len(changed) == 1 else Change("", "before", "after")
+    one = changed[0] if len(changed) == 1 else KnobChange("", "before", "after")
     return Restart(
         knob=one.knob,
         old=one.old,

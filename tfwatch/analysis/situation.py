@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.inputs import Origin
+from tfwatch.analysis.origin import Origin
 from tfwatch.analysis.verdict import Judgement, Verdict
 from tfwatch.core.rows import Phase
 

@@ -10,7 +10,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from tfwatch.analysis.calls import hosts_over_usual
 from tfwatch.analysis.causes import UNEXPLAINED, Cause, Pauses
-from tfwatch.core.rows import Flag
+from tfwatch.core.rows import Flag, step_ms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -104,13 +104,9 @@ def _spike(row: np.void, extra_ms: float, part: str, pauses: Pauses) -> Spike:
     found = Cause(known) if known else UNEXPLAINED
     # A validation comes after the step that tells of it: what the step itself lost may have another cause.
     if not known or flags & Flag.VALIDATION:
-        paused = pauses.cause(start_ns, start_ns + _step_ms(row) * 1e6, extra_ms, part)
+        paused = pauses.cause(start_ns, start_ns + float(step_ms(row)) * 1e6, extra_ms, part)
         found = found if paused is UNEXPLAINED else paused
     return Spike(int(row["step"]), start_ns, extra_ms, part, found.name, found.detail)
-
-
-def _step_ms(row: np.void) -> float:
-    return float(row["wait_ms"] + row["compute_ms"] + row["host_ms"])
 
 
 def _stands_out(times: NDArray[np.float32], medians: NDArray[np.float32]) -> NDArray[np.bool_]:

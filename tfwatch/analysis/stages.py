@@ -65,6 +65,21 @@ class Stage:
         return self.kind.startswith(_PARALLEL)
 
     @property
+    def marks(self) -> list[str]:
+        """What stands behind tf.data's own name in its kind."""
+        return self.kind.split()[1:]
+
+    @property
+    def calls_python(self) -> bool:
+        """Whether it goes back to Python."""
+        return "python" in self.marks
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether it reads files."""
+        return "files" in self.marks
+
+    @property
     def hands_over(self) -> bool:
         """Whether it only keeps elements for the next."""
         return self.kind.startswith(_HANDING_OVER)
@@ -197,10 +212,10 @@ def _stretches(stages: tuple[Stage, ...]) -> list[list[int]]:
 
 
 def _reason(stage: Stage, in_all: float, wait_cores: float, cores: int | None, crowded: bool) -> Reason:
-    if "python" in stage.kind.split():
+    if stage.calls_python:
         return "python"
     workers = max(1.0, stage.parallelism) if stage.is_parallel else 1.0
-    reads = "files" in stage.kind.split()
+    reads = stage.reads_files
     share = stage.batch_ms / in_all
     at_work = min(workers, cores or workers) * share
     least = _WAITS_FILES if reads else _WAITS
@@ -218,7 +233,7 @@ def _takes(stage: Stage, in_all: float) -> str:
 
 
 def _storage(stage: Stage, in_all: float, wait_cores: float, cores: int | None) -> str:
-    what = "storage" if "files" in stage.kind.split() else "something else than the CPU"
+    what = "storage" if stage.reads_files else "something else than the CPU"
     cpu = "" if math.isnan(wait_cores) else f", with {wait_cores:.1f} cores in use meanwhile"
     return f"{stage.name} waits for {what}: {_takes(stage, in_all)}{_at_once(stage)}{cpu}"
 

@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from tfwatch.analysis.causes import STOPPED
 from tfwatch.analysis.spikes import NO_PAUSES, flag_cause
-from tfwatch.core.rows import STEP, Flag
+from tfwatch.core.rows import STEP, Flag, step_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -151,7 +151,7 @@ def _starves(rows: Rows, first: int) -> NDArray[np.bool_]:
             starves[begin:end] = _over(waits[begin:end], waits[: max(begin, _EARLY[0])])
     late = np.flatnonzero((waits > _LONGER_MS) & (number >= _EARLY[-1]))
     begins, of = np.unique(number[late] // _EVERY * _EVERY - first, return_inverse=True)
-    steps = waits + rows["compute_ms"] + rows["host_ms"]
+    steps = step_ms(rows)
     usual, step = (_medians(values, begins)[of] for values in (waits, steps))
     starves[late] = waits[late] - usual > np.minimum(LEAST_LOST_MS, np.maximum(_LONGER_MS, _LONGER_STEPS * step))
     return starves

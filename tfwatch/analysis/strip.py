@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from tfwatch.core.rows import Flag, Rows
+from tfwatch.core.rows import Flag, Rows, step_ms
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -126,7 +126,7 @@ def bars_of_steps(rows: Rows, columns: int) -> Bars:
     rows = rows[-columns:]
     wait, host, compute = (rows[name].astype(np.float64) for name in ("wait_ms", "host_ms", "compute_ms"))
     starts = rows["start_ns"] / 1e9
-    end_s = float(starts[-1] + (wait + host + compute)[-1] / 1e3) if len(rows) else 0.0
+    end_s = float(starts[-1] + step_ms(rows[-1], np.float64) / 1e3) if len(rows) else 0.0
     muted = _has(rows["flags"], Flag.COMPILE | Flag.RETRACE)
     bars = Bars(starts, end_s, np.ones(len(rows), np.int64), wait, host, compute, muted, rows["flags"] != 0)
     return padded(bars, columns - len(rows), 0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tfwatch.analysis.breakdown import Breakdown, breakdown, steady
 from tfwatch.analysis.trials import by_hand
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
-from tfwatch.core.knobs import epochs_until
+from tfwatch.core.knobs import ChangesKnob, epochs_until
 from tfwatch.core.trials import EXPERIMENT
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ Known: TypeAlias = dict[tuple[int, int], Breakdown | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(ChangesKnob):
     """One switch and what it gave.
 
     step: the first step of the new setting; None while the switch is asked and not yet in effect.

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from tfwatch.analysis.experiment import SAME
-from tfwatch.analysis.waiting import knob_name
 from tfwatch.core import units
 from tfwatch.core.events import PipelineSwitched, SwitchAsked
+from tfwatch.core.knobs import knob_name
 from tfwatch.core.rows import Flag
 from tfwatch.core.trials import EXPERIMENT, WITH_THE_RUN, ExperimentBegan, ExperimentBlock, ExperimentEnded
 
@@ -52,16 +52,24 @@ class Underway:
         return "no answer: the run ended before" if self.cut_off else "goes on until the answer is clear"
 
     @property
+    def block_words(self) -> str:
+        """`block 7`: the one that runs."""
+        return f"block {self.block.block + 1 if self.block else 1}"
+
+    @property
+    def brief(self) -> str:
+        """`block 7, so far 1.6 x`."""
+        if self.block is None or self.block.ratio is None:
+            return self.block_words
+        of = f"{self.block.best}: " if len(self.began.values) > 2 else ""
+        return f"{self.block_words}, so far {of}{units.times(self.block.ratio)} x"
+
+    @property
     def progress(self) -> str:
         """`block 7, so far 1.6 x (1.2 to 2.1)`."""
-        if self.block is None:
-            return "block 1"
-        ratio, low, high = self.block.ratio, self.block.low, self.block.high
-        number = f"block {self.block.block + 1}"
-        if ratio is None or low is None or high is None:
-            return number
-        of = f"{self.block.best}: " if len(self.began.values) > 2 else ""
-        return f"{number}, so far {of}{units.times(ratio)} x ({units.times(low)} to {units.times(high)})"
+        if self.block is None or self.block.low is None or self.block.high is None:
+            return self.brief
+        return f"{self.brief} ({units.times(self.block.low)} to {units.times(self.block.high)})"
 
 
 def underway(events: Iterable[Event]) -> Underway | None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.flights import undecided
-from tfwatch.analysis.moving import Turn
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.moves import AUTOPILOT, MoveJudged, MoveMade
 from tfwatch.core.trials import EXPERIMENT, WITH_THE_RUN, ExperimentBegan, ExperimentBlock, ExperimentEnded
@@ -54,8 +53,7 @@ def _before(move: MoveMade, events: list[object]) -> dict[str, str]:
     """What the knobs stood at that a move has turned, but those that somebody else has turned since."""
     switched = [event for event in events[events.index(move) :] if isinstance(event, PipelineSwitched)]
     newest = {one.knob: one for one in switched}.values()
-    beside = move.beside.split(", ")
-    its_own = [one for one in newest if one.by == AUTOPILOT and Turn(one.knob, one.old, one.new).words in beside]
+    its_own = [one for one in newest if one.by == AUTOPILOT and one.change in move.beside]
     return {move.knob: move.old} | {one.knob: one.old for one in its_own}
 
 

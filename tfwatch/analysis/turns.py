@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
-from tfwatch.core.knobs import LARGEST
+from tfwatch.core.knobs import LARGEST, KnobChange
 from tfwatch.core.moves import AUTOPILOT
 from tfwatch.core.trials import EXPERIMENT
 
@@ -61,6 +61,16 @@ def knob_states(start: Mapping[str, str], events: Iterable[Event], asks: Iterabl
         if ask.knob in folds:
             folds[ask.knob].ask(ask)
     return {knob: fold.state() for knob, fold in folds.items()}
+
+
+def in_effect(start: Mapping[str, str], switches: Iterable[PipelineSwitched]) -> dict[str, str]:
+    """The value of every knob after these switches, where the run began with `start`."""
+    return {**start, **{switch.knob: switch.new for switch in switches}}
+
+
+def taken_back(knobs: Mapping[str, str], changes: Iterable[KnobChange]) -> dict[str, str]:
+    """The value of every knob before these changes, the newest of them first, which led to `knobs`."""
+    return {**knobs, **{change.knob: change.old for change in changes}}
 
 
 class _Fold:
@@ -131,28 +141,26 @@ def undone(states: Mapping[str, KnobState], events: Iterable[Event]) -> tuple[st
 
     The switches of an experiment are one: from what stood before it. What the autopilot took back itself is none.
     """
-    made = [_Turned(e.knob, e.old, e.new, e.by) for e in events if isinstance(e, PipelineSwitched) and e.knob in states]
+    made = [(e.change, e.by) for e in events if isinstance(e, PipelineSwitched) and e.knob in states]
     asked = sorted((state for state in states.values() if state.asked is not None), key=lambda state: state.asked_s)
-    turned: list[_Turned] = []
-    for turn in [*made, *(_Turned(one.knob, one.now, one.coming, one.asked_by) for one in asked)]:
-        before = next((one for one in reversed(turned) if one.knob == turn.knob), None)
-        if before is not None and turn.by == before.by == AUTOPILOT and before.old == turn.new:
-            turned.remove(before)
-        elif before is not None and turn.by == before.by == EXPERIMENT and before is turned[-1]:
-            turned[-1] = replace(turn, old=before.old)
+    made += [(KnobChange(state.knob, state.now, state.coming), state.asked_by) for state in asked]
+    kept = _without_detours(made)
+    return next(((change.knob, change.old) for change, _ in reversed(kept) if change.old != change.new), None)
+
+
+def _without_detours(made: Iterable[tuple[KnobChange, str]]) -> list[tuple[KnobChange, str]]:
+    """The changes, each with who asked for it, as a user counts them: see `undone`."""
+    kept: list[tuple[KnobChange, str]] = []
+    for change, by in made:
+        at = next((n for n in range(len(kept) - 1, -1, -1) if kept[n][0].knob == change.knob), -1)
+        before, asked_by = kept[at] if at >= 0 else (None, "")
+        if before and by == asked_by == AUTOPILOT and before.old == change.new:
+            del kept[at]
+        elif before and by == asked_by == EXPERIMENT and at == len(kept) - 1:
+            kept[at] = replace(change, old=before.old), by
         else:
-            turned.append(turn)
-    return next(((turn.knob, turn.old) for turn in reversed(turned) if turn.old != turn.new), None)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Turned:
-    """A switch, values in words, and who asked for it."""
-
-    knob: str
-    old: str
-    new: str
-    by: str
+            kept.append((change, by))
+    return kept
 
 
 def no_experiment(knob: str) -> str:

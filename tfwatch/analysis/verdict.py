@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.analysis.breakdown import breakdown, steady
-from tfwatch.core.rows import Flag
+from tfwatch.core.rows import Flag, step_ms
 
 if TYPE_CHECKING:
     from tfwatch.analysis.breakdown import Breakdown
@@ -140,6 +140,6 @@ def _window(rows: Rows) -> Rows:
 
 def _window_start(rows: Rows) -> int:
     """Where the newest max(20 steps, 2 s of step time) of `rows` begin."""
-    newest = (rows["wait_ms"] + rows["compute_ms"] + rows["host_ms"])[::-1]
+    newest = step_ms(rows)[::-1]
     in_time = int(np.searchsorted(np.cumsum(newest, dtype=np.float64), WINDOW_MS, side="right"))
     return max(len(rows) - max(in_time, NEEDED), 0)

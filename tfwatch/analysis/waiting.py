@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis.foretelling import best, gains, promise, promises
 from tfwatch.analysis.stages import FETCH_MS
 from tfwatch.core import units
-from tfwatch.core.knobs import KEYS, epochs_until
+from tfwatch.core.knobs import KEYS, epochs_until, knob_name
 
 if TYPE_CHECKING:
     from tfwatch.analysis.breakdown import Breakdown, Stat
@@ -16,14 +16,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.situation import Situation
     from tfwatch.core.events import StallLocated
 
-_NAMES = {"latency_ms": "latency", "fast_form": "fast form"}
 _PREFETCH, _WORKERS, _FAST_FORM = ("prefetch", "auto"), ("workers", "auto"), ("fast_form", "on")
-
-
-def knob_name(knob: str, form: str = "") -> str:
-    """A knob as the screen calls it: `latency` for `latency_ms`, `fast form (tf.data)` where `form` names that form."""
-    name = _NAMES.get(knob, knob)
-    return f"{name} ({form})" if form and knob == "fast_form" else name
 
 
 def press(told: Forecast, now: str, form: str = "") -> str:
@@ -53,7 +46,7 @@ def of_a_step(part: Stat, step: Stat) -> str:
 def only_fetched(now: Situation, part: Breakdown) -> bool:
     """Whether batches are ready, and what is waited is what fetching one takes: not where a few steps wait for many."""
     alike = part.wait.mean < FETCH_MS or part.wait.median >= part.wait.mean / 2
-    return alike and now.stages is not None and now.stages.is_ahead(part.compute.mean + part.host.mean)
+    return alike and now.stages is not None and now.stages.is_ahead(part.work_mean_ms)
 
 
 def starves(now: Situation, part: Breakdown) -> str:
@@ -61,7 +54,7 @@ def starves(now: Situation, part: Breakdown) -> str:
     ahead = now.knobs.get("prefetch", "default") not in ("off", "default")
     if not ahead or part.wait.median < part.wait.mean / 2 or only_fetched(now, part):
         return waits(now, part)
-    work = units.number(part.compute.mean + part.host.mean)
+    work = units.number(part.work_mean_ms)
     return f"a batch takes {units.milliseconds(part.step.mean)}, a step's work {work}"
 
 
@@ -84,13 +77,13 @@ def cure(now: Situation, part: Breakdown) -> Cure:
 
 
 def _unforetold(now: Situation, part: Breakdown) -> Cure:
-    work = units.milliseconds(part.compute.median + part.host.median)
+    work = units.milliseconds(part.work_median_ms)
     prefetches = now.knobs.get("prefetch", "off") != "off"
     if "fast_form" in now.switchable and now.knobs.get("fast_form") == "off":
         cheaper = f"t turns the fast form on ({now.fast_form})"
         if prefetches:
             return Cure(f"prefetch is on and cannot hide it all: {cheaper}", _FAST_FORM)
-        if part.wait.median > part.compute.median + part.host.median:
+        if part.wait.median > part.work_median_ms:
             return Cure(f"{cheaper}; prefetch can hide {work} at most", _FAST_FORM)
     if not prefetches:
         return Cure(f"p turns prefetch on: batches are made during the {work} of work in a step", _PREFETCH)

@@ -29,7 +29,7 @@ def run(argv: Sequence[str] | None) -> int:
     if words:
         parser.check_command(words[0])
         args = parser.parse_args(words)
-    from tfwatch.workloads import BadInputError
+    from tfwatch.workloads.workload import BadInputError
 
     try:
         return _command(args) if args else _launch(parser)
@@ -52,7 +52,7 @@ def _check_home() -> None:
     """
     import platformdirs
 
-    from tfwatch.workloads import BadInputError
+    from tfwatch.workloads.workload import BadInputError
 
     try:
         for place in (platformdirs.user_state_dir, platformdirs.user_config_dir, platformdirs.user_cache_dir):

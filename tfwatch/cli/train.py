@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfwatch.core.knobs import Knobs
-    from tfwatch.workloads import Settings
+    from tfwatch.workloads.workload import Settings
 
 _EXIT_CODES = """\
 exit codes: 0 finished, or stopped from the screen; 1 training failed; 2 bad input;
@@ -50,14 +50,15 @@ def add(commands: Any) -> None:
 
 def options_of_others(words: Sequence[str]) -> frozenset[str]:
     """Options that a workload among these words of the command line does not take; none where no word is one."""
-    from tfwatch.workloads import WORKLOADS, Settings
+    from tfwatch.workloads import WORKLOADS, refuses
+    from tfwatch.workloads.workload import Settings
 
     entry = next((WORKLOADS[word] for word in words if word in WORKLOADS), None)
     if entry is None:
         return frozenset()
     knobs = {"fast_form": entry.has("fast_form"), "cache": entry.has("cache"), "storage_latency": entry.reads_files}
     settings = {
-        field.name: not (entry.refuses(field.name) or field.name in entry.why_not) for field in fields(Settings)
+        field.name: not (refuses(entry, field.name) or field.name in entry.why_not) for field in fields(Settings)
     }
     return frozenset(name for name, is_taken in {**knobs, **settings}.items() if not is_taken)
 
@@ -173,13 +174,15 @@ def settings_of(args: argparse.Namespace) -> Settings:
     Raises:
         BadInputError: the workload does not know something that was asked.
     """
-    from tfwatch.workloads import Settings, settle
+    from tfwatch.workloads import settle
+    from tfwatch.workloads.workload import Settings
 
     return settle(args.workload, {field.name: getattr(args, field.name) for field in fields(Settings)})
 
 
 def _run(args: argparse.Namespace) -> int:
-    from tfwatch.commands.train import Order, train
+    from tfwatch.commands.order import Order
+    from tfwatch.commands.train import train
     from tfwatch.training.plan import Plan
 
     plan = Plan(args.workload, settings_of(args), knobs_of(args), tuple(args.switch), args.begin_with)

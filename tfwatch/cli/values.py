@@ -79,7 +79,7 @@ def settings(text: str) -> Any:
 
 def optimizer(text: str) -> str:
     """An optimizer's name, in lower case."""
-    from tfwatch.workloads import OPTIMIZERS
+    from tfwatch.workloads.workload import OPTIMIZERS
 
     if text.lower() not in OPTIMIZERS:
         raise ValueError(f"{text!r} is no optimizer: there are {', '.join(OPTIMIZERS)}")

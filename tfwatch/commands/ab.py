@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfwatch.commands.train import Order, train
+from tfwatch.commands.order import Order
+from tfwatch.commands.train import train
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.runs.control import Experiment
 from tfwatch.training.plan import Plan
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from tfwatch.commands.parts import Parts
     from tfwatch.core.knobs import Knobs, Setting
-    from tfwatch.workloads import Settings
+    from tfwatch.workloads.workload import Settings
 
 #: An experiment ends the training; this is for one that cannot.
 _ENDLESS = 10**9

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import random
-import statistics
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch import workloads
+from tfwatch.commands.bench_row import Row
+from tfwatch.commands.bench_table import Printer
 from tfwatch.commands.memory import too_much
-from tfwatch.doctor.death import explain
 from tfwatch.doctor.glance import gpu_here
-from tfwatch.doctor.tensorflow_log import fell_back
 from tfwatch.doctor.trial import run_trial
 from tfwatch.runs.container import free_bytes
 from tfwatch.training.measuring import Spec, encode
-from tfwatch.workloads import BadInputError
 from tfwatch.workloads.estimate import needed_alone_bytes
+from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -36,12 +34,8 @@ _PROGRAM = (
     "import sys; sys.path[:] = [p for p in sys.path if p] + sys.argv[1:2]; "
     "from tfwatch.training.measuring import main; main(sys.argv[2])"
 )
-#: A median that is less certain than this, as a share of it, is measured in more rounds, and told.
-WIDE = 0.05
 #: So many times the asked rounds at most.
 _MORE = 3
-#: Other programs that use this many cores make figures unsteady.
-BUSY_CORES = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,68 +49,6 @@ class Wish:
     size: int | None = None
     rounds: int = 3
     seconds: float = 2.0
-
-
-@dataclass(slots=True)
-class Row:
-    """One configuration and what its rounds said.
-
-    medians_ms: of each round's steps. first_ms: of each round's first step, which traces and compiles.
-    others_cores: what other programs used of the processor in each round, as far as it is known.
-    reason: why it was not measured; empty where it was. fell_back: operations that a GPU should have had.
-    """
-
-    spec: Spec
-    medians_ms: list[float] = field(default_factory=list)
-    first_ms: list[float] = field(default_factory=list)
-    others_cores: list[float] = field(default_factory=list)
-    examples: int = 0
-    reason: str = ""
-    fell_back: list[str] = field(default_factory=list)
-    no_gpu: bool = False
-
-    @property
-    def step_ms(self) -> float | None:
-        """The median of the rounds' medians; None where nothing was measured."""
-        return statistics.median(self.medians_ms) if self.medians_ms else None
-
-    @property
-    def spread(self) -> float | None:
-        """How far the interval reaches in which the true median lies 95 times of 100, as a share of the median.
-
-        None of fewer than two rounds. By order statistics, so that nothing is supposed of how times are distributed; of
-        fewer than six rounds all of them lie in it.
-        """
-        if len(self.medians_ms) < 2:
-            return None
-        ordered = sorted(self.medians_ms)
-        cut = certain_from(len(ordered))
-        return (ordered[-1 - cut] - ordered[cut]) / statistics.median(ordered)
-
-    @property
-    def is_unsteady(self) -> bool:
-        """Whether it was measured, and its rounds lie so far apart that more are of use."""
-        return self.spread is not None and self.spread > WIDE
-
-    @property
-    def examples_s(self) -> float | None:
-        """Examples a second."""
-        return self.examples / self.step_ms * 1e3 if self.step_ms and self.examples else None
-
-    def take(self, trial: Trial) -> None:
-        """Add a round."""
-        told = trial.results.get("measured", {})
-        steps_ms = told.get("steps_ms")
-        if not steps_ms:
-            self.no_gpu = bool(told.get("no_gpu"))
-            self.reason = str(told.get("error") or explain(trial)[0])
-            return
-        self.medians_ms.append(statistics.median(steps_ms))
-        self.first_ms.append(float(told["first_ms"]))
-        if told.get("others_cores") is not None:
-            self.others_cores.append(float(told["others_cores"]))
-        self.examples = int(told["examples"])
-        self.fell_back = list(fell_back(trial.log)) if self.spec.device == "gpu" else []
 
 
 def specs(wish: Wish) -> list[Spec]:
@@ -181,20 +113,6 @@ def _schedule(rows: list[Row], rounds: int, rng: random.Random) -> Iterator[Row]
         yield from rng.sample(rows, len(rows)) if number < rounds else [row for row in rows if row.is_unsteady]
 
 
-def certain_from(rounds: int) -> int:
-    """How many values to leave out at either end, so that the median lies between the others 95 times of 100.
-
-    P(k or fewer of n on one side) is binomial with 1/2; e.g. Conover, Practical Nonparametric Statistics, 3.2.
-    """
-    below, cut = 0.0, -1
-    for fewer in range(rounds // 2):
-        below += math.comb(rounds, fewer) / 2**rounds
-        if 2 * below > 0.05:
-            break
-        cut = fewer
-    return max(cut, 0)
-
-
 def _give_up_gpus(rows: list[Row], reason: str) -> None:
     for row in rows:
         if row.spec.device == "gpu":
@@ -217,8 +135,6 @@ def bench(wish: Wish, as_json: bool) -> int:
         for word in asked:
             if word not in known:
                 raise BadInputError(f"no {name} {word!r}: there are {', '.join(known)}")
-    from tfwatch.commands.bench_table import Printer
-
     wanted = specs(wish)
     for doubt in doubts(wanted, free_bytes(), gpu_here()):
         sys.stderr.write(f"tfwatch: {doubt}\n")

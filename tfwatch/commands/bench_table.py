@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tfwatch import workloads
-from tfwatch.commands.bench import BUSY_CORES, Row
+from tfwatch.commands.bench_row import BUSY_CORES, Row
 from tfwatch.commands.printing import rendered, write
 from tfwatch.core import units
 

@@ -10,13 +10,12 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
+from tfwatch.commands.look import check_up, look_at, scope_of
 from tfwatch.commands.printing import rendered, write
-from tfwatch.doctor.check import CheckUp, Status, counted, worst
-from tfwatch.doctor.examine import examine
-from tfwatch.doctor.gather import Scope, gather
-from tfwatch.doctor.summary import machine_line
+from tfwatch.doctor.check import Status, counted, worst
+from tfwatch.doctor.gather import gather
 from tfwatch.terminal import has_unicode, why_no_screen
-from tfwatch.workloads import BadInputError
+from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,8 +24,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from tfwatch.commands.parts import Checking, Parts, Screen
-    from tfwatch.doctor.check import Check
+    from tfwatch.doctor.check import Check, CheckUp
     from tfwatch.doctor.facts import Facts
+    from tfwatch.doctor.gather import Scope
 
 _STYLES = {Status.FAIL: "bold red", Status.WARN: "bold yellow", Status.OK: "green", Status.NA: "dim"}
 #: Narrower than this a check's words stand below its name.
@@ -50,7 +50,7 @@ def doctor(wish: Wish, collect: Callable[[Scope, Callable[[str], None]], Facts] 
     Raises:
         BadInputError: the data folder is not there.
     """
-    scope = scope_of(wish)
+    scope = scope_of(wish.runs_dir, wish.data)
     progress = _Progress(sys.stderr)
     try:
         found = check_up(collect(scope, progress.show))
@@ -68,11 +68,10 @@ def show_doctor(wish: Wish, parts: Parts | None = None) -> int:
     Raises:
         BadInputError: the data folder is not there, or there is no screen to show it on.
     """
-    from tfwatch.commands.look import look_at
     from tfwatch.commands.parts import Parts
     from tfwatch.commands.stage import play
 
-    scope_of(wish)
+    scope_of(wish.runs_dir, wish.data)
     if obstacle := why_no_screen(os.environ):
         raise BadInputError(obstacle.replace("use --headless", "leave --screen out"))
     apps: list[Checking] = []
@@ -84,25 +83,6 @@ def show_doctor(wish: Wish, parts: Parts | None = None) -> int:
     code = play(make_app)
     fails = any(app.found and worst(app.found.checks) is Status.FAIL for app in apps)
     return code or int(fails)
-
-
-def scope_of(wish: Wish, gently: bool = False) -> Scope:
-    """Where to look.
-
-    Raises:
-        BadInputError: the data folder is not there.
-    """
-    from tfwatch.screens.layout import SMALLEST
-    from tfwatch.workloads.images import cache_dir
-
-    if wish.data is not None and not os.path.isdir(wish.data):
-        raise BadInputError(f"there is no folder {wish.data}")
-    return Scope(wish.runs_dir, wish.data or cache_dir(), SMALLEST, gently)
-
-
-def check_up(facts: Facts) -> CheckUp:
-    """What the facts come to."""
-    return CheckUp(machine_line(facts), tuple(examine(facts)))
 
 
 def print_sudoers() -> int:

@@ -23,7 +23,8 @@ from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import open_run
 from tfwatch.screens.launcher import Offer
 from tfwatch.widgets.launching import PastRun, Trainable
-from tfwatch.workloads import WORKLOADS, BadInputError, Entry, find, settle
+from tfwatch.workloads import WORKLOADS, find, settle
+from tfwatch.workloads.workload import BadInputError, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

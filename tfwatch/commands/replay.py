@@ -19,7 +19,7 @@ from tfwatch.runs.library import find_run
 from tfwatch.runs.opened import Run, open_run
 from tfwatch.runs.reader import FolderSource, RunReader
 from tfwatch.terminal import why_no_screen
-from tfwatch.workloads import BadInputError
+from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from pathlib import Path

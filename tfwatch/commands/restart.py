@@ -14,7 +14,7 @@ from tfwatch.doctor.glance import GpuHere, gpu_here
 from tfwatch.runs.library import default_runs_dir
 
 if TYPE_CHECKING:
-    from tfwatch.commands.train import Order
+    from tfwatch.commands.order import Order
     from tfwatch.runs.control import Control
     from tfwatch.runs.writer import RunWriter
 

@@ -85,7 +85,7 @@ def _split_of(schedule: Schedule) -> Experiment:
 def _verdict(kind: str, data_ms: float, compute_ms: float, word: str) -> Experiment:
     def run(trainings: Trainings) -> Iterator[Case]:
         trained = trainings.train(Schedule((data_ms,), (compute_ms,), kind=kind, steps=50))
-        judged = judge(trained.run.steps).verdict.value.partition(" ")[0]
+        judged = judge(trained.run.steps).verdict.name
         group = f"verdict: prefetch {'on' if kind in AHEAD else 'off'}"
         yield words(group, f"data {data_ms:g}, compute {compute_ms:g} ms", word, judged)
         yield wall(f"{group}: data {data_ms:g} ms", trained)

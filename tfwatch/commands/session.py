@@ -24,8 +24,8 @@ from tfwatch.terminal import Capture, Signals, wrapped
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tfwatch.commands.order import Order
     from tfwatch.commands.parts import Parts, Screen
-    from tfwatch.commands.train import Order
     from tfwatch.core.clock import Clock
     from tfwatch.runs.writer import RunWriter
 

@@ -11,13 +11,13 @@ from tfwatch import workloads
 from tfwatch.core import reading, units
 from tfwatch.core.startknobs import StartKnob, Told, Value
 from tfwatch.guard import short
-from tfwatch.workloads import OPTIMIZERS
+from tfwatch.workloads.workload import OPTIMIZERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tfwatch.doctor.glance import GpuHere
-    from tfwatch.workloads import Entry, Settings
+    from tfwatch.workloads.workload import Entry, Settings
 
 #: Values of settings that only some workloads take.
 _OWN: dict[str, tuple[Sequence[Any], str]] = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tfwatch import workloads
 from tfwatch.commands.awake import Awake
@@ -15,7 +15,8 @@ from tfwatch.commands.memory import too_much
 from tfwatch.commands.parts import Parts
 from tfwatch.commands.session import Session
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.knobs import NOTHING_TO_CACHE, describe
+from tfwatch.core.knobs import Knobs, describe, spelt
+from tfwatch.core.refusals import LACKING
 from tfwatch.doctor.glance import gpu_here
 from tfwatch.guard import short
 from tfwatch.runs import format as layout
@@ -23,41 +24,17 @@ from tfwatch.runs.begin import NotBegunError, begin_run
 from tfwatch.runs.library import find_run
 from tfwatch.terminal import Capture, held_signals, why_no_screen
 from tfwatch.workloads.estimate import needed_bytes
+from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tfwatch.commands.order import Order
     from tfwatch.doctor.installed import Installed
-    from tfwatch.runs.control import Experiment
     from tfwatch.runs.writer import RunWriter
-    from tfwatch.training.plan import Plan
 
 #: How an HDF5 file begins (its format's specification, "Disk Format: Level 0A").
 _HDF5 = b"\x89HDF\r\n\x1a\n"
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What the user ordered. `runs_dir` is where the run folder is made; `as_json` asks for the report as JSON.
-
-    keep_awake: the machine is not to fall asleep while it trains. gpu_sensor: one of `sensors.GPU_SENSORS`.
-    autopilot: the knobs are turned until the device no longer starves. memory_bytes: what its buffers may take then, or
-    when a key asks for it.
-    after: the run that is restarted as this one: its folder, or a part of its name.
-    experiment: what is to be found out as soon as the training is under way.
-    """
-
-    plan: Plan
-    runs_dir: Path
-    headless: bool = False
-    as_json: bool = False
-    theme: str | None = None
-    keep_awake: bool = False
-    gpu_sensor: str = "auto"
-    autopilot: bool = False
-    memory_bytes: float | None = None
-    after: str | None = None
-    experiment: Experiment | None = None
 
 
 def train(order: Order, parts: Parts | None = None, clock: Clock = SYSTEM) -> int:
@@ -124,9 +101,9 @@ def check(order: Order, installed: Installed) -> None:
     workload = workloads.load(order.plan.workload)
     _check_knobs(order)
     if obstacle := installed.obstacle():
-        raise workloads.BadInputError(obstacle)
+        raise BadInputError(obstacle)
     if not order.headless and (obstacle := why_no_screen(os.environ)):
-        raise workloads.BadInputError(obstacle)
+        raise BadInputError(obstacle)
     workload.check(order.plan.settings)
     if order.plan.begin_with:
         _check_weights(order.plan.begin_with)
@@ -140,13 +117,13 @@ def _check_weights(path: Path) -> None:
     """
     try:
         if not path.is_file():  # reading from a pipe would wait
-            raise workloads.BadInputError(f"--begin-with: there is no file {path}")
+            raise BadInputError(f"--begin-with: there is no file {path}")
         with path.open("rb") as file:
             begins = file.read(len(_HDF5))
     except OSError as error:
-        raise workloads.BadInputError(f"--begin-with: {path} cannot be read: {error.strerror or error}") from error
+        raise BadInputError(f"--begin-with: {path} cannot be read: {error.strerror or error}") from error
     if begins != _HDF5 or not path.name.endswith(".weights.h5"):
-        raise workloads.BadInputError(f"--begin-with: {path} is no file of weights: give a .weights.h5 of Keras")
+        raise BadInputError(f"--begin-with: {path} is no file of weights: give a .weights.h5 of Keras")
 
 
 def _check_knobs(order: Order) -> None:
@@ -157,16 +134,18 @@ def _check_knobs(order: Order) -> None:
     """
     plan, asked = order.plan, _asked_knobs(order)
     entry = workloads.find(plan.workload)
-    if (plan.knobs.fast_form or "fast_form" in asked) and not entry.fast:
-        raise workloads.BadInputError(f"{plan.workload} takes no fast-form: its pipeline has one form")
-    if (plan.knobs.cache or "cache" in asked) and not entry.cached:
-        raise workloads.BadInputError(f"{plan.workload} takes no cache: {NOTHING_TO_CACHE}")
-    if (plan.knobs.shuffle != "auto" or "shuffle" in asked) and not entry.shuffles:
-        raise workloads.BadInputError(f"{plan.workload} takes no shuffle: it shuffles by itself, or not at all")
+    wanted = asked | {knob for knob, *_ in plan.knobs.differences(Knobs())}
+    missing = [knob for knob in LACKING if knob in wanted and not entry.has(knob)]
+    if missing:
+        _refuse(plan.workload, missing[0])
     if entry.built_once and asked - {"prefetch"}:
-        raise workloads.BadInputError(f"{plan.workload} takes switches of prefetch only: dataset() is built once")
-    if (plan.knobs.latency_ms or "latency_ms" in asked) and not entry.reads_files:
-        raise workloads.BadInputError(f"{plan.workload} takes no storage-latency: it reads no files while it trains")
+        raise BadInputError(f"{plan.workload} takes switches of prefetch only: dataset() is built once")
+    if "latency_ms" in wanted and not entry.reads_files:
+        _refuse(plan.workload, "latency_ms")
+
+
+def _refuse(workload: str, knob: str) -> NoReturn:
+    raise BadInputError(f"{workload} takes no {spelt(knob)}: {LACKING[knob].words}")
 
 
 def _asked_knobs(order: Order) -> set[str]:
@@ -185,7 +164,7 @@ def _earlier(order: Order) -> str:
     try:
         folder = find_run(order.after, order.runs_dir).absolute()
     except OSError as error:
-        raise workloads.BadInputError(f"--after: {error}") from error
+        raise BadInputError(f"--after: {error}") from error
     return folder.name if folder.parent == order.runs_dir.absolute() else short(folder)
 
 

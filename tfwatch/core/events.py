@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
 from tfwatch.core.fields import known_fields
-from tfwatch.core.knobs import KNOBS, as_value
+from tfwatch.core.knobs import KNOBS, ChangesKnob, as_value
 from tfwatch.core.losses import LossDiverged, LossRecovered
 from tfwatch.core.moves import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
+from tfwatch.core.older import translated
 from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
 
 
@@ -65,7 +66,7 @@ class ValidationEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchAsked:
+class SwitchAsked(ChangesKnob):
     """Somebody asked for another setting of a knob; `by` is `key`, `command`, `code`, `experiment` or `autopilot`.
 
     `new` as `old`: what waited for an epoch to begin is taken back.
@@ -80,7 +81,7 @@ class SwitchAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class PipelineSwitched:
+class PipelineSwitched(ChangesKnob):
     """The first batch of the new pipeline arrived at `step`; building it took `took_ms`."""
 
     at_ns: int
@@ -103,7 +104,7 @@ class SwitchFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchMissed:
+class SwitchMissed(ChangesKnob):
     """The run ended before a switch was in effect that was ordered of `step`, or asked for there and had to wait."""
 
     at_ns: int
@@ -218,10 +219,11 @@ class WatchFailed:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """A sentence worth telling."""
+    """A sentence worth telling. of_order: it says why an order to the pilot came to nothing."""
 
     at_ns: int
     text: str
+    of_order: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +303,8 @@ def decode(line: str | bytes) -> Event | None:
     """The event of a line; None where the line is torn, of an unknown kind, or a field is missing or wrong."""
     try:
         values = json.loads(line)
-        kind = _KINDS[values.pop("event")]
+        name = values.pop("event")
+        kind, values = _KINDS[name], translated(name, values)
         event: Event = kind(**{name: _shared(value) for name, value in known_fields(kind, values).items()})
         if isinstance(event, SwitchAsked | PipelineSwitched | SwitchMissed) and event.knob in KNOBS:
             for words in (event.old, event.new):

@@ -6,6 +6,8 @@ from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.core.knobs import KnobChange
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -14,7 +16,7 @@ _LARGEST = 2**63
 
 
 def known_fields(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of `values` that the dataclass `kind` declares.
+    """Those of `values`, as JSON has them, that the dataclass `kind` declares, as it declares them.
 
     Raises:
         ValueError: one of them is of another type than declared.
@@ -24,7 +26,7 @@ def known_fields(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in known.items():
         if not _CHECKS[declared[name]](value):
             raise ValueError(f"{name} is not {declared[name]}")
-    return known
+    return {name: _READ[declared[name]](value) if declared[name] in _READ else value for name, value in known.items()}
 
 
 @cache
@@ -48,6 +50,14 @@ def _is_dict(value: object) -> bool:
     return isinstance(value, dict)
 
 
+def _is_change(value: object) -> bool:
+    names = {f.name for f in fields(KnobChange)}
+    return isinstance(value, dict) and value.keys() == names and all(map(_is_str, value.values()))
+
+
+_CHANGES = "tuple[KnobChange, ...]"
+#: What is not declared as JSON has it.
+_READ: dict[str, Callable[[Any], Any]] = {_CHANGES: lambda value: tuple(KnobChange(**change) for change in value)}
 _CHECKS: dict[str, Callable[[Any], bool]] = {
     "bool": lambda value: isinstance(value, bool),
     "int": _is_int,
@@ -59,4 +69,5 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "dict[str, str]": lambda value: _is_dict(value) and all(map(_is_str, value.values())),
     "dict[str, float]": lambda value: _is_dict(value) and all(map(_is_float, value.values())),
     "dict[str, Any]": _is_dict,
+    _CHANGES: lambda value: isinstance(value, list) and all(map(_is_change, value)),
 }

@@ -10,6 +10,8 @@ Setting: TypeAlias = Literal["off", "default", "auto"] | int
 
 #: Knobs whose name for the user is not their field's.
 _SPELT = {"latency_ms": "storage-latency", "fast_form": "fast-form"}
+#: Knobs whose name on the screen is not their field's.
+_NAMES = {"latency_ms": "latency", "fast_form": "fast form"}
 #: The largest buffer or parallelism taken: above it memory, not speed, is what changes.
 LARGEST = 1024
 #: The largest shuffle buffer taken, examples.
@@ -18,8 +20,6 @@ LARGEST_SHUFFLE = 10_000_000
 CACHE_SHARE = 0.5
 #: The key that turns each knob.
 KEYS = {"prefetch": "p", "workers": "w", "fast_form": "t", "cache": "c", "latency_ms": "l", "shuffle": "b"}
-#: Why a pipeline has no cache.
-NOTHING_TO_CACHE = "its examples lie in memory, or tfwatch cannot tell what in its pipeline is random"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,45 @@ KNOBS = tuple(f.name for f in fields(Knobs))
 def spelt(knob: str) -> str:
     """A knob by the name that `--switch` takes and `--json` prints: `storage-latency` for `latency_ms`."""
     return _SPELT.get(knob, knob)
+
+
+def knob_name(knob: str, form: str = "") -> str:
+    """A knob as the screen calls it: `latency` for `latency_ms`, `fast form (tf.data)` where `form` names that form."""
+    name = _NAMES.get(knob, knob)
+    return f"{name} ({form})" if form and knob == "fast_form" else name
+
+
+@dataclass(frozen=True, slots=True)
+class KnobChange:
+    """A knob and the values that it is turned from and to, in words."""
+
+    knob: str
+    old: str
+    new: str
+
+    @property
+    def back(self) -> KnobChange:
+        """The change that takes it back."""
+        return KnobChange(self.knob, self.new, self.old)
+
+    def words(self, form: str = "") -> str:
+        """`workers off > 4`; `form` names the pipeline's fast form."""
+        return f"{knob_name(self.knob, form)} {self.old} > {self.new}"
+
+
+class ChangesKnob:
+    """A fact about one change of a knob."""
+
+    __slots__ = ()
+
+    knob: str
+    old: str
+    new: str
+
+    @property
+    def change(self) -> KnobChange:
+        """The change by itself."""
+        return KnobChange(self.knob, self.old, self.new)
 
 
 def parse_setting(text: str) -> Setting:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from tfwatch.core.knobs import ChangesKnob, KnobChange
+
 #: Who asked for the switches of a flight.
 AUTOPILOT: Final = "autopilot"
 
@@ -19,11 +21,11 @@ class AutopilotBegan:
 
 
 @dataclass(frozen=True, slots=True)
-class MoveMade:
+class MoveMade(ChangesKnob):
     """The autopilot asked for a setting; undoes: it takes back the move before.
 
     forecast_ms: the step time expected of it, within low_ms to high_ms nine times of ten; None where none could be
-    told. why: one sentence. beside: what is turned at the same time, in words, e.g. `workers off > 4`.
+    told. why: one sentence. beside: what is turned at the same time.
     """
 
     at_ns: int
@@ -36,11 +38,11 @@ class MoveMade:
     low_ms: float | None = None
     high_ms: float | None = None
     undoes: bool = False
-    beside: str = ""
+    beside: tuple[KnobChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class MoveJudged:
+class MoveJudged(ChangesKnob):
     """What a move gave: means of the steady steps before it and after it, `steps` of them after it.
 
     kept: the run goes on with it. reason: why not, or what else it was kept for; empty where what was measured says it
@@ -58,7 +60,7 @@ class MoveJudged:
     kept: bool
     reason: str = ""
     forecast_ms: float | None = None
-    beside: str = ""
+    beside: tuple[KnobChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from enum import IntEnum, IntFlag
+from typing import TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,6 +146,22 @@ PULSE = np.dtype(
 )
 
 
+_Float = TypeVar("_Float", np.float32, np.float64)
+
+
+@overload
+def step_ms(rows: Rows | np.void) -> NDArray[np.float32]: ...
+@overload
+def step_ms(rows: Rows | np.void, precision: type[_Float]) -> NDArray[_Float]: ...
+def step_ms(rows: Rows | np.void, precision: type[np.floating] = np.float32) -> NDArray[np.floating]:
+    """The step time of rows of `STEP`, or of one: data wait, compute and host, milliseconds.
+
+    precision: that of the sum; one that goes on to be summed over many steps needs more than a row holds.
+    """
+    taken: NDArray[np.floating] = rows["wait_ms"].astype(precision, copy=False) + rows["compute_ms"] + rows["host_ms"]
+    return taken
+
+
 class Flag(IntFlag):
     """Why a step does not count as steady."""
 
@@ -207,6 +224,7 @@ def sound(rows: Rows) -> Rows:
         for name in rows.dtype.names or ():
             if rows.dtype[name].kind == "f":
                 rows[name][~(np.abs(rows[name]) <= largest)] = np.nan
+    rows.flags.writeable = False
     return rows
 
 

@@ -69,11 +69,16 @@ def worst(checks: Iterable[Check]) -> Status:
     return Status.OK if found is Status.NA else found
 
 
+def failed(checks: Sequence[Check]) -> str:
+    """`1 failed`."""
+    return f"{sum(check.status is Status.FAIL for check in checks)} failed"
+
+
 def counted(checks: Sequence[Check]) -> str:
     """`1 failed, 2 warnings, 15 ok, 5 n/a`."""
     count = {status: sum(check.status is status for check in checks) for status in Status}
     warnings = "1 warning" if count[Status.WARN] == 1 else f"{count[Status.WARN]} warnings"
-    return f"{count[Status.FAIL]} failed, {warnings}, {count[Status.OK]} ok, {count[Status.NA]} n/a"
+    return f"{failed(checks)}, {warnings}, {count[Status.OK]} ok, {count[Status.NA]} n/a"
 
 
 def _short(text: str) -> str:

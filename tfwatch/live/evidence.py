@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.grounds import Grounds, gather, tables
+from tfwatch.analysis.grounds import Evidence, Grounds, gather, tables
 from tfwatch.analysis.stages import stage_table
 from tfwatch.analysis.summary import between
 from tfwatch.analysis.switches import compare
@@ -13,7 +13,6 @@ from tfwatch.core.events import PipelineSwitched, StagesFound, SwitchAsked, Swit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from tfwatch.analysis.forecast import Evidence
     from tfwatch.analysis.stages import StageTable
     from tfwatch.analysis.switches import Comparison
     from tfwatch.core.events import Event

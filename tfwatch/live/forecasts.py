@@ -18,8 +18,7 @@ from tfwatch.live.schedule import Slot, second_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tfwatch.analysis.forecast import Evidence
-    from tfwatch.analysis.grounds import Grounds
+    from tfwatch.analysis.grounds import Evidence, Grounds
     from tfwatch.analysis.stages import StageTable
     from tfwatch.analysis.switches import Comparison
     from tfwatch.core.rows import Rows

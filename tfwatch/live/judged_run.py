@@ -11,7 +11,7 @@ from tfwatch.analysis.advice import held_end
 from tfwatch.analysis.breakdown import breakdown
 from tfwatch.analysis.cost import Lost, lost
 from tfwatch.analysis.forecast import forecasts
-from tfwatch.analysis.grounds import gather, last_table
+from tfwatch.analysis.grounds import Evidence, gather, last_table
 from tfwatch.analysis.hardware import Hardware, hardware
 from tfwatch.analysis.ledger import Ledger, make_ledger, mean_of
 from tfwatch.analysis.record import Record, record
@@ -22,7 +22,6 @@ from tfwatch.live.situation import MeasuredSetting, build_situation
 
 if TYPE_CHECKING:
     from tfwatch.analysis.finding import Banner
-    from tfwatch.analysis.forecast import Evidence
     from tfwatch.analysis.grounds import Grounds
     from tfwatch.analysis.ledger import Entry
     from tfwatch.analysis.restarts import Restart

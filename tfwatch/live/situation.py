@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.inputs import origin_of
 from tfwatch.analysis.losses import lasting
+from tfwatch.analysis.origin import origin_of
 from tfwatch.analysis.situation import NOT_JUDGED, Memory, Situation
 from tfwatch.analysis.verdict import Judgement, judge
 from tfwatch.core.events import EpochStarted, RecordingLost, StallLocated, TrainingFailed, WatchFailed

@@ -27,6 +27,7 @@ from tfwatch.core.events import (
     PipelineSwitched,
 )
 from tfwatch.core.knobs import epochs_until
+from tfwatch.core.rows import step_ms
 from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.live.evidence import switches_of
 from tfwatch.live.forecasts import ForecastFollower
@@ -163,7 +164,7 @@ class Follower:
 
     def _figure(self, snapshot: Snapshot) -> _Figures:
         recent = snapshot.steps[-64:]
-        steps_ms = recent["wait_ms"] + recent["compute_ms"] + recent["host_ms"]
+        steps_ms = step_ms(recent)
         total, whole = self._take_ledger(snapshot)
         images = snapshot.latest.images if snapshot.latest else None
         return _Figures(

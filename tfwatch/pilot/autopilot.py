@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, TypeVar
 from tfwatch.analysis import moving
 from tfwatch.analysis.gain import Measured, measure
 from tfwatch.analysis.grounds import cores_of
-from tfwatch.analysis.moving import LEAST, MOST, Limits, Move, Stop, Turn
+from tfwatch.analysis.moving import LEAST, MOST, Limits, Move, Stop
 from tfwatch.analysis.walk import Walk
 from tfwatch.core import units
 from tfwatch.core.boundary import fails_open
 from tfwatch.core.events import PipelineSwitched, SwitchFailed
-from tfwatch.core.knobs import as_value
+from tfwatch.core.knobs import KnobChange, as_value
 from tfwatch.core.moves import AUTOPILOT, AutopilotBegan, AutopilotEnded
 from tfwatch.pilot.driver import POLL_S, Interrupt, RefusedError
 from tfwatch.pilot.outlook import outlook
@@ -96,7 +96,7 @@ class _Flight:
         except _SpentError:
             few = f"of {moving.BUDGET} steps fewer than {LEAST} were ordinary ones"
             return Stop("budget", f"{few}: where epochs are short, buffers fill most of the time")
-        self._walk = walk = Walk(self._knobs(), first)
+        self._walk = walk = Walk(self._driver.knobs, first)
         self._had_bytes, self._seen = self._sampled("process_bytes"), self._driver.snapshot.steps_total
         foretell = outlook(self._driver)
         while True:
@@ -138,14 +138,14 @@ class _Flight:
     def _settled(self, move: Move, walk: Walk) -> int:
         """Ask for a move and wait for it to take effect. Returns the first step to judge it by."""
         told = len(self._driver.snapshot.events)
-        turned, stands = move.turned(walk.knobs), self._knobs()
+        turned, stands = move.turned(walk.knobs), self._driver.knobs
         # Also what was taken back before and does not stand yet: where that was refused, it never would.
         due = {turn.knob for turn in move.turns} | {
             knob for knob in _TURNS & turned.keys() if turned[knob] != stands[knob]
         }
         for knob in sorted(due):
             self._driver.ask(knob, as_value(knob, turned[knob]), AUTOPILOT)
-        self._wait(lambda _: self._knobs() == turned or bool(self._since(told, SwitchFailed)), move)
+        self._wait(lambda _: self._driver.knobs == turned or bool(self._since(told, SwitchFailed)), move)
         for failed in self._since(told, SwitchFailed):
             raise RefusedError(failed.reason)
         # A knob whose last move is taken back in the same switch as it is turned again is not switched at all.
@@ -197,12 +197,12 @@ class _Flight:
             tell_made(self._driver, Move(turns, why), undoes=True)
         self._leave(turns)
 
-    def _back(self) -> tuple[Turn, ...]:
+    def _back(self) -> tuple[KnobChange, ...]:
         """What takes the open move back, and it is open no more; not what somebody else turned since."""
         move, self._open = self._open, None
         return tuple(turn.back for turn in move.turns if not self._driver.is_turned(turn.knob)) if move else ()
 
-    def _leave(self, turns: tuple[Turn, ...]) -> None:
+    def _leave(self, turns: tuple[KnobChange, ...]) -> None:
         for turn in turns:
             self._driver.leave(turn.knob, as_value(turn.knob, turn.new), AUTOPILOT)
 
@@ -215,7 +215,7 @@ class _Flight:
             _SpentError: that takes more steps than there are: where epochs are short, buffers fill most of the time.
         """
         switches = self._driver.snapshot.events.of(PipelineSwitched)
-        since = switches[-1].step + moving.settling(self._knobs()) if switches else 1
+        since = switches[-1].step + moving.settling(self._driver.knobs) if switches else 1
         while True:
             total = self._driver.snapshot.steps_total
             found = measure(self._counted(max(since, total - moving.BUDGET))[-MOST:])
@@ -227,11 +227,7 @@ class _Flight:
 
     def _counted(self, first: int) -> Rows:
         """The rows from a step on, without those in which a pipeline that begins anew settles."""
-        return self._driver.settled_rows(first, moving.settling(self._knobs()))
-
-    def _knobs(self) -> dict[str, str]:
-        knobs = {knob: self._driver.stands(knob) for knob in self._driver.snapshot.manifest.knobs}
-        return {knob: value for knob, value in knobs.items() if value is not None}
+        return self._driver.settled_rows(first, moving.settling(self._driver.knobs))
 
     def _limits(self) -> Limits:
         snapshot, manifest = self._driver.snapshot, self._driver.snapshot.manifest
@@ -286,6 +282,6 @@ class _Flight:
                 walk.first.wait_share if walk else None,
                 walk.now.wait_share if walk else None,
                 self._peak_bytes if math.isfinite(self._peak_bytes) else None,
-                dict(walk.knobs) if walk else self._knobs(),
+                dict(walk.knobs) if walk else self._driver.knobs,
             )
         )

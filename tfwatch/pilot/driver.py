@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.moving import settled
-from tfwatch.analysis.turns import knob_states
+from tfwatch.analysis.turns import in_effect, knob_states
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import KNOBS, epochs_until, show
@@ -148,9 +148,12 @@ class Driver:
 
     def stands(self, knob: str) -> str | None:
         """What a knob stands at, in words, with the pipeline that runs; None where the run has no such knob."""
-        switches = self.snapshot.events.of(PipelineSwitched)
-        made = next((switch.new for switch in reversed(switches) if switch.knob == knob), None)
-        return made if made is not None else self.snapshot.manifest.knobs.get(knob)
+        return self.knobs.get(knob)
+
+    @property
+    def knobs(self) -> dict[str, str]:
+        """The value of every knob in words, with the pipeline that runs."""
+        return in_effect(self.snapshot.manifest.knobs, self.snapshot.events.of(PipelineSwitched))
 
     @property
     def is_switching(self) -> bool:

@@ -16,6 +16,7 @@ from tfwatch.analysis.experiment import Standing, counted, figures, standing
 from tfwatch.analysis.moving import settling
 from tfwatch.core.boundary import fails_open
 from tfwatch.core.knobs import show
+from tfwatch.core.rows import step_ms
 from tfwatch.core.trials import EXPERIMENT, WITH_THE_RUN, ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.pilot.driver import Interrupt, RefusedError
 
@@ -91,7 +92,7 @@ class _Trial:
         self._blocks: list[list[Rows]] = [[] for _ in order.values]
         self._found = standing(figures(self._times()))
         rows = driver.rows(max(1, self._began - _RECENT))
-        self._step_ms = float(np.median(_step_ms(rows))) if len(rows) else _BLOCK_MS
+        self._step_ms = float(np.median(step_ms(rows, np.float64))) if len(rows) else _BLOCK_MS
         self._block_steps = self._steps_of_block()
 
     def run(self) -> str:
@@ -255,11 +256,6 @@ class _Trial:
             self._driver.leave(self._order.knob, self._order.values[at], EXPERIMENT)
         # A run that ends obeys no more, but one that it restarts as begins with what is asked now.
         return (self._now or "") if cause in WITH_THE_RUN else self._values[at]
-
-
-def _step_ms(rows: Rows) -> NDArray[np.float64]:
-    taken: NDArray[np.float64] = rows["wait_ms"].astype(np.float64) + rows["compute_ms"] + rows["host_ms"]
-    return taken
 
 
 def _in_numbers(found: Standing) -> dict[str, float | None]:

@@ -56,10 +56,10 @@ class Pilot:
 
     def _carry_out(self, order: Order, number: int) -> None:
         what = type(order).__name__.lower()
-        with fails_open(lambda why: self._writer.note(f"{what} failed: {why}")):
+        with fails_open(lambda why: self._writer.note(f"{what} failed: {why}", of_order=True)):
             try:
                 _JOBS[type(order)](self._driver(number), order)
             except Interrupt as over:
-                self._writer.note(f"{what} ended before it began: {over.reason}")
+                self._writer.note(f"{what} ended before it began: {over.reason}", of_order=True)
             except RefusedError as error:
-                self._writer.note(f"{what} ended: {error}")
+                self._writer.note(f"{what} ended: {error}", of_order=True)

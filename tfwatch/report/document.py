@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.spikes import Spike
     from tfwatch.analysis.stalls import Stall
     from tfwatch.analysis.warnings import Said
+    from tfwatch.runs.format import Manifest
     from tfwatch.runs.opened import Run
 
 
@@ -112,7 +113,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "knobs": by_name(run.manifest.knobs),
         "settings": run.manifest.settings,
         "steps": ended.steps if ended else summary.steps,
-        "split": run.manifest.split or None,
+        "split": _split(run.manifest),
         "verdict": summary.verdict.value,
         "bound": summary.bound.value if summary.bound else None,
         "finding": finding_json(judged.finding),
@@ -138,6 +139,11 @@ def as_json(run: Run) -> dict[str, Any]:
     }
     told: dict[str, Any] = finite(document)
     return told
+
+
+def _split(manifest: Manifest) -> str | None:
+    """How the parts of a step were told apart, or why they were not."""
+    return f"none: {manifest.not_split}" if manifest.not_split else manifest.split or None
 
 
 def _final_loss(run: Run) -> float | None:

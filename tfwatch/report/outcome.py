@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.analysis import cost
-from tfwatch.analysis.verdict import Bound
+from tfwatch.analysis.cost import Lost
+from tfwatch.analysis.verdict import Bound, Judgement
 from tfwatch.core import units
 from tfwatch.report.figures import split_json
 from tfwatch.report.switched import by_name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.analysis.comparing import turned
 from tfwatch.analysis.flights import Flight, flights
 from tfwatch.core.events import SwitchMissed
 from tfwatch.core.knobs import spelt
@@ -132,7 +133,7 @@ def _move(move: MoveJudged) -> dict[str, Any]:
         "knob": spelt(move.knob),
         "from": move.old,
         "to": move.new,
-        "with": move.beside or None,
+        "with": turned(move.beside) if move.beside else None,
         "step": move.step,
         "forecast_ms": move.forecast_ms,
         "before_ms": move.before_ms,

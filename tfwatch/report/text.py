@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis import foretelling
-from tfwatch.analysis.comparing import missed, outcome, setting, speed
+from tfwatch.analysis.comparing import missed, outcome, speed
 from tfwatch.analysis.flights import ended_words, flights
 from tfwatch.analysis.ledger import keras_step_ms
 from tfwatch.analysis.losses import divergences, in_all
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 #: Switches told one by one; of more only the number.
 _TOLD = 4
-#: How a note begins of an order to the pilot that came to nothing (`pilot.pilot`).
-_ORDERS = ("experiment ", "autopilot ")
 #: What took less in all reads as 0.0 s.
 _LEAST_MS = 50.0
 #: Share of a run from which on a loss is told, and by how much Keras' figure differs when that is explained.
@@ -126,7 +124,7 @@ def _waited(run: Run, summary: Summary, ledger: Ledger) -> list[str]:
 
 def _experiments(run: Run) -> list[str]:
     ended = [in_a_line(event) for event in run.events if isinstance(event, ExperimentEnded)]
-    noted = [event.text for event in run.events if isinstance(event, Noted) and event.text.startswith(_ORDERS)]
+    noted = [event.text for event in run.events if isinstance(event, Noted) and event.of_order]
     return [*ended, *noted[-1:]]
 
 
@@ -136,11 +134,10 @@ def _flights(run: Run) -> list[str]:
 
 def _split(run: Run) -> list[str]:
     """How the parts of a step were told apart, where it is not as usual."""
-    words = run.manifest.split
-    why_not = words.removeprefix("none: ")
-    if words in ("", "exact"):
-        return []
-    return [f"how the steps were told apart: {words}" if why_not == words else f"the steps were not split: {why_not}"]
+    words, why_not = run.manifest.split, run.manifest.not_split
+    if why_not:
+        return [f"the steps were not split: {why_not}"]
+    return [] if words in ("", "exact") else [f"how the steps were told apart: {words}"]
 
 
 def _op_by_op(run: Run, summary: Summary) -> list[str]:
@@ -229,7 +226,7 @@ def _first_few(lines: list[str], what: str) -> list[str]:
 
 
 def _outcome(switch: Comparison, form: str) -> str:
-    turned = f"{setting(switch.knob, switch.old, form)} > {switch.new}"
+    turned = switch.change.words(form)
     if switch.step is None:
         return f"{turned}: asked, and not yet in effect at the last step"
     turned = f"{turned} at step {units.count(switch.step)}"

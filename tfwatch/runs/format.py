@@ -13,6 +13,7 @@ import numpy as np
 
 from tfwatch.core.fields import known_fields
 from tfwatch.core.knobs import KNOBS, as_value
+from tfwatch.core.older import translated_manifest
 from tfwatch.core.rows import PROGRESS, PULSE, SAMPLE, STAGE, STEP
 from tfwatch.runs.private import FILE_MODE
 
@@ -47,8 +48,8 @@ class Manifest:
     origin_ns: the clock origin on the monotonic clock; origin_wall_ns: the same moment since 1970.
     pid, process_started_s, boot_id: the writer's process, to tell a killed run from a running one.
     cache_bytes: what a cache of all examples takes; None where the pipeline has none.
-    split: how the parts of a step were told apart, in words; empty before the first step. op_by_op: the steps run as
-        Python, not as a graph, and what that takes is known.
+    split: how the parts of a step were told apart, in words; empty before the first step.
+    not_split: why they were not. op_by_op: the steps run as Python, not as a graph, and what that takes is known.
     after: the run that was restarted as this one: its name where it lies beside this one, else its folder; or empty.
     tables: the numpy layout (`dtype.descr`) of each binary file as this run wrote it.
     """
@@ -73,6 +74,7 @@ class Manifest:
     metric: str = ""
     cache_bytes: int | None = None
     split: str = ""
+    not_split: str = ""
     op_by_op: bool = False
     after: str = ""
     versions: dict[str, str] = field(default_factory=dict)
@@ -118,7 +120,7 @@ class Manifest:
             schema = values["schema"]
             if schema != SCHEMA:
                 raise NotARunError(f"its schema is {schema}, this tfwatch reads {SCHEMA}")
-            manifest = Manifest(**known_fields(Manifest, values))
+            manifest = Manifest(**known_fields(Manifest, translated_manifest(values)))
             for knob in manifest.knobs.keys() & KNOBS:
                 as_value(knob, manifest.knobs[knob])
             for name in TABLES:

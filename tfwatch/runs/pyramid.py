@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tfwatch.core.rows import step_ms
 from tfwatch.runs.growing import Growing
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Pyramid:
         if (rows["start_ns"][1:] < rows["start_ns"][:-1]).any():
             rows = rows[np.argsort(rows["start_ns"], kind="stable")]
         start_s = rows["start_ns"] / 1e9
-        end_s = start_s + (rows["wait_ms"] + rows["compute_ms"] + rows["host_ms"]) / 1e3
+        end_s = start_s + step_ms(rows) / 1e3
         index = np.asarray(start_s / BUCKET_S, dtype=np.int64)
         sums = _Sums(index, np.ones(len(rows), dtype=np.int64), _parts(rows), rows["flags"]).joined()
         self._levels[0].add(sums)

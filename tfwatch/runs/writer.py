@@ -145,9 +145,9 @@ class RunWriter:
         """Append an event."""
         self._events.append(event)
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, *, of_order: bool = False) -> None:
         """Append a `Noted` event of this moment."""
-        self.event(Noted(self.now_ns(), text))
+        self.event(Noted(self.now_ns(), text, of_order))
 
     def phase(self, phase: Phase, detail: str = "") -> None:
         """Say that the training thread begins something; step and epoch stay."""

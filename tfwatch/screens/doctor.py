@@ -13,7 +13,7 @@ from textual.reactive import reactive
 from textual.screen import Screen
 
 from tfwatch.core.boundary import fails_open
-from tfwatch.doctor.check import Check, CheckUp, Status, counted, worst
+from tfwatch.doctor.check import Check, CheckUp, Status, counted, failed, worst
 from tfwatch.screens.layout import TALL
 from tfwatch.widgets.checks import STYLES, CheckPane, ChecksPane
 from tfwatch.widgets.glyphs import choose_glyphs
@@ -61,8 +61,8 @@ class DoctorHeader(Pane):
             return row((self.doing, "$accent"))
         if self.found is None:
             return Content()
-        words = counted(self.found.checks)
-        return row((words.partition(",")[0] if is_narrow else words, STYLES[worst(self.found.checks)]))
+        words = (failed if is_narrow else counted)(self.found.checks)
+        return row((words, STYLES[worst(self.found.checks)]))
 
 
 class DoctorScreen(Screen[None]):

@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis import turns
-from tfwatch.analysis.waiting import knob_name
 from tfwatch.core.events import PipelineSwitched
+from tfwatch.core.knobs import knob_name
 from tfwatch.screens import views
 from tfwatch.screens.knobkeys import KNOB_KEYS, PREFETCH
 from tfwatch.screens.layout import SMALLEST
+from tfwatch.screens.refusals import has_knob, refusal
 from tfwatch.widgets.keyline import LAST_TO_GO, Key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfwatch.live.view import RunView
+    from tfwatch.screens.meter import OwnCost
 
 #: Columns from which there is room for what tfwatch costs in words, and for what it left out.
 _USUAL, _WIDE = 120, 160
@@ -38,12 +40,15 @@ def footer_keys(view: RunView, live: bool, frozen: bool, stopping: bool) -> tupl
     )
 
 
-def cost_note(own_cost: str, width: int) -> str:
-    """What tfwatch itself costs, shorter where the line is short."""
+def cost_note(cost: OwnCost | None, width: int) -> str:
+    """What tfwatch itself costs, shorter where the line is short; empty before that is known."""
+    if cost is None:
+        return ""
     if width >= _WIDE:
-        return own_cost
-    short = own_cost.partition(", ")[0]
-    return short if width >= _USUAL else short.partition(" of a core")[0].removeprefix("tfwatch ")
+        return cost.words
+    if width >= _USUAL:
+        return cost.brief
+    return cost.share if cost.is_whole else f"screen {cost.share}"
 
 
 def _turning(view: RunView, stopping: bool) -> Iterator[Key]:
@@ -57,9 +62,9 @@ def _turning(view: RunView, stopping: bool) -> Iterator[Key]:
 
 def _knobs(view: RunView, obeyed: bool) -> Iterator[Key]:
     for one in KNOB_KEYS:
-        if not one.in_footer or not views.has_knob(view, one.knob):
+        if not one.in_footer or not has_knob(view.snapshot, one.knob):
             continue
-        turns_it = not views.refused(view.snapshot, one.knob, obeyed)
+        turns_it = not refusal(view.snapshot, one.knob, obeyed)
         yield Key(one.key, one.key, one.name, turns_it, rank=one.rank, brief=one.brief)
         if one is PREFETCH:
             yield Key("minus", "-", "", turns_it, rank=8)

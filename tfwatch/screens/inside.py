@@ -69,7 +69,7 @@ def _against(view: RunView, table: StageTable, part: Breakdown | None) -> tuple[
     """`< 13.8 compute + host: all hidden`, the longest words first."""
     if part is None or math.isnan(table.all_ms):
         return ()
-    work, waits = part.compute.mean + part.host.mean, units.number(part.wait.mean)
+    work, waits = part.work_mean_ms, units.number(part.wait.mean)
     beside = f"{units.number(work)} compute + host"
     if view.situation.knobs.get("prefetch") == "off":
         return f"+ {beside}: none is made ahead", f"+ {beside}"

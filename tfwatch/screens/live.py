@@ -14,7 +14,7 @@ from tfwatch.guard import short
 from tfwatch.runs.jotted import jot
 from tfwatch.screens import views
 from tfwatch.screens.bindings import LIVE_BINDINGS, OF_PANES
-from tfwatch.screens.feeding import Feeder
+from tfwatch.screens.feeding import Feeder, Panes
 from tfwatch.screens.footer import cost_note, footer_keys, help_now, too_small
 from tfwatch.screens.help import HelpScreen
 from tfwatch.screens.knobkeys import undoes
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from textual.events import DescendantBlur
 
     from tfwatch.live.view import RunView
+    from tfwatch.screens.meter import OwnCost
     from tfwatch.screens.switchboard import Switchboard
 
 _TABS = ("switch", "stages", "events", "machine", "log", "proof")
@@ -79,9 +80,11 @@ class LiveScreen(Screen[None], Kept):
         self.stopping = False
         self._switchboard = switchboard
         self._glyphs = choose_glyphs(colour, unicode)
-        self._feeder = Feeder(self)
+        self._feeder = Feeder(
+            Panes(self.header, self.knobs, self.card, self.pipeline, self.happened, self.machine, self.log_pane)
+        )
         self._greeted = False
-        self._own_cost = ""
+        self._own_cost: OwnCost | None = None
 
     def compose(self) -> ComposeResult:
         yield self.header
@@ -120,7 +123,7 @@ class LiveScreen(Screen[None], Kept):
         """Whether keys are obeyed."""
         return self._switchboard.control is not None
 
-    def show(self, view: RunView, own_cost: str) -> None:
+    def show(self, view: RunView, own_cost: OwnCost | None) -> None:
         """Show a frame; a pane that is hidden is not fed."""
         self.view = view
         self._own_cost = own_cost
@@ -131,7 +134,7 @@ class LiveScreen(Screen[None], Kept):
         self.finding.note = help_now(view, self.live)
         self.timeline.split = view.situation.judgement.breakdown
         self.timeline.snapshot = view.snapshot
-        self._feeder.feed(view)
+        self._feeder.feed(view, self.live)
         self.keys.keys = footer_keys(view, self.live, self.timeline.frozen, self.stopping)
         self.keys.note = cost_note(own_cost, self.size.width)
 

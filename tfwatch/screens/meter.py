@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
@@ -25,11 +26,39 @@ _WORDS_S = 1.0
 _FRESH_S = 2.0
 
 
+@dataclass(frozen=True, slots=True)
+class OwnCost:
+    """What tfwatch itself uses.
+
+    cores: over the last second. is_whole: of all its threads, not of the one alone that draws. skipped: frames that
+    were left out.
+    """
+
+    cores: float
+    is_whole: bool = True
+    skipped: int = 0
+
+    @property
+    def share(self) -> str:
+        """`3.1 %`."""
+        return f"{self.cores * 100:.1f} %"
+
+    @property
+    def brief(self) -> str:
+        """`tfwatch 3.1 % of a core`."""
+        return f"{'tfwatch' if self.is_whole else 'screen'} {self.share} of a core"
+
+    @property
+    def words(self) -> str:
+        """`tfwatch 3.1 % of a core, 51 skipped`."""
+        return self.brief + (f", {units.count(self.skipped)} skipped" if self.skipped else "")
+
+
 class Meter:
     """CPU of the thread that draws, from frame to frame, and of the threads that write and sense, from the samples."""
 
     def __init__(self, clock: Clock) -> None:
-        self.words = ""
+        self.cost: OwnCost | None = None
         self.skipped = 0
         self._clock = clock
         self._frames = 0
@@ -67,9 +96,7 @@ class Meter:
         if self._frames <= _WARM_UP:
             return
         share = (cpu_ns - before_cpu) / (now - before)
-        whose = "screen" if others is None else "tfwatch"
-        skipped = f", {units.count(self.skipped)} skipped" if self.skipped else ""
-        self.words = f"{whose} {(share + (others or 0.0)) * 100:.1f} % of a core{skipped}"
+        self.cost = OwnCost(share + (others or 0.0), is_whole=others is not None, skipped=self.skipped)
 
 
 def _others(snapshot: Snapshot) -> tuple[float | None, bool]:

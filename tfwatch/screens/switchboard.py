@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis import turns
 from tfwatch.analysis.trials import subject
-from tfwatch.analysis.waiting import knob_name
-from tfwatch.core.knobs import LARGEST, NOTHING_TO_CACHE, as_value
+from tfwatch.core.knobs import LARGEST, as_value, knob_name
+from tfwatch.core.refusals import Refusal
 from tfwatch.live.evidence import switches_of
 from tfwatch.runs.control import Autopilot, Experiment, Request
-from tfwatch.screens import views
+from tfwatch.screens import refusals
 
 if TYPE_CHECKING:
     from tfwatch.core.clock import Clock
@@ -82,9 +82,9 @@ class Switchboard:
             self.control.order(None)
             return "autopilot ended; what it found to help stays"
         first = next(iter(view.snapshot.manifest.switchable), "")
-        refusal = self._refused(view, first)
-        if refusal or self.control is None:
-            return f"autopilot: {refusal}"
+        refused = self._refused(view, first)
+        if refused or self.control is None:
+            return f"autopilot: {(refused or Refusal.READ_ONLY).words}"
         self.control.order(Autopilot(view.snapshot.manifest.memory_limit))
         return "autopilot: it turns the knobs; f ends it"
 
@@ -101,20 +101,14 @@ class Switchboard:
         return turns.knob_states(view.snapshot.manifest.knobs, switches_of(view.snapshot.events), self.asks)
 
     def _state(self, view: RunView, knob: str) -> tuple[str, turns.KnobState | None]:
-        if knob == "latency_ms" and not views.has_latency(view.snapshot):
-            return "no simulated latency in this run: start it with --storage-latency MS", None
-        if knob == "fast_form" and knob not in view.snapshot.manifest.knobs:
-            return "this workload's pipeline has one form alone", None
-        if knob == "cache" and knob not in view.snapshot.manifest.knobs:
-            return f"nothing to cache: {NOTHING_TO_CACHE}", None
-        refusal = self._refused(view, knob)
-        state = None if refusal else self._states(view).get(knob)
-        return f"{knob_name(knob)}: {refusal or 'not a knob of this run'}", state
+        refused = refusals.lacking(view.snapshot, knob) or self._refused(view, knob)
+        state = None if refused else self._states(view).get(knob)
+        return f"{knob_name(knob)}: {(refused or Refusal.NO_SUCH_KNOB).words}", state
 
-    def _refused(self, view: RunView, knob: str) -> str:
-        """Why a knob cannot be turned; empty where it can."""
+    def _refused(self, view: RunView, knob: str) -> Refusal | None:
+        """Why a knob cannot be turned; None where it can."""
         ending = self.control is not None and self.control.stop.is_set() and not view.is_over
-        return "the run is ending" if ending else views.refused(view.snapshot, knob, self.control is not None)
+        return refusals.refusal(view.snapshot, knob, self.control is not None, ending)
 
     def _ask(self, view: RunView, knob: str, value: str) -> str:
         assert self.control is not None

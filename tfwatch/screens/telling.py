@@ -12,11 +12,10 @@ from tfwatch.analysis.limits import LIMITS
 from tfwatch.analysis.losses import diverged_words, recovered_words
 from tfwatch.analysis.patterns import Pattern, shape
 from tfwatch.analysis.stalls import Stall
-from tfwatch.analysis.waiting import knob_name
 from tfwatch.analysis.warnings import Told
 from tfwatch.core import events as facts
 from tfwatch.core import units
-from tfwatch.core.knobs import KEYS, epochs_until
+from tfwatch.core.knobs import KEYS, epochs_until, knob_name
 from tfwatch.core.losses import LossDiverged, LossRecovered
 from tfwatch.core.moves import AutopilotEnded, MoveJudged
 from tfwatch.core.trials import ExperimentBegan, ExperimentEnded

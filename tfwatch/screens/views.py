@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis import turns
-from tfwatch.analysis.comparing import speed
+from tfwatch.analysis.comparing import than
 from tfwatch.analysis.flights import OF_FLIGHTS, flights
 from tfwatch.analysis.foretelling import between
 from tfwatch.analysis.foretelling import note as foretold_note
@@ -18,6 +18,7 @@ from tfwatch.core.trials import ExperimentEnded
 from tfwatch.runs.reader import Life
 from tfwatch.screens import caching
 from tfwatch.screens.knobkeys import KNOB_KEYS, PREFETCH, KnobKey
+from tfwatch.screens.refusals import cache_refusal, has_knob, refusal
 from tfwatch.widgets.header import HeaderView
 from tfwatch.widgets.knobs import KnobRow
 from tfwatch.widgets.text import shortened
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tfwatch.live.view import RunView
     from tfwatch.runs.reader import Snapshot
 
+_RECORDING = "recording"
 #: Cells of a workload's name in a terminal's title, which tabs cut.
 _LONGEST_NAME = 40
 
@@ -53,6 +55,7 @@ def header_view(view: RunView) -> HeaderView:
         eta=_eta(view) if running and latest else "",
         state=state,
         alert=alert,
+        is_recording=state == _RECORDING,
     )
 
 
@@ -93,7 +96,7 @@ def _state(snapshot: Snapshot) -> tuple[str, bool]:
     if snapshot.here:
         if snapshot.unrecorded or snapshot.folder is None:
             return "NOT RECORDED", True
-        return ("recorded", False) if snapshot.ended else ("recording", False)
+        return ("recorded", False) if snapshot.ended else (_RECORDING, False)
     if snapshot.ended:
         return f"REPLAY, ended {snapshot.local_time(snapshot.ended.at_ns / 1e9):%d %b %H:%M}", False
     return "FOLLOWING, read only", snapshot.life is not Life.RUNNING
@@ -142,11 +145,6 @@ def knob_of(key: str) -> str:
     return "prefetch" if key == _DEPTH else next((one.knob for one in KNOB_KEYS if one.key == key), "")
 
 
-def has_knob(view: RunView, knob: str) -> bool:
-    """Whether a run has a knob; simulated latency only where it was asked for."""
-    return knob in view.knobs and (knob != "latency_ms" or has_latency(view.snapshot))
-
-
 #: The row of the depth, by the key that doubles it.
 _DEPTH = "plus"
 _OF_DEPTH = KnobKey(_DEPTH, PREFETCH.knob, "depth", "", "batches kept ready", 6)
@@ -154,7 +152,7 @@ _OF_DEPTH = KnobKey(_DEPTH, PREFETCH.knob, "depth", "", "batches kept ready", 6)
 
 def _knob_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
     for one in KNOB_KEYS:
-        if has_knob(view, one.knob):
+        if has_knob(view.snapshot, one.knob):
             yield _knob_row(view, live, one, one.key)
             if one is PREFETCH:
                 yield _knob_row(view, live, _OF_DEPTH, "+-")
@@ -162,8 +160,9 @@ def _knob_rows(view: RunView, live: bool) -> Iterator[KnobRow]:
 
 def _knob_row(view: RunView, live: bool, one: KnobKey, label: str) -> KnobRow:
     state = view.knobs[one.knob]
-    refusal = refused(view.snapshot, one.knob, live)
-    refusal = refusal or (caching.refused(view.snapshot, state) if one.knob == "cache" else "")
+    refused = refusal(view.snapshot, one.knob, live) or (
+        cache_refusal(view.snapshot, state) if one.knob == "cache" else None
+    )
     obeyed = live and not view.is_over  # else the title says so, and not each row
     following = turns.deeper(state.coming) if one is _OF_DEPTH else turns.toggled(state)
     foretold = _foretold(view, state, following) if obeyed else ""
@@ -175,11 +174,11 @@ def _knob_row(view: RunView, live: bool, one: KnobKey, label: str) -> KnobRow:
         label=label,
         name=one.name,
         now=state.now,
-        next="" if refusal or (following == state.now and not waits) else waits or following,
-        note=refusal if refusal and obeyed else note,
-        within=between(told) if told and note == foretold and not (refusal or view.situation.stalled) else "",
-        busy=busy and not refusal,
-        enabled=not refusal,
+        next="" if refused or (following == state.now and not waits) else waits or following,
+        note=refused.words if refused and obeyed else note,
+        within=between(told) if told and note == foretold and not (refused or view.situation.stalled) else "",
+        busy=busy and not refused,
+        enabled=not refused,
         rank=one.rank,
     )
 
@@ -209,7 +208,7 @@ def _note(view: RunView, state: turns.KnobState, one: KnobKey, obeyed: bool) -> 
         return f"being tried as it ended; decided: {view.tried.decided[state.knob]}", False
     experiment = view.situation.experiment
     if experiment and not experiment.cut_off and experiment.began.knob == state.knob:
-        return f"experiment, {experiment.progress.partition(',')[0]}", True
+        return f"experiment, {experiment.block_words}", True
     if state.asked is not None:
         if view.is_over:
             return f"asked {state.asked}: the run ended before", False
@@ -223,7 +222,7 @@ def _note(view: RunView, state: turns.KnobState, one: KnobKey, obeyed: bool) -> 
             done = newest.after.steps if newest.after else 0
             return (f"{done} steps, too few to tell" if view.is_over else f"settling, {done} steps", not view.is_over)
         if newest.ratio is not None:
-            return (_than(speed(newest.ratio), newest.old), False)
+            return (than(newest.ratio, newest.old), False)
     return None
 
 
@@ -231,11 +230,6 @@ def _newest(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """The newest switch, and what was turned at the same step."""
     last = comparisons[-1:]
     return [one for one in comparisons if one is last[0] or (one.step and one.step == last[0].step)]
-
-
-def _than(faster: str, old: str) -> str:
-    """`1.68 x faster than off`: what it stands at stands beside it."""
-    return f"{faster} {'from' if faster.startswith('no') else 'than'} {old}"
 
 
 def _waiting(view: RunView, state: turns.KnobState, key: str) -> str:
@@ -253,23 +247,6 @@ def _waiting(view: RunView, state: turns.KnobState, key: str) -> str:
     if view.situation.phase in (Phase.STARTING, Phase.IMPORT, Phase.DATA_SET):
         return f"{asked}, taken up at the start"
     return f"{asked} {clock(view.snapshot, state.asked_s)}, waits for the batch in flight"
-
-
-def has_latency(snapshot: Snapshot) -> bool:
-    """Whether simulated storage latency was asked for at the run's start."""
-    asked = snapshot.manifest.settings.get("storage_latency_ms")
-    return bool(asked) or snapshot.manifest.knobs.get("latency_ms", "off") != "off"
-
-
-def refused(snapshot: Snapshot, knob: str, live: bool) -> str:
-    """Why a knob cannot be turned; empty where it can."""
-    if snapshot.ended or snapshot.life is Life.KILLED:
-        return "the run is over"
-    if not live:
-        return "read only: switched where it trains"
-    if knob not in snapshot.manifest.switchable:
-        return "fixed in this run's own pipeline"
-    return ""
 
 
 def newest_experiment(view: RunView) -> ExperimentEnded | None:

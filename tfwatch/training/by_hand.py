@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter
     from tfwatch.training.session import Session
     from tfwatch.training.tap import Shape
-    from tfwatch.workloads import Body
+    from tfwatch.workloads.workload import Body
 
 
 class ByHand:

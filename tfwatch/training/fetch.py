@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tfwatch.core.boundary import fails_open
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
+from tfwatch.core.refusals import Refusal
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control import Request
 from tfwatch.training.disposal import let_go
@@ -25,12 +26,6 @@ if TYPE_CHECKING:
     from tfwatch.training.session import Session
 
 _SWITCH, _SHUFFLE_FILL = int(Flag.SWITCH), int(Flag.SHUFFLE_FILL)
-_NOT_OURS = "the pipeline is the script's own: only prefetch can be added to it"
-_SPREAD = "batches are spread over several devices"
-_NOT_SPLIT = "the steps of this fit are not split: its batches are fetched by the model's own train function"
-_ON_DEVICE = (
-    "the script's pipeline hands its batches out on the device (prefetch_to_device): nothing can be put behind it"
-)
 
 
 class Fetch:
@@ -204,14 +199,15 @@ class Fetch:
         if self._own:
             return self._later.refusal(request)
         if request.knob != "prefetch":
-            return _NOT_OURS
-        return why_not_gated(self._iterator)
+            return Refusal.NOT_OURS.words
+        refused = why_not_gated(self._iterator)
+        return refused.words if refused else ""
 
     def refuse(self) -> None:
         """Refuse what was asked: the batches go past this, straight from Keras' iterator."""
         if self._control.pending:
             for request in self._control.take():
-                self._writer.event(SwitchFailed(self._writer.now_ns(), request.knob, _NOT_SPLIT))
+                self._writer.event(SwitchFailed(self._writer.now_ns(), request.knob, Refusal.NOT_SPLIT.words))
 
     def _switch(self, knobs: Knobs) -> None:
         if knobs == self._control.knobs:
@@ -248,10 +244,10 @@ class Fetch:
             self._through_feed = False
 
 
-def why_not_gated(iterator: Any) -> str:
-    """Why no pipeline can stand on an iterator of the script's own; empty where one can."""
+def why_not_gated(iterator: Any) -> Refusal | None:
+    """Why no pipeline can stand on an iterator of the script's own; None where one can."""
     if not isinstance(iterator, tf.data.Iterator):
-        return _SPREAD
+        return Refusal.SPREAD
     device = getattr(getattr(iterator, "_iterator_resource", None), "device", None) or "CPU"
     # tf.data works in host memory: a gate over batches in a GPU's made training hang or crash.
-    return "" if "CPU" in device.upper() else _ON_DEVICE
+    return None if "CPU" in device.upper() else Refusal.ON_DEVICE

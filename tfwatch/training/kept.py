@@ -11,7 +11,7 @@ import h5py
 import keras
 import tensorflow as tf
 
-from tfwatch.workloads import BadInputError
+from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.core.events import SwitchMissed
-from tfwatch.core.knobs import NOTHING_TO_CACHE, epochs_until, show
+from tfwatch.core.knobs import epochs_until, show
+from tfwatch.core.refusals import Refusal
 from tfwatch.training.store import NoRoomError
 
 if TYPE_CHECKING:
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs
     from tfwatch.runs.control import Request
     from tfwatch.training.session import Session
-
-_NO_SHUFFLE = "the source shuffles by itself, or not at all"
 
 
 class Later:
@@ -34,14 +33,14 @@ class Later:
     def refusal(self, request: Request) -> str:
         """Why a request cannot be obeyed; empty where it can. A cache that is asked for is opened."""
         if request.knob == "shuffle" and self._shuffle is None:
-            return _NO_SHUFFLE
+            return Refusal.OWN_SHUFFLE.words
         if request.knob == "cache" and request.value:
             return self._open()
         return ""
 
     def _open(self) -> str:
         if self._store is None:
-            return NOTHING_TO_CACHE
+            return Refusal.NOTHING_TO_CACHE.words
         try:
             self._store.open()
         except NoRoomError as error:

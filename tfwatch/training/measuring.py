@@ -20,12 +20,13 @@ from tfwatch.core.reasons import reason
 from tfwatch.sensors.cores import CpuSensor
 from tfwatch.sensors.host import ProcessSensor
 from tfwatch.training.trial import STEP_BEGINS, STEP_ENDS, tell
-from tfwatch.workloads import BadInputError, models
+from tfwatch.workloads import models
+from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.workloads import Prepared, Settings
+    from tfwatch.workloads.workload import Prepared, Settings
 
 #: Steps before those that count: the allocator, convolution algorithms and caches settle.
 _WARM_UP = 3

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tfwatch.workloads import Settings
+    from tfwatch.workloads.workload import Settings
 
 #: Those that are in effect with the next batch.
 _AT_ONCE = tuple(knob for knob in KNOBS if not any(epochs_until(knob, value) for value in ("on", "off")))

@@ -202,7 +202,7 @@ class Recorder:
 
     def _use(self, way: StepByStep | InGraph, spec: Any) -> None:
         self._way, self._spec = way, spec
-        self.writer.describe(split=way.words)
+        self.writer.describe(split=way.words, not_split="")
         if self._model.steps_per_execution > 1:
             self.writer.note(f"how the steps are told apart: {way.words}")
 
@@ -211,7 +211,7 @@ class Recorder:
         if self._session.source is not None:
             raise error
         reason = said(error).partition("\n")[0] or type(error).__name__
-        self.writer.describe(split=f"none: {reason}")
+        self.writer.describe(split="", not_split=reason)
         self.writer.note(f"the steps of this fit are not split: {reason}")
         self._way = Whole(self._fetch, self._books, self.writer, self._model.steps_per_execution)
 

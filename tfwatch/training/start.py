@@ -7,12 +7,12 @@ import platform
 from typing import TYPE_CHECKING
 
 from tfwatch.training.device import Device, find_device, host_device
-from tfwatch.workloads import BadInputError
+from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfwatch.workloads import Settings
+    from tfwatch.workloads.workload import Settings
 
 #: As Keras names it.
 MIXED = "mixed_float16"

@@ -18,8 +18,8 @@ import psutil
 import tensorflow as tf
 
 from tfwatch.core import units
-from tfwatch.core.knobs import CACHE_SHARE
 from tfwatch.core.reasons import reason
+from tfwatch.core.refusals import no_room
 from tfwatch.runs.container import free_bytes
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Store:
             raise NoRoomError("this TensorFlow copies what it is to share with Python: it can have no cache")
         free = self._available_bytes()
         needs, has = units.memory(self.bytes_needed), units.memory(free)
-        if self.bytes_needed > CACHE_SHARE * free:
+        if no_room(self.bytes_needed, free):
             raise NoRoomError(f"the cache needs {needs}, more than half of the {has} of memory that are free")
         if not self._is_open:
             self._is_open = True

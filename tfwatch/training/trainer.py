@@ -18,6 +18,7 @@ from tfwatch.core.events import DatasetReady, ImportEnded, TrainingFailed
 from tfwatch.core.reasons import reason
 from tfwatch.core.rows import Phase
 from tfwatch.runs.library import import_took_ms, list_runs
+from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter
     from tfwatch.training.plan import Plan
     from tfwatch.training.store import Store
-    from tfwatch.workloads import Prepared
+    from tfwatch.workloads.workload import Prepared, Raised
 
 Cause = Literal["finished", "stopped", "failed", "bad-input"]
 
@@ -63,7 +64,7 @@ class Trainer:
         self._writer = writer
         self._control = control
         self._clock = clock
-        self._explain: Callable[[BaseException], str] = reason
+        self._explain: Callable[[Raised], str] | None = None
         self._final_loss: float | None = None
         self._weights_sha256 = ""
         self._thread = threading.Thread(target=self._run, name="tfwatch-training", daemon=True)
@@ -99,11 +100,19 @@ class Trainer:
             outcome = Outcome("stopped" if self._control.was_stopped else "finished")
         except _StoppedError:
             outcome = Outcome("stopped")
-        except workloads.BadInputError as error:
+        except BadInputError as error:
             outcome = Outcome("bad-input", str(error))
         except BaseException as error:  # noqa: BLE001  the training's thread begins here; its end says what was raised
-            outcome = Outcome("failed", self._explain(error), traceback.format_exc())
+            outcome = Outcome("failed", self._sentence(error), traceback.format_exc())
         self._end(outcome)
+
+    def _sentence(self, error: BaseException) -> str:
+        """What was raised, in the workload's own words once it is prepared."""
+        if self._explain is None:
+            return reason(error)
+        from tfwatch.training.raised import raised
+
+        return self._explain(raised(error))
 
     def _end(self, outcome: Outcome) -> None:
         now, step = self._writer.now_ns(), self._writer.status[2]
@@ -199,7 +208,7 @@ class Trainer:
             if self._plan.knobs.cache:
                 store.open()
         except NoRoomError as error:
-            raise workloads.BadInputError(str(error)) from error
+            raise BadInputError(str(error)) from error
 
     def _fit(self, model: Any, prepared: Prepared) -> float:
         """Returns the last epoch's loss; NaN where there is none."""
@@ -242,7 +251,7 @@ class Trainer:
         phase, _, step, *_ = self._writer.status
         if phase is Phase.EPOCH_END and step == 0 and not self._control.stop.is_set():
             # What Keras says then is of a metric that was not built.
-            raise workloads.BadInputError("the data set is empty: it gave no batch")
+            raise BadInputError("the data set is empty: it gave no batch")
 
     def _stand_in(self, prepared: Prepared) -> tf.data.Dataset:
         """What Keras believes to train on: the right shapes and number of batches, and never a batch of it."""

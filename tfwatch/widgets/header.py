@@ -20,7 +20,10 @@ _LONGEST_NAME = 28
 
 @dataclass(frozen=True, slots=True)
 class HeaderView:
-    """What the header says; an empty text is left out. `done`: the share of the epoch, None where unknown."""
+    """What the header says; an empty text is left out.
+
+    done: the share of the epoch, None where unknown. is_recording: a mark says so.
+    """
 
     workload: str = ""
     device: str = ""
@@ -32,6 +35,7 @@ class HeaderView:
     eta: str = ""
     state: str = ""
     alert: bool = False
+    is_recording: bool = False
 
 
 class RunHeader(Pane):
@@ -48,7 +52,7 @@ class RunHeader(Pane):
     def rows(self, width: int, height: int) -> Sequence[Content]:
         view, glyphs = self.view, self.glyphs
         style = "$text-error bold" if view.alert else "$text-success"
-        mark = "" if view.alert or not view.state.startswith("recording") else f"{glyphs.record} "
+        mark = "" if not view.is_recording else f"{glyphs.record} "
         state = row((f"{mark}{view.state}", style))
         parts = [
             (5, row(("tfwatch", "$accent bold"))),

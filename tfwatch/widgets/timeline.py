@@ -25,6 +25,7 @@ from tfwatch.widgets.timeline_keys import KEYS
 from tfwatch.widgets.timeline_lanes import sampled
 from tfwatch.widgets.timeline_paint import Paint
 from tfwatch.widgets.timeline_rows import GUTTER, Figures, lay_out
+from tfwatch.widgets.timeline_scene import Scene
 from tfwatch.widgets.timeline_style import CSS, PREFIX, ROLES
 
 if TYPE_CHECKING:
@@ -246,7 +247,7 @@ class Timeline(Painted, can_focus=True):
         layout = lay_out(*size, self.compact, gpu=scene.sampled.busy is not None)
         self._show(picture.draw(scene, layout)[: size.height], size.width)
 
-    def _scene(self, shown: Snapshot, bars: Bars) -> picture.Scene:
+    def _scene(self, shown: Snapshot, bars: Bars) -> Scene:
         cursor = self._hover
         if cursor is None and self._view.cursor_s is not None:
             cursor = views.column_of(bars, self._view.cursor_s)
@@ -256,7 +257,7 @@ class Timeline(Painted, can_focus=True):
             figures = picture.figures_in_view(figures, shown, bars)
         seen = sampled(shown, bars, has_gpu=isinstance(figures.gpu_word, GpuFound))
         limits = self._limits.take(shown.events)
-        return picture.Scene(shown, self._view, bars, seen, limits, self._top_ms, self.glyphs, figures, inside)
+        return Scene(shown, self._view, bars, seen, limits, self._top_ms, self.glyphs, figures, inside)
 
     def _count(self, shown: Snapshot) -> None:
         """Find the numbers anew once a second, and with the first steps; those of a frozen picture stand too."""
@@ -284,7 +285,7 @@ class Timeline(Painted, can_focus=True):
 
     # -- the frame's words ------------------------------------------------------------------------
 
-    def _entitle(self, scene: picture.Scene, layout: Layout) -> None:
+    def _entitle(self, scene: Scene, layout: Layout) -> None:
         width = self.outer_size.width - 6
         live = self.snapshot if self._held else None
         left, right = picture.title_words(scene, live, layout.columns, width)

@@ -19,8 +19,8 @@ from tfwatch.widgets.timeline_view import Zoom, open_step
 if TYPE_CHECKING:
     from tfwatch.analysis.strip import Floats
     from tfwatch.runs.reader import Snapshot
-    from tfwatch.widgets.timeline_picture import Scene
     from tfwatch.widgets.timeline_rows import Figures
+    from tfwatch.widgets.timeline_scene import Scene
     from tfwatch.widgets.timeline_view import OpenStep
 
 #: A wait that lasts is called a stall, and a step long, from this many median steps on.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,16 +21,12 @@ from tfwatch.widgets.timeline_marks import marks_of, overlong, stalled
 from tfwatch.widgets.timeline_view import View, Zoom, column_of, looks_back, share_before, width_s
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tfwatch.analysis.breakdown import Breakdown
     from tfwatch.analysis.machine import GpuFigures
     from tfwatch.analysis.strip import Bars
-    from tfwatch.core.events import Paused
     from tfwatch.runs.reader import Snapshot
-    from tfwatch.widgets.glyphs import Glyphs
-    from tfwatch.widgets.timeline_lanes import Sampled
     from tfwatch.widgets.timeline_rows import Figures, Layout, Line
+    from tfwatch.widgets.timeline_scene import Scene
 
 #: A sample older than this is no figure of now.
 _FRESH_S = 2.0
@@ -47,21 +43,6 @@ _WORDS = {
     Phase.COMPUTE: "running the first step",
     Phase.ENDED: "no step was made",
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Scene:
-    """What a picture is made of. `limits`: all of the run's."""
-
-    snapshot: Snapshot
-    view: View
-    bars: Bars
-    sampled: Sampled
-    limits: Sequence[Paused]
-    top_ms: float | None
-    glyphs: Glyphs
-    figures: Figures
-    cursor: int | None
 
 
 def figures_of(snapshot: Snapshot, split: Breakdown | None) -> Figures:

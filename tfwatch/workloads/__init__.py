@@ -1,61 +1,19 @@
-"""What can be trained. The registry imports nothing heavy; each workload is a module of its own."""
+"""The workloads that can be trained. This registry imports nothing heavy; each workload is a module of its own."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
 import os
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.reasons import reason as in_words
+from tfwatch.workloads.workload import BadInputError, Entry, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    import keras
-    import tensorflow as tf
+    from collections.abc import Mapping
 
     from tfwatch.core.knobs import Knobs
-    from tfwatch.training.shuffle import Shuffle
-    from tfwatch.training.store import Store
     from tfwatch.workloads.own_file import OwnFile
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What is known of a workload before it is loaded.
-
-    line: what it shows. defaults: of those `Settings` that are its own.
-    takes: settings that only some workloads know. fast: what the fast form of its pipeline is called, with the
-    `fast_form` knob; empty where it has one form alone. reads_files: while it trains, so that storage can be slow.
-    only: the settings that it takes, where it takes few. why_not: the reason, of some that cannot be other than they
-    are by default.
-    built_once: its pipeline stays as it is, and only prefetch is added to it while it trains. cached: what a cache
-    keeps of each example, e.g. `decoded images`; empty where it would keep nothing that costs. shuffles: its source
-    shuffles with the buffer of the `shuffle` knob.
-    """
-
-    line: str
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    takes: frozenset[str] = frozenset()
-    fast: str = ""
-    reads_files: bool = False
-    only: frozenset[str] | None = None
-    why_not: Mapping[str, str] = field(default_factory=dict)
-    built_once: bool = False
-    cached: str = ""
-    shuffles: bool = True
-
-    def has(self, knob: str) -> bool:
-        """Whether its pipeline has this one of `core.knobs.KNOBS`."""
-        having = {"fast_form": bool(self.fast), "cache": bool(self.cached), "shuffle": self.shuffles}
-        return having.get(knob, True)
-
-    def refuses(self, setting: str) -> bool:
-        """Whether a field of `Settings` is one of other workloads."""
-        return setting in _OWN - self.takes if self.only is None else setting not in self.only
 
 
 #: Every workload by its name, which is that of its module here (a `Workload`).
@@ -125,106 +83,6 @@ WORKLOADS: dict[str, Entry] = {
 }
 
 
-#: As Keras names them.
-OPTIMIZERS = ("adam", "adamw", "sgd", "rmsprop", "adagrad", "adamax", "nadam", "lion")
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What is fixed at a run's start. `data` is a folder of classes; None is the made image set. `weights` are those
-    that a known network starts with; with `none` it starts at random. `size` is a matrix' number of rows and columns.
-
-    `steps` ends the run after so many steps; where it is None `epochs` does. A call of several is not cut short.
-
-    device: `auto` is TensorFlow's own choice. mode: how a step runs, op by op, as a graph, or compiled by XLA.
-    mixed_precision: compute in float16 and keep the weights in float32. steps_per_execution: steps of one call.
-    optimizer: one of `OPTIMIZERS`; None is Adam. learning_rate: None is the workload's own for Adam, else Keras'.
-    """
-
-    batch_size: int = 32
-    image_size: int = 64
-    epochs: int = 20
-    steps: int | None = None
-    seed: int | None = None
-    data: Path | None = None
-    weights: Literal["imagenet", "none"] = "imagenet"
-    size: int = 2048
-    device: Literal["auto", "cpu", "gpu"] = "auto"
-    mode: Literal["graph", "eager", "jit"] = "graph"
-    mixed_precision: bool = False
-    steps_per_execution: int = 1
-    optimizer: str | None = None
-    learning_rate: float | None = None
-
-
-class BadInputError(ValueError):
-    """The user's input cannot be used; the message is one sentence for the user."""
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A workload ready to train.
-
-    source: batches of small things (paths, labels, element numbers) in training order; the feed takes each
-        once and in order. It is iterated once an epoch and reshuffles by itself.
-    pipeline: what turns the source's batches into the model's input under given knobs. It may be built several
-        times in an epoch and sees each batch of the source once; ragged last batches keep their size.
-    validation: None, or a dataset of the model's input.
-    model: makes the compiled model. Called once, in the thread that trains.
-    steps_per_epoch: None where nobody knows.
-    images: how many images an epoch holds; None where nobody knows. metric: the name of the metric to show, e.g.
-        `accuracy`; empty is the model's first. explain: says in a sentence what was raised while it trained.
-    skipped: files that could not be read. examples: some of their names. note: a sentence on the data, e.g. that it
-    is generated; empty where there is nothing to say.
-    loop: makes the body of the loop that trains the model; None where `fit` does.
-    shuffle: the source's; None where its buffer cannot be another. store: the cache that `pipeline` reads where the
-    knobs say so; None where it has none.
-    """
-
-    source: tf.data.Dataset
-    pipeline: Callable[[tf.data.Dataset, Knobs], tf.data.Dataset]
-    validation: tf.data.Dataset | None
-    model: Callable[[], keras.Model]
-    steps_per_epoch: int | None
-    images: int | None
-    metric: str
-    skipped: int = 0
-    examples: Sequence[str] = ()
-    note: str = ""
-    loop: Callable[[keras.Model], Body] | None = None
-    shuffle: Shuffle | None = None
-    store: Store | None = None
-    explain: Callable[[BaseException], str] = in_words
-
-
-class Body(Protocol):
-    """What a loop written by hand does with a batch of the pipeline."""
-
-    def train(self, batch: Any) -> Mapping[str, Any]:
-        """One step on it; returns the loss and the metrics, each the mean over the batch."""
-
-    def validate(self, batch: Any) -> Mapping[str, Any]:
-        """The same figures, and no step."""
-
-
-class Workload(Protocol):
-    """What a workload's module offers."""
-
-    def check(self, settings: Settings) -> None:
-        """Look at the settings without TensorFlow, before anything starts.
-
-        Raises:
-            BadInputError: they cannot be used.
-        """
-
-    def prepare(self, settings: Settings, say: Callable[[str], None]) -> Prepared:
-        """Make or list the data; `say` tells progress in words, often.
-
-        Raises:
-            BadInputError: the data cannot be used.
-        """
-
-
 def find(name: str) -> Entry:
     """The entry of a workload, or of a file of the user's own.
 
@@ -276,6 +134,11 @@ def _read(name: str) -> OwnFile:
     return read(name)
 
 
+def refuses(entry: Entry, setting: str) -> bool:
+    """Whether a field of `Settings` belongs to other workloads only."""
+    return setting in _OWN - entry.takes if entry.only is None else setting not in entry.only
+
+
 def settle(name: str, asked: Mapping[str, Any]) -> Settings:
     """A workload's settings: what was asked, None where nothing was, over its defaults.
 
@@ -284,7 +147,7 @@ def settle(name: str, asked: Mapping[str, Any]) -> Settings:
     """
     entry = find(name)
     given = {setting: value for setting, value in asked.items() if value is not None}
-    refused = set(filter(entry.refuses, given))
+    refused = {setting for setting in given if refuses(entry, setting)}
     refused |= {setting for setting in entry.why_not if given.get(setting) != getattr(Settings(), setting)}
     for setting in sorted(refused & given.keys()):
         option = given[setting] if setting == "mode" else setting.replace("_", "-")

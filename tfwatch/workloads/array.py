@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfwatch.workloads import Prepared, Settings, arrays, indexed, models, picked
+from tfwatch.workloads import arrays, indexed, models, picked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tfwatch.core.knobs import Knobs
+    from tfwatch.workloads.workload import Prepared, Settings
 
 _FEATURES = 784
 

@@ -6,12 +6,14 @@ import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfwatch.workloads import Prepared, Settings, arrays, models, picked
+from tfwatch.workloads import arrays, models, picked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import keras
+
+    from tfwatch.workloads.workload import Prepared, Settings
 
 _SHAPE = (32, 32, 3)
 

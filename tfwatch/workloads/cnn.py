@@ -11,9 +11,10 @@ import numpy as np
 
 from tfwatch.core import units
 from tfwatch.core.knobs import Knobs
-from tfwatch.workloads import BadInputError, Prepared, Settings, indexed, models
+from tfwatch.workloads import indexed, models
 from tfwatch.workloads.images import ImageFolder, check_images, list_images, made_images
 from tfwatch.workloads.readable import readable
+from tfwatch.workloads.workload import BadInputError, Prepared, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

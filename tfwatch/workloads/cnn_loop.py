@@ -10,13 +10,15 @@ import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfwatch.workloads import Prepared, Settings, arrays, models, picked
+from tfwatch.workloads import arrays, models, picked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import keras
     import tensorflow as tf
+
+    from tfwatch.workloads.workload import Prepared, Settings
 
 _SHAPE = (28, 28, 1)
 

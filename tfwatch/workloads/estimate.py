@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.workloads import Settings
+    from tfwatch.workloads.workload import Settings
 
 _FLOAT = 4
 #: A weight, its gradient, Adam's two means, and two more while its new value is made: `m * alpha` and `sqrt(v) + eps`

@@ -13,7 +13,8 @@ import numpy as np
 
 from tfwatch.core.knobs import Knobs
 from tfwatch.training import hands
-from tfwatch.workloads import Prepared, Settings, indexed, models, noise
+from tfwatch.workloads import indexed, models, noise
+from tfwatch.workloads.workload import Prepared, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

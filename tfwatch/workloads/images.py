@@ -17,8 +17,8 @@ import platformdirs
 
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.workloads import BadInputError
 from tfwatch.workloads.shapes import CLASSES, draw
+from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from tfwatch.training.shuffle import Shuffle
-    from tfwatch.workloads import Settings
+    from tfwatch.workloads.workload import Settings
 
 
 def seed_of(settings: Settings) -> int:

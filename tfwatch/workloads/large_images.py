@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.workloads import Prepared, Settings, models, picked
+from tfwatch.workloads import models, picked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import keras
     import tensorflow as tf
+
+    from tfwatch.workloads.workload import Prepared, Settings
 
 _SHAPE = (256, 256, 3)
 _COUNT, _HELD_OUT = 8_000, 320

@@ -6,13 +6,15 @@ import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfwatch.workloads import Prepared, Settings, models, noise, picked
+from tfwatch.workloads import models, noise, picked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import keras
     import tensorflow as tf
+
+    from tfwatch.workloads.workload import Prepared, Settings
 
 _STEPS, _HELD_OUT = 200, 1
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.workloads import BadInputError
+from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import keras
 
-    from tfwatch.workloads import Settings
+    from tfwatch.workloads.workload import Settings
 
 
 def seed(settings: Settings) -> None:

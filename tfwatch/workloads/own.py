@@ -31,9 +31,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tfwatch.core.knobs import Knobs
 from tfwatch.training import hands
 from tfwatch.training.stage_names import inputs_of
-from tfwatch.workloads import BadInputError, Prepared, indexed
+from tfwatch.workloads import indexed
 from tfwatch.workloads.compiled import unknown_name
-from tfwatch.workloads.own_errors import Places, failed_shape, fits, named, sentence
+from tfwatch.workloads.own_errors import Places, fits, named, sentence
+from tfwatch.workloads.workload import BadInputError, Prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from tfwatch.core.knobs import Setting
-    from tfwatch.workloads import Settings
     from tfwatch.workloads.own_file import OwnFile
+    from tfwatch.workloads.workload import Raised, Settings
 
     Build: TypeAlias = Callable[[tf.data.Dataset, Knobs], tf.data.Dataset]
 
@@ -250,13 +251,13 @@ class Own:
         if settings.steps_per_execution > 1:
             model.steps_per_execution = settings.steps_per_execution
 
-    def _explain(self, error: BaseException) -> str:
+    def _explain(self, raised: Raised) -> str:
         """What was raised while it trained, in a sentence with a line of the file."""
-        shape = failed_shape(error)
+        shape = raised.shape
         if not fits(shape, self._takes):
             at = self._file.at(self._gives)
             return f"{at}: {self._gives}() gives a batch of another shape: {shape}, and model() takes {self._takes}"
-        return self._places.explain(error)
+        return self._places.explain(raised)
 
     def _try(self, model: keras.Model, spec: Any) -> None:
         """Trace the model and its loss on batches of this shape; nothing of it runs."""

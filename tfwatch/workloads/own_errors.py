@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfwatch.workloads.own_file import OwnFile
+    from tfwatch.workloads.workload import Raised
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 #: A frame, as Python and TensorFlow print it into messages.
@@ -26,10 +27,6 @@ _NODE = re.compile(
 #: An exception's name before its message, in a message that holds another's traceback.
 _RAISED = re.compile(r"^\s*([A-Za-z_.]*(?:Error|Exception|Exit|Interrupt): .+)$", re.MULTILINE)
 _LONGEST = 300
-_TRAINING = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "training")
-#: Where batches are fetched, and where steps are run on them: others may have files of these names too.
-_FETCHING = {os.path.join(_TRAINING, name) for name in ("tap.py", "feed.py")}
-_STEPPING = os.path.join(_TRAINING, "split.py")
 
 
 class Places:
@@ -44,12 +41,11 @@ class Places:
         found = [place for at in _frames(error) if (place := self._place(*at))]
         return found[-1] if found else ""
 
-    def explain(self, error: BaseException) -> str:
+    def explain(self, raised: Raised) -> str:
         """What was raised while it trained: with a line of the user's, or the function that it is about."""
-        passed = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
         batches = "pipeline" if self._file.live else "dataset"
-        function = batches if _FETCHING & passed else "model"
-        where = "a batch of" if function == batches else "a step of"
+        function, where = (batches, "a batch of") if raised.in_fetch else ("model", "a step of")
+        error = raised.error
         at = self.frame(error)
         return f"{at}: {named(error)}" if at else f"{self._file.at(function)}: {where} {function}(): {named(error)}"
 
@@ -61,17 +57,6 @@ class Places:
         if inner.startswith(os.pardir) or "-packages" in inner or not os.path.isfile(path):
             return ""
         return f"{os.path.join(os.path.dirname(self._file.shown), inner)}:{line}"
-
-
-def failed_shape(error: BaseException) -> tuple[int, ...] | None:
-    """The shape of the input on which a step raised; None where it was no step, or the input is no one tensor."""
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        if frame.f_code.co_filename == _STEPPING and "batch" in frame.f_locals:
-            batch = frame.f_locals["batch"]
-            first = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
-            shape = getattr(first, "shape", None)
-            return tuple(shape) if shape is not None and None not in tuple(shape) else None
-    return None
 
 
 def fits(shape: tuple[int, ...] | None, takes: object) -> bool:

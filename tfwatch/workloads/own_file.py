@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.workloads import BadInputError, Entry
+from tfwatch.workloads.workload import BadInputError, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

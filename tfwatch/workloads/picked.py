@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfwatch.core.knobs import Knobs
 from tfwatch.training import hands
-from tfwatch.workloads import Prepared, Settings, arrays, indexed
+from tfwatch.workloads import arrays, indexed
+from tfwatch.workloads.workload import Prepared, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

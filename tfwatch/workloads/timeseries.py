@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.workloads import Prepared, Settings, models, picked
+from tfwatch.workloads import models, picked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import keras
     import tensorflow as tf
+
+    from tfwatch.workloads.workload import Prepared, Settings
 
 #: Values that the model sees.
 WINDOW = 64

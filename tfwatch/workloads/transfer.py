@@ -6,13 +6,16 @@ import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfwatch.workloads import Prepared, Settings, cnn, models
+from tfwatch.workloads import cnn, models
 from tfwatch.workloads.arrays import NotLoadedError, downloading
+from tfwatch.workloads.workload import Prepared, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import keras
+
+    from tfwatch.workloads.workload import Prepared, Settings
 
 SIZE = 224
 

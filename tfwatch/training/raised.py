@@ -1,0 +1,36 @@
+"""Where in a training an error was raised: in the fetch of a batch, or in a step on one."""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING
+
+from tfwatch.training import feed, split, tap
+from tfwatch.workloads.workload import Raised
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_FETCHING = (tap.__name__, feed.__name__)
+
+
+def raised(error: BaseException) -> Raised:
+    """An error with what its traceback shows of tfwatch's own frames."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    step = next((frame for frame in frames if _module(frame) == split.__name__ and "batch" in frame.f_locals), None)
+    return Raised(
+        error,
+        in_fetch=any(_module(frame) in _FETCHING for frame in frames),
+        shape=_shape(step.f_locals["batch"]) if step else None,
+    )
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__"))
+
+
+def _shape(batch: object) -> tuple[int, ...] | None:
+    """The shape of a batch, or of its first tensor; None where it is no one tensor."""
+    first = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
+    shape = getattr(first, "shape", None)
+    return tuple(shape) if shape is not None and None not in tuple(shape) else None

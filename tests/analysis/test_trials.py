@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tfwatch.analysis.stalls import Stall
-from tfwatch.analysis.trials import answer, in_a_line, underway, without_switches
+from tfwatch.analysis.stalls import Stall, without_switches
+from tfwatch.analysis.trials import answer, in_a_line, underway
 from tfwatch.core.events import Noted, PipelineSwitched, SwitchAsked
 from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.analysis.limits import LIMITS, limits
-from tfwatch.analysis.trials import of_experiment, subject
+from tfwatch.analysis.trials import subject
 from tfwatch.core import units
 from tfwatch.core.events import (
     EpochEnded,
@@ -22,6 +22,7 @@ from tfwatch.core.events import (
     TrainingFailed,
     ValidationEnded,
     WatchFailed,
+    of_experiment,
 )
 from tfwatch.core.knobs import KEYS, knob_name
 from tfwatch.core.trials import ExperimentBegan, ExperimentEnded

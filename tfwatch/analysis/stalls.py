@@ -11,6 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from tfwatch.analysis.causes import STOPPED
 from tfwatch.analysis.spikes import NO_PAUSES, flag_cause
+from tfwatch.core.events import PipelineSwitched, SwitchAsked, of_experiment
 from tfwatch.core.rows import STEP, Flag, step_ms
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tfwatch.analysis.causes import Pauses
+    from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
 
 #: What a stall costs at least, in one wait or in several that follow one another.
@@ -203,3 +205,15 @@ def _joined(before: Stretch, after: Stretch) -> Stretch:
 
 def _is_stall(stretch: Stretch) -> bool:
     return stretch.lost_ms >= LEAST_LOST_MS
+
+
+def without_switches(stalls: Iterable[Stall], events: Iterable[Event]) -> list[Stall]:
+    """The stalls without those in which an experiment built its pipelines: it has many of them.
+
+    events: `SwitchAsked` and `PipelineSwitched` among others.
+    """
+    own = set()
+    for event in events:
+        if of_experiment(event) and isinstance(event, SwitchAsked | PipelineSwitched):
+            own.add(event.step + 1 if isinstance(event, SwitchAsked) else event.step)
+    return [stall for stall in stalls if stall.cause != Flag.SWITCH.cause or stall.step not in own]

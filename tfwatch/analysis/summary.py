@@ -12,9 +12,8 @@ from tfwatch.analysis.breakdown import breakdown, steady
 from tfwatch.analysis.causes import Pauses
 from tfwatch.analysis.patterns import find_patterns
 from tfwatch.analysis.spikes import SpikeSearch
-from tfwatch.analysis.stalls import find_stalls
+from tfwatch.analysis.stalls import find_stalls, without_switches
 from tfwatch.analysis.switches import LONGEST, compare
-from tfwatch.analysis.trials import without_switches
 from tfwatch.analysis.tried import OF_TRYING, Tried, blocks_like_the_last, tried
 from tfwatch.analysis.verdict import NEEDED, Bound, Judgement, Verdict, bound_by, classify
 from tfwatch.core.events import Paused

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfwatch.analysis.breakdown import Breakdown, breakdown, steady
-from tfwatch.analysis.trials import by_hand
-from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
+from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, by_hand
 from tfwatch.core.knobs import ChangesKnob, epochs_until
 from tfwatch.core.trials import EXPERIMENT
 

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from tfwatch.analysis.experiment import SAME
 from tfwatch.core import units
-from tfwatch.core.events import PipelineSwitched, SwitchAsked
 from tfwatch.core.knobs import knob_name
-from tfwatch.core.rows import Flag
-from tfwatch.core.trials import EXPERIMENT, WITH_THE_RUN, ExperimentBegan, ExperimentBlock, ExperimentEnded
+from tfwatch.core.trials import WITH_THE_RUN, ExperimentBegan, ExperimentBlock, ExperimentEnded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tfwatch.analysis.stalls import Stall
     from tfwatch.core.events import Event
 
-_E = TypeVar("_E", bound="Event")
-
-_SWITCH = Flag.SWITCH.cause
 _WHY = {
     "budget": "too noisy",
     "cancelled": "it was ended before",
@@ -83,28 +77,6 @@ def underway(events: Iterable[Event]) -> Underway | None:
         elif isinstance(event, ExperimentEnded):
             found = None
     return found
-
-
-def by_hand(events: Iterable[_E]) -> list[_E]:
-    """The events without the switches that experiments made."""
-    return [event for event in events if not of_experiment(event)]
-
-
-def of_experiment(event: Event) -> bool:
-    """Whether this is a switch that an experiment asked for."""
-    return isinstance(event, SwitchAsked | PipelineSwitched) and event.by == EXPERIMENT
-
-
-def without_switches(stalls: Iterable[Stall], events: Iterable[Event]) -> list[Stall]:
-    """The stalls without those in which an experiment built its pipelines: it has many of them.
-
-    events: `SwitchAsked` and `PipelineSwitched` among others.
-    """
-    own = set()
-    for event in events:
-        if of_experiment(event) and isinstance(event, SwitchAsked | PipelineSwitched):
-            own.add(event.step + 1 if isinstance(event, SwitchAsked) else event.step)
-    return [stall for stall in stalls if stall.cause != _SWITCH or stall.step not in own]
 
 
 def subject(knob: str, values: list[str]) -> str:

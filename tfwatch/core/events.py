@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tfwatch.core.fields import known_fields
 from tfwatch.core.knobs import KNOBS, ChangesKnob, as_value
 from tfwatch.core.losses import LossDiverged, LossRecovered
 from tfwatch.core.moves import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
 from tfwatch.core.older import translated
-from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
+from tfwatch.core.trials import EXPERIMENT, ExperimentBegan, ExperimentBlock, ExperimentEnded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_E = TypeVar("_E", bound="Event")
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,3 +322,13 @@ def decode(line: str | bytes) -> Event | None:
 def _shared(value: Any) -> Any:
     """A word that many events hold is kept once."""
     return sys.intern(value) if type(value) is str and len(value) <= _WORD else value
+
+
+def by_hand(events: Iterable[_E]) -> list[_E]:
+    """The events without the switches that experiments made."""
+    return [event for event in events if not of_experiment(event)]
+
+
+def of_experiment(event: Event) -> bool:
+    """Whether this is a switch that an experiment asked for."""
+    return isinstance(event, SwitchAsked | PipelineSwitched) and event.by == EXPERIMENT

@@ -10,8 +10,7 @@ from tfwatch.analysis.energy import Energy, RunningEnergy
 from tfwatch.analysis.evidence import evidence
 from tfwatch.analysis.machine import Machine, machine_of, recent
 from tfwatch.analysis.memory import growth
-from tfwatch.analysis.trials import by_hand
-from tfwatch.core.events import GpuFound, PipelineSwitched, SensorMissing
+from tfwatch.core.events import GpuFound, PipelineSwitched, SensorMissing, by_hand
 from tfwatch.core.rows import Phase
 from tfwatch.core.trials import ExperimentEnded
 from tfwatch.runs.reader import Life

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis.causes import UNEXPLAINED, Pauses
 from tfwatch.analysis.compiles import Compiled, find_compiles
 from tfwatch.analysis.patterns import Pattern, find_patterns
-from tfwatch.analysis.stalls import Stall, StallSearch, starved
-from tfwatch.analysis.trials import without_switches
+from tfwatch.analysis.stalls import Stall, StallSearch, starved, without_switches
 from tfwatch.core.events import Paused, PipelineSwitched, SwitchAsked
 from tfwatch.live.machine import MachineFollower
 from tfwatch.live.schedule import Slot, second_of

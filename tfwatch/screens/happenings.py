@@ -11,9 +11,9 @@ from tfwatch.analysis.compiles import Compiled
 from tfwatch.analysis.limits import LIMITS, joined
 from tfwatch.analysis.patterns import Pattern
 from tfwatch.analysis.stalls import Stall
-from tfwatch.analysis.trials import by_hand, of_experiment
 from tfwatch.analysis.warnings import Told, told
 from tfwatch.core import events as facts
+from tfwatch.core.events import by_hand, of_experiment
 from tfwatch.screens import telling
 from tfwatch.screens.telling import Source
 from tfwatch.widgets.happened import Happening

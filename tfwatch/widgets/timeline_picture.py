@@ -9,9 +9,8 @@ import numpy as np
 
 from tfwatch.analysis import machine, strip
 from tfwatch.analysis.marks import ago, place
-from tfwatch.analysis.trials import by_hand
 from tfwatch.core import units
-from tfwatch.core.events import GpuFound, PipelineSwitched, SensorMissing
+from tfwatch.core.events import GpuFound, PipelineSwitched, SensorMissing, by_hand
 from tfwatch.core.rows import Phase
 from tfwatch.runs.reader import Life
 from tfwatch.widgets import timeline_lanes as lanes

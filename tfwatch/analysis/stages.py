@@ -65,19 +65,14 @@ class Stage:
         return self.kind.startswith(_PARALLEL)
 
     @property
-    def marks(self) -> list[str]:
-        """What stands behind tf.data's own name in its kind."""
-        return self.kind.split()[1:]
-
-    @property
     def calls_python(self) -> bool:
         """Whether it goes back to Python."""
-        return "python" in self.marks
+        return "python" in self.kind.split()
 
     @property
     def reads_files(self) -> bool:
         """Whether it reads files."""
-        return "files" in self.marks
+        return "files" in self.kind.split()
 
     @property
     def hands_over(self) -> bool:

@@ -15,8 +15,8 @@ import pytest
 from tfwatch import __version__, cli
 from tfwatch.commands.order import Order
 from tfwatch.core.knobs import Knobs
-from tfwatch.runs.control import Experiment
-from tfwatch.training.plan import Plan, Scheduled
+from tfwatch.runs.control import Experiment, Scheduled
+from tfwatch.training.plan import Plan
 from tfwatch.workloads.workload import Settings
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from tfwatch.training.plan import Scheduled
+    from tfwatch.runs.control import Scheduled
     from tfwatch.workloads.workload import Settings
 
 

@@ -20,9 +20,10 @@ from tfwatch.core.events import Noted, RunEnded, SensorMissing
 from tfwatch.core.knobs import Knobs
 from tfwatch.doctor.glance import GpuHere
 from tfwatch.doctor.installed import Installed
+from tfwatch.runs.control import Scheduled
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import Run, open_run
-from tfwatch.training.plan import Plan, Scheduled
+from tfwatch.training.plan import Plan
 from tfwatch.workloads.workload import BadInputError, Settings
 
 if TYPE_CHECKING:

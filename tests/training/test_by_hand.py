@@ -15,9 +15,8 @@ from tfwatch import workloads
 from tfwatch.core.events import EpochEnded, PipelineSwitched, TrainingFailed, ValidationEnded
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Flag
-from tfwatch.runs.control import Control
+from tfwatch.runs.control import Control, Scheduled
 from tfwatch.runs.writer import RunWriter
-from tfwatch.training.plan import Scheduled
 from tfwatch.workloads import array
 from tfwatch.workloads.workload import BadInputError, Settings
 

@@ -11,9 +11,8 @@ import pytest
 from tests.whole import only, result, told, train, write_images
 from tfwatch.core.events import EpochEnded, Noted, PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
 from tfwatch.core.knobs import Knobs
-from tfwatch.runs.control import Control
+from tfwatch.runs.control import Control, Scheduled
 from tfwatch.training import store as stores
-from tfwatch.training.plan import Scheduled
 from tfwatch.workloads import generator
 from tfwatch.workloads.workload import Settings
 

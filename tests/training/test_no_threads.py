@@ -9,7 +9,7 @@ import pytest
 
 from tests.whole import result, told, train
 from tfwatch.core.events import PipelineSwitched, SensorMissing
-from tfwatch.training.plan import Scheduled
+from tfwatch.runs.control import Scheduled
 from tfwatch.workloads import generator
 from tfwatch.workloads.workload import Settings
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfwatch.training.plan import Scheduled, parse_switch
+from tfwatch.runs.control import Scheduled
+from tfwatch.training.plan import parse_switch
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,10 @@ from tfwatch.core.events import (
     WatchFailed,
 )
 from tfwatch.core.knobs import Knobs
-from tfwatch.runs.control import Control, Request
+from tfwatch.runs.control import Control, Request, Scheduled
 from tfwatch.runs.writer import RunWriter
 from tfwatch.training import start
 from tfwatch.training.device import host_device
-from tfwatch.training.plan import Scheduled
 from tfwatch.workloads import cnn
 from tfwatch.workloads.workload import Prepared, Settings
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.core.knobs import Knobs
+    from tfwatch.runs.control import Scheduled
     from tfwatch.runs.opened import Run
-    from tfwatch.training.plan import Scheduled
     from tfwatch.training.trainer import Outcome
 
 IMPORTS = "import keras\nimport tensorflow as tf\n"

@@ -13,7 +13,7 @@ from tfwatch.core.events import (
     EpochStarted,
     RunEnded,
 )
-from tfwatch.training.plan import Scheduled
+from tfwatch.runs.control import Scheduled
 from tfwatch.training.trainer import Outcome
 
 from .files import DATASET, EXAMPLE, IMPORTS, MODEL, ONCE, train

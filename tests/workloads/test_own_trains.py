@@ -11,7 +11,7 @@ import pytest
 from tests.whole import digest, result, told
 from tfwatch.core.events import DatasetReady, EpochEnded, Noted, PipelineSwitched, SwitchFailed
 from tfwatch.core.knobs import Knobs, Setting
-from tfwatch.training.plan import Scheduled
+from tfwatch.runs.control import Scheduled
 from tfwatch.training.trainer import Outcome
 
 from .files import EXAMPLE, IMPORTS, LIVE, MODEL, ONCE, VALIDATION, train

@@ -11,6 +11,15 @@ from tfwatch.core.knobs import Knobs, Setting
 
 
 @dataclass(frozen=True, slots=True)
+class Scheduled:
+    """A switch asked by script once `step` steps are done."""
+
+    step: int
+    knob: str
+    value: Setting | float
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """Another setting for one knob; `by` is `key`, `command`, `code`, `experiment` or `autopilot`."""
 

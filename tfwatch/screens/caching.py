@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.core import units
-from tfwatch.screens.refusals import available_bytes
 
 if TYPE_CHECKING:
     from tfwatch.analysis.turns import KnobState
@@ -26,3 +25,8 @@ def short(snapshot: Snapshot, state: KnobState) -> str:
     """`, 338 MB`: what it needs, behind its forecast; empty where that is not known, or it is on."""
     needs = snapshot.manifest.cache_bytes
     return "" if needs is None or state.coming == "on" else f", {units.memory(needs)}"
+
+
+def available_bytes(snapshot: Snapshot) -> float | None:
+    """The memory that is free, by the newest sample; None before there is one."""
+    return float(snapshot.samples[-1]["memory_available_bytes"]) if len(snapshot.samples) else None

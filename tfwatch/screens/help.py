@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from tfwatch.screens.textscreen import TextScreen
+from tfwatch.widgets.text import row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from textual.binding import Binding
+
+    from tfwatch.core.events import SensorMissing
 
 _WORDS = (
     ("data wait", "blocked fetching the batch: the time that the device starves"),
@@ -53,4 +56,25 @@ def _text(bindings: Iterable[Binding]) -> Content:
         lines.append(Content.assemble((f"  {shown:<12}", "bold"), binding.tooltip or binding.description))
     lines.extend([Content(), Content.styled("words", "$accent bold")])
     lines.extend(Content.assemble((f"  {word:<10}", "bold"), meaning) for word, meaning in _WORDS)
+    return Content("\n").join(lines)
+
+
+_NONE = "every sensor that this machine has gives its figures"
+_VERDICT = "The verdict comes from step times and needs none of them."
+
+
+class MissingScreen(TextScreen):
+    """Lists sensors, reasons and fixes."""
+
+    def __init__(self, listed: Sequence[SensorMissing], unicode: bool) -> None:
+        super().__init__(_missing_text(listed), "what is n/a, and how to get it", unicode)
+
+
+def _missing_text(listed: Sequence[SensorMissing]) -> Content:
+    lines: list[Content] = []
+    for event in listed:
+        lines.append(row((event.sensor, "$accent bold")))
+        lines.append(row(f"  {event.reason}"))
+        lines.append(row((f"  {event.fix}", "$text-success")) if event.fix else Content())
+    lines.append(Content(_VERDICT if listed else _NONE))
     return Content("\n").join(lines)

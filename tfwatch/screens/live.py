@@ -16,10 +16,10 @@ from tfwatch.screens import views
 from tfwatch.screens.bindings import LIVE_BINDINGS, OF_PANES
 from tfwatch.screens.feeding import Feeder, Panes
 from tfwatch.screens.footer import cost_note, footer_keys, help_now, too_small
-from tfwatch.screens.help import HelpScreen
+from tfwatch.screens.help import HelpScreen, MissingScreen
 from tfwatch.screens.knobkeys import undoes
 from tfwatch.screens.layout import LOW, TALL, Layout, layout_for, panes_shown
-from tfwatch.screens.missing import MissingScreen, missing
+from tfwatch.screens.missing import missing
 from tfwatch.widgets.card import CardPane
 from tfwatch.widgets.finding import FindingPane
 from tfwatch.widgets.glyphs import choose_glyphs

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.refusals import LACKING, NoRoom, Refusal, no_room
 from tfwatch.runs.reader import Life
+from tfwatch.screens.caching import available_bytes
 
 if TYPE_CHECKING:
     from tfwatch.analysis.turns import KnobState
@@ -44,8 +45,3 @@ def refusal(snapshot: Snapshot, knob: str, live: bool, ending: bool = False) -> 
 def cache_refusal(snapshot: Snapshot, state: KnobState) -> NoRoom | None:
     """Why a cache is not turned on for want of memory; None where it can be, or is on already."""
     return None if state.coming == "on" else no_room(snapshot.manifest.cache_bytes, available_bytes(snapshot))
-
-
-def available_bytes(snapshot: Snapshot) -> float | None:
-    """The memory that is free, by the newest sample; None before there is one."""
-    return float(snapshot.samples[-1]["memory_available_bytes"]) if len(snapshot.samples) else None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class TextScreen(ModalScreen[None]):
     """Shows a text under a title."""
 
-    CSS_PATH = "textscreen.tcss"
+    CSS_PATH = "text_screens.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,enter", "dismiss", "close", id="text.close"),
         Binding("up", "scroll(-1)", "up", show=False),

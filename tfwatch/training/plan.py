@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfwatch.core.knobs import KNOBS, Knobs, Setting, as_value, epochs_until, show, spelt
+from tfwatch.runs.control import Scheduled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,15 +16,6 @@ if TYPE_CHECKING:
 
 #: Those that are in effect with the next batch.
 _AT_ONCE = tuple(knob for knob in KNOBS if not any(epochs_until(knob, value) for value in ("on", "off")))
-
-
-@dataclass(frozen=True, slots=True)
-class Scheduled:
-    """A switch asked by script once `step` steps are done."""
-
-    step: int
-    knob: str
-    value: Setting | float
 
 
 @dataclass(frozen=True, slots=True)

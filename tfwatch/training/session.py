@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     import tensorflow as tf
 
+    from tfwatch.runs.control import Scheduled
     from tfwatch.runs.writer import RunWriter
     from tfwatch.training.pipelines import Build
-    from tfwatch.training.plan import Scheduled
     from tfwatch.training.shuffle import Shuffle
     from tfwatch.training.store import Store
 

@@ -24,7 +24,7 @@ _LIBRARIES = tuple(
     {
         *(os.path.join(path, "") for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")) if path),
         *(os.path.join(path, "") for path in site.getsitepackages()),
-        os.path.join(_HERE, "training", ""),
+        *(os.path.join(_HERE, room, "") for room in ("tfdata", "training", "watch")),
     }
 )
 

@@ -108,7 +108,7 @@ def load(name: str, knobs: Knobs | None = None) -> Any:
     """
     find(name)
     if name in WORKLOADS:
-        return importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+        return importlib.import_module(f"tfwatch.workloads.{name.replace('-', '_')}")
     from tfwatch.workloads.own import Own
 
     return Own(_read(name), knobs)

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from tfwatch.app import TfwatchApp
 from tfwatch.core.knobs import Knobs, describe
-from tfwatch.runs.begin import begin_run
 from tfwatch.runs.control import Control
+from tfwatch.runs.create import begin_run
 from tfwatch.runs.reader import RunReader
 from tfwatch.sensors.runner import Sensors
-from tfwatch.training.plan import Plan
+from tfwatch.training.request import Plan
 from tfwatch.training.trainer import Trainer
-from tfwatch.workloads import Settings
+from tfwatch.workloads.workload import Settings
 
 HERE = Path(__file__).parent
 SIZES = ((120, 40), (80, 24), (200, 60))

@@ -68,9 +68,9 @@ async def settled(_min_s: float = 0.0, _max_s: float = 1.0) -> None:
 @pytest.fixture
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What tfwatch can make again, an image set above all, is kept in a folder of the test's own."""
-    from tfwatch.workloads import images, readable
+    from tfwatch.workloads.data import image_folder
 
     cache = tmp_path_factory.mktemp("cache")
-    monkeypatch.setattr(images, "cache_dir", lambda: cache)
-    monkeypatch.setattr(readable, "cache_dir", lambda: cache)
+    monkeypatch.setattr(image_folder, "cache_dir", lambda: cache)
+    monkeypatch.setattr(image_folder, "cache_dir", lambda: cache)
     return cache

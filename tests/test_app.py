@@ -13,7 +13,7 @@ from tests.screens.showing import shown
 from tfwatch.app import TfwatchApp
 from tfwatch.core.clock import Clock
 from tfwatch.core.rows import Phase
-from tfwatch.screens.meter import Meter
+from tfwatch.screens.footer import Meter
 
 if TYPE_CHECKING:
     from pathlib import Path

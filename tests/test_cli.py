@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from tfwatch import __version__, cli
-from tfwatch.commands.order import Order
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.control import Experiment, Scheduled
-from tfwatch.training.plan import Plan
+from tfwatch.training.request import Order, Plan
 from tfwatch.workloads.workload import Settings
 
 
@@ -193,7 +192,7 @@ def test_a_user_without_a_home_is_told_so(
 
 
 def test_a_run_needs_a_terminal_to_be_replayed_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from tfwatch.runs.begin import begin_run
+    from tfwatch.runs.create import begin_run
 
     writer, _ = begin_run(tmp_path, "cnn")
     writer.close()
@@ -328,9 +327,10 @@ def test_a_dumb_terminal_is_told_of(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 def test_the_themes_are_those_of_the_screens() -> None:
+    from tfwatch.cli import options
     from tfwatch.screens import themes
 
-    assert tuple(themes.THEMES) == cli.shared.THEMES
+    assert tuple(themes.THEMES) == options.THEMES
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _RAW_SCREEN = """
 import os, signal, sys, tty
 from pathlib import Path
-from tfwatch.terminal import Capture
+from tfwatch.terminal.capture import Capture
 with Capture(screen=True) as terminal:
     terminal.record_to(Path(sys.argv[1]))
     tty.setraw(0)
@@ -33,7 +33,7 @@ with Capture(screen=True) as terminal:
 _PLAIN = """
 import os, signal, sys
 from pathlib import Path
-from tfwatch.terminal import Capture
+from tfwatch.terminal.capture import Capture
 with Capture(screen=False) as terminal:
     terminal.record_to(Path(sys.argv[1]))
     os.write(2, b"native code complains\\n")

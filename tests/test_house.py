@@ -24,7 +24,7 @@ QUICK = (
     "tfwatch.runs",
     "tfwatch.analysis",
     "tfwatch.live",
-    "tfwatch.workloads",
+    "tfwatch.workloads.registry",
     "tfwatch.doctor",
     "tfwatch.cli",
     "tfwatch.report",

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.pseudo import Pseudo
-from tfwatch.guard import short
-from tfwatch.terminal import Capture, Signals, has_colour, has_unicode, held_signals, why_no_screen, wrapped
+from tfwatch.terminal.capture import Capture, Signals, has_colour, has_unicode, held_signals, why_no_screen, wrapped
+from tfwatch.terminal.guard import short
 
 
 def test_what_native_code_writes_lands_in_the_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -77,7 +77,7 @@ def test_without_a_folder_the_log_is_a_temporary_file(log: Path | None) -> None:
 
 _KILLED = """
 import os, signal
-from tfwatch.terminal import Capture
+from tfwatch.terminal.capture import Capture
 with Capture(screen=False) as terminal:
     terminal.record_to(None)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -123,7 +123,7 @@ def _gone(_pid: int, _signum: int) -> None:
 def test_a_reader_that_went_away_raises_nothing() -> None:
     script = """
 import sys
-from tfwatch.terminal import Capture
+from tfwatch.terminal.capture import Capture
 with Capture(screen=False) as terminal:
     terminal.record_to(None)
     for n in range(100_000):
@@ -139,7 +139,7 @@ with Capture(screen=False) as terminal:
 def test_closed_standard_descriptors_are_no_obstacle(tmp_path: Path) -> None:
     script = f"""
 import os, pathlib
-from tfwatch.terminal import Capture
+from tfwatch.terminal.capture import Capture
 with Capture(screen=False) as terminal:
     terminal.record_to(pathlib.Path({str(tmp_path / "log.txt")!r}))
     terminal.out.write("nowhere")
@@ -179,7 +179,7 @@ def test_signals_are_calls_and_the_old_handlers_come_back() -> None:
 _HANGUP = """
 import signal, sys, time
 from pathlib import Path
-from tfwatch.terminal import Capture, Signals
+from tfwatch.terminal.capture import Capture, Signals
 notes = open(sys.argv[1], "w", buffering=1)
 gone = []
 with Capture(screen=True) as terminal:
@@ -264,7 +264,7 @@ def test_a_path_tells_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
 _PLAYED = """
 import gc
 from textual.app import App
-from tfwatch.commands.stage import play
+from tfwatch.commands.screen_host import play
 
 class Shown(App):
     def __init__(self, painted, **options):

@@ -17,10 +17,10 @@ from tests.pseudo import ROOT, Pseudo
 from tests.screens.canned import usual
 from tfwatch.core.events import PipelineSwitched, TrainingFailed
 from tfwatch.core.rows import STEP
-from tfwatch.guard import LEAVE_SCREEN
 from tfwatch.runs.library import list_runs
-from tfwatch.runs.life import Life
+from tfwatch.runs.liveness import Life
 from tfwatch.runs.opened import Run, open_run
+from tfwatch.terminal.guard import LEAVE_SCREEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable

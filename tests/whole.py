@@ -6,13 +6,13 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.knobs import Knobs
-from tfwatch.runs.begin import begin_run
 from tfwatch.runs.control import Control
+from tfwatch.runs.create import begin_run
 from tfwatch.runs.opened import Run, open_run
-from tfwatch.training.plan import Plan
+from tfwatch.training.request import Plan
 from tfwatch.training.trainer import Outcome, Trainer
-from tfwatch.workloads import arrays
-from tfwatch.workloads.shapes import draw
+from tfwatch.workloads.data import arrays
+from tfwatch.workloads.data.synthetic_images import draw
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING, Any
 from textual.app import App, SystemCommand
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.live.ended import EndedFinding
+from tfwatch.live.judged_run import EndedFinding
 from tfwatch.live.view import Follower
-from tfwatch.screens import views
-from tfwatch.screens.bindings import LIVE_BINDINGS
+from tfwatch.screens import pane_views
 from tfwatch.screens.doctor import DoctorScreen
+from tfwatch.screens.footer import Meter
+from tfwatch.screens.keys import LIVE_BINDINGS
 from tfwatch.screens.leave import Leave, LeaveScreen, Question, StopScreen
 from tfwatch.screens.live import LiveScreen
-from tfwatch.screens.meter import Meter
 from tfwatch.screens.restart import RestartScreen
-from tfwatch.screens.switchboard import Switchboard
-from tfwatch.screens.themed import ThemedApp
-from tfwatch.widgets.glyphs import choose_glyphs
-from tfwatch.widgets.text import plain
+from tfwatch.screens.switch_requests import Switchboard
+from tfwatch.screens.themes import ThemedApp
+from tfwatch.widgets.basics.glyphs import choose_glyphs
+from tfwatch.widgets.basics.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from textual.screen import Screen
 
-    from tfwatch.analysis.restarts import Earlier
-    from tfwatch.core.startknobs import Restarting
+    from tfwatch.analysis.tuning.comparison import Earlier
+    from tfwatch.core.start_knobs import Restarting
     from tfwatch.doctor.check import CheckUp
     from tfwatch.live.view import RunView
     from tfwatch.runs.control import Control
@@ -102,7 +102,7 @@ class TfwatchApp(ThemedApp):
         self._view = view
         self._meter.frame(view.snapshot)
         self._live.show(view, self._meter.cost)
-        self._retitle(views.title(view))
+        self._retitle(pane_views.title(view))
         self._notice_end(view)
 
     def _notice_end(self, view: RunView) -> None:

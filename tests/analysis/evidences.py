@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tests.analysis.steps import make_steps
-from tfwatch.analysis.breakdown import breakdown
-from tfwatch.analysis.grounds import Evidence
-from tfwatch.analysis.stages import Stage, StageTable
+from tests.analysis.step_rows import make_steps
+from tfwatch.analysis.findings.bottleneck import Stage, StageTable
+from tfwatch.analysis.steps.breakdown import breakdown
+from tfwatch.analysis.tuning.evidence import Evidence
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.forecast import Forecast
+    from tfwatch.analysis.tuning.forecast import Forecast
 
 KNOBS = {"prefetch": "off", "workers": "off", "latency_ms": "off", "fast_form": "off"}
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tests.analysis.steps import make_steps
-from tfwatch.analysis.verdict import HIGHLY_FROM, MODERATELY_FROM, Verdict
+from tests.analysis.step_rows import make_steps
+from tfwatch.analysis.steps.verdict import HIGHLY_FROM, MODERATELY_FROM, Verdict
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows

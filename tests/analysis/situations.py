@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tfwatch.analysis.banner import banner
-from tfwatch.analysis.breakdown import Breakdown, Stat
-from tfwatch.analysis.situation import Situation
-from tfwatch.analysis.verdict import Bound, Judgement, Verdict
+from tfwatch.analysis.findings.banner import banner
+from tfwatch.analysis.findings.situation import Situation
+from tfwatch.analysis.steps.breakdown import Breakdown, Stat
+from tfwatch.analysis.steps.verdict import Bound, Judgement, Verdict
 from tfwatch.core.rows import Phase
 
 

@@ -31,9 +31,8 @@ import numpy as np
 import tensorflow as tf
 
 import tfwatch
-
-from .starvation import PREFETCHES, SKIP, Case, find_batch, in_turns, make_data, make_model
-from .trace import Busy, trace
+from tests.bench.starvation import PREFETCHES, SKIP, Case, find_batch, in_turns, make_data, make_model
+from tests.bench.trace import Busy, trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

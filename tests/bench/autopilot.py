@@ -29,15 +29,15 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from tests.bench.fed import Case, train
-from tfwatch.analysis.flights import move_line
-from tfwatch.analysis.gain import measure
-from tfwatch.analysis.grounds import cores_of
-from tfwatch.analysis.moving import settling
+from tfwatch.analysis.tuning.autopilot_moves import settling
+from tfwatch.analysis.tuning.estimator import measure
+from tfwatch.analysis.tuning.evidence import cores_of
+from tfwatch.analysis.tuning.search_text import move_line
+from tfwatch.core.events import AutopilotEnded, MoveJudged
 from tfwatch.core.knobs import Knobs, as_value
-from tfwatch.core.moves import AutopilotEnded, MoveJudged
-from tfwatch.pilot import autopilot
-from tfwatch.pilot.driver import Driver, Interrupt
 from tfwatch.runs.control import Autopilot, Control
+from tfwatch.tuner import autopilot
+from tfwatch.tuner.driver import Driver, Interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

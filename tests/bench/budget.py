@@ -21,18 +21,17 @@ from unittest.mock import patch
 
 import tensorflow as tf
 
+from tests.bench.overhead import AGAIN, BARE, SKIP, WATCH, Stopwatch, make_model
 from tfwatch import Watch
+from tfwatch.core.events import ExperimentEnded
 from tfwatch.core.knobs import Knobs
-from tfwatch.core.trials import ExperimentEnded
-from tfwatch.pilot.pilot import Pilot
-from tfwatch.runs.begin import begin_run
 from tfwatch.runs.control import Control, Experiment
+from tfwatch.runs.create import begin_run
 from tfwatch.runs.opened import read_run
-from tfwatch.training import fetch
-from tfwatch.training.hands import buffer_size, num_parallel_calls, options, untuned
-from tfwatch.training.session import Session
-
-from .overhead import AGAIN, BARE, SKIP, WATCH, Stopwatch, make_model
+from tfwatch.tfdata.work_ahead import buffer_size, num_parallel_calls, options, untuned
+from tfwatch.tuner.thread import Pilot
+from tfwatch.watch import fetch
+from tfwatch.watch.session import Session
 
 WIDTH = 256
 UNREAD, LEFT_ALONE, EXPERIMENT = "Watch, stages unread", "own pipeline", "own pipeline, experiment"

@@ -19,10 +19,9 @@ from typing import Any
 
 import psutil
 
-from tfwatch import workloads
+from tfwatch.checks import bench_program
 from tfwatch.core.knobs import Knobs
-from tfwatch.training import measuring
-from tfwatch.workloads import estimate
+from tfwatch.workloads import memory_estimate, registry
 
 STEPS = 6
 CASES: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -51,10 +50,10 @@ def main(names: list[str]) -> None:
     print("workload                                     estimate       grew   ratio")
     short = False
     for name, asked in CASES:
-        needed = estimate.needed_bytes(name, workloads.settle(name, asked))
+        needed = memory_estimate.needed_bytes(name, registry.settle(name, asked))
         short |= (not names or name in names) and is_short("train", name, asked, needed)
     for name, asked in ALONE:
-        needed = estimate.needed_alone_bytes(name, workloads.settle(name, asked))
+        needed = memory_estimate.needed_alone_bytes(name, registry.settle(name, asked))
         short |= (not names or name in names) and is_short("alone", name, asked, needed)
     sys.exit(short)
 
@@ -85,14 +84,14 @@ def measure(how: str, name: str, asked: dict[str, Any]) -> None:
 
 def run_alone(name: str, asked: dict[str, Any]) -> None:
     """What `tfwatch bench` times, six times."""
-    step, _ = measuring.step_of(name, workloads.settle(name, asked))
+    step, _ = bench_program.step_of(name, registry.settle(name, asked))
     for _ in range(STEPS):
         step()
 
 
 def train(name: str, asked: dict[str, Any]) -> None:
     """Six steps behind a prefetch of one batch."""
-    prepared = workloads.load(name).prepare(workloads.settle(name, {"seed": 1, **asked}), lambda _: None)
+    prepared = registry.load(name).prepare(registry.settle(name, {"seed": 1, **asked}), lambda _: None)
     model = prepared.model()
     batches = prepared.pipeline(prepared.source, Knobs(fast_form=True, prefetch=1)).take(STEPS)
     if prepared.loop:

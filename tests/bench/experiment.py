@@ -29,15 +29,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfwatch.core.events import ExperimentEnded
 from tfwatch.core.knobs import Knobs
-from tfwatch.core.trials import ExperimentEnded
-from tfwatch.pilot.pilot import Pilot
-from tfwatch.runs.begin import begin_run
 from tfwatch.runs.control import Control, Experiment
+from tfwatch.runs.create import begin_run
 from tfwatch.runs.opened import read_run
-from tfwatch.training.hands import options, untuned
-from tfwatch.training.session import Session
-from tfwatch.training.watch import Watch
+from tfwatch.tfdata.work_ahead import options, untuned
+from tfwatch.tuner.thread import Pilot
+from tfwatch.watch.callback import Watch
+from tfwatch.watch.session import Session
 
 if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter

@@ -13,16 +13,16 @@ import tensorflow as tf
 
 from tests.bench.starvation import CLASSES, SIZE, make_model
 from tests.bench.turned import make_sleeper
-from tfwatch import workloads
 from tfwatch.core.knobs import Knobs, describe
-from tfwatch.runs.begin import begin_run
 from tfwatch.runs.control import Control
+from tfwatch.runs.create import begin_run
 from tfwatch.sensors.runner import Sensors
-from tfwatch.training import hands
-from tfwatch.training.device import find_device
-from tfwatch.training.session import Session
-from tfwatch.training.watch import Watch
-from tfwatch.workloads.jpeg import delayed
+from tfwatch.tfdata import work_ahead
+from tfwatch.watch.callback import Watch
+from tfwatch.watch.session import Session
+from tfwatch.watch.tensorflow_info import find_device
+from tfwatch.workloads import registry
+from tfwatch.workloads.data.jpeg import delayed
 from tfwatch.workloads.workload import Prepared
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Case:
     @property
     def turns(self) -> tuple[str, ...]:
         """The knobs that are turned."""
-        entry = workloads.find(self.workload) if self.workload else None
+        entry = registry.find(self.workload) if self.workload else None
         fast = bool(entry.fast) if entry else self.fast_ms is not None
         return ("prefetch", "workers", "fast_form") if fast else ("prefetch", "workers")
 
@@ -181,15 +181,15 @@ def _fit(prepared: Prepared, writer: RunWriter, control: Control, told: _Told) -
     )
     spec = prepared.pipeline(prepared.source, control.knobs).element_spec
     one = tf.nest.map_structure(lambda s: tf.zeros([n or 1 for n in s.shape], s.dtype), spec)
-    stand_in = tf.data.Dataset.from_tensors(one).repeat(prepared.steps_per_epoch).with_options(hands.untuned())
+    stand_in = tf.data.Dataset.from_tensors(one).repeat(prepared.steps_per_epoch).with_options(work_ahead.untuned())
     model.fit(stand_in, epochs=_EPOCHS, verbose=0, shuffle=False, callbacks=[Watch(session=session), told])
 
 
 def _prepared(case: Case) -> _Known:
     keras.utils.set_random_seed(SEED)  # a data set's own seed counts together with it
     if case.workload:
-        settings = workloads.settle(case.workload, {"seed": SEED})
-        known = workloads.load(case.workload, case.knobs).prepare(settings, lambda _: None)
+        settings = registry.settle(case.workload, {"seed": SEED})
+        known = registry.load(case.workload, case.knobs).prepare(settings, lambda _: None)
         return _Known(known, (lambda e: e[1]) if case.workload == "cnn" else (lambda e: e % 10))
     images = _IMAGES if find_device().accelerated else 1
     return _Known(_injected(case), lambda e: tf.repeat(e % CLASSES, images))
@@ -197,7 +197,7 @@ def _prepared(case: Case) -> _Known:
 
 def _injected(case: Case) -> Prepared:
     numbers = tf.data.Dataset.range(400_000).shuffle(1000, seed=SEED).batch(_LABELS)
-    source = numbers.with_options(hands.options(Knobs())).with_options(hands.untuned())
+    source = numbers.with_options(work_ahead.options(Knobs())).with_options(work_ahead.untuned())
     accelerated = find_device().accelerated
     model = make_model if accelerated else functools.partial(make_sleeper, case.step_ms)
     loaded = functools.partial(_loaded, case=case, images=_IMAGES if accelerated else 1)
@@ -206,7 +206,7 @@ def _injected(case: Case) -> Prepared:
 
 def _loaded(numbers: tf.data.Dataset, knobs: Knobs, case: Case, images: int) -> tf.data.Dataset:
     """Batches of `_LABELS` images and labels: storage, then an example after another or the batch at once."""
-    calls = hands.num_parallel_calls(knobs.workers)
+    calls = work_ahead.num_parallel_calls(knobs.workers)
     read = numbers.map(_late(knobs.latency_ms), calls) if knobs.latency_ms else numbers
     if knobs.fast_form:
         loaded = read.map(_late(case.fast_ms or 0.0), calls)
@@ -214,8 +214,8 @@ def _loaded(numbers: tf.data.Dataset, knobs: Knobs, case: Case, images: int) -> 
         loaded = read.unbatch().map(_late(case.example_ms), calls).batch(_LABELS)
     shape = (_LABELS * images, SIZE, SIZE, 3)
     batches = loaded.map(lambda n: (tf.zeros(shape), tf.repeat(n % CLASSES, images)))
-    ahead = hands.buffer_size(knobs.prefetch)
-    return (batches if ahead is None else batches.prefetch(ahead)).with_options(hands.options(knobs))
+    ahead = work_ahead.buffer_size(knobs.prefetch)
+    return (batches if ahead is None else batches.prefetch(ahead)).with_options(work_ahead.options(knobs))
 
 
 def _late(ms: float) -> Callable[[tf.Tensor], tf.Tensor]:

@@ -30,13 +30,13 @@ import numpy as np
 from tests.bench.starvation import find_batch, make_model
 from tests.bench.turned import Case, make_sleeper, run
 from tfwatch import open_run
-from tfwatch.analysis.record import Record
+from tfwatch.analysis.tuning.forecast import Record
 from tfwatch.core.knobs import Knobs
 from tfwatch.live.judged_run import JudgedRun
-from tfwatch.training.device import find_device
+from tfwatch.watch.tensorflow_info import find_device
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.record import Foretold
+    from tfwatch.analysis.tuning.forecast import Foretold
 
 _STEP_MS = 15.0
 #: Once enough switches are foretold, no training begins after so long.

@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from tests.bench import starvation
+from tests.bench.overhead import AGAIN, BARE, SKIP, Stopwatch, make_data, make_model, ratios_of
 from tfwatch import Watch, open_run
-
-from . import starvation
-from .overhead import AGAIN, BARE, SKIP, Stopwatch, make_data, make_model, ratios_of
 
 SPLITS = {BARE: "", "Watch": "fused", 'Watch(split="exact")': "exact", AGAIN: ""}
 
@@ -62,8 +61,8 @@ def make_batches(options: argparse.Namespace) -> Any:
     import tensorflow as tf
 
     from tfwatch.core.knobs import Knobs
-    from tfwatch.training.hands import options as hands
-    from tfwatch.workloads.jpeg import delayed
+    from tfwatch.tfdata.work_ahead import options as hands
+    from tfwatch.workloads.data.jpeg import delayed
 
     if options.convolutions:
         x, y = tf.zeros((options.batch, starvation.SIZE, starvation.SIZE, 3)), tf.zeros((options.batch,), tf.int64)

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from tests.analysis.grid import RATIOS, starving, verdict_of
-from tfwatch.analysis.summary import summarise
-from tfwatch.training.injected import Trainings
-from tfwatch.training.injected_schedule import Schedule
+from tfwatch.analysis.steps.summary import summarise
+from tfwatch.checks.injected_schedule import Schedule
+from tfwatch.checks.injected_trainings import Trainings
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.verdict import Verdict
+    from tfwatch.analysis.steps.verdict import Verdict
 
 _WORK_STEPS = 20
 

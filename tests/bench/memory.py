@@ -28,11 +28,12 @@ from tfwatch.core.clock import SYSTEM
 from tfwatch.core.rows import PROGRESS, SAMPLE, STEP, Phase
 from tfwatch.live.view import Follower
 from tfwatch.runs import format as layout
-from tfwatch.runs.begin import begin_run
+from tfwatch.runs.create import begin_run
 from tfwatch.runs.format import Manifest
-from tfwatch.runs.machine import boot_id
+from tfwatch.runs.machine_info import boot_id
 from tfwatch.runs.opened import open_run
-from tfwatch.runs.reader import FolderSource, RunReader
+from tfwatch.runs.reader import RunReader
+from tfwatch.runs.streams import FolderSource
 
 if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter

@@ -24,8 +24,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.sensors import FullReading, Unavailable
-from tfwatch.sensors.gpu_nvml import Source, own_pids
+from tfwatch.sensors.gpu.nvml import Source, own_pids
+from tfwatch.sensors.protocol import FullReading, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     import tensorflow as tf
 
-    from .stage_work import Maker
+    from tests.bench.stage_work import Maker
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import tensorflow as tf
 
-from tfwatch.workloads import jpeg
+from tfwatch.workloads.data import jpeg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -24,23 +24,22 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
-from tfwatch.analysis.stages import stage_table
+from tests.bench.stage_cases import CASES, Case
+from tests.bench.stage_work import Maker
+from tfwatch.analysis.findings.bottleneck import stage_table
 from tfwatch.core.events import StagesFound
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Phase
-from tfwatch.runs.begin import begin_run
+from tfwatch.runs.create import begin_run
 from tfwatch.runs.opened import read_run
-from tfwatch.training.feed import Feed, prefetch_only
-from tfwatch.training.hands import options
-from tfwatch.training.stages import StageReader
-
-from .stage_cases import CASES, Case
-from .stage_work import Maker
+from tfwatch.tfdata.live_switch import Feed, prefetch_only
+from tfwatch.tfdata.stage_reader import StageReader
+from tfwatch.tfdata.work_ahead import options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tfwatch.analysis.stages import Stage, StageTable
+    from tfwatch.analysis.findings.bottleneck import Stage, StageTable
     from tfwatch.runs.writer import RunWriter
 
 _OFF = 0.10

@@ -24,12 +24,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tests.bench.trace import Busy, trace
 from tfwatch import Watch, open_run
 from tfwatch.core.knobs import Knobs, Setting
-from tfwatch.training import hands
-from tfwatch.workloads.jpeg import delayed
-
-from .trace import Busy, trace
+from tfwatch.tfdata import work_ahead
+from tfwatch.workloads.data.jpeg import delayed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,8 +91,8 @@ def make_data(batch: int, delay_ms: float, prefetch: Setting) -> tf.data.Dataset
     data = tf.data.Dataset.from_tensors((x, rng.integers(0, CLASSES, size=batch))).repeat()
     if delay_ms:
         data = data.map(lambda x, y: (x, delayed(y, delay_ms)))
-    size = hands.buffer_size(prefetch)
-    return (data if size is None else data.prefetch(size)).with_options(hands.options(Knobs(prefetch=prefetch)))
+    size = work_ahead.buffer_size(prefetch)
+    return (data if size is None else data.prefetch(size)).with_options(work_ahead.options(Knobs(prefetch=prefetch)))
 
 
 class Bounds(keras.callbacks.Callback):

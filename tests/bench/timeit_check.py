@@ -22,9 +22,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import tensorflow as tf
 
-from tfwatch.commands.bench import run_alone
-from tfwatch.commands.bench_row import certain_from
-from tfwatch.training.measuring import Others, Spec, step_of, timed_ms
+from tfwatch.checks.bench import certain_from, run_alone
+from tfwatch.checks.bench_program import Others, Spec, step_of, timed_ms
 
 MOST = 0.05
 #: As somebody would write it who has never heard of tfwatch.

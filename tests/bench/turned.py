@@ -12,20 +12,21 @@ import numpy as np
 import tensorflow as tf
 
 from tests.bench.starvation import CLASSES, SIZE
-from tfwatch import Watch, workloads
+from tfwatch import Watch
+from tfwatch.checks.injected_trainings import Sleeping, Sleeps
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.knobs import Knobs, describe
-from tfwatch.runs.begin import begin_run
 from tfwatch.runs.control import Control, Request
+from tfwatch.runs.create import begin_run
 from tfwatch.runs.reader import RunReader
 from tfwatch.sensors.runner import Sensors
-from tfwatch.training import hands
-from tfwatch.training.device import find_device
-from tfwatch.training.injected_kinds import Sleeping, Sleeps
-from tfwatch.training.plan import Plan
-from tfwatch.training.session import Session
+from tfwatch.tfdata import work_ahead
+from tfwatch.training.request import Plan
 from tfwatch.training.trainer import Trainer
-from tfwatch.workloads.jpeg import delayed
+from tfwatch.watch.session import Session
+from tfwatch.watch.tensorflow_info import find_device
+from tfwatch.workloads import registry
+from tfwatch.workloads.data.jpeg import delayed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,7 +72,7 @@ def make_sleeper(step_ms: float) -> Any:
 
 def run(case: Case, model: Any, batch: int, runs_dir: Path) -> Path:
     """Train a case to its end; returns the run folder."""
-    entry = workloads.find(case.workload) if case.workload else None
+    entry = registry.find(case.workload) if case.workload else None
     names = [name for name in describe(case.knobs) if entry is None or entry.has(name)]
     if entry is None:
         names = [name for name in names if name in ("prefetch", "workers", "latency_ms", "fast_form")]
@@ -104,7 +105,7 @@ def run(case: Case, model: Any, batch: int, runs_dir: Path) -> Path:
 
 
 def _train_workload(case: Case, writer: RunWriter, control: Control) -> None:
-    settings = workloads.settle(case.workload, {"epochs": 200, "seed": 1})
+    settings = registry.settle(case.workload, {"epochs": 200, "seed": 1})
     trainer = Trainer(Plan(case.workload, settings, case.knobs), writer, control)
     trainer.start()
     trainer.done.wait()
@@ -115,11 +116,11 @@ def _train_workload(case: Case, writer: RunWriter, control: Control) -> None:
 def _train_injected(case: Case, model: Any, batch: int, writer: RunWriter, control: Control) -> None:
     device = find_device()
     writer.describe(device=device.name, accelerated=device.accelerated)
-    source = tf.data.Dataset.range(10**9).batch(FILES).with_options(hands.options(Knobs()))
-    session = Session(writer, control, build=_loader(case, batch), source=source.with_options(hands.untuned()))
+    source = tf.data.Dataset.range(10**9).batch(FILES).with_options(work_ahead.options(Knobs()))
+    session = Session(writer, control, build=_loader(case, batch), source=source.with_options(work_ahead.untuned()))
     spec = session.build(source, case.knobs).element_spec
     one = tf.nest.map_structure(lambda s: tf.zeros(s.shape, s.dtype), spec)
-    stand_in = tf.data.Dataset.from_tensors(one).repeat().with_options(hands.untuned())
+    stand_in = tf.data.Dataset.from_tensors(one).repeat().with_options(work_ahead.untuned())
     model.fit(stand_in, steps_per_epoch=10**6, verbose=0, callbacks=[Watch(session=session)])
     writer.end("stopped")
 
@@ -135,7 +136,7 @@ def _loader(case: Case, batch: int) -> Callable[[tf.data.Dataset, Knobs], tf.dat
         return delayed(number, tf.gather(load_ms, (number // FILES) % len(case.load_ms)) / FILES)
 
     def build(numbers: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
-        workers = hands.num_parallel_calls(knobs.workers)
+        workers = work_ahead.num_parallel_calls(knobs.workers)
         if knobs.latency_ms:
             numbers = numbers.map(lambda n: delayed(n, knobs.latency_ms), workers)
         if knobs.fast_form:
@@ -143,8 +144,8 @@ def _loader(case: Case, batch: int) -> Callable[[tf.data.Dataset, Knobs], tf.dat
         else:
             loaded = numbers.unbatch().map(load_one, num_parallel_calls=workers).batch(FILES)
         batches = loaded.map(lambda _: (x, y))
-        ahead = hands.buffer_size(knobs.prefetch)
-        return (batches if ahead is None else batches.prefetch(ahead)).with_options(hands.options(knobs))
+        ahead = work_ahead.buffer_size(knobs.prefetch)
+        return (batches if ahead is None else batches.prefetch(ahead)).with_options(work_ahead.options(knobs))
 
     return build
 

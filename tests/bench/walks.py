@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tests.analysis.plants import Plant
-from tfwatch.analysis.forecast import Forecast
-from tfwatch.analysis.gain import measure
-from tfwatch.analysis.moving import BUDGET, LEAST, MOST, Limits, Stop, settling, stretch
-from tfwatch.analysis.walk import Walk
+from tfwatch.analysis.tuning.autopilot_moves import BUDGET, LEAST, MOST, Limits, Stop, settling, stretch
+from tfwatch.analysis.tuning.autopilot_search import Walk
+from tfwatch.analysis.tuning.estimator import measure
+from tfwatch.analysis.tuning.forecast import Forecast
 from tfwatch.core.rows import STEP
 
 if TYPE_CHECKING:

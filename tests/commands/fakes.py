@@ -15,14 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.app import Leave
-from tfwatch.commands.order import Order
-from tfwatch.commands.parts import Parts
+from tfwatch.commands.factories import Parts
 from tfwatch.commands.train import train
 from tfwatch.core.events import EpochStarted, RunEnded, TrainingFailed
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Phase
-from tfwatch.training.plan import Plan
+from tfwatch.screens.leave import Leave
+from tfwatch.training.request import Order, Plan
 from tfwatch.training.trainer import Outcome
 from tfwatch.workloads.workload import Settings
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.core.clock import Clock
-    from tfwatch.core.startknobs import Restarting
+    from tfwatch.core.start_knobs import Restarting
     from tfwatch.runs.control import Control
     from tfwatch.runs.writer import RunWriter
 

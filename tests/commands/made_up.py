@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from tfwatch.checks.injected_schedule import Found, Schedule, Trained
 from tfwatch.core.events import Event, Paused
 from tfwatch.core.rows import SAMPLE
 from tfwatch.runs.format import Manifest
-from tfwatch.runs.life import Life
+from tfwatch.runs.liveness import Life
 from tfwatch.runs.opened import Run
-from tfwatch.training.injected_schedule import Found, Schedule, Trained
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.commands.selftest_cases import Experiment
+    from tfwatch.checks.injected_trainings import Trainings
+    from tfwatch.checks.selftest_cases import Experiment
     from tfwatch.core.rows import Rows
-    from tfwatch.training.injected import Trainings
 
 
 def run_of(rows: Rows, *events: Event) -> Run:

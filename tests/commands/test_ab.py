@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from tests.commands.fakes import FakeTrainer, parts
 from tfwatch.commands.ab import Wish, ab
-from tfwatch.core.events import PipelineSwitched, SwitchAsked
+from tfwatch.core.events import ExperimentEnded, PipelineSwitched, SwitchAsked
 from tfwatch.core.knobs import Knobs, show
 from tfwatch.core.rows import Phase
-from tfwatch.core.trials import ExperimentEnded
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import open_run
 from tfwatch.workloads.workload import Settings
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from tfwatch.commands.parts import Parts
+    from tfwatch.commands.factories import Parts
 
 WISH = Wish("cnn", Settings(steps=400, seed=1), Knobs(), "prefetch", ("off", 4))
 

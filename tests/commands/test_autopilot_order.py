@@ -9,7 +9,7 @@ import pytest
 from tests.commands.fakes import order, parts
 from tfwatch import cli
 from tfwatch.commands.train import train
-from tfwatch.core.moves import AutopilotBegan, AutopilotEnded
+from tfwatch.core.events import AutopilotBegan, AutopilotEnded
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import open_run
 

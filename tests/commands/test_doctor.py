@@ -16,15 +16,15 @@ from tests.doctor.machines import linux, mac, stopped
 from tests.pseudo import ROOT, Pseudo
 from tfwatch import cli
 from tfwatch.commands import doctor as command
-from tfwatch.commands.look import check_up
+from tfwatch.commands.factories import check_up
 from tfwatch.doctor.check import Check, CheckUp, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tfwatch.doctor.checkup import Scope
     from tfwatch.doctor.facts import Facts
-    from tfwatch.doctor.gather import Scope
 
     Collect = Callable[[Scope, Callable[[str], None]], Facts]
 
@@ -251,7 +251,7 @@ def test_ctrl_c_in_a_terminal_ends_the_trial_too(tmp_path: Path) -> None:
 def screen(facts: str, tmp_path: Path) -> Pseudo:
     """`tfwatch doctor --screen` over made-up facts, in a terminal of its own."""
     script = (
-        "import tfwatch.doctor.gather as room\nfrom tests.commands.test_doctor import *\n"
+        "import tfwatch.doctor.checkup as room\nfrom tests.commands.test_doctor import *\n"
         f"from tests.commands.test_doctor import _BROKEN\nroom.gather = lambda *_: {facts}\n"
         f"raise SystemExit(cli.main(['doctor', '--screen', '--runs-dir', {str(tmp_path)!r}]))"
     )

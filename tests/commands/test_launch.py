@@ -12,20 +12,20 @@ from tests.screens.canned import usual
 from tests.test_cli import _taken
 from tfwatch import cli
 from tfwatch.commands import launch as room
-from tfwatch.commands.parts import Parts
+from tfwatch.commands.factories import Parts
 from tfwatch.core.clock import Clock
-from tfwatch.doctor.glance import GpuHere
+from tfwatch.doctor.quick_facts import GpuHere
 from tfwatch.report.document import as_json
 from tfwatch.runs.opened import open_run
-from tfwatch.workloads import WORKLOADS
+from tfwatch.workloads.registry import WORKLOADS
 from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tfwatch.core.startknobs import StartKnob
-    from tfwatch.widgets.launching import Trainable
+    from tfwatch.core.start_knobs import StartKnob
+    from tfwatch.widgets.launcher_lists import Trainable
 
 _KNOBS = [
     pytest.param(workload, knob, id=f"{workload.name} {knob.name}")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfwatch.commands import memory
-from tfwatch.commands.bench import Wish, doubts, specs
-from tfwatch.doctor.glance import GpuHere
-from tfwatch.runs import container
-from tfwatch.runs.container import Limits
+from tfwatch.checks.bench import Wish, doubts, specs
+from tfwatch.doctor import quick_facts
+from tfwatch.doctor.quick_facts import GpuHere
+from tfwatch.runs import machine_info
+from tfwatch.runs.machine_info import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +22,8 @@ NO_GPU = GpuHere("no GPU here")
 
 
 def test_what_fits_or_is_not_known_is_not_told() -> None:
-    assert memory.too_much(2 * GB, "dense", "cpu", NO_GPU, free=3 * GB) == ""
-    assert memory.too_much(None, "mine.py", "cpu", NO_GPU, free=0) == ""
+    assert quick_facts.too_much(2 * GB, "dense", "cpu", NO_GPU, free=3 * GB) == ""
+    assert quick_facts.too_much(None, "mine.py", "cpu", NO_GPU, free=0) == ""
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_what_fits_or_is_not_known_is_not_told() -> None:
     ],
 )
 def test_what_does_not_fit_is_a_sentence_with_both_figures(device: str, gpu: GpuHere, end: str) -> None:
-    told = memory.too_much(round(57.6 * GB), "matmul", device, gpu, free=round(20.1 * GB))
+    told = quick_facts.too_much(round(57.6 * GB), "matmul", device, gpu, free=round(20.1 * GB))
     assert told.startswith(f"matmul needs about 57.6 GB of memory and 20.1 GB {end}")
 
 
@@ -56,9 +56,9 @@ def test_free_is_the_machines_or_the_groups(
     allowed: Limits, used: int | None, free: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=8 * GB))
-    monkeypatch.setattr(container, "limits", lambda: allowed)
-    monkeypatch.setattr(container, "used_bytes", lambda group: used)
-    assert container.free_bytes() == free
+    monkeypatch.setattr(machine_info, "limits", lambda: allowed)
+    monkeypatch.setattr(machine_info, "used_bytes", lambda group: used)
+    assert machine_info.free_bytes() == free
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ import pytest
 
 from tfwatch.commands.progress import Progress
 from tfwatch.core.clock import Clock
-from tfwatch.runs.begin import begin_run
-from tfwatch.runs.reader import FolderSource, RunReader
+from tfwatch.runs.create import begin_run
+from tfwatch.runs.reader import RunReader
+from tfwatch.runs.streams import FolderSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable

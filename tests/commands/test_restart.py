@@ -15,24 +15,23 @@ from tests.commands.test_train import kill_at
 from tests.test_cli import _taken
 from tfwatch import cli
 from tfwatch.commands import train as module
-from tfwatch.commands.order import Order
-from tfwatch.commands.parts import Parts
+from tfwatch.commands.factories import Parts
 from tfwatch.commands.restart import WEIGHTS, Restart
 from tfwatch.commands.train import train
 from tfwatch.core.knobs import Knobs
-from tfwatch.runs.begin import begin_run
 from tfwatch.runs.control import Control, Request
+from tfwatch.runs.create import begin_run
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.writer import RunWriter
-from tfwatch.training.plan import Plan
+from tfwatch.training.request import Order, Plan
 from tfwatch.workloads.workload import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from tfwatch.core.startknobs import Restarting
+    from tfwatch.core.start_knobs import Restarting
 
 
 @pytest.fixture(autouse=True)

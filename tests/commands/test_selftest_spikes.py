@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.analysis.steps import make_steps, plain, restart
+from tests.analysis.step_rows import make_steps, plain, restart
 from tests.commands.made_up import outcome, pause, run_of, trained
-from tfwatch.commands import selftest_cases as cases
+from tfwatch.checks import selftest_cases as cases
+from tfwatch.checks.injected_schedule import HeldUp, Schedule, Trained
 from tfwatch.core.rows import Flag
-from tfwatch.training.injected_schedule import HeldUp, Schedule, Trained
 
 
 def spiky(schedule: Schedule, *, lacking: int = 0, cause: str = "", unknown: int = 0) -> Trained:

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfwatch.training.injected_schedule import AHEAD, ON_DEMAND, HeldUp, Schedule
+from tfwatch.checks.injected_schedule import AHEAD, ON_DEMAND, HeldUp, Schedule
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.training.injected import Trainings
+    from tfwatch.checks.injected_trainings import Trainings
 
 
 @pytest.fixture
 def trainings(tmp_path: Path) -> Trainings:
-    from tfwatch.training.injected import Trainings
+    from tfwatch.checks.injected_trainings import Trainings
 
     return Trainings(tmp_path, seed=1)
 
@@ -45,7 +45,7 @@ def test_every_kind_trains_as_many_steps_as_it_is_asked(trainings: Trainings, ki
 
 @pytest.mark.tensorflow
 def test_what_watch_costs_is_found(tmp_path: Path) -> None:
-    from tfwatch.training.cost import rounds_ms
+    from tfwatch.checks.watch_cost import rounds_ms
 
     (row,) = rounds_ms(tmp_path, rounds=1, steps=5)
 

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.commands.fakes import order, parts
-from tfwatch.commands import awake
+from tfwatch.commands import keep_awake
 from tfwatch.commands import train as module
-from tfwatch.commands.parts import Parts
-from tfwatch.commands.stage import Stage
+from tfwatch.commands.factories import Parts
+from tfwatch.commands.screen_host import Stage
 from tfwatch.commands.train import train
 from tfwatch.core.events import Noted, RunEnded, SensorMissing
 from tfwatch.core.knobs import Knobs
-from tfwatch.doctor.glance import GpuHere
-from tfwatch.doctor.installed import Installed
+from tfwatch.doctor.packages import Installed
+from tfwatch.doctor.quick_facts import GpuHere
 from tfwatch.runs.control import Scheduled
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import Run, open_run
-from tfwatch.training.plan import Plan
+from tfwatch.training.request import Plan
 from tfwatch.workloads.workload import BadInputError, Settings
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def test_how_steps_are_computed_is_told_where_it_is_not_as_usual(
 def test_keeping_awake_is_told_and_changes_nothing_else(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(awake, "tool_for", lambda _: [])
+    monkeypatch.setattr(keep_awake, "tool_for", lambda _: [])
     assert train(order(tmp_path, headless=True, keep_awake=True), parts()) == 0
 
     sentence = "--keep-awake has no tool for this system: the machine may fall asleep"
@@ -215,7 +215,7 @@ def test_a_knob_that_a_pipeline_lacks_is_bad_input(
 def test_what_may_not_fit_into_memory_is_said_and_kept_and_trains(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfwatch.commands.memory.free_bytes", lambda: 0)
+    monkeypatch.setattr("tfwatch.doctor.quick_facts.free_bytes", lambda: 0)
     monkeypatch.setattr("tfwatch.commands.train.gpu_here", lambda: GpuHere("no GPU here"))
     assert train(order(tmp_path, headless=True), parts()) == 0
     said = "cnn needs about 0.1 GB of memory and 0.0 GB are free: it may swap, or the system may end it"
@@ -291,7 +291,7 @@ def test_a_screen_that_dies_leaves_the_training_alone(
 def test_signals_end_the_screen(
     signals: dict[int, int], code: int, cause: str, shown: Callable[..., int], tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("tfwatch.terminal.os.isatty", lambda _: True)
+    monkeypatch.setattr("tfwatch.terminal.capture.os.isatty", lambda _: True)
     assert shown("stay", steps=100, after_step=kill_at(signals)) == code
     assert end_of(the_run(tmp_path))[0] == cause
 
@@ -304,6 +304,6 @@ def test_a_signal_while_the_screen_is_loaded_shows_none(
             signal.raise_signal(signal.SIGINT)
             super().__init__(*parts)
 
-    monkeypatch.setattr("tfwatch.commands.session.Stage", Interrupted)
+    monkeypatch.setattr("tfwatch.commands.train_session.Stage", Interrupted)
     assert shown("stay") == 130
     assert end_of(the_run(tmp_path)) == ("stopped", "left before it began")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfwatch.core.boundary import fails_open
+from tfwatch.core.errors import fails_open
 
 
 def _raise(error: BaseException) -> None:

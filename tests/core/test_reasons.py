@@ -1,6 +1,6 @@
 import pytest
 
-from tfwatch.core.reasons import reason
+from tfwatch.core.errors import reason
 
 
 class Mute(Exception):

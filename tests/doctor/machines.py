@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tfwatch.doctor.examine import examine
+from tfwatch.doctor.checkup import examine
 from tfwatch.doctor.facts import Cores, DiskSpeed, Facts, Interpreter, Machine, Nvidia, RunsFolder, Terminal
-from tfwatch.doctor.installed import Installed
-from tfwatch.doctor.tensorflow_log import LogFacts
-from tfwatch.doctor.trial import Trial
-from tfwatch.sensors import Available, Unavailable
+from tfwatch.doctor.packages import Installed
+from tfwatch.doctor.trial import LogFacts, Trial
+from tfwatch.sensors.protocol import Available, Unavailable
 
 GB = 2**30
 CPU = {"name": "CPU:0", "kind": "CPU"}

@@ -23,12 +23,11 @@ from tests.doctor.machines import (
     with_gpu,
 )
 from tfwatch.doctor.check import Status
-from tfwatch.doctor.examine import CHECKS, examine
+from tfwatch.doctor.checkup import CHECKS, examine
 from tfwatch.doctor.facts import Cores, DiskSpeed, Facts, Interpreter, Machine, Nvidia, RunsFolder, Terminal
-from tfwatch.doctor.installed import Installed
-from tfwatch.doctor.tensorflow_log import LogFacts
-from tfwatch.doctor.trial import UNTRIED, Trial
-from tfwatch.sensors import Available, Unavailable
+from tfwatch.doctor.packages import Installed
+from tfwatch.doctor.trial import UNTRIED, LogFacts, Trial
+from tfwatch.sensors.protocol import Available, Unavailable
 
 if TYPE_CHECKING:
     from typing import Any

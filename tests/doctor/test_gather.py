@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfwatch.doctor import gather as room
-from tfwatch.doctor.gather import Scope, gather
-from tfwatch.doctor.installed import Installed
+from tfwatch.doctor import checkup as room
+from tfwatch.doctor.checkup import Scope, gather
+from tfwatch.doctor.packages import Installed
 from tfwatch.doctor.trial import Trial
-from tfwatch.sensors import Available, SensorError, Unavailable
+from tfwatch.sensors.protocol import Available, SensorError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from tfwatch.sensors import Availability
+    from tfwatch.sensors.protocol import Availability
 
 _REFUSED = Unavailable("sudo has no rule for it", "tfwatch doctor --sudoers")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tfwatch.doctor.facts import Nvidia
-from tfwatch.doctor.glance import glance, gpu_here, no_gpu
-from tfwatch.doctor.installed import Installed
+from tfwatch.doctor.packages import Installed
+from tfwatch.doctor.quick_facts import glance, gpu_here, no_gpu
 
 LINUX = Installed("linux", "x86_64", versions={"tensorflow": "2.21.0"})
 APPLE = Installed("darwin", "arm64", versions={"tensorflow": "2.19.1"})

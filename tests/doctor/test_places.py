@@ -13,10 +13,9 @@ import pytest
 
 from tests.pseudo import Pseudo
 from tfwatch.core.clock import Clock
-from tfwatch.doctor.disk import read_speed
 from tfwatch.doctor.facts import DiskSpeed
-from tfwatch.doctor.places import backend, colours, runs_folder
-from tfwatch.sensors import Unavailable
+from tfwatch.doctor.probes import backend, colours, read_speed, runs_folder
+from tfwatch.sensors.protocol import Unavailable
 
 # -- the runs folder --------------------------------------------------------------------------------
 
@@ -159,7 +158,7 @@ def test_the_colours_that_the_screen_will_use(environ: dict[str, str], expected:
 @pytest.mark.terminal
 def test_a_terminals_size_is_read_where_one_of_the_descriptors_is_one() -> None:
     code = (
-        "import os\nfrom tfwatch.doctor.places import terminal\n"
+        "import os\nfrom tfwatch.doctor.probes import terminal\n"
         "print('GOT', terminal({'TERM': 'xterm', 'NO_COLOR': '1', 'LC_ALL': 'C'}, (60, 18)))"
     )
     with Pseudo("-c", code, columns=40, rows=10) as pseudo:

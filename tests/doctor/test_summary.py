@@ -8,8 +8,8 @@ import pytest
 
 from tests.doctor.machines import CPU, H100, linux, mac, product, stopped, trial, with_gpu
 from tfwatch.doctor.facts import Facts
-from tfwatch.doctor.installed import Installed
-from tfwatch.doctor.summary import machine_line
+from tfwatch.doctor.packages import Installed
+from tfwatch.doctor.quick_facts import machine_line
 from tfwatch.doctor.trial import UNTRIED
 
 _TWO = trial(CPU, H100, {**H100, "name": "GPU:1"})

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfwatch.doctor.facts import Nvidia
-from tfwatch.doctor.system import interpreter, nvidia, parse_cpuinfo, parse_driver, parse_sysctl
+from tfwatch.doctor.probes import interpreter, nvidia, parse_cpuinfo, parse_driver, parse_sysctl
 
 if TYPE_CHECKING:
     from pathlib import Path

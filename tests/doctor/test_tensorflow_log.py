@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfwatch.doctor.tensorflow_log import LogFacts, fell_back, read_log
+from tfwatch.doctor.trial import LogFacts, fell_back, read_log
 
 _BEGIN, _END = "<begin>", "<end>"
 _TIME = "I0000 00:00:1795261743.298289    9855"

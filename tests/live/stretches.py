@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.analysis.steps import make_steps, restart
-from tfwatch.core.events import Event, PipelineSwitched
+from tests.analysis.step_rows import make_steps, restart
+from tfwatch.core.events import Event, ExperimentBegan, ExperimentBlock, ExperimentEnded, PipelineSwitched
 from tfwatch.core.rows import Flag, Rows
-from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
 
 #: wait, compute and host of a step, ms.
 FED, HALF_FED, STARVING = (0.1, 12.0, 0.5), (1.5, 12.0, 0.5), (9.0, 12.0, 0.5)

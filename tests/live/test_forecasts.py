@@ -7,11 +7,11 @@ from itertools import pairwise
 import pytest
 
 from tests.screens.canned import FED, STARVING, Canned
-from tfwatch.analysis.foretelling import last_words, record_words
+from tfwatch.analysis.tuning.switch_text import last_words, record_words
 from tfwatch.core.events import SwitchAsked
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.live.view import Follower, RunView
-from tfwatch.screens import views
+from tfwatch.screens import pane_views
 
 GPU = {"device": "GPU:0 Apple M2 Pro", "accelerated": True}
 
@@ -24,7 +24,7 @@ def look(run: Canned) -> RunView:
 
 
 def notes(view: RunView) -> dict[str, str]:
-    return {row.name: row.note for row in views.knob_rows(view, live=True)}
+    return {row.name: row.note for row in pane_views.knob_rows(view, live=True)}
 
 
 def test_beside_each_knob_stands_what_its_key_would_bring() -> None:

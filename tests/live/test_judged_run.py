@@ -7,12 +7,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.analysis.steps import make_steps, plain, restart
+from tests.analysis.step_rows import make_steps, plain, restart
 from tests.report.told import FINISHED, open_written, text_of
-from tfwatch.core.events import EpochStarted, Event, Paused, PipelineSwitched, RunEnded, SwitchAsked
-from tfwatch.core.moves import MoveJudged, MoveMade
+from tfwatch.core.events import (
+    EpochStarted,
+    Event,
+    ExperimentBegan,
+    ExperimentBlock,
+    ExperimentEnded,
+    MoveJudged,
+    MoveMade,
+    Paused,
+    PipelineSwitched,
+    RunEnded,
+    SwitchAsked,
+)
 from tfwatch.core.rows import Flag, Rows
-from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.report import document
 
 if TYPE_CHECKING:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.screens.canned import FED, MODERATE, STAGES, STARVING, Canned, usual
-from tfwatch.analysis.origin import Given
+from tfwatch.analysis.findings.situation import Given
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.live.ended import EndedFinding
-from tfwatch.live.judged_run import JudgedRun
+from tfwatch.live.judged_run import EndedFinding, JudgedRun
 from tfwatch.live.view import Follower
 from tfwatch.report.document import as_json
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.screens.canned import Split
-    from tfwatch.analysis.finding import Banner
+    from tfwatch.analysis.findings.situation import Banner
     from tfwatch.live.view import RunView
 
 GPU = {"device": "GPU:0 Apple M2 Pro", "accelerated": True}

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from tests.screens.canned import FED, Canned
 from tfwatch.live.step_search import StepSearch
-from tfwatch.runs.reader import RECENT, Life
+from tfwatch.runs.liveness import Life
+from tfwatch.runs.reader import RECENT
 
 
 def test_a_run_that_was_killed_is_searched_to_its_end_though_its_clock_stands_still() -> None:

@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.analysis.steps import make_steps, plain, restart
+from tests.analysis.step_rows import make_steps, plain, restart
 from tests.report.told import FINISHED, SWITCH, open_written, switched_run, text_of
 from tests.screens.canned import STAGES, usual
-from tfwatch.core.events import EpochEnded, Event, Paused, RunEnded, SwitchAsked
-from tfwatch.core.losses import LossDiverged, LossRecovered
-from tfwatch.core.trials import ExperimentEnded
+from tfwatch.core.events import (
+    EpochEnded,
+    Event,
+    ExperimentEnded,
+    LossDiverged,
+    LossRecovered,
+    Paused,
+    RunEnded,
+    SwitchAsked,
+)
 from tfwatch.report import document
 from tfwatch.runs import format as layout
 from tfwatch.runs.opened import open_run

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.analysis.steps import make_steps, restart
+from tests.analysis.step_rows import make_steps, restart
 from tests.live.stretches import FED, HALF_FED, STARVING, alternating, starving_then
 from tests.report.told import FINISHED, SWITCH, open_written, text_of
 from tfwatch.core.events import RunEnded

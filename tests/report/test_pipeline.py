@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.analysis.steps import make_steps, plain
+from tests.analysis.step_rows import make_steps, plain
 from tests.runs.folders import FakeClock, write_run
-from tfwatch.analysis.stalls import Stall
+from tfwatch.analysis.steps.stalls import Stall
 from tfwatch.core.events import Event, RunEnded, SensorMissing, StagesFound, StallLocated
 from tfwatch.report import document
-from tfwatch.report.pipeline import stood_words
+from tfwatch.report.document import stood_words
 from tfwatch.report.text import as_text
 from tfwatch.runs.opened import Run, open_run
 

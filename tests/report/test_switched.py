@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.analysis.steps import plain
+from tests.analysis.step_rows import plain
 from tests.report.told import FINISHED, SWITCH, open_written, switched_run, text_of
 from tfwatch.core.events import Noted, PipelineSwitched, SwitchAsked, SwitchMissed
 from tfwatch.report import document
-from tfwatch.training.plan import parse_switch
+from tfwatch.training.request import parse_switch
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.analysis.steps import plain, restart
+from tests.analysis.step_rows import plain, restart
 from tests.report.told import FINISHED, SWITCH, open_written, switched_run, text_of
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import (

@@ -10,9 +10,10 @@ import psutil
 
 from tfwatch.core.clock import Clock
 from tfwatch.runs.format import Manifest
-from tfwatch.runs.machine import boot_id
+from tfwatch.runs.machine_info import boot_id
 from tfwatch.runs.opened import open_run
-from tfwatch.runs.reader import FolderSource, RunReader
+from tfwatch.runs.reader import RunReader
+from tfwatch.runs.streams import FolderSource
 from tfwatch.runs.writer import RunWriter
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.runs.reader import FolderSource, RunReader
+from tfwatch.runs.reader import RunReader
+from tfwatch.runs.streams import FolderSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ import sys, time
 from pathlib import Path
 from tfwatch.core.events import RunEnded
 from tfwatch.core.rows import Phase
-from tfwatch.runs.begin import begin_run
+from tfwatch.runs.create import begin_run
 
 writer, lost = begin_run(Path(sys.argv[1]), "cnn")
 print(writer.folder, flush=True)

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.runs.folders import FakeClock, make_manifest
-from tfwatch.core.events import Noted, RunEnded, decode, encode
-from tfwatch.core.losses import LossDiverged, LossRecovered
+from tfwatch.core.events import LossDiverged, LossRecovered, Noted, RunEnded, decode, encode
 from tfwatch.core.rows import Phase
-from tfwatch.runs.advance import Advance
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.reader import RunReader
-from tfwatch.runs.writer import RunWriter
+from tfwatch.runs.writer import Advance, RunWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

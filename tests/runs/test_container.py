@@ -12,10 +12,18 @@ from hypothesis import strategies as some
 
 from tests.runs.folders import FakeClock
 from tfwatch.core.events import Noted
-from tfwatch.runs import container
-from tfwatch.runs.begin import begin_run
-from tfwatch.runs.container import Limits, limits, parse_cpu_max, parse_groups, parse_limit, parse_stat, used_bytes
-from tfwatch.runs.machine import memory_total
+from tfwatch.runs import machine_info
+from tfwatch.runs.create import begin_run
+from tfwatch.runs.machine_info import (
+    Limits,
+    limits,
+    memory_total,
+    parse_cpu_max,
+    parse_groups,
+    parse_limit,
+    parse_stat,
+    used_bytes,
+)
 from tfwatch.runs.opened import read_run
 
 if TYPE_CHECKING:
@@ -30,7 +38,7 @@ MOUNT = "31 23 0:28 {root} {point} rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdel
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four cores, 64 GB."""
     monkeypatch.setattr(psutil, "cpu_count", lambda: 4)
-    monkeypatch.setattr(container, "_bound_to", lambda: 4.0)
+    monkeypatch.setattr(machine_info, "_bound_to", lambda: 4.0)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"total": 64 * GB}))
 
 
@@ -107,7 +115,7 @@ def test_a_system_without_groups_limits_nothing(tmp_path: Path) -> None:
 
 
 def test_cores_that_a_process_is_bound_to_are_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(container, "_bound_to", lambda: 3.0)
+    monkeypatch.setattr(machine_info, "_bound_to", lambda: 3.0)
 
     assert limits(tmp_path).cores == 3
     assert limits(made(tmp_path, "/", "/", {"cpu.max": "200000 100000"})).cores == 2

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.analysis.steps import plain
+from tests.analysis.step_rows import plain
 from tests.runs.folders import FakeClock, make_manifest, opened, read, write_run
 from tfwatch.core.events import Noted, PipelineSwitched, SwitchAsked, encode
 from tfwatch.core.rows import PULSE, Phase
 from tfwatch.runs import format as layout
-from tfwatch.runs.format import NotARunError
+from tfwatch.runs.format import NotARunError, Pulse, decode_pulse
 from tfwatch.runs.opened import open_run
-from tfwatch.runs.pulse import Pulse, decode_pulse
-from tfwatch.runs.reader import FolderSource, RunReader
+from tfwatch.runs.reader import RunReader
+from tfwatch.runs.streams import FolderSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable

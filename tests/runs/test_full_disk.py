@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.analysis.steps import plain
+from tests.analysis.step_rows import plain
 from tests.runs.folders import FakeClock, add_steps, kinds, make_writer
 from tfwatch.core.events import Noted, RecordingLost, RecordingResumed
 from tfwatch.core.rows import Phase
 from tfwatch.runs import format as layout
-from tfwatch.runs import stream as streams
-from tfwatch.runs.begin import begin_run
+from tfwatch.runs import streams
+from tfwatch.runs.create import begin_run
 from tfwatch.runs.opened import open_run, read_run
-from tfwatch.runs.reader import FolderSource, RunReader
+from tfwatch.runs.reader import RunReader
+from tfwatch.runs.streams import FolderSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

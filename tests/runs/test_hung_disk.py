@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.analysis.steps import plain
+from tests.analysis.step_rows import plain
 from tests.runs.folders import add_steps
 from tests.runs.hanging import Hanging, hang
 from tests.runs.processes import wait_until
 from tfwatch.core.events import Noted
-from tfwatch.runs import begin, stream, writer
+from tfwatch.runs import create, streams, writer
 from tfwatch.runs import format as layout
-from tfwatch.runs.begin import begin_run
+from tfwatch.runs.create import begin_run
 from tfwatch.runs.opened import open_run, read_run
 from tfwatch.runs.reader import RunReader
 
@@ -28,7 +28,7 @@ HUNG = "nothing is recorded: {} did not answer within 0.05 s: what comes is kept
 
 @pytest.fixture(autouse=True)
 def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(begin, "BEGIN_S", 0.05)
+    monkeypatch.setattr(create, "BEGIN_S", 0.05)
     monkeypatch.setattr(writer, "BEGIN_S", 0.05)
 
 
@@ -131,7 +131,7 @@ def test_whoever_lets_go_of_a_run_does_not_wait_for_its_files_to_be_closed(
         os.close(fd)
         closed_in.append(threading.get_ident())
 
-    monkeypatch.setattr(stream, "_close", close)
+    monkeypatch.setattr(streams, "_close", close)
     made, _ = begin_run(tmp_path, "cnn")
     made.close()
     del made

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from tests.runs.processes import wait_until, writing_child
-from tfwatch.runs.life import SILENT_S
+from tfwatch.runs.liveness import SILENT_S, Life
 from tfwatch.runs.opened import open_run
-from tfwatch.runs.reader import FolderSource, Life, RunReader
+from tfwatch.runs.reader import RunReader
+from tfwatch.runs.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path

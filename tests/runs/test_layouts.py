@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.analysis.steps import plain
+from tests.analysis.step_rows import plain
 from tests.runs.folders import FakeClock, make_manifest, opened, read, write_run
 from tfwatch.core.events import Noted
 from tfwatch.core.rows import SAMPLE, STEP, Phase
 from tfwatch.report.document import as_json
 from tfwatch.runs import format as layout
-from tfwatch.runs.format import Manifest, NotARunError
+from tfwatch.runs.format import Manifest, NotARunError, Pulse
 from tfwatch.runs.opened import read_run
-from tfwatch.runs.pulse import Pulse
-from tfwatch.runs.reader import FolderSource, RunReader
+from tfwatch.runs.reader import RunReader
+from tfwatch.runs.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.analysis.steps import plain
+from tests.analysis.step_rows import plain
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import ImportEnded, Noted, encode
 from tfwatch.runs.format import EVENTS

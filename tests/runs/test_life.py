@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from tests.analysis.steps import plain
+from tests.analysis.step_rows import plain
 from tests.runs.folders import FakeClock, make_manifest, write_run
 from tfwatch.core.events import RunEnded
 from tfwatch.core.rows import Phase
 from tfwatch.runs import format as layout
-from tfwatch.runs.life import life_of
-from tfwatch.runs.pulse import Pulse
-from tfwatch.runs.reader import FolderSource, Life, RunReader
+from tfwatch.runs.format import Pulse
+from tfwatch.runs.liveness import Life, life_of
+from tfwatch.runs.reader import RunReader
+from tfwatch.runs.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path

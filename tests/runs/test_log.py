@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.analysis.steps import plain
+from tests.analysis.step_rows import plain
 from tests.runs.folders import FakeClock, opened, read, write_run
 from tfwatch.runs import format as layout
-from tfwatch.runs.loglines import HEAD_LINES, LOG_LINES
-from tfwatch.runs.reader import FolderSource, RunReader
+from tfwatch.runs.buffers import HEAD_LINES, LOG_LINES
+from tfwatch.runs.reader import RunReader
+from tfwatch.runs.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path

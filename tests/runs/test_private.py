@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfwatch.core.events import Noted
-from tfwatch.runs import jotted
-from tfwatch.runs.begin import begin_run
-from tfwatch.runs.private import make_folder
-from tfwatch.terminal import Capture
+from tfwatch.runs import library
+from tfwatch.runs.create import begin_run
+from tfwatch.runs.format import make_folder
+from tfwatch.terminal.capture import Capture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ def test_files_are_0600_and_folders_0700(tmp_path: Path) -> None:
     assert writer.folder
     with Capture(screen=False) as terminal:
         terminal.record_to(writer.folder / "log.txt")
-    jotted.jot(writer.folder, "text")
+    library.jot(writer.folder, "text")
 
     found = modes(home)
     folders = {".", "tfwatch", "tfwatch/runs", f"tfwatch/runs/{writer.folder.name}"}

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.analysis.steps import make_steps, plain, restart
+from tests.analysis.step_rows import make_steps, plain, restart
 from tfwatch.core.rows import Flag
-from tfwatch.runs.pyramid import Columns, Pyramid
+from tfwatch.runs.sums import Columns, Pyramid
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.analysis.steps import plain
+from tests.analysis.step_rows import plain
 from tests.runs.folders import FakeClock, add_steps, opened, read, write_run
 from tfwatch.core.events import EpochStarted, Noted, RunEnded, Slept
 from tfwatch.core.rows import PROGRESS, PULSE, Phase
 from tfwatch.runs import format as layout
-from tfwatch.runs.pulse import Pulse, decode_pulse
-from tfwatch.runs.reader import RECENT, RECENT_PROGRESS, FolderSource, RunReader
+from tfwatch.runs.format import Pulse, decode_pulse
+from tfwatch.runs.reader import RECENT, RECENT_PROGRESS, RunReader
+from tfwatch.runs.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.analysis.steps import plain
+from tests.analysis.step_rows import plain
 from tests.runs.folders import FakeClock, add_steps, kinds, make_writer, write_run
 from tests.runs.processes import wait_until
 from tfwatch.core.events import EpochEnded, Noted
-from tfwatch.runs.advance import Advance
 from tfwatch.runs.format import Manifest
 from tfwatch.runs.opened import open_run
-from tfwatch.runs.reader import FolderSource, RunReader
+from tfwatch.runs.reader import RunReader
+from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.writer import Advance
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.analysis.steps import plain
+from tests.analysis.step_rows import plain
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import RunEnded, StagesFound, StallLocated, SwitchAsked, decode, encode
 from tfwatch.core.rows import STAGE
 from tfwatch.runs import format as layout
 from tfwatch.runs.opened import open_run
-from tfwatch.runs.reader import FolderSource, RunReader, Snapshot
+from tfwatch.runs.reader import RunReader, Snapshot
+from tfwatch.runs.streams import FolderSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -159,7 +160,7 @@ def test_the_events_come_back(event: Event) -> None:
 
 def test_ten_hours_of_readings_stay_small() -> None:
     """Ten minutes at one a second, then at most 250 bytes a second: see `training.stages`."""
-    from tfwatch.training.stages import _BYTES_S, _CLOSELY_S
+    from tfwatch.tfdata.stage_reader import _BYTES_S, _CLOSELY_S
 
     stages = 20
     closely = _CLOSELY_S * stages * STAGE.itemsize

@@ -12,7 +12,7 @@ from tfwatch.core import events as facts
 from tfwatch.core.clock import Clock
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.format import Manifest
-from tfwatch.runs.machine import boot_id
+from tfwatch.runs.machine_info import boot_id
 from tfwatch.runs.reader import RunReader
 from tfwatch.runs.writer import RunWriter
 

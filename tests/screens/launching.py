@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from tests.doctor.machines import linux
 from tests.screens.showing import rows_of
 from tests.screens.test_doctor import finding, until
-from tfwatch.commands.look import check_up
-from tfwatch.core.startknobs import StartKnob, Value
-from tfwatch.screens.launcher import Offer
-from tfwatch.screens.launcher_app import LauncherApp
-from tfwatch.widgets.launching import PastRun, Trainable
+from tfwatch.commands.factories import check_up
+from tfwatch.core.start_knobs import StartKnob, Value
+from tfwatch.screens.launcher import LauncherApp, Offer
+from tfwatch.widgets.launcher_lists import PastRun, Trainable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable

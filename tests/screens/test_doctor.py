@@ -11,10 +11,11 @@ import pytest
 from tests.doctor.machines import linux, mac, stopped
 from tests.screens.canned import usual
 from tests.screens.showing import rows_of, shown
-from tfwatch.app import DoctorApp, Leave
-from tfwatch.commands.look import check_up
+from tfwatch.app import DoctorApp
+from tfwatch.commands.factories import check_up
 from tfwatch.doctor.check import Check, CheckUp, Status, worst
 from tfwatch.screens.doctor import DoctorScreen
+from tfwatch.screens.leave import Leave
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -9,8 +9,8 @@ import pytest
 from tests.screens.canned import FED, STARVING, usual
 from tests.screens.showing import shown
 from tests.screens.states import starving
+from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.core.knobs import LARGEST
-from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.runs.control import Experiment
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from tests.screens.hardware import fed
 from tests.screens.showing import shown
 from tests.screens.states import stalled, starving
 from tfwatch.core.knobs import KNOBS, LARGEST
-from tfwatch.screens.bindings import LIVE_BINDINGS, OF_PANES
-from tfwatch.screens.knobkeys import KNOB_KEYS
+from tfwatch.screens.footer import OwnCost
+from tfwatch.screens.keys import LIVE_BINDINGS, OF_PANES
 from tfwatch.screens.leave import Leave
-from tfwatch.screens.meter import OwnCost
+from tfwatch.widgets.knobs import KNOB_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

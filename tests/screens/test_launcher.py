@@ -11,10 +11,10 @@ from tests.doctor.machines import linux
 from tests.screens.launching import BATCH, FORM, PREFETCH, RUNS, launcher, offer, text
 from tests.screens.showing import rows_of
 from tests.screens.test_doctor import until
-from tfwatch.commands.look import check_up
+from tfwatch.commands.factories import check_up
 from tfwatch.screens.doctor import DoctorScreen
 from tfwatch.screens.leave import Leave
-from tfwatch.widgets.launching import PastRun, Trainable, ago
+from tfwatch.widgets.launcher_lists import PastRun, Trainable, ago
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

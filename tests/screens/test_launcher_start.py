@@ -6,8 +6,8 @@ import pytest
 
 from tests.screens.launching import BATCH, launcher, offer, text
 from tests.screens.showing import rows_of
-from tfwatch.core.startknobs import StartKnob, Told, Value
-from tfwatch.widgets.launching import Trainable
+from tfwatch.core.start_knobs import StartKnob, Told, Value
+from tfwatch.widgets.launcher_lists import Trainable
 
 MODE = StartKnob(
     "mode",

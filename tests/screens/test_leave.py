@@ -9,9 +9,8 @@ from textual.command import CommandPalette
 
 from tests.screens.canned import STARVING, Canned, usual
 from tests.screens.showing import shown
-from tfwatch.app import Leave
 from tfwatch.core.rows import Phase
-from tfwatch.screens.leave import LeaveScreen, StopScreen
+from tfwatch.screens.leave import Leave, LeaveScreen, StopScreen
 
 if TYPE_CHECKING:
     from pathlib import Path

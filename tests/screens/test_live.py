@@ -15,10 +15,12 @@ from tests.screens.showing import shown
 from tests.screens.states import MARKUP, failed, importing, settling, slow_callback, stalled, starving, validating
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
-from tfwatch.runs.reader import FolderSource, Life, RunReader
-from tfwatch.screens.layout import Layout, layout_for
+from tfwatch.runs.liveness import Life
+from tfwatch.runs.reader import RunReader
+from tfwatch.runs.streams import FolderSource
+from tfwatch.screens.keys import Layout, layout_for
 from tfwatch.screens.leave import Leave
-from tfwatch.screens.views import title
+from tfwatch.screens.pane_views import title
 
 if TYPE_CHECKING:
     from collections.abc import Callable

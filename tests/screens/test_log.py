@@ -8,7 +8,7 @@ import pytest
 
 from tests.screens.canned import usual
 from tests.screens.showing import shown
-from tfwatch.analysis import warnings
+from tfwatch.analysis.findings import log_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +66,7 @@ async def test_what_was_said_is_a_row_of_the_events(tmp_path: Path) -> None:
 
 async def test_a_frame_reads_no_line_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    monkeypatch.setattr(warnings, "meaning_of", read.append)
+    monkeypatch.setattr(log_lines, "meaning_of", read.append)
     run = usual(tmp_path)
     run.writer.log = tmp_path / "log.txt"
     run.writer.log.write_text("a\nb\n")

@@ -13,8 +13,8 @@ from tests.screens.launching import launcher, offer
 from tests.screens.showing import rows_of, shown
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.core.startknobs import StartKnob, Value
-from tfwatch.widgets.launching import PastRun, Trainable
+from tfwatch.core.start_knobs import StartKnob, Value
+from tfwatch.widgets.launcher_lists import PastRun, Trainable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,10 +9,9 @@ import pytest
 from tests.screens.canned import FED, STARVING, Canned, usual
 from tests.screens.showing import rows_of, shown
 from tests.screens.states import failed, importing, stalled
-from tfwatch.analysis.restarts import Earlier, Start, earlier_run
-from tfwatch.app import Leave
-from tfwatch.core.startknobs import Restarting, StartKnob, Told, Value
-from tfwatch.screens.leave import LeaveScreen
+from tfwatch.analysis.tuning.comparison import Earlier, Start, earlier_run
+from tfwatch.core.start_knobs import Restarting, StartKnob, Told, Value
+from tfwatch.screens.leave import Leave, LeaveScreen
 from tfwatch.screens.restart import RestartScreen
 
 if TYPE_CHECKING:

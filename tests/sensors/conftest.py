@@ -12,12 +12,13 @@ from tests.runs.folders import FakeClock, make_manifest
 from tests.runs.processes import wait_until
 from tests.sensors.nvml import OTHER, OWN
 from tfwatch.runs.writer import RunWriter
-from tfwatch.sensors import asked, gpu_nvml
+from tfwatch.sensors import tool_readers
+from tfwatch.sensors.gpu import nvml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tfwatch.sensors import Sensor
+    from tfwatch.sensors.protocol import Sensor
 
 #: Beside the checkout, where there are any; the project ships none.
 RECORDINGS = Path(__file__).parents[3] / "shared/recordings"
@@ -63,14 +64,14 @@ class Tools:
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
     """Tools in a folder of the test's own; they may take their time, for a machine that tests is busy."""
-    monkeypatch.setattr(asked, "PATIENCE_S", 20.0)
+    monkeypatch.setattr(tool_readers, "PATIENCE_S", 20.0)
     return Tools(tmp_path)
 
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine with an NVIDIA driver, on which the process numbers OWN and OTHER are in use."""
-    monkeypatch.setattr(gpu_nvml, "_DRIVER", (tmp_path,))
+    monkeypatch.setattr(nvml, "_DRIVER", (tmp_path,))
     monkeypatch.setattr(psutil, "pid_exists", lambda pid: pid in (OWN, OTHER))
 
 

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from tests.runs.folders import FakeClock
-from tfwatch.sensors import Available, gpu_nvml
+from tfwatch.sensors.gpu import nvml as gpu_nvml
+from tfwatch.sensors.protocol import Available
 
 if TYPE_CHECKING:
     import pytest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfwatch.sensors.gpu_powermetrics import PowerReading
+from tfwatch.sensors.gpu.powermetrics import PowerReading
 
 HEAD = """<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from tfwatch.core.events import Event, decode
 from tfwatch.runs.format import EVENTS
-from tfwatch.sensors import Availability, Available, GpuIdentity, GpuReading, Unavailable
-from tfwatch.sensors.gpu import GpuSensor
+from tfwatch.sensors.gpu.sensor import GpuSensor
+from tfwatch.sensors.protocol import Availability, Available, GpuIdentity, GpuReading, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tests.runs.folders import FakeClock
     from tfwatch.runs.writer import RunWriter
-    from tfwatch.sensors.gpu_lane import Lane
+    from tfwatch.sensors.gpu.sensor import Lane
 
 REFUSED = Unavailable("sudo has no rule for it", "tfwatch doctor --sudoers")
 NO_WATTS = Unavailable("ioreg does not tell it", "powermetrics does")

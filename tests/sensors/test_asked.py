@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs.processes import wait_until
-from tfwatch.sensors import Available, SensorError, Unavailable
-from tfwatch.sensors import asked as module
-from tfwatch.sensors.asked import Asked
+from tfwatch.sensors import tool_readers as module
+from tfwatch.sensors.protocol import Available, SensorError, Unavailable
+from tfwatch.sensors.tool_readers import Asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tests.runs.processes import wait_until
 from tests.sensors.sources import FakeSource, told
 from tfwatch.core.events import SensorMissing
-from tfwatch.sensors import Available, GpuReading
-from tfwatch.sensors.gpu import GpuSensor
+from tfwatch.sensors.gpu.sensor import GpuSensor
+from tfwatch.sensors.protocol import Available, GpuReading
 
 if TYPE_CHECKING:
     import pytest
@@ -63,7 +63,7 @@ def test_a_source_that_hangs_is_told_within_two_seconds_and_holds_no_other_up(
 def test_a_sole_source_that_hangs_is_told_and_stopping_does_not_wait_for_it(
     writer: RunWriter, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfwatch.sensors.gpu._STOP_S", 0.05)
+    monkeypatch.setattr("tfwatch.sensors.gpu.sensor._STOP_S", 0.05)
     hanging = Hanging()
     hanging.reads = 1
     sensor = GpuSensor(writer, clock.clock, [hanging])

@@ -7,15 +7,16 @@ import sys
 import pytest
 
 from tests.sensors.nvml import FakeNvml, NVMLError, opened
-from tfwatch.sensors import Unavailable, gpu_nvml
+from tfwatch.sensors.gpu import nvml
+from tfwatch.sensors.protocol import Unavailable
 
 pytestmark = pytest.mark.usefixtures("driver")
 
 
 def test_without_a_driver_nobody_is_told_to_install_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_nvml, "_DRIVER", ())
+    monkeypatch.setattr(nvml, "_DRIVER", ())
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    answer = gpu_nvml.Source().available()
+    answer = nvml.Source().available()
 
     assert isinstance(answer, Unavailable)
     assert answer.reason == "no NVIDIA driver on this machine"
@@ -25,7 +26,7 @@ def test_without_a_driver_nobody_is_told_to_install_anything(monkeypatch: pytest
 def test_a_driver_without_the_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
 
-    answer = gpu_nvml.Source().available()
+    answer = nvml.Source().available()
 
     assert answer == Unavailable("nvidia-ml-py is not installed", "pip install 'tfwatch[nvidia]'")
 
@@ -42,7 +43,7 @@ def test_a_driver_without_the_library_says_what_to_install(monkeypatch: pytest.M
 )
 def test_a_library_that_does_not_start_says_why(code: int, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(nvmlInit=NVMLError(code)))
-    answer = gpu_nvml.Source().available()
+    answer = nvml.Source().available()
 
     assert isinstance(answer, Unavailable)
     assert answer.reason == reason
@@ -78,7 +79,7 @@ def test_which_of_several_gpus_is_read(
 )
 def test_no_gpu_is_a_reason(gpus: int, visible: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(gpus))
-    answer = gpu_nvml.Source(environ={"CUDA_VISIBLE_DEVICES": visible}).available()
+    answer = nvml.Source(environ={"CUDA_VISIBLE_DEVICES": visible}).available()
 
     assert isinstance(answer, Unavailable)
     assert answer.reason == reason

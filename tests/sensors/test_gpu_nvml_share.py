@@ -10,7 +10,7 @@ import pytest
 
 from tests.runs.folders import FakeClock
 from tests.sensors.nvml import OTHER, OWN, UNSEEN, FakeNvml, NVMLError, NVMLError_NotFound, opened, sample
-from tfwatch.sensors import gpu_nvml
+from tfwatch.sensors.gpu import nvml as gpu_nvml
 
 pytestmark = pytest.mark.usefixtures("driver")
 

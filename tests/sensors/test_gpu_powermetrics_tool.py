@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.sensors.powerdocs import PLAIN, document
-from tfwatch.sensors import Available, SensorError, Unavailable, gpu_powermetrics
-from tfwatch.sensors.gpu_powermetrics import Source
+from tfwatch.sensors.gpu import powermetrics
+from tfwatch.sensors.gpu.powermetrics import Source
+from tfwatch.sensors.protocol import Available, SensorError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +86,7 @@ def test_without_permission_it_says_how_to_get_it(lines: str, reason: str, tool:
 def test_a_tool_that_does_not_work_says_why(
     lines: str, reason: str, tool: Callable[[str], Source], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu_powermetrics, "_PATIENCE_S", 0.4)
+    monkeypatch.setattr(powermetrics, "_PATIENCE_S", 0.4)
 
     with pytest.raises(SensorError, match=reason):
         tool(lines).available()
@@ -102,7 +103,7 @@ def test_a_tool_that_is_not_there() -> None:
 def test_root_needs_no_sudo(uid: int, before: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: uid)
 
-    assert Source()._command == (*before, *gpu_powermetrics.COMMAND)
+    assert Source()._command == (*before, *powermetrics.COMMAND)
 
 
 def test_nothing_is_left_running(tool: Callable[[str], Source], tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tfwatch.core.events import SensorMissing, decode
 from tfwatch.core.rows import SAMPLE
 from tfwatch.runs.format import EVENTS, SAMPLES
 from tfwatch.runs.writer import RunWriter
-from tfwatch.sensors import gpu_ioreg, gpu_lane, gpu_powermetrics
+from tfwatch.sensors.gpu import ioreg, powermetrics, sensor
 from tfwatch.sensors.runner import Sensors
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ def test_a_tool_that_misbehaves_is_told_and_the_samples_go_on(
     path = tmp_path / "powermetrics"
     path.write_text(f"#!/bin/sh\n{lines}\n")
     path.chmod(0o755)
-    monkeypatch.setattr(gpu_powermetrics, "COMMAND", (str(path),))
-    monkeypatch.setattr(gpu_powermetrics, "SUDO", ())
-    monkeypatch.setattr(gpu_lane, "PATIENCE_NS", 300_000_000)
+    monkeypatch.setattr(powermetrics, "COMMAND", (str(path),))
+    monkeypatch.setattr(powermetrics, "SUDO", ())
+    monkeypatch.setattr(sensor, "PATIENCE_NS", 300_000_000)
     sampled = Sampled("powermetrics")
 
     wait_until(lambda: len(sampled.reasons()) > 0)
@@ -75,8 +75,8 @@ def test_a_tool_that_misbehaves_is_told_and_the_samples_go_on(
 def test_a_tool_that_hangs_in_the_middle_is_told_and_comes_back(
     tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu_ioreg, "COMMAND", (tools.print("ioreg", GPU),))
-    monkeypatch.setattr(gpu_ioreg, "CLIENTS", (tools.print("clients", ""),))
+    monkeypatch.setattr(ioreg, "COMMAND", (tools.print("ioreg", GPU),))
+    monkeypatch.setattr(ioreg, "CLIENTS", (tools.print("clients", ""),))
     sampled = Sampled("ioreg")
     wait_until(lambda: sampled.rows() > 1)
     assert sampled.reasons() == []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.sensors.sources import NO_WATTS, REFUSED, FakeSource, Machine, told
 from tfwatch.core.events import GpuFound, SensorMissing
-from tfwatch.sensors import GpuReading, SensorError, Unavailable
+from tfwatch.sensors.protocol import GpuReading, SensorError, Unavailable
 
 if TYPE_CHECKING:
     from tests.runs.folders import FakeClock

@@ -18,10 +18,9 @@ from tfwatch.core.events import SensorMissing, decode
 from tfwatch.core.rows import SAMPLE
 from tfwatch.runs.format import EVENTS, SAMPLES
 from tfwatch.runs.writer import RunWriter
-from tfwatch.sensors import Available, Unavailable, asked, mains, memory_macos, thermal_macos
-from tfwatch.sensors.host import DiskSensor, host_sensors
-from tfwatch.sensors.mains import MainsSensor
-from tfwatch.sensors.rate import Rate
+from tfwatch.sensors import host, macos, tool_readers
+from tfwatch.sensors.host import DiskSensor, MainsSensor, host_sensors
+from tfwatch.sensors.protocol import Available, Rate, Unavailable
 from tfwatch.sensors.runner import Sampler
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def test_a_machine_without_a_battery_or_kinds_of_cores_misses_none(monkeypatch: 
 def test_the_power_source(answers: list[bool | None], on_mains: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "sensors_battery", one_after_another([Battery(answer) for answer in answers]))
     sensor = MainsSensor()
-    for now_ns in (5, 5 + mains.PERIOD_NS - 1):  # the battery is asked once
+    for now_ns in (5, 5 + host.PERIOD_NS - 1):  # the battery is asked once
         assert sensor.read(now_ns)["on_mains"] == pytest.approx(on_mains, nan_ok=True)
 
 
@@ -81,7 +80,7 @@ def test_a_battery_that_goes_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "sensors_battery", one_after_another([Battery(False), Battery(False), None]))
     sensor = MainsSensor()
     assert sensor.available() == Available()
-    assert [sensor.read(at)["on_mains"] for at in (0, mains.PERIOD_NS)] == pytest.approx([0.0, math.nan], nan_ok=True)
+    assert [sensor.read(at)["on_mains"] for at in (0, host.PERIOD_NS)] == pytest.approx([0.0, math.nan], nan_ok=True)
 
 
 def test_a_system_without_batteries_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,9 +115,9 @@ def test_a_machine_without_disks_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
 def mac(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> Tools:
     """A Mac whose tools all work."""
     for module, name, text in (
-        (memory_macos, "VM_STAT", VM_STAT),
-        (memory_macos, "SYSCTL", SYSCTL),
-        (thermal_macos, "NOTIFYUTIL", f"{thermal_macos.KEY} 2\n"),
+        (macos, "VM_STAT", VM_STAT),
+        (macos, "SYSCTL", SYSCTL),
+        (macos, "NOTIFYUTIL", f"{macos.KEY} 2\n"),
     ):
         monkeypatch.setattr(module, name, (tools.print(name, text),))
     monkeypatch.setattr("tfwatch.sensors.host.has_kinds", lambda _: False)
@@ -144,7 +143,7 @@ def test_a_tool_that_breaks_is_told_in_time_and_holds_nothing_up(
     writer = RunWriter(None, make_manifest(origin_ns=time.now_ns), time.clock())
     sampler = Sampler(writer, time.clock(), host_sensors("darwin"))
     sampler.begin()
-    monkeypatch.setattr(asked, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(tool_readers, "PATIENCE_S", 1.0)
     mac.does("VM_STAT", lines)
     for _ in range(5):
         sampler.sample(0)

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from tfwatch.runs.container import Limits
-from tfwatch.sensors import Available, Unavailable, memory_linux, memory_macos
-from tfwatch.sensors.memory_macos import MemoryStatus, VmStat, parse_sysctl, parse_vm_stat
+from tfwatch.runs.machine_info import Limits
+from tfwatch.sensors import linux, macos
+from tfwatch.sensors.macos import MemoryStatus, VmStat, parse_sysctl, parse_vm_stat
+from tfwatch.sensors.protocol import Available, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -124,15 +125,15 @@ def test_any_text_is_sysctls_or_none(text: str) -> None:
 
 @given(some.text() | torn("some avg10=0.00 avg60=0.00 avg300=0.00 total=123\nfull avg10=0.00 total=4\n"))
 def test_any_text_is_a_pressure_or_none(text: str) -> None:
-    read = memory_linux.parse_pressure(text)
+    read = linux.parse_pressure(text)
     assert read is None or read >= 0
 
 
 def test_memory_on_macos(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=GB))
     vm_stat = tools.print("vm_stat", VM_STAT)
-    monkeypatch.setattr(memory_macos, "VM_STAT", (vm_stat,))
-    sensor = memory_macos.MemorySensor()
+    monkeypatch.setattr(macos, "VM_STAT", (vm_stat,))
+    sensor = macos.MemorySensor()
     first = tools.settled(sensor, 0, lambda figures: bool(figures))
     tools.print("vm_stat", VM_STAT.replace("5.", "1005."))
     then = tools.settled(sensor, 2 * SECOND_NS, lambda figures: figures is not first)
@@ -146,18 +147,18 @@ def test_memory_on_macos(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_memory_pressure_on_macos(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_macos, "SYSCTL", (tools.print("sysctl", SYSCTL),))
-    sensor = memory_macos.PressureSensor()
+    monkeypatch.setattr(macos, "SYSCTL", (tools.print("sysctl", SYSCTL),))
+    sensor = macos.PressureSensor()
 
     assert sensor.available() == Available()
     assert sensor.read(0) == {"memory_level": 1, "swap_used_bytes": 512.5 * 2**20}
 
 
 def test_tools_that_are_not_there_are_reasons() -> None:
-    if Path(memory_macos.VM_STAT[0]).exists():
+    if Path(macos.VM_STAT[0]).exists():
         pytest.skip("this is a Mac")
     reason = "No such file or directory"
-    assert memory_macos.MemorySensor().available() == Unavailable(f"vm_stat: {reason}", "")
+    assert macos.MemorySensor().available() == Unavailable(f"vm_stat: {reason}", "")
 
 
 @pytest.mark.parametrize(
@@ -176,7 +177,7 @@ def test_memory_in_a_container(
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=10**7, used=7_000_000, available=6000))
     (tmp_path / "memory.current").write_text(current)
     (tmp_path / "memory.stat").write_text("inactive_file 500\n")
-    sensor = memory_linux.MemorySensor(Limits(8000, tmp_path))
+    sensor = linux.MemorySensor(Limits(8000, tmp_path))
 
     assert sensor.read(0) == figures
 
@@ -185,13 +186,13 @@ def test_a_container_cannot_have_more_than_the_machine(tmp_path: Path, monkeypat
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=10**7, used=10**7, available=60))
     (tmp_path / "memory.current").write_text("3000")
 
-    assert memory_linux.MemorySensor(Limits(8000, tmp_path)).read(0)["memory_available_bytes"] == 60
+    assert linux.MemorySensor(Limits(8000, tmp_path)).read(0)["memory_available_bytes"] == 60
 
 
 def test_memory_without_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=10, used=4, available=5))
 
-    assert memory_linux.MemorySensor(Limits()).read(0) == {"memory_used_bytes": 4, "memory_available_bytes": 5}
+    assert linux.MemorySensor(Limits()).read(0) == {"memory_used_bytes": 4, "memory_available_bytes": 5}
 
 
 def test_swap_traffic_on_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +200,7 @@ def test_swap_traffic_on_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("os.sysconf", lambda _: 65536)
     vmstat = tmp_path / "vmstat"
     vmstat.write_text("nr_free_pages 5\npswpin 10\npswpout 100\n")
-    sensor = memory_linux.SwapSensor(vmstat)
+    sensor = linux.SwapSensor(vmstat)
     first = sensor.read(0)
     vmstat.write_text("nr_free_pages 5\npswpin 12\npswpout 100\n")
     then = sensor.read(2 * SECOND_NS)
@@ -223,7 +224,7 @@ def test_swap_traffic_on_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_time_lost_to_waiting_for_memory(tmp_path: Path, waited_us: int, stalled: float) -> None:
     path = tmp_path / "memory.pressure"
     path.write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=100\nfull avg10=0.00 total=7\n")
-    sensor = memory_linux.PressureSensor(Limits(8000, tmp_path))
+    sensor = linux.PressureSensor(Limits(8000, tmp_path))
 
     assert sensor.available() == Available()
     assert math.isnan(sensor.read(0)["memory_stalled"])
@@ -232,7 +233,7 @@ def test_time_lost_to_waiting_for_memory(tmp_path: Path, waited_us: int, stalled
 
 
 def test_a_kernel_that_counts_no_waits_says_so(tmp_path: Path) -> None:
-    sensor = memory_linux.PressureSensor(Limits(8000, tmp_path))
+    sensor = linux.PressureSensor(Limits(8000, tmp_path))
     fix = "start Linux 4.20 or newer with psi=1"
 
     assert sensor.available() == Unavailable("this kernel does not count waits for memory (PSI)", fix)

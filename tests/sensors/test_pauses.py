@@ -15,7 +15,7 @@ from tests.runs.folders import FakeClock, make_manifest
 from tfwatch.core.events import Paused, decode
 from tfwatch.core.rows import SAMPLE, Phase
 from tfwatch.runs import format as layout
-from tfwatch.runs.pulse import decode_pulse
+from tfwatch.runs.format import decode_pulse
 from tfwatch.runs.writer import RunWriter
 from tfwatch.sensors import pauses, pressure
 from tfwatch.sensors.pauses import CallbackTimes, Collections, Pauses, callback_name

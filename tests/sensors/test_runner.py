@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tfwatch.core import tool
+from tfwatch.core import system_tool
 from tfwatch.core.clock import Clock
 from tfwatch.core.events import Event, Paused, SensorMissing, Slept, decode
 from tfwatch.core.rows import SAMPLE, Rows
 from tfwatch.runs.format import EVENTS, SAMPLES, Manifest
 from tfwatch.runs.writer import RunWriter
-from tfwatch.sensors import Availability, Available, Unavailable
-from tfwatch.sensors.gpu import GpuSensor
+from tfwatch.sensors.gpu.sensor import GpuSensor
 from tfwatch.sensors.pauses import Pauses
+from tfwatch.sensors.protocol import Availability, Available, Unavailable
 from tfwatch.sensors.runner import Sampler, Sensors, sample_on_schedule
 
 if TYPE_CHECKING:
@@ -115,8 +115,8 @@ def test_own_cores_count_every_thread_and_tool(
     time.pass_ms(500)
     time.cpu_ns, writer.cpu_ns, pauses.cpu_ns = 1 * MS, 2 * MS, 3 * MS
     monkeypatch.setattr(GpuSensor, "cpu_ns", 4 * MS)
-    spent_ns = tool.spent_ns()
-    monkeypatch.setattr(tool, "spent_ns", lambda: spent_ns + 5 * MS)
+    spent_ns = system_tool.spent_ns()
+    monkeypatch.setattr(system_tool, "spent_ns", lambda: spent_ns + 5 * MS)
     sampler.sample(0)
     assert rows(writer)["own_cores"][1] == pytest.approx(0.03)
 

@@ -18,7 +18,7 @@ from tfwatch.core.rows import Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.writer import RunWriter
-from tfwatch.sensors.stopped import Stops
+from tfwatch.sensors.pauses import Stops
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ def test_a_stop_is_a_gap_without_cpu(gap_s: float, cpu_s: float, phase: Phase, t
 _WAITS = """
 import sys
 from pathlib import Path
-from tfwatch.runs.begin import begin_run
+from tfwatch.runs.create import begin_run
 from tfwatch.sensors.pauses import Pauses
 
 writer, _ = begin_run(Path(sys.argv[1]), "cnn")

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from tfwatch.sensors import Available, Unavailable, thermal_linux, thermal_macos
-from tfwatch.sensors.thermal_macos import KEY, parse_notifyutil
+from tfwatch.sensors import linux, macos
+from tfwatch.sensors.macos import KEY, parse_notifyutil
+from tfwatch.sensors.protocol import Available, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,22 +52,22 @@ def test_any_text_is_a_level_or_none(text: str) -> None:
 
 @pytest.mark.parametrize(("level", "figure"), [(0, 0.0), (1, 2.0), (2, 3.0), (3, 4.0), (4, 4.0)])
 def test_heat_on_macos(tools: Tools, monkeypatch: pytest.MonkeyPatch, level: int, figure: float) -> None:
-    monkeypatch.setattr(thermal_macos, "NOTIFYUTIL", (tools.print("notifyutil", f"{KEY} {level}\n"), "-g", KEY))
-    sensor = thermal_macos.ThermalSensor()
+    monkeypatch.setattr(macos, "NOTIFYUTIL", (tools.print("notifyutil", f"{KEY} {level}\n"), "-g", KEY))
+    sensor = macos.ThermalSensor()
 
     assert sensor.available() == Available()
     assert sensor.read(0) == {"thermal_level": figure}
 
 
 def test_heat_that_macos_does_not_tell(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thermal_macos, "NOTIFYUTIL", (tools.print("notifyutil", f"{KEY}: Failed with code 9\n"),))
+    monkeypatch.setattr(macos, "NOTIFYUTIL", (tools.print("notifyutil", f"{KEY}: Failed with code 9\n"),))
 
     reason = f"notifyutil prints '{KEY}: Failed with code 9', which says nothing"
-    assert thermal_macos.ThermalSensor().available() == Unavailable(reason, "")
+    assert macos.ThermalSensor().available() == Unavailable(reason, "")
 
 
 def throttled(cpus: Path, number: int, package: int, milliseconds: str) -> None:
-    for name, text in ((thermal_linux._PACKAGES, f"{package}\n"), (thermal_linux._THROTTLED, milliseconds)):
+    for name, text in ((linux._PACKAGES, f"{package}\n"), (linux._THROTTLED, milliseconds)):
         path = cpus / f"cpu{number}" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -83,7 +84,7 @@ def throttled(cpus: Path, number: int, package: int, milliseconds: str) -> None:
 def test_heat_on_linux_is_of_the_hotter_package(tmp_path: Path, milliseconds: int, figures: dict[str, float]) -> None:
     for number in range(4):
         throttled(tmp_path, number, number // 2, "1000\n")
-    sensor = thermal_linux.ThermalSensor(tmp_path)
+    sensor = linux.ThermalSensor(tmp_path)
     assert sensor.available() == Available()
     assert sensor.read(0) == {}
     for number in (2, 3):
@@ -98,4 +99,4 @@ def test_heat_that_linux_does_not_count(tmp_path: Path, milliseconds: str | None
         throttled(tmp_path, 0, 0, milliseconds)
     reason = "this kernel does not count the time for which heat slows this processor"
 
-    assert thermal_linux.ThermalSensor(tmp_path).available() == Unavailable(reason, "")
+    assert linux.ThermalSensor(tmp_path).available() == Unavailable(reason, "")

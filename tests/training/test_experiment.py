@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.whole import only, result, told, train, write_images
-from tfwatch.core.events import PipelineSwitched, RunEnded
+from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded, PipelineSwitched, RunEnded
 from tfwatch.core.knobs import Knobs
-from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
-from tfwatch.pilot.pilot import Pilot
-from tfwatch.runs.begin import begin_run
 from tfwatch.runs.control import Control, Experiment
+from tfwatch.runs.create import begin_run
 from tfwatch.runs.opened import open_run
-from tfwatch.training.plan import Plan
+from tfwatch.training.request import Plan
 from tfwatch.training.trainer import Trainer
+from tfwatch.tuner.thread import Pilot
 from tfwatch.workloads.workload import Settings
 
 if TYPE_CHECKING:

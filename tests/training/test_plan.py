@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfwatch.runs.control import Scheduled
-from tfwatch.training.plan import parse_switch
+from tfwatch.training.request import parse_switch
 
 
 @pytest.mark.parametrize(

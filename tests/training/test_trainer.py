@@ -22,9 +22,9 @@ from tfwatch.core.events import (
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.control import Control, Request, Scheduled
 from tfwatch.runs.writer import RunWriter
-from tfwatch.training import start
-from tfwatch.training.device import host_device
-from tfwatch.workloads import cnn
+from tfwatch.training import setup
+from tfwatch.watch.tensorflow_info import host_device
+from tfwatch.workloads.models import cnn
 from tfwatch.workloads.workload import Prepared, Settings
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def test_start_knobs_train(asked: dict[str, Any], settings: Settings, tmp_path: 
 def test_a_device_that_is_not_there_is_bad_input(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(start, "find_device", host_device)
+    monkeypatch.setattr(setup, "find_device", host_device)
     run, outcome = train("cnn", replace(settings, device="gpu"), tmp_path)
     assert outcome.cause == "bad-input"
     assert outcome.message == f"TensorFlow sees no GPU here: there is {host_device().name}"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from textual.app import App, ComposeResult
 
 from tests.widgets.runs import WALL_NS, CannedRun
-from tfwatch.analysis.verdict import judge
+from tfwatch.analysis.steps.verdict import judge
 from tfwatch.core.clock import local_time
-from tfwatch.widgets.glyphs import choose_glyphs
-from tfwatch.widgets.timeline import Timeline
+from tfwatch.widgets.basics.glyphs import choose_glyphs
+from tfwatch.widgets.timeline.widget import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests import whole
-from tfwatch import workloads
+from tfwatch.workloads import registry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,4 +53,4 @@ def train(
     name: str, runs_dir: Path, knobs: Knobs | None = None, *switches: Scheduled, **asked: Any
 ) -> tuple[Run, Outcome]:
     """Train a file with what was asked of it."""
-    return whole.train(name, workloads.settle(name, asked), runs_dir, *switches, knobs=knobs)
+    return whole.train(name, registry.settle(name, asked), runs_dir, *switches, knobs=knobs)

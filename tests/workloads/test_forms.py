@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.whole import generate_arrays
-from tfwatch import workloads
 from tfwatch.core.knobs import Knobs
+from tfwatch.workloads import registry
 from tfwatch.workloads.workload import BadInputError, Prepared, Settings
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.tensorflow
 
-WITH_FORMS = [name for name, entry in workloads.WORKLOADS.items() if entry.fast]
+WITH_FORMS = [name for name, entry in registry.WORKLOADS.items() if entry.fast]
 #: Compared in a test at most, 400 MB: 3 000 examples of most workloads, 50 of the largest.
 _VALUES = 10**8
 SETTINGS = Settings(batch_size=6, seed=3, size=6)
@@ -30,7 +30,7 @@ def _few_generated_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def prepare(name: str, **changes: Any) -> Prepared:
-    prepared: Prepared = workloads.load(name).prepare(dataclasses.replace(SETTINGS, **changes), lambda _: None)
+    prepared: Prepared = registry.load(name).prepare(dataclasses.replace(SETTINGS, **changes), lambda _: None)
     return prepared
 
 
@@ -94,9 +94,9 @@ def test_it_learns(name: str) -> None:
 
 
 def test_settings_are_the_workloads_own_where_nothing_was_asked() -> None:
-    assert workloads.settle("dense", {"epochs": None, "seed": 4}) == Settings(epochs=10, seed=4)
-    assert workloads.settle("dense", {"epochs": 2}).epochs == 2
+    assert registry.settle("dense", {"epochs": None, "seed": 4}) == Settings(epochs=10, seed=4)
+    assert registry.settle("dense", {"epochs": 2}).epochs == 2
     with pytest.raises(BadInputError, match="dense takes no --image-size"):
-        workloads.settle("dense", {"image_size": 32})
+        registry.settle("dense", {"image_size": 32})
     with pytest.raises(BadInputError, match="did you mean generator"):
-        workloads.settle("generater", {})
+        registry.settle("generater", {})

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tfwatch.workloads import arrays, transfer
+from tfwatch.workloads.data import arrays
+from tfwatch.workloads.models import transfer
 from tfwatch.workloads.workload import Settings
 
 if TYPE_CHECKING:

@@ -9,14 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.whole import told
-from tfwatch.core.events import (
-    EpochStarted,
-    RunEnded,
-)
+from tests.workloads.files import DATASET, EXAMPLE, IMPORTS, MODEL, ONCE, train
+from tfwatch.core.events import EpochStarted, RunEnded
 from tfwatch.runs.control import Scheduled
 from tfwatch.training.trainer import Outcome
-
-from .files import DATASET, EXAMPLE, IMPORTS, MODEL, ONCE, train
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.whole import digest, result, told
+from tests.workloads.files import EXAMPLE, IMPORTS, LIVE, MODEL, ONCE, VALIDATION, train
 from tfwatch.core.events import DatasetReady, EpochEnded, Noted, PipelineSwitched, SwitchFailed
 from tfwatch.core.knobs import Knobs, Setting
 from tfwatch.runs.control import Scheduled
 from tfwatch.training.trainer import Outcome
-
-from .files import EXAMPLE, IMPORTS, LIVE, MODEL, ONCE, VALIDATION, train
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.whole import told
-from tfwatch.core.events import (
-    TrainingFailed,
-)
-
-from .files import DATASET, EXAMPLE, IMPORTS, LIVE, MODEL, ONCE, train
+from tests.workloads.files import DATASET, EXAMPLE, IMPORTS, LIVE, MODEL, ONCE, train
+from tfwatch.core.events import TrainingFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

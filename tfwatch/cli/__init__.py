@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; 130 where ctrl+c came before the command took the signals."""
     try:
-        from tfwatch.cli.run import run
+        from tfwatch.cli.dispatch import run
 
         return run(argv)
     except KeyboardInterrupt:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tfwatch.cli import shared, train, values
+from tfwatch.cli import options, train
 
 _EPILOG = """\
 The run alternates between the settings in short blocks of random order, until it is clear which is faster, or that
@@ -21,7 +21,7 @@ def add(commands: Any) -> None:
     own = commands.add_parser(
         "ab",
         help=text,
-        description=shared.sentence(text),
+        description=options.sentence(text),
         epilog=_EPILOG,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -32,14 +32,14 @@ def add(commands: Any) -> None:
     text = (
         "two or more settings of prefetch, workers, storage-latency or fast-form; the first is what others are held to"
     )
-    own.add_argument("--knob", metavar="KNOB=A,B", type=values.typed(values.settings), required=True, help=text)
+    own.add_argument("--knob", metavar="KNOB=A,B", type=options.typed(options.settings), required=True, help=text)
     train.add_knobs(own.add_argument_group("input pipeline, in the beginning"))
     text = "give up after so many steps; unless given, after 600 steps and 30 s"
     train.add_training(own.add_argument_group("training"), steps=text)
     train.add_computing(own.add_argument_group("how a step is computed"))
     train.add_gpu_sensor(own)
     showing = own.add_argument_group("how it is told")
-    shared.add_runs_dir(showing)
+    options.add_runs_dir(showing)
     showing.add_argument("--json", action="store_true", help="the summary as one JSON object, as train prints it")
 
 
@@ -48,4 +48,4 @@ def _run(args: argparse.Namespace) -> int:
 
     knob, settings = args.knob
     wish = Wish(args.workload, train.settings_of(args), train.knobs_of(args), knob, settings, args.epochs is not None)
-    return ab(wish, shared.runs_dir(args), as_json=args.json, keep_awake=args.keep_awake, gpu_sensor=args.gpu_sensor)
+    return ab(wish, options.runs_dir(args), as_json=args.json, keep_awake=args.keep_awake, gpu_sensor=args.gpu_sensor)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.cli import shared, values
+from tfwatch.cli import options
 
 if TYPE_CHECKING:
     import argparse
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "time workloads on CPU and GPU, eager, as a graph and with XLA: is the GPU worth it?"
-    own = commands.add_parser("bench", help=text, description=shared.sentence(text), allow_abbrev=False)
+    own = commands.add_parser("bench", help=text, description=options.sentence(text), allow_abbrev=False)
     own.set_defaults(run=_run)
     own.add_argument("workloads", metavar="WORKLOAD", nargs="*", help="what to time; all unless given")
-    own.add_argument("--devices", metavar="LIST", type=values.words, default="cpu,gpu", help="cpu,gpu")
+    own.add_argument("--devices", metavar="LIST", type=options.words, default="cpu,gpu", help="cpu,gpu")
     own.add_argument(
-        "--modes", metavar="LIST", type=values.words, default="graph", help="of graph,eager,jit; graph unless given"
+        "--modes", metavar="LIST", type=options.words, default="graph", help="of graph,eager,jit; graph unless given"
     )
     own.add_argument(
-        "--batch-sizes", metavar="LIST", type=values.wholes, default=[], help="e.g. 32,256; each one's own"
+        "--batch-sizes", metavar="LIST", type=options.wholes, default=[], help="e.g. 32,256; each one's own"
     )
     own.add_argument(
-        "--size", metavar="N", type=values.whole(1, values.LARGEST_SIZE), help="matmul: rows and columns (2048)"
+        "--size", metavar="N", type=options.whole(1, options.LARGEST_SIZE), help="matmul: rows and columns (2048)"
     )
     own.add_argument(
         "--rounds",
         metavar="N",
-        type=values.whole(1, 100),
+        type=options.whole(1, 100),
         default=3,
         help="processes a configuration (3), up to three times as many where they lie apart",
     )
@@ -37,7 +37,7 @@ def add(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from tfwatch.commands.bench import Wish, bench
+    from tfwatch.checks.bench import Wish, bench
 
     return bench(
         Wish(args.workloads, args.devices, args.modes, args.batch_sizes, args.size, args.rounds), as_json=args.json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.cli import shared, values
+from tfwatch.cli import options
 
 if TYPE_CHECKING:
     import argparse
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "check the installation and the machine: is TensorFlow slow because something is wrong with them?"
-    about = f"{shared.sentence(text)} Exit code 1 where a check fails."
+    about = f"{options.sentence(text)} Exit code 1 where a check fails."
     own = commands.add_parser("doctor", help=text, description=about, allow_abbrev=False)
     own.set_defaults(run=_run)
     form = own.add_mutually_exclusive_group()
@@ -22,10 +22,10 @@ def add(commands: Any) -> None:
     text = "print the line of sudoers that permits powermetrics (macOS) and nothing else; nothing is written"
     form.add_argument("--sudoers", action="store_true", help=text)
     own.add_argument(
-        "--data", metavar="DIR", type=values.typed(values.path), help="a folder of data: how fast its disk is read"
+        "--data", metavar="DIR", type=options.typed(options.path), help="a folder of data: how fast its disk is read"
     )
-    shared.add_runs_dir(own)
-    shared.add_theme(own)
+    options.add_runs_dir(own)
+    options.add_theme(own)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -33,5 +33,5 @@ def _run(args: argparse.Namespace) -> int:
 
     if args.sudoers:
         return print_sudoers()
-    wish = Wish(shared.runs_dir(args), args.data, args.json, args.theme)
+    wish = Wish(options.runs_dir(args), args.data, args.json, args.theme)
     return show_doctor(wish) if args.screen else doctor(wish)

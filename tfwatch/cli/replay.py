@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.cli import shared
+from tfwatch.cli import options
 
 if TYPE_CHECKING:
     import argparse
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "open a run in the same screen; one that is still being written is followed, read only"
-    replay = commands.add_parser("replay", help=text, description=shared.sentence(text), allow_abbrev=False)
+    replay = commands.add_parser("replay", help=text, description=options.sentence(text), allow_abbrev=False)
     replay.set_defaults(run=_run)
     replay.add_argument("which", metavar="RUN", nargs="?", help="a run folder, or part of a run's name; the newest")
     replay.add_argument("--json", action="store_true", help="no screen: the run as one JSON object, as train prints it")
-    shared.add_runs_dir(replay)
-    shared.add_theme(replay)
+    options.add_runs_dir(replay)
+    options.add_theme(replay)
 
 
 def _run(args: argparse.Namespace) -> int:
     from tfwatch.commands.replay import Wish, replay
 
-    return replay(Wish(args.which, shared.runs_dir(args), args.theme, args.json))
+    return replay(Wish(args.which, options.runs_dir(args), args.theme, args.json))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.cli import shared
+from tfwatch.cli import options
 
 if TYPE_CHECKING:
     import argparse
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "check the numbers on this machine: train with known delays and compare; a minute or two"
-    own = commands.add_parser("selftest", help=text, description=shared.sentence(text), allow_abbrev=False)
+    own = commands.add_parser("selftest", help=text, description=options.sentence(text), allow_abbrev=False)
     own.set_defaults(run=_run)
     own.add_argument("--json", action="store_true", help="one JSON object instead of the table")
 
 
 def _run(args: argparse.Namespace) -> int:
-    from tfwatch.commands.selftest import selftest
+    from tfwatch.checks.selftest import selftest
 
     return selftest(args.json)

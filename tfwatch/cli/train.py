@@ -6,9 +6,9 @@ import argparse
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.cli import shared, values
-from tfwatch.core import reading
-from tfwatch.sensors import GPU_SENSORS
+from tfwatch.cli import options
+from tfwatch.core import parsing
+from tfwatch.sensors.protocol import GPU_SENSORS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ def add(commands: Any) -> None:
     train = commands.add_parser(
         "train",
         help=text,
-        description=shared.sentence(text),
+        description=options.sentence(text),
         epilog=_EXIT_CODES,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -50,7 +50,7 @@ def add(commands: Any) -> None:
 
 def options_of_others(words: Sequence[str]) -> frozenset[str]:
     """Options that a workload among these words of the command line does not take; none where no word is one."""
-    from tfwatch.workloads import WORKLOADS, refuses
+    from tfwatch.workloads.registry import WORKLOADS, refuses
     from tfwatch.workloads.workload import Settings
 
     entry = next((WORKLOADS[word] for word in words if word in WORKLOADS), None)
@@ -66,7 +66,7 @@ def options_of_others(words: Sequence[str]) -> frozenset[str]:
 def add_gpu_sensor(group: Any) -> None:
     """`--gpu-sensor`."""
     text = "whose GPU figures are shown: auto takes the first that works here; none reads no GPU"
-    names = values.typed(values.gpu_sensor)
+    names = options.typed(options.gpu_sensor)
     group.add_argument(
         "--gpu-sensor", metavar="NAME", type=names, default="auto", help=f"{', '.join(GPU_SENSORS)}: {text}"
     )
@@ -74,17 +74,17 @@ def add_gpu_sensor(group: Any) -> None:
 
 def add_knobs(group: Any) -> None:
     """What the knobs stand at in the beginning."""
-    setting = values.typed(values.setting)
+    setting = options.typed(options.setting)
     for knob, what in (("prefetch", "batches made ahead"), ("workers", "images read and decoded at a time")):
         text = f"{what}: off, default (TensorFlow's own), auto, or a number; off unless given"
         group.add_argument(f"--{knob}", metavar="N", type=setting, default="off", help=text)
     text = "simulated delay of reading each batch's files, milliseconds"
-    group.add_argument("--storage-latency", metavar="MS", type=values.typed(values.latency), default=0.0, help=text)
+    group.add_argument("--storage-latency", metavar="MS", type=options.typed(options.latency), default=0.0, help=text)
     group.add_argument("--fast-form", action="store_true", help="the fast form of the pipeline, not the slow one")
     text = "keep what was made of each example, before anything random, and make it once: off or on; off unless given"
-    group.add_argument("--cache", metavar="X", type=values.typed(values.on), default=False, help=text)
+    group.add_argument("--cache", metavar="X", type=options.typed(options.on), default=False, help=text)
     text = "buffer size of the shuffle, examples: off, auto (the workload's own), or a number; from an epoch's start on"
-    group.add_argument("--shuffle", metavar="N", type=values.typed(values.shuffle), default="auto", help=text)
+    group.add_argument("--shuffle", metavar="N", type=options.typed(options.shuffle), default="auto", help=text)
 
 
 def _add_switches(group: Any) -> None:
@@ -93,40 +93,48 @@ def _add_switches(group: Any) -> None:
         "(prefetch, workers, storage-latency, fast-form, cache, shuffle)"
     )
     group.add_argument(
-        "--switch", metavar="STEP:KNOB=VALUE", type=values.typed(values.switch), action="append", default=[], help=text
+        "--switch",
+        metavar="STEP:KNOB=VALUE",
+        type=options.typed(options.switch),
+        action="append",
+        default=[],
+        help=text,
     )
     text = "turn the knobs until the device no longer starves, and keep what helps (the live screen's f); same batches"
     group.add_argument("--autopilot", action="store_true", help=text)
     text = "memory that its buffers may take, gigabytes; a quarter of what is free unless given"
-    group.add_argument("--memory-limit", metavar="GB", type=values.typed(reading.gigabytes), help=text)
+    group.add_argument("--memory-limit", metavar="GB", type=options.typed(parsing.gigabytes), help=text)
 
 
 def add_training(group: Any, steps: str = "end after so many steps instead") -> None:
     """How much is trained, and of what. steps: what `--steps` says of itself."""
     group.add_argument(
-        "--batch-size", metavar="B", type=values.whole(1, values.LARGEST_BATCH), help="examples a step (32)"
+        "--batch-size", metavar="B", type=options.whole(1, options.LARGEST_BATCH), help="examples a step (32)"
     )
-    group.add_argument("--image-size", metavar="S", type=values.whole(16, 65_536), help="cnn: pixels a side (64)")
+    group.add_argument("--image-size", metavar="S", type=options.whole(16, 65_536), help="cnn: pixels a side (64)")
     length = group.add_mutually_exclusive_group()
-    length.add_argument("--epochs", metavar="E", type=values.whole(1, 65535), help="passes over the data (cnn: 20)")
-    length.add_argument("--steps", metavar="N", type=values.whole(1, 10**9), help=steps)
+    length.add_argument("--epochs", metavar="E", type=options.whole(1, 65535), help="passes over the data (cnn: 20)")
+    length.add_argument("--steps", metavar="N", type=options.whole(1, 10**9), help=steps)
     group.add_argument(
-        "--seed", metavar="S", type=values.whole(0, 2**32 - 1), help="the same seed trains the same weights"
+        "--seed", metavar="S", type=options.whole(0, 2**32 - 1), help="the same seed trains the same weights"
     )
     text = "this machine does not fall asleep by itself while it trains (caffeinate, systemd-inhibit)"
     group.add_argument("--keep-awake", action="store_true", help=text)
     group.add_argument(
-        "--data", metavar="DIR", type=values.typed(values.path), help="cnn, transfer: a folder of classes of JPEG files"
+        "--data",
+        metavar="DIR",
+        type=options.typed(options.path),
+        help="cnn, transfer: a folder of classes of JPEG files",
     )
     group.add_argument(
-        "--size", metavar="N", type=values.whole(1, values.LARGEST_SIZE), help="matmul: rows and columns (2048)"
+        "--size", metavar="N", type=options.whole(1, options.LARGEST_SIZE), help="matmul: rows and columns (2048)"
     )
     group.add_argument("--weights", choices=("imagenet", "none"), help="transfer: what the base starts with (imagenet)")
 
 
 def _add_beginning(group: Any) -> None:
     text = "weights that the model begins with, a .weights.h5 file, and its optimizer's state where it is the same one"
-    group.add_argument("--begin-with", metavar="FILE", type=values.typed(values.path), help=text)
+    group.add_argument("--begin-with", metavar="FILE", type=options.typed(options.path), help=text)
     text = "the run before this one, a folder or a part of its name: did it help?"
     group.add_argument("--after", metavar="RUN", help=text)
 
@@ -143,20 +151,20 @@ def add_computing(group: Any) -> None:
     text = "compute in float16 and keep the weights in float32: for GPUs, a CPU is slower so"
     group.add_argument("--mixed-precision", action="store_const", const=True, help=text)
     text = "run so many steps in one call (1); a call is not cut short by --steps"
-    group.add_argument("--steps-per-execution", metavar="N", type=values.whole(1, 10_000), help=text)
+    group.add_argument("--steps-per-execution", metavar="N", type=options.whole(1, 10_000), help=text)
     group.add_argument(
         "--optimizer",
         metavar="NAME",
-        type=values.typed(values.optimizer),
+        type=options.typed(options.optimizer),
         help="adam, sgd, ... as Keras names them (adam)",
     )
     text = "step size of the optimizer; the workload's own for Adam, else Keras' own, unless given"
-    group.add_argument("--learning-rate", metavar="X", type=values.typed(reading.learning_rate), help=text)
+    group.add_argument("--learning-rate", metavar="X", type=options.typed(parsing.learning_rate), help=text)
 
 
 def _add_showing(group: Any) -> None:
-    shared.add_runs_dir(group)
-    shared.add_theme(group)
+    options.add_runs_dir(group)
+    options.add_theme(group)
     group.add_argument("--headless", action="store_true", help="no screen: progress on stderr, a summary on stdout")
     group.add_argument("--json", action="store_true", help="the summary as one JSON object; implies --headless")
 
@@ -174,22 +182,21 @@ def settings_of(args: argparse.Namespace) -> Settings:
     Raises:
         BadInputError: the workload does not know something that was asked.
     """
-    from tfwatch.workloads import settle
+    from tfwatch.workloads.registry import settle
     from tfwatch.workloads.workload import Settings
 
     return settle(args.workload, {field.name: getattr(args, field.name) for field in fields(Settings)})
 
 
 def _run(args: argparse.Namespace) -> int:
-    from tfwatch.commands.order import Order
     from tfwatch.commands.train import train
-    from tfwatch.training.plan import Plan
+    from tfwatch.training.request import Order, Plan
 
     plan = Plan(args.workload, settings_of(args), knobs_of(args), tuple(args.switch), args.begin_with)
     return train(
         Order(
             plan=plan,
-            runs_dir=shared.runs_dir(args),
+            runs_dir=options.runs_dir(args),
             headless=args.headless or args.json,
             as_json=args.json,
             theme=args.theme,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.cli import shared
+from tfwatch.cli import options
 
 if TYPE_CHECKING:
     import argparse
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     """Add the command's parser."""
     text = "what can be trained, and what each shows"
-    listing = commands.add_parser("workloads", help=text, description=shared.sentence(text), allow_abbrev=False)
+    listing = commands.add_parser("workloads", help=text, description=options.sentence(text), allow_abbrev=False)
     listing.set_defaults(run=_run)
     listing.add_argument("--json", action="store_true", help="one JSON object instead of the table")
 

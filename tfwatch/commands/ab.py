@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfwatch.commands.order import Order
 from tfwatch.commands.train import train
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.runs.control import Experiment
-from tfwatch.training.plan import Plan
+from tfwatch.training.request import Order, Plan
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.commands.parts import Parts
+    from tfwatch.commands.factories import Parts
     from tfwatch.core.knobs import Knobs, Setting
     from tfwatch.workloads.workload import Settings
 

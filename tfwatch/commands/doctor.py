@@ -10,11 +10,11 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
-from tfwatch.commands.look import check_up, look_at, scope_of
-from tfwatch.commands.printing import rendered, write
+from tfwatch.commands.factories import check_up, look_at, scope_of
 from tfwatch.doctor.check import Status, counted, worst
-from tfwatch.doctor.gather import gather
-from tfwatch.terminal import has_unicode, why_no_screen
+from tfwatch.doctor.checkup import gather
+from tfwatch.terminal.capture import has_unicode, why_no_screen
+from tfwatch.terminal.output import rendered, write
 from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from tfwatch.commands.parts import Checking, Parts, Screen
+    from tfwatch.commands.factories import Checking, Parts, Screen
     from tfwatch.doctor.check import Check, CheckUp
+    from tfwatch.doctor.checkup import Scope
     from tfwatch.doctor.facts import Facts
-    from tfwatch.doctor.gather import Scope
 
 _STYLES = {Status.FAIL: "bold red", Status.WARN: "bold yellow", Status.OK: "green", Status.NA: "dim"}
 #: Narrower than this a check's words stand below its name.
@@ -68,8 +68,8 @@ def show_doctor(wish: Wish, parts: Parts | None = None) -> int:
     Raises:
         BadInputError: the data folder is not there, or there is no screen to show it on.
     """
-    from tfwatch.commands.parts import Parts
-    from tfwatch.commands.stage import play
+    from tfwatch.commands.factories import Parts
+    from tfwatch.commands.screen_host import play
 
     scope_of(wish.runs_dir, wish.data)
     if obstacle := why_no_screen(os.environ):
@@ -87,7 +87,7 @@ def show_doctor(wish: Wish, parts: Parts | None = None) -> int:
 
 def print_sudoers() -> int:
     """Print what permits powermetrics to the user who asks, or who asked through sudo. 1 where it could not be."""
-    from tfwatch.doctor.sudoers import sudoers
+    from tfwatch.sensors.gpu.powermetrics import sudoers
 
     uid = os.getuid()
     if uid == 0 and os.environ.get("SUDO_UID", "").isascii() and os.environ.get("SUDO_UID", "").isdigit():

@@ -7,30 +7,29 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.analysis.breakdown import breakdown, steady
-from tfwatch.commands.becoming import become
-from tfwatch.commands.look import look_at
-from tfwatch.commands.parts import Parts
-from tfwatch.commands.stage import play
+from tfwatch.analysis.steps.breakdown import breakdown, steady
+from tfwatch.commands.factories import Parts, look_at
+from tfwatch.commands.restart import become
+from tfwatch.commands.screen_host import play
 from tfwatch.commands.start_knobs import knob, start_knobs
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.rows import plausible
-from tfwatch.core.startknobs import StartKnob, Value
-from tfwatch.doctor.glance import glance, gpu_here
+from tfwatch.core.start_knobs import StartKnob, Value
+from tfwatch.doctor.quick_facts import glance, gpu_here
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import open_run
 from tfwatch.screens.launcher import Offer
-from tfwatch.widgets.launching import PastRun, Trainable
-from tfwatch.workloads import WORKLOADS, find, settle
+from tfwatch.widgets.launcher_lists import PastRun, Trainable
+from tfwatch.workloads.registry import WORKLOADS, find, settle
 from tfwatch.workloads.workload import BadInputError, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tfwatch.commands.parts import Launching, Screen
-    from tfwatch.doctor.glance import GpuHere
+    from tfwatch.commands.factories import Launching, Screen
+    from tfwatch.doctor.quick_facts import GpuHere
     from tfwatch.runs.opened import Run
 
 #: So many runs are listed.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, TextIO
 
-from tfwatch.core.boundary import fails_open
-from tfwatch.core.printable import printable
+from tfwatch.core.errors import fails_open, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,17 +8,17 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfwatch.commands.look import look_at
-from tfwatch.commands.parts import Parts
-from tfwatch.commands.printing import write
-from tfwatch.commands.stage import play
+from tfwatch.commands.factories import Parts, look_at
+from tfwatch.commands.screen_host import play
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.live.restart import earlier_of
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library import find_run
 from tfwatch.runs.opened import Run, open_run
-from tfwatch.runs.reader import FolderSource, RunReader
-from tfwatch.terminal import why_no_screen
+from tfwatch.runs.reader import RunReader
+from tfwatch.runs.streams import FolderSource
+from tfwatch.terminal.capture import why_no_screen
+from tfwatch.terminal.output import write
 from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:

@@ -1,22 +1,45 @@
-"""A restart of a run with other start knobs: what the screen offers, and the command that comes of it."""
+"""This process becomes another command of tfwatch; a restart is the same training with other start knobs.
+
+This process becomes another command of tfwatch.
+
+A restart of a run with other start knobs: what the screen offers, and the command that comes of it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import shlex
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tfwatch.commands.start_knobs import start_knobs
 from tfwatch.core.knobs import Knobs
-from tfwatch.core.startknobs import Restarting, StartKnob, Value
-from tfwatch.doctor.glance import GpuHere, gpu_here
+from tfwatch.core.start_knobs import Restarting, StartKnob, Value
+from tfwatch.doctor.quick_facts import GpuHere, gpu_here
 from tfwatch.runs.library import default_runs_dir
 
 if TYPE_CHECKING:
-    from tfwatch.commands.order import Order
+    from collections.abc import Sequence
+
+    from tfwatch.commands.factories import Parts
     from tfwatch.runs.control import Control
     from tfwatch.runs.writer import RunWriter
+    from tfwatch.training.request import Order
+
+
+def become(words: Sequence[str], parts: Parts) -> int:
+    """Print the command, and become it. Returns only where that fails: 1, after a sentence."""
+    sys.stderr.write(f"tfwatch {shlex.join(words)}\n")
+    sys.stderr.flush()
+    try:
+        parts.become(words)
+    except OSError as error:
+        sys.stderr.write(f"tfwatch: it cannot be begun: {error.strerror or error}\n")
+        return 1
+    return 0
+
 
 #: In the folder of the run that trained them.
 WEIGHTS = "last.weights.h5"

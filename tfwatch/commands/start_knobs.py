@@ -7,16 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfwatch import workloads
-from tfwatch.core import reading, units
-from tfwatch.core.startknobs import StartKnob, Told, Value
-from tfwatch.guard import short
+from tfwatch.core import parsing, units
+from tfwatch.core.start_knobs import StartKnob, Told, Value
+from tfwatch.terminal.guard import short
+from tfwatch.workloads import registry
 from tfwatch.workloads.workload import OPTIMIZERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tfwatch.doctor.glance import GpuHere
+    from tfwatch.doctor.quick_facts import GpuHere
     from tfwatch.workloads.workload import Entry, Settings
 
 #: Values of settings that only some workloads take.
@@ -43,8 +43,8 @@ def start_knobs(name: str, settings: Settings, here: GpuHere) -> tuple[StartKnob
 
 
 def _knobs(name: str, settings: Settings, here: GpuHere) -> Iterator[StartKnob]:
-    entry = workloads.find(name)
-    own = workloads.settle(name, {})
+    entry = registry.find(name)
+    own = registry.settle(name, {})
     for setting, (values, note) in _OWN.items():
         if setting in entry.takes:
             option = setting.replace("_", "-")
@@ -79,7 +79,7 @@ def _of_the_file(knob: StartKnob) -> StartKnob:
 def _batch(settings: Settings, own: Settings) -> StartKnob:
     batches = (1, 8, 16, 32, 64, 128, 256, 512, 1024)
     batch = knob("batch size", "--batch-size", batches, settings.batch_size, own.batch_size, "examples a step")
-    return replace(batch, read=_reader("--batch-size", lambda text: str(reading.whole(text, 1, _LARGEST_BATCH))))
+    return replace(batch, read=_reader("--batch-size", lambda text: str(parsing.whole(text, 1, _LARGEST_BATCH))))
 
 
 def _optimizer(settings: Settings) -> StartKnob:
@@ -90,12 +90,12 @@ def _optimizer(settings: Settings) -> StartKnob:
 def _learning_rate(settings: Settings) -> StartKnob:
     option, note = "--learning-rate", "of the optimizer"
     rates = _unset("learning rate", option, _RATES, settings.learning_rate, "its own", note)
-    return replace(rates, read=_reader(option, lambda text: f"{reading.learning_rate(text):g}"))
+    return replace(rates, read=_reader(option, lambda text: f"{parsing.learning_rate(text):g}"))
 
 
 def _seed(settings: Settings) -> StartKnob:
     seeds = _unset("seed", "--seed", (1, 2, 3), settings.seed, "none", "same seed, same weights")
-    return replace(seeds, read=_reader("--seed", lambda text: str(reading.whole(text, 0, _LARGEST_SEED))))
+    return replace(seeds, read=_reader("--seed", lambda text: str(parsing.whole(text, 0, _LARGEST_SEED))))
 
 
 def knob(name: str, option: str, values: Sequence[Any], now: Any, default: Any, note: str) -> StartKnob:

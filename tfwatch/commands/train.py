@@ -8,30 +8,29 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tfwatch import workloads
-from tfwatch.commands.awake import Awake
-from tfwatch.commands.becoming import become
-from tfwatch.commands.memory import too_much
-from tfwatch.commands.parts import Parts
-from tfwatch.commands.session import Session
+from tfwatch.commands.factories import Parts
+from tfwatch.commands.keep_awake import Awake
+from tfwatch.commands.restart import become
+from tfwatch.commands.train_session import Session
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.knobs import Knobs, describe, spelt
 from tfwatch.core.refusals import LACKING
-from tfwatch.doctor.glance import gpu_here
-from tfwatch.guard import short
+from tfwatch.doctor.quick_facts import gpu_here, too_much
 from tfwatch.runs import format as layout
-from tfwatch.runs.begin import NotBegunError, begin_run
+from tfwatch.runs.create import NotBegunError, begin_run
 from tfwatch.runs.library import find_run
-from tfwatch.terminal import Capture, held_signals, why_no_screen
-from tfwatch.workloads.estimate import needed_bytes
+from tfwatch.terminal.capture import Capture, held_signals, why_no_screen
+from tfwatch.terminal.guard import short
+from tfwatch.workloads import registry
+from tfwatch.workloads.memory_estimate import needed_bytes
 from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.commands.order import Order
-    from tfwatch.doctor.installed import Installed
+    from tfwatch.doctor.packages import Installed
     from tfwatch.runs.writer import RunWriter
+    from tfwatch.training.request import Order
 
 #: How an HDF5 file begins (its format's specification, "Disk Format: Level 0A").
 _HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -52,7 +51,7 @@ def train(order: Order, parts: Parts | None = None, clock: Clock = SYSTEM) -> in
     earlier, here = _earlier(order), Path.cwd()
     os.environ["KERAS_BACKEND"] = "tensorflow"
     with held_signals(), Capture(screen=not order.headless) as terminal:
-        title, details = workloads.title(order.plan.workload), _details(order, earlier)
+        title, details = registry.title(order.plan.workload), _details(order, earlier)
         try:
             writer, lost = begin_run(order.runs_dir, title, clock, **details)
         except NotBegunError as error:
@@ -98,7 +97,7 @@ def check(order: Order, installed: Installed) -> None:
     Raises:
         BadInputError: the message is one sentence for the user.
     """
-    workload = workloads.load(order.plan.workload)
+    workload = registry.load(order.plan.workload)
     _check_knobs(order)
     if obstacle := installed.obstacle():
         raise BadInputError(obstacle)
@@ -133,7 +132,7 @@ def _check_knobs(order: Order) -> None:
         BadInputError: the message is one sentence for the user.
     """
     plan, asked = order.plan, _asked_knobs(order)
-    entry = workloads.find(plan.workload)
+    entry = registry.find(plan.workload)
     wanted = asked | {knob for knob, *_ in plan.knobs.differences(Knobs())}
     missing = [knob for knob in LACKING if knob in wanted and not entry.has(knob)]
     if missing:
@@ -173,7 +172,7 @@ def _details(order: Order, earlier: str) -> dict[str, Any]:
     plan = order.plan
     settings = asdict(plan.settings)
     settings["data"] = short(plan.settings.data) if plan.settings.data else None
-    entry = workloads.find(plan.workload)
+    entry = registry.find(plan.workload)
     if entry.only is not None:  # what else there is, its own code says
         settings = {name: value for name, value in settings.items() if name in entry.only}
         settings["file"] = short(Path(plan.workload).absolute())

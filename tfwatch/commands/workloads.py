@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
-from tfwatch.commands.printing import rendered, write
-from tfwatch.workloads import WORKLOADS
+from tfwatch.terminal.output import rendered, write
+from tfwatch.workloads.registry import WORKLOADS
 
 
 def list_workloads(as_json: bool) -> int:

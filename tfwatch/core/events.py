@@ -1,21 +1,203 @@
-"""The rare facts of a run, one frozen class each. `at_ns` counts from the run's clock origin."""
+"""The rare facts of a run, one frozen class each. `at_ns` counts from the run's clock origin.
+
+When the loss was no finite number, one frozen class a fact. `at_ns` counts from the run's clock origin.
+
+What the autopilot did, one frozen class a fact. `at_ns` counts from the run's clock origin.
+
+What an experiment on a knob found, one frozen class a fact. `at_ns` counts from the run's clock origin.
+
+The rare facts of a run, one frozen class each. `at_ns` counts from the run's clock origin.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from tfwatch.core.fields import known_fields
-from tfwatch.core.knobs import KNOBS, ChangesKnob, as_value
-from tfwatch.core.losses import LossDiverged, LossRecovered
-from tfwatch.core.moves import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
-from tfwatch.core.older import translated
-from tfwatch.core.trials import EXPERIMENT, ExperimentBegan, ExperimentBlock, ExperimentEnded
+from tfwatch.core.knobs import KNOBS, ChangesKnob, KnobChange, as_value
+from tfwatch.core.older_formats import translated
+from tfwatch.core.validation import known_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True)
+class LossDiverged:
+    """The loss of `step` is `NaN` or `infinite`, which `loss` says; that of `finite_step` was the last finite one.
+
+    finite_step: 0 where none was. Steps between the two are of the same call, or said no loss.
+    """
+
+    at_ns: int
+    step: int
+    loss: str
+    finite_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class LossRecovered:
+    """The loss of `step` is finite again."""
+
+    at_ns: int
+    step: int
+
+
+#: Who asked for the switches of a flight.
+AUTOPILOT: Final = "autopilot"
+
+
+@dataclass(frozen=True, slots=True)
+class AutopilotBegan:
+    """Somebody asked for the fastest setting. memory_bytes: what the buffers may take on top of what is used."""
+
+    at_ns: int
+    step: int
+    memory_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class MoveMade(ChangesKnob):
+    """The autopilot asked for a setting; undoes: it takes back the move before.
+
+    forecast_ms: the step time expected of it, within low_ms to high_ms nine times of ten; None where none could be
+    told. why: one sentence. beside: what is turned at the same time.
+    """
+
+    at_ns: int
+    step: int
+    knob: str
+    old: str
+    new: str
+    why: str
+    forecast_ms: float | None = None
+    low_ms: float | None = None
+    high_ms: float | None = None
+    undoes: bool = False
+    beside: tuple[KnobChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MoveJudged(ChangesKnob):
+    """What a move gave: means of the steady steps before it and after it, `steps` of them after it.
+
+    kept: the run goes on with it. reason: why not, or what else it was kept for; empty where what was measured says it
+    beyond noise. beside: as in `MoveMade`.
+    """
+
+    at_ns: int
+    step: int
+    knob: str
+    old: str
+    new: str
+    before_ms: float
+    after_ms: float | None
+    steps: int
+    kept: bool
+    reason: str = ""
+    forecast_ms: float | None = None
+    beside: tuple[KnobChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AutopilotEnded:
+    """The autopilot ended after `steps` steps of the run.
+
+    cause: `fed`, `floor`, `tried`, `user`, `over`, `budget` or `failed`; reason: the same in a sentence.
+    before_ms, after_ms: mean step time as it began and ended; before_share, after_share: data wait in it, 0 to 1.
+    None where too few steps were seen. knobs: what it leaves. peak_bytes: the most that the process took on top of
+    what it had as the autopilot began.
+    """
+
+    at_ns: int
+    step: int
+    cause: str
+    reason: str
+    steps: int
+    before_ms: float | None = None
+    after_ms: float | None = None
+    before_share: float | None = None
+    after_share: float | None = None
+    peak_bytes: float | None = None
+    knobs: dict[str, str] = field(default_factory=dict)
+
+
+#: Who asked for the switches of an experiment.
+EXPERIMENT: Final = "experiment"
+#: Why an experiment ends with its run: what it leaves was its last block's, and no answer.
+WITH_THE_RUN: Final = ("stopped", "ended")
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentBegan:
+    """Blocks of steps with one or another of `values` alternate from `step` on, in at most `budget` steps.
+
+    knob, values: in words; the others are compared with the first value. seed: of the blocks' order.
+    """
+
+    at_ns: int
+    knob: str
+    values: list[str]
+    step: int
+    budget: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentBlock:
+    """One block of an experiment is over.
+
+    block, round: counted from 1; a round has one block of each value. first, last: its steps, from where it had
+    settled. steps: of these, how many count; step_ms: their mean.
+    best: what ratio, low and high are of, against the first value; the answer so far, as in `ExperimentEnded`.
+    """
+
+    at_ns: int
+    block: int
+    round: int
+    value: str
+    first: int
+    last: int
+    steps: int
+    step_ms: float
+    best: str
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentEnded:
+    """An experiment is over, in the run's step `step`.
+
+    cause: `clear`, `budget`, `cancelled`, `key` (somebody turned a knob), `stopped`, `ended` (the run) or `failed`.
+    answer: `faster`, `slower`, `same` or `unclear`: what `value` is against `against`; ratio: step time of `against`
+    over that of `value`, within low to high with 95 % confidence, None where it is not known.
+    step_ms: mean step time by value. rounds, steps: that count, `steps` of all values together; spent: steps since its
+    beginning. kept: what the knob was left at. reason: why it failed.
+    """
+
+    at_ns: int
+    knob: str
+    values: list[str]
+    began: int
+    step: int
+    cause: str
+    answer: str
+    value: str
+    against: str
+    rounds: int
+    steps: int
+    spent: int
+    kept: str
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    step_ms: dict[str, float] = field(default_factory=dict)
+    reason: str = ""
+
 
 _E = TypeVar("_E", bound="Event")
 

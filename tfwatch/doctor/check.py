@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tfwatch.core.printable import printable
+from tfwatch.core.errors import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

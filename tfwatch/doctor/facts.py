@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tfwatch.doctor.installed import Installed
+from tfwatch.doctor.packages import Installed
 from tfwatch.doctor.trial import UNTRIED, Trial
-from tfwatch.sensors import Availability, Unavailable
+from tfwatch.sensors.protocol import Availability, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

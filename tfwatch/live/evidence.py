@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.grounds import Evidence, Grounds, gather, tables
-from tfwatch.analysis.stages import stage_table
-from tfwatch.analysis.summary import between
-from tfwatch.analysis.switches import compare
+from tfwatch.analysis.findings.bottleneck import stage_table
+from tfwatch.analysis.steps.summary import between
+from tfwatch.analysis.tuning.comparison import compare
+from tfwatch.analysis.tuning.evidence import Evidence, Grounds, gather, tables
 from tfwatch.core.events import PipelineSwitched, StagesFound, SwitchAsked, SwitchFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from tfwatch.analysis.stages import StageTable
-    from tfwatch.analysis.switches import Comparison
+    from tfwatch.analysis.findings.bottleneck import StageTable
+    from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.eventlog import Events
+    from tfwatch.runs.buffers import Events
     from tfwatch.runs.opened import Run
     from tfwatch.runs.reader import Snapshot
 

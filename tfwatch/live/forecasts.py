@@ -5,22 +5,21 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, TypeAlias
 
-from tfwatch.analysis import turns
-from tfwatch.analysis.forecast import Forecast, forecast
-from tfwatch.analysis.measured import matters
-from tfwatch.analysis.record import Foretold, Record, foretell
-from tfwatch.analysis.trials import underway
+from tfwatch.analysis.tuning import knob_state
+from tfwatch.analysis.tuning.estimator import matters
+from tfwatch.analysis.tuning.forecast import Forecast, Foretold, Record, forecast, foretell
+from tfwatch.analysis.tuning.search_text import underway
+from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.core.knobs import epochs_until
-from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.live.evidence import build_grounds, evidence_now
 from tfwatch.live.schedule import Slot, second_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tfwatch.analysis.grounds import Evidence, Grounds
-    from tfwatch.analysis.stages import StageTable
-    from tfwatch.analysis.switches import Comparison
+    from tfwatch.analysis.findings.bottleneck import StageTable
+    from tfwatch.analysis.tuning.comparison import Comparison
+    from tfwatch.analysis.tuning.evidence import Evidence, Grounds
     from tfwatch.core.rows import Rows
     from tfwatch.runs.reader import Snapshot
 
@@ -52,7 +51,9 @@ class ForecastFollower:
         self._series: _Series | None = None
         self._at_s = 0.0
 
-    def take(self, snapshot: Snapshot, comparisons: Sequence[Comparison], knobs: Mapping[str, turns.KnobState]) -> None:
+    def take(
+        self, snapshot: Snapshot, comparisons: Sequence[Comparison], knobs: Mapping[str, knob_state.KnobState]
+    ) -> None:
         """Take in a snapshot; where nothing is due, the last forecasts stay. A run that is over has none."""
         since_s, self._at_s = snapshot.now_s - self._at_s, snapshot.now_s
         due = second_of(snapshot.now_s, Slot.HEADER), len(comparisons)
@@ -65,7 +66,7 @@ class ForecastFollower:
         self._go_on(_SPREAD_S if switched or since_s >= _SPREAD_S else 0.0)
 
     def _begin(
-        self, snapshot: Snapshot, comparisons: Sequence[Comparison], knobs: Mapping[str, turns.KnobState]
+        self, snapshot: Snapshot, comparisons: Sequence[Comparison], knobs: Mapping[str, knob_state.KnobState]
     ) -> None:
         """Gather the evidence of the next forecasts."""
         self.record = self._record(build_grounds(snapshot, self._steps_between), comparisons)
@@ -78,7 +79,9 @@ class ForecastFollower:
             self.forecasts, self._series = {}, None
             return
         turnable = (knobs[knob] for knob in knobs if knob in snapshot.manifest.switchable and matters(knob))
-        self._series = _Series(known, [(state.knob, value) for state in turnable for value in turns.choices(state)])
+        self._series = _Series(
+            known, [(state.knob, value) for state in turnable for value in knob_state.choices(state)]
+        )
 
     def _go_on(self, since_s: float) -> None:
         """Make as many as `since_s` seconds ask for; they are compared, so that they are shown together."""

@@ -1,32 +1,40 @@
-"""A whole run, judged: for the JSON object, the summary, and the screen of a run that is over."""
+"""A whole run, judged: for the JSON object, the summary, and the screen of a run that is over.
+
+A whole run, judged: for the JSON object, the summary, and the screen of a run that is over.
+
+The finding of a run that is over, made of the whole run in a thread beside the screen.
+"""
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis import bound
-from tfwatch.analysis.advice import held_end
-from tfwatch.analysis.breakdown import breakdown
-from tfwatch.analysis.cost import Lost, lost
-from tfwatch.analysis.forecast import forecasts
-from tfwatch.analysis.grounds import Evidence, gather, last_table
-from tfwatch.analysis.hardware import Hardware, hardware
-from tfwatch.analysis.ledger import Ledger, make_ledger, mean_of
-from tfwatch.analysis.record import Record, record
-from tfwatch.analysis.summary import LastSetting, Summary, summarise
+from tfwatch.analysis.findings import banner
+from tfwatch.analysis.findings.advice import held_end
+from tfwatch.analysis.findings.machine import Hardware, hardware
+from tfwatch.analysis.findings.situation import Banner, Tone
+from tfwatch.analysis.findings.starving_cost import Lost, lost
+from tfwatch.analysis.steps.breakdown import breakdown
+from tfwatch.analysis.steps.summary import LastSetting, Summary, summarise
+from tfwatch.analysis.steps.time_breakdown import Ledger, make_ledger, mean_of
+from tfwatch.analysis.tuning.evidence import Evidence, gather, last_table
+from tfwatch.analysis.tuning.forecast import Record, forecasts, record
+from tfwatch.core.errors import reason
 from tfwatch.live.evidence import build_grounds_of_run, stages_found
 from tfwatch.live.restart import restart_of
 from tfwatch.live.situation import MeasuredSetting, build_situation
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.finding import Banner
-    from tfwatch.analysis.grounds import Grounds
-    from tfwatch.analysis.ledger import Entry
-    from tfwatch.analysis.restarts import Restart
-    from tfwatch.analysis.situation import Situation
-    from tfwatch.analysis.stages import StageTable
+    from collections.abc import Callable
+
+    from tfwatch.analysis.findings.bottleneck import StageTable
+    from tfwatch.analysis.findings.situation import Situation
+    from tfwatch.analysis.steps.time_breakdown import Entry
+    from tfwatch.analysis.tuning.comparison import Restart
+    from tfwatch.analysis.tuning.evidence import Grounds
     from tfwatch.runs.opened import Run
 
 
@@ -90,12 +98,12 @@ class JudgedRun:
         """The finding of the last setting: the limit and the advice. None where it has too few steps."""
         if self.setting.judgement.bound is None:
             return None
-        return self.between_epochs or bound.judged(self.situation)
+        return self.between_epochs or banner.judged(self.situation)
 
     @cached_property
     def between_epochs(self) -> Banner | None:
         """The finding that more is lost between the epochs than in their steps; None where it is not so."""
-        return bound.between(self.situation)
+        return banner.between(self.situation)
 
     @cached_property
     def situation(self) -> Situation:
@@ -140,3 +148,33 @@ class JudgedRun:
         epochs = list(zip(ledger.epochs, ledger.begins_ns, strict=True))
         whole = epochs if is_finished else epochs[:-1]  # an epoch that was broken off lacks its end
         return mean_of([one for one, at_ns in whole if at_ns >= self.setting.begin_ns] or ledger.epochs)
+
+
+class EndedFinding:
+    """Judges a run that is over in a thread of its own: ten million steps take seconds.
+
+    whole: reads all of the run.
+    """
+
+    def __init__(self, whole: Callable[[], Run]) -> None:
+        self._whole = whole
+        self._thread: threading.Thread | None = None
+        self._found: Banner | None = None
+
+    def finding(self) -> Banner | None:
+        """The finding of its last setting, the same as in the summary and `--json`; the first call begins to look.
+
+        None until it is known, and where the setting has too few steps.
+        """
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._look, daemon=True, name="tfwatch-ending")
+            self._thread.start()
+        return self._found
+
+    def _look(self) -> None:
+        pass  # IMPORT-REMOVED  # after the first paint: it loads all of the analysis
+
+        try:
+            self._found = JudgedRun(self._whole()).finding
+        except Exception as error:  # noqa: BLE001 - a thread boundary
+            self._found = Banner("VERDICT n/a", reason(error), "", Tone.WARN)

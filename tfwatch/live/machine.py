@@ -6,17 +6,14 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.energy import Energy, RunningEnergy
-from tfwatch.analysis.evidence import evidence
-from tfwatch.analysis.machine import Machine, machine_of, recent
-from tfwatch.analysis.memory import growth
-from tfwatch.core.events import GpuFound, PipelineSwitched, SensorMissing, by_hand
+from tfwatch.analysis.findings.machine import Machine, evidence, growth, machine_of, recent
+from tfwatch.analysis.findings.starving_cost import Energy, RunningEnergy
+from tfwatch.core.events import ExperimentEnded, GpuFound, PipelineSwitched, SensorMissing, by_hand
 from tfwatch.core.rows import Phase
-from tfwatch.core.trials import ExperimentEnded
-from tfwatch.runs.reader import Life
+from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.memory import Growth
+    from tfwatch.analysis.findings.machine import Growth
     from tfwatch.core.rows import Rows
     from tfwatch.runs.reader import Snapshot
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.restarts import Earlier, Restart, Start, earlier_run, restart
-from tfwatch.analysis.switches import LONGEST
+from tfwatch.analysis.tuning.comparison import LONGEST, Earlier, Restart, Start, earlier_run, restart
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import PipelineSwitched
-from tfwatch.runs.earlier import find_earlier
+from tfwatch.runs.library import find_earlier
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,24 +6,30 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.losses import lasting
-from tfwatch.analysis.origin import origin_of
-from tfwatch.analysis.situation import NOT_JUDGED, Memory, Situation
-from tfwatch.analysis.verdict import Judgement, judge
-from tfwatch.core.events import EpochStarted, RecordingLost, StallLocated, TrainingFailed, WatchFailed
-from tfwatch.core.losses import LossDiverged, LossRecovered
-from tfwatch.core.printable import printable
+from tfwatch.analysis.findings.loss import lasting
+from tfwatch.analysis.findings.situation import NOT_JUDGED, Memory, Situation, origin_of
+from tfwatch.analysis.steps.verdict import Judgement, judge
+from tfwatch.core.errors import printable
+from tfwatch.core.events import (
+    EpochStarted,
+    LossDiverged,
+    LossRecovered,
+    RecordingLost,
+    StallLocated,
+    TrainingFailed,
+    WatchFailed,
+)
 from tfwatch.core.rows import Phase
 from tfwatch.core.units import is_missing
 from tfwatch.runs.library import replay_words
-from tfwatch.runs.machine import memory_total
+from tfwatch.runs.machine_info import memory_total
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfwatch.analysis.forecast import Forecast
-    from tfwatch.analysis.ledger import Entry
-    from tfwatch.analysis.stages import StageTable
+    from tfwatch.analysis.findings.bottleneck import StageTable
+    from tfwatch.analysis.steps.time_breakdown import Entry
+    from tfwatch.analysis.tuning.forecast import Forecast
     from tfwatch.core.events import Paused, StagesFound
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.reader import Snapshot

@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.causes import UNEXPLAINED, Pauses
-from tfwatch.analysis.compiles import Compiled, find_compiles
-from tfwatch.analysis.patterns import Pattern, find_patterns
-from tfwatch.analysis.stalls import Stall, StallSearch, starved, without_switches
+from tfwatch.analysis.steps.causes import UNEXPLAINED, Pauses
+from tfwatch.analysis.steps.patterns import Pattern, find_patterns
+from tfwatch.analysis.steps.spikes import Compiled, find_compiles
+from tfwatch.analysis.steps.stalls import Stall, StallSearch, starved, without_switches
 from tfwatch.core.events import Paused, PipelineSwitched, SwitchAsked
 from tfwatch.live.machine import MachineFollower
 from tfwatch.live.schedule import Slot, second_of
-from tfwatch.runs.reader import RECENT, Life
-from tfwatch.runs.under_way import under_way
+from tfwatch.runs.liveness import Life, under_way
+from tfwatch.runs.reader import RECENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tfwatch.analysis.stalls import Stretch
+    from tfwatch.analysis.steps.stalls import Stretch
     from tfwatch.core.rows import Rows
-    from tfwatch.runs.eventlog import Events
+    from tfwatch.runs.buffers import Events
     from tfwatch.runs.reader import Snapshot
 
 #: Steps that wait for their search, at most: half of those that a snapshot has at hand.

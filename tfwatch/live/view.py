@@ -7,51 +7,44 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.advice import fills_shuffle, held_end, slow_callback
-from tfwatch.analysis.banner import banner
-from tfwatch.analysis.causes import STOPPED
-from tfwatch.analysis.cost import Lost, lost
-from tfwatch.analysis.flights import OF_FLIGHTS, flying
-from tfwatch.analysis.pace import left_s
-from tfwatch.analysis.running import RunningLedger
-from tfwatch.analysis.situation import NOT_JUDGED, Situation
-from tfwatch.analysis.switches import Comparison, Known, compare
-from tfwatch.analysis.trials import Underway, underway
-from tfwatch.analysis.tried import OF_TRYING, Tried, tried
-from tfwatch.analysis.turns import Ask, KnobState, knob_states
-from tfwatch.analysis.verdict import NEEDED
-from tfwatch.analysis.warnings import Heard, Said
-from tfwatch.core.events import (
-    EpochEnded,
-    Paused,
-    PipelineSwitched,
-)
+from tfwatch.analysis.findings.advice import fills_shuffle, held_end, slow_callback
+from tfwatch.analysis.findings.banner import banner
+from tfwatch.analysis.findings.log_lines import Heard, Said
+from tfwatch.analysis.findings.situation import NOT_JUDGED, Situation
+from tfwatch.analysis.findings.starving_cost import Lost, lost
+from tfwatch.analysis.steps.breakdown import left_s
+from tfwatch.analysis.steps.causes import STOPPED
+from tfwatch.analysis.steps.time_breakdown import RunningLedger
+from tfwatch.analysis.steps.verdict import NEEDED
+from tfwatch.analysis.tuning.comparison import Comparison, Known, compare
+from tfwatch.analysis.tuning.knob_state import Ask, KnobState, knob_states
+from tfwatch.analysis.tuning.search_text import OF_FLIGHTS, OF_TRYING, Tried, Underway, flying, tried, underway
+from tfwatch.core.events import EpochEnded, ExperimentBegan, ExperimentBlock, ExperimentEnded, Paused, PipelineSwitched
 from tfwatch.core.knobs import epochs_until
 from tfwatch.core.rows import step_ms
-from tfwatch.core.trials import ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.live.evidence import switches_of
 from tfwatch.live.forecasts import ForecastFollower
 from tfwatch.live.restart import RestartFollower
 from tfwatch.live.schedule import Slot, second_of
 from tfwatch.live.situation import MeasuredSetting, at_this_moment, build_situation, judge_now
 from tfwatch.live.step_search import StepSearch, pauses_of
-from tfwatch.runs.under_way import under_way
+from tfwatch.runs.liveness import under_way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tfwatch.analysis.compiles import Compiled
-    from tfwatch.analysis.energy import Energy
-    from tfwatch.analysis.finding import Banner
-    from tfwatch.analysis.ledger import Entry
-    from tfwatch.analysis.machine import Machine
-    from tfwatch.analysis.patterns import Pattern
-    from tfwatch.analysis.restarts import Earlier
-    from tfwatch.analysis.stalls import Stall
+    from tfwatch.analysis.findings.machine import Machine
+    from tfwatch.analysis.findings.situation import Banner
+    from tfwatch.analysis.findings.starving_cost import Energy
+    from tfwatch.analysis.steps.patterns import Pattern
+    from tfwatch.analysis.steps.spikes import Compiled
+    from tfwatch.analysis.steps.stalls import Stall
+    from tfwatch.analysis.steps.time_breakdown import Entry
+    from tfwatch.analysis.tuning.comparison import Earlier
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
-    from tfwatch.live.ended import EndedFinding
-    from tfwatch.runs.eventlog import Events
+    from tfwatch.live.judged_run import EndedFinding
+    from tfwatch.runs.buffers import Events
     from tfwatch.runs.reader import Snapshot
 
 #: Epochs whose ends are searched for a callback that held them up.

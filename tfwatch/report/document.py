@@ -1,29 +1,78 @@
-"""A run as one JSON object, for scripts."""
+"""A run as one JSON object, for scripts.
+
+The input pipeline from inside, as the JSON object and the summary tell it.
+
+A run as one JSON object, for scripts.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.analysis.ledger import PARTS, Entry, Ledger, keras_step_ms
-from tfwatch.analysis.losses import divergences
-from tfwatch.analysis.warnings import meanings
-from tfwatch.core.events import EpochEnded
+from tfwatch.analysis.findings.log_lines import meanings
+from tfwatch.analysis.findings.loss import divergences
+from tfwatch.analysis.findings.machine import PIPELINE
+from tfwatch.analysis.steps.time_breakdown import PARTS, Entry, Ledger, keras_step_ms
+from tfwatch.core.events import EpochEnded, SensorMissing, StallLocated
 from tfwatch.live.judged_run import JudgedRun
-from tfwatch.report.chain import restart_json
-from tfwatch.report.figures import finite
-from tfwatch.report.outcome import finding_json, last_setting_json, lost_json, whole_run_json
-from tfwatch.report.pipeline import pipeline_json
-from tfwatch.report.switched import by_name, experiments_json, flights_json, forecasts_json, switches_json
+from tfwatch.report.document_switches import (
+    by_name,
+    experiments_json,
+    finite,
+    flights_json,
+    forecasts_json,
+    switches_json,
+)
+from tfwatch.report.outcome import finding_json, last_setting_json, lost_json, restart_json, whole_run_json
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.hardware import Hardware
-    from tfwatch.analysis.losses import Divergence
-    from tfwatch.analysis.patterns import Pattern
-    from tfwatch.analysis.spikes import Spike
-    from tfwatch.analysis.stalls import Stall
-    from tfwatch.analysis.warnings import Said
+    from collections.abc import Iterable
+
+    from tfwatch.analysis.findings.bottleneck import Bottleneck, Stage, StageTable
+    from tfwatch.analysis.findings.log_lines import Said
+    from tfwatch.analysis.findings.loss import Divergence
+    from tfwatch.analysis.findings.machine import Hardware
+    from tfwatch.analysis.steps.patterns import Pattern
+    from tfwatch.analysis.steps.spikes import Spike
+    from tfwatch.analysis.steps.stalls import Stall
+    from tfwatch.core.events import Event
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.opened import Run
+
+_FIGURES = ("busy_ms", "parallelism", "buffered", "buffer_size", "buffered_bytes")
+
+
+def pipeline_json(table: StageTable | None, events: Iterable[Event]) -> dict[str, Any]:
+    """A run's last table for `--json`; without a figure in it `missing` says why, where that is known."""
+    reasons = [event.reason for event in events if isinstance(event, SensorMissing) and event.sensor == PIPELINE]
+    missing = reasons[-1] if reasons else None
+    if table is None:
+        return {"stages": [], "all_ms": None, "bottleneck": None, "missing": missing}
+    return {
+        "stages": [_stage(stage) for stage in table.stages],
+        "all_ms": table.all_ms,
+        "bottleneck": _bottleneck(table, table.bottleneck) if table.bottleneck else None,
+        "missing": missing if math.isnan(table.all_ms) else None,
+    }
+
+
+def stood_words(stall: Stall, events: Iterable[Event]) -> str:
+    """`, in map(read), feed.py:41 in rows`: where a stall stood; empty where nobody looked."""
+    steps = range(stall.step, stall.step + stall.steps)
+    told = next((event for event in events if isinstance(event, StallLocated) and event.step in steps), None)
+    if told is None:
+        return ""
+    place = told.place if told.thread == "generator" or not told.stage else ""
+    return "".join(f", in {words}" for words in (told.stage,) if words) + (f", at {place}" if place else "")
+
+
+def _bottleneck(table: StageTable, place: Bottleneck) -> dict[str, Any]:
+    return {"stage": table.stages[place.stage].name, "reason": place.reason, "sentence": place.sentence}
+
+
+def _stage(stage: Stage) -> dict[str, Any]:
+    return {"name": stage.name, "kind": stage.kind, **{name: getattr(stage, name) for name in _FIGURES}}
 
 
 def as_json(run: Run) -> dict[str, Any]:

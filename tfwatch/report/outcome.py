@@ -1,23 +1,31 @@
-"""The outcome of a run in words and for the JSON object: its verdict with the steps it is of, its finding, its cost."""
+"""The outcome of a run, and a restart's gain, in words and for the JSON object.
+
+The outcome of a run in words and for the JSON object: its verdict with the steps it is of, its finding, its cost.
+
+A restart and its gain, in words and for the JSON object.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.analysis import cost
-from tfwatch.analysis.cost import Lost
-from tfwatch.analysis.verdict import Bound, Judgement
+from tfwatch.analysis.findings import starving_cost
+from tfwatch.analysis.steps.verdict import Bound, Judgement
+from tfwatch.analysis.tuning import switch_text
+from tfwatch.analysis.tuning.comparison import changes
 from tfwatch.core import units
-from tfwatch.report.figures import split_json
-from tfwatch.report.switched import by_name
+from tfwatch.core.knobs import spelt
+from tfwatch.live.restart import start_of
+from tfwatch.report.document_switches import by_name, split_json
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.breakdown import Breakdown
-    from tfwatch.analysis.cost import Lost
-    from tfwatch.analysis.finding import Banner
-    from tfwatch.analysis.summary import LastSetting, Summary
-    from tfwatch.analysis.verdict import Judgement
+    from tfwatch.analysis.findings.situation import Banner
+    from tfwatch.analysis.findings.starving_cost import Lost
+    from tfwatch.analysis.steps.breakdown import Breakdown
+    from tfwatch.analysis.steps.summary import LastSetting, Summary
+    from tfwatch.analysis.tuning.comparison import Earlier, Restart
     from tfwatch.live.judged_run import JudgedRun
+    from tfwatch.runs.format import Manifest
 
 
 def last_setting_json(judged: JudgedRun) -> dict[str, Any]:
@@ -93,7 +101,7 @@ def next_words(judged: JudgedRun) -> list[str]:
 
 def lost_words(found: Lost) -> list[str]:
     """The length of the run without data wait; none where next to nothing was lost."""
-    sentence = cost.words(found)
+    sentence = starving_cost.words(found)
     return [sentence] if sentence else []
 
 
@@ -111,3 +119,32 @@ def _where(setting: LastSetting) -> str:
     if len(setting.stretches) > 1:
         return f"with the last setting, in {len(setting.stretches)} stretches of the steps {first} to {last},"
     return f"with the last setting, in steps {first} to {last}," if setting.tried else f"since step {first}"
+
+
+def beginning(earlier: Earlier, manifest: Manifest) -> str:
+    """What a run says of the restart that it begins with."""
+    return f"restarted after {earlier.run}: {switch_text.turned(changes(earlier.start, start_of(manifest)))}"
+
+
+def restart_words(gave: Restart | None) -> str:
+    """What the restart gave that began a run, in a line; empty where none did."""
+    if gave is None:
+        return ""
+    turned = f"restarted, {switch_text.turned(gave.changes)}"
+    if gave.ratio is None or gave.before is None or gave.after is None:
+        return f"{turned}: too few steps to compare"
+    sides = " to ".join(switch_text.duration(gave, gave.typical(side.step)) for side in (gave.before, gave.after))
+    return f"{turned}: {switch_text.gave(gave, gave.ratio)}, {sides} over {units.count(gave.after.steps)} steps"
+
+
+def restart_json(gave: Restart | None) -> dict[str, Any] | None:
+    """The restart that began a run, as `--json` prints it."""
+    if gave is None:
+        return None
+    return {
+        "after": gave.run,
+        "changes": [{"knob": spelt(one.knob), "from": one.old, "to": one.new} for one in gave.changes],
+        "of": "image" if gave.per_image else "step",
+        "before_ms": gave.typical(gave.before.step) if gave.before else None,
+        "after_ms": gave.typical(gave.after.step) if gave.after else None,
+    }

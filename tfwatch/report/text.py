@@ -5,34 +5,39 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis import foretelling
-from tfwatch.analysis.comparing import missed, outcome, speed
-from tfwatch.analysis.flights import ended_words, flights
-from tfwatch.analysis.ledger import keras_step_ms
-from tfwatch.analysis.losses import divergences, in_all
-from tfwatch.analysis.machine import GPU
-from tfwatch.analysis.patterns import shape
-from tfwatch.analysis.trials import in_a_line
-from tfwatch.analysis.warnings import meanings, told
+from tfwatch.analysis.findings.log_lines import meanings, told
+from tfwatch.analysis.findings.loss import divergences, in_all
+from tfwatch.analysis.findings.machine import GPU
+from tfwatch.analysis.steps.patterns import shape
+from tfwatch.analysis.steps.time_breakdown import keras_step_ms
+from tfwatch.analysis.tuning import switch_text
+from tfwatch.analysis.tuning.search_text import ended_words, flights, in_a_line
+from tfwatch.analysis.tuning.switch_text import missed, outcome, speed
 from tfwatch.core import units
-from tfwatch.core.events import DatasetReady, Noted, RecordingLost, RecordingResumed, SwitchMissed, TrainingFailed
-from tfwatch.core.trials import ExperimentEnded
+from tfwatch.core.events import (
+    DatasetReady,
+    ExperimentEnded,
+    Noted,
+    RecordingLost,
+    RecordingResumed,
+    SwitchMissed,
+    TrainingFailed,
+)
 from tfwatch.live.judged_run import JudgedRun
-from tfwatch.report.chain import restart_words
-from tfwatch.report.oneline import one_line
-from tfwatch.report.outcome import lost_words, next_words, steady_words
-from tfwatch.report.pipeline import stood_words
+from tfwatch.report.document import stood_words
+from tfwatch.report.outcome import lost_words, next_words, restart_words, steady_words
+from tfwatch.report.progress_line import one_line
 from tfwatch.runs.format import MANIFEST
 from tfwatch.runs.library import default_runs_dir
-from tfwatch.runs.life import Life
+from tfwatch.runs.liveness import Life
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.analysis.hardware import Hardware
-    from tfwatch.analysis.ledger import Ledger
-    from tfwatch.analysis.summary import Summary
-    from tfwatch.analysis.switches import Comparison
+    from tfwatch.analysis.findings.machine import Hardware
+    from tfwatch.analysis.steps.summary import Summary
+    from tfwatch.analysis.steps.time_breakdown import Ledger
+    from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.runs.opened import Run
 
 #: Switches told one by one; of more only the number.
@@ -66,7 +71,7 @@ def as_text(run: Run, home: Path) -> str:
         *_missed(run),
         *_experiments(run),
         *_flights(run),
-        *filter(None, [foretelling.record_words(judged.record)]),
+        *filter(None, [switch_text.record_words(judged.record)]),
         *_stall(summary, run),
         *_pattern(summary),
         *next_words(judged),

@@ -1,4 +1,11 @@
-"""Names and layout of a run folder. See `core.rows` and `core.events` for what stands in its files."""
+"""Names and layout of a run folder. `core.rows` and `core.events` define the contents of its files.
+
+Runs are the user's own, whatever the umask: log.txt may hold paths and arguments.
+
+Names and layout of a run folder. See `core.rows` and `core.events` for what stands in its files.
+
+pulse.bin: the one row that tells what goes on now.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +18,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfwatch.core.fields import known_fields
 from tfwatch.core.knobs import KNOBS, as_value
-from tfwatch.core.older import translated_manifest
-from tfwatch.core.rows import PROGRESS, PULSE, SAMPLE, STAGE, STEP
-from tfwatch.runs.private import FILE_MODE
+from tfwatch.core.older_formats import translated_manifest
+from tfwatch.core.rows import PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
+from tfwatch.core.validation import known_fields
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.core.rows import Rows
+
+FILE_MODE, FOLDER_MODE = 0o600, 0o700
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, where they are missing; those that are there stay as they are.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    missing = [one for one in (folder, *folder.parents) if not one.is_dir()]
+    for one in reversed(missing):
+        one.mkdir(FOLDER_MODE, exist_ok=True)
+
 
 SCHEMA = 1
 MANIFEST = "run.json"
@@ -182,3 +202,50 @@ def write_atomically(path: Path, text: str) -> None:
         with suppress(OSError):
             part.unlink()
         raise
+
+
+#: A time beyond it, in the year 2262, is rubbish.
+_LATEST_NS = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """What the training thread does, since when; times in ns since the clock origin (`wall_ns`: since 1970)."""
+
+    now_ns: int
+    wall_ns: int
+    phase: Phase
+    since_ns: int
+    step: int
+    epoch: int
+    detail: str = ""
+
+    def encode(self, seq: int) -> bytes:
+        """The row; `seq` changes with each writing."""
+        detail = self.detail.encode(errors="replace")[: PULSE["detail"].itemsize]
+        detail = detail.decode(errors="ignore").encode()  # a character cut in two reads as rubbish
+        row = np.array(
+            (seq, self.phase, self.now_ns, self.wall_ns, self.since_ns, self.step, self.epoch, detail, seq),
+            dtype=PULSE,
+        )
+        return row.tobytes()
+
+
+def decode_pulse(data: bytes, layout: np.dtype[np.void]) -> Pulse | None:
+    """The pulse in a row's bytes; None where there is none yet or the row is torn."""
+    if len(data) < layout.itemsize:
+        return None
+    row = np.frombuffer(data[: layout.itemsize], dtype=layout)[0]
+    if row["seq"] != row["seq_end"] or int(row["phase"]) not in Phase._value2member_map_:
+        return None
+    if max(int(row[name]) for name in ("now_ns", "wall_ns", "since_ns")) >= _LATEST_NS:
+        return None
+    return Pulse(
+        now_ns=int(row["now_ns"]),
+        wall_ns=int(row["wall_ns"]),
+        phase=Phase(int(row["phase"])),
+        since_ns=int(row["since_ns"]),
+        step=int(row["step"]),
+        epoch=int(row["epoch"]),
+        detail=bytes(row["detail"]).decode(errors="replace"),
+    )

@@ -1,4 +1,11 @@
-"""Where the runs are kept on this machine."""
+"""The runs that are kept on this machine.
+
+Where the runs are kept on this machine.
+
+The run that was restarted as another one.
+
+What was copied on a screen, as a file: not every terminal takes a clipboard.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +17,15 @@ from typing import TYPE_CHECKING
 
 import platformdirs
 
+from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import ImportEnded, decode
-from tfwatch.runs.format import EVENTS, MANIFEST
-from tfwatch.runs.private import FOLDER_MODE, make_folder
-from tfwatch.runs.stream import read_file
+from tfwatch.runs.format import EVENTS, FOLDER_MODE, MANIFEST, NotARunError, make_folder, write_atomically
+from tfwatch.runs.opened import open_run
+from tfwatch.runs.streams import read_file
 
 if TYPE_CHECKING:
-    from tfwatch.core.clock import Clock
+    from tfwatch.runs.format import Manifest
+    from tfwatch.runs.opened import Run
 
 
 def default_runs_dir() -> Path:
@@ -113,3 +122,33 @@ def import_took_ms(run: Path) -> float | None:
     head = read_file(run / EVENTS, 0, 4096)
     events = (decode(line) for line in head.splitlines())
     return next((event.took_ms for event in events if isinstance(event, ImportEnded)), None)
+
+
+def find_earlier(manifest: Manifest, folder: Path | None, clock: Clock = SYSTEM) -> Run | None:
+    """The run that a run in `folder` follows; None where it follows none, or that one cannot be read any more."""
+    if not manifest.after:
+        return None
+    named = Path(os.path.expanduser(manifest.after))
+    if len(named.parts) == 1:
+        if folder is None:
+            return None
+        named = folder.absolute().parent / named
+    try:
+        return open_run(named, clock)
+    except (NotARunError, OSError, ValueError):
+        return None
+
+
+NAME = "copied.py"
+
+
+def jot(folder: Path | None, text: str) -> Path | None:
+    """Write the text into a run's folder, or where there is none beside all of them; None where neither takes it."""
+    for place in filter(None, (folder, default_runs_dir().parent)):
+        try:
+            make_folder(place)
+            write_atomically(place / NAME, text + "\n")
+        except OSError:
+            continue
+        return place / NAME
+    return None

@@ -15,12 +15,11 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import RunEnded, decode
 from tfwatch.core.rows import STAGE, plausible, sound
 from tfwatch.runs import format as layout
-from tfwatch.runs.epochs import EpochSums
-from tfwatch.runs.life import Life, life_of, now_s
-from tfwatch.runs.loglines import LogLines
-from tfwatch.runs.pulse import Pulse, decode_pulse
-from tfwatch.runs.source import FolderSource
-from tfwatch.runs.under_way import under_way
+from tfwatch.runs.buffers import LogLines
+from tfwatch.runs.format import Pulse, decode_pulse
+from tfwatch.runs.liveness import Life, life_of, now_s, under_way
+from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.sums import EpochSums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
     from tfwatch.runs.format import Manifest
-    from tfwatch.runs.source import Source
-    from tfwatch.runs.under_way import UnderWay
+    from tfwatch.runs.liveness import UnderWay
+    from tfwatch.runs.streams import Source
 
 _CHUNK = 4 * 2**20
 _BLOCK = 2**20

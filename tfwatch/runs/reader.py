@@ -12,17 +12,12 @@ from tfwatch.core.clock import SYSTEM, Clock, local_time
 from tfwatch.core.events import RecordingLost, RecordingResumed, RunEnded, Slept, decode
 from tfwatch.core.rows import plausible, sound
 from tfwatch.runs import format as layout
-from tfwatch.runs.epochs import EpochSums
-from tfwatch.runs.eventlog import EventLog, Events
-from tfwatch.runs.format import Manifest, NotARunError
-from tfwatch.runs.growing import Growing, Newest
-from tfwatch.runs.life import Life, life_of, now_s
-from tfwatch.runs.loglines import Lines, LogLines
+from tfwatch.runs.buffers import EventLog, Events, Growing, Lines, LogLines, Newest, StageRows
+from tfwatch.runs.format import Manifest, NotARunError, Pulse, decode_pulse
+from tfwatch.runs.liveness import Life, life_of, now_s
 from tfwatch.runs.opened import Run, read_run
-from tfwatch.runs.pulse import Pulse, decode_pulse
-from tfwatch.runs.pyramid import Pyramid
-from tfwatch.runs.source import FolderSource, Source
-from tfwatch.runs.stages import StageRows
+from tfwatch.runs.streams import FolderSource, Source
+from tfwatch.runs.sums import EpochSums, Pyramid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -12,14 +12,14 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.screen import Screen
 
-from tfwatch.core.boundary import fails_open
+from tfwatch.core.errors import fails_open
 from tfwatch.doctor.check import Check, CheckUp, Status, counted, failed, worst
-from tfwatch.screens.layout import TALL
+from tfwatch.screens.keys import TALL
+from tfwatch.widgets.basics.glyphs import choose_glyphs
+from tfwatch.widgets.basics.keyline import Key, KeyLine
+from tfwatch.widgets.basics.pane import Pane, dress
+from tfwatch.widgets.basics.text import row, spread
 from tfwatch.widgets.checks import STYLES, CheckPane, ChecksPane
-from tfwatch.widgets.glyphs import choose_glyphs
-from tfwatch.widgets.keyline import Key, KeyLine
-from tfwatch.widgets.pane import Pane, dress
-from tfwatch.widgets.text import row, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,11 +1,16 @@
-"""The launcher: what can be trained here, with which knobs, and the runs that can be seen again."""
+"""The launcher: what can be trained here, with which knobs, and the runs that can be seen again.
+
+The launcher: what can be trained here, with which knobs, and the runs that can be seen again.
+
+The launcher as an app: gives the command that was chosen.
+"""
 
 from __future__ import annotations
 
 import shlex
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import getters, on
 from textual.binding import Binding
@@ -16,16 +21,18 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widgets import Static
 
-from tfwatch.core.boundary import fails_open
-from tfwatch.screens.asking import AskScreen, ask_value
-from tfwatch.screens.layout import SMALLEST
-from tfwatch.widgets.choices import Choices
-from tfwatch.widgets.glyphs import choose_glyphs
-from tfwatch.widgets.keyline import Key, KeyLine
-from tfwatch.widgets.launching import PastRun, PastRunsPane, Trainable, WorkloadsPane
-from tfwatch.widgets.pane import Pane, dress
-from tfwatch.widgets.startknobs import StartPane
-from tfwatch.widgets.text import row
+from tfwatch.core.errors import fails_open
+from tfwatch.screens.keys import SMALLEST
+from tfwatch.screens.leave import Leave
+from tfwatch.screens.restart import AskScreen, ask_value
+from tfwatch.screens.themes import ThemedApp
+from tfwatch.widgets.basics.glyphs import choose_glyphs
+from tfwatch.widgets.basics.keyline import Key, KeyLine
+from tfwatch.widgets.basics.pane import Pane, dress
+from tfwatch.widgets.basics.row_list import Choices
+from tfwatch.widgets.basics.text import row
+from tfwatch.widgets.launcher_lists import PastRun, PastRunsPane, Trainable, WorkloadsPane
+from tfwatch.widgets.start_knobs import StartPane
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -34,7 +41,6 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from tfwatch.screens.doctor import Look
-
 
 #: The row that asks for a file.
 _OWN = Trainable("your own", "a Python file of yours with model() and dataset(knobs): enter asks which", (), "")
@@ -265,3 +271,28 @@ class LauncherScreen(Screen[None]):
 
 
 _AFTER: dict[type[object], str] = {WorkloadsPane: "knobs", StartPane: "runs", PastRunsPane: "workloads"}
+
+
+class LauncherApp(ThemedApp):
+    """Shows the launcher. options: those of `ThemedApp`.
+
+    Attributes:
+        words: of the command line that was chosen; empty where the user left.
+    """
+
+    def __init__(self, offer: Offer, **options: Any) -> None:
+        super().__init__(**options)
+        self.words: tuple[str, ...] = ()
+        self._launcher = LauncherScreen(offer, self._take, colour=self._colour, unicode=self._unicode)
+
+    def on_mount(self) -> None:
+        self.push_screen(self._launcher)
+        self.call_after_refresh(self._begin)
+
+    def _begin(self) -> None:
+        self._launcher.begin()
+        self.tell_painted()
+
+    def _take(self, words: tuple[str, ...]) -> None:
+        self.words = words
+        self.exit_with(Leave.LEFT)

@@ -10,29 +10,25 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
-from tfwatch.guard import short
-from tfwatch.runs.jotted import jot
-from tfwatch.screens import views
-from tfwatch.screens.bindings import LIVE_BINDINGS, OF_PANES
-from tfwatch.screens.feeding import Feeder, Panes
+from tfwatch.runs.library import jot
+from tfwatch.screens import pane_views
 from tfwatch.screens.footer import cost_note, footer_keys, help_now, too_small
-from tfwatch.screens.help import HelpScreen, MissingScreen
-from tfwatch.screens.knobkeys import undoes
-from tfwatch.screens.layout import LOW, TALL, Layout, layout_for, panes_shown
-from tfwatch.screens.missing import missing
+from tfwatch.screens.keys import LIVE_BINDINGS, LOW, OF_PANES, TALL, Layout, layout_for, panes_shown
+from tfwatch.screens.pane_views import Feeder, Panes
+from tfwatch.screens.text_screens import HelpScreen, MissingScreen
+from tfwatch.terminal.guard import short
+from tfwatch.widgets.banner import FindingPane
+from tfwatch.widgets.basics.glyphs import choose_glyphs
+from tfwatch.widgets.basics.keyline import Key, KeyLine
+from tfwatch.widgets.basics.pane import Kept, KeptContainer, KeptHorizontal, dress
 from tfwatch.widgets.card import CardPane
-from tfwatch.widgets.finding import FindingPane
-from tfwatch.widgets.glyphs import choose_glyphs
-from tfwatch.widgets.happened import HappeningsPane
+from tfwatch.widgets.events import HappeningsPane
 from tfwatch.widgets.header import RunHeader
-from tfwatch.widgets.keyline import Key, KeyLine
-from tfwatch.widgets.knobs import KnobsPane
-from tfwatch.widgets.logtail import LogPane
-from tfwatch.widgets.machine import MachinePane
-from tfwatch.widgets.painted import Kept, KeptContainer, KeptHorizontal
-from tfwatch.widgets.pane import dress
+from tfwatch.widgets.knobs import KnobsPane, undoes
+from tfwatch.widgets.log import LogPane
+from tfwatch.widgets.machine import MachinePane, missing
 from tfwatch.widgets.pipeline import PipelinePane
-from tfwatch.widgets.timeline import Timeline
+from tfwatch.widgets.timeline.widget import Timeline
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -40,8 +36,8 @@ if TYPE_CHECKING:
     from textual.events import DescendantBlur
 
     from tfwatch.live.view import RunView
-    from tfwatch.screens.meter import OwnCost
-    from tfwatch.screens.switchboard import Switchboard
+    from tfwatch.screens.footer import OwnCost
+    from tfwatch.screens.switch_requests import Switchboard
 
 _TABS = ("switch", "stages", "events", "machine", "log", "proof")
 _PANES = ("#knobs", "#pipeline", "#happenings", "#machine", "#log", "#card")
@@ -185,7 +181,7 @@ class LiveScreen(Screen[None], Kept):
         """Find out which setting of the chosen knob is faster, of prefetch where none is chosen; or end that."""
         if self.view and not self._switchboard.is_held("experiment"):
             chosen = self.knobs.chosen_key if self.knobs.has_focus else ""
-            knob = views.knob_of(chosen) or "prefetch"
+            knob = pane_views.knob_of(chosen) or "prefetch"
             self.say(self._switchboard.experiment(self.view, knob, deeper=chosen == "plus"))
 
     def action_autopilot(self) -> None:

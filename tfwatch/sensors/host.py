@@ -1,4 +1,9 @@
-"""The machine and this process, from the operating system's own counters. They update 100 times a second or so."""
+"""The machine and this process, from the operating system's own counters.
+
+The machine and this process, from the operating system's own counters. They update 100 times a second or so.
+
+Whether a laptop runs on its battery, where systems lower clocks.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +13,9 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from tfwatch.sensors import (
-    Availability,
-    Available,
-    Sensor,
-    Unavailable,
-    mains,
-    memory_linux,
-    memory_macos,
-    thermal_linux,
-    thermal_macos,
-)
-from tfwatch.sensors.cores import CpuSensor, KindsSensor, has_kinds
-from tfwatch.sensors.rate import Rate
+from tfwatch.sensors import linux, macos
+from tfwatch.sensors.cpu import CpuSensor, KindsSensor, has_kinds
+from tfwatch.sensors.protocol import Availability, Available, Rate, Sensor, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,18 +30,18 @@ def host_sensors(system: str = sys.platform) -> list[Sensor]:
         *_of_system(system),
         DiskSensor(),
         *([KindsSensor(cpu, system)] if has_kinds(system) else []),
-        *([mains.MainsSensor()] if mains.has_battery() else []),
+        *([MainsSensor()] if has_battery() else []),
     ]
 
 
 def _of_system(system: str) -> list[Sensor]:
     if system == "darwin":
-        return [memory_macos.MemorySensor(), memory_macos.PressureSensor(), thermal_macos.ThermalSensor()]
+        return [macos.MemorySensor(), macos.PressureSensor(), macos.ThermalSensor()]
     return [
-        memory_linux.MemorySensor(),
-        memory_linux.SwapSensor(),
-        memory_linux.PressureSensor(),
-        thermal_linux.ThermalSensor(),
+        linux.MemorySensor(),
+        linux.SwapSensor(),
+        linux.PressureSensor(),
+        linux.ThermalSensor(),
     ]
 
 
@@ -88,3 +83,38 @@ class DiskSensor:
         """`disk_read_bytes_s` since the last call."""
         counters = psutil.disk_io_counters(nowrap=False)
         return {"disk_read_bytes_s": math.nan if counters is None else self._rate.of(now_ns, counters.read_bytes)}
+
+
+#: Some laptops' controllers take tens of milliseconds to tell of the battery.
+PERIOD_NS = 10 * 10**9
+
+
+class MainsSensor:
+    """On mains or on battery."""
+
+    name = "mains"
+
+    def __init__(self) -> None:
+        self._due_ns = -math.inf
+        self._on_mains = math.nan
+
+    def available(self) -> Availability:
+        """Where there is a battery."""
+        return Available() if has_battery() else Unavailable("this machine has no battery", fix="")
+
+    def read(self, now_ns: int) -> Mapping[str, float]:
+        """`on_mains`, of the last ten seconds."""
+        if now_ns >= self._due_ns:
+            self._due_ns = now_ns + PERIOD_NS
+            battery = psutil.sensors_battery()
+            plugged = battery.power_plugged if battery else None
+            self._on_mains = math.nan if plugged is None else float(plugged)
+        return {"on_mains": self._on_mains}
+
+
+def has_battery() -> bool:
+    """Whether the system tells of one; psutil does not know of batteries everywhere."""
+    try:
+        return psutil.sensors_battery() is not None
+    except (AttributeError, OSError, NotImplementedError, ValueError):
+        return False

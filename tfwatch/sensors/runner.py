@@ -6,17 +6,16 @@ import math
 import threading
 from typing import TYPE_CHECKING
 
-from tfwatch.core import tool
-from tfwatch.core.boundary import fails_open
+from tfwatch.core import system_tool
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.errors import fails_open
 from tfwatch.core.events import SensorMissing, Slept
 from tfwatch.core.rows import SAMPLE
-from tfwatch.sensors import Sensor, Unavailable, reason
-from tfwatch.sensors.gpu import GpuSensor, sources_of
+from tfwatch.sensors.gpu.sensor import GpuSensor, sources_of
 from tfwatch.sensors.host import host_sensors
 from tfwatch.sensors.pauses import Pauses
 from tfwatch.sensors.pressure import Pressure
-from tfwatch.sensors.rate import Rate
+from tfwatch.sensors.protocol import Rate, Sensor, Unavailable, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -129,7 +128,7 @@ class Sampler:
         """CPU of the writer's thread, of the stages', of all the sensors' threads and of the tools they ran."""
         others_ns = sum(part.cpu_ns for part in (self._pauses, self._gpu) if part)
         own_ns = self._writer.cpu_ns + self._writer.stages_cpu_ns
-        return own_ns + others_ns + tool.spent_ns() + self._clock.thread_ns()
+        return own_ns + others_ns + system_tool.spent_ns() + self._clock.thread_ns()
 
     def _is_available(self, sensor: Sensor) -> bool:
         with fails_open(lambda why: self._tell(sensor, Unavailable(why, _NEXT_RUN)), reason):

@@ -5,19 +5,22 @@ from __future__ import annotations
 import traceback
 from typing import TYPE_CHECKING
 
-from tfwatch.training import feed, split, tap
+from tfwatch.tfdata import batches, live_switch
+from tfwatch.watch import step_runners
 from tfwatch.workloads.workload import Raised
 
 if TYPE_CHECKING:
     from types import FrameType
 
-_FETCHING = (tap.__name__, feed.__name__)
+_FETCHING = (batches.__name__, live_switch.__name__)
 
 
 def raised(error: BaseException) -> Raised:
     """An error with what its traceback shows of tfwatch's own frames."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    step = next((frame for frame in frames if _module(frame) == split.__name__ and "batch" in frame.f_locals), None)
+    step = next(
+        (frame for frame in frames if _module(frame) == step_runners.__name__ and "batch" in frame.f_locals), None
+    )
     return Raised(
         error,
         in_fetch=any(_module(frame) in _FETCHING for frame in frames),

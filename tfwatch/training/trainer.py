@@ -12,12 +12,12 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from tfwatch import workloads
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.errors import reason
 from tfwatch.core.events import DatasetReady, ImportEnded, TrainingFailed
-from tfwatch.core.reasons import reason
 from tfwatch.core.rows import Phase
 from tfwatch.runs.library import import_took_ms, list_runs
+from tfwatch.workloads import registry
 from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.control import Control
     from tfwatch.runs.writer import RunWriter
-    from tfwatch.training.plan import Plan
-    from tfwatch.training.store import Store
+    from tfwatch.tfdata.cache import Store
+    from tfwatch.training.request import Plan
     from tfwatch.workloads.workload import Prepared, Raised
 
 Cause = Literal["finished", "stopped", "failed", "bad-input"]
@@ -78,7 +78,7 @@ class Trainer:
 
         While the training thread waits for a batch the weights stand still; in the middle of a step they are not kept.
         """
-        from tfwatch.training import kept
+        from tfwatch.training import weights
 
         before = self._writer.status
         if self.model is None:
@@ -86,7 +86,7 @@ class Trainer:
         if not self.done.is_set() and before[0] is not Phase.WAIT:
             return "a step was under way"
         try:
-            kept.save(self.model, path)
+            weights.save(self.model, path)
         except Exception as error:  # noqa: BLE001  layers save themselves, the user's too; the caller says why
             return reason(error)
         if not self.done.is_set() and self._writer.status is not before:
@@ -130,7 +130,7 @@ class Trainer:
         self._import()
         import keras
 
-        from tfwatch.training.start import started
+        from tfwatch.training.setup import started
 
         settings = self._plan.settings
         if settings.seed is not None:
@@ -156,10 +156,10 @@ class Trainer:
     def _built(self, prepared: Prepared) -> Any:
         model = prepared.model()
         if self._plan.begin_with:
-            from tfwatch.training import kept
+            from tfwatch.training import weights
 
             spec = prepared.pipeline(prepared.source, self._control.knobs).element_spec
-            self._writer.note(kept.restore(model, self._plan.begin_with, spec))
+            self._writer.note(weights.restore(model, self._plan.begin_with, spec))
         self.model = model
         return model
 
@@ -168,7 +168,7 @@ class Trainer:
         self._writer.phase(Phase.IMPORT, self._import_words())
         import tensorflow as tf
 
-        from tfwatch.training.start import choose_device
+        from tfwatch.training.setup import choose_device
 
         device = choose_device(self._plan.settings)
         self._writer.describe(device=device.name, accelerated=device.accelerated)
@@ -186,7 +186,7 @@ class Trainer:
     def _prepare(self) -> Prepared:
         start_ns = self._clock.now_ns()
         self._say("making the data set")
-        workload = workloads.load(self._plan.workload, self._plan.knobs)
+        workload = registry.load(self._plan.workload, self._plan.knobs)
         prepared: Prepared = workload.prepare(self._plan.settings, self._say)
         self._explain = prepared.explain
         took_ms = (self._clock.now_ns() - start_ns) / 1e6
@@ -200,7 +200,7 @@ class Trainer:
         return prepared
 
     def _begin_cache(self, store: Store) -> None:
-        from tfwatch.training.store import NoRoomError
+        from tfwatch.tfdata.cache import NoRoomError
 
         store.tell = self._writer.note
         self._writer.describe(cache_bytes=store.bytes_needed)
@@ -212,9 +212,9 @@ class Trainer:
 
     def _fit(self, model: Any, prepared: Prepared) -> float:
         """Returns the last epoch's loss; NaN where there is none."""
-        from tfwatch.training.by_hand import ByHand
-        from tfwatch.training.session import Session
-        from tfwatch.training.watch import Watch
+        from tfwatch.training.custom_loop import ByHand
+        from tfwatch.watch.callback import Watch
+        from tfwatch.watch.session import Session
 
         settings = self._plan.settings
         per_epoch = prepared.steps_per_epoch
@@ -257,7 +257,7 @@ class Trainer:
         """What Keras believes to train on: the right shapes and number of batches, and never a batch of it."""
         import tensorflow as tf
 
-        from tfwatch.training.hands import untuned
+        from tfwatch.tfdata.work_ahead import untuned
 
         spec = prepared.pipeline(prepared.source, self._control.knobs).element_spec
         one = tf.nest.map_structure(lambda s: tf.zeros([n or 1 for n in s.shape], s.dtype), spec)

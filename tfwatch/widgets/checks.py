@@ -8,8 +8,8 @@ from textual.reactive import reactive
 from textual.widgets import Static
 
 from tfwatch.doctor.check import Check, Status
-from tfwatch.widgets.choices import ChoiceList
-from tfwatch.widgets.text import column, row
+from tfwatch.widgets.basics.row_list import ChoiceList
+from tfwatch.widgets.basics.text import column, row
 
 STYLES = {
     Status.FAIL: "$text-error bold",

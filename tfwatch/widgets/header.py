@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 from textual.reactive import reactive
 
-from tfwatch.widgets.pane import Pane
-from tfwatch.widgets.text import fit, row, shortened, spread
+from tfwatch.widgets.basics.pane import Pane
+from tfwatch.widgets.basics.text import fit, row, shortened, spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

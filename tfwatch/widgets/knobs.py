@@ -1,4 +1,11 @@
-"""The knobs: what each stands at, and what its key would do."""
+"""The knobs: their keys, current values, and what a key would do.
+
+The keys that turn a knob: said once, for the bindings, the footer, the knobs' pane and what undoes a press.
+
+What the cache needs, against what there is.
+
+The knobs: what each stands at, and what its key would do.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +16,11 @@ from rich.cells import cell_len
 from textual.binding import Binding
 from textual.reactive import reactive
 
-from tfwatch.widgets.keyline import Pressed
-from tfwatch.widgets.pane import FramedPane
-from tfwatch.widgets.text import clauses, column, row, shortened
+from tfwatch.core import units
+from tfwatch.core.knobs import KEYS
+from tfwatch.widgets.basics.keyline import Pressed
+from tfwatch.widgets.basics.pane import FramedPane
+from tfwatch.widgets.basics.text import clauses, column, row, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +29,78 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.content import Content
     from textual.geometry import Size
+
+    from tfwatch.analysis.tuning.knob_state import KnobState
+    from tfwatch.runs.reader import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class KnobKey:
+    """A key, as Textual names it, that turns a knob off and on again.
+
+    name: of the knob, in a word. does: what the key does, for the help. purpose: what the knob is; empty where the run
+    itself says that. rank: the highest goes first where room is short, in the footer and among the pane's rows.
+    in_footer: it stands there too. brief: its name where the footer is short; empty where that is short enough.
+    """
+
+    key: str
+    knob: str
+    name: str
+    does: str
+    purpose: str
+    rank: int
+    in_footer: bool = True
+    brief: str = ""
+
+
+PREFETCH = KnobKey(
+    KEYS["prefetch"], "prefetch", "prefetch", "prefetch off, or back on", "made while a step runs", 0, brief="pre"
+)
+#: Each has a row in the knobs' pane; that of prefetch is followed by its depth.
+KNOB_KEYS = (
+    PREFETCH,
+    KnobKey(KEYS["workers"], "workers", "workers", "workers off, or back on", "maps on several cores", 1, brief="work"),
+    KnobKey(KEYS["cache"], "cache", "cache", "cache what was made of each example, or forget it", "", 2),
+    KnobKey(KEYS["fast_form"], "fast_form", "form", "the pipeline's fast form, or the slow one again", "", 2),
+    KnobKey(
+        KEYS["latency_ms"], "latency_ms", "latency", "simulated latency off, or back on", "simulated, each batch", 7
+    ),
+    KnobKey(
+        KEYS["shuffle"],
+        "shuffle",
+        "shuffle",
+        "shuffle off, or back on, from the next epoch on",
+        "examples in its buffer",
+        8,
+        False,
+    ),
+)
+
+
+def undoes(knob: str) -> str:
+    """The key that takes a knob's switch back: its own."""
+    return next(one.key for one in KNOB_KEYS if one.knob == knob)
+
+
+def note(snapshot: Snapshot, state: KnobState) -> str:
+    """`needs 338 MB of 16.2 GB`, or `keeps 338 MB` where it is on; empty before the data set is known."""
+    needs = snapshot.manifest.cache_bytes
+    if needs is None:
+        return ""
+    if state.coming == "on":
+        return f"keeps {units.memory(needs)}"
+    return f"needs {units.memory(needs)} of {units.memory(available_bytes(snapshot))}"
+
+
+def short(snapshot: Snapshot, state: KnobState) -> str:
+    """`, 338 MB`: what it needs, behind its forecast; empty where that is not known, or it is on."""
+    needs = snapshot.manifest.cache_bytes
+    return "" if needs is None or state.coming == "on" else f", {units.memory(needs)}"
+
+
+def available_bytes(snapshot: Snapshot) -> float | None:
+    """The memory that is free, by the newest sample; None before there is one."""
+    return float(snapshot.samples[-1]["memory_available_bytes"]) if len(snapshot.samples) else None
 
 
 #: Cells of a value, of a record by somebody else too: what its key would bring has room behind it.

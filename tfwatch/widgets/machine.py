@@ -1,4 +1,11 @@
-"""The machine: what it does and has left, and what the run lost."""
+"""The machine: what it does and has left, what the run lost, and what is n/a here.
+
+The machine: what it does and has left, and what the run lost.
+
+What the machine pane says of a run: what needs a look first, in the words that there is room for.
+
+What is n/a on this machine: why, and how to get it.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +17,22 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.reactive import reactive
 
-from tfwatch.widgets.pane import FramedPane
-from tfwatch.widgets.text import column, folded, plain, row
+from tfwatch.analysis.findings import machine_remark, starving_cost
+from tfwatch.analysis.findings.machine import GPU, HEAT, PRESSURE, missing_sensors
+from tfwatch.core import units
+from tfwatch.core.events import GpuFound, SensorMissing
+from tfwatch.runs.machine_info import memory_total
+from tfwatch.widgets.basics.pane import FramedPane
+from tfwatch.widgets.basics.text import column, folded, plain, row
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from textual.binding import BindingType
     from textual.content import Content
+
+    from tfwatch.analysis.findings.machine import Machine
+    from tfwatch.live.view import RunView
 
 _LABEL = 8
 _NARROWEST = 20
@@ -77,3 +92,208 @@ def _lines(reading: Reading, room: int, degree: str) -> list[Content]:
     style = "$text-warning bold" if reading.alert else ""
     first = row((column(reading.label, _LABEL), "$foreground 65%"), (words[0], style))
     return [first, *(row(" " * _LABEL, (more, style)) for more in words[1:])]
+
+
+_MEBI, _GIBI = 2**20, 2**30
+_MUCH_SWAP = 2**30
+#: A share of the time that is worth a word.
+_WORTH = 0.01
+
+
+def readings(view: RunView) -> tuple[Reading, ...]:
+    """Every row, in the order of their standing; those of the highest rank go first where rows are few."""
+    now, machine = view.situation, view.situation.machine
+    if machine is None:
+        return (*_of_gpu_missing(view), Reading("sensors", ("no sample yet",)), _lost(view))
+    rows = (
+        *_gpu(view, machine),
+        *_power(machine),
+        *_energy(view),
+        _memory(view, machine),
+        *_swap(machine),
+        *_heat(machine),
+        _cpu(view, machine),
+        _process(view, machine),
+        *_disk(machine),
+        _lost(view),
+        *_torn(view),
+        _sensors(machine),
+        *_missing(view),
+    )
+    return rows if now.ended is None else tuple(row.calm() for row in rows)
+
+
+def title(view: RunView) -> str:
+    """`machine`; of a run that is over its medians, for its last seconds say little."""
+    return "machine, medians of the run" if view.situation.ended else "machine"
+
+
+def _gpu(view: RunView, machine: Machine) -> Iterable[Reading]:
+    gpu = machine.gpu
+    if gpu is None:
+        return _of_gpu_missing(view)
+    shares = [] if gpu.ours is None else [f"ours {units.percent(gpu.ours)}"]
+    shares += [] if gpu.others is None else [f"others {units.percent(gpu.others)}"]
+    short = ", ".join([units.percent(gpu.busy), *shares])
+    unused = machine_remark.is_unused(view.situation, machine)
+    alert = unused or (view.situation.accelerated and machine_remark.takes_over(machine))
+    texts = ("TensorFlow does not use it: tfwatch doctor", "unused: see tfwatch doctor") if unused else (short,)
+    rows = [Reading("GPU", texts, alert)]
+    rows += [Reading("", (short,), rank=4)] if unused else []
+    return [*rows, *_gpu_memory(machine)]
+
+
+def _gpu_memory(machine: Machine) -> Iterable[Reading]:
+    """Of a GPU with memory of its own: unified memory has a row that is not the GPU's alone."""
+    used, found = machine.gpu.memory_bytes if machine.gpu else None, machine.found
+    if used is None or found is None or found.unified:
+        return []
+    return [Reading("GPU mem", (f"{used / _GIBI:.1f} of {_whole(found.memory_bytes)} GB",), rank=2)]
+
+
+def _whole(size: float | None) -> str:
+    return units.number(None if size is None else size / _GIBI, 0)
+
+
+def _of_gpu_missing(view: RunView) -> Iterable[Reading]:
+    word = next((event for event in missing(view) if event.sensor == GPU), None)
+    if word is None:
+        return []
+    how = " (enter: how to get it)" if word.fix else ""
+    return [Reading("GPU", (f"n/a: {word.reason}{how}",), rank=1)]
+
+
+def _power(machine: Machine) -> Iterable[Reading]:
+    gpu, cpu_w = machine.gpu, machine.cpu_power_w
+    parts = [] if gpu is None or gpu.power_w is None else [f"GPU {units.watts(gpu.power_w)}"]
+    parts += [] if cpu_w is None else [f"CPU {units.watts(cpu_w)}"]
+    parts += [] if gpu is None or gpu.freq_mhz is None else [f"{gpu.freq_mhz / 1e3:.2f} GHz"]
+    parts += [] if gpu is None or gpu.temperature_c is None else [f"{gpu.temperature_c:.0f} °C"]
+    return (
+        [Reading("power", tuple(", ".join(parts[:end]) for end in range(len(parts), 0, -1)), rank=3)] if parts else []
+    )
+
+
+def _energy(view: RunView) -> Iterable[Reading]:
+    spent = view.energy
+    if spent is None:
+        return []
+    share = units.percent(spent.starving_j / spent.joules if spent.joules > 0 else None)
+    starving = f"{units.joules(spent.starving_j)} starving ({share})"
+    step = [] if spent.per_step_j is None else [f"{units.joules(spent.per_step_j)} a step"]
+    total = f"{units.joules(spent.joules)} in all"
+    return [Reading("energy", (", ".join([*step, total, starving]), ", ".join([*step, starving]), starving), rank=2)]
+
+
+def _memory(view: RunView, machine: Machine) -> Reading:
+    row = machine.row
+    used, available = row.get("memory_used_bytes"), row.get("memory_available_bytes")
+    total = memory_total(view.snapshot.manifest.machine)
+    short = f"{units.number(used / _GIBI) if used is not None else units.MISSING} of {_whole(total)}"
+    unified = machine.found is not None and machine.found.unified and machine.gpu is not None
+    gpu_bytes = machine.gpu.memory_bytes if machine.gpu and unified else None
+    part = [] if gpu_bytes is None else [f"GPU {gpu_bytes / _GIBI:.1f}"]
+    grows = [] if used is None else _growing(machine)
+    of = f"{short} GB"
+    texts = [[of, *part, *grows], [of, *grows] if len(grows) > 1 else [of, *part], [short, *grows], [of]]
+    tight = available is not None and available < 0.1 * total
+    alert = tight or machine_remark.runs_out(machine, view.situation.left_s)
+    return Reading("memory", tuple(", ".join(parts) for parts in texts), alert)
+
+
+def _growing(machine: Machine) -> list[str]:
+    if machine.growth is None:
+        return []
+    if not machine.growth.bytes_s:
+        return ["steady"]
+    grows = f"{machine.growth.bytes_h / _GIBI:+.1f} GB/h"
+    return [grows, swaps] if (swaps := machine_remark.swaps_in(machine)) else [grows]
+
+
+def _swap(machine: Machine) -> Iterable[Reading]:
+    used = machine.row.get("swap_used_bytes")
+    parts = [] if used is None else [units.gigabytes(used)]
+    parts += [] if machine.swap_bytes_s is None else [f"{machine.swap_bytes_s / _MEBI:.0f} MB/s"]
+    parts += [] if machine.pressure is None else [f"pressure {PRESSURE[machine.pressure]}"]
+    stalled = machine.stalled or 0.0
+    parts += [f"waits {units.percent(stalled)} of the time"] if stalled >= _WORTH else []
+    pressed = machine.pressure is not None and machine.pressure > 0
+    alert = pressed or machine_remark.is_swapping(machine) or (used is not None and used > _MUCH_SWAP)
+    return [Reading("swap", (", ".join(parts), ", ".join(parts[:2])), alert, rank=0 if alert else 5)] if parts else []
+
+
+def _heat(machine: Machine) -> Iterable[Reading]:
+    source = {True: "on mains", False: "on battery"}
+    if machine.heat is None and machine.on_mains is None:
+        return []
+    words = [units.MISSING if machine.heat is None else HEAT[machine.heat]]
+    words += [] if machine.on_mains is None else [source[machine.on_mains]]
+    alert = machine_remark.is_hot(machine) or machine.on_mains is False
+    lowered = [", ".join([*words, "clocks are lowered"])] if machine_remark.is_hot(machine) else []
+    return [Reading("heat", (*lowered, ", ".join(words)), alert, rank=3)]
+
+
+def _cpu(view: RunView, machine: Machine) -> Reading:
+    row, cores = machine.row, view.snapshot.manifest.machine.get("cores")
+    used = f"{units.number(row.get('cpu_cores'))}{f' of {cores}' if cores else ''} cores"
+    busiest = f"busiest {units.percent(row.get('core_max'))}"
+    kinds = [f"{name} {row[key]:.1f}" for name, key in (("P", "p_cores"), ("E", "e_cores")) if row.get(key) is not None]
+    return Reading("CPU", (", ".join([used, *kinds, busiest]), ", ".join([used, busiest]), used), rank=3)
+
+
+def _process(view: RunView, machine: Machine) -> Reading:
+    """Where a container leaves it fewer cores than there are, of so many."""
+    cores, size = machine.row.get("process_cores"), machine.row.get("process_bytes")
+    allowed = view.snapshot.manifest.machine.get("cores_allowed")
+    of = f" of its {allowed:g}" if isinstance(allowed, int | float) else ""
+    return Reading("process", (f"{units.number(cores)}{of} cores, {units.gigabytes(size)}",), rank=6)
+
+
+def _disk(machine: Machine) -> Iterable[Reading]:
+    read = machine.row.get("disk_read_bytes_s")
+    return [] if read is None else [Reading("disk", (f"{read / _MEBI:.1f} MB/s read",), rank=7)]
+
+
+def _sensors(machine: Machine) -> Reading:
+    """What sampling costs, and how late it is."""
+    own, late_ms = machine.row.get("own_cores"), machine.row.get("late_ms")
+    gpu_ms = machine.gpu.late_ms if machine.gpu else None
+    late = [] if late_ms is None else [f"late {units.milliseconds(late_ms)}"]
+    late += [] if gpu_ms is None else [f"GPU {units.milliseconds(gpu_ms)}"]
+    cost = units.MISSING if own is None else f"{own * 100:.1f} % of a core"
+    return Reading("sensors", (", ".join([cost, *late]), cost), rank=8)
+
+
+def _torn(view: RunView) -> Iterable[Reading]:
+    torn = view.snapshot.torn
+    what = "row or line" if torn == 1 else "rows or lines"
+    text = f"{units.count(torn)} {what} of this run cannot be read"
+    return [Reading("record", (text,), alert=True)] if torn else []
+
+
+def _missing(view: RunView) -> Iterable[Reading]:
+    """Sensors that give nothing, each with its newest reason."""
+    listed = (event for event in missing(view) if event.sensor != GPU)
+    return [Reading("n/a", (f"{event.sensor}: {event.reason}",), rank=9) for event in listed]
+
+
+def _lost(view: RunView) -> Reading:
+    now = view.situation
+    waiting = _of_the_run(now.waited_s, now.now_s, "waiting")
+    told = [waiting]
+    if now.between_s >= 0.01 * now.now_s > 0:
+        told.append(_of_the_run(now.between_s, now.now_s, "between epochs"))
+    if view.stalls:
+        told.append(f"{len(view.stalls)} stall{'' if len(view.stalls) == 1 else 's'}")
+    instead = starving_cost.words(now.lost) if now.lost else ""
+    texts = (f"{', '.join(told)}; {instead}",) if instead else ()
+    return Reading("lost", (*texts, ", ".join(told), waiting), rank=2)
+
+
+def _of_the_run(seconds: float, run_s: float, what: str) -> str:
+    return f"{units.seconds(seconds)} {what} ({units.percent(seconds / run_s if run_s > 0 else None)})"
+
+
+def missing(view: RunView) -> list[SensorMissing]:
+    """The sensors that give nothing, each with its newest word."""
+    return missing_sensors(view.snapshot.events.of(GpuFound, SensorMissing))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from tfwatch.core.reasons import reason
+from tfwatch.core.errors import reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from tfwatch.core.knobs import Knobs
-    from tfwatch.training.shuffle import Shuffle
-    from tfwatch.training.store import Store
+    from tfwatch.tfdata.cache import Store
+    from tfwatch.tfdata.work_ahead import Shuffle
 
 
 @dataclass(frozen=True, slots=True)

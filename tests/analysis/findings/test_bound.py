@@ -1,0 +1,149 @@
+"""What is tried next, by what steps are bound by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.analysis.situations import finding, judged
+from tfwatch.analysis.findings.advice import held_end
+from tfwatch.analysis.steps.time_breakdown import Entry
+from tfwatch.analysis.steps.verdict import Bound, Verdict
+from tfwatch.core.events import EpochEnded, Paused
+
+if TYPE_CHECKING:
+    from tfwatch.core.events import Event
+
+
+@pytest.mark.parametrize(
+    ("knobs", "switchable", "says"),
+    [
+        pytest.param({"prefetch": "off"}, ("prefetch",), "p turns prefetch on", id="prefetch is off"),
+        pytest.param(
+            {"prefetch": "4", "workers": "off"}, ("prefetch", "workers"), "w makes batches", id="workers are off"
+        ),
+        pytest.param(
+            {"prefetch": "4", "workers": "auto", "latency_ms": "20 ms"},
+            ("prefetch", "workers"),
+            "l turns the simulated latency off",
+            id="simulated",
+        ),
+        pytest.param({"prefetch": "4", "workers": "auto"}, ("prefetch", "workers"), "reading or decoding", id="all on"),
+        pytest.param({}, (), "cannot be switched live", id="somebody else's pipeline"),
+    ],
+)
+def test_a_starving_device_is_told_the_next_thing_to_try(
+    knobs: dict[str, str], switchable: tuple[str, ...], says: str
+) -> None:
+    assert says in finding(judgement=judged(Verdict.HIGHLY), knobs=knobs, switchable=switchable)[2]
+
+
+@pytest.mark.parametrize(
+    ("wait", "knobs", "says"),
+    [
+        pytest.param(40.0, {"fast_form": "off"}, "t turns the fast form on (tf.data); prefetch can", id="far too slow"),
+        pytest.param(9.6, {"fast_form": "off"}, "p turns prefetch on", id="prefetch can hide it"),
+        pytest.param(9.6, {"fast_form": "off", "prefetch": "4"}, "hide it all: t turns the fast", id="prefetch is on"),
+        pytest.param(40.0, {"fast_form": "on"}, "p turns prefetch on", id="the fast form runs"),
+    ],
+)
+def test_the_fast_form_is_proposed_where_prefetch_cannot_hide_the_slow_one(
+    wait: float, knobs: dict[str, str], says: str
+) -> None:
+    now = {"switchable": ("prefetch", "workers", "fast_form"), "fast_form": "tf.data", "knobs": knobs}
+    assert says in finding(judgement=judged(Verdict.HIGHLY, wait), **now)[2]
+
+
+@pytest.mark.parametrize(
+    ("spent", "says"),
+    [
+        pytest.param({"validation_s": 2.0}, "validation_freq", id="validation"),
+        pytest.param({"first_batch_s": 2.0}, ".repeat() with steps_per_epoch", id="first batch"),
+        pytest.param({"epoch_end_s": 2.0}, "longer epochs", id="its end"),
+    ],
+)
+def test_what_lies_between_epochs_has_its_own_next_step(spent: dict[str, float], says: str) -> None:
+    epoch = Entry(0, 250, compute_s=3.0, **spent)
+
+    assert says in finding(judgement=judged(Verdict.NOT, 0.2), epoch_spent=epoch)[2]
+    assert finding(judgement=judged(Verdict.HIGHLY, 20.0), epoch_spent=epoch)[0].startswith("STARVING")
+
+
+def ended(at_ms: int) -> EpochEnded:
+    return EpochEnded(at_ms * 10**6, 0, 0, {})
+
+
+def paused(at_ms: int, cause: str, took_ms: float, name: str) -> Paused:
+    return Paused(at_ms * 10**6, cause, took_ms, name)
+
+
+@pytest.mark.parametrize(
+    ("events", "held"),
+    [
+        pytest.param([paused(5900, "checkpoint", 800.0, "ModelCheckpoint")], "ModelCheckpoint", id="before Watch"),
+        pytest.param([paused(6950, "callback", 900.0, "Plots")], "Plots", id="after Watch"),
+        pytest.param([paused(3000, "callback", 900.0, "CSVLogger")], "", id="in the midst of an epoch"),
+        pytest.param([paused(6100, "garbage collection", 200.0, "generation 2")], "", id="no callback"),
+        pytest.param([], "", id="nothing was seen"),
+    ],
+)
+def test_who_held_an_epochs_end_up_is_found_beside_watchs_own(events: list[Event], held: str) -> None:
+    found = held_end([ended(6000), *events])
+    assert (found.detail if found else "") == held
+
+
+def test_checkpoints_are_named_only_where_one_was_seen() -> None:
+    spent = {"judgement": judged(Verdict.NOT, 0.2), "epoch_spent": Entry(0, 250, compute_s=3.0, epoch_end_s=2.0)}
+
+    def advised(cause: str, took_ms: float) -> str:
+        return finding(**spent, held_end=Paused(0, cause, took_ms, "Saver"))[2]
+
+    assert finding(**spent)[2] == "longer epochs (.repeat() with steps_per_epoch), or less in on_epoch_end"
+    assert advised("checkpoint", 1900.0) == "save less often (Saver), or longer epochs"
+    assert advised("callback", 1900.0) == "do less in Saver.on_epoch_end, or longer epochs"
+    assert "Saver" not in advised("checkpoint", 100.0)
+
+
+def test_short_times_between_epochs_keep_their_digits() -> None:
+    short = Entry(0, 20, compute_s=0.03, first_batch_s=0.0176, epoch_end_s=0.0122)
+
+    assert finding(judgement=judged(Verdict.NOT, 0.2), epoch_spent=short)[1] == (
+        "29.8 ms around every 20 steps: first batch 17.6 ms, epoch's end 12.2 ms"
+    )
+
+
+def test_a_shuffle_buffer_that_is_filled_before_each_epoch_may_be_smaller() -> None:
+    spent = {"judgement": judged(Verdict.NOT, 0.2), "epoch_spent": Entry(0, 250, compute_s=3.0, first_batch_s=2.0)}
+
+    assert "smaller shuffle buffer" in finding(**spent, fills=True)[2]
+    assert "shuffle" not in finding(**spent)[2]
+
+
+def test_a_callback_that_is_known_to_take_most_is_named() -> None:
+    found = finding(judgement=judged(Verdict.NOT, 0.2, 13.6, 7.1, Bound.HOST), callback="CSVLogger")
+
+    assert found[1] == "NOT input-bound, host-bound: 7.1 of 20.9 ms a step, most in callback CSVLogger"
+
+
+@pytest.mark.parametrize(
+    ("bound", "accelerated", "says"),
+    [
+        pytest.param(Bound.COMPUTE, True, "Nothing to gain from the pipeline", id="compute"),
+        pytest.param(Bound.COMPUTE, True, "mixed precision or jit_compile", id="compute on a GPU"),
+        pytest.param(Bound.COMPUTE, False, "smaller model", id="compute on a CPU"),
+        pytest.param(Bound.LAUNCH, True, "steps_per_execution", id="launch"),
+        pytest.param(Bound.LAUNCH, True, "jit_compile", id="launching less"),
+        pytest.param(Bound.HOST, True, "log and save less often, larger batches", id="host"),
+        pytest.param(Bound.HOST, False, "steps_per_execution", id="calling back less"),
+    ],
+)
+def test_what_binds_has_its_own_next_step(bound: Bound, accelerated: bool, says: str) -> None:
+    judgement = judged(Verdict.NOT, 0.1, bound=bound)
+
+    assert says in finding(judgement=judgement, accelerated=accelerated)[2]
+
+
+@pytest.mark.parametrize("bound", [Bound.COMPUTE, Bound.LAUNCH])
+def test_steps_that_run_op_by_op_are_to_run_as_a_graph(bound: Bound) -> None:
+    assert "tf.function" in finding(judgement=judged(Verdict.NOT, 0.1, bound=bound), op_by_op=True)[2]

@@ -1,0 +1,162 @@
+"""The lines to paste, and which finding carries which."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.analysis.situations import RUNNING, judged, split
+from tfwatch.analysis.findings import code_suggestions
+from tfwatch.analysis.findings.advice import starving
+from tfwatch.analysis.findings.banner import banner
+from tfwatch.analysis.findings.bottleneck import Stage, StageTable, bottleneck
+from tfwatch.analysis.steps.verdict import Bound, Verdict
+from tfwatch.analysis.tuning.forecast import Forecast
+
+DECODE = Stage("map(decode)", "Map", 21.0)
+STAGES = (
+    Stage("list, shuffle", "Shuffle", 0.2),
+    DECODE,
+    Stage("map(<lambda>)", "Map", 30.0),
+    Stage("batch(32)", "Batch", 0.6),
+)
+TABLE = StageTable(0, STAGES)
+WORKERS = Forecast("workers", "auto", 9.1, 8.6, 9.9, 8.8, "the rest is compute", None, 9.1, 23.4, 23.4)
+
+
+@pytest.mark.parametrize(
+    ("knob", "value", "form", "line"),
+    [
+        pytest.param("prefetch", "4", "", "dataset = dataset.prefetch(4)", id="prefetch"),
+        pytest.param("prefetch", "auto", "", "dataset = dataset.prefetch(tf.data.AUTOTUNE)", id="prefetch auto"),
+        pytest.param("workers", "8", "", "dataset = dataset.map(decode, num_parallel_calls=8)", id="workers"),
+        pytest.param("cache", "on", "", "dataset = dataset.cache()", id="cache"),
+        pytest.param(
+            "fast_form", "on", "whole batches", "dataset = dataset.batch(batch_size).map(decode_batch)", id="batch"
+        ),
+        pytest.param(
+            "fast_form", "on", "tf.data", "dataset = dataset.map(load, num_parallel_calls=", id="no generator"
+        ),
+        pytest.param("prefetch", "off", "", "", id="nothing to add"),
+        pytest.param("workers", "default", "", "", id="TensorFlow's own"),
+        pytest.param("latency_ms", "20 ms", "", "", id="no line makes a disk faster"),
+    ],
+)
+def test_a_knob_is_a_line_of_a_pipeline(knob: str, value: str, form: str, line: str) -> None:
+    edit = code_suggestions.turned(knob, value, TABLE, form)
+    assert edit.startswith(line)
+    assert bool(edit) == bool(line)
+
+
+@pytest.mark.parametrize(
+    ("knob", "value", "words"),
+    [
+        ("prefetch", "auto", ".prefetch(tf.data.AUTOTUNE)"),
+        ("prefetch", "off", "without .prefetch()"),
+        ("workers", "default", "without num_parallel_calls"),
+        ("cache", "off", "without .cache()"),
+        ("fast_form", "off", "without the fast form"),
+    ],
+)
+def test_a_phrase_says_what_a_pipeline_is_with_or_without(knob: str, value: str, words: str) -> None:
+    assert code_suggestions.phrase(knob, value, "tf.data") == words
+
+
+def test_lines_are_python_and_name_the_map_that_costs_most_and_has_a_name() -> None:
+    started = dict.fromkeys(("prefetch", "workers", "cache", "fast_form"), "off")
+    knobs = {"prefetch": "4", "workers": "8", "cache": "on", "fast_form": "off"}
+    text = code_suggestions.pasted(knobs, started, TABLE)
+    compile(text, "edit", "exec")
+    assert [line.partition("(")[0].rpartition(".")[2] for line in text.splitlines()] == ["map", "cache", "prefetch"]
+    assert "map(decode," in text
+    assert code_suggestions.map_of(None) == "decode"
+    assert (
+        code_suggestions.pasted(started, started) == code_suggestions.pasted({"prefetch": "4"}, {"prefetch": "4"}) == ""
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        code_suggestions.LONGER_CALLS,
+        code_suggestions.FEWER_LAUNCHES,
+        code_suggestions.PRECISION,
+        code_suggestions.VALIDATE_LESS,
+        code_suggestions.ONE_ITERATOR,
+        code_suggestions.SAVE_LESS,
+    ],
+)
+def test_every_other_edit_is_a_comment_beside_python(line: str) -> None:
+    compile(line.replace("...,", "").replace("=...", "=1"), "edit", "exec")
+
+
+def test_without_keys_the_sentence_holds_the_stage_the_number_and_the_edit() -> None:
+    table = replace(TABLE, stages=(DECODE,), bottleneck=bottleneck((DECODE,), 1.0, 8))
+    knobs = {"prefetch": "4", "workers": "off"}
+    now = replace(RUNNING, live=False, knobs=knobs, stages=table, forecasts={("workers", "auto"): WORKERS})
+    found = starving(now, split(9.6, 13.0, 0.8))
+    assert found.sentence == (
+        "num_parallel_calls=tf.data.AUTOTUNE: about 9.1 ms, 2.6 x (the rest is compute); "
+        "map(decode) runs one at a time on one of 8 cores: 21.0 ms a batch"
+    )
+    assert found.edit.startswith("dataset = dataset.map(decode, num_parallel_calls=tf.data.AUTOTUNE)")
+
+
+def test_where_keys_are_obeyed_the_finding_names_the_key_and_carries_the_edit_of_the_same_switch() -> None:
+    now = replace(RUNNING, judgement=judged(Verdict.HIGHLY), forecasts={("workers", "auto"): WORKERS})
+    found = banner(now)
+    assert found.advice == "w workers auto: about 9.1 ms, 2.6 x (the rest is compute)"
+    assert found.edit.startswith("dataset = dataset.map(decode, num_parallel_calls=tf.data.AUTOTUNE)")
+
+
+@pytest.mark.parametrize(
+    ("changes", "edit"),
+    [
+        pytest.param({}, "dataset = dataset.prefetch(tf.data.AUTOTUNE)", id="prefetch is off"),
+        pytest.param(
+            {"knobs": {"prefetch": "4", "workers": "off"}}, "dataset = dataset.map(decode, num_", id="it is on"
+        ),
+        pytest.param({"knobs": {"prefetch": "4", "workers": "auto"}}, "", id="storage is the limit"),
+        pytest.param({"switchable": ()}, "", id="a script's, of which nothing is known"),
+    ],
+)
+def test_without_a_forecast_the_edit_is_that_of_the_key_that_is_named(changes: dict[str, Any], edit: str) -> None:
+    found = banner(replace(RUNNING, judgement=judged(Verdict.HIGHLY), **changes))
+    assert found.edit.startswith(edit)
+    assert bool(found.edit) == bool(edit)
+
+
+@pytest.mark.parametrize(
+    ("bound", "accelerated", "edit"),
+    [
+        pytest.param(Bound.COMPUTE, True, code_suggestions.PRECISION, id="compute"),
+        pytest.param(Bound.COMPUTE, False, "", id="a CPU"),
+        pytest.param(Bound.LAUNCH, True, code_suggestions.FEWER_LAUNCHES, id="kernels too small"),
+        pytest.param(Bound.HOST, True, code_suggestions.LONGER_CALLS, id="callbacks"),
+    ],
+)
+def test_steps_that_do_not_starve_have_edits_too(bound: Bound, accelerated: bool, edit: str) -> None:
+    found = banner(replace(RUNNING, judgement=judged(Verdict.NOT, 0.1, bound=bound), accelerated=accelerated))
+    assert found.edit == edit
+
+
+def test_what_was_switched_here_is_what_to_write_there() -> None:
+    knobs, started = {"prefetch": "4", "workers": "off"}, {"prefetch": "off", "workers": "off"}
+    found = banner(replace(RUNNING, judgement=judged(Verdict.NOT, 0.1), knobs=knobs, started=started))
+    assert found.edit == "dataset = dataset.prefetch(4)  # the last stage: batches are made while a step runs"
+
+
+def test_what_is_advised_stands_among_what_was_switched() -> None:
+    knobs, started = {"prefetch": "4", "workers": "off"}, {"prefetch": "off", "workers": "off"}
+    found = banner(replace(RUNNING, judgement=judged(Verdict.HIGHLY), knobs=knobs, started=started))
+    assert [line.partition("(")[0] for line in found.edit.splitlines()] == [
+        "dataset = dataset.map",
+        "dataset = dataset.prefetch",
+    ]
+
+
+def test_what_longer_calls_would_bring_is_a_number() -> None:
+    found = banner(replace(RUNNING, judgement=judged(Verdict.NOT, 0.2, 13.6, 8.0, Bound.HOST)))
+    assert found.advice.startswith("compile(steps_per_execution=8): about 14.8 ms a step; or ")

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.analysis.step_rows import make_steps
+from tfwatch.analysis.findings.data_wait import stall_sentence, waits
+from tfwatch.analysis.findings.situation import Situation
+from tfwatch.analysis.steps.breakdown import breakdown
+from tfwatch.core import units
+from tfwatch.core.events import StallLocated
+
+
+def test_the_figures_of_the_sentence_have_the_share_for_their_ratio() -> None:
+    """Every fourth batch is slow: the median step waits for nothing."""
+    split = breakdown(make_steps(np.tile([0.0, 0.0, 0.0, 40.0], 10), compute=10.0, host=0.0))
+    assert split
+
+    assert waits(Situation(device="the GPU"), split) == "the GPU waits 10.0 of 20.0 ms a step"
+    assert units.percent(split.wait_share) == "50 %"
+
+
+def located(stage: str, place: str = "", thread: str = "") -> StallLocated:
+    return StallLocated(23 * 10**9, 412, stage, 20 * 10**9, place, thread)
+
+
+@pytest.mark.parametrize(
+    ("where", "sentence"),
+    [
+        pytest.param(
+            located("map(read)", "train.py:9 in <module>", "training"),
+            "Step 412 waits in map(read): nothing from it for 20.3 s.",
+            id="a stage of tf.data's: the training only fetches",
+        ),
+        pytest.param(
+            located("from_generator(rows)", "feed.py:41 in rows", "generator"),
+            "Step 412 waits in from_generator(rows), at feed.py:41 in rows: nothing from it for 20.3 s.",
+            id="a generator",
+        ),
+        pytest.param(
+            located("", "feed.py:41 in rows", "training"),
+            "Step 412 waits for its batch: the training stands at feed.py:41 in rows.",
+            id="no stages",
+        ),
+        pytest.param(
+            None, "Step 412 waits for its batch: the input pipeline has handed out none.", id="nobody has looked yet"
+        ),
+    ],
+)
+def test_a_stall_is_told_with_the_stage_and_the_line(where: StallLocated | None, sentence: str) -> None:
+    assert stall_sentence(Situation(step=412, now_s=40.3, located=where)) == sentence
+
+
+def test_a_shuffle_buffer_that_fills_is_told_first() -> None:
+    now = Situation(step=412, now_s=40.3, shuffle=(4298, 50_000), located=located("range"))
+
+    assert stall_sentence(now) == "Step 412 waits: filling the shuffle buffer, 4 298 of 50 000."

@@ -1,0 +1,178 @@
+"""The advice by what the training is given its batches from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.analysis.situations import RUNNING, judged
+from tfwatch.analysis.findings.banner import banner
+from tfwatch.analysis.findings.bottleneck import Stage, StageTable
+from tfwatch.analysis.findings.situation import Given, Origin, origin_of
+from tfwatch.analysis.steps.time_breakdown import Entry
+from tfwatch.analysis.steps.verdict import Verdict
+from tfwatch.core.events import StagesFound
+
+if TYPE_CHECKING:
+    from tfwatch.analysis.findings.situation import Banner, Situation
+
+PREFETCH = Stage("prefetch", "Prefetch", math.nan, buffered=0.0, buffer_size=4.0, filled=0.0)
+ROWS = Stage("from_generator(rows)", "FlatMap python", 21.0)
+SCRIPT = replace(
+    RUNNING,
+    live=False,
+    judgement=judged(Verdict.HIGHLY),
+    knobs={"prefetch": "default", "workers": "default"},
+    started={"prefetch": "default", "workers": "default"},
+    switchable=("prefetch",),
+)
+
+
+def table(*stages: Stage, wait_cores: float = 0.1) -> StageTable:
+    return StageTable(0, stages, wait_cores=wait_cores).judged(8, 0.0, 9.6, 13.8)
+
+
+def found(given: Given, stages: StageTable | None = None, *, workers: bool = False) -> Banner:
+    return banner(replace(SCRIPT, origin=Origin(given, workers), stages=stages))
+
+
+def pipeline(number: int, *kinds: str) -> StagesFound:
+    return StagesFound(0, number, list(kinds), list(kinds))
+
+
+@pytest.mark.parametrize(
+    ("pipelines", "origin"),
+    [
+        pytest.param([["FlatMap python PyDataset", "Prefetch"]], Origin(Given.PY_DATASET), id="PyDataset"),
+        pytest.param([["FlatMap python PyDataset"]], Origin(Given.PY_DATASET, True), id="with workers"),
+        pytest.param([["FlatMap python generator", "Prefetch"]], Origin(Given.GENERATOR), id="generator"),
+        pytest.param([["Range", "Map arrays", "ParallelMapV2 arrays", "Prefetch"]], Origin(Given.ARRAYS), id="arrays"),
+        pytest.param([["FlatMap python", "Prefetch"]], Origin(Given.TF_DATA), id="tf.data"),
+        pytest.param(
+            [["Prefetch"], ["FlatMap python generator"]], Origin(Given.GENERATOR), id="its end was read first"
+        ),
+        pytest.param([["Python iterator"]], Origin(Given.ITERATOR), id="Python's own"),
+        pytest.param([["Prefetch"]], Origin(), id="only its end was read"),
+        pytest.param([], Origin(), id="nothing was read"),
+    ],
+)
+def test_the_stages_tell_what_fit_was_given(pipelines: list[list[str]], origin: Origin) -> None:
+    assert origin_of(pipeline(n, *kinds) for n, kinds in enumerate(pipelines)) == origin
+
+
+def test_a_pydataset_is_told_of_workers_and_never_of_a_prefetch_that_it_has_not() -> None:
+    source = replace(ROWS, name="PyDataset", kind="FlatMap python PyDataset")
+    waits = found(Given.PY_DATASET, table(source, PREFETCH))
+    computes = found(Given.PY_DATASET, table(source, PREFETCH, wait_cores=1.0))
+    has_some = found(Given.PY_DATASET, workers=True)
+
+    assert waits.advice.startswith("workers=4, max_queue_size=8 for the PyDataset")
+    assert waits.edit.startswith("dataset.workers, dataset.max_queue_size = 4, 8")
+    assert "use_multiprocessing=True" in computes.advice
+    assert "use_multiprocessing = 4, True" in computes.edit
+    assert has_some.advice.startswith("more workers for the PyDataset")
+    assert not [one for one in (waits, computes, has_some) if "prefetch(" in one.advice + one.edit]
+
+
+def test_a_generator_and_arrays_are_told_of_what_there_is_for_them() -> None:
+    generator = found(Given.GENERATOR, table(replace(ROWS, kind="FlatMap python generator"), PREFETCH))
+    arrays = found(Given.ARRAYS, table(Stage("map", "ParallelMapV2 arrays", 21.0, 1.0), PREFETCH))
+
+    assert generator.advice.startswith("a PyDataset(workers=4) in place of the generator")
+    assert "model.fit(Batches(workers=4), ...)" in generator.edit
+    assert arrays.advice.startswith("larger batches, or compile(steps_per_execution=8)")
+    assert found(Given.ITERATOR).edit.startswith("dataset = tf.data.Dataset.from_generator(rows, ")
+    assert not [one for one in (generator, arrays) if "prefetch(" in one.advice + one.edit]
+
+
+@pytest.mark.parametrize(
+    ("stages", "advice", "edit"),
+    [
+        pytest.param(
+            table(ROWS), ".prefetch(tf.data.AUTOTUNE)", "dataset = dataset.prefetch(", id="without a prefetch"
+        ),
+        pytest.param(table(ROWS, PREFETCH), "several from_generator", "dataset = tf.data.Dataset.range(4)", id="waits"),
+        pytest.param(
+            table(ROWS, PREFETCH, wait_cores=1.0),
+            "a parallel map of TensorFlow",
+            "dataset = dataset.map(load",
+            id="computes",
+        ),
+        pytest.param(
+            table(Stage("map(decode)", "Map", 21.0), PREFETCH, wait_cores=1.0),
+            "num_parallel_calls=tf.data.AUTOTUNE",
+            "dataset = dataset.map(decode, num_parallel_calls=",
+            id="a serial map",
+        ),
+        pytest.param(
+            table(Stage("map(decode)", "ParallelMapV2", 84.0, 4.0), PREFETCH), "make batches cheaper", "", id="cpu"
+        ),
+        pytest.param(None, ".prefetch(tf.data.AUTOTUNE) at the pipeline's end; where it is there", "", id="never read"),
+    ],
+)
+def test_a_tfdata_pipeline_is_told_of_a_prefetch_only_where_none_is_its_last_stage(
+    stages: StageTable | None, advice: str, edit: str
+) -> None:
+    one = found(Given.TF_DATA, stages)
+
+    assert one.advice.startswith(advice)
+    assert one.edit.startswith(edit)
+    assert bool(one.edit) == bool(edit)
+
+
+@pytest.mark.parametrize(
+    ("given", "advice", "edit"),
+    [
+        pytest.param(Given.ARRAYS, "longer epochs (tf.data's .repeat()", "from_tensor_slices((x, y))", id="arrays"),
+        pytest.param(Given.PY_DATASET, "longer epochs: let the PyDataset's __len__", "", id="PyDataset"),
+        pytest.param(Given.GENERATOR, "longer epochs: a larger steps_per_epoch", "", id="generator"),
+        pytest.param(Given.TF_DATA, "longer epochs (.repeat()", "model.fit(dataset.repeat()", id="tf.data"),
+    ],
+)
+def test_longer_epochs_are_made_otherwise_of_each_kind(given: Given, advice: str, edit: str) -> None:
+    spent = Entry(0, 20, compute_s=1.0, first_batch_s=1.0)
+    one = banner(replace(SCRIPT, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, origin=Origin(given)))
+
+    assert one.advice.startswith(advice)
+    assert edit in one.edit
+    assert bool(one.edit) == bool(edit)
+
+
+def test_where_the_screen_obeys_keys_the_same_is_said_beside_them() -> None:
+    live = replace(SCRIPT, live=True, origin=Origin(Given.PY_DATASET))
+    fixed = replace(live, switchable=())
+
+    assert banner(live).advice.endswith("four batches are made at once; no key helps")
+    assert banner(fixed).advice.endswith("four batches are made at once; it cannot be switched live")
+
+
+@pytest.mark.parametrize("now", [SCRIPT, RUNNING], ids=["a script", "a workload of tfwatch's"])
+def test_a_full_buffer_before_quicker_stages_leaves_the_fetch_itself(now: Situation) -> None:
+    full = replace(PREFETCH, buffered=4.0, filled=1.0)
+    ready = replace(
+        now,
+        judgement=judged(Verdict.MODERATELY, 0.1, 0.8, 0.1),
+        stages=StageTable(0, (Stage("shuffled, batch(32)", "Map", 0.1), full)).judged(8, 0.0, 0.1, 0.9),
+        knobs={**now.knobs, "prefetch": "4"},
+        origin=Origin(Given.TF_DATA),
+    )
+    one = banner(ready)
+
+    assert ready.stages is not None
+    assert ready.stages.bottleneck is None
+    assert one.sentence.endswith("MODERATELY input-bound: the GPU waits 0.1 of 1.0 ms a step")
+    assert one.advice.startswith("larger batches are fetched less often")
+    assert "prefetch" not in one.advice + one.edit
+
+
+def test_an_empty_buffer_or_slower_stages_are_no_mere_fetch() -> None:
+    quick, slow = Stage("map", "Map", 0.1), Stage("map", "Map", 1.1)
+    full = replace(PREFETCH, filled=1.0)
+
+    assert StageTable(0, (quick, full)).is_ahead(0.9)
+    assert not StageTable(0, (quick, PREFETCH)).is_ahead(0.9)
+    assert not StageTable(0, (slow, full)).is_ahead(0.9)
+    assert not StageTable(0, (quick,)).is_ahead(0.9)

@@ -1,0 +1,221 @@
+"""What about the machine is told beside the finding."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.analysis.samples import make_samples
+from tests.analysis.situations import RUNNING, judged
+from tfwatch.analysis.findings.banner import banner
+from tfwatch.analysis.findings.bottleneck import Stage, StageTable
+from tfwatch.analysis.findings.machine import (
+    Evidence,
+    GpuFigures,
+    Growth,
+    Machine,
+    gpu_figures,
+    gpu_word,
+    machine_of,
+    medians,
+    recent,
+)
+from tfwatch.analysis.findings.machine_remark import remark, swaps_in
+from tfwatch.analysis.findings.situation import Memory
+from tfwatch.analysis.steps.verdict import Verdict
+from tfwatch.core.events import GpuFound, Noted, RunEnded, SensorMissing
+
+if TYPE_CHECKING:
+    from tfwatch.analysis.findings.situation import Situation
+    from tfwatch.core.rows import Rows
+
+GIB = 2**30
+HOUR = 3600.0
+NAN = float("nan")
+FOUND = GpuFound(0, "ioreg", "Apple M2 Pro", 16 * GIB, True)
+LEAK = Growth(1.2 * GIB / HOUR, 4 * HOUR)
+
+
+def said(machine: Machine, **changes: Any) -> str:
+    now: Situation = replace(RUNNING, accelerated=True, judgement=judged(Verdict.HIGHLY), machine=machine)
+    return remark(replace(now, **changes))
+
+
+@pytest.mark.parametrize(
+    ("machine", "words"),
+    [
+        pytest.param(Machine(), "", id="nothing is known"),
+        pytest.param(Machine(gpu=GpuFigures(0.59, 0.57, 9.8), heat=0, pressure=0, on_mains=True), "", id="all is well"),
+        pytest.param(
+            Machine(swap_bytes_s=38 * 2**20, heat=3),
+            "swapping 38 MB/s: smaller batches, buffers or caches",
+            id="swapping is worse than heat",
+        ),
+        pytest.param(Machine(swap_bytes_s=2 * 2**20), "", id="an idle machine tidies up"),
+        pytest.param(
+            Machine(pressure=2), "memory is nearly full: smaller batches, buffers or caches", id="memory pressure"
+        ),
+        pytest.param(Machine(heat=2), "heat is moderate: clocks are lowered", id="hot"),
+        pytest.param(Machine(heat=1), "", id="warm"),
+        pytest.param(
+            Machine(gpu=GpuFigures(0.91, 0.57)), "other programs use 34 % of the GPU", id="a browser eats the GPU"
+        ),
+        pytest.param(Machine(gpu=GpuFigures(0.30, 0.15)), "", id="an idle desktop is no browser"),
+        pytest.param(
+            Machine(evidence=Evidence(0.41, 0.97)),
+            "GPU counter says 97 %: short kernels keep it high; step times decide",
+            id="the counter disagrees",
+        ),
+        pytest.param(Machine(growth=LEAK), "memory grows 1.2 GB/h: swaps in 4 h", id="a leak"),
+        pytest.param(Machine(on_mains=False), "on battery: clocks may be lowered", id="battery"),
+    ],
+)
+def test_the_most_urgent_thing_is_told(machine: Machine, words: str) -> None:
+    assert said(machine) == words
+
+
+@pytest.mark.parametrize(
+    ("held", "size", "words"),
+    [
+        pytest.param(
+            1000,
+            50_000,
+            "shuffle(50000) takes 7.0 GB more once it is full, 2.0 GB are free: "
+            "a buffer of 7 985, or names before decoding",
+            id="a shuffle buffer",
+        ),
+        pytest.param(1000, 5000, "", id="it fits"),
+        pytest.param(0, 50_000, "", id="nothing is in it yet"),
+    ],
+)
+def test_a_buffer_that_will_not_fit_is_told_before_it_is_full(held: int, size: int, words: str) -> None:
+    each = 150 * 1024 + 100
+    shuffle = Stage(f"shuffle({size})", "Shuffle", 0.2, NAN, held, NAN, held * each)
+    memory = Memory(used=8 * GIB, available=2 * GIB, swap=0, total=16 * GIB)
+
+    told = {"memory": memory, "stages": StageTable(0, (Stage("batch(32)", "Batch", 0.1), shuffle))}
+    assert said(Machine(), **told, shuffle=(held, size)) == words
+    assert said(Machine(), **told) == ""
+
+
+def test_a_prefetch_that_holds_more_than_there_is_is_told() -> None:
+    prefetch = Stage("prefetch(64)", "Prefetch", 0.1, NAN, 4.0, 64.0, 4 * 0.1 * GIB)
+    memory = Memory(used=12 * GIB, available=2 * GIB, swap=0, total=16 * GIB)
+
+    assert said(Machine(), stages=StageTable(0, (prefetch,)), memory=memory) == (
+        "prefetch(64) takes 6.0 GB more once it is full, 2.0 GB are free: a buffer of 13"
+    )
+
+
+def test_a_leak_matters_only_before_the_runs_end() -> None:
+    assert said(Machine(growth=LEAK), left_s=2 * HOUR) == ""
+    assert said(Machine(growth=LEAK), left_s=9 * HOUR).endswith("swaps in 4 h, before the end")
+    assert said(Machine(growth=replace(LEAK, left_s=13 * HOUR))) == ""
+
+
+def test_a_gpu_that_tensorflow_does_not_use_is_told_once_it_trains() -> None:
+    idle = Machine(gpu=GpuFigures(0.02), found=FOUND)
+
+    assert said(idle, accelerated=False) == "TensorFlow does not use the GPU; tfwatch doctor says why"
+    assert said(idle, accelerated=False, steps_total=0) == ""
+    assert said(idle, accelerated=False, cpu_asked=True) == ""
+    assert said(idle) == ""
+
+
+@pytest.mark.parametrize("changes", [{"life": "no answer"}, {"ended": RunEnded(1, "finished", 3)}])
+def test_of_a_run_that_does_not_go_on_nothing_is_told(changes: dict[str, Any]) -> None:
+    assert said(Machine(heat=4), **changes) == ""
+
+
+def test_the_finding_carries_it() -> None:
+    found = banner(replace(RUNNING, accelerated=True, judgement=judged(Verdict.HIGHLY), machine=Machine(heat=2)))
+
+    assert found.word == "STARVING 41 %"
+    assert found.remark == "heat is moderate: clocks are lowered"
+
+
+@pytest.mark.parametrize(
+    ("left_s", "words"),
+    [
+        (None, ""),
+        (20.0, "swaps in 1 min"),
+        (4000.0, "swaps in 67 min"),
+        (4 * HOUR, "swaps in 4 h"),
+        (90 * HOUR, ""),
+    ],
+)
+def test_the_time_to_swapping_in_words(left_s: float | None, words: str) -> None:
+    assert swaps_in(Machine(growth=Growth(1.0, left_s))) == words
+
+
+# -- samples ------------------------------------------------------------------------------------------
+
+
+def test_the_machine_is_the_mean_of_its_samples_and_the_newest_of_its_levels() -> None:
+    rows = make_samples(
+        [0, 1, 2],
+        gpu_busy=[0.8, NAN, 1.0],
+        gpu_process_busy=[0.6, 0.8, 0.7],
+        gpu_power_w=[9, 10, 11],
+        thermal_level=[0, 2, NAN],
+        swap_in_bytes_s=[0, 10, 20],
+        on_mains=[1, 1, 0],
+    )
+    found = machine_of(rows, [FOUND])
+
+    assert found.gpu is not None
+    assert [found.gpu.busy, found.gpu.ours, found.gpu.others] == pytest.approx([0.9, 0.7, 0.2])
+    assert (found.gpu.power_w, found.gpu.freq_mhz) == (10.0, None)
+    assert (found.heat, found.on_mains, found.swap_bytes_s) == (2, False, 10.0)
+    assert (found.pressure, found.stalled, found.cpu_power_w) == (None, None, None)
+    assert found.found is FOUND
+
+
+@pytest.mark.parametrize("rows", [make_samples([]), make_samples([0, 1])], ids=["no sample", "nothing read"])
+def test_what_is_missing_is_none_and_never_nought(rows: Rows) -> None:
+    found = machine_of(rows, [])
+    assert replace(found, row={}) == Machine()
+    assert set(found.row.values()) == {None}
+    assert gpu_figures(rows) is None
+    assert medians(rows, ["gpu_busy", "process_bytes"]) == {"gpu_busy": None, "process_bytes": None}
+
+
+def test_others_are_never_less_than_nothing() -> None:
+    """The training's own share can pass the whole GPU's: queues run at the same time, and windows differ."""
+    assert GpuFigures(0.9, 1.3).others == 0.0
+    assert GpuFigures(0.9).others is None
+
+
+def test_the_newest_word_on_the_gpu_counts() -> None:
+    lost = SensorMissing(5, "GPU", "powermetrics ended", "tfwatch tries again")
+
+    assert gpu_word([]) is None
+    assert gpu_word([SensorMissing(0, "disk", "no counters", "")]) is None
+    assert gpu_word([FOUND, Noted(1, "a note"), lost]) is lost
+    assert gpu_word([FOUND, lost, FOUND]) is FOUND
+
+
+def test_now_is_the_last_seconds_and_of_the_gpu_nothing_before_a_switch() -> None:
+    at_s = np.arange(0, 60, 0.5)
+    samples = make_samples(at_s, gpu_busy=np.where(at_s < 58, 0.5, 1.0), cpu_cores=4.0)
+
+    seen = recent(samples, 59.5)
+
+    assert seen["at_ns"][0] == 54.5e9
+    assert machine_of(seen, [], since_s=58.0).gpu == GpuFigures(1.0)
+    assert machine_of(seen, [], since_s=59.9).gpu is None
+    assert machine_of(seen, [], since_s=59.9).row["cpu_cores"] == 4.0
+    assert not len(recent(samples, 90.0))
+
+
+def test_of_a_whole_run_the_machine_is_its_medians() -> None:
+    rows = make_samples(np.arange(5), gpu_busy=[0.0, 0.9, 0.9, 0.9, 0.1], cpu_cores=[1, 2, 8, 8, 8])
+
+    found = machine_of(rows, [], typical=True)
+
+    assert found.gpu is not None
+    assert found.gpu.busy == pytest.approx(0.9)
+    assert found.row["cpu_cores"] == 8.0

@@ -1,0 +1,90 @@
+"""The autopilot in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfwatch.analysis.tuning.search_text import ended_words, flights, flying, gave, move_line, undecided
+from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade, Noted, PipelineSwitched
+from tfwatch.core.knobs import KnobChange
+
+BEGAN = AutopilotBegan(0, 1, 2e9)
+MADE = MoveMade(1, 20, "workers", "off", "8", "on several cores", forecast_ms=9.1)
+KEPT = MoveJudged(2, 90, "workers", "off", "8", 23.4, 9.24, 60, True)
+SECOND = MoveMade(3, 90, "prefetch", "off", "4", "it overlaps")
+UNDONE = MoveJudged(4, 160, "prefetch", "off", "4", 9.24, 9.21, 60, False, "no gain beyond noise")
+BACK = MoveMade(5, 160, "prefetch", "4", "off", "it did not help", undoes=True)
+ENDED = AutopilotEnded(6, 170, "fed", "it waits 0.1 of 9.2 ms a step", 169, 23.4, 9.24)
+
+
+def test_a_flight_is_told_move_by_move() -> None:
+    words = [flight.progress for n in range(1, 7) if (flight := flying([BEGAN, MADE, KEPT, SECOND, UNDONE, BACK][:n]))]
+    assert words == [
+        "measuring the present setting",
+        "move 1: workers off > 8, forecast 9.1 ms",
+        "workers off > 8 kept: 23.4 to 9.2 ms",
+        "move 2: prefetch off > 4; workers off > 8 kept: 23.4 to 9.2 ms",
+        "prefetch off > 4 undone: 9.2 to 9.2 ms, no gain beyond noise",
+        "prefetch off > 4 undone: 9.2 to 9.2 ms, no gain beyond noise",
+    ]
+
+
+def test_one_that_has_ended_goes_on_no_more() -> None:
+    events = [Noted(0, "x"), BEGAN, MADE, KEPT, SECOND, UNDONE, BACK, ENDED]
+    assert flying(events) is None
+    (flight,) = flights(events)
+    assert (flight.moves, flight.ended) == ((KEPT, UNDONE), ENDED)
+    assert flying([*events, BEGAN]) is not None
+    assert flights([ENDED, BEGAN, MADE, Noted(2, "x")])[0].ended is None
+
+
+def test_what_it_gave_is_of_the_moves_that_it_kept() -> None:
+    (helped,) = flights([BEGAN, MADE, KEPT, SECOND, UNDONE, BACK, ENDED])
+    (idle,) = flights([BEGAN, SECOND, UNDONE, BACK, ENDED])
+    assert gave(helped) == "autopilot: 2.53 x faster, 1 of 2 moves kept"
+    assert gave(idle) == "autopilot: as it was, 0 of 1 moves kept"
+
+
+def test_two_knobs_turned_at_once_are_told_as_one_move() -> None:
+    both = MoveJudged(2, 90, "prefetch", "off", "4", 38.5, 6.15, 20, True, beside=(KnobChange("workers", "off", "4"),))
+    assert move_line(both) == "prefetch off > 4 with workers off > 4 kept: 38.5 to 6.2 ms"
+    likely = MoveJudged(2, 90, "prefetch", "off", "4", 4.2, 3.5, 20, True, "not beyond noise, as forecast", 1.3)
+    assert move_line(likely) == "prefetch off > 4 kept: 4.2 to 3.5 ms, not beyond noise, as forecast, forecast 1.3"
+
+
+def test_the_end_says_what_waiting_is_left() -> None:
+    told = AutopilotEnded(6, 170, "fed", "it waits 0.1 of 9.2 ms a step", 169, 23.4, 9.24, 0.612, 0.011)
+    assert ended_words(told) == (
+        "autopilot: 23.4 to 9.2 ms a step, data wait 61 % to 1 %, in 169 steps; it waits 0.1 of 9.2 ms a step"
+    )
+    assert ended_words(ENDED) == "autopilot: 23.4 to 9.2 ms a step in 169 steps; it waits 0.1 of 9.2 ms a step"
+
+
+def turned(knob: str, old: str, new: str, by: str = "autopilot") -> PipelineSwitched:
+    return PipelineSwitched(0, knob, old, new, 20, 22, 1.0, by)
+
+
+TURNED = turned("workers", "off", "8")
+
+
+@pytest.mark.parametrize(
+    ("events", "move"),
+    [
+        pytest.param([], None, id="nothing flew"),
+        pytest.param([BEGAN, MADE], None, id="asked, not in effect"),
+        pytest.param([BEGAN, MADE, TURNED], MADE, id="not judged"),
+        pytest.param([BEGAN, MADE, TURNED, ENDED], MADE, id="the run ended first"),
+        pytest.param([BEGAN, MADE, TURNED, KEPT], None, id="kept"),
+        pytest.param([BEGAN, SECOND, turned("prefetch", "off", "4"), UNDONE], SECOND, id="judged, not taken back"),
+        pytest.param([BEGAN, SECOND, turned("prefetch", "off", "4"), UNDONE, BACK], SECOND, id="asked back"),
+        pytest.param(
+            [BEGAN, SECOND, turned("prefetch", "off", "4"), UNDONE, BACK, turned("prefetch", "4", "off")],
+            None,
+            id="taken back",
+        ),
+        pytest.param([BEGAN, MADE, TURNED, turned("workers", "8", "4", "key")], None, id="turned by a hand"),
+        pytest.param([BEGAN, MADE, TURNED, turned("prefetch", "off", "4", "key")], MADE, id="another knob by a hand"),
+    ],
+)
+def test_a_move_is_undecided_while_it_is_in_effect_and_not_kept(events: list[object], move: MoveMade | None) -> None:
+    assert undecided(events) == move

@@ -1,0 +1,74 @@
+"""A comparison in words and in cells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.analysis.situations import split
+from tfwatch.analysis.steps.breakdown import Stat
+from tfwatch.analysis.tuning.comparison import Comparison
+from tfwatch.analysis.tuning.switch_text import cells, in_a_line, longest_ms, outcome, parts, speed
+
+BEFORE, AFTER = split(9.6, 13.0, 0.8, 600), split(0.2, 12.9, 0.8, 600)
+SETTLED = Comparison("prefetch", "off", "4", "key", 0, 3470, 3477, BEFORE, AFTER, 1.68, True)
+ASKED = replace(SETTLED, step=None, before=None, after=None, ratio=None, settled=False)
+
+
+@pytest.mark.parametrize(
+    ("switch", "words"),
+    [
+        pytest.param(SETTLED, "1.68 x faster over 600 steps, settled", id="settled"),
+        pytest.param(replace(SETTLED, ratio=0.5), "2.00 x slower over 600 steps, settled", id="slower"),
+        pytest.param(replace(SETTLED, ratio=20.11), "20 x faster over 600 steps, settled", id="many times"),
+        pytest.param(replace(SETTLED, ratio=1.01), "no difference over 600 steps, settled", id="the same"),
+        pytest.param(replace(SETTLED, ratio=1.03), "1.03 x faster over 600 steps, settled", id="a little"),
+        pytest.param(
+            replace(SETTLED, after=split(0.2, 12.9, 0.8, 34), settled=False),
+            "1.68 x faster so far, 34 of 60 steps",
+            id="settling",
+        ),
+        pytest.param(replace(SETTLED, after=None, ratio=None, settled=False), "0 of 60 steps", id="nothing measured"),
+        pytest.param(replace(SETTLED, before=None, ratio=None), "too few steps before it to compare", id="asked early"),
+        pytest.param(
+            replace(SETTLED, ratio=None, beside="workers"),
+            "together with workers: what each gave cannot be told",
+            id="two at one step",
+        ),
+        pytest.param(ASKED, "asked, waits for the batch in flight", id="asked"),
+    ],
+)
+def test_faster_and_slower_are_said_of_what_was_measured(switch: Comparison, words: str) -> None:
+    assert outcome(switch) == words
+
+
+def test_a_switch_is_told_in_a_line() -> None:
+    assert in_a_line(SETTLED) == "prefetch off > 4 at step 3 477: 1.68 x faster"
+    assert in_a_line(ASKED) == "prefetch off > 4: asked, waits for the batch in flight"
+    form = replace(SETTLED, knob="fast_form", new="on")
+    assert in_a_line(form, "tf.data") == "fast form (tf.data) off > on at step 3 477: 1.68 x faster"
+    assert speed(1.0) == "no difference"
+
+
+def test_bars_share_one_scale_and_fill_it() -> None:
+    longest = longest_ms(SETTLED)
+
+    assert cells(BEFORE, 23.4, longest, 50) == (21, 27, 2)
+    assert sum(cells(AFTER, 13.9, longest, 50)) == round(50 * 13.9 / 23.4)
+    assert cells(AFTER, 13.9, 0.0, 50) == (0, 0, 0)
+
+
+def test_the_parts_are_told_on_both_sides() -> None:
+    assert parts(SETTLED) == ["wait 9.6 > 0.2", "compute 13.0 > 12.9", "host 0.8 > 0.8"]
+
+
+def test_where_batches_come_in_bursts_both_sides_are_told_by_their_means() -> None:
+    bursts = replace(BEFORE, step=Stat(13.9, 23.4, 60.0), wait=Stat(0.1, 9.6, 46.0))
+    switch = replace(SETTLED, before=bursts)
+
+    assert not SETTLED.in_bursts
+    assert switch.in_bursts
+    assert parts(switch)[0] == "wait 9.6 > 0.2"
+    assert longest_ms(switch) == pytest.approx(23.4)
+    assert parts(ASKED) == ["wait", "compute", "host"]

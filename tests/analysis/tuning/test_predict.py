@@ -1,0 +1,110 @@
+"""The step after a switch that a run has not seen: each guess by its formula."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.analysis.evidences import evidence, stages
+from tfwatch.analysis.findings.bottleneck import Stage, StageTable
+from tfwatch.analysis.tuning.predict import Reckoned, reckon
+
+if TYPE_CHECKING:
+    from tfwatch.analysis.tuning.evidence import Evidence
+
+#: Compute and host of `evidence`, milliseconds.
+WORK = 13.8
+
+
+def after(known: Evidence, knob: str, value: str, floor_ms: float = WORK, **beside: str) -> Reckoned:
+    assert known.breakdown is not None
+    found = reckon(known, known.breakdown, knob, value, floor_ms, beside)
+    assert isinstance(found, Reckoned), found
+    return found
+
+
+def within(found: Reckoned) -> tuple[float, float, float]:
+    return found.low_ms, found.step_ms, found.high_ms
+
+
+@pytest.mark.parametrize("knobs", [{}, {"prefetch": "4"}, {"workers": "2"}])
+def test_where_nothing_is_turned_the_step_stays(knobs: dict[str, str]) -> None:
+    known = evidence(9.6, knobs=knobs)
+    knob, value = next(iter(knobs.items()), ("workers", "off"))
+
+    assert within(after(known, knob, value)) == pytest.approx((WORK + 9.6,) * 3, rel=0.03)
+
+
+def test_what_a_prefetch_hides_lies_a_tenth_around_what_the_stages_tell() -> None:
+    known = evidence(0.1, knobs={"prefetch": "4"}, stages=stages(Map=8.0))
+
+    assert within(after(known, "prefetch", "off")) == pytest.approx(
+        (WORK + 0.9 * 8 - 0.1, WORK + 8 - 0.1, WORK + 1.1 * 8 - 0.1)
+    )
+
+
+def test_of_maps_that_ran_in_parallel_the_stages_tell_too_much() -> None:
+    known = evidence(0.1, knobs={"prefetch": "4", "workers": "16"}, stages=stages(Map=100.0), cores=16)
+
+    assert within(after(known, "workers", "off")) == pytest.approx((30, 70, 110), rel=0.03)
+
+
+def test_a_fast_form_is_a_guess_and_frees_the_lock_that_launching_needs() -> None:
+    found = after(evidence(20.0), "fast_form", "on", floor_ms=10.0)
+
+    assert within(found) == pytest.approx((0.5 * 12, 10 + 2, 10 + 10))
+    assert found.why == "a guess: this form has not run yet"
+
+
+def test_a_cache_is_told_by_what_it_leaves() -> None:
+    found = after(evidence(20.0, knobs={"cache": "off"}), "cache", "on")
+
+    assert within(found) == pytest.approx((WORK + 0.4, WORK + 6, WORK + 18))
+
+
+@pytest.mark.parametrize(
+    ("knob", "says"),
+    [
+        ("fast_form", "the slow form has not run yet in this run"),
+        ("cache", "what a batch takes without a cache has not been measured in this run"),
+    ],
+)
+def test_what_was_never_without_is_not_told(knob: str, says: str) -> None:
+    known = evidence(1.0, knobs={knob: "on"})
+    assert known.breakdown is not None
+
+    assert reckon(known, known.breakdown, knob, "off", WORK, {}) == says
+
+
+def test_batches_made_under_pythons_lock_may_hold_a_launch_up() -> None:
+    table = StageTable(0, (Stage("generator", "python", 9.6),))
+    free, held = (after(evidence(9.6, stages=one), "prefetch", "4") for one in (None, table))
+
+    assert held.step_ms == free.step_ms
+    assert held.high_ms - free.high_ms == pytest.approx(2.0)  # what a launch took
+
+
+@pytest.mark.parametrize(
+    ("cores", "used", "free", "step_ms", "high_ms"),
+    [
+        pytest.param(2, 1.5, 0.5, 1.5 * 23.8 / 2, 1.5 * 23.8 / 2, id="all of two cores"),
+        pytest.param(6, 3.0, 1.0, 3 * 23.8 / 5, 3 * 23.8 / 4, id="others yield half of what they use"),
+        pytest.param(8, 1.0, 7.0, WORK, WORK, id="cores enough"),
+    ],
+)
+def test_compute_and_data_share_the_cores_of_a_cpu(
+    cores: int, used: float, free: float, step_ms: float, high_ms: float
+) -> None:
+    known = evidence(10.0, accelerated=False, cores=cores, cores_used=used, cores_free=free)
+    found = after(known, "prefetch", "4")
+
+    assert (found.step_ms, found.high_ms) == pytest.approx((step_ms, high_ms), rel=0.01)
+    assert ("share the cores" in found.why) is (high_ms > WORK)
+
+
+def test_more_threads_on_a_cpu_may_make_a_step_longer() -> None:
+    found = after(evidence(0.0, accelerated=False, cores=2), "workers", "2")
+
+    assert (found.step_ms, found.high_ms) == pytest.approx((WORK, 1.4 * WORK))
+    assert after(evidence(0.0), "workers", "2").high_ms == pytest.approx(WORK)

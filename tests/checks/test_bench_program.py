@@ -1,0 +1,41 @@
+"""What `tfwatch bench` has timed, for real, in a process of its own."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tfwatch.checks.bench import Row, run_alone
+from tfwatch.checks.bench_program import Spec
+
+pytestmark = pytest.mark.tensorflow
+
+
+@pytest.mark.parametrize(
+    ("spec", "examples"),
+    [
+        pytest.param(Spec("matmul", "cpu", "graph", size=64, seconds=0.1), 1, id="an operation alone"),
+        pytest.param(Spec("generator", "cpu", "eager", batch_size=8, seconds=0.1), 8, id="a step of a training"),
+    ],
+)
+def test_a_configuration_is_timed_with_its_first_step_and_what_others_use(spec: Spec, examples: int) -> None:
+    trial = run_alone(spec)
+    assert trial.fate == "whole"
+    told = trial.results["measured"]
+    assert len(told["steps_ms"]) >= 5
+    assert all(ms > 0 for ms in told["steps_ms"])
+    assert told["others_cores"] >= 0
+    row = Row(spec)
+    row.take(trial)
+    assert (row.reason, row.examples, row.fell_back, len(row.medians_ms)) == ("", examples, [], 1)
+    assert row.first_ms[0] > 0
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="no variable hides Apple's GPU")
+def test_a_gpu_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    row = Row(Spec("matmul", "gpu", "graph", size=64, seconds=0.1))
+    row.take(run_alone(row.spec))
+    assert row.no_gpu
+    assert row.reason.startswith("TensorFlow sees no GPU here")

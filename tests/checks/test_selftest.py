@@ -1,0 +1,100 @@
+"""The selftest's cases over trainings that are made up: right figures pass, wrong ones fail."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pytest
+
+from tests.analysis.step_rows import make_steps, plain, restart
+from tests.commands.made_up import Made, outcome, pause, run_of, trained
+from tfwatch.checks import selftest_cases as cases
+from tfwatch.checks.injected_schedule import AHEAD, ON_DEMAND, Found, Schedule, Trained
+
+if TYPE_CHECKING:
+    from tfwatch.checks.injected_trainings import Trainings
+    from tfwatch.checks.selftest_cases import Experiment
+
+
+# -- the split -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("part", "injected_ms", "measured_ms", "passes"),
+    [
+        ("wait", 10.0, 10.29, True),
+        ("wait", 10.0, 10.31, False),
+        ("wait", 10.0, 9.69, False),
+        ("wait", 40.0, 40.79, True),
+        ("wait", 40.0, 40.81, False),
+        ("wait", float("nan"), float("nan"), False),
+        ("compute", 5.0, 6.4, True),
+        ("compute", 5.0, 6.6, False),
+    ],
+)
+def test_a_part_passes_within_its_tolerance(part: str, injected_ms: float, measured_ms: float, passes: bool) -> None:
+    made = trained(plain(50), found=(Found(part, 10.0, injected_ms, measured_ms),))
+
+    assert list(outcome(cases._split_of(Schedule()), made).values()) == [passes, True]
+
+
+def test_parts_that_do_not_fill_the_time_fail() -> None:
+    found = outcome(cases._split_of(Schedule()), trained(plain(50), wall_error=0.0011))
+
+    assert found == {"wait + compute + host = wall: tf.data": False}
+
+
+def test_at_least_40_waits_are_injected_into_every_kind() -> None:
+    asked = Made(lambda schedule: Trained([], 0.0, run_of(plain(2400)), list(schedule.held_up)))
+    for experiment in cases.experiments():
+        list(experiment(cast("Trainings", asked)))
+    split = [schedule for schedule in asked.asked if len(schedule.wait_ms) > 1]
+
+    assert {schedule.kind for schedule in split} == {*ON_DEMAND, *AHEAD}
+    assert sum(len(set(schedule.wait_ms) - {0}) for schedule in split) >= 40
+
+
+# -- the verdict -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("share", "passes"), [(0.1, True), (0.3, False), (0.01, False)])
+def test_a_wrong_verdict_fails(share: float, passes: bool) -> None:
+    found = outcome(cases._verdict("tf.data", 3, 24, "MODERATELY"), trained(plain(100, share)))
+
+    assert found["verdict: prefetch off: data 3, compute 24 ms"] is passes
+
+
+@pytest.mark.parametrize(("host", "passes"), [(10.0, True), (1.0, False)])
+def test_a_wrong_bound_fails(host: float, passes: bool) -> None:
+    rows = make_steps(np.zeros(100), compute=10.0, host=host)
+
+    found = outcome(cases._bound(Schedule(host_ms=(12,), compute_ms=(12,)), "host-bound"), trained(rows))
+
+    assert found["verdict: what binds: host 12, compute 12 ms"] is passes
+
+
+# -- stalls and switches ---------------------------------------------------------------------------
+
+
+def held(schedule: Schedule) -> Trained:
+    rows = plain(schedule.steps, 0.05)
+    for one in schedule.held_up:
+        rows[f"{one.part}_ms"][one.step - 1] += one.ms
+    rows["host_ms"] += 1.0
+    rows = restart(rows)
+    called = [pause(rows, one.step, "callback", one.ms, "SlowLogger") for one in schedule.held_up if one.part == "host"]
+    return Trained([], 0.0, run_of(rows, *called), list(schedule.held_up))
+
+
+@pytest.mark.parametrize("experiment", [cases._hiccups, cases._period, cases._slow_callback, cases._drift])
+def test_stalls_are_told_apart_and_their_lack_fails(experiment: Experiment) -> None:
+    assert all(outcome(experiment, held).values())
+    lacking = outcome(experiment, lambda schedule: trained(plain(schedule.steps)))
+    assert not all(lacking.values())
+
+
+def test_a_run_without_a_comparison_fails() -> None:
+    found = outcome(cases._switches, trained(plain(130)))
+
+    assert [passed for name, passed in found.items() if name.startswith("switch")] == [False, False]

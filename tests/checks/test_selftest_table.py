@@ -1,0 +1,93 @@
+"""What the selftest tries again, and what it tells."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from io import StringIO
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from tfwatch.checks.selftest import cases_json, print_table, run_all
+from tfwatch.checks.selftest_cases import Case
+from tfwatch.checks.selftest_cost import Costs, FrameCost, WatchCost
+
+if TYPE_CHECKING:
+    from tfwatch.checks.injected_trainings import Trainings
+    from tfwatch.checks.selftest_cases import Experiment
+
+
+COSTS = Costs(WatchCost(0.95, -40.0, 2.1, 0.01), FrameCost(4.0, 5.0))
+
+
+def case(measured: float, off: float, name: str = "10 ms") -> Case:
+    return Case("wait: tf.data", name, 10.0, measured, "ms", off)
+
+
+def giving(*rounds: list[Case]) -> Experiment:
+    """An experiment with other cases each time."""
+    left = iter(rounds)
+    return lambda _: iter(next(left))
+
+
+@pytest.mark.parametrize(
+    ("rounds", "told"),
+    [
+        pytest.param([[case(10.1, 0.3)]], (10.1, True, 1), id="at once"),
+        pytest.param([[case(10.5, 1.7)], [case(10.1, 0.3)]], (10.1, True, 2), id="noise"),
+        pytest.param([[case(10.5, 1.7)], [case(10.6, 2.0)]], (10.6, False, 2), id="an error"),
+        pytest.param([[case(10.5, 1.7)], []], (10.5, False, 2), id="nothing the second time"),
+    ],
+)
+def test_a_failure_is_tried_once_more(rounds: list[list[Case]], told: tuple[float, bool, int]) -> None:
+    (found,) = run_all([giving(*rounds)], cast("Trainings", None))
+
+    assert (found.measured, found.passed, found.tries) == told
+
+
+def test_what_passed_at_first_is_not_asked_again() -> None:
+    first, second = [case(10.1, 0.3, "a"), case(10.5, 1.7, "b")], [case(11, 3.0, "a"), case(10.2, 0.6, "b")]
+
+    found = run_all([giving(first, second)], cast("Trainings", None))
+
+    assert [(one.measured, one.tries) for one in found] == [(10.1, 1), (10.2, 2)]
+
+
+def table(*found: Case) -> list[str]:
+    out = StringIO()
+    print_table(out, found, COSTS)
+    return out.getvalue().splitlines()
+
+
+def test_a_group_is_a_line_with_its_worst_case() -> None:
+    lines = table(case(10.1, 0.3, "5 ms"), case(10.2, 0.6), replace(case(10.0, 0.0), case="20 ms", tries=2))
+
+    assert " ".join(lines[1].split()) == "wait: tf.data 3/3 10.00 ms 10.20 ms +0.20 ms pass, 1 at 2nd try"
+    assert lines[-1] == "3 of 3 cases pass, 1 of them at the second try"
+    assert any("0.950" in line and "-40 us of 2.10 ms" in line for line in lines)
+    assert max(map(len, table(case(10.1, 0.3)))) <= 110
+    assert max(map(len, table(case(10.1, 0.3))[:2])) <= 80
+
+
+def test_every_failure_is_told_in_full() -> None:
+    words = Case("spike: callback", "60 ms [b] in host", "callback SlowLogger", "not found", "", float("inf"))
+
+    lines = table(case(10.1, 0.3), replace(case(10.5, 1.7, "20 ms"), tries=2), words)
+
+    assert [line.strip() for line in lines if "FAIL, twice" in line] == [
+        "FAIL, twice: 20 ms: injected 10.00 ms, measured 10.50 ms, error +0.50 ms",
+        "FAIL, twice: 60 ms [b] in host: injected callback SlowLogger, measured not found",
+    ]
+    assert lines[-1] == "1 of 3 cases pass"
+
+
+def test_the_json_has_figures_and_no_nan() -> None:
+    nothing = Case("wait: tf.data", "5 ms", float("nan"), float("nan"), "ms", float("inf"), 2)
+
+    found = json.loads(json.dumps(cases_json([case(10.2, 0.6), nothing], COSTS), allow_nan=False))
+
+    assert (found["passed"], found["failed"], found["second_try"]) == (1, 1, 0)
+    assert found["cases"][0]["error"] == pytest.approx(0.2)
+    assert (found["cases"][1]["measured"], found["cases"][1]["tries"]) == (None, 2)
+    assert found["cost"]["frame"] == {"median_ms": 4.0, "p95_ms": 5.0}

@@ -1,0 +1,52 @@
+"""What commands print where nobody reads it, or nothing can be written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.analysis.step_rows import plain
+from tests.runs.folders import write_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(params=["full", "gone"])
+def output(request: pytest.FixtureRequest) -> Iterator[tuple[int, str, int]]:
+    """A descriptor that takes nothing, what is said of it, and the exit code."""
+    if request.param == "gone":
+        reader, fd = os.pipe()
+        os.close(reader)
+        told = ("", 0)
+    elif os.path.exists("/dev/full"):
+        fd = os.open("/dev/full", os.O_WRONLY)
+        told = ("tfwatch: this could not be written: No space left on device\n", 1)
+    else:
+        pytest.skip("this system has no /dev/full")
+    yield fd, *told
+    os.close(fd)
+
+
+COMMANDS = ["workloads", "workloads --json", "replay run --runs-dir . --json", "doctor --sudoers"]
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_an_output_that_is_gone_or_full_is_no_traceback(
+    tmp_path: Path, words: str, output: tuple[int, str, int]
+) -> None:
+    write_run(tmp_path / "run", plain(30))
+    command = [sys.executable, "-m", "tfwatch", *words.split()]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    fd, says, code = output
+    done = subprocess.run(command, stdout=fd, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path, env=environ)
+
+    said = [line for line in done.stderr.splitlines(keepends=True) if "powermetrics is a tool of macOS" not in line]
+    assert ("".join(said), done.returncode) == (says, code)

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfwatch.core import threads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+#: Threads that stand somewhere new, threads that come and go, and collections in which the interpreter is let go: where
+#: a collection can start within, Python 3.11 stood still within 3 s, four times of four.
+CROWDED = """
+import gc, os, sys, threading, time
+from tfwatch.core import frames
+
+def stand(depth):
+    stand(depth - 1) if depth else time.sleep(0.0001)
+
+def work():
+    while True:
+        stand(3)
+
+def spawn():
+    while True:
+        ended = [threading.Thread(target=int) for _ in range(8)]
+        [thread.start() for thread in ended]
+        [thread.join() for thread in ended]
+
+sys.setswitchinterval(1e-5)
+gc.set_threshold(2)
+gc.callbacks.append(lambda phase, info: time.sleep(0))
+for target in (*[work] * 20, spawn, spawn):
+    threading.Thread(target=target, daemon=True).start()
+until = time.monotonic() + 3
+while time.monotonic() < until:
+    frames.of_threads()
+print("done", flush=True)
+os._exit(0)
+"""
+
+
+@pytest.fixture(params=[True, False])
+def collects(request: pytest.FixtureRequest) -> Iterator[bool]:
+    was = gc.isenabled()
+    (gc.enable if request.param else gc.disable)()
+    yield request.param
+    (gc.enable if was else gc.disable)()
+
+
+only_there = pytest.mark.skipif(not threads.DEADLOCKS, reason="a collection does no harm in this Python")
+
+
+def test_it_tells_where_other_threads_stand_and_holds_nothing_of_theirs_then(collects: bool) -> None:
+    class Batch:
+        pass
+
+    here, go_on = threading.Event(), threading.Event()
+    held = []
+
+    def train() -> None:
+        batch = Batch()
+        held.append(weakref.ref(batch))
+        here.set()
+        go_on.wait(10)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    assert here.wait(10)
+    seen = threads.of_threads()
+    assert thread.ident in seen
+    assert threading.get_ident() not in seen
+    del seen
+    go_on.set()
+    thread.join()
+    assert held[0]() is None  # at once: a collection may be far off
+
+
+@only_there
+@pytest.mark.parametrize("fails", [False, True])
+def test_no_collection_begins_meanwhile_where_that_deadlocks(
+    monkeypatch: pytest.MonkeyPatch, collects: bool, fails: bool
+) -> None:
+    meanwhile = []
+
+    def current() -> dict[int, FrameType]:
+        meanwhile.append(gc.isenabled())
+        if fails:
+            raise MemoryError
+        return {}
+
+    monkeypatch.setattr(sys, "_current_frames", current)
+    if fails:
+        with pytest.raises(MemoryError):
+            threads.of_threads()
+    else:
+        assert threads.of_threads() == {}
+    assert meanwhile == [False]
+    assert gc.isenabled() is collects
+
+
+def test_threads_that_come_and_go_do_not_stand_still() -> None:
+    crowded = subprocess.run([sys.executable, "-c", CROWDED], capture_output=True, text=True, timeout=30, check=False)
+    assert crowded.stdout == "done\n", crowded.stderr
+
+
+@only_there
+def test_another_threads_wish_not_to_collect_is_never_taken_back(collects: bool) -> None:
+    wished, taken_back = gc.enable if collects else gc.disable, []
+    looked, before = 0, sys.getswitchinterval()
+    over = threading.Event()
+
+    def look() -> None:
+        nonlocal looked
+        while not over.is_set():
+            threads.of_threads()
+            looked += 1
+
+    thread = threading.Thread(target=look)
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        while looked < 20_000:
+            (gc.disable if collects else gc.enable)()
+            wished()
+            taken_back += [gc.isenabled() is not collects for _ in range(20)]
+    finally:
+        sys.setswitchinterval(before)
+        over.set()
+        thread.join()
+    assert not any(taken_back)

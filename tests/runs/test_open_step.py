@@ -1,0 +1,80 @@
+"""What a run was in the middle of when it ended is not lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.analysis.step_rows import plain
+from tests.runs.folders import FakeClock, add_steps, make_manifest
+from tfwatch.core.events import EpochStarted, RunEnded
+from tfwatch.core.rows import Phase
+from tfwatch.report import document
+from tfwatch.runs.format import Pulse
+from tfwatch.runs.liveness import UnderWay, under_way
+from tfwatch.runs.opened import open_run
+from tfwatch.runs.writer import RunWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfwatch.runs.opened import Run
+
+#: Two seconds of steps, and 30 seconds in which the last thing was done.
+STEPS, BEGAN_S, ENDED_S = 100, 2.0, 32.0
+
+
+def left_in(folder: Path, phase: Phase, *, ended: bool) -> Run:
+    """A run that was left, or killed, while it did something."""
+    clock = FakeClock()
+    folder.mkdir()
+    changes = {} if ended else {"pid": 2**22 + 1}
+    writer = RunWriter(folder, make_manifest(**changes), clock.clock)
+    writer.event(EpochStarted(0, 0, 1, None))
+    add_steps(writer, plain(STEPS))
+    clock.at_s = BEGAN_S
+    of_the_next = phase in (Phase.WAIT, Phase.COMPUTE)
+    writer.status = (phase, round(BEGAN_S * 1e9), STEPS + of_the_next, 0, "")
+    clock.at_s = ENDED_S
+    if ended:
+        writer.end("stopped", "left")
+    writer.close()
+    clock.at_s = 900
+    return open_run(folder, clock.clock)
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_wait_that_was_open_is_a_stall_and_waited_for(tmp_path: Path, ended: bool) -> None:
+    found = document.as_json(left_in(tmp_path / "run", Phase.WAIT, ended=ended))
+
+    assert found["ledger"]["total"]["waiting_s"] == pytest.approx(30 + STEPS * 0.002, rel=1e-3)
+    assert [(stall["step"], stall["start_s"], stall["lost_ms"]) for stall in found["stalls"]] == [
+        (STEPS + 1, BEGAN_S, pytest.approx(30_000))
+    ]
+    assert found["steps"] == STEPS
+    assert found["ledger"]["total"]["wall_s"] == pytest.approx(ENDED_S)
+
+
+@pytest.mark.parametrize(
+    ("phase", "part"),
+    [(Phase.COMPUTE, "compute_s"), (Phase.HOST, "host_s"), (Phase.VALIDATION, "validation_s")],
+)
+def test_what_else_was_open_counts_as_what_it_was(tmp_path: Path, phase: Phase, part: str) -> None:
+    run = left_in(tmp_path / "run", phase, ended=True)
+    found = document.as_json(run)
+
+    assert found["ledger"]["total"][part] == pytest.approx(30, abs=2)
+    assert (found["stalls"], found["steps"]) == ([], STEPS)
+    assert run.ended is not None
+    assert run.ended.doing == phase.name
+
+
+def test_the_end_comes_before_the_pulse() -> None:
+    pulse = Pulse(9, 0, Phase.ENDED, 8, 7, 2)
+
+    assert under_way(RunEnded(9, "stopped", 6, doing="WAIT", since_ns=3), pulse) == UnderWay(Phase.WAIT, 3, 9, 7, 2)
+    assert under_way(RunEnded(9, "stopped", 6), pulse) is None
+    assert under_way(RunEnded(9, "stopped", 6, doing="dreaming"), pulse) is None
+    assert under_way(None, Pulse(9, 0, Phase.WAIT, 8, 7, 2)) == UnderWay(Phase.WAIT, 8, 9, 7, 2)
+    assert under_way(None, None) is None

@@ -1,0 +1,93 @@
+"""The autopilot on the live screen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.screens.canned import FED, STARVING
+from tests.screens.showing import shown
+from tests.screens.states import starving
+from tfwatch.analysis.tuning.switch_text import note as foretold_note
+from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
+from tfwatch.core.rows import Phase
+from tfwatch.runs.control import Autopilot
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def test_f_feeds_the_device_and_f_again_ends_it(tmp_path: Path) -> None:
+    async with shown(starving(tmp_path)) as show:
+        assert show.control
+        await show.press("f")
+        assert show.control.next_order(0, 0.0) == (1, Autopilot(None))
+        run = show.run.event(AutopilotBegan, step=show.run.step, memory_bytes=2e9).doing(Phase.COMPUTE, 0.001)
+        await show.frame()
+        assert "AUTOPILOT" in show.text
+        assert "measuring the present setting" in show.text
+        assert "f autopilot f ends it; measuring" in show.words
+        assert "moves kept" not in show.text
+        run.event(
+            MoveMade, step=run.step, knob="prefetch", old="off", new="4", why="it overlaps", forecast_ms=13.8
+        ).steps(20, STARVING).doing(Phase.COMPUTE, 0.001)
+        await show.frame()
+        assert "move 1: prefetch off > 4, forecast 13.8 ms" in show.text
+        await show.press("f")
+        assert show.control.next_order(1, 0.0) == (2, None)
+
+
+async def test_a_move_of_two_knobs_marks_both(tmp_path: Path) -> None:
+    run = starving(tmp_path).switched("prefetch", "off", "4", by="autopilot")
+    run.switched("workers", "off", "4", by="autopilot").steps(30, FED).doing(Phase.COMPUTE, 0.001)
+    async with shown(run) as show:
+        assert "p prefetch 4 > off settling, 30 steps" in show.words
+        assert "w workers 4 > off settling, 30 steps" in show.words
+        run.steps(60, FED).doing(Phase.COMPUTE, 0.001)
+        await show.frame()
+        assert "together with prefetch: what each gave cannot be told" in show.words
+        view = show.live.view
+        assert view
+        for key in "pw":
+            (knob,) = [one for one in show.live.knobs.knobs if one.key == key]
+            told = view.situation.forecasts[knob.name, knob.next]
+            assert knob.note == foretold_note(told), "as beside any other knob"
+
+
+async def test_what_it_found_is_told_among_the_events(tmp_path: Path) -> None:
+    run = starving(tmp_path).event(AutopilotBegan, step=1, memory_bytes=2e9)
+    move = {"knob": "prefetch", "old": "off", "new": "4"}
+    run.event(MoveMade, step=run.step, **move, why="it overlaps").switched(**move, by="autopilot").steps(80, FED)
+    run.event(MoveJudged, step=run.step, **move, before_ms=23.4, after_ms=13.9, steps=40, kept=True, forecast_ms=13.8)
+    run.event(
+        AutopilotEnded,
+        step=run.step,
+        cause="fed",
+        reason="it waits 0.2 of 13.9 ms a step",
+        steps=80,
+        before_ms=23.4,
+        after_ms=13.9,
+    )
+    async with shown(run) as show:
+        await show.frame()
+        assert "AUTOPILOT" not in show.text
+        assert "prefetch off > 4 kept: 23.4 to 13.9 ms" in show.text
+        assert "autopilot: 23.4 to 13.9 ms a step" in show.text
+        assert "autopilot: 1.68 x faster, 1 of 1 moves kept" in show.text
+        assert "as it began" in show.text
+        assert "prefetch off > 4 kept: 23.4 to 13.9 ms, forecast 13.8" in show.text
+    async with shown(run.switched("workers", "off", "4").steps(80, FED), (80, 24)) as show:
+        assert "as it began" not in show.text
+
+
+async def test_a_run_that_is_only_looked_at_is_not_fed(tmp_path: Path) -> None:
+    async with shown(starving(tmp_path), live=False) as show:
+        await show.press("f")
+        assert [note.message for note in show.app._notifications] == ["autopilot: read only: switched where it trains"]
+
+
+async def test_a_run_that_ended_in_a_move_tells_what_was_decided(tmp_path: Path) -> None:
+    run = starving(tmp_path).event(AutopilotBegan, step=1, memory_bytes=2e9)
+    move = {"knob": "prefetch", "old": "off", "new": "4"}
+    run.event(MoveMade, step=run.step, **move, why="it overlaps").switched(**move, by="autopilot").steps(80, FED)
+    async with shown(run.ended("stopped"), live=False) as show:
+        assert "being tried as it ended; decided: off" in show.text

@@ -1,0 +1,39 @@
+"""A loss that is no finite number, on the screen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.screens.canned import FED, Canned, usual
+from tests.screens.showing import shown
+from tfwatch.core.events import LossDiverged, LossRecovered
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def diverged(folder: Path) -> Canned:
+    run = usual(folder)
+    return run.event(LossDiverged, step=451, loss="NaN", finite_step=450).steps(50, FED)
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 18)])
+async def test_it_stands_in_the_banner(tmp_path: Path, size: tuple[int, int]) -> None:
+    async with shown(diverged(tmp_path), size=size) as show:
+        assert "FED" in show.text
+        assert "loss is NaN since step 451" in show.text
+
+
+async def test_it_is_among_what_happened_and_leaves_the_banner_once_it_is_over(tmp_path: Path) -> None:
+    run = diverged(tmp_path).event(LossRecovered, step=502).steps(30, FED)
+    async with shown(run) as show:
+        assert show.text.count("loss is NaN since step 451") == 1
+        assert "! loss is finite again, from step 502 on" in show.text
+
+
+async def test_a_run_that_is_over_says_it_too(tmp_path: Path) -> None:
+    async with shown(diverged(tmp_path).ended(), live=False) as show:
+        assert "FINISHED" in show.text
+        assert show.text.count("loss is NaN since step 451") == 2

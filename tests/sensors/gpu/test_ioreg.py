@@ -1,0 +1,308 @@
+"""What ioreg prints of GPUs and of their clients, whole and damaged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.runs.folders import FakeClock
+from tfwatch.sensors.gpu import ioreg
+from tfwatch.sensors.gpu.ioreg import Source, parse, parse_clients, parse_resets, share_of
+from tfwatch.sensors.protocol import Available, FullReading, GpuReading, SensorError, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.sensors.conftest import Tools
+
+OWN = 4242
+
+
+def gpu(
+    busy: str = '"Device Utilization %"=87,',
+    memory: str = '"In use system memory"=3221225472',
+    resets: int = 0,
+    model: str = '"Apple M9 Max"',
+) -> str:
+    """An entry in ioreg's form, with what has misled others around the figures."""
+    return f"""+-o AGXAcceleratorG99X  <class AGXAcceleratorG99X, id 0x100000a42, registered, retain 82>
+    {{
+      "IONameMatched" = "gpu,t9999"
+      "AGCInfo" = {{"fLastSubmissionPID"=4242,"fSubmissionsSinceLastCheck"=3,"fBusyCount"=1}}
+      "PerformanceStatistics" = {{"In use system memory (driver)"=5,"Alloc system memory"=99285996544,\
+"Tiler Utilization %"=12,"recoveryCount"={resets},"Renderer Utilization %"=7,"Device Utilization % at cur p-state"=3,\
+{busy}"Allocated PB Size"=150994944,{memory}}}
+      "model" = {model}
+      "gpu-core-count" = 40
+      "IOReportLegend" = ({{"IOReportChannels"=((1,64,"Alloc system memory"),(2,64,"In use system memory"))}})
+    }}
+
+"""
+
+
+def client(pid: int, *times: int, name: str = "Python", mark: str = "+-o ") -> str:
+    usage = ",".join(f'{{"API"="Metal","lastSubmittedTime"=99887766,"accumulatedGPUTime"={time}}}' for time in times)
+    return f"""{mark}AGXDeviceUserClient  <class AGXDeviceUserClient, id 0x100001f2b, !registered, retain 10>
+    {{
+      "AppUsage" = ({usage})
+      "CommandQueueCount" = 2
+      "IOUserClientCreator" = "pid {pid}, {name}"
+    }}
+"""
+
+
+# -- activity and memory ------------------------------------------------------------------------------
+
+
+def test_activity_and_memory_are_read_among_their_decoys() -> None:
+    assert parse(gpu()) == GpuReading(busy=0.87, memory_bytes=3 * 2**30)
+
+
+@pytest.mark.parametrize(
+    ("name", "busy", "memory", "model", "resets"),
+    [
+        pytest.param("ioreg-m4pro-compute-load.txt", 1.0, 10977263616, "Apple M4 Pro", 0, id="M4 Pro"),
+        pytest.param("ioreg-m5pro-abridged.txt", 0.87, 19327352832, "Apple M5 Pro", 1, id="M5 Pro"),
+    ],
+)
+def test_recordings(
+    name: str,
+    busy: float,
+    memory: int,
+    model: str,
+    resets: int,
+    recording: Callable[[str], str],
+    tools: Tools,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = recording(name)
+    source = asked(tools, monkeypatch, text)
+    source.available()
+
+    assert parse(text) == GpuReading(busy=busy, memory_bytes=memory)
+    assert source.identity().name == model
+    assert parse_resets(text) == resets
+
+
+@pytest.mark.parametrize(
+    ("text", "busy", "memory"),
+    [
+        pytest.param("", None, None, id="no GPU, as in a virtual machine"),
+        pytest.param("\n\n", None, None, id="nothing but lines"),
+        pytest.param(gpu(busy=""), None, 3 * 2**30, id="no activity"),
+        pytest.param(gpu(memory='"x"=1'), 0.87, None, id="no memory"),
+        pytest.param(gpu(busy='"Device Utilization %"=0,'), 0.0, 3 * 2**30, id="idle"),
+        pytest.param(gpu(busy='"Device Utilization %"=104,'), 1.0, 3 * 2**30, id="a little over"),
+        pytest.param(gpu(busy='"Device Utilization %"=18446744073709551612,'), None, 3 * 2**30, id="below nothing"),
+        pytest.param(gpu(busy='"Device Utilization %"=-3,'), None, 3 * 2**30, id="with a sign"),
+        pytest.param(gpu(memory=f'"In use system memory"={2**64 - 4096}'), 0.87, None, id="memory below nothing"),
+        pytest.param(gpu(busy='"Device Utilization %" = 41, '), 0.41, 3 * 2**30, id="with spaces"),
+        pytest.param(gpu(busy="") + gpu(busy='"Device Utilization %"=9,'), 0.09, 3 * 2**30, id="the second tells"),
+        pytest.param(gpu(busy='"Device Utilization %"=9,') + gpu(), 0.09, 3 * 2**30, id="two: the first"),
+        pytest.param("| " + gpu().replace("\n", "\n| "), 0.87, 3 * 2**30, id="with the tree's strokes"),
+        pytest.param(gpu().split("87")[0] + "8", None, None, id="cut in a number"),
+        pytest.param('"In use system memory"=5 "Device Utilization %"=5', None, None, id="outside of the statistics"),
+    ],
+)
+def test_traps(text: str, busy: float | None, memory: int | None) -> None:
+    assert parse(text) == GpuReading(busy=busy, memory_bytes=memory)
+
+
+def test_an_output_that_is_cut_anywhere_says_nothing_false() -> None:
+    whole = gpu() + client(7, 55) + client(8, 66)
+    for end in range(len(whole)):
+        reading, spent = parse(whole[:end]), parse_clients(whole[:end])
+        assert (reading.busy in (None, 0.87), reading.memory_bytes in (None, 3 * 2**30)) == (True, True)
+        assert spent in ({}, {7: 55}, {7: 55, 8: 66})
+
+
+def test_resets_are_those_of_every_gpu() -> None:
+    assert (parse_resets(gpu(resets=2) + gpu(resets=1)), parse_resets("")) == (3, None)
+
+
+# -- clients ------------------------------------------------------------------------------------------
+
+
+def test_clients_are_summed_for_each_process() -> None:
+    text = client(440, 5, name="WindowServer") + client(OWN, 1000, 20) + client(OWN, 300) + client(7)
+
+    assert parse_clients(text) == {440: 5, OWN: 1320, 7: 0}
+
+
+@pytest.mark.parametrize(
+    ("text", "spent"),
+    [
+        pytest.param("", {}, id="none"),
+        pytest.param(client(7, 5).split('"CommandQ')[0], {}, id="cut before its process"),
+        pytest.param(client(7, 5).split("440")[0].split(", Py")[0], {}, id="cut in its process' number"),
+        pytest.param(client(7, 5, name='a +-o b "pid 9, c'), {7: 5}, id="a name that looks like an entry"),
+        pytest.param(client(7, 5, name="évil [b]"), {7: 5}, id="a name of any kind"),
+        pytest.param(client(7, 5, mark="  | +-o ") + client(8, 6, mark="    +-o "), {7: 5, 8: 6}, id="deep in a tree"),
+        pytest.param(client(7, 2**64 - 5, 8), {7: 8}, id="below nothing"),
+        pytest.param(client(7, 5).replace("pid 7,", "pid seven,"), {}, id="a process without a number"),
+        pytest.param("accumulatedGPUTime" * 1000, {}, id="words"),
+    ],
+)
+def test_clients_that_mislead(text: str, spent: dict[int, int]) -> None:
+    assert parse_clients(text) == spent
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "share"),
+    [
+        pytest.param((0, 100), (1000, 350), 0.25, id="a quarter"),
+        pytest.param((0, 100), (1000, 100), 0.0, id="idle"),
+        pytest.param((0, 0), (1000, 1700), 1.0, id="queues that ran at the same time"),
+        pytest.param((0, 900), (1000, 100), None, id="a client was closed"),
+        pytest.param((5, 0), (5, 10), None, id="no time passed"),
+    ],
+)
+def test_the_share_between_two_looks(before: tuple[int, int], after: tuple[int, int], share: float | None) -> None:
+    assert share_of(before, after) == share
+
+
+# -- fuzz ---------------------------------------------------------------------------------------------
+
+
+def all_can_be_true(text: str) -> bool:
+    reading, spent = parse(text), parse_clients(text)
+    return (
+        (reading.busy is None or 0 <= reading.busy <= 1)
+        and (reading.memory_bytes is None or 0 <= reading.memory_bytes <= 2**46)
+        and all(pid >= 0 and ns >= 0 for pid, ns in spent.items())
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(max_size=2000))
+def test_any_text(text: str) -> None:
+    assert all_can_be_true(text)
+    assert all_can_be_true('"PerformanceStatistics" = {"Device Utilization %"=' + text)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 1500), st.text(max_size=8), st.integers(0, 40)), max_size=8))
+def test_outputs_with_damages(damages: list[tuple[int, str, int]]) -> None:
+    text = gpu() + client(OWN, 5, 6) + gpu() + client(7, 8)
+    for at, put, cut in damages:
+        text = text[:at] + put + text[at + cut :]
+
+    assert all_can_be_true(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(gpu() * 20_000, id="20000 GPUs"),
+        pytest.param(" " * 10**7, id="spaces"),
+        pytest.param("\n" * 10**6, id="lines"),
+        pytest.param('"PerformanceStatistics" = {' * 10**5, id="statistics"),
+        pytest.param(" |" * 10**6 + "+-o ", id="strokes"),
+        pytest.param('"IOUserClientCreator" = "pid ' * 10**5, id="creators"),
+    ],
+)
+def test_huge_outputs(text: str) -> None:
+    assert all_can_be_true(text)
+
+
+# -- the sensor ---------------------------------------------------------------------------------------
+
+
+def asked(
+    tools: Tools, monkeypatch: pytest.MonkeyPatch, text: str, clients: str = "", clock: FakeClock | None = None
+) -> Source:
+    """A source whose tools print this."""
+    monkeypatch.setattr(ioreg, "COMMAND", (tools.print("ioreg", text),))
+    monkeypatch.setattr(ioreg, "CLIENTS", (tools.print("clients", clients),))
+    monkeypatch.setattr(ioreg, "_TIMEOUT_S", 20)
+    return Source(clock.clock, OWN) if clock else Source(pid=OWN)
+
+
+def test_a_reading_has_the_share_of_this_process(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock()
+    source = asked(tools, monkeypatch, gpu(resets=3), client(OWN, 10**9) + client(7, 5), clock)
+    assert source.available() == Available()
+    assert source.read() == FullReading(busy=0.87, memory_bytes=3 * 2**30, resets=3)
+
+    shares = []
+    for at_s, spent in ((0.5, 5), (1.0, 1_250_000_000), (1.25, 9), (2.0, 0), (3.0, 0), (4.0, 2 * 10**9)):
+        clock.at_s = at_s
+        tools.print("clients", client(OWN, spent) if spent else client(7, 5))
+        shares.append(source.read().process_busy)
+
+    assert shares == [None, 0.25, 0.25, None, 0.0, 1.0]
+    assert set(source.gaps()) == {"power_w", "freq_mhz", "temperature_c"}
+    identity = source.identity()
+    assert (identity.name, identity.unified, identity.gpus) == ("Apple M9 Max", True, 1)
+    assert identity.memory_bytes == psutil.virtual_memory().total
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        pytest.param("", "macOS shows no GPU, as in a virtual machine", id="no GPU"),
+        pytest.param("+-o Other <class IOAccelerator>\n{}", "ioreg prints no activity of this GPU", id="another kind"),
+    ],
+)
+def test_no_gpu_is_a_reason(text: str, reason: str, tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = asked(tools, monkeypatch, text).available()
+
+    assert isinstance(answer, Unavailable)
+    assert answer.reason == reason
+
+
+def test_other_systems_have_no_ioreg(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ioreg, "COMMAND", ("/nowhere/ioreg",))
+    answer = Source().available()
+
+    assert isinstance(answer, Unavailable)
+    assert answer.reason == "ioreg is a tool of macOS"
+
+
+def test_clients_that_cannot_be_had_take_nothing_else_away(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock()
+    source = asked(tools, monkeypatch, gpu(), "", clock)
+    assert (source.read().busy, source.read().process_busy) == (0.87, None)
+    assert source.gaps()["process_busy"].reason == "ioreg lists no process that uses this GPU"
+
+    monkeypatch.setattr(ioreg, "CLIENTS", ("/nowhere/ioreg",))
+    clock.at_s = 11
+    assert (source.read().busy, source.read().process_busy) == (0.87, None)
+    assert source.gaps()["process_busy"].reason == "ioreg: No such file or directory"
+
+
+def test_activity_that_is_missing_has_its_reason(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = asked(tools, monkeypatch, gpu(busy=""), client(OWN, 5))
+    assert source.available() == Available()
+    assert source.read().busy is None
+    assert source.gaps()["busy"].reason == 'ioreg prints no "Device Utilization %" for this GPU'
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        pytest.param("exit 1", "ioreg: it ended with 1", id="fails"),
+        pytest.param("exit 0", "ioreg prints no activity of a GPU any more", id="prints nothing"),
+        pytest.param("exec sleep 600", "ioreg: gives no answer within 0.3 s", id="hangs"),
+        pytest.param("while :; do cat /bin/sh; done", "ioreg: prints more than 8388608 bytes", id="floods"),
+        pytest.param(
+            "while :; do printf x; sleep 0.02; done", "ioreg: gives no answer within 0.3 s", id="prints slowly"
+        ),
+    ],
+)
+def test_a_tool_that_fails_in_the_middle_says_why(
+    lines: str, reason: str, tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = asked(tools, monkeypatch, gpu(), client(OWN, 5))
+    assert source.available() == Available()
+    (tmp_path / "ioreg").write_text(f"#!/bin/sh\n{lines}\n")
+    monkeypatch.setattr(ioreg, "_TIMEOUT_S", 20 if "cat" in lines else 0.3)
+
+    with pytest.raises(SensorError) as told:
+        source.read()
+    assert str(told.value) == reason

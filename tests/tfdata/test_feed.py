@@ -1,0 +1,252 @@
+"""Every batch exactly once and in order, whatever is switched when."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tfwatch.core.knobs import Knobs, Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.tensorflow
+
+SETTINGS: list[Setting] = ["off", "default", "auto", 1, 3, 16]
+
+
+@pytest.fixture(autouse=True)
+def _in_parallel() -> Iterator[None]:
+    """Deterministic operations, as the other tests have them, take prefetch and workers out of a gated pipeline."""
+    from tensorflow.python.framework import config
+
+    config.disable_op_determinism()
+    try:
+        yield
+    finally:
+        config.enable_op_determinism()
+
+
+@pytest.fixture(autouse=True)
+def _let_go(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Feeds are closed: to delete an iterator took up to a minute, and a test's end would wait for each."""
+    from tfwatch.tfdata.live_switch import Feed
+
+    feeds, init = list[Feed](), Feed.__init__
+
+    def noted(feed: Feed, *args: Any) -> None:
+        feeds.append(feed)
+        init(feed, *args)
+
+    monkeypatch.setattr(Feed, "__init__", noted)
+    yield
+    for feed in feeds:
+        feed.close()
+
+
+def build(batches: Any, knobs: Knobs) -> Any:
+    from tfwatch.tfdata.work_ahead import buffer_size, num_parallel_calls, options
+
+    mapped = batches.map(lambda x: x * 2, num_parallel_calls=num_parallel_calls(knobs.workers))
+    size = buffer_size(knobs.prefetch)
+    return (mapped if size is None else mapped.prefetch(size)).with_options(options(knobs))
+
+
+def read(feed: Any, switch_at: dict[int, Knobs]) -> list[int]:
+    got: list[int] = []
+    while True:
+        if (knobs := switch_at.get(len(got))) and not feed.switching:
+            feed.switch(knobs)
+        try:
+            got.append(int(feed.get()[0]))
+        except StopIteration:
+            return got
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_switches_lose_nothing_and_repeat_nothing(seed: int) -> None:
+    import tensorflow as tf
+
+    from tfwatch.tfdata.live_switch import Feed
+
+    rng = random.Random(seed)
+    knobs = [Knobs(rng.choice(SETTINGS), rng.choice(SETTINGS)) for _ in range(12)]
+    feed = Feed(build)
+    feed.start(iter(tf.data.Dataset.range(100)), knobs[0])
+    assert read(feed, {rng.randrange(101): k for k in knobs[1:]}) == list(range(0, 200, 2))
+
+
+@pytest.mark.parametrize("at", [0, 99, 100], ids=["before the first", "before the last", "after the last"])
+def test_a_switch_at_the_edge_of_an_epoch(at: int) -> None:
+    import tensorflow as tf
+
+    from tfwatch.tfdata.live_switch import Feed
+
+    feed = Feed(build)
+    feed.start(iter(tf.data.Dataset.range(100)), Knobs(4))
+    assert read(feed, {at: Knobs("off")}) == list(range(0, 200, 2))
+    feed.start(iter(tf.data.Dataset.range(5)), Knobs("off"))
+    assert read(feed, {}) == [0, 2, 4, 6, 8]
+
+
+def test_a_pipeline_that_cannot_be_built_changes_nothing() -> None:
+    import tensorflow as tf
+
+    from tfwatch.tfdata.live_switch import Feed
+
+    def picky(batches: Any, knobs: Knobs) -> Any:
+        if knobs.prefetch == 16:
+            raise ValueError("no")
+        return batches
+
+    feed = Feed(picky)
+    feed.start(iter(tf.data.Dataset.range(4)), Knobs())
+    assert int(feed.get()[0]) == 0
+    with pytest.raises(ValueError, match="no"):
+        feed.switch(Knobs(16))
+    assert [int(feed.get()[0]) for _ in range(3)] == [1, 2, 3]
+
+
+def read_and_switch(feed: Any, rng: random.Random) -> tuple[list[int], int]:
+    got, switches = list[int](), 0
+    while True:
+        if not feed.switching and rng.random() < 0.1:
+            feed.switch(rng.choice(LASTING))
+            switches += 1
+        try:
+            got.append(int(feed.get()[0]))
+        except StopIteration:
+            return got, switches
+
+
+LASTING = [Knobs(), Knobs(4), Knobs("off", 64), Knobs("auto", 2), Knobs(4, 64)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_setting_that_comes_again_begins_anew_and_nothing_is_lost(seed: int, made: list[int]) -> None:
+    import tensorflow as tf
+
+    from tfwatch.tfdata.live_switch import Feed
+
+    rng, feed = random.Random(seed), Feed(build)
+    for epoch in (1, 2):
+        feed.start(iter(tf.data.Dataset.range(1000)), LASTING[0])
+        got, switches = read_and_switch(feed, rng)
+        assert got == list(range(0, 2000, 2))
+        assert switches > 20
+        with pytest.raises(StopIteration):
+            feed.get()
+        # The end of one that began anew is asked of another, which is made for it.
+        assert len(made) <= epoch * (len(LASTING) + 1)
+
+
+@pytest.mark.parametrize("knobs", LASTING, ids=str)
+def test_what_has_ended_takes_nothing_until_it_is_asked_again(knobs: Knobs) -> None:
+    """A parallel map asks on for as many elements as it has workers, although its input has ended."""
+    import tensorflow as tf
+
+    from tfwatch.tfdata.live_switch import Feed
+
+    feed = Feed(build)
+    feed.start(iter(tf.data.Dataset.range(100)), knobs)
+    got = [int(feed.get()[0])]
+    ended: Any = feed.iterator
+    feed.switch(Knobs(3))
+    while feed.switching:
+        got.append(int(feed.get()[0]))
+    got += [int(feed.get()[0]) for _ in range(20)]
+    feed.switch(knobs)
+    while feed.switching:
+        got.append(int(feed.get()[0]))
+    assert feed.iterator is ended
+    assert got + read(feed, {}) == list(range(0, 200, 2))
+
+
+@pytest.mark.parametrize("knobs", [Knobs("default"), Knobs(4, "auto"), Knobs(4, "default")], ids=str)
+def test_what_cannot_begin_as_if_it_were_new_is_made_new(knobs: Knobs, made: list[int]) -> None:
+    import tensorflow as tf
+
+    from tfwatch.tfdata.live_switch import Feed
+
+    feed = Feed(build)
+    feed.start(iter(tf.data.Dataset.range(100)), Knobs())
+    assert read(feed, {10: knobs, 30: Knobs(), 50: knobs, 70: Knobs()}) == list(range(0, 200, 2))
+    assert len(made) == 4  # one of them for the end
+
+
+def test_a_pipeline_that_stays_ended_cuts_nothing_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with a prefetch that TensorFlow puts behind it."""
+    import tensorflow as tf
+
+    from tfwatch.tfdata import live_switch
+    from tfwatch.tfdata.live_switch import Feed
+
+    monkeypatch.setattr(live_switch, "_can_last", lambda *_: True)
+    feed = Feed(build)
+    feed.start(iter(tf.data.Dataset.range(100)), Knobs("default"))
+    switches = {n: Knobs("default" if n % 20 else "off") for n in range(10, 90, 10)}
+    assert read(feed, switches) == list(range(0, 200, 2))
+
+
+def test_a_pipeline_that_asks_for_a_warm_start_takes_nothing_before_its_turn() -> None:
+    """Else it takes from under the one that runs, or finds the gate closed and ends before it began."""
+    import tensorflow as tf
+
+    from tfwatch.tfdata.live_switch import Feed
+
+    def warm(batches: Any, knobs: Knobs) -> Any:
+        asked = tf.data.Options()
+        asked.experimental_warm_start = True
+        return build(batches.with_options(asked), knobs)
+
+    feed = Feed(warm)
+    feed.start(iter(tf.data.Dataset.range(40)), Knobs(4))
+    assert read(feed, {n: Knobs(4) for n in (3, 9, 20)}) == list(range(0, 80, 2))
+
+
+@pytest.mark.parametrize("prefetch", SETTINGS)
+def test_over_a_pipeline_of_others_nothing_works_ahead_but_the_prefetch_asked_for(prefetch: Setting) -> None:
+    """Else what it holds is lost where prefetch is taken away again."""
+    import tensorflow as tf
+
+    from tfwatch.tfdata.live_switch import prefetch_only
+
+    chosen = prefetch_only(tf.data.Dataset.range(4), Knobs(prefetch, "default")).options().experimental_optimization
+    assert (chosen.inject_prefetch, chosen.map_parallelization, chosen.map_and_batch_fusion) == (False, False, False)
+
+
+def test_a_setting_is_traced_once_an_epoch_and_again_for_another_state() -> None:
+    import tensorflow as tf
+
+    from tfwatch.tfdata.live_switch import Feed
+
+    traced: list[Knobs] = []
+    state = ["empty"]
+
+    def counted(batches: Any, knobs: Knobs) -> Any:
+        traced.append(knobs)
+        return build(batches, knobs)
+
+    def go_on(knobs: Knobs) -> None:
+        feed.switch(knobs)
+        while feed.switching:
+            got.append(int(feed.get()[0]))
+
+    got: list[int] = []
+    feed = Feed(counted, lambda: state[0])
+    feed.start(iter(tf.data.Dataset.range(100)), Knobs(2))
+    for knobs in (Knobs(), Knobs(2), Knobs(), Knobs(2)):
+        go_on(knobs)
+    assert traced == [Knobs(2), Knobs()]
+    state[0] = "full"
+    go_on(Knobs())
+    assert traced == [Knobs(2), Knobs(), Knobs()]
+    assert got == list(range(0, 2 * len(got), 2))
+    for n in range(9):  # the oldest is forgotten
+        go_on(Knobs(n + 3))
+    go_on(Knobs())
+    assert traced.count(Knobs()) == 3
+    feed.start(iter(tf.data.Dataset.range(100)), Knobs())
+    assert traced.count(Knobs()) == 4

@@ -1,0 +1,154 @@
+"""A wait is put down to a shuffle buffer only where tf.data's own model says that it was filled then."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.runs.folders import FakeClock, make_manifest
+from tfwatch.core.knobs import Knobs
+from tfwatch.core.rows import Flag
+from tfwatch.runs.opened import read_run
+from tfwatch.runs.writer import RunWriter
+from tfwatch.watch.session import Session
+
+pytestmark = pytest.mark.tensorflow
+
+MS = 1e6
+
+
+def model(*, read_ms: float, out: int, held: int, after_ms: float) -> dict[int, Any]:
+    """Root over a map over a shuffle over a reader, by what they took in all."""
+    nodes = {
+        1: ("Root", [2], 0.0, out, 0),
+        2: ("Map", [3], after_ms, out, 0),
+        3: ("Shuffle", [4], 0.0, out, held),
+        4: ("Map", [5], read_ms, out + held, 0),
+    }
+    names = ("name", "inputs", "processing_time", "num_elements", "buffered_elements")
+    return {
+        at: SimpleNamespace(**dict(zip(names, (name, inputs, ms * MS, *counts), strict=True)))
+        for at, (name, inputs, ms, *counts) in nodes.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("wait_ms", "read_ms", "out", "held", "after_ms", "filled"),
+    [
+        pytest.param(105, 104, 2, 50, 1, True, id="all of it"),
+        pytest.param(105, 50, 2, 50, 50, False, id="as much went to what follows"),
+        pytest.param(105, 1, 2, 1000, 100, False, id="of what costs nothing"),
+        pytest.param(500, 104, 2, 50, 1, False, id="a fifth of the wait"),
+        pytest.param(60, 200, 2, 100, 1, True, id="by several readers at once"),
+        pytest.param(105, 104, 52, 0, 1, False, id="nothing is held"),
+        pytest.param(105, 0, 0, 0, 0, False, id="nothing has come"),
+    ],
+)
+def test_a_first_wait(wait_ms: float, read_ms: float, out: int, held: int, after_ms: float, filled: bool) -> None:
+    from tfwatch.tfdata.stage_model import explained
+
+    nodes = model(read_ms=read_ms, out=out, held=held, after_ms=after_ms)
+
+    assert explained(nodes, wait_ms * MS, begun=False) is filled
+
+
+@pytest.mark.parametrize(
+    ("read_ms", "out", "held", "filled"),
+    [
+        pytest.param(104, 2, 50, True, id="filled anew"),
+        pytest.param(1000, 450, 50, True, id="the last half of a buffer's time"),
+        pytest.param(1000, 50, 50, False, id="filled earlier, for longer"),
+    ],
+)
+def test_a_wait_in_mid_run(read_ms: float, out: int, held: int, filled: bool) -> None:
+    from tfwatch.tfdata.stage_model import explained
+
+    assert explained(model(read_ms=read_ms, out=out, held=held, after_ms=5000), 105 * MS, begun=True) is filled
+
+
+def test_without_an_iterator_or_a_model_nothing_is_explained() -> None:
+    import tensorflow as tf
+
+    from tfwatch.tfdata.stage_model import Filling
+    from tfwatch.tfdata.work_ahead import untuned
+
+    batches = tf.data.Dataset.range(10).shuffle(5, seed=1)
+
+    assert not Filling(None).explains(1e9)
+    assert not Filling(iter(batches.with_options(untuned()))).explains(1e9)
+    assert not Filling(iter(batches)).explains(1e9)
+
+
+#: What the pipelines below take for each call of their slow map, by a clock that they alone move.
+SLOW_S = 0.02
+
+
+class Played:
+    """A run in memory whose clock stands still but in `slow`; tf.data's model says so too, of as many elements."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import tensorflow as tf
+
+        self.clock = FakeClock()
+        self.writer = RunWriter(None, make_manifest(), self.clock.clock)
+        real = tf.data.experimental.get_model_proto
+
+        def model_of(iterator: Any) -> Any:
+            model = real(iterator)
+            for node in model.nodes.values():
+                node.processing_time = round(SLOW_S * 1e9) * node.num_elements if node.name == "Map" else 0
+            return model
+
+        monkeypatch.setattr(tf.data.experimental, "get_model_proto", model_of)
+
+    def slow(self, x: Any, y: Any) -> Any:
+        import tensorflow as tf
+
+        def pass_time(_: Any) -> None:
+            self.clock.at_s += SLOW_S
+
+        with tf.control_dependencies([tf.numpy_function(pass_time, [x], [])]):
+            return tf.identity(x), y
+
+    def before(self, pairs: Any) -> Any:
+        """Slow to read, then shuffled."""
+        return pairs.map(self.slow).shuffle(20, seed=1).batch(2)
+
+    def repeated(self, pairs: Any) -> Any:
+        """Filled anew in mid-run."""
+        return self.before(pairs).repeat(2)
+
+    def behind(self, pairs: Any) -> Any:
+        """Shuffled while it is cheap, then slow."""
+        return pairs.shuffle(40, seed=1).batch(2).map(self.slow)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "epochs", "filled"), [("before", 2, [1, 21]), ("repeated", 1, [1, 21]), ("behind", 2, [])]
+)
+@pytest.mark.parametrize("steps_per_execution", [1, 5])
+def test_in_a_fit(
+    pipeline: str, epochs: int, filled: list[int], steps_per_execution: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import keras
+    import tensorflow as tf
+
+    from tfwatch import Watch
+    from tfwatch.tfdata.work_ahead import options
+
+    played = Played(monkeypatch)
+    pairs = tf.data.Dataset.from_tensors((tf.ones(4), tf.ones(1))).repeat(40)
+    batches = getattr(played, pipeline)(pairs).with_options(options(Knobs()))
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", steps_per_execution=steps_per_execution)
+    watch = Watch(session=Session(played.writer))
+    model.fit(batches, epochs=epochs, verbose=0, shuffle=False, callbacks=[watch])
+    played.writer.flush()
+    rows = read_run(played.writer).steps
+    assert len(rows) == 40
+
+    told = rows["step"][(rows["flags"] & int(Flag.SHUFFLE_FILL)) != 0].tolist()
+
+    assert told == filled

@@ -1,0 +1,66 @@
+"""Where in a training an error was raised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.tensorflow
+
+
+def error_of(call: Any) -> Exception:
+    try:
+        call()
+    except ValueError as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def test_a_librarys_own_feed_is_no_fetch_of_tfwatchs() -> None:
+    from tfwatch.training.raised import raised
+
+    names: dict[str, Any] = {"__name__": "lib.feed"}
+    exec(compile("def step():\n    raise ValueError('no')", "/opt/lib/tfwatch/training/feed.py", "exec"), names)
+
+    found = raised(error_of(names["step"]))
+
+    assert (str(found.error), found.in_fetch, found.shape) == ("no", False, None)
+
+
+def test_an_error_of_the_pipeline_comes_through_the_fetch() -> None:
+    import tensorflow as tf
+
+    from tfwatch.tfdata.live_switch import Feed
+    from tfwatch.training.raised import raised
+
+    def broken(batches: tf.data.Dataset, knobs: object) -> tf.data.Dataset:
+        raise ValueError("no")
+
+    feed = Feed(broken, lambda: None)
+    from tfwatch.core.knobs import Knobs
+
+    found = raised(error_of(lambda: feed.start(iter(tf.data.Dataset.range(3)), Knobs())))
+
+    assert (found.in_fetch, found.shape) == (True, None)
+
+
+def test_an_error_in_a_step_is_told_with_the_shape_of_its_batch() -> None:
+    import tensorflow as tf
+
+    from tfwatch.training.raised import raised
+    from tfwatch.watch.step_runners import BatchStep
+
+    def step(iterator: Any) -> None:
+        raise ValueError("no")
+
+    class Shape:
+        @staticmethod
+        def pack(batch: Any) -> Any:
+            return batch
+
+    failing = BatchStep(step, Shape(), eager=True)  # type: ignore[arg-type]
+
+    found = raised(error_of(lambda: failing((tf.zeros((4, 3)), tf.zeros(4)))))
+
+    assert (found.in_fetch, found.shape) == (False, (4, 3))

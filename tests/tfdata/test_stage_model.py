@@ -1,0 +1,244 @@
+"""tf.data's model and the names of its stages, without TensorFlow."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tfwatch.tfdata.stage_model import LASTS, Node, nodes_of, spent, stuck, without_gate
+from tfwatch.tfdata.stage_names import Written, aligned, normal, plain_label, whole_label
+
+MS = 10**6
+
+
+@dataclass
+class Proto:
+    """A node of `ModelProto`."""
+
+    name: str
+    num_elements: int = 0
+    processing_time: int = 0
+    inputs: list[int] = field(default_factory=list)
+    id: int = 0
+    buffered_elements: int = 0
+    buffered_bytes: int = 0
+    ratio: float = 1.0
+    parameters: list[Any] = field(default_factory=list)
+
+
+def parameter(name: str, value: float) -> Any:
+    return SimpleNamespace(name=name, value=value, state_value=value)
+
+
+def model(*nodes: Proto) -> Any:
+    """A model whose first node is its output."""
+    return SimpleNamespace(nodes={node.id: node for node in nodes}, output=nodes[0].id)
+
+
+def chain(*nodes: Proto, first: int = 1) -> list[Node]:
+    """Stages one behind another, the last of the code first, numbered from `first`; a root above them."""
+    for n, node in enumerate(nodes, first):
+        node.id = n
+    for above, below in pairwise(nodes):
+        above.inputs = [below.id]
+    return nodes_of(model(Proto("Root", nodes[0].num_elements, inputs=[first]), *nodes))[0]
+
+
+def test_stages_come_in_the_order_of_the_code_with_what_a_batch_takes_of_each() -> None:
+    nodes = chain(
+        Proto("Prefetch", 10, buffered_elements=2, parameters=[parameter("buffer_size", 4)]),
+        Proto("BatchV2", 12, ratio=32.0),
+        Proto("ParallelMapV2", 384, parameters=[parameter("parallelism", 3)]),
+        Proto("Shuffle", 390, buffered_elements=1000, buffered_bytes=8000),
+        Proto("Range", 1390, ratio=0.0),
+    )
+
+    assert [node.kind for node in nodes] == ["Range", "Shuffle", "ParallelMapV2", "BatchV2", "Prefetch"]
+    assert [node.per_batch for node in nodes] == [32.0, 32.0, 32.0, 1.0, 1.0]
+    assert [node.parallelism for node in nodes][:4] == [1.0, 1.0, 3.0, 1.0]
+    assert math.isnan(nodes[4].parallelism)
+    assert (nodes[4].buffered, nodes[4].buffer_size, nodes[1].buffered, nodes[1].buffered_bytes) == (2, 4, 1000, 8000)
+    assert math.isnan(nodes[0].buffered)
+
+
+def test_what_a_stage_of_unknown_ratio_takes_is_counted() -> None:
+    nodes = chain(Proto("BatchV2", 10, ratio=4.0), Proto("Filter", 40, ratio=0.0), Proto("Map", 80))
+
+    assert [node.per_batch for node in nodes] == [8.0, 4.0, 1.0]
+
+
+def test_a_cache_is_one_stage() -> None:
+    nodes = chain(
+        Proto("MemoryCache", 10, 5),
+        Proto("MemoryCacheImpl", 10, 7, buffered_elements=10, buffered_bytes=80),
+        Proto("Range", 10, ratio=0.0),
+    )
+
+    assert [node.kind for node in nodes] == ["Range", "MemoryCache"]
+    assert (nodes[1].time_ns, nodes[1].buffered, nodes[1].buffered_bytes) == (12, 10, 80)
+
+
+def test_at_the_end_of_the_data_the_stages_that_are_left_are_cut_off() -> None:
+    whole = chain(Proto("BatchV2", ratio=4.0), Proto("Map"), Proto("Range", ratio=0.0))
+    left = chain(Proto("Prefetch"), Proto("BatchV2", ratio=4.0))
+    cached = chain(Proto("Prefetch"), Proto("MemoryCache"))
+
+    assert [any(node.cut_off for node in nodes) for nodes in (whole, left, cached)] == [False, True, False]
+
+
+def interleave(elements: int, own: int, *inner: tuple[int, int, int]) -> Node:
+    """inner: number, elements and nanoseconds of each file that is open."""
+    files = [Proto("TFRecord", count, ns, id=n, ratio=0.0) for n, count, ns in inner]
+    top = Proto("ParallelInterleaveV4", elements, own, [2, *(n for n, _, _ in inner)], 1, ratio=0.0)
+    nodes, _ = nodes_of(model(Proto("Root", inputs=[1]), top, Proto("Range", 3, id=2, ratio=0.0), *files))
+    assert [node.kind for node in nodes] == ["Range", "ParallelInterleaveV4"]
+    return nodes[1]
+
+
+def test_the_files_of_an_interleave_are_its_own_work() -> None:
+    before = interleave(100, 1 * MS, (5, 50, 10 * MS), (6, 50, 10 * MS))
+    now = interleave(120, 2 * MS, (5, 60, 14 * MS), (6, 60, 16 * MS))
+
+    assert spent(before, now) == (1 * MS + 10 * MS, 20)
+    assert now.reads_files
+
+
+def test_files_that_were_closed_meanwhile_cost_what_those_that_are_open_show() -> None:
+    before = interleave(100, 0, (5, 50, 10 * MS))
+    now = interleave(200, 0, (6, 50, 5 * MS))
+
+    assert spent(before, now) == (10 * MS, 100)
+
+
+def test_work_is_the_difference_of_two_readings_and_all_of_a_new_iterators() -> None:
+    (before,), (now,) = (chain(Proto("Map", n, n * MS)) for n in (10, 25))
+    (anew,) = chain(Proto("Map", 30, 4 * MS), first=7)
+
+    assert spent(before, now) == (15 * MS, 15)
+    assert spent(now, anew) == (4 * MS, 30)
+    assert spent(now, before) == (10 * MS, 10)
+    assert spent(None, now) == (25 * MS, 25)
+
+
+def gate(*above: str) -> list[str]:
+    return ["FromTensor", "ForeverRepeat", "Scan", "TakeWhile", "Map", "TakeWhile", "Map", *above]
+
+
+def of_kinds(kinds: list[str]) -> list[Node]:
+    return chain(*(Proto(kind, 5) for n, kind in enumerate(reversed(kinds))))
+
+
+@pytest.mark.parametrize("last", [(), (LASTS,)], ids=["ends once", "lasts"])
+def test_the_gate_is_left_out_and_what_takes_from_the_source_found(last: tuple[str, ...]) -> None:
+    taking, stages = without_gate(of_kinds(gate("BatchV2", "Prefetch", *last)))
+
+    assert [node.kind for node in stages] == ["BatchV2", "Prefetch"]
+    assert taking is not None
+    assert taking.number == 5 + len(last)  # 9 stages and the one that lets them last, the source's last
+
+
+def test_a_generator_that_stands_on_the_gate_hides_it() -> None:
+    nodes = of_kinds(["FromTensor", "Map", "BatchV2"])
+
+    assert without_gate(nodes) == (None, nodes)
+
+
+#: Stages, the last of the code first, and the one that stands.
+STANDS = {
+    "a map that has taken an element and not given it": (
+        [Proto("BatchV2", 10, ratio=4.0), Proto("Map", 42), Proto("Range", 43)],
+        "Map",
+    ),
+    "all wait for the source": ([Proto("Prefetch", 10), Proto("Map", 10), Proto("Range", 10)], "Range"),
+    "workers that hold elements": (
+        [
+            Proto("Prefetch", 10),
+            Proto("ParallelMapV2", 10, parameters=[parameter("parallelism", 4)]),
+            Proto("Map", 14),
+            Proto("Range", 14),
+        ],
+        "ParallelMapV2",
+    ),
+    "elements in a buffer wait for nobody": (
+        [Proto("Shuffle", 10, buffered_elements=20), Proto("Map", 30), Proto("Range", 31)],
+        "Map",
+    ),
+    "a batch that is complete": ([Proto("BatchV2", 10, ratio=4.0), Proto("Map", 44), Proto("Range", 44)], "BatchV2"),
+}
+
+
+@pytest.mark.parametrize(("nodes", "where"), STANDS.values(), ids=STANDS)
+def test_a_pipeline_that_gives_nothing_stands_at_the_last_stage_that_works(nodes: list[Proto], where: str) -> None:
+    found = chain(*nodes)
+    at = stuck(found)
+    assert at is not None
+    assert found[at].kind == where
+
+
+def test_nothing_stands_where_nothing_is_known() -> None:
+    assert stuck([]) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts", "label"),
+    [
+        ("ParallelMapV2", ("Map",), "map"),
+        ("MapAndBatch", ("Map", "Batch"), "map, batch"),
+        ("PaddedBatchV2", ("PaddedBatch",), "padded_batch"),
+        ("ShuffleAndRepeat", ("Shuffle", "Repeat"), "shuffle, repeat"),
+        ("ForeverRepeat", ("Repeat",), "repeat"),
+        ("FiniteTake", ("Take",), "take"),
+        ("MemoryCache", ("Cache",), "cache"),
+        ("ParallelInterleaveV4", ("Interleave",), "interleave"),
+        ("FromTensor", ("Tensor",), "from_tensors"),
+        ("TensorSlice", ("TensorSlice",), "from_tensor_slices"),
+        ("TFRecord", ("TFRecord",), "TFRecordDataset"),
+        ("Unbatch", ("Unbatch",), "unbatch"),
+    ],
+)
+def test_kinds_without_tensorflows_variants(kind: str, parts: tuple[str, ...], label: str) -> None:
+    assert (normal(kind), plain_label(kind)) == (parts, label)
+
+
+def labels(kinds: list[str], *stages: Written) -> list[str]:
+    return [", ".join(stage.label for stage in found) for found in aligned(kinds, stages)]
+
+
+RANGE, DECODE, AUGMENT = Written("Range", "range"), Written("Map", "map(decode)"), Written("Map", "map(augment)")
+BATCH, PREFETCH = Written("Batch", "batch(4)"), Written("Prefetch", "prefetch")
+
+
+def test_each_node_has_the_name_of_its_stage() -> None:
+    kinds = ["Range", "ParallelMapV2", "Map", "BatchV2", "Prefetch"]
+
+    found = labels(kinds, RANGE, DECODE, AUGMENT, BATCH, PREFETCH)
+
+    assert found == ["range", "map(decode)", "map(augment)", "batch(4)", "prefetch"]
+
+
+def test_stages_that_were_fused_share_a_node() -> None:
+    assert labels(["Range", "MapAndBatch"], RANGE, DECODE, BATCH) == ["range", "map(decode), batch(4)"]
+
+
+def test_a_stage_that_tensorflow_added_has_no_name_and_one_that_it_left_out_no_node() -> None:
+    skip = Written("Skip", "skip")
+
+    assert labels(["Range", "Map", "Prefetch"], RANGE, skip, DECODE) == ["range", "map(decode)", ""]
+
+
+def test_a_prefetch_that_was_added_does_not_take_the_name_of_one_before() -> None:
+    kinds = ["Range", "Prefetch", "Map", "BatchV2", "Prefetch"]
+
+    assert labels(kinds, RANGE, PREFETCH, DECODE, BATCH) == ["range", "prefetch", "map(decode)", "batch(4)", ""]
+
+
+def test_a_source_in_one_breath_leaves_out_what_tells_nothing() -> None:
+    stages = [Written("Random", "random"), Written("Zip", "zip"), RANGE, BATCH, Written("Tensor", "", hidden=True)]
+
+    assert whole_label(stages) == "range, batch(4)"
+    assert whole_label([]) == "source"

@@ -1,0 +1,318 @@
+"""The stages of real pipelines, as tf.data's model has them."""
+
+from __future__ import annotations
+
+import gc
+import math
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.runs.folders import FakeClock, write_run
+from tests.runs.processes import wait_until
+from tests.whole import only, told
+from tfwatch.analysis.findings.bottleneck import StageTable, stage_table
+from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
+from tfwatch.core.knobs import Knobs
+from tfwatch.core.rows import STEP, Phase
+from tfwatch.runs.opened import Run, read_run
+from tfwatch.tfdata.stage_names import written
+from tfwatch.tfdata.stage_reader import STALL_NS, StageReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tfwatch.runs.writer import RunWriter
+
+pytestmark = pytest.mark.tensorflow
+
+
+class Held:
+    """What a training would hold."""
+
+    def __init__(self, source: Any, batches: Any) -> None:
+        self.source, self.batches = source, batches
+
+    def iterators(self) -> tuple[Any, Any]:
+        return self.source, self.batches
+
+
+def begin(batches: Any, source: Any = None) -> tuple[Held, RunWriter, StageReader, FakeClock]:
+    held, clock = Held(source, batches), FakeClock(1)
+    writer = write_run(None, np.empty(0, dtype=STEP), clock=clock)
+    return held, writer, StageReader(writer, held.iterators), clock
+
+
+def recorded(writer: RunWriter) -> Run:
+    writer.flush()
+    return read_run(writer)
+
+
+def table(writer: RunWriter) -> StageTable:
+    run = recorded(writer)
+    found = {event.pipeline: event for event in told(run, StagesFound)}
+    made = stage_table(run.stages, found)
+    assert made is not None
+    return made
+
+
+def decode(x: Any) -> Any:
+    return x + 1
+
+
+def rows() -> Iterator[int]:
+    yield from range(100_000)
+
+
+def read_after(held: Held, reader: StageReader, batches: int) -> None:
+    """A reading before and one after so many batches."""
+    next(held.batches)
+    reader.read()
+    for _ in range(batches):
+        next(held.batches)
+    reader.read()
+
+
+def test_stages_have_the_names_of_the_code_and_no_gate() -> None:
+    import tensorflow as tf
+
+    from tfwatch.tfdata.live_switch import Feed
+    from tfwatch.tfdata.work_ahead import options
+
+    source = iter(
+        tf.data.Dataset.range(100_000).shuffle(100, seed=1).map(decode).batch(4).with_options(options(Knobs()))
+    )
+
+    def build(batches: Any, knobs: Knobs) -> Any:
+        return batches.unbatch().map(decode, num_parallel_calls=3).batch(4).prefetch(2).with_options(options(knobs))
+
+    feed = Feed(build)
+    feed.start(source, Knobs())
+    held, writer, reader, _ = begin(feed.iterator, feed.source)
+    read_after(held, reader, 30)
+    made, labels = table(writer), [stage.label for stage in written(held.batches._dataset)]
+    feed.close()
+
+    assert labels == ["map", "unbatch", "map(decode)", "batch(4)", "prefetch"]
+    names = [stage.name for stage in made.stages]
+    assert names[:4] == ["range", "shuffle(100)", "map(decode)", "batch(4)"]
+    assert [name for name in names[4:] if name not in ("map", "unbatch")] == ["map(decode)", "batch(4)", "prefetch"]
+    by_name = dict(zip(names, made.stages, strict=True))
+    assert by_name["prefetch"].buffer_size == 2
+    assert by_name["shuffle(100)"].buffer_size == 100
+    assert by_name["shuffle(100)"].buffered >= 99
+    assert all(stage.busy_ms >= 0 for stage in made.stages if not stage.hands_over)
+
+
+def test_a_source_that_is_not_tuned_is_one_row_and_a_generator_has_its_name() -> None:
+    import tensorflow as tf
+
+    from tfwatch.tfdata.live_switch import Feed, prefetch_only
+    from tfwatch.tfdata.work_ahead import untuned
+
+    numbers = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec((), tf.int64))
+    source = iter(numbers.batch(4).with_options(untuned()))
+    feed = Feed(prefetch_only)
+    feed.start(source, Knobs(prefetch=2))
+    held, writer, reader, _ = begin(feed.iterator, feed.source)
+    read_after(held, reader, 30)
+    made = table(writer)
+    feed.close()
+
+    assert [(stage.name, stage.kind) for stage in made.stages] == [
+        ("from_generator(rows), batch(4)", "Source python"),
+        ("prefetch", "Prefetch"),
+    ]
+    assert made.stages[0].busy_ms > 0
+
+
+def test_a_stage_is_charged_with_its_own_work() -> None:
+    """`tests/bench/stages.py` compares what it is charged with what functions say that they took."""
+    import tensorflow as tf
+
+    def work(x: Any) -> Any:
+        sum(range(200_000))
+        return x
+
+    @tf.autograph.experimental.do_not_convert
+    def slow(x: Any) -> Any:
+        return tf.numpy_function(work, [x], x.dtype)
+
+    held, writer, reader, _ = begin(iter(tf.data.Dataset.range(100_000).map(decode).map(slow).batch(4)))
+    read_after(held, reader, 20)
+    made = table(writer)
+
+    slowest = max((stage for stage in made.stages if not math.isnan(stage.busy_ms)), key=lambda stage: stage.busy_ms)
+    assert "map(slow)" in slowest.name
+    assert slowest.kind.endswith(" python")
+
+
+def test_a_new_epochs_iterator_goes_on_with_the_names_that_are_known() -> None:
+    import tensorflow as tf
+
+    batches = tf.data.Dataset.range(100_000).map(decode).batch(4)
+    held, writer, reader, _ = begin(iter(batches))
+    read_after(held, reader, 30)
+    held.batches = iter(batches)
+    read_after(held, reader, 30)
+
+    run = recorded(writer)
+
+    assert len(told(run, StagesFound)) == 1
+    assert set(run.stages["pipeline"].tolist()) == {0}
+    # The first reading of each iterator holds its start-up, and no figures.
+    known = ~np.isnan(run.stages["busy_ms"][run.stages["stage"] == 0])
+    assert known.tolist() == [False, True, False, True]
+
+
+def test_epochs_that_end_before_the_next_reading_are_the_reason_for_having_no_figure() -> None:
+    import tensorflow as tf
+
+    batches = tf.data.Dataset.range(8).map(decode)
+    held, writer, reader, _ = begin(iter(batches))
+    for epoch in range(3):
+        assert not told(recorded(writer), SensorMissing), epoch
+        held.batches = iter(batches)
+        next(held.batches)
+        reader.read()
+
+    assert only(recorded(writer), SensorMissing).reason.startswith("epochs are shorter than the second")
+
+
+def test_what_fit_was_given_is_told_behind_the_stage_that_keras_made_of_it() -> None:
+    import keras
+    from keras.src.trainers.data_adapters import get_data_adapter
+
+    x, y = np.ones((64, 2)), np.ones((64, 1))
+
+    class Data(keras.utils.PyDataset):
+        def __len__(self) -> int:
+            return 64
+
+        def __getitem__(self, index: int) -> Any:
+            return x, y
+
+    def given(data: Any, *more: Any) -> set[str]:
+        batches = get_data_adapter(data, *more).get_tf_dataset()
+        held, writer, reader, _ = begin(iter(batches))
+        next(held.batches)
+        wait_until(lambda: bool(reader.read() or told(recorded(writer), StagesFound)))
+        (found, *_) = told(recorded(writer), StagesFound)
+        return {kind.split()[-1] for kind in found.kinds if " " in kind}
+
+    assert given(x, y) == {"arrays"}
+    assert given(Data()) == {"PyDataset"}
+    assert given((x, y) for _ in range(64)) == {"generator"}
+    # Keras turns off what tf.data's model stands on: only the names are known.
+    assert given(Data(workers=2)) == {"PyDataset"}
+
+
+def test_an_iterator_of_pythons_is_told_as_one() -> None:
+    _held, writer, reader, _ = begin(rows())
+    reader.read()
+    reader.read()
+
+    assert only(recorded(writer), StagesFound).kinds == ["Python iterator"]
+
+
+@pytest.mark.parametrize(
+    ("iterator", "reason"),
+    [
+        pytest.param("untuned", "not autotuned", id="without autotune"),
+        pytest.param("generator", "no tf.data iterator", id="a generator"),
+    ],
+)
+def test_what_cannot_be_read_says_so_once(iterator: str, reason: str) -> None:
+    import tensorflow as tf
+
+    from tfwatch.tfdata.work_ahead import untuned
+
+    _held, writer, reader, _ = begin(
+        iter(tf.data.Dataset.range(9).with_options(untuned())) if iterator == "untuned" else rows()
+    )
+    reader.read()
+    reader.read()
+
+    missing = only(recorded(writer), SensorMissing)
+
+    assert missing.sensor == "pipeline"
+    assert reason in missing.reason
+    assert len(recorded(writer).stages) == 0
+
+
+def test_an_old_tensorflow_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tensorflow as tf
+
+    monkeypatch.delattr(tf.data.experimental, "get_model_proto")
+    _held, writer, reader, _ = begin(iter(tf.data.Dataset.range(9)))
+    reader.read()
+
+    missing = only(recorded(writer), SensorMissing)
+
+    assert "2.17" in missing.reason
+
+
+def test_what_ends_the_thread_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    _held, writer, reader, _ = begin(rows())
+    monkeypatch.setattr(reader, "_sleep", lambda _: False)
+    monkeypatch.setattr(reader, "read", lambda: 1 / 0)
+    reader.start()
+    wait_until(lambda: bool(told(recorded(writer), SensorMissing)))
+
+    missing = only(recorded(writer), SensorMissing)
+
+    assert (missing.sensor, missing.reason) == (
+        "pipeline",
+        "nobody reads it any more: ZeroDivisionError: division by zero",
+    )
+
+
+def test_no_iterator_is_kept_alive_nor_what_holds_it() -> None:
+    import tensorflow as tf
+
+    held, _, reader, _ = begin(iter(tf.data.Dataset.range(1000).map(decode)))
+    read_after(held, reader, 5)
+    iterator, holder = weakref.ref(held.batches), weakref.ref(held)
+
+    held.batches = None
+    gc.collect()
+    gone = iterator() is None
+    del held
+    gc.collect()
+
+    assert (gone, holder()) == (True, None)
+    assert reader.read() == 0
+
+
+def test_a_stall_is_told_once_with_the_stage_that_gives_nothing() -> None:
+    import tensorflow as tf
+
+    from tfwatch.tfdata.work_ahead import options
+
+    held, writer, reader, clock = begin(
+        iter(tf.data.Dataset.range(100_000).map(decode).batch(4).with_options(options(Knobs())))
+    )
+    read_after(held, reader, 30)
+    writer.status = (Phase.WAIT, writer.now_ns(), 31, 0, "")
+    for _ in range(4):
+        clock.at_s += STALL_NS / 2e9
+        reader.read()
+
+    located = only(recorded(writer), StallLocated)
+
+    assert (located.step, located.stage) == (31, "range")
+    assert located.since_ns <= writer.status[1]
+
+
+def test_a_training_that_works_stands_nowhere() -> None:
+    import tensorflow as tf
+
+    _held, writer, reader, clock = begin(iter(tf.data.Dataset.range(100_000).batch(4)))
+    writer.status = (Phase.COMPUTE, writer.now_ns(), 1, 0, "")
+    for _ in range(4):
+        clock.at_s += STALL_NS / 1e9
+        reader.read()
+
+    assert told(recorded(writer), StallLocated) == []

@@ -1,0 +1,73 @@
+"""The line of Python in which a training or a generator stands."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.tfdata.stall_location import standing
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+TRAINS, OTHER = 1, 2
+SCRIPT_OPS = "/site/tensorflow/python/ops/script_ops.py"
+LIBRARY = str(Path(sysconfig.get_path("stdlib")) / "queue.py")
+
+
+def frame(*files: str) -> FrameType:
+    """The innermost frame of functions `f0`, `f1`... in these files, the outermost first."""
+    innermost: list[Any] = []
+    call: Any = lambda: innermost.append(sys._getframe(1))  # noqa: E731
+    for n in reversed(range(len(files))):
+        names: dict[str, Any] = {"inner": call}
+        exec(compile(f"def f{n}():\n    inner()", files[n], "exec"), names)  # a function in a file of that name
+        call = names[f"f{n}"]
+    call()
+    found: FrameType = innermost[0]
+    return found
+
+
+def test_the_training_stands_in_the_innermost_line_that_is_no_librarys() -> None:
+    frames = {TRAINS: frame("/home/me/train.py", "/home/me/feed.py", LIBRARY)}
+
+    assert standing(TRAINS, frames) == ("feed.py:2 in f1", "training")
+
+
+def test_what_tensorflow_called_goes_before_where_the_training_waits() -> None:
+    frames = {TRAINS: frame("/home/me/train.py"), OTHER: frame(SCRIPT_OPS, "/home/me/rows.py", LIBRARY)}
+
+    assert standing(TRAINS, frames) == ("rows.py:2 in f1", "generator")
+
+
+def test_a_thread_that_tensorflow_did_not_call_is_none_of_its_business() -> None:
+    frames = {TRAINS: frame("/home/me/train.py"), OTHER: frame("/home/me/server.py")}
+
+    assert standing(TRAINS, frames) == ("train.py:2 in f0", "training")
+
+
+def test_a_copy_that_autograph_made_is_no_place() -> None:
+    frames = {TRAINS: frame("/home/me/train.py"), OTHER: frame(SCRIPT_OPS, "/tmp/__autograph_generated_file1_.py")}
+
+    assert standing(TRAINS, frames) == ("train.py:2 in f0", "training")
+
+
+def test_where_all_is_a_librarys_its_innermost_line_is_told() -> None:
+    over = threading.Event()
+    waiting = threading.Thread(target=over.wait)
+    waiting.start()
+    try:
+        place, thread = standing(waiting.ident or 0)
+    finally:
+        over.set()
+        waiting.join()
+
+    assert place.startswith("threading.py:")
+    assert thread == "training"
+
+
+def test_where_nobody_knows_who_trains_nothing_is_told() -> None:
+    assert standing(0, {OTHER: frame("/home/me/server.py")}) == ("", "")

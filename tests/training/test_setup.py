@@ -1,0 +1,49 @@
+"""The device and the precision that a run starts with."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfwatch.training import setup
+from tfwatch.training.setup import NoGpuError, choose_device, started
+from tfwatch.watch.tensorflow_info import Device, host_device
+from tfwatch.workloads.workload import BadInputError, Settings
+
+pytestmark = pytest.mark.tensorflow
+
+GPU = Device("GPU:0 a chip", accelerated=True)
+
+
+def test_a_gpu_that_is_not_there_is_never_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "find_device", host_device)
+    with pytest.raises(NoGpuError, match=f"^TensorFlow sees no GPU here: there is {host_device().name}$"):
+        choose_device(Settings(device="gpu"))
+    assert choose_device(Settings(device="auto")) == host_device()
+
+
+def test_the_cpu_is_taken_though_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "find_device", lambda: GPU)
+    assert choose_device(Settings(device="cpu")) == host_device()
+    assert choose_device(Settings(device="gpu")) == choose_device(Settings()) == GPU
+
+
+def test_xla_is_refused_on_apples_gpus_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "find_device", lambda: GPU)
+    assert choose_device(Settings(mode="jit")) == GPU
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    with pytest.raises(BadInputError, match="XLA compiles nothing for Apple's GPUs"):
+        choose_device(Settings(mode="jit"))
+    assert choose_device(Settings(mode="jit", device="cpu")) == host_device()
+
+
+def test_precision_and_device_hold_within_and_are_put_back() -> None:
+    import keras
+    import tensorflow as tf
+
+    with pytest.raises(ZeroDivisionError), started(Settings(mixed_precision=True, device="cpu")):  # noqa: PT012
+        layer = keras.layers.Dense(2)
+        layer.build((None, 3))
+        assert (layer.compute_dtype, layer.variable_dtype) == ("float16", "float32")
+        assert tf.constant(1.0).device.endswith("CPU:0")
+        _ = 1 / 0
+    assert keras.config.dtype_policy().name == "float32"

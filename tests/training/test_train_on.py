@@ -1,0 +1,113 @@
+"""A run that goes on from another one: its weights, and what is compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.commands.fakes import order, parts
+from tests.test_cli import _taken
+from tfwatch import cli
+from tfwatch.commands import replay as replay_module
+from tfwatch.commands.factories import Parts
+from tfwatch.commands.replay import Wish
+from tfwatch.commands.train import train
+from tfwatch.core.events import Noted
+from tfwatch.core.knobs import Knobs
+from tfwatch.live.restart import earlier_of, restart_of
+from tfwatch.runs.library import list_runs
+from tfwatch.runs.opened import open_run
+from tfwatch.training.request import Order, Plan
+from tfwatch.workloads.workload import BadInputError, Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_weights_and_the_run_before_reach_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders = _taken(monkeypatch)
+    assert cli.main(["train", "cnn", "--begin-with", str(tmp_path / "x.h5"), "--after", "cnn"]) == 0
+    assert (orders[0].plan.begin_with, orders[0].after) == (tmp_path / "x.h5", "cnn")
+
+
+def test_what_it_is_to_go_on_from_has_to_be_there(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="--after: no run 'x' in "):
+        train(order(tmp_path, headless=True, after="x"), parts())
+    assert list_runs(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        pytest.param("none.weights.h5", None, "there is no file {}", id="no file"),
+        pytest.param("empty.weights.h5", b"", "{} is no file of weights: give a .weights.h5 of Keras", id="empty"),
+        pytest.param("a.weights.h5", b"PK\3\4", "{} is no file of weights: give a .weights.h5 of Keras", id="a zip"),
+        pytest.param(
+            "model.h5",
+            b"\x89HDF\r\n\x1a\n\0",
+            "{} is no file of weights: give a .weights.h5 of Keras",
+            id="one that Keras does not load by its name",
+        ),
+    ],
+)
+def test_weights_that_are_none_are_told_before_tensorflow_is_imported(
+    name: str, content: bytes | None, sentence: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    plan = Plan("cnn", Settings(), Knobs(), begin_with=path)
+
+    with pytest.raises(BadInputError) as bad:
+        train(Order(plan, tmp_path, headless=True), parts())
+
+    assert str(bad.value) == f"--begin-with: {sentence.format(path)}"
+    assert list_runs(tmp_path) == []
+
+
+def test_the_run_that_follows_is_compared_with_the_one_before(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    train(order(tmp_path, headless=True), parts(steps=70))
+    (first,) = list_runs(tmp_path)
+    ordered = order(tmp_path, headless=True, after=str(first))
+    ordered = replace(ordered, plan=replace(ordered.plan, settings=Settings(batch_size=64)))
+    train(ordered, parts(steps=70))
+    second = open_run(list_runs(tmp_path)[0])
+    assert second.manifest.after == first.name
+    notes = [event.text for event in second.events if isinstance(event, Noted)]
+    assert f"restarted after {first.name}: batch_size 32 > 64" in notes
+    gave = restart_of(second)
+    assert gave
+    assert gave.run == first.name
+    assert gave.per_image
+    assert gave.ratio == pytest.approx(2.0)
+    out = capfd.readouterr().out
+    assert (
+        "restarted, batch_size 32 > 64: 2.00 x faster per image, 0.312 ms/image to 0.156 ms/image over 70 steps" in out
+    )
+
+
+def test_a_replay_spans_the_restart_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    train(order(tmp_path, headless=True), parts(steps=5))
+    (first,) = list_runs(tmp_path)
+    train(order(tmp_path, headless=True, after=first.name), parts(steps=5))
+    monkeypatch.setattr(replay_module, "why_no_screen", lambda _: "")
+    monkeypatch.setattr(replay_module, "play", lambda make: make())
+    seen: list[dict[str, Any]] = []
+    replay_module.replay(Wish(None, tmp_path), Parts(app=lambda *_, **options: seen.append(options)))  # type: ignore[arg-type]
+    assert seen[0]["earlier"].run == first.name
+
+
+def test_a_run_before_that_is_gone_is_no_trouble(tmp_path: Path) -> None:
+    train(order(tmp_path, headless=True), parts(steps=5))
+    (first,) = list_runs(tmp_path)
+    train(order(tmp_path, headless=True, after=first.name), parts(steps=5))
+    second = open_run(list_runs(tmp_path)[0])
+    (first / "run.json").write_text("{")
+    assert earlier_of(second.manifest, second.path) is None
+    assert restart_of(second) is None

@@ -1,0 +1,193 @@
+"""Weights from one run to the next: what is kept, and what begins anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.whole import run_to_end, told
+from tfwatch.core.events import Noted
+from tfwatch.core.knobs import Knobs
+from tfwatch.core.rows import Phase
+from tfwatch.runs.control import Control
+from tfwatch.runs.create import begin_run
+from tfwatch.training.request import Plan
+from tfwatch.training.trainer import Trainer
+from tfwatch.workloads.workload import BadInputError, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.tensorflow
+
+
+def compiled(optimizer: Any = "adam", width: int = 4, policy: str = "float32") -> Any:
+    import keras
+
+    keras.utils.set_random_seed(width)
+    layers = [keras.Input((8,)), keras.layers.Dense(width), keras.layers.Dense(2)]
+    keras.config.set_dtype_policy(policy)
+    model = keras.Sequential(layers)
+    model.compile(optimizer, "mse")
+    keras.config.set_dtype_policy("float32")
+    return model
+
+
+@pytest.fixture
+def trained() -> Any:
+    model = compiled()
+    rng = np.random.default_rng(0)
+    model.fit(rng.normal(size=(64, 8)), rng.normal(size=(64, 2)), verbose=0)
+    return model
+
+
+@pytest.fixture
+def saved(trained: Any, tmp_path: Path) -> Path:
+    from tfwatch.training import weights
+
+    (tmp_path / "earlier").mkdir()
+    path = tmp_path / "earlier" / "last.weights.h5"
+    weights.save(trained, path)
+    return path
+
+
+def same(one: Any, other: Any) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def restored(model: Any, path: Path) -> str:
+    from tfwatch.training import weights
+
+    return weights.restore(model, path, None)
+
+
+def test_weights_and_the_optimizers_state_are_kept(trained: Any, saved: Path) -> None:
+    model = compiled()
+    assert restored(model, saved) == "begins with the weights of earlier, and with its optimizer's state"
+    assert same(model.get_weights(), trained.get_weights())
+    assert same(*([value.numpy() for value in one.optimizer.variables] for one in (model, trained)))
+    assert [path.name for path in saved.parent.iterdir()] == ["last.weights.h5"]
+
+
+def test_the_learning_rate_is_that_of_the_new_start(trained: Any, saved: Path) -> None:
+    import keras
+
+    model = compiled(keras.optimizers.Adam(0.5))
+    restored(model, saved)
+    assert float(model.optimizer.learning_rate) == 0.5
+    assert int(model.optimizer.iterations) == int(trained.optimizer.iterations) == 2
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "policy"),
+    [
+        pytest.param("sgd", "float32", id="other variables"),
+        pytest.param("nadam", "float32", id="as many variables"),
+        pytest.param("adam", "mixed_float16", id="wrapped for mixed precision"),
+    ],
+)
+def test_another_optimizer_begins_anew(optimizer: str, policy: str, trained: Any, saved: Path) -> None:
+    model, fresh = compiled(optimizer, policy=policy), compiled(optimizer, policy=policy)
+    said = restored(model, saved)
+    assert said == "begins with the weights of earlier; the optimizer begins anew: it is another one"
+    assert same(model.get_weights(), trained.get_weights())
+    assert float(model.optimizer.learning_rate) == float(fresh.optimizer.learning_rate)
+    assert int(model.optimizer.iterations) == 0
+
+
+def test_a_file_that_is_none_or_of_another_model_is_bad_input(saved: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.weights.h5"
+    damaged.write_bytes(saved.read_bytes()[:500])
+    for model, path in (
+        (compiled(width=5), saved),
+        (compiled(), damaged),
+        (compiled(), tmp_path / "none.weights.h5"),
+    ):
+        with pytest.raises(BadInputError, match="holds no weights of this model: "):
+            restored(model, path)
+
+
+def test_a_file_in_the_present_folder_is_called_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInputError, match=r"^none\.weights\.h5 holds no weights of this model: "):
+        restored(compiled(), Path("none.weights.h5"))
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(trained: Any, tmp_path: Path) -> None:
+    from tfwatch.training import weights
+
+    with pytest.raises(OSError, match="none"):
+        weights.save(trained, tmp_path / "none" / "last.weights.h5")
+
+
+# -- by the trainer -----------------------------------------------------------------------------------
+
+
+OWN = """
+import keras, numpy, tensorflow as tf
+
+def dataset(knobs):
+    x = numpy.random.default_rng(1).normal(size=(64, 8)).astype("float32")
+    return tf.data.Dataset.from_tensor_slices((x, x[:, :2])).batch(8)
+
+def model():
+    model = keras.Sequential([keras.layers.Dense(4), keras.layers.Dense(2)])
+    model.compile(keras.optimizers.SGD(RATE), "mse", run_eagerly=EAGER)
+    return model
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str, str], str]:
+    def write(rate: str, eager: str = "False") -> str:
+        path = tmp_path / f"own{rate.replace('.', '_')}{eager}.py"
+        path.write_text(OWN.replace("RATE", rate).replace("EAGER", eager))
+        return str(path)
+
+    return write
+
+
+@pytest.mark.parametrize("eager", ["False", "True"])
+def test_a_run_begins_where_the_one_before_it_ended(
+    eager: str, write: Callable[[str, str], str], tmp_path: Path
+) -> None:
+    run, first = run_to_end(Plan(write("0.1", "False"), Settings(epochs=1), Knobs()), tmp_path / "runs")
+    assert run.path
+    path = run.path / "last.weights.h5"
+    assert first.save_weights(path) == ""
+
+    plan = Plan(write("0.0", eager), Settings(epochs=1), Knobs(), begin_with=path)
+    later, second = run_to_end(plan, tmp_path / "runs")
+    assert second.outcome
+    assert second.outcome.cause == "finished", second.outcome.message
+    assert same(second.model.get_weights(), first.model.get_weights())
+    notes = [event.text for event in told(later, Noted)]
+    assert f"begins with the weights of {run.path.name}, and with its optimizer's state" in notes
+
+
+def test_weights_are_kept_only_while_they_stand_still(tmp_path: Path, trained: Any) -> None:
+    writer, _ = begin_run(tmp_path / "runs", "own")
+    trainer = Trainer(Plan("own.py", Settings(), Knobs()), writer, Control())
+    path = tmp_path / "last.weights.h5"
+    assert trainer.save_weights(path) == "the model was not built yet"
+    trainer.model = trained
+    writer.phase(Phase.COMPUTE)
+    assert trainer.save_weights(path) == "a step was under way"
+    assert not path.exists()
+    writer.phase(Phase.WAIT)
+    assert trainer.save_weights(path) == ""
+    assert path.exists()
+    save, path = trained.save_weights, tmp_path / "later.weights.h5"
+
+    def moves_on(*args: Any, **options: Any) -> None:
+        save(*args, **options)
+        writer.phase(Phase.COMPUTE)
+
+    trained.save_weights = moves_on
+    writer.phase(Phase.WAIT)
+    assert trainer.save_weights(path) == "a step began meanwhile"
+    assert not path.exists()
+    writer.close()

@@ -1,0 +1,270 @@
+"""The autopilot beside trainings that are formulas."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.analysis.plants import Plant
+from tests.tuner.trainings import PlantTraining
+from tfwatch.analysis.tuning.autopilot_moves import BUDGET, Move, Stop
+from tfwatch.analysis.tuning.autopilot_search import Walk
+from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade, PipelineSwitched
+from tfwatch.core.knobs import KnobChange, Knobs
+from tfwatch.runs.control import Autopilot, Request
+from tfwatch.tuner import autopilot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WORKERS = (KnobChange("workers", "off", "4"),)
+ROOMY = Autopilot(2.0**40)
+GPU = Plant(data_ms=21, compute_ms=8)
+GENERATOR = Plant(data_ms=13, compute_ms=1.5, fast=0.1, serial=True)
+
+
+def flown(
+    plant: Plant,
+    order: Autopilot = ROOMY,
+    knobs: Knobs | None = None,
+    each: Callable[[PlantTraining], None] | None = None,
+    **manifest: Any,
+) -> PlantTraining:
+    """A training after the autopilot has ended, and so many steps more that all is in effect."""
+    training = PlantTraining(plant, knobs or Knobs(), **manifest)
+    autopilot.run(training.driver(each=each), order)
+    training.train(100)
+    return training
+
+
+@pytest.mark.parametrize("plant", [GPU, GENERATOR, Plant(data_ms=3, latency_ms=40, compute_ms=10, cores=2)])
+def test_it_feeds_the_device_and_tells_each_move_with_what_came(plant: Plant) -> None:
+    training = flown(plant)
+    (ended,), made, judged = (training.events(kind) for kind in (AutopilotEnded, MoveMade, MoveJudged))
+    assert plant.step_ms(training.settings[-1]) <= 1.05 * plant.best_ms(2.0**40)
+    assert {knob: training.settings[-1][knob] for knob in ended.knobs} == ended.knobs
+    assert ended.steps <= BUDGET
+    assert ended.after_ms == pytest.approx(plant.step_ms(ended.knobs), rel=0.05)
+    assert ended.before_ms == pytest.approx(plant.step_ms(plant.worst | {"fast_form": "off"}), rel=0.05)
+    tried = [(move.knob, move.new) for move in made if not move.undoes]
+    assert tried == [(one.knob, one.new) for one in judged]
+    undone = [(move.knob, move.old) for move in made if move.undoes]
+    assert undone == [(one.knob, one.new) for one in judged if not one.kept]
+    assert training.events(AutopilotBegan)[0].memory_bytes == 2.0**40
+
+
+def test_what_is_fed_already_is_left_as_it_is() -> None:
+    training = flown(Plant(data_ms=0.05, compute_ms=12))
+    assert training.events(AutopilotEnded)[0].cause == "floor"
+    assert not training.events(MoveMade)
+    assert not training.events(PipelineSwitched)
+
+
+def test_no_buffer_is_asked_for_that_the_limit_does_not_bear() -> None:
+    plant = replace(GPU, batch_bytes=1e8)
+    training = flown(plant, Autopilot(3e8))
+    asked = [move for move in training.events(MoveMade) if move.knob in ("prefetch", "workers")]
+    assert all(int(move.new) <= 3 for move in asked if move.new.isdigit())
+    assert plant.step_ms(training.settings[-1]) < plant.step_ms(plant.worst)
+
+
+def test_a_process_that_takes_more_than_the_limit_gets_its_buffer_back() -> None:
+    training = PlantTraining(replace(GPU, data_ms=5), Knobs())
+    training.bytes_a_batch = 1e9
+    autopilot.run(training.driver(), Autopilot(2e8))
+    training.train(100)
+    judged = {one.knob: one for one in training.events(MoveJudged)}
+    assert not judged["prefetch"].kept
+    assert judged["prefetch"].reason.startswith("memory:")
+    assert training.settings[-1]["prefetch"] == "off"
+
+
+def test_without_a_limit_it_takes_a_share_of_what_is_free() -> None:
+    training = flown(GPU, Autopilot())
+    assert training.events(AutopilotBegan)[0].memory_bytes == autopilot.SHARE * 2**33
+
+
+def test_a_key_ends_it_and_what_the_key_asked_stays() -> None:
+    def press(training: PlantTraining) -> None:
+        if len(training.settings) == 41:
+            training.control.ask(Request("prefetch", 7))
+
+    training = flown(GPU, each=press)
+    (ended,) = training.events(AutopilotEnded)
+    assert ended.cause == "user"
+    assert training.settings[-1]["prefetch"] == "7"
+
+
+def test_told_to_stop_it_takes_back_what_it_has_not_judged() -> None:
+    def cancel(training: PlantTraining) -> None:
+        if len(training.settings) == 41:
+            training.control.order(None)
+
+    training = flown(GPU, each=cancel)
+    (ended,) = training.events(AutopilotEnded)
+    assert (ended.cause, ended.reason) == ("user", "it was told to stop")
+    assert [move.undoes for move in training.events(MoveMade)] == [False, True]
+    assert {knob: training.settings[-1][knob] for knob in ended.knobs} == ended.knobs
+
+
+def test_a_stop_of_the_training_ends_it() -> None:
+    training = flown(GPU, each=lambda training: training.control.stop.set())
+    assert training.events(AutopilotEnded)[0].cause == "over"
+
+
+def test_a_run_that_ends_in_an_open_move_is_restarted_with_what_stood_before_it() -> None:
+    in_the_move: list[Knobs] = []
+
+    def stop(training: PlantTraining) -> None:
+        if training.control.knobs != Knobs():
+            in_the_move.append(training.control.coming)
+            training.control.stop.set()
+
+    training = PlantTraining(GPU, Knobs())
+    autopilot.run(training.driver(each=stop), ROOMY)
+    assert in_the_move == [Knobs(prefetch=4, workers=4)]
+    assert training.control.coming == Knobs()
+    assert [move.undoes for move in training.events(MoveMade)] == [False]
+
+
+def test_a_knob_that_somebody_turned_in_an_open_move_is_restarted_as_he_left_it() -> None:
+    def turn_and_stop(training: PlantTraining) -> None:
+        if training.control.knobs != Knobs():
+            training.control.ask(Request("workers", 7))
+            training.control.stop.set()
+
+    training = PlantTraining(GPU, Knobs())
+    autopilot.run(training.driver(each=turn_and_stop), ROOMY)
+    assert training.control.coming == Knobs(workers=7)
+
+
+@pytest.mark.parametrize(
+    ("epoch_steps", "measures"),
+    [pytest.param(15, False, id="no step ever settles"), pytest.param(25, True, id="a few of each epoch do")],
+)
+def test_in_epochs_about_as_short_as_what_settles_it_ends_too(epoch_steps: int, measures: bool) -> None:
+    training = PlantTraining(GPU, Knobs(prefetch=16))
+    training.epoch_steps = epoch_steps
+
+    def not_for_ever(training: PlantTraining) -> None:
+        assert len(training.settings) < 1000
+
+    autopilot.run(training.driver(each=not_for_ever), ROOMY)
+    training.train(100)
+    (ended,) = training.events(AutopilotEnded)
+    assert ended.steps <= BUDGET
+    assert bool(training.events(MoveMade)) is measures
+    assert measures or ended.reason.startswith("of 400 steps fewer than 20 were ordinary ones")
+
+
+def test_where_its_own_judging_breaks_the_open_move_is_taken_back_and_the_end_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("a mistake of its own")
+
+    monkeypatch.setattr(Walk, "judge", broken)
+    training = flown(GPU)
+    (ended,) = training.events(AutopilotEnded)
+    assert (ended.cause, ended.reason) == ("failed", "ZeroDivisionError: a mistake of its own")
+    assert [move.undoes for move in training.events(MoveMade)] == [False, True]
+    assert any(knobs != training.settings[0] for knobs in training.settings)
+    assert {knob: training.settings[-1][knob] for knob in ended.knobs} == ended.knobs
+
+
+def test_where_it_breaks_between_two_moves_what_was_kept_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    following = Walk.next
+
+    def broken(walk: Walk, *given: Any) -> Move | Stop:
+        if walk.knobs["prefetch"] != "off":
+            raise ZeroDivisionError("a mistake of its own")
+        return following(walk, *given)
+
+    monkeypatch.setattr(Walk, "next", broken)
+    training = flown(GPU)
+    assert [move.kept for move in training.events(MoveJudged)] == [True]
+    assert training.events(AutopilotEnded)[0].cause == "failed"
+    assert training.settings[-1]["prefetch"] == "4"
+
+
+def test_of_two_knobs_one_of_which_cannot_be_had_the_other_is_taken_back() -> None:
+    training = PlantTraining(GPU, Knobs())
+    training.refuses = frozenset({"workers"})
+    autopilot.run(training.driver(), ROOMY)
+    training.train(100)
+    first = training.events(MoveJudged)[0]
+    assert (first.knob, first.beside, first.kept, first.reason) == ("prefetch", WORKERS, False, "no memory")
+    (ended,) = training.events(AutopilotEnded)
+    assert ended.cause != "failed"
+    assert {knob: training.settings[-1][knob] for knob in ended.knobs} == ended.knobs
+    assert [(move.knob, move.new) for move in training.events(MoveMade) if move.undoes][:1] == [("prefetch", "off")]
+
+
+def test_what_cannot_be_switched_is_not_asked_for() -> None:
+    training = flown(GPU, switchable=["prefetch"])
+    assert {move.knob for move in training.events(MoveMade)} == {"prefetch"}
+
+
+def test_what_a_key_asked_for_just_before_it_is_waited_for() -> None:
+    """Else it takes the knob for what it was, asks for what it is already, and waits for ever."""
+
+    def not_for_ever(training: PlantTraining) -> None:
+        assert len(training.settings) < 1000
+
+    training = PlantTraining(GENERATOR, Knobs())
+    training.control.ask(Request("fast_form", True))
+    autopilot.run(training.driver(each=not_for_ever), ROOMY)
+    training.train(100)
+    asked = [(one.knob, one.new) for one in training.events(MoveMade)]
+    assert ("fast_form", "on") not in asked
+    (ended,) = training.events(AutopilotEnded)
+    assert (ended.cause != "failed", ended.knobs["fast_form"]) == (True, "on")
+
+
+def test_a_move_may_want_what_the_one_before_it_is_to_give_back() -> None:
+    """Prefetch is taken back with workers and asked for alone: it never changes, and no switch of it is told."""
+
+    def not_for_ever(training: PlantTraining) -> None:
+        assert len(training.settings) < 1000
+
+    plant = Plant(data_ms=20, compute_ms=8, cores=2, crowd_ms=6.0)
+    training = flown(plant, each=not_for_ever, switchable=["prefetch", "workers"])
+    tried = [(one.knob, one.new, one.beside, one.kept) for one in training.events(MoveJudged)]
+    assert tried[0] == ("prefetch", "4", WORKERS, False)
+    assert ("prefetch", "4", (), True) in tried
+    assert training.events(AutopilotEnded)[0].steps <= BUDGET
+    assert training.settings[-1]["workers"] == "off"
+
+
+@pytest.mark.parametrize(("build_steps", "pace"), [(0, 5), (15, 5), (60, 5), (0, 60), (15, 60)])
+@pytest.mark.parametrize("step_ms", [1.0, 12.0])
+def test_all_that_it_does_to_a_run_is_over_within_its_steps(build_steps: int, pace: int, step_ms: float) -> None:
+    """Also where steps go on while a pipeline is built, while nobody looks, and until the last move is taken back."""
+    plant = Plant(data_ms=1.2 * step_ms, compute_ms=step_ms, crowd_ms=0.2 * step_ms, bursts_ms=0.1 * step_ms, noise=0.1)
+    training = PlantTraining(plant, Knobs())
+    training.build_steps, training.pace = build_steps, pace
+    autopilot.run(training.driver(), ROOMY)
+    training.train(200)
+    assert training.events(AutopilotEnded)[0].steps <= BUDGET
+    assert training.events(PipelineSwitched)[-1].step <= training.events(AutopilotBegan)[0].step + BUDGET
+
+
+def test_two_knobs_turned_at_once_have_a_forecast_too() -> None:
+    both = flown(GPU, switchable=["prefetch", "workers"]).events(MoveJudged)[0]
+    assert (both.knob, both.new, both.beside, both.kept) == ("prefetch", "4", WORKERS, True)
+    assert both.forecast_ms == pytest.approx(both.after_ms, rel=0.1)
+
+
+def test_what_is_undone_is_called_slower_only_where_it_was() -> None:
+    plant = Plant(data_ms=14, compute_ms=5.5, cores=16, crowd_ms=0.1, bursts_ms=0.4, noise=0.15, drift=0.5)
+    undone: list[MoveJudged] = []
+    for seed in range(6):
+        training = PlantTraining(plant, Knobs(), seed)
+        autopilot.run(training.driver(), ROOMY)
+        undone += [one for one in training.events(MoveJudged) if not one.kept]
+    slower = [one for one in undone if one.reason == "slower"]
+    assert slower
+    assert all(one.after_ms and one.after_ms > one.before_ms for one in slower)
+    assert {one.reason for one in undone} <= {"slower", "no gain beyond noise"}

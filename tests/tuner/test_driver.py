@@ -1,0 +1,50 @@
+"""What a pilot sees of a run, and how often it looks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.tuner.simulated import Simulated
+from tfwatch.core.rows import Flag
+from tfwatch.runs.control import Autopilot
+from tfwatch.tuner.driver import POLL_S, Driver
+
+if TYPE_CHECKING:
+    from tfwatch.runs.control import Order
+
+
+def test_the_steps_after_an_epochs_start_are_left_out_also_where_it_lies_before_the_first_one_asked_for() -> None:
+    run = Simulated(lambda knobs, step: 20.0)
+    run.flags = {8: Flag.EPOCH_START, 20: Flag.EPOCH_START}
+    driver = run.driver(Autopilot())
+    run.advance(30)
+    driver.look()
+    assert driver.settled_rows(10, 5)["step"].tolist() == [*range(13, 20), *range(25, 31)]
+
+
+def test_what_takes_its_time_is_looked_at_seldom_until_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Simulated(lambda knobs, step: 1.0)
+    pauses: list[float] = []
+
+    def next_order(known: int, patience_s: float) -> tuple[int, Order | None]:
+        pauses.append(patience_s)
+        run.clock.at_s += patience_s
+        return known, None
+
+    monkeypatch.setattr(run.control, "next_order", next_order)
+    driver = Driver(run.writer, run.control, run.writer.event, run.control.orders, run.clock.clock)
+    over_s = run.clock.at_s + 0.99
+    driver.wait(lambda _: run.clock.at_s >= over_s, expected_s=1.0)
+    assert pauses == pytest.approx([0.2] * 4 + [POLL_S] * 10)
+
+
+def test_a_driver_keeps_no_sums_for_a_timeline_that_nobody_draws() -> None:
+    run = Simulated(lambda knobs, step: 20.0)
+    driver = run.driver(Autopilot())
+    run.advance(30)
+
+    snapshot = driver.look()
+
+    assert (snapshot.steps_total, snapshot.pyramid.end_s, len(snapshot.epochs.rows)) == (30, 0.0, 0)

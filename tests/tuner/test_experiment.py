@@ -1,0 +1,286 @@
+"""Experiments on a training that is only reckoned: what they find, what they leave, and how they end."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tests.tuner.simulated import ODD_MS, Simulated
+from tfwatch.analysis.tuning.experiment import figures
+from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded, PipelineSwitched, SwitchAsked
+from tfwatch.core.knobs import Knobs, Setting
+from tfwatch.core.rows import Flag
+from tfwatch.runs.control import Experiment, Request
+from tfwatch.tuner import experiment
+from tfwatch.tuner.driver import Driver, Interrupt, RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from tfwatch.core.events import Event
+
+OFF_4 = Experiment("prefetch", ("off", 4), 600)
+
+
+def noisy(ms_of: dict[Setting, float], spread: float = 0.02, seed: int = 1) -> Callable[[Knobs, int], float]:
+    """Step times by the setting of prefetch, with noise of their own for each step."""
+    rng = np.random.default_rng(seed)
+    factors = np.exp(rng.normal(0, spread, 5000))
+    return lambda knobs, step: float(ms_of[knobs.prefetch] * factors[step])
+
+
+def end_of(run: Simulated) -> ExperimentEnded:
+    (ended,) = (event for event in run.events() if isinstance(event, ExperimentEnded))
+    return ended
+
+
+def standing(events: list[Event]) -> str:
+    return [event.new for event in events if isinstance(event, PipelineSwitched)][-1]
+
+
+def test_the_faster_setting_is_found_and_left() -> None:
+    run = Simulated(noisy({"off": 23.4, 4: 13.9}))
+    experiment.run(run.driver(OFF_4), OFF_4)
+    run.advance(20)
+    ended, events = end_of(run), run.events()
+    assert (ended.cause, ended.answer, ended.value, ended.against, ended.kept) == ("clear", "faster", "4", "off", "4")
+    assert ended.ratio == pytest.approx(23.4 / 13.9, rel=0.03)
+    assert ended.low is not None
+    assert ended.high is not None
+    assert ended.low < 23.4 / 13.9 < ended.high
+    assert ended.step_ms == pytest.approx({"off": 23.4, "4": 13.9}, rel=0.03)
+    assert standing(events) == "4"
+    (began,) = (event for event in events if isinstance(event, ExperimentBegan))
+    assert (began.values, began.budget) == (["off", "4"], 600)
+    assert ended.spent < 300
+
+
+def test_steps_that_are_buffered_or_settle_count_on_neither_side() -> None:
+    run = Simulated(lambda knobs, step: {"off": 23.0, 4: 14.0}[knobs.prefetch])
+    experiment.run(run.driver(OFF_4), OFF_4)
+    blocks = [event for event in run.events() if isinstance(event, ExperimentBlock)]
+    assert ODD_MS > 23
+    assert {(block.value, round(block.step_ms, 6)) for block in blocks} == {("off", 23.0), ("4", 14.0)}
+    assert all(block.steps >= experiment.BLOCK for block in blocks)
+
+
+def test_where_nothing_differs_it_says_so_and_the_knob_stays() -> None:
+    run = Simulated(noisy({"off": 20.0, 4: 20.0}), knobs=Knobs(prefetch=4))
+    experiment.run(run.driver(OFF_4), OFF_4)
+    run.advance(20)
+    ended = end_of(run)
+    assert (ended.cause, ended.answer, ended.kept) == ("clear", "same", "4")
+    assert standing(run.events()) == "4"
+
+
+def test_noise_spends_the_budget_and_is_no_answer() -> None:
+    run = Simulated(noisy({"off": 20.0, 4: 20.2}, spread=0.6))
+    experiment.run(run.driver(OFF_4), OFF_4)
+    ended = end_of(run)
+    assert (ended.cause, ended.answer, ended.kept) == ("budget", "unclear", "off")
+    assert 600 <= ended.spent < 650
+    assert ended.low is not None
+    assert ended.low < 1
+
+
+def test_of_three_settings_the_best_is_kept_and_told_against_the_first() -> None:
+    order = Experiment("prefetch", ("off", 2, 4), 600)
+    run = Simulated(noisy({"off": 23.0, 2: 18.0, 4: 14.0}))
+    experiment.run(run.driver(order), order)
+    ended = end_of(run)
+    assert (ended.cause, ended.value, ended.kept) == ("clear", "4", "4")
+    assert ended.ratio == pytest.approx(23 / 14, rel=0.03)
+
+
+def test_the_order_of_blocks_is_drawn_from_the_seed() -> None:
+    def order_of(seed: int) -> list[str]:
+        order = Experiment("prefetch", ("off", 4), 600, seed)
+        run = Simulated(noisy({"off": 20.0, 4: 20.0}))
+        experiment.run(run.driver(order), order)
+        return [event.value for event in run.events() if isinstance(event, ExperimentBlock)]
+
+    first = order_of(1)
+    assert first == order_of(1)
+    assert first != order_of(2)
+    assert all({*pair} == {"off", "4"} for pair in zip(first[::2], first[1::2], strict=True))
+
+
+def test_epochs_stalls_and_validations_within_blocks_spoil_nothing() -> None:
+    flagged = {at: Flag.EPOCH_START if at % 2 else Flag.VALIDATION for at in range(37, 4000, 30)}
+
+    def step_ms(knobs: Knobs, step: int) -> float:
+        return 4000.0 if step in flagged or step % 171 == 0 else usual(knobs, step)
+
+    usual = noisy({"off": 21.0, 4: 20.0}, spread=0.01)
+    run = Simulated(step_ms)
+    run.flags = flagged
+    experiment.run(run.driver(OFF_4), OFF_4)
+    ended = end_of(run)
+    assert (ended.answer, ended.value) == ("faster", "4")
+    assert ended.ratio == pytest.approx(1.05, abs=0.01)
+
+
+def test_a_key_pressed_meanwhile_ends_it_and_stands() -> None:
+    run = Simulated(
+        noisy({"off": 20.0, 4: 19.0, 8: 15.0}),
+        before_step=lambda step: run.control.ask(Request("prefetch", 8)) if step == 60 else None,
+    )
+    experiment.run(run.driver(OFF_4), OFF_4)
+    run.advance(40)
+    ended, events = end_of(run), run.events()
+    assert (ended.cause, ended.kept) == ("key", "")
+    assert standing(events) == "8"
+    assert [event.by for event in events if isinstance(event, SwitchAsked)][-1] == "key"
+
+
+def test_a_key_of_another_knob_ends_it_and_what_stood_before_comes_back() -> None:
+    """Else the run would go on with whichever setting was being tried."""
+    turned: list[int] = []
+
+    def press(step: int) -> None:
+        if step >= 60 and not turned and run.control.knobs.prefetch == 4:
+            turned.append(step)
+            run.control.ask(Request("workers", 2))
+
+    run = Simulated(noisy({"off": 20.0, 4: 20.0}, spread=0.2), before_step=press)
+    experiment.run(run.driver(OFF_4), OFF_4)
+    run.advance(40)
+    assert (end_of(run).cause, end_of(run).kept) == ("key", "off")
+    assert (run.control.knobs.prefetch, run.control.knobs.workers) == ("off", 2)
+
+
+def test_a_setting_that_is_on_its_way_when_it_is_ended_is_taken_back() -> None:
+    """Else it comes all the same, and the run goes on with what was only to be tried."""
+    turned: list[int] = []
+
+    def press(step: int) -> None:
+        asked = [event for event in run.events() if isinstance(event, SwitchAsked)]
+        made = [event for event in run.events() if isinstance(event, PipelineSwitched)]
+        if step >= 60 and not turned and len(asked) > len(made) and asked[-1].new == "4":
+            turned.append(step)
+            run.control.order(None)
+
+    run = Simulated(noisy({"off": 20.0, 4: 20.0}, spread=0.2), before_step=press)
+    run.driver(OFF_4)  # gives the order
+    source, control = run.writer, run.control
+    step = functools.partial(run.advance, 1)
+    experiment.run(Driver(source, control, source.event, control.orders, run.clock.clock, step), OFF_4)
+    run.advance(40)
+    assert turned
+    assert (end_of(run).cause, end_of(run).kept) == ("cancelled", "off")
+    assert standing(run.events()) == run.control.knobs.prefetch == "off"
+
+
+@pytest.mark.parametrize(("end", "cause"), [("stop", "stopped"), ("order", "cancelled")])
+def test_it_can_be_ended(end: str, cause: str) -> None:
+    def meddle(step: int) -> None:
+        if step == 60:
+            run.control.stop.set() if end == "stop" else run.control.order(None)
+
+    run = Simulated(noisy({"off": 20.0, 4: 20.0}, spread=0.2), before_step=meddle)
+    experiment.run(run.driver(OFF_4), OFF_4)
+    run.advance(20)
+    ended = end_of(run)
+    assert (ended.cause, ended.answer) == (cause, "unclear")
+    if end == "order":
+        assert ended.kept == standing(run.events()) == "off"
+
+
+def test_where_a_run_is_stopped_in_the_slower_setting_the_better_is_asked_for_the_next_one() -> None:
+    def stop(step: int) -> None:
+        if step >= 90 and run.control.knobs.prefetch == "off":
+            run.control.stop.set()
+
+    run = Simulated(noisy({"off": 20.0, 4: 19.0}, spread=0.2), knobs=Knobs(4), before_step=stop)
+    experiment.run(run.driver(OFF_4), OFF_4)
+    assert (end_of(run).cause, end_of(run).kept, run.control.coming.prefetch) == ("stopped", "off", 4)
+
+
+def test_a_run_that_ends_ends_it() -> None:
+    run = Simulated(noisy({"off": 20.0, 4: 20.0}, spread=0.2), steps=90)
+    experiment.run(run.driver(OFF_4), OFF_4)
+    assert (end_of(run).cause, end_of(run).step) == ("ended", 90)
+
+
+def test_a_run_that_ends_before_it_begins_has_no_experiment() -> None:
+    run = Simulated(noisy({"off": 20.0, 4: 20.0}), steps=5)
+    with pytest.raises(Interrupt, match="ended"):
+        experiment.run(run.driver(OFF_4), OFF_4)
+    assert not [event for event in run.events() if isinstance(event, ExperimentBegan | ExperimentEnded)]
+
+
+def test_a_setting_that_cannot_be_had_ends_it() -> None:
+    run = Simulated(noisy({"off": 20.0, 4: 20.0}), refuses="ResourceExhaustedError: no memory")
+    experiment.run(run.driver(OFF_4), OFF_4)
+    ended = end_of(run)
+    assert (ended.cause, ended.reason, ended.kept) == ("failed", "ResourceExhaustedError: no memory", "off")
+
+
+def test_where_its_own_reckoning_breaks_the_knob_is_put_right_and_the_end_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(times: list[list[NDArray[np.float64]]]) -> NDArray[np.float64]:
+        if len(times[0]) > 3 and run.control.knobs.prefetch == 4:
+            raise ZeroDivisionError("a mistake of its own")
+        return figures(times)
+
+    run = Simulated(noisy({"off": 20.0, 4: 20.0}, spread=0.2))
+    monkeypatch.setattr(experiment, "figures", broken)
+    experiment.run(run.driver(OFF_4), OFF_4)
+    run.advance(40)
+    ended = end_of(run)
+    assert (ended.cause, ended.answer, ended.kept) == ("failed", "unclear", "off")
+    assert ended.reason == "ZeroDivisionError: a mistake of its own"
+    assert standing(run.events()) == "off"
+
+
+def test_it_begins_from_what_was_asked_for_just_before() -> None:
+    run = Simulated(noisy({"off": 20.0, 4: 20.0}))
+    run.advance(20)
+    run.control.ask(Request("prefetch", 4, "key"))
+    experiment.run(run.driver(OFF_4), OFF_4)
+    assert (end_of(run).answer, end_of(run).kept) == ("same", "4")
+
+
+def test_where_it_is_the_commands_only_purpose_the_training_ends_with_it() -> None:
+    order = Experiment("prefetch", ("off", 4), 600, ends=True)
+    run = Simulated(noisy({"off": 20.0, 4: 10.0}))
+    experiment.run(run.driver(order), order)
+    assert run.control.stop.is_set()
+    assert not run.control.was_stopped
+
+
+def test_it_ends_too_where_the_experiment_cannot_begin() -> None:
+    """Else `tfwatch ab` would train on without an end."""
+    order = Experiment("latency_ms", (0.0, 5.0), 600, ends=True)
+    run = Simulated(noisy({"off": 20.0, 4: 10.0}))
+    with pytest.raises(RefusedError):
+        experiment.run(run.driver(order), order)
+    assert run.control.was_stopped
+
+
+@pytest.mark.parametrize(
+    ("order", "reason"),
+    [
+        (Experiment("latency_ms", (0.0, 5.0)), "latency_ms cannot be switched in this run"),
+        (Experiment("prefetch", (4, 4)), "4, 4 are not two different settings of prefetch"),
+        (Experiment("prefetch", (4,)), "4 are not two different settings of prefetch"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused(order: Experiment, reason: str) -> None:
+    run = Simulated(noisy({"off": 20.0, 4: 10.0}))
+    with pytest.raises(RefusedError, match=reason):
+        experiment.run(run.driver(order), order)
+
+
+@pytest.mark.parametrize(("steps", "count"), [(None, 167), (600, experiment.BLOCK)])
+def test_of_fast_steps_a_block_has_so_many_that_switching_is_a_small_part_of_it(steps: int | None, count: int) -> None:
+    """A budget that is too short for that is shared out among rounds enough for an answer."""
+    order = Experiment("prefetch", ("off", 16), steps)
+    run = Simulated(noisy({"off": 2.4, 16: 3.4}))
+    experiment.run(run.driver(order), order)
+    blocks = [event.steps for event in run.events() if isinstance(event, ExperimentBlock)]
+    assert count - 8 <= min(blocks) < count + 12

@@ -1,0 +1,252 @@
+"""What is told of a GPU that a loop runs ahead of, against a GPU that is played: what it did is known there."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.runs.processes import wait_until
+from tfwatch.watch.async_loop import Ahead, Fetched, Landing, Split
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: Of the played GPU, milliseconds: an idle one answers after IDLE; the thread that asks wakes after WAKE; that work has
+#: landed is read after LATE; work starts LAUNCH after its batch is there.
+IDLE, WAKE, LATE, LAUNCH = 0.3, 0.05, 0.5, 0.6
+MS = 1_000_000
+IDLE_NS = round(IDLE * MS)
+
+
+@dataclass
+class Played:
+    """A loop whose fetches take `fetches` milliseconds, whose body launches for `launching` and computes for `work`.
+
+    dry_ms: by step, how long the GPU really had nothing to do while the step's batch was fetched.
+    """
+
+    fetches: list[float]
+    launching: float
+    work: float
+    steps: list[Fetched] = field(default_factory=list)
+    landings: list[Landing] = field(default_factory=list)
+    dry_ms: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        now = free = asking = 0.0
+        for step, fetch in enumerate(self.fetches, 1):
+            start, got = now, now + fetch
+            asked = max(start + WAKE, asking)
+            if asked <= got:
+                asking = max(asked + IDLE, free + LATE)
+                self.landings.append(Landing(step, *(round(at * MS) for at in (start, asked, asking))))
+            self.dry_ms.append(max(0.0, got - max(start, free)))
+            free = max(free, got + LAUNCH) + self.work
+            now = got + self.launching
+            self.steps.append(Fetched(step, 0, 0, *(round(at * MS) for at in (start, got, now))))
+
+    def starved_ms(self) -> list[float]:
+        """What is told, step by step."""
+        split, landings = Split(IDLE_NS), iter(self.landings)
+        following = next(landings, None)
+        told: list[tuple[Fetched, int]] = []
+        for step in self.steps:
+            split.add(step)
+            while following and following.landed_ns <= step.end_ns:
+                told += split.take(following)
+                following = next(landings, None)
+        while following:
+            told += split.take(following)
+            following = next(landings, None)
+        told += split.rest()
+        assert [step.step for step, _ in told] == list(range(1, len(self.steps) + 1))
+        return [ns / MS for _, ns in told]
+
+
+def test_a_host_that_waits_while_the_gpu_computes_does_not_starve_it() -> None:
+    """As on an H200: with a 5 ms loader the host waits for half of the time, and the GPU is busy."""
+    loop = Played([5.0] * 200, launching=4.0, work=13.0)
+
+    assert sum(loop.fetches) > 0.5 * loop.steps[-1].end_ns / MS
+    assert sum(loop.starved_ms()[1:]) == 0
+
+
+@pytest.mark.parametrize("fetches", [[10.0], [14.0], [20.0], [40.0], [*[30.0] * 20, *[0.5] * 8]])
+def test_starving_is_what_is_left_of_the_fetch_once_the_gpu_ran_dry(fetches: list[float]) -> None:
+    loop = Played(fetches * 100, launching=4.0, work=13.0)
+
+    # A fetch that ends just before the work does is told to starve for no more than the landing is taken to be late.
+    assert loop.starved_ms()[1:] == pytest.approx(loop.dry_ms[1:], abs=0.4)
+
+
+def test_a_loop_that_is_bound_by_launching_starves_for_all_of_its_fetch() -> None:
+    loop = Played([5.0] * 100, launching=4.0, work=1.0)
+
+    assert loop.starved_ms() == [5.0] * 100
+
+
+def test_a_loop_that_pulls_its_loss_starves_for_all_of_its_fetch() -> None:
+    loop = Played([5.0] * 100, launching=20.0, work=13.0)
+
+    assert loop.starved_ms() == [5.0] * 100
+
+
+def test_a_stall_after_a_backlog_starves_from_its_end_on() -> None:
+    """Ten steps were launched at once: the GPU works on for 90 ms of the 500 ms in which no batch comes."""
+    loop = Played([*[0.2] * 10, 500.0, *[0.2] * 3], launching=4.0, work=13.0)
+
+    assert loop.starved_ms()[10] == pytest.approx(500.0 - (10 * 13.0 - 10 * 4.2), abs=1.5)
+
+
+def test_short_fetches_that_were_not_asked_about_count_as_the_gpu_was_found_before() -> None:
+    split = Split(IDLE_NS)
+    dry = [Fetched(step, 0, 0, step * MS, step * MS + 100, step * MS + 200) for step in (1, 2, 3)]
+    for step in dry:
+        split.add(step)
+
+    told = [*split.take(Landing(1, MS, MS + 10, MS + 10 + round(IDLE * MS))), *split.take(landing_of(3, late_ms=50))]
+
+    assert told == [(dry[0], 100), (dry[1], 100), (dry[2], 0)]
+    busy = [Fetched(step, 0, 0, step * MS, step * MS + 100, step * MS + 200) for step in (4, 5)]
+    for step in busy:
+        split.add(step)
+    assert list(split.rest(keep=1)) == [(busy[0], 0)]
+    assert list(split.rest()) == [(busy[1], 0)]
+
+
+def test_a_landing_of_a_fetch_that_gave_no_batch_is_of_no_step() -> None:
+    """As at the end of an epoch: the next one's first step has the same number."""
+    split, step = Split(IDLE_NS), Fetched(1, 0, 0, 50 * MS, 90 * MS, 95 * MS)
+    split.add(step)
+
+    assert list(split.take(landing_of(1, late_ms=20))) == []
+    assert list(split.take(Landing(1, 50 * MS, 50 * MS, 60 * MS))) == [(step, 30 * MS + split.late_ns)]
+
+
+def landing_of(step: int, late_ms: float) -> Landing:
+    return Landing(step, step * MS, step * MS + 10, step * MS + round(late_ms * MS))
+
+
+class Gpu:
+    """Answers when it is told to; `asked` counts."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.at_ns = itertools.count(0, 1000)
+        self.free = threading.Event()
+        self.free.set()
+        self.fails = False
+
+    def now_ns(self) -> int:
+        return next(self.at_ns)
+
+    def probe(self) -> int:
+        self.asked += 1
+        self.free.wait(timeout=20)
+        if self.fails:
+            raise RuntimeError("out of memory")
+        return self.now_ns()
+
+
+def make_ahead(gpu: Gpu, notes: list[str]) -> Ahead:
+    ahead = Ahead(lambda: gpu.probe, gpu.now_ns, notes.append)
+    ahead.start()
+    wait_until(lambda: gpu.asked >= 12)
+    return ahead
+
+
+def asked_while_busy(gpu: Gpu, notes: list[str]) -> Ahead:
+    """Asked at the fetch of the first step; it has not answered."""
+    ahead = make_ahead(gpu, notes)
+    gpu.free.clear()
+    ahead.fetch(1, 1 * MS)
+    wait_until(lambda: gpu.asked == 13)
+    return ahead
+
+
+def fetched(step: int) -> Fetched:
+    return Fetched(step, 0, 0, step * MS, step * MS + 1000, step * MS + 5000)
+
+
+def steps_of(told: Iterable[tuple[Fetched, int]]) -> list[int]:
+    return [step.step for step, _ in told]
+
+
+def test_the_thread_asks_at_a_fetch_and_a_step_waits_for_the_answer() -> None:
+    gpu = Gpu()
+    notes: list[str] = []
+    ahead = asked_while_busy(gpu, notes)
+    ahead.got(1 * MS + 400_000)
+    assert steps_of(ahead.settle(fetched(1))) == []
+    gpu.free.set()
+    ahead.fetch(2, 2 * MS)
+    wait_until(lambda: gpu.asked == 14)
+    ahead.got(2 * MS + 400_000)
+    told = steps_of(ahead.settle(fetched(2)))
+    told += steps_of(ahead.stop())
+    assert told == [1, 2]
+    assert len(notes) == 1
+    assert "an idle GPU answers after" in notes[0]
+
+
+def test_the_end_does_not_wait_for_a_gpu_that_has_much_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tfwatch.watch.async_loop._JOIN_S", 0.01)
+    gpu = Gpu()
+    notes: list[str] = []
+    ahead = asked_while_busy(gpu, notes)
+    assert steps_of(ahead.settle(fetched(1))) == []
+    assert steps_of(ahead.stop()) == [1]
+    gpu.free.set()
+
+
+ENDS_WHILE_BUSY = """
+import itertools, threading, time
+from tfwatch.training import ahead
+ahead._JOIN_S = 0.01
+answers = itertools.count()
+def probe():
+    if next(answers) == 12:
+        busy.set()
+        threading.main_thread().join()
+        time.sleep(1)
+        print("landed", flush=True)
+    return 0
+busy = threading.Event()
+asks = ahead.Ahead(lambda: probe, lambda: 0, lambda _: None)
+asks.start()
+asks.fetch(1, 0)
+busy.wait()
+list(asks.stop())
+"""
+
+
+def test_the_process_does_not_end_while_the_thread_asks() -> None:
+    """A function of TensorFlow's that runs then brings the process down."""
+    ended = subprocess.run([sys.executable, "-c", ENDS_WHILE_BUSY], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, "landed\n"), ended.stderr
+
+
+def test_a_gpu_that_cannot_be_asked_leaves_the_host_s_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = Gpu()
+    notes: list[str] = []
+    ahead = make_ahead(gpu, notes)
+    ahead.fetch(1, 1 * MS)
+    gpu.at_ns = itertools.count(100 * MS, 10 * MS)  # busy
+    wait_until(lambda: bool(ahead._landed))
+    assert list(ahead.settle(fetched(1))) == [(fetched(1), 0)]
+    gpu.fails = True
+    ahead.fetch(2, 2 * MS)
+    wait_until(lambda: ahead.failed)
+
+    assert list(ahead.settle(fetched(2))) == [(fetched(2), 1000)]
+    assert list(ahead.settle(fetched(3))) == [(fetched(3), 1000)]
+    assert notes[1:] == [
+        "the GPU cannot be asked (RuntimeError: out of memory): a fetch that blocks counts as data wait"
+    ]
+    assert list(ahead.stop()) == []

@@ -1,0 +1,208 @@
+"""Watch in a script of the user's own: the result is that of `fit` without it, and the folder tells the steps."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+from itertools import cycle
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.watch.conftest import STEPS, fingerprint
+from tests.watch.watched import EPOCHS, Make, known, watch_in
+from tests.whole import only, told
+from tfwatch.core.events import EpochEnded, PipelineSwitched, RunEnded, SwitchAsked, SwitchFailed, ValidationEnded
+from tfwatch.core.refusals import Refusal
+from tfwatch.core.rows import Flag
+from tfwatch.runs.opened import open_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.tensorflow
+
+
+def test_every_step_has_a_row_whose_parts_fill_the_time(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    watch = watch_in(tmp_path)
+    make_model().fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch], validation_data=known(arrays))
+    run = open_run(watch.run_path)
+    steps = run.steps
+    assert steps["step"].tolist() == list(range(1, EPOCHS * STEPS + 1))
+    assert steps["epoch"].tolist() == [0] * STEPS + [1] * STEPS
+    assert steps["flags"][0] == Flag.COMPILE | Flag.EPOCH_START
+    assert steps["flags"][STEPS - 1] == Flag.VALIDATION
+    assert steps["flags"][STEPS] == Flag.EPOCH_START
+    assert not steps["flags"][1 : STEPS - 1].any()
+    assert (steps["dispatch_ms"] <= steps["compute_ms"]).all()
+    total_ms = steps["wait_ms"] + steps["compute_ms"] + steps["host_ms"]
+    np.testing.assert_allclose(total_ms[: STEPS - 1], np.diff(steps["start_ns"])[: STEPS - 1] / 1e6, rtol=1e-4)
+    assert len(told(run, EpochEnded)) == len(told(run, ValidationEnded)) == EPOCHS
+    assert only(run, RunEnded).cause == "finished"
+    assert (run.manifest.epochs, run.manifest.steps_per_epoch) == (EPOCHS, STEPS)
+
+
+def test_a_switch_asked_between_epochs_is_in_effect_at_the_next(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    import keras
+
+    watch = watch_in(tmp_path)
+    ask = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: watch.set(prefetch=2))
+    make_model().fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[ask, watch])
+    run = open_run(watch.run_path)
+    (asked,) = (event for event in run.events if isinstance(event, SwitchAsked))
+    (switched,) = (event for event in run.events if isinstance(event, PipelineSwitched))
+    assert (asked.step, switched.step, switched.old, switched.new) == (STEPS, STEPS + 1, "default", "2")
+
+
+@pytest.mark.parametrize("steps_per_execution", [1, 4])
+@pytest.mark.parametrize("lasts", [True, False], ids=["lasts", "stays ended"])
+def test_settings_that_take_turns_have_one_pipeline_each(
+    arrays: Any,
+    make_model: Make,
+    tmp_path: Path,
+    steps_per_execution: int,
+    lasts: bool,
+    made: list[int],
+    freed_in: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where TensorFlow kept them ended, they would be made anew, and nothing cut off."""
+    import keras
+
+    from tfwatch.tfdata import live_switch
+
+    def fit(*callbacks: Any) -> tuple[str, int, list[float]]:
+        model = make_model()
+        model.compile("adam", "sparse_categorical_crossentropy", steps_per_execution=steps_per_execution)
+        return fingerprint(model, model.fit(known(arrays).repeat(5), verbose=0, callbacks=list(callbacks)))
+
+    if not lasts:
+        monkeypatch.setattr(live_switch, "_lasting", lambda batches: batches)
+    watch, settings = watch_in(tmp_path), cycle((3, "default", 1, "off", 3, 1))
+    ask = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: watch.set(prefetch=next(settings)))
+    assert fit(watch, ask) == fit()
+    switched = told(open_run(watch.run_path), PipelineSwitched)
+    assert len(switched) >= 10
+    assert "MainThread" not in freed_in
+    if lasts:
+        assert len(made) <= 5  # one for each of the four settings; the fifth tells whether the data has ended
+
+
+def test_of_two_watches_in_a_fit_one_watches_and_the_other_says_that_it_does_not(
+    arrays: Any, make_model: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other, model = watch_in(tmp_path), watch_in(tmp_path), make_model()
+    for watches in ([one, other], [other, one], [other]):
+        model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=watches)
+        said = capsys.readouterr().err.count("another Watch watches this fit already")
+        assert [watch.run_path is None for watch in watches] == [False, True][: len(watches)]
+        assert said == len(watches) - 1
+        assert len(open_run(watches[0].run_path).steps) == EPOCHS * STEPS
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_an_evaluation_before_the_first_step_does_not_end_the_run(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    """In Keras 3.8 it leaves a `History` of its own on the model."""
+    import keras
+
+    model, watch = make_model(), watch_in(tmp_path)
+
+    def evaluate(epoch: int, logs: Any) -> None:
+        model.evaluate(known(arrays), verbose=0)
+        model.history = keras.callbacks.History()
+
+    between = keras.callbacks.LambdaCallback(on_epoch_begin=evaluate)
+    model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch, between])
+    assert len(open_run(watch.run_path).steps) == EPOCHS * STEPS
+
+
+def test_a_fit_inside_a_fit_with_the_same_watch_takes_it_over(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    import keras
+
+    outer, inner, watch, paths = make_model(), make_model(), watch_in(tmp_path), []
+
+    def fit_inner(batch: int, logs: Any) -> None:
+        if batch == 5:
+            paths.append(watch.run_path)
+            inner.fit(known(arrays), verbose=0, callbacks=[watch])
+
+    between = keras.callbacks.LambdaCallback(on_train_batch_end=fit_inner)
+    outer.fit(known(arrays), verbose=0, callbacks=[watch, between])
+    assert int(outer.optimizer.iterations) == STEPS
+    assert [len(open_run(path).steps) for path in (*paths, watch.run_path)] == [6, STEPS]
+    assert not hasattr(outer.train_function, "tfwatch_step")
+
+
+def test_a_forked_process_that_exits_leaves_its_parents_run_alone(tmp_path: Path) -> None:
+    from tfwatch.watch.session import ScriptRun
+    from tfwatch.watch.tensorflow_info import Device
+
+    run = ScriptRun(tmp_path, Device("CPU", accelerated=False), {}, [])
+    if (child := os.fork()) == 0:
+        try:
+            run.end("stopped", "as at this process' exit")
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    run.end("finished")
+    assert run.path
+    assert only(open_run(run.path), RunEnded).cause == "finished"
+
+
+def test_a_copy_of_a_watch_is_one_that_saw_no_fit(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    watch = watch_in(tmp_path)
+    make_model().fit(known(arrays), verbose=0, callbacks=[watch])
+    copies: list[Any] = [copy.deepcopy(watch), pickle.loads(pickle.dumps(watch))]
+    for copied in copies:
+        assert not copied.run_path
+        make_model().fit(known(arrays), verbose=0, callbacks=[copied])
+        assert copied.run_path.parent == tmp_path
+        assert len(open_run(copied.run_path).steps) == STEPS
+
+
+def test_fits_one_after_another_have_a_folder_each(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    model, watch, paths = make_model(), watch_in(tmp_path), []
+    for _ in range(2):
+        model.fit(known(arrays), verbose=0, callbacks=[watch])
+        paths.append(watch.run_path)
+        model.compile("sgd", "sparse_categorical_crossentropy")
+    assert paths[0] != paths[1]
+    assert [len(open_run(path).steps) for path in paths] == [STEPS, STEPS]
+
+
+def test_workers_of_a_pipeline_that_is_not_ours_cannot_be_switched(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    from tfwatch.runs.control import Request
+
+    watch = watch_in(tmp_path)
+    watch._control.ask(Request("workers", 4, "code"))
+    make_model().fit(known(arrays), verbose=0, callbacks=[watch])
+    assert len(told(open_run(watch.run_path), SwitchFailed)) == 1
+
+
+def test_prefetch_behind_batches_that_lie_on_the_gpu_is_refused(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfwatch.watch import fetch
+
+    batches = iter(known(arrays))
+    assert fetch.why_not_gated(batches) is None
+    batches._iterator_resource = SimpleNamespace(device="/job:localhost/replica:0/task:0/device:GPU:0")
+    assert fetch.why_not_gated(batches) is Refusal.ON_DEVICE
+
+    monkeypatch.setattr(fetch, "why_not_gated", lambda iterator: Refusal.ON_DEVICE)
+    bare = make_model()
+    expected = fingerprint(bare, bare.fit(known(arrays), epochs=EPOCHS, verbose=0))
+    watch = watch_in(tmp_path)
+    watch.set(prefetch=4)
+    watched = make_model()
+    assert fingerprint(watched, watched.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])) == expected
+    run = open_run(watch.run_path)
+    assert [event.reason for event in run.events if isinstance(event, SwitchFailed)] == [Refusal.ON_DEVICE.words]
+    assert len(told(run, PipelineSwitched)) == 0

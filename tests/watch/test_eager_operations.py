@@ -1,0 +1,146 @@
+"""What is timed of operations that Python runs one by one. No TensorFlow is imported."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.runs.folders import FakeClock, make_manifest
+from tfwatch.core.clock import Clock
+from tfwatch.core.events import Noted
+from tfwatch.runs.opened import read_run
+from tfwatch.runs.writer import RunWriter
+from tfwatch.watch.eager_operations import Calls, Operations, _tensorflow_calls, op_by_op
+
+NAMES = ("TFE_Py_FastPathExecute", "TFE_Py_Execute", "TFE_Py_ExecuteCancelable")
+
+
+class Time:
+    """A clock that stands still until somebody lets it pass."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def read(self) -> int:
+        return self.ns
+
+    def passes(self, ns: int) -> int:
+        self.ns += ns
+        return ns
+
+
+def module_of(time: Time) -> SimpleNamespace:
+    """Operations that take so many nanoseconds, and return them."""
+    return SimpleNamespace(**{name: (lambda ns: time.passes(ns)) for name in NAMES})
+
+
+def test_only_what_operations_take_is_counted_and_each_call_by_itself() -> None:
+    time = Time()
+    module = module_of(time)
+    operations = Operations(Calls(module), Clock(now_ns=time.read))
+
+    def step(ns: int) -> int:
+        time.passes(1000)  # Python's
+        return int(module.TFE_Py_Execute(ns) + module.TFE_Py_FastPathExecute(ns) + module.TFE_Py_ExecuteCancelable(1))
+
+    assert (operations.call(step, 30), operations.took_ns) == (61, 61)
+    assert (operations.call(step, 5), operations.took_ns) == (11, 11)
+
+
+def test_outside_of_a_call_and_after_an_error_tensorflow_is_as_it_was() -> None:
+    time = Time()
+    module = module_of(time)
+    before = dict(vars(module))
+    operations = Operations(Calls(module), Clock(now_ns=time.read))
+    assert vars(module) == before
+
+    def fail(_: Any) -> None:
+        module.TFE_Py_Execute(7)
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        operations.call(fail, None)
+    assert vars(module) == before
+
+
+def test_another_threads_operations_are_not_counted() -> None:
+    time = Time()
+    module = module_of(time)
+    operations = Operations(Calls(module), Clock(now_ns=time.read))
+
+    def step(_: Any) -> None:
+        other = threading.Thread(target=module.TFE_Py_Execute, args=(50,))
+        other.start()
+        other.join()
+        module.TFE_Py_Execute(2)
+
+    operations.call(step, None)
+    assert (time.ns, operations.took_ns) == (52, 2)
+
+
+def test_two_threads_that_train_at_once_count_each_their_own_and_leave_tensorflow_as_it_was() -> None:
+    time = Time()
+    module = module_of(time)
+    before = dict(vars(module))
+    calls = Calls(module)
+    first_is_in, second_is_in, first_is_out = threading.Event(), threading.Event(), threading.Event()
+    first = Operations(calls, Clock(now_ns=time.read))
+    took: dict[str, int] = {}
+
+    def first_step(_: Any) -> None:
+        first_is_in.set()
+        assert second_is_in.wait(10)
+        module.TFE_Py_Execute(3)
+
+    def second_step(_: Any) -> None:
+        second_is_in.set()
+        assert first_is_out.wait(10)
+        module.TFE_Py_Execute(50)
+
+    def train_second() -> None:
+        assert first_is_in.wait(10)
+        second = Operations(calls, Clock(now_ns=time.read))
+        second.call(second_step, None)
+        took["second"] = second.took_ns
+
+    other = threading.Thread(target=train_second)
+    other.start()
+    first.call(first_step, None)
+    first_is_out.set()
+    other.join(10)
+
+    assert (first.took_ns, took) == (3, {"second": 50})
+    assert vars(module) == before
+
+
+def test_a_step_within_a_step_is_counted_in_both() -> None:
+    time = Time()
+    module = module_of(time)
+    before = dict(vars(module))
+    outer, inner = (Operations(calls, Clock(now_ns=time.read)) for calls in [Calls(module)] * 2)
+
+    def step(_: Any) -> None:
+        module.TFE_Py_Execute(5)
+        inner.call(module.TFE_Py_Execute, 7)
+        module.TFE_Py_Execute(11)
+
+    outer.call(step, None)
+
+    assert (outer.took_ns, inner.took_ns) == (23, 7)
+    assert vars(module) == before
+
+
+def test_a_tensorflow_without_these_names_is_not_timed_and_the_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    _tensorflow_calls.cache_clear()
+    monkeypatch.setitem(sys.modules, "tensorflow.python", SimpleNamespace(pywrap_tfe=SimpleNamespace()))
+    writer = RunWriter(None, make_manifest(), FakeClock().clock)
+
+    assert op_by_op(writer) is None
+    assert not writer.manifest().op_by_op
+    writer.flush()
+    (note,) = (event.text for event in read_run(writer).events if isinstance(event, Noted))
+    assert note.startswith("what Python takes between operations is not told: they cannot be timed (")

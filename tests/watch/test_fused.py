@@ -1,0 +1,184 @@
+"""Several steps in one call, `steps_per_execution`: what their rows say, and what is done where none can be had."""
+
+from __future__ import annotations
+
+from itertools import count
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.runs.folders import make_manifest
+from tests.watch.conftest import BATCH, STEPS, fingerprint
+from tfwatch.core.events import Noted, PipelineSwitched
+from tfwatch.core.rows import Flag
+from tfwatch.runs.opened import Run, open_run
+from tfwatch.runs.writer import RunWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.tensorflow
+
+GROUP = 10
+
+
+@pytest.fixture
+def model(make_model: Callable[[], Any]) -> Any:
+    model = make_model()
+    model.compile("adam", "sparse_categorical_crossentropy", steps_per_execution=GROUP)
+    return model
+
+
+def batches(arrays: Any) -> Any:
+    """Two groups of ten, and one more batch."""
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices(arrays).batch(BATCH)
+
+
+def test_a_clock_that_op_determinism_forbids_is_not_tried_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    from tfwatch.watch.fused_steps import find_clock
+
+    asked = []
+    monkeypatch.setattr(tf, "timestamp", lambda: asked.append("timestamp"))
+    writer = RunWriter(tmp_path, make_manifest())
+    clock = find_clock(writer)
+    read = tf.function(clock.read, autograph=False)
+    assert writer.now_ns() / 1e9 <= float(read()) <= clock.now_ns() / 1e9
+    assert not asked
+
+
+def watched(model: Any, arrays: Any, folder: Path, **options: Any) -> Run:
+    from tfwatch import Watch
+
+    watch = Watch(folder, **options)
+    model.fit(batches(arrays), verbose=0, callbacks=[watch])
+    return open_run(watch.run_path or "")
+
+
+def notes(run: Run) -> list[str]:
+    return [event.text for event in run.events if isinstance(event, Noted)]
+
+
+@pytest.mark.parametrize("split", ["fused", "exact"])
+def test_a_call_is_one_stretch_and_what_follows_it_is_its_last_steps_host(
+    split: str, model: Any, arrays: Any, tmp_path: Path
+) -> None:
+    run = watched(model, arrays, tmp_path, split=split)
+    rows = run.steps
+    last = [GROUP - 1, 2 * GROUP - 1, STEPS - 1]
+    assert np.flatnonzero(rows["host_ms"]).tolist() == last
+    assert rows["flags"].tolist() == [Flag.COMPILE | Flag.EPOCH_START] + [0] * (STEPS - 1)
+    total_ms = rows["wait_ms"] + rows["compute_ms"] + rows["host_ms"]
+    np.testing.assert_allclose(total_ms[:-1], np.diff(rows["start_ns"].astype(np.int64)) / 1e6, rtol=1e-3)
+    assert f"steps_per_execution={GROUP}" in run.manifest.split
+    assert notes(run) == [f"how the steps are told apart: {run.manifest.split}"]
+    if split == "fused":
+        assert np.flatnonzero(rows["dispatch_ms"]).tolist() == [0, GROUP, 2 * GROUP]
+
+
+def test_what_cannot_be_traced_is_left_to_keras_and_the_run_says_so(
+    model: Any, make_model: Callable[[], Any], arrays: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfwatch.watch import step_runners
+
+    def refuse(*_: object) -> None:
+        raise TypeError("not in a graph\n  with a long tail")
+
+    monkeypatch.setattr(step_runners, "FusedSteps", refuse)
+    run = watched(model, arrays, tmp_path)
+    stock = make_model()
+    stock.compile("adam", "sparse_categorical_crossentropy", steps_per_execution=GROUP)
+    assert fingerprint(model, model.history) == fingerprint(stock, stock.fit(batches(arrays), verbose=0))
+    assert run.manifest.not_split == "not in a graph"
+    assert notes(run) == ["the steps of this fit are not split: not in a graph"]
+    assert len(run.steps) == 0
+    assert run.ended
+    assert run.ended.cause == "finished"
+
+
+def test_steps_during_which_the_wall_clock_was_set_have_no_rows(
+    model: Any, arrays: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfwatch.watch import step_runners
+
+    hour_ns, readings = 3_600 * 10**9, count()
+
+    def set_in_the_second_call(*_: object) -> int:
+        return hour_ns if next(readings) >= 3 else 0
+
+    monkeypatch.setattr(step_runners, "offset_ns", set_in_the_second_call)
+    run = watched(model, arrays, tmp_path)
+    assert run.steps["step"].tolist() == [*range(1, GROUP + 1), STEPS]
+    assert notes(run)[1:] == [f"the wall clock was set: the {GROUP} steps up to {2 * GROUP} are not timed"]
+    assert run.ended
+    assert run.ended.steps == STEPS
+
+
+def test_a_switch_in_mid_call_is_the_step_whose_batch_came_through_the_new_pipeline(
+    model: Any, arrays: Any, tmp_path: Path
+) -> None:
+    import keras
+
+    from tfwatch import Watch
+
+    watch = Watch(tmp_path)
+    watch.set(prefetch=4)
+    off = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: watch.set(prefetch="off"))
+    model.fit(batches(arrays), verbose=0, callbacks=[watch, off])
+    run = open_run(watch.run_path or "")
+    on, switched = (event for event in run.events if isinstance(event, PipelineSwitched))
+    assert (on.step, switched.asked_step) == (1, GROUP)
+    # What the old pipeline held: four in its buffer and one in the making.
+    assert GROUP < switched.step <= GROUP + 4 + 2
+    flags = run.steps["flags"]
+    assert {GROUP, switched.step - 1} == set(np.flatnonzero(flags[1:] & Flag.SWITCH) + 1)
+
+
+def test_another_split_is_refused() -> None:
+    from tfwatch import Watch
+
+    with pytest.raises(ValueError, match="split must be fused or exact, not 'both'"):
+        Watch(split="both")  # type: ignore[arg-type]
+
+
+def test_the_loop_goes_on_before_it_is_known_when_a_step_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tensorflow as tf
+
+    from tfwatch.watch.fused_steps import FusedSteps, GraphClock
+
+    began = Event()
+    waited: list[bool] = []
+
+    def original(iterator: Any) -> Any:
+        batch = next(iterator)
+
+        def begin(number: int) -> int:
+            if number == 1:
+                began.set()
+            return number
+
+        seen = tf.numpy_function(begin, [batch], tf.int64)
+        return {"loss": tf.ensure_shape(seen, ())}
+
+    def read_once_the_second_step_began() -> float:
+        waited.append(began.wait(timeout=20))
+        return 1.0
+
+    def when_landed(self: Any, last: Any) -> Any:
+        with tf.control_dependencies([last]):
+            return tf.numpy_function(read_once_the_second_step_began, [], tf.float64)
+
+    monkeypatch.setattr(FusedSteps, "_when_landed", when_landed)
+    iterator = iter(tf.data.Dataset.range(3))
+    clock = GraphClock(lambda: tf.numpy_function(lambda: 0.0, [], tf.float64), lambda: 0)
+    steps = FusedSteps(original, iterator, clock)
+    stamps, _, outputs = steps(iterator, 3)
+    assert waited == [True] * 3
+    assert stamps[1:, 0].tolist() == [1.0] * 3
+    assert outputs["loss"].numpy() == 2

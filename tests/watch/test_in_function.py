@@ -1,0 +1,150 @@
+"""Loops over `track` inside a `tf.function`: they run as over the data set itself, and nothing is recorded of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import tfwatch
+from tests.watch.tracked import ROOT
+from tfwatch.runs.library import list_runs
+from tfwatch.watch import track
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.tensorflow
+
+
+def summed(data: Any) -> Any:
+    import tensorflow as tf
+
+    total = tf.constant(0, tf.int64)
+    for number in data:
+        total += number
+    return total
+
+
+def numbered(data: Any) -> Any:
+    import tensorflow as tf
+
+    total = tf.constant(0, tf.int64)
+    for place, number in enumerate(data):
+        total += tf.cast(place, tf.int64) * number
+    return total
+
+
+def beside(data: Any) -> Any:
+    import tensorflow as tf
+
+    total = tf.constant(0, tf.int64)
+    for one, other in zip(data, data, strict=False):
+        total += one * other
+    return total
+
+
+def taken(data: Any) -> Any:
+    import tensorflow as tf
+
+    total = tf.constant(0, tf.int64)
+    for number in iter(data):
+        total += number
+    return total
+
+
+#: How a loop is written; each adds up numbers from 0 to 9 in its own way.
+LOOPS = [summed, numbered, beside, taken]
+
+
+@pytest.fixture(autouse=True)
+def _untold() -> None:
+    track._tell_in_function.cache_clear()
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("made_inside", [True, False])
+def test_a_loop_in_a_function_is_that_over_the_data_set(
+    loop: Callable[[Any], Any], made_inside: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import tensorflow as tf
+
+    data = tf.data.Dataset.range(10)
+    bare = tf.function(loop)(data)
+    if made_inside:
+        tracked = tf.function(lambda: loop(tfwatch.track(data, tmp_path)))()
+    else:
+        tracked = tf.function(loop)(tfwatch.track(data, tmp_path))
+    assert tracked.numpy() == bare.numpy() > 0
+    assert list_runs(tmp_path) == []
+    assert capsys.readouterr().err == (
+        "tfwatch: a loop inside a tf.function is not watched: "
+        "loop over track(...) outside it, and call the function for each batch\n"
+    )
+
+
+def test_so_is_one_over_batches_that_are_spread_over_devices(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    spread = strategy.experimental_distribute_dataset(tf.data.Dataset.range(10))
+    assert tf.function(summed)(tfwatch.track(spread, tmp_path)).numpy() == 45
+
+
+def test_a_loop_of_python_s_is_unrolled_as_ever(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    assert tf.function(summed)(tfwatch.track(range(10), tmp_path)).numpy() == 45
+    assert list_runs(tmp_path) == []
+
+
+def test_a_tensorflow_that_does_not_see_through_it_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tensorflow as tf
+
+    monkeypatch.setattr(track, "_is_seen_through", lambda: False)
+
+    class Unknown(tfwatch.Track[Any]):
+        """Of a kind that AutoGraph was told nothing of."""
+
+    def loop() -> Any:
+        return list(Unknown(tf.data.Dataset.range(10), tmp_path, None, loop.__code__, 0))
+
+    with pytest.raises(RuntimeError, match="loop over the data set itself"):
+        tf.function(loop, autograph=False)()
+
+
+def test_a_tensorflow_whose_insides_differ_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tensorflow.python.autograph.operators import control_flow
+
+    monkeypatch.delattr(control_flow, "for_loop_registry")
+    assert not track.seen_through(type("Kind", (), {}), lambda tracked: tracked)
+
+
+def test_a_loop_goes_on_while_another_thread_imports_tensorflow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow", ModuleType("tensorflow"))
+    assert not track.in_function()
+    assert list(tfwatch.track([1, 2], tmp_path)) == [1, 2]
+
+
+def test_no_function_is_traced_where_there_is_no_tensorflow() -> None:
+    code = "import sys; from tfwatch.watch.track import in_function; print(in_function(), sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("False")
+    assert "'tensorflow'" not in done.stdout
+
+
+def test_a_loop_outside_that_calls_a_function_is_recorded(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    double = tf.function(lambda number: number * 2)
+    with tfwatch.track(tf.data.Dataset.range(10), tmp_path) as tracked:
+        assert sum(int(double(number)) for number in tracked) == 90
+    assert len(list_runs(tmp_path)) == 1

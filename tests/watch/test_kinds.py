@@ -1,0 +1,95 @@
+"""Every way of `fit`: with Watch, and while its pipeline is switched, the result is that of `fit` without it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.watch.conftest import determinism, fingerprint
+from tests.watch.kinds import KINDS, Kind
+from tfwatch.core.events import PipelineSwitched, WatchFailed
+from tfwatch.runs.opened import Run, open_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.tensorflow
+
+
+class Seen:
+    """What a callback is told of each batch, and switches of the pipeline from the second epoch on."""
+
+    def __init__(self, watch: Any = None) -> None:
+        import keras
+
+        settings = [4, "off", 4, "default", 4, "auto", 1]
+        batches: list[tuple[int, float]] = []
+
+        class Callback(keras.callbacks.Callback):
+            epochs = calls = 0
+
+            def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+                self.epochs += 1
+
+            def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+                batches.append((batch, logs["loss"]))
+                self.calls += self.epochs > 1
+                if watch and self.calls % 5 == 1:
+                    watch.set(prefetch=settings[self.calls // 5 % len(settings)])
+
+        self.batches = batches
+        self.callback = Callback()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_the_result_is_the_same_bit_for_bit(kind: Kind, tmp_path: Path) -> None:
+    stock, _ = train(kind)
+    watched, run = train(kind, tmp_path)
+    assert watched == stock
+    assert run.manifest.split == kind.rows
+    assert run.steps["step"].tolist() == list(range(1, kind.steps + 1))
+    happened = [type(event) for event in run.events]
+    assert WatchFailed not in happened
+    assert (PipelineSwitched in happened) is kind.switched
+    fills_the_wall(run)
+
+
+def test_so_it_is_where_batches_come_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they do that hold more than plain tensors, or under asynchronous execution."""
+    import tensorflow as tf
+
+    (kind,) = (kind for kind in KINDS if kind.name == "attention, arrays")
+    stock, _ = train(kind)
+    monkeypatch.setattr(tf.config.experimental, "get_synchronous_execution", lambda: False)
+    watched, _ = train(kind, tmp_path)
+    assert watched == stock
+
+
+def train(kind: Kind, runs_dir: Path | None = None) -> tuple[Any, Any]:
+    """What came of it, and the run of the last `fit` that was watched; None without Watch."""
+    import keras
+
+    from tfwatch import Watch
+
+    keras.utils.set_random_seed(3)
+    watch = Watch(runs_dir, kind.split) if runs_dir else None
+    seen = Seen(watch)
+    callbacks = [*kind.callbacks(), *([watch] if watch else []), seen.callback]
+    with determinism(kind.deterministic):
+        model = kind.model()
+        model.compile("rmsprop", "sparse_categorical_crossentropy", metrics=["accuracy"], **kind.compile)
+        history = kind.fit(model, kind.data(), kind.options, callbacks)
+    result = (*fingerprint(model, history), history.history, seen.batches)
+    keras.backend.clear_session()
+    return result, open_run(watch.run_path or "") if watch else None
+
+
+def fills_the_wall(run: Run) -> None:
+    """wait + compute + host = wall within 0.1 %, in each epoch."""
+    for epoch in np.unique(run.steps["epoch"]):
+        rows = run.steps[run.steps["epoch"] == epoch]
+        total_ms = sum(float(rows[f"{part}_ms"][:-1].sum(dtype=np.float64)) for part in ("wait", "compute", "host"))
+        assert total_ms == pytest.approx((int(rows["start_ns"][-1]) - int(rows["start_ns"][0])) / 1e6, rel=1e-3)
+        assert (rows["dispatch_ms"] <= rows["compute_ms"]).all()

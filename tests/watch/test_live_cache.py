@@ -1,0 +1,173 @@
+"""The cache and the shuffle buffer, switched while whole runs train."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.whole import only, result, told, train, write_images
+from tfwatch.core.events import EpochEnded, Noted, PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
+from tfwatch.core.knobs import Knobs
+from tfwatch.runs.control import Control, Scheduled
+from tfwatch.tfdata import cache as stores
+from tfwatch.workloads.models import generator
+from tfwatch.workloads.workload import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfwatch.runs.opened import Run
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache")]
+
+#: Batches of an epoch, the last of them ragged.
+STEPS = 21
+
+
+@pytest.fixture(autouse=True)
+def _few_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generator, "_COUNT", 162)
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Two classes of 90 images, of which 18 are held out."""
+    folder = write_images(tmp_path_factory.mktemp("data"), 90, "disk", "dots")
+    return Settings(batch_size=8, image_size=16, epochs=4, seed=7, data=folder)
+
+
+def switched(run: Run) -> list[tuple[str, str, str, int]]:
+    return [(event.knob, event.old, event.new, event.step) for event in told(run, PipelineSwitched)]
+
+
+@pytest.mark.parametrize("name", ["cnn", "generator"])
+def test_random_switches_with_the_cache_among_them_change_no_bit(name: str, settings: Settings, tmp_path: Path) -> None:
+    rng = random.Random(3)
+    choices: list[tuple[str, Any]] = [
+        *(("prefetch", value) for value in ("off", "default", 3)),
+        *(("workers", value) for value in ("off", "default", 2)),
+    ]
+    switches = [Scheduled(rng.randrange(4 * STEPS), *rng.choice(choices)) for _ in range(24)]
+    # On over the end of an epoch and through a whole one, off and on again.
+    cache = [Scheduled(step, "cache", value) for step, value in ((4, True), (50, False), (54, True), (58, False))]
+    still, _ = train(name, settings, tmp_path)
+    turned, outcome = train(name, settings, tmp_path, *switches, *cache, Scheduled(60, "cache", True))
+    assert outcome.cause == "finished"
+    assert ("cache", "off", "on", 2 * STEPS + 1) in switched(turned)
+    assert any(switch[:3] == ("cache", "on", "off") for switch in switched(turned))
+    assert result(turned) == result(still)
+
+
+def test_both_forms_of_a_pipeline_are_cached_apart(settings: Settings, tmp_path: Path) -> None:
+    """Else an example made by one form would be served as the other's, which differs in the last bit."""
+    forms = [Scheduled(30, "fast_form", True), Scheduled(50, "fast_form", False), Scheduled(70, "fast_form", True)]
+    still, _ = train("generator", settings, tmp_path, *forms)
+    cached, _ = train("generator", settings, tmp_path, *forms, knobs=Knobs(cache=True))
+    assert result(cached) == result(still)
+
+
+def test_a_cache_is_in_effect_with_the_epoch_that_it_serves_whole(settings: Settings, tmp_path: Path) -> None:
+    run, _ = train("cnn", settings, tmp_path, Scheduled(5, "cache", True), Scheduled(70, "cache", False))
+    asked, off = told(run, SwitchAsked)
+    assert (asked.knob, asked.step, off.step) == ("cache", 5, 70)
+    assert switched(run) == [("cache", "off", "on", 2 * STEPS + 1), ("cache", "on", "off", 71)]
+    assert run.manifest.cache_bytes == 162 * 16 * 16 * 3 * 4
+    assert any("the cache takes" in event.text for event in told(run, Noted))
+
+
+def test_a_cache_taken_back_while_it_fills_was_no_switch(settings: Settings, tmp_path: Path) -> None:
+    """Else steps that filled a cache would count as what a cache gives."""
+    turned = Scheduled(5, "cache", True), Scheduled(9, "cache", False)
+    run, _ = train("cnn", settings, tmp_path, *turned)
+    assert switched(run) == []
+    assert [(event.old, event.new) for event in told(run, SwitchAsked)] == [("off", "on"), ("off", "off")]
+    assert not told(run, SwitchMissed)
+
+
+def test_a_cache_that_never_came_into_effect_is_told(settings: Settings, tmp_path: Path) -> None:
+    run, _ = train("cnn", replace(settings, epochs=2), tmp_path, Scheduled(5, "cache", True))
+    assert switched(run) == []
+    missed = only(run, SwitchMissed)
+    assert (missed.knob, missed.old, missed.new, missed.step) == ("cache", "off", "on", 5)
+
+
+@pytest.mark.parametrize("at_start", [True, False])
+def test_a_cache_that_does_not_fit_is_refused(
+    at_start: bool, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "free_bytes", lambda: 100_000)
+    switches = [] if at_start else [Scheduled(5, "cache", True), Scheduled(5, "prefetch", 2)]
+    run, outcome = train("cnn", replace(settings, epochs=1), tmp_path, *switches, knobs=Knobs(cache=at_start))
+    sentence = "the cache needs 0.5 MB, more than half of the 0.1 MB of memory that are free"
+    if at_start:
+        assert (outcome.cause, outcome.message) == ("bad-input", sentence)
+        return
+    (failed,) = told(run, SwitchFailed)
+    assert (failed.knob, failed.reason) == ("cache", sentence)
+    assert switched(run) == [("prefetch", "off", "2", 6)]
+
+
+@pytest.mark.parametrize("knob", ["cache", "shuffle"])
+def test_a_knob_that_a_pipeline_lacks_is_refused(knob: str, settings: Settings, tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(
+        "import keras\nimport tensorflow as tf\n\n\n"
+        "def source():\n    return tf.data.Dataset.range(40).batch(4)\n\n\n"
+        "def pipeline(source, knobs):\n"
+        "    return source.map(lambda n: (tf.cast(n, tf.float32)[:, None], tf.cast(n, tf.float32)))\n\n\n"
+        "def model():\n    made = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])\n"
+        "    made.compile('sgd', 'mse')\n    return made\n"
+    )
+    value = True if knob == "cache" else 5
+    run, outcome = train(str(file), Settings(epochs=1), tmp_path / "runs", Scheduled(2, knob, value))
+    assert outcome.cause == "finished"
+    (failed,) = told(run, SwitchFailed)
+    assert failed.knob == knob
+
+
+def test_another_shuffle_is_in_effect_with_the_next_epoch(settings: Settings, tmp_path: Path) -> None:
+    still, _ = train("cnn", replace(settings, epochs=1), tmp_path)
+    run, _ = train("cnn", settings, tmp_path, Scheduled(5, "shuffle", 4), Scheduled(50, "shuffle", "auto"))
+    assert [(event.old, event.new, event.step) for event in told(run, SwitchAsked)] == [
+        ("auto", "4", 5),
+        ("4", "auto", 50),
+    ]
+    assert switched(run) == [("shuffle", "auto", "4", STEPS + 1), ("shuffle", "4", "auto", 3 * STEPS + 1)]
+    assert told(run, EpochEnded)[0].metrics == told(still, EpochEnded)[0].metrics
+
+
+def test_a_cache_that_is_asked_for_while_a_shuffle_waits_leaves_that_shuffle(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """Else the shuffle is told as switched, and the epoch is of the old one."""
+    short, shuffled = replace(settings, epochs=2), Scheduled(5, "shuffle", 4)
+    alone, _ = train("cnn", short, tmp_path, shuffled)
+    beside, _ = train("cnn", short, tmp_path, shuffled, Scheduled(9, "cache", True))
+    assert switched(beside) == switched(alone) == [("shuffle", "auto", "4", STEPS + 1)]
+    assert result(beside) == result(alone)
+
+
+def test_a_run_that_is_restarted_before_the_epoch_begins_with_the_shuffle_that_was_asked_for(
+    settings: Settings, tmp_path: Path
+) -> None:
+    control = Control(Knobs())
+    train("cnn", replace(settings, steps=9), tmp_path, Scheduled(5, "shuffle", 4), control=control)
+    assert (control.knobs, control.coming) == (Knobs(), Knobs(shuffle=4))
+
+
+def test_a_shuffle_that_is_taken_back_before_the_epoch_changes_nothing(settings: Settings, tmp_path: Path) -> None:
+    short = replace(settings, epochs=2)
+    still, _ = train("cnn", short, tmp_path)
+    run, _ = train("cnn", short, tmp_path, Scheduled(5, "shuffle", 4), Scheduled(9, "shuffle", "auto"))
+    assert [(event.old, event.new) for event in told(run, SwitchAsked)] == [("auto", "4"), ("auto", "auto")]
+    assert switched(run) == []
+    assert result(run) == result(still)
+
+
+def test_a_shuffle_at_the_start_trains_another_order(settings: Settings, tmp_path: Path) -> None:
+    short = replace(settings, epochs=1)
+    results = {result(train("cnn", short, tmp_path, knobs=Knobs(shuffle=size))[0]) for size in ("auto", "off", 4)}
+    assert len(results) == 3

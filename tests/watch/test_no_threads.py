@@ -1,0 +1,73 @@
+"""The system gives no more threads: tfwatch does without those that it can do without, and the training goes on."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.watch.conftest import fingerprint
+from tests.whole import result, told, train
+from tfwatch.core.events import PipelineSwitched, SensorMissing
+from tfwatch.runs.control import Scheduled
+from tfwatch.workloads.models import generator
+from tfwatch.workloads.workload import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.tensorflow
+
+#: Threads that are begun while a training runs, or for it alone.
+OF_A_TRAINING = {"tfwatch-stages", "tfwatch-disposal", "tfwatch-cache"}
+OF_THE_MACHINE = {"tfwatch-sensors", "tfwatch-pauses"}
+
+
+@pytest.fixture
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Those that were refused."""
+    begin, refused = threading.Thread.start, list[str]()
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name in OF_A_TRAINING | OF_THE_MACHINE:
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    return refused
+
+
+def test_a_workload_trains_as_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr(generator, "_COUNT", 80)
+    settings = Settings(batch_size=8, epochs=3, seed=2)
+    whole, _ = train("generator", settings, tmp_path)
+    refused = request.getfixturevalue("no_threads")
+    switches = Scheduled(2, "cache", True), Scheduled(5, "prefetch", 2), Scheduled(25, "cache", False)
+    run, outcome = train("generator", settings, tmp_path, *switches)
+    assert outcome.cause == "finished", outcome.message
+    assert set(refused) == OF_A_TRAINING
+    assert result(run) == result(whole)
+    assert [switched.knob for switched in told(run, PipelineSwitched)] == ["prefetch", "cache", "cache"]
+    (missing,) = (event for event in told(run, SensorMissing) if event.sensor == "pipeline")
+    assert missing.reason == "nobody reads it: can't start new thread"
+
+
+def test_a_script_trains_as_ever(
+    arrays: Any, make_model: Callable[[], Any], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    from tfwatch import Watch, open_run
+
+    stock, watched = make_model(), make_model()
+    expected = fingerprint(stock, stock.fit(*arrays, verbose=0))
+    request.getfixturevalue("no_threads")
+    watch = Watch(tmp_path)
+    assert fingerprint(watched, watched.fit(*arrays, verbose=0, callbacks=[watch])) == expected
+    run = open_run(watch.run_path or "")
+    assert len(run.steps) > 0
+    nobody = {event.sensor for event in told(run, SensorMissing) if event.reason.startswith("nobody reads it")}
+    assert nobody == {"pipeline", "machine", "callbacks"}

@@ -1,0 +1,173 @@
+"""A train function that is not Keras' own is called as it is; the run counts its steps and says they are not split."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.runs.folders import read
+from tests.watch.conftest import STEPS, fingerprint
+from tests.watch.watched import EPOCHS, known, watch_in
+from tests.whole import only, told
+from tfwatch.core.events import EpochEnded, Noted, RunEnded, SwitchFailed
+from tfwatch.report.text import as_text
+from tfwatch.runs.opened import open_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfwatch.runs.opened import Run
+
+pytestmark = pytest.mark.tensorflow
+NOT_KERAS = "the model's train function is not Keras' own (make_train_function, or train_function itself, is replaced)"
+
+
+def compiled(model: Any, calls: list[int]) -> Any:
+    import tensorflow as tf
+
+    @tf.function
+    def one_batch(iterator: Any) -> Any:
+        calls.append(1)
+        return model.train_step(next(iterator))
+
+    return one_batch
+
+
+def compiled_for_two_batches(model: Any, calls: list[int]) -> Any:
+    import tensorflow as tf
+
+    @tf.function
+    def two_batches(iterator: Any) -> Any:
+        calls.append(1)
+        model.train_step(next(iterator))
+        return model.train_step(next(iterator))
+
+    return two_batches
+
+
+def around_keras(model: Any, calls: list[int]) -> Any:
+    model.make_train_function()
+    inner = model.train_function
+
+    def counted(iterator: Any) -> Any:
+        calls.append(1)
+        return inner(iterator)
+
+    return counted
+
+
+def fitted(
+    make_model: Callable[[], Any], make: Any, data: Callable[[], Any], callbacks: list[Any], **settings: Any
+) -> Any:
+    """What a `fit` comes to, and how often the train function's own Python ran."""
+    model = make_model()
+    calls: list[int] = []
+    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"], **settings)
+    model.train_function = make(model, calls)
+    history = model.fit(data(), epochs=EPOCHS, verbose=0, callbacks=callbacks)
+    return fingerprint(model, history), len(calls)
+
+
+@pytest.mark.parametrize("make", [compiled, compiled_for_two_batches, around_keras])
+@pytest.mark.parametrize("settings", [{}, {"run_eagerly": True}], ids=["graph", "eager"])
+def test_it_is_called_as_stock_fit_calls_it(
+    make: Any, settings: dict[str, Any], arrays: Any, make_model: Callable[[], Any], tmp_path: Path
+) -> None:
+    def whole_batches() -> Any:
+        return known(arrays).take(STEPS - 1)
+
+    watch, stock = watch_in(tmp_path), fitted(make_model, make, whole_batches, [], **settings)
+    assert fitted(make_model, make, whole_batches, [watch], **settings) == stock
+    assert not hasattr(watch.model.train_function, "tfwatch_step")
+    says_that_it_is_not_split(open_run(watch.run_path))
+
+
+def says_that_it_is_not_split(run: Run) -> None:
+    assert run.manifest.not_split == NOT_KERAS
+    assert [note.text for note in told(run, Noted)] == [f"the steps of this fit are not split: {NOT_KERAS}"]
+    assert f"the steps were not split: {NOT_KERAS}" in as_text(run, Path.home())
+    assert len(run.steps) == 0
+
+
+def test_its_epochs_and_steps_are_counted(arrays: Any, make_model: Callable[[], Any], tmp_path: Path) -> None:
+    watch = watch_in(tmp_path)
+    fitted(make_model, compiled, lambda: known(arrays), [watch])
+    run = open_run(watch.run_path)
+    assert [epoch.step for epoch in told(run, EpochEnded)] == [STEPS * (epoch + 1) for epoch in range(EPOCHS)]
+    assert (only(run, RunEnded).cause, only(run, RunEnded).steps) == ("finished", EPOCHS * STEPS)
+    newest = read(watch.run_path).latest
+    assert newest
+    assert newest.loss
+    assert (newest.step, newest.epoch_step) == (EPOCHS * STEPS, STEPS)
+
+
+def test_a_switch_is_refused(arrays: Any, make_model: Callable[[], Any], tmp_path: Path) -> None:
+    watch = watch_in(tmp_path)
+    watch.set(prefetch=4)
+    fitted(make_model, compiled, lambda: known(arrays), [watch])
+    failed = only(open_run(watch.run_path), SwitchFailed)
+    assert (failed.knob, failed.reason.startswith("the steps of this fit are not split")) == ("prefetch", True)
+
+
+def test_the_last_call_of_an_epoch_may_have_fewer_steps(
+    arrays: Any, make_model: Callable[[], Any], tmp_path: Path
+) -> None:
+    watch = watch_in(tmp_path)
+    fitted(make_model, around_keras, lambda: known(arrays), [watch], steps_per_execution=4)
+    assert only(open_run(watch.run_path), RunEnded).steps == EPOCHS * STEPS
+
+
+def test_a_method_that_makes_it_counts_too(arrays: Any, make_model: Callable[[], Any], tmp_path: Path) -> None:
+    import keras
+
+    class OwnFunction(keras.Sequential):
+        train_function: Any
+
+        def make_train_function(self, force: bool = False) -> None:
+            self.train_function = self.train_function or compiled(self, [])
+
+    watch, model = watch_in(tmp_path), OwnFunction(make_model().layers)
+    model.compile("adam", "sparse_categorical_crossentropy")
+    model.fit(known(arrays), verbose=0, callbacks=[watch])
+    says_that_it_is_not_split(open_run(watch.run_path))
+
+
+def test_what_raises_in_it_ends_the_run_as_failed(arrays: Any, make_model: Callable[[], Any], tmp_path: Path) -> None:
+    def raising(model: Any, calls: list[int]) -> Any:
+        inner = around_keras(model, calls)
+
+        def fails(iterator: Any) -> Any:
+            if len(calls) == 5:
+                raise ValueError("in the function")
+            return inner(iterator)
+
+        return fails
+
+    watch = watch_in(tmp_path)
+    with pytest.raises(ValueError, match="in the function"):
+        fitted(make_model, raising, lambda: known(arrays), [watch])
+    run = open_run(watch.run_path)
+    assert (only(run, RunEnded).cause, only(run, RunEnded).steps) == ("failed", 5)
+
+
+def test_a_train_on_batch_within_a_fit_is_no_step_of_it(
+    arrays: Any, make_model: Callable[[], Any], tmp_path: Path
+) -> None:
+    import keras
+
+    def fit(*watches: Any) -> Any:
+        model = make_model()
+
+        def train_more(at: int, logs: Any) -> None:
+            model.train_on_batch(arrays[0][:16], arrays[1][:16])
+
+        more = keras.callbacks.LambdaCallback(on_epoch_begin=train_more, on_train_batch_end=train_more)
+        return fingerprint(model, model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[*watches, more]))
+
+    watch = watch_in(tmp_path)
+    assert fit(watch) == fit()
+    run = open_run(watch.run_path)
+    assert run.manifest.split == "exact"
+    assert (len(run.steps), only(run, RunEnded).cause) == (EPOCHS * STEPS, "finished")

@@ -1,0 +1,63 @@
+"""What holds a real `fit` up has a name."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.runs.processes import wait_until
+from tfwatch.analysis.steps.causes import Cause, Pauses
+from tfwatch.core.events import Paused
+from tfwatch.runs.opened import open_run, read_run
+from tfwatch.sensors.pauses import LEAST_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tfwatch.runs.writer import RunWriter
+
+pytestmark = pytest.mark.tensorflow
+
+
+def of_sensors() -> list[Any]:
+    """The sensors' own among those whom the collector calls."""
+    return [callback for callback in gc.callbacks if callback.__module__.startswith("tfwatch.sensors.protocol")]
+
+
+def test_a_slow_callback_is_named_by_its_class(tmp_path: Path, make_model: Callable[[], Any], arrays: Any) -> None:
+    """It is slow in step 5 until it was seen and was long enough; step 6 ends once it was told."""
+    import keras
+
+    from tfwatch import Watch
+
+    def writer() -> RunWriter:
+        assert watch._recorder
+        return watch._recorder.writer
+
+    def is_seen() -> bool:
+        since_ns = writer().status[1]
+        long_enough = writer().now_ns() - since_ns > 2 * LEAST_MS * 1e6
+        return long_enough and writer().busy_with == (since_ns, "CustomCheckpoint")
+
+    def is_told() -> bool:
+        writer().flush()
+        return any(isinstance(event, Paused) and event.cause == "checkpoint" for event in read_run(writer()).events)
+
+    class CustomCheckpoint(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            if batch in (4, 5):
+                wait_until(is_seen if batch == 4 else is_told)
+
+    before, watch = of_sensors(), Watch(runs_dir=tmp_path)
+    make_model().fit(*arrays, batch_size=16, verbose=0, callbacks=[watch, CustomCheckpoint()])
+    assert of_sensors() == before
+    run = open_run(watch.run_path or "")
+    row = run.steps[4]
+    end_ns = int(run.steps["start_ns"][5])
+    extra_ms = float(row["host_ms"])
+    assert extra_ms > 2 * LEAST_MS
+    cause = Pauses(run.events).cause(end_ns - extra_ms * 1e6, end_ns, extra_ms, "host")
+    assert cause == Cause("checkpoint", "CustomCheckpoint")

@@ -1,0 +1,288 @@
+"""Loops of the user's own under `track`: they run as they would without it, and their folder tells the steps."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import tfwatch
+from tests.runs.folders import FakeClock, make_manifest
+from tests.watch.tracked import BATCHES, cause, opened, python, runs_in
+from tests.watch.watched import homeless
+from tests.whole import told
+from tfwatch.core.events import EpochEnded, EpochStarted, Noted, WatchFailed
+from tfwatch.core.rows import Flag, Phase
+from tfwatch.report.text import as_text
+from tfwatch.runs.library import list_runs
+from tfwatch.runs.opened import read_run
+from tfwatch.runs.reader import RunReader
+from tfwatch.runs.writer import RunWriter
+from tfwatch.watch.tracked_loop import LoopBooks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tfwatch import Track
+
+pytestmark = pytest.mark.usefixtures("all_runs_ended")
+
+
+# -- the loop is the loop ---------------------------------------------------------------------------
+
+
+def test_the_elements_are_the_very_same_in_the_same_order(tmp_path: Path) -> None:
+    with tfwatch.track(BATCHES, tmp_path) as tracked:
+        for _ in range(2):
+            got = list(tracked)
+            assert len(got) == len(BATCHES)
+            assert all(mine is yours for mine, yours in zip(got, BATCHES, strict=True))
+    assert len(opened(tracked).steps) == 10
+
+
+def test_len_goes_through_and_so_does_its_lack(tmp_path: Path) -> None:
+    assert len(tfwatch.track(BATCHES, tmp_path)) == 5
+    assert not tfwatch.track([], tmp_path)
+    endless: Track[int] = tfwatch.track(iter(BATCHES), tmp_path)  # type: ignore[arg-type]
+    assert endless
+    with pytest.raises(TypeError, match="has no len"):
+        len(endless)
+    assert list_runs(tmp_path) == []
+
+
+def test_what_cannot_be_looped_over_says_so_as_ever(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="'int' object is not iterable"):
+        list(tfwatch.track(5, tmp_path))  # type: ignore[arg-type]
+
+
+def test_a_generator_is_closed_when_its_loop_is_left(tmp_path: Path) -> None:
+    closed = []
+
+    def batches() -> Iterator[int]:
+        try:
+            yield from range(10)
+        finally:
+            closed.append(True)
+
+    for n in tfwatch.track(batches(), tmp_path):
+        if n == 3:
+            break
+    assert closed == [True]
+
+
+def test_no_batch_is_held(tmp_path: Path) -> None:
+    iterator = iter(tfwatch.track((np.zeros(n) for n in range(3)), tmp_path))
+    batch = next(iterator)
+    held = sys.getrefcount(np.zeros(1))  # of an object that nobody holds
+    assert sys.getrefcount(batch) == held + 1
+    assert len(list(iterator)) == 2
+
+
+def test_without_tensorflow_none_is_loaded(tmp_path: Path) -> None:
+    code = "for n in tfwatch.track(range(3), RUNS): pass\nassert 'tensorflow' not in sys.modules"
+    (run,) = python(code, tmp_path / "runs")
+    assert len(run.steps) == 3
+    assert (run.manifest.device.split()[0], run.manifest.accelerated) == ("CPU", False)
+
+
+# -- rows ---------------------------------------------------------------------------------------------
+
+
+def make_books(clock: FakeClock, traced: Callable[[], int] | None = None) -> tuple[LoopBooks, RunWriter]:
+    writer = RunWriter(None, make_manifest(), clock.clock)
+    return LoopBooks(writer, traced), writer
+
+
+def rows_of(writer: RunWriter) -> Any:
+    writer.flush()
+    return read_run(writer).steps
+
+
+def test_a_step_is_its_fetch_and_its_body() -> None:
+    clock = FakeClock()
+    books, writer = make_books(clock)
+    books.begin_epoch(0, 0, None)
+    for step, (fetch_s, body_s) in enumerate([(0.5, 1.0), (0.25, 2.0), (0.125, 4.0)], 1):
+        start_ns = writer.now_ns()
+        books.before(start_ns)
+        assert writer.status[:3] == (Phase.WAIT, start_ns, step)
+        clock.at_s += fetch_s
+        books.got(start_ns, writer.now_ns(), np.zeros((8, 2)))
+        assert writer.status[:3] == (Phase.COMPUTE, writer.now_ns(), step)
+        clock.at_s += body_s
+    books.end_epoch(None)
+    assert writer.status[0] == Phase.EPOCH_END
+    assert writer.progress[-1] == (24, 3, 0, 3, None, None)
+    rows = rows_of(writer)
+    assert rows["wait_ms"].tolist() == [500, 250, 125]
+    assert rows["compute_ms"].tolist() == [1000, 2000, 4000]
+    assert not rows["host_ms"].any()
+    assert not rows["dispatch_ms"].any()
+    assert rows["flags"].tolist() == [Flag.EPOCH_START, 0, 0]
+
+
+class Odd:
+    """A batch, or a figure, that cannot be asked."""
+
+    @property
+    def shape(self) -> Any:
+        raise TypeError("no")
+
+    def __float__(self) -> float:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize("batch", [3, "text", np.zeros(()), (), Odd()])
+def test_examples_that_nobody_can_count_are_told_once_and_are_no_figure(batch: Any) -> None:
+    clock = FakeClock()
+    books, writer = make_books(clock)
+    books.begin_epoch(0, 0, None)
+    for one in (np.zeros((8, 2)), batch, batch, np.zeros((8, 2))):
+        clock.at_s += 1.0
+        books.before(writer.now_ns())
+        books.got(writer.now_ns(), writer.now_ns(), one)
+        writer.flush()
+    run = read_run(writer)
+    snapshot = RunReader(writer, clock.clock).tail()
+    assert [event.text for event in run.events if isinstance(event, Noted)] == [
+        "examples are not counted: a batch does not tell how many it holds"
+    ]
+    assert snapshot.latest is not None
+    assert (snapshot.latest.step, snapshot.latest.images, snapshot.images_s) == (4, 0, None)
+
+
+@pytest.mark.parametrize("odd", ["text", np.zeros(3), 10**400, math.nan, Odd()])
+def test_what_is_no_figure_is_left_out_of_an_epochs_metrics(odd: Any) -> None:
+    books, writer = make_books(FakeClock())
+    books.begin_epoch(0, 0, None)
+    books.end_epoch({"loss": np.float32(0.5), "odd": odd})
+    writer.flush()
+    assert [event.metrics for event in told(read_run(writer), EpochEnded)] == [{"loss": 0.5}]
+
+
+def test_a_step_that_traced_is_flagged() -> None:
+    counts = iter([0, 7, 7, 7, 7, 9])
+    books, writer = make_books(FakeClock(), lambda: next(counts))
+    for _ in range(3):
+        books.before(0)
+        books.got(0, 0, None)
+    books.end_step(0)
+    assert rows_of(writer)["flags"].tolist() == [Flag.COMPILE, 0, Flag.RETRACE]
+
+
+def test_every_row_follows_the_one_before(tmp_path: Path) -> None:
+    with tfwatch.track(BATCHES, tmp_path) as tracked:
+        for _ in range(3):
+            for _ in tracked:
+                pass
+    run = opened(tracked)
+    rows = run.steps
+    assert rows["step"].tolist() == list(range(1, 16))
+    assert rows["epoch"].tolist() == [0] * 5 + [1] * 5 + [2] * 5
+    assert np.flatnonzero(rows["flags"] & Flag.EPOCH_START).tolist() == [0, 5, 10]
+    total_ms = rows["wait_ms"] + rows["compute_ms"] + rows["host_ms"]
+    inside = np.flatnonzero(np.diff(rows["epoch"]) == 0)
+    np.testing.assert_allclose(total_ms[inside], np.diff(rows["start_ns"])[inside] / 1e6, rtol=1e-3)
+    assert [event.steps for event in told(run, EpochStarted)] == [5, 5, 5]
+    assert [event.step for event in told(run, EpochEnded)] == [5, 10, 15]
+    assert (run.manifest.switchable, run.manifest.knobs, run.manifest.steps_per_epoch) == ([], {}, 5)
+    assert run.manifest.split.startswith("by the loop's fetches: ")
+
+
+def test_the_summary_claims_nothing_of_keras_and_no_loss(tmp_path: Path) -> None:
+    with tfwatch.track(range(40), tmp_path) as tracked:
+        for _ in tracked:
+            sum(range(20_000))
+    text = as_text(opened(tracked), Path.home())
+    assert "NOT input-bound, compute-bound" in text
+    assert "Keras" not in text
+    assert "loss" not in text
+
+
+# -- what fails in tfwatch, and where it cannot be ---------------------------------------------------------
+
+
+def test_a_folder_that_cannot_be_made_leaves_the_loop_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    with tfwatch.track(BATCHES, tmp_path / "file" / "runs") as tracked:
+        assert len(list(tracked)) == 5
+    assert tracked.run_path is None
+    assert "nothing is recorded" in capsys.readouterr().err
+
+
+def test_a_run_that_cannot_begin_leaves_the_loop_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tfwatch.watch.tracked_loop.ScriptRun", lambda *_: 1 / 0)
+    with tfwatch.track(BATCHES, tmp_path) as tracked:
+        assert len(list(tracked)) == 5
+    assert "this loop is not watched: ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_without_a_home_the_loop_goes_unwatched(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("platformdirs.user_state_dir", homeless)
+    assert len(list(tfwatch.track(BATCHES))) == 5
+    assert capsys.readouterr().err == "tfwatch: this loop is not watched: RuntimeError: no home\n"
+
+
+def test_what_breaks_in_tfwatch_never_reaches_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tfwatch.track(BATCHES, tmp_path) as tracked:
+        for n, _ in enumerate(tracked):
+            if n == 2:
+                monkeypatch.setattr(RunWriter, "step", lambda *_: 1 / 0)
+        assert n == 4
+        assert len(list(tracked)) == 5
+    run = opened(tracked)
+    assert (len(told(run, WatchFailed)), len(run.steps), cause(run)) == (1, 2, "finished")
+
+
+def test_a_batch_of_any_kind_is_recorded(tmp_path: Path) -> None:
+    class Odd:
+        @property
+        def shape(self) -> Any:
+            raise RuntimeError("not known yet")
+
+    batches: list[Any] = [Odd(), None, "text", {}, np.zeros(())]
+    with tfwatch.track(batches, tmp_path) as tracked:
+        assert len(list(tracked)) == 5
+    assert (len(opened(tracked).steps), told(opened(tracked), WatchFailed)) == (5, [])
+
+
+def test_a_forked_process_goes_on_looping_and_leaves_its_parents_run_alone(tmp_path: Path) -> None:
+    with tfwatch.track(range(6), tmp_path) as tracked:
+        steps = iter(tracked)
+        next(steps)
+        if (child := os.fork()) == 0:
+            try:
+                rest = list(steps)
+                tracked.close()
+                mine = sum(1 for _ in tracked)
+                tracked.close()
+            finally:
+                os._exit(0 if (rest, mine) == ([1, 2, 3, 4, 5], 6) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert list(steps) == [1, 2, 3, 4, 5]
+    runs = runs_in(tmp_path)
+    assert [(cause(run), len(run.steps)) for run in runs] == [("finished", 6)] * 2
+    assert [run.path == tracked.run_path for run in runs] == [run.manifest.pid == os.getpid() for run in runs]
+
+
+def _worker(runs_dir: Path) -> None:
+    for _ in tfwatch.track(range(4), runs_dir):
+        pass
+
+
+def test_a_forked_worker_has_a_run_of_its_own(tmp_path: Path) -> None:
+    process = multiprocessing.get_context("fork").Process(target=_worker, args=(tmp_path,))
+    process.start()
+    process.join(timeout=20)
+    (run,) = runs_in(tmp_path)
+    assert (process.exitcode, run.manifest.pid, cause(run), len(run.steps)) == (0, process.pid, "finished", 4)

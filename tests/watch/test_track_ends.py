@@ -1,0 +1,236 @@
+"""How runs of `track` end."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import tfwatch
+from tests.watch.tracked import BATCHES, cause, flushed, opened, python, runs_in
+from tests.whole import told
+from tfwatch.core.events import EpochStarted, TrainingFailed
+from tfwatch.core.rows import Phase
+from tfwatch.runs.opened import open_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("all_runs_ended")
+
+
+def test_what_the_iterable_raises_is_what_the_loop_raises_and_the_run_failed(tmp_path: Path) -> None:
+    error = OSError("no such share")
+
+    def batches() -> Iterator[int]:
+        yield from range(3)
+        raise error
+
+    tracked = tfwatch.track(batches(), tmp_path)
+    with pytest.raises(OSError, match="no such share") as raised:
+        for _ in tracked:
+            pass
+    assert raised.value is error
+    run = opened(tracked)
+    (failure,) = told(run, TrainingFailed)
+    assert (cause(run), len(run.steps), failure.step) == ("failed", 3, 4)
+    assert run.under_way
+    assert run.under_way.phase is Phase.WAIT
+    assert failure.error == "OSError: no such share"
+    assert "in batches" in failure.traceback
+
+
+def test_an_error_whose_traceback_cannot_be_written_is_what_the_loop_raises_all_the_same(tmp_path: Path) -> None:
+    class OddError(Exception):
+        @property
+        def __cause__(self) -> BaseException | None:  # type: ignore[override]
+            raise RuntimeError("of what, nobody knows")
+
+    def batches() -> Iterator[int]:
+        yield 1
+        raise OddError("no more")
+
+    tracked = tfwatch.track(batches(), tmp_path)
+    with pytest.raises(OddError):
+        for _ in tracked:
+            pass
+    (failure,) = told(opened(tracked), TrainingFailed)
+    assert failure.traceback.endswith("cannot be written: RuntimeError: of what, nobody knows")
+
+
+def test_a_loop_that_goes_on_after_an_error_is_recorded_on(tmp_path: Path) -> None:
+    class Flaky:
+        n = 0
+
+        def __iter__(self) -> Flaky:
+            return self
+
+        def __next__(self) -> int:
+            self.n += 1
+            if self.n == 3:
+                raise ValueError("a bad record")
+            if self.n == 6:
+                raise StopIteration
+            return self.n
+
+    with tfwatch.track(Flaky(), tmp_path) as tracked:
+        steps = iter(tracked)
+        assert [next(steps), next(steps)] == [1, 2]
+        with pytest.raises(ValueError, match="a bad record"):
+            next(steps)
+        assert list(steps) == [4, 5]
+    assert (cause(opened(tracked)), len(opened(tracked).steps)) == ("finished", 4)
+
+
+def test_a_loop_over_an_object_whose_last_loop_failed_is_another_run(tmp_path: Path) -> None:
+    class Failing:
+        tried = False
+
+        def __iter__(self) -> Iterator[int]:
+            if not self.tried:
+                self.tried = True
+                raise ValueError("no data yet")
+            yield from range(3)
+
+    tracked = tfwatch.track(Failing(), tmp_path)
+    steps = iter(tracked)
+    with pytest.raises(ValueError, match="no data yet"):
+        next(steps)
+    first = tracked.run_path
+    assert list(tracked) == [0, 1, 2]
+    tracked.close()
+    assert first
+    assert [cause(run) for run in runs_in(tmp_path)] == ["failed", "finished"]
+
+
+def test_a_run_that_is_closed_in_its_loop_has_the_step_under_way(tmp_path: Path) -> None:
+    tracked = tfwatch.track(BATCHES, tmp_path)
+    for n, _ in enumerate(tracked):
+        if n == 2:
+            tracked.close()
+    assert tracked.run_path
+    run = flushed(tracked.run_path)
+    assert run.ended
+    assert (run.ended.cause, run.ended.steps, len(run.steps)) == ("finished", 3, 3)
+
+
+def test_an_exception_in_a_with_block_is_in_the_folder(tmp_path: Path) -> None:
+    tracked = tfwatch.track(range(5), tmp_path)
+    with pytest.raises(ZeroDivisionError), tracked:
+        assert [1 / (2 - n) for n in tracked]
+    (failure,) = told(opened(tracked), TrainingFailed)
+    assert (cause(opened(tracked)), failure.step, len(opened(tracked).steps)) == ("failed", 3, 3)
+
+
+def test_an_interrupt_is_no_failure(tmp_path: Path) -> None:
+    def interrupted(n: int) -> None:
+        raise KeyboardInterrupt
+
+    tracked = tfwatch.track(range(5), tmp_path)
+    with pytest.raises(KeyboardInterrupt), tracked:
+        list(map(interrupted, tracked))
+    run = opened(tracked)
+    assert (cause(run), told(run, TrainingFailed)) == ("stopped", [])
+    assert run.ended is not None
+    assert run.ended.detail == "KeyboardInterrupt"
+
+
+def test_a_loop_that_is_left_is_stopped(tmp_path: Path) -> None:
+    tracked = tfwatch.track(BATCHES, tmp_path)
+    for _ in range(2):
+        for n, _ in enumerate(tracked):
+            if n == 2:
+                break
+    path = tracked.run_path
+    del tracked
+    assert path
+    run = open_run(path)
+    assert run.ended is not None
+    assert (run.ended.cause, run.ended.detail) == ("stopped", "the loop was left before its data ended")
+    assert run.steps["epoch"].tolist() == [0] * 3 + [1] * 3
+
+
+def test_a_run_ends_when_its_last_loop_did_and_not_with_the_process(tmp_path: Path) -> None:
+    over = tmp_path / "over"
+    note = f"import time\nopen({str(over)!r}, 'w').write(str(time.perf_counter_ns()))"
+    (run,) = python(f"for n in tfwatch.track(range(3), RUNS): pass\n{note}", tmp_path / "runs")
+    assert (cause(run), len(run.steps)) == ("finished", 3)
+    assert run.ended is not None
+    assert run.manifest.origin_ns + run.ended.at_ns < int(over.read_text())
+
+
+UNCAUGHT = """
+def train():
+    for epoch in range(2):
+        for n, batch in enumerate(tfwatch.track(range(5), RUNS)):
+            if epoch and n == 3:
+                step(batch)
+    raise ValueError("later")
+
+def step(batch):
+    raise {error}
+
+{call}
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "rc", "ends"),
+    [
+        pytest.param("ValueError('bad batch')", 1, ("failed", "ValueError: bad batch"), id="an exception"),
+        pytest.param("KeyboardInterrupt", -2, ("stopped", "KeyboardInterrupt"), id="an interrupt"),
+    ],
+)
+def test_an_exception_that_nobody_catches_is_told(error: str, rc: int, ends: tuple[str, str], tmp_path: Path) -> None:
+    (run,) = python(UNCAUGHT.format(error=error, call="train()"), tmp_path / "runs", rc=rc)
+    assert run.ended is not None
+    assert (run.ended.cause, run.ended.detail) == ends
+    assert len(run.steps) == 9
+    assert [failure.step for failure in told(run, TrainingFailed)] == ([9] if ends[0] == "failed" else [])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(UNCAUGHT.replace("    step(batch)", "    break"), id="after a break"),
+        pytest.param(UNCAUGHT.replace("                step(batch)", "                pass"), id="after the last loop"),
+    ],
+)
+def test_an_exception_of_later_is_not_the_loops(code: str, tmp_path: Path) -> None:
+    (run,) = python(code.format(error="TypeError", call="train()"), tmp_path / "runs", rc=1)
+    assert (cause(run), told(run, TrainingFailed)) == ("stopped" if "break" in code else "finished", [])
+
+
+def test_a_full_disk_is_told_once_and_there_is_no_run_to_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.pwrite", full)
+    monkeypatch.setattr("tfwatch.runs.format.write_atomically", full)
+    with tfwatch.track(BATCHES, tmp_path) as tracked:
+        assert len(list(tracked)) == len(BATCHES)
+    assert tracked.run_path is None
+    assert capsys.readouterr().err == (
+        f"tfwatch: nothing is recorded: {tmp_path} cannot be written: No space left on device\n"
+    )
+
+
+@pytest.mark.parametrize("epochs", [0, -1, "a", 2.5])
+def test_a_number_of_epochs_that_is_none_is_refused_before_the_loop(tmp_path: Path, epochs: Any) -> None:
+    with pytest.raises(ValueError, match=f"^epochs must be a whole number from 1 on, or None, not {epochs!r}$"):
+        tfwatch.track(BATCHES, tmp_path, epochs=epochs)
+
+
+@pytest.mark.parametrize("epochs", [1, np.int64(2)])
+def test_so_many_loops_end_the_run(tmp_path: Path, epochs: int) -> None:
+    tracked = tfwatch.track(BATCHES, tmp_path, epochs=epochs)
+    for _ in range(epochs):
+        list(tracked)
+    run = opened(tracked)
+    assert cause(run) == "finished"
+    assert [epoch.epochs for epoch in told(run, EpochStarted)] == [epochs] * epochs

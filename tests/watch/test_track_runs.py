@@ -1,0 +1,192 @@
+"""Which loops are epochs of one run of `track`."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import tfwatch
+from tests.runs.hanging import hang
+from tests.runs.processes import wait_until
+from tests.watch.tracked import BATCHES, cause, opened, runs_in
+from tests.whole import told
+from tfwatch.core.events import EpochEnded, EpochStarted
+from tfwatch.runs import create
+from tfwatch.runs.library import list_runs
+from tfwatch.runs.liveness import Life
+from tfwatch.runs.opened import open_run
+from tfwatch.watch.tracked_loop import Loop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tfwatch import Track
+
+pytestmark = pytest.mark.usefixtures("all_runs_ended")
+
+
+def test_an_object_that_is_looped_over_again_goes_on_with_its_run_until_it_is_gone(tmp_path: Path) -> None:
+    tracked = tfwatch.track(BATCHES, tmp_path)
+    for _ in range(3):
+        for _ in tracked:
+            pass
+    run = opened(tracked)
+    assert (run.life, len(told(run, EpochEnded))) == (Life.RUNNING, 3)
+    del tracked
+    (folder,) = list_runs(tmp_path)
+    assert cause(open_run(folder)) == "finished"
+
+
+def test_a_call_from_the_same_line_goes_on_with_the_run(tmp_path: Path) -> None:
+    for n in range(3):
+        for _ in tfwatch.track([n] * 5, tmp_path):
+            pass
+    for _, _ in enumerate(tfwatch.track(BATCHES, tmp_path)):
+        pass
+    first, second = runs_in(tmp_path)
+    assert (len(told(first, EpochStarted)), len(told(second, EpochStarted))) == (3, 1)
+
+
+def test_no_call_goes_on_with_a_run_that_is_being_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a garbage collection in a thread that has something to do yet."""
+    for _ in range(2):
+        tracked = tfwatch.track(BATCHES, tmp_path)
+        for _ in range(2):
+            list(tracked)
+        with monkeypatch.context() as later:
+            later.setattr(Loop, "end", lambda _: None)
+            del tracked
+    assert [len(told(run, EpochEnded)) for run in runs_in(tmp_path)] == [2, 2]
+
+
+def test_a_loop_that_outlives_its_object_ends_their_run(tmp_path: Path) -> None:
+    """As where both are collected: in which order is not known."""
+    tracked = tfwatch.track(BATCHES, tmp_path)
+    assert len(list(tracked)) == 5
+    loop = iter(tracked)
+    next(loop)
+    del tracked
+    assert not runs_in(tmp_path)[0].ended
+    del loop
+    assert [(cause(run), len(run.steps)) for run in runs_in(tmp_path)] == [("stopped", 6)]
+
+
+def test_a_call_within_another_generator_goes_on_too(tmp_path: Path) -> None:
+    """As with a progress bar around it, which holds the object for as long as the loop."""
+
+    def bar(tracked: Track[Any]) -> Iterator[Any]:
+        yield from tracked
+
+    for _ in range(2):
+        for _ in bar(tfwatch.track(BATCHES, tmp_path)):
+            pass
+    (run,) = runs_in(tmp_path)
+    assert len(told(run, EpochEnded)) == 2
+
+
+def test_objects_that_live_side_by_side_have_runs_of_their_own(tmp_path: Path) -> None:
+    several = [tfwatch.track([n] * 3, tmp_path) for n in range(2)]
+    for tracked in several:
+        assert len(list(tracked)) == 3
+    for pair in zip(*several, strict=True):
+        assert pair == (0, 1)
+    for tracked in several:
+        assert [len(told(opened(tracked), kind)) for kind in (EpochStarted, EpochEnded)] == [2, 2]
+        tracked.close()
+    assert len(list_runs(tmp_path)) == 2
+
+
+def test_a_run_ends_with_the_epochs_that_were_announced(tmp_path: Path) -> None:
+    tracked = tfwatch.track(BATCHES, tmp_path, epochs=2)
+    for epoch in range(3):
+        for _ in tracked:
+            pass
+        if epoch == 1:
+            first = opened(tracked)
+    assert (cause(first), len(first.steps), first.manifest.epochs) == ("finished", 10, 2)
+    assert tracked.run_path != first.path
+    tracked.close()
+    assert (cause(opened(tracked)), len(opened(tracked).steps)) == ("finished", 5)
+
+
+def test_a_with_block_is_one_run(tmp_path: Path) -> None:
+    for _ in range(2):
+        with tfwatch.track(BATCHES, tmp_path) as tracked:
+            for _ in tracked:
+                break
+        assert cause(opened(tracked)) == "finished"
+    assert len(list_runs(tmp_path)) == 2
+
+
+def test_a_loop_in_a_loop_has_a_run_of_its_own(tmp_path: Path) -> None:
+    inner: list[int] = []
+    with tfwatch.track(range(2), tmp_path / "outer") as outer:
+        for _ in outer:
+            inner += [n for n in tfwatch.track(range(3), tmp_path / "inner")]  # noqa: C416  a loop
+    assert inner == [0, 1, 2] * 2
+    (run,) = runs_in(tmp_path / "inner")
+    assert len(opened(outer).steps) == 2
+    assert [event.epoch for event in told(run, EpochEnded)] == [0, 1]
+
+
+def test_a_second_loop_over_the_same_object_takes_over(tmp_path: Path) -> None:
+    with tfwatch.track(BATCHES, tmp_path) as tracked:
+        first = iter(tracked)
+        next(first)
+        second = iter(tracked)
+        assert (len(list(second)), len(list(first))) == (5, 4)
+    assert len(opened(tracked).steps) == 6
+
+
+def test_threads_have_runs_of_their_own(tmp_path: Path) -> None:
+    together, counts = threading.Barrier(3), []
+
+    def loop() -> None:
+        for n in tfwatch.track(range(50), tmp_path):
+            if n == 10:
+                together.wait(timeout=20)
+        counts.append(n)
+
+    threads = [threading.Thread(target=loop) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=20)
+    assert counts == [49] * 3
+    wait_until(lambda: [len(open_run(run).steps) for run in list_runs(tmp_path)] == [50] * 3)
+
+
+def test_no_more_than_a_few_runs_wait_for_another_call(tmp_path: Path) -> None:
+    loops: dict[str, Any] = {"track": tfwatch.track, "runs_dir": tmp_path}
+    for _ in range(8):  # as the cells of a notebook
+        exec(compile("for _ in track(range(3), runs_dir): pass", "cell", "exec"), loops)
+    lives = [open_run(run).life for run in reversed(list_runs(tmp_path))]
+    assert len(lives) == 8
+    assert set(lives[:3]) == {Life.ENDED}
+    assert set(lives[-4:]) == {Life.RUNNING}
+
+
+def test_a_run_is_ended_from_a_thread_that_is_joined_then(tmp_path: Path) -> None:
+    """The garbage collector may run in the writer's own thread."""
+    loop = Loop(tmp_path, None, compile("0", "", "eval"))
+    thread = threading.Thread(target=loop.end, name="tfwatch-writer")
+    thread.start()
+    thread.join()
+    wait_until(lambda: loop.over)
+    assert loop.path
+    wait_until(lambda: open_run(loop.path or "").ended is not None)
+
+
+def test_a_loop_does_not_wait_for_its_disk_and_knows_its_folder_once_that_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(create, "BEGIN_S", 0.05)
+    with hang(monkeypatch, type(tmp_path), "mkdir") as disk, tfwatch.track(BATCHES, tmp_path) as tracked:
+        assert list(tracked) == BATCHES
+        assert tracked.run_path is None
+        disk.answers.set()
+        wait_until(lambda: tracked.run_path is not None)
+    assert len(opened(tracked).steps) == len(BATCHES)

@@ -1,0 +1,215 @@
+"""`track` around loops of TensorFlow: the same result bit for bit, what traces, and a GPU that is asked."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import tfwatch
+from tests.runs.processes import wait_until
+from tests.watch.tracked import ROOT, opened, runs_in
+from tests.whole import told
+from tfwatch.core.events import Noted, WatchFailed
+from tfwatch.core.rows import Flag
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("all_runs_ended")]
+
+
+def dataset(arrays: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices(arrays).shuffle(50, seed=1).batch(16)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CPU is taken for a GPU: what is asked of one is asked of it."""
+    from tfwatch.watch import async_loop, tracked_loop
+    from tfwatch.watch.tensorflow_info import Device
+
+    make = async_loop.make_marker
+    monkeypatch.setattr(tracked_loop, "find_device", lambda: Device("GPU:0", accelerated=True))
+    monkeypatch.setattr(async_loop, "make_marker", lambda writer: make(writer, "/CPU:0"))
+
+
+def weights(model: Any) -> str:
+    return hashlib.sha256(b"".join(weight.tobytes() for weight in model.get_weights())).hexdigest()
+
+
+def by_tape(make_model: Callable[[], Any], arrays: Any, wrap: Callable[[Any], Any]) -> tuple[str, list[float]]:
+    """A loop that leaves its losses on the device."""
+    import keras
+    import tensorflow as tf
+
+    model, data = make_model(), dataset(arrays)
+    optimizer, loss_of = keras.optimizers.Adam(), keras.losses.SparseCategoricalCrossentropy()
+
+    @tf.function
+    def step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = loss_of(y, model(x, training=True))
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+        return loss
+
+    losses = []
+    for _ in range(2):
+        for x, y in wrap(data):
+            losses.append(step(x, y))
+    return weights(model), [float(loss) for loss in losses]
+
+
+def by_train_on_batch(
+    make_model: Callable[[], Any], arrays: Any, wrap: Callable[[Any], Any]
+) -> tuple[str, list[float]]:
+    model, data, losses = make_model(), dataset(arrays), []
+    for _ in range(2):
+        for x, y in wrap(data):
+            losses.append(float(model.train_on_batch(x, y)[0]))
+    return weights(model), losses
+
+
+def by_hand(make_model: Callable[[], Any], arrays: Any, wrap: Callable[[Any], Any]) -> tuple[str, list[float]]:
+    """Without a compiled function, with random numbers of the operations' own."""
+    import tensorflow as tf
+
+    make_model()
+    weight, data, losses = tf.Variable(tf.random.normal((4,))), dataset(arrays), []
+    for _ in range(2):
+        for _, y in wrap(data):
+            with tf.GradientTape() as tape:
+                noise = tf.random.normal((4,))
+                loss = tf.reduce_sum((tf.gather(weight + noise, y)) ** 2)
+            weight.assign_sub(1e-3 * tf.convert_to_tensor(tape.gradient(loss, weight)))
+            losses.append(float(loss))
+    return hashlib.sha256(weight.numpy().tobytes()).hexdigest(), losses
+
+
+LOOPS = [by_tape, by_train_on_batch, by_hand]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_loop_is_the_same_bit_for_bit(
+    loop: Any, arrays: Any, make_model: Callable[[], Any], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    bare = loop(make_model, arrays, lambda data: data)
+    assert loop(make_model, arrays, lambda data: tfwatch.track(data, tmp_path / "cpu")) == bare
+    request.getfixturevalue("gpu")
+    assert loop(make_model, arrays, lambda data: tfwatch.track(data, tmp_path / "gpu")) == bare
+    for runs_dir in (tmp_path / "cpu", tmp_path / "gpu"):
+        (run,) = runs_in(runs_dir)
+        assert len(run.steps) == 2 * len(dataset(arrays))
+        assert run.manifest.accelerated == (runs_dir.name == "gpu")
+        assert told(run, WatchFailed) == []
+
+
+def test_steps_that_trace_are_told_from_the_others(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    @tf.function
+    def step(x: Any) -> Any:
+        return tf.reduce_sum(x)
+
+    shapes = [(2,), (2,), (2,), (3, 3), (2,)]
+    with tfwatch.track([tf.zeros(shape) for shape in shapes], tmp_path) as tracked:
+        for x in tracked:
+            step(x)
+    flags = opened(tracked).steps["flags"].tolist()
+    assert flags == [Flag.EPOCH_START | Flag.COMPILE, 0, 0, Flag.RETRACE, 0]
+
+
+def test_a_gpu_is_asked_and_every_step_has_its_row_in_order(gpu: None, arrays: Any, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    def is_asked() -> bool:
+        """Whether the thread that asks has found out how soon an idle one answers."""
+        ahead = tracked._loop._books.ahead if tracked._loop else None
+        return ahead is not None and ahead._split is not None
+
+    with tfwatch.track(dataset(arrays), tmp_path) as tracked:
+        for _ in range(5):
+            for x, _ in tracked:
+                tf.reduce_sum(x)
+                wait_until(is_asked)
+    run = opened(tracked)
+    rows = run.steps
+    assert rows["step"].tolist() == list(range(1, len(rows) + 1))
+    assert len(rows) == 5 * len(dataset(arrays))
+    inside = np.flatnonzero(np.diff(rows["epoch"]) == 0)
+    total_ms = rows["wait_ms"] + rows["compute_ms"]
+    np.testing.assert_allclose(total_ms[inside], np.diff(rows["start_ns"])[inside] / 1e6, rtol=1e-3)
+    assert run.manifest.split.startswith("by the loop's fetches and the GPU: ")
+    (note,) = told(run, Noted)
+    assert note.text.startswith("an idle GPU answers after ")
+
+
+def test_a_gpu_that_cannot_be_asked_is_told(
+    gpu: None, arrays: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfwatch.watch.async_loop.make_marker", lambda writer: 1 / 0)
+    with tfwatch.track(dataset(arrays), tmp_path) as tracked:
+        count = sum(1 for _ in tracked)
+    run = opened(tracked)
+    assert len(run.steps) == count
+    assert "the GPU cannot be asked (ZeroDivisionError: division by zero)" in told(run, Noted)[0].text
+
+
+def test_a_gpu_is_not_asked_where_its_work_cannot_be_seen(gpu: None, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    with tf.Graph().as_default(), tfwatch.track(range(5), tmp_path) as tracked:
+        assert len(list(tracked)) == 5
+    assert {note.text for note in told(opened(tracked), Noted)} == {
+        "the GPU cannot be asked: a fetch that blocks counts as data wait",
+        "examples are not counted: a batch does not tell how many it holds",
+    }
+
+
+def test_keras_shows_what_watches_a_fit_to_who_gives_it_a_tracked_data_set(
+    make_model: Callable[[], Any], arrays: Any, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=r"callbacks=\[tfwatch.Watch\(\)\]"):
+        make_model().fit(tfwatch.track(dataset(arrays), tmp_path), verbose=0)
+
+
+def test_devices_that_tensorflow_has_not_taken_yet_are_left_alone() -> None:
+    code = (
+        "import tensorflow as tf\n"
+        "from tfwatch.watch.async_loop import may_ask\n"
+        "print(may_ask())\n"
+        "tf.config.set_logical_device_configuration(tf.config.list_physical_devices('CPU')[0],\n"
+        "    [tf.config.LogicalDeviceConfiguration()] * 2)\n"
+        "tf.constant(1)\n"
+        "print(may_ask())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == ["False", "True"]
+
+
+def test_a_landing_is_told_on_the_run_s_clock() -> None:
+    """In a process of its own: with the operations deterministic, as in these tests, another clock is read."""
+    code = (
+        "from pathlib import Path\n"
+        "from tests.runs.folders import make_manifest\n"
+        "from tfwatch.runs.writer import RunWriter\n"
+        "from tfwatch.watch.async_loop import make_marker\n"
+        "writer = RunWriter(None, make_manifest())\n"
+        "mark = make_marker(writer, '/CPU:0')\n"
+        "for _ in range(100):\n"
+        "    before_ns = writer.now_ns()\n"
+        "    landed_ns = mark()\n"
+        "    assert before_ns - 1e6 < landed_ns < writer.now_ns() + 1e6\n"
+        "print('told')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "told", done.stderr

@@ -1,0 +1,59 @@
+"""Watch on a disk that is full, or fills: the training is as without it, and stderr has one sentence."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.watch.conftest import STEPS, fingerprint
+from tests.watch.watched import EPOCHS, Make, known, watch_in
+from tfwatch.runs.opened import open_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.tensorflow
+
+
+def fill(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """From now on the disk takes nothing more, by these functions of `os` and of the format."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for name in names:
+        monkeypatch.setattr(name, full)
+
+
+def test_a_full_disk_is_told_once_and_there_is_no_run_to_open(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stock = make_model()
+    expected = fingerprint(stock, stock.fit(known(arrays), epochs=EPOCHS, verbose=0))
+    fill(monkeypatch, "os.pwrite", "tfwatch.runs.format.write_atomically")
+    model, watch = make_model(), watch_in(tmp_path)
+    assert fingerprint(model, model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])) == expected
+    assert watch.run_path is None
+    assert capsys.readouterr().err == (
+        f"tfwatch: nothing is recorded: {tmp_path} cannot be written: No space left on device\n"
+    )
+
+
+def test_a_disk_that_fills_midway_is_told_with_the_step(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import keras
+
+    def fill_up(epoch: int, logs: Any) -> None:
+        watch._recorder.writer.flush()
+        fill(monkeypatch, "os.pwrite")
+
+    watch = watch_in(tmp_path)
+    filling = keras.callbacks.LambdaCallback(on_epoch_end=fill_up)
+    make_model().fit(known(arrays), epochs=1, verbose=0, callbacks=[filling, watch])
+    assert capsys.readouterr().err == (
+        f"tfwatch: the run is not recorded since step {STEPS}: No space left on device\n"
+    )
+    assert len(open_run(watch.run_path).steps) in (STEPS - 1, STEPS)

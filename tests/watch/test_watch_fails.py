@@ -1,0 +1,266 @@
+"""Watch where something raises, in the training or in tfwatch: the training is as without it, and the run says so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.runs.hanging import hang
+from tests.runs.processes import wait_until
+from tests.watch.conftest import STEPS, fingerprint
+from tests.watch.watched import EPOCHS, Make, homeless, known, watch_in
+from tests.whole import only, told
+from tfwatch.core.events import Noted, PipelineSwitched, RunEnded, TrainingFailed, WatchFailed
+from tfwatch.core.rows import Phase
+from tfwatch.runs import create
+from tfwatch.runs.opened import open_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tfwatch.runs.opened import Run
+
+pytestmark = pytest.mark.tensorflow
+
+
+def test_a_fit_that_raises_ends_its_run_and_a_later_bare_fit_writes_nothing(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    import keras
+
+    def fail(batch: int, logs: Any) -> None:
+        if batch == 5:
+            raise RuntimeError("a callback of the user's")
+
+    model, watch = make_model(), watch_in(tmp_path)
+    with pytest.raises(RuntimeError, match="a callback"):
+        model.fit(known(arrays), callbacks=[watch, keras.callbacks.LambdaCallback(on_train_batch_end=fail)], verbose=0)
+    model.fit(known(arrays), verbose=0)
+    assert len(open_run(watch.run_path).steps) <= 6
+    assert only(open_run(watch.run_path), RunEnded).cause == "stopped"
+    again = watch_in(tmp_path)
+    model.fit(known(arrays), verbose=0, callbacks=[again])
+    assert len(open_run(again.run_path).steps) == STEPS
+
+
+def test_a_fit_left_before_its_first_step_watches_no_later_one(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    import keras
+
+    def fail(epoch: int, logs: Any) -> None:
+        raise RuntimeError("a callback of the user's")
+
+    model, watch = make_model(), watch_in(tmp_path)
+    with pytest.raises(RuntimeError, match="a callback"):
+        model.fit(known(arrays), callbacks=[watch, keras.callbacks.LambdaCallback(on_epoch_begin=fail)], verbose=0)
+    model.fit(known(arrays), verbose=0)
+    run = open_run(watch.run_path)
+    assert (len(run.steps), only(run, RunEnded).cause) == (0, "stopped")
+    assert not hasattr(model.train_function, "tfwatch_step")
+
+
+def test_a_step_that_raises_leaves_its_traceback_in_the_folder(make_model: Make, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    def broken(i: Any) -> Any:
+        with tf.control_dependencies([tf.debugging.assert_less(i, tf.constant(3, tf.int64))]):
+            return tf.zeros((4, 12, 12, 3)), tf.zeros((4,), tf.int64)
+
+    watch = watch_in(tmp_path)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        make_model().fit(tf.data.Dataset.range(10).map(broken), verbose=0, callbacks=[watch])
+    run = open_run(watch.run_path)
+    (failure,) = (event for event in run.events if isinstance(event, TrainingFailed))
+    assert "InvalidArgumentError" in failure.error
+    assert "Traceback" in failure.traceback
+    assert only(run, RunEnded).cause == "failed"
+    assert len(run.steps) == 3
+
+
+def fit_that_raises(
+    model: Any, data: Any, watch: Any, raised: Callable[[], BaseException], steps_per_execution: int = 1
+) -> Run:
+    """The run of a `fit` whose first step raises, and whose caller is told just that."""
+
+    def broken(y: Any, predicted: Any) -> Any:
+        raise error
+
+    error = raised()
+    fused = steps_per_execution > 1
+    model.compile("adam", broken, run_eagerly=not fused, steps_per_execution=steps_per_execution)
+    with pytest.raises(type(error)) as told_of:
+        model.fit(data, verbose=0, callbacks=[watch])
+    assert told_of.value is error
+    return open_run(watch.run_path)
+
+
+class OddError(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize("steps_per_execution", [1, 2])
+def test_an_error_that_cannot_say_what_it_is_comes_as_it_was(
+    arrays: Any, make_model: Make, tmp_path: Path, steps_per_execution: int
+) -> None:
+    run = fit_that_raises(make_model(), known(arrays), watch_in(tmp_path), OddError, steps_per_execution)
+    assert only(run, TrainingFailed).error == "OddError"
+    assert only(run, RunEnded).cause == "failed"
+
+
+def test_what_breaks_while_a_failure_is_told_does_not_take_its_place(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfwatch.watch.fetch import Fetch
+
+    monkeypatch.setattr(Fetch, "close", lambda _: 1 / 0)
+    run = fit_that_raises(make_model(), known(arrays), watch_in(tmp_path), ValueError)
+    assert "ZeroDivisionError" in only(run, WatchFailed).reason
+    assert only(run, RunEnded).cause == "failed"
+
+
+def test_what_breaks_in_tfwatch_never_reaches_the_training(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfwatch.runs.writer import RunWriter
+
+    stock = make_model()
+    expected = fingerprint(stock, stock.fit(known(arrays), epochs=EPOCHS, verbose=0))
+    monkeypatch.setattr(RunWriter, "step", lambda *_: 1 / 0)
+    model, watch = make_model(), watch_in(tmp_path)
+    history = model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])
+    assert fingerprint(model, history) == expected
+    assert len(told(open_run(watch.run_path), WatchFailed)) == 1
+
+
+def test_books_lost_while_batches_wait_in_a_buffer_lose_none_of_them(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import keras
+
+    from tfwatch.runs.writer import RunWriter
+
+    stock = make_model()
+    expected = fingerprint(stock, stock.fit(known(arrays), epochs=EPOCHS, verbose=0))
+    model, watch = make_model(), watch_in(tmp_path)
+    watch.set(prefetch=4)
+
+    def fail(batch: int, logs: Any) -> None:
+        if batch == 7:
+            monkeypatch.setattr(RunWriter, "step", lambda *_: 1 / 0)
+
+    failing = keras.callbacks.LambdaCallback(on_train_batch_end=fail)
+    history = model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch, failing])
+    run = open_run(watch.run_path)
+    assert fingerprint(model, history) == expected
+    assert (len(told(run, PipelineSwitched)), len(told(run, WatchFailed)), len(run.steps)) == (1, 1, 7)
+
+
+def test_a_watch_that_cannot_begin_leaves_fit_alone(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tfwatch.watch import callback as module
+
+    monkeypatch.setattr(module, "find_device", lambda: 1 / 0)
+    watch = watch_in(tmp_path)
+    assert len(make_model().fit(known(arrays), verbose=0, callbacks=[watch]).history["loss"]) == 1
+    assert watch.run_path is None
+    assert "this fit is not watched: ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_a_fit_does_not_wait_for_its_disk_and_is_recorded_when_that_answers(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import keras
+
+    stock = make_model()
+    expected = fingerprint(stock, stock.fit(known(arrays), epochs=EPOCHS, verbose=0))
+    monkeypatch.setattr(create, "BEGIN_S", 0.05)
+    model, watch = make_model(), watch_in(tmp_path)
+    seen = []
+
+    def answer(epoch: int, logs: Any) -> None:
+        seen.append(watch.run_path)
+        disk.answers.set()
+
+    answering = keras.callbacks.LambdaCallback(on_epoch_end=answer)
+    with hang(monkeypatch, type(tmp_path), "mkdir") as disk:
+        history = model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch, answering])
+        wait_until(lambda: bool(list(tmp_path.glob("*/run.json"))))
+    assert fingerprint(model, history) == expected
+    assert seen[0] is None
+    (folder,) = tmp_path.iterdir()
+    assert len(open_run(folder).steps) == EPOCHS * STEPS
+    assert capsys.readouterr().err.count("did not answer") == 1
+
+
+def test_an_eager_step_never_compiles_and_is_not_run_again_where_it_raises(
+    arrays: Any, make_model: Make, tmp_path: Path
+) -> None:
+    import keras
+
+    model, watch, phases, calls = make_model(), watch_in(tmp_path), set(), []
+    loss = keras.losses.SparseCategoricalCrossentropy()
+
+    def loss_fn(y: Any, predicted: Any) -> Any:
+        phases.add(watch._recorder.writer.status[0])
+        calls.append(1)
+        if len(calls) == 5:
+            raise ValueError("in the step")
+        return loss(y, predicted)
+
+    model.compile("adam", loss_fn, run_eagerly=True)
+    with pytest.raises(ValueError, match="in the step"):
+        model.fit(known(arrays), verbose=0, callbacks=[watch])
+    run = open_run(watch.run_path)
+    assert (phases, len(calls), len(run.steps)) == ({Phase.COMPUTE}, 5, 4)
+    assert only(run, RunEnded).cause == "failed"
+
+
+def test_an_interrupt_stops_a_run_and_is_no_failure_of_it(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+    run = fit_that_raises(make_model(), known(arrays), watch_in(tmp_path), KeyboardInterrupt)
+    assert (only(run, RunEnded).cause, only(run, RunEnded).detail) == ("stopped", "KeyboardInterrupt")
+    assert len(told(run, TrainingFailed)) == 0
+
+
+def test_a_folder_that_cannot_be_made_costs_the_record_and_not_the_training(
+    arrays: Any, make_model: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    watch = watch_in(tmp_path / "file" / "runs")
+    history = make_model().fit(known(arrays), verbose=0, callbacks=[watch])
+    assert len(history.history["loss"]) == 1
+    assert watch.run_path is None
+    assert "nothing is recorded" in capsys.readouterr().err
+
+
+def test_without_a_home_fit_goes_unwatched(
+    arrays: Any, make_model: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tfwatch import Watch
+
+    monkeypatch.setattr("platformdirs.user_state_dir", homeless)
+    watch = Watch()
+    assert len(make_model().fit(known(arrays), verbose=0, callbacks=[watch]).history["loss"]) == 1
+    assert watch.run_path is None
+    assert capsys.readouterr().err == "tfwatch: this fit is not watched: RuntimeError: no home\n"
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_a_batch_that_cannot_be_weighed_is_told_once(
+    arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raises: bool
+) -> None:
+    from tfwatch.watch import fetch
+
+    def weigh(batch: Any) -> None:
+        if raises:
+            raise TypeError("no")
+
+    monkeypatch.setattr(fetch, "bytes_of", weigh)
+    watch = watch_in(tmp_path)
+    make_model().fit(known(arrays), verbose=0, callbacks=[watch])
+    run = open_run(watch.run_path)
+    told_of = [event.text for event in told(run, Noted) if "size" in event.text]
+    assert told_of == ["a batch's size is not known, nor what buffers take: it holds more than plain numbers"]
+    assert (len(run.steps), run.manifest.batch_bytes) == (STEPS, None)

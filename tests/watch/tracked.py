@@ -1,0 +1,57 @@
+"""Runs of tracked loops, as the tests read them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import tfwatch
+from tfwatch.runs.library import list_runs
+from tfwatch.runs.opened import Run, open_run
+from tfwatch.watch import track
+
+if TYPE_CHECKING:
+    from tfwatch import Track
+
+ROOT = Path(tfwatch.__file__).parents[1]
+BATCHES = [np.full((4, 2), n) for n in range(5)]
+
+
+def end_all() -> None:
+    """No run of one test waits for a call in another one."""
+    for loop in list(track._all):
+        loop.end()
+
+
+def opened(tracked: Track[Any]) -> Run:
+    assert tracked.run_path
+    return flushed(tracked.run_path)
+
+
+def runs_in(runs_dir: Path) -> list[Run]:
+    """The oldest first."""
+    return [flushed(run) for run in reversed(list_runs(runs_dir))]
+
+
+def flushed(folder: Path) -> Run:
+    for loop in track._all:
+        loop._writer.flush()
+    return open_run(folder)
+
+
+def cause(run: Run) -> str:
+    assert run.ended
+    return run.ended.cause
+
+
+def python(code: str, runs_dir: Path, *, rc: int = 0) -> list[Run]:
+    """The runs of a script of its own, the oldest first."""
+    script = runs_dir.parent / "script.py"
+    script.write_text(f"import sys, tfwatch\nRUNS = {str(runs_dir)!r}\n{code}")
+    done = subprocess.run([sys.executable, script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == rc, done.stderr
+    return [open_run(run) for run in reversed(list_runs(runs_dir))]

@@ -1,0 +1,32 @@
+"""A script that is watched: its data, and its Watch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tests.watch.conftest import BATCH
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Makes a model, the same each time.
+Make: TypeAlias = Callable[[], Any]
+EPOCHS = 2
+
+
+def known(arrays: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices(arrays).shuffle(50, seed=1).batch(BATCH)
+
+
+def watch_in(folder: Path) -> Any:
+    from tfwatch import Watch
+
+    return Watch(folder)
+
+
+def homeless(*_: object, **__: object) -> str:
+    """What platformdirs does for a user who has no home."""
+    raise RuntimeError("no home")

@@ -1,0 +1,144 @@
+"""What is painted again when something changes, and what is not."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from textual.app import App, ComposeResult
+from textual.geometry import Region
+from textual.selection import SELECT_ALL
+
+from tfwatch.widgets.basics.pane import FramedPane, Pane
+from tfwatch.widgets.header import HeaderView, RunHeader
+from tfwatch.widgets.knobs import KnobRow, KnobsPane
+from tfwatch.widgets.machine import MachinePane, Reading
+from tfwatch.widgets.pipeline import PipelinePane, PipelineView, StageRow
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from rich.segment import Segment
+    from textual.pilot import Pilot
+    from textual.strip import Strip
+
+
+class PaneApp(App[None]):
+    CSS = "Pane { height: 6; }"
+
+    def __init__(self, pane: Pane) -> None:
+        super().__init__()
+        self.pane = pane
+        #: The rows that Textual painted, edges and all.
+        self.by_textual: list[Region] = []
+
+    def compose(self) -> ComposeResult:
+        yield self.pane
+
+    def on_mount(self) -> None:
+        paint = self.pane._styles_cache.render_widget
+
+        def counted(widget: Pane, crop: Region) -> list[Strip]:
+            self.by_textual.append(crop)
+            return paint(widget, crop)
+
+        self.pane._styles_cache.render_widget = counted  # type: ignore[method-assign,assignment]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(strip.text for strip in self.pane.render_lines(self.pane.region.size.region))
+
+
+def head(pane: Pane, text: str) -> None:
+    assert isinstance(pane, RunHeader)
+    pane.view = HeaderView(workload=text)
+
+
+def turn(pane: Pane, text: str) -> None:
+    assert isinstance(pane, KnobsPane)
+    pane.knobs = (KnobRow("p", "p", "prefetch", "off", "4", text),)
+
+
+def read(pane: Pane, text: str) -> None:
+    assert isinstance(pane, MachinePane)
+    pane.readings = (Reading("CPU", (text,)),)
+
+
+def stage(pane: Pane, text: str) -> None:
+    assert isinstance(pane, PipelinePane)
+    pane.view = PipelineView((StageRow(text, 1.0),), 1.0, age="1 s ago")
+
+
+@pytest.mark.parametrize(
+    ("pane", "say"),
+    [(RunHeader, head), (KnobsPane, turn), (MachinePane, read), (PipelinePane, stage)],
+    ids=lambda value: value.__name__,
+)
+async def test_new_words_are_painted_without_the_frame_around_them(
+    pane: type[Pane], say: Callable[[Pane, str], None]
+) -> None:
+    app = PaneApp(pane())
+    async with app.run_test(size=(60, 8)) as pilot:
+        say(app.pane, "before")
+        await pilot.pause()
+        assert "before" in app.text
+        app.by_textual.clear()
+
+        say(app.pane, "after")
+        await pilot.pause()
+
+        assert "after" in app.text
+        assert not app.by_textual
+
+
+@asynccontextmanager
+async def knobs() -> AsyncIterator[tuple[PaneApp, KnobsPane, Pilot[None]]]:
+    """A painted pane of one knob."""
+    pane = KnobsPane()
+    app = PaneApp(pane)
+    async with app.run_test(size=(60, 8)) as pilot:
+        turn(pane, "words")
+        await pilot.pause()
+        yield app, pane, pilot
+
+
+def painted(pane: Pane) -> list[list[Segment]]:
+    return [strip._segments for strip in pane.render_lines(pane.region.size.region)]
+
+
+async def test_new_rows_are_sent_from_edge_to_edge_for_of_less_textual_cuts_a_strip_from_each() -> None:
+    async with knobs() as (_, pane, _pilot):
+        turn(pane, "after")
+        sent = set(pane._repaint_regions)
+    assert sent == {Region(0, 1, 60, 4)}
+
+
+async def test_text_that_is_selected_is_painted_so_and_again_without() -> None:
+    async with knobs() as (app, pane, pilot):
+        before = painted(pane)
+        app.screen.selections = {pane: SELECT_ALL}
+        await pilot.pause()
+        assert painted(pane) != before
+        app.screen.clear_selection()
+        await pilot.pause()
+        assert painted(pane) == before
+
+
+async def test_a_new_title_and_another_theme_are_painted() -> None:
+    async with knobs() as (app, pane, pilot):
+        before = painted(pane)
+        pane.entitle("another title", "a note")
+        await pilot.pause()
+        assert isinstance(pane, FramedPane)
+        assert "another title" in app.text
+        assert "a note" in app.text
+
+        app.theme = "textual-light" if app.theme != "textual-light" else "textual-dark"
+        await pilot.pause()
+        after = painted(pane)
+        pane._edges = None
+        pane.refresh()
+        anew = painted(pane)
+    assert all(old != new for old, new in zip(before, after, strict=True))
+    assert after == anew

@@ -1,0 +1,115 @@
+"""Text from outside is data, and rows keep their width."""
+
+from __future__ import annotations
+
+import pytest
+from textual.content import Content
+
+from tfwatch.widgets.basics.text import clauses, column, ending, fit, folded, narrow, plain, row, spread
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param("[bold]Tensor[float32][/bold]", "[bold]Tensor[float32][/bold]", id="markup stays"),
+        pytest.param("\x1b[31mred\x1b[0m", "red", id="colours go"),
+        pytest.param("\x1b]2;title\x07after", "after", id="titles go"),
+        pytest.param("a\x1b[2Jb\x9bc", "ab?c", id="screens are not cleared"),
+        pytest.param("10%\r20%\r30%", "30%", id="the last state of a progress bar"),
+        pytest.param("\u202eevil", "?evil", id="no turning of the writing direction"),
+        pytest.param("in user code:\r\n\n    File\n", "in user code: File", id="several lines are one"),
+        pytest.param("a\tb", "a       b", id="tabs"),
+        pytest.param("größer 図", "größer 図", id="letters of any script"),
+    ],
+)
+def test_nothing_that_a_terminal_obeys_gets_through(text: str, shown: str) -> None:
+    assert plain(text) == shown
+
+
+def test_both_ends_of_a_row_or_the_left_one() -> None:
+    assert spread(row("ab"), row("cd"), 6).plain == "ab  cd"
+    assert spread(row("ab"), row("cd"), 4).plain == "ab"
+
+
+@pytest.mark.parametrize(
+    ("width", "said"),
+    [
+        pytest.param(99, "It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q", id="all"),
+        pytest.param(73, "It is on. w workers: about 19.5 ms, 1.4 x; map(read) waits - q", id="no aside"),
+        pytest.param(61, "It is on. w workers: about 19.5 ms, 1.4 x; map(read) waits", id="two parts"),
+        pytest.param(57, "It is on. w workers: about 19.5 ms, 1.4 x", id="one part"),
+        pytest.param(40, "w workers: about 19.5 ms, 1.4 x", id="its last sentence"),
+        pytest.param(30, "w workers: about 19.5 ms", id="its first figure"),
+        pytest.param(20, "w workers", id="no figure"),
+        pytest.param(
+            8, "It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q", id="not even that"
+        ),
+    ],
+)
+def test_of_advice_the_number_is_what_stays(width: int, said: str) -> None:
+    assert clauses("It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q", width) == said
+
+
+def test_a_call_is_cut_before_it_or_behind_it() -> None:
+    assert clauses("slow: Data(workers=4, several=True), so that", 35) == "slow: Data(workers=4, several=True)"
+    assert clauses("slow: Data(workers=4, several=True), so that", 34) == "slow"
+
+
+def test_the_highest_rank_goes_first() -> None:
+    parts = [(0, Content("aa")), (2, Content("bb")), (1, Content("cc"))]
+
+    assert fit(parts, 10).plain == "aa  bb  cc"
+    assert fit(parts, 9).plain == "aa  cc"
+    assert fit(parts, 1).plain == "aa"
+
+
+def test_a_row_is_harmless_whoever_wrote_its_parts() -> None:
+    made = row("a\x1b[2Jb", ("one\ntwo", "bold"))
+
+    assert made.plain == "abone two"
+    assert [(span.start, span.end) for span in made.spans] == [(2, 9)]
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [
+        pytest.param("ab", 4, "ab  ", id="filled up"),
+        pytest.param("abcdef", 4, "abc.", id="cut"),
+        pytest.param("図書館", 4, "図 .", id="a wide one that does not fit whole"),
+        pytest.param("図書", 4, "図書", id="wide ones that fit"),
+        pytest.param("e\u0301e\u0301", 4, "e\u0301e\u0301  ", id="marks take no cell"),
+    ],
+)
+def test_a_column_is_so_many_cells(text: str, width: int, shown: str) -> None:
+    assert column(text, width, ".") == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("/a/run", "/a/run"), ("/home/a/run", "../run"), ("/home/図書館", "..書館"), ("/home/図書x", "..書x")],
+)
+def test_of_a_path_the_end_is_kept(text: str, shown: str) -> None:
+    assert ending(text, 6) == shown
+
+
+def test_where_a_character_has_to_be_a_cell_the_others_are_question_marks() -> None:
+    assert narrow("p 図→e\u0301") == "p ?→e?"
+    assert narrow("a\tb") == "a  "
+
+
+def test_a_text_is_folded_between_words_and_within_those_that_are_too_long() -> None:
+    assert folded("one two", 5) == ["one", "two"]
+    assert folded("図書館 ab", 4) == ["図書", "館", "ab"]
+    assert folded("one two", 5, "  ") == ["one", "  two"]
+
+
+@pytest.mark.parametrize(
+    ("width", "said"),
+    [
+        (99, "t fast form on: about 14.9 ms (6.4 to 21.0), 1.6 x (a guess)"),
+        (59, "t fast form on: about 14.9 ms (6.4 to 21.0), 1.6 x"),
+        (49, "t fast form on: about 14.9 ms, 1.6 x"),
+    ],
+)
+def test_the_last_aside_goes_first_and_one_before_a_figure_too(width: int, said: str) -> None:
+    assert clauses("t fast form on: about 14.9 ms (6.4 to 21.0), 1.6 x (a guess)", width) == said

@@ -1,0 +1,186 @@
+"""What is advised stands whole on the smallest usual screen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+
+from tests.analysis.situations import RUNNING, judged
+from tfwatch.analysis.findings.banner import banner
+from tfwatch.analysis.findings.bottleneck import Stage, StageTable, bottleneck
+from tfwatch.analysis.findings.situation import Given, Memory, Origin
+from tfwatch.analysis.steps.time_breakdown import Entry
+from tfwatch.analysis.steps.verdict import Bound, Verdict
+from tfwatch.analysis.tuning.forecast import Forecast
+from tfwatch.core.events import RunEnded, TrainingFailed
+from tfwatch.core.rows import Phase
+from tfwatch.widgets.banner import FindingPane
+
+#: Cells of a row of the banner in a window of 80 columns.
+WIDTH = 78
+HIGHLY, NOT = Verdict.HIGHLY, Verdict.NOT
+MAP = Stage("map(batch)", "ParallelMapV2", 1.4, 2.0)
+BURNS = StageTable(0, (MAP,), bottleneck((MAP,), 2.0, 2))
+FILES = Stage("map(read_and_decode)", "Map files", 19.0)
+STORAGE = StageTable(0, (FILES,), bottleneck((FILES,), 0.1, 2))
+PYTHON = Stage("from_generator(examples)", "Generator python", 20.8)
+LOCKED = StageTable(0, (PYTHON,), bottleneck((PYTHON,), 1.0, 2))
+ALL_ON = {"prefetch": "4", "workers": "auto"}
+KNOBS = ("prefetch", "workers")
+
+
+def told(knob: str, value: str, ms: float, why: str = "the rest is compute", **changes: Any) -> dict[str, Any]:
+    """A forecast for a step of 23.4 ms, with a wide range."""
+    known = Forecast(knob, value, ms, ms * 0.5, ms * 1.4, ms, why, None, ms, 23.4, 23.4)
+    return {"forecasts": {(knob, value): replace(known, **changes)}}
+
+
+def epoch(**seconds: float) -> dict[str, Any]:
+    return {"judgement": judged(NOT, 0.2), "epoch_spent": Entry(0, 250, compute_s=3.4, **seconds)}
+
+
+def last(**changes: Any) -> dict[str, Any]:
+    """A run that has finished, with what its last setting was bound by."""
+    found = banner(replace(RUNNING, live=False, **changes))
+    return {"ended": RunEnded(12_000_000_000_000, "finished", 5000), "waited_s": 5000.0, "at_last": found}
+
+
+FINDINGS: list[Any] = [
+    pytest.param({"judgement": judged(HIGHLY)}, "p turns prefetch on", id="off"),
+    pytest.param({"judgement": judged(HIGHLY), "switchable": ()}, ".prefetch(tf.data.AUTOTUNE)", id="not live"),
+    pytest.param(
+        {"judgement": judged(HIGHLY), "knobs": ALL_ON, "switchable": KNOBS}, "+ a deeper buffer", id="all is on"
+    ),
+    pytest.param(
+        {"judgement": judged(HIGHLY), "knobs": {**ALL_ON, "latency_ms": "20 ms"}},
+        "l turns the simulated latency off",
+        id="simulated",
+    ),
+    pytest.param(
+        {"judgement": judged(HIGHLY), "knobs": ALL_ON, "stages": BURNS, **told("workers", "off", 23.4)},
+        "no key helps: map(batch) burns CPU with 2 workers on 2 cores",
+        id="no key helps, CPU",
+    ),
+    pytest.param(
+        {"judgement": judged(HIGHLY), "knobs": ALL_ON, "stages": STORAGE, **told("workers", "off", 23.4)},
+        "no key helps: map(read_and_decode) waits for storage",
+        id="no key helps, storage",
+    ),
+    pytest.param(
+        {"judgement": judged(HIGHLY), "knobs": ALL_ON, "stages": LOCKED, **told("workers", "off", 23.4)},
+        "no key helps: from_generator(examples) runs Python under its lock",
+        id="no key helps, Python",
+    ),
+    pytest.param(
+        {
+            "judgement": judged(HIGHLY),
+            "knobs": {"prefetch": "4", "fast_form": "off"},
+            "fast_form": "whole batches",
+            **told("fast_form", "on", 3.3, "a guess: this form has not run yet"),
+        },
+        "t fast form (whole batches) on: about 3.3 ms, 7.1 x",
+        id="fast form",
+    ),
+    pytest.param(
+        {
+            "judgement": judged(HIGHLY),
+            "knobs": {**ALL_ON, "cache": "off"},
+            "memory": Memory(9e9, 6e9, 0.0, 16e9),
+            **told("cache", "on", 3.3, needs_bytes=4e9),
+        },
+        "c cache on: about 3.3 ms, 7.1 x",
+        id="cache",
+    ),
+    pytest.param(
+        {"judgement": judged(HIGHLY), **told("prefetch", "4", 3.3, needs_bytes=4e9, beyond_limit=True)},
+        "more than the memory limit",
+        id="beyond the limit",
+    ),
+    pytest.param(
+        last(
+            judgement=judged(HIGHLY), stages=LOCKED, **told("prefetch", "4", 11.7, "compute and data share the cores")
+        ),
+        ".prefetch(4): about 11.7 ms, 2.0 x",
+        id="ended, foretold",
+    ),
+    pytest.param(
+        last(judgement=judged(HIGHLY), stages=LOCKED, knobs={}), ".prefetch(tf.data.AUTOTUNE)", id="ended, a script's"
+    ),
+    pytest.param(last(judgement=judged(HIGHLY), stages=BURNS, knobs=ALL_ON), "make batches cheaper", id="ended, on"),
+    pytest.param(
+        last(judgement=judged(HIGHLY), **told("prefetch", "4", 3.3, needs_bytes=4e9, beyond_limit=True)),
+        "make batches cheaper",
+        id="ended, beyond the limit",
+    ),
+    pytest.param(epoch(validation_s=2.0), "validation_freq=2", id="validation"),
+    pytest.param(epoch(first_batch_s=2.0), ".repeat() with steps_per_epoch", id="first batch"),
+    pytest.param({**epoch(first_batch_s=2.0), "fills": True}, "a smaller shuffle buffer", id="shuffle buffer"),
+    pytest.param(epoch(epoch_end_s=2.0), "less in on_epoch_end", id="the epoch's end"),
+    pytest.param(last(**epoch(epoch_end_s=2.0)), "less in on_epoch_end", id="ended, the epoch's end"),
+    pytest.param({"judgement": judged(NOT, 0.2)}, "a smaller model or a GPU cut compute", id="compute"),
+    pytest.param(
+        {"judgement": judged(NOT, 0.2), "accelerated": True}, "mixed precision or jit_compile cut", id="on a GPU"
+    ),
+    pytest.param(
+        {"judgement": judged(NOT, 0.1, bound=Bound.LAUNCH), "accelerated": True},
+        "compile(steps_per_execution=8)",
+        id="launching",
+    ),
+    pytest.param({"judgement": judged(NOT, 0.1), "op_by_op": True}, "tf.function", id="op by op"),
+    pytest.param(
+        {"judgement": judged(NOT, 0.2, 13.6, 7.1, Bound.HOST)}, "compile(steps_per_execution=8): about", id="host"
+    ),
+    pytest.param({"phase": Phase.WAIT, "phase_s": 20.3}, "No key helps while a fetch blocks", id="stalled"),
+    pytest.param(
+        {"phase": Phase.WAIT, "phase_s": 20.3, "asked": {"fast_form": "on"}}, "Asked: fast form on", id="asked"
+    ),
+    pytest.param({"life": "killed", "memory": Memory(15e9, 1e8, 9e9, 16e9)}, "out of memory is likely", id="killed"),
+    pytest.param({"life": "folder gone"}, "tfwatch replay shows it from where it is now", id="gone"),
+    pytest.param(
+        {"failed": TrainingFailed(0, 412, "ValueError: no", 'File "a_rather_long_name_of_a_file.py", line 412')},
+        "5: traceback",
+        id="failed",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "advice"), FINDINGS)
+def test_what_is_advised_is_whole_at_80_columns(changes: dict[str, Any], advice: str) -> None:
+    pane = FindingPane()
+    pane.finding = banner(replace(RUNNING, **changes))
+    _, _, line = pane.rows(WIDTH, 3)
+    assert advice in line.plain
+    assert line.cell_length <= WIDTH, "cut in the middle of a word"
+
+
+@pytest.mark.parametrize("given", Given, ids=lambda given: given.name)
+@pytest.mark.parametrize("live", [True, False], ids=["live", "read only"])
+def test_whatever_batches_come_from_its_advice_is_whole_at_80_columns(given: Given, live: bool) -> None:
+    pane = FindingPane()
+    tables = (None, BURNS, STORAGE, LOCKED, *(replace(LOCKED, wait_cores=cores) for cores in (0.0, 1.0)))
+    situations = product(tables, (False, True), ({}, ALL_ON, {"prefetch": "off"}), ((), KNOBS))
+    for stages, workers, knobs, switchable in situations:
+        changes: dict[str, Any] = {
+            "stages": stages,
+            "origin": Origin(given, workers),
+            "knobs": knobs,
+            "switchable": switchable,
+        }
+        for judgement in (judged(HIGHLY), judged(NOT, 0.2)):
+            spent = Entry(0, 250, compute_s=3.4, first_batch_s=2.0) if judgement.verdict is NOT else None
+            pane.finding = banner(replace(RUNNING, live=live, judgement=judgement, epoch_spent=spent, **changes))
+            _, _, line = pane.rows(WIDTH, 3)
+            assert 0 < line.cell_length <= WIDTH, line.plain
+
+
+@pytest.mark.parametrize(("changes", "advice"), FINDINGS)
+def test_a_sentence_keeps_its_figures_at_80_columns(changes: dict[str, Any], advice: str) -> None:
+    del advice
+    pane = FindingPane()
+    pane.finding = found = banner(replace(RUNNING, **changes))
+    first, sentence, _ = pane.rows(WIDTH, 3)
+    assert found.word in first.plain
+    assert max(first.cell_length, sentence.cell_length) <= WIDTH

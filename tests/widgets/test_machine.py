@@ -1,0 +1,309 @@
+"""The hardware on the screen, over canned runs of several machines."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.live.test_view import look
+from tests.screens import hardware
+from tests.screens.canned import FED, Canned, Split, usual
+from tests.screens.showing import shown
+from tests.screens.test_live import SIZES
+from tfwatch.core import events as facts
+from tfwatch.core.rows import SAMPLE, Phase
+from tfwatch.report.document import as_json
+from tfwatch.runs.opened import read_run
+from tfwatch.runs.reader import RunReader
+from tfwatch.runs.streams import FolderSource
+from tfwatch.screens.pane_views import header_view
+from tfwatch.widgets.basics.glyphs import choose_glyphs
+from tfwatch.widgets.machine import MachinePane, Reading, readings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def said(run: Canned) -> dict[str, tuple[str, bool]]:
+    """The longest words of each row of the machine pane, and whether it needs a look."""
+    return {reading.label: (reading.texts[0], reading.alert) for reading in readings(look(run))}
+
+
+def pane(shown_rows: list[str]) -> list[str]:
+    """The rows of the machine pane of a large screen."""
+    first = next(at for at, row in enumerate(shown_rows) if " machine " in row)
+    return [row[row.rindex("││") + 2 :].strip(" │") for row in shown_rows[first + 1 :] if "││" in row]
+
+
+# -- states -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        pytest.param(
+            hardware.fed,
+            [
+                "on GPU:0 Apple M2 Pro",
+                "GPU     93 %, ours 89 %, others 4 %",
+                "93 %  (was 58)",
+                "10.6 W, 89 ours",
+                "power   GPU 10.6 W, CPU 6.2 W, 1.34 GHz",
+                "energy  0.15 J a step, 27 J starving (15 %)",
+                "memory  9.8 of 16 GB, GPU 4.1",
+                "heat    nominal, on mains",
+            ],
+            id="fed",
+        ),
+        pytest.param(
+            hardware.fed_nvidia,
+            ["NVIDIA H100", "386 W, 93 ours", "GPU mem 38.2 of 80 GB", "GPU 386 W, 1.98 GHz, 61 °C"],
+            id="nvidia",
+        ),
+        pytest.param(hardware.starving, ["STARVING 41 %", "56 %", "56 J starving (35 %)"], id="starving"),
+        pytest.param(
+            hardware.eaten,
+            ["FED 1 %   other programs use 36 % of the GPU", "GPU     97 %, ours 61 %, others 36 %"],
+            id="a browser eats the GPU",
+        ),
+        pytest.param(
+            hardware.throttled,
+            [
+                "heat is moderate: clocks are lowered",
+                "H heat 10.0 s",
+                "H held back by heat for 10.0 s (moderate)",
+                "GPU 7.1 W, CPU 6.2 W, 0.72 GHz",
+            ],
+            id="throttled",
+        ),
+        pytest.param(
+            hardware.swapping,
+            [
+                "swapping 81 MB/s: smaller batches, buffers or caches",
+                "M swap 15.0 s",
+                "M swapping for 15.0 s: memory was too small",
+                "swap    5.2 GB, 81 MB/s, pressure critical",
+            ],
+            id="swapping",
+        ),
+        pytest.param(
+            hardware.on_battery, ["on battery: clocks may be lowered", "heat    nominal, on battery"], id="battery"
+        ),
+        pytest.param(hardware.leaking, ["memory  10.8 of 16, +1.2 GB/h, swaps in 4 h"], id="leaking"),
+        pytest.param(
+            hardware.disagreeing,
+            ["STARVING 41 %   GPU counter says 97 %: short kernels keep it high; step times decide"],
+            id="disagreeing",
+        ),
+        pytest.param(
+            hardware.unused,
+            ["TensorFlow does not use the GPU; tfwatch doctor says why", "GPU     unused: see tfwatch doctor"],
+            id="unused",
+        ),
+        pytest.param(
+            hardware.unseen,
+            [
+                "GPU n/a: no permission: sudo -n refused powermetrics - enter: how to get it",
+                "powermetrics (enter: how to get it)",
+                "STARVING 41 %",
+            ],
+            id="no permission",
+        ),
+    ],
+)
+async def test_a_machine_says_its_words(make: Callable[[Path | None], Canned], words: list[str]) -> None:
+    async with shown(make(None)) as show:
+        for word in words:
+            assert word in show.text
+
+
+@pytest.mark.parametrize("name", hardware.ALL)
+async def test_every_machine_fits_every_size(name: str) -> None:
+    async with shown(hardware.ALL[name](None), unicode=False, colour=False) as show:
+        for pane in "14":
+            await show.press(pane)
+            for size in SIZES:
+                await show.resize(size)
+                assert {len(row) for row in show.rows} == {size[0]}
+                assert " nan" not in show.text
+                assert show.text.isascii()
+
+
+@pytest.mark.parametrize("options", [{"theme": "light"}, {"colour": False}, {"unicode": False, "colour": False}])
+async def test_the_lane_is_there_in_every_kind_of_screen(options: dict[str, Any]) -> None:
+    async with shown(hardware.fed(None), (80, 24), **options) as show:
+        (lane,) = [row for row in show.rows if row[1:].startswith("GPU ")]
+        assert re.search(r"[▇█#=]{10}", lane)
+        assert "93 %, 89 ours" in lane
+
+
+async def test_a_stall_leaves_the_gpu_idle_below_the_wall() -> None:
+    async with shown(hardware.stalled(None), (120, 40), unicode=False, colour=False) as show:
+        starve, upper, lower = (next(row for row in show.rows if row[1:].startswith(name)) for name in _LANES)
+        assert starve[60:90] == "#" * 30
+        assert upper[60:90] == " " * 30
+        assert lower[60:85] == "." * 25
+        assert "GPU counter" not in show.text, "the steps ended before the seconds of the counter"
+
+
+_LANES = ("starve", "GPU", "busy")
+
+
+async def test_short_words_at_80_columns_keep_what_matters() -> None:
+    async with shown(hardware.disagreeing(None), (80, 24)) as show:
+        assert show.rows[1].rstrip().endswith("GPU counter says 97 %: short kernels keep it high")
+
+
+# -- the pane ---------------------------------------------------------------------------------------
+
+
+def test_what_needs_a_look_is_marked_and_nothing_else_is() -> None:
+    for make, alerts in (
+        (hardware.fed, []),
+        (hardware.fed_nvidia, []),
+        (hardware.eaten, ["GPU"]),
+        (hardware.throttled, ["heat"]),
+        (hardware.swapping, ["memory", "swap"]),
+        (lambda folder: hardware.on_apple(folder, hardware.apple(memory_level=1.0)).steps(200, FED), ["swap"]),
+        (hardware.on_battery, ["heat"]),
+        (hardware.unused, ["GPU"]),
+    ):
+        assert [label for label, (_, alert) in said(make(None)).items() if alert] == alerts, make
+
+
+def test_memory_that_outlasts_the_run_is_no_alert() -> None:
+    short, long = hardware.leaking(None), hardware.leaking(None)
+    long.writer.describe(epochs=100_000)
+
+    assert said(short)["memory"] == ("10.8 of 16 GB, GPU 4.1, +1.2 GB/h, swaps in 4 h", False)
+    assert said(long)["memory"][1]
+    assert look(long).finding.remark == "memory grows 1.2 GB/h: swaps in 4 h, before the end"
+
+
+def test_a_steady_memory_says_so() -> None:
+    run = hardware.on_apple(None, hardware.apple()).steps(100, FED).pass_s(150.0).doing(Phase.COMPUTE, 0.0)
+
+    assert said(run)["memory"] == ("9.8 of 16 GB, GPU 4.1, steady", False)
+    run.at_s += 60.0  # without a sample: nobody knows whether it still is
+    assert said(run)["memory"] == ("n/a of 16 GB", False)
+
+
+def test_a_machine_without_a_gpu_says_nothing_of_it_but_why() -> None:
+    rows = said(usual(None))
+
+    assert rows["GPU"] == ("n/a: no GPU in this machine (enter: how to get it)", False)
+    assert not {"power", "energy", "GPU mem"} & set(rows)
+
+
+def test_before_a_first_sample_only_the_run_is_told() -> None:
+    run = Canned(None)
+    run.at_s = 3.0
+    assert said(run.doing(Phase.IMPORT, 3.0)) == {
+        "sensors": ("no sample yet", False),
+        "lost": ("0.0 s waiting (0 %)", False),
+    }
+
+
+def test_sensors_that_give_nothing_are_listed_with_their_newest_reason() -> None:
+    run = hardware.fed(None)
+    for reason in ("tool is missing", "tool hangs"):
+        run.event(facts.SensorMissing, sensor="heat", reason=reason, fix="")
+
+    assert said(run)["n/a"] == ("heat: tool hangs", False)
+
+
+def test_rows_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    run = usual(tmp_path)
+    run.writer.flush()
+    with (tmp_path / "events.jsonl").open("a") as events:
+        events.write("torn\n")
+    run.reader = lambda: RunReader(FolderSource(tmp_path), run.clock)  # type: ignore[method-assign]
+
+    assert said(run)["record"] == ("1 row or line of this run cannot be read", True)
+
+
+def test_of_a_run_that_is_over_the_medians_stand_and_nothing_alerts() -> None:
+    rows = readings(look(hardware.throttled(None).ended()))
+
+    assert not [row for row in rows if row.alert]
+    assert {row.label: row.texts[0] for row in rows}["GPU"] == "95 %, ours 92 %, others 4 %"
+
+
+async def test_the_title_says_what_the_figures_are() -> None:
+    async with shown(hardware.fed(None).ended()) as show:
+        assert "machine, medians of the run" in show.text
+
+
+def test_the_gpu_is_named_as_its_sensor_knows_it() -> None:
+    assert header_view(look(hardware.fed(None))).device == "GPU:0 Apple M2 Pro"
+    assert header_view(look(hardware.unused(None))).device == "CPU Xeon"
+
+
+async def test_the_figures_are_of_the_setting_since_the_last_switch() -> None:
+    run = hardware.on_apple(None, hardware.apple()).steps(400, (9.6, 13.0, 0.8)).switched("prefetch", "off", "4")
+    run.steps(60, FED).doing(Phase.COMPUTE, 0.0)
+
+    machine = look(run).situation.machine
+    assert machine is not None
+    assert machine.gpu is None, "no sample is wholly of the new setting yet"
+    assert machine.row["cpu_cores"] == pytest.approx(4.1)
+    later = look(run.steps(200, FED).doing(Phase.COMPUTE, 0.0)).situation.machine
+    assert later is not None
+    assert later.gpu is not None
+    assert later.gpu.busy == pytest.approx(12.9 / 13.9, abs=0.01)
+
+
+# -- rows and room ----------------------------------------------------------------------------------
+
+
+def rows_of(*given: Reading, width: int = 40, height: int = 9, unicode: bool = True) -> list[str]:
+    made = MachinePane()
+    made.readings = given
+    made.glyphs = choose_glyphs(colour=True, unicode=unicode)
+    return [line.plain.rstrip() for line in made.rows(width, height)]
+
+
+def test_the_longest_words_that_fit_are_shown() -> None:
+    row = Reading("memory", ("9.8 of 16 GB, GPU 4.1, +1.2 GB/h", "9.8 of 16 GB, GPU 4.1", "9.8 of 16 GB"))
+
+    assert [rows_of(row, width=width)[0] for width in (40, 39, 28)] == [
+        "memory  9.8 of 16 GB, GPU 4.1, +1.2 GB/h",
+        "memory  9.8 of 16 GB, GPU 4.1",
+        "memory  9.8 of 16 GB",
+    ]
+
+
+def test_words_that_never_fit_are_folded() -> None:
+    assert rows_of(Reading("GPU", ("n/a: no permission for it at all",)), width=28) == [
+        "GPU     n/a: no permission",
+        "        for it at all",
+    ]
+
+
+def test_where_rows_are_few_what_needs_a_look_stays() -> None:
+    given = [Reading(str(rank), ("x",), alert=rank == 7, rank=rank) for rank in range(10)]
+
+    assert [row[0] for row in rows_of(*given, height=4)] == ["0", "1", "2", "7"]
+
+
+def test_what_is_from_outside_is_harmless_and_ascii_where_it_has_to_be() -> None:
+    assert rows_of(Reading("GPU", ("a\x1b[2Jb, 61 °C",)), unicode=False) == ["GPU     ab, 61 C"]
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, 1e38, -1e38, -1.0, 1e-38], ids=str)
+async def test_whatever_a_sample_holds_the_screen_and_the_report_stand(value: float) -> None:
+    def read(_: Split) -> dict[str, float]:
+        return dict.fromkeys((name for name in SAMPLE.names or () if name != "at_ns"), value)
+
+    run = hardware.on_apple(None, read).steps(400, FED).doing(Phase.COMPUTE, 0.001)
+    async with shown(run, (80, 24)) as show:
+        await show.press("4")
+        assert all(len(row) == 80 for row in show.rows)
+        assert not re.search(r"\b(nan|inf)\b", show.text)
+    found = as_json(read_run(run.ended().writer, run.clock))
+    assert json.loads(json.dumps(found, allow_nan=False)) == found

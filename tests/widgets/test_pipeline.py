@@ -1,0 +1,197 @@
+"""The input pipeline's pane."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.live.test_view import look
+from tests.screens.canned import N_A, PREFETCHED, STAGES, STARVING, Canned, usual
+from tests.screens.showing import shown
+from tests.screens.states import MARKUP, importing, stalled, starving
+from tfwatch.core import events as facts
+from tfwatch.core.events import ExperimentBegan
+from tfwatch.core.rows import Phase
+from tfwatch.runs.liveness import Life
+from tfwatch.widgets.basics.glyphs import choose_glyphs
+from tfwatch.widgets.pipeline import PipelinePane, PipelineView, StageRow, pipeline_view
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: A prefetch that is behind: a stage of the pipeline is what is waited for.
+BEHIND = ("prefetch", "Prefetch", 1.8, N_A, 1.0, 4.0)
+GPU = {"device": "GPU:0 Apple M2 Pro", "accelerated": True}
+
+
+def told(screen: list[str], name: str) -> str:
+    """The pane's row that begins with a word, single-spaced."""
+    first = next((at for at, row in enumerate(screen) if "input pipeline" in row), 0)
+    found = [row.strip("│ ").partition("│")[0].strip() for row in screen[first:]]
+    return next((" ".join(row.split()) for row in found if row.removeprefix("→").strip().startswith(name)), "")
+
+
+async def test_a_row_a_stage_in_the_order_of_the_code_and_the_slowest_marked_with_its_reason() -> None:
+    run = usual(None, **GPU).staged(*STAGES, BEHIND)
+    async with shown(run, (140, 40)) as show:
+        rows = show.rows
+        assert told(rows, "stage") == "stage ms/batch at a time buffer"
+        assert told(rows, "list, shuffle") == "list, shuffle 0.2 1 █████████ 1000 of 1000"
+        assert told(rows, "map(decode)") == "→ map(decode) 7.7 █████████ 1 of 2"
+        assert told(rows, "prefetch").endswith(" 1 of 4")
+        assert told(rows, "all") == "all 9.6 < 13.7 compute + host: all hidden"
+        assert "map(decode) runs one at a time on one of 2 cores" in show.text
+        assert "tf.data, 1 s ago" in show.text
+        names = [
+            at for name in ("list", "map(read)", "→ map(decode)", "batch(32)", "prefetch ") for at in where(rows, name)
+        ]
+        assert names == sorted(names)
+
+
+async def test_behind_a_full_buffer_a_pipeline_that_is_quicker_than_the_step_has_no_slowest_stage() -> None:
+    async with shown(usual(None, **GPU).staged(*STAGES, PREFETCHED), (140, 40)) as show:
+        assert told(show.rows, "map(decode)") == "map(decode) 7.7 █████████ 1 of 2"
+        assert told(show.rows, "prefetch") == "prefetch █████████ 4 of 4"
+        assert "one at a time" not in show.text
+
+
+async def test_at_120_columns_the_figures_of_a_full_shuffle_buffer_are_whole() -> None:
+    async with shown(usual(None).staged(*STAGES, PREFETCHED), (120, 40)) as show:
+        assert told(show.rows, "list, shuffle") == "list, shuffle 0.2 1 ████ 1000 of 1000"
+
+
+def where(rows: list[str], name: str) -> list[int]:
+    return [at for at, row in enumerate(rows) if row.strip("│ ").partition("│")[0].strip().startswith(name)][:1]
+
+
+async def test_without_prefetch_the_pipeline_and_the_step_add_up() -> None:
+    async with shown(starving(None).staged(*STAGES)) as show:
+        assert told(show.rows, "all") == "all 9.6 + 13.8 compute + host: none is made ahead"
+
+
+async def test_with_prefetch_what_is_waited_for_stands_beside_what_bounds_it() -> None:
+    knobs = {"prefetch": "4", "workers": "4"}
+    run = Canned(None, knobs=knobs).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.001)
+    run.staged(("map(decode)", "ParallelMapV2", 92.0, 4.0, N_A, N_A), ("batch(32)", "BatchV2", 0.6, 1.0, N_A, N_A))
+    async with shown(run, (200, 60)) as show:
+        assert told(show.rows, "all") == "all 92.6 at once 23.0 > 13.8 compute + host: 9.6 waited for"
+        assert told(show.rows, "map(decode)") == f"→ map(decode) 92.0 {'█' * 24} 4 of 2"
+
+
+@pytest.mark.parametrize("size", [(60, 18), (80, 24), (80, 34)], ids=str)
+async def test_on_a_small_screen_it_is_a_tab_of_its_own(size: tuple[int, int]) -> None:
+    async with shown(usual(None).staged(*STAGES, PREFETCHED), size) as show:
+        assert "map(decode)" not in show.text
+        await show.press("2")
+        assert told(show.rows, "map(decode)").startswith("map(decode) 7.7")
+        assert "4 of 4" in show.text
+        assert "compute + host: all hidden" in show.text
+
+
+def test_where_rows_are_few_the_cheapest_are_summed_up() -> None:
+    stages = [StageRow(name, cost) for name, cost in (("a", 0.1), ("b", 0.2), ("c", 9.0), ("d", 0.4), ("e", 2.0))]
+    pane = PipelinePane()
+    pane.set_reactive(PipelinePane.view, PipelineView(tuple(stages), all_ms=11.7, said="c is slow"))
+
+    rows = [row.plain.split()[:2] for row in pane.rows(60, 5)]
+
+    assert rows == [["3", "others"], ["c", "9.0"], ["e", "2.0"], ["all", "11.7"], ["c", "is"]]
+
+
+@pytest.mark.parametrize(
+    ("buffered", "bar"), [(0, "...."), (1, "#..."), (500, "##.."), (999, "###."), (1000, "####")], ids=str
+)
+def test_an_element_is_seen_and_one_that_is_missing_too(buffered: int, bar: str) -> None:
+    pane = PipelinePane()
+    pane.set_reactive(PipelinePane.glyphs, choose_glyphs(colour=False, unicode=False))
+    stage = StageRow("list, shuffle", 0.2, "1", buffered, 1000)
+    pane.set_reactive(PipelinePane.view, PipelineView((stage,), all_ms=0.2))
+
+    (row,) = [row.plain for row in pane.rows(40 + len(f"{buffered} of 1000") - 1, 5) if "list" in row.plain]
+    assert f" {bar} {buffered} of 1000" in row
+
+
+async def test_in_a_stall_it_says_which_stage_gives_nothing_and_since_when() -> None:
+    run = stalled(None)
+    silent = [(name, kind, N_A, workers, 0.0 * size, size) for name, kind, _, workers, _, size in (*STAGES, PREFETCHED)]
+    since_ns = round((run.at_s - 20.0) * 1e9)
+    run.event(
+        facts.StallLocated,
+        step=run.step + 1,
+        stage="map(read)",
+        since_ns=since_ns,
+        place="feed.py:41 in rows",
+        thread="generator",
+    ).staged(*silent)
+    async with shown(run) as show:
+        assert told(show.rows, "map(read)") == "→ map(read) n/a 1 of 2"
+        assert "nothing from map(read) since 10:17:2" in show.text
+        assert "feed.py:41 in rows" in show.text
+        assert "0 of 4" in told(show.rows, "prefetch")
+
+
+async def test_what_cannot_be_read_says_why() -> None:
+    run = usual(None).event(
+        facts.SensorMissing, sensor="pipeline", reason="a DistributedIterator has no model", fix="one device"
+    )
+    async with shown(run) as show:
+        assert "n/a: a DistributedIterator has no model; one device" in show.text
+    async with shown(importing(None)) as show:
+        assert "stage by stage, from the first batches on" in show.text
+
+
+async def test_a_replay_shows_what_was_read_last(tmp_path: Path) -> None:
+    run = usual(tmp_path).staged(*STAGES, BEHIND).ended()
+    async with shown(run, live=False) as show:
+        assert "as it was read last" in show.text
+        assert told(show.rows, "map(decode)").startswith("→ map(decode) 7.7")
+
+
+async def test_stages_that_were_read_before_the_process_fell_silent_raise_no_alarm() -> None:
+    run = starving(None).staged(*STAGES)
+    view = look(run)
+    assert pipeline_view(view).starves
+    silent = replace(view, snapshot=replace(view.snapshot, life=Life.SILENT))
+    assert not pipeline_view(silent).starves
+    assert pipeline_view(silent).stages == pipeline_view(view).stages
+
+
+async def test_names_of_stages_are_no_markup() -> None:
+    name = MARKUP[-18:]
+    async with shown(usual(None).staged((name, "Map", 1.0, 1.0, N_A, N_A)), (200, 60)) as show:
+        assert name in show.text
+
+
+async def test_without_unicode_it_is_ascii() -> None:
+    async with shown(usual(None).staged(*STAGES, BEHIND), colour=False, unicode=False) as show:
+        assert "> map(decode)" in show.text
+        assert "#... 1 of 4" in show.text
+        assert [row for row in show.rows if not row.isascii()] == []
+
+
+async def test_a_run_that_is_over_says_what_each_knob_gave_and_promises_nothing() -> None:
+    run = usual(None).switched("workers", "off", "4").steps(30, STARVING).ended()
+    async with shown(run, live=False) as show:
+        assert "prefetch 4 1.69 x faster than off" in show.words
+        assert "workers 4 30 steps, too few to tell" in show.words
+        assert "settling" not in show.text
+
+
+async def test_an_experiment_that_goes_on_is_told_where_its_answer_will_be() -> None:
+    run = starving(None)
+    run.event(ExperimentBegan, knob="prefetch", values=["off", "4"], step=150, budget=600, seed=0)
+    async with shown(run) as show:
+        assert "experiment: prefetch off against 4" in show.text
+        assert "no forecast while trying both" in show.text
+        assert "goes on until the answer is clear" in show.text
+        assert "u undoes" not in show.text
+
+
+def test_where_nothing_has_passed_the_reason_is_told() -> None:
+    run = usual(None).staged(("range", "Range", N_A, 1.0, N_A, N_A))
+
+    assert pipeline_view(look(run)).said == "nothing has passed in the last seconds"
+    run.event(facts.SensorMissing, sensor="pipeline", reason="epochs are too short", fix="longer epochs")
+    assert pipeline_view(look(run)).said == "n/a: epochs are too short; longer epochs"

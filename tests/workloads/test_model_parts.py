@@ -1,0 +1,56 @@
+"""What the start knobs make of a workload's model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tfwatch.workloads import model_parts
+from tfwatch.workloads.workload import OPTIMIZERS, BadInputError, Settings
+
+if TYPE_CHECKING:
+    import keras
+
+pytestmark = pytest.mark.tensorflow
+
+
+def compiled(**changes: Any) -> keras.Model:
+    import keras
+
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    return model_parts.compiled(model, replace(Settings(), **changes), "mse", "mean_absolute_error", learning_rate=0.25)
+
+
+def test_by_default_it_is_a_graph_and_adam_at_the_workloads_own_rate() -> None:
+    model = compiled()
+    assert (model.run_eagerly, model.jit_compile, model.steps_per_execution) == (False, False, 1)
+    assert (type(model.optimizer).__name__, float(model.optimizer.learning_rate)) == ("Adam", 0.25)
+
+
+def test_each_knob_reaches_the_model() -> None:
+    assert compiled(mode="eager").run_eagerly
+    assert compiled(steps_per_execution=8).steps_per_execution == 8
+    assert float(compiled(learning_rate=0.5).optimizer.learning_rate) == 0.5
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_optimizer_has_its_own_rate_unless_one_is_given(name: str) -> None:
+    import keras
+
+    own = float(keras.optimizers.get(name).learning_rate)
+    optimizer = compiled(optimizer=name).optimizer
+    assert type(optimizer).__name__.lower() == name
+    assert float(optimizer.learning_rate) == (0.25 if name == "adam" else own)
+    assert float(compiled(optimizer=name, learning_rate=0.125).optimizer.learning_rate) == 0.125
+
+
+def test_xla_is_never_left_out_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    from keras.src.trainers import trainer
+
+    monkeypatch.setattr(trainer, "model_supports_jit", lambda _: True)
+    assert compiled(mode="jit").jit_compile
+    monkeypatch.setattr(trainer, "model_supports_jit", lambda _: False)
+    with pytest.raises(BadInputError, match="leave out --jit"):
+        compiled(mode="jit")

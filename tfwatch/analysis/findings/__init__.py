@@ -1,0 +1,1 @@
+"""Findings: bottleneck, advice, code suggestions, machine and log warnings."""

@@ -1,0 +1,66 @@
+"""When a run's loss was no finite number, in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfwatch.core import units
+from tfwatch.core.events import LossDiverged, LossRecovered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """A stretch of steps whose loss is no finite number; `ended` is None where it lasts."""
+
+    began: LossDiverged
+    ended: LossRecovered | None = None
+
+
+def divergences(events: Iterable[object]) -> list[Divergence]:
+    """All of a run, oldest first."""
+    found: list[Divergence] = []
+    for event in events:
+        if isinstance(event, LossDiverged):
+            found.append(Divergence(event))
+        elif isinstance(event, LossRecovered) and found:
+            found[-1] = Divergence(found[-1].began, event)
+    return found
+
+
+def lasting(events: Iterable[object]) -> LossDiverged | None:
+    """What the loss is now, where it is no finite number."""
+    found = divergences(events)
+    return found[-1].began if found and found[-1].ended is None else None
+
+
+def diverged_words(began: LossDiverged) -> str:
+    """`loss is NaN since step 151`."""
+    return f"loss is {began.loss} since {_which(began)}"
+
+
+def recovered_words(ended: LossRecovered) -> str:
+    """`loss is finite again, from step 400 on`."""
+    return f"loss is finite again, from step {units.count(ended.step)} on"
+
+
+def in_all(found: list[Divergence]) -> str:
+    """All of a run in one line; empty where its loss was finite throughout."""
+    if not found:
+        return ""
+    last = found[-1]
+    before = f" ({len(found)} times NaN or infinite)" if len(found) > 1 else ""
+    if last.ended is None:
+        return diverged_words(last.began) + before
+    until = f"finite again from step {units.count(last.ended.step)} on"
+    return f"loss was {last.began.loss} from {_which(last.began)} on, {until}{before}"
+
+
+def _which(began: LossDiverged) -> str:
+    first = began.finite_step + 1
+    if first >= began.step:
+        return f"step {units.count(began.step)}"
+    return f"one of the steps {units.count(first)} to {units.count(began.step)}"

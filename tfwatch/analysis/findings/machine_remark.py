@@ -1,0 +1,145 @@
+"""What about the machine a user should know beside the finding: the most urgent thing, in one line."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from tfwatch.analysis.findings.machine import HEAT, PRESSURE, disagreement
+from tfwatch.core import units
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tfwatch.analysis.findings.machine import Machine
+    from tfwatch.analysis.findings.situation import Situation
+
+#: Other programs' share of the GPU from which on it is told: idle desktops read 12 to 18 % (window compositing).
+OTHERS_FROM = 0.20
+#: Swap traffic from which on memory is too small, bytes a second: half of what `sensors.pressure` calls a pause.
+SWAPPING_BYTES_S = 16 * 2**20
+#: Elements of a buffer that tell how large one is; a buffer that is proposed leaves this share of what is free.
+_SEEN, _HALF = 1, 0.5
+#: From `moderate` on clocks are lowered.
+_HOT = 2
+#: Memory that lasts longer than this is nobody's worry.
+_SOON_S = 12 * 3600.0
+
+
+def remark(now: Situation) -> str:
+    """The first of what is wrong, the worst first; empty where all is well, or the run does not go on."""
+    if now.machine is None or now.life != "running" or now.ended is not None:
+        return ""
+    return next((text for look in _LOOKS if (text := look(now, now.machine))), "")
+
+
+def takes_over(machine: Machine) -> bool:
+    """Whether other programs use enough of the GPU to slow the training down."""
+    others = machine.gpu.others if machine.gpu else None
+    return others is not None and others > OTHERS_FROM
+
+
+def is_swapping(machine: Machine) -> bool:
+    """Whether memory moves to and from the disk."""
+    return machine.swap_bytes_s is not None and machine.swap_bytes_s >= SWAPPING_BYTES_S
+
+
+def is_hot(machine: Machine) -> bool:
+    """Whether heat lowers clocks."""
+    return machine.heat is not None and machine.heat >= _HOT
+
+
+def runs_out(machine: Machine, left_s: float | None) -> bool:
+    """Whether memory will be used up soon, and before the end of a run of which `left_s` is left."""
+    out_s = machine.growth.left_s if machine.growth else None
+    return out_s is not None and out_s < min(_SOON_S, left_s if left_s is not None else _SOON_S)
+
+
+def is_unused(now: Situation, machine: Machine) -> bool:
+    """Whether there is a GPU on which TensorFlow does not train, though nobody asked for that."""
+    return machine.found is not None and not now.accelerated and not now.cpu_asked and bool(now.steps_total)
+
+
+def swaps_in(machine: Machine) -> str:
+    """`swaps in 4 h`; empty where memory does not run out."""
+    out_s = machine.growth.left_s if machine.growth else None
+    if out_s is None:
+        return ""
+    if out_s < 90 * 60:
+        return f"swaps in {max(1, round(out_s / 60))} min"
+    hours = round(out_s / 3600)
+    return f"swaps in {hours} h" if hours < 48 else ""
+
+
+def _swapping(now: Situation, machine: Machine) -> str:
+    if is_swapping(machine):
+        return f"swapping {(machine.swap_bytes_s or 0) / 2**20:.0f} MB/s: smaller batches, buffers or caches"
+    if machine.pressure is not None and machine.pressure >= PRESSURE.index("critical"):
+        return "memory is nearly full: smaller batches, buffers or caches"
+    return ""
+
+
+def _overfills(now: Situation, machine: Machine) -> str:
+    """The buffer that, once it is full, takes more than there is: measured per element of it, else per batch."""
+    available = now.memory.available if now.memory else math.nan
+    for name, size, held, each in _buffers(now):
+        more = (size - held) * each
+        if more > available and held >= _SEEN:
+            bears = int((held * each + _HALF * available) / each)
+            takes = f"{name} takes {units.memory(more)} more once it is full, {units.memory(available)} are free"
+            names = ", or names before decoding" if "shuffle" in name else ""
+            return f"{takes}: a buffer of {units.count(max(bears, 1))}{names}"
+    return ""
+
+
+def _buffers(now: Situation) -> Iterable[tuple[str, float, float, float]]:
+    """Name, size, elements held and bytes of an element, of each buffer whose bytes can be read.
+
+    tf.data's model tells the size of a prefetch alone; that of a shuffle stands in the log while it is filled.
+    """
+    for stage in now.stages.stages if now.stages else ():
+        filling = now.shuffle[1] if now.shuffle and stage.kind.startswith("Shuffle") else math.nan
+        size = stage.buffer_size if stage.buffer_size > 0 else filling
+        if size > 0 and stage.buffered > 0 and stage.buffered_bytes > 0:
+            yield stage.name, size, stage.buffered, stage.buffered_bytes / stage.buffered
+
+
+def _hot(now: Situation, machine: Machine) -> str:
+    return f"heat is {HEAT[machine.heat]}: clocks are lowered" if machine.heat and is_hot(machine) else ""
+
+
+def _others(now: Situation, machine: Machine) -> str:
+    if machine.gpu is None or not now.accelerated or not takes_over(machine):
+        return ""
+    return f"other programs use {units.percent(machine.gpu.others)} of the GPU"
+
+
+def _disagrees(now: Situation, machine: Machine) -> str:
+    return disagreement(machine.evidence, now.judgement.bound, now.accelerated)
+
+
+def _runs_out(now: Situation, machine: Machine) -> str:
+    if machine.growth is None or not runs_out(machine, now.left_s):
+        return ""
+    grows = f"memory grows {units.number(machine.growth.bytes_h / 2**30)} GB/h"
+    return f"{grows}: {swaps_in(machine)}{', before the end' if now.left_s is not None else ''}"
+
+
+def _battery(now: Situation, machine: Machine) -> str:
+    return "on battery: clocks may be lowered" if machine.on_mains is False else ""
+
+
+def _unused(now: Situation, machine: Machine) -> str:
+    return "TensorFlow does not use the GPU; tfwatch doctor says why" if is_unused(now, machine) else ""
+
+
+_LOOKS: tuple[Callable[[Situation, Machine], str], ...] = (
+    _swapping,
+    _overfills,
+    _hot,
+    _others,
+    _disagrees,
+    _runs_out,
+    _unused,
+    _battery,
+)

@@ -1,0 +1,1 @@
+"""Steps and their time: breakdown, verdict, spikes, stalls, patterns."""

@@ -1,0 +1,219 @@
+"""Stretches of steps in which the device starves for much longer than it usually does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from tfwatch.analysis.steps.causes import STOPPED
+from tfwatch.analysis.steps.spikes import NO_PAUSES, flag_cause
+from tfwatch.core.events import PipelineSwitched, SwitchAsked, of_experiment
+from tfwatch.core.rows import STEP, Flag, step_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from tfwatch.analysis.steps.causes import Pauses
+    from tfwatch.core.events import Event
+    from tfwatch.core.rows import Rows
+
+#: What a stall costs at least, in one wait or in several that follow one another.
+LEAST_LOST_MS = 1000.0
+#: A wait belongs to a stall where it is longer than usual by `LEAST_LOST_MS`, or by this and so many median steps.
+_LONGER_MS = 30.0
+_LONGER_STEPS = 3.0
+#: What is usual is the median of so many steps before, looked at anew every so many steps, and of a setting's first
+#: steps sooner: those before the first of `_EARLY` are compared with themselves, those before the last of them
+#: are told only where they are longer by `LEAST_LOST_MS`.
+_AROUND = 256
+_EVERY = 64
+_EARLY = (8, 16, 32, 64)
+_AT_ONCE = 8192
+_BLOCK = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """Steps that waited one after another. `lost_ms` is their data wait, `step` the first of `steps`."""
+
+    step: int
+    start_ns: int
+    steps: int
+    lost_ms: float
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A stall whose cause is still to be looked for: that of its longest wait, from `longest_ns` over `longest_ms`."""
+
+    step: int
+    start_ns: int
+    steps: int
+    lost_ms: float
+    longest_ns: int
+    longest_ms: float
+    flags: int
+
+    @property
+    def end_ns(self) -> float:
+        """When its longest wait was over."""
+        return self.longest_ns + self.longest_ms * 1e6
+
+    def named(self, pauses: Pauses) -> Stall:
+        """With its cause: a flag, or a pause that covers half of the longest wait; else `unexplained`."""
+        cause = flag_cause(self.flags, "wait")
+        cause = cause or pauses.cause(self.longest_ns, self.end_ns, self.longest_ms, "wait").name
+        return Stall(self.step, self.start_ns, self.steps, self.lost_ms, cause)
+
+
+class StallSearch:
+    """Finds the stalls of a run whose rows come bit by bit. What is found does not depend on the bits.
+
+    A stall is a stretch of steps that wait much longer than usual, and loses a second or more. Much longer: by a
+    second, or by 30 ms and three median steps. A run that always waits as long has a verdict, not a stall, and so has
+    one that has waited as long for 128 steps. Each setting of the pipeline is looked at by itself.
+    """
+
+    def __init__(self) -> None:
+        self._closed: list[Stretch] = []
+        self._open: Stretch | None = None
+        # Of the present setting: rows that are too few to judge, and the last of those that were judged.
+        self._held = self._judged = np.empty(0, dtype=STEP)
+        self._seen = 0
+
+    def stretches(self, since: int = 0) -> list[Stretch]:
+        """All stalls from the `since`-th on, oldest first; the newest may still grow."""
+        return [*self._closed[since:], *filter(_is_stall, self._newest())]
+
+    def take(self, rows: Rows) -> None:
+        """The next rows of `core.rows.STEP`."""
+        for setting in np.split(rows, np.flatnonzero(rows["flags"] & Flag.SWITCH)):
+            if not len(setting):
+                continue
+            if setting["flags"][0] & Flag.SWITCH:
+                self._closed += filter(_is_stall, self._newest())
+                self._open, self._seen = None, 0
+                self._held = self._judged = rows[:0]
+            self._held = np.concatenate([self._held, setting])
+            if self._seen or len(self._held) >= _EARLY[0]:
+                held, self._held = self._held, rows[:0]
+                self._judge(held)
+
+    def _newest(self) -> list[Stretch]:
+        """What may still grow."""
+        if self._open:
+            return [self._open]
+        return _stretches(self._held, _over(self._held["wait_ms"], self._held["wait_ms"]))
+
+    def _judge(self, rows: Rows) -> None:
+        known = np.concatenate([self._judged, rows])
+        starves = _starves(known, self._seen - len(self._judged))[len(self._judged) :]
+        self._seen += len(rows)
+        self._judged = known[-_AROUND - _EVERY :]
+        found = _stretches(rows, starves)
+        if self._open:
+            if starves[0]:
+                found[0] = _joined(self._open, found[0])
+            else:
+                found.insert(0, self._open)
+        self._open = found.pop() if starves[-1] else None
+        self._closed += filter(_is_stall, found)
+
+
+def find_stalls(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Stall]:
+    """The stalls of a whole run (see `StallSearch`)."""
+    search = StallSearch()
+    for first in range(0, len(rows), _BLOCK):
+        search.take(rows[first : first + _BLOCK])
+    return starved([stretch.named(pauses) for stretch in search.stretches()])
+
+
+def starved(stalls: Iterable[Stall]) -> list[Stall]:
+    """Those in which the device starved: not those in which the whole process was stopped."""
+    return [stall for stall in stalls if stall.cause != STOPPED]
+
+
+def _starves(rows: Rows, first: int) -> NDArray[np.bool_]:
+    """Which of the rows wait much longer than usual; the first of them is the `first`-th of its setting.
+
+    Rows that lie so near to the first one that those before it would be needed are told anything.
+    """
+    waits, number = rows["wait_ms"], first + np.arange(len(rows))
+    starves = np.zeros(len(rows), dtype=np.bool_)
+    if not first:
+        bounds = (0, *_EARLY)
+        for begin, end in pairwise(bounds):
+            starves[begin:end] = _over(waits[begin:end], waits[: max(begin, _EARLY[0])])
+    late = np.flatnonzero((waits > _LONGER_MS) & (number >= _EARLY[-1]))
+    begins, of = np.unique(number[late] // _EVERY * _EVERY - first, return_inverse=True)
+    steps = step_ms(rows)
+    usual, step = (_medians(values, begins)[of] for values in (waits, steps))
+    starves[late] = waits[late] - usual > np.minimum(LEAST_LOST_MS, np.maximum(_LONGER_MS, _LONGER_STEPS * step))
+    return starves
+
+
+def _over(waits: NDArray[np.float32], before: NDArray[np.float32]) -> NDArray[np.bool_]:
+    if not len(waits):
+        return np.zeros(0, dtype=np.bool_)
+    longer: NDArray[np.bool_] = waits - np.median(before) > LEAST_LOST_MS
+    return longer
+
+
+def _medians(values: NDArray[np.float32], begins: NDArray[np.intp]) -> NDArray[np.float32]:
+    """The medians of the `_AROUND` values before each of `begins`, of fewer where there are no more."""
+    found = np.zeros(len(begins), dtype=np.float32)
+    for early in np.flatnonzero(begins < _AROUND).tolist():
+        found[early] = np.median(values[: max(begins[early], 1)])
+    full = np.flatnonzero(begins >= _AROUND)
+    for some in np.split(full, range(_AT_ONCE, len(full), _AT_ONCE)):
+        if len(some):
+            found[some] = np.median(sliding_window_view(values, _AROUND)[begins[some] - _AROUND], axis=1)
+    return found
+
+
+def _stretches(rows: Rows, starves: NDArray[np.bool_]) -> list[Stretch]:
+    """The steps that starve one after another, whatever they lose."""
+    edges = np.flatnonzero(np.diff(starves, prepend=False, append=False))
+    return [_stretch(rows[first:end]) for first, end in edges.reshape(-1, 2).tolist()]
+
+
+def _stretch(rows: Rows) -> Stretch:
+    longest = int(np.argmax(rows["wait_ms"]))
+    return Stretch(
+        step=int(rows["step"][0]),
+        start_ns=int(rows["start_ns"][0]),
+        steps=len(rows),
+        lost_ms=float(rows["wait_ms"].sum(dtype=np.float64)),
+        longest_ns=int(rows["start_ns"][longest]),
+        longest_ms=float(rows["wait_ms"][longest]),
+        flags=int(rows["flags"][longest]),
+    )
+
+
+def _joined(before: Stretch, after: Stretch) -> Stretch:
+    longest = max(before, after, key=lambda stretch: stretch.longest_ms)
+    steps, lost_ms = before.steps + after.steps, before.lost_ms + after.lost_ms
+    return replace(longest, step=before.step, start_ns=before.start_ns, steps=steps, lost_ms=lost_ms)
+
+
+def _is_stall(stretch: Stretch) -> bool:
+    return stretch.lost_ms >= LEAST_LOST_MS
+
+
+def without_switches(stalls: Iterable[Stall], events: Iterable[Event]) -> list[Stall]:
+    """The stalls without those in which an experiment built its pipelines: it has many of them.
+
+    events: `SwitchAsked` and `PipelineSwitched` among others.
+    """
+    own = set()
+    for event in events:
+        if of_experiment(event) and isinstance(event, SwitchAsked | PipelineSwitched):
+            own.add(event.step + 1 if isinstance(event, SwitchAsked) else event.step)
+    return [stall for stall in stalls if stall.cause != Flag.SWITCH.cause or stall.step not in own]

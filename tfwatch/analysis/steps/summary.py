@@ -1,0 +1,170 @@
+"""A whole run in figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfwatch.analysis.findings.advice import fills_shuffle, slow_callback
+from tfwatch.analysis.steps.breakdown import breakdown, steady
+from tfwatch.analysis.steps.causes import Pauses
+from tfwatch.analysis.steps.patterns import find_patterns
+from tfwatch.analysis.steps.spikes import SpikeSearch
+from tfwatch.analysis.steps.stalls import find_stalls, without_switches
+from tfwatch.analysis.steps.verdict import NEEDED, Bound, Judgement, Verdict, bound_by, classify
+from tfwatch.analysis.tuning.comparison import LONGEST, compare
+from tfwatch.analysis.tuning.search_text import OF_TRYING, Tried, blocks_like_the_last, tried
+from tfwatch.core.events import Paused
+from tfwatch.core.rows import Flag, plausible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfwatch.analysis.steps.breakdown import Breakdown
+    from tfwatch.analysis.steps.patterns import Pattern
+    from tfwatch.analysis.steps.spikes import Spike
+    from tfwatch.analysis.steps.stalls import Stall
+    from tfwatch.analysis.tuning.comparison import Comparison
+    from tfwatch.core.events import Event
+    from tfwatch.core.rows import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class LastSetting:
+    """The last setting of a run that was decided on: the run's verdict is on these steps.
+
+    stretches: first and last step of each stretch with that setting, oldest first: several after an A/B test.
+    begin_ns: the start of the first of them. whole: these are all steps of the run. tried: the settings that the run's
+    end left undecided, if any.
+    newest: the last of the steady steps, at most 600. judgement: on all of them, without hysteresis.
+    """
+
+    stretches: tuple[tuple[int, int], ...]
+    begin_ns: int
+    whole: bool
+    tried: Tried | None
+    newest: Rows
+    judgement: Judgement
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The steps of a whole run.
+
+    steady: the split of all steady steps of all settings; None where there are none. left_out: how many steps are not
+        steady, flagged ones and single spikes.
+    setting: the last one, with the run's verdict.
+    callback: the class of the one that takes most of the host time of a step of that setting, where it is known.
+    fills: a shuffle buffer was filled before an epoch's first batch.
+    """
+
+    steps: int
+    steady: Breakdown | None
+    setting: LastSetting
+    left_out: int
+    spikes: list[Spike]
+    switches: list[Comparison]
+    stalls: list[Stall]
+    patterns: list[Pattern]
+    callback: str = ""
+    fills: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the last setting, which is the run's."""
+        return self.setting.judgement.verdict
+
+    @property
+    def bound(self) -> Bound | None:
+        """What the steps of the last setting are bound by; None where there is not enough data."""
+        return self.setting.judgement.bound
+
+
+def summarise(
+    steps: Rows,
+    events: Sequence[Event],
+    accelerated: bool = False,
+    open_wait: Rows | None = None,
+    op_by_op: bool = False,
+) -> Summary:
+    """Sum up a run; `steps` are all its rows of `core.rows.STEP`, step 1 first.
+
+    accelerated: the steps ran on a device beside the CPU. open_wait: a row of the wait that had not ended, if any:
+    it may be a stall, and is no step. op_by_op: as `Manifest` has it.
+    """
+    rows = steps[plausible(steps)]
+    pauses, search = Pauses(events), SpikeSearch(rows)
+    calm = steady(rows, search)
+    split = breakdown(calm)
+    setting = last_setting(rows, events, calm, accelerated, op_by_op)
+    host = setting.judgement.breakdown.host.mean if setting.judgement.breakdown else 0.0
+    return Summary(
+        steps=len(steps),
+        steady=split,
+        setting=setting,
+        left_out=len(rows) - (split.steps if split else 0),
+        spikes=search.spikes(pauses),
+        switches=compare(events, len(steps), lambda first, last: between(steps, first, last)),
+        stalls=without_switches(
+            find_stalls(rows if open_wait is None else np.concatenate([rows, open_wait]), pauses), events
+        ),
+        patterns=find_patterns(rows, pauses),
+        callback=slow_callback((e for e in events if isinstance(e, Paused)), host),
+        fills=fills_shuffle(rows),
+    )
+
+
+def last_setting(
+    rows: Rows, events: Sequence[Event], calm: Rows, accelerated: bool = False, op_by_op: bool = False
+) -> LastSetting:
+    """Find the last setting that counts, and judge it.
+
+    It is not a setting that a move of the autopilot or an A/B test had in hand as the run ended (`tried`). After an
+    A/B test all blocks with the setting count. rows: all plausible ones; calm: the steady ones of them.
+    """
+    known = [event for event in events if isinstance(event, OF_TRYING)]
+    undecided, begins = tried(known), np.flatnonzero(rows["flags"] & Flag.SWITCH).tolist()
+    if undecided is None and not begins:
+        return LastSetting(_ends(rows), 0, True, None, calm[-LONGEST:].copy(), _judged(calm, accelerated, op_by_op))
+    stretches = undecided.stretches if undecided else blocks_like_the_last(known)
+    found = [_since_switch(_within(rows, *stretch)) for stretch in stretches]
+    if undecided is None:
+        found.append(rows[begins[-1] :])
+    # One stretch may be ten million steps: it is not copied.
+    calm = steady(found[0] if len(found) == 1 else np.concatenate(found))
+    ends = tuple(end for stretch in found for end in _ends(stretch))
+    begin_ns = min((int(stretch["start_ns"][0]) for stretch in found if len(stretch)), default=0)
+    return LastSetting(ends, begin_ns, False, undecided, calm[-LONGEST:].copy(), _judged(calm, accelerated, op_by_op))
+
+
+def _within(rows: Rows, first: int, last: int) -> Rows:
+    """The rows of steps first to last."""
+    begin, end = np.searchsorted(rows["step"], [first, last + 1])
+    found: Rows = rows[begin:end]
+    return found
+
+
+def _since_switch(rows: Rows) -> Rows:
+    """The rows from the last switch among them on."""
+    return rows[np.flatnonzero(rows["flags"] & Flag.SWITCH).max(initial=0) :]
+
+
+def _ends(rows: Rows) -> tuple[tuple[int, int], ...]:
+    return ((int(rows["step"][0]), int(rows["step"][-1])),) if len(rows) else ()
+
+
+def _judged(calm: Rows, accelerated: bool, op_by_op: bool) -> Judgement:
+    split = breakdown(calm)
+    if split is None or split.steps < NEEDED:
+        return Judgement(Verdict.UNKNOWN, len(calm), NEEDED, split)
+    verdict = classify(split)
+    return Judgement(verdict, split.steps, NEEDED, split, bound_by(split, verdict, accelerated, op_by_op=op_by_op))
+
+
+def between(steps: Rows, first: int, last: int) -> Rows:
+    """The plausible rows of steps first to last (counted from 1, both included); `steps` are all of them."""
+    rows = steps[max(first, 1) - 1 : last]
+    kept: Rows = rows[plausible(rows)]
+    return kept

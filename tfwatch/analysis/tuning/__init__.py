@@ -1,0 +1,1 @@
+"""Switches: comparison, experiment, forecast, and the autopilot's search."""

@@ -1,0 +1,322 @@
+"""The moves of a search: what a move is, what it may use, and which ones make sense.
+
+What a walk consists of: moves and reasons to stop, what they may use, and how many steps and bytes a move takes.
+
+Which switches make sense from where a walk stands: what feeds, what takes less, and back.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from tfwatch.analysis.tuning.batch_supply import depth, needed_bytes
+from tfwatch.core.knobs import KnobChange
+from tfwatch.core.rows import Flag
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from tfwatch.analysis.tuning.estimator import Measured
+    from tfwatch.analysis.tuning.forecast import Forecast
+    from tfwatch.core.rows import Rows
+
+    Foretell: TypeAlias = Callable[[Mapping[str, str]], "Forecast | None"]
+
+#: Steady steps of a judging stretch: so many at least, so many at most.
+LEAST, MOST = 20, 40
+#: Steps that a new pipeline needs to settle, and so many more for what its buffers hold.
+_SETTLING, _MOST_TOGETHER = 4, 16
+#: Steps of the run that the whole walk may take.
+BUDGET = 400
+#: A first buffer.
+FIRST_DEPTH = 4
+#: Flags after which a pipeline begins anew.
+_BEGINS = np.uint16(Flag.EPOCH_START | Flag.SHUFFLE_FILL | Flag.SWITCH)
+
+Cause: TypeAlias = Literal["fed", "floor", "tried", "budget"]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Knobs to turn, at once; why, in one sentence.
+
+    forecast: None where there is none.
+    """
+
+    turns: tuple[KnobChange, ...]
+    why: str
+    forecast: Forecast | None = None
+
+    @property
+    def knob(self) -> str:
+        """The knob that is turned first."""
+        return self.turns[0].knob
+
+    @property
+    def old(self) -> str:
+        """What that one is turned from."""
+        return self.turns[0].old
+
+    @property
+    def new(self) -> str:
+        """What that one is turned to."""
+        return self.turns[0].new
+
+    @property
+    def beside(self) -> tuple[KnobChange, ...]:
+        """The other turns."""
+        return self.turns[1:]
+
+    def turned(self, knobs: Mapping[str, str]) -> dict[str, str]:
+        """The settings after it."""
+        return {**knobs, **{turn.knob: turn.new for turn in self.turns}}
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Nothing more to do, and why, in one sentence."""
+
+    cause: Cause
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a walk may use.
+
+    memory_bytes: what buffers may take beyond those of the start. batch_bytes: of one batch; None where it is unknown,
+    and then no buffer grows beyond the first. cores: that the run may use. open: the knobs that can be switched.
+    accelerated: the steps run on a device beside the CPU. steps: that are left of the budget. epoch_steps: until the
+    epoch after the next, which a cache that fills from now on serves; None where nobody knows. switch_steps: the most
+    that a switch has taken so far, from where it was asked for to where it took effect.
+    """
+
+    memory_bytes: float
+    batch_bytes: float | None
+    cores: int
+    open: frozenset[str]
+    accelerated: bool
+    steps: int = BUDGET
+    epoch_steps: int | None = None
+    switch_steps: int = 0
+
+    def in_flight(self, knobs: Mapping[str, str]) -> int:
+        """Steps until another setting is in effect: what the buffers still give, or what a switch took before."""
+        return max(in_flight(knobs), self.switch_steps)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a walk stands: the settings at its start and now, and the steps measured under those of now.
+
+    been: settings that were measured, and that could not be had. foretell: the forecast of knobs turned to values from
+    here. floor_ms: the device's own time a step, as far as it is known.
+    """
+
+    start: Mapping[str, str]
+    knobs: Mapping[str, str]
+    now: Measured
+    been: Sequence[Mapping[str, str]] = ()
+    foretell: Foretell = lambda turned: None
+    floor_ms: float = math.inf
+
+
+def stretch(place: Place, move: Move, limits: Limits) -> int:
+    """How many steps a move from here may be judged by: what is left without switching there and back."""
+    knobs = place.knobs
+    turned = move.turned(knobs)
+    switching = limits.in_flight(knobs) + settling(turned) + limits.in_flight(turned)
+    first = 0 if move.knob != "cache" else max((limits.epoch_steps or BUDGET) - in_flight(knobs), 0)
+    return min(MOST, limits.steps - switching - first)
+
+
+def settling(knobs: Mapping[str, str]) -> int:
+    """Steps left out after a switch: what the new buffers make together at first comes together."""
+    return _SETTLING + min(in_flight(knobs), _MOST_TOGETHER)
+
+
+def in_flight(knobs: Mapping[str, str]) -> int:
+    """Steps that a setting's buffers still give after another is asked for, and one to begin with."""
+    return depth(knobs.get("prefetch", "off")) + depth(knobs.get("workers", "off")) + 1
+
+
+def settled(rows: Rows, steps: int) -> Rows:
+    """The rows without so many steps each time that a pipeline begins anew."""
+    keep = np.ones(len(rows), dtype=np.bool_)
+    for start in np.flatnonzero(rows["flags"] & _BEGINS):
+        keep[start : start + steps] = False
+    return rows[keep]
+
+
+#: Parallel calls grow up to so many: a storage that takes 100 ms is hidden behind steps of 2 ms.
+_MOST = 64
+#: Workers double, a buffer is taken times four; where a step waits for more than this share, workers are too.
+_FAR_FROM_FED = 0.75
+#: Of the first workers: so many times what would hide the data if each call gained in full, and at most so many, or as
+#: many as there are cores.
+_SPARE, _MOST_FIRST = 1.25, 8
+#: A buffer grows up to so many: what it can even out are bursts. Where a step's work is shorter, it begins there.
+_DEEP, _SHORT_MS = 16, 3.0
+#: On a CPU that trains too, so many workers a core were the best of the grid where few were no better than none.
+_CROWD = 4
+_OFF = ("off", "default")
+_WHY = {
+    "fast_form": "the same batches, made with fewer calls",
+    "workers": "batches are made on several cores, and storage is asked for several at a time",
+    "prefetch": "batches are made while a step runs",
+    "cache": "what was read and decoded once is kept",
+}
+_BOTH = "batches are made while a step runs, by as few workers as hide them"
+_FEWER = "fewer workers leave more of the cores to the training"
+_ALONE = "workers alone may leave more of the cores to the training"
+_CROWDS = "many workers may get more of the cores than few do"
+_AGAIN = "it may be the better one by all that is known: the two are compared once more"
+
+
+def feeding(place: Place, limits: Limits) -> list[Move]:
+    """Switches that bring batches sooner, the likely ones first."""
+    prefetch, workers = place.knobs.get("prefetch", "off"), place.knobs.get("workers", "off")
+    found = [_turned(place, "fast_form", "on" if place.knobs.get("fast_form") == "off" else "")]
+    if prefetch in _OFF and workers in _OFF and place.now.work_ms < place.now.step_ms - place.now.work_ms:
+        found.append(_both(place, limits, _few(place, limits)))
+    calls = (
+        _bearable(place, limits, "workers", _few(place, limits)) if workers in _OFF else _more(place, limits, "workers")
+    )
+    first = _bearable(place, limits, "prefetch", _deep(place))
+    depth = first if prefetch in _OFF else _more(place, limits, "prefetch")
+    found += [_turned(place, "workers", calls), _turned(place, "prefetch", depth)]
+    found.append(_turned(place, "cache", "on" if place.knobs.get("cache") == "off" else ""))
+    return _untried(place, limits, found)
+
+
+def easing(place: Place, limits: Limits) -> list[Move]:
+    """Switches that take less of the cores that the training needs too, or that share them out otherwise."""
+    prefetch, workers = place.knobs.get("prefetch", "off"), place.knobs.get("workers", "off")
+    cores = max(limits.cores, 2)
+    found: list[Move | None] = []
+    if workers.isdigit() and prefetch not in _OFF:
+        fewer = str(int(workers) // 2) if int(workers) > 2 else "off"
+        found.append(_turned(place, "workers", fewer, _FEWER))
+    if workers.isdigit() and prefetch in _OFF and int(workers) > max(cores // 4, 2):
+        found.append(_both(place, limits, max(cores // 4, 2)))
+    if not limits.accelerated and prefetch not in _OFF:
+        calls = workers if workers.isdigit() else str(cores)
+        turns = (("prefetch", "off"), ("workers", calls))
+        found.append(_move(place, _ALONE, *turns))
+    if not limits.accelerated and limits.batch_bytes is not None:
+        many = ("workers", str(min(_CROWD * cores, _MOST)))
+        found.append(_move(place, _CROWDS, many))
+        if prefetch not in _OFF:
+            found.append(_move(place, _CROWDS, many, ("prefetch", "off")))
+    return _untried(place, limits, found)
+
+
+def returning(place: Place, settings: Iterable[Mapping[str, str]]) -> list[Move]:
+    """Switches to other settings that were measured."""
+    others = [knobs for knobs in settings if knobs != place.knobs]
+    return [Move(_changes(place, knobs.items()), _AGAIN) for knobs in others]
+
+
+def fits(place: Place, limits: Limits, move: Move) -> bool:
+    """Whether a move's buffers stay within the memory limit; one batch's size unknown, the first ones do."""
+    if move.knob == "fast_form":
+        return True
+    if move.knob == "cache":
+        return move.forecast is not None and (move.forecast.needs_bytes or math.inf) <= limits.memory_bytes
+    if limits.batch_bytes is None:
+        return all(turn.old in _OFF or _count(turn.new) <= _count(turn.old) for turn in move.turns)
+    return _needs_more(place, move.turned(place.knobs), limits.batch_bytes) <= limits.memory_bytes
+
+
+def _few(place: Place, limits: Limits) -> int:
+    """As many calls at once as hide the data, by the first guess that each gains in full: a power of two."""
+    times = _SPARE * (place.now.step_ms - place.now.work_ms) / max(place.now.work_ms, 1e-3)
+    return min(1 << math.ceil(math.log2(max(times, 2.0))), max(_MOST_FIRST, limits.cores))
+
+
+def _deep(place: Place) -> int:
+    return _DEEP if place.now.work_ms < _SHORT_MS else FIRST_DEPTH
+
+
+def _both(place: Place, limits: Limits, calls: int) -> Move | None:
+    """Prefetch and workers in one move, as far as the memory limit bears them."""
+    if not {"prefetch", "workers"} <= set(place.knobs):
+        return None
+    while calls >= 2:
+        depth = _bearable(place, limits, "prefetch", _deep(place))
+        move = _move(place, _BOTH, ("prefetch", depth), ("workers", str(calls)))
+        if move is None or fits(place, limits, move):
+            return move
+        calls //= 2
+    return None
+
+
+def _turned(place: Place, knob: str, new: str, why: str = "") -> Move | None:
+    """One knob turned; None where there is none, or nothing to turn it to."""
+    if not new or knob not in place.knobs:
+        return None
+    turn = KnobChange(knob, place.knobs[knob], new)
+    return Move((turn,), why or _WHY[knob], place.foretell({knob: new}))
+
+
+def _move(place: Place, why: str, *turns: tuple[str, str]) -> Move | None:
+    """Knobs turned at once, but those that stand there already; None where one is missing, or none turns."""
+    if any(knob not in place.knobs for knob, _ in turns):
+        return None
+    found = _changes(place, turns)
+    return Move(found, why, _foretold(place, found)) if found else None
+
+
+def _changes(place: Place, values: Iterable[tuple[str, str]]) -> tuple[KnobChange, ...]:
+    """What it takes to turn knobs to these values."""
+    return tuple(KnobChange(knob, place.knobs[knob], new) for knob, new in values if place.knobs[knob] != new)
+
+
+def _foretold(place: Place, turns: tuple[KnobChange, ...]) -> Forecast | None:
+    return place.foretell({turn.knob: turn.new for turn in turns})
+
+
+def _untried(place: Place, limits: Limits, moves: list[Move | None]) -> list[Move]:
+    """Those of knobs that are open, and to settings where it has not been."""
+    return [
+        move
+        for move in moves
+        if move and all(turn.knob in limits.open for turn in move.turns) and move.turned(place.knobs) not in place.been
+    ]
+
+
+def _bearable(place: Place, limits: Limits, knob: str, most: int) -> str:
+    """What a knob that is off is turned to: `most`, or the half of it, of that, ... that the memory limit bears."""
+    fitting = most
+    while fitting > 1 and not _bears(place, limits, knob, str(fitting)):
+        fitting //= 2
+    return str(fitting)
+
+
+def _more(place: Place, limits: Limits, knob: str) -> str:
+    """The next larger number that the memory bears; empty where it is none, or there."""
+    value = place.knobs[knob]
+    most = _DEEP if knob == "prefetch" else _MOST
+    if not value.isdigit() or int(value) >= most:
+        return ""
+    wide, next_up = (str(min(times * int(value), most)) for times in (4, 2))
+    far = knob == "prefetch" or place.now.wait_share >= _FAR_FROM_FED
+    return wide if far and _bears(place, limits, knob, wide) else next_up
+
+
+def _bears(place: Place, limits: Limits, knob: str, value: str) -> bool:
+    if limits.batch_bytes is None:
+        return place.knobs.get(knob) in _OFF
+    return _needs_more(place, {**place.knobs, knob: value}, limits.batch_bytes) <= limits.memory_bytes
+
+
+def _needs_more(place: Place, turned: Mapping[str, str], batch_bytes: float) -> float:
+    return needed_bytes(turned, batch_bytes) - needed_bytes(place.start, batch_bytes)
+
+
+def _count(value: str) -> int:
+    return int(value) if value.isdigit() else 0

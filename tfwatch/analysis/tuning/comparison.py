@@ -1,0 +1,347 @@
+"""Did it help: steps before a switch, or of the run before a restart, against the steps after it.
+
+Did it help: steps before a switch against the steps after it.
+
+Did a restart help: the last steps of the run before it against the steps of the run that it began.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from tfwatch.analysis.steps.breakdown import Breakdown, Stat, breakdown, steady
+from tfwatch.analysis.tuning.knob_state import in_effect
+from tfwatch.core.events import EXPERIMENT, PipelineSwitched, SwitchAsked, SwitchFailed, by_hand
+from tfwatch.core.knobs import ChangesKnob, KnobChange, epochs_until
+from tfwatch.core.rows import Flag, plausible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from tfwatch.core.events import Event
+    from tfwatch.core.rows import Rows
+
+#: Steps after which a comparison is called settled.
+SETTLED = 60
+#: Steps looked at on each side, at most.
+LONGEST = 600
+#: Steady steps on both sides before a ratio is told.
+LEAST = 20
+
+#: The splits of stretches (first step, last step) that grow no more.
+Known: TypeAlias = dict[tuple[int, int], Breakdown | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(ChangesKnob):
+    """One switch and what it gave.
+
+    step: the first step of the new setting; None while the switch is asked and not yet in effect.
+    before, after: the steady steps on both sides, up to the neighbouring switch and at most 600 each.
+    ratio: `typical` step time before over after; above 1 is faster. None until there are 20 steps on both sides.
+    settled: `after` holds at least `SETTLED` steps.
+    beside: another knob that was turned at the same step: what each of them gave nobody can tell, so there is no ratio.
+    """
+
+    knob: str
+    old: str
+    new: str
+    by: str
+    asked_at_ns: int
+    asked_step: int
+    step: int | None
+    before: Breakdown | None
+    after: Breakdown | None
+    ratio: float | None
+    settled: bool
+    beside: str = field(default="", kw_only=True)
+
+    @property
+    def in_bursts(self) -> bool:
+        """Whether batches come in bursts on either side."""
+        return any(side.in_bursts for side in (self.before, self.after) if side)
+
+    def typical(self, part: Stat) -> float:
+        """What a part takes: its median, which a second in which the machine was busy does not move.
+
+        Where batches come in bursts the mean, for then only that holds the wait whose share is told beside it.
+        """
+        return part.mean if self.in_bursts else part.median
+
+
+def compare(
+    events: Sequence[Event],
+    steps_total: int,
+    rows_between: Callable[[int, int], Rows],
+    known: Known | None = None,
+) -> list[Comparison]:
+    """Every switch of a run in order; `rows_between(first, last)` gives the rows of steps first to last.
+
+    A switch that a later request replaced before it took effect, and one that failed, is left out, and so are those of
+    experiments, which compare for themselves. Settings that change at one step share that step's two sides, no ratio.
+
+    Args:
+        known: kept by a caller that asks often, and filled here: a stretch that grows no more is read once.
+    """
+    known = {} if known is None else known
+    made, waiting = _made_and_waiting(events)
+    knobs_at: dict[int, list[str]] = {}
+    for _, switch in made:
+        knobs_at.setdefault(switch.step, []).append(switch.knob)
+    bounds = sorted(knobs_at)
+    found = []
+    for asked_at_ns, switch in made:
+        if switch.by == EXPERIMENT:
+            continue
+        before, after = _sides(switch.step, bounds)
+        if epochs_until(switch.knob, switch.new) > 1:
+            before = before[0], switch.asked_step  # from there on a cache was filled
+        sides = (_split(*side, steps_total, rows_between, known) for side in (before, after))
+        others = (knob for knob in knobs_at[switch.step] if knob != switch.knob)
+        found.append(_comparison(asked_at_ns, switch, next(others, ""), *sides))
+    # What waits for an epoch to begin may do so for minutes: its knob's row says so, and the newest comparison stands.
+    return found + [_not_yet(request) for request in by_hand(waiting) if not epochs_until(request.knob, request.new)]
+
+
+def _made_and_waiting(events: Sequence[Event]) -> tuple[list[tuple[int, PipelineSwitched]], list[SwitchAsked]]:
+    """The switches that took effect, each with when it was asked, and the requests that still wait."""
+    waiting: list[SwitchAsked] = []
+    made = []
+    for event in events:
+        if isinstance(event, SwitchAsked):
+            waiting = waiting if event.new != event.old else [w for w in waiting if w.knob != event.knob]
+            waiting += [event] if event.new != event.old else []
+        elif isinstance(event, SwitchFailed):
+            waiting = [request for request in waiting if request.knob != event.knob]
+        elif isinstance(event, PipelineSwitched):
+            answered = _answered(event, waiting)
+            made.append((answered[-1].at_ns if answered else event.at_ns, event))
+            waiting = [request for request in waiting if request not in answered]
+    return made, list({request.knob: request for request in waiting}.values())
+
+
+def _answered(switch: PipelineSwitched, waiting: list[SwitchAsked]) -> list[SwitchAsked]:
+    """The request that a switch obeys, after the ones that it replaced."""
+    same = [request for request in waiting if request.knob == switch.knob]
+    while same and same[-1].new != switch.new:
+        same.pop()
+    return same
+
+
+def _sides(step: int, bounds: list[int]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """First and last step on both sides of `step`, whether they have come or not."""
+    at = bisect_left(bounds, step)
+    earliest = bounds[at - 1] if at else 1
+    latest = bounds[at + 1] - 1 if at + 1 < len(bounds) else step + LONGEST
+    return (max(earliest, step - LONGEST), step - 1), (step, min(latest, step + LONGEST - 1))
+
+
+def _split(
+    first: int, last: int, steps_total: int, rows_between: Callable[[int, int], Rows], known: Known
+) -> Breakdown | None:
+    if (first, last) in known:
+        return known[first, last]
+    end = min(last, steps_total)
+    split = breakdown(steady(rows_between(first, end))) if first <= end else None
+    if last <= steps_total:
+        known[first, last] = split
+    return split
+
+
+def _comparison(
+    asked_at_ns: int, switch: PipelineSwitched, beside: str, before: Breakdown | None, after: Breakdown | None
+) -> Comparison:
+    return Comparison(
+        knob=switch.knob,
+        old=switch.old,
+        new=switch.new,
+        by=switch.by,
+        asked_at_ns=asked_at_ns,
+        asked_step=switch.asked_step,
+        step=switch.step,
+        before=before,
+        after=after,
+        ratio=None if beside else ratio(before, after),
+        settled=after is not None and after.steps >= SETTLED,
+        beside=beside,
+    )
+
+
+def _not_yet(request: SwitchAsked) -> Comparison:
+    return Comparison(
+        knob=request.knob,
+        old=request.old,
+        new=request.new,
+        by=request.by,
+        asked_at_ns=request.at_ns,
+        asked_step=request.step,
+        step=None,
+        before=None,
+        after=None,
+        ratio=None,
+        settled=False,
+    )
+
+
+def ratio(before: Breakdown | None, after: Breakdown | None) -> float | None:
+    """The median step before over the one after, in bursts the mean; None below 20 steps on either side."""
+    if before is None or after is None or min(before.steps, after.steps) < LEAST or after.step.median <= 0:
+        return None
+    if before.in_bursts or after.in_bursts:
+        return before.step.mean / after.step.mean
+    return before.step.median / after.step.median
+
+
+#: Start knobs in the order in which they are told, with what stands for a value that was not given.
+_SETTINGS: dict[str, str] = {
+    "device": "auto",
+    "mode": "graph",
+    "mixed_precision": "off",
+    "batch_size": "own",
+    "steps_per_execution": "1",
+    "optimizer": "adam",
+    "learning_rate": "own",
+    "image_size": "own",
+    "size": "own",
+    "weights": "own",
+    "data": "made",
+    "seed": "none",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a run trains with: settings and batch size as run.json has them, and its knobs, values in words."""
+
+    settings: Mapping[str, object]
+    knobs: Mapping[str, str]
+    batch_size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The run before a restart.
+
+    run: its name. start: with its knobs as they stood then. split: of the last steady steps of one setting, at most
+    600; None where there are none.
+    """
+
+    run: str
+    start: Start
+    split: Breakdown | None
+
+
+@dataclass(frozen=True, slots=True)
+class Restart(Comparison):
+    """A restart and what it gave; its first step is 1.
+
+    run: the run before it. changes: of start knobs and live ones; `knob`, `old` and `new` are those of the one where
+    there is one.
+    per_image: the batch size differs: `before`, `after` and `ratio` are of an image, not of a step.
+    """
+
+    run: str
+    changes: tuple[KnobChange, ...]
+    per_image: bool
+
+
+def earlier_run(run: str, start: Start, steps: Rows, events: Sequence[Event]) -> Earlier:
+    """A run that is over, as the next one is compared with it; `steps` are all its rows, step 1 first.
+
+    It counts with its last setting that has `LEAST` steady steps: one in which it was left at once shows nothing.
+    """
+    switches = [event for event in events if isinstance(event, PipelineSwitched)]
+    rows = steps[plausible(steps)]
+    bounds = [0, *(rows["flags"] & Flag.SWITCH).nonzero()[0], len(rows)]
+    for first, end in zip(bounds[-2::-1], bounds[:0:-1], strict=True):
+        stretch = rows[max(first, end - LONGEST) : end]
+        split = breakdown(steady(stretch)) if len(stretch) else None
+        if split and split.steps >= LEAST:
+            made = (event for event in switches if event.step <= stretch["step"][-1])
+            return Earlier(run, _at(start, made), split)
+    return Earlier(run, _at(start, switches), None)
+
+
+def _at(start: Start, switches: Iterable[PipelineSwitched]) -> Start:
+    return replace(start, knobs=in_effect(start.knobs, switches))
+
+
+def changes(before: Start, now: Start) -> tuple[KnobChange, ...]:
+    """What differs of the settings and of the knobs, in the order in which it is told."""
+    return tuple(_changes(before, now))
+
+
+def _changes(before: Start, now: Start) -> Iterator[KnobChange]:
+    for name, unset in _SETTINGS.items():
+        old, new = (_words(start.settings.get(name), unset) for start in (before, now))
+        if old != new:
+            yield KnobChange(name, old, new)
+    for knob, old in before.knobs.items():
+        if (new := now.knobs.get(knob, old)) != old:
+            yield KnobChange(knob, old, new)
+
+
+def _words(value: object, unset: str) -> str:
+    if value is None:
+        return unset
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def restart(
+    earlier: Earlier,
+    now: Start,
+    events: Sequence[Event],
+    steps_total: int,
+    rows_between: Callable[[int, int], Rows],
+) -> Restart:
+    """What a restart gave so far.
+
+    `events` are of the run that it began, `steps_total` how many steps that has; `rows_between(first, last)` gives
+    its rows. Its steps up to its first switch count, at most 600.
+    """
+    changed = changes(earlier.start, now)
+    switch = next((event.step for event in events if isinstance(event, PipelineSwitched)), LONGEST + 1)
+    last = min(switch - 1, LONGEST, steps_total)
+    after = breakdown(steady(rows_between(1, last))) if last > 0 else None
+    before, sizes = earlier.split, (earlier.start.batch_size, now.batch_size)
+    per_image = sizes[0] != sizes[1] and None not in sizes
+    sides = [_of_an_image(side, size) if per_image else side for side, size in zip((before, after), sizes, strict=True)]
+    one = changed[0] if len(changed) == 1 else KnobChange("", "before", "after")
+    return Restart(
+        knob=one.knob,
+        old=one.old,
+        new=one.new,
+        by="restart",
+        asked_at_ns=0,
+        asked_step=0,
+        step=1,
+        before=sides[0],
+        after=sides[1],
+        ratio=ratio(*sides),
+        settled=after is not None and after.steps >= SETTLED,
+        run=earlier.run,
+        changes=changed,
+        per_image=per_image,
+    )
+
+
+def _of_an_image(side: Breakdown | None, batch_size: int | None) -> Breakdown | None:
+    """A step's milliseconds spread over the images of its batch."""
+    if side is None or not batch_size:
+        return side
+
+    def spread(stat: Stat) -> Stat:
+        return Stat(stat.median / batch_size, stat.mean / batch_size, stat.p95 / batch_size)
+
+    return replace(
+        side,
+        step=spread(side.step),
+        wait=spread(side.wait),
+        dispatch=spread(side.dispatch),
+        compute=spread(side.compute),
+        host=spread(side.host),
+    )

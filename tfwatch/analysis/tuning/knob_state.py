@@ -1,0 +1,172 @@
+"""What each knob stands at, what was asked of it, and what a key would ask next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tfwatch.core.events import AUTOPILOT, EXPERIMENT, PipelineSwitched, SwitchAsked, SwitchFailed
+from tfwatch.core.knobs import LARGEST, KnobChange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tfwatch.core.events import Event
+
+_FIRST_ON = {"prefetch": "4", "workers": "auto", "latency_ms": "20 ms", "fast_form": "on", "cache": "on"}
+#: The depth that `auto` and `default` are taken for when a key doubles or halves it.
+_UNSET_DEPTH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A setting asked for on this screen, seconds since the clock origin."""
+
+    knob: str
+    value: str
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class KnobState:
+    """One knob, values in words.
+
+    now: in effect; asked: asked for and not yet obeyed, with since when and by whom; last_on: what it is turned on to;
+    failed: why the last request could not be obeyed, empty where it could.
+    """
+
+    knob: str
+    now: str
+    last_on: str
+    asked: str | None = None
+    asked_s: float = 0.0
+    asked_by: str = ""
+    failed: str = ""
+
+    @property
+    def coming(self) -> str:
+        """What it stands at once everything asked for is obeyed."""
+        return self.now if self.asked is None else self.asked
+
+
+def knob_states(start: Mapping[str, str], events: Iterable[Event], asks: Iterable[Ask] = ()) -> dict[str, KnobState]:
+    """Each knob of `start` (name to value at the run's start) after the events and this screen's own asks."""
+    folds = {knob: _Fold(knob, value) for knob, value in start.items()}
+    for event in events:
+        if isinstance(event, (SwitchAsked, PipelineSwitched, SwitchFailed)) and event.knob in folds:
+            folds[event.knob].take(event)
+    for ask in asks:
+        if ask.knob in folds:
+            folds[ask.knob].ask(ask)
+    return {knob: fold.state() for knob, fold in folds.items()}
+
+
+def in_effect(start: Mapping[str, str], switches: Iterable[PipelineSwitched]) -> dict[str, str]:
+    """The value of every knob after these switches, where the run began with `start`."""
+    return {**start, **{switch.knob: switch.new for switch in switches}}
+
+
+def taken_back(knobs: Mapping[str, str], changes: Iterable[KnobChange]) -> dict[str, str]:
+    """The value of every knob before these changes, the newest of them first, which led to `knobs`."""
+    return {**knobs, **{change.knob: change.old for change in changes}}
+
+
+class _Fold:
+    def __init__(self, knob: str, value: str) -> None:
+        self.knob = knob
+        self.now = value
+        self.last_on = value if value != "off" else first_on(knob)
+        self.asked: str | None = None
+        self.asked_s = 0.0
+        self.asked_by = ""
+        self.told_s = -1.0
+        self.failed = ""
+
+    def take(self, event: SwitchAsked | PipelineSwitched | SwitchFailed) -> None:
+        self.told_s = event.at_ns / 1e9
+        self.failed = event.reason if isinstance(event, SwitchFailed) else ""
+        self.asked = event.new if isinstance(event, SwitchAsked) and event.new != event.old else None
+        if isinstance(event, SwitchAsked):
+            self.asked_s, self.asked_by = self.told_s, event.by
+        elif isinstance(event, PipelineSwitched):
+            self.now = event.new
+            self.last_on = event.new if event.new != "off" else self.last_on
+
+    def ask(self, ask: Ask) -> None:
+        """A screen's own request counts until the training thread has said a word about that knob since."""
+        if ask.at_s < self.told_s:
+            return
+        self.failed = ""
+        self.asked = None if ask.value == self.now else ask.value
+        self.asked_s, self.asked_by = ask.at_s, "key"
+
+    def state(self) -> KnobState:
+        return KnobState(self.knob, self.now, self.last_on, self.asked, self.asked_s, self.asked_by, self.failed)
+
+
+def first_on(knob: str) -> str:
+    """What a knob that never was on is turned to."""
+    return _FIRST_ON.get(knob, "auto")
+
+
+def choices(state: KnobState) -> tuple[str, ...]:
+    """The values that the keys of a knob ask for next, each once."""
+    found = [toggled(state)]
+    if state.knob == "prefetch":
+        found += [deeper(state.coming), shallower(state.coming)]
+    return tuple(value for value in dict.fromkeys(found) if value != state.now)
+
+
+def toggled(state: KnobState) -> str:
+    """Off where it is on or coming on; else what it last was on."""
+    return state.last_on if state.coming == "off" else "off"
+
+
+def deeper(value: str) -> str:
+    """Twice the depth."""
+    return "1" if value == "off" else str(min(2 * _depth(value), LARGEST))
+
+
+def shallower(value: str) -> str:
+    """Half the depth; below 1 it is off."""
+    if value == "off":
+        return "off"
+    return "off" if _depth(value) < 2 else str(_depth(value) // 2)
+
+
+def undone(states: Mapping[str, KnobState], events: Iterable[Event]) -> tuple[str, str] | None:
+    """(knob, value) that takes the last switch back, one asked for first; None where there was none.
+
+    The switches of an experiment are one: from what stood before it. What the autopilot took back itself is none.
+    """
+    made = [(e.change, e.by) for e in events if isinstance(e, PipelineSwitched) and e.knob in states]
+    asked = sorted((state for state in states.values() if state.asked is not None), key=lambda state: state.asked_s)
+    made += [(KnobChange(state.knob, state.now, state.coming), state.asked_by) for state in asked]
+    kept = _without_detours(made)
+    return next(((change.knob, change.old) for change, _ in reversed(kept) if change.old != change.new), None)
+
+
+def _without_detours(made: Iterable[tuple[KnobChange, str]]) -> list[tuple[KnobChange, str]]:
+    """The changes, each with who asked for it, as a user counts them: see `undone`."""
+    kept: list[tuple[KnobChange, str]] = []
+    for change, by in made:
+        at = next((n for n in range(len(kept) - 1, -1, -1) if kept[n][0].knob == change.knob), -1)
+        before, asked_by = kept[at] if at >= 0 else (None, "")
+        if before and by == asked_by == AUTOPILOT and before.old == change.new:
+            del kept[at]
+        elif before and by == asked_by == EXPERIMENT and at == len(kept) - 1:
+            kept[at] = replace(change, old=before.old), by
+        else:
+            kept.append((change, by))
+    return kept
+
+
+def no_experiment(knob: str) -> str:
+    """Why a knob cannot be experimented on; empty where it can."""
+    if knob == "shuffle":
+        return "shuffle buffer: no experiment, it changes at an epoch's start and what is trained with it"
+    return "cache: no experiment, what it keeps is kept for both" if knob == "cache" else ""
+
+
+def _depth(value: str) -> int:
+    return int(value) if value.isdigit() else _UNSET_DEPTH

@@ -1,0 +1,283 @@
+"""The step after a switch that this run has not seen, from what a batch costs to make and how that overlaps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfwatch.analysis.findings.bottleneck import FETCH_MS
+from tfwatch.analysis.steps.verdict import MODERATELY_FROM
+from tfwatch.analysis.tuning import batch_supply
+from tfwatch.analysis.tuning.batch_supply import Range, queued, shared_cores
+from tfwatch.analysis.tuning.comparison import LEAST
+from tfwatch.core.knobs import as_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from tfwatch.analysis.steps.breakdown import Breakdown, Stat
+    from tfwatch.analysis.tuning.batch_supply import Supply
+    from tfwatch.analysis.tuning.evidence import Evidence
+
+#: Of what other programs use of the cores, the share that a training gets once it asks for it: as threads of one
+#: priority share them.
+_YIELDED = 0.5
+#: Busy time of tf.data's own model against what a batch takes without workers. It is wall clock: of maps that ran in
+#: parallel it holds what they waited for each other, four times the work on two cores that were in use.
+_ALONE = (0.9, 1.0, 1.1)
+_BESIDE_EACH_OTHER = (0.3, 0.7, 1.1)
+#: Waits shorter than this behind a prefetch may be those of fetching alone, where the stages tell of less work.
+_SHORT_MS = 2.0
+#: A prefetch buffer that holds this share of its batches is not what is waited for.
+_FULL = 0.5
+#: More threads on cores that are all in use: parallel decoding beside a CPU's compute made steps up to so much longer.
+_CROWDED = 1.4
+#: A slow form in Python holds its lock while a step is launched: without it a step may be so much shorter.
+_UNLOCKED = 0.5
+#: Stages that show what TensorFlow made of a knob that it was left.
+_WORKS_AHEAD = {"prefetch": ("Prefetch",), "workers": ("Parallel", "MapAndBatch")}
+_UNSEEN = {
+    "fast_form": "the slow form has not run yet in this run",
+    "cache": "what a batch takes without a cache has not been measured in this run",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reckoned:
+    """Milliseconds: the median and the mean step, and between what the median lies for all that is not known."""
+
+    step_ms: float
+    mean_ms: float
+    low_ms: float
+    high_ms: float
+    why: str
+
+
+def reckon(
+    evidence: Evidence, split: Breakdown, knob: str, value: str, floor_ms: float, beside: Mapping[str, str]
+) -> Reckoned | str:
+    """The step after `knob` is turned to `value`; a sentence where nothing is known of it.
+
+    What the formulas say of the switch is added to the step as it is: where nothing is turned, it stays.
+    floor_ms: the least that compute and host took in this run. beside: see `forecast`.
+    """
+    then = {**evidence.knobs, knob: value, **beside}
+    new = {name: _plain(turned) for name, turned in ((knob, value), *beside.items())}
+    guesses = _guesses(evidence, split)
+    turned = _turned(evidence, guesses, knob, value)
+    if turned is None:
+        return _UNSEEN.get(knob, "nothing is known of it")
+    work_ms = _typical(split.compute) + _typical(split.host)
+    # A slow form in Python holds the lock that launching a step needs: without it a step's own work is the least seen.
+    work_then_ms = min(work_ms, floor_ms) if knob == "fast_form" else work_ms
+    changes = [
+        _step_ms(after, {**runs, **new}, work_then_ms, evidence.cores) - _step_ms(before, runs, work_ms, evidence.cores)
+        for before, after, runs in zip(guesses, turned, _as_it_runs(evidence), strict=True)
+    ]
+    steps = [max(split.step.median + change, min(work_then_ms, split.step.median)) for change in changes]
+    means = [max(split.step.mean + change, work_then_ms) for change in changes]
+    found = Reckoned(steps[1], means[1], min(steps), max(steps), "")
+    if knob == "prefetch":
+        queue = None if beside else _through_a_queue(evidence, value)
+        if queue is not None:
+            likely = float(np.median(queue))
+            found = Reckoned(likely, float(queue.mean()), likely, likely, "")
+        if evidence.accelerated and _holds_lock(evidence, split):
+            found = replace(found, high_ms=found.high_ms + split.dispatch.mean)
+    elif knob == "fast_form":
+        low_ms = min(found.low_ms, _UNLOCKED * found.step_ms)
+        found = replace(found, low_ms=low_ms, why="a guess: this form has not run yet")
+    return _on_shared_cores(evidence, split, found, then)
+
+
+def _step_ms(made: Supply, knobs: Mapping[str, str], work_ms: float, cores: int) -> float:
+    return made.step_ms(knobs.get("prefetch", "off"), knobs.get("workers", "off"), work_ms, cores)
+
+
+# -- what making a batch takes ------------------------------------------------------------------
+
+
+def _guesses(evidence: Evidence, split: Breakdown) -> tuple[Supply, ...]:
+    latency_ms = _latency(evidence.knobs.get("latency_ms", "off"))
+    return batch_supply.supplies(_work(evidence, split), evidence.stages, evidence.batch_size, latency_ms)
+
+
+def _work(evidence: Evidence, split: Breakdown) -> Range:
+    """All the work of a batch, as it would take where nothing is parallel."""
+    short, runs, _ = _as_it_runs(evidence)
+    at_once = batch_supply.parallelism(runs.get("workers", "off"), evidence.cores)
+    starves = _starves(evidence, split)
+    ahead = batch_supply.depth(runs.get("prefetch", "off")) > 0
+    if not at_once and not ahead:
+        return _exactly(_typical(split.wait))
+    in_all = evidence.stages.all_ms if evidence.stages else math.nan
+    if not at_once and starves and split.wait.mean < _SHORT_MS and in_all < split.step.mean / 2:
+        return Range(in_all, in_all + (split.step.mean - in_all) / 4, split.step.mean)
+    if not at_once and starves and short == runs:
+        return _exactly(_typical(split.step))
+    known = _from_history(evidence)
+    if known is not None:
+        return _exactly(known)
+    if in_all > 0:
+        return Range(*(in_all * part for part in (_BESIDE_EACH_OTHER if at_once else _ALONE)))
+    return _unseen_work(split, max(min(at_once, evidence.cores), 1), ahead, starves)
+
+
+def _starves(evidence: Evidence, split: Breakdown) -> bool:
+    """Whether steps wait for batches to be made: a prefetch buffer that stays full says that they wait for less."""
+    held = [
+        stage.buffered / stage.buffer_size
+        for stage in (evidence.stages.stages if evidence.stages else ())
+        if stage.hands_over and stage.buffer_size > 0 and stage.buffered >= 0
+    ]
+    if split.wait_share < MODERATELY_FROM or split.wait.mean < FETCH_MS:
+        return False
+    return not held or held[-1] < _FULL
+
+
+def _unseen_work(split: Breakdown, at_once: int, ahead: bool, starves: bool) -> Range:
+    """What lies hidden behind a prefetch or a parallel map: at most as much as the step leaves time for."""
+    work_ms = split.work_mean_ms
+    if ahead and starves:
+        return Range(split.wait.mean, split.step.mean * (1 + at_once) / 2, split.step.mean * at_once)
+    if ahead:
+        return Range(0.0, work_ms * at_once / 2, work_ms * at_once)
+    return Range(split.wait.mean, split.wait.mean * (1 + at_once) / 2, split.step.mean * at_once)
+
+
+def _from_history(evidence: Evidence) -> float | None:
+    """The work by a stretch without workers whose form and cache are the present ones; latency is added or taken."""
+    now = evidence.knobs
+    for stay in reversed(evidence.history):
+        same = all(stay.knobs.get(knob) == now.get(knob) for knob in ("fast_form", "cache"))
+        if not same or stay.knobs.get("workers", "off") != "off" or stay.split is None or stay.split.steps < LEAST:
+            continue
+        more_ms = _latency(now.get("latency_ms", "off")) - _latency(stay.knobs.get("latency_ms", "off"))
+        if stay.knobs.get("prefetch", "off") == "off":
+            return max(_typical(stay.split.wait) + more_ms, 0.0)
+        if stay.split.wait_share >= MODERATELY_FROM and stay.knobs.get("prefetch") != "default":
+            return max(_typical(stay.split.step) + more_ms, 0.0)
+    return None
+
+
+def _as_it_runs(evidence: Evidence) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """The knobs by the three guesses: under `default` only the stages say whether something works ahead."""
+    kinds = [stage.kind for stage in evidence.stages.stages] if evidence.stages else None
+    found: tuple[dict[str, str], ...] = ({}, {}, {})
+    for knob, value in evidence.knobs.items():
+        guesses = (value, value, value)
+        if value == "default" and kinds is None:
+            guesses = ("off", "auto", "auto")
+        elif value == "default" and kinds is not None:
+            works = any(kind.startswith(_WORKS_AHEAD.get(knob, ())) for kind in kinds)
+            guesses = ("auto", "auto", "auto") if works else ("off", "off", "off")
+        for knobs, guess in zip(found, guesses, strict=True):
+            knobs[knob] = guess
+    return found[0], found[1], found[2]
+
+
+def _plain(value: str) -> str:
+    return "auto" if value == "default" else value
+
+
+def _holds_lock(evidence: Evidence, split: Breakdown) -> bool:
+    """Whether making batches keeps Python's lock, which launching a step needs too: in Python, and on the CPU.
+
+    What the process uses of the cores beyond one for the step itself goes to the batches; a sleep uses none.
+    """
+    table = evidence.stages
+    spent = sum(s.busy_ms for s in table.stages if s.calls_python and s.busy_ms > 0) if table else 0.0
+    if table is None or spent <= table.all_ms / 2:
+        return False
+    work_ms = split.work_mean_ms
+    return not evidence.cores_used * split.step.mean - work_ms < spent / 2
+
+
+def _turned(evidence: Evidence, guesses: tuple[Supply, ...], knob: str, new: str) -> tuple[Supply, ...] | None:
+    old = evidence.knobs.get(knob, "off")
+    if knob == "latency_ms":
+        more_ms = _latency(new) - _latency(old)
+        return tuple(one.later(more_ms) for one in guesses)
+    if knob == "fast_form":
+        return batch_supply.in_form(guesses, new == "on")
+    if knob == "cache":
+        return batch_supply.cached(guesses, evidence.stages) if new == "on" else None
+    return guesses
+
+
+def _latency(words: str) -> float:
+    return float(as_value("latency_ms", words))
+
+
+def _typical(part: Stat) -> float:
+    """The median, which a machine that was busy for a second does not move; the mean where the part comes in bursts."""
+    return part.median if part.mean < 2 * part.median else part.mean
+
+
+def _exactly(ms: float) -> Range:
+    return Range(ms, ms, ms)
+
+
+# -- bursts -------------------------------------------------------------------------------------
+
+
+def _through_a_queue(evidence: Evidence, value: str) -> NDArray[np.float64] | None:
+    """The steps behind a prefetch of this depth, from the series of the steps as they are; None where it hides them."""
+    rows, depth = evidence.rows, batch_supply.depth(value)
+    short, runs, _ = _as_it_runs(evidence)
+    if not depth or short != runs or runs.get("workers", "off") != "off" or not len(rows):
+        return None
+    now = batch_supply.depth(runs.get("prefetch", "off"))
+    work = rows["compute_ms"].astype(np.float64) + rows["host_ms"]
+    waits = rows["wait_ms"].astype(np.float64)
+    if not now:
+        return queued(waits.tolist(), work.tolist(), depth)
+    hidden = _before_the_buffer(waits, work, now)
+    return None if hidden is None else queued(hidden.tolist(), work.tolist(), depth)
+
+
+def _before_the_buffer(waits: NDArray[np.float64], work: NDArray[np.float64], depth: int) -> NDArray[np.float64] | None:
+    """What batches took that came in bursts behind a buffer of `depth`; None where they did not.
+
+    A wait behind a buffer that was full is what of a burst `depth` steps could not hide.
+    """
+    late = waits > max(float(np.median(waits)) * 4, 0.1 * float(np.median(work)))
+    if not late.any() or late.mean() > 0.5 or waits[late].sum() < 0.5 * waits.sum():
+        return None
+    took = np.where(late, waits + depth * float(np.median(work)), 0.0)
+    # Between bursts the buffer has filled again: what the others took is at most what was left of the time.
+    return took
+
+
+# -- cores --------------------------------------------------------------------------------------
+
+
+def _on_shared_cores(evidence: Evidence, split: Breakdown, found: Reckoned, then: Mapping[str, str]) -> Reckoned:
+    """Where another part overlaps than now, the cores may not be there for it, or come free: work is conserved."""
+    turned = [knob for knob in ("prefetch", "workers") if then.get(knob, "off") != evidence.knobs.get(knob, "off")]
+    if not turned:
+        return found
+    now_ms, more = split.step.median, then[turned[0]] != "off"
+    if not more or found.step_ms >= now_ms:
+        if evidence.accelerated:
+            return found
+        most_ms = now_ms * _CROWDED if more and turned == ["workers"] else now_ms
+        return replace(found, low_ms=min(found.low_ms, now_ms), high_ms=max(found.high_ms, most_ms))
+    used, free = evidence.cores_used, evidence.cores_free
+    if math.isnan(used) or math.isnan(free):
+        return found if evidence.accelerated else replace(found, high_ms=max(found.high_ms, now_ms))
+    others = max(evidence.cores - used - free, 0.0)
+    likely = min(shared_cores(used * now_ms, used + free + _YIELDED * others), now_ms)
+    worst = min(shared_cores(used * now_ms, used + free), now_ms)
+    return Reckoned(
+        step_ms=max(found.step_ms, likely),
+        mean_ms=max(found.mean_ms, likely),
+        low_ms=found.low_ms,
+        high_ms=max(found.high_ms, worst),
+        why="compute and data share the cores" if worst > found.step_ms else found.why,
+    )

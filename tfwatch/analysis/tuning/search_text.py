@@ -1,0 +1,370 @@
+"""Experiments and autopilot runs in words, and what of a run is theirs.
+
+Experiments in words, and what of a run is theirs: the same for the screen, a summary and a line of progress.
+
+The autopilot in words, and what of a run is its own: the same for the screen, a summary and a line of progress.
+
+What was only being tried as a run ended: a setting that stands though nobody had decided on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tfwatch.analysis.tuning.experiment import SAME
+from tfwatch.analysis.tuning.switch_text import speed, turned
+from tfwatch.core import units
+from tfwatch.core.events import (
+    AUTOPILOT,
+    EXPERIMENT,
+    WITH_THE_RUN,
+    AutopilotBegan,
+    AutopilotEnded,
+    ExperimentBegan,
+    ExperimentBlock,
+    ExperimentEnded,
+    MoveJudged,
+    MoveMade,
+    PipelineSwitched,
+)
+from tfwatch.core.knobs import knob_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tfwatch.core.events import Event
+
+_WHY = {
+    "budget": "too noisy",
+    "cancelled": "it was ended before",
+    "key": "a knob was turned before",
+    "stopped": "the training was stopped before",
+    "ended": "the run ended before",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Underway:
+    """An experiment that has not ended: `began`, and its newest block; None before the first one is over.
+
+    cut_off: the run ended first.
+    """
+
+    began: ExperimentBegan
+    block: ExperimentBlock | None
+    cut_off: bool = False
+
+    @property
+    def subject(self) -> str:
+        """`prefetch off against 4`."""
+        return subject(self.began.knob, self.began.values)
+
+    @property
+    def outlook(self) -> str:
+        """What is to come of it."""
+        return "no answer: the run ended before" if self.cut_off else "goes on until the answer is clear"
+
+    @property
+    def block_words(self) -> str:
+        """`block 7`: the one that runs."""
+        return f"block {self.block.block + 1 if self.block else 1}"
+
+    @property
+    def brief(self) -> str:
+        """`block 7, so far 1.6 x`."""
+        if self.block is None or self.block.ratio is None:
+            return self.block_words
+        of = f"{self.block.best}: " if len(self.began.values) > 2 else ""
+        return f"{self.block_words}, so far {of}{units.times(self.block.ratio)} x"
+
+    @property
+    def progress(self) -> str:
+        """`block 7, so far 1.6 x (1.2 to 2.1)`."""
+        if self.block is None or self.block.low is None or self.block.high is None:
+            return self.brief
+        return f"{self.brief} ({units.times(self.block.low)} to {units.times(self.block.high)})"
+
+
+def underway(events: Iterable[Event]) -> Underway | None:
+    """The experiment that goes on; None where none does. events: those of experiments, others are passed over."""
+    found: Underway | None = None
+    for event in events:
+        if isinstance(event, ExperimentBegan):
+            found = Underway(event, None)
+        elif isinstance(event, ExperimentBlock) and found:
+            found = Underway(found.began, event)
+        elif isinstance(event, ExperimentEnded):
+            found = None
+    return found
+
+
+def subject(knob: str, values: list[str]) -> str:
+    """`prefetch off against 4`, `prefetch off against 2, 4`."""
+    return f"{knob_name(knob)} {values[0]} against {', '.join(values[1:])}"
+
+
+def answer(ended: ExperimentEnded) -> str:
+    """`1.68 x faster (1.61 to 1.74) over 412 steps`, `no difference: between 0.97 and 1.03 ...`, `not clear: ...`.
+
+    What differs by less than anybody turns a knob for reads `less than 3 % apart: between 1.00 and 1.02 ...`.
+    """
+    over = f"over {units.count(ended.steps)} steps"
+    if ended.ratio is None or ended.low is None or ended.high is None:
+        few = "too few steps" if ended.cause == "budget" else ""
+        why = ended.reason or few or _WHY.get(ended.cause, ended.cause)
+        return f"not clear: {why} ({units.counted(ended.steps, 'step')} in {units.counted(ended.rounds, 'round')})"
+    if ended.answer == "faster":
+        return f"{units.times(ended.ratio)} x faster ({units.times(ended.low)} to {units.times(ended.high)}) {over}"
+    if ended.answer == "slower":
+        within = f"{units.times(1 / ended.high)} to {units.times(1 / ended.low)}"
+        return f"{units.times(1 / ended.ratio)} x slower ({within}) {over}"
+    if ended.answer == "same":
+        none = "no difference" if ended.low <= 1 <= ended.high else f"less than {units.percent(SAME)} apart"
+        return f"{none}: between {units.times(ended.low)} and {units.times(ended.high)} {over}"
+    why = ended.reason or _WHY.get(ended.cause, ended.cause)
+    return f"not clear: between {units.times(ended.low)} and {units.times(ended.high)} {over}, {why}"
+
+
+def how(ended: ExperimentEnded) -> str:
+    """`14 rounds in random order; left at 4`."""
+    return f"{units.counted(ended.rounds, 'round')} in random order{_left(ended)}"
+
+
+def in_a_line(ended: ExperimentEnded) -> str:
+    """`prefetch off against 4: 1.68 x faster (1.61 to 1.74) over 412 steps; left at 4`."""
+    of = f"{ended.value} is " if len(ended.values) > 2 and ended.answer in ("faster", "slower") else ""
+    return f"{subject(ended.knob, ended.values)}: {of}{answer(ended)}{_left(ended)}"
+
+
+def _left(ended: ExperimentEnded) -> str:
+    return f"; left at {ended.kept}" if ended.kept and ended.cause not in WITH_THE_RUN else ""
+
+
+#: The events of a flight.
+OF_FLIGHTS = (AutopilotBegan, MoveMade, MoveJudged, AutopilotEnded)
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """One time that the autopilot was on. made: its newest move.
+
+    moves: all that were judged, oldest first. ended: None while it goes on.
+    """
+
+    began: AutopilotBegan
+    made: MoveMade | None = None
+    moves: tuple[MoveJudged, ...] = ()
+    ended: AutopilotEnded | None = None
+
+    @property
+    def before_ms(self) -> float | None:
+        """The step as it began; None before a move was judged."""
+        told = self.ended.before_ms if self.ended else None
+        return self.moves[0].before_ms if told is None and self.moves else told
+
+    @property
+    def after_ms(self) -> float | None:
+        """The step with what it has kept so far; None before a move was judged."""
+        if self.ended and self.ended.after_ms is not None:
+            return self.ended.after_ms
+        kept = [move.after_ms for move in self.moves if move.kept and move.after_ms is not None]
+        return kept[-1] if kept else self.before_ms
+
+    @property
+    def progress(self) -> str:
+        """`move 3: workers off > 8, forecast 9.1 ms; prefetch off > 4 was kept: 23.4 to 13.9 ms`."""
+        return "; ".join(self.parts)
+
+    @property
+    def parts(self) -> list[str]:
+        """What goes on, and what came of the move before."""
+        if self.made is None:
+            return ["measuring the present setting"]
+        judged = self.moves[-1] if self.moves else None
+        waits = judged is None or (self.made.at_ns >= judged.at_ns and not self.made.undoes)
+        told = [f"move {len(self.moves) + 1}: {move_words(self.made)}"] if waits else []
+        return [*told, judged_words(judged)] if judged else told
+
+
+def flights(events: Iterable[object]) -> list[Flight]:
+    """Every flight of a run, oldest first; other events are passed over."""
+    found: list[Flight] = []
+    for event in events:
+        if isinstance(event, AutopilotBegan):
+            found.append(Flight(event))
+        elif found and isinstance(event, MoveMade):
+            found[-1] = replace(found[-1], made=event)
+        elif found and isinstance(event, MoveJudged):
+            found[-1] = replace(found[-1], moves=(*found[-1].moves, event))
+        elif found and isinstance(event, AutopilotEnded):
+            found[-1] = replace(found[-1], ended=event)
+    return found
+
+
+def flying(events: Iterable[object]) -> Flight | None:
+    """The flight that goes on; None where none does."""
+    newest = next(iter(reversed(flights(events))), None)
+    return newest if newest and newest.ended is None else None
+
+
+def undecided(events: Iterable[object]) -> MoveMade | None:
+    """The move that is in effect at the end of a run's events though it was not kept: the run ended first."""
+    newest: MoveMade | None = None
+    in_effect: MoveMade | None = None
+    for event in events:
+        if isinstance(event, MoveMade):
+            newest = event
+        elif isinstance(event, PipelineSwitched) and event.by == AUTOPILOT:
+            in_effect = newest if newest and not newest.undoes else None
+        elif in_effect and _decides(event, in_effect):
+            in_effect = None
+    return in_effect
+
+
+def _decides(event: object, made: MoveMade) -> bool:
+    """Whether a move stands from then on, or somebody else has turned its knob."""
+    if isinstance(event, PipelineSwitched):
+        return event.knob == made.knob
+    return isinstance(event, MoveJudged) and event.kept
+
+
+def move_words(made: MoveMade) -> str:
+    """`workers off > 8, forecast 9.1 ms`."""
+    forecast = f", forecast {units.milliseconds(made.forecast_ms)}" if made.forecast_ms is not None else ""
+    return f"{made.change.words()}{_beside(made)}{forecast}"
+
+
+def judged_words(judged: MoveJudged) -> str:
+    """`prefetch off > 4 kept: 23.4 to 13.9 ms`, `workers off > 8 undone: 13.9 to 14.0 ms, no gain beyond noise`."""
+    what = f"{judged.change.words()}{_beside(judged)}"
+    did, why = "kept" if judged.kept else "undone", judged.reason and f", {judged.reason}"
+    if judged.after_ms is None:
+        return f"{what} {did}{why}"
+    return f"{what} {did}: {' to '.join(units.together(judged.before_ms, judged.after_ms))}{why}"
+
+
+def _beside(move: MoveMade | MoveJudged) -> str:
+    return f" with {turned(move.beside)}" if move.beside else ""
+
+
+def move_line(judged: MoveJudged) -> str:
+    """`prefetch off > 4 kept: 23.4 to 13.9 ms, forecast 13.8`: with what was foretold of it."""
+    known = judged.after_ms is not None and judged.forecast_ms is not None
+    return judged_words(judged) + (f", forecast {units.number(judged.forecast_ms)}" if known else "")
+
+
+def gave(flight: Flight) -> str:
+    """`autopilot: 1.68 x faster, 2 of 3 moves kept`; of means, in its own steps.
+
+    Where none was kept the settings are what they were, and so is what their steps differ by: `as it was`.
+    """
+    count = sum(move.kept for move in flight.moves)
+    kept = f"{count} of {len(flight.moves)} moves kept"
+    if not count:
+        return f"autopilot: as it was, {kept}"
+    before, after = flight.before_ms, flight.after_ms
+    return f"autopilot: {speed(before / after)}, {kept}" if before and after else f"autopilot: {kept}"
+
+
+def ended_words(ended: AutopilotEnded) -> str:
+    """`autopilot: 23.4 to 9.1 ms a step, data wait 61 % to 1 %, in 180 steps;` and why it ended."""
+    over = f"in {units.counted(ended.steps, 'step')}; {ended.reason}"
+    if ended.before_ms is None or ended.after_ms is None:
+        return f"autopilot: {over}"
+    gave = f"{' to '.join(units.together(ended.before_ms, ended.after_ms))} a step"
+    if ended.before_share is None or ended.after_share is None:
+        return f"autopilot: {gave} {over}"
+    waits = f"data wait {units.percent(ended.before_share)} to {units.percent(ended.after_share)}"
+    return f"autopilot: {gave}, {waits}, {over}"
+
+
+#: The events that tell.
+OF_TRYING = (PipelineSwitched, MoveMade, MoveJudged, ExperimentBegan, ExperimentBlock, ExperimentEnded)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """The knobs that an experiment or the autopilot had in hand at the end of a run.
+
+    decided: by knob, what the experiment left it at by its answer; without one what it stood at before.
+    stretches: first and last step of each stretch with `decided`, oldest first. at_ns: the end of the last of them.
+    """
+
+    decided: Mapping[str, str]
+    stretches: tuple[tuple[int, int], ...]
+    at_ns: int
+
+
+def tried(events: Iterable[object]) -> Tried | None:
+    """What was being tried at the end of a run's events, of `OF_TRYING`; None where all was decided."""
+    events = list(events)
+    move = undecided(events)
+    if move:
+        return Tried(_before(move, events), ((1, move.step),), move.at_ns)
+    experiment = _newest(events)
+    return experiment.tried() if experiment else None
+
+
+def blocks_like_the_last(events: Iterable[object]) -> tuple[tuple[int, int], ...]:
+    """First and last step of the earlier stretches of the newest A/B test with the setting that the run ended with.
+
+    Empty where no A/B test made the last switch. events: of `OF_TRYING`.
+    """
+    experiment = _newest(events)
+    return experiment.like_the_last() if experiment and experiment.switches else ()
+
+
+def _before(move: MoveMade, events: list[object]) -> dict[str, str]:
+    """What the knobs stood at that a move has turned, but those that somebody else has turned since."""
+    switched = [event for event in events[events.index(move) :] if isinstance(event, PipelineSwitched)]
+    newest = {one.knob: one for one in switched}.values()
+    its_own = [one for one in newest if one.by == AUTOPILOT and one.change in move.beside]
+    return {move.knob: move.old} | {one.knob: one.old for one in its_own}
+
+
+@dataclass(slots=True)
+class _Experiment:
+    began: ExperimentBegan
+    blocks: list[ExperimentBlock]
+    switches: list[PipelineSwitched]
+    ended: ExperimentEnded | None = None
+
+    def tried(self) -> Tried | None:
+        """None where no switch was made, or the last one was to what was decided."""
+        if not self.switches:
+            return None
+        before, now = self.switches[0].old, self.switches[-1].new
+        left = self.ended.kept if self.ended and self.ended.cause not in WITH_THE_RUN else before
+        decided = left if any(block.value == left for block in self.blocks) else before
+        if decided == now or not left:
+            return None
+        seen = [block for block in self.blocks if block.value == decided]
+        at_ns = seen[-1].at_ns if seen else self.began.at_ns
+        return Tried({self.began.knob: decided}, self._stretches(decided), at_ns)
+
+    def like_the_last(self) -> tuple[tuple[int, int], ...]:
+        """The stretches with the value of the last switch that end before it."""
+        last = self.switches[-1]
+        return tuple(stretch for stretch in self._stretches(last.new) if stretch[1] < last.step)
+
+    def _stretches(self, value: str) -> tuple[tuple[int, int], ...]:
+        """First and last step of each stretch with a value of the knob, also of the one before the test."""
+        stood = [(1, self.began.step)] if value == self.switches[0].old else []
+        return (*stood, *((block.first, block.last) for block in self.blocks if block.value == value))
+
+
+def _newest(events: Iterable[object]) -> _Experiment | None:
+    """The newest experiment; None where a switch was made since that was not its own."""
+    found: _Experiment | None = None
+    for event in events:
+        if isinstance(event, ExperimentBegan):
+            found = _Experiment(event, [], [])
+        elif found and isinstance(event, PipelineSwitched):
+            found.switches.append(event)
+            found = found if event.by == EXPERIMENT else None
+        elif found and isinstance(event, ExperimentBlock):
+            found.blocks.append(event)
+        elif found and isinstance(event, ExperimentEnded):
+            found.ended = event
+    return found

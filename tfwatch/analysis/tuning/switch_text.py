@@ -1,0 +1,224 @@
+"""Comparisons and forecasts in words.
+
+A comparison in words and in cells of a bar.
+
+A forecast in words. It says `about`: `faster` and `slower` are for what was measured.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from tfwatch.analysis.tuning.comparison import SETTLED, Restart
+from tfwatch.core import units
+from tfwatch.core.knobs import knob_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tfwatch.analysis.steps.breakdown import Breakdown
+    from tfwatch.analysis.tuning.comparison import Comparison
+    from tfwatch.analysis.tuning.forecast import Forecast, Record
+    from tfwatch.core.events import SwitchMissed
+    from tfwatch.core.knobs import KnobChange
+
+#: Steps nearer than this are told as no difference.
+_SAME = 0.02
+#: Cells of the words before a bar.
+LABEL = 16
+
+
+def outcome(switch: Comparison) -> str:
+    """`1.68 x faster over 600 steps, settled`; `faster` and `slower` only for what was measured."""
+    if switch.step is None:
+        return "asked, waits for the batch in flight"
+    done = switch.after.steps if switch.after else 0
+    if switch.beside:
+        return f"together with {knob_name(switch.beside)}: what each gave cannot be told"
+    if switch.ratio is None and switch.settled:
+        return "too few steps before it to compare"
+    if switch.ratio is None:
+        return f"{done} of {SETTLED} steps"
+    over = f"over {units.count(done)} steps" if switch.settled else f"so far, {done} of {SETTLED} steps"
+    return f"{gave(switch, switch.ratio)} {over}{', settled' if switch.settled else ''}"
+
+
+def is_same(ratio: float) -> bool:
+    """Whether two steps are too near each other to call one the faster."""
+    return abs(ratio - 1) < _SAME
+
+
+def than(ratio: float, old: str) -> str:
+    """`1.68 x faster than off`, `no difference from off`."""
+    return f"{speed(ratio)} {'from' if is_same(ratio) else 'than'} {old}"
+
+
+def speed(ratio: float) -> str:
+    """`1.68 x faster`, `20 x faster`, `1.20 x slower` or `no difference`."""
+    if is_same(ratio):
+        return "no difference"
+    return f"{units.times(ratio)} x faster" if ratio > 1 else f"{units.times(1 / ratio)} x slower"
+
+
+def gave(switch: Comparison, ratio: float) -> str:
+    """`1.68 x faster`, `1.20 x faster per image`."""
+    return speed(ratio) + (" per image" if isinstance(switch, Restart) and switch.per_image else "")
+
+
+def setting(knob: str, value: str, form: str = "") -> str:
+    """`prefetch off`, `fast form (tf.data) off` where `form` names the fast form."""
+    return f"{knob_name(knob, form)} {value}"
+
+
+def missed(switch: SwitchMissed, form: str = "") -> str:
+    """A switch for which the run was too short; `form` names the pipeline's fast form."""
+    return f"{switch.change.words(form)} at step {units.count(switch.step)}: the run ended before it was in effect"
+
+
+def label(switch: Comparison, value: str) -> str:
+    """What stands before a side's bar, `prefetch off`: the value alone where there is no room for its knob's name."""
+    words = setting(switch.knob, value).strip()
+    return words if len(words) <= LABEL or not isinstance(switch, Restart) else value
+
+
+def turned(changes: Sequence[KnobChange]) -> str:
+    """`batch_size 32 > 64, device cpu > gpu`."""
+    return ", ".join(change.words() for change in changes) or "nothing changed"
+
+
+def in_a_line(switch: Comparison, form: str = "") -> str:
+    """`prefetch off > 4 at step 3 477: 1.68 x faster`; of a restart, `batch_size 32 > 64: 1.20 x faster per image`."""
+    came = gave(switch, switch.ratio) if switch.settled and switch.ratio is not None else outcome(switch)
+    if isinstance(switch, Restart):
+        return f"{turned(switch.changes)}: {came}"
+    where = f" at step {units.count(switch.step)}" if switch.step is not None else ""
+    return f"{switch.change.words(form)}{where}: {came}"
+
+
+def missing(switch: Comparison, value: str) -> str:
+    """Why a side has no bar."""
+    if isinstance(switch, Restart) and value != switch.new:
+        return "no steady steps in the run before"
+    if switch.step is None:
+        return "asked, waits for the batch in flight" if value == switch.new else "in effect until then"
+    return "no steady steps yet" if value == switch.new else "no steady steps before it"
+
+
+def parts(switch: Comparison) -> list[str]:
+    """`wait 9.6 > 0.2`, and for compute and host, ms; without figures where a side is missing."""
+    before, after = switch.before, switch.after
+    if before is None or after is None:
+        return ["wait", "compute", "host"]
+    pairs = ((before.wait, after.wait), (before.compute, after.compute), (before.host, after.host))
+    figures = [f"{figure(switch, switch.typical(old))} > {figure(switch, switch.typical(new))}" for old, new in pairs]
+    return [f"{name} {figure}" for name, figure in zip(("wait", "compute", "host"), figures, strict=True)]
+
+
+def figure(switch: Comparison, took_ms: float) -> str:
+    """`13.9`, milliseconds; of an image with as many decimals as its longer side needs for three figures, `0.434`."""
+    if not isinstance(switch, Restart) or not switch.per_image or longest_ms(switch) <= 0:
+        return units.number(took_ms)
+    return units.number(took_ms, max(1, 2 - math.floor(math.log10(longest_ms(switch)))))
+
+
+def duration(switch: Comparison, took_ms: float) -> str:
+    """`13.9 ms`; of an image `0.434 ms/image`."""
+    if isinstance(switch, Restart) and switch.per_image:
+        return f"{figure(switch, took_ms)} ms/image"
+    return units.milliseconds(took_ms)
+
+
+def longest_ms(switch: Comparison) -> float:
+    """The longer side's step, the whole of a bar."""
+    sides = [side for side in (switch.before, switch.after) if side]
+    return max((switch.typical(side.step) for side in sides), default=0.0)
+
+
+def cells(side: Breakdown, step_ms: float, longest: float, width: int) -> tuple[int, int, int]:
+    """Cells of wait, compute and host in a bar whose `width` stands for `longest` milliseconds.
+
+    The bar is as long as `step_ms` and split as the means are.
+    """
+    if longest <= 0 or side.step.mean <= 0:
+        return (0, 0, 0)
+    total = round(width * min(step_ms / longest, 1.0))
+    wait = min(total, round(total * side.wait.mean / side.step.mean))
+    host = min(total - wait, round(total * side.host.mean / side.step.mean))
+    return wait, total - wait - host, host
+
+
+#: A forecast that promises less than this, or costs less, is told as no gain.
+WORTH = 0.05
+#: A range that spreads by more than this, high over low, is told beside the number.
+_WIDE = 1.4
+
+
+def note(told: Forecast) -> str:
+    """`23.4 ms  0.6 x`, `13.9 ms  no gain`, or why there is no number; beside a knob."""
+    if not told.is_known:
+        return told.why
+    return f"{units.milliseconds(told.telling_ms)}  {_gain(told)}"
+
+
+def promise(told: Forecast) -> str:
+    """`about 13.8 ms, 1.7 x (the rest is compute)`; with its range where that is wide."""
+    within = f" ({between(told)})" if between(told) else ""
+    return f"about {units.milliseconds(told.telling_ms)}{within}, {_gain(told)} ({told.why})"
+
+
+def between(told: Forecast) -> str:
+    """`13.2 to 78.4`: its range in milliseconds; empty where that is narrow, and where not the median is told."""
+    if not told.is_known or told.high_ms <= _WIDE * told.low_ms or told.in_bursts:
+        return ""
+    return " to ".join(units.together(told.low_ms, told.high_ms)).removesuffix(" ms")
+
+
+def gains(told: Forecast) -> bool:
+    """Whether the switch promises anything that may be had."""
+    return promises(told) and not told.beyond_limit
+
+
+def promises(told: Forecast) -> bool:
+    """Whether the switch promises anything, whatever memory it takes."""
+    return told.is_known and told.ratio >= 1 + WORTH
+
+
+def best(forecasts: Iterable[Forecast]) -> Forecast | None:
+    """The switch that promises most; None where none does. Simulated latency is turned off by nobody to train faster.
+
+    Of switches that promise nearly the same the first is taken that a key makes, in the order of the screen.
+    """
+    promising = [one for one in forecasts if gains(one) and one.knob != "latency_ms"]
+    most = max((one.ratio for one in promising), default=0.0)
+    near = [one for one in promising if one.ratio >= most * (1 - WORTH)]
+    return min(near, key=lambda one: _ORDER.index(one.knob) if one.knob in _ORDER else len(_ORDER), default=None)
+
+
+def record_words(found: Record) -> str:
+    """`forecasts: 4 switches, 3 % off (median), 4 in their range`; empty where nothing was foretold."""
+    count = len(found.foretold)
+    if not count:
+        return ""
+    off = f"{units.percent(found.median_off)} off"
+    if count == 1:
+        return f"its forecast was {off}, {'in' if found.inside else 'outside'} its range"
+    return f"forecasts: {count} switches, {off} (median), {found.inside} in their range"
+
+
+def last_words(found: Record | None) -> str:
+    """`foretold 13.8, came 13.9 ms`, then `forecasts off by 4 % in the median of 5`; empty where none was made."""
+    if not found or not found.foretold:
+        return ""
+    newest, count = found.foretold[-1], len(found.foretold)
+    if count > 1:
+        return f"forecasts off by {units.percent(found.median_off)} in the median of {count}"
+    return f"foretold {', came '.join(units.together(newest.forecast.step_ms, newest.came_ms))}"
+
+
+#: What costs least comes first.
+_ORDER = ("prefetch", "workers", "fast_form", "cache")
+
+
+def _gain(told: Forecast) -> str:
+    return "no gain" if abs(told.ratio - 1) < WORTH else f"{units.times(told.ratio, 1)} x"

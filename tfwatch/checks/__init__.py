@@ -1,0 +1,1 @@
+"""The selftest and the bench, and the programs that they run in a child process."""

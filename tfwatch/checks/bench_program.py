@@ -1,0 +1,160 @@
+"""A program that times one workload's step on one device: `tfwatch bench` runs it, once a round.
+
+It talks as `training.trial` does: a JSON object a line on stdout, what TensorFlow says on stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import warnings
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.checks.trial_program import STEP_BEGINS, STEP_ENDS, tell
+from tfwatch.core.clock import SYSTEM
+from tfwatch.core.errors import reason
+from tfwatch.core.knobs import Knobs
+from tfwatch.sensors.cpu import CpuSensor
+from tfwatch.sensors.host import ProcessSensor
+from tfwatch.workloads import model_parts, registry
+from tfwatch.workloads.workload import BadInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfwatch.workloads.workload import Prepared, Settings
+
+#: Steps before those that count: the allocator, convolution algorithms and caches settle.
+_WARM_UP = 3
+#: Steps that count: this many at least, and at most, within the asked seconds.
+_LEAST, _MOST = 5, 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What to time. device and mode: as in `Settings`. None is the workload's own."""
+
+    workload: str
+    device: str
+    mode: str
+    batch_size: int | None = None
+    size: int | None = None
+    seconds: float = 2.0
+
+    def settings(self) -> Settings:
+        """As `tfwatch train` would have them.
+
+        Raises:
+            BadInputError: the workload does not take them.
+        """
+        names = ("device", "mode", "batch_size", "size")
+        return registry.settle(self.workload, {"seed": 1, **{name: getattr(self, name) for name in names}})
+
+
+def encode(spec: Spec) -> str:
+    """For the command line."""
+    return json.dumps(asdict(spec))
+
+
+def main(text: str) -> None:
+    """Time it. What cannot be timed is told as an `error` of the stage `measured`."""
+    spec = Spec(**json.loads(text))
+    results = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    os.dup2(2, 1)  # TensorFlow prints on both
+    warnings.simplefilter("ignore")
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    tell(results, begin="import")
+    import tensorflow as tf
+
+    tell(results, begin="measured")
+    tell(results, end="measured", **_measure(tf, spec))
+    tell(results, end="all")
+
+
+def _measure(tf: Any, spec: Spec) -> dict[str, Any]:
+    from tfwatch.training.setup import NoGpuError, choose_device, started
+
+    settings = spec.settings()
+    try:
+        choose_device(settings)
+        tf.debugging.set_log_device_placement(spec.device == "gpu")
+        with started(settings):
+            step, examples = step_of(spec.workload, settings)
+            return {"examples": examples, **_times(tf, step, spec.seconds)}
+    except BadInputError as error:
+        return {"error": str(error), "no_gpu": isinstance(error, NoGpuError)}
+    except Exception as error:  # noqa: BLE001  the training's own call: whatever it raises is this process' result
+        return {"error": reason(error).strip()[:500]}
+
+
+def step_of(workload: str, settings: Settings) -> tuple[Callable[[], Any], int]:
+    """What to time, and its examples, 0 where nobody knows: the workload's own work, else one step of its training."""
+    module = registry.load(workload)
+    work = getattr(module, "work", None)
+    if work is not None:
+        return model_parts.in_mode(work(settings), settings), 1
+    prepared = module.prepare(settings, lambda _: None)
+    return _training_step(prepared, bool(registry.find(workload).fast))
+
+
+def _training_step(prepared: Prepared, fast: bool) -> tuple[Callable[[], Any], int]:
+    """Keras' own step on one batch that lies in memory, its metrics read as Keras reads them."""
+    from tfwatch.tfdata.batches import Shape, images_in
+    from tfwatch.watch.step_runners import BatchStep, on_host
+
+    batches = prepared.pipeline(prepared.source, Knobs(fast_form=fast))
+    batch = next(iter(batches))
+    model = prepared.model()
+    if prepared.loop:
+        body = prepared.loop(model)
+        return lambda: on_host(body.train(batch)), images_in(batch) or 0
+    model.make_train_function()
+    shape = Shape(batches.element_spec, plain=False)
+    step = BatchStep(model.train_function, shape, eager=model.run_eagerly)
+    return lambda: on_host(step(batch)), images_in(batch) or 0
+
+
+def _times(tf: Any, step: Callable[[], Any], seconds: float) -> dict[str, Any]:
+    """Milliseconds of the first call, which traces and compiles, and of those that count; the device is drained."""
+    sys.stderr.write(f"{STEP_BEGINS}\n")
+    sys.stderr.flush()
+    first_ms = timed_ms(tf, step)
+    sys.stderr.write(f"{STEP_ENDS}\n")
+    sys.stderr.flush()
+    tf.debugging.set_log_device_placement(False)
+    for _ in range(_WARM_UP):
+        timed_ms(tf, step)
+    steps_ms: list[float] = []
+    others = Others()
+    end_ns = SYSTEM.now_ns() + seconds * 1e9
+    while len(steps_ms) < _LEAST or (SYSTEM.now_ns() < end_ns and len(steps_ms) < _MOST):
+        steps_ms.append(timed_ms(tf, step))
+    return {"first_ms": first_ms, "steps_ms": steps_ms, "others_cores": others.cores()}
+
+
+class Others:
+    """What other programs use of the processor from here on."""
+
+    def __init__(self) -> None:
+        self._all, self._own = CpuSensor(), ProcessSensor()
+        self._read()
+
+    def _read(self) -> float:
+        now_ns = SYSTEM.now_ns()
+        return self._all.read(now_ns)["cpu_cores"] - self._own.read(now_ns)["process_cores"]
+
+    def cores(self) -> float | None:
+        """Cores in use by others since it was made; None where the system does not tell."""
+        cores = self._read()
+        return max(cores, 0.0) if math.isfinite(cores) else None
+
+
+def timed_ms(tf: Any, step: Callable[[], Any]) -> float:
+    """One call, and what it left to the device, milliseconds."""
+    begin_ns = SYSTEM.now_ns()
+    step()
+    tf.test.experimental.sync_devices()
+    return (SYSTEM.now_ns() - begin_ns) / 1e6

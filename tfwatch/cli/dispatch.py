@@ -1,0 +1,131 @@
+"""Which command it is, and running it."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from tfwatch import __version__
+from tfwatch.cli import ab, bench, doctor, replay, selftest, train, workloads
+from tfwatch.core.errors import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_DESCRIPTION = "See live how much of every training step the device starves for data, and change that while it trains."
+
+#: What may stand in place of a command.
+_OPTIONS = ("-h", "--help", "-V", "--version", "--")
+
+
+def run(argv: Sequence[str] | None) -> int:
+    """Run a command and return its exit code: 2 and one sentence on stderr for bad input."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser()
+    args = None
+    if words:
+        parser.check_command(words[0])
+        args = parser.parse_args(words)
+    from tfwatch.workloads.workload import BadInputError
+
+    try:
+        return _command(args) if args else _launch(parser)
+    except BadInputError as error:
+        sys.stderr.write(f"tfwatch: {printable(str(error))}\n")
+        return 2
+
+
+def _command(args: argparse.Namespace) -> int:
+    _check_home()
+    command: Callable[[argparse.Namespace], int] = args.run
+    return command(args)
+
+
+def _check_home() -> None:
+    """Runs, settings and data sets are kept there, unless the environment names other places for all three.
+
+    Raises:
+        BadInputError: the user has none; how to give one is said by platformdirs.
+    """
+    import platformdirs
+
+    from tfwatch.workloads.workload import BadInputError
+
+    try:
+        for place in (platformdirs.user_state_dir, platformdirs.user_config_dir, platformdirs.user_cache_dir):
+            place("tfwatch", appauthor=False)
+    except RuntimeError as error:
+        raise BadInputError(str(error)) from error
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence, without the usage.
+
+    commands: the names of its commands, of the parser that has them.
+    hidden: options that the help leaves out, given the words of the command line.
+    """
+
+    commands: tuple[str, ...] = ()
+    hidden: Callable[[Sequence[str]], frozenset[str]] | None = None
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As argparse does; a mistyped option is an error before a missing one."""
+        words = list(sys.argv[1:] if args is None else args)
+        if not self.commands:
+            self._check_options(words)
+        if self.hidden and {"-h", "--help"} & set(words):
+            hidden = self.hidden(words)
+            for action in self._actions:
+                action.help = argparse.SUPPRESS if action.dest in hidden else action.help
+        return super().parse_known_args(words, namespace)
+
+    def _check_options(self, words: list[str]) -> None:
+        known = self._option_string_actions
+        for word in words[: words.index("--") if "--" in words else None]:
+            option = word.partition("=")[0]
+            near = difflib.get_close_matches(option, known, n=1) if option.startswith("--") else []
+            if near and option not in known:
+                self.error(f"unrecognized arguments: {word}: did you mean {near[0]}?")
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"tfwatch: {printable(message.removeprefix('argument '))}\n")
+
+    def check_command(self, word: str) -> None:
+        """End with a sentence that names the nearest command where `word` is none, nor an option."""
+        if word in (*self.commands, *_OPTIONS):
+            return
+        if word.startswith("-"):
+            self.error(f"unrecognized arguments: {word}")
+        near = difflib.get_close_matches(word, self.commands, n=1)
+        self.error(
+            f"no command {word!r}: " + (f"did you mean {near[0]}?" if near else f"there are {', '.join(self.commands)}")
+        )
+
+
+def _parser() -> _Parser:
+    parser = _Parser("tfwatch", description=_DESCRIPTION, allow_abbrev=False)
+    parser.add_argument("-V", "--version", action="version", version=f"tfwatch {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in (train, ab, workloads, bench, replay, doctor, selftest):
+        command.add(commands)
+    parser.commands = tuple(commands.choices)
+    return parser
+
+
+def _launch(parser: argparse.ArgumentParser) -> int:
+    """The launcher; the help where no screen can be shown."""
+    from tfwatch.terminal.capture import why_no_screen
+
+    if why_no_screen(os.environ):
+        parser.print_help()
+        return 0
+    _check_home()
+    from tfwatch.commands.launch import launch
+    from tfwatch.runs.library import default_runs_dir
+
+    return launch(default_runs_dir())

@@ -1,0 +1,171 @@
+"""Switches, forecasts and experiments of a run for the JSON object.
+
+Figures as the JSON object holds them: what is missing is None.
+
+What was switched, foretold and tried in a run, by a hand or by the pilot, for the JSON object.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.analysis.tuning.search_text import Flight, flights
+from tfwatch.analysis.tuning.switch_text import turned
+from tfwatch.core.events import ExperimentEnded, SwitchMissed
+from tfwatch.core.knobs import spelt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tfwatch.analysis.steps.breakdown import Breakdown, Stat
+    from tfwatch.analysis.tuning.comparison import Comparison
+    from tfwatch.analysis.tuning.forecast import Foretold, Record
+    from tfwatch.core.events import Event, MoveJudged
+
+
+def finite(value: Any) -> Any:
+    """What JSON can hold, all the way down: None for NaN and infinity, which are no JSON."""
+    if isinstance(value, dict):
+        return {name: finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def split_json(split: Breakdown | None) -> dict[str, Any]:
+    """The parts of a step, each {median, mean, p95} in milliseconds, and the share of data wait."""
+    return {
+        "step_ms": _stat(split.step if split else None),
+        "data_wait_ms": _stat(split.wait if split else None),
+        "compute_ms": _stat(split.compute if split else None),
+        "host_ms": _stat(split.host if split else None),
+        "dispatch_ms": _stat(split.dispatch if split else None),
+        "data_wait_share": split.wait_share if split else None,
+    }
+
+
+def _stat(stat: Stat | None) -> dict[str, float | None]:
+    return {name: getattr(stat, name) if stat else None for name in ("median", "mean", "p95")}
+
+
+def by_name(knobs: Mapping[str, str]) -> dict[str, str]:
+    """Settings by their knobs' names for the user."""
+    return {spelt(knob): value for knob, value in knobs.items()}
+
+
+def switches_json(switches: Iterable[Comparison], events: Iterable[Event]) -> list[dict[str, Any]]:
+    """Every switch with the steps before and after it, and those for which the run was too short."""
+    missed = (event for event in events if isinstance(event, SwitchMissed))
+    return [*map(_switch, switches), *map(_missed, missed)]
+
+
+def forecasts_json(found: Record) -> dict[str, Any]:
+    """What was foretold of each switch against what came."""
+    told = [_foretold(one) for one in found.foretold]
+    return {"median_off": found.median_off, "inside": found.inside, "switches": told}
+
+
+def experiments_json(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """Every experiment that ended."""
+    return [_experiment(event) for event in events if isinstance(event, ExperimentEnded)]
+
+
+def flights_json(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """Every flight of the autopilot for `--json`."""
+    return [_flight(flight) for flight in flights(events)]
+
+
+def _switch(switch: Comparison) -> dict[str, Any]:
+    return {
+        "step_asked": switch.asked_step,
+        "step_in_effect": switch.step,
+        "knob": spelt(switch.knob),
+        "from": switch.old,
+        "to": switch.new,
+        "before": _side(switch.before),
+        "after": _side(switch.after),
+    }
+
+
+def _missed(switch: SwitchMissed) -> dict[str, Any]:
+    return {
+        "step_asked": switch.step,
+        "step_in_effect": None,
+        "knob": spelt(switch.knob),
+        "from": switch.old,
+        "to": switch.new,
+        "before": None,
+        "after": None,
+    }
+
+
+def _side(split: Breakdown | None) -> dict[str, Any] | None:
+    return {"steps": split.steps, **split_json(split)} if split else None
+
+
+def _foretold(one: Foretold) -> dict[str, Any]:
+    switch, told = one.switch, one.forecast
+    return {
+        "step_asked": switch.asked_step,
+        "knob": spelt(switch.knob),
+        "from": switch.old,
+        "to": switch.new,
+        "step_ms": told.step_ms,
+        "low_ms": told.low_ms,
+        "high_ms": told.high_ms,
+        "measured": told.measured,
+        "came_ms": one.came_ms,
+    }
+
+
+def _experiment(ended: ExperimentEnded) -> dict[str, Any]:
+    return {
+        "knob": spelt(ended.knob),
+        "settings": ended.values,
+        "first_step": ended.began + 1,
+        "last_step": ended.step,
+        "cause": ended.cause,
+        "answer": ended.answer,
+        "setting": ended.value,
+        "against": ended.against,
+        "ratio": ended.ratio,
+        "low": ended.low,
+        "high": ended.high,
+        "rounds": ended.rounds,
+        "steps": ended.steps,
+        "step_ms": ended.step_ms,
+        "kept": ended.kept or None,
+        "reason": ended.reason or None,
+    }
+
+
+def _flight(flight: Flight) -> dict[str, Any]:
+    ended = flight.ended
+    return {
+        "first_step": flight.began.step + 1,
+        "memory_limit_bytes": flight.began.memory_bytes,
+        "moves": [_move(move) for move in flight.moves],
+        "cause": ended.cause if ended else None,
+        "reason": ended.reason if ended else None,
+        "steps": ended.steps if ended else None,
+        "before_ms": ended.before_ms if ended else None,
+        "after_ms": ended.after_ms if ended else None,
+        "peak_bytes": ended.peak_bytes if ended else None,
+        "knobs": by_name(ended.knobs) if ended else None,
+    }
+
+
+def _move(move: MoveJudged) -> dict[str, Any]:
+    return {
+        "knob": spelt(move.knob),
+        "from": move.old,
+        "to": move.new,
+        "with": turned(move.beside) if move.beside else None,
+        "step": move.step,
+        "forecast_ms": move.forecast_ms,
+        "before_ms": move.before_ms,
+        "after_ms": move.after_ms,
+        "kept": move.kept,
+        "reason": move.reason or None,
+    }

@@ -1,0 +1,291 @@
+"""Sums over the steps, in buckets of time and by epoch, so that any stretch of a run costs the same to draw.
+
+Sums over the steps in buckets of time, so that any stretch of a run is drawn at the same cost.
+
+Sums over the steps of each epoch, so that a ledger costs the same however many steps there are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfwatch.core.rows import EPOCH, Flag, step_ms
+from tfwatch.runs.buffers import Growing
+
+if TYPE_CHECKING:
+    from tfwatch.core.rows import Rows
+
+#: The finest bucket, one column of the live screen.
+BUCKET_S = 0.25
+#: Each level's buckets are this many times as long as those of the level below.
+FACTOR = 16
+LEVELS = 4
+_PARTS = ("wait_ms", "compute_ms", "host_ms")
+
+#: So many additions of few buckets wait before the coarser levels, which are seldom looked at, get them.
+_MOST_WAITING = 64
+_SUMS = ("index", "steps", "parts", "flags")
+
+#: Steps longer than a bucket, which fill columns that no step begins in.
+_LONG = np.dtype([("begin_s", "<f8"), ("end_s", "<f8"), ("means", "<f8", (len(_PARTS),))])
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Flags: TypeAlias = NDArray[np.uint16]
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Means over the steps that lie in each of n columns of time; NaN where there is none.
+
+    start_s: where each column begins, seconds since the clock origin; steps: how many began in it.
+    wait_ms, compute_ms, host_ms: mean milliseconds a step.
+    flags: the `core.rows.Flag` bits of all its steps.
+    """
+
+    start_s: Floats
+    width_s: float
+    steps: Ints
+    wait_ms: Floats
+    compute_ms: Floats
+    host_ms: Floats
+    flags: Flags
+
+    @property
+    def share(self) -> Floats:
+        """Data wait over step time, 0 to 1."""
+        total = self.wait_ms + self.compute_ms + self.host_ms
+        share: Floats = np.divide(self.wait_ms, total, out=np.full(len(total), np.nan), where=total > 0)
+        return share
+
+
+class Pyramid:
+    """Grows with the rows handed to `add`; answers `columns`. Memory: 82 bytes for each second of the run."""
+
+    def __init__(self) -> None:
+        # Few sums go into a finest bucket, many into the others.
+        self._levels = [_Level(BUCKET_S * FACTOR**n, np.float64 if n else np.float32) for n in range(LEVELS)]
+        self._waiting: list[_Sums] = []
+        self._long = Growing(_LONG)
+        self.end_s = 0.0
+
+    def add(self, rows: Rows) -> None:
+        """Take plausible rows of `core.rows.STEP` in, in the order of their start."""
+        if not len(rows):
+            return
+        if (rows["start_ns"][1:] < rows["start_ns"][:-1]).any():
+            rows = rows[np.argsort(rows["start_ns"], kind="stable")]
+        start_s = rows["start_ns"] / 1e9
+        end_s = start_s + step_ms(rows) / 1e3
+        index = np.asarray(start_s / BUCKET_S, dtype=np.int64)
+        sums = _Sums(index, np.ones(len(rows), dtype=np.int64), _parts(rows), rows["flags"]).joined()
+        self._levels[0].add(sums)
+        self._waiting.append(sums)
+        if max(len(self._waiting), len(sums.index)) >= _MOST_WAITING:
+            self._pass_on()
+        self._add_long(rows, start_s, end_s)
+        self.end_s = max(self.end_s, float(end_s[-1]))
+
+    def columns(self, end_s: float, width_s: float, count: int) -> Columns:
+        """The `count` columns of `width_s` seconds whose last one holds `end_s`.
+
+        `width_s` is a multiple of `BUCKET_S`.
+        """
+        level = next(lv for lv in reversed(self._levels) if _divides(lv.width_s, width_s))
+        if level is not self._levels[0]:
+            self._pass_on()
+        ratio = round(width_s / level.width_s)
+        first = int(end_s / width_s) - count + 1
+        buckets = level.window(first * ratio, count * ratio)
+        steps = buckets.steps.reshape(count, ratio).sum(axis=1)
+        parts = buckets.parts.reshape(len(_PARTS), count, ratio).sum(axis=2)
+        flags = np.bitwise_or.reduce(buckets.flags.reshape(count, ratio), axis=1)
+        starts: Floats = (first + np.arange(count, dtype=np.float64)) * width_s
+        means: Floats = np.where(steps > 0, parts / np.maximum(steps, 1), np.nan)
+        self._cover(starts, width_s, steps, means)
+        wait, compute, host = means
+        return Columns(starts, width_s, steps, wait, compute, host, flags)
+
+    def _pass_on(self) -> None:
+        """Add to the coarser levels what they have not had yet: one call for many costs as much as for one."""
+        if not self._waiting:
+            return
+        sums = _Sums(*(np.concatenate([getattr(one, of) for one in self._waiting], axis=-1) for of in _SUMS))
+        self._waiting.clear()
+        if (sums.index[1:] < sums.index[:-1]).any():
+            order = np.argsort(sums.index, kind="stable")
+            sums = _Sums(sums.index[order], sums.steps[order], sums.parts[:, order], sums.flags[order])
+        for level in self._levels[1:]:
+            sums = replace(sums, index=sums.index // FACTOR).joined()
+            level.add(sums)
+
+    def _add_long(self, rows: Rows, start_s: Floats, end_s: Floats) -> None:
+        at = np.flatnonzero(end_s - start_s > BUCKET_S)
+        if len(at):
+            long = np.empty(len(at), dtype=_LONG)
+            long["begin_s"], long["end_s"] = start_s[at], end_s[at]
+            long["means"] = _parts(rows[at]).T
+            self._long.extend(long)
+
+    def _cover(self, starts: Floats, width_s: float, steps: Ints, means: Floats) -> None:
+        """Fill the columns in which no step began but a long one lasts."""
+        long = self._long.rows
+        # Those before the newest that began before the view are over: each ends before the next one begins.
+        first, end = (
+            bisect_left(range(len(long)), at, key=lambda n: long["begin_s"][n])
+            for at in (starts[0], starts[-1] + width_s)
+        )
+        long = long[max(first - 1, 0) : end]
+        empty = np.flatnonzero(steps == 0)
+        newest = np.searchsorted(long["begin_s"], starts[empty] + width_s) - 1
+        lasts = newest >= 0
+        lasts[lasts] = long["end_s"][newest[lasts]] > starts[empty[lasts]]
+        means[:, empty[lasts]] = long["means"][newest[lasts]].T
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Sums over the steps of n buckets: how many steps, their parts (3 x n) in milliseconds, and their flags."""
+
+    index: Ints
+    steps: Ints
+    parts: Floats
+    flags: Flags
+
+    def joined(self) -> _Sums:
+        """Neighbours of one bucket as one; `index` rises."""
+        firsts = np.flatnonzero(np.diff(self.index, prepend=-1))
+        steps, parts = np.add.reduceat(self.steps, firsts), np.add.reduceat(self.parts, firsts, axis=1)
+        return _Sums(self.index[firsts], steps, parts, np.bitwise_or.reduceat(self.flags, firsts))
+
+
+class _Level:
+    """The buckets of one width, from bucket 0 on."""
+
+    def __init__(self, width_s: float, kind: type[np.floating[Any]]) -> None:
+        self.width_s = width_s
+        self._steps = np.zeros(64, dtype=np.uint32)
+        self._parts = np.zeros((len(_PARTS), 64), dtype=kind)
+        self._flags = np.zeros(64, dtype=np.uint16)
+
+    def add(self, sums: _Sums) -> None:
+        """Add to buckets, each named once."""
+        self._grow(int(sums.index[-1]) + 1)
+        self._steps[sums.index] += sums.steps.astype(np.uint32)
+        self._parts[:, sums.index] += sums.parts
+        self._flags[sums.index] |= sums.flags
+
+    def window(self, first: int, count: int) -> _Sums:
+        """Buckets [first, first + count), zeros where there are none."""
+        low, high = max(first, 0), min(first + count, len(self._flags))
+        steps, flags = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.uint16)
+        parts = np.zeros((len(_PARTS), count))
+        if low < high:
+            steps[low - first : high - first] = self._steps[low:high]
+            parts[:, low - first : high - first] = self._parts[:, low:high]
+            flags[low - first : high - first] = self._flags[low:high]
+        return _Sums(np.arange(first, first + count), steps, parts, flags)
+
+    def _grow(self, needed: int) -> None:
+        have = len(self._flags)
+        if needed > have:
+            size = max(needed, 2 * have)
+            self._steps, self._parts, self._flags = (
+                _grown(kept, size) for kept in (self._steps, self._parts, self._flags)
+            )
+
+
+def _grown(kept: NDArray[Any], size: int) -> NDArray[Any]:
+    """The array with zeros behind it along its last axis; those cost no memory before they are written to."""
+    bigger = np.zeros((*kept.shape[:-1], size), dtype=kept.dtype)
+    bigger[..., : kept.shape[-1]] = kept
+    return bigger
+
+
+def _parts(rows: Rows) -> Floats:
+    """Wait, compute and host, 3 x rows."""
+    parts = np.empty((len(_PARTS), len(rows)))
+    for at, name in enumerate(_PARTS):
+        parts[at] = rows[name]
+    return parts
+
+
+def _divides(part: float, whole: float) -> bool:
+    return part <= whole and abs(whole / part - round(whole / part)) < 1e-9
+
+
+#: So many additions of few rows wait: the sums are looked at once a second, and rows come in every frame.
+_MOST_EPOCH_ROWS = 64
+_TRACED = int(Flag.COMPILE | Flag.RETRACE)
+_EPOCH_SUMS = ("steps", "traced", "calls", "wait_ms", "compute_ms", "host_ms", "traced_ms")
+_FIRST = ("first_ns", "first_done_ns", "first_wait_ms")
+
+
+class EpochSums:
+    """Grows with the rows handed to `add`."""
+
+    def __init__(self) -> None:
+        self._closed = Growing(EPOCH)
+        self._open: Rows = np.empty(0, dtype=EPOCH)
+        self._waiting: list[Rows] = []
+
+    @property
+    def rows(self) -> Rows:
+        """Rows of `core.rows.EPOCH`; the newest grows on, so that it is good until the next call of `add`."""
+        self._sum_waiting()
+        return self._closed.followed_by(self._open)
+
+    def add(self, rows: Rows) -> None:
+        """Take plausible rows of `core.rows.STEP` in, in the order of their start."""
+        self._waiting.append(rows)
+        if max(len(self._waiting), len(rows)) >= _MOST_EPOCH_ROWS:
+            self._sum_waiting()
+
+    def _sum_waiting(self) -> None:
+        waiting, self._waiting = [rows for rows in self._waiting if len(rows)], []
+        if not waiting:
+            return
+        rows = np.concatenate(waiting) if len(waiting) > 1 else waiting[0]
+        sums = _sum_up(rows)
+        if len(self._open) and self._open["epoch"][0] == sums["epoch"][0]:
+            _prepend(self._open[0], sums)
+        else:
+            self._closed.extend(self._open)
+        self._closed.extend(sums[:-1])
+        self._open = sums[-1:].copy()
+
+
+def _sum_up(rows: Rows) -> Rows:
+    """One row for each stretch of steps of one epoch."""
+    firsts = np.flatnonzero(np.diff(rows["epoch"], prepend=rows["epoch"][0] ^ 1))
+    lasts = np.append(firsts[1:], len(rows)) - 1
+    traced = (rows["flags"] & _TRACED) != 0
+    out = np.zeros(len(firsts), dtype=EPOCH)
+    out["epoch"], out["steps"] = rows["epoch"][firsts], lasts - firsts + 1
+    out["traced"] = np.add.reduceat(traced.astype(np.uint32), firsts)
+    out["calls"] = np.add.reduceat((rows["host_ms"] > 0).astype(np.uint32), firsts)
+    for name in ("wait_ms", "compute_ms", "host_ms"):
+        out[name] = np.add.reduceat(rows[name], firsts, dtype=np.float64)
+    out["traced_ms"] = np.add.reduceat(np.where(traced, rows["compute_ms"], 0), firsts, dtype=np.float64)
+    out["first_ns"], out["last_ns"] = rows["start_ns"][firsts], rows["start_ns"][lasts]
+    out["first_done_ns"] = _after(rows[firsts], "wait_ms", "compute_ms")
+    out["end_ns"] = _after(rows[lasts], "wait_ms", "compute_ms", "host_ms")
+    out["first_wait_ms"], out["last_host_ms"] = rows["wait_ms"][firsts], rows["host_ms"][lasts]
+    return out
+
+
+def _after(rows: Rows, *parts: str) -> NDArray[np.uint64]:
+    took_ms = np.sum([rows[part] for part in parts], axis=0, dtype=np.float64)
+    return rows["start_ns"] + (took_ms * 1e6).astype(np.uint64)
+
+
+def _prepend(before: np.void, sums: Rows) -> None:
+    for name in _EPOCH_SUMS:
+        sums[name][0] += before[name]
+    for name in _FIRST:
+        sums[name][0] = before[name]

@@ -1,0 +1,172 @@
+"""Cores in use: all, the busiest, and the fast and the frugal ones of a processor that has both."""
+
+from __future__ import annotations
+
+import math
+import platform
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from tfwatch.core.system_tool import run
+from tfwatch.sensors.protocol import Availability, Available, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+IOREG = ("/usr/sbin/ioreg", "-r", "-d", "1", "-w", "0", "-k", "cluster-type")
+#: Intel's, of processors that have two kinds of cores.
+_LINUX = Path("/sys/devices")
+#: Letters of Apple's clusters from frugal to fast. Most chips have E and P; the M5 has M and P, from macOS 26.4 on
+#: called P and S.
+_CLUSTERS = "EMPS"
+
+_CPU = re.compile(r"^[^\n]{0,80}\+-o cpu\d{1,4}\b", re.MULTILINE | re.ASCII)
+_CLUSTER = re.compile(r'"cluster-type" = <"(\w)(?:\\0)?">', re.ASCII)
+#: A number, or the bytes of one, the lowest first.
+_NUMBER = r'"{name}" = (?:(\d{{1,4}})\s|<([0-9a-f]{{2}}(?:[0-9a-f]{{2}}){{0,3}})>)'
+_IDS = [re.compile(_NUMBER.format(name=name), re.ASCII) for name in ("logical-cpu-id", "cpu-id")]
+_RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """Numbers of the fast cores and of the frugal ones, counted from 0."""
+
+    fast: frozenset[int]
+    frugal: frozenset[int]
+
+
+class CpuSensor:
+    """Cores in use by everything on the machine, and the busiest core.
+
+    shares: each core's share of busy time between the last two readings, 0 to 1; empty before there are two.
+    """
+
+    name = "CPU"
+
+    def __init__(self) -> None:
+        self.shares: list[float] = []
+        self._before: list[tuple[float, float]] = []
+
+    def available(self) -> Availability:
+        """Wherever psutil runs."""
+        return Available()
+
+    def read(self, now_ns: int) -> Mapping[str, float]:
+        """`cpu_cores` and `core_max`, over the time since the last call."""
+        del now_ns
+        times = [_busy_and_all(core) for core in psutil.cpu_times(percpu=True)]
+        before, self._before = self._before, times
+        self.shares = busy_shares(before, times)
+        if not self.shares:
+            return {"cpu_cores": math.nan, "core_max": math.nan}
+        return {"cpu_cores": sum(self.shares), "core_max": max(self.shares)}
+
+
+class KindsSensor:
+    """Fast and frugal cores in use, of the shares that a `CpuSensor` has just read."""
+
+    name = "cores"
+
+    def __init__(self, cpu: CpuSensor, system: str = sys.platform) -> None:
+        self._cpu = cpu
+        self._system = system
+        self._kinds: Kinds | None = None
+
+    def available(self) -> Availability:
+        """Where the system tells which core is of which kind."""
+        self._kinds = kinds_here(self._system)
+        if self._kinds:
+            return Available()
+        return Unavailable("this system does not tell which cores are the fast ones", fix="")
+
+    def read(self, now_ns: int) -> Mapping[str, float]:
+        """`p_cores` and `e_cores`."""
+        del now_ns
+        shares = dict(enumerate(self._cpu.shares))
+        if self._kinds is None or not shares.keys() >= self._kinds.fast | self._kinds.frugal:
+            return {}
+        fast, frugal = (sum(shares[core] for core in kind) for kind in (self._kinds.fast, self._kinds.frugal))
+        return {"p_cores": fast, "e_cores": frugal}
+
+
+def has_kinds(system: str = sys.platform, devices: Path = _LINUX) -> bool:
+    """Whether this processor has cores of several kinds."""
+    return platform.machine() == "arm64" if system == "darwin" else (devices / "cpu_atom").is_dir()
+
+
+def kinds_here(system: str = sys.platform, devices: Path = _LINUX) -> Kinds | None:
+    """Which cores of this machine are of which kind; None where the system does not say."""
+    if system == "darwin":
+        return kinds_of(parse_ioreg(run(IOREG, timeout_s=1.0).out), psutil.cpu_count() or 0)
+    fast, frugal = (parse_list(_read(devices / kind / "cpus")) for kind in ("cpu_core", "cpu_atom"))
+    return Kinds(fast, frugal) if fast and frugal and not fast & frugal else None
+
+
+def kinds_of(clusters: Mapping[int, str], cores: int) -> Kinds | None:
+    """From each core's letter; None unless there is one for each of `cores` cores, of more than one known kind.
+
+    Frugal cores do not always come first: chips of two dies have some in the middle.
+    """
+    known = sorted(set(clusters.values()) & set(_CLUSTERS), key=_CLUSTERS.index)
+    if clusters.keys() != set(range(cores)) or len(known) < 2 or set(clusters.values()) - set(known):
+        return None
+    fast = frozenset(core for core, letter in clusters.items() if letter == known[-1])
+    return Kinds(fast, frozenset(clusters) - fast)
+
+
+def parse_ioreg(text: str) -> dict[int, str]:
+    """Each core's number and its cluster's letter, from ioreg's device tree; cores that say too little are left out."""
+    starts = [found.start() for found in _CPU.finditer(text)]
+    clusters: dict[int, str] = {}
+    for start, end in zip(starts, [*starts, len(text)][1:], strict=True):
+        node = text[start:end]
+        letter = _CLUSTER.search(node)
+        number = next((found for pattern in _IDS if (found := pattern.search(node))), None)
+        if letter and number:
+            core = int(number[1]) if number[1] else int.from_bytes(bytes.fromhex(number[2]), "little")
+            clusters.setdefault(core, letter[1])
+    return clusters
+
+
+def parse_list(text: str) -> frozenset[int]:
+    """The numbers in `0-3,8`; empty where it is no such list."""
+    cores: set[int] = set()
+    for part in text.strip().split(","):
+        found = _RANGE.fullmatch(part)
+        if found is None:
+            return frozenset()
+        cores.update(range(int(found[1]), int(found[2] or found[1]) + 1))
+    return frozenset(cores)
+
+
+def busy_shares(before: Sequence[tuple[float, float]], after: Sequence[tuple[float, float]]) -> list[float]:
+    """Each core's share of busy time, 0 to 1, from two readings of (busy, all) seconds.
+
+    Empty where the readings do not belong together (a core came or went) or no time has passed.
+    """
+    if len(before) != len(after):
+        return []
+    spans = [(now[0] - then[0], now[1] - then[1]) for then, now in zip(before, after, strict=True)]
+    if any(span <= 0 for _, span in spans):
+        return []
+    return [min(max(busy / span, 0.0), 1.0) for busy, span in spans]
+
+
+def _busy_and_all(times: Any) -> tuple[float, float]:
+    """(busy, all) seconds of a core. Linux counts guests' time a second time, within user and nice."""
+    spent = times._asdict()
+    total = sum(spent.values()) - spent.get("guest", 0.0) - spent.get("guest_nice", 0.0)
+    return total - times.idle - spent.get("iowait", 0.0), total
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""

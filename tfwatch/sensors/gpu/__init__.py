@@ -1,0 +1,1 @@
+"""The GPU's figures, a module a source."""

@@ -1,0 +1,299 @@
+"""An NVIDIA GPU, through NVML (nvidia-ml-py, the extra `nvidia`): the library that nvidia-smi prints."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.sensors.protocol import (
+    Availability,
+    Available,
+    FullReading,
+    GpuIdentity,
+    GpuReading,
+    SensorError,
+    Unavailable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+#: What the kernel module puts there; /dev/dxg is Windows' subsystem for Linux.
+_DRIVER = tuple(map(Path, ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg")))
+#: The driver samples processes about 6 times a second (NVML reference, nvmlDeviceGetProcessUtilization).
+_PROCESSES_NS = 500_000_000
+#: Bits of nvmlDeviceGetCurrentClocksEventReasons that a user can do something about, the worst first: the words and
+#: the thermal level. A power cap alone is how a GPU at full load runs.
+LIMITS = (
+    (0x40, "thermal slowdown by the hardware", 4.0),
+    (0x20, "thermal slowdown by the driver", 3.0),
+    (0x80, "power brake", 3.0),
+    (0x08, "hardware slowdown", 3.0),
+)
+_INSTALL = "pip install 'tfwatch[nvidia]'"
+_CONTAINER = "a container needs --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+_UNLISTED = Unavailable(
+    "the NVIDIA driver does not list this process: inside a container it counts the host's processes",
+    "docker run --pid=host",
+)
+_FIELDS = {field.name for field in fields(GpuReading)}
+
+
+class Source:
+    """The GPU that this process trains on: where several are, the first that CUDA_VISIBLE_DEVICES leaves."""
+
+    name = "nvml"
+    period_s = 0.25
+
+    def __init__(self, clock: Clock = SYSTEM, environ: Mapping[str, str] = os.environ, pid: int | None = None) -> None:
+        self._clock = clock
+        self._environ = environ
+        self._pid = os.getpid() if pid is None else pid
+        self._nvml: Any = None
+        self._gaps: dict[str, Unavailable] = {}
+        self._unlisted: Unavailable | None = None
+        self._chosen: Any = None
+        self._card: Any = None
+        self._is_slice = False
+        self._share: float | None = None
+        self._share_due_ns = 0
+        self._seen_us = 0
+
+    def available(self) -> Availability:
+        """Not without a driver, the library, or a GPU that this process may see."""
+        if not any(path.exists() for path in _DRIVER):
+            return Unavailable(
+                "no NVIDIA driver on this machine", f"with an NVIDIA GPU: install its driver; {_CONTAINER}"
+            )
+        try:
+            import pynvml
+        except ImportError:
+            return Unavailable("nvidia-ml-py is not installed", _INSTALL)
+        self.close()
+        try:
+            pynvml.nvmlInit()
+            self._nvml = pynvml
+            return self._choose()
+        except pynvml.NVMLError as error:
+            self.close()
+            return _not_ready(pynvml, error)
+
+    def read(self) -> FullReading:
+        """The figures that nvidia-smi prints for this GPU; of a MIG slice, those that it has of its own."""
+        busy = self._ask("busy", "nvmlDeviceGetUtilizationRates", self._chosen)
+        power = None if self._is_slice else self._ask("power_w", "nvmlDeviceGetPowerUsage", self._card)
+        memory = self._memory()
+        reasons = self._reasons()
+        limit = next(((words, level) for bit, words, level in LIMITS if (reasons or 0) & bit), ("", 0.0))
+        return FullReading(
+            busy=None if busy is None else min(busy.gpu / 100, 1.0),
+            freq_mhz=self._ask("freq_mhz", "nvmlDeviceGetClockInfo", self._card, self._nvml.NVML_CLOCK_SM),
+            power_w=None if power is None else power / 1e3,
+            memory_bytes=None if memory is None else memory.used,
+            temperature_c=self._ask(
+                "temperature_c", "nvmlDeviceGetTemperature", self._card, self._nvml.NVML_TEMPERATURE_GPU
+            ),
+            process_busy=self._process_share(0 if busy is None else busy.gpu),
+            thermal_level=None if reasons is None else limit[1],
+            limited_by=limit[0],
+        )
+
+    def identity(self) -> GpuIdentity:
+        """The name and the memory, of the slice where it is one."""
+        memory = self._memory()
+        name = self._ask("name", "nvmlDeviceGetName", self._chosen) or self._ask("", "nvmlDeviceGetName", self._card)
+        count = self._ask("count", "nvmlDeviceGetCount") or 1
+        return GpuIdentity(str(name or "NVIDIA GPU"), None if memory is None else memory.total, False, count)
+
+    def gaps(self) -> Mapping[str, Unavailable]:
+        """What the driver refuses."""
+        unlisted = {"process_busy": self._unlisted} if self._unlisted else {}
+        return unlisted | {name: gap for name, gap in self._gaps.items() if name in _FIELDS}
+
+    def close(self) -> None:
+        """End the session with the driver."""
+        nvml, self._nvml = self._nvml, None
+        self._gaps, self._unlisted = {}, None
+        self._share, self._share_due_ns, self._seen_us = None, 0, 0
+        if nvml is None:
+            return
+        try:
+            nvml.nvmlShutdown()
+        except nvml.NVMLError:
+            return
+
+    def leave(self) -> None:
+        """A call to the driver cannot be interrupted."""
+
+    # -- which GPU --------------------------------------------------------------------------------
+
+    def _choose(self) -> Availability:
+        words = self._environ.get("CUDA_VISIBLE_DEVICES")
+        first = None if words is None else words.split(",")[0].strip()
+        count = self._nvml.nvmlDeviceGetCount()
+        if count == 0 or first in ("", "-1", "none", "NoDevFiles"):
+            hidden = "CUDA_VISIBLE_DEVICES hides every GPU from this process"
+            reason = "the NVIDIA driver shows no GPU" if count == 0 else hidden
+            return Unavailable(reason, "to train on a GPU: unset CUDA_VISIBLE_DEVICES")
+        self._card = self._chosen = self._handle(first or "0", count)
+        self._is_slice = bool(self._ask("", "nvmlDeviceIsMigDeviceHandle", self._chosen))
+        if self._is_slice:
+            self._card = self._nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self._chosen)
+        elif (self._ask("", "nvmlDeviceGetMigMode", self._card) or [0])[0]:
+            self._chosen, self._is_slice = self._first_slice(), True
+        if self._is_slice:
+            why = Unavailable("the driver counts a MIG slice's memory alone", "dcgmi dmon -e 1002, as administrator")
+            self._gaps.update(dict.fromkeys(("busy", "power_w", "process_busy"), why))
+        return Available()
+
+    def _handle(self, first: str, count: int) -> Any:
+        """By a number, or by the beginning of a UUID; CUDA numbers several kinds of GPU otherwise than NVML does."""
+        if first.isdecimal():
+            return self._nvml.nvmlDeviceGetHandleByIndex(min(int(first), count - 1))
+        if first.startswith("GPU-"):
+            handles = map(self._nvml.nvmlDeviceGetHandleByIndex, range(count))
+            return next(
+                (handle for handle in handles if str(self._nvml.nvmlDeviceGetUUID(handle)).startswith(first)),
+                self._nvml.nvmlDeviceGetHandleByIndex(0),
+            )
+        if first.startswith("MIG-"):
+            return self._nvml.nvmlDeviceGetHandleByUUID(first)
+        return self._nvml.nvmlDeviceGetHandleByIndex(0)
+
+    def _first_slice(self) -> Any:
+        """Of the card's places for slices, most of which are empty; the card where this process may see none."""
+        places = range(self._nvml.nvmlDeviceGetMaxMigDeviceCount(self._card))
+        slices = (self._slice_at(index) for index in places)
+        return next((found for found in slices if found is not None), self._card)
+
+    def _slice_at(self, index: int) -> Any:
+        try:
+            return self._nvml.nvmlDeviceGetMigDeviceHandleByIndex(self._card, index)
+        except self._nvml.NVMLError_NotFound:
+            return None
+
+    # -- what the driver says -----------------------------------------------------------------------
+
+    def _ask(self, field: str, function: str, *args: Any) -> Any:
+        """Its answer, or None where it has none on this GPU; then the field's gap says why, and it is not asked again.
+
+        Raises:
+            SensorError: the driver has lost the GPU, or fails otherwise.
+        """
+        if field in self._gaps:
+            return None
+        nvml = self._nvml
+        if nvml is None:
+            raise SensorError("NVML is closed")
+        try:
+            return getattr(nvml, function)(*args)
+        except AttributeError:
+            if field:
+                self._gaps[field] = Unavailable("this nvidia-ml-py is too old for it", _INSTALL)
+        except nvml.NVMLError as error:
+            lasting = (
+                nvml.NVML_ERROR_NOT_SUPPORTED,
+                nvml.NVML_ERROR_NO_PERMISSION,
+                nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+                nvml.NVML_ERROR_INVALID_ARGUMENT,
+                getattr(nvml, "NVML_ERROR_ARGUMENT_VERSION_MISMATCH", None),
+            )
+            if error.value not in lasting:
+                raise SensorError(f"NVML: {error}") from error
+            if field:
+                self._gaps[field] = Unavailable(f"the NVIDIA driver refuses it: {error}", "a newer driver may tell it")
+        return None
+
+    def _memory(self) -> Any:
+        """As nvidia-smi counts it, without what the driver keeps for itself; an old driver knows only the sum."""
+        version = getattr(self._nvml, "nvmlMemory_v2", None)
+        return (version and self._ask("", "nvmlDeviceGetMemoryInfo", self._chosen, version)) or self._ask(
+            "memory_bytes", "nvmlDeviceGetMemoryInfo", self._chosen
+        )
+
+    def _reasons(self) -> int | None:
+        """Bits of why the clock is not higher. Drivers before 535 know the call by its former name."""
+        reasons = self._ask("clock_event", "nvmlDeviceGetCurrentClocksEventReasons", self._card)
+        if reasons is None:
+            reasons = self._ask("thermal_level", "nvmlDeviceGetCurrentClocksThrottleReasons", self._card)
+        return None if reasons is None else int(reasons)
+
+    def _process_share(self, gpu_percent: int) -> float | None:
+        """Of the last half second in which the driver was asked."""
+        now_ns = self._clock.now_ns()
+        if now_ns >= self._share_due_ns and "process_busy" not in self._gaps:
+            self._share_due_ns = now_ns + _PROCESSES_NS
+            samples = self._samples()
+            holders = self._ask("process_busy", "nvmlDeviceGetComputeRunningProcesses", self._card)
+            self._share = self._share_of(samples, [process.pid for process in holders or ()], gpu_percent)
+        return None if "process_busy" in self._gaps else self._share
+
+    def _samples(self) -> list[Any]:
+        """(pid, timeStamp, smUtil) since the last call; empty where nothing ran."""
+        try:
+            samples = list(self._nvml.nvmlDeviceGetProcessUtilization(self._card, self._seen_us))
+        except self._nvml.NVMLError as error:
+            if error.value in (self._nvml.NVML_SUCCESS, self._nvml.NVML_ERROR_NOT_FOUND):
+                return []
+            self._gaps["process_busy"] = Unavailable(
+                f"the NVIDIA driver refuses it: {error}", "a newer driver may tell it"
+            )
+            return []
+        new = [sample for sample in samples if sample.timeStamp > self._seen_us]
+        self._seen_us = max((sample.timeStamp for sample in new), default=self._seen_us)
+        return new
+
+    def _share_of(self, samples: list[Any], holders: list[int], gpu_percent: int) -> float | None:
+        """This process' part, 0 to 1.
+
+        0 where others are listed and it is not, or nothing is listed and the GPU idles. Inside a container the driver
+        lists the host's process numbers, or none: then it cannot be told, until this process is listed after all.
+        """
+        own = own_pids(self._pid)
+        shares: list[float] = [min(sample.smUtil, 100) / 100 for sample in samples if sample.pid in own]
+        listed = {*holders, *(sample.pid for sample in samples)}
+        if listed & own:
+            self._unlisted = None
+            return sum(shares) / len(shares) if shares else 0.0
+        if self._unlisted:
+            return None
+        if any(map(psutil.pid_exists, listed)) or (not listed and gpu_percent == 0):
+            return 0.0
+        self._unlisted = _UNLISTED
+        return None
+
+
+def own_pids(pid: int) -> set[int]:
+    """The numbers of a process in the name spaces that can be seen from here."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return {pid}
+    lines: Iterable[str] = (line for line in status.splitlines() if line.startswith("NSpid:"))
+    return {pid, *(int(word) for line in lines for word in line.split()[1:] if word.isdecimal())}
+
+
+def _not_ready(nvml: Any, error: Any) -> Unavailable:
+    """Why NVML does not start, in the words of somebody who can do something about it."""
+    known = {
+        nvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
+            "libnvidia-ml.so.1, a part of the NVIDIA driver, is not found",
+            f"install the driver; {_CONTAINER}",
+        ),
+        nvml.NVML_ERROR_DRIVER_NOT_LOADED: ("the NVIDIA driver is not loaded", "load it, or restart the machine"),
+        nvml.NVML_ERROR_NO_PERMISSION: (
+            "this user may not ask the NVIDIA driver",
+            "read and write permission on /dev/nvidiactl",
+        ),
+        nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: (
+            "the NVIDIA driver was updated and the old one is still loaded",
+            "restart the machine",
+        ),
+    }
+    reason, fix = known.get(error.value, (f"NVML does not start: {error}", "nvidia-smi tells whether the driver works"))
+    return Unavailable(reason, fix)

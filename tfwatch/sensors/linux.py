@@ -1,0 +1,158 @@
+"""Memory and heat on Linux.
+
+Memory on Linux: the machine's, or what a container leaves of it; swap traffic; time lost to waiting for memory.
+
+Heat on Linux: the time for which the kernel says that a processor ran slower because it was hot.
+
+Temperatures alone say nothing: 95 degrees are usual for one processor and too much for another.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from tfwatch.runs.machine_info import Limits, limits, parse_limit, parse_stat, used_bytes
+from tfwatch.sensors.protocol import Availability, Available, Rate, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Pressure stall information, Documentation/accounting/psi.rst: `some avg10=0.00 ... total=MICROSECONDS`.
+_SOME = re.compile(r"^some (?:\S{1,40} ){0,9}total=(\d{1,19})$", re.MULTILINE | re.ASCII)
+_VMSTAT = Path("/proc/vmstat")
+_PRESSURE = Path("/proc/pressure/memory")
+
+
+class MemorySensor:
+    """What is used and what can be had without swapping, within what a container leaves of it."""
+
+    name = "memory"
+
+    def __init__(self, allowed: Limits | None = None) -> None:
+        self._allowed = limits() if allowed is None else allowed
+
+    def available(self) -> Availability:
+        """Wherever psutil runs."""
+        return Available()
+
+    def read(self, now_ns: int) -> Mapping[str, float]:
+        """`memory_used_bytes` and `memory_available_bytes`."""
+        del now_ns
+        memory = psutil.virtual_memory()
+        limit, group = self._allowed.memory_bytes, self._allowed.group
+        used = used_bytes(group) if group else None
+        if limit is None or used is None:
+            return {"memory_used_bytes": memory.used, "memory_available_bytes": memory.available}
+        return {"memory_used_bytes": used, "memory_available_bytes": min(max(limit - used, 0), memory.available)}
+
+
+class SwapSensor:
+    """Memory moved to disk, and what is moved now."""
+
+    name = "swap"
+
+    def __init__(self, vmstat: Path = _VMSTAT) -> None:
+        self._vmstat = vmstat
+        self._page = os.sysconf("SC_PAGE_SIZE")
+        self._rates = {"swap_in_bytes_s": ("pswpin", Rate()), "swap_out_bytes_s": ("pswpout", Rate())}
+
+    def available(self) -> Availability:
+        """Wherever psutil runs."""
+        return Available()
+
+    def read(self, now_ns: int) -> Mapping[str, float]:
+        """`swap_used_bytes`, and since the last call `swap_in_bytes_s` and `swap_out_bytes_s`."""
+        text = self._vmstat.read_text(encoding="ascii", errors="replace")
+        figures = {"swap_used_bytes": float(psutil.swap_memory().used)}
+        for column, (counter, rate) in self._rates.items():
+            pages = parse_stat(text, counter)
+            figures[column] = rate.of(now_ns, math.nan if pages is None else pages * self._page)
+        return figures
+
+
+class PressureSensor:
+    """The share of time in which some task waited for memory: of the container where it is limited, else of all."""
+
+    name = "pressure"
+
+    def __init__(self, allowed: Limits | None = None) -> None:
+        group = (limits() if allowed is None else allowed).group
+        self._path = group / "memory.pressure" if group else _PRESSURE
+        self._rate = Rate()
+
+    def available(self) -> Availability:
+        """Not on kernels that do not count it."""
+        try:
+            known = parse_pressure(self._path.read_text(encoding="ascii", errors="replace")) is not None
+        except OSError:
+            known = False
+        fix = "start Linux 4.20 or newer with psi=1"
+        return Available() if known else Unavailable("this kernel does not count waits for memory (PSI)", fix)
+
+    def read(self, now_ns: int) -> Mapping[str, float]:
+        """`memory_stalled` since the last call."""
+        waited_us = parse_pressure(self._path.read_text(encoding="ascii", errors="replace"))
+        waited_s = math.nan if waited_us is None else waited_us / 1e6
+        return {"memory_stalled": min(self._rate.of(now_ns, waited_s), 1.0)}
+
+
+def parse_pressure(text: str) -> int | None:
+    """Microseconds since the boot in which some task waited; None where the text does not say."""
+    found = _SOME.search(text)
+    return int(found[1]) if found else None
+
+
+#: Counted since Linux 5.6 on Intel's processors (arch/x86/kernel/cpu/mce/therm_throt.c), for each package.
+_PACKAGES = "topology/physical_package_id"
+_THROTTLED = "thermal_throttle/package_throttle_total_time_ms"
+#: The share of time at a lowered clock from which on the level is heavy; below it is light.
+_HEAVY = 0.1
+
+
+class ThermalSensor:
+    """Whether heat makes a processor slower."""
+
+    name = "heat"
+
+    def __init__(self, cpus: Path = Path("/sys/devices/system/cpu")) -> None:
+        self._cpus = cpus
+        self._counters: dict[Path, Rate] = {}
+
+    def available(self) -> Availability:
+        """Not where the kernel does not count it: other processors than Intel's, virtual machines."""
+        packages = {_read(cpu / _PACKAGES): cpu / _THROTTLED for cpu in sorted(self._cpus.glob("cpu[0-9]*"))}
+        self._counters = {path: Rate() for path in packages.values() if parse_limit(_read(path)) is not None}
+        if self._counters:
+            return Available()
+        return Unavailable("this kernel does not count the time for which heat slows this processor", fix="")
+
+    def read(self, now_ns: int) -> Mapping[str, float]:
+        """`thermal_level`: nominal, light or heavy, of the time since the last call."""
+        shares = [rate.of(now_ns, _seconds(path)) for path, rate in self._counters.items()]
+        known = [share for share in shares if not math.isnan(share)]
+        return {"thermal_level": level(max(known))} if known else {}
+
+
+def level(share: float) -> float:
+    """`thermal_level` in `core.rows.SAMPLE`, given the share of time at a lowered clock, 0 to 1."""
+    if share >= _HEAVY:
+        return 3.0
+    return 1.0 if share > 0 else 0.0
+
+
+def _seconds(path: Path) -> float:
+    milliseconds = parse_limit(_read(path))
+    return math.nan if milliseconds is None else milliseconds / 1e3
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,330 @@
+"""Owns file descriptors 1 and 2, the terminal's state and the signals while a command runs."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import faulthandler
+import io
+import os
+import re
+import signal
+import sys
+import tempfile
+import termios
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from tfwatch.runs.format import FILE_MODE
+from tfwatch.terminal.guard import LEAVE_SCREEN, post_guard, short
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import FrameType
+
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+#: A temporary log, by the process that writes it.
+_TEMPORARY = re.compile(r"tfwatch-([1-9][0-9]*)-.*\.log")
+#: How a line of the summary begins that is code.
+_PASTED = "edit: "
+
+
+class Capture:
+    """Takes descriptors 1 and 2 away from everybody but tfwatch; they and Python's own prints go to a log file.
+
+    C++ code writes to the descriptors themselves. A file and not a pipe: nothing has to pump it, nothing can
+    block on it, and it survives an abort. Enter it before any thread starts; `record_to` names the log.
+
+    out, err: text streams on what descriptors 1 and 2 were. Writing to them never raises.
+    log: where all else goes; /dev/null before `record_to`, and where no file can be made.
+    on_hangup: called once, from any thread, when the terminal is found dead.
+    """
+
+    def __init__(self, *, screen: bool) -> None:
+        self.on_hangup: Callable[[], None] = lambda: None
+        self.log = Path(os.devnull)
+        self._screen = screen
+        self._hung_up = False
+        self._temporary: Path | None = None
+
+    def __enter__(self) -> Capture:
+        _open_missing()
+        self._guard = post_guard(self._screen)
+        self._saved = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+        self._state = _terminal_state() if self._screen else None
+        _flush(sys.stdout, sys.stderr)
+        self._ends = tuple(_Deaf(os.dup(fd), on_dead=self.hang_up) for fd in (1, 2))
+        self.out, self.err = map(_text, self._ends)
+        self._terminals = tuple(stream.fileno() for stream in (self.out, self.err) if stream.isatty())
+        # Textual draws on __stderr__ and takes its size from __stdout__.
+        drawn = self.err if self.err.isatty() or not self._screen else self.out
+        sys.__stdout__, sys.__stderr__ = self.out, drawn  # type: ignore[misc, assignment]
+        faulthandler.enable(2)
+        return self
+
+    @property
+    def columns(self) -> int | None:
+        """How wide the terminal is that `out` writes on; None where it is none."""
+        try:
+            return os.get_terminal_size(self.out.fileno()).columns or None
+        except OSError:
+            return None
+
+    @property
+    def unsaid(self) -> str:
+        """Why what was said on `out` is lost; empty where it is not, or where nobody listens any more."""
+        return self._ends[0].refused
+
+    def record_to(self, log: Path | None) -> Path:
+        """Begin: from here on descriptors 1 and 2 are the log, a temporary file where it cannot be made."""
+        fd, self.log = self._open_log(log)
+        os.dup2(fd, 1)
+        os.dup2(fd, 2)
+        os.close(fd)
+        self.log_prints()
+        if self._guard:
+            self._guard.tell(self.log)
+        return self.log
+
+    def __exit__(self, *_: object) -> None:
+        _flush(sys.stdout, self.out, self.err)
+        for stream, fd in ((self.out, 1), (self.err, 2)):
+            os.dup2(stream.fileno(), fd)
+            stream.close()
+        self._terminals = ()
+        sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__ = self._saved  # type: ignore[misc]
+        if self._guard:
+            self._guard.goodbye()
+        if self._temporary:
+            self._temporary.unlink(missing_ok=True)
+
+    def log_prints(self) -> None:
+        """Send what Python code prints to the log. Textual redirects prints while it runs: call it again then."""
+        sys.stdout = sys.stderr = _text(_Deaf(2, closefd=False))
+
+    def keep_log(self) -> str:
+        """Keep the log also where it is a temporary file; where it is, in words: empty where there is none."""
+        kept, self._temporary = self._temporary, None
+        if kept:  # under a name that no later start removes
+            with contextlib.suppress(OSError):
+                self.log = kept.rename(kept.with_name(kept.name.replace(f"-{os.getpid()}-", "-", 1)))
+        return "" if self.log == Path(os.devnull) else f"; what it died of is in {short(self.log)}"
+
+    def hang_up(self) -> None:
+        """The terminal is lost: whatever is still said goes nowhere. Any thread may call it, and twice.
+
+        One that lives on, as after `kill -HUP`, is left without the mouse and the alternate screen.
+        """
+        if self._hung_up:
+            return
+        self._hung_up = True
+        living = _reopened(self._terminals) if self._screen else None
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for fd in self._terminals:
+            os.dup2(nowhere, fd)
+        os.close(nowhere)
+        if living is not None:
+            with contextlib.suppress(OSError):
+                os.write(living, LEAVE_SCREEN)
+            os.close(living)
+        self.on_hangup()
+
+    def restore(self, *, leave_screen: bool = False) -> None:
+        """Give the terminal the state it had; `leave_screen` also ends what an app that died left on."""
+        if leave_screen:
+            self.out.write(LEAVE_SCREEN.decode())
+            self.out.flush()
+        if self._state:
+            with contextlib.suppress(termios.error):
+                termios.tcsetattr(0, termios.TCSANOW, self._state)
+
+    def _open_log(self, log: Path | None) -> tuple[int, Path]:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        if log:
+            with contextlib.suppress(OSError):
+                return os.open(log, flags, FILE_MODE), log
+        with contextlib.suppress(OSError):
+            _remove_stale_logs(Path(tempfile.gettempdir()))
+            made, name = tempfile.mkstemp(prefix=f"tfwatch-{os.getpid()}-", suffix=".log")
+            os.close(made)
+            self._temporary = Path(name)
+        path = self._temporary or Path(os.devnull)
+        return os.open(path, flags), path
+
+
+class Signals:
+    """While entered: SIGINT and SIGTERM call `stop(signum)`, SIGHUP calls `hangup()`, all in the main thread.
+
+    What `held_signals` kept waiting comes at once. SIGTTOU is ignored: a run in the background goes on when it says
+    something.
+    """
+
+    def __init__(self, stop: Callable[[int], None], hangup: Callable[[], None]) -> None:
+        self._stop = stop
+        self._hangup = hangup
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Signals:
+        for signum in _STOPS:
+            self._before[signum] = signal.signal(signum, self._asked)
+        self._before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._asked)
+        self._before[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler)
+
+    def _asked(self, signum: int, _frame: FrameType | None) -> None:
+        if signum == signal.SIGHUP:
+            self._hangup()
+        else:
+            self._stop(signum)
+
+
+@contextlib.contextmanager
+def held_signals() -> Iterator[None]:
+    """Keep SIGINT and SIGTERM waiting until `Signals` is entered: a run that is half begun cannot tell how it ended."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def kept_signals() -> Iterator[None]:
+    """Put back the handlers that Textual installs and leaves behind: without its app they would block."""
+    signums = (signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH, signal.SIGTTOU, signal.SIGTTIN)
+    before = [(signum, signal.getsignal(signum)) for signum in signums]
+    try:
+        yield
+    finally:
+        for signum, handler in before:
+            signal.signal(signum, handler)
+
+
+def screen_signals(resumed: Callable[[], None]) -> None:
+    """While a screen shows: SIGTSTP, which would suspend training, is ignored; after a SIGSTOP `resumed` is called.
+
+    Textual's own handler of SIGCONT starts the screen's threads a second time, and leaving it then hangs.
+    """
+    signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+    signal.signal(signal.SIGCONT, lambda *_: resumed())
+
+
+def wrapped(text: str, columns: int | None) -> str:
+    """Text whose lines break between words where a terminal is narrower; code that is to be pasted stays in one."""
+    if columns is None:
+        return text
+    return "\n".join(
+        line
+        if len(line) <= columns or line.lstrip().startswith(_PASTED)
+        else textwrap.fill(line, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        for line in text.split("\n")
+    )
+
+
+def why_no_screen(environ: Mapping[str, str]) -> str:
+    """Why the live screen cannot be shown here; empty where it can."""
+    if not os.isatty(1):
+        return "stdout is no terminal: use --headless"
+    if not os.isatty(0):
+        return "stdin is no terminal, so no key would be heard: use --headless"
+    if environ.get("TERM", "") in ("", "dumb"):
+        return f"a terminal of type {environ.get('TERM') or 'unknown'} (TERM) shows no screen: use --headless"
+    return ""
+
+
+def has_colour(environ: Mapping[str, str]) -> bool:
+    """Whether to draw in colour: not with NO_COLOR (https://no-color.org) nor on a monochrome terminal."""
+    return not environ.get("NO_COLOR") and not environ.get("TERM", "").startswith(("vt1", "vt2", "dumb"))
+
+
+def has_unicode(environ: Mapping[str, str]) -> bool:
+    """Whether to draw with Unicode blocks, by the locale that the user set; yes where none is set.
+
+    LC_CTYPE=C.UTF-8 beside LANG=C is Python's own doing (PEP 538) and no word of the user. The Linux console's font
+    lacks the partial blocks. What Python is told to write in (PYTHONIOENCODING) goes before the locale.
+    """
+    written = environ.get("PYTHONIOENCODING", "").partition(":")[0] or "utf"
+    if environ.get("TERM") == "linux" or "utf" not in written.lower():
+        return False
+    ctype = environ.get("LC_CTYPE", "")
+    coerced = ctype in ("C.UTF-8", "C.utf8", "UTF-8") and environ.get("LANG") in ("C", "POSIX")
+    locale = environ.get("LC_ALL") or ("" if coerced else ctype) or environ.get("LANG") or "UTF-8"
+    return "utf" in locale.lower()
+
+
+class _Deaf(io.FileIO):
+    """A descriptor that can be written to whatever became of its other end; a dead terminal is reported."""
+
+    def __init__(self, fd: int, closefd: bool = True, on_dead: Callable[[], None] | None = None) -> None:
+        super().__init__(fd, "wb", closefd=closefd)
+        self._on_dead = on_dead if os.isatty(fd) else None
+        self.refused = ""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data) or 0
+        except OSError as error:
+            if error.errno == errno.EIO and self._on_dead:
+                self._on_dead()
+            elif error.errno not in (errno.EIO, errno.EPIPE):
+                self.refused = error.strerror or str(error)
+            return memoryview(data).nbytes
+
+
+def _text(raw: io.FileIO) -> TextIO:
+    encoding = getattr(sys.__stderr__, "encoding", None) or "utf-8"
+    return io.TextIOWrapper(io.BufferedWriter(raw), encoding=encoding, errors="backslashreplace", line_buffering=True)
+
+
+def _flush(*streams: TextIO | None) -> None:
+    for stream in streams:
+        with contextlib.suppress(OSError, ValueError):
+            if stream:
+                stream.flush()
+
+
+def _remove_stale_logs(folder: Path) -> None:
+    """Remove the temporary logs of processes that were killed."""
+    for path in folder.glob("tfwatch-*.log"):
+        named = _TEMPORARY.fullmatch(path.name)
+        with contextlib.suppress(OSError):
+            if named and path.lstat().st_uid == os.getuid() and _is_gone(int(named[1])):
+                path.unlink()
+
+
+def _is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
+
+
+def _open_missing() -> None:
+    """Open /dev/null on the standard descriptors that are closed, so that no file of ours takes their number."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(fd)
+
+
+def _reopened(fds: Sequence[int]) -> int | None:
+    """A terminal that still answers, by a descriptor that waits for nobody; None where it is gone."""
+    for fd in fds:
+        with contextlib.suppress(OSError):
+            return os.open(os.ttyname(fd), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    return None
+
+
+def _terminal_state() -> list[Any] | None:
+    try:
+        return termios.tcgetattr(0)
+    except termios.error:
+        return None

@@ -1,0 +1,1 @@
+"""The switchable `tf.data` pipeline: options, live switch, cache, stage model, disposal."""

@@ -1,0 +1,1 @@
+"""The threads that run experiments and the autopilot beside the training."""

@@ -1,0 +1,271 @@
+"""Runs an experiment: short blocks of settings in random order, until the answer is clear or the budget spent.
+
+Each block begins with an empty pipeline, so a setting is judged as it is within its first half second, or some ten
+steps: what a deep buffer or tf.data's autotuning gains later is not in it.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfwatch.analysis.tuning.autopilot_moves import settling
+from tfwatch.analysis.tuning.experiment import Standing, counted, figures, standing
+from tfwatch.core.errors import fails_open
+from tfwatch.core.events import EXPERIMENT, WITH_THE_RUN, ExperimentBegan, ExperimentBlock, ExperimentEnded
+from tfwatch.core.knobs import show
+from tfwatch.core.rows import step_ms
+from tfwatch.tuner.driver import Interrupt, RefusedError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tfwatch.core.events import PipelineSwitched
+    from tfwatch.core.rows import Rows
+    from tfwatch.runs.control import Experiment
+    from tfwatch.tuner.driver import Driver
+
+#: An experiment ends unanswered after so many steps, of short ones after so long: rows come ten times a second.
+BUDGET_STEPS = 600
+_LEAST_S = 30.0
+#: Steps that count in a block, at least, and for how long where the budget allows it: a setting's first switch in an
+#: epoch takes 20 to 60 ms, and what its buffers make together at first is left out of each block.
+BLOCK = 10
+_BLOCK_MS = 400.0
+#: Steps of a run by which blocks are measured out.
+_RECENT = 50
+#: Rounds that a budget of steps is to last for: settings are called the same after 8 of them.
+_ROUNDS = 12
+#: Steps of a run before its first block.
+_WARM = 10
+#: An experiment that ended so was carried out, whatever the answer.
+_DONE = ("clear", "budget")
+
+
+def run(driver: Driver, order: Experiment) -> None:
+    """Carry an experiment out and tell what it found. The knob is left at the better setting.
+
+    Raises:
+        RefusedError: it cannot begin; the message says why. Interrupt: the order is over before it began.
+    """
+    cause = ""
+    try:
+        cause = _carry_out(driver, order)
+    finally:
+        # Whatever came of it: nothing else would end a training that has no other purpose.
+        if order.ends and cause in _DONE:
+            driver.control.finish()
+        elif order.ends:
+            driver.control.stop.set()
+
+
+def _carry_out(driver: Driver, order: Experiment) -> str:
+    knob, manifest = order.knob, driver.snapshot.manifest
+    if knob not in manifest.switchable:
+        raise RefusedError(f"{knob} cannot be switched in this run")
+    if len(set(order.values)) < max(2, len(order.values)):
+        raise RefusedError(f"{', '.join(map(show, order.values))} are not two different settings of {knob}")
+    # What was asked for just before is where the run stands.
+    driver.wait(lambda snapshot: snapshot.steps_total >= _WARM and not driver.is_switching)
+    return _Trial(driver, order).run()
+
+
+class _SpentError(Exception):
+    """The budget is spent."""
+
+
+class _Trial:
+    def __init__(self, driver: Driver, order: Experiment) -> None:
+        self._driver = driver
+        self._order = order
+        self._random = random.Random(order.seed)
+        self._values = [show(value) for value in order.values]
+        self._began = driver.snapshot.steps_total
+        self._began_ns = driver.now_ns()
+        self._stood = driver.stands(order.knob)
+        self._now = self._stood
+        self._coming: str | None = None
+        self._next = 0
+        self._blocks: list[list[Rows]] = [[] for _ in order.values]
+        self._found = standing(figures(self._times()))
+        rows = driver.rows(max(1, self._began - _RECENT))
+        self._step_ms = float(np.median(step_ms(rows, np.float64))) if len(rows) else _BLOCK_MS
+        self._block_steps = self._steps_of_block()
+
+    def run(self) -> str:
+        """Returns why it ended, as `ExperimentEnded` has it."""
+        budget = self._order.steps or BUDGET_STEPS
+        self._driver.tell(
+            ExperimentBegan(
+                self._driver.now_ns(), self._order.knob, self._values, self._began, budget, self._order.seed
+            )
+        )
+        cause, reason = self._outcome()
+        self._end(cause, reason)
+        return cause
+
+    def _outcome(self) -> tuple[str, str]:
+        """Measure to the end: its cause, and the reason of a failure. The knob is put right behind it."""
+        failures: list[str] = []
+        with fails_open(failures.append):
+            return self._measure()
+        self._blocks = [[] for _ in self._values]  # the rows that made it fail may lie in them
+        return "failed", failures[0]
+
+    def _measure(self) -> tuple[str, str]:
+        try:
+            while not self._standing().clear:
+                self._round()
+        except _SpentError:
+            return "budget", ""
+        except Interrupt as over:
+            return over.cause, ""
+        except RefusedError as refusal:
+            return "failed", str(refusal)
+        return "clear", ""
+
+    # -- blocks -----------------------------------------------------------------------------------
+
+    def _round(self) -> None:
+        order = list(range(len(self._values)))
+        self._random.shuffle(order)
+        for value in order:
+            self._blocks[value].append(self._block(value))
+            self._tell_block(value)
+
+    def _block(self, value: int) -> Rows:
+        """The rows of a block of a setting, from where it has settled."""
+        if self._now != self._values[value]:
+            switched = self._switched(value)
+            self._now = self._values[value]
+            self._next = switched.step + self._settle()
+        self._next = self._next or self._driver.snapshot.steps_total + 1
+        rows = self._rows()
+        while missing := max(0, self._block_steps - (len(counted([rows])[0]) if len(rows) else 0)):
+            self._check_budget()
+            enough = max(self._next - 1, self._driver.snapshot.steps_total) + missing
+            left_s = (enough - self._driver.snapshot.steps_total) * self._step_ms / 1e3
+            self._driver.wait(lambda snapshot, enough=enough: snapshot.steps_total >= enough, left_s)  # type: ignore[misc]
+            rows = self._rows()
+        self._next = int(rows["step"][-1]) + 1
+        return rows
+
+    def _steps_of_block(self) -> int:
+        """How many steps are to count in each: as many as last `_BLOCK_MS`, as far as the budget is enough for that."""
+        steps = math.ceil(_BLOCK_MS / max(self._step_ms, 1e-3))
+        if self._order.steps:
+            steps = min(steps, self._order.steps // (_ROUNDS * len(self._values)) - self._settle())
+        return max(BLOCK, steps)
+
+    def _rows(self) -> Rows:
+        """The block's rows so far, without those in which an epoch's new pipeline settles."""
+        return self._driver.settled_rows(self._next, self._settle())
+
+    def _switched(self, value: int) -> PipelineSwitched:
+        """Have a setting; one that was asked for comes, though the experiment ends meanwhile."""
+        self._driver.ask(self._order.knob, self._order.values[value], EXPERIMENT)
+        self._coming = self._values[value]
+        try:
+            switched = self._driver.wait_switched(self._order.knob, self._order.values[value])
+        except RefusedError:
+            self._coming = None
+            raise
+        self._coming = None
+        return switched
+
+    def _settle(self) -> int:
+        prefetch = self._now if self._order.knob == "prefetch" else self._driver.stands("prefetch")
+        return settling({"prefetch": prefetch or "off"})
+
+    def _check_budget(self) -> None:
+        spent = self._driver.snapshot.steps_total - self._began
+        lasted_s = (self._driver.now_ns() - self._began_ns) / 1e9
+        if spent >= (self._order.steps or BUDGET_STEPS) and (self._order.steps or lasted_s >= _LEAST_S):
+            raise _SpentError
+
+    # -- what it shows ------------------------------------------------------------------------------
+
+    def _times(self) -> list[list[NDArray[np.float64]]]:
+        """The step times that count of every whole round, by setting."""
+        rounds = min(len(blocks) for blocks in self._blocks)
+        return [counted(blocks[:rounds]) for blocks in self._blocks]
+
+    def _standing(self) -> Standing:
+        rounds = min(len(blocks) for blocks in self._blocks)
+        if self._found.rounds != rounds:
+            self._found = standing(figures(self._times()))
+        return self._found
+
+    def _tell_block(self, value: int) -> None:
+        blocks, rows = self._blocks[value], self._blocks[value][-1]
+        times, found = counted(blocks)[-1], self._standing()
+        self._driver.tell(
+            ExperimentBlock(
+                self._driver.now_ns(),
+                sum(map(len, self._blocks)),
+                len(blocks),
+                self._values[value],
+                int(rows["step"][0]),
+                int(rows["step"][-1]),
+                len(times),
+                float(times.mean()),
+                self._values[found.value],
+                **_in_numbers(found),
+            )
+        )
+
+    def _end(self, cause: str, reason: str) -> None:
+        times = self._times()
+        table = figures(times)
+        found = standing(table)
+        kept = self._leave(cause, found)
+        step = self._driver.snapshot.steps_total
+        self._driver.tell(
+            ExperimentEnded(
+                self._driver.now_ns(),
+                self._order.knob,
+                self._values,
+                self._began,
+                step,
+                cause,
+                found.estimate.answer,
+                self._values[found.value],
+                self._values[0],
+                found.rounds,
+                sum(len(block) for blocks in times for block in blocks),
+                step - self._began,
+                kept,
+                step_ms=dict(zip(self._values, _means(table), strict=True)) if len(table) else {},
+                reason=reason,
+                **_in_numbers(found),
+            )
+        )
+
+    def _leave(self, cause: str, found: Standing) -> str:
+        """Have the run go on with the better setting. Returns it; empty where somebody else decided."""
+        if self._driver.is_turned(self._order.knob):
+            return ""
+        at = found.fastest
+        stood = self._values.index(self._stood) if self._stood in self._values else None
+        if cause == "failed" or (stood is not None and stood not in found.beaten):
+            at = stood if stood is not None else 0
+        if {self._driver.stands(self._order.knob), self._coming or self._values[at]} != {self._values[at]}:
+            self._driver.leave(self._order.knob, self._order.values[at], EXPERIMENT)
+        # A run that ends obeys no more, but one that it restarts as begins with what is asked now.
+        return (self._now or "") if cause in WITH_THE_RUN else self._values[at]
+
+
+def _in_numbers(found: Standing) -> dict[str, float | None]:
+    """The answer's numbers, as events hold them."""
+    known = found.estimate
+    if not math.isfinite(known.high):
+        return {"ratio": None, "low": None, "high": None}
+    return {"ratio": known.ratio, "low": known.low, "high": known.high}
+
+
+def _means(step_ms: NDArray[np.float64]) -> list[float]:
+    """Of each column, as ratios are made of them."""
+    return [float(mean) for mean in np.exp(np.log(step_ms).mean(axis=0))]

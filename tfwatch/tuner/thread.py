@@ -1,0 +1,65 @@
+"""The pilot's thread: it sleeps until something is ordered, and carries that out beside the training."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.errors import fails_open
+from tfwatch.runs.control import Autopilot, Experiment
+from tfwatch.tuner import autopilot, experiment
+from tfwatch.tuner.driver import Driver, Interrupt, RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfwatch.runs.control import Control, Order
+    from tfwatch.runs.writer import RunWriter
+
+_JOIN_S = 2.0
+#: Who carries out an order. Each puts the knobs right before it returns or raises.
+_JOBS: dict[type[Order], Callable[[Driver, Any], None]] = {Experiment: experiment.run, Autopilot: autopilot.run}
+
+
+class Pilot:
+    """Carries out the orders of one run, the last one given at any time. Costs nothing until there is one."""
+
+    def __init__(self, writer: RunWriter, control: Control, clock: Clock = SYSTEM) -> None:
+        self._writer = writer
+        self._control = control
+        self._clock = clock
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tfwatch-pilot", daemon=True)
+
+    def start(self) -> None:
+        """Begin to listen; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End what goes on. Call it before the run's writer is closed: how it ended is still to be told."""
+        self._over.set()
+        self._control.order(None)
+        if self._thread.is_alive():
+            self._thread.join(_JOIN_S)
+
+    def _run(self) -> None:
+        known = 0
+        while not self._over.is_set():
+            known, order = self._control.next_order(known)
+            if order is not None and not self._over.is_set():
+                self._carry_out(order, known)
+
+    def _driver(self, number: int) -> Driver:
+        writer = self._writer
+        return Driver(writer, self._control, writer.event, number, self._clock, refresh=writer.flush)
+
+    def _carry_out(self, order: Order, number: int) -> None:
+        what = type(order).__name__.lower()
+        with fails_open(lambda why: self._writer.note(f"{what} failed: {why}", of_order=True)):
+            try:
+                _JOBS[type(order)](self._driver(number), order)
+            except Interrupt as over:
+                self._writer.note(f"{what} ended before it began: {over.reason}", of_order=True)
+            except RefusedError as error:
+                self._writer.note(f"{what} ended: {error}", of_order=True)

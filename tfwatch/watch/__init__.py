@@ -1,0 +1,1 @@
+"""Watch and track: the timing of anybody's training."""

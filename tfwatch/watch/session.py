@@ -1,0 +1,178 @@
+"""What one run holds: its writer, its control and its feed; also for a run that a user's script begins.
+
+What one run has, handed to Watch.
+
+A run that a script of the user's own began, with `Watch()` or `track`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import itertools
+import os
+import sys
+import traceback
+from dataclasses import dataclass, field
+from multiprocessing import parent_process
+from multiprocessing.util import Finalize
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfwatch.core.errors import reason as in_words
+from tfwatch.core.events import TrainingFailed
+from tfwatch.core.rows import Phase
+from tfwatch.runs.control import Control
+from tfwatch.runs.create import begin_run
+from tfwatch.runs.library import default_runs_dir
+from tfwatch.sensors.runner import Sensors
+from tfwatch.tfdata.live_switch import prefetch_only
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import tensorflow as tf
+
+    from tfwatch.runs.control import Scheduled
+    from tfwatch.runs.writer import RunWriter
+    from tfwatch.tfdata.cache import Store
+    from tfwatch.tfdata.live_switch import Build
+    from tfwatch.tfdata.work_ahead import Shuffle
+    from tfwatch.watch.tensorflow_info import Device
+
+
+@dataclass(frozen=True)
+class Session:
+    """Where a run is written, what is asked of it, and where its batches come from.
+
+    source, build: a workload's own data set and pipeline; without a source the iterator that Keras made is used,
+        and prefetch can be added to it.
+    shuffle, store: the source's shuffle and the pipeline's cache, where it has them.
+    metric: the metric to show beside the loss. stop_after: the number of steps after which to stop.
+    on_error: told what a step raised, before Keras is. on_abandoned: told that `fit` went without a word, as it does
+        when another callback raises; known only when the model trains again.
+    """
+
+    writer: RunWriter
+    control: Control = field(default_factory=Control)
+    build: Build = prefetch_only
+    source: tf.data.Dataset | None = None
+    shuffle: Shuffle | None = None
+    store: Store | None = None
+    metric: str = ""
+    stop_after: int | None = None
+    switches: Sequence[Scheduled] = ()
+    on_error: Callable[[BaseException], None] | None = None
+    on_abandoned: Callable[[], None] | None = None
+
+    def is_over(self, steps: int) -> bool:
+        """Whether nothing is to be trained after so many steps."""
+        return self.control.stop.is_set() or (self.stop_after is not None and steps >= self.stop_after)
+
+
+_LATER = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An exception in words, so that nothing of the training is held by it.
+
+    failed: what is no `Exception`, a KeyboardInterrupt above all, is somebody's wish to stop, and no failure.
+    """
+
+    text: str
+    traceback: str
+    failed: bool
+
+    @staticmethod
+    def of(error: BaseException) -> Raised:
+        """What was raised."""
+        text = in_words(error)
+        try:
+            lines = "".join(traceback.format_exception(error))
+        except Exception as failure:  # noqa: BLE001  the exception is the user's: its notes or its cause may raise
+            lines = f"the traceback of {text} cannot be written: {in_words(failure)}"
+        return Raised(text, lines, isinstance(error, Exception))
+
+
+class ScriptRun:
+    """The writer and the sensors of one `fit` or loop; `end` closes them.
+
+    runs_dir: None is the user's own. knobs: how the pipeline is set, in words. switchable: those that can be asked for.
+
+    A `fit` that raises never says so to its callbacks: then the run ends with the next `fit`, or with the process.
+    """
+
+    def __init__(
+        self, runs_dir: Path | None, device: Device, knobs: Mapping[str, str], switchable: Sequence[str]
+    ) -> None:
+        name = Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python"
+        self.writer, reason = begin_run(
+            runs_dir or default_runs_dir(),
+            "".join(c if c.isalnum() or c in "-_." else "_" for c in name)[:40] or "python",
+            device=device.name,
+            accelerated=device.accelerated,
+            knobs=dict(knobs),
+            switchable=list(switchable),
+        )
+        if reason:
+            tell_user(f"nothing is recorded: {reason}")
+        self._told = self.writer.lost
+        self._sensors = Sensors(self.writer)
+        self._sensors.start()
+        self._forget = at_exit(lambda: self.end("stopped", "the process ended before the training did"))
+
+    @property
+    def path(self) -> Path | None:
+        """The run folder; None where there is none that can be opened, or none yet."""
+        return self.writer.folder if self.writer.opens else None
+
+    def fail(self, error: BaseException) -> None:
+        """Training raised."""
+        self.end_by(Raised.of(error))
+
+    def end_by(self, raised: Raised, at_ns: int | None = None) -> None:
+        """Training raised `at_ns`, or now."""
+        at_ns = self.writer.now_ns() if at_ns is None else at_ns
+        if raised.failed:
+            self.writer.event(TrainingFailed(at_ns, self.writer.status[2], raised.text, raised.traceback))
+        self.end("failed" if raised.failed else "stopped", raised.text, at_ns)
+
+    def abandon(self) -> None:
+        """The fit was left by an exception that no callback is told of."""
+        self.end("stopped", "fit was left without an end")
+
+    def end(self, cause: str, detail: str = "", at_ns: int | None = None) -> None:
+        """Write the end, `at_ns` or now; a second call does nothing, nor one in a forked process: the run is its
+        parent's."""
+        self._forget()
+        if self.writer.status[0] == Phase.ENDED or os.getpid() != self.writer.manifest().pid:
+            return
+        self._sensors.stop()
+        self.writer.end(cause, detail, at_ns)
+        if not self.writer.close():
+            tell_user(f"the last of this run is not recorded: {self.writer.folder} does not answer")
+        elif (lost := self.writer.lost) and lost is not self._told:
+            tell_user(f"the run is not recorded since step {lost.step}: {lost.reason}")
+
+
+def at_exit(function: Callable[[], None]) -> Callable[[], None]:
+    """Have a function called at the process' end, the last one first; returns what takes that back.
+
+    A worker of multiprocessing ends without Python's own exit functions.
+    """
+    atexit.register(function)
+    worker = Finalize(None, function, exitpriority=next(_LATER)) if parent_process() else None
+
+    def forget() -> None:
+        atexit.unregister(function)
+        if worker:
+            worker.cancel()
+
+    return forget
+
+
+def tell_user(sentence: str) -> None:
+    """Say a sentence on stderr, where there is one."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"tfwatch: {sentence}\n")

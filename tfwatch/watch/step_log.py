@@ -1,0 +1,205 @@
+"""What is written of the steps: rows, the pulse, how far the training is.
+
+Runs in the training thread. Its own failure ends the recording and never the training.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from tfwatch.core.errors import reason
+from tfwatch.core.events import EpochEnded, EpochStarted, ValidationEnded, WatchFailed
+from tfwatch.core.rows import Flag, Phase
+from tfwatch.tfdata.batches import images_in
+from tfwatch.watch.fused_steps import parts_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tfwatch.runs.writer import RunWriter
+
+# Plain integers: an IntFlag costs a microsecond an operation.
+_EPOCH_START, _VALIDATION = int(Flag.EPOCH_START), int(Flag.VALIDATION)
+_Method = TypeVar("_Method", bound=Callable[..., None])
+
+
+def failure_ends_recording(method: _Method) -> _Method:
+    """A failure of tfwatch is reported once; the recording ends and the training goes on."""
+
+    @functools.wraps(method)
+    def guarded(self: Books, *args: Any) -> None:
+        if self.closed or self.lost:
+            return
+        try:
+            method(self, *args)
+        except Exception as error:  # noqa: BLE001  the training's boundary; at each step a `with` adds 0.3 us a call
+            self.lost = True
+            self.report_failure(reason(error))
+
+    return cast("_Method", guarded)
+
+
+class Books:
+    """The books of one `fit`.
+
+    closed: the `fit` is over: nothing more is written. lost: nor is it after a failure of tfwatch.
+    steps: how many were trained. flags: of the step to come. by_keras: it is one of Keras'.
+    """
+
+    def __init__(self, writer: RunWriter, metric: str, *, by_keras: bool = True) -> None:
+        self.closed = self.lost = False
+        self.steps = self.flags = 0
+        self._writer = writer
+        self._progress = writer.progress.append
+        self._metric = metric
+        self._by_keras = by_keras
+        self._epoch = self._epoch_step = 0
+        self._epoch_steps: int | None = None
+        self._images: int | None = 0
+        self._open_row: tuple[int, int, int, float, float, float] | None = None
+        self._validation_ns = 0
+
+    # -- epochs ---------------------------------------------------------------------------------
+
+    @failure_ends_recording
+    def begin_epoch(self, epoch: int, epochs: int, steps: int | None) -> None:
+        """An epoch begins."""
+        self._close_row(0, self._writer.now_ns())
+        self.flags |= _EPOCH_START
+        self._epoch, self._epoch_step, self._epoch_steps = epoch, 0, steps
+        self._writer.event(EpochStarted(self._writer.now_ns(), epoch, epochs, steps))
+        self._writer.describe(epochs=epochs or None, steps_per_epoch=steps)
+
+    @failure_ends_recording
+    def end_epoch(self, logs: dict[str, Any] | None) -> None:
+        """An epoch and its validation are over."""
+        self._close_row(0, self._writer.now_ns())
+        metrics = {name: float(value) for name, value in (logs or {}).items() if _is_number(value)}
+        self._writer.event(EpochEnded(self._writer.now_ns(), self._epoch, self.steps, metrics, self._by_keras))
+        self.say(Phase.EPOCH_END)
+
+    @failure_ends_recording
+    def begin_validation(self) -> None:
+        """A validation begins."""
+        self._validation_ns = self._writer.now_ns()
+        self._close_row(_VALIDATION, self._validation_ns)
+        self.say(Phase.VALIDATION)
+
+    @failure_ends_recording
+    def end_validation(self) -> None:
+        """The validation is over."""
+        now = self._writer.now_ns()
+        self._writer.event(ValidationEnded(now, self._epoch, (now - self._validation_ns) / 1e6))
+        self.say(Phase.EPOCH_END)
+
+    # -- steps ----------------------------------------------------------------------------------
+
+    @failure_ends_recording
+    def end_step(self, end_ns: int) -> None:
+        """The host part of the last step is over."""
+        self._close_row(0, end_ns)
+
+    @failure_ends_recording
+    def before(self, start_ns: int) -> None:
+        """The fetch of a batch begins, and with it the next step."""
+        self._close_row(0, start_ns)
+        self._writer.status = (Phase.WAIT, start_ns, self.steps + 1, self._epoch, "")
+
+    def begin(self, phase: Phase, since_ns: int) -> None:
+        """A part of the step to come begins."""
+        self._writer.status = (phase, since_ns, self.steps + 1, self._epoch, "")
+
+    @failure_ends_recording
+    def after(
+        self, start_ns: int, got_ns: int, dispatched_ns: int, done_ns: int, flags: int, batch: Any, logs: dict[str, Any]
+    ) -> None:
+        """A step is done; `steps` counts it already. Its row waits for its host part."""
+        self._writer.status = (Phase.HOST, done_ns, self.steps, self._epoch, "")
+        self._open_row = (
+            start_ns,
+            done_ns,
+            flags | self.flags,
+            (got_ns - start_ns) / 1e6,
+            (dispatched_ns - got_ns) / 1e6,
+            (done_ns - got_ns) / 1e6,
+        )
+        self.flags = 0
+        self._tell_progress(1, images_in(batch), logs)
+
+    @failure_ends_recording
+    def after_call(
+        self,
+        start_ns: int,
+        end_ns: int,
+        runs: list[NDArray[np.float64] | None],
+        flags: list[int],
+        examples: int | None,
+        logs: dict[str, Any],
+    ) -> None:
+        """Several steps of one call are done; `steps` counts them already. What follows is the host part of the last.
+
+        runs: see `stamps.parts_of`; None where the wall clock was set, and the steps have no rows. flags: of each step.
+        examples: in all; None where batches do not tell.
+        """
+        self._writer.status = (Phase.HOST, end_ns, self.steps, self._epoch, "")
+        self._tell_progress(len(flags), examples, logs)
+        timed = [run for run in runs if run is not None]
+        if len(timed) < len(runs):
+            self._writer.note(f"the wall clock was set: the {len(flags)} steps up to {self.steps} are not timed")
+            return
+        flags[0] |= self.flags
+        self.flags = 0
+        parts = parts_of(start_ns, end_ns, timed)
+        first, dispatch_ms = self.steps - len(flags) + 1, parts.call_ms
+        columns = (parts.start_ns.tolist(), flags, parts.wait_ms.tolist(), parts.compute_ms.tolist())
+        for number, (at_ns, flag, wait_ms, compute_ms) in enumerate(zip(*columns, strict=True), first):
+            if number == self.steps:
+                self._open_row = (at_ns, end_ns, flag, wait_ms, dispatch_ms, compute_ms)
+            else:
+                self._writer.step(at_ns, number, self._epoch, flag, wait_ms, dispatch_ms, compute_ms, 0.0)
+            dispatch_ms = 0.0
+
+    @failure_ends_recording
+    def after_whole(self, steps: int, logs: dict[str, Any]) -> None:
+        """A call of so many steps that nobody timed is done, fewer at an epoch's end: they have no rows."""
+        if self._epoch_steps is not None:
+            steps = max(0, min(steps, self._epoch_steps - self._epoch_step))
+        self.steps += steps
+        self._images = None
+        self._tell_progress(steps, None, logs)
+        self.say(Phase.HOST)
+
+    def say(self, phase: Phase) -> None:
+        """What the training thread does between two steps."""
+        self._writer.status = (phase, self._writer.now_ns(), self.steps, self._epoch, "")
+
+    def report_failure(self, why: str) -> None:
+        """Record that tfwatch itself failed."""
+        self._writer.event(WatchFailed(self._writer.now_ns(), why))
+
+    def _tell_progress(self, steps: int, examples: int | None, logs: dict[str, Any]) -> None:
+        self._epoch_step += steps
+        if examples is None and self._images is not None:
+            self._writer.note("examples are not counted: a batch does not tell how many it holds")
+        self._images = None if examples is None or self._images is None else self._images + examples
+        loss, metric = logs.get("loss"), logs.get(self._metric)
+        self._progress((self._images or 0, self.steps, self._epoch, self._epoch_step, loss, metric))
+
+    def _close_row(self, flags: int, end_ns: int) -> None:
+        if self._open_row is None:
+            return
+        start_ns, done_ns, known, wait_ms, dispatch_ms, compute_ms = self._open_row
+        self._open_row = None
+        host_ms = (end_ns - done_ns) / 1e6
+        self._writer.step(start_ns, self.steps, self._epoch, known | flags, wait_ms, dispatch_ms, compute_ms, host_ms)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return math.isfinite(float(value))
+    except Exception:  # noqa: BLE001  the value is a user's callback's, and may raise anything
+        return False

@@ -1,0 +1,96 @@
+"""The log: what TensorFlow and Python printed, as it is, and what it means where that is known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.cells import chop_cells
+from textual.binding import Binding
+from textual.reactive import reactive
+
+from tfwatch.analysis.findings.log_lines import meaning_of
+from tfwatch.widgets.basics.row_list import RowList
+from tfwatch.widgets.basics.text import folded, plain, row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from textual.binding import BindingType
+    from textual.content import Content
+
+    from tfwatch.widgets.basics.text import Part
+
+
+class LogPane(RowList):
+    """Lines as they came, folded to the width, those that hold `wanted` only; below a known line what it means.
+
+    Attributes:
+        lines: oldest first. wanted: part of a line, in any case; empty shows all.
+    """
+
+    #: The lines are folded to what a scrollbar leaves, also where none shows: one that comes later folds nothing anew.
+    DEFAULT_CSS = """
+    LogPane { scrollbar-gutter: stable; }
+    """
+    FOLLOWS_END = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "scroll_up", "row up", show=False),
+        Binding("down", "scroll_down", "row down", show=False),
+        Binding("pageup", "page_up", "page up", show=False),
+        Binding("pagedown", "page_down", "page down", show=False),
+    ]
+
+    lines: reactive[tuple[str, ...]] = reactive((), repaint=False)
+    wanted: reactive[str] = reactive("", repaint=False)
+
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._folded: list[Part] = []
+
+    def on_mount(self) -> None:
+        self._fold()
+
+    def on_resize(self) -> None:
+        self._fold()
+
+    def count(self) -> int:
+        """How many rows the lines take."""
+        return len(self._folded)
+
+    def row_at(self, index: int, width: int) -> Content:
+        """One row."""
+        return row(self._folded[index])
+
+    def watch_lines(self) -> None:
+        self._fold()
+
+    def watch_wanted(self) -> None:
+        self._fold()
+
+    def _fold(self) -> None:
+        width = max(self.scrollable_content_region.width, 20)
+        shown = [plain(line) for line in self.lines]
+        if self.wanted:
+            shown = [line for line in shown if self.wanted.lower() in line.lower()]
+        self._folded = list(_folded(shown, width))
+        found = f"{len(shown)} of {len(self.lines)} lines with {plain(self.wanted)!r}" if self.wanted else ""
+        self.entitle("log", found or "/ filters")
+        if found and (self.has_class("-bare") or not shown):  # no frame tells it, or nothing else does
+            self._folded.append((f"{found}: / then escape shows all", "$text-accent"))
+        elif not shown:
+            self._folded.append(("nothing was printed", "$foreground 65%"))
+        self.rows_changed()
+
+
+def _folded(lines: Iterable[str], width: int) -> Iterator[Part]:
+    """Rows of so many cells. What a line means stands below the first that says so."""
+    told = set[str]()
+    for line in lines:
+        yield from ((part, "") for part in chop_cells(line, width) or [""])
+        meaning = meaning_of(line)
+        if meaning is None or meaning.name in told:
+            continue
+        told.add(meaning.name)
+        text = f"  = {'harmless: ' if meaning.harmless else ''}{meaning.text}"
+        style = "$foreground 65%" if meaning.harmless else "$text-warning"
+        yield from ((part, style) for part in folded(text, width, indent="    "))

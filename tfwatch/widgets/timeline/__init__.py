@@ -1,0 +1,1 @@
+"""The stacked time axis: step chart, marks, starving, sensor lanes."""

@@ -1,0 +1,151 @@
+"""The look of a timeline: its keys, its roles, each a component class, and their colours.
+
+The keys of a timeline, as data: the screen around it offers the same ones, wherever the focus is.
+
+The look of a timeline: its roles, each a component class, and their colours.
+
+The colours of a timeline: from a line of text with roles to what the terminal gets.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual.binding import Binding
+from textual.strip import Strip
+
+from tfwatch.widgets.basics.glyphs import (
+    COMPUTE_COLOUR,
+    HOST_COLOUR,
+    MUTED_COLOUR,
+    OTHERS_COLOUR,
+    QUIET_COLOUR,
+    STALL_COLOUR,
+    WAIT_COLOUR,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from textual.widget import Widget
+
+    from tfwatch.widgets.timeline.rows import Line
+
+LOOK = Binding.Group("look")
+
+
+def _key(keys: str, action: str, shown: str, does: str, id: str) -> Binding:
+    return Binding(keys, action, does, key_display=shown, tooltip=does, group=LOOK, id=f"timeline.{id}", show=False)
+
+
+KEYS = (
+    _key("space", "freeze", "space", "freeze the charts, or follow again", "freeze"),
+    _key("left", "look(-1)", "left", "look back by a column", "back"),
+    _key("right", "look(1)", "right", "look forward by a column", "forward"),
+    _key("shift+left", "look(-20)", "shift+left", "look back by 20 columns", "far_back"),
+    _key("shift+right", "look(20)", "shift+right", "look forward by 20 columns", "far_forward"),
+    _key("home", "home", "home", "look at the run's beginning", "home"),
+    _key("end", "live", "end", "follow the run again", "live"),
+    _key("z", "zoom(1)", "z", "more time in a column", "out"),
+    _key("Z,upper_z", "zoom(-1)", "Z", "less time in a column, down to single steps", "in"),
+)
+
+
+PREFIX = "timeline--"
+ROLES = (
+    *("wait", "stall", "host", "compute", "muted", "cpu", "gpu", "others", "quiet", "number", "message"),
+    *("switch", "alarm", "rule", "cursor", "onwall", "good", "middling", "bad"),
+)
+
+CSS = f"""
+Timeline {{
+    height: 15;
+    border: round $foreground 30%;
+    border-title-color: $foreground 80%;
+    border-title-style: bold;
+    border-subtitle-color: {QUIET_COLOUR};
+    &:focus {{ border: round $accent; }}
+    &.-plain {{ border: ascii $foreground 30%; }}
+    &.-plain:focus {{ border: ascii $accent; }}
+    & > .timeline--wait {{ color: {WAIT_COLOUR}; }}
+    & > .timeline--stall {{ color: {STALL_COLOUR}; }}
+    & > .timeline--host {{ color: {HOST_COLOUR}; }}
+    & > .timeline--compute {{ color: {COMPUTE_COLOUR}; }}
+    & > .timeline--muted {{ color: {MUTED_COLOUR}; }}
+    & > .timeline--cpu {{ color: $success; }}
+    & > .timeline--gpu {{ color: {COMPUTE_COLOUR}; }}
+    & > .timeline--others {{ color: {OTHERS_COLOUR}; }}
+    & > .timeline--quiet {{ color: {QUIET_COLOUR}; }}
+    & > .timeline--number {{ color: $foreground; }}
+    & > .timeline--message {{ color: $foreground; text-style: bold; }}
+    & > .timeline--switch {{ color: $text-accent; text-style: bold; }}
+    & > .timeline--alarm {{ color: $text-error; text-style: bold; }}
+    & > .timeline--rule {{ color: $text-accent; }}
+    & > .timeline--cursor {{ color: $foreground; }}
+    & > .timeline--onwall {{ color: auto 95%; background: {STALL_COLOUR}; text-style: bold; }}
+    & > .timeline--good {{ color: $text-success; text-style: bold; }}
+    & > .timeline--middling {{ color: $text-warning; text-style: bold; }}
+    & > .timeline--bad {{ color: $text-error; text-style: bold; }}
+    &.-mono > .timeline--wait, &.-mono > .timeline--stall, &.-mono > .timeline--host, &.-mono > .timeline--compute,
+    &.-mono > .timeline--muted, &.-mono > .timeline--cpu, &.-mono > .timeline--gpu, &.-mono > .timeline--others,
+    &.-mono > .timeline--switch, &.-mono > .timeline--alarm,
+    &.-mono > .timeline--rule, &.-mono > .timeline--good, &.-mono > .timeline--middling, &.-mono > .timeline--bad
+    {{ color: $foreground; }}
+    &.-mono > .timeline--onwall {{ color: $background; background: $foreground; }}
+}}
+"""
+
+
+_FULL = re.compile("(█+)")
+
+
+class Paint:
+    """Paints lines in a widget's component classes.
+
+    Attributes:
+        fine: draw full blocks as background, which no font leaves seams in.
+    """
+
+    def __init__(self, widget: Widget) -> None:
+        self.fine = True
+        self._widget = widget
+        self._styles: dict[str, Style] = {}
+
+    def forget(self) -> None:
+        """Look the colours up anew: the theme changed."""
+        self._styles.clear()
+
+    def strip(self, line: Line, width: int) -> Strip:
+        """A line in its colours, filled up or cut to `width` cells."""
+        segments = [segment for piece in line for segment in self._segments(*piece)]
+        room = width - sum([cell_len(segment.text) for segment in segments])
+        if room < 0:
+            return Strip(segments, width - room).crop(0, width)
+        return Strip([*segments, Segment(" " * room, self.style(""))] if room else segments, width)
+
+    def _segments(self, text: str, role: str) -> Iterator[Segment]:
+        style = self.style(role)
+        if not self.fine or "█" not in text:
+            yield Segment(text, style)
+            return
+        for piece in filter(None, _FULL.split(text)):
+            full = piece[0] == "█"
+            yield Segment(" " * len(piece), self.style("." + role)) if full else Segment(piece, style)
+
+    def style(self, role: str) -> Style:
+        """The style of a role; of two with a dot, the second one's colour lies behind the first."""
+        if role not in self._styles:
+            self._styles[role] = self._find(role)
+        return self._styles[role]
+
+    def _find(self, role: str) -> Style:
+        widget = self._widget
+        front, _, behind = role.partition(".")
+        style = widget.get_component_rich_style(PREFIX + front) if front else widget.rich_style
+        if not behind:
+            return style
+        return style + Style(bgcolor=widget.get_component_rich_style(PREFIX + behind).color)

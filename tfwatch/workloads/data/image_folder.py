@@ -1,0 +1,294 @@
+"""Folders of images: a user's or synthetic ones, and the files in them that cannot be decoded.
+
+Folders of classes: listing a user's, and making tfwatch's own once.
+
+Which files of a folder cannot be decoded: each is tried once, and the answer is remembered.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import platformdirs
+
+from tfwatch.core import units
+from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.runs.format import write_atomically
+from tfwatch.workloads.data.synthetic_images import CLASSES, draw
+from tfwatch.workloads.workload import BadInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import tensorflow as tf
+    from numpy.typing import NDArray
+
+SUFFIXES = (".jpg", ".jpeg")
+#: First bytes of what TensorFlow's JPEG decoder takes: JPEG, and PNG and GIF under a wrong name.
+_MAGIC = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8")
+
+A_CLASS = 800
+_CHUNK = 50
+_QUALITY = 62
+_ABANDONED_NS = 3600 * 10**9
+
+
+@dataclass(frozen=True, eq=False)
+class ImageFolder:
+    """The JPEG files of a folder whose sub-folders are classes, in the order of their names.
+
+    paths: one a file, as bytes, for a name need not be text. labels: the index of its class.
+    sizes_bytes, changed_ns: what tells a file from a later one of the same name.
+    """
+
+    folder: Path
+    classes: tuple[str, ...]
+    paths: tuple[bytes, ...]
+    labels: NDArray[np.int32]
+    sizes_bytes: tuple[int, ...]
+    changed_ns: tuple[int, ...]
+
+
+def cache_dir() -> Path:
+    """Where tfwatch keeps what it can make again."""
+    return Path(platformdirs.user_cache_dir("tfwatch", appauthor=False))
+
+
+def list_images(folder: Path) -> ImageFolder:
+    """List a folder of classes; a class is a sub-folder that holds JPEG files at any depth.
+
+    Raises:
+        BadInputError: there is no such folder, it cannot be read, or it holds no class or no JPEG file.
+    """
+    folder = Path(os.path.expanduser(folder))
+    found = [(name, files) for name, path in _class_folders(folder) if (files := sorted(_jpeg_files(path)))]
+    if not found:
+        raise BadInputError(f"{folder} has sub-folders, but no .jpg or .jpeg file in any of them")
+    files = [file for _, files in found for file in files]
+    return ImageFolder(
+        folder=folder,
+        classes=tuple(name for name, _ in found),
+        paths=tuple(path for path, _, _ in files),
+        labels=np.repeat(np.arange(len(found), dtype=np.int32), [len(files) for _, files in found]),
+        sizes_bytes=tuple(size for _, size, _ in files),
+        changed_ns=tuple(changed for _, _, changed in files),
+    )
+
+
+def check_images(folder: Path) -> None:
+    """Look whether a folder of classes holds at least one file that begins like an image.
+
+    Raises:
+        BadInputError: as `list_images`, or every file is plainly broken.
+    """
+    images = list_images(folder)
+    if not any(_begins_like_an_image(path) for path in images.paths):
+        raise BadInputError(f"none of the {units.count(len(images.paths))} files in {images.folder} is a JPEG image")
+
+
+def made_images(say: Callable[[str], None], clock: Clock = SYSTEM) -> Path:
+    """The folder of tfwatch's own image set, made on first use; `say` tells how far it is.
+
+    Where the cache folder cannot be written it is a temporary folder, which goes when the process ends.
+
+    Raises:
+        BadInputError: neither can be written.
+    """
+    home = cache_dir() / "images-v1"
+    if _is_whole(home):
+        return home
+    try:
+        return _make_in(home.parent, home.name, say, clock)
+    except OSError as error:
+        reason = error.strerror or str(error)
+    try:
+        place = Path(tempfile.mkdtemp(prefix="tfwatch-"))
+        atexit.register(shutil.rmtree, place, ignore_errors=True)
+        return _make_in(place, home.name, lambda text: say(f"{text} - for this run only, cache: {reason}"), clock)
+    except OSError as error:
+        raise BadInputError(
+            f"the image set cannot be made: {error.strerror or error} in {tempfile.gettempdir()}, "
+            f"{reason} in {home.parent}; give your own with --data"
+        ) from error
+
+
+def _class_folders(folder: Path) -> list[tuple[str, Path]]:
+    try:
+        entries = sorted((e.name, Path(e.path)) for e in os.scandir(folder) if e.is_dir())
+    except FileNotFoundError:
+        raise BadInputError(f"there is no folder {folder}") from None
+    except NotADirectoryError:
+        raise BadInputError(f"{folder} is not a folder") from None
+    except OSError as error:
+        raise BadInputError(f"{folder} cannot be read: {error.strerror or error}") from error
+    visible = [(name, path) for name, path in entries if not name.startswith(".")]
+    if not visible:
+        raise BadInputError(f"{folder} has no sub-folders: put each class's images into a sub-folder named after it")
+    return visible
+
+
+def _jpeg_files(folder: Path) -> Iterator[tuple[bytes, int, int]]:
+    """(path, bytes, time changed) of each; hidden files and what cannot be looked at are passed over."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            if name.lower().endswith(SUFFIXES) and not name.startswith("."):
+                path = os.path.join(place, name)
+                try:
+                    status = os.stat(path)
+                except OSError:
+                    continue
+                yield os.fsencode(path), status.st_size, status.st_mtime_ns
+
+
+def _begins_like_an_image(path: bytes) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(4).startswith(_MAGIC)
+    except OSError:
+        return False
+
+
+def _is_whole(folder: Path) -> bool:
+    try:
+        return len(list_images(folder).paths) == A_CLASS * len(CLASSES)
+    except BadInputError:
+        return False
+
+
+def _make_in(place: Path, name: str, say: Callable[[str], None], clock: Clock) -> Path:
+    """Make the set under another name, then rename it, so that nobody ever meets half a set."""
+    place.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f"{name}.part-", dir=place))
+    try:
+        _fill(part, say, clock)
+        part.chmod(0o755)
+        return _put(part, place / name)
+    finally:
+        _sweep(place, name, part, clock)
+
+
+def _sweep(place: Path, name: str, mine: Path, clock: Clock) -> None:
+    """Remove what is left of this making, and of others that were killed an hour ago or more."""
+    for part in place.glob(f"{name}.part-*"):
+        with contextlib.suppress(OSError):
+            if part.name.startswith(mine.name) or clock.wall_ns() - part.stat().st_mtime_ns > _ABANDONED_NS:
+                shutil.rmtree(part)
+
+
+def _put(part: Path, home: Path) -> Path:
+    """Rename the whole set to its place. If another process was first, its set is as good."""
+    if home.exists() and not _is_whole(home):
+        with contextlib.suppress(FileNotFoundError):
+            home.rename(part.with_name(f"{part.name}-old"))
+    try:
+        part.rename(home)
+    except OSError:
+        if not _is_whole(home):
+            raise
+    return home
+
+
+def _fill(part: Path, say: Callable[[str], None], clock: Clock) -> None:
+    total, start_ns = A_CLASS * len(CLASSES), clock.now_ns()
+    say(f"making the image set, 0 of {units.count(total)} (once)")
+    for name in CLASSES:
+        (part / name).mkdir()
+    chunks = [(name, first) for first in range(0, A_CLASS, _CHUNK) for name in CLASSES]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        try:
+            for done, future in enumerate(as_completed([pool.submit(_make_chunk, part, *c) for c in chunks]), 1):
+                future.result()
+                left_s = (clock.now_ns() - start_ns) / 1e9 / done * (len(chunks) - done)
+                made = f"{units.count(done * _CHUNK)} of {units.count(total)}"
+                say(f"making the image set, {made}, {left_s:.0f} s left (once)")
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _make_chunk(part: Path, name: str, first: int) -> None:
+    import tensorflow as tf
+
+    seed = list(CLASSES).index(name) * A_CLASS + first
+    for number, pixels in enumerate(draw(name, _CHUNK, seed), first + 1):
+        data = tf.io.encode_jpeg(tf.constant(pixels), quality=_QUALITY, chroma_downsampling=True)
+        (part / name / f"{number:05d}.jpg").write_bytes(data.numpy())
+
+
+_BATCH = 64
+
+
+def readable(images: ImageFolder, say: Callable[[str], None]) -> NDArray[np.bool_]:
+    """One truth value a file: whether TensorFlow decodes it. `say` tells how far a first look is."""
+    memory = cache_dir() / "checked" / f"{_key(images)}.json"
+    count = len(images.paths)
+    good = np.ones(count, dtype=np.bool_)
+    broken = _recall(memory, count)
+    if broken is None:
+        broken = _try_all(images, say)
+        _remember(memory, broken)
+    good[broken] = False
+    return good
+
+
+def decode(data: tf.Tensor) -> tf.Tensor:
+    """The pixels of a file's bytes, three channels; whatever this cannot read is broken."""
+    import tensorflow as tf
+
+    return tf.io.decode_jpeg(data, channels=3)
+
+
+def _key(images: ImageFolder) -> str:
+    """The same for the same files, sizes and times of change."""
+    digest = hashlib.sha256()
+    for path, size, changed in zip(images.paths, images.sizes_bytes, images.changed_ns, strict=True):
+        digest.update(b"%s\0%d %d\0" % (os.path.abspath(path), size, changed))
+    return digest.hexdigest()[:32]
+
+
+def _recall(memory: Path, count: int) -> list[int] | None:
+    try:
+        broken = json.loads(memory.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+    known = isinstance(broken, list) and all(isinstance(n, int) and 0 <= n < count for n in broken)
+    return broken if known else None
+
+
+def _remember(memory: Path, broken: list[int]) -> None:
+    try:
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(memory, json.dumps(broken))
+    except OSError:
+        # The next start looks at the files again; nothing else is lost.
+        return
+
+
+def _try_all(images: ImageFolder, say: Callable[[str], None]) -> list[int]:
+    """The numbers of the files that do not decode, found on all cores."""
+    import tensorflow as tf
+
+    count, paths = len(images.paths), tf.constant(images.paths)
+
+    def pixels_of(number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        # The size goes out with the number: what nobody takes TensorFlow does not compute.
+        return number, tf.size(decode(tf.io.read_file(paths[number])))
+
+    tried = tf.data.Dataset.range(count).map(pixels_of, num_parallel_calls=tf.data.AUTOTUNE)
+    good = np.zeros(count, dtype=np.bool_)
+    say(f"looking at {units.count(count)} images (once)")
+    for numbers, _ in tried.ignore_errors().batch(_BATCH):
+        good[numbers.numpy()] = True
+        say(f"looking at the images, {units.count(int(numbers[-1]) + 1)} of {units.count(count)} (once)")
+    return [int(number) for number in np.flatnonzero(~good)]

@@ -1,0 +1,210 @@
+"""The input pipeline from JPEG files: list, shuffle, read, decode, augment, batch.
+
+The input pipeline from JPEG files: list, shuffle | read, decode, augment, batch.
+
+What stands before the bar is the source: batches of paths, labels and numbers, cheap to make and the same in
+every run of the same seed. What stands after it is built anew for each setting of the knobs, gives each batch of
+the source as one batch, in order, and computes an image from its file, its number and its batch's seed alone, so
+that no setting changes a single bit.
+
+The pipeline from JPEG files with a cache of decoded images: what is drawn anew for each epoch comes after it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.core.knobs import Knobs
+from tfwatch.tfdata import work_ahead
+from tfwatch.workloads.data import numbered_examples
+from tfwatch.workloads.data.image_folder import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    import tensorflow as tf
+    from numpy.typing import NDArray
+
+    from tfwatch.tfdata.cache import Kept, Store
+    from tfwatch.tfdata.work_ahead import Shuffle
+
+#: Of the asked latency this much, in microseconds, goes into setting the sleep up and waking from it: 250 for a
+#: sleep of nothing, 450 for one of 5 ms, up to 900 for one of 40 ms.
+_SLEEP_COST_US = 450
+_BRIGHTNESS = 0.15
+
+
+def source(
+    paths: Sequence[bytes], labels: NDArray[np.int32], batch_size: int, seed: int, shuffle: Shuffle
+) -> tf.data.Dataset:
+    """Batches of (path, label, number of the image, all of shape [batch], and a seed of the batch's own).
+
+    Each pass over it shuffles anew; the n-th pass is the same for the same seed. The last batch may be smaller.
+    """
+    import tensorflow as tf
+
+    seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True)
+    return _named(paths, labels, tf.data.Dataset.zip((shuffle.numbers.batch(batch_size), seeds)))
+
+
+def in_order(paths: Sequence[bytes], labels: NDArray[np.int32], batch_size: int) -> tf.data.Dataset:
+    """Batches as `source` gives them, unshuffled and the same in every pass."""
+    import tensorflow as tf
+
+    numbers = tf.data.Dataset.range(len(paths)).batch(batch_size)
+    return _named(paths, labels, numbers.map(lambda batch: (batch, tf.constant(0, tf.int64))))
+
+
+def _named(paths: Sequence[bytes], labels: NDArray[np.int32], numbered: tf.data.Dataset) -> tf.data.Dataset:
+    import tensorflow as tf
+
+    all_paths, all_labels = tf.constant(list(paths)), tf.constant(labels)
+
+    def name(numbers: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return tf.gather(all_paths, numbers), tf.gather(all_labels, numbers), numbers, seed
+
+    return numbered.map(name).with_options(work_ahead.options(Knobs())).with_options(work_ahead.untuned())
+
+
+def pipeline(
+    batches: tf.data.Dataset, knobs: Knobs, *, batch_size: int, image_size: int, augmented: bool = True
+) -> tf.data.Dataset:
+    """Images of shape [batch, image_size, image_size, 3], 0 to 1, and labels, from batches as `source` gives them."""
+    parallel = work_ahead.num_parallel_calls(knobs.workers)
+    images = (
+        batches.map(reading(knobs.latency_ms), num_parallel_calls=_readers(knobs))
+        .unbatch()
+        .map(decoding(image_size), num_parallel_calls=parallel)
+    )
+    finish = augment if augmented else _plain
+    return numbered_examples.finished(images.map(finish, num_parallel_calls=parallel).batch(batch_size), knobs)
+
+
+def _readers(knobs: Knobs) -> int | None:
+    """How many batches are read at once."""
+    return work_ahead.of_resource(knobs.workers) if knobs.latency_ms else work_ahead.num_parallel_calls(knobs.workers)
+
+
+def reading(latency_ms: float, kept: Kept | None = None) -> Callable[..., Any]:
+    """A batch's paths -> its files' bytes, label, number and seed for each element.
+
+    kept: a batch whose images are all in the cache is not read.
+    """
+    import tensorflow as tf
+
+    def files(paths: tf.Tensor) -> tf.Tensor:
+        arrived = delayed(paths, latency_ms) if latency_ms else paths
+        return tf.map_fn(tf.io.read_file, arrived)
+
+    def read(paths: tf.Tensor, labels: tf.Tensor, numbers: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        if kept is None:
+            data = files(paths)
+        else:
+            data = tf.cond(tf.reduce_all(kept.has(numbers)), lambda: paths, lambda: files(paths))
+        return data, labels, numbers, tf.fill(tf.shape(numbers), seed)
+
+    return read
+
+
+def delayed(value: tf.Tensor, latency_ms: float | tf.Tensor) -> tf.Tensor:
+    """The same value, later: a sleep inside TensorFlow, without Python and its lock."""
+    import tensorflow as tf
+
+    once = tf.data.Dataset.from_tensors(value)
+    asleep = tf.raw_ops.SleepDataset(
+        input_dataset=tf.data.experimental.to_variant(once),
+        sleep_microseconds=tf.maximum(tf.cast(latency_ms * 1000, tf.int64) - _SLEEP_COST_US, 0),
+        output_types=[value.dtype],
+        output_shapes=[value.shape],
+    )
+    # take(1): looking for a second element would sleep a second time.
+    return tf.data.experimental.from_variant(asleep, once.element_spec).take(1).get_single_element()
+
+
+def decoding(image_size: int, kept: Kept | None = None) -> Callable[..., Any]:
+    """A file's bytes -> the image; kept: one that is in the cache is not decoded."""
+    import tensorflow as tf
+
+    def decoded(data: tf.Tensor) -> tf.Tensor:
+        return tf.image.resize(decode(data), (image_size, image_size)) / 255.0
+
+    def decode_one(data: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        if kept is None:
+            image = decoded(data)
+        else:
+            image = tf.cond(kept.has(number), lambda: kept.get(number)[0], lambda: decoded(data))
+        return image, label, number, seed
+
+    return decode_one
+
+
+def augment(image: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Flip, shift by up to an eighth, and change the brightness, each drawn from the image's number and seed."""
+    import tensorflow as tf
+
+    size = image.shape[0]
+    flip, shift, light = tf.unstack(tf.random.experimental.stateless_split(tf.stack([seed, number]), 3))
+    image = tf.image.stateless_random_flip_left_right(image, flip)
+    edge = size // 8
+    image = tf.pad(image, [[edge, edge], [edge, edge], [0, 0]], mode="REFLECT")
+    image = tf.image.stateless_random_crop(image, (size, size, 3), shift)
+    image = tf.image.stateless_random_brightness(image, _BRIGHTNESS, light)
+    return tf.clip_by_value(image, 0.0, 1.0), label
+
+
+def _plain(image: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    del number, seed
+    return image, label
+
+
+def cached_pipeline(
+    batches: tf.data.Dataset, knobs: Knobs, *, batch_size: int, image_size: int, store: Store
+) -> tf.data.Dataset:
+    """`jpeg.pipeline`; with the cache on, of images that are decoded once."""
+    if not knobs.cache:
+        return pipeline(batches, knobs, batch_size=batch_size, image_size=image_size)
+    kept = store.kept()
+    parallel = work_ahead.of_resource(knobs.workers)
+    if kept.is_full:
+        numbered = batches.map(_numbered).unbatch()
+        ready = numbered.map(_getting(kept), num_parallel_calls=parallel).batch(batch_size)
+    else:
+        images = (
+            batches.map(reading(knobs.latency_ms, kept), num_parallel_calls=parallel)
+            .unbatch()
+            .map(decoding(image_size, kept), num_parallel_calls=parallel)
+        )
+        ready = images.map(_augmenting, num_parallel_calls=parallel).batch(batch_size).map(_keeping(kept))
+    return numbered_examples.finished(ready, knobs)
+
+
+def _numbered(paths: tf.Tensor, labels: tf.Tensor, numbers: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """A batch without its paths -> label, number and seed for each element."""
+    import tensorflow as tf
+
+    del paths
+    return labels, numbers, tf.fill(tf.shape(numbers), seed)
+
+
+def _getting(kept: Kept) -> Callable[..., Any]:
+    def get(label: tf.Tensor, number: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        (image,) = kept.get(number)
+        return augment(image, label, number, seed)
+
+    return get
+
+
+def _augmenting(image: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """`jpeg.augment`, and what is to be kept."""
+    return *augment(image, label, number, seed), number, image
+
+
+def _keeping(kept: Kept) -> Callable[..., Any]:
+    import tensorflow as tf
+
+    def keep(images: tf.Tensor, labels: tf.Tensor, numbers: tf.Tensor, plain: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        with tf.control_dependencies(kept.keep(numbers, plain)):
+            return tf.identity(images), labels
+
+    return keep

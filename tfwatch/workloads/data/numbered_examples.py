@@ -1,0 +1,78 @@
+"""Examples that have numbers: batches of numbers, and pseudo-random values that follow from a number.
+
+The source of a workload whose examples have numbers: batches of numbers, cheap to make and to gate.
+
+Numbers that look random and follow from an example's number alone, the same in every form of a pipeline.
+
+Whole numbers are mixed: a sine of Python's and one of TensorFlow's differ in their last bits.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from typing import TYPE_CHECKING
+
+from tfwatch.core.knobs import Knobs
+from tfwatch.tfdata import work_ahead
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from tfwatch.tfdata.work_ahead import Shuffle
+    from tfwatch.workloads.workload import Settings
+
+
+def seed_of(settings: Settings) -> int:
+    """Of a source's shuffle: what was asked for, else another one each time."""
+    return secrets.randbits(31) if settings.seed is None else settings.seed
+
+
+def source(shuffle: Shuffle, batch_size: int) -> tf.data.Dataset:
+    """Numbers, int64 of shape [batch]; each pass shuffles anew, the same for the same seed."""
+    return (
+        shuffle.numbers.batch(batch_size).with_options(work_ahead.options(Knobs())).with_options(work_ahead.untuned())
+    )
+
+
+def in_order(count: int, batch_size: int) -> tf.data.Dataset:
+    """Numbers as `source` gives them, in order; for validation."""
+    import tensorflow as tf
+
+    return tf.data.Dataset.range(count).batch(batch_size).with_options(work_ahead.untuned())
+
+
+def finished(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
+    """The end of every pipeline: prefetch as asked, and nothing that works ahead unasked."""
+    ahead = work_ahead.buffer_size(knobs.prefetch)
+    return (batches if ahead is None else batches.prefetch(ahead)).with_options(work_ahead.options(knobs))
+
+
+def steps_per_epoch(count: int, batch_size: int) -> int:
+    """Batches of an epoch, the ragged last one with them."""
+    return math.ceil(count / batch_size)
+
+
+# The middle bits of a square whose root moves by a large odd step (Widynski, "Squares: A Fast Counter-Based RNG").
+# A number and a column below 2**31 leave every product below 2**63.
+_ROW, _COLUMN, _ROOT = 0x5E3779B1, 0x25EBCA77, 2**31 - 1
+_MIDDLE = 23
+#: A number is one of so many: float32 holds each, and the sum of a hundred of them.
+_LEVELS = 2**16
+_HIGHEST = _LEVELS - 1
+
+
+def value(number: int, column: int) -> float:
+    """One number, from 0 to below 1."""
+    root = number * _ROW + column * _COLUMN & _ROOT
+    return (root * root >> _MIDDLE & _HIGHEST) / _LEVELS
+
+
+def rows(numbers: tf.Tensor, width: int, each: int = 1, first: int = 0) -> tf.Tensor:
+    """`value` for each number and `width` columns, every `each`-th from `first` on; float32 of shape [..., width]."""
+    import tensorflow as tf
+
+    columns = (tf.range(width, dtype=tf.int64) * each + first) * _COLUMN
+    roots = tf.bitwise.bitwise_and(tf.cast(numbers, tf.int64)[..., None] * _ROW + columns, _ROOT)
+    middles = tf.bitwise.bitwise_and(tf.bitwise.right_shift(roots * roots, _MIDDLE), _HIGHEST)
+    return tf.cast(middles, tf.float32) / _LEVELS

@@ -1,0 +1,1 @@
+"""The workloads that tfwatch brings, a module each."""

@@ -1,0 +1,37 @@
+"""One convolution on CIFAR-10."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfwatch.workloads import model_parts
+from tfwatch.workloads.data import array_pipeline, arrays
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import keras
+
+    from tfwatch.workloads.workload import Prepared, Settings
+
+_SHAPE = (32, 32, 3)
+
+
+def check(settings: Settings) -> None:
+    """Nothing here can be asked wrongly."""
+
+
+def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
+    """Load CIFAR-10, or generate its like."""
+    data = arrays.cifar10(say)
+    examples = array_pipeline.from_arrays(data, _SHAPE)
+    return replace(
+        array_pipeline.prepared(settings, examples, functools.partial(_model, settings), "accuracy"), note=data.note
+    )
+
+
+def _model(settings: Settings) -> keras.Model:
+    model_parts.seed(settings)
+    return model_parts.classifier(model_parts.small_convolution(_SHAPE, "cifar10"), settings)

@@ -1,0 +1,63 @@
+"""One convolution, 32 filters of 3x3, on one image of 256x256, forward and back: it learns to shift its image."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfwatch.workloads import model_parts
+from tfwatch.workloads.data import array_pipeline, numbered_examples
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import keras
+    import tensorflow as tf
+
+    from tfwatch.workloads.workload import Prepared, Settings
+
+_SIDE, _FILTERS = 256, 32
+_COUNT, _HELD_OUT = 2_000, 4
+
+
+def check(settings: Settings) -> None:
+    """Nothing here can be asked wrongly."""
+
+
+def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
+    """Images that are made as they are needed."""
+    say("nothing to prepare")
+    examples = array_pipeline.Examples(_pick, _COUNT, _HELD_OUT)
+    model = functools.partial(_model, settings)
+    prepared = array_pipeline.prepared(settings, examples, model, "mean_absolute_error")
+    return replace(prepared, note="the images are made up")
+
+
+def _pick(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """What each filter is to give is a neighbour's colour, so many filters want the same one."""
+    import tensorflow as tf
+
+    flat = numbered_examples.rows(numbers, _SIDE * _SIDE * 3) - 0.5
+    images = tf.reshape(flat, tf.concat([tf.shape(numbers), (_SIDE, _SIDE, 3)], 0))
+    images.set_shape((*numbers.shape, _SIDE, _SIDE, 3))
+    shifted = [tf.roll(images, (n % 3 - 1, n // 3 % 3 - 1), axis=(-3, -2)) for n in range(_FILTERS // 3 + 1)]
+    return images, tf.concat(shifted, axis=-1)[..., :_FILTERS]
+
+
+def _model(settings: Settings) -> keras.Model:
+    import keras
+
+    model_parts.seed(settings)
+    layers = [keras.Input((_SIDE, _SIDE, 3)), keras.layers.Conv2D(_FILTERS, 3, padding="same")]
+    model = keras.Sequential(layers, name="conv")
+    return model_parts.compiled(model, settings, "mse", "mean_absolute_error", learning_rate=5e-3)
+
+
+def work(settings: Settings) -> Callable[[], tf.Tensor]:
+    """The convolution by itself, of images that lie on the device: what `tfwatch bench` times."""
+    import tensorflow as tf
+
+    images = tf.random.stateless_normal((settings.batch_size, _SIDE, _SIDE, 3), (1, 1))
+    filters = tf.random.stateless_normal((3, 3, 3, _FILTERS), (2, 2))
+    return lambda: tf.nn.conv2d(images, filters, strides=1, padding="SAME")

@@ -1,0 +1,35 @@
+"""Dense layers on MNIST: the step is so short that the way in which a batch is put together decides."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfwatch.workloads import model_parts
+from tfwatch.workloads.data import array_pipeline, arrays
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import keras
+
+    from tfwatch.workloads.workload import Prepared, Settings
+
+
+def check(settings: Settings) -> None:
+    """Nothing here can be asked wrongly."""
+
+
+def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
+    """Load MNIST, or generate its like."""
+    data = arrays.mnist(say)
+    examples = array_pipeline.from_arrays(data, (784,))
+    return replace(
+        array_pipeline.prepared(settings, examples, functools.partial(_model, settings), "accuracy"), note=data.note
+    )
+
+
+def _model(settings: Settings) -> keras.Model:
+    model_parts.seed(settings)
+    return model_parts.classifier(model_parts.small_dense(784, 128, "dense"), settings)

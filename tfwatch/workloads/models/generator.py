@@ -1,0 +1,128 @@
+"""Dense layers fed by a slow Python generator, and by the same work written in tf.data.
+
+The generator makes one example after another and holds Python's lock: no number of workers makes it faster. Prefetch
+hides as much of it as the step's own work lasts.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfwatch.core.knobs import Knobs
+from tfwatch.tfdata import work_ahead
+from tfwatch.workloads import model_parts
+from tfwatch.workloads.data import numbered_examples
+from tfwatch.workloads.workload import Prepared, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import keras
+    import tensorflow as tf
+    from numpy.typing import NDArray
+
+    from tfwatch.tfdata.cache import Kept, Store
+
+_COUNT = 16_000
+_HELD_OUT = 1_000
+_FEATURES = 256
+_CLASSES = 10
+#: Each feature is a class' own value under the mean of so many noises, a power of two, by which dividing
+#: is exact: 0.3 ms of Python an example.
+_NOISES = 4
+
+Example = tuple["NDArray[np.float32]", int]
+
+
+def check(settings: Settings) -> None:
+    """Nothing here can be asked wrongly."""
+
+
+def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
+    """Nothing is made ahead: the pipeline makes every example from its number."""
+    import tensorflow as tf
+
+    from tfwatch.tfdata.cache import Store
+    from tfwatch.tfdata.work_ahead import Shuffle
+
+    say("making examples as they are needed")
+    shuffle = Shuffle(_COUNT, numbered_examples.seed_of(settings))
+    store = Store(_COUNT, [tf.TensorSpec((_FEATURES,), tf.float32), tf.TensorSpec((), tf.int32)])
+    held_out = numbered_examples.in_order(_HELD_OUT, settings.batch_size).map(lambda numbers: numbers + _COUNT)
+    return Prepared(
+        source=numbered_examples.source(shuffle, settings.batch_size),
+        pipeline=functools.partial(pipeline, batch_size=settings.batch_size, store=store),
+        validation=fast(held_out, Knobs()).prefetch(2).with_options(work_ahead.untuned()),
+        model=functools.partial(_model, settings),
+        steps_per_epoch=numbered_examples.steps_per_epoch(_COUNT, settings.batch_size),
+        images=_COUNT,
+        metric="accuracy",
+        shuffle=shuffle,
+        store=store,
+    )
+
+
+def pipeline(numbers: tf.data.Dataset, knobs: Knobs, *, batch_size: int, store: Store) -> tf.data.Dataset:
+    """Features of shape [batch, 256] and classes, from batches of numbers."""
+    kept = store.kept("fast" if knobs.fast_form else "slow") if knobs.cache else None
+    if kept is not None and kept.is_full:
+        batches = numbers.map(kept.get, num_parallel_calls=work_ahead.of_resource(knobs.workers))
+    else:
+        batches = fast(numbers, knobs, kept) if knobs.fast_form else slow(numbers, batch_size, kept)
+    return numbered_examples.finished(batches, knobs)
+
+
+def slow(numbers: tf.data.Dataset, batch_size: int, kept: Kept | None = None) -> tf.data.Dataset:
+    """As people write it: a Python generator."""
+    import tensorflow as tf
+
+    make: Callable[[int], Example] = functools.partial(kept.example, make=example) if kept else example
+
+    def examples() -> Iterator[Example]:
+        for number in numbers.unbatch().with_options(work_ahead.untuned()):  # not one number ahead
+            yield make(int(number))
+
+    signature = (tf.TensorSpec((_FEATURES,), tf.float32), tf.TensorSpec((), tf.int32))
+    return tf.data.Dataset.from_generator(examples, output_signature=signature).batch(batch_size)
+
+
+def fast(numbers: tf.data.Dataset, knobs: Knobs, kept: Kept | None = None) -> tf.data.Dataset:
+    """The same work in tf.data: a batch at once, outside Python, in parallel where it is asked."""
+    parallel = work_ahead.num_parallel_calls(knobs.workers)
+    if kept is None:
+        return numbers.map(_batch, num_parallel_calls=parallel)
+    return numbers.map(lambda batch: (batch, *_batch(batch)), num_parallel_calls=parallel).map(kept.keep)
+
+
+def example(number: int) -> Example:
+    """One example, in plain Python."""
+    label = number % _CLASSES
+    features = np.empty(_FEATURES, np.float32)
+    for feature in range(_FEATURES):
+        features[feature] = (
+            sum(numbered_examples.value(number, _NOISES * feature + n) for n in range(_NOISES)) / _NOISES
+        )
+    return features + _patterns()[label], label
+
+
+@functools.cache
+def _patterns() -> NDArray[np.float32]:
+    """Each class' own values, shape [classes, features]: one table for both forms, whose sines would differ."""
+    return np.sin(np.arange(_CLASSES * _FEATURES).reshape(_CLASSES, _FEATURES)).astype(np.float32) / np.float32(2)
+
+
+def _batch(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """`example` for a batch of numbers, in TensorFlow."""
+    import tensorflow as tf
+
+    labels = numbers % _CLASSES
+    grain = tf.add_n([numbered_examples.rows(numbers, _FEATURES, _NOISES, n) for n in range(_NOISES)])
+    return grain / _NOISES + tf.gather(_patterns(), labels), tf.cast(labels, tf.int32)
+
+
+def _model(settings: Settings) -> keras.Model:
+    model_parts.seed(settings)
+    return model_parts.classifier(model_parts.small_dense(_FEATURES, 512, "generator"), settings)

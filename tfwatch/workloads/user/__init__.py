@@ -1,0 +1,1 @@
+"""A workload in a file of the user's own."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: a collection can start within, Python 3.11 stood still within 3 s, four times of four.
 CROWDED = """
 import gc, os, sys, threading, time
-from tfwatch.core import frames
+from tfwatch.core import threads
 
 def stand(depth):
     stand(depth - 1) if depth else time.sleep(0.0001)
@@ -41,7 +41,7 @@ for target in (*[work] * 20, spawn, spawn):
     threading.Thread(target=target, daemon=True).start()
 until = time.monotonic() + 3
 while time.monotonic() < until:
-    frames.of_threads()
+    threads.of_threads()
 print("done", flush=True)
 os._exit(0)
 """

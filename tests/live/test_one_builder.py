@@ -27,7 +27,7 @@ def builders(name: str) -> set[str]:
     [
         ("Situation", {"live/situation.py"}),
         ("Grounds", {"live/evidence.py"}),
-        ("JudgedRun", {"live/ended.py", "report/document.py", "report/text.py"}),
+        ("JudgedRun", {"live/judged_run.py", "report/document.py", "report/text.py"}),
     ],
 )
 def test_only_live_builds_a_judgement(name: str, modules: set[str]) -> None:

@@ -207,7 +207,7 @@ def test_the_end_does_not_wait_for_a_gpu_that_has_much_to_do(monkeypatch: pytest
 
 ENDS_WHILE_BUSY = """
 import itertools, threading, time
-from tfwatch.training import ahead
+from tfwatch.watch import async_loop as ahead
 ahead._JOIN_S = 0.01
 answers = itertools.count()
 def probe():

@@ -96,7 +96,7 @@ _PROGRAM = (
     "import sys; sys.path[:] = [p for p in sys.path if p] + sys.argv[1:2]; "
     "from tfwatch.checks.trial_program import main; main(float(sys.argv[2]))"
 )
-#: As `tfwatch.training.trial`, which is not imported here.
+#: As `tfwatch.checks.trial_program`, which is not imported here.
 STEP_BEGINS = "tfwatch: the training step begins"
 STEP_ENDS = "tfwatch: the training step ends"
 #: What TensorFlow tells only when asked: placements, and the libraries that it cannot load; and a GPU that another
@@ -158,7 +158,7 @@ def run_trial(
     """Run a program that talks as `tfwatch.checks.trial_program` does; kill it when its time is over."""
     due_ns = clock.now_ns() + round(limit_s * 1e9)
     try:
-        # close_fds as in core/tool.py: it may be started beside a training.
+        # close_fds as in core/system_tool.py: it may be started beside a training.
         process = subprocess.Popen(
             list(command),
             stdin=subprocess.DEVNULL,

@@ -311,7 +311,7 @@ class Feeder:
     """Feeds the panes of one screen; one that is hidden is not fed.
 
     A new pane gets its line here. Figures that change all the time are told once a second, in a frame of their own
-    (`Slot`), and words only where they differ: see `widgets/painted.py` for what a frame may cost.
+    (`Slot`), and words only where they differ: see `widgets/basics/pane.py` for what a frame may cost.
     """
 
     def __init__(self, panes: Panes) -> None:

@@ -28,7 +28,7 @@ _AT_ONCE = tuple(knob for knob in KNOBS if not any(epochs_until(knob, value) for
 class Plan:
     """One training run.
 
-    begin_with: a file of weights, as a restart keeps them (`training/kept.py`), that the model begins with.
+    begin_with: a file of weights, as a restart keeps them (`training/weights.py`), that the model begins with.
     """
 
     workload: str

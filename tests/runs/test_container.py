@@ -128,7 +128,7 @@ def test_limits_in_words() -> None:
 
 
 def test_a_run_tells_what_it_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("machine", "begin"):
+    for module in ("machine_info", "create"):
         monkeypatch.setattr(f"tfwatch.runs.{module}.limits", lambda: Limits(8 * GB, None, 2.0))
     writer, _ = begin_run(tmp_path, "cnn", FakeClock(1).clock)
     writer.close()

@@ -1,74 +1,63 @@
 """Writes the screenshots of this folder from a real run: `python assets/make.py` (about a minute).
 
-Trains the cnn workload with simulated storage latency, turns prefetch and then workers on by their keys, and
-photographs the live screen at three sizes once the comparison has settled.
+Turns prefetch and then workers on by their keys, and takes the live screen at three sizes once the comparison has
+enough steps. `annotated.svg` is the first of them with a number on each part, for the list in README.md.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from tfwatch.app import TfwatchApp
-from tfwatch.core.knobs import Knobs, describe
-from tfwatch.runs.control import Control
-from tfwatch.runs.create import begin_run
-from tfwatch.runs.reader import RunReader
-from tfwatch.sensors.runner import Sensors
-from tfwatch.training.request import Plan
-from tfwatch.training.trainer import Trainer
-from tfwatch.workloads.workload import Settings
+from live_run import CELL_X, CELL_Y, LEFT, TOP, live_run
 
+if TYPE_CHECKING:
+    from textual.app import App
+
+FONT = 'font-family="Arial, sans-serif" font-size="23" font-weight="bold" fill="#0f1318"'
 HERE = Path(__file__).parent
 SIZES = ((120, 40), (80, 24), (200, 60))
-#: Each key, and the steps that are done when it is pressed; the pictures are taken at the last number.
-KEYS, DONE = (("p", 180), ("w", 300)), 420
+#: The parts of the screen in the order of README.md's list, by their class in `tfwatch.widgets`.
+PARTS = ("FindingPane", "Timeline", "PipelinePane", "KnobsPane", "CardPane", "HappeningsPane", "MachinePane")
+#: Where a number stands: this share of a part's width from its left edge.
+ACROSS = 0.6
+#: Each key, and the completed steps at which it is pressed; the pictures are taken at `LAST_STEP`.
+KEYS, LAST_STEP = (("p", 180), ("w", 300)), 420
 
 
 async def main() -> None:
-    """Train, press the key, take the pictures."""
-    knobs = Knobs(latency_ms=20.0)
-    with tempfile.TemporaryDirectory() as folder:
-        writer, _ = begin_run(
-            Path(folder),
-            "cnn",
-            knobs={name: value for name, value in describe(knobs).items() if name != "fast_form"},
-            switchable=["prefetch", "workers", "latency_ms", "cache", "shuffle"],
-            settings={"storage_latency_ms": 20.0},
-            batch_size=32,
-        )
-        control = Control(knobs)
-        trainer = Trainer(Plan("cnn", Settings(seed=1), knobs), writer, control)
-        sensors = Sensors(writer)
-        sensors.start()
-        app, counted = TfwatchApp(RunReader(writer), control, painted=trainer.start), RunReader(writer)
-        async with app.run_test(size=SIZES[0]) as pilot:
-            for key, steps in KEYS:
-                await _until(counted, steps)
-                await pilot.press(key)
-            await _until(counted, DONE)
-            for width, height in SIZES:
-                await pilot.resize_terminal(width, height)
-                await asyncio.sleep(1)
-                _save(app.export_screenshot(title=f"tfwatch train cnn, {width} x {height}"), width, height)
-        control.stop.set()
-        trainer.done.wait(60)
-        sensors.stop()
-        writer.close()
+    """Train, press the keys, take the pictures."""
+    async with live_run(SIZES[0]) as run:
+        for key, step in KEYS:
+            await run.wait_for_step(step)
+            await run.press(key)
+        await run.wait_for_step(LAST_STEP)
+        for width, height in SIZES:
+            await run.pilot.resize_terminal(width, height)
+            await asyncio.sleep(1)
+            svg = run.screenshot(f"tfwatch train cnn, {width} x {height}")
+            _save(svg, f"live-{width}x{height}.svg")
+            if (width, height) == SIZES[0]:
+                _save(_annotated(svg, run.pilot.app), "annotated.svg")
 
 
-async def _until(reader: RunReader, steps: int) -> None:
-    """Wait until so many steps are done."""
-    while reader.tail().steps_total < steps:
-        await asyncio.sleep(0.1)
+def _annotated(svg: str, app: App[Any]) -> str:
+    """The picture with a numbered disc on the top line of each part."""
+    discs = ""
+    for number, part in enumerate(PARTS, 1):
+        region = app.screen.query_one(part).region
+        x, y = LEFT + (region.x + region.width * ACROSS) * CELL_X, TOP + (region.y + 0.5) * CELL_Y
+        discs += f'<circle cx="{x:.0f}" cy="{y:.0f}" r="17" fill="#f4d03f" stroke="#0f1318" stroke-width="3"/>'
+        discs += f'<text x="{x:.0f}" y="{y + 8:.0f}" text-anchor="middle" {FONT}>{number}</text>'
+    return svg.replace("</svg>", f"{discs}</svg>")
 
 
-def _save(svg: str, width: int, height: int) -> None:
+def _save(svg: str, name: str) -> None:
     """Write a picture without its links to fonts on the web."""
     text = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
-    (HERE / f"live-{width}x{height}.svg").write_text(text, encoding="utf-8")
+    (HERE / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

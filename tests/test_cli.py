@@ -15,15 +15,15 @@ import pytest
 from tfwatch import __version__, cli
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.control import Experiment, Scheduled
-from tfwatch.training.request import Order, Plan
+from tfwatch.training.request import TrainRequest, Plan
 from tfwatch.workloads.workload import Settings
 
 
-def _taken(monkeypatch: pytest.MonkeyPatch) -> list[Order]:
+def _taken(monkeypatch: pytest.MonkeyPatch) -> list[TrainRequest]:
     """The orders that are given from here on, none of them carried out."""
-    orders: list[Order] = []
+    orders: list[TrainRequest] = []
 
-    def train(order: Order) -> int:
+    def train(order: TrainRequest) -> int:
         orders.append(order)
         return 0
 
@@ -215,7 +215,7 @@ def test_every_option_reaches_the_plan(monkeypatch: pytest.MonkeyPatch, tmp_path
     )
     switches = (Scheduled(1, "prefetch", "off"), Scheduled(2, "workers", "auto"))
     plan = Plan("cnn", settings, Knobs("auto", 3, 20.0), switches)
-    assert orders == [Order(plan, tmp_path / "runs", headless=True, as_json=True, theme="light", gpu_sensor="ioreg")]
+    assert orders == [TrainRequest(plan, tmp_path / "runs", headless=True, as_json=True, theme="light", gpu_sensor="ioreg")]
 
 
 def test_by_default_nothing_works_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,7 +311,7 @@ def test_it_runs_as_a_module() -> None:
 def test_ctrl_c_before_a_command_has_begun_ends_it_without_a_word(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(_: Order) -> int:
+    def interrupted(_: TrainRequest) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("tfwatch.commands.train.train", interrupted)
@@ -366,9 +366,9 @@ def test_a_knob_that_a_workload_does_not_have_is_no_experiment(capsys: pytest.Ca
 
 
 def test_an_experiment_is_ordered_with_its_budget_and_ends_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    orders: list[Order] = []
+    orders: list[TrainRequest] = []
 
-    def taken(order: Order, *_: object) -> int:
+    def taken(order: TrainRequest, *_: object) -> int:
         orders.append(order)
         return 0
 

@@ -15,13 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.commands.factories import Parts
+from tfwatch.commands.factories import Factories
 from tfwatch.commands.train import train
 from tfwatch.core.events import EpochStarted, RunEnded, TrainingFailed
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Phase
 from tfwatch.screens.leave import Leave
-from tfwatch.training.request import Order, Plan
+from tfwatch.training.request import Plan, TrainRequest
 from tfwatch.training.trainer import Outcome
 from tfwatch.workloads.workload import Settings
 
@@ -141,7 +141,7 @@ class FakeApp:
         return await self._left
 
 
-def parts(behaviour: str = "", steps: int = 20, app: str | None = None, **others: Any) -> Parts:
+def factories(behaviour: str = "", steps: int = 20, app: str | None = None, **others: Any) -> Factories:
     """The parts of a session whose training behaves like this; with the real screen unless `app` says how it acts."""
     after_step = others.pop("after_step", lambda *_: None)
     choose: Callable[[Restarting], None] = others.pop("choose", lambda _: None)
@@ -154,16 +154,16 @@ def parts(behaviour: str = "", steps: int = 20, app: str | None = None, **others
     def screen(*_: Any, painted: Callable[[], None], restart: Restarting, **__: Any) -> FakeApp:
         return FakeApp(app or "", painted, lambda: choose(restart))
 
-    made = Parts(trainer=trainer, sensors=lambda *_: FakeSensors(), **others)
+    made = Factories(trainer=trainer, sensors=lambda *_: FakeSensors(), **others)
     return made if app is None else replace(made, app=screen)
 
 
-def order(runs_dir: Path, **options: Any) -> Order:
+def order(runs_dir: Path, **options: Any) -> TrainRequest:
     """An order to train cnn."""
-    return Order(Plan("cnn", Settings(), Knobs()), runs_dir, **options)
+    return TrainRequest(Plan("cnn", Settings(), Knobs()), runs_dir, **options)
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "train":  # the command of a restart, which this program became
         sys.exit(f"became {' '.join(sys.argv[1:])}")
-    sys.exit(train(order(Path(sys.argv[1])), parts(sys.argv[2], int((sys.argv[3:] or ["100000"])[0]))))
+    sys.exit(train(order(Path(sys.argv[1])), factories(sys.argv[2], int((sys.argv[3:] or ["100000"])[0]))))

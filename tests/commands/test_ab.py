@@ -8,8 +8,8 @@ import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tests.commands.fakes import FakeTrainer, parts
-from tfwatch.commands.ab import Wish, ab
+from tests.commands.fakes import FakeTrainer, factories
+from tfwatch.commands.ab import ExperimentOptions, ab
 from tfwatch.core.events import ExperimentEnded, PipelineSwitched, SwitchAsked
 from tfwatch.core.knobs import Knobs, show
 from tfwatch.core.rows import Phase
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from tfwatch.commands.factories import Parts
+    from tfwatch.commands.factories import Factories
 
-WISH = Wish("cnn", Settings(steps=400, seed=1), Knobs(), "prefetch", ("off", 4))
+WISH = ExperimentOptions("cnn", Settings(steps=400, seed=1), Knobs(), "prefetch", ("off", 4))
 
 
 class ObedientTrainer(FakeTrainer):
@@ -48,17 +48,17 @@ class ObedientTrainer(FakeTrainer):
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def obedient(interrupted: int = 0) -> Parts:
+def obedient(interrupted: int = 0) -> Factories:
     def trainer(_plan: Any, writer: Any, control: Any, _clock: Any) -> ObedientTrainer:
         made = ObedientTrainer(writer, control, "", 100_000)
         made.interrupted = interrupted
         return made
 
-    return replace(parts(), trainer=trainer)
+    return replace(factories(), trainer=trainer)
 
 
 def test_it_ends_with_the_answer_in_the_summary(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert ab(WISH, tmp_path, parts=obedient()) == 0
+    assert ab(WISH, tmp_path, factories=obedient()) == 0
     out, _ = capfd.readouterr()
     assert "prefetch off against 4: 2.00 x faster (" in out
     assert "; left at 4\n" in out
@@ -72,7 +72,7 @@ def test_it_ends_with_the_answer_in_the_summary(tmp_path: Path, capfd: pytest.Ca
 
 
 def test_json_is_one_document_with_the_answer(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert ab(WISH, tmp_path, as_json=True, parts=obedient()) == 0
+    assert ab(WISH, tmp_path, as_json=True, factories=obedient()) == 0
     document = json.loads(capfd.readouterr().out)
     (found,) = document["experiments"]
     assert (found["knob"], found["settings"], found["answer"], found["kept"]) == (
@@ -87,7 +87,7 @@ def test_json_is_one_document_with_the_answer(tmp_path: Path, capfd: pytest.Capt
 
 
 def test_interrupted_it_tells_what_is_known(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert ab(WISH, tmp_path, parts=obedient(interrupted=45)) == 130
+    assert ab(WISH, tmp_path, factories=obedient(interrupted=45)) == 130
     assert "prefetch off against 4: not clear: the training was stopped before (" in capfd.readouterr().out
     (folder,) = list_runs(tmp_path)
     run = open_run(folder)

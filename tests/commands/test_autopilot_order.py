@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.commands.fakes import order, parts
+from tests.commands.fakes import factories, order
 from tfwatch import cli
 from tfwatch.commands.train import train
 from tfwatch.core.events import AutopilotBegan, AutopilotEnded
@@ -48,7 +48,7 @@ def test_a_limit_that_is_none_is_one_sentence(limit: str, capsys: pytest.Capture
 
 def test_a_run_is_flown_and_its_summary_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     ordered = order(tmp_path, headless=True, autopilot=True, memory_bytes=2.0**30)
-    assert train(ordered, parts(steps=60)) == 0
+    assert train(ordered, factories(steps=60)) == 0
     run = open_run(list_runs(tmp_path)[0])
     (began,) = [event for event in run.events if isinstance(event, AutopilotBegan)]
     (ended,) = [event for event in run.events if isinstance(event, AutopilotEnded)]

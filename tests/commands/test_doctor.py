@@ -42,7 +42,7 @@ def collecting(facts: Facts) -> Collect:
 
 
 def doctor(facts: Facts, tmp_path: Path, *, as_json: bool = False) -> int:
-    return command.doctor(command.Wish(tmp_path, as_json=as_json), collecting(facts))
+    return command.doctor(command.DoctorOptions(tmp_path, as_json=as_json), collecting(facts))
 
 
 class Terminal(StringIO):
@@ -178,7 +178,7 @@ def test_ctrl_c_ends_it_without_a_word(tmp_path: Path, capsys: pytest.CaptureFix
     def collect(scope: Scope, told: Callable[[str], None]) -> Facts:
         raise KeyboardInterrupt
 
-    assert command.doctor(command.Wish(tmp_path), collect) == 130
+    assert command.doctor(command.DoctorOptions(tmp_path), collect) == 130
     assert capsys.readouterr() == ("", "")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.runs.processes import wait_until
 from tfwatch.commands import keep_awake
-from tfwatch.commands.keep_awake import Awake, tool_for
+from tfwatch.commands.keep_awake import KeepAwake, tool_for
 from tfwatch.terminal.capture import held_signals
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def test_the_tool_lives_as_long_as_the_run(
 ) -> None:
     monkeypatch.setattr(keep_awake, "_FAILS_WITHIN_S", 0.05)
     told: list[str] = []
-    with Awake(told.append, tool("exec cat")):
+    with KeepAwake(told.append, tool("exec cat")):
         pid = pid_in(tmp_path)
         wait_until(lambda: bool(told))
         assert psutil.pid_exists(pid)
@@ -55,7 +55,7 @@ def test_a_tool_that_began_while_signals_were_held_back_leaves_too(
     tool: Callable[[str], list[str]], tmp_path: Path
 ) -> None:
     with held_signals():
-        with Awake(lambda _: None, tool("exec sleep 60")):
+        with KeepAwake(lambda _: None, tool("exec sleep 60")):
             pid = pid_in(tmp_path)
         assert not psutil.pid_exists(pid)
 
@@ -85,7 +85,7 @@ def test_a_tool_that_fails_is_told_once(
 ) -> None:
     monkeypatch.setattr(keep_awake, "_FAILS_WITHIN_S", 20.0)
     told: list[str] = []
-    with Awake(told.append, tool(lines)):
+    with KeepAwake(told.append, tool(lines)):
         wait_until(lambda: bool(told))
 
     assert told == [f"--keep-awake does not work here, the machine may fall asleep: {why}"]
@@ -94,7 +94,7 @@ def test_a_tool_that_fails_is_told_once(
 def test_no_tool_is_a_sentence() -> None:
     told: list[str] = []
     for argv in ([], ["/nowhere/caffeinate"]):
-        with Awake(told.append, argv):
+        with KeepAwake(told.append, argv):
             pass
 
     assert told == [

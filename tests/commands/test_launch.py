@@ -12,7 +12,7 @@ from tests.screens.canned import usual
 from tests.test_cli import _taken
 from tfwatch import cli
 from tfwatch.commands import launch as room
-from tfwatch.commands.factories import Parts
+from tfwatch.commands.factories import Factories
 from tfwatch.core.clock import Clock
 from tfwatch.doctor.quick_facts import GpuHere
 from tfwatch.report.document import as_json
@@ -167,11 +167,11 @@ class _Chooses:
 
 
 def _played(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    def play(make: Any) -> int:
+    def show_app(make: Any) -> int:
         make()
         return code
 
-    monkeypatch.setattr(room, "play", play)
+    monkeypatch.setattr(room, "show_app", show_app)
 
 
 @pytest.mark.parametrize(
@@ -198,9 +198,9 @@ def test_what_is_chosen_is_printed_and_run(
         return _Chooses(*chosen)
 
     became: list[Sequence[str]] = []
-    parts = replace(Parts(), launcher=make, become=became.append)
+    factories = replace(Factories(), launcher=make, exec_command=became.append)
 
-    assert room.launch(tmp_path, parts) == code
+    assert room.launch(tmp_path, factories) == code
     assert became == ([chosen] if runs else [])
     assert capsys.readouterr() == ("", printed)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.commands.fakes import order, parts
+from tests.commands.fakes import factories, order
 from tfwatch.commands import train as module
 from tfwatch.commands.train import train
 from tfwatch.core.events import RunEnded
@@ -40,7 +40,7 @@ def test_it_is_a_sentence_and_the_run_is_told_as_failed(
 ) -> None:
     monkeypatch.setattr(module, "why_no_screen", lambda _: "")
 
-    assert train(order(tmp_path, headless=headless), parts(app="stay")) == 1
+    assert train(order(tmp_path, headless=headless), factories(app="stay")) == 1
 
     out, err = capfd.readouterr()
     assert (out, err) == ("", f"tfwatch: the training cannot begin: {REFUSED}\n")

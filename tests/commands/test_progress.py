@@ -81,7 +81,7 @@ def test_a_sentence_stands_on_a_line_of_its_own(reader: RunReader, monkeypatch: 
     stream = Terminal()
     progress = Progress(stream, reader, lambda *_: "half done", Clock())
     progress.show()
-    progress.say("stopping")
+    progress.notify("stopping")
     assert stream.getvalue() == "\rhalf done\x1b[K\r\x1b[Ktfwatch: stopping\n"
 
 

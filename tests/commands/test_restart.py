@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.commands.fakes import order, parts
+from tests.commands.fakes import factories, order
 from tests.commands.test_train import kill_at
 from tests.test_cli import _taken
 from tfwatch import cli
 from tfwatch.commands import train as module
-from tfwatch.commands.factories import Parts
+from tfwatch.commands.factories import Factories
 from tfwatch.commands.restart import WEIGHTS, Restart
 from tfwatch.commands.train import train
 from tfwatch.core.knobs import Knobs
@@ -24,7 +24,7 @@ from tfwatch.runs.create import begin_run
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.writer import RunWriter
-from tfwatch.training.request import Order, Plan
+from tfwatch.training.request import Plan, TrainRequest
 from tfwatch.workloads.workload import Settings
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def trained(runs_dir: Path, app: str, **options: Any) -> tuple[int, list[Sequenc
     """Trains with a screen that is left like this; the exit code and the commands that the process became."""
     became: list[Sequence[str]] = []
     ordered = options.pop("order", None) or order(runs_dir)
-    return train(ordered, parts(app=app, become=became.append, **options)), became
+    return train(ordered, factories(app=app, exec_command=became.append, **options)), became
 
 
 def after_a_step(choose: Callable[[Restarting], None]) -> Callable[[Restarting], None]:
@@ -149,10 +149,10 @@ def test_a_restart_that_was_called_off_is_none(tmp_path: Path) -> None:
 
 
 def test_a_command_that_cannot_be_begun_says_why(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    def become(_: Sequence[str]) -> None:
+    def exec_command(_: Sequence[str]) -> None:
         raise OSError(7, "Argument list too long")
 
-    assert train(order(tmp_path), parts(app="STOP", steps=10**6, choose=LARGER, become=become)) == 1
+    assert train(order(tmp_path), factories(app="STOP", steps=10**6, choose=LARGER, exec_command=exec_command)) == 1
     assert capfd.readouterr().err.endswith("tfwatch: it cannot be begun: Argument list too long\n")
     assert open_run(list_runs(tmp_path)[0]).ended
 
@@ -180,7 +180,7 @@ def test_all_that_was_ordered_and_turned_is_ordered_again(
         optimizer="sgd",
         learning_rate=0.02,
     )
-    ordered = Order(
+    ordered = TrainRequest(
         Plan("cnn", settings, Knobs()),
         tmp_path / "runs",
         theme="light",
@@ -221,7 +221,9 @@ def test_a_file_of_ones_own_is_ordered_again(
     path = tmp_path / "mine.py"
     path.write_text("def source(): ...\ndef pipeline(source, knobs): knobs.fast_form\ndef model(): ...\n")
     settings = Settings(epochs=3, seed=1)
-    restart = Restart(Order(Plan(str(path), settings, Knobs()), tmp_path), writer, Control(Knobs(fast_form=True)))
+    restart = Restart(
+        TrainRequest(Plan(str(path), settings, Knobs()), tmp_path), writer, Control(Knobs(fast_form=True))
+    )
     turn(length="5 epochs")(restart.offer)
     orders = _taken(monkeypatch)
     assert cli.main(restart.command) == 0
@@ -255,7 +257,7 @@ def test_of_a_chain_of_restarts_the_newest_weights_alone_are_kept(
     weights = tmp_path / "earlier" / WEIGHTS
     weights.write_bytes(b"older")
     plan = Plan("cnn", Settings(), Knobs(), begin_with=weights)
-    ordered = Order(plan, tmp_path, after=after and str(tmp_path / after))
+    ordered = TrainRequest(plan, tmp_path, after=after and str(tmp_path / after))
     restart = Restart(ordered, writer, Control())
     restart.chosen = ("--begin-with", "this run's")
     assert restart.keep(Keeps(why)) == why
@@ -283,5 +285,5 @@ def test_a_program_is_begun_anew_with_other_words(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("os.execv", lambda path, words: began.append((path, words)))
     monkeypatch.setattr(sys, "orig_argv", ["python", "-X", "dev", "-m", "tfwatch", "train", "cnn"])
     monkeypatch.setattr(sys, "argv", ["/x/tfwatch/__main__.py", "train", "cnn"])
-    Parts().become(("train", "dense"))
+    Factories().exec_command(("train", "dense"))
     assert began == [(sys.executable, [sys.executable, "-X", "dev", "-m", "tfwatch", "train", "dense"])]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.commands.fakes import order, parts
+from tests.commands.fakes import factories, order
 from tfwatch.commands import keep_awake
 from tfwatch.commands import train as module
-from tfwatch.commands.factories import Parts
-from tfwatch.commands.screen_host import Stage
+from tfwatch.commands.factories import Factories
+from tfwatch.commands.screen_host import ScreenHost
 from tfwatch.commands.train import train
 from tfwatch.core.events import Noted, RunEnded, SensorMissing
 from tfwatch.core.knobs import Knobs
@@ -49,7 +49,7 @@ def kill_at(steps: dict[int, int]) -> Callable[[int, Control], None]:
 
 
 def test_a_headless_run_ends_with_a_summary(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert train(order(tmp_path, headless=True), parts(steps=60)) == 0
+    assert train(order(tmp_path, headless=True), factories(steps=60)) == 0
     out, err = capfd.readouterr()
     assert out.startswith("cnn: finished, 60 steps in")
     assert err.startswith("cnn")
@@ -58,13 +58,13 @@ def test_a_headless_run_ends_with_a_summary(tmp_path: Path, capfd: pytest.Captur
 
 
 def test_what_the_training_prints_is_in_the_log_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    train(order(tmp_path, headless=True), parts())
+    train(order(tmp_path, headless=True), factories())
     assert (list_runs(tmp_path)[0] / "log.txt").read_text() == "native code speaks\nPython prints\n"
     assert "speaks" not in "".join(capfd.readouterr())
 
 
 def test_json_is_one_object_on_stdout(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert train(order(tmp_path, headless=True, as_json=True), parts()) == 0
+    assert train(order(tmp_path, headless=True, as_json=True), factories()) == 0
     report = json.loads(capfd.readouterr().out)
     assert (report["workload"], report["steps"], report["whole_run"]["data_wait_ms"]["median"]) == ("cnn", 20, 4.0)
 
@@ -75,7 +75,7 @@ def test_a_summary_that_a_full_disk_does_not_take_is_told(tmp_path: Path, capfd:
     stdout, full = os.dup(1), os.open("/dev/full", os.O_WRONLY)
     os.dup2(full, 1)
     try:
-        code = train(order(tmp_path, headless=True, as_json=True), parts())
+        code = train(order(tmp_path, headless=True, as_json=True), factories())
     finally:
         os.dup2(stdout, 1)
         os.close(stdout)
@@ -86,7 +86,7 @@ def test_a_summary_that_a_full_disk_does_not_take_is_told(tmp_path: Path, capfd:
 
 
 def test_the_manifest_says_what_was_ordered(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    train(order(tmp_path, headless=True), parts(steps=1))
+    train(order(tmp_path, headless=True), factories(steps=1))
     manifest = the_run(tmp_path).manifest
     pipeline = {"prefetch": "off", "workers": "off", "latency_ms": "off"}
     assert manifest.knobs == {**pipeline, "cache": "off", "shuffle": "auto"}
@@ -100,7 +100,7 @@ def test_how_steps_are_computed_is_told_where_it_is_not_as_usual(
 ) -> None:
     settings = Settings(mode="eager", mixed_precision=True, steps_per_execution=4)
     ordered = replace(order(tmp_path, headless=True), plan=Plan("cnn", settings, Knobs()))
-    assert train(ordered, parts(steps=1)) == 0
+    assert train(ordered, factories(steps=1)) == 0
     title = "cnn, eager, mixed_float16, steps_per_execution=4"
     assert the_run(tmp_path).manifest.title == title
     assert capfd.readouterr().out.startswith(f"{title}: finished")
@@ -110,7 +110,7 @@ def test_keeping_awake_is_told_and_changes_nothing_else(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keep_awake, "tool_for", lambda _: [])
-    assert train(order(tmp_path, headless=True, keep_awake=True), parts()) == 0
+    assert train(order(tmp_path, headless=True, keep_awake=True), factories()) == 0
 
     sentence = "--keep-awake has no tool for this system: the machine may fall asleep"
     assert f"tfwatch: {sentence}\n" in capfd.readouterr().err
@@ -121,7 +121,7 @@ def test_keeping_awake_is_told_and_changes_nothing_else(
 
 
 def test_the_gpu_sensor_that_was_chosen_is_the_one_that_runs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    real = replace(parts(steps=1), sensors=Parts().sensors)
+    real = replace(factories(steps=1), sensors=Factories().sensors)
     assert train(order(tmp_path, headless=True, gpu_sensor="none"), real) == 0
 
     missing = [event for event in the_run(tmp_path).events if isinstance(event, SensorMissing)]
@@ -135,7 +135,7 @@ def test_the_gpu_sensor_that_was_chosen_is_the_one_that_runs(tmp_path: Path, cap
 def test_a_signal_stops_at_the_next_batch(
     signum: int, code: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert train(order(tmp_path, headless=True), parts(steps=10**6, after_step=kill_at({5: signum}))) == code
+    assert train(order(tmp_path, headless=True), factories(steps=10**6, after_step=kill_at({5: signum}))) == code
     assert end_of(the_run(tmp_path)) == ("stopped", "")
     out, err = capfd.readouterr()
     assert "stopped" in out
@@ -150,25 +150,25 @@ def test_a_second_signal_leaves_a_hung_loader_at_once(tmp_path: Path, capfd: pyt
         control.stop.wait()
         os.kill(os.getpid(), signal.SIGTERM)
 
-    code = train(order(tmp_path, headless=True), parts("hang", after_step=twice, exit_now=codes.append))
+    code = train(order(tmp_path, headless=True), factories("hang", after_step=twice, exit_now=codes.append))
     assert (code, codes) == (143, [143])
     assert end_of(the_run(tmp_path)) == ("stopped", "left before the batch in flight ended")
     assert "stopped" in capfd.readouterr().out
 
 
 def test_a_hangup_does_not_stop_a_headless_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert train(order(tmp_path, headless=True), parts(after_step=kill_at({3: signal.SIGHUP}))) == 0
+    assert train(order(tmp_path, headless=True), factories(after_step=kill_at({3: signal.SIGHUP}))) == 0
     assert len(the_run(tmp_path).steps) == 20
 
 
 def test_a_failure_shows_its_traceback(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert train(order(tmp_path, headless=True), parts("fail")) == 1
+    assert train(order(tmp_path, headless=True), factories("fail")) == 1
     assert capfd.readouterr().err.endswith("Traceback\nValueError: no\n")
     assert end_of(the_run(tmp_path)) == ("failed", "ValueError: no")
 
 
 def test_data_that_proves_unusable_is_bad_input(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert train(order(tmp_path, headless=True), parts("bad-input")) == 2
+    assert train(order(tmp_path, headless=True), factories("bad-input")) == 2
     out, err = capfd.readouterr()
     assert out == ""
     assert err.endswith("tfwatch: every file is broken\n")
@@ -178,7 +178,7 @@ def test_a_folder_that_cannot_be_written_does_not_keep_from_training(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    assert train(order(tmp_path / "file", headless=True, as_json=True), parts()) == 0
+    assert train(order(tmp_path / "file", headless=True, as_json=True), factories()) == 0
     out, err = capfd.readouterr()
     assert "tfwatch: nothing is recorded: " in err
     assert json.loads(out)["steps"] == 20
@@ -186,7 +186,7 @@ def test_a_folder_that_cannot_be_written_does_not_keep_from_training(
 
 def test_an_obstacle_stops_it_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="pip install tensorflow"):
-        train(order(tmp_path, headless=True), parts(installed=lambda: Installed("linux", "x86_64")))
+        train(order(tmp_path, headless=True), factories(installed=lambda: Installed("linux", "x86_64")))
     assert list_runs(tmp_path) == []
 
 
@@ -209,7 +209,7 @@ def test_a_knob_that_a_pipeline_lacks_is_bad_input(
     knobs, switches = Knobs(), (Scheduled(5, knob, value),)
     plan = Plan(workload, Settings(), knobs if switch else knobs.turned(knob, value), switches if switch else ())
     with pytest.raises(BadInputError, match=f"^{sentence}"):
-        train(replace(order(tmp_path / "runs", headless=True), plan=plan), parts())
+        train(replace(order(tmp_path / "runs", headless=True), plan=plan), factories())
 
 
 def test_what_may_not_fit_into_memory_is_said_and_kept_and_trains(
@@ -217,7 +217,7 @@ def test_what_may_not_fit_into_memory_is_said_and_kept_and_trains(
 ) -> None:
     monkeypatch.setattr("tfwatch.doctor.quick_facts.free_bytes", lambda: 0)
     monkeypatch.setattr("tfwatch.commands.train.gpu_here", lambda: GpuHere("no GPU here"))
-    assert train(order(tmp_path, headless=True), parts()) == 0
+    assert train(order(tmp_path, headless=True), factories()) == 0
     said = "cnn needs about 0.1 GB of memory and 0.0 GB are free: it may swap, or the system may end it"
     assert said in capfd.readouterr().err
     assert said in (list_runs(tmp_path)[0] / "events.jsonl").read_text()
@@ -225,7 +225,7 @@ def test_what_may_not_fit_into_memory_is_said_and_kept_and_trains(
 
 def test_a_hint_is_said_and_kept(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     mac = Installed("darwin", "arm64", (3, 13), {"tensorflow": "2.21.0"})
-    assert train(order(tmp_path, headless=True), parts(installed=lambda: mac)) == 0
+    assert train(order(tmp_path, headless=True), factories(installed=lambda: mac)) == 0
     assert "trains on the CPU" in capfd.readouterr().err
     assert any(isinstance(event, Noted) and "CPU" in event.text for event in the_run(tmp_path).events)
 
@@ -237,7 +237,7 @@ def test_a_hint_is_said_and_kept(tmp_path: Path, capfd: pytest.CaptureFixture[st
 def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Trains with a screen that acts; returns the exit code."""
     monkeypatch.setattr(module, "why_no_screen", lambda _: "")
-    return lambda app, **options: train(order(tmp_path), parts(app=app, **options))
+    return lambda app, **options: train(order(tmp_path), factories(app=app, **options))
 
 
 def test_stop_waits_for_the_batch_in_flight(shown: Callable[..., int], tmp_path: Path) -> None:
@@ -299,10 +299,10 @@ def test_signals_end_the_screen(
 def test_a_signal_while_the_screen_is_loaded_shows_none(
     shown: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Interrupted(Stage):
-        def __init__(self, *parts: Any) -> None:
+    class Interrupted(ScreenHost):
+        def __init__(self, *factories: Any) -> None:
             signal.raise_signal(signal.SIGINT)
-            super().__init__(*parts)
+            super().__init__(*factories)
 
     monkeypatch.setattr("tfwatch.commands.train_session.Stage", Interrupted)
     assert shown("stay") == 130

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.commands.fakes import order, parts
+from tests.commands.fakes import order, factories
 from tests.test_cli import _taken
 from tfwatch import cli
 from tfwatch.commands import replay as replay_module
-from tfwatch.commands.factories import Parts
-from tfwatch.commands.replay import Wish
+from tfwatch.commands.factories import Factories
+from tfwatch.commands.replay import ReplayOptions
 from tfwatch.commands.train import train
 from tfwatch.core.events import Noted
 from tfwatch.core.knobs import Knobs
 from tfwatch.live.restart import earlier_of, restart_of
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import open_run
-from tfwatch.training.request import Order, Plan
+from tfwatch.training.request import TrainRequest, Plan
 from tfwatch.workloads.workload import BadInputError, Settings
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def test_weights_and_the_run_before_reach_the_order(tmp_path: Path, monkeypatch:
 
 def test_what_it_is_to_go_on_from_has_to_be_there(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="--after: no run 'x' in "):
-        train(order(tmp_path, headless=True, after="x"), parts())
+        train(order(tmp_path, headless=True, after="x"), factories())
     assert list_runs(tmp_path) == []
 
 
@@ -61,7 +61,7 @@ def test_weights_that_are_none_are_told_before_tensorflow_is_imported(
     plan = Plan("cnn", Settings(), Knobs(), begin_with=path)
 
     with pytest.raises(BadInputError) as bad:
-        train(Order(plan, tmp_path, headless=True), parts())
+        train(TrainRequest(plan, tmp_path, headless=True), factories())
 
     assert str(bad.value) == f"--begin-with: {sentence.format(path)}"
     assert list_runs(tmp_path) == []
@@ -70,11 +70,11 @@ def test_weights_that_are_none_are_told_before_tensorflow_is_imported(
 def test_the_run_that_follows_is_compared_with_the_one_before(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    train(order(tmp_path, headless=True), parts(steps=70))
+    train(order(tmp_path, headless=True), factories(steps=70))
     (first,) = list_runs(tmp_path)
     ordered = order(tmp_path, headless=True, after=str(first))
     ordered = replace(ordered, plan=replace(ordered.plan, settings=Settings(batch_size=64)))
-    train(ordered, parts(steps=70))
+    train(ordered, factories(steps=70))
     second = open_run(list_runs(tmp_path)[0])
     assert second.manifest.after == first.name
     notes = [event.text for event in second.events if isinstance(event, Noted)]
@@ -93,20 +93,20 @@ def test_the_run_that_follows_is_compared_with_the_one_before(
 def test_a_replay_spans_the_restart_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    train(order(tmp_path, headless=True), parts(steps=5))
+    train(order(tmp_path, headless=True), factories(steps=5))
     (first,) = list_runs(tmp_path)
-    train(order(tmp_path, headless=True, after=first.name), parts(steps=5))
+    train(order(tmp_path, headless=True, after=first.name), factories(steps=5))
     monkeypatch.setattr(replay_module, "why_no_screen", lambda _: "")
-    monkeypatch.setattr(replay_module, "play", lambda make: make())
+    monkeypatch.setattr(replay_module, "show_app", lambda make: make())
     seen: list[dict[str, Any]] = []
-    replay_module.replay(Wish(None, tmp_path), Parts(app=lambda *_, **options: seen.append(options)))  # type: ignore[arg-type]
+    replay_module.replay(ReplayOptions(None, tmp_path), Factories(app=lambda *_, **options: seen.append(options)))  # type: ignore[arg-type]
     assert seen[0]["earlier"].run == first.name
 
 
 def test_a_run_before_that_is_gone_is_no_trouble(tmp_path: Path) -> None:
-    train(order(tmp_path, headless=True), parts(steps=5))
+    train(order(tmp_path, headless=True), factories(steps=5))
     (first,) = list_runs(tmp_path)
-    train(order(tmp_path, headless=True, after=first.name), parts(steps=5))
+    train(order(tmp_path, headless=True, after=first.name), factories(steps=5))
     second = open_run(list_runs(tmp_path)[0])
     (first / "run.json").write_text("{")
     assert earlier_of(second.manifest, second.path) is None

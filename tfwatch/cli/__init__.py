@@ -1,6 +1,6 @@
 """The command line, a module a command. Help and bad input cost no import of numpy, Textual or TensorFlow.
 
-A command's module has `add`, which adds its parser and says what runs it.
+The module of a command has `add`, which adds its parser and the function that runs it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code; 130 where ctrl+c came before the command took the signals."""
+    """Run a command and return its exit code; 130 where ctrl+c comes before the command handles signals."""
     try:
         from tfwatch.cli.dispatch import run
 

@@ -15,13 +15,21 @@ def add(commands: Any) -> None:
     text = "time workloads on CPU and GPU, eager, as a graph and with XLA: is the GPU worth it?"
     own = commands.add_parser("bench", help=text, description=options.sentence(text), allow_abbrev=False)
     own.set_defaults(run=_run)
-    own.add_argument("workloads", metavar="WORKLOAD", nargs="*", help="what to time; all unless given")
+    own.add_argument("workloads", metavar="WORKLOAD", nargs="*", help="workloads to time; default: all")
     own.add_argument("--devices", metavar="LIST", type=options.words, default="cpu,gpu", help="cpu,gpu")
     own.add_argument(
-        "--modes", metavar="LIST", type=options.words, default="graph", help="of graph,eager,jit; graph unless given"
+        "--modes",
+        metavar="LIST",
+        type=options.words,
+        default="graph",
+        help="graph, eager, jit, separated by commas; default: graph",
     )
     own.add_argument(
-        "--batch-sizes", metavar="LIST", type=options.wholes, default=[], help="e.g. 32,256; each one's own"
+        "--batch-sizes",
+        metavar="LIST",
+        type=options.wholes,
+        default=[],
+        help="e.g. 32,256; default: the workload's own",
     )
     own.add_argument(
         "--size", metavar="N", type=options.whole(1, options.LARGEST_SIZE), help="matmul: rows and columns (2048)"
@@ -31,7 +39,7 @@ def add(commands: Any) -> None:
         metavar="N",
         type=options.whole(1, 100),
         default=3,
-        help="processes a configuration (3), up to three times as many where they lie apart",
+        help="processes for each configuration (3), up to three times as many where their times differ",
     )
     own.add_argument("--json", action="store_true", help="one JSON object instead of the table")
 

@@ -1,4 +1,4 @@
-"""Which command it is, and running it."""
+"""Parses the command line and runs the command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = "See live how much of every training step the device starves for data, and change that while it trains."
 
-#: What may stand in place of a command.
+#: Options that replace a command.
 _OPTIONS = ("-h", "--help", "-V", "--version", "--")
 
 
@@ -45,10 +45,10 @@ def _command(args: argparse.Namespace) -> int:
 
 
 def _check_home() -> None:
-    """Runs, settings and data sets are kept there, unless the environment names other places for all three.
+    """Check that runs, settings and data sets have a folder: in the user's home, or where the environment names one.
 
     Raises:
-        BadInputError: the user has none; how to give one is said by platformdirs.
+        BadInputError: there is none; the sentence of platformdirs names the fix.
     """
     import platformdirs
 
@@ -62,7 +62,7 @@ def _check_home() -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one sentence, without the usage.
+    """A parser that reports an error in one sentence, without the usage.
 
     commands: the names of its commands, of the parser that has them.
     hidden: options that the help leaves out, given the words of the command line.
@@ -74,7 +74,7 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """As argparse does; a mistyped option is an error before a missing one."""
+        """Parse as argparse does, and report a mistyped option before a missing one."""
         words = list(sys.argv[1:] if args is None else args)
         if not self.commands:
             self._check_options(words)
@@ -96,7 +96,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"tfwatch: {printable(message.removeprefix('argument '))}\n")
 
     def check_command(self, word: str) -> None:
-        """End with a sentence that names the nearest command where `word` is none, nor an option."""
+        """Exit with a sentence that names the nearest command where `word` is neither a command nor an option."""
         if word in (*self.commands, *_OPTIONS):
             return
         if word.startswith("-"):
@@ -118,7 +118,7 @@ def _parser() -> _Parser:
 
 
 def _launch(parser: argparse.ArgumentParser) -> int:
-    """The launcher; the help where no screen can be shown."""
+    """Show the launcher, or the help where no screen can be shown."""
     from tfwatch.terminal.capture import why_no_screen
 
     if why_no_screen(os.environ):

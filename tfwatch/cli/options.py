@@ -1,9 +1,4 @@
-"""Options that several commands have, and the values that options take.
-
-Options that several commands have.
-
-What options take: from the text of the command line to a value. A ValueError's message is for the user.
-"""
+"""Options that several commands share, and readers of option values. A ValueError's message is for the user."""
 
 from __future__ import annotations
 
@@ -23,34 +18,34 @@ THEMES = ("dark", "light")
 
 
 def sentence(text: str) -> str:
-    """A command's help as its description: the first letter is a capital, and names such as GPU stay as they are."""
+    """Return a command's help as its description: a capital first, and names such as GPU unchanged."""
     return text[:1].upper() + text[1:] + ("" if text.endswith("?") else ".")
 
 
 def add_runs_dir(group: Any) -> None:
     """`--runs-dir`."""
-    group.add_argument("--runs-dir", metavar="DIR", type=typed(path), help="where run folders are kept")
+    group.add_argument("--runs-dir", metavar="DIR", type=typed(path), help="folder of the runs")
 
 
 def add_theme(group: Any) -> None:
     """`--theme`."""
-    text = f"colours of the screen: {' or '.join(THEMES)}; remembered, as is the palette's choice (ctrl+p)"
+    text = f"colours of the screen: {' or '.join(THEMES)}; remembered, as the choice in the palette (ctrl+p)"
     group.add_argument("--theme", choices=THEMES, help=text)
 
 
 def runs_dir(args: argparse.Namespace) -> Path:
-    """Where run folders are kept."""
+    """Return the folder of the runs."""
     from tfwatch.runs.library import default_runs_dir
 
     return args.runs_dir or default_runs_dir()
 
 
-#: What does not fit into memory is told and may be tried: these keep typing errors out.
+#: Limits against typing errors. A size that does not fit into memory is reported and may be tried.
 LARGEST_BATCH, LARGEST_SIZE = 10_000_000, 1_000_000
 
 
 def typed(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A reader for argparse, which shows the sentence of an ArgumentTypeError and hides that of a ValueError."""
+    """Return a reader for argparse, which shows the message of an ArgumentTypeError only."""
 
     def typed(text: str) -> Any:
         try:
@@ -62,55 +57,55 @@ def typed(read: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:
-    """A reader of whole numbers within limits."""
+    """Return a reader of whole numbers within limits."""
 
     return typed(lambda text: parsing.whole(text, least, most))
 
 
 def setting(text: str) -> Any:
-    """`off`, `default`, `auto` or a number."""
+    """Read `off`, `default`, `auto` or a number."""
     from tfwatch.core.knobs import parse_setting
 
     return parse_setting(text)
 
 
 def latency(text: str) -> float:
-    """Milliseconds."""
+    """Read milliseconds."""
     from tfwatch.core.knobs import parse_latency
 
     return parse_latency(text)
 
 
 def on(text: str) -> bool:
-    """Off or on."""
+    """Read `off` or `on`."""
     from tfwatch.core.knobs import parse_on
 
     return parse_on(text)
 
 
 def shuffle(text: str) -> Any:
-    """The size of a shuffle buffer."""
+    """Read the size of a shuffle buffer."""
     from tfwatch.core.knobs import parse_shuffle
 
     return parse_shuffle(text)
 
 
 def switch(text: str) -> Any:
-    """A `training.plan.Scheduled`."""
+    """Read a `runs.control.Scheduled`."""
     from tfwatch.training.request import parse_switch
 
     return parse_switch(text)
 
 
 def settings(text: str) -> Any:
-    """A knob and its settings, see `training.plan.parse_settings`."""
+    """Read a knob and its settings, see `training.request.parse_settings`."""
     from tfwatch.training.request import parse_settings
 
     return parse_settings(text)
 
 
 def optimizer(text: str) -> str:
-    """An optimizer's name, in lower case."""
+    """Read an optimizer's name, in lower case."""
     from tfwatch.workloads.workload import OPTIMIZERS
 
     if text.lower() not in OPTIMIZERS:
@@ -119,27 +114,27 @@ def optimizer(text: str) -> str:
 
 
 def gpu_sensor(text: str) -> str:
-    """A GPU sensor's name."""
+    """Read a GPU sensor's name."""
     if text not in GPU_SENSORS:
         raise ValueError(f"{text!r} is no GPU sensor: there are {', '.join(GPU_SENSORS)}")
     return text
 
 
 def words(text: str) -> list[str]:
-    """What commas part, each once."""
+    """Read words separated by commas, each once."""
     return list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
 
 def wholes(text: str) -> list[int]:
-    """Batch sizes, parted by commas."""
+    """Read batch sizes separated by commas."""
     return [whole(1, LARGEST_BATCH)(word) for word in words(text)]
 
 
 def path(text: str) -> Path:
-    """A path, `~` resolved.
+    """Read a path and resolve `~`.
 
     Raises:
-        ValueError: it is empty, which would be the folder one is in.
+        ValueError: it is empty, which would be the current folder.
     """
     if not text:
         raise ValueError("give a path")

@@ -12,16 +12,18 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> None:
     """Add the command's parser."""
-    text = "open a run in the same screen; one that is still being written is followed, read only"
+    text = "open a recorded run in the same screen; a run that still trains is followed, read only"
     replay = commands.add_parser("replay", help=text, description=options.sentence(text), allow_abbrev=False)
     replay.set_defaults(run=_run)
-    replay.add_argument("which", metavar="RUN", nargs="?", help="a run folder, or part of a run's name; the newest")
-    replay.add_argument("--json", action="store_true", help="no screen: the run as one JSON object, as train prints it")
+    replay.add_argument(
+        "which", metavar="RUN", nargs="?", help="a run folder, or part of a run's name; default: the newest"
+    )
+    replay.add_argument("--json", action="store_true", help="print the run as one JSON object, as train does")
     options.add_runs_dir(replay)
     options.add_theme(replay)
 
 
 def _run(args: argparse.Namespace) -> int:
-    from tfwatch.commands.replay import Wish, replay
+    from tfwatch.commands.replay import ReplayOptions, replay
 
-    return replay(Wish(args.which, options.runs_dir(args), args.theme, args.json))
+    return replay(ReplayOptions(args.which, options.runs_dir(args), args.theme, args.json))

@@ -36,20 +36,20 @@ def add(commands: Any) -> None:
     )
     train.set_defaults(run=_run)
     train.hidden = options_of_others
-    text = "what to train: `tfwatch workloads` lists them; or a Python file of your own"
+    text = "a workload (`tfwatch workloads` lists them), or a Python file of your own"
     train.add_argument("workload", metavar="WORKLOAD", help=text)
     pipeline = train.add_argument_group("input pipeline (each can be switched while it trains)")
     add_knobs(pipeline)
     _add_switches(pipeline)
     add_training(train.add_argument_group("training"))
-    add_computing(train.add_argument_group("how a step is computed"))
-    _add_beginning(train.add_argument_group("where it goes on from (what the key r gives)"))
+    add_computing(train.add_argument_group("computation of a step"))
+    _add_beginning(train.add_argument_group("restart (set by the key r)"))
     add_gpu_sensor(train)
-    _add_showing(train.add_argument_group("where it is shown and kept"))
+    _add_showing(train.add_argument_group("output"))
 
 
 def options_of_others(words: Sequence[str]) -> frozenset[str]:
-    """Options that a workload among these words of the command line does not take; none where no word is one."""
+    """Return the options that the workload among these words does not take; none where no word is a workload."""
     from tfwatch.workloads.registry import WORKLOADS, refuses
     from tfwatch.workloads.workload import Settings
 
@@ -65,7 +65,7 @@ def options_of_others(words: Sequence[str]) -> frozenset[str]:
 
 def add_gpu_sensor(group: Any) -> None:
     """`--gpu-sensor`."""
-    text = "whose GPU figures are shown: auto takes the first that works here; none reads no GPU"
+    text = "source of the GPU figures: auto takes the first that works here; none reads no GPU"
     names = options.typed(options.gpu_sensor)
     group.add_argument(
         "--gpu-sensor", metavar="NAME", type=names, default="auto", help=f"{', '.join(GPU_SENSORS)}: {text}"
@@ -73,23 +73,23 @@ def add_gpu_sensor(group: Any) -> None:
 
 
 def add_knobs(group: Any) -> None:
-    """What the knobs stand at in the beginning."""
+    """Add the options of the knobs at the start."""
     setting = options.typed(options.setting)
-    for knob, what in (("prefetch", "batches made ahead"), ("workers", "images read and decoded at a time")):
-        text = f"{what}: off, default (TensorFlow's own), auto, or a number; off unless given"
+    for knob, what in (("prefetch", "batches prepared ahead"), ("workers", "images read and decoded in parallel")):
+        text = f"{what}: off, default (TensorFlow's own), auto, or a number (off)"
         group.add_argument(f"--{knob}", metavar="N", type=setting, default="off", help=text)
-    text = "simulated delay of reading each batch's files, milliseconds"
+    text = "simulated storage latency of each batch, in milliseconds"
     group.add_argument("--storage-latency", metavar="MS", type=options.typed(options.latency), default=0.0, help=text)
-    group.add_argument("--fast-form", action="store_true", help="the fast form of the pipeline, not the slow one")
-    text = "keep what was made of each example, before anything random, and make it once: off or on; off unless given"
+    group.add_argument("--fast-form", action="store_true", help="use the fast form of the pipeline")
+    text = "cache each example before random augmentation: off or on (off)"
     group.add_argument("--cache", metavar="X", type=options.typed(options.on), default=False, help=text)
-    text = "buffer size of the shuffle, examples: off, auto (the workload's own), or a number; from an epoch's start on"
+    text = "buffer_size of the shuffle: off, auto (the workload's own), or a number; changes with the next epoch"
     group.add_argument("--shuffle", metavar="N", type=options.typed(options.shuffle), default="auto", help=text)
 
 
 def _add_switches(group: Any) -> None:
     text = (
-        "turn a knob once STEP steps are done, e.g. 100:prefetch=4 "
+        "switch a knob once STEP steps are completed, e.g. 100:prefetch=4 "
         "(prefetch, workers, storage-latency, fast-form, cache, shuffle)"
     )
     group.add_argument(
@@ -100,16 +100,16 @@ def _add_switches(group: Any) -> None:
         default=[],
         help=text,
     )
-    text = "turn the knobs until the device no longer starves, and keep what helps (the live screen's f); same batches"
+    text = "switch knobs until the device no longer starves, and keep what helps (key f); the batches stay the same"
     group.add_argument("--autopilot", action="store_true", help=text)
-    text = "memory that its buffers may take, gigabytes; a quarter of what is free unless given"
+    text = "memory for its buffers, in gigabytes; default: a quarter of the free memory"
     group.add_argument("--memory-limit", metavar="GB", type=options.typed(parsing.gigabytes), help=text)
 
 
-def add_training(group: Any, steps: str = "end after so many steps instead") -> None:
-    """How much is trained, and of what. steps: what `--steps` says of itself."""
+def add_training(group: Any, steps: str = "stop after N steps") -> None:
+    """Add the options of length and data. steps: the help of `--steps`."""
     group.add_argument(
-        "--batch-size", metavar="B", type=options.whole(1, options.LARGEST_BATCH), help="examples a step (32)"
+        "--batch-size", metavar="B", type=options.whole(1, options.LARGEST_BATCH), help="examples per step (32)"
     )
     group.add_argument("--image-size", metavar="S", type=options.whole(16, 65_536), help="cnn: pixels a side (64)")
     length = group.add_mutually_exclusive_group()
@@ -118,39 +118,41 @@ def add_training(group: Any, steps: str = "end after so many steps instead") -> 
     group.add_argument(
         "--seed", metavar="S", type=options.whole(0, 2**32 - 1), help="the same seed trains the same weights"
     )
-    text = "this machine does not fall asleep by itself while it trains (caffeinate, systemd-inhibit)"
+    text = "keep the machine awake while it trains (caffeinate, systemd-inhibit)"
     group.add_argument("--keep-awake", action="store_true", help=text)
     group.add_argument(
         "--data",
         metavar="DIR",
         type=options.typed(options.path),
-        help="cnn, transfer: a folder of classes of JPEG files",
+        help="cnn, transfer: a folder with one folder of JPEG files per class",
     )
     group.add_argument(
         "--size", metavar="N", type=options.whole(1, options.LARGEST_SIZE), help="matmul: rows and columns (2048)"
     )
-    group.add_argument("--weights", choices=("imagenet", "none"), help="transfer: what the base starts with (imagenet)")
+    group.add_argument(
+        "--weights", choices=("imagenet", "none"), help="transfer: initial weights of the base (imagenet)"
+    )
 
 
 def _add_beginning(group: Any) -> None:
-    text = "weights that the model begins with, a .weights.h5 file, and its optimizer's state where it is the same one"
+    text = "initial weights, a .weights.h5 file; also the optimizer's state where it is the same optimizer"
     group.add_argument("--begin-with", metavar="FILE", type=options.typed(options.path), help=text)
-    text = "the run before this one, a folder or a part of its name: did it help?"
+    text = "the run before this one, to compare with: a folder or a part of its name"
     group.add_argument("--after", metavar="RUN", help=text)
 
 
 def add_computing(group: Any) -> None:
-    """What computes a step, and how."""
-    text = "what computes: auto is TensorFlow's own choice; one that is not there is an error"
+    """Add the options of device, mode, precision and optimizer."""
+    text = "auto is TensorFlow's own choice; a missing device is an error"
     group.add_argument("--device", choices=("auto", "cpu", "gpu"), help=text)
     mode = group.add_mutually_exclusive_group()
     text = "run the step op by op, not as a graph"
     mode.add_argument("--eager", dest="mode", action="store_const", const="eager", help=text)
     text = "compile the step with XLA (not on Apple's GPUs)"
     mode.add_argument("--jit", dest="mode", action="store_const", const="jit", help=text)
-    text = "compute in float16 and keep the weights in float32: for GPUs, a CPU is slower so"
+    text = "compute in float16, keep weights in float32: for GPUs, slower on a CPU"
     group.add_argument("--mixed-precision", action="store_const", const=True, help=text)
-    text = "run so many steps in one call (1); a call is not cut short by --steps"
+    text = "steps in one call (1); --steps does not cut a call short"
     group.add_argument("--steps-per-execution", metavar="N", type=options.whole(1, 10_000), help=text)
     group.add_argument(
         "--optimizer",
@@ -158,26 +160,26 @@ def add_computing(group: Any) -> None:
         type=options.typed(options.optimizer),
         help="adam, sgd, ... as Keras names them (adam)",
     )
-    text = "step size of the optimizer; the workload's own for Adam, else Keras' own, unless given"
+    text = "learning rate; default: the workload's own for Adam, else Keras' own"
     group.add_argument("--learning-rate", metavar="X", type=options.typed(parsing.learning_rate), help=text)
 
 
 def _add_showing(group: Any) -> None:
     options.add_runs_dir(group)
     options.add_theme(group)
-    group.add_argument("--headless", action="store_true", help="no screen: progress on stderr, a summary on stdout")
-    group.add_argument("--json", action="store_true", help="the summary as one JSON object; implies --headless")
+    group.add_argument("--headless", action="store_true", help="no screen: progress on stderr, summary on stdout")
+    group.add_argument("--json", action="store_true", help="print the summary as one JSON object; implies --headless")
 
 
 def knobs_of(args: argparse.Namespace) -> Knobs:
-    """What `add_knobs` took."""
+    """Return the knobs that `add_knobs` read."""
     from tfwatch.core.knobs import Knobs
 
     return Knobs(args.prefetch, args.workers, args.storage_latency, args.fast_form, args.cache, args.shuffle)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """What `add_training` and `add_computing` took.
+    """Return the settings that `add_training` and `add_computing` read.
 
     Raises:
         BadInputError: the workload does not know something that was asked.
@@ -190,11 +192,11 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 def _run(args: argparse.Namespace) -> int:
     from tfwatch.commands.train import train
-    from tfwatch.training.request import Order, Plan
+    from tfwatch.training.request import Plan, TrainRequest
 
     plan = Plan(args.workload, settings_of(args), knobs_of(args), tuple(args.switch), args.begin_with)
     return train(
-        Order(
+        TrainRequest(
             plan=plan,
             runs_dir=options.runs_dir(args),
             headless=args.headless or args.json,

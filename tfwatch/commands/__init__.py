@@ -1,1 +1,1 @@
-"""What `tfwatch` does, one module a command. Nothing here is imported before its command is chosen."""
+"""The commands, a module each. A module is imported once its command is chosen."""

@@ -1,4 +1,4 @@
-"""`tfwatch ab`: a training whose only purpose is an experiment, unless it is told to go on."""
+"""`tfwatch ab`: a training that runs one A/B test, and ends with it unless epochs are given."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING
 from tfwatch.commands.train import train
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.runs.control import Experiment
-from tfwatch.training.request import Order, Plan
+from tfwatch.training.request import Plan, TrainRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfwatch.commands.factories import Parts
+    from tfwatch.commands.factories import Factories
     from tfwatch.core.knobs import Knobs, Setting
     from tfwatch.workloads.workload import Settings
 
-#: An experiment ends the training; this is for one that cannot.
+#: Steps of a training that its A/B test ends.
 _ENDLESS = 10**9
-#: Steps before an experiment begins, and in the batches that are in flight as it ends.
+#: Steps before the A/B test starts, and batches in flight when it ends.
 _AROUND = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """Which of `values` of a knob is faster? The other knobs stay as they are.
+class ExperimentOptions:
+    """The options of `tfwatch ab`: the knob and the values to compare.
 
-    goes_on: train all epochs, with the better setting once it is known. `settings.steps` is the experiment's budget.
+    goes_on: train all epochs, with the faster value once it is known. `settings.steps` is the budget of the A/B test.
     """
 
     workload: str
@@ -39,32 +39,32 @@ class Wish:
 
 
 def ab(
-    wish: Wish,
+    options: ExperimentOptions,
     runs_dir: Path,
     *,
     as_json: bool = False,
     keep_awake: bool = False,
     gpu_sensor: str = "auto",
-    parts: Parts | None = None,
+    factories: Factories | None = None,
     clock: Clock = SYSTEM,
 ) -> int:
-    """Experiment, print the run's summary with what was found, and return the exit code: see `train`.
+    """Run the A/B test, print the summary of the run, and return the exit code of `train`.
 
     Raises:
-        BadInputError: it cannot start as wished.
+        BadInputError: the training cannot start with these options.
     """
-    budget = wish.settings.steps
-    settings = wish.settings
-    if not wish.goes_on:
+    budget = options.settings.steps
+    settings = options.settings
+    if not options.goes_on:
         settings = replace(settings, steps=budget + _AROUND if budget else _ENDLESS)
-    knobs = wish.knobs.turned(wish.knob, wish.values[0])
-    order = Order(
-        plan=Plan(wish.workload, settings, knobs),
+    knobs = options.knobs.turned(options.knob, options.values[0])
+    request = TrainRequest(
+        plan=Plan(options.workload, settings, knobs),
         runs_dir=runs_dir,
         headless=True,
         as_json=as_json,
         keep_awake=keep_awake,
         gpu_sensor=gpu_sensor,
-        experiment=Experiment(wish.knob, wish.values, budget, settings.seed or 0, ends=not wish.goes_on),
+        experiment=Experiment(options.knob, options.values, budget, settings.seed or 0, ends=not options.goes_on),
     )
-    return train(order, parts, clock)
+    return train(request, factories, clock)

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
-from tfwatch.commands.factories import check_up, look_at, scope_of
+from tfwatch.commands.factories import check_up, make_checkup, scope_of
 from tfwatch.doctor.check import Status, counted, worst
 from tfwatch.doctor.checkup import gather
 from tfwatch.terminal.capture import has_unicode, why_no_screen
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from tfwatch.commands.factories import Checking, Parts, Screen
+    from tfwatch.commands.factories import Checking, Factories, Screen
     from tfwatch.doctor.check import Check, CheckUp
     from tfwatch.doctor.checkup import Scope
     from tfwatch.doctor.facts import Facts
 
 _STYLES = {Status.FAIL: "bold red", Status.WARN: "bold yellow", Status.OK: "green", Status.NA: "dim"}
-#: Narrower than this a check's words stand below its name.
+#: Columns below which a check's sentence is printed below its name.
 _NARROW = 56
 _CLEAR = "\r\x1b[K"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What the user asked for. data: the folder whose disk is read; None is where tfwatch keeps its own images."""
+class DoctorOptions:
+    """The options of `tfwatch doctor`. data: the folder whose disk is read; None is the folder of tfwatch's images."""
 
     runs_dir: Path
     data: Path | None = None
@@ -44,13 +44,13 @@ class Wish:
     theme: str | None = None
 
 
-def doctor(wish: Wish, collect: Callable[[Scope, Callable[[str], None]], Facts] = gather) -> int:
-    """Look at everything and print it. 1 where a check fails or it cannot be printed; 130 where the user had enough.
+def doctor(options: DoctorOptions, collect: Callable[[Scope, Callable[[str], None]], Facts] = gather) -> int:
+    """Check everything and print it. 1 where a check fails or printing does; 130 where the user presses ctrl+c.
 
     Raises:
         BadInputError: the data folder is not there.
     """
-    scope = scope_of(wish.runs_dir, wish.data)
+    scope = scope_of(options.runs_dir, options.data)
     progress = _Progress(sys.stderr)
     try:
         found = check_up(collect(scope, progress.show))
@@ -58,42 +58,46 @@ def doctor(wish: Wish, collect: Callable[[Scope, Callable[[str], None]], Facts] 
         return 130
     finally:
         progress.end()
-    unwritten = write(sys.stdout, as_json(found) if wish.as_json else as_text(found, sys.stdout))
+    unwritten = write(sys.stdout, as_json(found) if options.as_json else as_text(found, sys.stdout))
     return 1 if worst(found.checks) is Status.FAIL else unwritten
 
 
-def show_doctor(wish: Wish, parts: Parts | None = None) -> int:
+def show_doctor(options: DoctorOptions, factories: Factories | None = None) -> int:
     """Show the check-up on a screen until the user leaves. 1 where a check fails or the screen died, else 0.
 
     Raises:
         BadInputError: the data folder is not there, or there is no screen to show it on.
     """
-    from tfwatch.commands.factories import Parts
-    from tfwatch.commands.screen_host import play
+    from tfwatch.commands.factories import Factories
+    from tfwatch.commands.screen_host import show_app
 
-    scope_of(wish.runs_dir, wish.data)
+    scope_of(options.runs_dir, options.data)
     if obstacle := why_no_screen(os.environ):
         raise BadInputError(obstacle.replace("use --headless", "leave --screen out"))
     apps: list[Checking] = []
 
-    def make_app(**options: Any) -> Screen:
-        apps.append((parts or Parts()).doctor(look_at(wish.runs_dir, wish.data), theme=wish.theme, **options))
+    def make_app(**terminal: Any) -> Screen:
+        apps.append(
+            (factories or Factories()).doctor(
+                make_checkup(options.runs_dir, options.data), theme=options.theme, **terminal
+            )
+        )
         return apps[0]
 
-    code = play(make_app)
+    code = show_app(make_app)
     fails = any(app.found and worst(app.found.checks) is Status.FAIL for app in apps)
     return code or int(fails)
 
 
 def print_sudoers() -> int:
-    """Print what permits powermetrics to the user who asks, or who asked through sudo. 1 where it could not be."""
+    """Print the sudoers line that permits powermetrics to this user. Returns 1 where printing fails."""
     from tfwatch.sensors.gpu.powermetrics import sudoers
 
     uid = os.getuid()
     if uid == 0 and os.environ.get("SUDO_UID", "").isascii() and os.environ.get("SUDO_UID", "").isdigit():
         uid = int(os.environ["SUDO_UID"])
     if sys.platform != "darwin":
-        sys.stderr.write("tfwatch: powermetrics is a tool of macOS: this line is of no use on this machine\n")
+        sys.stderr.write("tfwatch: powermetrics is a tool of macOS: this machine needs no such line\n")
     elif uid == 0:
         sys.stderr.write("tfwatch: root needs no such line: run this as the user who trains\n")
     return write(sys.stdout, sudoers(_user_name(uid), uid))
@@ -110,7 +114,7 @@ def _user_name(uid: int) -> str:
 
 
 def as_json(found: CheckUp) -> str:
-    """One object; `id` and `status` stay the same from version to version, the sentences may change."""
+    """Return one JSON object. `id` and `status` are stable between versions; the sentences may change."""
     checks = [
         {"id": check.id, "status": check.status.value, "found": check.found, "todo": check.todo}
         for check in found.checks
@@ -119,7 +123,7 @@ def as_json(found: CheckUp) -> str:
 
 
 def as_text(found: CheckUp, out: TextIO) -> str:
-    """The table, for as many columns and colours as `out` has."""
+    """Return the table, in the columns and colours of `out`."""
     from rich.text import Text
 
     to = "→" if has_unicode(os.environ) else ">"
@@ -137,18 +141,18 @@ def _table(checks: Sequence[Check], to: str, is_narrow: bool) -> RenderableType:
         table.add_column(no_wrap=True)
     for check in checks:
         word = Text(check.status.word, _STYLES[check.status])
-        said = Text(check.found)
+        sentence = Text(check.found)
         if check.todo:
-            said.append(f"\n{to} {check.todo}", "bold" if check.status in (Status.FAIL, Status.WARN) else "")
+            sentence.append(f"\n{to} {check.todo}", "bold" if check.status in (Status.FAIL, Status.WARN) else "")
         if is_narrow:
-            table.add_row(word, Text.assemble((check.id, "bold"), "\n", said))
+            table.add_row(word, Text.assemble((check.id, "bold"), "\n", sentence))
         else:
-            table.add_row(word, Text(check.id), said)
+            table.add_row(word, Text(check.id), sentence)
     return table
 
 
 class _Progress:
-    """What is looked at, on a terminal, in a line that goes away."""
+    """The check that runs now, on a terminal, in a line that is erased at the end."""
 
     def __init__(self, err: TextIO) -> None:
         self._err = err if err.isatty() and os.environ.get("TERM", "dumb") != "dumb" else None

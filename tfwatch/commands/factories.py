@@ -1,7 +1,4 @@
-"""What a command is built of, loaded when it is needed; tests put others in.
-
-The check-up that a screen shows. What it takes is loaded when somebody asks for it.
-"""
+"""The factories of the parts of a command. Each imports its part when it is called; tests replace them."""
 
 from __future__ import annotations
 
@@ -25,17 +22,17 @@ if TYPE_CHECKING:
     from tfwatch.doctor.facts import Facts
     from tfwatch.runs.control import Control
     from tfwatch.runs.writer import RunWriter
-    from tfwatch.screens.doctor import Look
+    from tfwatch.screens.doctor import RunCheckup
     from tfwatch.screens.leave import Leave
     from tfwatch.training.request import Plan
     from tfwatch.training.trainer import Outcome
 
-#: The last of the descriptors that a program is begun with.
+#: The last of the standard descriptors.
 _STANDARD = 2
 
 
 class Training(Protocol):
-    """What a command needs of `tfwatch.training.trainer.Trainer`."""
+    """The part of `tfwatch.training.trainer.Trainer` that a command uses."""
 
     done: threading.Event
     outcome: Outcome | None
@@ -46,7 +43,7 @@ class Training(Protocol):
 
 
 class Sensing(Protocol):
-    """What a command needs of `tfwatch.sensors.runner.Sensors`."""
+    """The part of `tfwatch.sensors.runner.Sensors` that a command uses."""
 
     def start(self) -> None: ...
 
@@ -54,7 +51,7 @@ class Sensing(Protocol):
 
 
 class Screen(Protocol):
-    """What a command needs of `tfwatch.app.TfwatchApp`."""
+    """The part of `tfwatch.app.TfwatchApp` that a command uses."""
 
     def run(self) -> Leave | None: ...
 
@@ -64,14 +61,14 @@ class Screen(Protocol):
 
 
 class Checking(Screen, Protocol):
-    """What a command needs of `tfwatch.app.DoctorApp`."""
+    """The part of `tfwatch.app.DoctorApp` that a command uses."""
 
     @property
     def found(self) -> CheckUp | None: ...
 
 
 class Launching(Screen, Protocol):
-    """What a command needs of `tfwatch.screens.launcher.LauncherApp`."""
+    """The part of `tfwatch.screens.launcher.LauncherApp` that a command uses."""
 
     words: tuple[str, ...]
 
@@ -106,7 +103,7 @@ def _launcher(*args: Any, **options: Any) -> Launching:
     return LauncherApp(*args, **options)
 
 
-def _become(words: Sequence[str]) -> None:
+def _exec_command(words: Sequence[str]) -> None:
     own = len(sys.orig_argv) - len(sys.argv[1:])
     for name in os.listdir("/dev/fd"):  # a driver's files that stayed open would keep the GPU's memory
         with contextlib.suppress(OSError):
@@ -115,11 +112,11 @@ def _become(words: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True)
-class Parts:
-    """The makers of a run's parts. `exit_now` ends the process on the spot, `become` makes it tfwatch with these words.
+class Factories:
+    """The factories of one run.
 
-    `app` takes what `TfwatchApp` takes, `doctor` what `DoctorApp` takes, `launcher` what
-    `LauncherApp` takes.
+    exit_now: ends the process at once. exec_command: replaces the process by `tfwatch` with these words.
+    `app`, `doctor` and `launcher` take the arguments of `TfwatchApp`, `DoctorApp` and `LauncherApp`.
     """
 
     trainer: Callable[[Plan, RunWriter, Control, Clock], Training] = _trainer
@@ -129,22 +126,22 @@ class Parts:
     launcher: Callable[..., Launching] = _launcher
     installed: Callable[[], Installed] = Installed.here
     exit_now: Callable[[int], Any] = os._exit
-    become: Callable[[Sequence[str]], Any] = _become
+    exec_command: Callable[[Sequence[str]], Any] = _exec_command
 
 
-def look_at(runs_dir: Path, data: Path | None = None) -> Look:
-    """The check-up of this machine, with the folders that a run uses: `data` as `tfwatch train --data` takes it."""
+def make_checkup(runs_dir: Path, data: Path | None = None) -> RunCheckup:
+    """Return a function that checks this machine and the folders of a run. data: as for `tfwatch train --data`."""
 
-    def look(gently: bool, told: Callable[[str], None]) -> CheckUp:
+    def run_checkup(gently: bool, notify: Callable[[str], None]) -> CheckUp:
         from tfwatch.doctor.checkup import gather
 
-        return check_up(gather(scope_of(runs_dir, data, gently), told))
+        return check_up(gather(scope_of(runs_dir, data, gently), notify))
 
-    return look
+    return run_checkup
 
 
 def scope_of(runs_dir: Path, data: Path | None, gently: bool = False) -> Scope:
-    """Where to look; data: the folder whose disk is read, None where tfwatch keeps its own images.
+    """Return the folders to check. data: the folder whose disk is read; None is the folder of tfwatch's images.
 
     Raises:
         BadInputError: the data folder is not there.
@@ -160,7 +157,7 @@ def scope_of(runs_dir: Path, data: Path | None, gently: bool = False) -> Scope:
 
 
 def check_up(facts: Facts) -> CheckUp:
-    """What the facts come to."""
+    """Judge the facts."""
     from tfwatch.doctor.check import CheckUp
     from tfwatch.doctor.checkup import examine
     from tfwatch.doctor.quick_facts import machine_line

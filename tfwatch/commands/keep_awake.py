@@ -1,4 +1,4 @@
-"""Keeps the machine from falling asleep while a run lasts (`--keep-awake`), with the system's own tool."""
+"""Keeps the machine awake while a run lasts (`--keep-awake`), with the tool of the operating system."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from tfwatch.core.system_tool import NotStartedError, start_lasting
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: A tool that has not failed by then holds its promise.
+#: A tool that runs for this long works.
 _FAILS_WITHIN_S = 2.0
 _LEAVES_WITHIN_S = 1.0
 
 
-class Awake:
-    """While entered the machine does not fall asleep by itself; a lid that is closed still sends most to sleep.
+class KeepAwake:
+    """A context in which the machine does not fall asleep by itself. Closing the lid still puts most to sleep.
 
-    tell: called once, from any thread, with a sentence on whether it works. Training goes on either way.
+    notify: called once, from any thread, with a sentence on whether it works. Training goes on either way.
     """
 
-    def __init__(self, tell: Callable[[str], None], argv: Sequence[str] | None = None) -> None:
-        self._tell = tell
+    def __init__(self, notify: Callable[[str], None], argv: Sequence[str] | None = None) -> None:
+        self._notify = notify
         self._argv = tool_for(os.getpid()) if argv is None else argv
         self._process: subprocess.Popen[bytes] | None = None
         self._leaving = threading.Event()
 
-    def __enter__(self) -> Awake:
+    def __enter__(self) -> KeepAwake:
         if not self._argv:
-            self._tell("--keep-awake has no tool for this system: the machine may fall asleep")
+            self._notify("--keep-awake has no tool for this system: the machine may fall asleep")
             return self
         try:
             self._process = start_lasting(self._argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
@@ -57,7 +57,7 @@ class Awake:
         try:
             process.wait(_FAILS_WITHIN_S)
         except subprocess.TimeoutExpired:
-            self._tell(f"kept awake by {self._name} until the run ends")
+            self._notify(f"kept awake by {self._name} until the run ends")
             return
         if not self._leaving.is_set():
             assert process.stderr
@@ -65,7 +65,7 @@ class Awake:
             self._fail(words.split("\n")[0] or f"it ended with {process.returncode}")
 
     def _fail(self, why: str) -> None:
-        self._tell(f"--keep-awake does not work here, the machine may fall asleep: {self._name}: {why}")
+        self._notify(f"--keep-awake does not work here, the machine may fall asleep: {self._name}: {why}")
 
     @property
     def _name(self) -> str:
@@ -73,9 +73,9 @@ class Awake:
 
 
 def tool_for(pid: int, system: str = sys.platform) -> list[str]:
-    """The command that keeps this system awake while process `pid` lives; empty where none is known.
+    """Return the command that keeps this system awake while process `pid` lives; empty where none is known.
 
-    systemd-inhibit holds as long as its own child does: a cat that reads a pipe of ours, which ends when we do.
+    systemd-inhibit lasts as long as its child: a cat that reads a pipe of this process.
     """
     if system == "darwin":
         return ["/usr/bin/caffeinate", "-i", "-w", str(pid)]

@@ -1,4 +1,4 @@
-"""`tfwatch` alone: a screen of what can be trained and of the runs that can be seen again."""
+"""`tfwatch` without a command: a screen of the workloads and of the recorded runs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.analysis.steps.breakdown import breakdown, steady
-from tfwatch.commands.factories import Parts, look_at
-from tfwatch.commands.restart import become
-from tfwatch.commands.screen_host import play
+from tfwatch.commands.factories import Factories, make_checkup
+from tfwatch.commands.restart import exec_command
+from tfwatch.commands.screen_host import show_app
 from tfwatch.commands.start_knobs import knob, start_knobs
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
@@ -20,7 +20,7 @@ from tfwatch.doctor.quick_facts import glance, gpu_here
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import open_run
-from tfwatch.screens.launcher import Offer
+from tfwatch.screens.launcher import LauncherContent
 from tfwatch.widgets.launcher_lists import PastRun, Trainable
 from tfwatch.workloads.registry import WORKLOADS, find, settle
 from tfwatch.workloads.workload import BadInputError, Entry
@@ -32,36 +32,36 @@ if TYPE_CHECKING:
     from tfwatch.doctor.quick_facts import GpuHere
     from tfwatch.runs.opened import Run
 
-#: So many runs are listed.
+#: The number of runs listed.
 _LISTED = 50
-#: The starving share of a run with more steps is left out: reading them all would keep the list waiting.
+#: The starving share of a run with more steps is left out, since reading them delays the list.
 _SHARE_STEPS = 200_000
 
 
-def launch(runs_dir: Path, parts: Parts | None = None, clock: Clock = SYSTEM) -> int:
-    """Show the launcher until the user leaves, or chooses a command: it is printed, and this process becomes it.
+def launch(runs_dir: Path, factories: Factories | None = None, clock: Clock = SYSTEM) -> int:
+    """Show the launcher until the user leaves or chooses a command, which then replaces this process.
 
-    A new program and not a call: the launcher has threads, and a run's first steps have to be without any.
+    A new program is started instead of a call: the launcher has threads, and a run must start without any.
     """
-    parts = parts or Parts()
+    factories = factories or Factories()
     here = gpu_here()
-    offer = Offer(
+    offer = LauncherContent(
         workloads=trainables(here),
         own=lambda path: own(path, here),
         machine=glance,
         runs=lambda: past_runs(runs_dir, clock),
-        look=look_at(runs_dir),
+        run_checkup=make_checkup(runs_dir),
     )
     apps: list[Launching] = []
 
     def make_app(**options: Any) -> Screen:
-        apps.append(parts.launcher(offer, **options))
+        apps.append(factories.launcher(offer, **options))
         return apps[0]
 
-    code = play(make_app)
+    code = show_app(make_app)
     words = apps[0].words if apps and not code else ()
     if words:
-        return become(words, parts)
+        return exec_command(words, factories)
     return code
 
 
@@ -69,12 +69,12 @@ def launch(runs_dir: Path, parts: Parts | None = None, clock: Clock = SYSTEM) ->
 
 
 def trainables(here: GpuHere) -> tuple[Trainable, ...]:
-    """Every workload with the knobs that it takes, on the machine `here`."""
+    """Return every workload with its knobs on the machine `here`."""
     return tuple(_trainable(name, name, here) for name in WORKLOADS)
 
 
 def own(path: str, here: GpuHere) -> Trainable:
-    """A file of the user's own as a workload.
+    """Return a file of the user as a workload.
 
     Raises:
         BadInputError: it is none.
@@ -92,15 +92,17 @@ def _trainable(argument: str, name: str, here: GpuHere) -> Trainable:
 
 
 def _pipeline(entry: Entry) -> Iterator[StartKnob]:
-    """The knobs that can be turned while it trains too."""
-    yield _off("prefetch", "--prefetch", ("off", 1, 2, 4, 8, 16, "auto", "default"), "batches made ahead")
+    """Return the knobs that can also be switched while it trains."""
+    yield _off("prefetch", "--prefetch", ("off", 1, 2, 4, 8, 16, "auto", "default"), "batches prepared ahead")
     yield _off("workers", "--workers", ("off", 2, 4, 8, "auto", "default"), "maps on several cores")
     if entry.cached:
         yield _off("cache", "--cache", ("off", "on"), entry.cached)
     if entry.fast:
-        yield StartKnob("form", (Value("slow"), Value(entry.fast, ("--fast-form",))), 0, "of the pipeline")
+        yield StartKnob(
+            "fast pipeline", (Value("off"), Value(entry.fast, ("--fast-form",))), 0, "a faster form of the same data"
+        )
     if entry.reads_files:
-        yield knob("latency", "--storage-latency", (0, 5, 10, 20, 50, 100), 0, 0, "simulated, ms a batch")
+        yield knob("latency", "--storage-latency", (0, 5, 10, 20, 50, 100), 0, 0, "simulated, ms/batch")
 
 
 def _off(name: str, option: str, values: Sequence[Any], note: str) -> StartKnob:
@@ -111,7 +113,7 @@ def _off(name: str, option: str, values: Sequence[Any], note: str) -> StartKnob:
 
 
 def past_runs(runs_dir: Path, clock: Clock = SYSTEM) -> Iterable[PastRun]:
-    """The runs of a folder, the newest first; those that cannot be read are left out.
+    """Yield the runs of a folder, newest first, without those that cannot be read.
 
     Raises:
         OSError: the folder cannot be read.

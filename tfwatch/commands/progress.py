@@ -1,4 +1,4 @@
-"""Progress of a training without a screen: a line that renews itself, or a line every two seconds in a file."""
+"""Progress of a training without a screen: one line that is redrawn, or in a file a line every two seconds."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LOGGED_S = 2.0
 
 
 class Progress:
-    """Writes progress lines to `stream`; a failure is told once and ends them, never the training.
+    """Writes progress lines to `stream`. A failure is reported once and ends the lines, never the training.
 
-    line: says it in at most so many cells; None is any length.
+    line: formats a snapshot in at most so many cells; None is any length.
     """
 
     def __init__(
@@ -45,16 +45,16 @@ class Progress:
 
     def _fail(self, why: str) -> None:
         self._failed = True
-        self.say(f"no more progress is shown: {why}")
+        self.notify(f"no more progress is shown: {why}")
 
-    def say(self, sentence: str) -> None:
+    def notify(self, sentence: str) -> None:
         """Write a sentence on a line of its own."""
         self.finish()
         self._stream.write(f"tfwatch: {printable(sentence)}\n")
         self._stream.flush()
 
     def finish(self) -> None:
-        """End the line that renews itself."""
+        """Erase the line that is redrawn."""
         if self._live:
             self._stream.write("\r\x1b[K")
             self._stream.flush()

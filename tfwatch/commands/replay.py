@@ -8,8 +8,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfwatch.commands.factories import Parts, look_at
-from tfwatch.commands.screen_host import play
+from tfwatch.commands.factories import Factories, make_checkup
+from tfwatch.commands.screen_host import show_app
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.live.restart import earlier_of
 from tfwatch.runs.format import NotARunError
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """Which run the user wants to see; `run` is None for the newest. `as_json`: as a JSON object, without a screen."""
+class ReplayOptions:
+    """The options of `tfwatch replay`. run: None is the newest. as_json: print a JSON object and show no screen."""
 
     run: str | None
     runs_dir: Path
@@ -35,31 +35,31 @@ class Wish:
     as_json: bool = False
 
 
-def replay(wish: Wish, parts: Parts | None = None, clock: Clock = SYSTEM) -> int:
+def replay(options: ReplayOptions, factories: Factories | None = None, clock: Clock = SYSTEM) -> int:
     """Show a run until the user leaves, or print it.
 
-    0; 1 where the screen died or nothing could be printed; or 128 + the signal that ended it.
+    Returns 0; 1 where the screen or printing fails; 128 + the signal that ends it.
 
     Raises:
         BadInputError: there is no such run, or no screen to show it on.
     """
     try:
-        folder = find_run(wish.run, wish.runs_dir)
-        run = open_run(folder, clock) if wish.as_json else None
+        folder = find_run(options.run, options.runs_dir)
+        run = open_run(folder, clock) if options.as_json else None
         reader = RunReader(FolderSource(folder), clock)
     except (FileNotFoundError, NotARunError) as error:
         raise BadInputError(str(error)) from error
     except OSError as error:
-        raise BadInputError(f"{wish.runs_dir} cannot be read: {error.strerror or error}") from error
+        raise BadInputError(f"{options.runs_dir} cannot be read: {error.strerror or error}") from error
     if run:
         return _print(run)
     if obstacle := why_no_screen(os.environ):
         raise BadInputError(obstacle.replace("use --headless", "use --json"))
-    make_app = (parts or Parts()).app
-    look = look_at(wish.runs_dir)
+    make_app = (factories or Factories()).app
+    run_checkup = make_checkup(options.runs_dir)
     earlier = earlier_of(FolderSource(folder).manifest(), folder, clock)
-    shown = {"theme": wish.theme, "clock": clock, "look": look, "earlier": earlier}
-    return play(lambda **options: make_app(reader, None, **shown, **options))
+    shown = {"theme": options.theme, "clock": clock, "run_checkup": run_checkup, "earlier": earlier}
+    return show_app(lambda **terminal: make_app(reader, None, **shown, **terminal))
 
 
 def _print(run: Run) -> int:

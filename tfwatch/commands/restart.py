@@ -1,9 +1,4 @@
-"""This process becomes another command of tfwatch; a restart is the same training with other start knobs.
-
-This process becomes another command of tfwatch.
-
-A restart of a run with other start knobs: what the screen offers, and the command that comes of it.
-"""
+"""Restarts: the same training with other start knobs. The process is replaced by the new command."""
 
 from __future__ import annotations
 
@@ -23,20 +18,20 @@ from tfwatch.runs.library import default_runs_dir
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfwatch.commands.factories import Parts
+    from tfwatch.commands.factories import Factories
     from tfwatch.runs.control import Control
     from tfwatch.runs.writer import RunWriter
-    from tfwatch.training.request import Order
+    from tfwatch.training.request import TrainRequest
 
 
-def become(words: Sequence[str], parts: Parts) -> int:
-    """Print the command, and become it. Returns only where that fails: 1, after a sentence."""
+def exec_command(words: Sequence[str], factories: Factories) -> int:
+    """Print the command and replace this process by it. Returns 1, after a sentence, only where that fails."""
     sys.stderr.write(f"tfwatch {shlex.join(words)}\n")
     sys.stderr.flush()
     try:
-        parts.become(words)
+        factories.exec_command(words)
     except OSError as error:
-        sys.stderr.write(f"tfwatch: it cannot be begun: {error.strerror or error}\n")
+        sys.stderr.write(f"tfwatch: the command cannot start: {error.strerror or error}\n")
         return 1
     return 0
 
@@ -47,41 +42,48 @@ _BEGIN_WITH = "--begin-with"
 
 
 class Keeping(Protocol):
-    """What a restart needs of `tfwatch.training.trainer.Trainer`."""
+    """The part of `tfwatch.training.trainer.Trainer` that a restart uses."""
 
     def save_weights(self, path: Path) -> str: ...
 
 
 class Restart:
-    """Of one run. chosen: the words of the screen; None where nobody asked for a restart."""
+    """The restart of one run. chosen: the options chosen on the screen; None where no restart is asked for."""
 
-    def __init__(self, order: Order, writer: RunWriter, control: Control) -> None:
+    def __init__(self, request: TrainRequest, writer: RunWriter, control: Control) -> None:
         self.chosen: tuple[str, ...] | None = None
-        self._order = order
+        self._request = request
         self._writer = writer
         self._control = control
 
     @property
     def offer(self) -> Restarting:
-        """What the screen shows, and tells."""
+        """The start knobs that the screen offers, and the function that takes the choice."""
         return Restarting(self._knobs, self._take)
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The words of the command line: what was chosen, the live knobs as last asked for, and the rest as ordered."""
-        plan, folder = self._order.plan, self._writer.folder
+        """The command line: the options that were chosen, the live knobs as last requested, and the rest as before."""
+        plan, folder = self._request.plan, self._writer.folder
         after = ("--after", str(folder.absolute())) if folder else ()
-        return ("train", plan.workload, *_live(self._control.coming), *(self.chosen or ()), *_rest(self._order), *after)
+        return (
+            "train",
+            plan.workload,
+            *_live(self._control.coming),
+            *(self.chosen or ()),
+            *_rest(self._request),
+            *after,
+        )
 
     def keep(self, trainer: Keeping) -> str:
-        """Keep the weights, where that was chosen. Returns why they could not be kept; empty where all is well.
+        """Save the weights, where that was chosen. Returns the reason of a failure; empty where there is none.
 
-        Those of the run that this one was restarted from go then; until then a restart that fails can be tried again.
+        The weights that this run started with are deleted afterwards, so that a failed restart can be repeated.
         """
         if self.chosen is None or _BEGIN_WITH not in self.chosen or self._writer.folder is None:
             return ""
         why = trainer.save_weights(self._writer.folder / WEIGHTS)
-        begun_with, after = self._order.plan.begin_with, self._order.after
+        begun_with, after = self._request.plan.begin_with, self._request.after
         if not why and begun_with and after and begun_with == Path(after) / WEIGHTS:
             with contextlib.suppress(OSError):  # a file more
                 begun_with.unlink()
@@ -91,29 +93,35 @@ class Restart:
         self.chosen = words
 
     def _knobs(self) -> tuple[StartKnob, ...]:
-        plan = self._order.plan
+        plan = self._request.plan
         return (self._weights(), *start_knobs(plan.workload, plan.settings, self._gpu()))
 
     def _gpu(self) -> GpuHere:
-        """TensorFlow's own word, once it is there."""
+        """The GPU as TensorFlow reports it, once it is imported."""
         manifest, here = self._writer.manifest(), gpu_here()
         if manifest.accelerated:
             return replace(here, missing="")
-        seen = manifest.device and self._order.plan.settings.device == "auto"
+        seen = manifest.device and self._request.plan.settings.device == "auto"
         return replace(here, missing=here.missing or "TensorFlow sees none") if seen else here
 
     def _weights(self) -> StartKnob:
-        """Which weights the training begins with."""
-        folder, anew, note = self._writer.folder, Value("anew"), "as the model is made"
-        why = "nothing is recorded" if folder is None else "no step is done yet" if not self._writer.has_trained else ""
+        """The weights that the training starts with."""
+        folder, fresh, note = self._writer.folder, Value("re-initialized"), "as the model is built"
+        why = (
+            "nothing is recorded"
+            if folder is None
+            else "no step is completed yet"
+            if not self._writer.has_trained
+            else ""
+        )
         if why or folder is None:
-            return StartKnob("weights of", (anew,), 0, note, refused=f"this run: {why}")
+            return StartKnob("weights of", (fresh,), 0, note, refused=f"this run: {why}")
         kept = Value("this run", (_BEGIN_WITH, str(folder.absolute() / WEIGHTS)))
-        return StartKnob("weights of", (kept, anew), 0, "or anew: as the model is made")
+        return StartKnob("weights of", (kept, fresh), 0, "or re-initialized: as the model is built")
 
 
 def _live(knobs: Knobs) -> tuple[str, ...]:
-    """The knobs that can be turned while it trains, where they do not stand at their defaults."""
+    """The options of the live knobs that differ from their defaults."""
     off = Knobs()
     words: list[str] = []
     for option, now, default in (
@@ -128,12 +136,12 @@ def _live(knobs: Knobs) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _rest(order: Order) -> tuple[str, ...]:
-    """What was ordered besides the knobs and the settings; scheduled switches were for the run that they were in."""
-    words = [] if order.runs_dir == default_runs_dir() else ["--runs-dir", str(order.runs_dir.absolute())]
-    words += ["--theme", order.theme] if order.theme else []
-    words += ["--keep-awake"] if order.keep_awake else []
-    words += [] if order.gpu_sensor == "auto" else ["--gpu-sensor", order.gpu_sensor]
-    words += ["--autopilot"] if order.autopilot else []
-    words += [] if order.memory_bytes is None else ["--memory-limit", f"{order.memory_bytes / 2**30:.12g}"]
+def _rest(request: TrainRequest) -> tuple[str, ...]:
+    """The other options of the request. Scheduled switches belong to the first run only."""
+    words = [] if request.runs_dir == default_runs_dir() else ["--runs-dir", str(request.runs_dir.absolute())]
+    words += ["--theme", request.theme] if request.theme else []
+    words += ["--keep-awake"] if request.keep_awake else []
+    words += [] if request.gpu_sensor == "auto" else ["--gpu-sensor", request.gpu_sensor]
+    words += ["--autopilot"] if request.autopilot else []
+    words += [] if request.memory_bytes is None else ["--memory-limit", f"{request.memory_bytes / 2**30:.12g}"]
     return tuple(words)

@@ -1,4 +1,4 @@
-"""Where a screen plays: runs the app, lets signals end it, and leaves the terminal as it was."""
+"""Runs a screen: shows the app, ends it at a signal, and restores the terminal."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from tfwatch.screens.leave import Leave
 
 
-class Stage:
+class ScreenHost:
     """Shows one app on a captured terminal.
 
-    make: makes the app, given its `painted` callback and what the terminal can.
+    make: makes the app from its `painted` callback and the abilities of the terminal.
     painted: called in the app's event loop after its first paint.
     """
 
@@ -46,7 +46,7 @@ class Stage:
         self._leaving: Leave | None = None
 
     def show(self) -> Leave | None:
-        """Run the app to its end. None where it died: then its traceback is in the log, which Textual prints to."""
+        """Run the app to its end. Returns None where it failed; its traceback is then in the log."""
         try:
             with kept_signals():
                 self._app = self._make(painted=self._painted, **_abilities())
@@ -62,7 +62,7 @@ class Stage:
             self._terminal.log_prints()
 
     def leave(self, leave: Leave) -> None:
-        """End the app with this answer. Any thread and any signal handler may call it, also before the first paint."""
+        """End the app with this answer, from any thread or signal handler, also before the first paint."""
         self._leaving = leave
         self._soon(lambda app: app.exit_with(leave))
 
@@ -76,38 +76,35 @@ class Stage:
             self._when_painted()
 
     def _resume(self, app: Screen) -> None:
-        """Set the terminal's mode anew: a shell has changed it meanwhile. A hangup sends SIGCONT too, on leaving."""
+        """Set the terminal's mode again after a shell changed it. A hangup also sends SIGCONT, on leaving."""
         if not self._leaving:
             with app.suspend():
                 pass
 
     def _soon(self, call: Callable[[Screen], None]) -> None:
-        """Call from a signal handler or another thread; nothing where the app's loop is not there."""
+        """Call from a signal handler or another thread; do nothing where the app has no loop."""
         if self._loop and self._app:
             with contextlib.suppress(RuntimeError):  # it has just been closed
                 self._loop.call_soon_threadsafe(call, self._app)
 
 
-def play(make: Callable[..., Screen]) -> int:
-    """Show an app that can be left at any time. 0, or 1 where it died, or 128 + the signal that ended it.
-
-    Nothing trains in this process.
-    """
+def show_app(make: Callable[..., Screen]) -> int:
+    """Show an app in a process that does not train. Returns 0, 1 where it failed, or 128 + the signal that ended it."""
     from tfwatch.screens.leave import Leave
 
     received: list[int] = []
 
     def leave(signum: int) -> None:
         received.append(signum)
-        stage.leave(Leave.LEFT)
+        host.leave(Leave.LEFT)
 
     with held_signals(), Capture(screen=True) as terminal:
         terminal.record_to(None)
-        # What a screen is made of lives as long as it: a full collection that looks through it takes 50 ms of a frame.
-        stage = Stage(terminal, make, gc.freeze)
+        # The objects of a screen live as long as it: without the freeze a full collection takes 50 ms of a frame.
+        host = ScreenHost(terminal, make, gc.freeze)
         terminal.on_hangup = lambda: leave(signal.SIGHUP)
         with Signals(leave, terminal.hang_up):
-            left = stage.show()
+            left = host.show()
         if left is None and not received:
             terminal.err.write(f"tfwatch: the screen failed{terminal.keep_log()}\n")
     if received:
@@ -116,7 +113,7 @@ def play(make: Callable[..., Screen]) -> int:
 
 
 def settings_path() -> Path:
-    """The small JSON file in which the screen keeps the chosen theme."""
+    """Return the JSON file in which the screen keeps the chosen theme."""
     return Path(platformdirs.user_config_dir("tfwatch", appauthor=False)) / "settings.json"
 
 

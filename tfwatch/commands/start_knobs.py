@@ -1,4 +1,4 @@
-"""The start knobs of a workload, as the launcher and a restart show them: their values, and those that cannot apply."""
+"""The start knobs of a workload for the launcher and a restart: values, and the reason of those that cannot apply."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 _OWN: dict[str, tuple[Sequence[Any], str]] = {
     "image_size": ((32, 64, 96, 128, 224), "pixels a side"),
     "size": ((256, 512, 1024, 2048, 4096, 8192), "rows and columns"),
-    "weights": (("imagenet", "none"), "the base begins with"),
+    "weights": (("imagenet", "none"), "the base starts with"),
 }
-#: Settings that a user's file can say itself.
+#: Settings that a user's file may decide itself.
 _COMPUTING = frozenset({"mode", "mixed_precision", "steps_per_execution"})
 _RATES = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 1e-1)
 _LARGEST_BATCH, _LARGEST_SEED = 65536, 2**32 - 1
@@ -34,7 +34,7 @@ _SLOW = "slower on a CPU"
 
 
 def start_knobs(name: str, settings: Settings, here: GpuHere) -> tuple[StartKnob, ...]:
-    """The knobs of a workload that stand at `settings`; what cannot apply on the machine `here` says why.
+    """Return the knobs of a workload at `settings`. A value that cannot apply on the machine `here` has its reason.
 
     Raises:
         BadInputError: there is no workload of this name.
@@ -71,7 +71,7 @@ def _knobs(name: str, settings: Settings, here: GpuHere) -> Iterator[StartKnob]:
 
 
 def _of_the_file(knob: StartKnob) -> StartKnob:
-    """Where nothing is asked for, the user's file decides."""
+    """Return the knob with the file's own value as its default."""
     values = tuple(value if value.words else replace(value, shown="its own") for value in knob.values)
     return replace(knob, values=values)
 
@@ -99,18 +99,18 @@ def _seed(settings: Settings) -> StartKnob:
 
 
 def knob(name: str, option: str, values: Sequence[Any], now: Any, default: Any, note: str) -> StartKnob:
-    """A knob over some values, and the one that it stands at, numbers in their order."""
+    """Return a knob over some values, numbers in order, at its current value."""
     known = dict.fromkeys((*values, now))
     ordered = sorted(known) if all(isinstance(value, int) for value in known) else list(known)
-    told = tuple(Value(str(value), () if value == default else (option, str(value))) for value in ordered)
-    return StartKnob(name, told, ordered.index(now), note)
+    choices = tuple(Value(str(value), () if value == default else (option, str(value))) for value in ordered)
+    return StartKnob(name, choices, ordered.index(now), note)
 
 
 def _unset(name: str, option: str, values: Sequence[Any], now: Any, unset: str, note: str) -> StartKnob:
-    """A knob that need not be set."""
+    """Return a knob that may stay unset."""
     numbers = sorted({*values, *(() if now is None else (now,))})
-    told = tuple(Value(_shown(value), (option, _shown(value))) for value in numbers)
-    return StartKnob(name, (Value(unset), *told), 0 if now is None else 1 + numbers.index(now), note)
+    choices = tuple(Value(_shown(value), (option, _shown(value))) for value in numbers)
+    return StartKnob(name, (Value(unset), *choices), 0 if now is None else 1 + numbers.index(now), note)
 
 
 def _shown(value: float) -> str:
@@ -118,13 +118,15 @@ def _shown(value: float) -> str:
 
 
 def _data(settings: Settings) -> StartKnob:
-    """A folder is typed."""
+    """Return the knob of the data folder, which is typed."""
     folder = (_folder(str(settings.data)),) if settings.data else ()
-    return StartKnob("data", (Value("made images"), *folder), len(folder), "a folder of JPEG classes", read=_folder)
+    return StartKnob(
+        "data", (Value("synthetic images"), *folder), len(folder), "a folder of JPEG classes", read=_folder
+    )
 
 
 def _length(settings: Settings, own: Settings) -> StartKnob:
-    """Steps, then epochs."""
+    """Return the knob of the length: steps, then epochs."""
     counts = sorted({100, 1000, 10_000, *((settings.steps,) if settings.steps else ())})
     steps = [Value(f"{units.count(count)} steps", ("--steps", str(count))) for count in counts]
     epochs = sorted({1, 2, 5, 10, 20, 50, own.epochs, settings.epochs})
@@ -155,9 +157,11 @@ def _precision(settings: Settings, here: GpuHere) -> StartKnob:
 
 
 def _calls(entry: Entry, settings: Settings) -> StartKnob:
-    """Steps of one call, greyed where the workload takes one alone."""
+    """Return the knob of the steps per execution, refused where the workload takes one only."""
     option = "--steps-per-execution"
-    calls = knob("steps a call", option, (1, 2, 4, 8, 16, 32), settings.steps_per_execution, 1, "steps_per_execution")
+    calls = knob(
+        "steps per execution", option, (1, 2, 4, 8, 16, 32), settings.steps_per_execution, 1, "steps in one call"
+    )
     return replace(calls, refused=entry.why_not.get("steps_per_execution", ""))
 
 

@@ -1,4 +1,4 @@
-"""`tfwatch train`: from the checks before anything starts to the exit code."""
+"""`tfwatch train`: checks the request, trains, and returns the exit code."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tfwatch.commands.factories import Parts
-from tfwatch.commands.keep_awake import Awake
-from tfwatch.commands.restart import become
-from tfwatch.commands.train_session import Session
+from tfwatch.commands.factories import Factories
+from tfwatch.commands.keep_awake import KeepAwake
+from tfwatch.commands.restart import exec_command
+from tfwatch.commands.train_session import TrainSession
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.knobs import Knobs, describe, spelt
 from tfwatch.core.refusals import LACKING
@@ -30,89 +30,91 @@ if TYPE_CHECKING:
 
     from tfwatch.doctor.packages import Installed
     from tfwatch.runs.writer import RunWriter
-    from tfwatch.training.request import Order
+    from tfwatch.training.request import TrainRequest
 
-#: How an HDF5 file begins (its format's specification, "Disk Format: Level 0A").
+#: The first bytes of an HDF5 file (its format's specification, "Disk Format: Level 0A").
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
-def train(order: Order, parts: Parts | None = None, clock: Clock = SYSTEM) -> int:
+def train(request: TrainRequest, factories: Factories | None = None, clock: Clock = SYSTEM) -> int:
     """Train to the end and return the exit code.
 
     0: finished, or stopped from the screen. 1: training raised, or the system gives no thread for it. 2: bad input.
     130, 143: stopped by SIGINT, SIGTERM.
 
     Raises:
-        BadInputError: training cannot start as ordered.
+        BadInputError: the training cannot start with this request.
     """
-    parts = parts or Parts()
-    installed = parts.installed()
-    check(order, installed)
-    earlier, here = _earlier(order), Path.cwd()
+    factories = factories or Factories()
+    installed = factories.installed()
+    check(request, installed)
+    earlier, here = _earlier(request), Path.cwd()
     os.environ["KERAS_BACKEND"] = "tensorflow"
-    with held_signals(), Capture(screen=not order.headless) as terminal:
-        title, details = registry.title(order.plan.workload), _details(order, earlier)
+    with held_signals(), Capture(screen=not request.headless) as terminal:
+        title, details = registry.title(request.plan.workload), _details(request, earlier)
         try:
-            writer, lost = begin_run(order.runs_dir, title, clock, **details)
+            writer, lost = begin_run(request.runs_dir, title, clock, **details)
         except NotBegunError as error:
-            terminal.err.write(f"tfwatch: the training cannot begin: {error}\n")
+            terminal.err.write(f"tfwatch: the training cannot start: {error}\n")
             return 1
         writer.log = terminal.record_to(writer.folder and writer.folder / layout.LOG)
-        session = Session(order, writer, terminal, parts, clock)
+        session = TrainSession(request, writer, terminal, factories, clock)
         if lost:
-            session.say(f"nothing is recorded: {lost}")
+            session.notify(f"nothing is recorded: {lost}")
         if hint := installed.hint():
-            session.say(hint)
+            session.notify(hint)
             writer.note(hint)
-        plan = order.plan
+        plan = request.plan
         needed = needed_bytes(plan.workload, plan.settings)
         if doubt := too_much(needed, plan.workload, plan.settings.device, gpu_here()):
-            session.say(doubt)
+            session.notify(doubt)
             writer.note(doubt)
-        with Awake(_told(session, writer, order)) if order.keep_awake else contextlib.nullcontext():
+        with (
+            KeepAwake(_keep_awake_notice(session, writer, request)) if request.keep_awake else contextlib.nullcontext()
+        ):
             code = session.run()
     if words := session.next_command:
         os.chdir(here)
-        code = become(words, parts)
+        code = exec_command(words, factories)
     if session.is_hung:
         # A fetch that blocks can neither be ended nor joined.
-        parts.exit_now(code)
+        factories.exit_now(code)
     return code
 
 
-def _told(session: Session, writer: RunWriter, order: Order) -> Callable[[str], None]:
-    """Tells a sentence at any time: in the run, and on stderr where no screen is drawn there."""
+def _keep_awake_notice(session: TrainSession, writer: RunWriter, request: TrainRequest) -> Callable[[str], None]:
+    """Return a function that notes a sentence in the run, and prints it where no screen is drawn."""
 
-    def tell(sentence: str) -> None:
+    def notify(sentence: str) -> None:
         writer.note(sentence)
-        if order.headless:
-            session.say(sentence)
+        if request.headless:
+            session.notify(sentence)
 
-    return tell
+    return notify
 
 
-def check(order: Order, installed: Installed) -> None:
-    """Look at everything that can be looked at before anything starts.
+def check(request: TrainRequest, installed: Installed) -> None:
+    """Check everything that can be checked before the training starts.
 
     Raises:
         BadInputError: the message is one sentence for the user.
     """
-    workload = registry.load(order.plan.workload)
-    _check_knobs(order)
+    workload = registry.load(request.plan.workload)
+    _check_knobs(request)
     if obstacle := installed.obstacle():
         raise BadInputError(obstacle)
-    if not order.headless and (obstacle := why_no_screen(os.environ)):
+    if not request.headless and (obstacle := why_no_screen(os.environ)):
         raise BadInputError(obstacle)
-    workload.check(order.plan.settings)
-    if order.plan.begin_with:
-        _check_weights(order.plan.begin_with)
+    workload.check(request.plan.settings)
+    if request.plan.begin_with:
+        _check_weights(request.plan.begin_with)
 
 
 def _check_weights(path: Path) -> None:
-    """Whether they are of the model is known once it is made; a file that holds none need not wait for that.
+    """Check that a file holds weights. Whether they fit the model is known once it is built.
 
     Raises:
-        BadInputError: it cannot be read, or is no HDF5 file named as Keras wants it.
+        BadInputError: it cannot be read, or is no HDF5 file with the ending that Keras needs.
     """
     try:
         if not path.is_file():  # reading from a pipe would wait
@@ -125,20 +127,20 @@ def _check_weights(path: Path) -> None:
         raise BadInputError(f"--begin-with: {path} is no file of weights: give a .weights.h5 of Keras")
 
 
-def _check_knobs(order: Order) -> None:
-    """What a workload's pipeline does not have cannot be asked of it.
+def _check_knobs(request: TrainRequest) -> None:
+    """Check that the pipeline of the workload has the requested knobs.
 
     Raises:
         BadInputError: the message is one sentence for the user.
     """
-    plan, asked = order.plan, _asked_knobs(order)
+    plan, asked = request.plan, _asked_knobs(request)
     entry = registry.find(plan.workload)
     wanted = asked | {knob for knob, *_ in plan.knobs.differences(Knobs())}
     missing = [knob for knob in LACKING if knob in wanted and not entry.has(knob)]
     if missing:
         _refuse(plan.workload, missing[0])
     if entry.built_once and asked - {"prefetch"}:
-        raise BadInputError(f"{plan.workload} takes switches of prefetch only: dataset() is built once")
+        raise BadInputError(f"{plan.workload} takes switches of prefetch only, for its dataset() is built once")
     if "latency_ms" in wanted and not entry.reads_files:
         _refuse(plan.workload, "latency_ms")
 
@@ -147,40 +149,42 @@ def _refuse(workload: str, knob: str) -> NoReturn:
     raise BadInputError(f"{workload} takes no {spelt(knob)}: {LACKING[knob].words}")
 
 
-def _asked_knobs(order: Order) -> set[str]:
-    """The knobs that are to be switched while it trains."""
-    return {switch.knob for switch in order.plan.switches} | ({order.experiment.knob} if order.experiment else set())
+def _asked_knobs(request: TrainRequest) -> set[str]:
+    """Return the knobs of scheduled switches and of the A/B test."""
+    return {switch.knob for switch in request.plan.switches} | (
+        {request.experiment.knob} if request.experiment else set()
+    )
 
 
-def _earlier(order: Order) -> str:
-    """The run that the order follows, as the manifest names it; empty where it follows none.
+def _earlier(request: TrainRequest) -> str:
+    """Return the run that this one follows, as the manifest names it; empty where there is none.
 
     Raises:
         BadInputError: there is no such run.
     """
-    if order.after is None:
+    if request.after is None:
         return ""
     try:
-        folder = find_run(order.after, order.runs_dir).absolute()
+        folder = find_run(request.after, request.runs_dir).absolute()
     except OSError as error:
         raise BadInputError(f"--after: {error}") from error
-    return folder.name if folder.parent == order.runs_dir.absolute() else short(folder)
+    return folder.name if folder.parent == request.runs_dir.absolute() else short(folder)
 
 
-def _details(order: Order, earlier: str) -> dict[str, Any]:
-    """The manifest's fields that the order decides."""
-    plan = order.plan
+def _details(request: TrainRequest, earlier: str) -> dict[str, Any]:
+    """Return the fields of the manifest that the request decides."""
+    plan = request.plan
     settings = asdict(plan.settings)
     settings["data"] = short(plan.settings.data) if plan.settings.data else None
     entry = registry.find(plan.workload)
-    if entry.only is not None:  # what else there is, its own code says
+    if entry.only is not None:  # the file's own code decides the others
         settings = {name: value for name, value in settings.items() if name in entry.only}
         settings["file"] = short(Path(plan.workload).absolute())
     settings["storage_latency_ms"] = plan.knobs.latency_ms
-    settings["keep_awake"] = order.keep_awake
-    settings["memory_limit_bytes"] = order.memory_bytes
+    settings["keep_awake"] = request.keep_awake
+    settings["memory_limit_bytes"] = request.memory_bytes
     knobs = {name: value for name, value in describe(plan.knobs).items() if entry.has(name)}
-    asked_latency = plan.knobs.latency_ms > 0 or "latency_ms" in _asked_knobs(order)
+    asked_latency = plan.knobs.latency_ms > 0 or "latency_ms" in _asked_knobs(request)
     switchable = [name for name in knobs if name != "latency_ms" or asked_latency]
     settings["fast_form"] = entry.fast
     return {

@@ -1,4 +1,4 @@
-"""`tfwatch workloads`: what can be trained."""
+"""`tfwatch workloads`: lists the workloads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfwatch.workloads.registry import WORKLOADS
 
 
 def list_workloads(as_json: bool) -> int:
-    """Print every workload with what it shows and return the exit code."""
+    """Print every workload with its description and return the exit code."""
     if as_json:
         listed = [
             {"name": name, "shows": entry.line, "fast_form": entry.fast or None} for name, entry in WORKLOADS.items()

@@ -86,7 +86,7 @@ def _knob(name: str, there: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class TrainRequest:
     """What the user ordered. `runs_dir` is where the run folder is made; `as_json` asks for the report as JSON.
 
     keep_awake: the machine is not to fall asleep while it trains. gpu_sensor: one of `sensors.GPU_SENSORS`.

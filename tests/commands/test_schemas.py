@@ -1,0 +1,61 @@
+"""Real `--json` output of the commands that show no run against the schemas of docs/."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.checks.test_selftest_table import COSTS, case
+from tests.doctor.machines import linux, mac
+from tests.schemas import errors
+from tfwatch.checks.bench import Row, as_dict
+from tfwatch.checks.bench_program import Spec
+from tfwatch.checks.selftest import cases_json as selftest_json
+from tfwatch.checks.selftest_cases import Case
+from tfwatch.commands.doctor import as_json as doctor_json
+from tfwatch.commands.doctor import check_up
+from tfwatch.commands.workloads import list_workloads
+
+if TYPE_CHECKING:
+    from tfwatch.doctor.facts import Facts
+
+
+@pytest.mark.parametrize("facts", [linux(), mac("2.20.0", "1.2.0")])
+def test_doctor(facts: Facts) -> None:
+    found = json.loads(doctor_json(check_up(facts)))
+
+    assert errors("doctor", found) == []
+    assert len(found["checks"]) > 10
+
+
+def test_bench() -> None:
+    rows = [
+        Row(Spec("dense", "cpu", "graph"), medians_ms=[10.0, 10.4, 10.1], first_ms=[80.0], others_cores=[0.5]),
+        Row(Spec("dense", "gpu", "graph"), reason="TensorFlow sees no GPU here", fell_back=["Cast"]),
+        Row(Spec("matmul", "cpu", "graph", size=2048), medians_ms=[3.0], first_ms=[9.0]),
+    ]
+
+    found = {"results": [as_dict(row, rows) for row in rows]}
+
+    assert errors("bench", found) == []
+    assert [result["step_ms"] for result in found["results"]] == [10.1, None, 3.0]
+
+
+def test_selftest() -> None:
+    words = Case("spike", "60 ms", "callback SlowLogger", "not found", "", 2.0, 2)
+
+    found = selftest_json([case(10.2, 0.6), words], COSTS)
+
+    assert errors("selftest", found) == []
+    assert (found["passed"], found["failed"]) == (1, 1)
+
+
+def test_workloads(capsys: pytest.CaptureFixture[str]) -> None:
+    assert list_workloads(as_json=True) == 0
+
+    found = json.loads(capsys.readouterr().out)
+
+    assert errors("workloads", found) == []
+    assert "cnn" in [workload["name"] for workload in found["workloads"]]

@@ -1,0 +1,187 @@
+"""Real `--json` output of runs against docs/run.schema.json."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.analysis.step_rows import plain, restart
+from tests.report.told import FINISHED, SWITCH, open_written, switched_run
+from tests.schemas import DOCS, errors, schema
+from tests.screens import hardware, states
+from tests.screens.canned import COMPUTE_BOUND, PREFETCHED, STAGES, STARVING, Canned, usual
+from tfwatch.core.events import (
+    AutopilotBegan,
+    AutopilotEnded,
+    ExperimentEnded,
+    LossDiverged,
+    LossRecovered,
+    MoveJudged,
+    MoveMade,
+    PipelineSwitched,
+    SwitchAsked,
+    SwitchMissed,
+)
+from tfwatch.core.knobs import KnobChange
+from tfwatch.report.document import as_json
+from tfwatch.runs.opened import read_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tfwatch.core.events import Event
+    from tfwatch.core.rows import Rows
+
+FLIGHT: tuple[Event, ...] = (
+    AutopilotBegan(0, 1, 2e9),
+    MoveMade(1, 20, "latency_ms", "20 ms", "off", "storage is slow", forecast_ms=9.1),
+    MoveJudged(2, 90, "latency_ms", "20 ms", "off", 23.4, 9.24, 60, True, beside=(KnobChange("prefetch", "off", "4"),)),
+    MoveMade(3, 90, "prefetch", "off", "4", "it overlaps"),
+    MoveJudged(4, 160, "prefetch", "off", "4", 9.24, None, 0, False, "the run ended"),
+    AutopilotEnded(
+        6, 170, "compute_bound", "it waits 0.1 of 9.2 ms a step", 169, 23.4, 9.24, knobs={"latency_ms": "off"}
+    ),
+    AutopilotBegan(7, 180, 2e9),
+)
+EXPERIMENTS: tuple[Event, ...] = (
+    ExperimentEnded(
+        *(5, "prefetch", ["off", "4"], 0, 30, "clear", "faster", "4", "off", 8, 160, 170, "4"),
+        *(1.68, 1.61, 1.74, {"off": 23.4, "4": 13.9}),
+    ),
+    ExperimentEnded(
+        *(9, "workers", ["off", "auto"], 30, 40, "failed", "unclear", "auto", "off", 0, 0, 9, ""), reason="no such knob"
+    ),
+)
+
+
+def _rows_with_stalls() -> Rows:
+    rows = plain(400)
+    rows["wait_ms"][20::20] += 60
+    rows["wait_ms"][350] = 3000
+    return restart(rows)
+
+
+def _trained(folder: Path | None) -> Canned:
+    return usual(folder).ended()
+
+
+def _with_stages(folder: Path | None) -> Canned:
+    run = Canned(folder).started().steps(100, STARVING).staged(*STAGES)
+    run.switched("prefetch", "off", "4").steps(100, COMPUTE_BOUND)
+    return run.staged(*STAGES, PREFETCHED)
+
+
+def _restarted(folder: Path | None) -> Canned:
+    assert folder is not None
+    usual(folder.parent / "first").ended().writer.close()
+    return Canned(folder, after="first", batch_size=64).started().steps(100, COMPUTE_BOUND)
+
+
+CANNED = [
+    pytest.param(_trained, "switches", id="trained and switched"),
+    pytest.param(_with_stages, "pipeline.stages", id="stages"),
+    pytest.param(_restarted, "restart", id="a restart"),
+    pytest.param(hardware.starving, "machine.gpu_busy", id="a GPU"),
+    pytest.param(hardware.unseen, "machine.missing", id="a GPU that no sensor reads"),
+    pytest.param(hardware.throttled, "machine.thermal_limit_s", id="heat"),
+    pytest.param(hardware.swapping, "machine.swapping_s", id="swapping"),
+    pytest.param(states.stalled, "ledger.epochs", id="stalled now"),
+    pytest.param(states.importing, "ledger.start", id="importing"),
+    pytest.param(states.slow_callback, "finding", id="a slow callback"),
+    pytest.param(states.failed, "steps", id="failed"),
+    pytest.param(states.validating, "steps", id="validating"),
+]
+WRITTEN = [
+    pytest.param(plain(0), (), "ledger", id="no step"),
+    pytest.param(switched_run(), (*SWITCH, FINISHED), "forecasts.switches", id="a forecast"),
+    pytest.param(plain(30), (SwitchAsked(0, "prefetch", "off", "4", 2, "key"),), "steps", id="a request"),
+    pytest.param(plain(30), (SwitchMissed(3, "prefetch", "off", "4", 100), FINISHED), "switches", id="too short"),
+    pytest.param(
+        plain(52), (PipelineSwitched(0, "fast_form", "off", "on", 49, 50, 1.0, "key"),), "switches", id="few steps"
+    ),
+    pytest.param(_rows_with_stalls(), (FINISHED,), "stalls", id="stalls"),
+    pytest.param(switched_run(), (FINISHED,), "spikes", id="spikes"),
+    pytest.param(plain(200), FLIGHT, "autopilot", id="the autopilot"),
+    pytest.param(plain(200), EXPERIMENTS, "experiments", id="A/B tests"),
+    pytest.param(
+        plain(9), (LossDiverged(1, 2, "NaN", 1), LossRecovered(2, 3)), "loss_diverged", id="a loss that is NaN"
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "shown"), CANNED)
+def test_a_run_of_the_screens_tests_fits_the_schema(
+    make: Callable[[Path | None], Canned], shown: str, tmp_path: Path
+) -> None:
+    run = make(tmp_path / "run")
+    run.writer.flush()
+
+    found = as_json(read_run(run.writer, run.clock))
+
+    assert errors("run", found) == []
+    assert _at(found, shown)
+
+
+@pytest.mark.parametrize(("rows", "events", "shown"), WRITTEN)
+def test_a_written_run_fits_the_schema(rows: Rows, events: tuple[Event, ...], shown: str, tmp_path: Path) -> None:
+    found = as_json(open_written(tmp_path / "run", rows, *events))
+
+    assert errors("run", found) == []
+    assert _at(found, shown) or not len(rows)
+
+
+def _at(document: dict[str, Any], path: str) -> Any:
+    value: Any = document
+    for name in path.split("."):
+        value = value[name]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("changes", "broken"),
+    [
+        pytest.param({"step_s": 1.0}, "$: Additional", id="an unknown key"),
+        pytest.param({"verdict": "STARVING"}, "$.verdict", id="an unknown word"),
+        pytest.param({"steps": "200"}, "$.steps", id="text for a number"),
+        pytest.param({"step_ms": {"median": 1.0, "mean": 1.0}}, "$.step_ms", id="a missing figure"),
+    ],
+)
+def test_the_schema_refuses(changes: dict[str, Any], broken: str, tmp_path: Path) -> None:
+    found = as_json(open_written(tmp_path / "run", switched_run(), FINISHED))
+
+    (error,) = errors("run", {**found, **changes})
+
+    assert error.startswith(broken)
+
+
+def _objects(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict):
+        yield node
+        for value in node.values():
+            yield from _objects(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _objects(value)
+
+
+@pytest.mark.parametrize("name", sorted(path.name.partition(".")[0] for path in DOCS.glob("*.schema.json")))
+def test_every_object_of_a_schema_is_closed_and_every_key_is_described(name: str) -> None:
+    found = schema(name)
+
+    Draft202012Validator.check_schema(found)
+    closed = [one for one in _objects(found) if "properties" in one and "required" in one]
+    assert closed
+    for one in closed:
+        assert one["additionalProperties"] is False
+        assert one["required"] == list(one["properties"])
+        bare = [key for key, value in one["properties"].items() if "description" not in value and "$ref" not in value]
+        assert bare == []
+
+
+def test_the_page_names_every_key_of_the_json_object() -> None:
+    page = (DOCS / "json.md").read_text(encoding="utf-8")
+
+    assert [key for key in schema("run")["properties"] if f"`{key}`" not in page] == []

@@ -25,6 +25,7 @@ QUICK = (
     "tfwatch.analysis",
     "tfwatch.live",
     "tfwatch.workloads.registry",
+    "tfwatch.workloads.models",
     "tfwatch.doctor",
     "tfwatch.cli",
     "tfwatch.report",

@@ -142,7 +142,7 @@ def test_an_output_that_cannot_write_a_name_escapes_it(tmp_path: Path) -> None:
         "import sys; sys.argv = ['x']\n"
         "from tests.commands.test_doctor import *\nfrom tfwatch.doctor.facts import RunsFolder\n"
         "facts = linux(runs=RunsFolder('~/l\\u00e4ufe', runs=1))\n"
-        "raise SystemExit(command.doctor(command.Wish(ROOT), collecting(facts)))\n"
+        "raise SystemExit(command.doctor(command.DoctorOptions(ROOT), collecting(facts)))\n"
     )
     environ = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "80"}
     command_line = [sys.executable, "-c", script]
@@ -162,7 +162,7 @@ def test_an_output_that_is_gone_is_no_traceback(output: str, words: str) -> None
     shell = f'{sys.executable} -c \'from tfwatch import cli; cli.main(["doctor", "--sudoers"])\' {output}'
     done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False, cwd=ROOT)
 
-    assert done.stderr.partition("this machine\n")[2] == words or sys.platform == "darwin"
+    assert done.stderr.partition("no such line\n")[2] == words or sys.platform == "darwin"
 
 
 def test_progress_is_for_terminals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +216,7 @@ def test_the_line_of_sudoers_is_printed_and_nothing_is_looked_at(capsys: pytest.
     assert out.splitlines()[-1].endswith(
         "ALL=(root) NOPASSWD: /usr/bin/powermetrics -s cpu_power\\,gpu_power\\,thermal -f plist -i 1000 -n 3600"
     )
-    assert ("of no use on this machine" in err) == (sys.platform != "darwin")
+    assert ("this machine needs no such line" in err) == (sys.platform != "darwin")
     assert "tensorflow" not in out
 
 

@@ -62,7 +62,7 @@ def test_a_tool_that_began_while_signals_were_held_back_leaves_too(
 
 def test_a_run_that_is_killed_takes_the_tool_with_it(tool: Callable[[str], list[str]], tmp_path: Path) -> None:
     code = (
-        "import os, sys; from tfwatch.commands.keep_awake import Awake; Awake(print, sys.argv[1:]).__enter__(); input()"
+        "import os, sys; from tfwatch.commands.keep_awake import KeepAwake; KeepAwake(print, sys.argv[1:]).__enter__(); input()"
     )
     run = subprocess.Popen([sys.executable, "-c", code, *tool("exec cat")], stdin=subprocess.PIPE)
     pid = pid_in(tmp_path)

@@ -51,8 +51,8 @@ def test_a_workload_has_the_knobs_that_it_takes() -> None:
     knobs = {one.name: [knob.name for knob in one.knobs if knob.name != "cache"] for one in offered}
     assert list(knobs) == list(WORKLOADS)
     learning = ["batch size", "optimizer", "learning rate", "seed", "length"]
-    all_have = [*learning, "device", "mode", "precision", "steps a call"]
-    assert knobs["generator"] == ["prefetch", "workers", "form", *all_have]
+    all_have = [*learning, "device", "mode", "precision", "steps per execution"]
+    assert knobs["generator"] == ["prefetch", "workers", "fast pipeline", *all_have]
     assert knobs["cnn"] == ["prefetch", "workers", "latency", "image size", "data", *all_have]
 
 
@@ -78,7 +78,7 @@ def _said(here: GpuHere, workload: str) -> dict[str, str]:
             {
                 "device": "gpu: no GPU here",
                 "precision": "mixed: slower on a CPU",
-                "steps a call": "its loop runs one step at a time",
+                "steps per execution": "its loop runs one step at a time",
             },
             id="no GPU, and a loop written by hand",
         ),
@@ -88,7 +88,7 @@ def _said(here: GpuHere, workload: str) -> dict[str, str]:
             {
                 "mode": "jit: no XLA on Apple's GPUs",
                 "precision": "mixed: slower on a CPU",
-                "steps a call": "train_on_batch runs one step",
+                "steps per execution": "train_on_batch runs one step",
             },
             id="an Apple GPU",
         ),
@@ -145,7 +145,7 @@ def test_a_file_of_ones_own_has_the_knobs_that_its_code_leaves_open(tmp_path: Pa
     path.write_text("def dataset(knobs): ...\ndef model(): ...\n")
     mine = room.own(str(path), GpuHere())
     assert (mine.name, mine.argument) == ("mine.py", str(path))
-    started = ["device", "mode", "precision", "steps a call"]
+    started = ["device", "mode", "precision", "steps per execution"]
     assert [knob.name for knob in mine.knobs] == ["prefetch", "workers", "seed", "length", *started]
     shown = {knob.name: knob.values[knob.start].shown for knob in mine.knobs}
     assert [shown[name] for name in started] == ["auto", "its own", "its own", "its own"]

@@ -43,7 +43,7 @@ def test_it_is_a_sentence_and_the_run_is_told_as_failed(
     assert train(order(tmp_path, headless=headless), factories(app="stay")) == 1
 
     out, err = capfd.readouterr()
-    assert (out, err) == ("", f"tfwatch: the training cannot begin: {REFUSED}\n")
+    assert (out, err) == ("", f"tfwatch: the training cannot start: {REFUSED}\n")
     (folder,) = list_runs(tmp_path)
     (ended,) = (event for event in open_run(folder).events if isinstance(event, RunEnded))
     assert ended.cause == "failed"

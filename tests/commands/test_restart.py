@@ -96,7 +96,7 @@ def test_the_run_ends_and_the_process_becomes_the_command(tmp_path: Path, capfd:
 
 
 def test_weights_are_not_kept_where_the_model_is_to_begin_anew(tmp_path: Path) -> None:
-    _, became = trained(tmp_path, "STOP", steps=10**6, choose=after_a_step(turn(weights_of="anew")))
+    _, became = trained(tmp_path, "STOP", steps=10**6, choose=after_a_step(turn(weights_of="re-initialized")))
     (folder,) = list_runs(tmp_path)
     assert became == [("train", "cnn", "--runs-dir", str(tmp_path), "--after", str(folder))]
     assert not (folder / "last.weights.h5").exists()
@@ -132,7 +132,7 @@ def test_in_a_stall_it_begins_at_once(tmp_path: Path) -> None:
 def test_without_its_weights_it_is_not_restarted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, became = trained(tmp_path, "STOP", behaviour="weightless", steps=10**6, choose=LARGER)
     assert (code, became) == (0, [])
-    assert "not restarted, for its weights could not be kept: no space left" in capfd.readouterr().err
+    assert "no restart: the weights could not be saved: no space left" in capfd.readouterr().err
 
 
 def test_a_signal_ends_it_and_restarts_nothing(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_command_that_cannot_be_begun_says_why(tmp_path: Path, capfd: pytest.C
         raise OSError(7, "Argument list too long")
 
     assert train(order(tmp_path), factories(app="STOP", steps=10**6, choose=LARGER, exec_command=exec_command)) == 1
-    assert capfd.readouterr().err.endswith("tfwatch: it cannot be begun: Argument list too long\n")
+    assert capfd.readouterr().err.endswith("tfwatch: the command cannot start: Argument list too long\n")
     assert open_run(list_runs(tmp_path)[0]).ended
 
 
@@ -208,9 +208,9 @@ def test_what_was_asked_for_last_and_not_obeyed_yet_is_ordered(writer: RunWriter
 def test_weights_are_there_to_be_kept_once_a_step_is_done(writer: RunWriter, tmp_path: Path) -> None:
     ordered = order(tmp_path)
     restart = Restart(ordered, writer, Control())
-    assert restart.offer.knobs()[0].refused == "this run: no step is done yet"
+    assert restart.offer.knobs()[0].refused == "this run: no step is completed yet"
     writer.progress.append((32, 1, 0, 1, 1.0, 0.5))
-    assert [value.shown for value in restart.offer.knobs()[0].values] == ["this run", "anew"]
+    assert [value.shown for value in restart.offer.knobs()[0].values] == ["this run", "re-initialized"]
     unrecorded = RunWriter(None, writer.manifest())
     assert Restart(ordered, unrecorded, Control()).offer.knobs()[0].refused == "this run: nothing is recorded"
 
@@ -256,7 +256,7 @@ def test_of_a_chain_of_restarts_the_newest_weights_alone_are_kept(
     (tmp_path / "earlier").mkdir()
     weights = tmp_path / "earlier" / WEIGHTS
     weights.write_bytes(b"older")
-    plan = Plan("cnn", Settings(), Knobs(), begin_with=weights)
+    plan = Plan("cnn", Settings(), Knobs(), start_weights=weights)
     ordered = TrainRequest(plan, tmp_path, after=after and str(tmp_path / after))
     restart = Restart(ordered, writer, Control())
     restart.chosen = ("--begin-with", "this run's")

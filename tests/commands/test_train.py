@@ -139,7 +139,7 @@ def test_a_signal_stops_at_the_next_batch(
     assert end_of(the_run(tmp_path)) == ("stopped", "")
     out, err = capfd.readouterr()
     assert "stopped" in out
-    assert "stopping after the batch in flight" in err or len(the_run(tmp_path).steps) < 50
+    assert "stopping after the current batch" in err or len(the_run(tmp_path).steps) < 50
 
 
 def test_a_second_signal_leaves_a_hung_loader_at_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -152,7 +152,7 @@ def test_a_second_signal_leaves_a_hung_loader_at_once(tmp_path: Path, capfd: pyt
 
     code = train(order(tmp_path, headless=True), factories("hang", after_step=twice, exit_now=codes.append))
     assert (code, codes) == (143, [143])
-    assert end_of(the_run(tmp_path)) == ("stopped", "left before the batch in flight ended")
+    assert end_of(the_run(tmp_path)) == ("stopped", "left before the current batch ended")
     assert "stopped" in capfd.readouterr().out
 
 
@@ -249,7 +249,7 @@ def test_now_does_not(shown: Callable[..., int], tmp_path: Path) -> None:
     codes: list[int] = []
     assert shown("NOW", behaviour="hang", exit_now=codes.append) == 0
     assert codes == [0]
-    assert end_of(the_run(tmp_path)) == ("stopped", "left before the batch in flight ended")
+    assert end_of(the_run(tmp_path)) == ("stopped", "left before the current batch ended")
 
 
 def test_data_that_proves_unusable_ends_the_screen_too(
@@ -304,6 +304,6 @@ def test_a_signal_while_the_screen_is_loaded_shows_none(
             signal.raise_signal(signal.SIGINT)
             super().__init__(*factories)
 
-    monkeypatch.setattr("tfwatch.commands.train_session.Stage", Interrupted)
+    monkeypatch.setattr("tfwatch.commands.train_session.ScreenHost", Interrupted)
     assert shown("stay") == 130
     assert end_of(the_run(tmp_path)) == ("stopped", "left before it began")

@@ -8,7 +8,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tfwatch.core.knobs import Setting
-    from tfwatch.tfdata.work_ahead import Shuffle
+    from tfwatch.tfdata.shuffle import Shuffle
 
 pytestmark = pytest.mark.tensorflow
 
@@ -16,7 +16,7 @@ COUNT = 60
 
 
 def make(seed: int = 5) -> Shuffle:
-    from tfwatch.tfdata.work_ahead import Shuffle
+    from tfwatch.tfdata.shuffle import Shuffle
 
     return Shuffle(COUNT, seed)
 

@@ -136,7 +136,9 @@ def add_training(group: Any, steps: str = "stop after N steps") -> None:
 
 def _add_beginning(group: Any) -> None:
     text = "initial weights, a .weights.h5 file; also the optimizer's state where it is the same optimizer"
-    group.add_argument("--begin-with", metavar="FILE", type=options.typed(options.path), help=text)
+    group.add_argument(
+        "--begin-with", dest="start_weights", metavar="FILE", type=options.typed(options.path), help=text
+    )
     text = "the run before this one, to compare with: a folder or a part of its name"
     group.add_argument("--after", metavar="RUN", help=text)
 
@@ -194,7 +196,7 @@ def _run(args: argparse.Namespace) -> int:
     from tfwatch.commands.train import train
     from tfwatch.training.request import Plan, TrainRequest
 
-    plan = Plan(args.workload, settings_of(args), knobs_of(args), tuple(args.switch), args.begin_with)
+    plan = Plan(args.workload, settings_of(args), knobs_of(args), tuple(args.switch), args.start_weights)
     return train(
         TrainRequest(
             plan=plan,

@@ -83,7 +83,7 @@ class Restart:
         if self.chosen is None or _BEGIN_WITH not in self.chosen or self._writer.folder is None:
             return ""
         why = trainer.save_weights(self._writer.folder / WEIGHTS)
-        begun_with, after = self._request.plan.begin_with, self._request.after
+        begun_with, after = self._request.plan.start_weights, self._request.after
         if not why and begun_with and after and begun_with == Path(after) / WEIGHTS:
             with contextlib.suppress(OSError):  # a file more
                 begun_with.unlink()

@@ -106,8 +106,8 @@ def check(request: TrainRequest, installed: Installed) -> None:
     if not request.headless and (obstacle := why_no_screen(os.environ)):
         raise BadInputError(obstacle)
     workload.check(request.plan.settings)
-    if request.plan.begin_with:
-        _check_weights(request.plan.begin_with)
+    if request.plan.start_weights:
+        _check_weights(request.plan.start_weights)
 
 
 def _check_weights(path: Path) -> None:

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.control import Scheduled
     from tfwatch.runs.writer import RunWriter
-    from tfwatch.tfdata.cache import Store
+    from tfwatch.tfdata.cache import ExampleStore
     from tfwatch.tfdata.live_switch import Build
-    from tfwatch.tfdata.work_ahead import Shuffle
+    from tfwatch.tfdata.shuffle import Shuffle
     from tfwatch.watch.tensorflow_info import Device
 
 
@@ -58,7 +58,7 @@ class Session:
     build: Build = prefetch_only
     source: tf.data.Dataset | None = None
     shuffle: Shuffle | None = None
-    store: Store | None = None
+    store: ExampleStore | None = None
     metric: str = ""
     stop_after: int | None = None
     switches: Sequence[Scheduled] = ()
@@ -70,11 +70,11 @@ class Session:
         return self.control.stop.is_set() or (self.stop_after is not None and steps >= self.stop_after)
 
 
-_LATER = itertools.count()
+_EXIT_PRIORITIES = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
+class ErrorText:
     """An exception in words, so that nothing of the training is held by it.
 
     failed: what is no `Exception`, a KeyboardInterrupt above all, is somebody's wish to stop, and no failure.
@@ -85,14 +85,14 @@ class Raised:
     failed: bool
 
     @staticmethod
-    def of(error: BaseException) -> Raised:
+    def of(error: BaseException) -> ErrorText:
         """What was raised."""
         text = in_words(error)
         try:
             lines = "".join(traceback.format_exception(error))
         except Exception as failure:  # noqa: BLE001  the exception is the user's: its notes or its cause may raise
             lines = f"the traceback of {text} cannot be written: {in_words(failure)}"
-        return Raised(text, lines, isinstance(error, Exception))
+        return ErrorText(text, lines, isinstance(error, Exception))
 
 
 class ScriptRun:
@@ -116,11 +116,11 @@ class ScriptRun:
             switchable=list(switchable),
         )
         if reason:
-            tell_user(f"nothing is recorded: {reason}")
-        self._told = self.writer.lost
+            warn_user(f"nothing is recorded: {reason}")
+        self._lost_reported = self.writer.lost
         self._sensors = Sensors(self.writer)
         self._sensors.start()
-        self._forget = at_exit(lambda: self.end("stopped", "the process ended before the training did"))
+        self._forget = call_at_exit(lambda: self.end("stopped", "the process ended before the training did"))
 
     @property
     def path(self) -> Path | None:
@@ -129,9 +129,9 @@ class ScriptRun:
 
     def fail(self, error: BaseException) -> None:
         """Training raised."""
-        self.end_by(Raised.of(error))
+        self.end_with_error(ErrorText.of(error))
 
-    def end_by(self, raised: Raised, at_ns: int | None = None) -> None:
+    def end_with_error(self, raised: ErrorText, at_ns: int | None = None) -> None:
         """Training raised `at_ns`, or now."""
         at_ns = self.writer.now_ns() if at_ns is None else at_ns
         if raised.failed:
@@ -151,18 +151,18 @@ class ScriptRun:
         self._sensors.stop()
         self.writer.end(cause, detail, at_ns)
         if not self.writer.close():
-            tell_user(f"the last of this run is not recorded: {self.writer.folder} does not answer")
-        elif (lost := self.writer.lost) and lost is not self._told:
-            tell_user(f"the run is not recorded since step {lost.step}: {lost.reason}")
+            warn_user(f"the last of this run is not recorded: {self.writer.folder} does not answer")
+        elif (lost := self.writer.lost) and lost is not self._lost_reported:
+            warn_user(f"the run is not recorded since step {lost.step}: {lost.reason}")
 
 
-def at_exit(function: Callable[[], None]) -> Callable[[], None]:
+def call_at_exit(function: Callable[[], None]) -> Callable[[], None]:
     """Have a function called at the process' end, the last one first; returns what takes that back.
 
     A worker of multiprocessing ends without Python's own exit functions.
     """
     atexit.register(function)
-    worker = Finalize(None, function, exitpriority=next(_LATER)) if parent_process() else None
+    worker = Finalize(None, function, exitpriority=next(_EXIT_PRIORITIES)) if parent_process() else None
 
     def forget() -> None:
         atexit.unregister(function)
@@ -172,7 +172,7 @@ def at_exit(function: Callable[[], None]) -> Callable[[], None]:
     return forget
 
 
-def tell_user(sentence: str) -> None:
+def warn_user(sentence: str) -> None:
     """Say a sentence on stderr, where there is one."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"tfwatch: {sentence}\n")

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from tfwatch.core.knobs import Knobs
-    from tfwatch.tfdata.cache import Store
-    from tfwatch.tfdata.work_ahead import Shuffle
+    from tfwatch.tfdata.cache import ExampleStore
+    from tfwatch.tfdata.shuffle import Shuffle
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Prepared:
     note: str = ""
     loop: Callable[[keras.Model], Body] | None = None
     shuffle: Shuffle | None = None
-    store: Store | None = None
+    store: ExampleStore | None = None
     explain: Callable[[Raised], str] = in_words
 
 

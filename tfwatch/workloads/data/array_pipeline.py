@@ -34,7 +34,7 @@ class Examples:
 
 def prepared(settings: Settings, examples: Examples, model: Callable[[], keras.Model], metric: str) -> Prepared:
     """A workload over examples that have numbers."""
-    from tfwatch.tfdata.work_ahead import Shuffle
+    from tfwatch.tfdata.shuffle import Shuffle
 
     shuffle = Shuffle(examples.count, numbered_examples.seed_of(settings))
     return Prepared(
@@ -84,4 +84,4 @@ def from_arrays(data: arrays.Arrays, shape: tuple[int, ...]) -> Examples:
 
 def _validation(examples: Examples, batch_size: int) -> tf.data.Dataset:
     numbers = numbered_examples.in_order(examples.held_out, batch_size).map(lambda batch: batch + examples.count)
-    return fast(numbers, examples.pick, Knobs()).prefetch(2).with_options(work_ahead.untuned())
+    return fast(numbers, examples.pick, Knobs()).prefetch(2).with_options(work_ahead.without_autotune())

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import tensorflow as tf
     from numpy.typing import NDArray
 
-    from tfwatch.tfdata.cache import Kept, Store
-    from tfwatch.tfdata.work_ahead import Shuffle
+    from tfwatch.tfdata.cache import CachedExamples, ExampleStore
+    from tfwatch.tfdata.shuffle import Shuffle
 
 #: Of the asked latency this much, in microseconds, goes into setting the sleep up and waking from it: 250 for a
 #: sleep of nothing, 450 for one of 5 ms, up to 900 for one of 40 ms.
@@ -64,7 +64,7 @@ def _named(paths: Sequence[bytes], labels: NDArray[np.int32], numbered: tf.data.
     def name(numbers: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
         return tf.gather(all_paths, numbers), tf.gather(all_labels, numbers), numbers, seed
 
-    return numbered.map(name).with_options(work_ahead.options(Knobs())).with_options(work_ahead.untuned())
+    return numbered.map(name).with_options(work_ahead.options(Knobs())).with_options(work_ahead.without_autotune())
 
 
 def pipeline(
@@ -83,10 +83,10 @@ def pipeline(
 
 def _readers(knobs: Knobs) -> int | None:
     """How many batches are read at once."""
-    return work_ahead.of_resource(knobs.workers) if knobs.latency_ms else work_ahead.num_parallel_calls(knobs.workers)
+    return work_ahead.num_parallel_calls_stateful(knobs.workers) if knobs.latency_ms else work_ahead.num_parallel_calls(knobs.workers)
 
 
-def reading(latency_ms: float, kept: Kept | None = None) -> Callable[..., Any]:
+def reading(latency_ms: float, kept: CachedExamples | None = None) -> Callable[..., Any]:
     """A batch's paths -> its files' bytes, label, number and seed for each element.
 
     kept: a batch whose images are all in the cache is not read.
@@ -122,7 +122,7 @@ def delayed(value: tf.Tensor, latency_ms: float | tf.Tensor) -> tf.Tensor:
     return tf.data.experimental.from_variant(asleep, once.element_spec).take(1).get_single_element()
 
 
-def decoding(image_size: int, kept: Kept | None = None) -> Callable[..., Any]:
+def decoding(image_size: int, kept: CachedExamples | None = None) -> Callable[..., Any]:
     """A file's bytes -> the image; kept: one that is in the cache is not decoded."""
     import tensorflow as tf
 
@@ -159,13 +159,13 @@ def _plain(image: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.Tenso
 
 
 def cached_pipeline(
-    batches: tf.data.Dataset, knobs: Knobs, *, batch_size: int, image_size: int, store: Store
+    batches: tf.data.Dataset, knobs: Knobs, *, batch_size: int, image_size: int, store: ExampleStore
 ) -> tf.data.Dataset:
     """`jpeg.pipeline`; with the cache on, of images that are decoded once."""
     if not knobs.cache:
         return pipeline(batches, knobs, batch_size=batch_size, image_size=image_size)
-    kept = store.kept()
-    parallel = work_ahead.of_resource(knobs.workers)
+    kept = store.examples_of()
+    parallel = work_ahead.num_parallel_calls_stateful(knobs.workers)
     if kept.is_full:
         numbered = batches.map(_numbered).unbatch()
         ready = numbered.map(_getting(kept), num_parallel_calls=parallel).batch(batch_size)
@@ -187,7 +187,7 @@ def _numbered(paths: tf.Tensor, labels: tf.Tensor, numbers: tf.Tensor, seed: tf.
     return labels, numbers, tf.fill(tf.shape(numbers), seed)
 
 
-def _getting(kept: Kept) -> Callable[..., Any]:
+def _getting(kept: CachedExamples) -> Callable[..., Any]:
     def get(label: tf.Tensor, number: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         (image,) = kept.get(number)
         return augment(image, label, number, seed)
@@ -200,7 +200,7 @@ def _augmenting(image: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.
     return *augment(image, label, number, seed), number, image
 
 
-def _keeping(kept: Kept) -> Callable[..., Any]:
+def _keeping(kept: CachedExamples) -> Callable[..., Any]:
     import tensorflow as tf
 
     def keep(images: tf.Tensor, labels: tf.Tensor, numbers: tf.Tensor, plain: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -19,7 +19,7 @@ from tfwatch.tfdata import work_ahead
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from tfwatch.tfdata.work_ahead import Shuffle
+    from tfwatch.tfdata.shuffle import Shuffle
     from tfwatch.workloads.workload import Settings
 
 
@@ -31,7 +31,7 @@ def seed_of(settings: Settings) -> int:
 def source(shuffle: Shuffle, batch_size: int) -> tf.data.Dataset:
     """Numbers, int64 of shape [batch]; each pass shuffles anew, the same for the same seed."""
     return (
-        shuffle.numbers.batch(batch_size).with_options(work_ahead.options(Knobs())).with_options(work_ahead.untuned())
+        shuffle.numbers.batch(batch_size).with_options(work_ahead.options(Knobs())).with_options(work_ahead.without_autotune())
     )
 
 
@@ -39,7 +39,7 @@ def in_order(count: int, batch_size: int) -> tf.data.Dataset:
     """Numbers as `source` gives them, in order; for validation."""
     import tensorflow as tf
 
-    return tf.data.Dataset.range(count).batch(batch_size).with_options(work_ahead.untuned())
+    return tf.data.Dataset.range(count).batch(batch_size).with_options(work_ahead.without_autotune())
 
 
 def finished(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:

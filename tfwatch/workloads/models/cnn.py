@@ -99,12 +99,12 @@ def _prepared(
 ) -> Prepared:
     import tensorflow as tf
 
-    from tfwatch.tfdata.cache import Store
-    from tfwatch.tfdata.work_ahead import Shuffle
+    from tfwatch.tfdata.cache import ExampleStore
+    from tfwatch.tfdata.shuffle import Shuffle
     from tfwatch.workloads.data import jpeg
 
     size, count = settings.image_size, len(split.training)
-    shuffle, store = Shuffle(count, seed), Store(count, [tf.TensorSpec((size, size, 3), tf.float32)])
+    shuffle, store = Shuffle(count, seed), ExampleStore(count, [tf.TensorSpec((size, size, 3), tf.float32)])
     return Prepared(
         source=jpeg.source(*_pick(images, split.training), settings.batch_size, seed, shuffle),
         pipeline=functools.partial(jpeg.cached_pipeline, batch_size=settings.batch_size, image_size=size, store=store),
@@ -144,7 +144,7 @@ def _validation(images: ImageFolder, numbers: NDArray[np.intp], settings: Settin
         batches, knobs, batch_size=settings.batch_size, image_size=settings.image_size, augmented=False
     )
     count = numbered_examples.steps_per_epoch(len(numbers), settings.batch_size)
-    return ready.with_options(work_ahead.untuned()).apply(tf.data.experimental.assert_cardinality(count))
+    return ready.with_options(work_ahead.without_autotune()).apply(tf.data.experimental.assert_cardinality(count))
 
 
 def _model(settings: Settings, classes: int) -> keras.Model:

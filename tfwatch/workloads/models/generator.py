@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
     from numpy.typing import NDArray
 
-    from tfwatch.tfdata.cache import Kept, Store
+    from tfwatch.tfdata.cache import CachedExamples, ExampleStore
 
 _COUNT = 16_000
 _HELD_OUT = 1_000
@@ -45,17 +45,17 @@ def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
     """Nothing is made ahead: the pipeline makes every example from its number."""
     import tensorflow as tf
 
-    from tfwatch.tfdata.cache import Store
-    from tfwatch.tfdata.work_ahead import Shuffle
+    from tfwatch.tfdata.cache import ExampleStore
+    from tfwatch.tfdata.shuffle import Shuffle
 
     say("making examples as they are needed")
     shuffle = Shuffle(_COUNT, numbered_examples.seed_of(settings))
-    store = Store(_COUNT, [tf.TensorSpec((_FEATURES,), tf.float32), tf.TensorSpec((), tf.int32)])
+    store = ExampleStore(_COUNT, [tf.TensorSpec((_FEATURES,), tf.float32), tf.TensorSpec((), tf.int32)])
     held_out = numbered_examples.in_order(_HELD_OUT, settings.batch_size).map(lambda numbers: numbers + _COUNT)
     return Prepared(
         source=numbered_examples.source(shuffle, settings.batch_size),
         pipeline=functools.partial(pipeline, batch_size=settings.batch_size, store=store),
-        validation=fast(held_out, Knobs()).prefetch(2).with_options(work_ahead.untuned()),
+        validation=fast(held_out, Knobs()).prefetch(2).with_options(work_ahead.without_autotune()),
         model=functools.partial(_model, settings),
         steps_per_epoch=numbered_examples.steps_per_epoch(_COUNT, settings.batch_size),
         images=_COUNT,
@@ -65,31 +65,31 @@ def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
     )
 
 
-def pipeline(numbers: tf.data.Dataset, knobs: Knobs, *, batch_size: int, store: Store) -> tf.data.Dataset:
+def pipeline(numbers: tf.data.Dataset, knobs: Knobs, *, batch_size: int, store: ExampleStore) -> tf.data.Dataset:
     """Features of shape [batch, 256] and classes, from batches of numbers."""
-    kept = store.kept("fast" if knobs.fast_form else "slow") if knobs.cache else None
+    kept = store.examples_of("fast" if knobs.fast_form else "slow") if knobs.cache else None
     if kept is not None and kept.is_full:
-        batches = numbers.map(kept.get, num_parallel_calls=work_ahead.of_resource(knobs.workers))
+        batches = numbers.map(kept.get, num_parallel_calls=work_ahead.num_parallel_calls_stateful(knobs.workers))
     else:
         batches = fast(numbers, knobs, kept) if knobs.fast_form else slow(numbers, batch_size, kept)
     return numbered_examples.finished(batches, knobs)
 
 
-def slow(numbers: tf.data.Dataset, batch_size: int, kept: Kept | None = None) -> tf.data.Dataset:
+def slow(numbers: tf.data.Dataset, batch_size: int, kept: CachedExamples | None = None) -> tf.data.Dataset:
     """As people write it: a Python generator."""
     import tensorflow as tf
 
     make: Callable[[int], Example] = functools.partial(kept.example, make=example) if kept else example
 
     def examples() -> Iterator[Example]:
-        for number in numbers.unbatch().with_options(work_ahead.untuned()):  # not one number ahead
+        for number in numbers.unbatch().with_options(work_ahead.without_autotune()):  # not one number ahead
             yield make(int(number))
 
     signature = (tf.TensorSpec((_FEATURES,), tf.float32), tf.TensorSpec((), tf.int32))
     return tf.data.Dataset.from_generator(examples, output_signature=signature).batch(batch_size)
 
 
-def fast(numbers: tf.data.Dataset, knobs: Knobs, kept: Kept | None = None) -> tf.data.Dataset:
+def fast(numbers: tf.data.Dataset, knobs: Knobs, kept: CachedExamples | None = None) -> tf.data.Dataset:
     """The same work in tf.data: a batch at once, outside Python, in parallel where it is asked."""
     parallel = work_ahead.num_parallel_calls(knobs.workers)
     if kept is None:

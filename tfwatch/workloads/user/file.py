@@ -131,7 +131,7 @@ def _bound(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             yield child.name, child
         elif isinstance(child, ast.alias):
             yield child.asname or child.name.partition(".")[0], child
-        elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
+        elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.ExampleStore):
             yield child.id, child
         elif not isinstance(child, ast.Lambda):
             yield from _bound(child)

@@ -144,7 +144,7 @@ class Own:
         return source, lambda batches, knobs: numbered_examples.finished(batches, Knobs(prefetch=knobs.prefetch))
 
     def _live(self) -> tuple[tf.data.Dataset, Build]:
-        source = self._dataset("source").with_options(work_ahead.options(Knobs())).with_options(work_ahead.untuned())
+        source = self._dataset("source").with_options(work_ahead.options(Knobs())).with_options(work_ahead.without_autotune())
 
         def build(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
             return numbered_examples.finished(self._dataset("pipeline", batches, Pipeline.of(knobs)), knobs)

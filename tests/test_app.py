@@ -13,7 +13,7 @@ from tests.screens.showing import shown
 from tfwatch.app import TfwatchApp
 from tfwatch.core.clock import Clock
 from tfwatch.core.rows import Phase
-from tfwatch.screens.footer import Meter
+from tfwatch.screens.footer import FrameMeter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ async def test_settings_that_cannot_be_read_are_passed_over(tmp_path: Path, cont
         assert show.app.theme == "tfwatch-dark"
 
 
-async def test_the_terminals_title_says_how_it_goes(tmp_path: Path) -> None:
+async def test_the_terminals_title_shows_progress(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         assert show.app.title == "cnn 2/20 1 %"
         show.run.ended()
@@ -97,9 +97,9 @@ class _Costs:
         )
 
 
-def drawn(cpu_ms: float, ticks: int = 40, **sample: float) -> tuple[int, Meter]:
+def drawn(cpu_ms: float, ticks: int = 40, **sample: float) -> tuple[int, FrameMeter]:
     costs = _Costs(cpu_ms)
-    meter = Meter(costs.clock)
+    meter = FrameMeter(costs.clock)
     snapshot = Canned(None).sample(**sample).snapshot()
     count = 0
     for _ in range(ticks):
@@ -110,7 +110,7 @@ def drawn(cpu_ms: float, ticks: int = 40, **sample: float) -> tuple[int, Meter]:
     return count, meter
 
 
-def test_cheap_frames_are_all_drawn_and_their_cost_is_said() -> None:
+def test_cheap_frames_are_all_drawn_and_their_cost_is_shown() -> None:
     count, meter = drawn(cpu_ms=5.0)
 
     assert count == 40
@@ -118,7 +118,7 @@ def test_cheap_frames_are_all_drawn_and_their_cost_is_said() -> None:
     assert meter.cost.words == "tfwatch 3.0 % of a core"
 
 
-def test_the_cost_is_the_screens_alone_where_no_sample_tells_of_the_rest() -> None:
+def test_the_cost_is_the_screens_alone_without_a_sample_of_the_rest() -> None:
     _, meter = drawn(cpu_ms=5.0, own_cores=math.nan)
 
     assert meter.cost

@@ -166,7 +166,7 @@ def test_a_folder_that_is_no_run_is_bad_input(tmp_path: Path, capsys: pytest.Cap
     assert capsys.readouterr().err == f"tfwatch: {tmp_path}: its schema is 99, this tfwatch reads 1\n"
 
 
-def test_runs_that_cannot_be_read_are_told_in_a_sentence(
+def test_runs_that_cannot_be_read_are_reported_in_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refused(_: Path) -> None:
@@ -178,7 +178,7 @@ def test_runs_that_cannot_be_read_are_told_in_a_sentence(
 
 
 @pytest.mark.parametrize("kept", ["state", "config", "cache"])
-def test_a_user_without_a_home_is_told_so(
+def test_a_user_without_a_home_gets_a_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kept: str
 ) -> None:
     def homeless(*_: object, **__: object) -> str:
@@ -215,7 +215,9 @@ def test_every_option_reaches_the_plan(monkeypatch: pytest.MonkeyPatch, tmp_path
     )
     switches = (Scheduled(1, "prefetch", "off"), Scheduled(2, "workers", "auto"))
     plan = Plan("cnn", settings, Knobs("auto", 3, 20.0), switches)
-    assert orders == [TrainRequest(plan, tmp_path / "runs", headless=True, as_json=True, theme="light", gpu_sensor="ioreg")]
+    assert orders == [
+        TrainRequest(plan, tmp_path / "runs", headless=True, as_json=True, theme="light", gpu_sensor="ioreg")
+    ]
 
 
 def test_by_default_nothing_works_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,7 +321,7 @@ def test_ctrl_c_before_a_command_has_begun_ends_it_without_a_word(
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_dumb_terminal_is_told_of(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dumb_terminal_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(os, "isatty", lambda _fd: True)
     monkeypatch.setenv("TERM", "dumb")
     assert run("train", "cnn") == 2
@@ -353,7 +355,7 @@ def test_the_themes_are_those_of_the_screens() -> None:
         ("--knob workers=1,many", "'many' is not a setting: give off, default, auto or a number from 1 to 1024"),
     ],
 )
-def test_what_cannot_be_experimented_on_is_said_in_a_sentence(
+def test_a_knob_without_an_ab_test_is_refused_in_a_sentence(
     words: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("ab", "cnn", *words.split()) == 2

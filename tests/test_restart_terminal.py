@@ -22,12 +22,12 @@ def test_the_process_becomes_the_command_and_the_terminal_is_left_in_order(tmp_p
         terminal.press("r")
         terminal.wait_for("nothing changed yet")
         terminal.press("\r")
-        assert terminal.wait() == 1  # what it became says so
+        assert terminal.wait() == 1  # the new process prints it
         assert terminal.process.pid == pid
         assert terminal.state == terminal.before
-        told = terminal.output.decode()
+        reported = terminal.output.decode()
     run = the_run(tmp_path)
-    after = told[told.rindex(LEFT_SCREEN) :]
+    after = reported[reported.rindex(LEFT_SCREEN) :]
     assert f"recorded in {run.path}" in "".join(after.split("\r\n"))
     assert f"became train cnn --begin-with {run.path}/last.weights.h5 --runs-dir {tmp_path} --after {run.path}" in after
     assert end_of(run) == "stopped"

@@ -58,7 +58,7 @@ def until(true: Callable[[], object], timeout_s: float = 20) -> None:
 
 
 def trains(runs_dir: Path) -> bool:
-    """Whether a run has some steps on disk."""
+    """True once a run has some steps on disk."""
     return any((run / "steps.bin").stat().st_size > 20 * STEP.itemsize for run in list_runs(runs_dir))
 
 
@@ -73,10 +73,10 @@ def test_stop_and_leave(tmp_path: Path) -> None:
         terminal.press("q")
         terminal.wait_for("Leave the screen?")
         terminal.press("y")
-        told = terminal.wait_for("tfwatch replay")
+        reported = terminal.wait_for("tfwatch replay")
         assert terminal.wait() == 0
         assert terminal.state == terminal.before
-    assert "cnn: stopped" in told[told.rindex(LEFT_SCREEN) :]
+    assert "cnn: stopped" in reported[reported.rindex(LEFT_SCREEN) :]
     assert end_of(the_run(tmp_path)) == "stopped"
 
 
@@ -126,8 +126,8 @@ def test_sigterm_stops_and_restores_the_terminal(tmp_path: Path) -> None:
         terminal.process.send_signal(signal.SIGTERM)
         assert terminal.wait() == 143
         assert terminal.state == terminal.before
-        told = terminal.output.decode()
-    assert "cnn: stopped" in told[told.rindex(LEFT_SCREEN) :]
+        reported = terminal.output.decode()
+    assert "cnn: stopped" in reported[reported.rindex(LEFT_SCREEN) :]
     assert end_of(the_run(tmp_path)) == "stopped"
 
 
@@ -135,7 +135,7 @@ def test_a_second_sigterm_leaves_a_hung_loader(tmp_path: Path) -> None:
     with session(tmp_path, "hang") as terminal:
         terminal.wait_for(PAINTED)
         terminal.process.send_signal(signal.SIGTERM)
-        terminal.wait_for("stopping after the batch in flight")
+        terminal.wait_for("stopping after the current batch")
         terminal.process.send_signal(signal.SIGTERM)
         assert terminal.wait() == 143
         assert terminal.state == terminal.before
@@ -159,9 +159,9 @@ def test_a_hangup_leaves_a_terminal_that_lives_on_as_it_was(tmp_path: Path) -> N
         terminal.process.send_signal(signal.SIGHUP)
         assert terminal.wait() == 0
         assert terminal.state == terminal.before
-        told = terminal.output
-    assert told.count(LEAVE_SCREEN) == 1
-    assert not re.search(rb"\x1b\[\?[0-9]+h", told.partition(LEAVE_SCREEN)[2])
+        reported = terminal.output
+    assert reported.count(LEAVE_SCREEN) == 1
+    assert not re.search(rb"\x1b\[\?[0-9]+h", reported.partition(LEAVE_SCREEN)[2])
     assert (end_of(the_run(tmp_path)), len(the_run(tmp_path).steps)) == ("finished", 300)
 
 
@@ -186,10 +186,10 @@ def test_a_process_that_dies_leaves_a_sane_terminal(behaviour: str, signum: int,
         if signum == signal.SIGKILL:
             until(lambda: trains(tmp_path))
             terminal.process.send_signal(signum)
-        told = terminal.wait_for("killed or crashed")
+        reported = terminal.wait_for("killed or crashed")
         assert terminal.wait() == -signum
         assert terminal.state == terminal.before
-    assert LEFT_SCREEN in told
+    assert LEFT_SCREEN in reported
     assert the_run(tmp_path).life is Life.KILLED
 
 
@@ -215,13 +215,13 @@ def test_a_stopped_process_that_is_continued_leaves_a_sane_terminal(tmp_path: Pa
         assert terminal.state == terminal.before
 
 
-def test_a_training_that_fails_leaves_the_screen_usable_and_tells_its_traceback(tmp_path: Path) -> None:
+def test_a_training_that_fails_leaves_the_screen_usable_and_prints_its_traceback(tmp_path: Path) -> None:
     with session(tmp_path, "fail") as terminal:
         terminal.wait_for("FAILED")
         terminal.press("q")
         assert terminal.wait() == 1
-        told = terminal.output.decode()
-    assert "Traceback\r\nValueError: no" in told[told.rindex(LEFT_SCREEN) :]
+        reported = terminal.output.decode()
+    assert "Traceback\r\nValueError: no" in reported[reported.rindex(LEFT_SCREEN) :]
     assert any(isinstance(event, TrainingFailed) for event in the_run(tmp_path).events)
 
 
@@ -282,9 +282,9 @@ def test_cnn_trains_on_the_screen_and_is_switched_by_a_key(tmp_path: Path) -> No
         terminal.press("y")
         assert terminal.wait(timeout_s=60) == 0
         assert terminal.state == terminal.before
-        told = terminal.output.decode()
-    assert "cnn on" in told[told.rindex(LEFT_SCREEN) :]
-    assert "tensorflow" not in told[: told.rindex(LEFT_SCREEN)]
+        reported = terminal.output.decode()
+    assert "cnn on" in reported[reported.rindex(LEFT_SCREEN) :]
+    assert "tensorflow" not in reported[: reported.rindex(LEFT_SCREEN)]
     assert end_of(the_run(tmp_path)) == "stopped"
 
 

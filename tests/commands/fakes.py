@@ -1,7 +1,7 @@
 """A training without TensorFlow, and an app without a screen. As a program: a whole session around them.
 
 python -m tests.commands.fakes RUNS_DIR BEHAVIOUR [STEPS]     with the real screen
-python -m tests.commands.fakes train ...                      says that it was begun so, and ends with 1
+python -m tests.commands.fakes train ...                      says this line, and ends with 1
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.core.clock import Clock
-    from tfwatch.core.start_knobs import Restarting
+    from tfwatch.core.start_knobs import RestartOffer
     from tfwatch.runs.control import Control
     from tfwatch.runs.writer import RunWriter
 
@@ -144,14 +144,14 @@ class FakeApp:
 def factories(behaviour: str = "", steps: int = 20, app: str | None = None, **others: Any) -> Factories:
     """The parts of a session whose training behaves like this; with the real screen unless `app` says how it acts."""
     after_step = others.pop("after_step", lambda *_: None)
-    choose: Callable[[Restarting], None] = others.pop("choose", lambda _: None)
+    choose: Callable[[RestartOffer], None] = others.pop("choose", lambda _: None)
 
     def trainer(_plan: Plan, writer: RunWriter, control: Control, _clock: Clock) -> FakeTrainer:
         made = FakeTrainer(writer, control, behaviour, steps)
         made.after_step = after_step
         return made
 
-    def screen(*_: Any, painted: Callable[[], None], restart: Restarting, **__: Any) -> FakeApp:
+    def screen(*_: Any, painted: Callable[[], None], restart: RestartOffer, **__: Any) -> FakeApp:
         return FakeApp(app or "", painted, lambda: choose(restart))
 
     made = Factories(trainer=trainer, sensors=lambda *_: FakeSensors(), **others)

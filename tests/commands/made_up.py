@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from tfwatch.checks.injected_schedule import Found, Schedule, Trained
+from tfwatch.checks.injected_schedule import PartComparison, Schedule, TrainingResult
 from tfwatch.core.events import Event, Paused
 from tfwatch.core.rows import SAMPLE
 from tfwatch.runs.format import Manifest
@@ -29,27 +29,29 @@ def run_of(rows: Rows, *events: Event) -> Run:
 class Made:
     """Trainings that come out as they are made up, one after another; `fill` gives the last one's run."""
 
-    def __init__(self, *trained: Callable[[Schedule], Trained] | Trained) -> None:
+    def __init__(self, *trained: Callable[[Schedule], TrainingResult] | TrainingResult) -> None:
         self.asked: list[Schedule] = []
         self._trained = list(trained)
 
-    def train(self, schedule: Schedule) -> Trained:
+    def train(self, schedule: Schedule) -> TrainingResult:
         self.asked.append(schedule)
         made = self._trained.pop(0) if len(self._trained) > 1 else self._trained[0]
-        return made if isinstance(made, Trained) else made(schedule)
+        return made if isinstance(made, TrainingResult) else made(schedule)
 
     def fill(self, **_: Any) -> Run:
         return self.train(Schedule()).run
 
 
-def outcome(experiment: Experiment, *trained: Callable[[Schedule], Trained] | Trained) -> dict[str, bool]:
-    """Whether each case passes, by its group and name."""
+def outcome(experiment: Experiment, *trained: Callable[[Schedule], TrainingResult] | TrainingResult) -> dict[str, bool]:
+    """Return by group and name if each case passes."""
     found = experiment(cast("Trainings", Made(*trained)))
     return {f"{case.group}: {case.case}": case.passed for case in found}
 
 
-def trained(rows: Rows, *events: Event, found: tuple[Found, ...] = (), wall_error: float = 0.0) -> Trained:
-    return Trained(list(found), wall_error, run_of(rows, *events), [])
+def trained(
+    rows: Rows, *events: Event, found: tuple[PartComparison, ...] = (), wall_error: float = 0.0
+) -> TrainingResult:
+    return TrainingResult(list(found), wall_error, run_of(rows, *events), [])
 
 
 def pause(rows: Rows, step: int, cause: str, took_ms: float, detail: str = "") -> Paused:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tfwatch.commands.factories import Factories
 
-WISH = ExperimentOptions("cnn", Settings(steps=400, seed=1), Knobs(), "prefetch", ("off", 4))
+OPTIONS = ExperimentOptions("cnn", Settings(steps=400, seed=1), Knobs(), "prefetch", ("off", 4))
 
 
 class ObedientTrainer(FakeTrainer):
@@ -37,7 +37,7 @@ class ObedientTrainer(FakeTrainer):
             old, new = show(self._control.knobs.prefetch), show(request.value)
             now, words = self._writer.now_ns(), {"knob": request.knob, "old": old, "new": new, "by": request.by}
             self._writer.event(SwitchAsked(now, step=step - 1, **words))
-            self._control.knobs = self._control.knobs.turned(request.knob, request.value)
+            self._control.knobs = self._control.knobs.with_value(request.knob, request.value)
             self._writer.event(PipelineSwitched(now, asked_step=step - 1, step=step, took_ms=1.0, **words))
         compute_ms = 4.0 if self._control.knobs.prefetch == 4 else 9.0
         start_ns = max(0, self._writer.now_ns() - 10**7)
@@ -58,7 +58,7 @@ def obedient(interrupted: int = 0) -> Factories:
 
 
 def test_it_ends_with_the_answer_in_the_summary(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert ab(WISH, tmp_path, factories=obedient()) == 0
+    assert ab(OPTIONS, tmp_path, factories=obedient()) == 0
     out, _ = capfd.readouterr()
     assert "prefetch off against 4: 2.00 x faster (" in out
     assert "; left at 4\n" in out
@@ -72,7 +72,7 @@ def test_it_ends_with_the_answer_in_the_summary(tmp_path: Path, capfd: pytest.Ca
 
 
 def test_json_is_one_document_with_the_answer(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert ab(WISH, tmp_path, as_json=True, factories=obedient()) == 0
+    assert ab(OPTIONS, tmp_path, as_json=True, factories=obedient()) == 0
     document = json.loads(capfd.readouterr().out)
     (found,) = document["experiments"]
     assert (found["knob"], found["settings"], found["answer"], found["kept"]) == (
@@ -86,8 +86,8 @@ def test_json_is_one_document_with_the_answer(tmp_path: Path, capfd: pytest.Capt
     assert document["switches"] == []
 
 
-def test_interrupted_it_tells_what_is_known(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert ab(WISH, tmp_path, factories=obedient(interrupted=45)) == 130
+def test_an_interrupted_ab_test_prints_its_result_so_far(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert ab(OPTIONS, tmp_path, factories=obedient(interrupted=45)) == 130
     assert "prefetch off against 4: not clear: the training was stopped before (" in capfd.readouterr().out
     (folder,) = list_runs(tmp_path)
     run = open_run(folder)

@@ -46,7 +46,7 @@ def test_a_limit_that_is_none_is_one_sentence(limit: str, capsys: pytest.Capture
     assert f"'{limit}' is no memory: give gigabytes above 0" in capsys.readouterr().err
 
 
-def test_a_run_is_flown_and_its_summary_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_autopilot_runs_and_the_summary_names_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     ordered = order(tmp_path, headless=True, autopilot=True, memory_bytes=2.0**30)
     assert train(ordered, factories(steps=60)) == 0
     run = open_run(list_runs(tmp_path)[0])
@@ -54,5 +54,5 @@ def test_a_run_is_flown_and_its_summary_says_so(tmp_path: Path, capfd: pytest.Ca
     (ended,) = [event for event in run.events if isinstance(event, AutopilotEnded)]
     assert began.memory_bytes == 2.0**30
     assert run.manifest.settings["memory_limit_bytes"] == 2.0**30
-    assert ended.cause == "over"  # nobody obeys there, so the run ends before the first move is in effect
+    assert ended.cause == "over"  # no training obeys there, so the run ends before the first move is in effect
     assert "autopilot: " in capfd.readouterr().out

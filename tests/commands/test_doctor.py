@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     Collect = Callable[[Scope, Callable[[str], None]], Facts]
 
-_BROKEN = mac("2.20.0", "1.2.0", trial=stopped("import", code=1, words="Library not loaded: @rpath/_pywrap.so\n"))
+_BROKEN = mac("2.20.0", "1.2.0", trial=stopped("import", code=1, log_text="Library not loaded: @rpath/_pywrap.so\n"))
 
 
 def collecting(facts: Facts) -> Collect:
     """Gathers nothing but these facts."""
 
-    def collect(scope: Scope, told: Callable[[str], None]) -> Facts:
-        told("the installation")
+    def collect(scope: Scope, reported: Callable[[str], None]) -> Facts:
+        reported("the installation")
         return facts
 
     return collect
@@ -73,17 +73,17 @@ def test_a_check_up_that_could_not_be_written_is_exit_code_1(monkeypatch: pytest
 def test_the_json_is_one_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert doctor(_BROKEN, tmp_path, as_json=True) == 1
     out, err = capsys.readouterr()
-    told = json.loads(out)
+    reported = json.loads(out)
 
     assert err == ""
-    assert told["worst"] == "fail"
-    assert told["machine"] == "Apple M2 Pro, 16 GB, TensorFlow 2.20.0 + metal 1.2.0, TensorFlow does not start"
-    assert [set(check) for check in told["checks"]] == [{"id", "status", "found", "todo"}] * len(told["checks"])
-    assert [(check["id"], check["status"]) for check in told["checks"][:2]] == [
+    assert reported["worst"] == "fail"
+    assert reported["machine"] == "Apple M2 Pro, 16 GB, TensorFlow 2.20.0 + metal 1.2.0, TensorFlow does not start"
+    assert [set(check) for check in reported["checks"]] == [{"id", "status", "found", "todo"}] * len(reported["checks"])
+    assert [(check["id"], check["status"]) for check in reported["checks"][:2]] == [
         ("versions", "fail"),
         ("import", "fail"),
     ]
-    assert "Library not loaded: @rpath/_pywrap.so" in told["checks"][1]["found"]
+    assert "Library not loaded: @rpath/_pywrap.so" in reported["checks"][1]["found"]
 
 
 def test_the_table_has_the_worst_first_and_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,7 +175,7 @@ def test_progress_is_for_terminals(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_ctrl_c_ends_it_without_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def collect(scope: Scope, told: Callable[[str], None]) -> Facts:
+    def collect(scope: Scope, reported: Callable[[str], None]) -> Facts:
         raise KeyboardInterrupt
 
     assert command.doctor(command.DoctorOptions(tmp_path), collect) == 130
@@ -252,7 +252,7 @@ def screen(facts: str, tmp_path: Path) -> Pseudo:
     """`tfwatch doctor --screen` over made-up facts, in a terminal of its own."""
     script = (
         "import tfwatch.doctor.checkup as room\nfrom tests.commands.test_doctor import *\n"
-        f"from tests.commands.test_doctor import _BROKEN\nroom.gather = lambda *_: {facts}\n"
+        f"from tests.commands.test_doctor import _BROKEN\nroom.collect_facts = lambda *_: {facts}\n"
         f"raise SystemExit(cli.main(['doctor', '--screen', '--runs-dir', {str(tmp_path)!r}]))"
     )
     return Pseudo("-c", script, XDG_CONFIG_HOME=str(tmp_path))

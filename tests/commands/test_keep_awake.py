@@ -41,13 +41,13 @@ def test_the_tool_lives_as_long_as_the_run(
     tool: Callable[[str], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keep_awake, "_FAILS_WITHIN_S", 0.05)
-    told: list[str] = []
-    with KeepAwake(told.append, tool("exec cat")):
+    reported: list[str] = []
+    with KeepAwake(reported.append, tool("exec cat")):
         pid = pid_in(tmp_path)
-        wait_until(lambda: bool(told))
+        wait_until(lambda: bool(reported))
         assert psutil.pid_exists(pid)
 
-    assert told == ["kept awake by caffeinate until the run ends"]
+    assert reported == ["kept awake by caffeinate until the run ends"]
     assert not psutil.pid_exists(pid)
 
 
@@ -61,9 +61,8 @@ def test_a_tool_that_began_while_signals_were_held_back_leaves_too(
 
 
 def test_a_run_that_is_killed_takes_the_tool_with_it(tool: Callable[[str], list[str]], tmp_path: Path) -> None:
-    code = (
-        "import os, sys; from tfwatch.commands.keep_awake import KeepAwake; KeepAwake(print, sys.argv[1:]).__enter__(); input()"
-    )
+    imports = "import sys; from tfwatch.commands.keep_awake import KeepAwake"
+    code = f"{imports}; KeepAwake(print, sys.argv[1:]).__enter__(); input()"
     run = subprocess.Popen([sys.executable, "-c", code, *tool("exec cat")], stdin=subprocess.PIPE)
     pid = pid_in(tmp_path)
     assert psutil.pid_exists(pid)
@@ -80,24 +79,24 @@ def test_a_run_that_is_killed_takes_the_tool_with_it(tool: Callable[[str], list[
         pytest.param("exit 3", "caffeinate: it ended with 3", id="without a word"),
     ],
 )
-def test_a_tool_that_fails_is_told_once(
+def test_a_tool_that_fails_is_reported_once(
     tool: Callable[[str], list[str]], lines: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keep_awake, "_FAILS_WITHIN_S", 20.0)
-    told: list[str] = []
-    with KeepAwake(told.append, tool(lines)):
-        wait_until(lambda: bool(told))
+    reported: list[str] = []
+    with KeepAwake(reported.append, tool(lines)):
+        wait_until(lambda: bool(reported))
 
-    assert told == [f"--keep-awake does not work here, the machine may fall asleep: {why}"]
+    assert reported == [f"--keep-awake does not work here, the machine may fall asleep: {why}"]
 
 
 def test_no_tool_is_a_sentence() -> None:
-    told: list[str] = []
+    reported: list[str] = []
     for argv in ([], ["/nowhere/caffeinate"]):
-        with KeepAwake(told.append, argv):
+        with KeepAwake(reported.append, argv):
             pass
 
-    assert told == [
+    assert reported == [
         "--keep-awake has no tool for this system: the machine may fall asleep",
         "--keep-awake does not work here, the machine may fall asleep: caffeinate: No such file or directory",
     ]

@@ -14,7 +14,7 @@ from tfwatch import cli
 from tfwatch.commands import launch as room
 from tfwatch.commands.factories import Factories
 from tfwatch.core.clock import Clock
-from tfwatch.doctor.quick_facts import GpuHere
+from tfwatch.doctor.quick_facts import GpuPresence
 from tfwatch.report.document import as_json
 from tfwatch.runs.opened import open_run
 from tfwatch.workloads.registry import WORKLOADS
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _KNOBS = [
     pytest.param(workload, knob, id=f"{workload.name} {knob.name}")
-    for workload in room.trainables(GpuHere())
+    for workload in room.trainables(GpuPresence())
     for knob in workload.knobs
     if not knob.refused
 ]
@@ -47,7 +47,7 @@ def test_each_value_of_each_knob_is_taken_by_train(
 
 
 def test_a_workload_has_the_knobs_that_it_takes() -> None:
-    offered = room.trainables(GpuHere())
+    offered = room.trainables(GpuPresence())
     knobs = {one.name: [knob.name for knob in one.knobs if knob.name != "cache"] for one in offered}
     assert list(knobs) == list(WORKLOADS)
     learning = ["batch size", "optimizer", "learning rate", "seed", "length"]
@@ -56,24 +56,26 @@ def test_a_workload_has_the_knobs_that_it_takes() -> None:
     assert knobs["cnn"] == ["prefetch", "workers", "latency", "image size", "data", *all_have]
 
 
-def _said(here: GpuHere, workload: str) -> dict[str, str]:
-    """By knob, why it or one of its values cannot be taken, or what is said of it."""
+def _reasons(here: GpuPresence, workload: str) -> dict[str, str]:
+    """By knob: the reason why it or a value is refused, or its note."""
     (one,) = (one for one in room.trainables(here) if one.name == workload)
-    told = {
-        knob.name: [f"{value.shown}: {told.reason}" for value in knob.values for told in value.told]
+    reasons = {
+        knob.name: [f"{value.shown}: {one.reason}" for value in knob.values for one in value.constraints]
         for knob in one.knobs
     }
     return {
-        knob.name: knob.refused or "; ".join(told[knob.name]) for knob in one.knobs if knob.refused or told[knob.name]
+        knob.name: knob.refused or "; ".join(reasons[knob.name])
+        for knob in one.knobs
+        if knob.refused or reasons[knob.name]
     }
 
 
 @pytest.mark.parametrize(
     ("here", "workload", "said"),
     [
-        pytest.param(GpuHere(), "cnn", {"precision": "mixed: slower on a CPU"}, id="a GPU"),
+        pytest.param(GpuPresence(), "cnn", {"precision": "mixed: slower on a CPU"}, id="a GPU"),
         pytest.param(
-            GpuHere("no GPU here"),
+            GpuPresence("no GPU here"),
             "cnn-loop",
             {
                 "device": "gpu: no GPU here",
@@ -83,7 +85,7 @@ def _said(here: GpuHere, workload: str) -> dict[str, str]:
             id="no GPU, and a loop written by hand",
         ),
         pytest.param(
-            GpuHere(metal=True),
+            GpuPresence(metal=True),
             "array",
             {
                 "mode": "jit: no XLA on Apple's GPUs",
@@ -94,14 +96,14 @@ def _said(here: GpuHere, workload: str) -> dict[str, str]:
         ),
     ],
 )
-def test_what_cannot_apply_says_why(here: GpuHere, workload: str, said: dict[str, str]) -> None:
-    assert _said(here, workload) == said
+def test_a_value_that_cannot_apply_has_a_reason(here: GpuPresence, workload: str, said: dict[str, str]) -> None:
+    assert _reasons(here, workload) == said
 
 
 def test_jit_is_open_on_a_mac_while_the_cpu_computes() -> None:
-    (mode,) = (knob for knob in room.trainables(GpuHere(metal=True))[2].knobs if knob.name == "mode")
+    (mode,) = (knob for knob in room.trainables(GpuPresence(metal=True))[2].knobs if knob.name == "mode")
     (jit,) = (value for value in mode.values if value.shown == "jit")
-    assert [told.applies({"device": device}) for told in jit.told for device in ("auto", "cpu", "gpu")] == [
+    assert [one.applies({"device": device}) for one in jit.constraints for device in ("auto", "cpu", "gpu")] == [
         True,
         False,
         True,
@@ -120,7 +122,7 @@ def test_what_is_typed_is_taken_by_train(
     name: str, typed: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders = _taken(monkeypatch)
-    (knob,) = (knob for knob in room.trainables(GpuHere())[2].knobs if knob.name == name)
+    (knob,) = (knob for knob in room.trainables(GpuPresence())[2].knobs if knob.name == name)
     assert knob.read
     assert knob.read(typed).words == words
     assert cli.main(["train", "cnn", *words]) == 0
@@ -131,7 +133,7 @@ def test_what_is_typed_is_taken_by_train(
 
 
 def test_a_folder_of_images_is_typed(tmp_path: Path) -> None:
-    (data,) = (knob for knob in room.trainables(GpuHere())[2].knobs if knob.name == "data")
+    (data,) = (knob for knob in room.trainables(GpuPresence())[2].knobs if knob.name == "data")
     assert data.read
     assert data.read(str(tmp_path)).words == ("--data", str(tmp_path))
     with pytest.raises(ValueError, match="there is no folder /nonexistent"):
@@ -143,7 +145,7 @@ def test_a_folder_of_images_is_typed(tmp_path: Path) -> None:
 def test_a_file_of_ones_own_has_the_knobs_that_its_code_leaves_open(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("def dataset(knobs): ...\ndef model(): ...\n")
-    mine = room.own(str(path), GpuHere())
+    mine = room.own(str(path), GpuPresence())
     assert (mine.name, mine.argument) == ("mine.py", str(path))
     started = ["device", "mode", "precision", "steps per execution"]
     assert [knob.name for knob in mine.knobs] == ["prefetch", "workers", "seed", "length", *started]
@@ -156,7 +158,7 @@ def test_a_file_of_ones_own_has_the_knobs_that_its_code_leaves_open(tmp_path: Pa
         ("cmn", "no workload"),
     ):
         with pytest.raises(BadInputError, match=sentence):
-            room.own(wrong, GpuHere())
+            room.own(wrong, GpuPresence())
 
 
 class _Chooses:

@@ -1,4 +1,4 @@
-"""What does not fit into memory is told before it is made."""
+"""A size that does not fit into memory is reported before the training starts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfwatch.checks.bench import Wish, doubts, specs
+from tfwatch.checks.bench import BenchOptions, find_memory_warnings, list_specs
 from tfwatch.doctor import quick_facts
-from tfwatch.doctor.quick_facts import GpuHere
+from tfwatch.doctor.quick_facts import GpuPresence
 from tfwatch.runs import machine_info
 from tfwatch.runs.machine_info import Limits
 
@@ -18,28 +18,33 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 GB = 2**30
-NO_GPU = GpuHere("no GPU here")
+NO_GPU = GpuPresence("no GPU here")
 
 
-def test_what_fits_or_is_not_known_is_not_told() -> None:
-    assert quick_facts.too_much(2 * GB, "dense", "cpu", NO_GPU, free=3 * GB) == ""
-    assert quick_facts.too_much(None, "mine.py", "cpu", NO_GPU, free=0) == ""
+def test_a_size_that_fits_or_is_unknown_is_not_reported() -> None:
+    assert quick_facts.describe_memory_shortage(2 * GB, "dense", "cpu", NO_GPU, free=3 * GB) == ""
+    assert quick_facts.describe_memory_shortage(None, "mine.py", "cpu", NO_GPU, free=0) == ""
 
 
 @pytest.mark.parametrize(
     ("device", "gpu", "end"),
     [
         pytest.param("auto", NO_GPU, "are free: it may swap, or the system may end it", id="no GPU"),
-        pytest.param("auto", GpuHere(metal=True), "are free: it may swap, or the system may end it", id="Apple's GPU"),
-        pytest.param("cpu", GpuHere(), "are free: it may swap, or the system may end it", id="a GPU left alone"),
         pytest.param(
-            "auto", GpuHere(), "are free: where no GPU holds the model and what it computes, it may swap", id="a GPU"
+            "auto", GpuPresence(metal=True), "are free: it may swap, or the system may end it", id="Apple's GPU"
+        ),
+        pytest.param("cpu", GpuPresence(), "are free: it may swap, or the system may end it", id="a GPU left alone"),
+        pytest.param(
+            "auto",
+            GpuPresence(),
+            "are free: where no GPU holds the model and what it computes, it may swap",
+            id="a GPU",
         ),
     ],
 )
-def test_what_does_not_fit_is_a_sentence_with_both_figures(device: str, gpu: GpuHere, end: str) -> None:
-    told = quick_facts.too_much(round(57.6 * GB), "matmul", device, gpu, free=round(20.1 * GB))
-    assert told.startswith(f"matmul needs about 57.6 GB of memory and 20.1 GB {end}")
+def test_what_does_not_fit_is_a_sentence_with_both_figures(device: str, gpu: GpuPresence, end: str) -> None:
+    reported = quick_facts.describe_memory_shortage(round(57.6 * GB), "matmul", device, gpu, free=round(20.1 * GB))
+    assert reported.startswith(f"matmul needs about 57.6 GB of memory and 20.1 GB {end}")
 
 
 @pytest.mark.parametrize(
@@ -62,26 +67,30 @@ def test_free_is_the_machines_or_the_groups(
 
 
 @pytest.mark.parametrize(
-    ("wish", "free", "told"),
+    ("options", "free", "reported"),
     [
-        pytest.param(Wish(["matmul"], size=60_000), 20 * GB, ["matmul --size 60000 needs about "], id="size"),
-        pytest.param(Wish(["matmul"]), 20 * GB, [], id="its own size"),
+        pytest.param(BenchOptions(["matmul"], size=60_000), 20 * GB, ["matmul --size 60000 needs about "], id="size"),
+        pytest.param(BenchOptions(["matmul"]), 20 * GB, [], id="its own size"),
         pytest.param(
-            Wish(["large-images", "dense"], batch_sizes=[32, 100_000]),
+            BenchOptions(["large-images", "dense"], batch_sizes=[32, 100_000]),
             20 * GB,
             ["large-images --batch-sizes 100000 needs about "],
             id="one of several batch sizes",
         ),
     ],
 )
-def test_bench_tells_each_that_may_not_fit_once(wish: Wish, free: int, told: Sequence[str]) -> None:
-    found = doubts(specs(wish), free, GpuHere())
-    assert len(found) == len(told)
-    assert all(sentence.startswith(start) for sentence, start in zip(found, told, strict=True))
+def test_bench_reports_each_size_that_may_not_fit_once(
+    options: BenchOptions, free: int, reported: Sequence[str]
+) -> None:
+    found = find_memory_warnings(list_specs(options), free, GpuPresence())
+    assert len(found) == len(reported)
+    assert all(sentence.startswith(start) for sentence, start in zip(found, reported, strict=True))
 
 
 def test_where_bench_times_the_gpu_alone_its_own_memory_may_hold_it() -> None:
-    (both,) = doubts(specs(Wish(["matmul"], size=60_000)), 20 * GB, GpuHere())
-    (alone,) = doubts(specs(Wish(["matmul"], size=60_000, devices=["gpu"])), 20 * GB, GpuHere())
+    (both,) = find_memory_warnings(list_specs(BenchOptions(["matmul"], size=60_000)), 20 * GB, GpuPresence())
+    (alone,) = find_memory_warnings(
+        list_specs(BenchOptions(["matmul"], size=60_000, devices=["gpu"])), 20 * GB, GpuPresence()
+    )
     assert "where no GPU holds" not in both
     assert "where no GPU holds" in alone

@@ -1,4 +1,4 @@
-"""What commands print where nobody reads it, or nothing can be written."""
+"""Output of commands where the reader is gone or nothing can be written."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(params=["full", "gone"])
 def output(request: pytest.FixtureRequest) -> Iterator[tuple[int, str, int]]:
-    """A descriptor that takes nothing, what is said of it, and the exit code."""
+    """A descriptor that takes nothing, the sentence on it, and the exit code."""
     if request.param == "gone":
         reader, fd = os.pipe()
         os.close(reader)
-        told = ("", 0)
+        reported = ("", 0)
     elif os.path.exists("/dev/full"):
         fd = os.open("/dev/full", os.O_WRONLY)
-        told = ("tfwatch: this could not be written: No space left on device\n", 1)
+        reported = ("tfwatch: this could not be written: No space left on device\n", 1)
     else:
         pytest.skip("this system has no /dev/full")
-    yield fd, *told
+    yield fd, *reported
     os.close(fd)
 
 

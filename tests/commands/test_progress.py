@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Terminal(io.StringIO):
-    """A text stream that says it is a terminal, of no known width."""
+    """A text stream that claims to be a terminal of unknown width."""
 
     def isatty(self) -> bool:
         return True
@@ -60,9 +60,7 @@ def test_a_line_is_cut_to_the_terminal(reader: RunReader, monkeypatch: pytest.Mo
     assert stream.getvalue() == "\r" + "x" * 79 + "\x1b[K"
 
 
-def test_a_terminal_says_how_long_a_line_may_be_and_a_file_does_not(
-    reader: RunReader, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_limits_the_line_and_a_file_does_not(reader: RunReader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Terminal, "fileno", lambda _: -1)
     widths: list[int | None] = []
 
@@ -86,7 +84,7 @@ def test_a_sentence_stands_on_a_line_of_its_own(reader: RunReader, monkeypatch: 
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), KeyError("x")], ids=["arithmetic", "lookup"])
-def test_a_failure_is_told_once_and_hurts_nobody(error: Exception, reader: RunReader) -> None:
+def test_a_failure_is_reported_once_and_training_goes_on(error: Exception, reader: RunReader) -> None:
     def fail(_: Snapshot, width: int | None) -> str:
         raise error
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from tfwatch.core.start_knobs import Restarting
+    from tfwatch.core.start_knobs import RestartOffer
 
 
 @pytest.fixture(autouse=True)
@@ -39,10 +39,10 @@ def _a_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "why_no_screen", lambda _: "")
 
 
-def turn(**values: str) -> Callable[[Restarting], None]:
+def turn(**values: str) -> Callable[[RestartOffer], None]:
     """Chooses values of knobs by what they show; the other knobs stay as they are."""
 
-    def choose(restart: Restarting) -> None:
+    def choose(restart: RestartOffer) -> None:
         words: list[str] = []
         for knob in restart.knobs():
             shown = values.get(knob.name.replace(" ", "_"))
@@ -62,10 +62,10 @@ def trained(runs_dir: Path, app: str, **options: Any) -> tuple[int, list[Sequenc
     return train(ordered, factories(app=app, exec_command=became.append, **options)), became
 
 
-def after_a_step(choose: Callable[[Restarting], None]) -> Callable[[Restarting], None]:
+def after_a_step(choose: Callable[[RestartOffer], None]) -> Callable[[RestartOffer], None]:
     """Chooses once a step is done."""
 
-    def later(restart: Restarting) -> None:
+    def later(restart: RestartOffer) -> None:
         deadline = time.monotonic() + 20
         while restart.knobs()[0].refused:
             assert time.monotonic() < deadline
@@ -95,7 +95,7 @@ def test_the_run_ends_and_the_process_becomes_the_command(tmp_path: Path, capfd:
     )
 
 
-def test_weights_are_not_kept_where_the_model_is_to_begin_anew(tmp_path: Path) -> None:
+def test_weights_are_not_saved_where_the_model_is_re_initialized(tmp_path: Path) -> None:
     _, became = trained(tmp_path, "STOP", steps=10**6, choose=after_a_step(turn(weights_of="re-initialized")))
     (folder,) = list_runs(tmp_path)
     assert became == [("train", "cnn", "--runs-dir", str(tmp_path), "--after", str(folder))]
@@ -103,7 +103,7 @@ def test_weights_are_not_kept_where_the_model_is_to_begin_anew(tmp_path: Path) -
 
 
 def test_a_run_that_is_over_is_restarted_too(tmp_path: Path) -> None:
-    def once_it_is_over(restart: Restarting) -> None:
+    def once_it_is_over(restart: RestartOffer) -> None:
         deadline = time.monotonic() + 20
         while not open_run(list_runs(tmp_path)[0]).ended:
             assert time.monotonic() < deadline
@@ -116,7 +116,7 @@ def test_a_run_that_is_over_is_restarted_too(tmp_path: Path) -> None:
     assert (folder / "last.weights.h5").read_text() == "weights after 5 steps"
 
 
-def test_a_run_that_failed_is_told_of_and_restarted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_run_is_reported_and_restarted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     _, became = trained(tmp_path, "LEFT", behaviour="fail", choose=LARGER)
     assert "--batch-size" in became[0]
     assert "ValueError: no" in capfd.readouterr().err
@@ -141,14 +141,14 @@ def test_a_signal_ends_it_and_restarts_nothing(tmp_path: Path) -> None:
 
 
 def test_a_restart_that_was_called_off_is_none(tmp_path: Path) -> None:
-    def choose(restart: Restarting) -> None:
+    def choose(restart: RestartOffer) -> None:
         turn()(restart)
         restart.take(None)
 
     assert trained(tmp_path, "STOP", steps=10**6, choose=choose) == (0, [])
 
 
-def test_a_command_that_cannot_be_begun_says_why(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_command_that_cannot_start_has_a_reason(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def exec_command(_: Sequence[str]) -> None:
         raise OSError(7, "Argument list too long")
 
@@ -272,7 +272,7 @@ def test_what_tensorflow_sees_is_offered(writer: RunWriter, tmp_path: Path, monk
     def device() -> str:
         restart = Restart(order(tmp_path), writer, Control())
         (knob,) = (knob for knob in restart.offer.knobs() if knob.name == "device")
-        return "; ".join(told.reason for value in knob.values for told in value.told)
+        return "; ".join(reported.reason for value in knob.values for reported in value.constraints)
 
     writer.describe(device="GPU:0 METAL", accelerated=True)
     assert device() == ""
@@ -280,7 +280,7 @@ def test_what_tensorflow_sees_is_offered(writer: RunWriter, tmp_path: Path, monk
     assert device() in ("no GPU here", "TensorFlow sees none")
 
 
-def test_a_program_is_begun_anew_with_other_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_is_started_again_with_other_words(monkeypatch: pytest.MonkeyPatch) -> None:
     began: list[tuple[str, list[str]]] = []
     monkeypatch.setattr("os.execv", lambda path, words: began.append((path, words)))
     monkeypatch.setattr(sys, "orig_argv", ["python", "-X", "dev", "-m", "tfwatch", "train", "cnn"])

@@ -11,22 +11,22 @@ import pytest
 from tests.analysis.step_rows import make_steps, plain, restart
 from tests.commands.made_up import outcome, pause, run_of, trained
 from tfwatch.checks import selftest_cases as cases
-from tfwatch.checks.injected_schedule import HeldUp, Schedule, Trained
+from tfwatch.checks.injected_schedule import Schedule, SlowStep, TrainingResult
 from tfwatch.core.rows import Flag
 
 
-def spiky(schedule: Schedule, *, lacking: int = 0, cause: str = "", unknown: int = 0) -> Trained:
+def spiky(schedule: Schedule, *, lacking: int = 0, cause: str = "", unknown: int = 0) -> TrainingResult:
     """What the schedule asks for. lacking: a step without its spike; cause: of a step's that has none, at `unknown`."""
     rows = make_steps(np.full(schedule.steps, 2.0), compute=17.0, host=1.0)
-    held_up = [replace(one, ms=one.ms or 80.0) for one in schedule.held_up]
-    for one in held_up:
+    slow_steps = [replace(one, ms=one.ms or 80.0) for one in schedule.slow_steps]
+    for one in slow_steps:
         rows[f"{one.part}_ms"][one.step - 1] += 0 if one.step == lacking else one.ms
     rows["wait_ms"][unknown - 1] += 100 if unknown else 0
     rows = restart(rows)
     names = {"callback": "SlowLogger", "checkpoint": "SlowCheckpoint", "garbage collection": "generation 2"}
-    paused = [pause(rows, one.step, one.how, one.ms, names[one.how]) for one in held_up if one.how in names]
+    paused = [pause(rows, one.step, one.how, one.ms, names[one.how]) for one in slow_steps if one.how in names]
     made_up = [pause(rows, unknown, cause, 100.0)] if cause else []
-    return Trained([], 0.0, run_of(rows, *paused, *made_up), held_up)
+    return TrainingResult([], 0.0, run_of(rows, *paused, *made_up), slow_steps)
 
 
 def failed(**changes: Any) -> list[str]:
@@ -49,24 +49,24 @@ def test_a_cause_that_was_not_there_fails() -> None:
 
 
 def test_a_cause_of_the_machine_may_stand_for_a_sleep() -> None:
-    sleep, collected = HeldUp(51, "wait", "sleep", 60.0), HeldUp(51, "wait", "garbage collection", 60.0)
+    sleep, collected = SlowStep(51, "wait", "sleep", 60.0), SlowStep(51, "wait", "garbage collection", 60.0)
     rows = plain(200)
     rows["wait_ms"][50] += 60
     run = run_of(restart(rows), pause(restart(rows), 51, "swap", 60.0))
-    told = cases._spikes_of(run)[51]
+    reported = cases._spikes_of(run)[51]
 
-    assert [case.passed for case in cases._spike("", sleep, told)] == [True, True]
-    assert [case.passed for case in cases._spike("", collected, told)] == [False, True]
+    assert [case.passed for case in cases._spike("", sleep, reported)] == [True, True]
+    assert [case.passed for case in cases._spike("", collected, reported)] == [False, True]
     assert [case.passed for case in cases._spike("", sleep, None)] == [False]
 
 
 def test_a_wrong_length_or_part_fails() -> None:
     rows = plain(200)
     rows["wait_ms"][50] += 80
-    told = cases._spikes_of(run_of(restart(rows)))[51]
+    reported = cases._spikes_of(run_of(restart(rows)))[51]
 
-    assert [case.passed for case in cases._spike("", HeldUp(51, "wait", "sleep", 60.0), told)] == [True, False]
-    assert [case.passed for case in cases._spike("", HeldUp(51, "compute", "sleep", 80.0), told)] == [False, True]
+    assert [case.passed for case in cases._spike("", SlowStep(51, "wait", "sleep", 60.0), reported)] == [True, False]
+    assert [case.passed for case in cases._spike("", SlowStep(51, "compute", "sleep", 80.0), reported)] == [False, True]
 
 
 def test_what_an_epoch_begins_with_has_its_own_names() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tfwatch.checks.injected_schedule import AHEAD, ON_DEMAND, HeldUp, Schedule
+from tfwatch.checks.injected_schedule import AHEAD, ON_DEMAND, Schedule, SlowStep
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,12 +23,12 @@ def trainings(tmp_path: Path) -> Trainings:
 
 @pytest.mark.tensorflow
 def test_a_known_delay_is_measured(trainings: Trainings) -> None:
-    held_up = (HeldUp(12, "wait", "sleep", 60.0),)
+    slow_steps = (SlowStep(12, "wait", "sleep", 60.0),)
 
-    run = trainings.train(Schedule((0, 20), (0, 2), (0, 5), steps=60, held_up=held_up, switches=((40, 2),)))
+    run = trainings.train(Schedule((0, 20), (0, 2), (0, 5), steps=60, slow_steps=slow_steps, switches=((40, 2),)))
 
     assert len(run.run.steps) == 60
-    assert run.held_up[0].ms >= 60
+    assert run.slow_steps[0].ms >= 60
     assert {found.part for found in run.found} == {"wait", "compute", "host"}
     assert all(found.injected_ms >= found.slept_ms for found in run.found)
     assert all(found.measured_ms > 0 for found in run.found)

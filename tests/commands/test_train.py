@@ -19,7 +19,7 @@ from tfwatch.commands.train import train
 from tfwatch.core.events import Noted, RunEnded, SensorMissing
 from tfwatch.core.knobs import Knobs
 from tfwatch.doctor.packages import Installed
-from tfwatch.doctor.quick_facts import GpuHere
+from tfwatch.doctor.quick_facts import GpuPresence
 from tfwatch.runs.control import Scheduled
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import Run, open_run
@@ -69,7 +69,7 @@ def test_json_is_one_object_on_stdout(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert (report["workload"], report["steps"], report["whole_run"]["data_wait_ms"]["median"]) == ("cnn", 20, 4.0)
 
 
-def test_a_summary_that_a_full_disk_does_not_take_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_summary_that_a_full_disk_refuses_is_reported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("this system has no /dev/full")
     stdout, full = os.dup(1), os.open("/dev/full", os.O_WRONLY)
@@ -85,7 +85,7 @@ def test_a_summary_that_a_full_disk_does_not_take_is_told(tmp_path: Path, capfd:
     assert end_of(the_run(tmp_path)) == ("finished", "")
 
 
-def test_the_manifest_says_what_was_ordered(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_manifest_holds_the_request(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     train(order(tmp_path, headless=True), factories(steps=1))
     manifest = the_run(tmp_path).manifest
     pipeline = {"prefetch": "off", "workers": "off", "latency_ms": "off"}
@@ -95,9 +95,7 @@ def test_the_manifest_says_what_was_ordered(tmp_path: Path, capfd: pytest.Captur
     assert (manifest.batch_size, manifest.epochs, manifest.pid) == (32, 20, os.getpid())
 
 
-def test_how_steps_are_computed_is_told_where_it_is_not_as_usual(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unusual_computation_of_steps_is_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     settings = Settings(mode="eager", mixed_precision=True, steps_per_execution=4)
     ordered = replace(order(tmp_path, headless=True), plan=Plan("cnn", settings, Knobs()))
     assert train(ordered, factories(steps=1)) == 0
@@ -106,7 +104,7 @@ def test_how_steps_are_computed_is_told_where_it_is_not_as_usual(
     assert capfd.readouterr().out.startswith(f"{title}: finished")
 
 
-def test_keeping_awake_is_told_and_changes_nothing_else(
+def test_keeping_awake_is_noted_and_changes_nothing_else(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keep_awake, "tool_for", lambda _: [])
@@ -207,23 +205,23 @@ def test_a_knob_that_a_pipeline_lacks_is_bad_input(
         "def source(): ...\n\ndef pipeline(source, knobs): ...\n\ndef model(): ...\n", encoding="utf-8"
     )
     knobs, switches = Knobs(), (Scheduled(5, knob, value),)
-    plan = Plan(workload, Settings(), knobs if switch else knobs.turned(knob, value), switches if switch else ())
+    plan = Plan(workload, Settings(), knobs if switch else knobs.with_value(knob, value), switches if switch else ())
     with pytest.raises(BadInputError, match=f"^{sentence}"):
         train(replace(order(tmp_path / "runs", headless=True), plan=plan), factories())
 
 
-def test_what_may_not_fit_into_memory_is_said_and_kept_and_trains(
+def test_a_size_that_may_not_fit_is_reported_and_trains(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tfwatch.doctor.quick_facts.free_bytes", lambda: 0)
-    monkeypatch.setattr("tfwatch.commands.train.gpu_here", lambda: GpuHere("no GPU here"))
+    monkeypatch.setattr("tfwatch.commands.train.find_gpu", lambda: GpuPresence("no GPU here"))
     assert train(order(tmp_path, headless=True), factories()) == 0
     said = "cnn needs about 0.1 GB of memory and 0.0 GB are free: it may swap, or the system may end it"
     assert said in capfd.readouterr().err
     assert said in (list_runs(tmp_path)[0] / "events.jsonl").read_text()
 
 
-def test_a_hint_is_said_and_kept(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_hint_is_printed_and_recorded(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     mac = Installed("darwin", "arm64", (3, 13), {"tensorflow": "2.21.0"})
     assert train(order(tmp_path, headless=True), factories(installed=lambda: mac)) == 0
     assert "trains on the CPU" in capfd.readouterr().err
@@ -240,7 +238,7 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]
     return lambda app, **options: train(order(tmp_path), factories(app=app, **options))
 
 
-def test_stop_waits_for_the_batch_in_flight(shown: Callable[..., int], tmp_path: Path) -> None:
+def test_stop_waits_for_the_current_batch(shown: Callable[..., int], tmp_path: Path) -> None:
     assert shown("STOP", steps=10**6) == 0
     assert end_of(the_run(tmp_path)) == ("stopped", "")
 
@@ -306,4 +304,4 @@ def test_a_signal_while_the_screen_is_loaded_shows_none(
 
     monkeypatch.setattr("tfwatch.commands.train_session.ScreenHost", Interrupted)
     assert shown("stay") == 130
-    assert end_of(the_run(tmp_path)) == ("stopped", "left before it began")
+    assert end_of(the_run(tmp_path)) == ("stopped", "left before it started")

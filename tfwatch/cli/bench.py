@@ -45,8 +45,7 @@ def add(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from tfwatch.checks.bench import Wish, bench
+    from tfwatch.checks.bench import BenchOptions, bench
 
-    return bench(
-        Wish(args.workloads, args.devices, args.modes, args.batch_sizes, args.size, args.rounds), as_json=args.json
-    )
+    chosen = BenchOptions(args.workloads, args.devices, args.modes, args.batch_sizes, args.size, args.rounds)
+    return bench(chosen, as_json=args.json)

@@ -57,7 +57,7 @@ def ab(
     settings = options.settings
     if not options.goes_on:
         settings = replace(settings, steps=budget + _AROUND if budget else _ENDLESS)
-    knobs = options.knobs.turned(options.knob, options.values[0])
+    knobs = options.knobs.with_value(options.knob, options.values[0])
     request = TrainRequest(
         plan=Plan(options.workload, settings, knobs),
         runs_dir=runs_dir,

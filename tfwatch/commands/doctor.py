@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from tfwatch.commands.factories import check_up, make_checkup, scope_of
 from tfwatch.doctor.check import Status, counted, worst
-from tfwatch.doctor.checkup import gather
+from tfwatch.doctor.checkup import collect_facts
 from tfwatch.terminal.capture import has_unicode, why_no_screen
 from tfwatch.terminal.output import rendered, write
 from tfwatch.workloads.workload import BadInputError
@@ -44,7 +44,7 @@ class DoctorOptions:
     theme: str | None = None
 
 
-def doctor(options: DoctorOptions, collect: Callable[[Scope, Callable[[str], None]], Facts] = gather) -> int:
+def doctor(options: DoctorOptions, collect: Callable[[Scope, Callable[[str], None]], Facts] = collect_facts) -> int:
     """Check everything and print it. 1 where a check fails or printing does; 130 where the user presses ctrl+c.
 
     Raises:

@@ -132,15 +132,15 @@ class Factories:
 def make_checkup(runs_dir: Path, data: Path | None = None) -> RunCheckup:
     """Return a function that checks this machine and the folders of a run. data: as for `tfwatch train --data`."""
 
-    def run_checkup(gently: bool, notify: Callable[[str], None]) -> CheckUp:
-        from tfwatch.doctor.checkup import gather
+    def run_checkup(is_beside_training: bool, notify: Callable[[str], None]) -> CheckUp:
+        from tfwatch.doctor.checkup import collect_facts
 
-        return check_up(gather(scope_of(runs_dir, data, gently), notify))
+        return check_up(collect_facts(scope_of(runs_dir, data, is_beside_training), notify))
 
     return run_checkup
 
 
-def scope_of(runs_dir: Path, data: Path | None, gently: bool = False) -> Scope:
+def scope_of(runs_dir: Path, data: Path | None, is_beside_training: bool = False) -> Scope:
     """Return the folders to check. data: the folder whose disk is read; None is the folder of tfwatch's images.
 
     Raises:
@@ -153,13 +153,13 @@ def scope_of(runs_dir: Path, data: Path | None, gently: bool = False) -> Scope:
 
     if data is not None and not os.path.isdir(data):
         raise BadInputError(f"there is no folder {data}")
-    return Scope(runs_dir, data or cache_dir(), SMALLEST, gently)
+    return Scope(runs_dir, data or cache_dir(), SMALLEST, is_beside_training)
 
 
 def check_up(facts: Facts) -> CheckUp:
     """Judge the facts."""
     from tfwatch.doctor.check import CheckUp
-    from tfwatch.doctor.checkup import examine
+    from tfwatch.doctor.checkup import run_checks
     from tfwatch.doctor.quick_facts import machine_line
 
-    return CheckUp(machine_line(facts), tuple(examine(facts)))
+    return CheckUp(machine_line(facts), tuple(run_checks(facts)))

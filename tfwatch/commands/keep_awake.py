@@ -9,7 +9,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from tfwatch.core.system_tool import NotStartedError, start_lasting
+from tfwatch.core.system_tool import NotStartedError, start_long_running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ class KeepAwake:
             self._notify("--keep-awake has no tool for this system: the machine may fall asleep")
             return self
         try:
-            self._process = start_lasting(self._argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+            self._process = start_long_running(self._argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         except NotStartedError as error:
             self._fail(str(error))
         else:

@@ -16,7 +16,7 @@ from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.rows import plausible
 from tfwatch.core.start_knobs import StartKnob, Value
-from tfwatch.doctor.quick_facts import glance, gpu_here
+from tfwatch.doctor.quick_facts import describe_machine, find_gpu
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import open_run
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tfwatch.commands.factories import Launching, Screen
-    from tfwatch.doctor.quick_facts import GpuHere
+    from tfwatch.doctor.quick_facts import GpuPresence
     from tfwatch.runs.opened import Run
 
 #: The number of runs listed.
@@ -44,11 +44,11 @@ def launch(runs_dir: Path, factories: Factories | None = None, clock: Clock = SY
     A new program is started instead of a call: the launcher has threads, and a run must start without any.
     """
     factories = factories or Factories()
-    here = gpu_here()
+    here = find_gpu()
     offer = LauncherContent(
         workloads=trainables(here),
         own=lambda path: own(path, here),
-        machine=glance,
+        machine=describe_machine,
         runs=lambda: past_runs(runs_dir, clock),
         run_checkup=make_checkup(runs_dir),
     )
@@ -68,12 +68,12 @@ def launch(runs_dir: Path, factories: Factories | None = None, clock: Clock = SY
 # -- what can be trained ------------------------------------------------------------------------------
 
 
-def trainables(here: GpuHere) -> tuple[Trainable, ...]:
+def trainables(here: GpuPresence) -> tuple[Trainable, ...]:
     """Return every workload with its knobs on the machine `here`."""
     return tuple(_trainable(name, name, here) for name in WORKLOADS)
 
 
-def own(path: str, here: GpuHere) -> Trainable:
+def own(path: str, here: GpuPresence) -> Trainable:
     """Return a file of the user as a workload.
 
     Raises:
@@ -85,7 +85,7 @@ def own(path: str, here: GpuHere) -> Trainable:
     return _trainable(path, Path(path).name, here)
 
 
-def _trainable(argument: str, name: str, here: GpuHere) -> Trainable:
+def _trainable(argument: str, name: str, here: GpuPresence) -> Trainable:
     entry, settings = find(argument), settle(argument, {})
     knobs = (*_pipeline(entry), *start_knobs(argument, settings, here))
     return Trainable(name, entry.line, knobs, argument)

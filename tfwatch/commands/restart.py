@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from tfwatch.commands.start_knobs import start_knobs
 from tfwatch.core.knobs import Knobs
-from tfwatch.core.start_knobs import Restarting, StartKnob, Value
-from tfwatch.doctor.quick_facts import GpuHere, gpu_here
+from tfwatch.core.start_knobs import RestartOffer, StartKnob, Value
+from tfwatch.doctor.quick_facts import GpuPresence, find_gpu
 from tfwatch.runs.library import default_runs_dir
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ class Restart:
         self._control = control
 
     @property
-    def offer(self) -> Restarting:
+    def offer(self) -> RestartOffer:
         """The start knobs that the screen offers, and the function that takes the choice."""
-        return Restarting(self._knobs, self._take)
+        return RestartOffer(self._knobs, self._take)
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -96,9 +96,9 @@ class Restart:
         plan = self._request.plan
         return (self._weights(), *start_knobs(plan.workload, plan.settings, self._gpu()))
 
-    def _gpu(self) -> GpuHere:
+    def _gpu(self) -> GpuPresence:
         """The GPU as TensorFlow reports it, once it is imported."""
-        manifest, here = self._writer.manifest(), gpu_here()
+        manifest, here = self._writer.manifest(), find_gpu()
         if manifest.accelerated:
             return replace(here, missing="")
         seen = manifest.device and self._request.plan.settings.device == "auto"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core import parsing, units
-from tfwatch.core.start_knobs import StartKnob, Told, Value
+from tfwatch.core.start_knobs import Constraint, StartKnob, Value
 from tfwatch.terminal.guard import short
 from tfwatch.workloads import registry
 from tfwatch.workloads.workload import OPTIMIZERS
@@ -16,7 +16,7 @@ from tfwatch.workloads.workload import OPTIMIZERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tfwatch.doctor.quick_facts import GpuHere
+    from tfwatch.doctor.quick_facts import GpuPresence
     from tfwatch.workloads.workload import Entry, Settings
 
 #: Values of settings that only some workloads take.
@@ -33,7 +33,7 @@ _METAL = "no XLA on Apple's GPUs"
 _SLOW = "slower on a CPU"
 
 
-def start_knobs(name: str, settings: Settings, here: GpuHere) -> tuple[StartKnob, ...]:
+def start_knobs(name: str, settings: Settings, here: GpuPresence) -> tuple[StartKnob, ...]:
     """Return the knobs of a workload at `settings`. A value that cannot apply on the machine `here` has its reason.
 
     Raises:
@@ -42,7 +42,7 @@ def start_knobs(name: str, settings: Settings, here: GpuHere) -> tuple[StartKnob
     return tuple(_knobs(name, settings, here))
 
 
-def _knobs(name: str, settings: Settings, here: GpuHere) -> Iterator[StartKnob]:
+def _knobs(name: str, settings: Settings, here: GpuPresence) -> Iterator[StartKnob]:
     entry = registry.find(name)
     own = registry.settle(name, {})
     for setting, (values, note) in _OWN.items():
@@ -138,20 +138,21 @@ def _length(settings: Settings, own: Settings) -> StartKnob:
     return StartKnob("length", (*steps, *values), at, "steps, or epochs")
 
 
-def _device(settings: Settings, here: GpuHere) -> StartKnob:
-    gpu = (Told(here.missing),) if here.missing else ()
+def _device(settings: Settings, here: GpuPresence) -> StartKnob:
+    gpu = (Constraint(here.missing),) if here.missing else ()
     values = (Value("auto"), Value("cpu", ("--device", "cpu")), Value("gpu", ("--device", "gpu"), gpu))
     return StartKnob("device", values, ("auto", "cpu", "gpu").index(settings.device), "what computes")
 
 
-def _mode(settings: Settings, here: GpuHere) -> StartKnob:
-    metal = (Told(_METAL, where=("device", ("auto", "gpu"))),) if here.metal and not here.missing else ()
+def _mode(settings: Settings, here: GpuPresence) -> StartKnob:
+    metal = (Constraint(_METAL, where=("device", ("auto", "gpu"))),) if here.metal and not here.missing else ()
     values = (Value("eager", ("--eager",)), Value("graph"), Value("jit", ("--jit",), metal))
     return StartKnob("mode", values, ("eager", "graph", "jit").index(settings.mode), "of a step; jit is XLA")
 
 
-def _precision(settings: Settings, here: GpuHere) -> StartKnob:
-    cpu = Told(_SLOW, stops=False) if here.missing else Told(_SLOW, stops=False, where=("device", ("cpu",)))
+def _precision(settings: Settings, here: GpuPresence) -> StartKnob:
+    where = None if here.missing else ("device", ("cpu",))
+    cpu = Constraint(_SLOW, is_blocking=False, where=where)
     values = (Value("float32"), Value("mixed", ("--mixed-precision",), (cpu,)))
     return StartKnob("precision", values, int(settings.mixed_precision), "mixed: float16 compute")
 

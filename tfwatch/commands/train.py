@@ -13,9 +13,9 @@ from tfwatch.commands.keep_awake import KeepAwake
 from tfwatch.commands.restart import exec_command
 from tfwatch.commands.train_session import TrainSession
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.knobs import Knobs, describe, spelt
+from tfwatch.core.knobs import Knobs, describe, option_name
 from tfwatch.core.refusals import LACKING
-from tfwatch.doctor.quick_facts import gpu_here, too_much
+from tfwatch.doctor.quick_facts import describe_memory_shortage, find_gpu
 from tfwatch.runs import format as layout
 from tfwatch.runs.create import NotBegunError, begin_run
 from tfwatch.runs.library import find_run
@@ -66,7 +66,7 @@ def train(request: TrainRequest, factories: Factories | None = None, clock: Cloc
             writer.note(hint)
         plan = request.plan
         needed = needed_bytes(plan.workload, plan.settings)
-        if doubt := too_much(needed, plan.workload, plan.settings.device, gpu_here()):
+        if doubt := describe_memory_shortage(needed, plan.workload, plan.settings.device, find_gpu()):
             session.notify(doubt)
             writer.note(doubt)
         with (
@@ -139,14 +139,14 @@ def _check_knobs(request: TrainRequest) -> None:
     missing = [knob for knob in LACKING if knob in wanted and not entry.has(knob)]
     if missing:
         _refuse(plan.workload, missing[0])
-    if entry.built_once and asked - {"prefetch"}:
+    if entry.is_built_once and asked - {"prefetch"}:
         raise BadInputError(f"{plan.workload} takes switches of prefetch only, for its dataset() is built once")
     if "latency_ms" in wanted and not entry.reads_files:
         _refuse(plan.workload, "latency_ms")
 
 
 def _refuse(workload: str, knob: str) -> NoReturn:
-    raise BadInputError(f"{workload} takes no {spelt(knob)}: {LACKING[knob].words}")
+    raise BadInputError(f"{workload} takes no {option_name(knob)}: {LACKING[knob].words}")
 
 
 def _asked_knobs(request: TrainRequest) -> set[str]:
@@ -189,7 +189,7 @@ def _details(request: TrainRequest, earlier: str) -> dict[str, Any]:
     settings["fast_form"] = entry.fast
     return {
         "knobs": knobs,
-        "switchable": ["prefetch"] if entry.built_once else switchable,
+        "switchable": ["prefetch"] if entry.is_built_once else switchable,
         "settings": settings,
         "batch_size": settings.get("batch_size"),
         "after": earlier,

@@ -75,7 +75,7 @@ async def test_a_starving_finding_has_white_text(theme: str) -> None:
     run = usual(None)
     run.at_s += 5.0
     async with shown(run.doing(Phase.WAIT, 5.0), theme=theme) as show:
-        colour, ground = show.live.finding.styles.color, show.live.finding.styles.background
+        colour, ground = show.live.banner.styles.color, show.live.banner.styles.background
         assert colour.hex == "#FFFFFF"
         assert ground.get_contrast_text(1.0).hex == "#FFFFFF"
 

@@ -1,4 +1,4 @@
-"""The Textual apps: of a run, with one frame timer, its screens' life, and how it is left; of a check-up alone."""
+"""The Textual apps: `TfwatchApp` shows a run, `DoctorApp` shows a check-up by itself."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tfwatch.live.judged_run import EndedFinding
 from tfwatch.live.view import Follower
 from tfwatch.screens import pane_views
 from tfwatch.screens.doctor import DoctorScreen
-from tfwatch.screens.footer import Meter
+from tfwatch.screens.footer import FrameMeter
 from tfwatch.screens.keys import LIVE_BINDINGS
 from tfwatch.screens.leave import Leave, LeaveScreen, Question, StopScreen
 from tfwatch.screens.live import LiveScreen
 from tfwatch.screens.restart import RestartScreen
-from tfwatch.screens.switch_requests import Switchboard
+from tfwatch.screens.switch_requests import SwitchRequests
 from tfwatch.screens.themes import ThemedApp
 from tfwatch.widgets.basics.glyphs import choose_glyphs
 from tfwatch.widgets.basics.text import plain
@@ -28,34 +28,36 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from tfwatch.analysis.tuning.comparison import Earlier
-    from tfwatch.core.start_knobs import Restarting
+    from tfwatch.core.start_knobs import RestartOffer
     from tfwatch.doctor.check import CheckUp
     from tfwatch.live.view import RunView
     from tfwatch.runs.control import Control
     from tfwatch.runs.reader import RunReader
-    from tfwatch.screens.doctor import Look
+    from tfwatch.screens.doctor import RunCheckup
 
 __all__ = ["FRAME_S", "DoctorApp", "Leave", "TfwatchApp"]
 
 FRAME_S = 0.25
-#: Why a run is not restarted here.
-_NO_RESTART, _RECORD = "read only: restart it where it trains", "a record: tfwatch train begins a new run"
-_ENDING = "the run is ending already; y does not wait for the batch in flight"
-#: Keys that only make sense as keys, and leaving, which has a name of its own.
+#: Messages where `r` cannot restart the run.
+_NO_RESTART = "read only: restart the run in the terminal that trains it"
+_RECORD = "a recorded run cannot restart: tfwatch train starts a new run"
+_ENDING = "the run is already stopping; y quits without waiting for the current batch"
+#: Keys that the palette leaves out: the ones that only make sense as keys, and quitting, which has its own entry.
 _NOT_BY_NAME = ("colon", "escape", "enter", "ctrl+z", "q")
-#: The terminal keeps its title on a stack of its own, and takes it back.
+#: The escape sequences that push the terminal's title on its stack, and pop it.
 _KEEP_TITLE = "\x1b[22;0t"
 _TITLE_BACK = "\x1b[23;0t"
 
 
 class TfwatchApp(ThemedApp):
-    """Shows a run. `run()` returns how it was left, None where it was ended from outside.
+    """Show a run. `run()` returns the way the user left, None where the app was closed from outside.
 
     Args:
-        reader: the run. control: obeyed by its training; None where the run can only be looked at.
-        look: the check-up that `d` shows; None where there is none.
-        restart: what `r` offers; None where the run cannot be restarted here. earlier: the run before a restart.
-        options: those of `ThemedApp`.
+        reader: the run. control: passes requests to the training; None where the run is read only.
+        run_checkup: runs the check-up that `d` shows; None where `d` is unavailable.
+        restart: the start knobs that `r` offers; None where the run cannot restart here.
+        earlier: the run before a restart.
+        options: passed to `ThemedApp`.
     """
 
     def __init__(
@@ -64,19 +66,19 @@ class TfwatchApp(ThemedApp):
         control: Control | None,
         *,
         clock: Clock = SYSTEM,
-        look: Look | None = None,
-        restart: Restarting | None = None,
+        run_checkup: RunCheckup | None = None,
+        restart: RestartOffer | None = None,
         earlier: Earlier | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
         self._restart = restart
         self._reader = reader
-        self._switchboard = Switchboard(control, clock)
+        self._switch_requests = SwitchRequests(control, clock)
         self._follower = Follower(reader.steps_between, control is not None, earlier, EndedFinding(reader.whole))
-        self._meter = Meter(clock)
-        self._live = LiveScreen(self._switchboard, self._colour, self._unicode)
-        self._look = look
+        self._meter = FrameMeter(clock)
+        self._live = LiveScreen(self._switch_requests, self._colour, self._unicode)
+        self._run_checkup = run_checkup
         self._view: RunView | None = None
         self._stopping_s: float | None = None
         self._leaving = False
@@ -92,20 +94,20 @@ class TfwatchApp(ThemedApp):
 
     def _first_frame(self) -> None:
         self.frame()
-        self.call_after_refresh(self.tell_painted)
+        self.call_after_refresh(self.notify_painted)
 
     def frame(self) -> None:
-        """Read what is new and show it; less often while frames cost too much, or more than a full machine has."""
+        """Read the run's new data and draw it; skip frames while they cost too much CPU."""
         if not self._live.is_shown or self._meter.skips():
             return
-        view = self._follower.follow(self._reader.tail(), self._switchboard.asks, self._stopping_s)
+        view = self._follower.follow(self._reader.tail(), self._switch_requests.asks, self._stopping_s)
         self._view = view
         self._meter.frame(view.snapshot)
         self._live.show(view, self._meter.cost)
         self._retitle(pane_views.title(view))
-        self._notice_end(view)
+        self._notify_if_ended(view)
 
-    def _notice_end(self, view: RunView) -> None:
+    def _notify_if_ended(self, view: RunView) -> None:
         if not view.is_over:
             self._seen_running = True
             return
@@ -120,54 +122,56 @@ class TfwatchApp(ThemedApp):
         if title == self.title:
             return
         first, self._titled = not self._titled, True
-        # Nothing on the screen shows it: set as usual, it would have all of it drawn again.
+        # No widget shows the title: set as usual, it would redraw the whole screen.
         self.set_reactive(App.title, title)
-        self._tell_terminal(f"{_KEEP_TITLE if first else ''}\x1b]2;{plain(title)}\x07")
+        self._write_to_terminal(f"{_KEEP_TITLE if first else ''}\x1b]2;{plain(title)}\x07")
 
-    def _tell_terminal(self, sequence: str) -> None:
+    def _write_to_terminal(self, sequence: str) -> None:
         if self._driver is not None and not self.is_headless:
             self._driver.write(sequence)
 
-    # -- leaving ------------------------------------------------------------------------------------
+    # -- quitting -----------------------------------------------------------------------------------
 
     def exit_with(self, leave: Leave) -> None:
-        """Leave without asking; for a signal's handler on the event loop."""
+        """Quit without asking; for a signal handler on the event loop."""
         if self._titled:
-            self._tell_terminal(_TITLE_BACK)
+            self._write_to_terminal(_TITLE_BACK)
         self.exit(leave)
 
     async def action_quit(self) -> None:
-        """Ask how to leave, where there is something to decide."""
+        """Quit; ask first while the training runs."""
         if isinstance(self.screen, Question):
             return
-        if self._is_over() or self._switchboard.control is None:
+        if self._is_over() or self._switch_requests.control is None:
             self.exit_with(Leave.LEFT)
         else:
             self.push_screen(LeaveScreen(), self._answered)
 
     def action_ask_stop(self) -> None:
         """Ask whether to stop the training."""
-        if self._is_over() or self._switchboard.control is None:
-            self._live.say(
-                "nothing to stop: the run is over" if self._is_over() else "read only: stop it where it trains"
+        if self._is_over() or self._switch_requests.control is None:
+            self._live.notify(
+                "the run is over: there is nothing to stop"
+                if self._is_over()
+                else "read only: stop the run in the terminal that trains it"
             )
         elif self._live.stopping:
-            self._live.say(_ENDING)
+            self._live.notify(_ENDING)
         else:
             self.push_screen(StopScreen(), self._stop)
 
     def action_ask_restart(self) -> None:
-        """Ask with which start knobs the training is to begin again."""
+        """Ask for the start knobs of a restart."""
         if self._restart is None:
-            self._live.say(_RECORD if self._is_over() else _NO_RESTART)
+            self._live.notify(_RECORD if self._is_over() else _NO_RESTART)
         elif self._leaving:
-            self._live.say(_ENDING)
+            self._live.notify(_ENDING)
         else:
-            how = "it begins at once" if self._is_over() else "the run ends at the next batch, and begins again"
+            how = "the run restarts now" if self._is_over() else "the run stops at the next batch, then restarts"
             screen = RestartScreen(self._restart.knobs(), how, choose_glyphs(self._colour, self._unicode))
-            self.push_screen(screen, self._begin_again)
+            self.push_screen(screen, self._restart_with)
 
-    def _begin_again(self, words: tuple[str, ...] | None) -> None:
+    def _restart_with(self, words: tuple[str, ...] | None) -> None:
         if words is None or self._restart is None:
             return
         self._restart.take(words)
@@ -176,19 +180,21 @@ class TfwatchApp(ThemedApp):
         else:
             self._leaving = True
             self._stop(Leave.STOP)
-            self._live.say("it begins again once the batch in flight has ended; y does not wait for that")
+            self._live.notify("the run restarts after the current batch; y restarts without waiting for it")
 
     def action_leave_now(self) -> None:
-        """Leave in the middle of a batch."""
+        """Quit without waiting for the current batch."""
         self.exit_with(Leave.NOW)
 
     def action_doctor(self) -> None:
-        """Show the check-up, which spares a training that goes on."""
-        if self._look is None:
-            self._live.say("not here: run tfwatch doctor")
+        """Show the check-up; skip the checks that would slow a running training down."""
+        if self._run_checkup is None:
+            self._live.notify("the check-up is not available here: run tfwatch doctor")
         else:
             colour = self._colour
-            self.push_screen(DoctorScreen(self._look, gently=not self._is_over(), colour=colour, unicode=self._unicode))
+            self.push_screen(
+                DoctorScreen(self._run_checkup, gently=not self._is_over(), colour=colour, unicode=self._unicode)
+            )
 
     def _answered(self, leave: Leave | None) -> None:
         if leave is not None and self._restart:
@@ -202,7 +208,7 @@ class TfwatchApp(ThemedApp):
     def _stop(self, leave: Leave | None) -> None:
         if leave is None:
             return
-        self._switchboard.stop()
+        self._switch_requests.stop()
         self._live.stopping = True
         if self._stopping_s is None and self._view:
             self._stopping_s = self._view.snapshot.now_s
@@ -213,29 +219,29 @@ class TfwatchApp(ThemedApp):
     # -- palette and theme ----------------------------------------------------------------------------
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """What the palette offers: all that keys do, and the themes."""
+        """The palette's commands: one for each key, and the themes."""
         for binding in LIVE_BINDINGS:
             key = binding.key.partition(",")[0]
             if key not in _NOT_BY_NAME:
                 yield SystemCommand(binding.tooltip, f"key {binding.key_display}", partial(self.simulate_key, key))
         yield from self.theme_commands()
-        yield SystemCommand("Quit", "leave; asks while training runs", self.action_quit)
+        yield SystemCommand("Quit", "quit; asks while training runs", self.action_quit)
 
 
 class DoctorApp(ThemedApp):
-    """Shows a check-up by itself. options: those of `ThemedApp`."""
+    """Show a check-up by itself. options: passed to `ThemedApp`."""
 
     TITLE = "tfwatch doctor"
 
-    def __init__(self, look: Look, **options: Any) -> None:
+    def __init__(self, run_checkup: RunCheckup, **options: Any) -> None:
         super().__init__(**options)
-        self._checkup = DoctorScreen(look, gently=False, colour=self._colour, unicode=self._unicode)
+        self._checkup = DoctorScreen(run_checkup, gently=False, colour=self._colour, unicode=self._unicode)
 
     def on_mount(self) -> None:
         self.push_screen(self._checkup)
-        self.call_after_refresh(self.tell_painted)
+        self.call_after_refresh(self.notify_painted)
 
     @property
     def found(self) -> CheckUp | None:
-        """What was found last."""
+        """The newest result; None before the first check-up is done."""
         return self._checkup.found

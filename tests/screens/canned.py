@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 WALL_NS = 1_795_169_823_000_000_000
 #: wait, compute and host of a step, ms.
 STARVING = (9.6, 13.0, 0.8)
-FED = (0.2, 12.9, 0.8)
+COMPUTE_BOUND = (0.2, 12.9, 0.8)
 MODERATE = (1.9, 13.0, 0.8)
 IDLE = (1.0, 0.0, 0.0)
 Split: TypeAlias = tuple[float, float, float]
@@ -199,5 +199,5 @@ def usual(folder: Path | None, **changes: Any) -> Canned:
     run.event(facts.EpochEnded, epoch=0, step=250, metrics={"loss": 1.31, "accuracy": 0.42})
     run.at_s += 0.3
     run.begin_epoch().steps(1, (22.0, 13.0, 0.8), int(Flag.EPOCH_START)).steps(49, STARVING)
-    run.switched("prefetch", "off", "4").steps(1, (30.0, 13.0, 0.8), int(Flag.SWITCH)).steps(150, FED)
+    run.switched("prefetch", "off", "4").steps(1, (30.0, 13.0, 0.8), int(Flag.SWITCH)).steps(150, COMPUTE_BOUND)
     return run.sample().doing(Phase.COMPUTE, 0.004)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.screens.canned import FED, STARVING, Canned, Split
+from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, Split
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
 
@@ -91,14 +91,14 @@ def on_nvidia(folder: Path | None, sensors: Callable[[Split], dict[str, float]])
 def switched(run: Canned) -> Canned:
     """Starving, then prefetch turned on, then fed."""
     run.steps(400, STARVING).switched("prefetch", "off", "4")
-    return run.steps(1, (30.0, 13.0, 0.8), int(Flag.SWITCH)).steps(700, FED).doing(Phase.COMPUTE, 0.004)
+    return run.steps(1, (30.0, 13.0, 0.8), int(Flag.SWITCH)).steps(700, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.004)
 
 
-def fed(folder: Path | None) -> Canned:
+def compute_bound(folder: Path | None) -> Canned:
     return switched(on_apple(folder, apple()))
 
 
-def fed_nvidia(folder: Path | None) -> Canned:
+def compute_bound_nvidia(folder: Path | None) -> Canned:
     return switched(on_nvidia(folder, nvidia()))
 
 
@@ -107,14 +107,14 @@ def starving(folder: Path | None) -> Canned:
 
 
 def stalled(folder: Path | None) -> Canned:
-    run = on_apple(folder, apple()).steps(900, FED)
+    run = on_apple(folder, apple()).steps(900, COMPUTE_BOUND)
     return run.pass_s(12.0).doing(Phase.WAIT, 12.0)
 
 
 def unseen(folder: Path | None) -> Canned:
     """A Mac without permission for powermetrics."""
     figures = apple()
-    gone = dict.fromkeys(name for name in figures(FED) if name.startswith("gpu_") or name == "cpu_power_w")
+    gone = dict.fromkeys(name for name in figures(COMPUTE_BOUND) if name.startswith("gpu_") or name == "cpu_power_w")
     run = on_apple(folder, lambda split: {k: v for k, v in figures(split).items() if k not in gone})
     run.event(
         facts.SensorMissing,
@@ -127,11 +127,15 @@ def unseen(folder: Path | None) -> Canned:
 
 def eaten(folder: Path | None) -> Canned:
     """A browser uses a third of the GPU."""
-    return on_apple(folder, apple(gpu_busy=0.97, gpu_process_busy=0.61)).steps(900, FED).doing(Phase.COMPUTE, 0.004)
+    return (
+        on_apple(folder, apple(gpu_busy=0.97, gpu_process_busy=0.61))
+        .steps(900, COMPUTE_BOUND)
+        .doing(Phase.COMPUTE, 0.004)
+    )
 
 
 def throttled(folder: Path | None) -> Canned:
-    run = on_apple(folder, apple()).steps(500, FED)
+    run = on_apple(folder, apple()).steps(500, COMPUTE_BOUND)
     run.sensors = apple(thermal_level=2.0, gpu_freq_mhz=720.0, gpu_power_w=7.1)
     for _ in range(2):
         run.steps(230, (0.2, 20.6, 0.8))
@@ -140,7 +144,7 @@ def throttled(folder: Path | None) -> Canned:
 
 
 def swapping(folder: Path | None) -> Canned:
-    run = on_apple(folder, apple()).steps(300, FED)
+    run = on_apple(folder, apple()).steps(300, COMPUTE_BOUND)
     full = {"memory_used_bytes": 15.7 * GIB, "memory_available_bytes": 0.3 * GIB, "swap_used_bytes": 5.2 * GIB}
     traffic = {"swap_in_bytes_s": 30.0 * 2**20, "swap_out_bytes_s": 51.0 * 2**20}
     run.sensors = apple(memory_level=2.0, **full, **traffic)
@@ -151,16 +155,16 @@ def swapping(folder: Path | None) -> Canned:
 
 
 def on_battery(folder: Path | None) -> Canned:
-    return on_apple(folder, apple(on_mains=0.0)).steps(900, FED).doing(Phase.COMPUTE, 0.004)
+    return on_apple(folder, apple(on_mains=0.0)).steps(900, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.004)
 
 
 def leaking(folder: Path | None) -> Canned:
     """Memory goes at 1.2 GB an hour."""
-    run = on_apple(folder, apple()).steps(100, FED)
+    run = on_apple(folder, apple()).steps(100, COMPUTE_BOUND)
     for n in range(600):
         used = (9.8 + 1.2 * n / 720) * GIB
         run.sensors = apple(memory_used_bytes=used, memory_available_bytes=16 * GIB - used)
-        run.pass_s(4.0, FED).steps(60, FED)
+        run.pass_s(4.0, COMPUTE_BOUND).steps(60, COMPUTE_BOUND)
     return run.doing(Phase.COMPUTE, 0.004)
 
 
@@ -173,12 +177,12 @@ def unused(folder: Path | None) -> Canned:
     """TensorFlow trains on the CPU of a machine with a GPU."""
     run = on_nvidia(folder, nvidia(gpu_busy=0.0, gpu_process_busy=0.0, gpu_power_w=68.0, gpu_memory_bytes=0.5 * GIB))
     run.writer.describe(device="CPU Xeon", accelerated=False)
-    return run.steps(900, FED).doing(Phase.COMPUTE, 0.004)
+    return run.steps(900, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.004)
 
 
 ALL = {
-    "fed": fed,
-    "fed_nvidia": fed_nvidia,
+    "compute_bound": compute_bound,
+    "compute_bound_nvidia": compute_bound_nvidia,
     "starving": starving,
     "stalled": stalled,
     "unseen": unseen,

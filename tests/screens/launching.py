@@ -10,7 +10,7 @@ from tests.screens.showing import rows_of
 from tests.screens.test_doctor import finding, until
 from tfwatch.commands.factories import check_up
 from tfwatch.core.start_knobs import StartKnob, Value
-from tfwatch.screens.launcher import LauncherApp, Offer
+from tfwatch.screens.launcher import LauncherApp, LauncherContent
 from tfwatch.widgets.launcher_lists import PastRun, Trainable
 
 if TYPE_CHECKING:
@@ -46,13 +46,13 @@ def offer(
     workloads: tuple[Trainable, ...] = WORKLOADS,
     machine: Callable[[], str] = lambda: "Apple M2 Pro, 16 GB",
     runs: Callable[[], Iterable[PastRun]] = lambda: RUNS,
-) -> Offer:
-    return Offer(workloads, own, machine, runs, finding(check_up(linux())))
+) -> LauncherContent:
+    return LauncherContent(workloads, own, machine, runs, finding(check_up(linux())))
 
 
 @asynccontextmanager
 async def launcher(
-    shown: Offer | None = None, size: tuple[int, int] = (80, 24), **options: Any
+    shown: LauncherContent | None = None, size: tuple[int, int] = (80, 24), **options: Any
 ) -> AsyncIterator[tuple[LauncherApp, Pilot[Leave]]]:
     app = LauncherApp(shown or offer(), **options)
     async with app.run_test(size=size) as pilot:

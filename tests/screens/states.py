@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.screens.canned import FED, STARVING, Canned, usual
+from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
 
@@ -31,7 +31,12 @@ def importing(folder: Path | None) -> Canned:
 
 
 def settling(folder: Path | None) -> Canned:
-    run = starving(folder).switched("prefetch", "off", "4").steps(1, FED, int(Flag.SWITCH)).steps(30, FED)
+    run = (
+        starving(folder)
+        .switched("prefetch", "off", "4")
+        .steps(1, COMPUTE_BOUND, int(Flag.SWITCH))
+        .steps(30, COMPUTE_BOUND)
+    )
     return run.doing(Phase.COMPUTE, 0.001)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.screens.canned import FED, STARVING
+from tests.screens.canned import COMPUTE_BOUND, STARVING
 from tests.screens.showing import shown
 from tests.screens.states import starving
 from tfwatch.analysis.tuning.switch_text import note as foretold_note
@@ -38,11 +38,11 @@ async def test_f_feeds_the_device_and_f_again_ends_it(tmp_path: Path) -> None:
 
 async def test_a_move_of_two_knobs_marks_both(tmp_path: Path) -> None:
     run = starving(tmp_path).switched("prefetch", "off", "4", by="autopilot")
-    run.switched("workers", "off", "4", by="autopilot").steps(30, FED).doing(Phase.COMPUTE, 0.001)
+    run.switched("workers", "off", "4", by="autopilot").steps(30, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.001)
     async with shown(run) as show:
-        assert "p prefetch 4 > off settling, 30 steps" in show.words
-        assert "w workers 4 > off settling, 30 steps" in show.words
-        run.steps(60, FED).doing(Phase.COMPUTE, 0.001)
+        assert "p prefetch 4 next: off measuring: 30 of 60 steps" in show.words
+        assert "w workers 4 next: off measuring: 30 of 60 steps" in show.words
+        run.steps(60, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.001)
         await show.frame()
         assert "together with prefetch: what each gave cannot be told" in show.words
         view = show.live.view
@@ -56,12 +56,14 @@ async def test_a_move_of_two_knobs_marks_both(tmp_path: Path) -> None:
 async def test_what_it_found_is_told_among_the_events(tmp_path: Path) -> None:
     run = starving(tmp_path).event(AutopilotBegan, step=1, memory_bytes=2e9)
     move = {"knob": "prefetch", "old": "off", "new": "4"}
-    run.event(MoveMade, step=run.step, **move, why="it overlaps").switched(**move, by="autopilot").steps(80, FED)
+    run.event(MoveMade, step=run.step, **move, why="it overlaps").switched(**move, by="autopilot").steps(
+        80, COMPUTE_BOUND
+    )
     run.event(MoveJudged, step=run.step, **move, before_ms=23.4, after_ms=13.9, steps=40, kept=True, forecast_ms=13.8)
     run.event(
         AutopilotEnded,
         step=run.step,
-        cause="fed",
+        cause="compute_bound",
         reason="it waits 0.2 of 13.9 ms a step",
         steps=80,
         before_ms=23.4,
@@ -73,10 +75,10 @@ async def test_what_it_found_is_told_among_the_events(tmp_path: Path) -> None:
         assert "prefetch off > 4 kept: 23.4 to 13.9 ms" in show.text
         assert "autopilot: 23.4 to 13.9 ms a step" in show.text
         assert "autopilot: 1.68 x faster, 1 of 1 moves kept" in show.text
-        assert "as it began" in show.text
+        assert "at the start" in show.text
         assert "prefetch off > 4 kept: 23.4 to 13.9 ms, forecast 13.8" in show.text
-    async with shown(run.switched("workers", "off", "4").steps(80, FED), (80, 24)) as show:
-        assert "as it began" not in show.text
+    async with shown(run.switched("workers", "off", "4").steps(80, COMPUTE_BOUND), (80, 24)) as show:
+        assert "at the start" not in show.text
 
 
 async def test_a_run_that_is_only_looked_at_is_not_fed(tmp_path: Path) -> None:
@@ -88,6 +90,8 @@ async def test_a_run_that_is_only_looked_at_is_not_fed(tmp_path: Path) -> None:
 async def test_a_run_that_ended_in_a_move_tells_what_was_decided(tmp_path: Path) -> None:
     run = starving(tmp_path).event(AutopilotBegan, step=1, memory_bytes=2e9)
     move = {"knob": "prefetch", "old": "off", "new": "4"}
-    run.event(MoveMade, step=run.step, **move, why="it overlaps").switched(**move, by="autopilot").steps(80, FED)
+    run.event(MoveMade, step=run.step, **move, why="it overlaps").switched(**move, by="autopilot").steps(
+        80, COMPUTE_BOUND
+    )
     async with shown(run.ended("stopped"), live=False) as show:
-        assert "being tried as it ended; decided: off" in show.text
+        assert "the run ended during its test; kept off" in show.text

@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.pilot import Pilot
 
-    from tfwatch.screens.doctor import Look
+    from tfwatch.screens.doctor import RunCheckup
 
-_BROKEN = mac("2.20.0", "1.2.0", trial=stopped("import", code=1, words="Library not loaded: @rpath/_pywrap.so\n"))
+_BROKEN = mac("2.20.0", "1.2.0", trial=stopped("import", code=1, log_text="Library not loaded: @rpath/_pywrap.so\n"))
 
 
-def finding(found: CheckUp, asked: list[bool] | None = None) -> Look:
+def finding(found: CheckUp, asked: list[bool] | None = None) -> RunCheckup:
     """Finds this at once."""
 
-    def look(gently: bool, told: Callable[[str], None]) -> CheckUp:
+    def run_checkup(is_beside_training: bool, told: Callable[[str], None]) -> CheckUp:
         if asked is not None:
-            asked.append(gently)
+            asked.append(is_beside_training)
         told("the installation")
         return found
 
-    return look
+    return run_checkup
 
 
 async def until(pilot: Pilot[Any], condition: Callable[[], object]) -> None:
@@ -56,9 +56,9 @@ def text(app: App[Any]) -> str:
 
 @asynccontextmanager
 async def checked(
-    look: Look, size: tuple[int, int] = (80, 24), **options: Any
+    run_checkup: RunCheckup, size: tuple[int, int] = (80, 24), **options: Any
 ) -> AsyncIterator[tuple[DoctorApp, Pilot[Leave]]]:
-    app = DoctorApp(look, **options)
+    app = DoctorApp(run_checkup, **options)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: app.found)
         await pilot.pause()
@@ -96,17 +96,17 @@ async def test_what_is_looked_at_is_told_and_an_older_finding_stays() -> None:
     goes_on = threading.Event()
     rounds: list[int] = []
 
-    def look(gently: bool, told: Callable[[str], None]) -> CheckUp:
+    def run_checkup(is_beside_training: bool, told: Callable[[str], None]) -> CheckUp:
         rounds.append(len(rounds))
         told(f"round {len(rounds)}")
         if len(rounds) > 1:
             goes_on.wait(20)
         return check_up(_BROKEN if len(rounds) == 1 else linux())
 
-    async with checked(look) as (app, pilot):
+    async with checked(run_checkup) as (app, pilot):
         await pilot.press("t", "t")
-        await until(pilot, lambda: "looking at round 2" in text(app))
-        assert [note.message for note in app._notifications] == ["it looks already: t again after that"]
+        await until(pilot, lambda: "checking round 2" in text(app))
+        assert [note.message for note in app._notifications] == ["the check-up is still running: press t after it"]
         assert "FAIL  versions" in text(app)
         goes_on.set()
         await until(pilot, lambda: "0 failed" in text(app) and "FAIL" not in text(app))
@@ -116,17 +116,17 @@ async def test_what_is_looked_at_is_told_and_an_older_finding_stays() -> None:
 async def test_a_check_up_that_breaks_off_is_a_check_that_failed() -> None:
     rounds: list[int] = []
 
-    def look(gently: bool, told: Callable[[str], None]) -> CheckUp:
+    def run_checkup(is_beside_training: bool, told: Callable[[str], None]) -> CheckUp:
         rounds.append(len(rounds))
         if len(rounds) != 2:
             raise OSError(5, "Input/output error [red]")
         return check_up(linux())
 
-    app = DoctorApp(look)
+    app = DoctorApp(run_checkup)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "FAIL  check-up" in text(app))
         assert "1 failed, 0 warnings" in rows_of(app.screen)[0]
-        assert "it broke off: OSError: [Errno 5] Input/output error [red]" in text(app)
+        assert "the check-up failed: OSError: [Errno 5] Input/output error [red]" in text(app)
         assert app.found is not None
         assert worst(app.found.checks) is Status.FAIL
         await pilot.press("t")
@@ -157,13 +157,13 @@ async def test_a_check_is_copied() -> None:
 async def test_before_anything_is_found_there_is_nothing_to_copy() -> None:
     goes_on = threading.Event()
 
-    def look(gently: bool, told: Callable[[str], None]) -> CheckUp:
+    def run_checkup(is_beside_training: bool, told: Callable[[str], None]) -> CheckUp:
         goes_on.wait(20)
         return check_up(linux())
 
-    app = DoctorApp(look)
+    app = DoctorApp(run_checkup)
     async with app.run_test(size=(80, 24)) as pilot:
-        for key, said in (("y", "nothing to copy yet"), ("ctrl+z", "ctrl+z is off: q leaves")):
+        for key, said in (("y", "nothing to copy yet"), ("ctrl+z", "ctrl+z is disabled: q quits")):
             await pilot.press(key)
             assert [note.message for note in app._notifications] == [said]
         goes_on.set()
@@ -205,7 +205,7 @@ async def test_the_words_of_others_are_no_markup() -> None:
 
 async def test_d_shows_it_beside_a_run_gently_and_t_looks_at_all(tmp_path: Path) -> None:
     asked: list[bool] = []
-    async with shown(usual(tmp_path), look=finding(check_up(linux()), asked)) as show:
+    async with shown(usual(tmp_path), run_checkup=finding(check_up(linux()), asked)) as show:
         await show.press("d")
         assert isinstance(show.app.screen, DoctorScreen)
         await show.until(lambda: "0 failed" in text(show.app))
@@ -222,17 +222,17 @@ async def test_d_shows_it_beside_a_run_gently_and_t_looks_at_all(tmp_path: Path)
 
 async def test_after_a_run_it_looks_at_everything(tmp_path: Path) -> None:
     asked: list[bool] = []
-    async with shown(usual(tmp_path).ended(), look=finding(check_up(linux()), asked)) as show:
+    async with shown(usual(tmp_path).ended(), run_checkup=finding(check_up(linux()), asked)) as show:
         await show.press("d")
         await show.until(lambda: asked)
         assert asked == [False]
 
 
 async def test_leaving_from_it_asks_as_ever(tmp_path: Path) -> None:
-    async with shown(usual(tmp_path), look=finding(check_up(linux()))) as show:
+    async with shown(usual(tmp_path), run_checkup=finding(check_up(linux()))) as show:
         await show.press("d")
         await show.press("ctrl+c")
-        assert "Leave the screen?" in text(show.app)
+        assert "Quit?" in text(show.app)
         await show.press("n")
         assert isinstance(show.app.screen, DoctorScreen)
 
@@ -242,4 +242,4 @@ async def test_the_palette_names_it(tmp_path: Path) -> None:
         names = [command.title for command in show.app.get_system_commands(show.app.screen)]
         assert "doctor: is the installation right?" in names
         await show.press("d")
-        assert [note.message for note in show.app._notifications] == ["not here: run tfwatch doctor"]
+        assert [note.message for note in show.app._notifications] == ["the check-up is not available here: run tfwatch doctor"]

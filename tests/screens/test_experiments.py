@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.screens.canned import FED, STARVING, usual
+from tests.screens.canned import COMPUTE_BOUND, STARVING, usual
 from tests.screens.showing import shown
 from tests.screens.states import starving
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded
@@ -51,13 +51,13 @@ async def test_the_deepest_prefetch_is_not_tried_against_itself() -> None:
         await show.press("1", "down", "a")
         assert show.control is not None
         assert show.control.next_order(0, 0.0) == (0, None)
-        assert [note.message for note in show.app._notifications] == [f"prefetch {LARGEST} is the deepest there is"]
+        assert [note.message for note in show.app._notifications] == [f"prefetch {LARGEST} is the maximum"]
 
 
 async def test_an_experiment_is_told_while_it_goes_on_and_a_ends_it(tmp_path: Path) -> None:
     run = starving(tmp_path)
     run.event(ExperimentBegan, knob="prefetch", values=["off", "4"], step=150, budget=600, seed=0)
-    run.experimented("off", "4").steps(20, FED)
+    run.experimented("off", "4").steps(20, COMPUTE_BOUND)
     async with shown(run) as show:
         assert "EXPERIMENT" in show.text
         assert "prefetch off against 4: block 1" in show.text
@@ -65,7 +65,7 @@ async def test_an_experiment_is_told_while_it_goes_on_and_a_ends_it(tmp_path: Pa
         run.event(ExperimentBlock, **block, best="4", ratio=1.6, low=1.2, high=2.1)
         await show.frame()
         assert "prefetch off against 4: block 7, so far 1.60 x (1.20 to 2.10)" in show.text
-        assert "experiment, block 7" in show.text
+        assert "A/B test, block 7" in show.text
         await show.press("a")
         assert show.control is not None
         assert show.control.next_order(0, 0.0) == (1, None)
@@ -75,17 +75,17 @@ async def test_an_experiment_that_is_over_is_one_event_and_the_cards(tmp_path: P
     run = starving(tmp_path)
     run.event(ExperimentBegan, knob="prefetch", values=["off", "4"], step=150, budget=600, seed=0)
     for old, new in (("off", "4"), ("4", "off"), ("off", "4")):
-        run.experimented(old, new).steps(20, FED)
+        run.experimented(old, new).steps(20, COMPUTE_BOUND)
     values = {"knob": "prefetch", "values": ["off", "4"], "began": 150, "step": 210, "cause": "clear"}
     found = {"answer": "faster", "value": "4", "against": "off", "ratio": 1.68, "low": 1.61, "high": 1.74}
     counts = {"rounds": 6, "steps": 412, "spent": 60, "kept": "4", "step_ms": {"off": 23.4, "4": 13.9}}
-    run.event(ExperimentEnded, **values, **found, **counts).steps(30, FED)
+    run.event(ExperimentEnded, **values, **found, **counts).steps(30, COMPUTE_BOUND)
     async with shown(run) as show:
         assert "did it help?" in show.text
         assert "1.68 x faster (1.61 to 1.74) over 412 steps" in show.text
         assert "prefetch off > 4" not in show.text
-        assert show.text.count("experiment: prefetch off against 4") == 1
-        assert "u undoes: prefetch back to off" in show.text
+        assert show.text.count("A/B test: prefetch off against 4") == 1
+        assert "u undo: prefetch back to off" in show.text
         run.switched("prefetch", "4", "off").steps(80, STARVING)
         await show.frame()
         assert "slower over 80 steps" in show.text
@@ -94,8 +94,8 @@ async def test_an_experiment_that_is_over_is_one_event_and_the_cards(tmp_path: P
 async def test_a_run_that_ended_in_an_experiment_tells_what_was_decided(tmp_path: Path) -> None:
     run = starving(tmp_path)
     run.event(ExperimentBegan, knob="prefetch", values=["off", "4"], step=150, budget=600, seed=0)
-    run.experimented("off", "4").steps(20, FED)
+    run.experimented("off", "4").steps(20, COMPUTE_BOUND)
     async with shown(run.ended("stopped"), live=False) as show:
-        assert "being tried as it ended; decided: off" in show.text
+        assert "the run ended during its test; kept off" in show.text
         assert "no answer: the run ended before" in show.text
-        assert "experiment, block 1" not in show.text
+        assert "A/B test, block 1" not in show.text

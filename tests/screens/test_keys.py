@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.screens.canned import usual
-from tests.screens.hardware import fed
+from tests.screens.hardware import compute_bound
 from tests.screens.showing import shown
 from tests.screens.states import stalled, starving
 from tfwatch.core.knobs import KNOBS, LARGEST
 from tfwatch.screens.footer import OwnCost
-from tfwatch.screens.keys import LIVE_BINDINGS, OF_PANES
+from tfwatch.screens.keys import LIVE_BINDINGS, PANE_BINDINGS
 from tfwatch.screens.leave import Leave
 from tfwatch.widgets.knobs import KNOB_KEYS
 
@@ -35,7 +35,7 @@ async def test_tab_goes_through_the_panes(tmp_path: Path) -> None:
             await show.press(key)
             seen.append(show.live.pane)
         assert seen == [2, 3, 2, 1, 6, 1]
-        assert "prefetch 4 > off" in show.words
+        assert "prefetch 4 next: off" in show.words
         await show.pilot.resize_terminal(120, 40)
         await show.press("tab")
         first = show.app.focused
@@ -46,23 +46,23 @@ async def test_tab_goes_through_the_panes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "live", "said"),
     [
-        pytest.param(["minus"] * 4, True, "prefetch off is the least there is", id="no depth below off"),
-        pytest.param(["plus"] * 12, True, f"prefetch {LARGEST} is the deepest there is", id="no depth above"),
-        pytest.param(["u"], True, "nothing was switched yet", id="nothing to undo"),
-        pytest.param(["z"] * 5, True, "all of it is shown: Z shows less at once", id="no wider"),
-        pytest.param(["Z"] * 3, True, "a column is a single step: z shows more at once", id="no closer"),
+        pytest.param(["minus"] * 4, True, "prefetch is already off", id="no depth below off"),
+        pytest.param(["plus"] * 12, True, f"prefetch {LARGEST} is the maximum", id="no depth above"),
+        pytest.param(["u"], True, "nothing to undo: no switch yet", id="nothing to undo"),
+        pytest.param(["z"] * 5, True, "the whole run is shown: Z zooms in", id="no wider"),
+        pytest.param(["Z"] * 3, True, "a column is a single step: z zooms out", id="no closer"),
         pytest.param(["end"], True, "the charts follow the run", id="it follows"),
-        pytest.param(["home", "left"], True, "nothing older is shown here", id="at the beginning"),
-        pytest.param(["right"] * 2, True, "nothing newer is there yet: end follows the run", id="at the end"),
-        pytest.param(["right_square_bracket"] * 2, True, "nothing newer has happened", id="no newer event"),
-        pytest.param(["left_square_bracket"] * 20, True, "nothing older has happened", id="no older event"),
-        pytest.param(["2"], True, "it is shown already, and has no keys of its own", id="a pane that shows"),
-        pytest.param(["ctrl+z"], True, "ctrl+z is off: it would suspend the training too", id="no suspending"),
-        pytest.param(["ctrl+z"], False, "ctrl+z is off: q leaves", id="nor where nothing trains"),
+        pytest.param(["home", "left"], True, "this is the start of the run", id="at the beginning"),
+        pytest.param(["right"] * 2, True, "this is the newest step: end follows the run", id="at the end"),
+        pytest.param(["right_square_bracket"] * 2, True, "this is the newest event", id="no newer event"),
+        pytest.param(["left_square_bracket"] * 20, True, "this is the oldest event", id="no older event"),
+        pytest.param(["2"], True, "this pane already shows, and has no keys of its own", id="a pane that shows"),
+        pytest.param(["ctrl+z"], True, "ctrl+z is disabled: it would suspend the training too", id="no suspending"),
+        pytest.param(["ctrl+z"], False, "ctrl+z is disabled: q quits", id="nor where nothing trains"),
         pytest.param(["p"], False, "prefetch: read only: switched where it trains", id="read only"),
         pytest.param(["a"], False, "prefetch: read only: switched where it trains", id="no experiment"),
         pytest.param(["f"], False, "autopilot: read only: switched where it trains", id="no autopilot"),
-        pytest.param(["s"], False, "read only: stop it where it trains", id="no stopping"),
+        pytest.param(["s"], False, "read only: stop the run in the terminal that trains it", id="no stopping"),
     ],
 )
 async def test_a_key_that_does_nothing_says_why(keys: list[str], live: bool, said: str) -> None:
@@ -72,15 +72,15 @@ async def test_a_key_that_does_nothing_says_why(keys: list[str], live: bool, sai
 
 
 async def test_enter_without_a_choice_says_what_can_be_chosen() -> None:
-    async with shown(fed(None)) as show:
+    async with shown(compute_bound(None)) as show:
         await show.press("enter")
         assert [note.message for note in show.app._notifications] == [
-            "nothing is chosen: [ and ] choose an event, 1 and the arrows a knob"
+            "nothing is selected: [ and ] select an event, 1 and the arrow keys a setting"
         ]
 
 
 async def test_every_key_that_works_is_named(tmp_path: Path) -> None:
-    named = {key for binding in (*LIVE_BINDINGS, *OF_PANES) for key in binding.key.split(",")}
+    named = {key for binding in (*LIVE_BINDINGS, *PANE_BINDINGS) for key in binding.key.split(",")}
     told = {"ctrl+p", "ctrl+q", "ctrl+c"}  # in the rows of `:` and `q`
     works = set[str]()
     async with shown(usual(tmp_path)) as show:
@@ -102,7 +102,7 @@ async def test_every_key_can_be_pressed(tmp_path: Path, size: tuple[int, int]) -
             while len(show.app.screen_stack) > 2:
                 show.app.screen.dismiss(None)
                 await show.pilot.pause()
-            if show.live.word.display:
+            if show.live.filter_input.display:
                 await show.pilot.press("escape")
         await show.frame()
         assert show.app.is_running
@@ -111,7 +111,7 @@ async def test_every_key_can_be_pressed(tmp_path: Path, size: tuple[int, int]) -
 async def test_help_lists_every_key_once(tmp_path: Path) -> None:
     async with shown(usual(tmp_path), (120, 60)) as show:
         await show.press("question_mark")
-        for words in ("look back by a column", "look back by 20 columns", "freeze the charts", "what is n/a"):
+        for words in ("move back by a column", "move back by 20 columns", "freeze the charts", "missing sensors"):
             assert show.text.count(words) == 1, words
 
 
@@ -142,11 +142,11 @@ async def test_no_key_looks_alive_that_nothing_obeys(
 
 async def test_read_only_keys_say_why(tmp_path: Path) -> None:
     async with shown(usual(tmp_path), live=False) as show:
-        assert "knobs, switched where it trains" in show.text
+        assert "settings, read only" in show.text
         assert "prefetch 4 1.69 x faster than off" in show.words
         for key, said in (
             ("p", "prefetch: read only: switched where it trains"),
-            ("s", "read only: stop it where it trains"),
+            ("s", "read only: stop the run in the terminal that trains it"),
         ):
             await show.press(key)
             shown_now = [note.message for note in show.app._notifications]
@@ -163,13 +163,13 @@ async def test_a_click_is_as_good_as_a_key(tmp_path: Path) -> None:
         await show.pilot.click("#knobs", offset=(6, 3))
         await show.until(lambda: show.control and show.control.pending)
         assert show.asked() == [("workers", "auto")]
-        await show.pilot.click("#happenings", offset=(6, 2))
+        await show.pilot.click("#events", offset=(6, 2))
         await show.until(lambda: show.live.timeline.frozen)
 
 
 async def test_a_clicked_tab_shows_its_pane(tmp_path: Path) -> None:
     async with shown(usual(tmp_path), (80, 24)) as show:
-        at = next(row for row in show.rows if "1 switch" in row).index("3 events")
+        at = next(row for row in show.rows if "1 settings" in row).index("3 events")
         await show.pilot.click("#tabs", offset=(at + 1, 0))
         await show.until(lambda: show.live.pane == 3)
         await show.frame()

@@ -142,7 +142,7 @@ async def test_it_is_painted_before_anything_is_looked_at() -> None:
     async with launcher(shown, painted=lambda: painted.append(goes_on.is_set())) as (app, pilot):
         await until(pilot, lambda: "a machine" in text(app))
         assert painted == [False]
-        assert "looking" in text(app)
+        assert "loading" in text(app)
         await pilot.press("r", "enter")
         assert app.words == ()
         goes_on.set()
@@ -151,7 +151,7 @@ async def test_it_is_painted_before_anything_is_looked_at() -> None:
 
 async def test_without_runs_it_says_so() -> None:
     async with launcher(offer(runs=tuple)) as (app, pilot):
-        await until(pilot, lambda: "none yet" in text(app))
+        await until(pilot, lambda: "no runs yet" in text(app))
 
 
 async def test_what_cannot_be_read_is_told() -> None:
@@ -159,7 +159,7 @@ async def test_what_cannot_be_read_is_told() -> None:
         raise OSError(13, "Permission denied [red]")
 
     async with launcher(offer(machine=fails, runs=fails), (120, 40)) as (app, pilot):
-        await until(pilot, lambda: "not all can be read: PermissionError" in text(app))
+        await until(pilot, lambda: "some runs cannot be read: PermissionError" in text(app))
         assert "PermissionError: [Errno 13] Permission denied [red]" in rows_of(app.screen)[0]
 
 
@@ -169,7 +169,7 @@ async def test_runs_that_cannot_all_be_read_are_shown_and_the_reason_too() -> No
         raise OSError(5, "broke")
 
     async with launcher(offer(runs=some), (120, 40)) as (app, pilot):
-        await until(pilot, lambda: "not all can be read: OSError: [Errno 5]" in text(app))
+        await until(pilot, lambda: "some runs cannot be read: OSError: [Errno 5]" in text(app))
         assert "finished" in text(app)
         await pilot.press("r", "down", "down", "enter")
         assert not app.words

@@ -6,19 +6,19 @@ import pytest
 
 from tests.screens.launching import BATCH, launcher, offer, text
 from tests.screens.showing import rows_of
-from tfwatch.core.start_knobs import StartKnob, Told, Value
+from tfwatch.core.start_knobs import Constraint, StartKnob, Value
 from tfwatch.widgets.launcher_lists import Trainable
 
 MODE = StartKnob(
     "mode",
-    (Value("graph"), Value("jit", ("--jit",), (Told("no XLA on Metal", where=("device", ("auto",))),))),
+    (Value("graph"), Value("jit", ("--jit",), (Constraint("no XLA on Metal", where=("device", ("auto",))),))),
     0,
     "of a step",
 )
 DEVICE = StartKnob("device", (Value("auto"), Value("cpu", ("--device", "cpu"))), 0, "what computes")
 CALLS = StartKnob("steps a call", (Value("1"), Value("2", ("--spe", "2"))), 0, "fused", refused="one step at a time")
 HALF = StartKnob(
-    "precision", (Value("float32"), Value("mixed", ("--mixed",), (Told("slow", stops=False),))), 0, "of it"
+    "precision", (Value("float32"), Value("mixed", ("--mixed",), (Constraint("slow", is_blocking=False),))), 0, "of it"
 )
 GREYED = (Trainable("cnn", "starves", (DEVICE, MODE, CALLS, HALF), "cnn"),)
 
@@ -37,15 +37,15 @@ async def test_what_cannot_apply_is_said_and_not_turned_to() -> None:
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        pytest.param(["left"], "device: nothing to turn to beyond auto", id="before the first"),
-        pytest.param(["down", "right"], "mode: nothing to turn to beyond graph", id="to what cannot apply"),
+        pytest.param(["left"], "device: no value beyond auto", id="before the first"),
+        pytest.param(["down", "right"], "mode: no value beyond graph", id="to what cannot apply"),
         pytest.param(["down", "down", "right"], "steps a call: one step at a time", id="a refused one"),
         pytest.param(["down", "down", "e"], "steps a call: one step at a time", id="to be typed"),
-        pytest.param(["e"], "device: nothing to type, < and > turn it", id="one that is not typed"),
+        pytest.param(["e"], "device: cannot be typed, < and > change it", id="one that is not typed"),
         pytest.param(
-            ["question_mark"], "the keys stand in the last line; : finds everything by name", id="what the keys are"
+            ["question_mark"], "the last line lists the keys; : searches all commands", id="what the keys are"
         ),
-        pytest.param(["ctrl+z"], "ctrl+z is off: q leaves", id="suspending"),
+        pytest.param(["ctrl+z"], "ctrl+z is disabled: q quits", id="suspending"),
     ],
 )
 async def test_a_key_that_does_nothing_says_why(keys: list[str], said: str) -> None:
@@ -56,7 +56,7 @@ async def test_a_key_that_does_nothing_says_why(keys: list[str], said: str) -> N
 
 
 async def test_a_value_that_cannot_apply_is_passed_over_both_ways() -> None:
-    values = (Value("graph"), Value("jit", ("--jit",), (Told("no XLA here"),)), Value("eager", ("--eager",)))
+    values = (Value("graph"), Value("jit", ("--jit",), (Constraint("no XLA here"),)), Value("eager", ("--eager",)))
     knob = StartKnob("mode", values, 0, "of a step")
     async with launcher(offer((Trainable("cnn", "starves", (knob,), "cnn"),))) as (app, pilot):
         await pilot.press("right", "right")

@@ -125,8 +125,8 @@ async def test_a_run_that_is_ending_is_switched_no_more(key: str, said: str) -> 
 async def test_a_question_is_answered_by_mouse(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         await show.press("q")
-        row = next(row for row in show.rows if "stop and leave" in row)
-        at = row.index("d train on"), show.rows.index(row)
+        row = next(row for row in show.rows if "stop and quit" in row)
+        at = row.index("d keep training"), show.rows.index(row)
         await show.pilot.click(offset=at)
         await show.until(lambda: show.app.return_value)
         assert show.app.return_value is Leave.DETACH
@@ -148,14 +148,14 @@ async def test_a_hangup_leaves_without_asking(tmp_path: Path) -> None:
 async def test_ctrl_z_says_why_it_does_nothing(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         await show.press("ctrl+z")
-        assert "ctrl+z is off" in next(note.message for note in show.app._notifications)
+        assert "ctrl+z is disabled" in next(note.message for note in show.app._notifications)
 
 
 @pytest.mark.parametrize(
     ("key", "question", "answers"),
     [
-        ("q", "Leave the screen?", "y stop and leave d train on n stay"),
-        ("s", "Stop the training?", "y stop training  n go on"),
+        ("q", "Quit?", "y stop and quit d keep training n stay"),
+        ("s", "Stop the training?", "y stop training  n keep training"),
     ],
 )
 async def test_in_a_window_that_shows_nothing_else_every_answer_is_told(key: str, question: str, answers: str) -> None:
@@ -169,5 +169,5 @@ async def test_in_a_window_that_shows_nothing_else_every_answer_is_told(key: str
 async def test_the_question_fits_the_smallest_screen(size: tuple[int, int]) -> None:
     async with shown(Canned(None).started().steps(50, STARVING), size) as show:
         await show.press("q")
-        for word in ("stop training at the next batch, and leave", "train on without a screen", "n stay"):
+        for word in ("stop training at the next batch, and quit", "training continues without it", "n stay"):
             assert word in show.text

@@ -36,7 +36,9 @@ SIZES = [(60, 18), (80, 24), (99, 40), (100, 32), (120, 40), (200, 60)]
             importing, ["STARTING", "importing TensorFlow, 3.0 s", "knobs can be set already"], id="importing"
         ),
         pytest.param(starving, ["STARVING 41 %", "HIGHLY input-bound: the CPU's compute waits"], id="starving"),
-        pytest.param(usual, ["FED 1 %", "NOT input-bound", "1.69 x faster over 150 steps, settled"], id="fed"),
+        pytest.param(
+            usual, ["FED 1 %", "NOT input-bound", "1.69 x faster over 150 steps, settled"], id="compute_bound"
+        ),
         pytest.param(stalled, ["NO BATCH FOR 20.3 s", "0 img/s", "ETA stalled"], id="stalled"),
         pytest.param(settling, ["SETTLING", "prefetch 4: 30 of 60 steps", "so far, 30 of 60 steps"], id="settling"),
         pytest.param(slow_callback, ["STEP 451 RUNS FOR 8.0 s", "in callback ModelCheckpoint"], id="slow callback"),
@@ -70,7 +72,7 @@ async def test_the_wait_for_the_first_batch_is_told_as_the_start_everywhere() ->
             "FED 1 %",
             "NOT input-bound: waits 0.2 of 13.9 ms a step",
             "Nothing to gain from the pipeline",
-            id="fed",
+            id="compute_bound",
         ),
         pytest.param(
             lambda folder: Canned(folder).started().steps(150, (0.2, 13.0, 7.1)).doing(Phase.COMPUTE, 0.0),
@@ -103,7 +105,7 @@ async def test_a_run_that_nobody_hears_of_has_no_speed_and_no_time_left(
         await show.frame()
         assert "img/s" not in show.rows[0]
         assert "ETA" not in show.rows[0]
-        assert ("as it was read last" in show.text) is (life is not Life.SILENT)
+        assert ("newest reading" in show.text) is (life is not Life.SILENT)
 
 
 @pytest.mark.parametrize(("life", "words"), [(Life.KILLED, "killed"), (Life.SILENT, "no answer")])
@@ -121,7 +123,7 @@ async def test_a_loop_of_the_user_s_own_has_no_knobs_and_no_loss(tmp_path: Path)
     run.writer.phase(Phase.COMPUTE)
     async with shown(run, live=False) as show:
         assert "STARVING 42 %" in show.text
-        assert "this run has no knobs: the pipeline is the loop's own" in show.text
+        assert "no settings to switch: the training loop has its own pipeline" in show.text
         assert "loss" not in show.text
 
 
@@ -145,19 +147,19 @@ async def test_every_size_and_kind_of_screen_shows_finding_and_keys(options: dic
 
 async def test_a_large_screen_shows_every_pane(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
-        for title in ("input pipeline", "switch live", "did it help?", "what happened", "machine"):
+        for title in ("input pipeline", "live switches", "did it help?", "events", "machine"):
             assert title in show.text
         rows = "\n".join(show.rows)
-        assert "p prefetch 4 > off" in show.words
+        assert "p prefetch 4 next: off" in show.words
         assert "10:17:19 p prefetch off > 4 at step 301: 1.69 x faster" in rows
         assert "● recording" in show.rows[0]
-        assert "lost    2.9 s waiting (16 %)" in rows
+        assert "lost    2.9 s data wait (16 %)" in rows
 
 
 @pytest.mark.parametrize(
     ("key", "text"),
     [
-        ("1", "prefetch 4 > off"),
+        ("1", "prefetch 4 next: off"),
         ("2", "n/a: tf.data's model of the pipeline has not been read"),
         ("3", "prefetch off > 4 at step 301"),
         ("4", "1.6 of 2 cores, busiest 96 %"),

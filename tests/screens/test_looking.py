@@ -8,7 +8,7 @@ import pytest
 from textual.widgets import Input
 
 from tests.screens.canned import STARVING, usual
-from tests.screens.hardware import fed, unseen
+from tests.screens.hardware import compute_bound, unseen
 from tests.screens.showing import shown
 from tfwatch.core.events import Noted
 from tfwatch.core.rows import Phase
@@ -32,7 +32,7 @@ async def test_space_freezes_the_charts_and_nothing_else(tmp_path: Path) -> None
 async def test_the_timelines_keys_work_wherever_the_focus_is(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         await show.press("3", "shift+left")
-        assert show.app.focused is show.live.happened
+        assert show.app.focused is show.live.events_pane
         assert show.live.timeline.frozen
         far = show.live.timeline._view.cursor_s
         await show.press("right")
@@ -46,8 +46,8 @@ async def test_looking_back_at_a_run_that_is_over_promises_nothing_live(tmp_path
         assert "last, mean ms" in show.text
         await show.press("space")
         assert "then, mean ms" in show.text
-        assert "knobs, as the run left them" in show.text
-        assert "space its end" in show.rows[-1]
+        assert "settings at the end of the run" in show.text
+        assert "space end" in show.rows[-1]
         assert "steps since" not in show.text
         await show.press("space")
         assert not show.live.timeline.frozen
@@ -56,25 +56,25 @@ async def test_looking_back_at_a_run_that_is_over_promises_nothing_live(tmp_path
 async def test_a_window_too_small_shows_no_filter(tmp_path: Path) -> None:
     async with shown(usual(tmp_path), (80, 24)) as show:
         await show.press("slash")
-        assert show.live.word.display
+        assert show.live.filter_input.display
         await show.pilot.resize_terminal(50, 12)
         await show.frame()
-        assert not show.live.word.display
+        assert not show.live.filter_input.display
         assert "show lines with" not in show.text
 
 
 async def test_what_is_missing_is_told_with_the_way_to_get_it(tmp_path: Path) -> None:
     async with shown(unseen(tmp_path), (80, 24)) as show:
-        assert "enter: how to get it" in show.text
+        assert "enter: how to fix it" in show.text
         for key in ("enter", "n"):
             await show.press(key)
             assert "sudo -n refused powermetrics" in show.text
             assert "tfwatch doctor --sudoers prints the line" in show.text
             await show.press("escape")
         await show.press("4", "enter")
-        assert "what is n/a, and how to get it" in show.text
+        assert "missing sensors, and how to get them" in show.text
         await show.press("escape", "left_square_bracket", "escape", "enter")
-        assert "what is n/a, and how to get it" not in show.text, "enter is the chosen event's"
+        assert "missing sensors, and how to get them" not in show.text, "enter is the chosen event's"
 
 
 async def test_a_text_stands_in_the_middle_and_is_framed_as_the_terminal_can(tmp_path: Path) -> None:
@@ -90,36 +90,36 @@ async def test_a_text_stands_in_the_middle_and_is_framed_as_the_terminal_can(tmp
 
 @pytest.mark.parametrize("key", ["q", "s", "colon", "question_mark", "n", "d"])
 async def test_whatever_lies_over_the_screen_is_ascii_where_the_terminal_is(key: str) -> None:
-    async with shown(fed(None), (80, 24), unicode=False) as show:
+    async with shown(compute_bound(None), (80, 24), unicode=False) as show:
         await show.press(key)
         assert show.text.isascii()
 
 
 async def test_with_every_sensor_there_enter_keeps_its_other_meaning(tmp_path: Path) -> None:
-    async with shown(fed(tmp_path)) as show:
+    async with shown(compute_bound(tmp_path)) as show:
         await show.press("enter")
         assert len(show.app.screen_stack) == 2
         await show.press("n")
-        assert "every sensor that this machine has gives its figures" in show.text
+        assert "all sensors of this machine work" in show.text
 
 
 async def test_events_are_stepped_through_and_jumped_to(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         await show.press("left_square_bracket", "left_square_bracket")
-        assert show.live.happened.cursor == 1
+        assert show.live.events_pane.cursor == 1
         assert show.live.timeline.frozen
         await show.press("right_square_bracket")
-        assert show.live.happened.cursor == 0
+        assert show.live.events_pane.cursor == 0
 
 
 async def test_the_event_that_was_chosen_stays_chosen_as_others_come(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         await show.press("left_square_bracket", "left_square_bracket")
-        pane = show.live.happened
-        chosen = pane.happenings[-1 - pane.cursor]
+        pane = show.live.events_pane
+        chosen = pane.event_rows[-1 - pane.cursor]
         show.run.event(Noted, text="one").event(Noted, text="two")
         await show.frame()
-        assert (pane.cursor, pane.happenings[-1 - pane.cursor]) == (3, chosen)
+        assert (pane.cursor, pane.event_rows[-1 - pane.cursor]) == (3, chosen)
 
 
 async def test_the_log_is_filtered_as_it_is_typed(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ async def test_the_list_shows_what_comes_again_once_the_charts_do(tmp_path: Path
         run.event(Noted, text=f"the note {n}")
     async with shown(run) as show:
         await show.press("3", "pagedown", "enter")
-        pane = show.live.happened
+        pane = show.live.events_pane
         assert (pane.cursor, show.live.timeline.frozen) == (9, True)
         assert pane.scroll_offset.y > 0
 
@@ -164,7 +164,7 @@ async def test_the_list_shows_what_comes_again_once_it_is_left_at_no_moment(tmp_
         run.event(Noted, text=f"the note {n}")
     async with shown(run) as show:
         await show.press("3", "pagedown")
-        pane = show.live.happened
+        pane = show.live.events_pane
         assert pane.scroll_offset.y > 0
 
         await show.press("escape")

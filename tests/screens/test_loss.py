@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.screens.canned import FED, Canned, usual
+from tests.screens.canned import COMPUTE_BOUND, Canned, usual
 from tests.screens.showing import shown
 from tfwatch.core.events import LossDiverged, LossRecovered
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 def diverged(folder: Path) -> Canned:
     run = usual(folder)
-    return run.event(LossDiverged, step=451, loss="NaN", finite_step=450).steps(50, FED)
+    return run.event(LossDiverged, step=451, loss="NaN", finite_step=450).steps(50, COMPUTE_BOUND)
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 18)])
 async def test_it_stands_in_the_banner(tmp_path: Path, size: tuple[int, int]) -> None:
     async with shown(diverged(tmp_path), size=size) as show:
-        assert "FED" in show.text
+        assert "COMPUTE_BOUND" in show.text
         assert "loss is NaN since step 451" in show.text
 
 
 async def test_it_is_among_what_happened_and_leaves_the_banner_once_it_is_over(tmp_path: Path) -> None:
-    run = diverged(tmp_path).event(LossRecovered, step=502).steps(30, FED)
+    run = diverged(tmp_path).event(LossRecovered, step=502).steps(30, COMPUTE_BOUND)
     async with shown(run) as show:
         assert show.text.count("loss is NaN since step 451") == 1
         assert "! loss is finite again, from step 502 on" in show.text

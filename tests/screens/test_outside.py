@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.cells import cell_len
 
-from tests.screens.canned import FED, N_A, STARVING, Canned
+from tests.screens.canned import COMPUTE_BOUND, N_A, STARVING, Canned
 from tests.screens.launching import launcher, offer
 from tests.screens.showing import rows_of, shown
 from tfwatch.core import events as facts
@@ -40,7 +40,7 @@ def named(folder: Path, name: str) -> Canned:
     run.event(facts.Paused, cause="checkpoint", took_ms=1500.0, detail=name).steps(99, STARVING)
     run.event(facts.EpochEnded, epoch=0, step=100, metrics={name: 1.0})
     run.event(facts.SwitchFailed, knob="workers", reason=name)
-    run.switched("prefetch", "off", name).steps(1, FED, int(Flag.SWITCH)).steps(70, FED)
+    run.switched("prefetch", "off", name).steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(70, COMPUTE_BOUND)
     run.staged((name, "Map", 7.7, 1.0, N_A, N_A), ("batch(32)", "BatchV2", 0.6, 1.0, N_A, N_A))
     run.writer.log = folder / "log.txt"
     run.writer.log.write_text(f"{name}\na line\n")
@@ -102,7 +102,7 @@ async def test_the_launchers_lists_keep_their_columns(name: str) -> None:
 
 async def test_what_is_told_in_a_corner_is_data_too(tmp_path: Path) -> None:
     async with shown(named(tmp_path, "cnn")) as show:
-        show.live.say(f"{NAMES['escapes']}[/nope]")
+        show.live.notify(f"{NAMES['escapes']}[/nope]")
         await show.pilot.pause()
         assert [(note.message, note.markup) for note in show.app._notifications] == [("aredb?2J[/nope]", False)]
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.screens.canned import FED, STARVING, Canned, usual
+from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tests.screens.showing import rows_of, shown
 from tests.screens.states import failed, importing, stalled
 from tfwatch.analysis.tuning.comparison import Earlier, Start, earlier_run
-from tfwatch.core.start_knobs import Restarting, StartKnob, Told, Value
+from tfwatch.core.start_knobs import Constraint, RestartOffer, StartKnob, Value
 from tfwatch.screens.leave import Leave, LeaveScreen
 from tfwatch.screens.restart import RestartScreen
 
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-WEIGHTS = StartKnob("weights of", (Value("this run", ("--begin-with", "w.h5")), Value("anew")), 0, "or anew")
+WEIGHTS = StartKnob(
+    "weights of", (Value("this run", ("--begin-with", "w.h5")), Value("re-initialized")), 0, "or re-initialized"
+)
 BATCH = StartKnob("batch size", (Value("32"), Value("64", ("--batch-size", "64"))), 0, "examples a step")
-DEVICE = StartKnob("device", (Value("cpu"), Value("gpu", (), (Told("no GPU here"),))), 0, "what computes")
+DEVICE = StartKnob("device", (Value("cpu"), Value("gpu", (), (Constraint("no GPU here"),))), 0, "what computes")
 
 
 class Taken:
@@ -28,7 +30,7 @@ class Taken:
 
     def __init__(self, *knobs: StartKnob) -> None:
         self.words: list[tuple[str, ...] | None] = []
-        self.offer = Restarting(lambda: knobs or (WEIGHTS, BATCH, DEVICE), self.words.append)
+        self.offer = RestartOffer(lambda: knobs or (WEIGHTS, BATCH, DEVICE), self.words.append)
 
 
 @pytest.mark.parametrize("size", [(60, 18), (80, 24), (120, 40)], ids=str)
@@ -41,7 +43,7 @@ async def test_the_form_shows_what_stands_and_what_cannot_apply(tmp_path: Path, 
         assert "batch size    < 32 >" in show.text
         assert "device          cpu" in show.text
         assert ("gpu: no GPU here" in show.text) is (size[0] >= 60)
-        assert "nothing changed yet; the run ends at the next batch, and begins again" in " ".join(show.text.split())
+        assert "no changes yet; the run stops at the next batch, then restarts" in " ".join(show.text.split())
         assert "enter restart" in show.text
         await show.press("down", "right")
         assert "batch size 32 > 64" in show.text
@@ -50,7 +52,7 @@ async def test_the_form_shows_what_stands_and_what_cannot_apply(tmp_path: Path, 
 async def test_how_to_take_it_is_told_in_a_window_that_shows_nothing_else() -> None:
     async with shown(usual(None), (40, 10), restart=Taken().offer) as show:
         await show.press("r")
-        assert "enter restart < > turn it escape stay" in show.text
+        assert "enter restart < > change escape cancel" in show.text
 
 
 async def test_enter_stops_the_training_and_leaves_once_it_has_ended(tmp_path: Path) -> None:
@@ -66,7 +68,7 @@ async def test_enter_stops_the_training_and_leaves_once_it_has_ended(tmp_path: P
             await show.press(key)
             assert show.app.screen is show.live
             assert [note.message for note in show.app._notifications] == [
-                "the run is ending already; y does not wait for the batch in flight"
+                "the run is already stopping; y quits without waiting for the current batch"
             ]
         show.run.ended("stopped")
         await show.frame()
@@ -98,7 +100,7 @@ async def test_r_s_and_q_ask_whatever_the_training_does(state: Callable[[Path], 
         await show.press("r", "enter")
         assert len(taken.words) == 1
         assert "STOPPING" in show.rows[1]
-        assert "y does not wait for that" in next(note.message for note in show.app._notifications)
+        assert "y restarts without waiting for it" in next(note.message for note in show.app._notifications)
         await show.press("y")
         assert show.app.return_value is Leave.NOW
     async with shown(state(tmp_path / "s")) as show:
@@ -116,7 +118,7 @@ async def test_a_run_that_is_over_begins_again_at_once(state: Callable[[Path], C
     taken = Taken()
     async with shown(state(tmp_path), restart=taken.offer) as show:
         await show.press("r")
-        assert "nothing changed yet; it begins at once" in show.text
+        assert "no changes yet; the run restarts now" in show.text
         await show.press("enter")
         assert taken.words == [("--begin-with", "w.h5")]
         assert show.app.return_value is Leave.LEFT
@@ -135,15 +137,15 @@ async def test_a_run_that_can_only_be_looked_at_says_so(tmp_path: Path) -> None:
     async with shown(usual(tmp_path), live=False) as show:
         await show.press("r")
         assert show.app.screen is show.live
-        assert [note.message for note in show.app._notifications] == ["read only: restart it where it trains"]
+        assert [note.message for note in show.app._notifications] == ["read only: restart the run in the terminal that trains it"]
         show.run.ended()
         await show.frame()
         await show.press("r")
-        assert [note.message for note in show.app._notifications] == ["a record: tfwatch train begins a new run"]
+        assert [note.message for note in show.app._notifications] == ["a recorded run cannot restart: tfwatch train starts a new run"]
 
 
 async def test_values_that_do_not_go_together_start_nothing(tmp_path: Path) -> None:
-    jit = Value("jit", ("--jit",), (Told("no XLA on Metal", where=("device", ("auto",))),))
+    jit = Value("jit", ("--jit",), (Constraint("no XLA on Metal", where=("device", ("auto",))),))
     mode = StartKnob("mode", (Value("graph"), jit), 1, "of a step")
     device = StartKnob("device", (Value("auto"), Value("cpu", ("--device", "cpu"))), 0, "what computes")
     taken = Taken(device, mode)
@@ -186,13 +188,13 @@ async def test_the_card_spans_the_restart(size: tuple[int, int]) -> None:
     run = Canned(None, settings={"batch_size": 64}, batch_size=64)
     async with shown(run, size, earlier=before(32)) as show:
         await show.press("6")
-        run.started().steps(150, FED)
+        run.started().steps(150, COMPUTE_BOUND)
         await show.frame()
         assert "batch_size 32   " in show.text
         assert "batch_size 64   " in show.text
         assert "3.37 x faster per image over 150 steps, settled" in show.text
         assert "restarted: batch_size 32 > 64" in show.text
-        run.switched("prefetch", "off", "4").steps(100, FED)
+        run.switched("prefetch", "off", "4").steps(100, COMPUTE_BOUND)
         await show.frame()
         assert "prefetch 4" in show.text
         assert "batch_size 32 > 64: 3.37 x faster per image" in show.text
@@ -200,6 +202,6 @@ async def test_the_card_spans_the_restart(size: tuple[int, int]) -> None:
 
 async def test_the_words_of_a_folder_are_no_markup() -> None:
     settings = {"batch_size": 32, "data": "[red]x[/nope]"}
-    run = Canned(None, settings=settings).started().steps(150, FED)
+    run = Canned(None, settings=settings).started().steps(150, COMPUTE_BOUND)
     async with shown(run, (200, 60), earlier=before(32, data="[@click=app.quit]y")) as show:
         assert "restarted: data [@click=app.quit]y > [red]x[/nope]" in show.text

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.screens.canned import FED, STARVING, Canned, usual
+from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tests.screens.states import importing, starving
 from tfwatch.core.events import SwitchAsked, SwitchMissed
@@ -40,7 +40,7 @@ async def test_a_key_asks_for_a_setting(tmp_path: Path, keys: list[str], asked: 
 
 async def test_undo_takes_the_last_switch_back(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
-        assert "u undoes: prefetch back to off" in show.text
+        assert "u undo: prefetch back to off" in show.text
         await show.press("u")
         assert show.asked() == [("prefetch", "off")]
 
@@ -57,12 +57,12 @@ async def test_a_request_shows_until_the_training_answers(tmp_path: Path) -> Non
     async with shown(importing(tmp_path)) as show:
         await show.press("p")
         assert "asked: prefetch 4; taken up with the first batch" in show.text
-        assert "p prefetch off > 4 asked, taken up at the start" in show.words
+        assert "p prefetch off next: 4 requested, applies at the start" in show.words
         show.run.started().steps(30, STARVING)
-        show.run.switched("prefetch", "off", "4").steps(100, FED).doing(Phase.COMPUTE, 0.001)
+        show.run.switched("prefetch", "off", "4").steps(100, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.001)
         await show.frame()
         assert "taken up" not in show.text
-        assert "p prefetch 4 > off" in show.words
+        assert "p prefetch 4 next: off" in show.words
 
 
 async def test_a_request_in_flight_leaves_what_is_in_effect_as_it_is(tmp_path: Path) -> None:
@@ -86,13 +86,13 @@ async def test_the_first_switch_says_how_to_go_back(keys: list[str], undoes: str
     run = Canned(None, knobs=knobs, switchable=[*knobs], settings={"fast_form": "tf.data"})
     async with shown(run.started().steps(150, STARVING).doing(Phase.COMPUTE, 0.001)) as show:
         await show.press(*keys)
-        assert [note.message for note in show.app._notifications] == [f"{undoes} undoes, space freezes"]
+        assert [note.message for note in show.app._notifications] == [f"{undoes} undoes the switch, space freezes the charts"]
 
 
 async def test_older_switches_stand_below_the_newest_in_that_order() -> None:
     run = starving(None)
     for knob, old, new in (("prefetch", "off", "4"), ("workers", "off", "auto"), ("prefetch", "4", "8")):
-        run.switched(knob, old, new).steps(1, FED, int(Flag.SWITCH)).steps(70, FED)
+        run.switched(knob, old, new).steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(70, COMPUTE_BOUND)
     async with shown(run) as show:
         words = [" ".join(row.plain.split()).partition(" at ")[0] for row in show.live.card.rows(58, 12)]
         assert [line.partition(" \u2588")[0] for line in words[:2]] == ["prefetch 4", "prefetch 8"]
@@ -104,7 +104,7 @@ async def test_latency_is_a_knob_only_where_it_was_asked_for() -> None:
         None, settings={"storage_latency_ms": 20.0}, knobs={"prefetch": "off", "workers": "off", "latency_ms": "20 ms"}
     )
     async with shown(run) as show:
-        assert "l latency 20 ms > off" in show.words
+        assert "l latency 20 ms next: off" in show.words
         await show.press("l", "l")
         assert show.asked() == [("latency_ms", 20.0)]
 
@@ -115,14 +115,14 @@ async def test_a_pipeline_of_two_forms_is_turned_and_named() -> None:
     run.started().steps(150, (40.0, 13.0, 0.8)).doing(Phase.COMPUTE, 0.001)
     async with shown(run) as show:
         assert "t fast form (tf.data) on: about 18.0 ms" in show.text
-        assert "t form off > on 18.0 ms 3.0 x, tf.data" in show.words
-        assert "t form" in show.rows[-1]
+        assert "t fast pipeline off next: on 18.0 ms 3.0 x, tf.data" in show.words
+        assert "t fast" in show.rows[-1]
         await show.press("t")
         assert show.asked() == [("fast_form", True)]
-        run.switched("fast_form", "off", "on").steps(100, FED).doing(Phase.COMPUTE, 0.001)
+        run.switched("fast_form", "off", "on").steps(100, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.001)
         await show.frame()
-        assert "u undoes: fast form back to off" in show.text
-        assert "t form on > off" in show.words
+        assert "u undo: fast form back to off" in show.text
+        assert "t fast pipeline on next: off" in show.words
         assert "fast form (tf.data) off > on at step" in show.text
         await show.press("u")
         assert show.asked() == [("fast_form", False)]

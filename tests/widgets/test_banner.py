@@ -17,7 +17,7 @@ from tfwatch.analysis.steps.verdict import Bound, Verdict
 from tfwatch.analysis.tuning.forecast import Forecast
 from tfwatch.core.events import RunEnded, TrainingFailed
 from tfwatch.core.rows import Phase
-from tfwatch.widgets.banner import FindingPane
+from tfwatch.widgets.banner import BannerPane
 
 #: Cells of a row of the banner in a window of 80 columns.
 WIDTH = 78
@@ -149,8 +149,8 @@ FINDINGS: list[Any] = [
 
 @pytest.mark.parametrize(("changes", "advice"), FINDINGS)
 def test_what_is_advised_is_whole_at_80_columns(changes: dict[str, Any], advice: str) -> None:
-    pane = FindingPane()
-    pane.finding = banner(replace(RUNNING, **changes))
+    pane = BannerPane()
+    pane.banner = banner(replace(RUNNING, **changes))
     _, _, line = pane.rows(WIDTH, 3)
     assert advice in line.plain
     assert line.cell_length <= WIDTH, "cut in the middle of a word"
@@ -159,7 +159,7 @@ def test_what_is_advised_is_whole_at_80_columns(changes: dict[str, Any], advice:
 @pytest.mark.parametrize("given", Given, ids=lambda given: given.name)
 @pytest.mark.parametrize("live", [True, False], ids=["live", "read only"])
 def test_whatever_batches_come_from_its_advice_is_whole_at_80_columns(given: Given, live: bool) -> None:
-    pane = FindingPane()
+    pane = BannerPane()
     tables = (None, BURNS, STORAGE, LOCKED, *(replace(LOCKED, wait_cores=cores) for cores in (0.0, 1.0)))
     situations = product(tables, (False, True), ({}, ALL_ON, {"prefetch": "off"}), ((), KNOBS))
     for stages, workers, knobs, switchable in situations:
@@ -171,7 +171,7 @@ def test_whatever_batches_come_from_its_advice_is_whole_at_80_columns(given: Giv
         }
         for judgement in (judged(HIGHLY), judged(NOT, 0.2)):
             spent = Entry(0, 250, compute_s=3.4, first_batch_s=2.0) if judgement.verdict is NOT else None
-            pane.finding = banner(replace(RUNNING, live=live, judgement=judgement, epoch_spent=spent, **changes))
+            pane.banner = banner(replace(RUNNING, live=live, judgement=judgement, epoch_spent=spent, **changes))
             _, _, line = pane.rows(WIDTH, 3)
             assert 0 < line.cell_length <= WIDTH, line.plain
 
@@ -179,8 +179,8 @@ def test_whatever_batches_come_from_its_advice_is_whole_at_80_columns(given: Giv
 @pytest.mark.parametrize(("changes", "advice"), FINDINGS)
 def test_a_sentence_keeps_its_figures_at_80_columns(changes: dict[str, Any], advice: str) -> None:
     del advice
-    pane = FindingPane()
-    pane.finding = found = banner(replace(RUNNING, **changes))
+    pane = BannerPane()
+    pane.banner = found = banner(replace(RUNNING, **changes))
     first, sentence, _ = pane.rows(WIDTH, 3)
     assert found.word in first.plain
     assert max(first.cell_length, sentence.cell_length) <= WIDTH

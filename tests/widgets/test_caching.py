@@ -30,14 +30,14 @@ def asked(run: Canned, knob: str, old: str, new: str) -> Canned:
 async def test_the_cache_says_what_it_needs_and_from_which_epoch_it_serves(tmp_path: Path) -> None:
     run = cnn(tmp_path)
     async with shown(run) as show:
-        (row,) = (row for row in show.rows if "c cache off > on" in " ".join(row.split()))
+        (row,) = (row for row in show.rows if "c cache off next: on" in " ".join(row.split()))
         assert " x, 1.2 GB" in row
         await show.press("c")
         assert show.asked() == [("cache", True)]
         asked(run, "cache", "off", "on").steps(30, STARVING)
         await show.frame()
-        assert "c cache off > on from epoch 3; c takes it back" in show.words
-        assert "cache off > on asked, once an epoch has filled it" in show.text
+        assert "c cache off next: on from epoch 3; c undoes it" in show.words
+        assert "cache off > on requested, after an epoch has filled it" in show.text
         await show.press("c")
         assert show.asked() == [("cache", False)]
 
@@ -45,7 +45,7 @@ async def test_the_cache_says_what_it_needs_and_from_which_epoch_it_serves(tmp_p
 async def test_before_anything_is_foretold_its_memory_stands_against_what_is_free(tmp_path: Path) -> None:
     values = {"knobs": KNOBS, "switchable": [*KNOBS], "cache_bytes": round(1.2 * GB)}
     async with shown(Canned(tmp_path, **values).started().steps(3, STARVING)) as show:
-        assert "c cache off > on needs 1.2 GB of 6.2 GB" in show.words
+        assert "c cache off next: on needs 1.2 GB of 6.2 GB" in show.words
 
 
 async def test_what_waits_for_an_epoch_is_no_request_that_is_in_flight(tmp_path: Path) -> None:
@@ -57,16 +57,16 @@ async def test_what_waits_for_an_epoch_is_no_request_that_is_in_flight(tmp_path:
         await show.frame()
         assert "ASKED" not in show.text
         assert "waits for the batch in flight" not in show.text
-        assert "b shuffle auto > off from epoch 2; b takes it back" in show.words
+        assert "b shuffle auto next: off from epoch 2; b undoes it" in show.words
 
 
 @pytest.mark.parametrize(
-    ("epochs", "words"), [(2, "too late: from epoch 3"), (3, "from epoch 3; c takes it back")], ids=str
+    ("epochs", "words"), [(2, "too late: epoch 3 is beyond the last"), (3, "from epoch 3; c undoes it")], ids=str
 )
 async def test_what_only_an_epoch_after_the_last_would_serve_comes_too_late(epochs: int, words: str) -> None:
     run = asked(cnn(None, epochs=epochs), "cache", "off", "on").steps(5, STARVING)
     async with shown(run) as show:
-        assert f"c cache off > on {words}" in show.words
+        assert f"c cache off next: on {words}" in show.words
 
 
 async def test_a_cache_that_does_not_fit_is_greyed_with_its_figures(tmp_path: Path) -> None:
@@ -77,12 +77,12 @@ async def test_a_cache_that_does_not_fit_is_greyed_with_its_figures(tmp_path: Pa
 async def test_a_shuffle_is_turned_off_taken_back_and_told(tmp_path: Path) -> None:
     run = cnn(tmp_path)
     async with shown(run) as show:
-        assert "b shuffle auto > off examples in its buffer" in show.words
+        assert "b shuffle auto next: off examples in the buffer" in show.words
         await show.press("b")
         assert show.asked() == [("shuffle", "off")]
         asked(run, "shuffle", "auto", "off").steps(5, STARVING)
         await show.frame()
-        assert "shuffle auto > off asked, with the next epoch" in show.text
+        assert "shuffle auto > off requested, from the next epoch" in show.text
         await show.press("u")
         assert show.asked() == [("shuffle", "auto")]
         asked(run, "shuffle", "auto", "auto").steps(5, STARVING)

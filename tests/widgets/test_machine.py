@@ -11,7 +11,7 @@ import pytest
 
 from tests.live.test_view import look
 from tests.screens import hardware
-from tests.screens.canned import FED, Canned, Split, usual
+from tests.screens.canned import COMPUTE_BOUND, Canned, Split, usual
 from tests.screens.showing import shown
 from tests.screens.test_live import SIZES
 from tfwatch.core import events as facts
@@ -47,21 +47,21 @@ def pane(shown_rows: list[str]) -> list[str]:
     ("make", "words"),
     [
         pytest.param(
-            hardware.fed,
+            hardware.compute_bound,
             [
                 "on GPU:0 Apple M2 Pro",
                 "GPU     93 %, ours 89 %, others 4 %",
                 "93 %  (was 58)",
                 "10.6 W, 89 ours",
                 "power   GPU 10.6 W, CPU 6.2 W, 1.34 GHz",
-                "energy  0.15 J a step, 27 J starving (15 %)",
+                "energy  0.15 J/step, 27 J starving (15 %)",
                 "memory  9.8 of 16 GB, GPU 4.1",
-                "heat    nominal, on mains",
+                "heat    nominal, on AC power",
             ],
-            id="fed",
+            id="compute_bound",
         ),
         pytest.param(
-            hardware.fed_nvidia,
+            hardware.compute_bound_nvidia,
             ["NVIDIA H100", "386 W, 93 ours", "GPU mem 38.2 of 80 GB", "GPU 386 W, 1.98 GHz, 61 °C"],
             id="nvidia",
         ),
@@ -76,7 +76,7 @@ def pane(shown_rows: list[str]) -> list[str]:
             [
                 "heat is moderate: clocks are lowered",
                 "H heat 10.0 s",
-                "H held back by heat for 10.0 s (moderate)",
+                "H slowed by heat for 10.0 s (moderate)",
                 "GPU 7.1 W, CPU 6.2 W, 0.72 GHz",
             ],
             id="throttled",
@@ -108,8 +108,8 @@ def pane(shown_rows: list[str]) -> list[str]:
         pytest.param(
             hardware.unseen,
             [
-                "GPU n/a: no permission: sudo -n refused powermetrics - enter: how to get it",
-                "powermetrics (enter: how to get it)",
+                "GPU n/a: no permission: sudo -n refused powermetrics - enter: how to fix it",
+                "powermetrics (enter: how to fix it)",
                 "STARVING 41 %",
             ],
             id="no permission",
@@ -136,7 +136,7 @@ async def test_every_machine_fits_every_size(name: str) -> None:
 
 @pytest.mark.parametrize("options", [{"theme": "light"}, {"colour": False}, {"unicode": False, "colour": False}])
 async def test_the_lane_is_there_in_every_kind_of_screen(options: dict[str, Any]) -> None:
-    async with shown(hardware.fed(None), (80, 24), **options) as show:
+    async with shown(hardware.compute_bound(None), (80, 24), **options) as show:
         (lane,) = [row for row in show.rows if row[1:].startswith("GPU ")]
         assert re.search(r"[▇█#=]{10}", lane)
         assert "93 %, 89 ours" in lane
@@ -164,12 +164,15 @@ async def test_short_words_at_80_columns_keep_what_matters() -> None:
 
 def test_what_needs_a_look_is_marked_and_nothing_else_is() -> None:
     for make, alerts in (
-        (hardware.fed, []),
-        (hardware.fed_nvidia, []),
+        (hardware.compute_bound, []),
+        (hardware.compute_bound_nvidia, []),
         (hardware.eaten, ["GPU"]),
         (hardware.throttled, ["heat"]),
         (hardware.swapping, ["memory", "swap"]),
-        (lambda folder: hardware.on_apple(folder, hardware.apple(memory_level=1.0)).steps(200, FED), ["swap"]),
+        (
+            lambda folder: hardware.on_apple(folder, hardware.apple(memory_level=1.0)).steps(200, COMPUTE_BOUND),
+            ["swap"],
+        ),
         (hardware.on_battery, ["heat"]),
         (hardware.unused, ["GPU"]),
     ):
@@ -186,7 +189,7 @@ def test_memory_that_outlasts_the_run_is_no_alert() -> None:
 
 
 def test_a_steady_memory_says_so() -> None:
-    run = hardware.on_apple(None, hardware.apple()).steps(100, FED).pass_s(150.0).doing(Phase.COMPUTE, 0.0)
+    run = hardware.on_apple(None, hardware.apple()).steps(100, COMPUTE_BOUND).pass_s(150.0).doing(Phase.COMPUTE, 0.0)
 
     assert said(run)["memory"] == ("9.8 of 16 GB, GPU 4.1, steady", False)
     run.at_s += 60.0  # without a sample: nobody knows whether it still is
@@ -196,7 +199,7 @@ def test_a_steady_memory_says_so() -> None:
 def test_a_machine_without_a_gpu_says_nothing_of_it_but_why() -> None:
     rows = said(usual(None))
 
-    assert rows["GPU"] == ("n/a: no GPU in this machine (enter: how to get it)", False)
+    assert rows["GPU"] == ("n/a: no GPU in this machine (enter: how to fix it)", False)
     assert not {"power", "energy", "GPU mem"} & set(rows)
 
 
@@ -205,12 +208,12 @@ def test_before_a_first_sample_only_the_run_is_told() -> None:
     run.at_s = 3.0
     assert said(run.doing(Phase.IMPORT, 3.0)) == {
         "sensors": ("no sample yet", False),
-        "lost": ("0.0 s waiting (0 %)", False),
+        "lost": ("0.0 s data wait (0 %)", False),
     }
 
 
 def test_sensors_that_give_nothing_are_listed_with_their_newest_reason() -> None:
-    run = hardware.fed(None)
+    run = hardware.compute_bound(None)
     for reason in ("tool is missing", "tool hangs"):
         run.event(facts.SensorMissing, sensor="heat", reason=reason, fix="")
 
@@ -235,24 +238,24 @@ def test_of_a_run_that_is_over_the_medians_stand_and_nothing_alerts() -> None:
 
 
 async def test_the_title_says_what_the_figures_are() -> None:
-    async with shown(hardware.fed(None).ended()) as show:
+    async with shown(hardware.compute_bound(None).ended()) as show:
         assert "machine, medians of the run" in show.text
 
 
 def test_the_gpu_is_named_as_its_sensor_knows_it() -> None:
-    assert header_view(look(hardware.fed(None))).device == "GPU:0 Apple M2 Pro"
+    assert header_view(look(hardware.compute_bound(None))).device == "GPU:0 Apple M2 Pro"
     assert header_view(look(hardware.unused(None))).device == "CPU Xeon"
 
 
 async def test_the_figures_are_of_the_setting_since_the_last_switch() -> None:
     run = hardware.on_apple(None, hardware.apple()).steps(400, (9.6, 13.0, 0.8)).switched("prefetch", "off", "4")
-    run.steps(60, FED).doing(Phase.COMPUTE, 0.0)
+    run.steps(60, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.0)
 
     machine = look(run).situation.machine
     assert machine is not None
     assert machine.gpu is None, "no sample is wholly of the new setting yet"
     assert machine.row["cpu_cores"] == pytest.approx(4.1)
-    later = look(run.steps(200, FED).doing(Phase.COMPUTE, 0.0)).situation.machine
+    later = look(run.steps(200, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.0)).situation.machine
     assert later is not None
     assert later.gpu is not None
     assert later.gpu.busy == pytest.approx(12.9 / 13.9, abs=0.01)
@@ -300,7 +303,7 @@ async def test_whatever_a_sample_holds_the_screen_and_the_report_stand(value: fl
     def read(_: Split) -> dict[str, float]:
         return dict.fromkeys((name for name in SAMPLE.names or () if name != "at_ns"), value)
 
-    run = hardware.on_apple(None, read).steps(400, FED).doing(Phase.COMPUTE, 0.001)
+    run = hardware.on_apple(None, read).steps(400, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.001)
     async with shown(run, (80, 24)) as show:
         await show.press("4")
         assert all(len(row) == 80 for row in show.rows)

@@ -37,11 +37,11 @@ async def test_a_row_a_stage_in_the_order_of_the_code_and_the_slowest_marked_wit
     run = usual(None, **GPU).staged(*STAGES, BEHIND)
     async with shown(run, (140, 40)) as show:
         rows = show.rows
-        assert told(rows, "stage") == "stage ms/batch at a time buffer"
+        assert told(rows, "stage") == "stage ms/batch parallel buffer"
         assert told(rows, "list, shuffle") == "list, shuffle 0.2 1 █████████ 1000 of 1000"
         assert told(rows, "map(decode)") == "→ map(decode) 7.7 █████████ 1 of 2"
         assert told(rows, "prefetch").endswith(" 1 of 4")
-        assert told(rows, "all") == "all 9.6 < 13.7 compute + host: all hidden"
+        assert told(rows, "total") == "total 9.6 < 13.7 compute + host: fully overlapped with compute"
         assert "map(decode) runs one at a time on one of 2 cores" in show.text
         assert "tf.data, 1 s ago" in show.text
         names = [
@@ -68,7 +68,7 @@ def where(rows: list[str], name: str) -> list[int]:
 
 async def test_without_prefetch_the_pipeline_and_the_step_add_up() -> None:
     async with shown(starving(None).staged(*STAGES)) as show:
-        assert told(show.rows, "all") == "all 9.6 + 13.8 compute + host: none is made ahead"
+        assert told(show.rows, "total") == "total 9.6 + 13.8 compute + host: no batch is prepared ahead"
 
 
 async def test_with_prefetch_what_is_waited_for_stands_beside_what_bounds_it() -> None:
@@ -76,7 +76,7 @@ async def test_with_prefetch_what_is_waited_for_stands_beside_what_bounds_it() -
     run = Canned(None, knobs=knobs).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.001)
     run.staged(("map(decode)", "ParallelMapV2", 92.0, 4.0, N_A, N_A), ("batch(32)", "BatchV2", 0.6, 1.0, N_A, N_A))
     async with shown(run, (200, 60)) as show:
-        assert told(show.rows, "all") == "all 92.6 at once 23.0 > 13.8 compute + host: 9.6 waited for"
+        assert told(show.rows, "total") == "total 92.6 wall 23.0 > 13.8 compute + host: 9.6 data wait"
         assert told(show.rows, "map(decode)") == f"→ map(decode) 92.0 {'█' * 24} 4 of 2"
 
 
@@ -87,17 +87,17 @@ async def test_on_a_small_screen_it_is_a_tab_of_its_own(size: tuple[int, int]) -
         await show.press("2")
         assert told(show.rows, "map(decode)").startswith("map(decode) 7.7")
         assert "4 of 4" in show.text
-        assert "compute + host: all hidden" in show.text
+        assert "compute + host: fully overlapped with compute" in show.text
 
 
 def test_where_rows_are_few_the_cheapest_are_summed_up() -> None:
     stages = [StageRow(name, cost) for name, cost in (("a", 0.1), ("b", 0.2), ("c", 9.0), ("d", 0.4), ("e", 2.0))]
     pane = PipelinePane()
-    pane.set_reactive(PipelinePane.view, PipelineView(tuple(stages), all_ms=11.7, said="c is slow"))
+    pane.set_reactive(PipelinePane.view, PipelineView(tuple(stages), all_ms=11.7, sentence="c is slow"))
 
     rows = [row.plain.split()[:2] for row in pane.rows(60, 5)]
 
-    assert rows == [["3", "others"], ["c", "9.0"], ["e", "2.0"], ["all", "11.7"], ["c", "is"]]
+    assert rows == [["3", "others"], ["c", "9.0"], ["e", "2.0"], ["total", "11.7"], ["c", "is"]]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ async def test_in_a_stall_it_says_which_stage_gives_nothing_and_since_when() -> 
     ).staged(*silent)
     async with shown(run) as show:
         assert told(show.rows, "map(read)") == "→ map(read) n/a 1 of 2"
-        assert "nothing from map(read) since 10:17:2" in show.text
+        assert "no element from map(read) since 10:17:2" in show.text
         assert "feed.py:41 in rows" in show.text
         assert "0 of 4" in told(show.rows, "prefetch")
 
@@ -139,13 +139,13 @@ async def test_what_cannot_be_read_says_why() -> None:
     async with shown(run) as show:
         assert "n/a: a DistributedIterator has no model; one device" in show.text
     async with shown(importing(None)) as show:
-        assert "stage by stage, from the first batches on" in show.text
+        assert "the stages appear with the first batches" in show.text
 
 
 async def test_a_replay_shows_what_was_read_last(tmp_path: Path) -> None:
     run = usual(tmp_path).staged(*STAGES, BEHIND).ended()
     async with shown(run, live=False) as show:
-        assert "as it was read last" in show.text
+        assert "newest reading" in show.text
         assert told(show.rows, "map(decode)").startswith("→ map(decode) 7.7")
 
 
@@ -175,7 +175,7 @@ async def test_a_run_that_is_over_says_what_each_knob_gave_and_promises_nothing(
     run = usual(None).switched("workers", "off", "4").steps(30, STARVING).ended()
     async with shown(run, live=False) as show:
         assert "prefetch 4 1.69 x faster than off" in show.words
-        assert "workers 4 30 steps, too few to tell" in show.words
+        assert "workers 4 not enough steps: 30 of 60 steps" in show.words
         assert "settling" not in show.text
 
 
@@ -183,7 +183,7 @@ async def test_an_experiment_that_goes_on_is_told_where_its_answer_will_be() -> 
     run = starving(None)
     run.event(ExperimentBegan, knob="prefetch", values=["off", "4"], step=150, budget=600, seed=0)
     async with shown(run) as show:
-        assert "experiment: prefetch off against 4" in show.text
+        assert "A/B test: prefetch off against 4" in show.text
         assert "no forecast while trying both" in show.text
         assert "goes on until the answer is clear" in show.text
         assert "u undoes" not in show.text
@@ -192,6 +192,6 @@ async def test_an_experiment_that_goes_on_is_told_where_its_answer_will_be() -> 
 def test_where_nothing_has_passed_the_reason_is_told() -> None:
     run = usual(None).staged(("range", "Range", N_A, 1.0, N_A, N_A))
 
-    assert pipeline_view(look(run)).said == "nothing has passed in the last seconds"
+    assert pipeline_view(look(run)).sentence == "no batch passed in the last seconds"
     run.event(facts.SensorMissing, sensor="pipeline", reason="epochs are too short", fix="longer epochs")
-    assert pipeline_view(look(run)).said == "n/a: epochs are too short; longer epochs"
+    assert pipeline_view(look(run)).sentence == "n/a: epochs are too short; longer epochs"

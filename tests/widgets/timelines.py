@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.reader import Snapshot
 
 ASCII = choose_glyphs(colour=False, unicode=False)
-STARVED, FED = (10.0, 1.0, 13.0), (0.2, 1.0, 13.0)
+STARVED, COMPUTE_BOUND = (10.0, 1.0, 13.0), (0.2, 1.0, 13.0)
 
 
 class TimelineApp(App[None]):

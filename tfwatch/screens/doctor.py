@@ -1,4 +1,4 @@
-"""The check-up as a screen: it looks in a thread of its own, and shows what it finds."""
+"""The check-up screen: a thread runs the checks, and the screen lists their results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfwatch.doctor.check import Check, CheckUp, Status, counted, failed, worst
 from tfwatch.screens.keys import TALL
 from tfwatch.widgets.basics.glyphs import choose_glyphs
 from tfwatch.widgets.basics.keyline import Key, KeyLine
-from tfwatch.widgets.basics.pane import Pane, dress
+from tfwatch.widgets.basics.pane import Pane, apply_glyphs
 from tfwatch.widgets.basics.text import row, spread
 from tfwatch.widgets.checks import STYLES, CheckPane, ChecksPane
 
@@ -27,19 +27,18 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-#: Looks at everything, or only at what a training beside it does not notice; hears a function that is told what is
-#: looked at.
-Look: TypeAlias = "Callable[[bool, Callable[[str], None]], CheckUp]"
-#: Below so many rows the list alone is shown; below so many columns and rows nothing but the first line.
+#: Runs the check-up. Arguments: True skips checks that slow a training down; a callback gets each check's name.
+RunCheckup: TypeAlias = "Callable[[bool, Callable[[str], None]], CheckUp]"
+#: Below this many rows only the list shows; below these columns and rows only the first line does.
 _LOW = 16
 _LEAST = (20, 6)
 
 
 class DoctorHeader(Pane):
-    """The first line: the machine, and what came of it.
+    """The first line: the machine, and a summary of the checks.
 
     Attributes:
-        found: None before there is anything. doing: what is looked at; empty where nothing is.
+        found: the newest result; None before the first. doing: the check that runs now; empty where none does.
     """
 
     DEFAULT_CSS = """
@@ -66,19 +65,19 @@ class DoctorHeader(Pane):
 
 
 class DoctorScreen(Screen[None]):
-    """Looks when it is shown, and again when it is asked to.
+    """Run the checks when the screen opens, and again on a key.
 
-    gently: a training runs beside it, so the first look leaves out what would slow it down.
-    found: what was found last; None before there is anything.
+    gently: the first check-up skips checks that would slow a running training down.
+    found: the newest result; None before the first.
     """
 
     CSS_PATH = "doctor.tcss"
     AUTO_FOCUS = "ChecksPane"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("t", "again", "try everything again", id="doctor.again"),
+        Binding("t", "again", "run all checks again", id="doctor.again"),
         Binding("y", "copy", "copy the check", id="doctor.copy"),
         Binding("escape,q", "back", "back", id="doctor.back"),
-        Binding("colon", "app.command_palette", "everything by name", show=False, id="doctor.palette"),
+        Binding("colon", "app.command_palette", "search all commands", show=False, id="doctor.palette"),
     ]
 
     header = getters.query_one(DoctorHeader)
@@ -86,34 +85,34 @@ class DoctorScreen(Screen[None]):
     check = getters.query_one(CheckPane)
     keys = getters.query_one(KeyLine)
 
-    class Told(Message):
-        """What is looked at now."""
+    class Started(Message):
+        """A check started."""
 
-        def __init__(self, what: str) -> None:
+        def __init__(self, name: str) -> None:
             super().__init__()
-            self.what = what
+            self.name = name
 
     class Found(Message):
-        """What came of it."""
+        """The check-up is done."""
 
         def __init__(self, found: CheckUp) -> None:
             super().__init__()
             self.found = found
 
     class Failed(Message):
-        """Looking failed."""
+        """The check-up itself failed."""
 
         def __init__(self, reason: str) -> None:
             super().__init__()
             self.reason = reason
 
-    def __init__(self, look: Look, *, gently: bool, colour: bool, unicode: bool) -> None:
+    def __init__(self, look: RunCheckup, *, gently: bool, colour: bool, unicode: bool) -> None:
         super().__init__()
         self.found: CheckUp | None = None
-        self._look = look
+        self._run_checkup = look
         self._gently = gently
         self._glyphs = choose_glyphs(colour, unicode)
-        self._looking: threading.Thread | None = None
+        self._thread: threading.Thread | None = None
 
     def compose(self) -> ComposeResult:
         yield DoctorHeader()
@@ -122,13 +121,13 @@ class DoctorScreen(Screen[None]):
         yield KeyLine()
 
     def on_mount(self) -> None:
-        dress(self, self._glyphs)
-        self.checks.entitle("is the installation right?")
+        apply_glyphs(self, self._glyphs)
+        self.checks.set_titles("is the installation right?")
         self.keys.keys = (
             Key("down", "up down", "choose", rank=1),
-            Key("t", "t", "try again"),
+            Key("t", "t", "run again"),
             Key("y", "y", "copy"),
-            Key("escape", "escape", "leave" if self.is_alone else "back"),
+            Key("escape", "escape", "quit" if self.is_alone else "back"),
         )
         self._begin(self._gently)
 
@@ -140,26 +139,26 @@ class DoctorScreen(Screen[None]):
 
     @property
     def is_alone(self) -> bool:
-        """Whether no run stands behind it."""
+        """True where no other screen lies below this one."""
         return len(self.app.screen_stack) <= 2
 
-    # -- looking ------------------------------------------------------------------------------------
+    # -- running the checks -------------------------------------------------------------------------
 
     def _begin(self, gently: bool) -> None:
-        self.header.doing = "looking"
-        self._looking = threading.Thread(target=self._run, args=(gently,), daemon=True, name="tfwatch-doctor")
-        self._looking.start()
+        self.header.doing = "checking"
+        self._thread = threading.Thread(target=self._run, args=(gently,), daemon=True, name="tfwatch-doctor")
+        self._thread.start()
 
     def _run(self, gently: bool) -> None:
-        def told(what: str) -> None:
-            self.post_message(self.Told(what))
+        def notify(name: str) -> None:
+            self.post_message(self.Started(name))
 
         with fails_open(lambda why: self.post_message(self.Failed(why))):
-            self.post_message(self.Found(self._look(gently, told)))
+            self.post_message(self.Found(self._run_checkup(gently, notify)))
 
-    @on(Told)
-    def _tell(self, message: Told) -> None:
-        self.header.doing = f"looking at {message.what}"
+    @on(Started)
+    def _show_started(self, message: Started) -> None:
+        self.header.doing = f"checking {message.name}"
 
     @on(Found)
     def _take(self, message: Found) -> None:
@@ -167,8 +166,8 @@ class DoctorScreen(Screen[None]):
 
     @on(Failed)
     def _fail(self, message: Failed) -> None:
-        """A check of its own, before what an earlier look found."""
-        failed = Check("check-up", Status.FAIL, f"it broke off: {message.reason}", "t tries again")
+        """List the failure as a check, before the results of an earlier check-up."""
+        failed = Check("check-up", Status.FAIL, f"the check-up failed: {message.reason}", "t runs it again")
         machine, before = (self.found.machine, self.found.checks) if self.found else ("", ())
         self._show(CheckUp(machine, (failed, *(check for check in before if check.id != failed.id))))
 
@@ -184,9 +183,9 @@ class DoctorScreen(Screen[None]):
     # -- keys ---------------------------------------------------------------------------------------
 
     def action_again(self) -> None:
-        """Look at everything, also at what a training beside it would notice."""
-        if self._looking and self._looking.is_alive():
-            self.notify("it looks already: t again after that")
+        """Run all checks, also those that slow a running training down."""
+        if self._thread and self._thread.is_alive():
+            self.notify("the check-up is still running: press t after it")
         else:
             self._begin(gently=False)
 
@@ -198,7 +197,7 @@ class DoctorScreen(Screen[None]):
         self.notify("copied" if chosen else "nothing to copy yet")
 
     async def action_back(self) -> None:
-        """Go back to the run, or leave where there is none."""
+        """Go back to the screen below, or quit where there is none."""
         if self.is_alone:
             await self.run_action("app.quit")
         else:

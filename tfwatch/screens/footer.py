@@ -1,9 +1,4 @@
-"""The footer: its keys, and what tfwatch itself costs.
-
-What is told at the screen's edges: the footer's keys, the one beside the finding, a window too small.
-
-What tfwatch itself costs, and how often it may draw.
-"""
+"""The footer's keys, the note in the banner, and the CPU cost of tfwatch itself, which limits the frame rate."""
 
 from __future__ import annotations
 
@@ -17,7 +12,7 @@ from tfwatch.core.knobs import knob_name
 from tfwatch.screens import pane_views
 from tfwatch.screens.keys import SMALLEST
 from tfwatch.screens.switch_requests import has_knob, refusal
-from tfwatch.widgets.basics.keyline import LAST_TO_GO, Key
+from tfwatch.widgets.basics.keyline import ESSENTIAL_RANK, Key
 from tfwatch.widgets.knobs import KNOB_KEYS, PREFETCH
 
 if TYPE_CHECKING:
@@ -27,29 +22,29 @@ if TYPE_CHECKING:
     from tfwatch.live.view import RunView
     from tfwatch.runs.reader import Snapshot
 
-#: Columns from which there is room for what tfwatch costs in words, and for what it left out.
+#: Columns from which the cost note has room for its words, and for the count of skipped frames.
 _USUAL, _WIDE = 120, 160
 
 
 def footer_keys(view: RunView, live: bool, frozen: bool, stopping: bool) -> tuple[Key, ...]:
-    """The footer's keys, from left to right; those that do nothing now are greyed.
+    """The footer's keys, from left to right; keys without effect now are disabled.
 
-    Where nothing obeys them, in a record and where a run is followed, keys that turn or restart do not stand there.
+    A recorded run and a followed run have no keys that switch or restart.
     """
     copies = stopping or bool(view.finding.edit)
     return (
-        *(_turning(view, stopping) if live and not view.is_over else ()),
-        Key("space", "space", _space(view, frozen), chosen=frozen, rank=0 if frozen else 5),
+        *(_switch_keys(view, stopping) if live and not view.is_over else ()),
+        Key("space", "space", _space_word(view, frozen), chosen=frozen, rank=0 if frozen else 5),
         Key("z", "z", "zoom", rank=8),
-        Key("y", "y", "leave now" if stopping else "copy", copies, rank=0 if stopping else 9),
+        Key("y", "y", "quit now" if stopping else "copy", copies, rank=0 if stopping else 9),
         *((Key("r", "r", "restart", not stopping, rank=6),) if live else ()),
         Key("question_mark", "?", "keys"),
-        Key("q", "q", "leave"),
+        Key("q", "q", "quit"),
     )
 
 
 def cost_note(cost: OwnCost | None, width: int) -> str:
-    """What tfwatch itself costs, shorter where the line is short; empty before that is known."""
+    """The CPU cost of tfwatch itself in as many words as `width` has room for; empty before it is measured."""
     if cost is None:
         return ""
     if width >= _WIDE:
@@ -59,16 +54,16 @@ def cost_note(cost: OwnCost | None, width: int) -> str:
     return cost.share if cost.is_whole else f"screen {cost.share}"
 
 
-def _turning(view: RunView, stopping: bool) -> Iterator[Key]:
+def _switch_keys(view: RunView, stopping: bool) -> Iterator[Key]:
     obeyed = not stopping
     turns = obeyed and bool(view.snapshot.manifest.switchable)
-    yield from _knobs(view, obeyed)
-    yield Key("f", "f", "feed", turns, rank=1)
-    yield Key("a", "a", "prove", turns, rank=3)
-    yield Key("u", "u", "undo", obeyed, rank=LAST_TO_GO)
+    yield from _knob_keys(view, obeyed)
+    yield Key("f", "f", "autopilot", turns, rank=1, brief="auto")
+    yield Key("a", "a", "A/B test", turns, rank=3, brief="A/B")
+    yield Key("u", "u", "undo", obeyed, rank=ESSENTIAL_RANK)
 
 
-def _knobs(view: RunView, obeyed: bool) -> Iterator[Key]:
+def _knob_keys(view: RunView, obeyed: bool) -> Iterator[Key]:
     for one in KNOB_KEYS:
         if not one.in_footer or not has_knob(view.snapshot, one.knob):
             continue
@@ -79,26 +74,26 @@ def _knobs(view: RunView, obeyed: bool) -> Iterator[Key]:
             yield Key("plus", "+", "depth", turns_it, rank=6)
 
 
-def _space(view: RunView, frozen: bool) -> str:
+def _space_word(view: RunView, frozen: bool) -> str:
     if not frozen:
         return "freeze"
-    return "its end" if view.is_over else "live"
+    return "end" if view.is_over else "live"
 
 
-def help_now(view: RunView, live: bool) -> str:
-    """What stands beside the finding's word."""
+def banner_note(view: RunView, live: bool) -> str:
+    """The note at the right of the banner: a key that helps now."""
     if view.is_over:
-        return "y copies the lines" if view.finding.edit else ""
+        return "y copies the code" if view.finding.edit else ""
     if not live:
         return "read only"
     if view.situation.experiment or view.situation.flight:
-        return ""  # its own switches: the key that ends it stands below
+        return ""  # those switches are not the user's to undo
     undo = knob_state.undone(view.knobs, view.snapshot.events.of(PipelineSwitched))
-    return f"u undoes: {knob_name(undo[0])} back to {undo[1]}" if undo else ""
+    return f"u undo: {knob_name(undo[0])} back to {undo[1]}" if undo else ""
 
 
-def too_small(view: RunView | None, width: int, height: int) -> str:
-    """What a window says that is too small for anything else."""
+def too_small_text(view: RunView | None, width: int, height: int) -> str:
+    """The text of a window that is too small for the panes."""
     text = f"{width}x{height}, needs {SMALLEST[0]}x{SMALLEST[1]}"
     if view is None:
         return text
@@ -107,15 +102,15 @@ def too_small(view: RunView | None, width: int, height: int) -> str:
     return f"{text} - {going}: {facts}"
 
 
-#: A frame that costs more is a tenth of its quarter second: the next ones are left out until that holds again.
-DEAR_MS = 25.0
-#: Where others use every core a frame is taken from them: a fiftieth.
-DEAR_ON_FULL_MS = 5.0
+#: A frame that costs more takes a tenth of its quarter second: the next frames are skipped to make up for it.
+COSTLY_FRAME_MS = 25.0
+#: The same where all cores are busy, so that a frame takes CPU from the training: a fiftieth.
+COSTLY_FRAME_ON_FULL_CPU_MS = 5.0
 _FULL = 0.9
 _MOST_SKIPPED = 3
-#: The first frames build the screen and say nothing about the later ones.
+#: The first frames build the screen and cost more than the later ones.
 _WARM_UP = 4
-#: Of a frame's cost so much goes into the mean.
+#: The newest frame's weight in the running mean.
 _NEWEST = 0.25
 _WORDS_S = 1.0
 #: Samples come twice a second.
@@ -124,10 +119,10 @@ _FRESH_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class OwnCost:
-    """What tfwatch itself uses.
+    """The CPU use of tfwatch itself.
 
-    cores: over the last second. is_whole: of all its threads, not of the one alone that draws. skipped: frames that
-    were left out.
+    cores: over the last second. is_whole: of all threads of tfwatch, not only of the one that draws.
+    skipped: frames that were skipped.
     """
 
     cores: float
@@ -150,8 +145,8 @@ class OwnCost:
         return self.brief + (f", {units.count(self.skipped)} skipped" if self.skipped else "")
 
 
-class Meter:
-    """CPU of the thread that draws, from frame to frame, and of the threads that write and sense, from the samples."""
+class FrameMeter:
+    """Measures CPU time: of the drawing thread from frame to frame, of the other threads from the samples."""
 
     def __init__(self, clock: Clock) -> None:
         self.cost: OwnCost | None = None
@@ -164,7 +159,7 @@ class Meter:
         self._since = (0, 0)
 
     def skips(self) -> bool:
-        """Whether this frame is left out."""
+        """Return True, and count it, where this frame is skipped."""
         if not self._skip:
             return False
         self._skip -= 1
@@ -172,7 +167,7 @@ class Meter:
         return True
 
     def frame(self, snapshot: Snapshot) -> None:
-        """Call at each frame that is drawn, in the thread that draws."""
+        """Record a frame; call it in the drawing thread, once for each frame that is drawn."""
         cpu_ns = self._clock.thread_ns()
         frame_ms = (cpu_ns - self._frame_cpu_ns) / 1e6
         self._frame_cpu_ns = cpu_ns
@@ -180,10 +175,12 @@ class Meter:
         others, full = _others(snapshot)
         if self._frames > _WARM_UP:
             self._mean_ms += _NEWEST * (frame_ms - self._mean_ms) if self._mean_ms else frame_ms
-            self._skip = min(_MOST_SKIPPED, int(self._mean_ms / (DEAR_ON_FULL_MS if full else DEAR_MS)))
-        self._say(others, cpu_ns)
+            self._skip = min(
+                _MOST_SKIPPED, int(self._mean_ms / (COSTLY_FRAME_ON_FULL_CPU_MS if full else COSTLY_FRAME_MS))
+            )
+        self._update_cost(others, cpu_ns)
 
-    def _say(self, others: float | None, cpu_ns: int) -> None:
+    def _update_cost(self, others: float | None, cpu_ns: int) -> None:
         now = self._clock.now_ns()
         before, before_cpu = self._since
         if now - before < _WORDS_S * 1e9:
@@ -196,7 +193,7 @@ class Meter:
 
 
 def _others(snapshot: Snapshot) -> tuple[float | None, bool]:
-    """Cores that tfwatch's other threads use, None where nobody tells; and whether all of the machine's are in use."""
+    """Return the cores that tfwatch's other threads use, None where unknown; and whether all cores are busy."""
     if snapshot.life.is_over:
         return 0.0, False
     newest = snapshot.samples[-1:]

@@ -1,8 +1,6 @@
-"""The live screen's keys, and how its panes stand in a window.
+"""The live screen's key bindings, and its layouts for small and large windows.
 
-The live screen's keys. Each undoes itself, or only looks, or asks.
-
-How the live screen's panes stand in a window.
+Each key undoes itself, or changes only the view, or asks first.
 """
 
 from __future__ import annotations
@@ -21,69 +19,78 @@ if TYPE_CHECKING:
 
 SWITCH = Binding.Group("switch the input pipeline")
 RUN = Binding.Group("the run")
-ROWS = Binding.Group("in the pane that has the keys")
+ROWS = Binding.Group("in the focused pane")
 
 
 def _key(keys: str, action: str, shown: str, does: str, group: Binding.Group, id: str) -> Binding:
     return Binding(keys, action, does, key_display=shown, tooltip=does, group=group, id=id, show=False)
 
 
-_OF_TIMELINE = [replace(binding, action=f"timeline({binding.action!r})") for binding in KEYS]
-_OF_KNOBS = [_key(one.key, f"turn({one.knob!r})", one.key, one.does, SWITCH, f"switch.{one.name}") for one in KNOB_KEYS]
-LIVE_BINDINGS = [
-    *_OF_KNOBS,
-    _key("plus,equals_sign", "deepen(1)", "+ =", "twice the prefetch depth", SWITCH, "switch.deeper"),
-    _key("minus,underscore", "deepen(-1)", "- _", "half the prefetch depth", SWITCH, "switch.shallower"),
-    _key("a", "experiment", "a", "which is faster? of the chosen knob, or prefetch", SWITCH, "switch.experiment"),
-    _key("f", "autopilot", "f", "feed the device: the best setting by itself", SWITCH, "switch.autopilot"),
-    _key("u", "undo", "u", "undo the last switch", SWITCH, "switch.undo"),
-    *_OF_TIMELINE,
-    _key("left_square_bracket", "step(1)", "[", "look at the event before", LOOK, "look.older"),
-    _key("right_square_bracket", "step(-1)", "]", "look at the event after", LOOK, "look.newer"),
-    _key("enter", "open", "enter", "look at the chosen event, turn the chosen knob", LOOK, "look.open"),
-    _key("n", "explain", "n", "what is n/a, and how to get it", LOOK, "look.missing"),
-    _key("1", "pane(1)", "1", "the knobs", LOOK, "pane.switch"),
-    _key("2", "pane(2)", "2", "the input pipeline, stage by stage", LOOK, "pane.stages"),
-    _key("3", "pane(3)", "3", "what happened", LOOK, "pane.events"),
-    _key("4", "pane(4)", "4", "the machine", LOOK, "pane.machine"),
-    _key("5", "pane(5)", "5", "the log; in a large window in place of the events", LOOK, "pane.log"),
-    _key("6", "pane(6)", "6", "did it help?", LOOK, "pane.proof"),
-    _key("tab", "next_pane(1)", "tab", "the next pane", LOOK, "pane.next"),
-    _key("shift+tab", "next_pane(-1)", "shift+tab", "the pane before", LOOK, "pane.before"),
-    _key("slash", "filter", "/", "show only the log's lines that hold a word", LOOK, "look.filter"),
-    _key("escape", "back", "escape", "leave a filter or a pane", LOOK, "look.escape"),
-    _key("y", "copy", "y", "copy the lines to paste (while it stops: leave now)", LOOK, "look.copy"),
-    _key("d", "app.doctor", "d", "doctor: is the installation right?", LOOK, "look.doctor"),
-    _key("question_mark", "help", "?", "keys and words", LOOK, "look.help"),
-    _key("colon", "app.command_palette", ":", "everything by name (also ctrl+p)", LOOK, "look.palette"),
-    _key("s", "app.ask_stop", "s", "stop the training and stay; asks", RUN, "run.stop"),
-    _key("r", "app.ask_restart", "r", "restart with other start knobs; asks", RUN, "run.restart"),
-    _key("q", "app.quit", "q", "leave; asks while training runs (also ctrl+q, ctrl+c)", RUN, "run.leave"),
-    _key("ctrl+z", "no_suspend", "ctrl+z", "off: it would suspend the training too", RUN, "run.suspend"),
+_TIMELINE_BINDINGS = [replace(binding, action=f"timeline({binding.action!r})") for binding in KEYS]
+_KNOB_BINDINGS = [
+    _key(one.key, f"turn({one.knob!r})", one.key, one.does, SWITCH, f"switch.{one.name}") for one in KNOB_KEYS
 ]
-#: What help names besides: the panes' own.
-OF_PANES = [
-    _key("up,down", "", "up down", "the row above, below", ROWS, "rows.by_one"),
+LIVE_BINDINGS = [
+    *_KNOB_BINDINGS,
+    _key("plus,equals_sign", "deepen(1)", "+ =", "double the prefetch depth", SWITCH, "switch.deeper"),
+    _key("minus,underscore", "deepen(-1)", "- _", "halve the prefetch depth", SWITCH, "switch.shallower"),
+    _key(
+        "a",
+        "experiment",
+        "a",
+        "A/B test of the selected knob, or of prefetch: which setting is faster?",
+        SWITCH,
+        "switch.experiment",
+    ),
+    _key("f", "autopilot", "f", "autopilot: find the fastest settings by itself", SWITCH, "switch.autopilot"),
+    _key("u", "undo", "u", "undo the last switch", SWITCH, "switch.undo"),
+    *_TIMELINE_BINDINGS,
+    _key("left_square_bracket", "step(1)", "[", "jump to the previous event", LOOK, "look.older"),
+    _key("right_square_bracket", "step(-1)", "]", "jump to the next event", LOOK, "look.newer"),
+    _key("enter", "open", "enter", "jump to the selected event, switch the selected knob", LOOK, "look.open"),
+    _key("n", "explain", "n", "missing sensors, and how to get them", LOOK, "look.missing"),
+    _key("1", "pane(1)", "1", "the settings", LOOK, "pane.switch"),
+    _key("2", "pane(2)", "2", "the input pipeline, stage by stage", LOOK, "pane.stages"),
+    _key("3", "pane(3)", "3", "the events", LOOK, "pane.events"),
+    _key("4", "pane(4)", "4", "the machine", LOOK, "pane.machine"),
+    _key("5", "pane(5)", "5", "the log; in a large window it replaces the events", LOOK, "pane.log"),
+    _key("6", "pane(6)", "6", "the effect of each switch", LOOK, "pane.proof"),
+    _key("tab", "next_pane(1)", "tab", "the next pane", LOOK, "pane.next"),
+    _key("shift+tab", "next_pane(-1)", "shift+tab", "the previous pane", LOOK, "pane.before"),
+    _key("slash", "filter", "/", "filter the log", LOOK, "look.filter"),
+    _key("escape", "back", "escape", "close the filter, or leave the pane", LOOK, "look.escape"),
+    _key("y", "copy", "y", "copy the code suggestion (while the training stops: quit now)", LOOK, "look.copy"),
+    _key("d", "app.doctor", "d", "doctor: is the installation right?", LOOK, "look.doctor"),
+    _key("question_mark", "help", "?", "keys and terms", LOOK, "look.help"),
+    _key("colon", "app.command_palette", ":", "search all commands (also ctrl+p)", LOOK, "look.palette"),
+    _key("s", "app.ask_stop", "s", "stop the training, keep the screen; asks first", RUN, "run.stop"),
+    _key("r", "app.ask_restart", "r", "restart with other start knobs; asks first", RUN, "run.restart"),
+    _key("q", "app.quit", "q", "quit; asks while training runs (also ctrl+q, ctrl+c)", RUN, "run.leave"),
+    _key("ctrl+z", "no_suspend", "ctrl+z", "disabled: it would suspend the training too", RUN, "run.suspend"),
+]
+#: The panes' own keys, which the help lists too.
+PANE_BINDINGS = [
+    _key("up,down", "", "up down", "move up or down a row", ROWS, "rows.by_one"),
     _key(
         "pageup,pagedown",
         "",
         "pageup",
-        "many rows up (pagedown: down), in the events and the log",
+        "move up many rows (pagedown: down), in the events and the log",
         ROWS,
         "rows.by_many",
     ),
 ]
 
 
-#: Columns and rows below which nothing is shown but that, and from which all panes stand side by side.
+#: Columns and rows below which the screen shows no pane, and from which it shows all panes side by side.
 SMALLEST = (60, 18)
 ROOMY = (100, 36)
-#: Below so many rows the first tab holds the knobs alone, and from so many on a tab is larger.
+#: Below LOW rows the first tab holds the settings alone; from TALL rows on a tab is larger.
 LOW, TALL = 24, 32
 
 
 class Layout(Enum):
-    """How the panes stand: not at all, one at a time, side by side."""
+    """The arrangement of the panes: none, one in tabs, or all side by side."""
 
     TOO_SMALL = "-too-small"
     TABS = "-tabs"
@@ -91,7 +98,7 @@ class Layout(Enum):
 
 
 def layout_for(size: Size) -> Layout:
-    """The layout for a window."""
+    """Return the layout for a window."""
     if size.width < SMALLEST[0] or size.height < SMALLEST[1]:
         return Layout.TOO_SMALL
     roomy = size.width >= ROOMY[0] and size.height >= ROOMY[1]
@@ -99,10 +106,10 @@ def layout_for(size: Size) -> Layout:
 
 
 def panes_shown(layout: Layout, rows: int, chosen: int) -> set[int]:
-    """Which of the panes 1 to 6 show in a window of so many rows when `chosen` was asked for.
+    """Return the numbers, 1 to 6, of the panes that a window with `rows` rows shows where `chosen` is selected.
 
-    On a small screen one, the comparison below the knobs where there is room; else all, the log in place of
-    the events.
+    A small screen shows one pane, and the comparison below the settings where there is room. A large one shows all
+    panes, the log in place of the events where it is selected.
     """
     if layout is Layout.TABS:
         return {1, 6} if chosen == 1 and rows >= LOW else {chosen}

@@ -1,9 +1,4 @@
-"""The launcher: what can be trained here, with which knobs, and the runs that can be seen again.
-
-The launcher: what can be trained here, with which knobs, and the runs that can be seen again.
-
-The launcher as an app: gives the command that was chosen.
-"""
+"""The launcher: workloads with their start knobs, and recent runs; its app returns the selected command."""
 
 from __future__ import annotations
 
@@ -28,8 +23,8 @@ from tfwatch.screens.restart import AskScreen, ask_value
 from tfwatch.screens.themes import ThemedApp
 from tfwatch.widgets.basics.glyphs import choose_glyphs
 from tfwatch.widgets.basics.keyline import Key, KeyLine
-from tfwatch.widgets.basics.pane import Pane, dress
-from tfwatch.widgets.basics.row_list import Choices
+from tfwatch.widgets.basics.pane import Pane, apply_glyphs
+from tfwatch.widgets.basics.row_list import ChoiceList
 from tfwatch.widgets.basics.text import row
 from tfwatch.widgets.launcher_lists import PastRun, PastRunsPane, Trainable, WorkloadsPane
 from tfwatch.widgets.start_knobs import StartPane
@@ -40,37 +35,38 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from tfwatch.screens.doctor import Look
+    from tfwatch.screens.doctor import RunCheckup
 
-#: The row that asks for a file.
-_OWN = Trainable("your own", "a Python file of yours with model() and dataset(knobs): enter asks which", (), "")
-#: Columns from which the knobs take more than half.
+#: The row that asks for a user's file.
+_OWN = Trainable("your own", "your Python file with model() and dataset(knobs): enter asks for it", (), "")
+#: Columns from which the knobs take more than half of the width.
 _WIDE = 100
-#: Rows that the workloads leave to all else, where there are many.
+#: Rows that a long list of workloads leaves to the other panes.
 _BELOW = 11
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """What the launcher shows.
+class LauncherContent:
+    """The content of the launcher.
 
-    own: a workload of a path of the user's own file; raises ValueError with a sentence.
-    machine: the machine in a line. runs: the runs, the newest first. Both are called in a thread, once it is painted.
-    look: the check-up that `d` shows.
+    own: makes a workload from the path of a user's file; raises ValueError with the reason.
+    machine: describes the machine in a line. runs: yields the runs, newest first. A thread calls both after
+    the first paint.
+    run_checkup: runs the check-up that `d` shows.
     """
 
     workloads: tuple[Trainable, ...]
     own: Callable[[str], Trainable]
     machine: Callable[[], str]
     runs: Callable[[], Iterable[PastRun]]
-    look: Look
+    run_checkup: RunCheckup
 
 
 class LauncherHeader(Pane):
     """The first line.
 
     Attributes:
-        machine: the machine in a line; empty while it is not known.
+        machine: the machine in a line; empty while unknown.
     """
 
     DEFAULT_CSS = """
@@ -84,7 +80,7 @@ class LauncherHeader(Pane):
 
 
 class LauncherScreen(Screen[None]):
-    """Chooses; the app hears of it through `take`, which gets the words of the command line."""
+    """Lets the user select a command; calls `take` with its command-line arguments."""
 
     CSS_PATH = "launcher.tcss"
     AUTO_FOCUS = "WorkloadsPane"
@@ -93,8 +89,8 @@ class LauncherScreen(Screen[None]):
         Binding("right", "knobs", "the knobs", show=False, id="launcher.knobs"),
         Binding("escape", "workloads", "the workloads", show=False, id="launcher.workloads"),
         Binding("d", "doctor", "is the installation right?", show=False, id="launcher.doctor"),
-        Binding("q", "app.quit", "leave", show=False, id="launcher.leave"),
-        Binding("colon", "app.command_palette", "everything by name", show=False, id="launcher.palette"),
+        Binding("q", "app.quit", "quit", show=False, id="launcher.leave"),
+        Binding("colon", "app.command_palette", "search all commands", show=False, id="launcher.palette"),
     ]
 
     header = getters.query_one(LauncherHeader)
@@ -103,10 +99,10 @@ class LauncherScreen(Screen[None]):
     runs = getters.query_one(PastRunsPane)
     keys = getters.query_one(KeyLine)
 
-    class Told(Message):
-        """What was found out after the first paint; None is not known yet.
+    class Loaded(Message):
+        """The thread read a part of the content; None leaves a part as it is.
 
-        note: stands in place of runs. trouble: why not all of them can be read.
+        note: replaces an empty list of runs. trouble: the reason why some runs cannot be read.
         """
 
         def __init__(
@@ -122,9 +118,11 @@ class LauncherScreen(Screen[None]):
             self.note = note
             self.trouble = trouble
 
-    def __init__(self, offer: Offer, take: Callable[[tuple[str, ...]], None], *, colour: bool, unicode: bool) -> None:
+    def __init__(
+        self, content: LauncherContent, take: Callable[[tuple[str, ...]], None], *, colour: bool, unicode: bool
+    ) -> None:
         super().__init__()
-        self._offer = offer
+        self._content = content
         self._take = take
         self._colour = colour
         self._glyphs = choose_glyphs(colour, unicode)
@@ -140,15 +138,15 @@ class LauncherScreen(Screen[None]):
         yield Static(id="too-small", markup=False)
 
     def on_mount(self) -> None:
-        dress(self, self._glyphs)
-        self.workloads.workloads = (*self._offer.workloads, _OWN)
+        apply_glyphs(self, self._glyphs)
+        self.workloads.workloads = (*self._content.workloads, _OWN)
         self.workloads.styles.height = len(self.workloads.workloads) + 2
-        self.runs.note = "looking"
+        self.runs.note = "loading"
         self._show_choice()
 
-    def begin(self) -> None:
-        """Look at the machine and the runs, in a thread of its own."""
-        threading.Thread(target=self._look, daemon=True, name="tfwatch-launcher").start()
+    def start_loading(self) -> None:
+        """Read the machine and the runs in a thread."""
+        threading.Thread(target=self._load, daemon=True, name="tfwatch-launcher").start()
 
     def on_resize(self) -> None:
         size = self.app.size
@@ -159,18 +157,18 @@ class LauncherScreen(Screen[None]):
         self.workloads.styles.max_height = max(size.height - _BELOW, 3)
         self.call_after_refresh(self._show_choice)
 
-    # -- what is found out --------------------------------------------------------------------------
+    # -- loading ------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        with fails_open(lambda why: self.post_message(self.Told(machine=f"the machine cannot be told: {why}"))):
-            self.post_message(self.Told(machine=self._offer.machine()))
-        with fails_open(lambda why: self.post_message(self.Told(trouble=f"not all can be read: {why}"))):
-            for run in self._offer.runs():
-                self.post_message(self.Told(run=run))
-            self.post_message(self.Told(note="none yet"))
+    def _load(self) -> None:
+        with fails_open(lambda why: self.post_message(self.Loaded(machine=f"the machine cannot be described: {why}"))):
+            self.post_message(self.Loaded(machine=self._content.machine()))
+        with fails_open(lambda why: self.post_message(self.Loaded(trouble=f"some runs cannot be read: {why}"))):
+            for run in self._content.runs():
+                self.post_message(self.Loaded(run=run))
+            self.post_message(self.Loaded(note="no runs yet"))
 
-    @on(Told)
-    def _tell(self, message: Told) -> None:
+    @on(Loaded)
+    def _show_loaded(self, message: Loaded) -> None:
         if message.machine is not None:
             self.header.machine = message.machine
         if message.run is not None:
@@ -180,18 +178,18 @@ class LauncherScreen(Screen[None]):
         if message.trouble is not None:
             self.runs.trouble = message.trouble
 
-    # -- choosing -----------------------------------------------------------------------------------
+    # -- selecting ----------------------------------------------------------------------------------
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The command that enter gives: a run's where the runs have the keys, else a training's."""
+        """The command of the enter key: a replay where the runs have the focus, else a training."""
         if self.runs.has_focus:
             return ("replay", self.runs.chosen.words) if self.runs.chosen else ()
         if not self.workloads.chosen.argument or self.start.trouble:
             return ()
         return ("train", self.workloads.chosen.argument, *self.start.words)
 
-    @on(Choices.Moved)
+    @on(ChoiceList.Moved)
     def _moved(self) -> None:
         self._show_choice()
 
@@ -202,21 +200,23 @@ class LauncherScreen(Screen[None]):
         workload = self.workloads.chosen
         if workload.knobs is not self.start.knobs:
             self.start.show(workload.name, workload.knobs)
-        self.workloads.entitle("what to train", self.workloads.cut)
-        self.start.entitle(f"{workload.name} starts with", self.start.untold)
-        self.runs.entitle("recent runs", self.runs.untold)
+        self.workloads.set_titles("what to train", self.workloads.hidden_line)
+        self.start.set_titles(f"{workload.name} starts with", self.start.hidden_note)
+        self.runs.set_titles("recent runs", self.runs.hidden_note)
         self.query_one("#command", Static).update(self._command())
         at_runs = self.runs.has_focus
         asks = not at_runs and not workload.argument
         types = self.start.has_focus and bool(self.start.chosen and self.start.chosen.read)
         self.keys.keys = (
-            Key("enter", "enter", "replay" if at_runs else "name it" if asks else "start", bool(self.words) or asks),
+            Key(
+                "enter", "enter", "replay" if at_runs else "choose file" if asks else "start", bool(self.words) or asks
+            ),
             Key("tab", "tab", _AFTER.get(type(self.focused), "workloads")),
-            Key("right", "< >", "turn it", enabled=self.start.has_focus, rank=1),
-            Key("e", "e", "type it", enabled=types, rank=3),
+            Key("right", "< >", "change", enabled=self.start.has_focus, rank=1),
+            Key("e", "e", "type", enabled=types, rank=3),
             Key("r", "r", "runs", chosen=at_runs, rank=2),
             Key("d", "d", "doctor"),
-            Key("q", "q", "leave"),
+            Key("q", "q", "quit"),
         )
 
     def _command(self) -> Content:
@@ -224,13 +224,13 @@ class LauncherScreen(Screen[None]):
             return row((self.start.trouble, "$text-error"))
         return row(f"tfwatch {shlex.join(self.words)}" if self.words else "")
 
-    @on(Choices.Entered)
+    @on(ChoiceList.Entered)
     def _entered(self) -> None:
         if self.words:
             self._take(self.words)
         elif not self.runs.has_focus and not self.workloads.chosen.argument:
             question = "A Python file with model() and dataset(knobs):"
-            self.app.push_screen(AskScreen(question, self._offer.own), self._add)
+            self.app.push_screen(AskScreen(question, self._content.own), self._add)
 
     def _add(self, own: Trainable | None) -> None:
         if own:
@@ -245,53 +245,53 @@ class LauncherScreen(Screen[None]):
         ask_value(self.app, self.start, message.knob)
 
     def action_runs(self) -> None:
-        """Give the runs the keys."""
+        """Focus the runs."""
         self.runs.focus()
 
     def action_knobs(self) -> None:
-        """Give the knobs the keys."""
+        """Focus the knobs."""
         self.start.focus()
 
     def action_workloads(self) -> None:
-        """Give the workloads the keys."""
+        """Focus the workloads."""
         self.workloads.focus()
 
     def action_doctor(self) -> None:
         """Show the check-up."""
         from tfwatch.screens.doctor import DoctorScreen
 
-        look, unicode = self._offer.look, self._glyphs.unicode
-        doctor = DoctorScreen(look, gently=False, colour=self._colour, unicode=unicode)
+        run_checkup, unicode = self._content.run_checkup, self._glyphs.unicode
+        doctor = DoctorScreen(run_checkup, gently=False, colour=self._colour, unicode=unicode)
 
-        def left(_: None) -> None:
+        def update_machine(_: None) -> None:
             if doctor.found:
                 self.header.machine = doctor.found.machine
 
-        self.app.push_screen(doctor, left)
+        self.app.push_screen(doctor, update_machine)
 
 
 _AFTER: dict[type[object], str] = {WorkloadsPane: "knobs", StartPane: "runs", PastRunsPane: "workloads"}
 
 
 class LauncherApp(ThemedApp):
-    """Shows the launcher. options: those of `ThemedApp`.
+    """Show the launcher. options: passed to `ThemedApp`.
 
     Attributes:
-        words: of the command line that was chosen; empty where the user left.
+        words: the selected command's arguments; empty where the user quit.
     """
 
-    def __init__(self, offer: Offer, **options: Any) -> None:
+    def __init__(self, content: LauncherContent, **options: Any) -> None:
         super().__init__(**options)
         self.words: tuple[str, ...] = ()
-        self._launcher = LauncherScreen(offer, self._take, colour=self._colour, unicode=self._unicode)
+        self._launcher = LauncherScreen(content, self._take, colour=self._colour, unicode=self._unicode)
 
     def on_mount(self) -> None:
         self.push_screen(self._launcher)
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
-        self._launcher.begin()
-        self.tell_painted()
+        self._launcher.start_loading()
+        self.notify_painted()
 
     def _take(self, words: tuple[str, ...]) -> None:
         self.words = words

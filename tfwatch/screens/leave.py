@@ -1,4 +1,4 @@
-"""The questions before something ends: leave the screen, stop the training."""
+"""The questions before the screen closes or the training stops."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Leave(Enum):
-    """How the screen was left.
+    """The way the user left the screen.
 
-    STOP: training was stopped. DETACH: it trains on without a screen. LEFT: there was nothing to decide.
-    NOW: at once, without waiting for the batch in flight.
+    STOP: the training stops. DETACH: the training continues without a screen. LEFT: no training was running.
+    NOW: quit without waiting for the current batch.
     """
 
     STOP = "stop"
@@ -34,11 +34,11 @@ class Leave(Enum):
 
 
 class Question(ModalScreen["Leave | None"]):
-    """A question with lettered answers; None is to stay. Enter does nothing."""
+    """A question with lettered answers; None stays. Enter does nothing."""
 
     CSS_PATH = "question.tcss"
     AUTO_FOCUS = ""
-    #: In a small window the answers stay, and of the words the first line.
+    #: A small window shows the answers, and only the first line of the question.
     HORIZONTAL_BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-narrow"), (66, "-usual")]  # noqa: RUF012 - so Textual declares it
     VERTICAL_BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-low"), (13, "-high")]  # noqa: RUF012
     WORDS: ClassVar[tuple[str, ...]] = ()
@@ -57,36 +57,36 @@ class Question(ModalScreen["Leave | None"]):
         return self.WORDS
 
     def action_answer(self, leave: str) -> None:
-        """Answer with a `Leave` by its value; an empty one stays."""
+        """Answer with the value of a `Leave`; an empty string stays."""
         self.dismiss(Leave(leave) if leave else None)
 
 
 class LeaveScreen(Question):
-    """Asked by q, ctrl+q, ctrl+c and the palette's Quit while training runs."""
+    """The question of q, ctrl+q, ctrl+c and the palette's Quit while the training runs."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "answer('stop')", "stop training and leave", id="leave.stop"),
-        Binding("d", "answer('detach')", "train on without a screen", id="leave.detach"),
+        Binding("y", "answer('stop')", "stop training and quit", id="leave.stop"),
+        Binding("d", "answer('detach')", "quit the screen, keep training", id="leave.detach"),
         Binding("n,escape", "answer('')", "stay", id="leave.stay"),
     ]
     WORDS = (
-        "Leave the screen?",
+        "Quit?",
         "",
-        "y  stop training at the next batch, and leave",
-        "d  leave, and train on without a screen",
+        "y  stop training at the next batch, and quit",
+        "d  quit the screen; training continues without it",
         "n  stay",
         "",
-        "y once more leaves at once, in the middle of a batch.",
+        "y again quits without waiting for the current batch.",
     )
-    KEYS = (Key("y", "y", "stop and leave"), Key("d", "d", "train on"), Key("n", "n", "stay"))
+    KEYS = (Key("y", "y", "stop and quit"), Key("d", "d", "keep training"), Key("n", "n", "stay"))
 
 
 class StopScreen(Question):
-    """Asked by s."""
+    """The question of s."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer('stop')", "stop training", id="stop.yes"),
-        Binding("n,escape", "answer('')", "go on", id="stop.no"),
+        Binding("n,escape", "answer('')", "keep training", id="stop.no"),
     ]
-    WORDS = ("Stop the training?", "", "It ends at the next batch and stays on this screen.")
-    KEYS = (Key("y", "y", "stop training"), Key("n", "n", "go on"))
+    WORDS = ("Stop the training?", "", "It stops at the next batch; this screen stays open.")
+    KEYS = (Key("y", "y", "stop training"), Key("n", "n", "keep training"))

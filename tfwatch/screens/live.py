@@ -1,4 +1,4 @@
-"""The live screen: what the run does, and the keys that change it."""
+"""The live screen: the panes of a run, and the keys that change it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from textual.widgets import Input, Static
 
 from tfwatch.runs.library import jot
 from tfwatch.screens import pane_views
-from tfwatch.screens.footer import cost_note, footer_keys, help_now, too_small
-from tfwatch.screens.keys import LIVE_BINDINGS, LOW, OF_PANES, TALL, Layout, layout_for, panes_shown
-from tfwatch.screens.pane_views import Feeder, Panes
+from tfwatch.screens.footer import banner_note, cost_note, footer_keys, too_small_text
+from tfwatch.screens.keys import LIVE_BINDINGS, LOW, PANE_BINDINGS, TALL, Layout, layout_for, panes_shown
+from tfwatch.screens.pane_views import Panes, PaneUpdater
 from tfwatch.screens.text_screens import HelpScreen, MissingScreen
 from tfwatch.terminal.guard import short
-from tfwatch.widgets.banner import FindingPane
+from tfwatch.widgets.banner import BannerPane
 from tfwatch.widgets.basics.glyphs import choose_glyphs
 from tfwatch.widgets.basics.keyline import Key, KeyLine
-from tfwatch.widgets.basics.pane import Kept, KeptContainer, KeptHorizontal, dress
+from tfwatch.widgets.basics.pane import CachedContainer, CachedHorizontal, CachedLines, apply_glyphs
 from tfwatch.widgets.card import CardPane
-from tfwatch.widgets.events import HappeningsPane
+from tfwatch.widgets.events import EventsPane
 from tfwatch.widgets.header import RunHeader
-from tfwatch.widgets.knobs import KnobsPane, undoes
+from tfwatch.widgets.knobs import KnobsPane, undo_key
 from tfwatch.widgets.log import LogPane
 from tfwatch.widgets.machine import MachinePane, missing
 from tfwatch.widgets.pipeline import PipelinePane
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
     from tfwatch.live.view import RunView
     from tfwatch.screens.footer import OwnCost
-    from tfwatch.screens.switch_requests import Switchboard
+    from tfwatch.screens.switch_requests import SwitchRequests
 
-_TABS = ("switch", "stages", "events", "machine", "log", "proof")
-_PANES = ("#knobs", "#pipeline", "#happenings", "#machine", "#log", "#card")
-#: What holds several, with the numbers of those.
-_HOLDERS = (("#turning", {1, 6}), ("#upper", {1, 2, 6}), ("#lower", {3, 4, 5}))
+_TABS = ("settings", "stages", "events", "machine", "log", "effect")
+_PANES = ("#knobs", "#pipeline", "#events", "#machine", "#log", "#card")
+#: The containers, with the numbers of their panes.
+_CONTAINERS = (("#turning", {1, 6}), ("#upper", {1, 2, 6}), ("#lower", {3, 4, 5}))
 
 
-class LiveScreen(Screen[None], Kept):
-    """Shows a `RunView` a frame; asks through the switchboard.
+class LiveScreen(Screen[None], CachedLines):
+    """Shows one `RunView` per frame; sends requests to the training.
 
     Attributes:
-        pane: which of the six panes shows where there is room for one. stopping: a stop was asked for here.
+        pane: the number of the pane that shows where there is room for one. stopping: the user asked to stop.
     """
 
     CSS_PATH = "live.tcss"
@@ -58,52 +58,52 @@ class LiveScreen(Screen[None], Kept):
 
     pane: reactive[int] = reactive(1)
 
-    def __init__(self, switchboard: Switchboard, colour: bool, unicode: bool) -> None:
+    def __init__(self, switchboard: SwitchRequests, colour: bool, unicode: bool) -> None:
         super().__init__()
-        # By name: a frame would look a dozen of them up by selector.
+        # Attributes: a frame would have to query a dozen widgets by selector.
         self.header = RunHeader()
-        self.finding = FindingPane()
+        self.banner = BannerPane()
         self.timeline = Timeline()
         self.knobs = KnobsPane(id="knobs")
         self.card = CardPane(id="card")
         self.pipeline = PipelinePane(id="pipeline")
-        self.happened = HappeningsPane(id="happenings")
+        self.events_pane = EventsPane(id="events")
         self.machine = MachinePane(id="machine")
         self.log_pane = LogPane(id="log")
         self.keys = KeyLine(id="keys")
-        self.word = Input(id="wanted", placeholder="show lines with ...", compact=True)
+        self.filter_input = Input(id="filter", placeholder="show lines with ...", compact=True)
         self.view: RunView | None = None
         self.stopping = False
-        self._switchboard = switchboard
+        self._switch_requests = switchboard
         self._glyphs = choose_glyphs(colour, unicode)
-        self._feeder = Feeder(
-            Panes(self.header, self.knobs, self.card, self.pipeline, self.happened, self.machine, self.log_pane)
+        self._updater = PaneUpdater(
+            Panes(self.header, self.knobs, self.card, self.pipeline, self.events_pane, self.machine, self.log_pane)
         )
-        self._greeted = False
+        self._has_shown_undo_hint = False
         self._own_cost: OwnCost | None = None
 
     def compose(self) -> ComposeResult:
         yield self.header
-        yield self.finding
+        yield self.banner
         yield self.timeline
         yield KeyLine(id="tabs")
-        with KeptContainer(id="panes"):
-            with KeptHorizontal(id="upper"):
+        with CachedContainer(id="panes"):
+            with CachedHorizontal(id="upper"):
                 yield self.pipeline
-                with KeptContainer(id="turning"):
+                with CachedContainer(id="turning"):
                     yield self.knobs
                     yield self.card
-            with KeptHorizontal(id="lower"):
-                yield self.happened
+            with CachedHorizontal(id="lower"):
+                yield self.events_pane
                 yield self.log_pane
                 yield self.machine
-        yield self.word
+        yield self.filter_input
         yield self.keys
         yield Static(id="too-small", markup=False)
 
     def on_mount(self) -> None:
         self.timeline.glyphs = self._glyphs
-        dress(self, self._glyphs)
+        apply_glyphs(self, self._glyphs)
         self._arrange()
 
     def on_resize(self) -> None:
@@ -111,31 +111,31 @@ class LiveScreen(Screen[None], Kept):
 
     @property
     def is_shown(self) -> bool:
-        """Whether its panes are there to be fed: not before the first paint, nor while the app closes."""
+        """True from the first paint on, until the app closes."""
         return self.is_mounted and self.is_running and bool(self.children)
 
     @property
     def live(self) -> bool:
-        """Whether keys are obeyed."""
-        return self._switchboard.control is not None
+        """True where keys reach the training."""
+        return self._switch_requests.control is not None
 
     def show(self, view: RunView, own_cost: OwnCost | None) -> None:
-        """Show a frame; a pane that is hidden is not fed."""
+        """Show a frame; hidden panes are not updated."""
         self.view = view
         self._own_cost = own_cost
         if self.has_class(Layout.TOO_SMALL.value):
-            self._show_state()
+            self._show_too_small()
             return
-        self.finding.finding = view.finding
-        self.finding.note = help_now(view, self.live)
+        self.banner.banner = view.finding
+        self.banner.note = banner_note(view, self.live)
         self.timeline.split = view.situation.judgement.breakdown
         self.timeline.snapshot = view.snapshot
-        self._feeder.feed(view, self.live)
+        self._updater.update(view, self.live)
         self.keys.keys = footer_keys(view, self.live, self.timeline.frozen, self.stopping)
         self.keys.note = cost_note(own_cost, self.size.width)
 
-    def _show_state(self) -> None:
-        text = too_small(self.view, *self.size)
+    def _show_too_small(self) -> None:
+        text = too_small_text(self.view, *self.size)
         self.query_one("#too-small", Static).update(Content(text))
 
     def _arrange(self) -> None:
@@ -143,7 +143,7 @@ class LiveScreen(Screen[None], Kept):
         for known in Layout:
             self.set_class(known is layout, known.value)
         bare = layout is Layout.TABS
-        self.word.display = self.word.display and layout is not Layout.TOO_SMALL
+        self.filter_input.display = self.filter_input.display and layout is not Layout.TOO_SMALL
         self.set_class(self.app.size.height < LOW, "-low")
         self.set_class(self.app.size.height >= TALL, "-tall")
         self.timeline.compact = bare
@@ -159,7 +159,7 @@ class LiveScreen(Screen[None], Kept):
         shown = panes_shown(layout_for(self.app.size), self.app.size.height, self.pane)
         for number, selector in enumerate(_PANES, 1):
             self.query_one(selector).display = number in shown
-        for selector, numbers in _HOLDERS:
+        for selector, numbers in _CONTAINERS:
             self.query_one(selector).display = bool(shown & numbers)
         self.query_one("#tabs", KeyLine).keys = tuple(
             Key(str(at), str(at), word, chosen=at == self.pane) for at, word in enumerate(_TABS, 1)
@@ -168,83 +168,79 @@ class LiveScreen(Screen[None], Kept):
     # -- switching ----------------------------------------------------------------------------------
 
     def action_turn(self, knob: str) -> None:
-        """Turn a knob off, or back on."""
-        if self.view and not self._switchboard.is_held(knob):
-            self._answer(self._switchboard.toggle(self.view, knob), undoes(knob))
+        """Switch a knob off, or back on."""
+        if self.view and not self._switch_requests.is_held(knob):
+            self._notify_result(self._switch_requests.toggle(self.view, knob), undo_key(knob))
 
     def action_deepen(self, direction: int) -> None:
-        """Double the prefetch depth, or halve it where negative."""
-        if self.view and not self._switchboard.is_held(f"depth {direction}"):
-            self._answer(self._switchboard.deepen(self.view, direction), "u")
+        """Double the prefetch depth, or halve it where `direction` is negative."""
+        if self.view and not self._switch_requests.is_held(f"depth {direction}"):
+            self._notify_result(self._switch_requests.deepen(self.view, direction), "u")
 
     def action_experiment(self) -> None:
-        """Find out which setting of the chosen knob is faster, of prefetch where none is chosen; or end that."""
-        if self.view and not self._switchboard.is_held("experiment"):
-            chosen = self.knobs.chosen_key if self.knobs.has_focus else ""
-            knob = pane_views.knob_of(chosen) or "prefetch"
-            self.say(self._switchboard.experiment(self.view, knob, deeper=chosen == "plus"))
+        """Start an A/B test of the selected knob, of prefetch where none is selected; or end the one that runs."""
+        if self.view and not self._switch_requests.is_held("experiment"):
+            key = self.knobs.chosen_key if self.knobs.has_focus else ""
+            knob = pane_views.knob_of(key) or "prefetch"
+            self.notify(self._switch_requests.toggle_experiment(self.view, knob, deeper=key == "plus"))
 
     def action_autopilot(self) -> None:
-        """Have the device fed by itself; or end that."""
-        if self.view and not self._switchboard.is_held("autopilot"):
-            self.say(self._switchboard.autopilot(self.view))
+        """Start the autopilot, or end it."""
+        if self.view and not self._switch_requests.is_held("autopilot"):
+            self.notify(self._switch_requests.toggle_autopilot(self.view))
 
     def action_undo(self) -> None:
-        """Take the last switch back."""
-        if self.view and not self._switchboard.is_held("undo"):
-            self._answer(self._switchboard.undo(self.view), "u")
+        """Undo the last switch."""
+        if self.view and not self._switch_requests.is_held("undo"):
+            self._notify_result(self._switch_requests.undo(self.view), "u")
 
-    def _answer(self, refusal: str, key: str) -> None:
+    def _notify_result(self, refusal: str, key: str) -> None:
         if refusal:
-            self.say(refusal)
-        elif not self._greeted:
-            self._greeted = True
-            self.say(f"{key} undoes, space freezes")
+            self.notify(refusal)
+        elif not self._has_shown_undo_hint:
+            self._has_shown_undo_hint = True
+            self.notify(f"{key} undoes the switch, space freezes the charts")
 
-    def say(self, text: str) -> None:
-        """A sentence in a corner, for a moment."""
-        self.notify(text)
-
-    # -- looking ------------------------------------------------------------------------------------
+    # -- viewing ------------------------------------------------------------------------------------
 
     async def action_timeline(self, action: str) -> None:
-        """Do one of the timeline's actions, wherever the focus is."""
+        """Run one of the timeline's actions, wherever the focus is."""
         await self.timeline.run_action(action)
 
     def action_step(self, rows: int) -> None:
-        """Look at the event before the chosen one, or after it where negative."""
+        """Jump to the event before the selected one, or after it where `rows` is negative."""
         if self.view:
-            self._feeder.feed_happenings(self.view)
-        if not self.happened.step(rows):
-            self.say("nothing older has happened" if rows > 0 else "nothing newer has happened")
+            self._updater.update_events(self.view)
+        if not self.events_pane.step(rows):
+            self.notify("this is the oldest event" if rows > 0 else "this is the newest event")
 
     def action_open(self) -> None:
-        """Look at the chosen event; where none is, say what is missing."""
-        if self.happened.cursor >= 0:
-            self.happened.action_choose()
+        """Jump to the selected event; where none is selected, list the missing sensors."""
+        if self.events_pane.cursor >= 0:
+            self.events_pane.action_choose()
         elif self.view and missing(self.view):
             self.action_explain()
         else:
-            self.say("nothing is chosen: [ and ] choose an event, 1 and the arrows a knob")
+            self.notify("nothing is selected: [ and ] select an event, 1 and the arrow keys a setting")
 
     @on(MachinePane.Explained)
     def action_explain(self) -> None:
-        """Say why figures are missing, and how to get them."""
+        """List the missing sensors with the reason and the fix."""
         if self.view:
             self.app.push_screen(MissingScreen(missing(self.view), self._glyphs.unicode))
 
     def action_pane(self, number: int) -> None:
-        """Show a pane and give it the keys."""
+        """Show a pane and focus it."""
         wanted = self.query_one(_PANES[number - 1])
         was_shown, self.pane = wanted.display, number
         self._arrange()
         if wanted.focusable:
-            self.set_focus(wanted)  # now, not after the keys that came with this one
+            self.set_focus(wanted)  # now: the next key may already be in the queue
         elif was_shown:
-            self.say("it is shown already, and has no keys of its own")
+            self.notify("this pane already shows, and has no keys of its own")
 
     def action_next_pane(self, places: int) -> None:
-        """Show the next pane, or the one before; where all of them show, give it the keys."""
+        """Show the next pane, or the previous one; where all panes show, focus it."""
         if self.has_class(Layout.TABS.value):
             self.action_pane((self.pane - 1 + places) % len(_PANES) + 1)
         elif places > 0:
@@ -253,66 +249,66 @@ class LiveScreen(Screen[None], Kept):
             self.focus_previous()
 
     def action_filter(self) -> None:
-        """Ask for a word; the log shows only the lines that hold it."""
+        """Ask for a filter; the log shows only the lines that contain it."""
         self.action_pane(5)
-        self.word.display = True
-        self.word.focus()
+        self.filter_input.display = True
+        self.filter_input.focus()
 
     def action_back(self) -> None:
-        """Leave the filter, or the pane that has the keys."""
-        if self.word.display:
-            self.word.value = ""
-            self.word.display = False
+        """Close the filter, or leave the focused pane."""
+        if self.filter_input.display:
+            self.filter_input.value = ""
+            self.filter_input.display = False
         self.set_focus(None)
 
     async def action_copy(self) -> None:
-        """Copy the lines that do what is advised, into a file too; while the training stops, leave now."""
+        """Copy the code suggestion, into a file too; while the training stops, quit now."""
         if self.stopping:
             await self.run_action("app.leave_now")
         elif self.view and (lines := self.view.finding.edit):
             self.app.copy_to_clipboard(lines)
             path = jot(self.view.snapshot.folder, lines)
-            self.say(f"copied, and written to {short(path)}" if path else "copied")
+            self.notify(f"copied, and written to {short(path)}" if path else "copied")
         else:
-            self.say("nothing to copy: what stands above has no lines to paste")
+            self.notify("nothing to copy: this finding has no code suggestion")
 
     def action_help(self) -> None:
         """Show every key."""
-        self.app.push_screen(HelpScreen([*LIVE_BINDINGS, *OF_PANES], self._glyphs.unicode))
+        self.app.push_screen(HelpScreen([*LIVE_BINDINGS, *PANE_BINDINGS], self._glyphs.unicode))
 
     def action_no_suspend(self) -> None:
-        """Say why nothing happens."""
-        why = "it would suspend the training too. q then d leaves without stopping it"
-        self.say(f"ctrl+z is off: {why if self.live else 'q leaves'}")
+        """Explain why ctrl+z does nothing."""
+        why = "it would suspend the training too. q then d quits without stopping it"
+        self.notify(f"ctrl+z is disabled: {why if self.live else 'q quits'}")
 
-    @on(HappeningsPane.Chosen)
-    def look_there(self, message: HappeningsPane.Chosen) -> None:
-        """Show the moment of an event."""
+    @on(EventsPane.Chosen)
+    def show_event_moment(self, message: EventsPane.Chosen) -> None:
+        """Show the moment of an event in the charts."""
         self.timeline.jump_to(message.at_s)
 
     @on(Timeline.Frozen)
-    def look_at_now(self, message: Timeline.Frozen) -> None:
-        """Where the charts follow the run again, so does the list of what happened."""
+    def follow_events(self, message: Timeline.Frozen) -> None:
+        """Let the list of events follow the run again when the charts do."""
         if message.at_s is None:
-            self.happened.follow()
+            self.events_pane.follow()
 
     @on(Timeline.Unmoved)
-    def tell_unmoved(self, message: Timeline.Unmoved) -> None:
-        """Say why a key of the charts does nothing."""
-        self.say(message.why)
+    def notify_unmoved(self, message: Timeline.Unmoved) -> None:
+        """Explain why a key of the charts has no effect."""
+        self.notify(message.why)
 
     def on_descendant_blur(self, event: DescendantBlur) -> None:
-        """Nobody moves in the list any more: what comes is to be seen, but beside a moment that is looked at."""
-        if event.widget is self.happened and not self.timeline.frozen:
-            self.happened.follow()
+        """Follow the newest events when the list loses the focus, but not while the charts are frozen."""
+        if event.widget is self.events_pane and not self.timeline.frozen:
+            self.events_pane.follow()
 
-    @on(Input.Changed, "#wanted")
-    def narrow(self, message: Input.Changed) -> None:
-        """Filter as it is typed."""
+    @on(Input.Changed, "#filter")
+    def filter_log(self, message: Input.Changed) -> None:
+        """Filter while the user types."""
         self.log_pane.wanted = message.value
 
-    @on(Input.Submitted, "#wanted")
-    def narrowed(self) -> None:
-        """Keep the filter, and give the keys back."""
-        self.word.display = False
+    @on(Input.Submitted, "#filter")
+    def keep_filter(self) -> None:
+        """Keep the filter, and focus the log."""
+        self.filter_input.display = False
         self.log_pane.focus()

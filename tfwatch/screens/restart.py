@@ -1,9 +1,4 @@
-"""Asks with which start knobs the training begins again.
-
-Asks for a line of text: a folder, a file, a number.
-
-Asks with which start knobs the training is to begin again.
-"""
+"""The restart form, which asks for start knobs, and the question for a line of text: a folder, a file, a number."""
 
 from __future__ import annotations
 
@@ -16,8 +11,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from tfwatch.widgets.basics.keyline import Key, KeyLine
-from tfwatch.widgets.basics.pane import dress
-from tfwatch.widgets.basics.row_list import Choices
+from tfwatch.widgets.basics.pane import apply_glyphs
+from tfwatch.widgets.basics.row_list import ChoiceList
 from tfwatch.widgets.basics.text import row
 from tfwatch.widgets.start_knobs import StartPane
 
@@ -34,9 +29,9 @@ T = TypeVar("T")
 
 
 class AskScreen(ModalScreen["T | None"], Generic[T]):
-    """Gives what `read` makes of the text; None where nothing is wanted.
+    """Asks for a line of text; returns the value that `read` makes of it, None where the user cancels.
 
-    read: raises ValueError with a sentence, which is shown.
+    read: raises ValueError with the reason, which the screen shows.
     """
 
     CSS_PATH = "question.tcss"
@@ -56,7 +51,7 @@ class AskScreen(ModalScreen["T | None"], Generic[T]):
 
     @on(Input.Submitted)
     def take(self, message: Input.Submitted) -> None:
-        """Give it, or say what is wrong with it."""
+        """Return the value, or show the reason why it is invalid."""
         try:
             found = self._read(message.value)
         except ValueError as error:
@@ -66,12 +61,12 @@ class AskScreen(ModalScreen["T | None"], Generic[T]):
 
     @on(Input.Changed)
     def change(self) -> None:
-        """What was wrong may be right now."""
+        """Clear the reason: the new text may be valid."""
         self.query_one("#trouble", Static).update("")
 
 
 def ask_value(app: App[object], pane: StartPane, knob: StartKnob) -> None:
-    """Ask for a value of a start knob, and turn it to that."""
+    """Ask for a value of a start knob, and set it."""
     if knob.read is None:
         return
 
@@ -82,14 +77,14 @@ def ask_value(app: App[object], pane: StartPane, knob: StartKnob) -> None:
     app.push_screen(AskScreen(f"{knob.name}: {knob.note}", knob.read), take)
 
 
-#: Rows below the knobs.
+#: Rows below the list of knobs.
 _BELOW = 3
 
 
 class RestartScreen(ModalScreen["tuple[str, ...] | None"]):
-    """Gives the words of the command line; None where everything is to stay as it is.
+    """Asks for the start knobs; returns command-line arguments, None where the user cancels.
 
-    how: what happens to the run that there is, in a sentence.
+    how: describes what the restart does to the current run.
     """
 
     CSS_PATH = "restart.tcss"
@@ -112,7 +107,7 @@ class RestartScreen(ModalScreen["tuple[str, ...] | None"]):
             yield KeyLine()
 
     def on_mount(self) -> None:
-        dress(self, self._glyphs)
+        apply_glyphs(self, self._glyphs)
         self.start.show("", self._knobs)
         self.start.styles.height = len(self._knobs) + 2
         self.call_after_refresh(self._show_choice)
@@ -121,29 +116,29 @@ class RestartScreen(ModalScreen["tuple[str, ...] | None"]):
         self.start.styles.max_height = max(self.app.size.height - _BELOW, 3)
         self.call_after_refresh(self._show_choice)
 
-    @on(Choices.Moved)
+    @on(ChoiceList.Moved)
     def _show_choice(self) -> None:
         start = self.start
-        start.entitle("restart with", start.untold)
+        start.set_titles("restart with", start.hidden_note)
         if start.trouble:
             words = row((start.trouble, "$text-error"))
         elif start.turned:
             words = row((start.turned, "$accent bold"))
         else:
-            words = row((f"nothing changed yet; {self._how}", "$foreground 65%"))
+            words = row((f"no changes yet; {self._how}", "$foreground 65%"))
         self.query_one("#outcome", Static).update(words)
         self.keys.keys = (
             Key("enter", "enter", "restart", not start.trouble),
-            Key("right", "< >", "turn it", rank=1),
-            Key("e", "e", "type it", bool(start.chosen and start.chosen.read), rank=2),
-            Key("escape", "escape", "leave all as it is", brief="stay"),
+            Key("right", "< >", "change", rank=1),
+            Key("e", "e", "type", bool(start.chosen and start.chosen.read), rank=2),
+            Key("escape", "escape", "cancel"),
         )
 
     @on(StartPane.Typing)
     def _type(self, message: StartPane.Typing) -> None:
         ask_value(self.app, self.start, message.knob)
 
-    @on(Choices.Entered)
+    @on(ChoiceList.Entered)
     def _entered(self) -> None:
         if not self.start.trouble:
             self.dismiss(self.start.words)

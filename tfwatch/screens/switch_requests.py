@@ -1,9 +1,4 @@
-"""Requests for switches: the knobs a run has, why one is refused, and what a key asks of the training.
-
-Which knobs a run has, and why one is not turned now.
-
-What this screen asks of the training, and what it remembers of it until the training answers.
-"""
+"""Requests to the training: the knobs of a run, the reason why a switch is refused, and the requests that keys send."""
 
 from __future__ import annotations
 
@@ -27,25 +22,28 @@ if TYPE_CHECKING:
 
 
 def has_latency(snapshot: Snapshot) -> bool:
-    """Whether simulated storage latency was asked for at the run's start."""
+    """Return True where the run started with simulated storage latency."""
     asked = snapshot.manifest.settings.get("storage_latency_ms")
     return bool(asked) or snapshot.manifest.knobs.get("latency_ms", "off") != "off"
 
 
 def has_knob(snapshot: Snapshot, knob: str) -> bool:
-    """Whether a run has a knob; simulated latency only where it was asked for."""
+    """Return True where a run has a knob; simulated latency only where the run started with it."""
     return knob in snapshot.manifest.knobs and (knob != "latency_ms" or has_latency(snapshot))
 
 
 def lacking(snapshot: Snapshot, knob: str) -> Refusal | None:
-    """Why a run's workload lacks a knob; None where it does not, or its pipeline is a script's own."""
+    """Return the reason why a run's workload has no such knob; None where it has one, or no reason is known."""
     if knob == "latency_ms" and not has_latency(snapshot):
         return Refusal.NO_LATENCY
     return LACKING.get(knob) if knob in ("fast_form", "cache") and not has_knob(snapshot, knob) else None
 
 
 def refusal(snapshot: Snapshot, knob: str, live: bool, ending: bool = False) -> Refusal | None:
-    """Why a knob is not turned; None where it can be. live: keys are obeyed; ending: a stop was asked for."""
+    """Return the reason why a knob cannot be switched; None where it can.
+
+    live: keys reach the training. ending: the user asked to stop.
+    """
     if snapshot.ended or snapshot.life is Life.KILLED:
         return Refusal.RUN_IS_OVER
     if ending:
@@ -56,17 +54,17 @@ def refusal(snapshot: Snapshot, knob: str, live: bool, ending: bool = False) -> 
 
 
 def cache_refusal(snapshot: Snapshot, state: KnobState) -> NoRoom | None:
-    """Why a cache is not turned on for want of memory; None where it can be, or is on already."""
+    """Return the reason why a cache does not fit into memory; None where it fits, or is already on."""
     return None if state.coming == "on" else no_room(snapshot.manifest.cache_bytes, available_bytes(snapshot))
 
 
-#: A terminal repeats a held-down key after up to 0.66 s and then quickly: presses closer than this are one.
+#: A terminal repeats a held-down key after up to 0.66 s, then faster: presses closer than this count as one.
 HELD_S = 0.7
-_DEEPEST = f"prefetch {LARGEST} is the deepest"
+_DEEPEST = f"prefetch {LARGEST} is the maximum"
 
 
-class Switchboard:
-    """Passes requests on. `control` is None where the run can only be looked at."""
+class SwitchRequests:
+    """Sends requests to the training. `control` is None where the run is read only."""
 
     def __init__(self, control: Control | None, clock: Clock) -> None:
         self.control = control
@@ -75,36 +73,36 @@ class Switchboard:
         self._pressed: dict[str, int] = {}
 
     def is_held(self, key: str) -> bool:
-        """Whether this press only repeats the one before it."""
+        """Return True where this press is the repeat of a held-down key."""
         now = self._clock.now_ns()
         before = self._pressed.get(key)
         self._pressed[key] = now
         return before is not None and now - before < HELD_S * 1e9
 
     def toggle(self, view: RunView, knob: str) -> str:
-        """Ask for a knob off, or back on. Returns why not; empty where it was asked."""
+        """Request a knob off, or back on. Return the reason for a refusal; empty where the request was sent."""
         refusal, state = self._state(view, knob)
         return self._ask(view, knob, knob_state.toggled(state)) if state else refusal
 
     def deepen(self, view: RunView, direction: int) -> str:
-        """Ask for twice the prefetch depth, or half of it where negative. Returns why not."""
+        """Request twice the prefetch depth, or half where `direction` is negative. Return the reason for a refusal."""
         refusal, state = self._state(view, "prefetch")
         if state is None:
             return refusal
         value = (knob_state.deeper if direction > 0 else knob_state.shallower)(state.coming)
         if value == state.coming:
-            return f"{_DEEPEST if direction > 0 else 'prefetch off is the least'} there is"
+            return _DEEPEST if direction > 0 else "prefetch is already off"
         return self._ask(view, "prefetch", value)
 
-    def experiment(self, view: RunView, knob: str, *, deeper: bool = False) -> str:
-        """Find out whether what a knob's key would turn it to is faster; or end that. Returns what to say of it.
+    def toggle_experiment(self, view: RunView, knob: str, *, deeper: bool = False) -> str:
+        """Start an A/B test of a knob's current value and its next one, or end the one that runs. Return a message.
 
-        deeper: of prefetch, against twice its depth.
+        deeper: test prefetch at twice its depth.
         """
-        going = view.situation.experiment
-        if going and self.control is not None:
+        running = view.situation.experiment
+        if running and self.control is not None:
             self.control.order(None)
-            return f"experiment ended: {going.subject}"
+            return f"A/B test ended: {running.subject}"
         refusal, state = self._state(view, knob)
         if state is None or self.control is None:
             return refusal
@@ -112,35 +110,35 @@ class Switchboard:
             return why
         other = knob_state.deeper(state.coming) if deeper else knob_state.toggled(state)
         if other == state.coming:
-            return f"{_DEEPEST} there is"
-        # Off comes first: what is faster is told of the other one.
+            return _DEEPEST
+        # Off comes first: the result describes the second value.
         values = sorted((state.coming, other), key=lambda value: value != "off")
         first, second = (as_value(knob, value) for value in values)
         self.control.order(Experiment(knob, (first, second), seed=view.snapshot.steps_total))
-        return f"experiment: {subject(knob, values)}; a ends it"
+        return f"A/B test: {subject(knob, values)}; a ends it"
 
-    def autopilot(self, view: RunView) -> str:
-        """Have the device fed by itself; or end that. Returns what to say of it."""
+    def toggle_autopilot(self, view: RunView) -> str:
+        """Start the autopilot, or end it. Return a message."""
         if self.control is not None and view.situation.flight is not None:
             self.control.order(None)
-            return "autopilot ended; what it found to help stays"
+            return "autopilot ended; the settings that helped stay"
         first = next(iter(view.snapshot.manifest.switchable), "")
         refused = self._refused(view, first)
         if refused or self.control is None:
             return f"autopilot: {(refused or Refusal.READ_ONLY).words}"
         self.control.order(Autopilot(view.snapshot.manifest.memory_limit))
-        return "autopilot: it turns the knobs; f ends it"
+        return "autopilot: it switches the settings; f ends it"
 
     def undo(self, view: RunView) -> str:
-        """Ask for what stood before the last switch. Returns why not."""
+        """Request the setting before the last switch. Return the reason for a refusal."""
         back = knob_state.undone(self._states(view), switches_of(view.snapshot.events))
         if back is None:
-            return "nothing was switched yet"
+            return "nothing to undo: no switch yet"
         refusal, state = self._state(view, back[0])
         return self._ask(view, *back) if state else refusal
 
     def _states(self, view: RunView) -> dict[str, knob_state.KnobState]:
-        """The knobs with what was asked since the last frame."""
+        """The knobs, with the requests since the last frame."""
         return knob_state.knob_states(view.snapshot.manifest.knobs, switches_of(view.snapshot.events), self.asks)
 
     def _state(self, view: RunView, knob: str) -> tuple[str, knob_state.KnobState | None]:
@@ -149,7 +147,7 @@ class Switchboard:
         return f"{knob_name(knob)}: {(refused or Refusal.NO_SUCH_KNOB).words}", state
 
     def _refused(self, view: RunView, knob: str) -> Refusal | None:
-        """Why a knob cannot be turned; None where it can."""
+        """The reason why a knob cannot be switched; None where it can."""
         ending = self.control is not None and self.control.stop.is_set() and not view.is_over
         return refusal(view.snapshot, knob, self.control is not None, ending)
 
@@ -160,6 +158,6 @@ class Switchboard:
         return ""
 
     def stop(self) -> None:
-        """Ask the training to end at the next batch."""
+        """Ask the training to stop at the next batch."""
         if self.control is not None:
             self.control.stop.set()

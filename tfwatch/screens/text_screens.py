@@ -1,7 +1,4 @@
-"""A text over the screen, which any of the usual keys closes.
-
-Every key, and what the words on the screen mean.
-"""
+"""Texts over the screen: the help with keys and terms, and the list of missing sensors."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class TextScreen(ModalScreen[None]):
-    """Shows a text under a title."""
+    """Shows a text with a title; escape, q, enter and ? close it."""
 
     CSS_PATH = "text_screens.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -52,30 +49,32 @@ class TextScreen(ModalScreen[None]):
         self.query_one("#text", VerticalScroll).scroll_relative(y=rows, animate=False)
 
 
-_WORDS = (
-    ("data wait", "blocked fetching the batch: the time that the device starves"),
-    ("compute", "from the batch in hand to the metrics on the host"),
-    ("host", "all else until the next fetch: callbacks, Python, logging"),
+_TERMS = (
+    ("data wait", "time blocked on fetching a batch: the device starves"),
+    ("compute", "time from the fetched batch to the step's metrics on the host"),
+    ("host", "time until the next fetch: callbacks, Python, logging"),
     ("starving", "data wait as a share of step time"),
     ("verdict", "NOT < 5 %, MODERATELY 5 to 20 %, HIGHLY >= 20 % input-bound"),
-    ("bound", "by input, host, launching (on a GPU, longer than its work) or compute"),
-    ("cache", "what was made of each example before anything random: kept while an epoch passes, then served"),
-    ("ms/batch", "what a batch costs in one stage, summed over its workers: as many as it does at a time"),
-    ("forecast", "the step after a key, from what was measured here; 9 of 10 come within its range"),
-    ("stall", "a wait that lasts many times a step"),
-    ("settled", "60 steady steps after a switch"),
-    ("why", "E epoch, EV validation, C compile, S stall, H heat, M swapping, Z asleep, X failed"),
-    ("GPU", "how busy its counter says it is: evidence beside the step times, which decide"),
-    ("others", "the GPU's time that other programs use"),
-    ("energy", "of the device that trains; in short steps the starving part is an upper bound"),
+    ("bound", "limited by input, host, launch (kernel launches outlast the GPU's work) or compute"),
+    ("cache", "keeps each example as it is before random ops: fills for one epoch, then serves it"),
+    ("ms/batch", "cost of a batch in one stage, summed over its parallel workers"),
+    ("forecast", "expected step after a switch, from this run's measurements, with a 90 % prediction interval"),
+    ("stall", "a data wait many times as long as a step"),
+    ("enough steps", "60 steady steps after a switch: enough steps to compare"),
+    ("why", "marks: E epoch, EV validation, C compile, S stall, H heat, M swapping,"),
+    ("", "Z asleep, X failed, A A/B test; p w c t l b: the switch of that key"),
+    ("starve", "starving per column: blank < 5 %, light from 5 %, medium from 20 %, full (red) from 50 %"),
+    ("GPU", "busy share by the GPU's own counter: evidence; the verdict comes from step times"),
+    ("others", "GPU time of other programs"),
+    ("energy", "of the training device; with short steps the starving part is an upper bound"),
 )
 
 
 class HelpScreen(TextScreen):
-    """Lists bindings by group, from the bindings themselves."""
+    """Lists the key bindings by group, then the terms of the screen."""
 
     def __init__(self, bindings: Iterable[Binding], unicode: bool) -> None:
-        super().__init__(_text(bindings), "keys and words", unicode)
+        super().__init__(_text(bindings), "keys and terms", unicode)
 
 
 def _text(bindings: Iterable[Binding]) -> Content:
@@ -90,20 +89,20 @@ def _text(bindings: Iterable[Binding]) -> Content:
             )
         shown = binding.key_display or binding.key
         lines.append(Content.assemble((f"  {shown:<12}", "bold"), binding.tooltip or binding.description))
-    lines.extend([Content(), Content.styled("words", "$accent bold")])
-    lines.extend(Content.assemble((f"  {word:<10}", "bold"), meaning) for word, meaning in _WORDS)
+    lines.extend([Content(), Content.styled("terms", "$accent bold")])
+    lines.extend(Content.assemble((f"  {word:<12}", "bold"), meaning) for word, meaning in _TERMS)
     return Content("\n").join(lines)
 
 
-_NONE = "every sensor that this machine has gives its figures"
-_VERDICT = "The verdict comes from step times and needs none of them."
+_NONE = "all sensors of this machine work"
+_VERDICT = "The verdict comes from step times and needs no sensor."
 
 
 class MissingScreen(TextScreen):
-    """Lists sensors, reasons and fixes."""
+    """Lists the missing sensors with reasons and fixes."""
 
     def __init__(self, listed: Sequence[SensorMissing], unicode: bool) -> None:
-        super().__init__(_missing_text(listed), "what is n/a, and how to get it", unicode)
+        super().__init__(_missing_text(listed), "missing sensors, and how to get them", unicode)
 
 
 def _missing_text(listed: Sequence[SensorMissing]) -> Content:

@@ -1,8 +1,6 @@
-"""What tfwatch's apps share: two palettes, the one that was chosen remembered, and leaving.
+"""The base class of tfwatch's apps: a dark and a light theme, the saved choice, and quitting.
 
-What tfwatch's apps share: two palettes, the one that was chosen remembered, and leaving.
-
-The two palettes. Roles: warning is data wait, error a stall, primary compute, accent what can be pressed.
+Colour roles: warning is data wait, error a stall, primary compute, accent a key to press.
 """
 
 from __future__ import annotations
@@ -33,14 +31,14 @@ if TYPE_CHECKING:
 
 
 class ThemedApp(App[Leave]):
-    """Draws with colours or without; `run()` returns how it was left, None where it was ended from outside.
+    """An app with or without colours; `run()` returns the way the user left, None where it was closed from outside.
 
-    painted: called once, after the first paint. theme: `dark` or `light`, remembered from now on; None takes the saved
-    choice. settings: the file that remembers it; None remembers nothing. unicode: the terminal shows more than ASCII.
+    painted: called once, after the first paint. theme: `dark` or `light`, which is saved; None loads the saved choice.
+    settings: the file that saves the choice; None saves nothing. unicode: the terminal shows more than ASCII.
     """
 
     TITLE = "tfwatch"
-    #: What no widget of tfwatch's own draws, where the terminal shows ASCII alone.
+    #: Textual's own widgets, on a terminal that shows only ASCII.
     CSS = """
     .-plain CommandPalette SearchIcon { display: none; }
     .-plain CommandPalette #--input { border: ascii $foreground 30%; }
@@ -49,9 +47,9 @@ class ThemedApp(App[Leave]):
     .-plain CommandPalette LoadingIndicator { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+q,ctrl+c", "quit", "leave", show=False, priority=True, id="app.leave"),
-        Binding("ctrl+z", "no_suspend", "off", show=False, id="app.suspend"),
-        Binding("question_mark", "tell_keys", "the keys", show=False, id="app.keys"),
+        Binding("ctrl+q,ctrl+c", "quit", "quit", show=False, priority=True, id="app.leave"),
+        Binding("ctrl+z", "no_suspend", "disabled", show=False, id="app.suspend"),
+        Binding("question_mark", "show_keys_hint", "the keys", show=False, id="app.keys"),
     ]
 
     def __init__(
@@ -76,7 +74,7 @@ class ThemedApp(App[Leave]):
         self.theme = THEMES.get(theme or self._saved_theme(), THEMES["dark"]).name
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Without colour the terminal's own two colours are left, and bold and reverse."""
+        """Add the filter that removes colours where the app runs without."""
         filters = super().get_line_filters()
         return filters if self._colour else [*filters, NoColor()]
 
@@ -84,26 +82,26 @@ class ThemedApp(App[Leave]):
         if self._asked_theme:
             self.choose_theme(self._asked_theme)
 
-    def tell_painted(self) -> None:
-        """The first paint is done."""
+    def notify_painted(self) -> None:
+        """Call `painted` after the first paint."""
         if self._painted:
             self._painted()
 
     def exit_with(self, leave: Leave) -> None:
-        """Leave without asking; for a signal's handler on the event loop."""
+        """Quit without asking; for a signal handler on the event loop."""
         self.exit(leave)
 
     async def action_quit(self) -> None:
-        """Leave."""
+        """Quit."""
         self.exit_with(Leave.LEFT)
 
     def action_no_suspend(self) -> None:
-        """Say why nothing happens."""
-        self.notify("ctrl+z is off: q leaves")
+        """Explain why ctrl+z does nothing."""
+        self.notify("ctrl+z is disabled: q quits")
 
-    def action_tell_keys(self) -> None:
-        """Say where the keys are told."""
-        self.notify("the keys stand in the last line; : finds everything by name")
+    def action_show_keys_hint(self) -> None:
+        """Point to the footer and to the palette."""
+        self.notify("the last line lists the keys; : searches all commands")
 
     def action_command_palette(self) -> None:
         """Show the palette."""
@@ -111,36 +109,36 @@ class ThemedApp(App[Leave]):
             self.push_screen(CommandPalette(placeholder="search for a command", id="--command-palette"))
 
     def notify(self, message: str, **options: Any) -> None:
-        """A sentence in a corner, in place of the one before; what is told of others' words in it is data."""
+        """Show a message in a corner in place of the last one; text from outside is never markup."""
         self.clear_notifications()
         super().notify(plain(message), **{"timeout": 4, **options, "markup": False})
 
     @on(Pressed)
     def press(self, message: Pressed) -> None:
-        """A key that was clicked is a key that was pressed."""
+        """Press the key that was clicked."""
         self.call_next(self.simulate_key, message.key)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """What the palette offers."""
+        """The palette's commands."""
         yield from self.theme_commands()
-        yield SystemCommand("Quit", "leave", self.action_quit)
+        yield SystemCommand("Quit", "quit", self.action_quit)
 
     def theme_commands(self) -> Iterable[SystemCommand]:
-        """What the palette offers of themes."""
+        """The palette's commands for themes."""
         for name in THEMES:
             yield SystemCommand(
-                f"Theme: {name}", f"use the {name} palette from now on", lambda name=name: self.choose_theme(name)
+                f"Theme: {name}", f"use the {name} theme from now on", lambda name=name: self.choose_theme(name)
             )
 
     def choose_theme(self, name: str) -> None:
-        """Use a palette, `dark` or `light`, and remember it."""
+        """Use the theme `dark` or `light`, and save the choice."""
         self.theme = THEMES[name].name
         if self._settings is not None:
             try:
                 self._settings.parent.mkdir(parents=True, exist_ok=True)
                 write_atomically(self._settings, json.dumps({"theme": name}))
             except OSError as error:
-                self.notify(f"the theme is not remembered: {error.strerror}")
+                self.notify(f"the theme is not saved: {error.strerror}")
 
     def _saved_theme(self) -> str:
         with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -177,5 +175,5 @@ LIGHT = Theme(
     panel="#e4e7e3",
     dark=False,
 )
-#: What `--theme` and the saved choice are called.
+#: The themes by the names that `--theme` and the settings file use.
 THEMES = {"dark": DARK, "light": LIGHT}

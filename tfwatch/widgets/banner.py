@@ -1,4 +1,4 @@
-"""The banner: one word, one sentence, one piece of advice."""
+"""The banner: a word, a sentence and a piece of advice."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from textual.reactive import reactive
 
 from tfwatch.analysis.findings.situation import Banner, Tone
 from tfwatch.widgets.basics.pane import Pane
-from tfwatch.widgets.basics.text import clauses, row, spread
+from tfwatch.widgets.basics.text import row, shorten_clauses, spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 EMPTY = Banner("STARTING", "", "", Tone.BUSY)
 
 
-class FindingPane(Pane):
-    """Shows a `Banner`; its tone is a colour and its word is in the text.
+class BannerPane(Pane):
+    """Shows a `Banner`; the tone sets the colour.
 
     Attributes:
-        note: what stands at the right of the word and the remark, e.g. a key that helps now.
+        note: the text at the right of the first row, e.g. a key that helps now.
     """
 
     DEFAULT_CSS = """
-    FindingPane {
+    BannerPane {
         height: 3; padding: 0 1; color: $foreground;
         &.-calm, &.-busy { background: $primary-muted; }
         &.-good { background: $success-muted; }
@@ -35,31 +35,31 @@ class FindingPane(Pane):
     }
     """
 
-    finding: reactive[Banner] = reactive(EMPTY, repaint=False)
+    banner: reactive[Banner] = reactive(EMPTY, repaint=False)
     note: reactive[str] = reactive("", repaint=False)
 
     watch_note = Pane.repaint_rows
 
-    def watch_finding(self, finding: Banner) -> None:
+    def watch_banner(self, banner: Banner) -> None:
         for tone in Tone:
-            self.set_class(tone is finding.tone, f"-{tone.value}")
+            self.set_class(tone is banner.tone, f"-{tone.value}")
         self.repaint_rows()
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
-        found = self.finding
-        word = row((f" {found.word} ", "bold reverse"))
+        banner = self.banner
+        word = row((f" {banner.word} ", "bold reverse"))
         note = row(self.note)
         remark = (
-            f"  {_beside(found.remark, width - word.cell_length - 2, note.cell_length + 1)}" if found.remark else ""
+            f"  {_beside(banner.remark, width - word.cell_length - 2, note.cell_length + 1)}" if banner.remark else ""
         )
         first = spread(word + row((remark, "bold")), note, width)
-        sentence = row((found.sentence, "bold"))
-        if found.brief and sentence.cell_length > width:
-            sentence = row((found.brief, "bold"))
-        return [first, sentence, row(clauses(found.advice, width))]
+        sentence = row((banner.sentence, "bold"))
+        if banner.brief and sentence.cell_length > width:
+            sentence = row((banner.brief, "bold"))
+        return [first, sentence, row(shorten_clauses(banner.advice, width))]
 
 
 def _beside(remark: str, width: int, note: int) -> str:
-    """The remark in the room that a note leaves, where no more than its brackets go for that; else in all of it."""
-    told = clauses(remark, width - note)
-    return told if told.count("; ") == remark.count("; ") else clauses(remark, width)
+    """Return the remark, shortened to fit beside the note, or to the whole width where it would lose a clause."""
+    shown = shorten_clauses(remark, width - note)
+    return shown if shown.count("; ") == remark.count("; ") else shorten_clauses(remark, width)

@@ -1,4 +1,4 @@
-"""Did it help: the step before and after a switch, on one scale."""
+"""The effect of a switch: the step before and after it as bars on one scale."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ if TYPE_CHECKING:
     from tfwatch.analysis.tuning.search_text import Flight, Underway
     from tfwatch.core.events import ExperimentEnded
 
-#: So many older comparisons are listed below the newest, at most.
+#: Older comparisons below the newest, at most.
 _OLDER = 50
+_TITLE = "did it help?"
 
 
 class CardPane(FramedPane):
-    """The newest comparison as two stacked bars, the older ones a line each.
+    """The newest comparison as two stacked bars, the older ones in a line each.
 
     Attributes:
         comparisons: oldest first.
-        experiment: the newest one that is over, where no switch came after it: it stands first. underway: one that
-            goes on.
-        flight: the autopilot's newest, where no other switch came after it: so does that. It has moves.
-        hint: what is said before the first switch.
+        experiment: the newest finished one, where no switch followed it; it comes first.
+        running_experiment: the one that runs now.
+        autopilot_run: the newest with moves, where no other switch followed it; it comes first.
+        hint: the text before the first switch.
     """
 
     DEFAULT_CSS = """
@@ -44,46 +45,36 @@ class CardPane(FramedPane):
 
     comparisons: reactive[tuple[Comparison, ...]] = reactive((), repaint=False)
     experiment: reactive[ExperimentEnded | None] = reactive(None, repaint=False)
-    underway: reactive[Underway | None] = reactive(None, repaint=False)
-    flight: reactive[Flight | None] = reactive(None, repaint=False)
+    running_experiment: reactive[Underway | None] = reactive(None, repaint=False)
+    autopilot_run: reactive[Flight | None] = reactive(None, repaint=False)
     hint: reactive[str] = reactive("", repaint=False)
 
     watch_hint = FramedPane.repaint_rows
 
     def on_mount(self) -> None:
-        self.entitle("did it help?")
+        self.set_titles(_TITLE)
 
-    def watch_comparisons(self) -> None:
-        self._head()
-
-    def watch_experiment(self) -> None:
-        self._head()
-
-    def watch_underway(self) -> None:
-        self._head()
-
-    def watch_flight(self) -> None:
-        self._head()
-
-    def _head(self) -> None:
+    def _update_titles(self) -> None:
         note = switch_text.outcome(self.comparisons[-1]) if self.comparisons else ""
-        if self.underway:
-            note = self.underway.outlook
+        if self.running_experiment:
+            note = self.running_experiment.outlook
         elif self.experiment:
             note = search_text.answer(self.experiment)
-        elif self.flight:
-            note = search_text.gave(self.flight)
-        self.entitle("did it help?", note)
+        elif self.autopilot_run:
+            note = search_text.gave(self.autopilot_run)
+        self.set_titles(_TITLE, note)
         self.repaint_rows()
 
+    watch_comparisons = watch_experiment = watch_running_experiment = watch_autopilot_run = _update_titles
+
     def rows(self, width: int, height: int) -> Sequence[Content]:
-        if self.underway:
-            words = f"experiment: {self.underway.subject}", self.underway.progress
+        if self.running_experiment:
+            words = f"A/B test: {self.running_experiment.subject}", self.running_experiment.progress
             return [row((line, "bold")) for line in words]
-        if self.flight and not self.experiment:
-            return self._flown(self.flight, width, height)
+        if self.autopilot_run and not self.experiment:
+            return self._autopilot_rows(self.autopilot_run, width)
         if self.experiment:
-            return self._tried(self.experiment, width)
+            return self._experiment_rows(self.experiment, width)
         if not self.comparisons:
             return [row((line, "$foreground 65%")) for line in self.hint.split("\n")]
         newest = self.comparisons[-1]
@@ -98,26 +89,28 @@ class CardPane(FramedPane):
         older = reversed(self.comparisons[:-1][-_OLDER:])
         return [*lines, *(row((switch_text.in_a_line(old), "$foreground 65%")) for old in older)]
 
-    def _tried(self, ended: ExperimentEnded, width: int) -> list[Content]:
-        """An experiment: a bar a setting, then what it proved, then the switches before it."""
-        lines = self._steps({switch_text.setting(ended.knob, value): ms for value, ms in ended.step_ms.items()}, width)
-        whole = self.has_class("-bare")  # else the frame tells what it proved
-        proved = search_text.in_a_line(ended) if whole else search_text.how(ended)
-        lines.append(row((proved, "bold" if whole else "$foreground 65%")))
+    def _experiment_rows(self, ended: ExperimentEnded, width: int) -> list[Content]:
+        """Draw a bar for each setting, then the result, then the switches before the experiment."""
+        lines = self._step_bars(
+            {switch_text.setting(ended.knob, value): ms for value, ms in ended.step_ms.items()}, width
+        )
+        is_bare = self.has_class("-bare")  # else the frame shows the result
+        result = search_text.in_a_line(ended) if is_bare else search_text.how(ended)
+        lines.append(row((result, "bold" if is_bare else "$foreground 65%")))
         older = reversed(self.comparisons[-_OLDER:])
         return [*lines, *(row((switch_text.in_a_line(old), "$foreground 65%")) for old in older)]
 
-    def _flown(self, flight: Flight, width: int, height: int) -> list[Content]:
-        """A flight: the step as it began and as it is, then each move with its forecast, the newest first."""
-        sides = {"as it began": flight.before_ms, "now" if flight.ended is None else "at its end": flight.after_ms}
-        lines = self._steps({side: step_ms for side, step_ms in sides.items() if step_ms is not None}, width)
+    def _autopilot_rows(self, run: Flight, width: int) -> list[Content]:
+        """Draw the step at the start and now as bars, then each move with its forecast, newest first."""
+        sides = {"at the start": run.before_ms, "now" if run.ended is None else "at the end": run.after_ms}
+        lines = self._step_bars({side: step_ms for side, step_ms in sides.items() if step_ms is not None}, width)
         if self.has_class("-bare"):
-            lines.append(row((search_text.gave(flight), "bold")))
-        moves = [row((search_text.move_line(move), "$foreground 65%")) for move in reversed(flight.moves)]
+            lines.append(row((search_text.gave(run), "bold")))
+        moves = [row((search_text.move_line(move), "$foreground 65%")) for move in reversed(run.moves)]
         return [*lines, *moves]
 
-    def _steps(self, step_ms: Mapping[str, float], width: int) -> list[Content]:
-        """A bar for each of several steps' times."""
+    def _step_bars(self, step_ms: Mapping[str, float], width: int) -> list[Content]:
+        """Draw a bar for each step time."""
         longest = max(step_ms.values(), default=0.0)
         lines = []
         for label, took_ms in step_ms.items():
@@ -142,7 +135,7 @@ class CardPane(FramedPane):
         return row((label, "bold"), *((char * count, style) for count, style, char in parts), (figure, "bold"))
 
     def _legend(self, switch: Comparison) -> Content:
-        """What the cells stand for, with what they take on both sides."""
+        """Name the parts of the bars, with their milliseconds on both sides."""
         glyphs = self.glyphs
         named = zip((glyphs.wait, glyphs.compute, glyphs.host), _PAINT, switch_text.parts(switch), strict=True)
         pieces = [row((char, style), (f" {words}", "$foreground 65%")) for char, style, words in named]

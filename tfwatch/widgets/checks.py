@@ -1,4 +1,4 @@
-"""The checks of a check-up: a row each, and the one under the cursor in full."""
+"""The checks of a check-up: a row each, and the check under the cursor in full."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from textual.reactive import reactive
 from textual.widgets import Static
 
 from tfwatch.doctor.check import Check, Status
-from tfwatch.widgets.basics.row_list import ChoiceList
+from tfwatch.widgets.basics.row_list import CursorList
 from tfwatch.widgets.basics.text import column, row
 
 STYLES = {
@@ -20,24 +20,24 @@ STYLES = {
 _ID_CELLS = 17
 
 
-class ChecksPane(ChoiceList):
-    """A row a check; `Moved` tells the one that the cursor stands on."""
+class ChecksPane(CursorList):
+    """One row per check; posts `Moved` with the check under the cursor."""
 
     checks: reactive[tuple[Check, ...]] = reactive(())
 
     class Moved(Message):
-        """The cursor stands on another check."""
+        """The cursor moved to another check."""
 
         def __init__(self, check: Check) -> None:
             super().__init__()
             self.check = check
 
     def count(self) -> int:
-        """How many checks there are."""
+        """Return the number of checks."""
         return len(self.checks)
 
     def row_at(self, index: int, width: int) -> Content:
-        """Its status, its id and as much of what was found as there is room for."""
+        """Return the check's status, its id and as much of its result as fits."""
         check = self.checks[index]
         here = " reverse" if index == self.cursor else ""
         quiet = STYLES[Status.NA] if check.status is Status.NA else ""
@@ -75,7 +75,7 @@ class CheckPane(Static):
     """
 
     def show(self, check: Check, to: str) -> None:
-        """Show it; `to` stands before what to do."""
+        """Show a check; `to` is the arrow before the fix."""
         self.border_title = row((check.id, ""), "  ", (check.status.word, STYLES[check.status]))
         todo = row((f"{to} ", "$accent bold"), (check.todo, "bold")) if check.todo else Content()
         self.update(Content("\n").join([row(check.found), todo]))

@@ -1,10 +1,7 @@
-"""The events: a row each, newest first, in words; choosing one looks at its moment.
+"""The list of events, newest first; selecting one shows its moment in the charts.
 
-What happened: the run's rare facts, newest first; choosing one looks at its moment.
-
-What happened in words: a mark, a sentence and a style for each fact that is a row.
-
-The run's events, and what was found in its steps, as rows of a list; put into words when they are drawn.
+The rows are the run's events, its stalls, patterns and compiles, and known log lines. A row becomes text only when it
+is drawn.
 """
 
 from __future__ import annotations
@@ -58,8 +55,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
-    """One row: when (seconds since the clock origin, and the wall time in words), a letter, and a sentence."""
+class EventRow:
+    """One row: seconds since the clock origin, the time of day, a letter, a sentence and its style."""
 
     at_s: float
     time: str
@@ -68,38 +65,38 @@ class Happening:
     style: str = ""
 
 
-class HappeningsPane(RowList):
-    """Rows of `Happening`; `Chosen` tells the moment of the one that was clicked, entered or stepped to."""
+class EventsPane(RowList):
+    """Rows of `EventRow`; posts `Chosen` with the moment of the selected row."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", "row up", show=False),
         Binding("down", "move(1)", "row down", show=False),
         Binding("pageup", "move(-10)", "page up", show=False),
         Binding("pagedown", "move(10)", "page down", show=False),
-        Binding("enter", "choose", "look at that moment", show=False),
+        Binding("enter", "choose", "jump to this event", show=False),
     ]
 
     #: Oldest first.
-    happenings: reactive[Sequence[Happening]] = reactive((), repaint=False)
-    #: Rows from the newest; -1 where none is chosen.
+    event_rows: reactive[Sequence[EventRow]] = reactive((), repaint=False)
+    #: The selected row, counted from the newest; -1 without one.
     cursor: reactive[int] = reactive(-1, repaint=False)
 
     @dataclass
     class Chosen(Message):
-        """Somebody wants to look at a moment of the run, seconds since its clock origin."""
+        """The user selected a moment of the run, seconds since its clock origin."""
 
         at_s: float
 
     def on_mount(self) -> None:
-        self.entitle("what happened", "enter jumps  [ ] next")
+        self.set_titles("events", "enter jumps  [ ] previous, next")
 
     def count(self) -> int:
-        """How many things happened."""
-        return len(self.happenings)
+        """Return the number of events."""
+        return len(self.event_rows)
 
     def row_at(self, index: int, width: int) -> Content:
-        """The `index`-th newest."""
-        what = self.happenings[-1 - index]
+        """Return the `index`-th newest row."""
+        what = self.event_rows[-1 - index]
         here = "reverse" if index == self.cursor else ""
         return row(
             (f"{what.time} ", f"$foreground 65% {here}".strip()),
@@ -107,9 +104,9 @@ class HappeningsPane(RowList):
             (what.text, f"{what.style} {here}".strip()),
         )
 
-    def watch_happenings(self, old: Sequence[Happening], new: Sequence[Happening]) -> None:
+    def watch_event_rows(self, old: Sequence[EventRow], new: Sequence[EventRow]) -> None:
         if 0 <= self.cursor < len(old):
-            at = _place(old[-1 - self.cursor], new)
+            at = _find(old[-1 - self.cursor], new)
             self.cursor = self.cursor if at is None else len(new) - 1 - at
         self.rows_changed()
 
@@ -119,21 +116,21 @@ class HappeningsPane(RowList):
         self.repaint_rows()
 
     def action_move(self, rows: int) -> None:
-        """Move the cursor, to older ones where positive."""
+        """Move the cursor, to older events where `rows` is positive."""
         self.cursor = min(max(self.cursor + rows, 0), self.count() - 1)
 
     def action_choose(self) -> None:
-        """Look at the moment under the cursor."""
+        """Jump to the event under the cursor."""
         if 0 <= self.cursor < self.count():
-            self.post_message(self.Chosen(self.happenings[-1 - self.cursor].at_s))
+            self.post_message(self.Chosen(self.event_rows[-1 - self.cursor].at_s))
 
     def follow(self) -> None:
-        """Choose none any more, and show the newest as they come."""
+        """Clear the selection and follow the newest events."""
         self.cursor = -1
         self.scroll_to(y=0, animate=False)
 
     def step(self, rows: int) -> bool:
-        """Move the cursor and look there; False where there is no such row."""
+        """Move the cursor and jump to its event; return False where the list has no such row."""
         before = self.cursor
         self.action_move(rows)
         self.action_choose()
@@ -146,8 +143,8 @@ class HappeningsPane(RowList):
             self.action_choose()
 
 
-def _place(what: Happening, rows: Sequence[Happening]) -> int | None:
-    """Where a row stands among rows in the order of their times; None where it is not there any more."""
+def _find(what: EventRow, rows: Sequence[EventRow]) -> int | None:
+    """Return the index of a row among rows sorted by time; None where it is gone."""
     at = bisect_left(rows, what.at_s, key=attrgetter("at_s"))
     while at < len(rows) and rows[at].at_s == what.at_s:
         if rows[at] == what:
@@ -158,20 +155,20 @@ def _place(what: Happening, rows: Sequence[Happening]) -> int | None:
 
 #: The marks of an experiment and of the autopilot.
 _EXPERIMENT, _AUTOPILOT = "A", "F"
-#: When a setting that was asked for is in effect, by the times that an epoch has to begin until then.
-_WHEN = ("", ", with the next epoch", ", once an epoch has filled it")
-#: A pause this long is worth a row.
+#: When a requested setting takes effect, by the number of epoch starts until then.
+_WHEN = ("", ", from the next epoch", ", after an epoch has filled it")
+#: The shortest pause that gets a row.
 _PAUSED_MS = 200.0
-#: A shorter sleep is told by its length alone.
+#: A shorter sleep shows its length, not its times of day.
 _SLEPT_MS = 60_000.0
 #: Mark, sentence, style.
-Row: TypeAlias = tuple[str, str, str]
-#: What can be a row.
+RowText: TypeAlias = tuple[str, str, str]
+#: The facts that can become a row.
 Source: TypeAlias = facts.Event | Stall | Pattern | Compiled | Told
 
 
-def found(what: Stall | Pattern | Compiled) -> Row:
-    """What was found in the steps."""
+def describe_finding(what: Stall | Pattern | Compiled) -> RowText:
+    """Describe a stall, a pattern of stalls or a compile."""
     if isinstance(what, Compiled):
         again = f"retraced at step {units.count(what.step)}" if what.again else "compiled"
         return "C", f"{again} in {units.seconds(what.took_ms / 1e3)}, not counted", ""
@@ -182,8 +179,8 @@ def found(what: Stall | Pattern | Compiled) -> Row:
     return "S", text, "$text-error"
 
 
-def switched(event: facts.PipelineSwitched, comparison: Comparison | None, form: str) -> Row:
-    """A switch, and what it gave; `form` names the pipeline's fast form."""
+def describe_switch(event: facts.PipelineSwitched, comparison: Comparison | None, form: str) -> RowText:
+    """Describe a switch and its effect; `form` names the pipeline's fast form."""
     letter = KEYS.get(event.knob, ".")
     if comparison:
         return letter, in_a_line(comparison, form), "$text-accent"
@@ -191,19 +188,19 @@ def switched(event: facts.PipelineSwitched, comparison: Comparison | None, form:
     return letter, f"{setting(event.knob, event.old, form)} > {event.new} {where}", "$text-accent"
 
 
-def asked(event: facts.SwitchAsked, form: str) -> Row:
-    """A switch that waits; `form` names the pipeline's fast form."""
+def describe_request(event: facts.SwitchAsked, form: str) -> RowText:
+    """Describe a requested switch; `form` names the pipeline's fast form."""
     when = _WHEN[epochs_until(event.knob, event.new)]
-    return KEYS.get(event.knob, "."), f"{setting(event.knob, event.old, form)} > {event.new} asked{when}", ""
+    return KEYS.get(event.knob, "."), f"{setting(event.knob, event.old, form)} > {event.new} requested{when}", ""
 
 
-def missed(event: facts.SwitchMissed, form: str) -> Row:
-    """A switch for which the run was too short; `form` names the pipeline's fast form."""
+def describe_missed_switch(event: facts.SwitchMissed, form: str) -> RowText:
+    """Describe a switch that the run ended too early for; `form` names the pipeline's fast form."""
     return KEYS.get(event.knob, "."), switch_text.missed(event, form), "$text-warning"
 
 
-def epoch(event: facts.EpochEnded, validation_ms: float | None) -> Row:
-    """Its figures first: where the pane is narrow, the end is cut."""
+def describe_epoch(event: facts.EpochEnded, validation_ms: float | None) -> RowText:
+    """Describe an epoch, its metrics first: a narrow pane cuts the end."""
     figures = [f"{metric_name(name)} {value:.3g}" for name, value in list(event.metrics.items())[:4]]
     if validation_ms is not None:
         figures.append(f"validation {units.seconds(validation_ms / 1e3)}")
@@ -211,46 +208,46 @@ def epoch(event: facts.EpochEnded, validation_ms: float | None) -> Row:
     return "E", f"epoch {event.epoch + 1}: {', '.join(figures)}", ""
 
 
-def slept(event: facts.Slept, snapshot: Snapshot) -> Row:
-    """From when until when: the times of day of both its ends."""
+def describe_sleep(event: facts.Slept, snapshot: Snapshot) -> RowText:
+    """Describe a sleep of the machine by its times of day; a short one by its length."""
     if event.slept_ms < _SLEPT_MS:
         return "Z", f"asleep for {units.seconds(event.slept_ms / 1e3)}, not counted", ""
-    # The run's clock stood still: a moment before it is the time at which it fell asleep.
+    # The run's clock stops in a sleep: the moment just before it is the time of falling asleep.
     began, woke = (f"{snapshot.local_time((event.at_ns - before) / 1e9):%H:%M}" for before in (1000, 0))
     advice = "" if snapshot.manifest.settings.get("keep_awake") else "; --keep-awake next time"
     return "Z", f"asleep {began} - {woke}, not counted{advice}", ""
 
 
-def said(what: Told) -> Row:
-    """What TensorFlow said."""
+def describe_log_lines(what: Told) -> RowText:
+    """Describe known lines of TensorFlow's log."""
     if what.harmless:
         return ".", f"{what.text} (5 log)", ""
     return ".", f"TensorFlow (5 log): {what.text}", "$text-warning"
 
 
-def limited(event: facts.Paused) -> Row:
-    """Heat or swapping, all of one stretch."""
+def describe_limit(event: facts.Paused) -> RowText:
+    """Describe a stretch of heat or swapping."""
     took = units.seconds(event.took_ms / 1e3)
     letter, _ = LIMITS[event.cause]
     if event.cause == "swap":
         return letter, f"swapping for {took}: memory was too small", "$text-warning"
     why = f" ({event.detail})" if event.detail else ""
-    return letter, f"held back by heat for {took}{why}", "$text-warning"
+    return letter, f"slowed by heat for {took}{why}", "$text-warning"
 
 
-def plain_fact(event: facts.Event) -> Row | None:
-    """A fact that needs nothing else to be told; None where it is no row of its own."""
+def describe_event(event: facts.Event) -> RowText | None:
+    """Describe an event that needs no other data; None for an event without a row."""
     match event:
         case facts.ImportEnded():
             return ".", f"TensorFlow {event.tensorflow} imported in {units.seconds(event.took_ms / 1e3)}", ""
         case facts.DatasetReady():
-            skipped = f", {event.skipped} skipped that cannot be read" if event.skipped else ""
+            skipped = f", {event.skipped} unreadable files skipped" if event.skipped else ""
             names = f": {', '.join(event.examples[:3])}" if event.examples else ""
             took = units.seconds(event.took_ms / 1e3)
             what = "data set" if event.images is None else f"{units.count(event.images)} images"
             return ".", f"{what} ready in {took}{skipped}{names}", ""
         case ExperimentBegan():
-            return _EXPERIMENT, f"experiment: {search_text.subject(event.knob, event.values)}", "$text-accent"
+            return _EXPERIMENT, f"A/B test: {search_text.subject(event.knob, event.values)}", "$text-accent"
         case ExperimentEnded():
             return _EXPERIMENT, search_text.in_a_line(event), "$text-accent"
         case MoveJudged():
@@ -260,7 +257,7 @@ def plain_fact(event: facts.Event) -> Row | None:
         case facts.SwitchFailed():
             return (
                 KEYS.get(event.knob, "."),
-                f"{knob_name(event.knob)} not switched: {event.reason}",
+                f"{knob_name(event.knob)} switch failed: {event.reason}",
                 "$text-warning",
             )
         case facts.SensorMissing():
@@ -272,23 +269,23 @@ def plain_fact(event: facts.Event) -> Row | None:
             took = units.seconds(event.took_ms / 1e3)
             if event.cause == STOPPED:
                 where = f" {event.detail}" if event.detail else ""
-                return ".", f"held up for {took}{where}: the process was stopped", ""
+                return ".", f"paused for {took}{where}: the process was stopped", ""
             name = f"{event.cause} {event.detail}".strip()
-            return ".", f"held up for {took} by {name}", ""
+            return ".", f"paused for {took} by {name}", ""
         case facts.Noted():
             return ".", event.text, ""
-    return _trouble(event)
+    return _describe_trouble(event)
 
 
-def _trouble(event: facts.Event) -> Row | None:
+def _describe_trouble(event: facts.Event) -> RowText | None:
     match event:
         case facts.RecordingLost():
             text = f"not recorded from step {units.count(event.step)} on: {event.reason}"
             return "!", text, "$text-error"
         case facts.RecordingResumed():
-            return "!", "recording again; what was kept in memory is on disk", ""
+            return "!", "recording again; the rows kept in memory are now on disk", ""
         case facts.WatchFailed():
-            return "!", f"tfwatch failed and measures no more: {event.reason}", "$text-error"
+            return "!", f"tfwatch failed and stopped measuring: {event.reason}", "$text-error"
         case LossDiverged():
             return "!", diverged_words(event), "$text-error"
         case LossRecovered():
@@ -301,14 +298,14 @@ def _trouble(event: facts.Event) -> Row | None:
     return None
 
 
-#: Seconds since the clock origin, what happened, and how long an epoch's validation took.
+#: Seconds since the clock origin, the fact, and the milliseconds of an epoch's validation.
 _Timed: TypeAlias = tuple[float, Source, float | None]
-#: Events that are rows, but not by themselves.
-_WITH_MORE = (facts.PipelineSwitched, facts.SwitchMissed, facts.EpochEnded, facts.Slept)
+#: Events whose rows need other data.
+_NEEDING_MORE = (facts.PipelineSwitched, facts.SwitchMissed, facts.EpochEnded, facts.Slept)
 
 
-class Happenings:
-    """Everything worth a row, found as the run goes on."""
+class EventCollector:
+    """Collects the facts with a row while the run goes on."""
 
     def __init__(self) -> None:
         self._events: list[_Timed] = []
@@ -317,33 +314,33 @@ class Happenings:
         self._trains = False
         self._validated: facts.ValidationEnded | None = None
 
-    def take(self, view: RunView) -> HappeningRows:
-        """The rows of a view, oldest first; every call hands in the same run."""
+    def take(self, view: RunView) -> EventRows:
+        """Return the rows of a view, oldest first; every call passes the same run."""
         for event in view.snapshot.events[self._taken :]:
             self._add(event)
         self._taken = len(view.snapshot.events)
         rows = self._events.copy()
-        for timed in (*_of_the_moment(view), *((limit.at_ns / 1e9, limit, None) for limit in self._limits)):
+        for timed in (*_find_provisional(view), *((limit.at_ns / 1e9, limit, None) for limit in self._limits)):
             insort(rows, timed, key=itemgetter(0))
-        return HappeningRows(rows, view.snapshot, view.comparisons)
+        return EventRows(rows, view.snapshot, view.comparisons)
 
     def _add(self, event: facts.Event) -> None:
         took_ms = None
         self._trains = self._trains or isinstance(event, facts.EpochStarted)
         if isinstance(event, facts.Paused) and not self._trains:
-            return  # what held an import up held no training up
+            return  # a pause in the import delays no step
         if isinstance(event, facts.ValidationEnded):
             self._validated = event
         elif isinstance(event, facts.EpochEnded) and self._validated and self._validated.epoch == event.epoch:
             took_ms = self._validated.took_ms
         elif isinstance(event, facts.Paused) and event.cause in LIMITS:
             joined(self._limits, event)
-        if (isinstance(event, _WITH_MORE) or plain_fact(event)) and not of_experiment(event):
+        if (isinstance(event, _NEEDING_MORE) or describe_event(event)) and not of_experiment(event):
             insort(self._events, (event.at_ns / 1e9, event, took_ms), key=itemgetter(0))
 
 
-def _of_the_moment(view: RunView) -> Iterator[_Timed]:
-    """What another moment may tell otherwise: what was found in the steps so far, and what is asked and waits."""
+def _find_provisional(view: RunView) -> Iterator[_Timed]:
+    """Find the facts that later frames may change: findings in the steps so far, and requests that still wait."""
     yield from ((stall.start_ns / 1e9, stall, None) for stall in view.stalls)
     yield from ((pattern.start_ns / 1e9, pattern, None) for pattern in view.patterns)
     yield from (((made.start_ns / 1e6 + made.took_ms) / 1e3, made, None) for made in view.compiles)
@@ -355,13 +352,13 @@ def _of_the_moment(view: RunView) -> Iterator[_Timed]:
 
 
 def _moment(snapshot: Snapshot, wall_s: float | None) -> float:
-    """Seconds since the clock origin, which is taken where a line says no time."""
+    """Return seconds since the clock origin; 0 for a line without a time."""
     at_s = 0.0 if wall_s is None else wall_s - snapshot.manifest.origin_wall_ns / 1e9
     return min(max(at_s, 0.0), snapshot.now_s)
 
 
-class HappeningRows(Sequence[Happening]):
-    """Rows in the order of their times."""
+class EventRows(Sequence[EventRow]):
+    """The rows, sorted by time."""
 
     def __init__(self, rows: list[_Timed], snapshot: Snapshot, comparisons: Sequence[Comparison]) -> None:
         self._rows = rows
@@ -372,35 +369,37 @@ class HappeningRows(Sequence[Happening]):
         return len(self._rows)
 
     @overload
-    def __getitem__(self, at: int) -> Happening: ...
+    def __getitem__(self, at: int) -> EventRow: ...
     @overload
-    def __getitem__(self, at: slice) -> list[Happening]: ...
-    def __getitem__(self, at: int | slice) -> Happening | list[Happening]:
+    def __getitem__(self, at: slice) -> list[EventRow]: ...
+    def __getitem__(self, at: int | slice) -> EventRow | list[EventRow]:
         if isinstance(at, slice):
-            return [self._worded(*timed) for timed in self._rows[at]]
-        return self._worded(*self._rows[at])
+            return [self._make_row(*timed) for timed in self._rows[at]]
+        return self._make_row(*self._rows[at])
 
-    def _worded(self, at_s: float, what: Source, validation_ms: float | None) -> Happening:
-        return Happening(at_s, clock(self._snapshot, at_s), *self._row(what, validation_ms))
+    def _make_row(self, at_s: float, what: Source, validation_ms: float | None) -> EventRow:
+        return EventRow(at_s, clock(self._snapshot, at_s), *self._describe(what, validation_ms))
 
-    def _row(self, what: Source, validation_ms: float | None) -> Row:
+    def _describe(self, what: Source, validation_ms: float | None) -> RowText:
         match what:
             case facts.PipelineSwitched():
-                return switched(what, self._switches.get((what.step, what.knob)), self._snapshot.manifest.fast_form)
+                return describe_switch(
+                    what, self._switches.get((what.step, what.knob)), self._snapshot.manifest.fast_form
+                )
             case facts.EpochEnded():
-                return epoch(what, validation_ms)
+                return describe_epoch(what, validation_ms)
             case facts.SwitchMissed():
-                return missed(what, self._snapshot.manifest.fast_form)
+                return describe_missed_switch(what, self._snapshot.manifest.fast_form)
             case facts.SwitchAsked():
-                return asked(what, self._snapshot.manifest.fast_form)
+                return describe_request(what, self._snapshot.manifest.fast_form)
             case facts.Slept():
-                return slept(what, self._snapshot)
+                return describe_sleep(what, self._snapshot)
             case facts.Paused() if what.cause in LIMITS:
-                return limited(what)
+                return describe_limit(what)
             case Stall() | Pattern() | Compiled():
-                return found(what)
+                return describe_finding(what)
             case Told():
-                return said(what)
-        row = plain_fact(what)
-        assert row
-        return row
+                return describe_log_lines(what)
+        text = describe_event(what)
+        assert text
+        return text

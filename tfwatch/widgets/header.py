@@ -1,4 +1,4 @@
-"""The first line: what trains, how far it is, how fast, and whether it is recorded."""
+"""The first line: workload, device, progress, speed and the state of the recording."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from textual.content import Content
 from textual.reactive import reactive
 
 from tfwatch.widgets.basics.pane import Pane
-from tfwatch.widgets.basics.text import fit, row, shortened, spread
+from tfwatch.widgets.basics.text import fit, row, shorten, spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Cells of a name that somebody else chose: beside it the epoch and what is recorded have room at 60 columns.
+#: The longest name, cells: at 60 columns the epoch and the recording state fit beside it.
 _LONGEST_NAME = 28
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderView:
-    """What the header says; an empty text is left out.
+    """The content of the header; empty texts are omitted.
 
-    done: the share of the epoch, None where unknown. is_recording: a mark says so.
+    done: the finished share of the epoch, None where unknown. is_recording: show the recording mark.
     """
 
     workload: str = ""
@@ -39,7 +39,7 @@ class HeaderView:
 
 
 class RunHeader(Pane):
-    """Shows a `HeaderView` in one line; what matters least goes first where it is narrow."""
+    """Shows a `HeaderView` in one line; a narrow line drops the least important parts first."""
 
     DEFAULT_CSS = """
     RunHeader { height: 1; padding: 0 1; background: $panel; color: $foreground; }
@@ -56,7 +56,7 @@ class RunHeader(Pane):
         state = row((f"{mark}{view.state}", style))
         parts = [
             (5, row(("tfwatch", "$accent bold"))),
-            (0, row((shortened(view.workload, _LONGEST_NAME), "bold"))),
+            (0, row((shorten(view.workload, _LONGEST_NAME), "bold"))),
             (4, row((f"on {view.device}", "")) if view.device else Content()),
             (0, row(view.epoch)),
             (3, self._bar()),

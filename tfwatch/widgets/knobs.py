@@ -1,10 +1,6 @@
-"""The knobs: their keys, current values, and what a key would do.
+"""The settings pane: each knob with its key, its value, its next value, and the expected step after a switch.
 
-The keys that turn a knob: said once, for the bindings, the footer, the knobs' pane and what undoes a press.
-
-What the cache needs, against what there is.
-
-The knobs: what each stands at, and what its key would do.
+`KNOB_KEYS` defines the keys once, for the bindings, the footer and the pane.
 """
 
 from __future__ import annotations
@@ -20,7 +16,7 @@ from tfwatch.core import units
 from tfwatch.core.knobs import KEYS
 from tfwatch.widgets.basics.keyline import Pressed
 from tfwatch.widgets.basics.pane import FramedPane
-from tfwatch.widgets.basics.text import clauses, column, row, shortened
+from tfwatch.widgets.basics.text import column, row, shorten, shorten_clauses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,11 +32,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KnobKey:
-    """A key, as Textual names it, that turns a knob off and on again.
+    """A key, by its Textual name, that switches a knob off and on again.
 
-    name: of the knob, in a word. does: what the key does, for the help. purpose: what the knob is; empty where the run
-    itself says that. rank: the highest goes first where room is short, in the footer and among the pane's rows.
-    in_footer: it stands there too. brief: its name where the footer is short; empty where that is short enough.
+    name: the knob's name on the screen. does: the key's action, for the help. purpose: describes the knob; empty where
+    the run describes it. rank: where room is short, the footer and the pane drop the highest rank first.
+    in_footer: the footer lists the key. brief: a shorter name for a narrow footer; empty where there is none.
     """
 
     key: str
@@ -54,66 +50,77 @@ class KnobKey:
 
 
 PREFETCH = KnobKey(
-    KEYS["prefetch"], "prefetch", "prefetch", "prefetch off, or back on", "made while a step runs", 0, brief="pre"
+    KEYS["prefetch"],
+    "prefetch",
+    "prefetch",
+    "prefetch off, or back on",
+    "prepares batches during a step",
+    0,
+    brief="pre",
 )
-#: Each has a row in the knobs' pane; that of prefetch is followed by its depth.
+#: Each has a row in the settings pane; a row for the depth follows that of prefetch.
 KNOB_KEYS = (
     PREFETCH,
-    KnobKey(KEYS["workers"], "workers", "workers", "workers off, or back on", "maps on several cores", 1, brief="work"),
-    KnobKey(KEYS["cache"], "cache", "cache", "cache what was made of each example, or forget it", "", 2),
-    KnobKey(KEYS["fast_form"], "fast_form", "form", "the pipeline's fast form, or the slow one again", "", 2),
+    KnobKey(KEYS["workers"], "workers", "workers", "workers off, or back on", "parallel map calls", 1, brief="work"),
+    KnobKey(KEYS["cache"], "cache", "cache", "cache the prepared examples, or drop the cache", "", 2),
     KnobKey(
-        KEYS["latency_ms"], "latency_ms", "latency", "simulated latency off, or back on", "simulated, each batch", 7
+        KEYS["fast_form"], "fast_form", "fast pipeline", "the fast pipeline, or the slow one again", "", 2, brief="fast"
+    ),
+    KnobKey(
+        KEYS["latency_ms"], "latency_ms", "latency", "simulated latency off, or back on", "simulated, per batch", 7
     ),
     KnobKey(
         KEYS["shuffle"],
         "shuffle",
         "shuffle",
         "shuffle off, or back on, from the next epoch on",
-        "examples in its buffer",
+        "examples in the buffer",
         8,
         False,
     ),
 )
 
 
-def undoes(knob: str) -> str:
-    """The key that takes a knob's switch back: its own."""
+def undo_key(knob: str) -> str:
+    """Return the key that undoes a knob's switch: its own."""
     return next(one.key for one in KNOB_KEYS if one.knob == knob)
 
 
-def note(snapshot: Snapshot, state: KnobState) -> str:
-    """`needs 338 MB of 16.2 GB`, or `keeps 338 MB` where it is on; empty before the data set is known."""
+def cache_note(snapshot: Snapshot, state: KnobState) -> str:
+    """Return `needs 338 MB of 16.2 GB`, or `uses 338 MB` where the cache is on; empty before its size is known."""
     needs = snapshot.manifest.cache_bytes
     if needs is None:
         return ""
     if state.coming == "on":
-        return f"keeps {units.memory(needs)}"
+        return f"uses {units.memory(needs)}"
     return f"needs {units.memory(needs)} of {units.memory(available_bytes(snapshot))}"
 
 
-def short(snapshot: Snapshot, state: KnobState) -> str:
-    """`, 338 MB`: what it needs, behind its forecast; empty where that is not known, or it is on."""
+def cache_size(snapshot: Snapshot, state: KnobState) -> str:
+    """Return `, 338 MB` to follow the cache's forecast; empty where the size is unknown or the cache is on."""
     needs = snapshot.manifest.cache_bytes
     return "" if needs is None or state.coming == "on" else f", {units.memory(needs)}"
 
 
 def available_bytes(snapshot: Snapshot) -> float | None:
-    """The memory that is free, by the newest sample; None before there is one."""
+    """Return the free memory of the newest sample; None before the first sample."""
     return float(snapshot.samples[-1]["memory_available_bytes"]) if len(snapshot.samples) else None
 
 
-#: Cells of a value, of a record by somebody else too: what its key would bring has room behind it.
+#: The widest value, cells: the forecast behind it needs the room.
 _LONGEST_VALUE = 12
+#: The cells of a key, the head of the forecasts, and the rows of settings from which it gets no row of its own.
+_LABEL_CELLS, _HEAD, _ROWS_WITH_HEAD = 3, "expected step", 5
 
 
 @dataclass(frozen=True, slots=True)
 class KnobRow:
-    """One key of the pane.
+    """A row of the pane.
 
-    key: the key's name to press; label: as it is shown; next: what pressing it asks for, empty where nothing.
-    note: what stands beside it; within: a forecast's range, where there is room; busy: asked or settling; enabled: it
-    can be pressed; rank: where rows are few the highest goes first.
+    key: the key's Textual name. label: the key on the screen. now: the current value. next: the value that the key
+    requests, empty where it requests none. note: the text beside it. has_forecast: the note is a forecast.
+    forecast_range: its prediction interval, shown where there is room. busy: a switch is requested or being measured.
+    enabled: the key has an effect. rank: where rows are few, the highest rank goes first.
     """
 
     key: str
@@ -122,19 +129,20 @@ class KnobRow:
     now: str
     next: str
     note: str
-    within: str = ""
+    has_forecast: bool = False
+    forecast_range: str = ""
     busy: bool = False
     enabled: bool = True
     rank: int = 0
 
 
 class KnobsPane(FramedPane, can_focus=True):
-    """Rows of knobs; `Pressed` tells the key of the one that was clicked or entered."""
+    """The knobs in rows; posts `Pressed` with the key of the row that was clicked or entered."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", "row up", show=False),
         Binding("down", "move(1)", "row down", show=False),
-        Binding("enter", "press", "turn this knob", show=False),
+        Binding("enter", "press", "switch this knob", show=False),
     ]
 
     knobs: reactive[tuple[KnobRow, ...]] = reactive((), repaint=False)
@@ -143,35 +151,47 @@ class KnobsPane(FramedPane, can_focus=True):
     watch_cursor = FramedPane.repaint_rows
 
     def on_mount(self) -> None:
-        self.entitle("switch live")
+        self.set_titles("live switches")
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """A row a knob."""
-        return max(len(self.knobs), 1)
+        """Return one row per knob, and one for the head."""
+        return max(len(self.knobs), 1) + self._has_head_row
 
     def watch_knobs(self, old: tuple[KnobRow, ...], new: tuple[KnobRow, ...]) -> None:
-        if len(new) != len(old):
+        if len(new) != len(old) or any(k.has_forecast for k in old) != self._has_forecast:
             self.refresh(layout=True)
         self.repaint_rows()
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         if not self.knobs:
-            return [row((" this run has no knobs: the pipeline is the loop's own", "$foreground 65%"))]
-        shown = [self.knobs[at] for at in self._in_view(height)]
-        names, values, arrows = (
-            max(map(cell_len, words), default=0) + gap
-            for gap, words in (
-                (1, [knob.name for knob in shown if knob.now]),
-                (1, [_stands(knob) for knob in shown]),
-                (2, [_arrow(knob) for knob in shown]),
-            )
-        )
-        return [self._row(at, width, (names, values, arrows)) for at in self._in_view(height)]
+            return [row((" no settings to switch: the training loop has its own pipeline", "$foreground 65%"))]
+        at_rows = self._in_view(height)
+        cells = _column_cells([self.knobs[at] for at in at_rows])
+        head = row((" " * (_LABEL_CELLS + sum(cells)) + _HEAD, "$foreground 65%"))
+        return [*([head] if self._has_head_row else []), *(self._row(at, width, cells) for at in at_rows)]
+
+    def show_titles(self, title: str, note: str) -> None:
+        """Set the frame's texts, with the head of the forecasts above their column."""
+        gap = _LABEL_CELLS + sum(_column_cells(self.knobs)) - len(title) - 3
+        if gap < 1 or not self._has_forecast:
+            self.set_titles(title, note)
+            return
+        rule = (f" {self.glyphs.rule * gap} ", "$foreground 30% not bold")
+        self.set_titles(row(title, rule, (_HEAD, "not bold")), note)
+
+    @property
+    def _has_forecast(self) -> bool:
+        return any(knob.has_forecast for knob in self.knobs)
+
+    @property
+    def _has_head_row(self) -> bool:
+        """True without a frame, where the head of the forecasts needs a row and the settings leave one."""
+        return self.has_class("-bare") and self._has_forecast and len(self.knobs) < _ROWS_WITH_HEAD
 
     def _in_view(self, height: int) -> list[int]:
-        """Which rows there is room for; the one under the cursor is."""
+        """Return the rows that fit; the row under the cursor always does."""
         kept = list(range(len(self.knobs)))
-        while len(kept) > max(height, 1):
+        while len(kept) > max(height - self._has_head_row, 1):
             others = (at for at in kept if at != self.cursor or not self.has_focus)
             kept.remove(max(others, key=lambda at: (self.knobs[at].rank, at)))
         return kept
@@ -181,22 +201,22 @@ class KnobsPane(FramedPane, can_focus=True):
         names, values, arrows = cells
         here = self.has_focus and at == self.cursor
         faint = "" if knob.enabled else "$foreground 50%"
-        stands = (column(_stands(knob), values), faint or "bold"), (column(_arrow(knob), arrows), faint)
+        value_parts = (column(_value_text(knob), values), faint or "bold"), (column(_next_text(knob), arrows), faint)
         name_style = "reverse" if here else faint
         note_style = "$text-accent" if knob.busy else "$foreground 65%"
         found = row(
             (f"{knob.label:<2} ", faint or "$accent bold"),
             (knob.name, name_style),
             " " * max(names - len(knob.name), 1),
-            *(stands if knob.now else ()),
+            *(value_parts if knob.now else ()),
         )
-        found += row((clauses(knob.note, width - found.cell_length), note_style))
-        within = row((f"  ({knob.within})", "$foreground 65%")) if knob.within else row()
-        return found + within if found.cell_length + within.cell_length <= width else found
+        found += row((shorten_clauses(knob.note, width - found.cell_length), note_style))
+        interval = row((f"  ({knob.forecast_range})", "$foreground 65%")) if knob.forecast_range else row()
+        return found + interval if found.cell_length + interval.cell_length <= width else found
 
     @property
     def chosen_key(self) -> str:
-        """The key of the row under the cursor; empty where there is none."""
+        """The key of the row under the cursor; empty without one."""
         return self.knobs[self.cursor].key if self.cursor < len(self.knobs) else ""
 
     def action_move(self, rows: int) -> None:
@@ -204,14 +224,14 @@ class KnobsPane(FramedPane, can_focus=True):
         self.cursor = min(max(self.cursor + rows, 0), max(len(self.knobs) - 1, 0))
 
     def action_press(self) -> None:
-        """Choose the knob under the cursor."""
+        """Press the key of the row under the cursor."""
         self._choose(self.cursor)
 
     def on_click(self, event: events.Click) -> None:
         at = event.get_content_offset(self)
         rows = self._in_view(self.content_size.height)
-        if at is not None and at.y < len(rows):
-            self._choose(rows[at.y])
+        if at is not None and 0 <= at.y - self._has_head_row < len(rows):
+            self._choose(rows[at.y - self._has_head_row])
 
     def on_focus(self) -> None:
         self.refresh()
@@ -225,9 +245,17 @@ class KnobsPane(FramedPane, can_focus=True):
             self.post_message(Pressed(self.knobs[at].key))
 
 
-def _stands(knob: KnobRow) -> str:
-    return shortened(knob.now, _LONGEST_VALUE)
+def _column_cells(knobs: Sequence[KnobRow]) -> tuple[int, int, int]:
+    """Return the cells of the names, the values and the next values."""
+    names = [knob.name for knob in knobs if knob.now]
+    columns = ((1, names), (1, map(_value_text, knobs)), (2, map(_next_text, knobs)))
+    name, value, following = (max(map(cell_len, texts), default=0) + gap for gap, texts in columns)
+    return name, value, following
 
 
-def _arrow(knob: KnobRow) -> str:
-    return f"> {shortened(knob.next, _LONGEST_VALUE)}" if knob.next else ""
+def _value_text(knob: KnobRow) -> str:
+    return shorten(knob.now, _LONGEST_VALUE)
+
+
+def _next_text(knob: KnobRow) -> str:
+    return f"next: {shorten(knob.next, _LONGEST_VALUE)}" if knob.next else ""

@@ -1,4 +1,4 @@
-"""The launcher's lists: what can be trained, and the runs that can be seen again."""
+"""The launcher's lists: workloads and recent runs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from rich.cells import cell_len
 from textual.reactive import reactive
 
 from tfwatch.core import units
-from tfwatch.widgets.basics.row_list import Choices
-from tfwatch.widgets.basics.text import column, plain, row, shortened
+from tfwatch.widgets.basics.row_list import ChoiceList
+from tfwatch.widgets.basics.text import column, plain, row, shorten
 
 if TYPE_CHECKING:
     from textual.content import Content
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 _QUIET = "$foreground 65%"
 _NAME_CELLS = 14
-#: Cells from which a run's row has room for how it ended, and for its length.
+#: Cells from which a run's row has room for its state, and for its length.
 _USUAL, _WIDE = 34, 60
 
 
 @dataclass(frozen=True, slots=True)
 class Trainable:
-    """A workload: its name, what it shows, and its knobs.
+    """A workload: its name, its description in a line, and its knobs.
 
-    argument: what `tfwatch train` takes for it; empty where that is not known before it is asked for.
+    argument: its argument for `tfwatch train`; empty where the user has to type it first.
     """
 
     name: str
@@ -38,10 +38,10 @@ class Trainable:
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """A run that can be seen again.
+    """A recorded run.
 
-    words: what `tfwatch replay` takes for it. age_s: seconds since it began. state: e.g. `finished`. length: its
-    steps and how long they took, in words. wait_share: of its steady steps, 0 to 1; None where it is not known.
+    words: its argument for `tfwatch replay`. age_s: seconds since its start. state: e.g. `finished`. length: its steps
+    and their duration, as text. wait_share: data wait of its steady steps, 0 to 1; None where unknown.
     """
 
     words: str
@@ -53,7 +53,7 @@ class PastRun:
 
 
 def ago(seconds: float) -> str:
-    """`now`, `12 min`, `3 h`, `5 days`."""
+    """Return an age: `now`, `12 min`, `3 h`, `5 days`."""
     for unit, size in (("day", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= size:
             count = int(seconds // size)
@@ -61,11 +61,11 @@ def ago(seconds: float) -> str:
     return "now"
 
 
-class WorkloadsPane(Choices):
-    """The workloads, with a line each.
+class WorkloadsPane(ChoiceList):
+    """The workloads, a line each.
 
     Attributes:
-        workloads: in the order in which they are listed.
+        workloads: in display order.
     """
 
     workloads: reactive[tuple[Trainable, ...]] = reactive(())
@@ -74,13 +74,13 @@ class WorkloadsPane(Choices):
         self.rows_replaced()
 
     def count(self) -> int:
-        """How many workloads there are."""
+        """Return the number of workloads."""
         return len(self.workloads)
 
     def row_at(self, index: int, width: int) -> Content:
-        """Its name and what it shows."""
+        """Return the workload's name and description."""
         one = self.workloads[index]
-        name = shortened(one.name, _NAME_CELLS - 1)
+        name = shorten(one.name, _NAME_CELLS - 1)
         return row((name, self.mark(index) or "bold"), " " * (_NAME_CELLS - cell_len(name)), one.line)
 
     @property
@@ -89,8 +89,8 @@ class WorkloadsPane(Choices):
         return self.workloads[self.cursor]
 
     @property
-    def cut(self) -> str:
-        """What the row under the cursor has no room for; empty where it has."""
+    def hidden_line(self) -> str:
+        """The description of the selected workload where its row cuts it; else empty."""
         width, line = self.scrollable_content_region.width, plain(self.chosen.line)
         if _NAME_CELLS + cell_len(line) <= width:
             return ""
@@ -98,12 +98,12 @@ class WorkloadsPane(Choices):
         return next((words for words in (line, shows) if cell_len(words) < width), "")
 
 
-class PastRunsPane(Choices):
-    """The runs of the past, the newest first.
+class PastRunsPane(ChoiceList):
+    """The recorded runs, newest first.
 
     Attributes:
-        runs: those read so far. note: what is said where there is none. trouble: why there may be more, a row of its
-            own below them.
+        runs: the runs read so far. note: the text of an empty list. trouble: the reason why some runs cannot be read,
+            in a row below the others.
     """
 
     runs: reactive[tuple[PastRun, ...]] = reactive(())
@@ -120,16 +120,16 @@ class PastRunsPane(Choices):
         self.rows_changed()
 
     def count(self) -> int:
-        """How many runs there are; a row says so where there is none, or where there may be more."""
+        """Return the number of rows: the runs, and one for the note or the trouble."""
         return len(self.runs) + bool(self.trouble) or 1
 
     def row_at(self, index: int, width: int) -> Content:
-        """When, what, how it ended, and how much of it the device starved."""
+        """Return the run's age, workload, state and starving share."""
         if index >= len(self.runs):
             return row((self.trouble, "$text-error")) if self.trouble else row((self.note, _QUIET))
         run = self.runs[index]
         length = column(run.length, 24) if width >= _WIDE else ""
-        name = shortened(run.workload, _NAME_CELLS - 2)
+        name = shorten(run.workload, _NAME_CELLS - 2)
         share = "" if run.wait_share is None else units.percent(run.wait_share)
         return row(
             (f"{ago(run.age_s):<8}", _QUIET),
@@ -141,11 +141,11 @@ class PastRunsPane(Choices):
         )
 
     @property
-    def untold(self) -> str:
-        """What the last figure is, where the rows have no room for that."""
+    def hidden_note(self) -> str:
+        """The meaning of the last column where the rows have no room for it."""
         return "%: starving" if self.runs and self.scrollable_content_region.width < _WIDE else ""
 
     @property
     def chosen(self) -> PastRun | None:
-        """The run under the cursor; None where there is none."""
+        """The run under the cursor; None without one."""
         return self.runs[self.cursor] if self.cursor < len(self.runs) else None

@@ -1,4 +1,4 @@
-"""The log: what TensorFlow and Python printed, as it is, and what it means where that is known."""
+"""The log: the printed lines of TensorFlow and Python, with explanations of known lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from textual.reactive import reactive
 
 from tfwatch.analysis.findings.log_lines import meaning_of
 from tfwatch.widgets.basics.row_list import RowList
-from tfwatch.widgets.basics.text import folded, plain, row
+from tfwatch.widgets.basics.text import plain, row, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class LogPane(RowList):
-    """Lines as they came, folded to the width, those that hold `wanted` only; below a known line what it means.
+    """The lines that contain `wanted`, wrapped to the width; an explanation follows a known line.
 
     Attributes:
-        lines: oldest first. wanted: part of a line, in any case; empty shows all.
+        lines: oldest first. wanted: part of a line, in any case; empty shows all lines.
     """
 
-    #: The lines are folded to what a scrollbar leaves, also where none shows: one that comes later folds nothing anew.
+    #: Reserve the scrollbar's column: when the scrollbar appears, no line wraps differently.
     DEFAULT_CSS = """
     LogPane { scrollbar-gutter: stable; }
     """
@@ -54,11 +54,11 @@ class LogPane(RowList):
         self._fold()
 
     def count(self) -> int:
-        """How many rows the lines take."""
+        """Return the number of rows of the wrapped lines."""
         return len(self._folded)
 
     def row_at(self, index: int, width: int) -> Content:
-        """One row."""
+        """Return one row."""
         return row(self._folded[index])
 
     def watch_lines(self) -> None:
@@ -74,23 +74,23 @@ class LogPane(RowList):
             shown = [line for line in shown if self.wanted.lower() in line.lower()]
         self._folded = list(_folded(shown, width))
         found = f"{len(shown)} of {len(self.lines)} lines with {plain(self.wanted)!r}" if self.wanted else ""
-        self.entitle("log", found or "/ filters")
-        if found and (self.has_class("-bare") or not shown):  # no frame tells it, or nothing else does
+        self.set_titles("log", found or "/ filters")
+        if found and (self.has_class("-bare") or not shown):  # no frame shows the filter, or no row does
             self._folded.append((f"{found}: / then escape shows all", "$text-accent"))
         elif not shown:
-            self._folded.append(("nothing was printed", "$foreground 65%"))
+            self._folded.append(("no output yet", "$foreground 65%"))
         self.rows_changed()
 
 
 def _folded(lines: Iterable[str], width: int) -> Iterator[Part]:
-    """Rows of so many cells. What a line means stands below the first that says so."""
-    told = set[str]()
+    """Wrap lines to rows; the explanation of a line follows its first occurrence."""
+    explained = set[str]()
     for line in lines:
         yield from ((part, "") for part in chop_cells(line, width) or [""])
         meaning = meaning_of(line)
-        if meaning is None or meaning.name in told:
+        if meaning is None or meaning.name in explained:
             continue
-        told.add(meaning.name)
+        explained.add(meaning.name)
         text = f"  = {'harmless: ' if meaning.harmless else ''}{meaning.text}"
         style = "$foreground 65%" if meaning.harmless else "$text-warning"
-        yield from ((part, style) for part in folded(text, width, indent="    "))
+        yield from ((part, style) for part in wrap_text(text, width, indent="    "))

@@ -1,11 +1,4 @@
-"""The machine: what it does and has left, what the run lost, and what is n/a here.
-
-The machine: what it does and has left, and what the run lost.
-
-What the machine pane says of a run: what needs a look first, in the words that there is room for.
-
-What is n/a on this machine: why, and how to get it.
-"""
+"""The machine pane: GPU, power, memory, heat and CPU, the time lost to data wait, and missing sensors."""
 
 from __future__ import annotations
 
@@ -23,7 +16,7 @@ from tfwatch.core import units
 from tfwatch.core.events import GpuFound, SensorMissing
 from tfwatch.runs.machine_info import memory_total
 from tfwatch.widgets.basics.pane import FramedPane
-from tfwatch.widgets.basics.text import column, folded, plain, row
+from tfwatch.widgets.basics.text import column, plain, row, wrap_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,9 +33,9 @@ _NARROWEST = 20
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A labelled row. texts: the longest first, the first that fits is shown; the last is folded where none does.
+    """A labelled row. texts: longest first; the first that fits is shown, the last is wrapped where none fits.
 
-    alert: it needs a look, and keeps its place. rank: where rows are few the highest goes first.
+    alert: the row needs attention and is never dropped. rank: where rows are few, the highest rank goes first.
     """
 
     label: str
@@ -51,14 +44,16 @@ class Reading:
     rank: int = 0
 
     def calm(self) -> Reading:
-        """The same without alert."""
+        """Return the same row without alert."""
         return replace(self, alert=False)
 
 
 class MachinePane(FramedPane, can_focus=True):
-    """Readings, as many as there is room for; `Explained` asks why some figures are missing."""
+    """As many readings as fit; posts `Explained` where the user asks for the missing sensors."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "explain", "what is n/a, and how to get it", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "explain", "missing sensors, and how to get them", show=False)
+    ]
 
     readings: reactive[tuple[Reading, ...]] = reactive((), repaint=False)
 
@@ -66,10 +61,10 @@ class MachinePane(FramedPane, can_focus=True):
 
     @dataclass
     class Explained(Message):
-        """Somebody wants to know why figures are missing."""
+        """The user asks for the missing sensors."""
 
     def on_mount(self) -> None:
-        self.entitle("machine")
+        self.set_titles("machine")
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         room = max(_NARROWEST, width - _LABEL)
@@ -81,14 +76,14 @@ class MachinePane(FramedPane, can_focus=True):
         return [line for _, each in lines for line in each]
 
     def action_explain(self) -> None:
-        """Ask why figures are missing."""
+        """Ask for the missing sensors."""
         self.post_message(self.Explained())
 
 
 def _lines(reading: Reading, room: int, degree: str) -> list[Content]:
     texts = [plain(text).replace("°", degree) for text in reading.texts]
     fitting = next((text for text in texts if cell_len(text) <= room), None)
-    words = [fitting] if fitting is not None else folded(texts[-1], room) or [""]
+    words = [fitting] if fitting is not None else wrap_text(texts[-1], room) or [""]
     style = "$text-warning bold" if reading.alert else ""
     first = row((column(reading.label, _LABEL), "$foreground 65%"), (words[0], style))
     return [first, *(row(" " * _LABEL, (more, style)) for more in words[1:])]
@@ -96,12 +91,12 @@ def _lines(reading: Reading, room: int, degree: str) -> list[Content]:
 
 _MEBI, _GIBI = 2**20, 2**30
 _MUCH_SWAP = 2**30
-#: A share of the time that is worth a word.
-_WORTH = 0.01
+#: The smallest share of the time that is shown.
+_MIN_SHARE = 0.01
 
 
 def readings(view: RunView) -> tuple[Reading, ...]:
-    """Every row, in the order of their standing; those of the highest rank go first where rows are few."""
+    """Make the pane's rows, in display order."""
     now, machine = view.situation, view.situation.machine
     if machine is None:
         return (*_of_gpu_missing(view), Reading("sensors", ("no sample yet",)), _lost(view))
@@ -124,7 +119,7 @@ def readings(view: RunView) -> tuple[Reading, ...]:
 
 
 def title(view: RunView) -> str:
-    """`machine`; of a run that is over its medians, for its last seconds say little."""
+    """Return the pane's title; a finished run shows medians, for its last seconds are not typical."""
     return "machine, medians of the run" if view.situation.ended else "machine"
 
 
@@ -144,7 +139,7 @@ def _gpu(view: RunView, machine: Machine) -> Iterable[Reading]:
 
 
 def _gpu_memory(machine: Machine) -> Iterable[Reading]:
-    """Of a GPU with memory of its own: unified memory has a row that is not the GPU's alone."""
+    """Make the row of a GPU with memory of its own; unified memory is part of the memory row."""
     used, found = machine.gpu.memory_bytes if machine.gpu else None, machine.found
     if used is None or found is None or found.unified:
         return []
@@ -159,7 +154,7 @@ def _of_gpu_missing(view: RunView) -> Iterable[Reading]:
     word = next((event for event in missing(view) if event.sensor == GPU), None)
     if word is None:
         return []
-    how = " (enter: how to get it)" if word.fix else ""
+    how = " (enter: how to fix it)" if word.fix else ""
     return [Reading("GPU", (f"n/a: {word.reason}{how}",), rank=1)]
 
 
@@ -180,8 +175,8 @@ def _energy(view: RunView) -> Iterable[Reading]:
         return []
     share = units.percent(spent.starving_j / spent.joules if spent.joules > 0 else None)
     starving = f"{units.joules(spent.starving_j)} starving ({share})"
-    step = [] if spent.per_step_j is None else [f"{units.joules(spent.per_step_j)} a step"]
-    total = f"{units.joules(spent.joules)} in all"
+    step = [] if spent.per_step_j is None else [f"{units.joules(spent.per_step_j)}/step"]
+    total = f"{units.joules(spent.joules)} total"
     return [Reading("energy", (", ".join([*step, total, starving]), ", ".join([*step, starving]), starving), rank=2)]
 
 
@@ -216,20 +211,20 @@ def _swap(machine: Machine) -> Iterable[Reading]:
     parts += [] if machine.swap_bytes_s is None else [f"{machine.swap_bytes_s / _MEBI:.0f} MB/s"]
     parts += [] if machine.pressure is None else [f"pressure {PRESSURE[machine.pressure]}"]
     stalled = machine.stalled or 0.0
-    parts += [f"waits {units.percent(stalled)} of the time"] if stalled >= _WORTH else []
+    parts += [f"processes wait {units.percent(stalled)} of the time"] if stalled >= _MIN_SHARE else []
     pressed = machine.pressure is not None and machine.pressure > 0
     alert = pressed or machine_remark.is_swapping(machine) or (used is not None and used > _MUCH_SWAP)
     return [Reading("swap", (", ".join(parts), ", ".join(parts[:2])), alert, rank=0 if alert else 5)] if parts else []
 
 
 def _heat(machine: Machine) -> Iterable[Reading]:
-    source = {True: "on mains", False: "on battery"}
+    source = {True: "on AC power", False: "on battery"}
     if machine.heat is None and machine.on_mains is None:
         return []
     words = [units.MISSING if machine.heat is None else HEAT[machine.heat]]
     words += [] if machine.on_mains is None else [source[machine.on_mains]]
     alert = machine_remark.is_hot(machine) or machine.on_mains is False
-    lowered = [", ".join([*words, "clocks are lowered"])] if machine_remark.is_hot(machine) else []
+    lowered = [", ".join([*words, "clocks reduced"])] if machine_remark.is_hot(machine) else []
     return [Reading("heat", (*lowered, ", ".join(words)), alert, rank=3)]
 
 
@@ -242,7 +237,7 @@ def _cpu(view: RunView, machine: Machine) -> Reading:
 
 
 def _process(view: RunView, machine: Machine) -> Reading:
-    """Where a container leaves it fewer cores than there are, of so many."""
+    """Make the row of the training process; a container's core limit is shown where there is one."""
     cores, size = machine.row.get("process_cores"), machine.row.get("process_bytes")
     allowed = view.snapshot.manifest.machine.get("cores_allowed")
     of = f" of its {allowed:g}" if isinstance(allowed, int | float) else ""
@@ -255,7 +250,7 @@ def _disk(machine: Machine) -> Iterable[Reading]:
 
 
 def _sensors(machine: Machine) -> Reading:
-    """What sampling costs, and how late it is."""
+    """Make the row with the cost of the sampling and its delay."""
     own, late_ms = machine.row.get("own_cores"), machine.row.get("late_ms")
     gpu_ms = machine.gpu.late_ms if machine.gpu else None
     late = [] if late_ms is None else [f"late {units.milliseconds(late_ms)}"]
@@ -272,28 +267,28 @@ def _torn(view: RunView) -> Iterable[Reading]:
 
 
 def _missing(view: RunView) -> Iterable[Reading]:
-    """Sensors that give nothing, each with its newest reason."""
+    """List the missing sensors, each with its newest reason."""
     listed = (event for event in missing(view) if event.sensor != GPU)
     return [Reading("n/a", (f"{event.sensor}: {event.reason}",), rank=9) for event in listed]
 
 
 def _lost(view: RunView) -> Reading:
     now = view.situation
-    waiting = _of_the_run(now.waited_s, now.now_s, "waiting")
-    told = [waiting]
+    waiting = _share_of_run(now.waited_s, now.now_s, "data wait")
+    parts = [waiting]
     if now.between_s >= 0.01 * now.now_s > 0:
-        told.append(_of_the_run(now.between_s, now.now_s, "between epochs"))
+        parts.append(_share_of_run(now.between_s, now.now_s, "between epochs"))
     if view.stalls:
-        told.append(f"{len(view.stalls)} stall{'' if len(view.stalls) == 1 else 's'}")
+        parts.append(f"{len(view.stalls)} stall{'' if len(view.stalls) == 1 else 's'}")
     instead = starving_cost.words(now.lost) if now.lost else ""
-    texts = (f"{', '.join(told)}; {instead}",) if instead else ()
-    return Reading("lost", (*texts, ", ".join(told), waiting), rank=2)
+    texts = (f"{', '.join(parts)}; {instead}",) if instead else ()
+    return Reading("lost", (*texts, ", ".join(parts), waiting), rank=2)
 
 
-def _of_the_run(seconds: float, run_s: float, what: str) -> str:
+def _share_of_run(seconds: float, run_s: float, what: str) -> str:
     return f"{units.seconds(seconds)} {what} ({units.percent(seconds / run_s if run_s > 0 else None)})"
 
 
 def missing(view: RunView) -> list[SensorMissing]:
-    """The sensors that give nothing, each with its newest word."""
+    """Return the missing sensors, each with its newest reason."""
     return missing_sensors(view.snapshot.events.of(GpuFound, SensorMissing))

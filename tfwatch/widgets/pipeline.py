@@ -1,9 +1,4 @@
-"""The input pipeline from inside: a row a stage, in the order of the code.
-
-The input pipeline from inside: a row a stage, in the order of the code.
-
-The input pipeline from inside, as its pane shows it.
-"""
+"""The input pipeline, one row per stage, in the order of the code."""
 
 from __future__ import annotations
 
@@ -22,7 +17,7 @@ from tfwatch.core.rows import Phase
 from tfwatch.runs.liveness import Life
 from tfwatch.widgets.basics.glyphs import COMPUTE_COLOUR, HOST_COLOUR, MUTED_COLOUR, STALL_COLOUR, WAIT_COLOUR
 from tfwatch.widgets.basics.pane import FramedPane
-from tfwatch.widgets.basics.text import column, folded, plain, row
+from tfwatch.widgets.basics.text import column, plain, row, wrap_text
 from tfwatch.widgets.timeline.picture import clock
 
 if TYPE_CHECKING:
@@ -35,24 +30,24 @@ if TYPE_CHECKING:
     from tfwatch.live.view import RunView
 
 _FAINT = "$foreground 65%"
-#: Cells at least: the figures beside a bar are whole at 120 columns, a shuffle buffer of a thousand among them.
+#: Minimum cells: at 120 columns a buffer of a thousand elements fits beside its bar.
 _NAME, _FIGURE, _BAR = 12, 6, 4
 _WIDEST_BAR = 24
-#: Below so many rows the column heads go, and a sentence gets one row.
+#: Below this many rows there are no column heads, and the sentence gets one row.
 _LOW = 8
 
 
 @dataclass(frozen=True, slots=True)
 class StageRow:
-    """One stage. cost_ms: of a batch in it alone; at_a_time: in words; buffered: of `size` elements. None: it has none,
-    or nothing passed.
+    """One stage; a figure is None where the stage has none, or no batch has passed.
 
-    slowest: it bounds the pipeline. silent: it delivers nothing while the training waits.
+    cost_ms: per batch, in this stage alone. parallel: its workers, as text. buffered: elements of `size`.
+    slowest: it limits the pipeline. silent: it delivers no element while the training waits.
     """
 
     name: str
     cost_ms: float | None = None
-    at_a_time: str = ""
+    parallel: str = ""
     buffered: int | None = None
     size: int | None = None
     slowest: bool = False
@@ -60,7 +55,7 @@ class StageRow:
 
     @property
     def buffer(self) -> str:
-        """`4 of 4`; empty without a buffer."""
+        """The fill of the buffer, `4 of 4`; empty without a buffer."""
         if self.buffered is None:
             return ""
         return str(self.buffered) if self.size is None else f"{self.buffered} of {self.size}"
@@ -68,60 +63,60 @@ class StageRow:
 
 @dataclass(frozen=True, slots=True)
 class PipelineView:
-    """What the pane shows.
+    """The content of the pane.
 
-    all_ms: a batch in all stages, one after another; against: what that is held against, the longest words first.
-    said: a sentence: what bounds the pipeline, where it stands in a stall, or why it cannot be read.
-    starves: the device waits for this pipeline. age: of the reading, in words.
+    all_ms: a batch in all stages, one after another. comparison: compares that with the step, longest text first.
+    sentence: the bottleneck, the silent stage of a stall, or the reason why there is no reading.
+    starves: the device waits for this pipeline. age: of the reading, as text.
     """
 
     stages: tuple[StageRow, ...] = ()
     all_ms: float | None = None
-    against: tuple[str, ...] = ()
-    said: str = ""
+    comparison: tuple[str, ...] = ()
+    sentence: str = ""
     starves: bool = False
     age: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Cells of each column; 0: it is not there."""
+    """The cells of each column; 0 for a column that is not shown."""
 
     name: int
     cost: int
-    at_a_time: int
+    parallel: int
     buffer_bar: int
     most_ms: float
 
 
 class PipelinePane(FramedPane):
-    """Its stages; where rows are few those that cost least are summed up in one."""
+    """The stages; where rows are few, one row sums up the cheapest."""
 
     view: reactive[PipelineView] = reactive(PipelineView(), repaint=False)
 
     def on_mount(self) -> None:
-        self.entitle("input pipeline")
+        self.set_titles("input pipeline")
 
     def watch_view(self) -> None:
-        self.entitle("input pipeline", self.view.age)
+        self.set_titles("input pipeline", self.view.age)
         self.repaint_rows()
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         view = self.view
         if not view.stages:
-            return [row((line, _FAINT)) for line in folded(view.said, width)]
-        said = self._said(width, height)
+            return [row((line, _FAINT)) for line in wrap_text(view.sentence, width)]
+        sentence = self._sentence_rows(width, height)
         heads = height >= _LOW
-        stages = _folded(view.stages, height - heads - 1 - len(said))
+        stages = _folded(view.stages, height - heads - 1 - len(sentence))
         columns = _columns(stages, width)
         lines = [_heads(columns)] if heads else []
-        return [*lines, *(self._row(stage, columns) for stage in stages), _sum(view, columns, width), *said]
+        return [*lines, *(self._row(stage, columns) for stage in stages), _sum(view, columns, width), *sentence]
 
-    def _said(self, width: int, height: int) -> list[Content]:
+    def _sentence_rows(self, width: int, height: int) -> list[Content]:
         view = self.view
         stalled = any(stage.silent for stage in view.stages)
         style = f"{STALL_COLOUR} bold" if stalled else "$text-warning" if view.starves else _FAINT
-        lines = [view.said] if height < _LOW else folded(view.said, width)
+        lines = [view.sentence] if height < _LOW else wrap_text(view.sentence, width)
         return [row((line, style)) for line in lines if line]
 
     def _row(self, stage: StageRow, columns: _Columns) -> Content:
@@ -137,20 +132,20 @@ class PipelinePane(FramedPane):
             (f"{_cost(stage):>{_FIGURE}} ", style),
             (f"{glyphs.bar * cells:<{columns.cost}}", colour if stage.slowest else HOST_COLOUR),
         ]
-        if columns.at_a_time:
-            parts.append((f" {stage.at_a_time:<{columns.at_a_time}}", style or _FAINT))
+        if columns.parallel:
+            parts.append((f" {stage.at_a_time:<{columns.parallel}}", style or _FAINT))
         if stage.buffer:
             parts += _buffer(stage, columns.buffer_bar, glyphs.bar, glyphs.bar_rest)
         return row(*parts)
 
 
 def _folded(stages: tuple[StageRow, ...], room: int) -> list[StageRow]:
-    """As many stages as there is room for; the cheapest in one row, where the first of them stood."""
+    """Return as many stages as fit; one row, in place of the first of them, sums up the cheapest."""
     room = max(room, 2)
     if len(stages) <= room:
         return list(stages)
-    dear = sorted(range(len(stages)), key=lambda n: _weight(stages[n]), reverse=True)
-    kept = set(dear[: room - 1])
+    by_weight = sorted(range(len(stages)), key=lambda n: _weight(stages[n]), reverse=True)
+    kept = set(by_weight[: room - 1])
     cheap = [n for n in range(len(stages)) if n not in kept]
     known = [cost for n in cheap if (cost := stages[n].cost_ms) is not None]
     others = StageRow(f"{len(cheap)} others", sum(known) if known else None)
@@ -158,36 +153,36 @@ def _folded(stages: tuple[StageRow, ...], room: int) -> list[StageRow]:
 
 
 def _weight(stage: StageRow) -> tuple[bool, bool, float]:
-    hands_over = stage.cost_ms is None and stage.buffered is not None
-    return stage.slowest or stage.silent, hands_over, stage.cost_ms or 0.0
+    is_buffer = stage.cost_ms is None and stage.buffered is not None
+    return stage.slowest or stage.silent, is_buffer, stage.cost_ms or 0.0
 
 
 def _columns(stages: Sequence[StageRow], width: int) -> _Columns:
-    at_a_time = max((len(stage.at_a_time) for stage in stages), default=0)
-    at_a_time = max(at_a_time, len("at a time")) if at_a_time else 0
+    parallel = max((len(stage.parallel) for stage in stages), default=0)
+    parallel = max(parallel, len("parallel")) if parallel else 0
     buffer = max((len(stage.buffer) for stage in stages), default=0)
     bars = 2 if buffer else 1
-    fixed = 2 + 1 + _FIGURE + 1 + (at_a_time and at_a_time + 1) + (buffer and buffer + 2)
+    fixed = 2 + 1 + _FIGURE + 1 + (parallel and parallel + 1) + (buffer and buffer + 2)
     name = max(min(max(cell_len(plain(stage.name)) for stage in stages), width - fixed - bars * _BAR), _NAME)
     bar = max(_BAR, min((width - fixed - name) // bars, _WIDEST_BAR))
     most = max((stage.cost_ms or 0.0 for stage in stages), default=0.0)
-    return _Columns(name, bar, at_a_time, bar if buffer else 0, most)
+    return _Columns(name, bar, parallel, bar if buffer else 0, most)
 
 
 def _heads(columns: _Columns) -> Content:
     cost = _FIGURE + 1 + columns.cost
     words = f"  {'stage':<{columns.name}} {'ms/batch':>{len('ms/batch')}}".ljust(3 + columns.name + cost)
-    words += f" {'at a time':<{columns.at_a_time}}" if columns.at_a_time else ""
+    words += f" {'parallel':<{columns.parallel}}" if columns.parallel else ""
     words += " buffer" if columns.buffer_bar else ""
     return row((words, _FAINT))
 
 
 def _sum(view: PipelineView, columns: _Columns, width: int) -> Content:
     figure = units.number(view.all_ms)
-    starts = f"  {'all':<{columns.name}} {figure:>{_FIGURE}} ", f"  all {figure} "
-    fitting = [(start, text) for text in view.against for start in starts if len(start) + len(text) <= width]
-    start, against = fitting[0] if fitting else (starts[0], "")
-    return row((start, "bold"), (against, "$text-warning" if view.starves else _FAINT))
+    starts = f"  {'total':<{columns.name}} {figure:>{_FIGURE}} ", f"  total {figure} "
+    fitting = [(start, text) for text in view.comparison for start in starts if len(start) + len(text) <= width]
+    start, comparison = fitting[0] if fitting else (starts[0], "")
+    return row((start, "bold"), (comparison, "$text-warning" if view.starves else _FAINT))
 
 
 def _cost(stage: StageRow) -> str:
@@ -196,30 +191,30 @@ def _cost(stage: StageRow) -> str:
 
 def _buffer(stage: StageRow, cells: int, bar: str, rest: str) -> list[tuple[str, str]]:
     full = min((stage.buffered or 0) / stage.size, 1.0) if stage.size else 0.0
-    # One element is seen as one, and one that is missing too.
+    # A single element always shows, and so does a single missing one.
     filled = min(max(round(full * cells), full > 0), cells - (0 < full < 1))
     return [(" " + bar * filled, COMPUTE_COLOUR), (rest * (cells - filled), MUTED_COLOUR), (f" {stage.buffer}", "")]
 
 
 _EARLY = (Phase.STARTING, Phase.IMPORT, Phase.DATA_SET, Phase.COMPILE)
-#: A wait this long is looked into by what reads the stages; a shorter one says nothing of them.
+#: The stage reader examines waits from this length on.
 _STALL_S = 3.0
-#: Stages that could have workers, of all cores: what they have is told of so many.
-_WIDENS = ("Map", "Parallel")
+#: Kinds of stages that can have a worker per core: the pane shows their workers of all cores.
+_PARALLEL_KINDS = ("Map", "Parallel")
 
 
 def pipeline_view(view: RunView) -> PipelineView:
-    """The stages as they were read last; without a reading why there is none."""
+    """Make the content of the pane from the newest reading, or from the reason why there is none."""
     table = view.situation.stages
     if table is None:
-        return PipelineView(said=_unread(view))
+        return PipelineView(sentence=_explain_unread(view))
     stages = tuple(_row(view, table, n, stage) for n, stage in enumerate(table.stages))
     part = view.situation.judgement.breakdown
     return PipelineView(
         stages,
         _known(table.all_ms),
-        _against(view, table, part),
-        _said(view, table),
+        _compare(view, table, part),
+        _describe(view, table),
         not view.snapshot.life.is_stale and (_stalled(view) or _starves(view)),
         _age(view, table),
     )
@@ -230,7 +225,7 @@ def _row(view: RunView, table: StageTable, n: int, stage: Stage) -> StageRow:
     return StageRow(
         stage.name,
         _known(stage.busy_ms),
-        _at_a_time(view, stage),
+        _parallel(view, stage),
         _whole(stage.buffered),
         _whole(stage.buffer_size),
         slowest=not _stalled(view) and table.bottleneck is not None and table.bottleneck.stage == n,
@@ -238,47 +233,53 @@ def _row(view: RunView, table: StageTable, n: int, stage: Stage) -> StageRow:
     )
 
 
-def _at_a_time(view: RunView, stage: Stage) -> str:
-    """`1 of 10` cores where it could have workers, `1` where not; empty where it does no work."""
+def _parallel(view: RunView, stage: Stage) -> str:
+    """Return `1 of 10` cores for a stage that can have workers, else `1`; empty for a stage without work."""
     if math.isnan(stage.parallelism) or stage.hands_over:
         return ""
     cores = view.snapshot.manifest.machine.get("cores")
-    of_cores = f" of {cores}" if cores and stage.kind.startswith(_WIDENS) else ""
+    of_cores = f" of {cores}" if cores and stage.kind.startswith(_PARALLEL_KINDS) else ""
     return f"{stage.parallelism:.0f}{of_cores}"
 
 
-def _against(view: RunView, table: StageTable, part: Breakdown | None) -> tuple[str, ...]:
-    """`< 13.8 compute + host: all hidden`, the longest words first."""
+def _compare(view: RunView, table: StageTable, part: Breakdown | None) -> tuple[str, ...]:
+    """Return `< 13.8 compute + host: fully overlapped with compute`, longest text first."""
     if part is None or math.isnan(table.all_ms):
         return ()
     work, waits = part.work_mean_ms, units.number(part.wait.mean)
     beside = f"{units.number(work)} compute + host"
     if view.situation.knobs.get("prefetch") == "off":
-        return f"+ {beside}: none is made ahead", f"+ {beside}"
+        return (
+            f"+ {beside}: no batch is prepared ahead",
+            f"+ {units.number(work)}: no batch is prepared ahead",
+            f"+ {beside}",
+        )
     sign = "<" if table.rate_ms < work else ">"
-    outcome = "all hidden" if sign == "<" and not _starves(view) else f"{waits} waited for"
-    at_once = f"at once {units.number(table.rate_ms)} "
-    several = at_once if table.rate_ms < 0.9 * table.all_ms else ""
+    overlapped = sign == "<" and not _starves(view)
+    outcome = "overlapped" if overlapped else f"{waits} data wait"
+    longest = "fully overlapped with compute" if overlapped else outcome
+    wall = f"wall {units.number(table.rate_ms)} " if table.rate_ms < 0.9 * table.all_ms else ""
     return (
-        f"{several}{sign} {beside}: {outcome}",
-        f"{several}{sign} {units.number(work)}: {outcome}",
+        f"{wall}{sign} {beside}: {longest}",
+        f"{wall}{sign} {beside}: {outcome}",
+        f"{wall}{sign} {units.number(work)}: {outcome}",
         outcome,
     )
 
 
-def _said(view: RunView, table: StageTable) -> str:
+def _describe(view: RunView, table: StageTable) -> str:
     now = view.situation
     if not _stalled(view):
         if math.isnan(table.all_ms):
-            return _why_missing(view) or "nothing has passed in the last seconds"
+            return _why_missing(view) or "no batch passed in the last seconds"
         return table.bottleneck.sentence if table.bottleneck else ""
     located = now.located
     if located is None or not located.stage:
         since_s = now.now_s - now.phase_s
-        place = f"; the {located.thread} stands at {located.place}" if located and located.place else ""
+        place = f"; the {located.thread} is at {located.place}" if located and located.place else ""
         return f"no batch since {clock(view.snapshot, since_s)}{place}"
-    stands = f"; the generator stands at {located.place}" if located.thread == "generator" else ""
-    return f"nothing from {located.stage} since {clock(view.snapshot, located.since_ns / 1e9)}{stands}"
+    place = f"; the generator is at {located.place}" if located.thread == "generator" else ""
+    return f"no element from {located.stage} since {clock(view.snapshot, located.since_ns / 1e9)}{place}"
 
 
 def _stalled(view: RunView) -> bool:
@@ -290,26 +291,26 @@ def _starves(view: RunView) -> bool:
 
 
 def _age(view: RunView, table: StageTable) -> str:
-    if view.snapshot.life not in (Life.RUNNING, Life.SILENT):  # their clock alone goes on
-        return "as it was read last"
+    if view.snapshot.life not in (Life.RUNNING, Life.SILENT):  # the run no longer reads the stages
+        return "newest reading"
     age_s = max(1, math.ceil(view.snapshot.now_s - table.at_ns / 1e9))
     return f"tf.data, {age_s} s ago"
 
 
-def _unread(view: RunView) -> str:
+def _explain_unread(view: RunView) -> str:
     if why := _why_missing(view):
         return why
     if view.is_over:
         return "n/a: tf.data's model of the pipeline was not read in this run"
     if view.situation.phase in _EARLY or not view.snapshot.steps_total:
-        return "stage by stage, from the first batches on"
+        return "the stages appear with the first batches"
     return "n/a: tf.data's model of the pipeline has not been read lately"
 
 
 def _why_missing(view: RunView) -> str:
-    """`n/a: the batches come from no tf.data iterator`; empty where nothing is known."""
-    told = next((event for event in _missing(view) if event.sensor == PIPELINE), None)
-    return f"n/a: {told.reason}{f'; {told.fix}' if told.fix else ''}" if told else ""
+    """Return `n/a: the batches come from no tf.data iterator`; empty where no reason is known."""
+    missing = next((event for event in _missing(view) if event.sensor == PIPELINE), None)
+    return f"n/a: {missing.reason}{f'; {missing.fix}' if missing.fix else ''}" if missing else ""
 
 
 def _missing(view: RunView) -> list[SensorMissing]:

@@ -128,7 +128,7 @@ async def test_text_that_is_selected_is_painted_so_and_again_without() -> None:
 async def test_a_new_title_and_another_theme_are_painted() -> None:
     async with knobs() as (app, pane, pilot):
         before = painted(pane)
-        pane.entitle("another title", "a note")
+        pane.set_titles("another title", "a note")
         await pilot.pause()
         assert isinstance(pane, FramedPane)
         assert "another title" in app.text

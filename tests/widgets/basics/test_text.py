@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 from textual.content import Content
 
-from tfwatch.widgets.basics.text import clauses, column, ending, fit, folded, narrow, plain, row, spread
+from tfwatch.widgets.basics.text import (
+    column,
+    fit,
+    keep_end,
+    plain,
+    row,
+    shorten_clauses,
+    single_width,
+    spread,
+    wrap_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +44,7 @@ def test_both_ends_of_a_row_or_the_left_one() -> None:
 @pytest.mark.parametrize(
     ("width", "said"),
     [
-        pytest.param(99, "It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q", id="all"),
+        pytest.param(99, "It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q", id="total"),
         pytest.param(73, "It is on. w workers: about 19.5 ms, 1.4 x; map(read) waits - q", id="no aside"),
         pytest.param(61, "It is on. w workers: about 19.5 ms, 1.4 x; map(read) waits", id="two parts"),
         pytest.param(57, "It is on. w workers: about 19.5 ms, 1.4 x", id="one part"),
@@ -47,12 +57,12 @@ def test_both_ends_of_a_row_or_the_left_one() -> None:
     ],
 )
 def test_of_advice_the_number_is_what_stays(width: int, said: str) -> None:
-    assert clauses("It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q", width) == said
+    assert shorten_clauses("It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q", width) == said
 
 
 def test_a_call_is_cut_before_it_or_behind_it() -> None:
-    assert clauses("slow: Data(workers=4, several=True), so that", 35) == "slow: Data(workers=4, several=True)"
-    assert clauses("slow: Data(workers=4, several=True), so that", 34) == "slow"
+    assert shorten_clauses("slow: Data(workers=4, several=True), so that", 35) == "slow: Data(workers=4, several=True)"
+    assert shorten_clauses("slow: Data(workers=4, several=True), so that", 34) == "slow"
 
 
 def test_the_highest_rank_goes_first() -> None:
@@ -89,18 +99,18 @@ def test_a_column_is_so_many_cells(text: str, width: int, shown: str) -> None:
     [("/a/run", "/a/run"), ("/home/a/run", "../run"), ("/home/図書館", "..書館"), ("/home/図書x", "..書x")],
 )
 def test_of_a_path_the_end_is_kept(text: str, shown: str) -> None:
-    assert ending(text, 6) == shown
+    assert keep_end(text, 6) == shown
 
 
 def test_where_a_character_has_to_be_a_cell_the_others_are_question_marks() -> None:
-    assert narrow("p 図→e\u0301") == "p ?→e?"
-    assert narrow("a\tb") == "a  "
+    assert single_width("p 図→e\u0301") == "p ?→e?"
+    assert single_width("a\tb") == "a  "
 
 
 def test_a_text_is_folded_between_words_and_within_those_that_are_too_long() -> None:
-    assert folded("one two", 5) == ["one", "two"]
-    assert folded("図書館 ab", 4) == ["図書", "館", "ab"]
-    assert folded("one two", 5, "  ") == ["one", "  two"]
+    assert wrap_text("one two", 5) == ["one", "two"]
+    assert wrap_text("図書館 ab", 4) == ["図書", "館", "ab"]
+    assert wrap_text("one two", 5, "  ") == ["one", "  two"]
 
 
 @pytest.mark.parametrize(
@@ -112,4 +122,4 @@ def test_a_text_is_folded_between_words_and_within_those_that_are_too_long() -> 
     ],
 )
 def test_the_last_aside_goes_first_and_one_before_a_figure_too(width: int, said: str) -> None:
-    assert clauses("t fast form on: about 14.9 ms (6.4 to 21.0), 1.6 x (a guess)", width) == said
+    assert shorten_clauses("t fast form on: about 14.9 ms (6.4 to 21.0), 1.6 x (a guess)", width) == said

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.widgets.timelines import FED, STARVED, rows, shown
+from tests.widgets.timelines import COMPUTE_BOUND, STARVED, rows, shown
 from tfwatch.core.events import PipelineSwitched, SensorMissing
 from tfwatch.widgets.basics.glyphs import choose_glyphs
 from tfwatch.widgets.timeline.rows import GUTTER, lay_out
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def half_busy(run: CannedRun, seconds: float, busy: float, ours: float, **columns: float) -> CannedRun:
     """Steps whose samples say this of the GPU."""
     run.columns = {"gpu_busy": busy, "gpu_process_busy": ours, **columns}
-    run.steps(seconds, *FED)
+    run.steps(seconds, *COMPUTE_BOUND)
     return run
 
 
@@ -28,7 +28,7 @@ async def test_the_gpu_stands_below_starving_on_the_same_axis(run: CannedRun) ->
     run.steps(8.0, *STARVED)
     run.writer.event(PipelineSwitched(run.now_ns, "prefetch", "off", "4", 330, run.steps_made + 1, 3.0, "key"))
     run.columns = {"gpu_busy": 1.0, "gpu_process_busy": 0.87, "gpu_power_w": 19.84}
-    run.steps(8.0, *FED)
+    run.steps(8.0, *COMPUTE_BOUND)
     async with shown(run, 120, 16) as (app, _):
         assert rows(app.timeline)[-4:-1] == [
             f"starve {' ' * 27}{'+' * 32}{' ' * 32} 1 % (was 42)",
@@ -93,13 +93,13 @@ async def test_without_colour_other_programs_have_a_texture(
 
 async def test_without_a_gpu_the_rows_are_the_strips_and_the_frame_says_why(run: CannedRun) -> None:
     run.writer.event(SensorMissing(0, "GPU", "no permission: \x1b[31msudo refused " + "x" * 80, "ask doctor"))
-    run.steps(8.0, *FED)
+    run.steps(8.0, *COMPUTE_BOUND)
     async with shown(run) as (app, _):
         assert app.timeline._border_subtitle is not None
         note = app.timeline._border_subtitle.plain
         assert rows(app.timeline)[-1].startswith("CPU")
     assert note.startswith("GPU n/a: no permission: sudo refused xx")
-    assert note.endswith("... - enter: how to get it")
+    assert note.endswith("... - enter: how to fix it")
     assert len(note) <= 74
 
 

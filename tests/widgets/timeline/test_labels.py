@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.widgets.timeline.test_step_bars import FED, GAP, columns
+from tests.widgets.timeline.test_step_bars import COMPUTE_BOUND, GAP, columns
 from tfwatch.core.events import (
     EpochEnded,
     Event,
@@ -54,12 +54,12 @@ def placed(*marks: Mark) -> str:
         (PipelineSwitched(0, "workers", "off", "auto", 1, 3, 2.0, "key"), "w workers off>auto"),
         (PipelineSwitched(0, "latency_ms", "20 ms", "off", 1, 3, 2.0, "key"), "l latency 20 ms>off"),
         (PipelineSwitched(0, "fast_form", "off", "on", 1, 3, 2.0, "key"), "t fast form off>on"),
-        (SwitchFailed(0, "fast_form", "no"), "X fast form not switched"),
+        (SwitchFailed(0, "fast_form", "no"), "X fast form switch failed"),
         (ValidationEnded(3 * SECOND, 0, 2100.0), "EV 2.1 s"),
         (EpochEnded(0, 1, 500, {}), "E 2"),
         (TrainingFailed(0, 412, "ValueError", ""), "X failed"),
         (WatchFailed(0, "full"), "X not measured"),
-        (SwitchFailed(0, "prefetch", "no"), "X prefetch not switched"),
+        (SwitchFailed(0, "prefetch", "no"), "X prefetch switch failed"),
         (Slept(0, 90_000.0), "Z asleep 1:30"),
         (Paused(9 * SECOND, "thermal limit", 5000.0), "H heat 5.0 s"),
         (Paused(9 * SECOND, "swap", 5000.0, "120 MB"), "M swap 5.0 s"),
@@ -97,14 +97,21 @@ def test_what_began_before_the_view_is_told_as_long_as_it_lasts_in_it() -> None:
 def test_a_stall_and_a_compile_are_found_in_the_bars() -> None:
     wait, compiled = (3500.0, 1.0, 10.0), (10.0, 1.0, 2400.0)
     bars = columns(
-        compiled, compiled, FED, wait, wait, GAP, steps=[1, 0, 10, 1, 0, 0], flags=[int(Flag.COMPILE)] + [0] * 5
+        compiled,
+        compiled,
+        COMPUTE_BOUND,
+        wait,
+        wait,
+        GAP,
+        steps=[1, 0, 10, 1, 0, 0],
+        flags=[int(Flag.COMPILE)] + [0] * 5,
     )
     marks = bar_marks(bars, 30.0, np.zeros(6, dtype=np.bool_))
     assert [(mark.at_s, mark.texts[0]) for mark in marks] == [(0.0, "C compile 2.4 s"), (0.75, "S stall 3.5 s")]
 
 
 def test_a_wait_that_filled_a_shuffle_buffer_says_so() -> None:
-    bars = columns(FED, (900.0, 1.0, 10.0), steps=[10, 0])
+    bars = columns(COMPUTE_BOUND, (900.0, 1.0, 10.0), steps=[10, 0])
     (mark,) = bar_marks(bars, 30.0, np.array([True, False]))
     assert mark.texts == ("S shuffle 0.9 s", "S 0.9 s", "S shuffle", "S")
 

@@ -55,11 +55,11 @@ def fine(cells: Cells, part: Part) -> list[str]:
 
 
 GAP = (NAN, NAN, NAN)
-STARVED, FED = (10.0, 5.0, 15.0), (0.0, 5.0, 15.0)
+STARVED, COMPUTE_BOUND = (10.0, 5.0, 15.0), (0.0, 5.0, 15.0)
 
 
 def test_compute_host_and_wait_stack_and_prefetch_cuts_the_cap_off() -> None:
-    cells = stack(columns(STARVED, STARVED, GAP, FED, FED), top_ms=30.0, rows=6, fine=False)
+    cells = stack(columns(STARVED, STARVED, GAP, COMPUTE_BOUND, COMPUTE_BOUND), top_ms=30.0, rows=6, fine=False)
     assert coarse(cells) == [
         "##   ",
         "##   ",
@@ -78,9 +78,9 @@ def test_fine_cells_split_at_an_eighth_with_the_upper_part_behind() -> None:
 
 def test_a_thin_wait_is_always_drawn_or_never_so_that_a_fed_strip_has_no_speckles() -> None:
     """Wherever the compute ends within its cell, 0.3 ms of wait on a 20 ms axis leaves no trace."""
-    fed = columns(*((0.3, 0.0, 10.0 + n * 0.15) for n in range(16)))
+    compute_bound = columns(*((0.3, 0.0, 10.0 + n * 0.15) for n in range(16)))
     moderate = columns(*((2.0, 0.0, 10.0 + n * 0.15) for n in range(16)))
-    hidden, shown = (stack(bars, top_ms=20.0, rows=4, fine=True) for bars in (fed, moderate))
+    hidden, shown = (stack(bars, top_ms=20.0, rows=4, fine=True) for bars in (compute_bound, moderate))
     assert not ((hidden.lower == Part.WAIT) | (hidden.upper == Part.WAIT)).any()
     assert ((shown.lower == Part.WAIT) | (shown.upper == Part.WAIT)).any(axis=0).all()
 
@@ -99,7 +99,7 @@ def test_thin_host_time_is_drawn_for_all_columns_or_for_none(host_ms: tuple[floa
 
 
 def test_a_wait_beyond_the_top_is_a_stall_of_full_height() -> None:
-    cells = stack(columns(FED, (3500.0, 5.0, 15.0), FED), top_ms=30.0, rows=3, fine=False)
+    cells = stack(columns(COMPUTE_BOUND, (3500.0, 5.0, 15.0), COMPUTE_BOUND), top_ms=30.0, rows=3, fine=False)
     assert coarse(cells) == [" ! ", "...", "==="]
     assert cells.clipped.tolist() == [False, True, False]
 
@@ -111,7 +111,7 @@ def test_what_ran_leaves_a_trace_however_short() -> None:
 
 def test_a_compile_is_muted_as_long_as_it_lasts() -> None:
     compiling = (0.0, 0.0, 600.0)
-    bars = columns(GAP, compiling, compiling, FED, steps=[0, 1, 0, 10], flags=[0, int(Flag.COMPILE), 0, 0])
+    bars = columns(GAP, compiling, compiling, COMPUTE_BOUND, steps=[0, 1, 0, 10], flags=[0, int(Flag.COMPILE), 0, 0])
     assert bars.muted.tolist() == [False, True, True, False]
     assert coarse(stack(bars, top_ms=30.0, rows=2, fine=False))[0] == " // "
 
@@ -125,18 +125,18 @@ def test_a_compile_is_muted_as_long_as_it_lasts() -> None:
     ],
 )
 def test_the_open_wait_is_a_wall(since_s: float, expected: str) -> None:
-    bars = with_open_step(columns(FED, FED, GAP, FED), since_s, 0.99, Part.WAIT)
+    bars = with_open_step(columns(COMPUTE_BOUND, COMPUTE_BOUND, GAP, COMPUTE_BOUND), since_s, 0.99, Part.WAIT)
     assert coarse(stack(bars, top_ms=30.0, rows=3, fine=False))[0] == expected
 
 
 def test_an_open_wait_of_a_third_of_a_second_is_visible_where_steps_take_20_ms() -> None:
-    bars = columns(FED, FED, GAP, GAP)
+    bars = columns(COMPUTE_BOUND, COMPUTE_BOUND, GAP, GAP)
     walls = stack(with_open_step(bars, 0.45, 0.75, Part.WAIT), top_ms=30.0, rows=3, fine=False)
     assert coarse(walls)[0] == "  !!"
 
 
 def test_an_open_compute_is_drawn_as_compute() -> None:
-    bars = with_open_step(columns(FED, GAP), 0.0, 0.48, Part.COMPUTE)
+    bars = with_open_step(columns(COMPUTE_BOUND, GAP), 0.0, 0.48, Part.COMPUTE)
     assert coarse(stack(bars, top_ms=500.0, rows=2, fine=False)) == [" =", "=="]
 
 
@@ -168,7 +168,7 @@ def test_without_a_top_every_column_has_full_height() -> None:
 
 
 def test_single_steps_stand_at_the_right() -> None:
-    bars = bars_of_steps(step_rows(FED, STARVED, FED), 5)
+    bars = bars_of_steps(step_rows(COMPUTE_BOUND, STARVED, COMPUTE_BOUND), 5)
     assert coarse(stack(bars, top_ms=30.0, rows=3, fine=False)) == ["   # ", "  ...", "  ==="]
     assert bars.end_s == pytest.approx(0.070)
 

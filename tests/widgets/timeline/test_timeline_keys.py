@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.widgets.timelines import FED, STARVED, rows, show, shown, time_of_day, title
+from tests.widgets.timelines import COMPUTE_BOUND, STARVED, rows, show, shown, time_of_day, title
 from tfwatch.core.rows import Flag
 from tfwatch.widgets.timeline.rows import GUTTER, WIDE
 from tfwatch.widgets.timeline.style import KEYS
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 async def test_space_freezes_and_follows_again(run: CannedRun) -> None:
-    run.steps(8.0, *FED)
+    run.steps(8.0, *COMPUTE_BOUND)
     async with shown(run, 120, 15) as (app, pilot):
         await pilot.press("space")
         before = rows(app.timeline)
@@ -39,7 +39,7 @@ async def test_space_freezes_and_follows_again(run: CannedRun) -> None:
 
 async def test_arrows_look_back_a_column_and_read_it_out(run: CannedRun) -> None:
     run.steps(8.0, *STARVED)
-    run.steps(8.0, *FED)
+    run.steps(8.0, *COMPUTE_BOUND)
     async with shown(run, 120, 15) as (app, pilot):
         await pilot.press("left")
         assert app.timeline.frozen
@@ -53,7 +53,7 @@ async def test_arrows_look_back_a_column_and_read_it_out(run: CannedRun) -> None
 
 async def test_home_shows_the_beginning_and_looking_back_stops_there(run: CannedRun) -> None:
     run.step(10.0, 1.0, 2400.0, Flag.COMPILE)
-    run.steps(60.0, *FED)
+    run.steps(60.0, *COMPUTE_BOUND)
     async with shown(run, 120, 15) as (app, pilot):
         await pilot.press("home", "left", "left")
         texts = rows(app.timeline)
@@ -62,9 +62,9 @@ async def test_home_shows_the_beginning_and_looking_back_stops_there(run: Canned
 
 
 async def test_a_jump_puts_the_moment_in_the_middle(run: CannedRun) -> None:
-    run.steps(40.0, *FED)
+    run.steps(40.0, *COMPUTE_BOUND)
     run.step(900.0, 1.0, 13.0)
-    run.steps(40.0, *FED)
+    run.steps(40.0, *COMPUTE_BOUND)
     async with shown(run, 120, 15) as (app, _):
         app.timeline.jump_to(40.0)
         assert abs(rows(app.timeline)[9].index("S stall 0.9 s") - GUTTER - 43) <= 2
@@ -74,7 +74,7 @@ async def test_the_figures_beside_what_is_looked_back_at_are_its_own(run: Canned
     run.columns = {"gpu_busy": 0.25}
     run.steps(60.0, *STARVED)
     run.columns = {"gpu_busy": 0.75, "cpu_cores": 7.0}
-    run.steps(60.0, *FED)
+    run.steps(60.0, *COMPUTE_BOUND)
     async with shown(run, 120, 20) as (app, pilot):
 
         def beside() -> list[str]:
@@ -95,7 +95,7 @@ async def test_the_figures_beside_what_is_looked_back_at_are_its_own(run: Canned
 
 
 async def test_looking_forward_stops_at_what_is_there(run: CannedRun) -> None:
-    run.steps(40.0, *FED)
+    run.steps(40.0, *COMPUTE_BOUND)
     async with shown(run, 120, 15) as (app, pilot):
         app.timeline.jump_to(39.0)
         end_s = app.timeline._view.end_s
@@ -104,7 +104,7 @@ async def test_looking_forward_stops_at_what_is_there(run: CannedRun) -> None:
 
 
 def test_a_single_step_that_is_not_kept_is_seen_in_its_quarter_second(run: CannedRun) -> None:
-    run.steps(20.0, *FED)
+    run.steps(20.0, *COMPUTE_BOUND)
     seen = run.snapshot()
     kept = replace(seen, steps=seen.steps[-100:])
 
@@ -113,7 +113,7 @@ def test_a_single_step_that_is_not_kept_is_seen_in_its_quarter_second(run: Canne
 
 
 async def test_a_long_step_is_read_out_in_seconds(run: CannedRun) -> None:
-    run.steps(10.0, *FED)
+    run.steps(10.0, *COMPUTE_BOUND)
     run.step(12_000.0, 1.0, 13.0)
     async with shown(run, 120, 15) as (app, pilot):
         app.timeline.jump_to(11.0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.widgets.runs import CannedRun
-from tests.widgets.timelines import FED, STARVED, rows, show, shown, title
+from tests.widgets.timelines import COMPUTE_BOUND, STARVED, rows, show, shown, title
 from tfwatch.core.events import PipelineSwitched, ValidationEnded
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.runs.liveness import Life
@@ -27,7 +27,7 @@ def starved_then_switched(run: CannedRun) -> CannedRun:
     run.steps(8.0, *STARVED)
     run.writer.event(PipelineSwitched(run.now_ns, "prefetch", "off", "4", 330, run.steps_made + 1, 3.0, "key"))
     run.step(12.0, 1.0, 13.0, Flag.SWITCH)
-    run.steps(8.0, *FED)
+    run.steps(8.0, *COMPUTE_BOUND)
     return run
 
 
@@ -49,7 +49,7 @@ async def test_a_switch_is_seen_to_cut_the_wait_off(run: CannedRun) -> None:
 
 
 async def test_a_stall_is_a_wall_within_a_third_of_a_second_and_grows(run: CannedRun) -> None:
-    run.steps(8.0, *FED)
+    run.steps(8.0, *COMPUTE_BOUND)
     run.phase(Phase.WAIT)
     async with shown(run) as (app, _):
         run.wait(300)
@@ -67,7 +67,7 @@ async def test_a_stall_is_a_wall_within_a_third_of_a_second_and_grows(run: Canne
 
 @pytest.mark.parametrize("phase", [Phase.WAIT, Phase.COMPUTE, Phase.HOST], ids=lambda phase: phase.name)
 async def test_while_a_step_lasts_too_long_the_figures_are_those_before_it(run: CannedRun, phase: Phase) -> None:
-    run.steps(8.0, *FED)
+    run.steps(8.0, *COMPUTE_BOUND)
     run.phase(phase)
     async with shown(run, 120, 15) as (app, _):
         assert "now, mean ms" in rows(app.timeline)[1]
@@ -82,7 +82,7 @@ async def test_while_a_step_lasts_too_long_the_figures_are_those_before_it(run: 
 
 async def test_a_process_without_an_answer_waits_no_longer_than_its_last_sign(tmp_path: Path) -> None:
     run = CannedRun(tmp_path)
-    run.steps(8.0, *FED)
+    run.steps(8.0, *COMPUTE_BOUND)
     run.phase(Phase.WAIT)
     run.wait(5000)
     seen = run.snapshot()
@@ -90,7 +90,7 @@ async def test_a_process_without_an_answer_waits_no_longer_than_its_last_sign(tm
     async with shown(run) as (app, _):
         show(app.timeline, lost)
         texts = rows(app.timeline)
-    assert "no answer 6.0 s" in texts[7]
+    assert "not responding 6.0 s" in texts[7]
     assert texts[3][: GUTTER + 57].endswith(" " * 11), "nothing is known of the last six seconds"
     assert "####" in texts[3]
 
@@ -134,7 +134,7 @@ async def test_before_the_first_step_the_chart_says_what_goes_on(run: CannedRun,
 
 async def test_a_compile_is_told_and_has_no_colour_of_a_step(run: CannedRun) -> None:
     run.step(10.0, 1.0, 2400.0, Flag.COMPILE)
-    run.steps(8.0, *FED)
+    run.steps(8.0, *COMPUTE_BOUND)
     async with shown(run) as (app, _):
         texts = rows(app.timeline)
     assert "////" in texts[1]
@@ -142,10 +142,10 @@ async def test_a_compile_is_told_and_has_no_colour_of_a_step(run: CannedRun) -> 
 
 
 async def test_validation_is_a_gap_with_its_length(run: CannedRun) -> None:
-    run.steps(6.0, *FED)
+    run.steps(6.0, *COMPUTE_BOUND)
     run.wait(6000)
     run.writer.event(ValidationEnded(run.now_ns, 0, 6000.0))
-    run.steps(6.0, *FED)
+    run.steps(6.0, *COMPUTE_BOUND)
     async with shown(run) as (app, _):
         texts = rows(app.timeline)
     assert re.search("=+ {11,12}=+", texts[6])
@@ -154,13 +154,13 @@ async def test_validation_is_a_gap_with_its_length(run: CannedRun) -> None:
 
 async def test_without_an_accelerator_the_cpu_is_named_as_the_device(tmp_path: Path) -> None:
     run = CannedRun(tmp_path, accelerated=False)
-    run.steps(4.0, *FED)
+    run.steps(4.0, *COMPUTE_BOUND)
     async with shown(run, 120, 15) as (app, _):
         assert rows(app.timeline)[11].endswith("4.0 of 10 (device)")
 
 
 async def test_a_sample_of_long_ago_is_no_figure(run: CannedRun) -> None:
-    run.steps(4.0, *FED)
+    run.steps(4.0, *COMPUTE_BOUND)
     run.now_ns += 3 * 10**9
     async with shown(run) as (app, _):
         assert rows(app.timeline)[9].endswith(" n/a")
@@ -175,11 +175,11 @@ async def test_single_steps_show_every_eighth_batch(run: CannedRun) -> None:
 
 
 async def test_only_rows_that_changed_are_painted_again(run: CannedRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    run.steps(20.2, *FED)
+    run.steps(20.2, *COMPUTE_BOUND)
     async with shown(run) as (app, _):
         painted: list[tuple[Region, ...]] = []
         monkeypatch.setattr(app.timeline, "refresh", lambda *regions, **_: painted.append(regions))
-        run.steps(0.01, *FED)
+        run.steps(0.01, *COMPUTE_BOUND)
         show(app.timeline, run.snapshot())
         quiet = len(painted)
         run.writer.event(PipelineSwitched(run.now_ns, "prefetch", "off", "4", 1, 2, 3.0, "key"))
@@ -204,7 +204,7 @@ async def test_it_draws_at_any_size(run: CannedRun, width: int, height: int, uni
 
 
 async def test_a_theme_changes_the_colours_of_rows_already_drawn(run: CannedRun) -> None:
-    run.steps(8.0, *FED)
+    run.steps(8.0, *COMPUTE_BOUND)
     async with shown(run) as (app, pilot):
         app.timeline.glyphs = choose_glyphs(colour=True, unicode=True)
         dark = [segment.style for segment in app.timeline.render_line(6)]

@@ -1,1 +1,1 @@
-"""The parts that every pane is made of."""
+"""The base classes and helpers of all panes."""

@@ -1,10 +1,10 @@
-"""The characters that panes draw with, for screens with and without colour and Unicode."""
+"""The characters of charts and bars, for terminals with and without colour and Unicode."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-#: Colour roles, as semantic variables for a widget's DEFAULT_CSS: they hold on dark and on light themes.
+#: Colour roles as theme variables for a widget's DEFAULT_CSS: they work with dark and light themes.
 WAIT_COLOUR = "$warning"
 STALL_COLOUR = "$error"
 COMPUTE_COLOUR = "$primary"
@@ -16,13 +16,13 @@ QUIET_COLOUR = "$foreground 60%"
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """One set of characters; every field that stands for one cell is one column wide.
+    """One set of characters, each one cell wide except `left` and `right`.
 
-    wait, host, compute: what fills a cell of each part; muted: of a step that does not count. Without colour they
-        differ by texture.
-    others: what other programs use of the GPU, where it fills a cell.
+    wait, host, compute: fill a cell of each part of a step. muted: fills a cell of a step that is not counted. Without
+        colour they differ by texture.
+    others: fills a cell of the GPU time of other programs.
     levels: nine characters from empty to full, for a gauge; only the first is blank.
-    shades: four, for a share of nothing, some, much and most.
+    shades: four characters, for no, low, medium and high starving.
     to: between an old and a new value. dot: between two facts. bar, bar_rest: a horizontal bar and its rest.
     """
 
@@ -48,7 +48,7 @@ class Glyphs:
 
     @property
     def fine(self) -> bool:
-        """Whether a cell can be split into eighths, two colours in one."""
+        """True where a cell can show two colours, split at an eighth."""
         return self.colour and self.unicode
 
 
@@ -96,7 +96,7 @@ _ASCII = {
 
 
 def choose_glyphs(colour: bool, unicode: bool) -> Glyphs:
-    """The set for a screen."""
+    """Return the set for a terminal."""
     if not unicode:
         return Glyphs(colour=colour, unicode=False, **_ASCII)
     return _BLOCKS if colour else _TEXTURES

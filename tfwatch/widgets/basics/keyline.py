@@ -1,4 +1,4 @@
-"""One line of words that can be clicked: the footer's keys, and the tabs of a small screen."""
+"""A line of clickable keys: the footer, and the tabs of a small screen."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from textual import events
 
 
-#: Keys of this rank or less have their words shortened before one of them goes.
-LAST_TO_GO = 4
+#: The line shortens its words before it drops a key of this rank or less.
+ESSENTIAL_RANK = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key to press, how it is shown, and a word for what it does.
+    """A key with its label and a word for its action.
 
-    enabled: it does something now. chosen: marks the tab that shows. rank: where room is short the highest goes first,
-    after all that do nothing. brief: a shorter word, for a line in which not even those of `LAST_TO_GO` fit; empty
-    where there is none.
+    enabled: the key has an effect now. chosen: marks the tab that shows. rank: where room is short, the line drops
+    disabled keys first, then the highest rank. brief: a shorter word, used before a key of `ESSENTIAL_RANK` is dropped;
+    empty where there is none.
     """
 
     key: str
@@ -41,22 +41,22 @@ class Key:
 
     @property
     def width(self) -> int:
-        """Cells that it takes."""
+        """The width in cells."""
         return len(f"{self.label} {self.word}".rstrip())
 
 
 @dataclass
 class Pressed(Message):
-    """A key was clicked, or chosen in a list of them."""
+    """A key was clicked, or selected in a list of keys."""
 
     key: str
 
 
 class KeyLine(Pane):
-    """Keys in a row, as many as fit; `Pressed` tells the one that was clicked.
+    """As many keys in a row as fit; posts `Pressed` with the key that was clicked.
 
     Attributes:
-        keys: from left to right. note: stands at the right end.
+        keys: from left to right. note: the text at the right end.
     """
 
     DEFAULT_CSS = """
@@ -83,7 +83,7 @@ class KeyLine(Pane):
         return row((key.label, "$accent bold"), words[len(key.label) :])
 
     def _placed(self, width: int) -> Iterator[tuple[int, int, Key]]:
-        """(first column, column after the last, key) for each key that fits beside the note."""
+        """Yield (first column, column after the last, key) for each key that fits beside the note."""
         room = width - (len(self.note) + 2 if self.note else 0)
         keys, gap = list(self.keys), 2
         while keys and sum(key.width + gap for key in keys) - gap > room:
@@ -92,7 +92,7 @@ class KeyLine(Pane):
                 continue
             last = max(keys, key=lambda key: (not key.enabled, key.rank))
             long = max((key for key in keys if key.brief), key=lambda key: key.rank, default=None)
-            if long and last.enabled and last.rank <= LAST_TO_GO:
+            if long and last.enabled and last.rank <= ESSENTIAL_RANK:
                 keys[keys.index(long)] = replace(long, word=long.brief, brief="")
             else:
                 keys.remove(last)

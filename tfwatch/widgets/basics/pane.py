@@ -1,19 +1,14 @@
-"""What all panes share: rows of text, painted again only when they changed.
+"""The base classes of all panes: rows of text that are painted again only when they change.
 
-Widgets of rows, of which only those are painted that say something new.
+A frame of the live screen may cost 6 ms of CPU; most of it is painting. To add a pane:
 
-What a frame of the live screen may cost is 6 ms of CPU, and most of it is painting. Whoever adds a pane:
+* Make it a `Pane` (rows of `Content`), or a `RowList` if it scrolls, and set its value only where it differs.
+  Update figures that change with every step once a second, in a frame of their own (`live.schedule.Slot`).
+* An unchanged row reuses its `Strip` and costs almost nothing: round figures, and keep changing ones in few rows.
+* Where the rows change and the frame around them does not, use `repaint_rows` and `reactive(..., repaint=False)`.
+* The compositor asks every visible widget for its lines in each frame: make a container a `CachedContainer`.
 
-* Make it a `Pane` (rows of `Content`), or a `RowList` where it scrolls, and hand it a new value only where that
-  differs. What changes with every step is told once a second, in a frame of its own (`live.schedule.Slot`).
-* A row that says the same as before is the same `Strip` and costs next to nothing: round figures before they get
-  here, and keep those that change in few rows.
-* Where only words are new, not the frame around them: `repaint_rows`, with `reactive(..., repaint=False)`.
-* The compositor asks every widget in view for its rows in each frame: a container is a `KeptContainer`.
-
-`python -m tests.bench.frame` says what it comes to.
-
-What all panes share: rows of text, drawn again only when they changed.
+`python -m tests.bench.frame` measures the cost.
 """
 
 from __future__ import annotations
@@ -41,45 +36,45 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Kept(Widget):
-    """Gives the compositor the rows of the last time, until something has changed.
+class CachedLines(Widget):
+    """Gives the compositor the cached lines of a widget until it changes.
 
-    Stands after the other base, for Textual takes styles from the first one.
+    List it after the other base class: Textual takes the styles from the first.
     """
 
-    _kept: tuple[Region, list[Strip]] | None = None
+    _cached_lines: tuple[Region, list[Strip]] | None = None
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        """Something has changed."""
-        self._kept = None
+        """Drop the cached lines and refresh."""
+        self._cached_lines = None
         return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
     def notify_style_update(self) -> None:
-        """The looks have changed."""
-        self._kept = None
+        """Drop the cached lines after a change of style."""
+        self._cached_lines = None
         super().notify_style_update()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The rows within `crop`, edges and all."""
-        if self._kept is None or self._kept[0] != crop:
-            self._kept = crop, self.paint_lines(crop)
-        return self._kept[1]
+        """Return the lines within `crop`, with the edges."""
+        if self._cached_lines is None or self._cached_lines[0] != crop:
+            self._cached_lines = crop, self.paint_lines(crop)
+        return self._cached_lines[1]
 
     def paint_lines(self, crop: Region) -> list[Strip]:
-        """The rows within `crop`, anew."""
+        """Paint the lines within `crop`."""
         return super().render_lines(crop)
 
 
-class KeptContainer(Container, Kept):
-    """A `Container` that costs nothing in a frame."""
+class CachedContainer(Container, CachedLines):
+    """A `Container` without cost in a frame."""
 
 
-class KeptHorizontal(Horizontal, Kept):
-    """A `Horizontal` that costs nothing in a frame."""
+class CachedHorizontal(Horizontal, CachedLines):
+    """A `Horizontal` without cost in a frame."""
 
 
 class _Edges:
-    """What stands around the rows of a widget: taken from a row that Textual has painted."""
+    """The border and padding beside a widget's rows, cut from a row that Textual painted."""
 
     def __init__(self, whole: Region, rows: Region, painted: Strip, widget: Widget) -> None:
         base, self.background = widget.background_colors
@@ -90,55 +85,55 @@ class _Edges:
         self.looks = self.blank, widget.visual_style, self.filters, self.left, self.right
 
     def around(self, row: Strip, width: int) -> Strip:
-        """The whole row, from edge to edge."""
+        """Return the row with its edges."""
         row = row.adjust_cell_length(width, self.blank)
         for line_filter in self.filters:
             row = row.apply_filter(line_filter, self.background)
         return Strip([*self.left, *row, *self.right], self.left.cell_length + width + self.right.cell_length)
 
 
-class Painted(Kept):
-    """Paints its rows one by one, each once for as long as it says the same.
+class PaintedRows(CachedLines):
+    """Paints its rows one by one, and a row again only when its key changes.
 
-    A subclass draws row `y` in `render_line`, and tells in `row_key` what it says.
+    A subclass draws row `y` in `render_line` and returns its key in `row_key`.
     """
 
-    #: None of the rows holds a link to look for.
+    #: No row contains a link.
     auto_links: Reactive[bool] = Reactive(False)
-    #: The rows of the last time, by what they say and how wide they are.
+    #: The rows of the last paint, by key and width.
     _by_key: dict[Hashable, Strip] | None = None
     _edges: _Edges | None = None
-    #: What stands above and below the rows, in a widget of that size.
+    #: The lines above and below the rows, for a widget of that size.
     _frame: tuple[Region, list[Strip], list[Strip]] | None = None
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Without Textual's own for the terminal's colours and dim text: no row holds either."""
+        """Leave out Textual's filter for ANSI colours and dim text: no row uses them."""
         return [one for one in super().get_line_filters() if not isinstance(one, ANSIToTruecolor)]
 
     def row_key(self, y: int) -> Hashable:
-        """What row `y` says: rows of one key look the same."""
+        """Return the key of row `y`: rows with equal keys look the same."""
         raise NotImplementedError
 
     def repaint_rows(self) -> None:
-        """The words are new, and the frame around them is not."""
+        """Repaint the rows, not the frame around them."""
         self.refresh(self.size.region)
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        """Something has changed; without `regions` the frame too."""
+        """Refresh the rows of `regions`; without regions the frame too."""
         if not regions:
             self._frame = None
-        # Rows from edge to edge: of less Textual cuts a strip of its own from each.
+        # Whole rows from edge to edge: of narrower regions Textual would cut each strip.
         left, width = -self.styles.gutter.left, self.outer_size.width
         rows = (Region(left, region.y, width, region.height) for region in regions)
         return super().refresh(*rows, repaint=repaint, layout=layout, recompose=recompose)
 
     def notify_style_update(self) -> None:
-        """Forget the old looks."""
+        """Drop all painted rows after a change of style."""
         self._frame = self._by_key = None
         super().notify_style_update()
 
     def paint_lines(self, crop: Region) -> list[Strip]:
-        """The rows within `crop`, anew."""
+        """Paint the lines within `crop`; reuse unchanged rows."""
         whole = self.region.size.region
         rows = whole.shrink(self.styles.gutter)
         if crop != whole or not rows or self.text_selection is not None or self.opacity != 1.0:
@@ -163,7 +158,7 @@ class Painted(Kept):
         return painted
 
     def _paint_frame(self, whole: Region, rows: Region) -> tuple[Region, list[Strip], list[Strip]]:
-        """Where the edges beside the rows are new, so are the rows."""
+        """Paint the frame; drop the painted rows where their edges have changed."""
         inner = super().paint_lines(Region(0, rows.y, whole.width, 1))[0]
         edges = _Edges(whole, rows, inner, self)
         if self._edges is None or self._edges.looks != edges.looks:
@@ -175,12 +170,12 @@ class Painted(Kept):
 
 
 def strip_of(widget: Widget, row: Content, width: int) -> Strip:
-    """A row of text in its widget's looks."""
+    """Return a row of text in its widget's style."""
     return Visual.to_strips(widget, row, width, 1, widget.visual_style)[0]
 
 
-class Pane(Painted):
-    """Rows of text; a subclass says them for a width and a height. `painted` says what they cost.
+class Pane(PaintedRows):
+    """Rows of text, which a subclass makes for a width and a height.
 
     Attributes:
         glyphs: the characters to draw with.
@@ -200,17 +195,17 @@ class Pane(Painted):
     _rows: Sequence[Content] = ()
 
     def paint_lines(self, crop: Region) -> list[Strip]:
-        """The rows within `crop`, as they are to be said now."""
+        """Make the rows, then paint the lines within `crop`."""
         size = self.content_size
         self._rows = self.rows(size.width, size.height)
         return super().paint_lines(crop)
 
     def row_key(self, y: int) -> Hashable:
-        """What row `y` says."""
+        """Return the text and the styles of row `y`."""
         return (self._rows[y].plain, *self._rows[y].spans) if y < len(self._rows) else None
 
     def render_line(self, y: int) -> Strip:
-        """Row `y` by itself; of a pane with text that is selected, all of them."""
+        """Draw row `y`; a pane with selected text draws all rows."""
         if self.text_selection is not None:
             return super().render_line(y)
         width = self.content_size.width
@@ -219,17 +214,17 @@ class Pane(Painted):
         return strip_of(self, self._rows[y], width)
 
     def render(self) -> Content:
-        """The rows, as many as there is room for."""
+        """Return the rows as one text."""
         size = self.content_size
         return Content("\n").join(self.rows(size.width, size.height))
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
-        """What the pane says in a space of `width` x `height` cells."""
+        """Return the pane's rows for a space of `width` x `height` cells."""
         raise NotImplementedError
 
 
-def dress(screen: Screen[Any], glyphs: Glyphs) -> None:
-    """Have every widget of a screen draw with these characters."""
+def apply_glyphs(screen: Screen[Any], glyphs: Glyphs) -> None:
+    """Set the characters of every widget of a screen."""
     for pane in screen.query(Pane):
         pane.glyphs = glyphs
     for widget in (screen, *screen.query("*")):
@@ -237,7 +232,7 @@ def dress(screen: Screen[Any], glyphs: Glyphs) -> None:
 
 
 class FramedPane(Pane):
-    """A pane with a frame that holds a title; `-bare` takes the frame away where rows are dear."""
+    """A pane with a titled frame; the class `-bare` removes the frame on a small screen."""
 
     DEFAULT_CSS = """
     FramedPane {
@@ -253,11 +248,11 @@ class FramedPane(Pane):
     }
     """
 
-    _entitled: tuple[str, str] = ("", "")
+    _titles: tuple[str | Content, str] = ("", "")
 
-    def entitle(self, title: str, note: str = "") -> None:
-        """Set the words in the pane's frame, at its top left and bottom right."""
-        if (title, note) != self._entitled:
-            self._entitled = (title, note)
-            self.border_title = row(title)
+    def set_titles(self, title: str | Content, note: str = "") -> None:
+        """Set the texts in the pane's frame, at the top left and the bottom right."""
+        if (title, note) != self._titles:
+            self._titles = (title, note)
+            self.border_title = row(title) if isinstance(title, str) else title
             self.border_subtitle = row(note) if note else None

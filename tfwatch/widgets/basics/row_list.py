@@ -1,9 +1,4 @@
-"""A scrolling list of rows of which only those in view are drawn, and one with a cursor.
-
-A scrolling list of rows of which only those in view are drawn.
-
-A list of rows with a cursor.
-"""
+"""Scrolling lists that draw only their visible rows: plain, with a cursor, and with a selection."""
 
 from __future__ import annotations
 
@@ -17,7 +12,7 @@ from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBarRender
 from textual.strip import Strip
 
-from tfwatch.widgets.basics.pane import Painted, strip_of
+from tfwatch.widgets.basics.pane import PaintedRows, strip_of
 from tfwatch.widgets.basics.text import row
 
 if TYPE_CHECKING:
@@ -29,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class _PlainBar(ScrollBarRender):
-    """Its ends fall on whole cells: they are drawn with spaces only."""
+    """A scrollbar of spaces: its ends fall on whole cells."""
 
     VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
 
 
-class RowList(ScrollView, Painted, can_focus=True, inherit_bindings=False):
-    """A subclass says how many rows there are and what each says. `painted` says what they cost."""
+class RowList(ScrollView, PaintedRows, can_focus=True, inherit_bindings=False):
+    """A scrolling list; a subclass returns the number of rows and each row."""
 
     DEFAULT_CSS = """
     RowList {
@@ -57,35 +52,35 @@ class RowList(ScrollView, Painted, can_focus=True, inherit_bindings=False):
     }
     """
 
-    #: Whether a list that stands at its end stays there as rows come.
+    #: True for a list that follows new rows while it is scrolled to its end.
     FOLLOWS_END: ClassVar[bool] = False
 
-    #: Where the end was when the rows last changed: a pane that was resized since, or hidden, still stands at it.
+    #: The end when the rows last changed: a pane that was resized or hidden since is still at its end.
     _end = 0
-    _entitled: tuple[str, str] = ("", "")
-    #: The rows in view.
+    _titles: tuple[str, str] = ("", "")
+    #: The visible rows.
     _seen: tuple[Content, ...] = ()
 
     def count(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         raise NotImplementedError
 
     def row_at(self, index: int, width: int) -> Content:
-        """One row."""
+        """Return one row."""
         raise NotImplementedError
 
     def rows_changed(self) -> None:
-        """Draw again."""
+        """Draw the rows again."""
         at_end = self.FOLLOWS_END and self.scroll_offset.y >= self._end - 1
         self._resize(Size(self.scrollable_content_region.width, self.count()))
         self._end = self.max_scroll_y
         if at_end:
-            # By force: the scrollbar, without which nothing scrolls, comes with the next layout only.
+            # By force: the scrollbar, which scrolling needs, appears only with the next layout.
             self.scroll_end(animate=False, immediate=True, force=True)
         self.repaint_rows()
 
     def _resize(self, size: Size) -> None:
-        """Take so many rows. Only for a bar that comes or goes is the screen laid out anew: that costs three frames."""
+        """Set the number of rows; lay the screen out again, which costs three frames, only if the scrollbar changes."""
         bar = size.height > self.container_size.height
         if bar != self.show_vertical_scrollbar or size.width != self.virtual_size.width:
             self.virtual_size = size
@@ -95,10 +90,10 @@ class RowList(ScrollView, Painted, can_focus=True, inherit_bindings=False):
             self.vertical_scrollbar.window_virtual_size = size.height
         self.scroll_y = self.validate_scroll_y(self.scroll_y)
 
-    def entitle(self, title: str, note: str = "") -> None:
-        """Set the words in the frame, at its top left and bottom right."""
-        if (title, note) != self._entitled:
-            self._entitled = (title, note)
+    def set_titles(self, title: str, note: str = "") -> None:
+        """Set the texts in the frame, at the top left and the bottom right."""
+        if (title, note) != self._titles:
+            self._titles = (title, note)
             self.border_title = row(title)
             self.border_subtitle = row(note) if note else None
 
@@ -108,19 +103,19 @@ class RowList(ScrollView, Painted, can_focus=True, inherit_bindings=False):
         self.rows_changed()
 
     def paint_lines(self, crop: Region) -> list[Strip]:
-        """The rows within `crop`, as they are to be said now."""
+        """Make the visible rows, then paint the lines within `crop`."""
         size, first = self.scrollable_content_region.size, self.scroll_offset.y
         last = min(first + size.height, self.count())
         self._seen = tuple(self.row_at(index, size.width) for index in range(max(first, 0), last))
         return super().paint_lines(crop)
 
     def row_key(self, y: int) -> Hashable:
-        """What the row at `y` of those in view says, and in how many cells: a scrollbar takes one."""
+        """Return the text, the styles and the width of visible row `y`: a scrollbar takes a cell."""
         width = self.scrollable_content_region.width
         return (width, self._seen[y].plain, *self._seen[y].spans) if y < len(self._seen) else None
 
     def render_line(self, y: int) -> Strip:
-        """The row at `y` of those in view."""
+        """Draw visible row `y`."""
         width = self.scrollable_content_region.width
         if y >= len(self._seen):
             return Strip.blank(width, self.rich_style)
@@ -128,11 +123,11 @@ class RowList(ScrollView, Painted, can_focus=True, inherit_bindings=False):
         return strip_of(self, line, width).adjust_cell_length(width, self.rich_style)
 
 
-class ChoiceList(RowList):
-    """A row list in which the arrows and clicks move a cursor; a subclass hears of it in `moved`."""
+class CursorList(RowList):
+    """A list with a cursor for arrow keys and clicks; calls `moved` when the cursor moves."""
 
     DEFAULT_CSS = """
-    ChoiceList.-plain { scrollbar-size-vertical: 0; }
+    CursorList.-plain { scrollbar-size-vertical: 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", "row up", show=False),
@@ -146,13 +141,13 @@ class ChoiceList(RowList):
     cursor: reactive[int] = reactive(0)
 
     def moved(self) -> None:
-        """The cursor stands on another row, or its row says something else."""
+        """Handle a cursor on another row, or a change of its row."""
 
     def chosen_again(self) -> None:
-        """The row that the cursor stands on already was clicked."""
+        """Handle a click on the row under the cursor."""
 
     def rows_replaced(self) -> None:
-        """Draw other rows, the cursor on one of them."""
+        """Draw other rows, and keep the cursor within them."""
         self.cursor = min(self.cursor, max(self.count() - 1, 0))
         self.rows_changed()
         self.moved()
@@ -165,7 +160,7 @@ class ChoiceList(RowList):
         self.moved()
 
     def action_move(self, rows: int) -> None:
-        """Move the cursor, down where positive."""
+        """Move the cursor, down where `rows` is positive."""
         self.cursor = min(max(self.cursor + rows, 0), max(self.count() - 1, 0))
 
     def on_click(self, event: events.Click) -> None:
@@ -177,16 +172,16 @@ class ChoiceList(RowList):
         self.cursor = at.y + self.scroll_offset.y
 
 
-class Choices(ChoiceList):
-    """A list of choices; `Moved` says that its cursor did, `Entered` that its row is wanted."""
+class ChoiceList(CursorList):
+    """A list to select from; posts `Moved` and, for the selected row, `Entered`."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "enter", "take it", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "enter", "select", show=False)]
 
     class Moved(Message):
-        """The cursor stands on another row."""
+        """The cursor moved to another row."""
 
     class Entered(Message):
-        """The row under the cursor is wanted."""
+        """The user selected the row under the cursor."""
 
     def on_mount(self) -> None:
         self.rows_changed()
@@ -198,7 +193,7 @@ class Choices(ChoiceList):
         self.action_enter()
 
     def action_enter(self) -> None:
-        """Take the row under the cursor."""
+        """Select the row under the cursor."""
         self.post_message(self.Entered())
 
     def on_focus(self) -> None:
@@ -208,7 +203,7 @@ class Choices(ChoiceList):
         self.refresh()
 
     def mark(self, index: int) -> str:
-        """The style of a row's name: the cursor's row stands out, and more where the keys go."""
+        """Return the style of a row's name: underlined under the cursor, reversed where the list has the focus."""
         if index != self.cursor:
             return ""
         return "reverse" if self.has_focus else "bold underline"

@@ -1,1 +1,1 @@
-"""The stacked time axis: step chart, marks, starving, sensor lanes."""
+"""The timeline: step chart, marks, starving, GPU and CPU lanes."""

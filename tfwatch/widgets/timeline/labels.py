@@ -1,4 +1,4 @@
-"""The marks below the time axis: what happened when, in labels that never overlap."""
+"""The marks below the time axis: events at their columns, in labels that never overlap."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STALL_MS = 500.0
 
 
 class Kind(IntEnum):
-    """What a mark tells; the higher, the sooner it gets its place."""
+    """The kind of a mark; higher kinds are placed first."""
 
     EPOCH = 0
     COMPILE = 1
@@ -52,7 +52,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happened at `at_s` and lasted `length_s`. `texts`: what to write, the longest first."""
+    """An event at `at_s` that lasted `length_s`. `texts`: its label, longest first."""
 
     at_s: float
     kind: Kind
@@ -62,7 +62,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A text placed at a column."""
+    """A text at a column."""
 
     column: int
     text: str
@@ -70,7 +70,7 @@ class Label:
 
 
 def event_marks(events: Sequence[Event], to: str) -> list[Mark]:
-    """The marks of a run's events; `to` stands between an old and a new value."""
+    """Make the marks of a run's events; `to` is the arrow between an old and a new value."""
     held = [_limit_mark(limit) for limit in limits(events)]
     return [*(mark for event in events if (mark := _event_mark(event, to))), *held]
 
@@ -86,9 +86,11 @@ def _event_mark(event: Event, to: str) -> Mark | None:
     at_s = event.at_ns / 1e9
     match event:
         case ExperimentBegan(knob=knob, values=values):
-            return Mark(at_s, Kind.SWITCH, (f"A {subject(knob, values)}", "A experiment", "A"))
-        case ExperimentEnded(kept=kept):
-            return Mark(at_s, Kind.SWITCH, (f"A over{to}{kept}" if kept else "A over", "A"))
+            return Mark(at_s, Kind.SWITCH, (f"A {subject(knob, values)}", "A A/B test", "A"))
+        case ExperimentEnded(knob=knob, kept=kept):
+            done = "A A/B test done"
+            longest = (f"{done}: {knob_name(knob)} {kept}",) if kept else ()
+            return Mark(at_s, Kind.SWITCH, (*longest, done, "A done", "A"))
         case PipelineSwitched() if of_experiment(event):
             return None
         case PipelineSwitched(knob=knob, old=old, new=new):
@@ -100,7 +102,7 @@ def _event_mark(event: Event, to: str) -> Mark | None:
         case EpochEnded(epoch=epoch):
             return Mark(at_s, Kind.EPOCH, (f"E {epoch + 1}", "E"))
         case SwitchFailed(knob=knob):
-            return Mark(at_s, Kind.FAILED, (f"X {knob_name(knob)} not switched", "X"))
+            return Mark(at_s, Kind.FAILED, (f"X {knob_name(knob)} switch failed", "X failed", "X"))
         case TrainingFailed():
             return Mark(at_s, Kind.FAILED, ("X failed", "X"))
         case WatchFailed():
@@ -111,9 +113,9 @@ def _event_mark(event: Event, to: str) -> Mark | None:
 
 
 def bar_marks(bars: Bars, top_ms: float | None, filled: Bools) -> list[Mark]:
-    """Compiles, and the stalls that pass the axis' top. `filled`: where a step began that filled a shuffle buffer.
+    """Make the marks of compiles and of stalls above the axis. `filled`: columns in which a shuffle buffer filled.
 
-    How long one took is known where it has a column of its own.
+    A mark has a length where the step has its columns to itself.
     """
     own_ms = np.where((bars.steps <= 1) & np.isfinite(bars.total_ms), bars.total_ms, 0.0)
     marks = []
@@ -132,9 +134,9 @@ def _bar_mark(bars: Bars, column: int, kind: Kind, words: str, took_ms: float) -
 
 
 def place(marks: Sequence[Mark], starts_s: Floats, end_s: float) -> list[Label]:
-    """Write each mark at its column, in the longest words that leave a blank to the next label, or not at all.
+    """Place each mark at its column, with the longest text that leaves a blank beside the next label, or drop it.
 
-    Near the right edge a label ends at the edge. Of equal kinds the newest gets its place first.
+    Near the right edge a label ends at the edge. Among equal kinds the newest is placed first.
     """
     # Few marks and columns: lists are faster than arrays.
     begins: list[float] = starts_s.tolist()
@@ -161,9 +163,9 @@ def _fit(mark: Mark, column: int, taken: bytearray) -> Label | None:
 
 
 def clip_labels(total_ms: Floats, clipped: Bools, blank: Bools) -> list[tuple[int, str, bool]]:
-    """What the columns that are higher than the axis amount to: (column, text, whether it stands on the bar).
+    """Return (column, text, is on the bar) for each run of columns above the axis' top.
 
-    `blank`: the columns whose top row is empty; a bar too narrow for its text has it beside itself.
+    `blank`: the columns whose top row is empty; a bar too narrow for its text gets it beside itself.
     """
     free = blank.copy()
     labels = []
@@ -181,14 +183,14 @@ def clip_labels(total_ms: Floats, clipped: Bools, blank: Bools) -> list[tuple[in
 
 
 def _beyond(value_ms: float) -> str:
-    """`>412 ms`, `>3.5 s`, `>20 s`: rounded down, so that it holds."""
+    """Return `>412 ms`, `>3.5 s` or `>20 s`, rounded down so that it is true."""
     if value_ms < 1000:
         return f">{int(value_ms)} ms"
     return f">{int(value_ms / 100) / 10:g} s" if value_ms < 10_000 else f">{int(value_ms / 1000)} s"
 
 
 def runs(wanted: Bools) -> list[tuple[int, int]]:
-    """(first, end) of each stretch of true columns."""
+    """Return (first, end) of each run of true columns."""
     if not wanted.any():
         return []
     edges = np.flatnonzero(np.diff(wanted.astype(np.int8), prepend=0, append=0))
@@ -196,13 +198,13 @@ def runs(wanted: Bools) -> list[tuple[int, int]]:
 
 
 def tick_step(window_s: float, most: int) -> float:
-    """Seconds between the labels of a time axis that shows `window_s` with at most `most` of them."""
+    """Return the seconds between the labels of a time axis of `window_s` seconds with at most `most` labels."""
     steps = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
     return next((float(step) for step in steps if window_s / step <= most), 86400.0 * 7)
 
 
 def ago(seconds: float) -> str:
-    """`-16 s`, `-5 min`, `-2 h`."""
+    """Return a time before now: `-16 s`, `-5 min`, `-2 h`."""
     if seconds < 120:
         return f"-{seconds:g} s"
     return f"-{seconds / 60:g} min" if seconds < 7200 else f"-{seconds / 3600:g} h"

@@ -1,4 +1,4 @@
-"""The lanes of a timeline that samples fill: the GPU and the CPU, on the time axis of the steps above them."""
+"""The GPU and CPU lanes of a timeline, on the time axis of the steps above them."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from tfwatch.widgets.timeline.rows import Figures, Line, Piece
     from tfwatch.widgets.timeline.step_bars import Bars, Floats
 
-#: Samples come twice a second: one that comes late is still of the time since the one before it, up to so long.
+#: The longest time that one sample covers: samples come twice a second, and a late one covers the gap before it.
 _HOLD_S = 2.0
-#: More samples than these are thinned out: an hour and more in few columns.
+#: The most samples to average: a long view uses every n-th.
 _SAMPLES = 4000
 
 
 @dataclass(frozen=True, eq=False)
 class Sampled:
-    """Means over n columns; NaN where nothing was read.
+    """Means over n columns; NaN without samples.
 
-    cores: in use. busy, ours: of the GPU, 0 to 1, of all programs and of the one that trains; `busy` is None where
-    no sensor reads a GPU and none did in these columns.
+    cores: cores in use. busy, ours: GPU use, 0 to 1, of all programs and of the training; `busy` is None where no
+    sensor reads a GPU now or did in these columns.
     """
 
     cores: Floats
@@ -44,26 +44,26 @@ class Sampled:
 
 
 def sampled(snapshot: Snapshot, bars: Bars, has_gpu: bool) -> Sampled:
-    """What the samples say of the bars' columns; samples outside the view are not looked at.
+    """Average the samples over the bars' columns.
 
-    has_gpu: a sensor reads one now.
+    has_gpu: a sensor reads a GPU now.
     """
     samples = snapshot.samples
     first, last = (bars.starts_s[0] - _HOLD_S) * 1e9, (bars.end_s + _HOLD_S) * 1e9
-    low, high = before(samples, first), before(samples, last)
+    low, high = count_before(samples, first), count_before(samples, last)
     seen = samples[low : high : max(1, (high - low) // _SAMPLES)]
     at_s = seen["at_ns"] / 1e9
     cores = _columns(seen, "cpu_cores", at_s, bars, snapshot.now_s)
     if not has_gpu and not np.isfinite(seen["gpu_busy"]).any():
         return Sampled(cores, None, np.full(len(cores), np.nan))
-    # The GPU's figures are older than their row by so much.
+    # The GPU's figures are older than their sample by its delay.
     gpu_s = at_s - np.nan_to_num(seen["gpu_late_ms"]).astype(np.float64) / 1e3
     busy, ours = (_columns(seen, name, gpu_s, bars, snapshot.now_s) for name in ("gpu_busy", "gpu_process_busy"))
     return Sampled(cores, busy if has_gpu or np.isfinite(busy).any() else None, ours)
 
 
-def before(samples: Rows, at_ns: float) -> int:
-    """How many samples came before a moment: a search in numpy would copy the whole column first."""
+def count_before(samples: Rows, at_ns: float) -> int:
+    """Count the samples before a moment; a search in numpy would copy the whole column first."""
     return bisect_left(range(len(samples)), at_ns, key=lambda at: int(samples["at_ns"][at]))
 
 
@@ -78,10 +78,10 @@ def _columns(seen: Rows, name: str, at_s: Floats, bars: Bars, now_s: float) -> F
 
 
 def gpu_lines(busy: Floats, ours: Floats, rows: int, glyphs: Glyphs) -> list[Line]:
-    """How busy the GPU was, a gauge of `rows` rows: what the training uses below what other programs use."""
+    """Draw the GPU's use as a gauge of `rows` rows, the training's share below the other programs' share."""
     steps = len(glyphs.levels) - 1
     total = step_bars.gauge(busy, rows * steps)
-    # Where the training's share is not known the whole is drawn as one.
+    # Where the training's share is unknown, the total is drawn as the training's.
     own = np.where(np.isfinite(ours), np.minimum(step_bars.gauge(ours, rows * steps), total), total)
     pairs = zip(
         step_bars.stacked(total, rows, steps).tolist(), step_bars.stacked(own, rows, steps).tolist(), strict=True
@@ -90,7 +90,7 @@ def gpu_lines(busy: Floats, ours: Floats, rows: int, glyphs: Glyphs) -> list[Lin
 
 
 def _gpu_cell(total: int, own: int, glyphs: Glyphs) -> Piece:
-    """One cell; of three parts (ours, others', nothing) the smaller of the first two goes."""
+    """Draw one cell; of three parts (training, others, nothing) drop the smaller of the first two."""
     full = len(glyphs.levels) - 1
     if glyphs.fine and total == full and 0 < own < full:
         return glyphs.levels[own], "gpu.others"
@@ -104,7 +104,7 @@ def _joined(row: Iterable[Piece]) -> Line:
 
 
 def gpu_figures_beside(now: GpuFigures | None, was: float | None, rows: int, room: int) -> list[Line]:
-    """How busy it is and was before the last switch; its watts and whose work it does. One line a row of the lane."""
+    """Return the GPU's use, before the last switch too, its power and the training's share; one line per row."""
     if now is None or now.busy is None:
         return [((f" {units.MISSING}", "quiet"),), *[()] * (rows - 1)]
     busy = f" {units.percent(now.busy)}"
@@ -124,13 +124,13 @@ def gpu_figures_beside(now: GpuFigures | None, was: float | None, rows: int, roo
 
 
 def cpu_line(cores: Floats, all_cores: int, glyphs: Glyphs) -> Line:
-    """Cores in use, of all of them, a gauge a column."""
+    """Draw the share of cores in use as a gauge per column."""
     levels = step_bars.gauge(cores / max(all_cores, 1), len(glyphs.levels) - 1)
     return (("".join(glyphs.levels[level] for level in levels.tolist()), "cpu"),)
 
 
 def cpu_figure(figures: Figures, wide: bool) -> Line:
-    """How many cores are in use, and whether they are the device that trains."""
+    """Return the number of cores in use; mark them where the CPU is the training device."""
     if figures.cores is None:
         return ((f" {units.MISSING}", "quiet"),)
     used = f" {figures.cores:.1f} of {figures.all_cores}"

@@ -1,4 +1,4 @@
-"""The marks of a timeline: which of a run's events, of its bars and of what goes on now are labelled."""
+"""The marks of a timeline, made from the run's events, its bars and the step that is still open."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfwatch.widgets.timeline.step_bars import Floats
     from tfwatch.widgets.timeline.window import OpenStep, Scene
 
-#: A wait that lasts is called a stall, and a step long, from this many median steps on.
+#: An open step is overlong, and an open wait a stall, from this many median steps on.
 _LONG_STEPS = 4.0
 _MARKED: tuple[type[facts.Event], ...] = (
     facts.PipelineSwitched,
@@ -35,25 +35,25 @@ _MARKED: tuple[type[facts.Event], ...] = (
     facts.TrainingFailed,
     facts.WatchFailed,
 )
-#: A validation is marked where it began: its event comes so much later, at most.
+#: A mark shows a validation at its start; the event comes at its end, at most this much later.
 _VALIDATION_NS = 3600 * 10**9
 
 
 def overlong(snapshot: Snapshot, median_ms: float | None) -> OpenStep | None:
-    """The step that lasts longer than is usual; the first one is the run's start."""
+    """Return the open step where it is overlong; the first step never is."""
     lasting = open_step(snapshot) if snapshot.steps_total else None
     long_ms = max(step_bars.OPEN_MS, _LONG_STEPS * (median_ms or 0.0))
     return lasting if lasting and lasting.lasted_s * 1e3 >= long_ms else None
 
 
 def stalled(snapshot: Snapshot, median_ms: float | None) -> OpenStep | None:
-    """The same, where it waits for its batch."""
+    """Return the overlong open step where it waits for its batch."""
     lasting = overlong(snapshot, median_ms)
     return lasting if lasting and lasting.part is Part.WAIT else None
 
 
 def marks_of(scene: Scene) -> list[Mark]:
-    """Everything that has a label in the row `why`."""
+    """Make all marks of the row `why`."""
     snapshot, bars = scene.snapshot, scene.bars
     marks = event_marks([*_events_in(scene), *scene.limits], scene.glyphs.to)
     fillings, filled = _fillings(snapshot), np.zeros(len(bars.starts_s), dtype=np.bool_)
@@ -70,12 +70,12 @@ def marks_of(scene: Scene) -> list[Mark]:
 
 
 def _events_in(scene: Scene) -> list[facts.Event]:
-    """The view's events; where a kind has more of them than the view has columns, the newest of each column."""
+    """Return the view's events, at most the newest of each kind in each column."""
     events, bars = scene.snapshot.events, scene.bars
     edges_ns = [round(float(at) * 1e9) for at in (*bars.starts_s, bars.end_s + 1e-9)]
     found = [event for kind in _MARKED for event in events.newest_in_each(kind, edges_ns)]
-    later = events.between(facts.ValidationEnded, edges_ns[-1], edges_ns[-1] + _VALIDATION_NS)
-    return [*found, *later[:1]]
+    following = events.between(facts.ValidationEnded, edges_ns[-1], edges_ns[-1] + _VALIDATION_NS)
+    return [*found, *following[:1]]
 
 
 def _fillings(snapshot: Snapshot) -> Floats:
@@ -85,7 +85,7 @@ def _fillings(snapshot: Snapshot) -> Floats:
 
 
 def _lasting_mark(snapshot: Snapshot, figures: Figures) -> Mark | None:
-    """What goes on now and is no plain step, or how the run ended without a word."""
+    """Make the mark of an open stall, validation or compile, or of a run without a sign of life."""
     pulse = snapshot.pulse
     if pulse is None or snapshot.life is Life.ENDED:
         return None
@@ -95,7 +95,9 @@ def _lasting_mark(snapshot: Snapshot, figures: Figures) -> Mark | None:
     if snapshot.life is Life.GONE:
         return Mark(pulse.now_ns / 1e9, Kind.OPEN, ("folder gone", "gone"))
     if snapshot.life is not Life.RUNNING:
-        return Mark(pulse.now_ns / 1e9, Kind.OPEN, (f"no answer {units.seconds(snapshot.silent_s)}", "no answer"))
+        return Mark(
+            pulse.now_ns / 1e9, Kind.OPEN, (f"not responding {units.seconds(snapshot.silent_s)}", "not responding")
+        )
     took = units.seconds(snapshot.now_s - since_s)
     if stalled(snapshot, figures.split.step.median if figures.split else None):
         return Mark(since_s, Kind.OPEN, (f"stalled now {took}", f"now {took}", "now"), snapshot.now_s - since_s)

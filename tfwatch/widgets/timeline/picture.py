@@ -1,4 +1,4 @@
-"""A timeline's whole picture from a snapshot: every row, the figures beside them and the words in its frame."""
+"""The picture of a timeline: its rows, the figures beside them and the texts in its frame."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfwatch.core import units
 from tfwatch.core.events import GpuFound, PipelineSwitched, SensorMissing, by_hand
 from tfwatch.core.rows import Phase
 from tfwatch.runs.liveness import Life
-from tfwatch.widgets.basics.text import narrow, shortened
+from tfwatch.widgets.basics.text import shorten, single_width
 from tfwatch.widgets.timeline import lanes, rows, step_bars
 from tfwatch.widgets.timeline.labels import ago, place
 from tfwatch.widgets.timeline.marks import marks_of, overlong, stalled
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from tfwatch.widgets.timeline.step_bars import Bars
     from tfwatch.widgets.timeline.window import Scene
 
-#: A sample older than this is no figure of now.
+#: An older sample is not a current figure.
 _FRESH_S = 2.0
-#: Seconds before a switch that tell how busy the GPU was then.
+#: Seconds before a switch over which the GPU's use is averaged.
 _BEFORE_S = 10.0
-#: Of the steps before the one that lasts too long.
+#: The heading of figures from before an overlong step.
 _BEFORE = "before"
 _WORDS = {
     Phase.STARTING: "starting",
@@ -39,12 +39,12 @@ _WORDS = {
     Phase.COMPILE: "compiling the first step",
     Phase.WAIT: "waiting for the first batch",
     Phase.COMPUTE: "running the first step",
-    Phase.ENDED: "no step was made",
+    Phase.ENDED: "no step completed",
 }
 
 
 def figures_of(snapshot: Snapshot, split: Breakdown | None) -> Figures:
-    """The numbers beside the rows. split: of the newest steady steps."""
+    """Make the figures beside the rows. split: the breakdown of the newest steady steps."""
     switch = next(reversed(by_hand(snapshot.events.of(PipelineSwitched))), None)
     share = split.wait_share if split else None
     stall = stalled(snapshot, split.step.median if split else None)
@@ -69,12 +69,12 @@ def figures_of(snapshot: Snapshot, split: Breakdown | None) -> Figures:
 
 
 def figures_in_view(figures: Figures, snapshot: Snapshot, bars: Bars) -> Figures:
-    """The same of what is looked back at, in place of the newest; the 95th percentile of columns is none of steps."""
+    """Return the figures of the bars in view; columns are means, so they give no 95th percentile of steps."""
     counts = (bars.steps > 0) & np.isfinite(bars.total_ms) & ~bars.flagged
     steps = int(bars.steps[counts].sum())
     parts = (bars.wait_ms, bars.host_ms, bars.compute_ms, bars.total_ms)
     means = [float((part * bars.steps)[counts].sum()) / steps for part in parts] if steps else []
-    seen = slice(*(lanes.before(snapshot.samples, at_s * 1e9) for at_s in (bars.starts_s[0], bars.end_s)))
+    seen = slice(*(lanes.count_before(snapshot.samples, at_s * 1e9) for at_s in (bars.starts_s[0], bars.end_s)))
     cores = snapshot.samples["cpu_cores"][seen]
     known = cores[np.isfinite(cores)]
     return replace(
@@ -94,23 +94,23 @@ def _gpu_now(snapshot: Snapshot, switch: PipelineSwitched | None) -> GpuFigures 
 
 
 def _busy_before(snapshot: Snapshot, switch: PipelineSwitched) -> float | None:
-    """How busy the GPU was in the seconds before a switch, back to the switch before it; None is unknown."""
+    """Return the GPU's use in the seconds before a switch, back to the switch before it; None where unknown."""
     earlier = [e.at_ns for e in snapshot.events.of(PipelineSwitched) if e.at_ns < switch.at_ns]
     since_ns = max([switch.at_ns - int(_BEFORE_S * 1e9), *earlier])
-    first, end = (lanes.before(snapshot.samples, at) for at in (since_ns, switch.at_ns))
+    first, end = (lanes.count_before(snapshot.samples, at) for at in (since_ns, switch.at_ns))
     figures = machine.gpu_figures(snapshot.samples[first:end])
     return figures.busy if figures else None
 
 
 def draw(scene: Scene, layout: Layout) -> list[Line]:
-    """Every row, from the top: the strip, why, starving, the GPU, the CPU, the time axis."""
+    """Draw all rows, from the top: the strip, why, starving, the GPU, the CPU, the time axis."""
     snapshot, bars, glyphs, figures = scene.snapshot, scene.bars, scene.glyphs, scene.figures
     wide = layout.legend >= rows.WIDE
     cells = step_bars.stack(bars, scene.top_ms, layout.strip_rows, glyphs.fine)
     charts = rows.strip_lines(bars, cells, glyphs, _rules(scene))
     if not snapshot.steps_total:
         middle = layout.strip_rows // 2
-        charts[middle] = rows.message_line(narrow(first_words(snapshot)), charts[middle])
+        charts[middle] = rows.message_line(single_width(first_words(snapshot)), charts[middle])
     axis = rows.axis_texts(scene.top_ms, layout.strip_rows)
     when, is_stale = _when(scene), snapshot.life.is_stale
     legend = rows.legend_lines(figures.means, glyphs, layout.strip_rows, wide, when, is_stale or when == _BEFORE)
@@ -128,7 +128,7 @@ def draw(scene: Scene, layout: Layout) -> list[Line]:
 
 
 def _when(scene: Scene) -> str:
-    """Of which moment the figures are."""
+    """Return the heading of the figures: the moment they describe."""
     if scene.view.end_s is None:
         split = scene.figures.split
         if scene.snapshot.life is not Life.RUNNING:
@@ -173,15 +173,15 @@ def _times(scene: Scene) -> list[tuple[float, str]]:
 
 
 def clock(snapshot: Snapshot, at_s: float) -> str:
-    """The local time of a moment of the run: 10:18:31."""
+    """Return the local time of a moment of the run: 10:18:31."""
     return snapshot.local_time(at_s).strftime("%H:%M:%S")
 
 
 def first_words(snapshot: Snapshot) -> str:
-    """What stands in the chart before the first step."""
+    """Return the text in the chart before the first step."""
     pulse = snapshot.pulse
     if pulse is None or snapshot.life.is_over:
-        return "no step was made" if snapshot.life.is_over else "starting"
+        return "no step completed" if snapshot.life.is_over else "starting"
     words = _WORDS.get(pulse.phase, "before the first step")
     if pulse.phase is Phase.DATA_SET and pulse.detail:
         return pulse.detail
@@ -189,7 +189,7 @@ def first_words(snapshot: Snapshot) -> str:
 
 
 def span_words(snapshot: Snapshot, view: View, columns: int) -> tuple[str, str]:
-    """How much is shown, and how much a column is."""
+    """Return the time that the view shows, and the time of a column."""
     if view.zoom is Zoom.STEPS:
         return f"last {columns} steps", "one column = 1 step"
     width = width_s(snapshot, view, columns)
@@ -201,7 +201,7 @@ def span_words(snapshot: Snapshot, view: View, columns: int) -> tuple[str, str]:
 
 
 def read_out(scene: Scene) -> list[str]:
-    """`10:18:31 step 3 477: wait 9.6 host 0.8 compute 12.9 ms`: the column under the cursor; then in fewer words."""
+    """Return `10:18:31 step 3 477: wait 9.6 host 0.8 compute 12.9 ms` of the cursor's column, and a shorter text."""
     bars, column = scene.bars, scene.cursor
     if column is None:
         return []
@@ -218,7 +218,7 @@ def read_out(scene: Scene) -> list[str]:
 
 
 def _step_words(scene: Scene, column: int) -> str:
-    """Which steps a column holds; nothing where they are no longer kept."""
+    """Return the steps of a column; empty where they are no longer in memory."""
     bars, steps = scene.bars, scene.snapshot.steps
     ends_s = bars.starts_s[column + 1] if column + 1 < len(bars.starts_s) else bars.end_s + 1e-9
     starts_ns = [round(float(at) * 1e9) for at in (bars.starts_s[column], ends_s)]
@@ -231,7 +231,7 @@ def _step_words(scene: Scene, column: int) -> str:
 
 
 def title_words(scene: Scene, live: Snapshot | None, columns: int, room: int) -> tuple[str, str]:
-    """What stands at both ends of the frame: the longest words that fit in `room` cells.
+    """Return the texts at both ends of the frame, the longest that fit in `room` cells.
 
     live: the newest snapshot where the picture is frozen, else None.
     """
@@ -243,7 +243,7 @@ def title_words(scene: Scene, live: Snapshot | None, columns: int, room: int) ->
         at = f"FROZEN at {clock(held, held.now_s)}"
         is_over = live.life.is_over
         since = "the run is over" if is_over else f"{units.count(live.steps_total - held.steps_total)} steps since"
-        dot, back = f" {glyphs.dot} ", "space: its end" if is_over else "space: live"
+        dot, back = f" {glyphs.dot} ", "space: end" if is_over else "space: live"
         lefts = [dot.join((at, since, back)), dot.join((at, back)), f"FROZEN{dot}{back}"]
     if scene.cursor is not None:
         rights = [*read_out(scene), ""]
@@ -253,10 +253,10 @@ def title_words(scene: Scene, live: Snapshot | None, columns: int, room: int) ->
 
 
 def gpu_note(figures: Figures, room: int) -> str:
-    """Why no GPU is to be seen, cut to `room` cells; empty where one is, or nobody said."""
+    """Return the reason why there is no GPU lane, cut to `room` cells; empty where none is known."""
     word = figures.gpu_word
     if not isinstance(word, SensorMissing):
         return ""
-    how = " - enter: how to get it" if word.fix else ""
+    how = " - enter: how to fix it" if word.fix else ""
     left = room - len(how)
-    return f"{shortened(f'GPU n/a: {word.reason}', left)}{how}" if left > 20 else ""
+    return f"{shorten(f'GPU n/a: {word.reason}', left)}{how}" if left > 20 else ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tfwatch.core import units
-from tfwatch.widgets.basics.text import narrow
+from tfwatch.widgets.basics.text import single_width
 from tfwatch.widgets.timeline import step_bars
 from tfwatch.widgets.timeline.labels import Kind, Label, ago, clip_labels, tick_step
 from tfwatch.widgets.timeline.step_bars import Bars, Bytes, Cells, Part
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from tfwatch.core.events import GpuFound, SensorMissing
     from tfwatch.widgets.basics.glyphs import Glyphs
 
-#: A piece of text and its role: a component class without its prefix, or two with a dot, the upper behind the lower.
+#: A piece of text and its role: a component class without its prefix; of `a.b`, b is the background.
 Piece: TypeAlias = tuple[str, str]
 Line: TypeAlias = tuple[Piece, ...]
 
 GUTTER = 7
 WIDE, _NARROW = 20, 14
-#: From this width on the legend is wide.
+#: The smallest width with a wide legend.
 _WIDE_FROM = 90
-#: From so many rows on the GPU has two of them, and the CPU is shown beside it.
+#: The smallest heights with two rows for the GPU, and with both GPU and CPU.
 _TWO_ROWS_FROM, _BOTH_FROM = 11, 17
 _ROLES = {Part.COMPUTE: "compute", Part.MUTED: "muted", Part.HOST: "host", Part.WAIT: "wait", Part.STALL: "stall"}
 _MARK_ROLES = {
@@ -47,7 +47,7 @@ _MARK_ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Columns and rows of a timeline of a given size. gpu_rows: of the GPU's lane; 0 where there is none."""
+    """Columns and rows of a timeline of a given size. gpu_rows: rows of the GPU lane; 0 without one."""
 
     columns: int
     legend: int
@@ -59,7 +59,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """Of steady steps, milliseconds; None is unknown."""
+    """Means of steady steps, milliseconds; None where unknown."""
 
     wait: float | None = None
     host: float | None = None
@@ -73,12 +73,12 @@ _UNKNOWN = Means()
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The numbers beside the rows; they change once a second.
+    """The figures beside the rows; they change once a second.
 
-    split, means: of the newest steady steps; means of those in view where that is looked back at, and so the rest.
-    share: starving now, the wait that is still open counted; was: before the last switch. cores: in use; all_cores: how
-    many there are. accelerated: whether the device is not the CPU. gpu: over the last seconds; gpu_was: how busy it was
-    before the last switch; gpu_word: whose figures these are, or why there are none.
+    split, means: of the newest steady steps; a view of the past has the means of its own steps, and its own figures.
+    share: starving now, with the open wait. was: before the last switch. cores: cores in use. all_cores: cores of the
+    machine. accelerated: the training device is not the CPU. gpu: over the last seconds. gpu_was: the GPU's use before
+    the last switch. gpu_word: the source of the GPU's figures, or the reason why there are none.
     """
 
     split: Breakdown | None = None
@@ -94,9 +94,9 @@ class Figures:
 
 
 def lay_out(width: int, height: int, compact: bool, gpu: bool = False) -> Layout:
-    """What a space of `width` x `height` cells holds; the strip keeps three rows as long as it can.
+    """Return the layout for `width` x `height` cells; the strip keeps at least three rows while it can.
 
-    gpu: there is one to show; where rows are dear it takes the place of the CPU.
+    gpu: show the GPU lane, in place of the CPU lane where rows are few.
     """
     legend = WIDE if width >= _WIDE_FROM else _NARROW
     has_axis = not compact and height >= 8
@@ -107,10 +107,10 @@ def lay_out(width: int, height: int, compact: bool, gpu: bool = False) -> Layout
 
 
 def strip_lines(bars: Bars, cells: Cells, glyphs: Glyphs, ruled: Iterable[tuple[int, str, str]]) -> list[Line]:
-    """The stacked bars. `ruled`: (column, character, role) of vertical lines behind them."""
+    """Draw the stacked bars. `ruled`: (column, character, role) of vertical lines behind them."""
     textures = (glyphs.compute, glyphs.muted, glyphs.host, glyphs.wait, glyphs.wait, " ")
     coarse = [(texture, _ROLES.get(part, "")) for texture, part in zip(textures, Part, strict=True)]
-    # One index a cell: three would be a tuple to make and to hash for each.
+    # One index per cell: three would need a tuple and its hash for each.
     looks, at = (_CELLS, _at(cells.lower, cells.upper, cells.height)) if glyphs.fine else (coarse, cells.lower)
     rules = {column: (char, role) for column, char, role in ruled}
     lines = []
@@ -133,7 +133,7 @@ def _fine(lower: Part, upper: Part, height: int) -> Piece:
     return " ▁▂▃▄▅▆▇"[height], _ROLES[lower] + behind
 
 
-#: At `_at`.
+#: Every cell, at its index `_at`.
 _CELLS: list[Piece] = [_fine(a, b, h) for a in Part for b in Part for h in range(1, step_bars.EIGHTHS + 1)]
 
 
@@ -151,12 +151,12 @@ def _write_clips(row: list[Piece], cells: Cells, labels: Iterable[tuple[int, str
 
 
 def joined(row: Iterable[Piece]) -> Line:
-    """Neighbours of one role as one piece."""
+    """Join neighbours with the same role."""
     return tuple(("".join([char for char, _ in run]), role) for role, run in groupby(row, key=itemgetter(1)))
 
 
 def axis_texts(top_ms: float | None, rows: int) -> list[str]:
-    """What stands left of each row of the strip: the top with its unit, the middle, 0."""
+    """Return the text left of each row of the strip: the top with its unit, the middle, 0."""
     texts = [""] * rows
     if top_ms is None:
         return texts
@@ -170,17 +170,17 @@ def axis_texts(top_ms: float | None, rows: int) -> list[str]:
 
 
 def means_of(split: Breakdown | None) -> Means:
-    """Those of a stretch of steps."""
+    """Return the means of a breakdown."""
     if split is None:
         return _UNKNOWN
     return Means(split.wait.mean, split.host.mean, split.compute.mean, split.step.mean, split.step.p95)
 
 
 def legend_lines(means: Means, glyphs: Glyphs, rows: int, wide: bool, when: str, is_stale: bool) -> list[Line]:
-    """What the colours mean, and the means of steady steps; as many lines as there are rows.
+    """Return the legend with the means of steady steps, in `rows` lines.
 
-    when: the steps are of. Means: they add up, and their ratio is the share that is told below them and in the
-    banner. is_stale: no figure is of now.
+    The means add up, and their ratio is the starving share below them and in the banner. when: the moment of the steps.
+    is_stale: the figures are not current.
     """
     figures = "quiet" if is_stale else "number"
     parts = (
@@ -209,23 +209,23 @@ def _figure(value: float | None) -> str:
 
 
 def mark_line(labels: Sequence[Label], columns: int) -> Line:
-    """The labels of the marks, each at its column."""
+    """Draw the labels of the marks, each at its column."""
     row: list[Piece] = [(" ", "")] * columns
     for label in labels:
         role = _MARK_ROLES.get(label.kind, "quiet")
-        text = narrow(label.text)
+        text = single_width(label.text)
         row[label.column : label.column + len(text)] = [(char, role) for char in text]
     return joined(row)
 
 
 def starve_line(bars: Bars, glyphs: Glyphs) -> Line:
-    """How much the device starved, a shade a column."""
+    """Draw the starving share as a shade per column."""
     shades = step_bars.shade(bars.share).tolist()
     return joined((glyphs.shades[shade], "stall" if shade == 3 else "wait") for shade in shades)
 
 
 def starve_figure(figures: Figures, is_stale: bool) -> Line:
-    """`41 %`, and what it was before the last switch; no alarm where it is of no now."""
+    """Return `41 %` and the share before the last switch; stale figures get no alarm colour."""
     share = figures.share
     if share is None:
         return ((f" {units.MISSING}", "quiet"),)
@@ -235,7 +235,7 @@ def starve_figure(figures: Figures, is_stale: bool) -> Line:
 
 
 def axis_line(bars: Bars, texts: Iterable[tuple[float, str]]) -> Line:
-    """Times below their columns; the newest keeps its place."""
+    """Draw times below their columns; the newest has priority."""
     columns = len(bars.starts_s)
     row = [" "] * columns
     for at_s, text in reversed(list(texts)):
@@ -248,21 +248,21 @@ def axis_line(bars: Bars, texts: Iterable[tuple[float, str]]) -> Line:
 
 
 def times_ago(bars: Bars, now_s: float) -> list[tuple[float, str]]:
-    """Moments of a view that follows the run, in time before now."""
+    """Return the ticks of a view that follows the run, as time before now."""
     step = tick_step(now_s - float(bars.starts_s[0]), max(len(bars.starts_s) // 15, 2))
     ticks = np.arange(step, now_s - float(bars.starts_s[0]), step)[::-1].tolist()
     return [*((now_s - tick, ago(tick)) for tick in ticks), (now_s, "now")]
 
 
 def steps_ago(bars: Bars) -> list[tuple[float, str]]:
-    """Steps of a view of single steps, counted from its newest."""
+    """Return the ticks of a view of single steps, counted from the newest."""
     columns = len(bars.starts_s)
     back = [n for n in range(columns - 1, 10, -1) if n % 25 == 0 and bars.steps[columns - 1 - n]]
     return [*((float(bars.starts_s[columns - 1 - n]), f"-{n}") for n in back), (bars.end_s, "newest")]
 
 
 def times_of_day(bars: Bars, origin_s: float, last_s: float) -> list[float]:
-    """Moments at round times of the day, up to `last_s`; `origin_s` is the clock origin in seconds of that day."""
+    """Return ticks at round times of day, up to `last_s`; `origin_s` is the clock origin in seconds of that day."""
     first_s, end_s = float(bars.starts_s[0]), min(bars.end_s, last_s)
     step = tick_step(bars.end_s - first_s, max(len(bars.starts_s) // 18, 2))
     first = np.ceil((max(first_s, 0.0) + origin_s) / step) * step - origin_s
@@ -271,11 +271,11 @@ def times_of_day(bars: Bars, origin_s: float, last_s: float) -> list[float]:
 
 
 def message_line(text: str, line: Line) -> Line:
-    """A sentence in the middle of what is empty at the left of a row."""
+    """Center a message in the empty left part of a row."""
     shown = "".join(piece for piece, _ in line)
     room = len(shown) - len(shown.lstrip(" "))
     if room < len(text):
-        # A part that is cut would read as another figure.
-        told = text if len(text) <= len(shown) else text[: len(shown)].rpartition(", ")[0] or text[: len(shown)]
-        return ((told.center(len(shown)), "message"),)
+        # A figure that is cut would read as another figure.
+        shortened = text if len(text) <= len(shown) else text[: len(shown)].rpartition(", ")[0] or text[: len(shown)]
+        return ((shortened.center(len(shown)), "message"),)
     return ((text.center(room), "message"), *line[1:])

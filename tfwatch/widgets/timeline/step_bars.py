@@ -1,10 +1,6 @@
-"""The bars of a timeline: stacked step time over time as rows of cells, gauges and shades.
+"""The step strip, stacked bars of data wait, host and compute as cells, and the gauges and shades of the lanes below.
 
-The step strip: stacked bars of data wait, host and compute over time, as rows of cells.
-
-Arrays along the time axis have one entry a column, n in all. Milliseconds are means a step.
-
-The lanes below the step strip: shares as shades, cores in use and the GPU as gauges.
+Arrays along the time axis have one entry per column, n in total. Milliseconds are means per step.
 """
 
 from __future__ import annotations
@@ -22,32 +18,32 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 
-#: Widths a column may have, seconds; each is a multiple of the pyramid's finest bucket.
+#: The widths of a column, seconds; each is a multiple of the pyramid's finest bucket.
 WIDTHS_S = (
     *(0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 40.0),
     *(60.0, 80.0, 120.0, 180.0, 240.0, 300.0, 480.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0, 7200.0, 14400.0, 86400.0),
 )
-#: Steps that take so many times the width of the column that they began in hold one longer than the column is.
+#: A column whose steps take more than this many times its width contains a step longer than the column.
 _OVERFLOW = 2.0
-#: Tops that the axis may have, times a power of ten; each reads well when halved.
+#: The tops of the axis, times a power of ten; half of each is a round number.
 _TOPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
-#: The axis shrinks only when less than this part of it is used: it does not jump from frame to frame.
+#: The axis shrinks only when the bars use less than this part of it: it must not jump between frames.
 _USED = 0.5
 _HEADROOM = 1.08
-#: An open step is drawn from this age on, and beside finished ones when it is so many times as long as their mean.
+#: An open step is drawn from this age on; beside finished ones from this many times their mean on.
 OPEN_MS = 150.0
 _STANDS_OUT = 3.0
-#: Eighths of a cell: what block characters can show.
+#: Eighths of a cell: the resolution of block characters.
 EIGHTHS = 8
 
 
-#: The thinnest wait that is drawn, eighths; thicker where it is less than the share at which nothing starves.
-_THINNEST, _FED_THINNEST = 2, 4
-_FED = 0.05
+#: The thinnest wait that is drawn, eighths; thicker below the share that counts as not starving.
+_THINNEST, _THINNEST_NOT_STARVING = 2, 4
+_NOT_STARVING = 0.05
 
 
 class Part(IntEnum):
-    """What a piece of a column stands for, from the base up; also the order in which parts stack."""
+    """A part of a column, in stacking order from the base up."""
 
     COMPUTE = 0
     MUTED = 1
@@ -59,10 +55,10 @@ class Part(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Bars:
-    """What n columns show; NaN where nothing ran.
+    """The values of n columns; NaN where no step ran.
 
-    starts_s: where each begins, seconds since the clock origin; end_s: where the last one ends.
-    steps: how many began in each. muted: a compile or retrace, which does not count.
+    starts_s: the start of each, seconds since the clock origin. end_s: the end of the last.
+    steps: the number of steps that start in each. muted: a compile or retrace, which is not counted.
     """
 
     starts_s: Floats
@@ -76,12 +72,12 @@ class Bars:
 
     @property
     def total_ms(self) -> Floats:
-        """Mean step time of each column."""
+        """The mean step time of each column."""
         return self.wait_ms + self.host_ms + self.compute_ms
 
     @property
     def share(self) -> Floats:
-        """Data wait over step time, 0 to 1; NaN where nothing ran."""
+        """Data wait as a share of step time, 0 to 1; NaN where no step ran."""
         total = self.total_ms
         share: Floats = np.divide(self.wait_ms, total, out=np.full(len(total), np.nan), where=total > 0)
         return share
@@ -91,8 +87,8 @@ class Bars:
 class Cells:
     """The strip as rows x n cells, the top row first.
 
-    lower, upper: a `Part` each. height: how much of the cell `lower` fills from below, 1 to 8 eighths.
-    clipped: the columns that are higher than the axis.
+    lower, upper: a `Part` each. height: the eighths, 1 to 8, that `lower` fills from below.
+    clipped: the columns higher than the axis.
     """
 
     lower: Bytes
@@ -102,7 +98,7 @@ class Cells:
 
 
 def column_width(target_s: float, columns: int) -> float:
-    """The narrowest column, seconds, with which `columns` of them show at least `target_s`."""
+    """Return the narrowest width, seconds, with which `columns` columns show at least `target_s`."""
     return next((width for width in WIDTHS_S if width * columns >= target_s), WIDTHS_S[-1])
 
 
@@ -113,9 +109,9 @@ def bars_of_time(
     parts_ms: tuple[Floats, Floats, Floats],
     flags: NDArray[np.uint16],
 ) -> Bars:
-    """Bars over columns of equal time; `parts_ms` is data wait, host and compute.
+    """Make bars of equal time; `parts_ms` is data wait, host and compute.
 
-    A column without a step of its own in which a long one lasts is as muted as the one where that began.
+    A column within a long step is muted where the column of the step's start is.
     """
     ran = np.isfinite(parts_ms[0])
     own = np.where(steps > 0, np.arange(len(steps)), 0)
@@ -126,7 +122,7 @@ def bars_of_time(
 
 
 def bars_of_steps(rows: Rows, columns: int) -> Bars:
-    """One bar a step, the last `columns` of `rows`; fewer steps stand at the right."""
+    """Make one bar per step of the last `columns` of `rows`, aligned to the right."""
     rows = rows[-columns:]
     wait, host, compute = (rows[name].astype(np.float64) for name in ("wait_ms", "host_ms", "compute_ms"))
     starts = rows["start_ns"] / 1e9
@@ -137,7 +133,7 @@ def bars_of_steps(rows: Rows, columns: int) -> Bars:
 
 
 def padded(bars: Bars, before: int, after: int) -> Bars:
-    """The bars with empty columns of no length before and after them."""
+    """Add empty columns without length before and after the bars."""
     first_s = float(bars.starts_s[0]) if len(bars.starts_s) else 0.0
     pad = (before, after)
     starts = np.pad(bars.starts_s, pad, constant_values=(first_s, bars.end_s))
@@ -149,9 +145,9 @@ def padded(bars: Bars, before: int, after: int) -> Bars:
 
 
 def with_open_step(bars: Bars, since_s: float, now_s: float, part: Part) -> Bars:
-    """The bars with the step that has not ended: `part` of it lasts since `since_s`.
+    """Add the step that is still open: its `part` lasts since `since_s`.
 
-    It fills the columns in which nothing else began, and the newest one when it stands out from the steps there.
+    It fills the columns without other steps, and the newest one where it is much longer than the steps there.
     A step younger than `OPEN_MS` is not drawn: the newest column would flicker.
     """
     lasted_ms = (now_s - since_s) * 1e3
@@ -175,10 +171,10 @@ def with_open_step(bars: Bars, since_s: float, now_s: float, part: Part) -> Bars
 
 
 def next_top(bars: Bars, current: float | None) -> float | None:
-    """The axis' top, milliseconds, given the one of the last frame; None while no step was steady.
+    """Return the axis' top, milliseconds, given the last frame's; None before the first steady step.
 
-    Nineteen of twenty steps lie below it: a stall is one step, however many columns it fills, and the steps that
-    share its column do not count either.
+    95 % of the steps lie below it. A stall counts as one step, however many columns it fills, and the steps that share
+    its column do not count.
     """
     total = bars.total_ms
     counts = np.isfinite(total) & (bars.steps > 0) & ~bars.muted
@@ -196,7 +192,7 @@ def next_top(bars: Bars, current: float | None) -> float | None:
 
 
 def nice_top(needed: float) -> float:
-    """The smallest top of an axis that holds `needed`."""
+    """Return the smallest round top that is at least `needed`."""
     if needed <= 0:
         return 1.0
     power = 10.0 ** np.floor(np.log10(needed))
@@ -206,9 +202,9 @@ def nice_top(needed: float) -> float:
 def stack(bars: Bars, top_ms: float | None, rows: int, fine: bool) -> Cells:
     """Stack compute, host and data wait to `rows` rows of cells.
 
-    `fine` cells hold two parts, split at an eighth; others one. Without a top every column has full height.
-    A wait that alone passes the top is a stall. No cell can show three parts, hence: host time takes whole rows,
-    a thin one is drawn as compute, and so is a wait of an eighth, for it would come and go.
+    `fine` cells show two parts, split at an eighth; others one. Without a top every column has full height.
+    A wait higher than the top is a stall. No cell can show three parts, so host time takes whole rows and a thin one is
+    drawn as compute; so is a wait of an eighth, which would flicker.
     """
     units = EIGHTHS if fine else 1
     ceiling = rows * units
@@ -219,7 +215,7 @@ def stack(bars: Bars, top_ms: float | None, rows: int, fine: bool) -> Cells:
     total = compute + host + wait
     top = np.maximum(np.rint(total * per_ms), total > 0)
     work = np.rint((compute + host) * per_ms)
-    thinnest = np.where(wait < _FED * total, _FED_THINNEST, _THINNEST) * units / EIGHTHS
+    thinnest = np.where(wait < _NOT_STARVING * total, _THINNEST_NOT_STARVING, _THINNEST) * units / EIGHTHS
     thin = (work == 0) | (top - work < thinnest)
     work = np.where(thin & (wait <= compute + host), top, work)
     thick = np.minimum(_whole_rows(host * per_ms / units) * units, work)
@@ -238,16 +234,16 @@ def stack(bars: Bars, top_ms: float | None, rows: int, fine: bool) -> Cells:
 
 
 def _whole_rows(thickness: Floats) -> Floats:
-    """Thicknesses, in rows, as whole rows: whether a thin part is drawn is decided for all columns together."""
+    """Round thicknesses to whole rows; draw a thin part in all columns or in none."""
     there = np.sort(thickness[thickness > 0])
-    # The median of so few by hand: numpy's takes longer than the rest of a frame's strip.
+    # The median of few values by hand: numpy's takes longer than the rest of the strip.
     thin = not len(there) or float(there[(len(there) - 1) // 2] + there[len(there) // 2]) < 1.0
     whole: Floats = np.floor(thickness) if thin else np.maximum(np.rint(thickness), thickness > 0.25)
     return whole
 
 
 def _cut(bounds: NDArray[np.int64], kinds: Bytes, rows: int, units: int) -> tuple[Bytes, Bytes, Bytes]:
-    """Cut columns whose parts end at `bounds` (3 x n) into cells of the two largest parts each."""
+    """Cut columns whose parts end at `bounds` (3 x n) into cells that show their two largest parts."""
     base = np.arange(rows - 1, -1, -1)[:, None] * units
     first, second, third = np.clip(bounds[:, None, :] - base, 0, units)
     cell = (first * (units + 1) + second) * (units + 1) + third
@@ -258,16 +254,16 @@ def _cut(bounds: NDArray[np.int64], kinds: Bytes, rows: int, units: int) -> tupl
 
 @lru_cache
 def _every_cell(units: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Bytes]:
-    """The lower and the upper part and the height of a cell, by where its first three parts end: of each 0 to `units`.
+    """Return the lower part, the upper part and the height of every cell, by the ends of its first three parts.
 
-    At [(first * (units + 1) + second) * (units + 1) + third]; where parts end below the ones before them, nothing is
-    meant.
+    The index is (first * (units + 1) + second) * (units + 1) + third, with ends from 0 to `units`; entries whose ends
+    do not rise have no meaning.
     """
     ends = np.full((5, (units + 1) ** 3), units)
     ends[0] = 0
     ends[1:4] = np.indices((units + 1,) * 3).reshape(3, -1)
     whole = filled = ends[1:] - ends[:-1]
-    # The smallest of three goes, but never the wait; of equals, host before compute before nothing.
+    # Drop the smallest of three, but never the wait; of equals, host before compute before nothing.
     order = np.array([1, 0, 99, 2])[:, None]
     while (crowded := (filled > 0).sum(axis=0) > 2).any():
         rank = np.where(filled > 0, filled * 4 + order, 1000)
@@ -287,7 +283,7 @@ def _highest(there: Bools) -> NDArray[np.intp]:
 
 
 def mean_share(bars: Bars) -> float | None:
-    """Data wait over step time of all steady steps of the bars; None where there is none."""
+    """Return data wait as a share of step time over all steady steps; None without any."""
     counts = (bars.steps > 0) & np.isfinite(bars.total_ms) & ~bars.flagged
     total = float((bars.total_ms * bars.steps)[counts].sum())
     return float((bars.wait_ms * bars.steps)[counts].sum()) / total if total > 0 else None
@@ -303,12 +299,12 @@ def _weighted_quantile(values: Floats, weights: NDArray[np.int64], share: float)
     return float(values[order][np.searchsorted(reached, share * reached[-1])])
 
 
-#: Where a starving share changes its shade: the verdict's lines, and half.
+#: The starving shares at which the shade changes: the verdict's limits, and half.
 _SHADES = (0.05, 0.2, 0.5)
 
 
 def gauge(values: Floats, steps: int) -> NDArray[np.int64]:
-    """Shares 0 to 1 as levels 1 to `steps`: nothing is a thin line, and only what is missing is level 0."""
+    """Return shares 0 to 1 as levels 1 to `steps`: 0 is a thin line, and only a missing value is level 0."""
     known = np.isfinite(values)
     levels = np.rint(np.clip(np.where(known, values, 0.0), 0.0, 1.0) * steps).astype(np.int64)
     levels = np.where(known, np.maximum(levels, 1), 0)
@@ -316,23 +312,23 @@ def gauge(values: Floats, steps: int) -> NDArray[np.int64]:
 
 
 def stacked(levels: NDArray[np.int64], rows: int, steps: int) -> NDArray[np.int64]:
-    """Levels of a gauge of `rows` rows, each `steps` high, as rows x n levels of each row, the top row first."""
+    """Split the levels of a gauge into `rows` rows of `steps` levels, the top row first."""
     base = np.arange(rows - 1, -1, -1)[:, None] * steps
     of_rows: NDArray[np.int64] = np.clip(levels[None, :] - base, 0, steps)
     return of_rows
 
 
 def shade(share: Floats) -> NDArray[np.int64]:
-    """Starving shares as shades 0 to 3; what is not known is 0."""
+    """Return starving shares as shades 0 to 3; an unknown share is 0."""
     shades: NDArray[np.int64] = np.sum([share >= line for line in _SHADES], axis=0, dtype=np.int64)
     return shades
 
 
 def sample_columns(at_s: Floats, values: Floats, starts_s: Floats, hold_s: float) -> Floats:
-    """The mean of the samples in each column; in a column without any, the sample that covers it.
+    """Return the mean of the samples in each column; a column without samples gets the one that covers it.
 
-    A sample is of the time since the one before it, at most `hold_s` seconds: nothing is known yet of the columns
-    after the last one. `at_s` rises.
+    A sample covers the time since the one before it, at most `hold_s` seconds; columns after the last sample are
+    unknown. `at_s` rises.
     """
     out = np.full(len(starts_s), np.nan)
     since_s = np.maximum(at_s - hold_s, np.concatenate([[-np.inf], at_s[:-1]]))

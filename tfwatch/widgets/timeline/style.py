@@ -1,10 +1,6 @@
-"""The look of a timeline: its keys, its roles, each a component class, and their colours.
+"""The keys of a timeline, its colour roles as component classes, and the painter that applies them.
 
-The keys of a timeline, as data: the screen around it offers the same ones, wherever the focus is.
-
-The look of a timeline: its roles, each a component class, and their colours.
-
-The colours of a timeline: from a line of text with roles to what the terminal gets.
+The live screen binds the same keys, wherever the focus is.
 """
 
 from __future__ import annotations
@@ -35,7 +31,7 @@ if TYPE_CHECKING:
 
     from tfwatch.widgets.timeline.rows import Line
 
-LOOK = Binding.Group("look")
+LOOK = Binding.Group("view")
 
 
 def _key(keys: str, action: str, shown: str, does: str, id: str) -> Binding:
@@ -44,14 +40,14 @@ def _key(keys: str, action: str, shown: str, does: str, id: str) -> Binding:
 
 KEYS = (
     _key("space", "freeze", "space", "freeze the charts, or follow again", "freeze"),
-    _key("left", "look(-1)", "left", "look back by a column", "back"),
-    _key("right", "look(1)", "right", "look forward by a column", "forward"),
-    _key("shift+left", "look(-20)", "shift+left", "look back by 20 columns", "far_back"),
-    _key("shift+right", "look(20)", "shift+right", "look forward by 20 columns", "far_forward"),
-    _key("home", "home", "home", "look at the run's beginning", "home"),
+    _key("left", "look(-1)", "left", "move back by a column", "back"),
+    _key("right", "look(1)", "right", "move forward by a column", "forward"),
+    _key("shift+left", "look(-20)", "shift+left", "move back by 20 columns", "far_back"),
+    _key("shift+right", "look(20)", "shift+right", "move forward by 20 columns", "far_forward"),
+    _key("home", "home", "home", "go to the start of the run", "home"),
     _key("end", "live", "end", "follow the run again", "live"),
-    _key("z", "zoom(1)", "z", "more time in a column", "out"),
-    _key("Z,upper_z", "zoom(-1)", "Z", "less time in a column, down to single steps", "in"),
+    _key("z", "zoom(1)", "z", "zoom out: more time per column", "out"),
+    _key("Z,upper_z", "zoom(-1)", "Z", "zoom in: less time per column, down to single steps", "in"),
 )
 
 
@@ -104,10 +100,10 @@ _FULL = re.compile("(█+)")
 
 
 class Paint:
-    """Paints lines in a widget's component classes.
+    """Paints lines in the styles of a widget's component classes.
 
     Attributes:
-        fine: draw full blocks as background, which no font leaves seams in.
+        fine: draw full blocks as background colour, which has no seams in any font.
     """
 
     def __init__(self, widget: Widget) -> None:
@@ -116,11 +112,11 @@ class Paint:
         self._styles: dict[str, Style] = {}
 
     def forget(self) -> None:
-        """Look the colours up anew: the theme changed."""
+        """Drop the cached styles after a change of theme."""
         self._styles.clear()
 
     def strip(self, line: Line, width: int) -> Strip:
-        """A line in its colours, filled up or cut to `width` cells."""
+        """Return a line in its colours, padded or cut to `width` cells."""
         segments = [segment for piece in line for segment in self._segments(*piece)]
         room = width - sum([cell_len(segment.text) for segment in segments])
         if room < 0:
@@ -137,7 +133,7 @@ class Paint:
             yield Segment(" " * len(piece), self.style("." + role)) if full else Segment(piece, style)
 
     def style(self, role: str) -> Style:
-        """The style of a role; of two with a dot, the second one's colour lies behind the first."""
+        """Return the style of a role; of `a.b`, b is the background."""
         if role not in self._styles:
             self._styles[role] = self._find(role)
         return self._styles[role]

@@ -1,4 +1,4 @@
-"""The stacked time axis: where each step's time went, why, and how starved the device was."""
+"""The timeline: each step's data wait, host and compute over time, with marks, starving and device lanes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfwatch.analysis.steps.causes import RunningLimits
 from tfwatch.core.events import GpuFound
 from tfwatch.live.schedule import Slot, second_of
 from tfwatch.widgets.basics.glyphs import Glyphs, choose_glyphs
-from tfwatch.widgets.basics.pane import Painted
+from tfwatch.widgets.basics.pane import PaintedRows
 from tfwatch.widgets.timeline import picture
 from tfwatch.widgets.timeline import window as views
 from tfwatch.widgets.timeline.labels import runs
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     from tfwatch.widgets.timeline.step_bars import Bars
 
 _NO_FIGURES = Figures()
-#: Why a key moves nothing.
-_MOST, _LEAST = "all of it is shown: Z shows less at once", "a column is a single step: z shows more at once"
-_OLDEST, _NEWEST = "nothing older is shown here", "nothing newer is there yet: end follows the run"
+#: Messages of keys without effect.
+_MOST, _LEAST = "the whole run is shown: Z zooms in", "a column is a single step: z zooms out"
+_OLDEST, _NEWEST = "this is the start of the run", "this is the newest step: end follows the run"
 
 
-class Timeline(Painted, can_focus=True):
-    """The last seconds of a run, or any stretch of it, one column of time beside the other.
+class Timeline(PaintedRows, can_focus=True):
+    """The last seconds of a run, or any part of it, in columns of time.
 
     Attributes:
-        snapshot: what to draw; assign a new one for each frame.
-        split: the newest steady steps of that; assign it first.
+        snapshot: the run; assign a new one for each frame.
+        split: the breakdown of its newest steady steps; assign it first.
         glyphs: the characters to draw with.
         compact: draw fewer rows, for small screens.
     """
@@ -70,7 +70,7 @@ class Timeline(Painted, can_focus=True):
 
     @dataclass
     class Unmoved(Message):
-        """A key was pressed that changes nothing any more, and why."""
+        """A key had no effect, and why."""
 
         why: str
 
@@ -92,19 +92,19 @@ class Timeline(Painted, can_focus=True):
         self._lines: list[Line] = []
         self._paint = Paint(self)
         self._limits = RunningLimits()
-        self._titled: tuple[str, str, str, bool, int] | None = None
+        self._titles_key: tuple[str, str, str, bool, int] | None = None
 
     @property
     def frozen(self) -> bool:
-        """Whether the charts stand still."""
+        """True while the charts are frozen."""
         return self._held is not None
 
     @property
     def frozen_at_s(self) -> float | None:
-        """When they were frozen, seconds since the clock origin; None where they follow the run."""
+        """The moment of the freeze, seconds since the clock origin; None while the charts follow the run."""
         return self._held.now_s if self._held else None
 
-    # -- what keys do ---------------------------------------------------------------------------
+    # -- keys -----------------------------------------------------------------------------------
 
     def action_freeze(self) -> None:
         """Freeze the charts, or follow the run again."""
@@ -114,13 +114,13 @@ class Timeline(Painted, can_focus=True):
             self._freeze(views.frozen(self.snapshot, self._view))
 
     def action_look(self, columns: int) -> None:
-        """Move the cursor by `columns`, to the past where negative; freezes."""
+        """Freeze, and move the cursor by `columns`, to the past where negative."""
         shown, bars = self._shown, self._bars
         if shown and bars:
             self._seek(views.moved(shown, self._view, bars, columns), _OLDEST if columns < 0 else _NEWEST)
 
     def action_home(self) -> None:
-        """Freeze at the run's beginning."""
+        """Freeze at the start of the run."""
         if self._shown:
             self._seek(views.at_home(self._shown, self._view, self._layout.columns), _OLDEST)
 
@@ -132,7 +132,7 @@ class Timeline(Painted, can_focus=True):
         self.post_message(self.Frozen(self, None) if was_frozen else self.Unmoved("the charts follow the run"))
 
     def action_zoom(self, direction: int) -> None:
-        """Show more of the run at once, or less where `direction` is negative."""
+        """Zoom out, or in where `direction` is negative."""
         if self._shown:
             before = self._view.zoom
             self._view = views.zoomed(self._shown, self._view, self._layout.columns, direction)
@@ -146,7 +146,7 @@ class Timeline(Painted, can_focus=True):
             self._freeze(views.around(self._shown, self._view, self._layout.columns, at_s))
 
     def _seek(self, view: views.View, end: str) -> None:
-        """Look there; where that is where it looks already, say so by `end`."""
+        """Freeze at a view; post `end` as the reason where it is the current view."""
         if self.frozen and view == self._view:
             self.post_message(self.Unmoved(end))
         self._freeze(view)
@@ -161,21 +161,21 @@ class Timeline(Painted, can_focus=True):
     # -- the mouse ------------------------------------------------------------------------------
 
     def on_click(self, event: events.Click) -> None:
-        """Freeze and read out a column."""
+        """Freeze and show the figures of a column."""
         column = self._column_at(event)
         if column is not None and self._shown and self._bars:
             at_s = float(self._bars.starts_s[column])
             self._freeze(replace(views.frozen(self._shown, self._view), cursor_s=at_s))
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Read out the column below the pointer."""
+        """Show the figures of the column below the pointer."""
         column = self._column_at(event)
         if column != self._hover:
             self._hover = column
             self._redraw()
 
     def on_leave(self) -> None:
-        """Stop reading out."""
+        """Hide the figures of the column."""
         self._hover = None
         self._redraw()
 
@@ -207,18 +207,18 @@ class Timeline(Painted, can_focus=True):
         self._redraw(fresh=True)
 
     def watch_compact(self) -> None:
-        """Draw other rows."""
+        """Draw the rows of a small or a large screen."""
         self._redraw(fresh=True)
 
     def on_resize(self) -> None:
-        """Draw to the new size."""
+        """Draw in the new size."""
         self._redraw(fresh=True)
 
     def notify_style_update(self) -> None:
-        """Forget the colours of the old theme."""
+        """Drop the colours of the old theme."""
         super().notify_style_update()
         self._paint.forget()
-        self._titled = None
+        self._titles_key = None
 
     @property
     def _shown(self) -> Snapshot | None:
@@ -229,19 +229,19 @@ class Timeline(Painted, can_focus=True):
         return lay_out(*self.size, self.compact)
 
     def _redraw(self, fresh: bool = False) -> None:
-        """Work the rows out and repaint those that changed. `fresh`: the axis is found anew."""
+        """Draw the rows and repaint those that changed. `fresh`: choose the axis' top without the last one."""
         shown, size = self._shown, self.size
         if shown is None or not size:
             return
         layout = lay_out(*size, self.compact)
-        # The pyramid grows on while a picture is frozen: its newest column would fill up.
+        # The pyramid still grows while the picture is frozen: its newest column would fill up.
         seen = (self._view.zoom, self._view.end_s, layout.columns) if self._held else None
         if seen is None or seen != self._seen or self._bars is None:
-            self._seen, self._bars = seen, views.see(shown, self._view, layout.columns)
+            self._seen, self._bars = seen, views.bars_in_view(shown, self._view, layout.columns)
         self._top_ms = next_top(self._bars, None if fresh else self._top_ms) or self._top_ms
-        self._count(shown)
+        self._update_figures(shown)
         scene = self._scene(shown, self._bars)
-        self._entitle(scene, layout)
+        self._set_titles(scene, layout)
         layout = lay_out(*size, self.compact, gpu=scene.sampled.busy is not None)
         self._show(picture.draw(scene, layout)[: size.height], size.width)
 
@@ -257,8 +257,8 @@ class Timeline(Painted, can_focus=True):
         limits = self._limits.take(shown.events)
         return Scene(shown, self._view, bars, seen, limits, self._top_ms, self.glyphs, figures, inside)
 
-    def _count(self, shown: Snapshot) -> None:
-        """Find the numbers anew once a second, and with the first steps; those of a frozen picture stand too."""
+    def _update_figures(self, shown: Snapshot) -> None:
+        """Update the figures once a second, and with the first steps, but not while the picture is frozen."""
         due = second_of(shown.now_s, Slot.MACHINE), self.split is None
         if self._figures_of is None or (due != self._figures_of and not self._held):
             self._figures_of = due
@@ -274,24 +274,24 @@ class Timeline(Painted, can_focus=True):
             self.refresh(*(Region(0, first, width, end - first) for first, end in changed))
 
     def row_key(self, y: int) -> Line | None:
-        """What row `y` says; None where nothing stands there."""
+        """Return row `y`; None below the last row."""
         return self._lines[y] if y < len(self._lines) else None
 
     def render_line(self, y: int) -> Strip:
-        """One row of the picture, cut to the widget's width."""
+        """Draw row `y`, cut to the widget's width."""
         return self._paint.strip(self.row_key(y) or (), self.size.width)
 
-    # -- the frame's words ------------------------------------------------------------------------
+    # -- the frame's titles -----------------------------------------------------------------------
 
-    def _entitle(self, scene: Scene, layout: Layout) -> None:
+    def _set_titles(self, scene: Scene, layout: Layout) -> None:
         width = self.outer_size.width - 6
         live = self.snapshot if self._held else None
         left, right = picture.title_words(scene, live, layout.columns, width)
         note = picture.gpu_note(scene.figures, width)
         key = (left, right, note, self.frozen, width)
-        if key == self._titled:
+        if key == self._titles_key:
             return
-        self._titled = key
+        self._titles_key = key
         edge = ContentStyle(foreground=self.styles.border_top[1])
         fill = self.glyphs.rule * max(width - len(left) - len(right) - 2, 0)
         words = Content.styled(left, "reverse" if self.frozen else "")

@@ -1,9 +1,4 @@
-"""The window of a timeline: the stretch it looks at, the bars in it, and the scene it is drawn from.
-
-Where on the time axis a timeline looks, and the bars that it sees there.
-
-The scene of a timeline: all that one picture of it is drawn from.
-"""
+"""The view of a timeline: its zoom and place on the time axis, the bars in view, and the scene to draw."""
 
 from __future__ import annotations
 
@@ -40,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Zoom(IntEnum):
-    """How much of the run is shown at once."""
+    """The zoom level: the part of the run in view."""
 
     STEPS = 0
     SECONDS = 1
@@ -49,7 +44,7 @@ class Zoom(IntEnum):
     ALL = 4
 
 
-#: What a zoom shows at least, seconds.
+#: The least seconds that a zoom level shows.
 _SPAN_S = {Zoom.SECONDS: 18.0, Zoom.MINUTES: 300.0, Zoom.HOUR: 3600.0}
 _OPEN_PARTS = {
     Phase.WAIT: Part.WAIT,
@@ -57,16 +52,16 @@ _OPEN_PARTS = {
     Phase.HOST: Part.HOST,
     Phase.COMPILE: Part.MUTED,
 }
-#: Columns before a switch that tell how much the device starved then: 10 s.
+#: Columns before a switch over which starving is averaged: 10 s.
 _BEFORE = 40
 _BUCKET_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A place on the time axis. `end_s`: where the newest column lies; None follows the run.
+    """A place on the time axis. `end_s`: the moment of the newest column; None follows the run.
 
-    cursor_s: the moment that is read out; None where none is.
+    cursor_s: the moment under the cursor; None without one.
     """
 
     zoom: Zoom = Zoom.SECONDS
@@ -76,7 +71,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class OpenStep:
-    """What the training thread does and has not ended: `part` since `since_s`, known to last until `until_s`."""
+    """The unfinished step: its `part` lasts since `since_s`, and is known to last until `until_s`."""
 
     part: Part
     since_s: float
@@ -84,12 +79,12 @@ class OpenStep:
 
     @property
     def lasted_s(self) -> float:
-        """How long so far."""
+        """The seconds so far."""
         return max(0.0, self.until_s - self.since_s)
 
 
 def open_step(snapshot: Snapshot) -> OpenStep | None:
-    """The step that lasts now; of a process that gives no answer, until its last sign of life."""
+    """Return the unfinished step; of a process that does not respond, until its last sign of life."""
     pulse = snapshot.pulse
     if pulse is None or pulse.phase not in _OPEN_PARTS or snapshot.life not in (Life.RUNNING, Life.SILENT):
         return None
@@ -97,18 +92,18 @@ def open_step(snapshot: Snapshot) -> OpenStep | None:
     return OpenStep(_OPEN_PARTS[pulse.phase], pulse.since_ns / 1e9, until_s)
 
 
-def see(snapshot: Snapshot, view: View, columns: int) -> Bars:
-    """The `columns` bars of a view."""
+def bars_in_view(snapshot: Snapshot, view: View, columns: int) -> Bars:
+    """Return the `columns` bars of a view."""
     lasting = open_step(snapshot)
     if view.zoom is Zoom.STEPS:
-        return _see_steps(snapshot, view, columns, lasting)
+        return _bars_of_single_steps(snapshot, view, columns, lasting)
     bars = _of_columns(
         snapshot.pyramid.columns(_end_s(snapshot, view, columns), width_s(snapshot, view, columns), columns)
     )
     return with_open_step(bars, lasting.since_s, lasting.until_s, lasting.part) if lasting else bars
 
 
-def _see_steps(snapshot: Snapshot, view: View, columns: int, lasting: OpenStep | None) -> Bars:
+def _bars_of_single_steps(snapshot: Snapshot, view: View, columns: int, lasting: OpenStep | None) -> Bars:
     rows = snapshot.steps
     if view.end_s is not None:
         rows = rows[: _step_at(snapshot, view.end_s) + 1]
@@ -125,7 +120,7 @@ def _of_columns(columns: Columns) -> Bars:
 
 
 def width_s(snapshot: Snapshot, view: View, columns: int) -> float:
-    """How long a column is; of no meaning where a column is a step."""
+    """Return the width of a column in seconds; without meaning where a column is a step."""
     span_s = _SPAN_S.get(view.zoom, snapshot.now_s + _BUCKET_S)
     return column_width(span_s, columns)
 
@@ -137,35 +132,35 @@ def _end_s(snapshot: Snapshot, view: View, columns: int) -> float:
 
 
 def _step_at(snapshot: Snapshot, at_s: float) -> int:
-    """The index in `snapshot.steps` of the step that began at `at_s` or last before it; -1 is none."""
+    """Return the index in `snapshot.steps` of the last step that started by `at_s`; -1 for none."""
     return int(np.searchsorted(snapshot.steps["start_ns"], round(at_s * 1e9), side="right")) - 1
 
 
 def column_of(bars: Bars, at_s: float) -> int:
-    """The column in which a moment lies; the nearest where it lies in none."""
+    """Return the column of a moment, or the nearest column."""
     column = int(np.searchsorted(bars.starts_s, at_s, side="right")) - 1
     return min(max(column, 0), len(bars.starts_s) - 1)
 
 
 def frozen(snapshot: Snapshot, view: View) -> View:
-    """The view as it stands."""
+    """Return the view with a fixed end."""
     return view if view.end_s is not None else replace(view, end_s=snapshot.now_s)
 
 
 def looks_back(snapshot: Snapshot, view: View) -> bool:
-    """Whether a view ends before the newest that there is."""
+    """Return True where a view ends before the newest data."""
     return view.end_s is not None and view.end_s < snapshot.now_s
 
 
 def moved(snapshot: Snapshot, view: View, bars: Bars, by: int) -> View:
-    """The cursor moved by so many columns; at an edge the view moves along."""
+    """Move the cursor by `by` columns; at an edge move the view too."""
     view, columns = frozen(snapshot, view), len(bars.starts_s)
     cursor = columns - 1 if view.cursor_s is None else column_of(bars, view.cursor_s)
     target = min(max(cursor + by, 0), columns - 1)
     beyond = cursor + by - target
     if beyond:
         view = _shifted(snapshot, view, columns, beyond)
-        bars = see(snapshot, view, columns)
+        bars = bars_in_view(snapshot, view, columns)
     return replace(view, cursor_s=float(bars.starts_s[target]))
 
 
@@ -179,22 +174,22 @@ def _shifted(snapshot: Snapshot, view: View, columns: int, by: int) -> View:
 
 
 def _clamped(snapshot: Snapshot, view: View, columns: int, end_s: float) -> float:
-    """An end at which the window begins in the run and ends in it."""
+    """Return the nearest end that keeps the window within the run."""
     first_end_s = (columns - 0.5) * width_s(snapshot, view, columns)
     return min(max(end_s, first_end_s), snapshot.now_s)
 
 
 def at_home(snapshot: Snapshot, view: View, columns: int) -> View:
-    """The run's beginning; of single steps, the oldest that are kept."""
+    """Return the view of the run's start; of single steps, of the oldest in memory."""
     if view.zoom is Zoom.STEPS:
         start = _shifted(snapshot, frozen(snapshot, view), columns, -len(snapshot.steps))
     else:
         start = replace(view, end_s=_clamped(snapshot, view, columns, 0.0))
-    return replace(start, cursor_s=float(see(snapshot, start, columns).starts_s[0]))
+    return replace(start, cursor_s=float(bars_in_view(snapshot, start, columns).starts_s[0]))
 
 
 def around(snapshot: Snapshot, view: View, columns: int, at_s: float) -> View:
-    """A moment in the middle, read out. A single step that is not kept any more is seen in its quarter second."""
+    """Return a view with a moment in the middle; zoom out where its single step is no longer in memory."""
     zoom = view.zoom
     if zoom is Zoom.STEPS and _step_at(snapshot, at_s) < 0:
         zoom = Zoom.SECONDS
@@ -206,7 +201,7 @@ def around(snapshot: Snapshot, view: View, columns: int, at_s: float) -> View:
 
 
 def zoomed(snapshot: Snapshot, view: View, columns: int, direction: int) -> View:
-    """Another zoom; spans longer than the run are passed over. A moment that is read out stays in view."""
+    """Change the zoom, skipping spans longer than the run; keep the moment under the cursor in view."""
     levels = [zoom for zoom in Zoom if _SPAN_S.get(zoom, 0.0) < max(snapshot.now_s, _SPAN_S[Zoom.SECONDS] + 1)]
     at = levels.index(view.zoom) if view.zoom in levels else len(levels) - 1
     zoom = levels[min(max(at + (1 if direction > 0 else -1), 0), len(levels) - 1)]
@@ -216,7 +211,7 @@ def zoomed(snapshot: Snapshot, view: View, columns: int, direction: int) -> View
 
 
 def share_before(snapshot: Snapshot, switch: PipelineSwitched) -> float | None:
-    """How much the device starved in the 10 s before a switch, back to the switch before it; None is unknown."""
+    """Return the starving share in the 10 s before a switch, back to the switch before it; None where unknown."""
     earlier = [event.at_ns for event in snapshot.events.of(PipelineSwitched) if event.at_ns < switch.at_ns]
     bars = _of_columns(snapshot.pyramid.columns(switch.at_ns / 1e9 - _BUCKET_S, _BUCKET_S, _BEFORE))
     since_s = max(earlier, default=0) / 1e9
@@ -225,7 +220,7 @@ def share_before(snapshot: Snapshot, switch: PipelineSwitched) -> float | None:
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """What a picture is made of. `limits`: all of the run's."""
+    """The data of one picture. `limits`: the run's stretches of heat and swapping."""
 
     snapshot: Snapshot
     view: View

@@ -15,7 +15,7 @@ import pytest
 from tfwatch import __version__, cli
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.control import Experiment, Scheduled
-from tfwatch.training.request import TrainRequest, Plan
+from tfwatch.training.request import Plan, TrainRequest
 from tfwatch.workloads.workload import Settings
 
 
@@ -127,12 +127,12 @@ def run(*words: str) -> int:
         ),
         pytest.param(
             ["train", "cnn", "--switch", "prefetch=4"],
-            "--switch: 'prefetch=4' is no switch: give STEP:KNOB=VALUE, e.g. 100:prefetch=4",
+            "--switch: 'prefetch=4' is not a switch: give STEP:KNOB=VALUE, e.g. 100:prefetch=4",
             id="switch",
         ),
         pytest.param(
             ["train", "cnn", "--switch", "9:depth=4"],
-            "--switch: 'depth' is no knob: there are prefetch, workers, storage-latency, fast-form, cache and shuffle",
+            "--switch: 'depth' is not a knob: choose prefetch, workers, storage-latency, fast-form, cache or shuffle",
             id="knob",
         ),
         pytest.param(
@@ -149,7 +149,7 @@ def run(*words: str) -> int:
         ),
         pytest.param(["train", "cnn", "\x1b]0;x\x07"], "unrecognized arguments:  ]0;x ", id="control in a word"),
         pytest.param(["--trian"], "unrecognized arguments: --trian", id="an option in place of a command"),
-        pytest.param(["train", "cnn"], "stdout is no terminal: use --headless", id="no terminal"),
+        pytest.param(["train", "cnn"], "stdout is not a terminal: use --headless", id="no terminal"),
         pytest.param(["replay", "--runs-dir", "/nonexistent"], "no runs yet in /nonexistent", id="no runs"),
         pytest.param(["replay", "--runs-dir", "/nonexistent", ""], "no run '' in /nonexistent", id="no name"),
         pytest.param(["replay", "--runs-dir", "/nonexistent", "x"], "no run 'x' in /nonexistent", id="no such run"),
@@ -197,7 +197,7 @@ def test_a_run_needs_a_terminal_to_be_replayed_on(tmp_path: Path, capsys: pytest
     writer, _ = begin_run(tmp_path, "cnn")
     writer.close()
     assert run("replay", "--runs-dir", str(tmp_path)) == 2
-    assert capsys.readouterr().err == "tfwatch: stdout is no terminal: use --json\n"
+    assert capsys.readouterr().err == "tfwatch: stdout is not a terminal: use --json\n"
 
 
 def test_every_option_reaches_the_plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_a_dumb_terminal_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.setattr(os, "isatty", lambda _fd: True)
     monkeypatch.setenv("TERM", "dumb")
     assert run("train", "cnn") == 2
-    assert capsys.readouterr().err == "tfwatch: a terminal of type dumb (TERM) shows no screen: use --headless\n"
+    assert capsys.readouterr().err == "tfwatch: a terminal of type dumb (TERM) cannot show the screen: use --headless\n"
 
 
 def test_the_themes_are_those_of_the_screens() -> None:
@@ -340,17 +340,17 @@ def test_the_themes_are_those_of_the_screens() -> None:
     [
         (
             "--knob prefetch=off",
-            "'prefetch=off' gives one setting: an experiment compares two or more, e.g. prefetch=off,4",
+            "'prefetch=off' has one setting: an A/B test compares two or more, e.g. prefetch=off,4",
         ),
-        ("--knob prefetch=4,04", "'prefetch=4,04' gives a setting twice: an experiment compares different ones"),
+        ("--knob prefetch=4,04", "'prefetch=4,04' repeats a setting: an A/B test compares different ones"),
         (
             "--knob depth=1,2",
-            "'depth' is no knob: there are prefetch, workers, storage-latency and fast-form",
+            "'depth' is not a knob: choose prefetch, workers, storage-latency or fast-form",
         ),
-        ("--knob prefetch", "'prefetch' is no knob with settings: give KNOB=VALUE,VALUE, e.g. prefetch=off,4"),
+        ("--knob prefetch", "'prefetch' has no settings: give KNOB=VALUE,VALUE, e.g. prefetch=off,4"),
         (
             "--knob cache=off,on",
-            "cache takes effect at an epoch's start: an experiment needs a knob that switches at once",
+            "cache takes effect with an epoch: an A/B test needs a knob that switches live",
         ),
         ("--knob workers=1,many", "'many' is not a setting: give off, default, auto or a number from 1 to 1024"),
     ],

@@ -48,14 +48,14 @@ def train(
     return run, trainer.outcome
 
 
-def told(run: Run, kind: type) -> list[Any]:
+def events_of(run: Run, kind: type) -> list[Any]:
     """The events of a kind."""
     return [event for event in run.events if isinstance(event, kind)]
 
 
 def only(run: Run, kind: type) -> Any:
     """The one event of a kind."""
-    (event,) = told(run, kind)
+    (event,) = events_of(run, kind)
     return event
 
 

@@ -125,7 +125,7 @@ def run(step: Step, batch: int, case: Case, steps: int, runs_dir: Path) -> Windo
 class Pair:
     """A fed loop, the one on late batches right after it, and what the GPU did."""
 
-    fed: Window
+    compute_bound: Window
     late: Window
     busy: Busy
 
@@ -148,16 +148,16 @@ class Reading:
 
 def read(pairs: list[Pair]) -> Reading:
     """A case's loops together."""
-    late, fed = [pair.late for pair in pairs], [pair.fed for pair in pairs]
-    wall_ms, fed_wall_ms = _wall_ms(late), _wall_ms(fed)
+    late, compute_bound = [pair.late for pair in pairs], [pair.compute_bound for pair in pairs]
+    wall_ms, fed_wall_ms = _wall_ms(late), _wall_ms(compute_bound)
     share = sum(_ran_ms(pair.busy, pair.late) for pair in pairs) / wall_ms
-    fed_share = sum(_ran_ms(pair.busy, pair.fed) for pair in pairs) / fed_wall_ms
-    fed_wait = sum(window.wait_ms for window in fed) / fed_wall_ms
+    fed_share = sum(_ran_ms(pair.busy, pair.compute_bound) for pair in pairs) / fed_wall_ms
+    fed_wait = sum(window.wait_ms for window in compute_bound) / fed_wall_ms
     blocked_ms = sum(window.blocked_ms for window in late)
     ran_ms = sum(pair.busy.within_ns(pair.late.fetches_ns) for pair in pairs) / 1e6
     return Reading(
         step_ms=wall_ms / sum(window.steps for window in late),
-        fed_step_ms=fed_wall_ms / sum(window.steps for window in fed),
+        fed_step_ms=fed_wall_ms / sum(window.steps for window in compute_bound),
         blocked=blocked_ms / wall_ms,
         wait=sum(window.wait_ms for window in late) / wall_ms,
         dry=(blocked_ms - ran_ms) / wall_ms,

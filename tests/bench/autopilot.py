@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from tests.bench.fed import Case, train
+from tests.bench.compute_bound import Case, train
 from tfwatch.analysis.tuning.autopilot_moves import settling
 from tfwatch.analysis.tuning.estimator import measure
 from tfwatch.analysis.tuning.evidence import cores_of

@@ -28,7 +28,7 @@ from tfwatch.core.knobs import Knobs
 from tfwatch.runs.control import Control, Experiment
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.opened import read_run
-from tfwatch.tfdata.work_ahead import buffer_size, num_parallel_calls, options, untuned
+from tfwatch.tfdata.work_ahead import buffer_size, num_parallel_calls, options, without_autotune
 from tfwatch.tuner.thread import Pilot
 from tfwatch.watch import fetch
 from tfwatch.watch.session import Session
@@ -96,7 +96,7 @@ def own_ms(name: str, model: Any, source: tf.data.Dataset, steps: int, folder: P
     control.order(Experiment("workers", (WORKERS, WORKERS + 1), steps) if name == EXPERIMENT else None)
     pilot.start()
     session = Session(writer, control, build=pipeline, source=source, stop_after=SKIP + steps)
-    stand_in = source.with_options(untuned())
+    stand_in = source.with_options(without_autotune())
     stopwatch = Stopwatch()
     callbacks = [Watch(session=session), stopwatch]
     model.fit(stand_in, steps_per_epoch=SKIP + steps, verbose=0, shuffle=False, callbacks=callbacks)

@@ -75,14 +75,14 @@ def measure(how: str, name: str, asked: dict[str, Any]) -> None:
     keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]).compile("adam", "mse")
     before = psutil.Process().memory_info().rss
     if how == "alone":
-        run_alone(name, asked)
+        run_in_process(name, asked)
     else:
         train(name, asked)
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(most * (1 if sys.platform == "darwin" else 1024) - before)
 
 
-def run_alone(name: str, asked: dict[str, Any]) -> None:
+def run_in_process(name: str, asked: dict[str, Any]) -> None:
     """What `tfwatch bench` times, six times."""
     step, _ = bench_program.step_of(name, registry.settle(name, asked))
     for _ in range(STEPS):

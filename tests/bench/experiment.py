@@ -34,7 +34,7 @@ from tfwatch.core.knobs import Knobs
 from tfwatch.runs.control import Control, Experiment
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.opened import read_run
-from tfwatch.tfdata.work_ahead import options, untuned
+from tfwatch.tfdata.work_ahead import options, without_autotune
 from tfwatch.tuner.thread import Pilot
 from tfwatch.watch.callback import Watch
 from tfwatch.watch.session import Session
@@ -139,7 +139,7 @@ class Trainings:
         source = tf.data.Dataset.from_tensors(batch).repeat()
         stop_after = _WARM_UP if order is None else self._steps + _AROUND
         session = Session(writer, control, build=self._pipeline, source=source, stop_after=stop_after)
-        stand_in = tf.data.Dataset.from_tensors(batch).repeat().with_options(untuned())
+        stand_in = tf.data.Dataset.from_tensors(batch).repeat().with_options(without_autotune())
         watch = Watch(session=session)
         self.model.fit(stand_in, steps_per_epoch=stop_after, verbose=0, shuffle=False, callbacks=[watch])
         pilot.stop()

@@ -45,7 +45,7 @@ class Case:
     """A pipeline at its worst setting.
 
     workload: one of tfwatch's own; empty is an injected loader: each of a batch's examples takes `example_ms` of sleep,
-    and a whole batch in the fast form `fast_ms`, None where there is no such form; latency is in `knobs`. step_ms: of
+    and a whole batch in the fast pipeline `fast_ms`, None where there is no such form; latency is in `knobs`. step_ms: of
     the model that it feeds; where `sleeps`, it needs no core, as on another device.
     """
 
@@ -65,7 +65,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingResult:
     """What a training gave: the checksums of its batches in the order of the steps, and those that it should have.
 
     due: some more than there were steps, so that a batch that came too early is known.
@@ -108,7 +108,7 @@ def _checksum(labels: Any) -> Any:
     return tf.cast(tf.reduce_sum(flat * (1 + 7 * tf.range(tf.size(flat, tf.int64)))) % 16_000_057, tf.float32)
 
 
-def train(case: Case, runs_dir: Path, conduct: Callable[[RunWriter, Control], None]) -> Trained:
+def train(case: Case, runs_dir: Path, conduct: Callable[[RunWriter, Control], None]) -> TrainingResult:
     """Train until `conduct`, which turns knobs in a thread of its own, returns."""
     prepared = _prepared(case)
     device = find_device()
@@ -133,7 +133,7 @@ def train(case: Case, runs_dir: Path, conduct: Callable[[RunWriter, Control], No
         writer.end("stopped")
         sensors.stop()
         writer.close()
-    return Trained(told.seen, list(itertools.islice(told.due(_prepared(case).prepared), len(told.seen) + _MORE)))
+    return TrainingResult(told.seen, list(itertools.islice(told.due(_prepared(case).prepared), len(told.seen) + _MORE)))
 
 
 def _conducted(conduct: Callable[[RunWriter, Control], None], writer: RunWriter, control: Control) -> None:
@@ -181,7 +181,9 @@ def _fit(prepared: Prepared, writer: RunWriter, control: Control, told: _Told) -
     )
     spec = prepared.pipeline(prepared.source, control.knobs).element_spec
     one = tf.nest.map_structure(lambda s: tf.zeros([n or 1 for n in s.shape], s.dtype), spec)
-    stand_in = tf.data.Dataset.from_tensors(one).repeat(prepared.steps_per_epoch).with_options(work_ahead.untuned())
+    stand_in = (
+        tf.data.Dataset.from_tensors(one).repeat(prepared.steps_per_epoch).with_options(work_ahead.without_autotune())
+    )
     model.fit(stand_in, epochs=_EPOCHS, verbose=0, shuffle=False, callbacks=[Watch(session=session), told])
 
 
@@ -197,7 +199,7 @@ def _prepared(case: Case) -> _Known:
 
 def _injected(case: Case) -> Prepared:
     numbers = tf.data.Dataset.range(400_000).shuffle(1000, seed=SEED).batch(_LABELS)
-    source = numbers.with_options(work_ahead.options(Knobs())).with_options(work_ahead.untuned())
+    source = numbers.with_options(work_ahead.options(Knobs())).with_options(work_ahead.without_autotune())
     accelerated = find_device().accelerated
     model = make_model if accelerated else functools.partial(make_sleeper, case.step_ms)
     loaded = functools.partial(_loaded, case=case, images=_IMAGES if accelerated else 1)

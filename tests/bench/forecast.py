@@ -74,7 +74,7 @@ CASES = (
     ),
     Case("bursts", Knobs(), (("prefetch", 1), ("prefetch", 8), ("prefetch", "off")), load_ms=_BURSTS),
     Case(
-        "fast form 3 ms",
+        "fast pipeline 3 ms",
         Knobs(),
         (("fast_form", True), ("fast_form", False), ("prefetch", 4), ("fast_form", True)),
         load_ms=(20.0,),
@@ -90,7 +90,7 @@ CASES = (
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingResult:
     """A case, what was foretold of its switches, and how its compute wandered: standard deviation over median."""
 
     case: Case
@@ -98,15 +98,15 @@ class Trained:
     wander: float
 
 
-def train(case: Case, accelerated: bool, folder: Path, models: dict[bool, Any], batch: int) -> Trained:
+def train(case: Case, accelerated: bool, folder: Path, models: dict[bool, Any], batch: int) -> TrainingResult:
     """One case, foretold from its run folder."""
     path = run(case, models[case.sleeps and not accelerated], batch, folder)
     record = JudgedRun(open_run(path)).record
     computes = [one.switch.after.compute.median for one in record.foretold if one.switch.after]
-    return Trained(case, record, float(np.std(computes) / np.median(computes)) if len(computes) > 1 else 0.0)
+    return TrainingResult(case, record, float(np.std(computes) / np.median(computes)) if len(computes) > 1 else 0.0)
 
 
-def print_rows(trained: Trained) -> None:
+def print_rows(trained: TrainingResult) -> None:
     """A row a switch."""
     for one in trained.record.foretold:
         switch, told = one.switch, one.forecast
@@ -140,7 +140,7 @@ def as_row(case: Case, one: Foretold) -> dict[str, Any]:
     }
 
 
-def conclude(trained: list[Trained], as_json: bool, device: str) -> int:
+def conclude(trained: list[TrainingResult], as_json: bool, device: str) -> int:
     """Say how near they came; returns how many switches were foretold."""
     found = Record(tuple(one for each in trained for one in each.record.foretold))
     count = len(found.foretold)
@@ -170,7 +170,7 @@ def main() -> int:
     if not options.json:
         print("| training | switch | before, ms | forecast, ms | came, ms | off | in range | |")
         print("| --- | --- | ---: | ---: | ---: | ---: | --- | --- |", flush=True)
-    trained: list[Trained] = []
+    trained: list[TrainingResult] = []
     begun_s = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         for case in CASES:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import tfwatch.app
 from tests.bench.terminal import run_on_terminal
-from tests.screens.canned import FED, PREFETCHED, STAGES, STARVING, Canned, usual
+from tests.screens.canned import COMPUTE_BOUND, PREFETCHED, STAGES, STARVING, Canned, usual
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
 from tfwatch.runs.control import Control
@@ -58,7 +58,7 @@ class Fed(tfwatch.app.TfwatchApp):
 def advance(run: Canned, count: int) -> None:
     """So many steps more, with the events that a training makes on the way."""
     for _ in range(count):
-        run.steps(1, FED if run.step % 1000 < 800 else STARVING)
+        run.steps(1, COMPUTE_BOUND if run.step % 1000 < 800 else STARVING)
         if run.step % SAMPLE_EVERY == 0:
             run.sample()
         if run.step % STAGES_EVERY == 0:

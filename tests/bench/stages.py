@@ -32,7 +32,7 @@ from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Phase
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.opened import read_run
-from tfwatch.tfdata.live_switch import Feed, prefetch_only
+from tfwatch.tfdata.live_switch import SwitchablePipeline, prefetch_only
 from tfwatch.tfdata.stage_reader import StageReader
 from tfwatch.tfdata.work_ahead import options
 
@@ -53,7 +53,7 @@ class Pipeline:
 
     def __init__(self, dataset: tf.data.Dataset, gated: bool) -> None:
         self._iterator = iter(dataset)
-        self._feed = Feed(prefetch_only) if gated else None
+        self._feed = SwitchablePipeline(prefetch_only) if gated else None
         if self._feed:
             self._feed.start(self._iterator, Knobs(prefetch=2))
 

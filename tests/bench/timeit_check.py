@@ -22,7 +22,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import tensorflow as tf
 
-from tfwatch.checks.bench import certain_from, run_alone
+from tfwatch.checks.bench import find_interval_cut, run_in_process
 from tfwatch.checks.bench_program import Others, Spec, step_of, timed_ms
 
 MOST = 0.05
@@ -89,7 +89,7 @@ def side_by_side(spec: Spec, rounds: int, rng: random.Random) -> list[float]:
 
 def bench_ms(spec: Spec) -> float:
     """Milliseconds of a product, as one round of `tfwatch bench` has it."""
-    return float(statistics.median(run_alone(spec).results["measured"]["steps_ms"]))
+    return float(statistics.median(run_in_process(spec).results["measured"]["steps_ms"]))
 
 
 def plain_ms(spec: Spec) -> float:
@@ -100,7 +100,7 @@ def plain_ms(spec: Spec) -> float:
 
 def is_fine(title: str, ratios: list[float]) -> bool:
     """Print what came of it; whether 5 % are within the interval."""
-    ordered, cut = sorted(ratios), certain_from(len(ratios))
+    ordered, cut = sorted(ratios), find_interval_cut(len(ratios))
     low, high = ordered[cut], ordered[-1 - cut]
     told = f"median {statistics.median(ratios):.3f}, {low:.3f} to {high:.3f} ({len(ratios)} pairs)"
     print(f"bench / timeit, {title}: {told}", flush=True)

@@ -117,10 +117,12 @@ def _train_injected(case: Case, model: Any, batch: int, writer: RunWriter, contr
     device = find_device()
     writer.describe(device=device.name, accelerated=device.accelerated)
     source = tf.data.Dataset.range(10**9).batch(FILES).with_options(work_ahead.options(Knobs()))
-    session = Session(writer, control, build=_loader(case, batch), source=source.with_options(work_ahead.untuned()))
+    session = Session(
+        writer, control, build=_loader(case, batch), source=source.with_options(work_ahead.without_autotune())
+    )
     spec = session.build(source, case.knobs).element_spec
     one = tf.nest.map_structure(lambda s: tf.zeros(s.shape, s.dtype), spec)
-    stand_in = tf.data.Dataset.from_tensors(one).repeat().with_options(work_ahead.untuned())
+    stand_in = tf.data.Dataset.from_tensors(one).repeat().with_options(work_ahead.without_autotune())
     model.fit(stand_in, steps_per_epoch=10**6, verbose=0, callbacks=[Watch(session=session)])
     writer.end("stopped")
 

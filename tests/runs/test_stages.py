@@ -160,9 +160,9 @@ def test_the_events_come_back(event: Event) -> None:
 
 def test_ten_hours_of_readings_stay_small() -> None:
     """Ten minutes at one a second, then at most 250 bytes a second: see `training.stages`."""
-    from tfwatch.tfdata.stage_reader import _BYTES_S, _CLOSELY_S
+    from tfwatch.tfdata.stage_reader import _BYTES_PER_S, _EVERY_SECOND_S
 
     stages = 20
-    closely = _CLOSELY_S * stages * STAGE.itemsize
+    closely = _EVERY_SECOND_S * stages * STAGE.itemsize
 
-    assert closely + 10 * 3600 * _BYTES_S < 12e6
+    assert closely + 10 * 3600 * _BYTES_PER_S < 12e6

@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.tfdata.cache import Store
+    from tfwatch.tfdata.cache import ExampleStore
 
 pytestmark = pytest.mark.tensorflow
 
@@ -19,13 +19,13 @@ COUNT, SHAPE = 10, (4, 3)
 MEGABYTE = 2**20
 
 
-def make(available: float = 2**30, shape: tuple[int, ...] = SHAPE, count: int = COUNT) -> Store:
+def make(available: float = 2**30, shape: tuple[int, ...] = SHAPE, count: int = COUNT) -> ExampleStore:
     import tensorflow as tf
 
-    from tfwatch.tfdata.cache import Store
+    from tfwatch.tfdata.cache import ExampleStore
 
     specs = [tf.TensorSpec(shape, tf.float32), tf.TensorSpec((), tf.int32)]
-    return Store(count, specs, lambda: available)
+    return ExampleStore(count, specs, lambda: available)
 
 
 def rows(numbers: list[int]) -> tuple[Any, Any]:
@@ -33,10 +33,10 @@ def rows(numbers: list[int]) -> tuple[Any, Any]:
     return images, np.array(numbers, np.int32)
 
 
-def kept_batches(store: Store, batches: list[list[int]]) -> list[Any]:
+def kept_batches(store: ExampleStore, batches: list[list[int]]) -> list[Any]:
     import tensorflow as tf
 
-    kept = store.kept()
+    kept = store.examples_of()
     data = tf.data.Dataset.from_generator(
         lambda: ((np.array(numbers), *rows(numbers)) for numbers in batches),
         output_signature=(
@@ -48,15 +48,15 @@ def kept_batches(store: Store, batches: list[list[int]]) -> list[Any]:
     return list(data.map(kept.keep).as_numpy_iterator())
 
 
-def read(store: Store, numbers: list[int]) -> tuple[Any, Any]:
+def read(store: ExampleStore, numbers: list[int]) -> tuple[Any, Any]:
     import tensorflow as tf
 
-    data = tf.data.Dataset.from_tensors(np.array(numbers, np.int64)).map(store.kept().get)
+    data = tf.data.Dataset.from_tensors(np.array(numbers, np.int64)).map(store.examples_of().get)
     (batch,) = data.as_numpy_iterator()
     return batch  # type: ignore[no-any-return]
 
 
-def free(store: Store) -> None:
+def free(store: ExampleStore) -> None:
     """Close it and wait until the memory is given back."""
     store.close()
     for thread in threading.enumerate():
@@ -64,7 +64,7 @@ def free(store: Store) -> None:
             thread.join(10)
 
 
-def test_what_is_kept_is_read_bit_for_bit_in_any_order() -> None:
+def test_cached_examples_are_read_bit_for_bit_in_any_order() -> None:
     store = make()
     store.open()
     given = kept_batches(store, [[3, 1, 4], [0, 9]])
@@ -72,10 +72,12 @@ def test_what_is_kept_is_read_bit_for_bit_in_any_order() -> None:
     images, labels = read(store, [9, 3, 1])
     np.testing.assert_array_equal(images, rows([9, 3, 1])[0])
     assert labels.tolist() == [9, 3, 1]
-    assert [bool(store.kept().has(number)) for number in range(COUNT)] == [n in (3, 1, 4, 0, 9) for n in range(COUNT)]
+    assert [bool(store.examples_of().has(number)) for number in range(COUNT)] == [
+        n in (3, 1, 4, 0, 9) for n in range(COUNT)
+    ]
     assert not store.is_settled
     kept_batches(store, [[2, 5, 6, 7, 8]])
-    assert store.kept().is_full
+    assert store.examples_of().is_full
     assert store.is_settled
 
 
@@ -87,25 +89,25 @@ def test_python_makes_an_example_once() -> None:
         made.append(number)
         return np.full(SHAPE, number / 7, np.float32), number
 
-    first, second = (store.kept().example(4, example) for _ in range(2))
+    first, second = (store.examples_of().example(4, example) for _ in range(2))
     assert made == [4]
     np.testing.assert_array_equal(first[0], second[0])
     assert second[1] == 4
 
 
-def test_each_form_of_a_pipeline_has_its_own() -> None:
+def test_each_form_of_a_pipeline_has_its_own_cache() -> None:
     store = make()
     store.open()
-    store.kept("slow").example(4, lambda number: (np.ones(SHAPE, np.float32), number))
-    assert bool(store.kept("slow").has(4))
-    assert not bool(store.kept("fast").has(4))
+    store.examples_of("slow").example(4, lambda number: (np.ones(SHAPE, np.float32), number))
+    assert bool(store.examples_of("slow").has(4))
+    assert not bool(store.examples_of("fast").has(4))
 
 
-def test_off_forgets_everything_and_gives_the_memory_back() -> None:
+def test_off_empties_the_cache_and_frees_its_memory() -> None:
     store = make()
     store.open()
     kept_batches(store, [list(range(COUNT))])
-    before = store.kept()
+    before = store.examples_of()
     free(store)
     assert not store.is_open
     # The pages are the system's again: where they are touched they read as zeros.
@@ -113,15 +115,15 @@ def test_off_forgets_everything_and_gives_the_memory_back() -> None:
     assert before._parts[0]._variable.shape[0] is None
     assert before._parts[0].read().shape[0] == 0
     store.open()
-    assert not any(bool(store.kept().has(number)) for number in range(COUNT))
+    assert not any(bool(store.examples_of().has(number)) for number in range(COUNT))
 
 
-def test_memory_is_taken_as_it_fills_and_given_back_at_once() -> None:
+def test_memory_grows_as_the_cache_fills_and_is_freed_at_once() -> None:
     import psutil
 
     process, store = psutil.Process(), make(2**40, (MEGABYTE // 4,), 96)
     store.open()
-    kept = store.kept()
+    kept = store.examples_of()
     empty = process.memory_info().rss
     for number in range(96):
         kept.example(number, lambda number: (np.full(MEGABYTE // 4, number, np.float32), number))
@@ -131,7 +133,7 @@ def test_memory_is_taken_as_it_fills_and_given_back_at_once() -> None:
     assert full - process.memory_info().rss > 64 * MEGABYTE
 
 
-def test_what_would_take_more_than_half_of_the_free_memory_is_refused() -> None:
+def test_a_cache_that_needs_more_than_half_of_the_free_memory_is_refused() -> None:
     from tfwatch.tfdata.cache import NoRoomError
 
     store = make(available=6.2 * 2**30, shape=(10, MEGABYTE), count=100)
@@ -148,27 +150,27 @@ def raises() -> float:
     ("at_last", "why"),
     [(lambda: 2**40 // 9, "memory got short"), (raises, "free memory cannot be read (OSError: no)")],
 )
-def test_it_fills_no_more_where_memory_gets_short_or_cannot_be_read(at_last: Callable[[], float], why: str) -> None:
+def test_it_stops_filling_if_memory_is_low_or_unknown(at_last: Callable[[], float], why: str) -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.cache import Store
+    from tfwatch.tfdata.cache import ExampleStore
 
-    available, told = [lambda: 2.0**40, lambda: 2.0**40, at_last], list[str]()
+    available, events_of = [lambda: 2.0**40, lambda: 2.0**40, at_last], list[str]()
     spec = [tf.TensorSpec((MEGABYTE,), tf.float32)]
-    store = Store(40, spec, lambda: (available.pop(0) if len(available) > 1 else available[0])())
-    store.tell = told.append
+    store = ExampleStore(40, spec, lambda: (available.pop(0) if len(available) > 1 else available[0])())
+    store.notify = events_of.append
     store.open()
     for number in range(40):
-        store.kept().example(number, lambda number: (np.full(MEGABYTE, number, np.float32),))
-    assert told[-1] == f"{why}: the cache keeps 16 of 40 examples and takes no more"
-    assert store.kept().is_stopped
+        store.examples_of().example(number, lambda number: (np.full(MEGABYTE, number, np.float32),))
+    assert events_of[-1] == f"{why}: the cache keeps 16 of 40 examples and takes no more"
+    assert store.examples_of().is_stopped
     assert store.is_settled
-    assert [bool(store.kept().has(number)) for number in (15, 16)] == [True, False]
+    assert [bool(store.examples_of().has(number)) for number in (15, 16)] == [True, False]
 
 
-def test_opening_it_says_what_it_takes() -> None:
-    store, told = make(shape=(MEGABYTE,), count=4), list[str]()
-    store.tell = told.append
+def test_opening_the_cache_reports_its_size() -> None:
+    store, events_of = make(shape=(MEGABYTE,), count=4), list[str]()
+    store.notify = events_of.append
     store.open()
     store.open()
-    assert told == ["the cache takes 16 MB of 1.0 GB of free memory once it is full"]
+    assert events_of == ["the cache takes 16 MB of 1.0 GB of free memory once it is full"]

@@ -12,11 +12,11 @@ from queue import Empty, SimpleQueue
 import pytest
 
 from tfwatch.core.knobs import Knobs
-from tfwatch.tfdata.disposal import Collections
+from tfwatch.tfdata.disposal import CollectionPasses
 
 
-def test_a_collection_in_the_thread_that_waits_for_one_holds_nobody_up() -> None:
-    with Collections() as collections:
+def test_a_collection_in_the_waiting_thread_causes_no_deadlock() -> None:
+    with CollectionPasses() as collections:
 
         def run() -> None:
             sys.setprofile(lambda *_: gc.collect(0))  # at each call within
@@ -29,23 +29,23 @@ def test_a_collection_in_the_thread_that_waits_for_one_holds_nobody_up() -> None
 
 
 @pytest.mark.tensorflow
-def test_a_source_goes_in_the_disposal_thread_once_the_collector_has_freed_its_pipelines() -> None:
+def test_a_source_is_deleted_in_the_disposal_thread_after_its_pipelines_are_collected() -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.live_switch import Feed, prefetch_only
+    from tfwatch.tfdata.live_switch import SwitchablePipeline, prefetch_only
 
     gone_in = SimpleQueue[str]()
 
     def note(_: object) -> None:
         gone_in.put(threading.current_thread().name)
 
-    feed = Feed(prefetch_only)
+    feed = SwitchablePipeline(prefetch_only)
     source = iter(tf.data.Dataset.range(10))
     reference = weakref.ref(source, note)
     feed.start(source, Knobs(2))
     feed.get()
     feed.switch(Knobs("off"))
-    while feed.switching:
+    while feed.is_switching:
         feed.get()
     del source
     feed.close()
@@ -58,19 +58,19 @@ def test_a_source_goes_in_the_disposal_thread_once_the_collector_has_freed_its_p
 
 
 @pytest.mark.tensorflow
-def test_a_pipeline_that_is_kept_no_more_goes_in_the_disposal_thread() -> None:
+def test_an_evicted_pipeline_is_deleted_in_the_disposal_thread() -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.live_switch import Feed, prefetch_only
+    from tfwatch.tfdata.live_switch import SwitchablePipeline, prefetch_only
 
     gone_in = SimpleQueue[str]()
-    feed = Feed(prefetch_only)
+    feed = SwitchablePipeline(prefetch_only)
     feed.start(iter(tf.data.Dataset.range(100)), Knobs(1))
     first = weakref.ref(feed.iterator, lambda _: gone_in.put(threading.current_thread().name))
     for depth in range(2, 9):
         feed.switch(Knobs(depth))
         feed.get()
-        while feed.switching:
+        while feed.is_switching:
             feed.get()
     assert gone_in.get(timeout=60) == "tfwatch-disposal"
     assert first() is None

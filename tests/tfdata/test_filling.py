@@ -47,11 +47,11 @@ def model(*, read_ms: float, out: int, held: int, after_ms: float) -> dict[int, 
     ],
 )
 def test_a_first_wait(wait_ms: float, read_ms: float, out: int, held: int, after_ms: float, filled: bool) -> None:
-    from tfwatch.tfdata.stage_model import explained
+    from tfwatch.tfdata.stage_model import is_shuffle_fill
 
     nodes = model(read_ms=read_ms, out=out, held=held, after_ms=after_ms)
 
-    assert explained(nodes, wait_ms * MS, begun=False) is filled
+    assert is_shuffle_fill(nodes, wait_ms * MS, begun=False) is filled
 
 
 @pytest.mark.parametrize(
@@ -63,22 +63,22 @@ def test_a_first_wait(wait_ms: float, read_ms: float, out: int, held: int, after
     ],
 )
 def test_a_wait_in_mid_run(read_ms: float, out: int, held: int, filled: bool) -> None:
-    from tfwatch.tfdata.stage_model import explained
+    from tfwatch.tfdata.stage_model import is_shuffle_fill
 
-    assert explained(model(read_ms=read_ms, out=out, held=held, after_ms=5000), 105 * MS, begun=True) is filled
+    assert is_shuffle_fill(model(read_ms=read_ms, out=out, held=held, after_ms=5000), 105 * MS, begun=True) is filled
 
 
-def test_without_an_iterator_or_a_model_nothing_is_explained() -> None:
+def test_without_an_iterator_or_a_model_no_wait_is_explained() -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.stage_model import Filling
-    from tfwatch.tfdata.work_ahead import untuned
+    from tfwatch.tfdata.stage_model import ShuffleFill
+    from tfwatch.tfdata.work_ahead import without_autotune
 
     batches = tf.data.Dataset.range(10).shuffle(5, seed=1)
 
-    assert not Filling(None).explains(1e9)
-    assert not Filling(iter(batches.with_options(untuned()))).explains(1e9)
-    assert not Filling(iter(batches)).explains(1e9)
+    assert not ShuffleFill(None).is_cause_of(1e9)
+    assert not ShuffleFill(iter(batches.with_options(without_autotune()))).is_cause_of(1e9)
+    assert not ShuffleFill(iter(batches)).is_cause_of(1e9)
 
 
 #: What the pipelines below take for each call of their slow map, by a clock that they alone move.
@@ -95,13 +95,13 @@ class Played:
         self.writer = RunWriter(None, make_manifest(), self.clock.clock)
         real = tf.data.experimental.get_model_proto
 
-        def model_of(iterator: Any) -> Any:
+        def read_model(iterator: Any) -> Any:
             model = real(iterator)
             for node in model.nodes.values():
                 node.processing_time = round(SLOW_S * 1e9) * node.num_elements if node.name == "Map" else 0
             return model
 
-        monkeypatch.setattr(tf.data.experimental, "get_model_proto", model_of)
+        monkeypatch.setattr(tf.data.experimental, "get_model_proto", read_model)
 
     def slow(self, x: Any, y: Any) -> Any:
         import tensorflow as tf
@@ -149,6 +149,6 @@ def test_in_a_fit(
     rows = read_run(played.writer).steps
     assert len(rows) == 40
 
-    told = rows["step"][(rows["flags"] & int(Flag.SHUFFLE_FILL)) != 0].tolist()
+    events_of = rows["step"][(rows["flags"] & int(Flag.SHUFFLE_FILL)) != 0].tolist()
 
-    assert told == filled
+    assert events_of == filled

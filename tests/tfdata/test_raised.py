@@ -17,7 +17,7 @@ def error_of(call: Any) -> Exception:
     raise AssertionError("nothing was raised")
 
 
-def test_a_librarys_own_feed_is_no_fetch_of_tfwatchs() -> None:
+def test_a_library_module_with_the_name_of_the_fetch_is_no_fetch() -> None:
     from tfwatch.training.raised import raised
 
     names: dict[str, Any] = {"__name__": "lib.feed"}
@@ -28,16 +28,16 @@ def test_a_librarys_own_feed_is_no_fetch_of_tfwatchs() -> None:
     assert (str(found.error), found.in_fetch, found.shape) == ("no", False, None)
 
 
-def test_an_error_of_the_pipeline_comes_through_the_fetch() -> None:
+def test_an_error_of_the_pipeline_is_located_in_the_fetch() -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.live_switch import Feed
+    from tfwatch.tfdata.live_switch import SwitchablePipeline
     from tfwatch.training.raised import raised
 
     def broken(batches: tf.data.Dataset, knobs: object) -> tf.data.Dataset:
         raise ValueError("no")
 
-    feed = Feed(broken, lambda: None)
+    feed = SwitchablePipeline(broken, lambda: None)
     from tfwatch.core.knobs import Knobs
 
     found = raised(error_of(lambda: feed.start(iter(tf.data.Dataset.range(3)), Knobs())))
@@ -45,7 +45,7 @@ def test_an_error_of_the_pipeline_comes_through_the_fetch() -> None:
     assert (found.in_fetch, found.shape) == (True, None)
 
 
-def test_an_error_in_a_step_is_told_with_the_shape_of_its_batch() -> None:
+def test_an_error_in_a_step_has_the_shape_of_its_batch() -> None:
     import tensorflow as tf
 
     from tfwatch.training.raised import raised
@@ -54,12 +54,12 @@ def test_an_error_in_a_step_is_told_with_the_shape_of_its_batch() -> None:
     def step(iterator: Any) -> None:
         raise ValueError("no")
 
-    class Shape:
+    class BatchSpec:
         @staticmethod
         def pack(batch: Any) -> Any:
             return batch
 
-    failing = BatchStep(step, Shape(), eager=True)  # type: ignore[arg-type]
+    failing = BatchStep(step, BatchSpec(), eager=True)  # type: ignore[arg-type]
 
     found = raised(error_of(lambda: failing((tf.zeros((4, 3)), tf.zeros(4)))))
 

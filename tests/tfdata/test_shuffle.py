@@ -42,7 +42,7 @@ def test_off_is_the_order_of_storage() -> None:
 
 
 @pytest.mark.parametrize("size", [2, 7])
-def test_a_number_comes_no_earlier_than_the_buffer_lets_it(size: int) -> None:
+def test_a_number_comes_no_earlier_than_the_buffer_allows(size: int) -> None:
     """As `Dataset.shuffle`: the n-th one out is one of the first n + size in."""
     (order,) = passes(make(), size)
     assert sorted(order) == list(range(COUNT))
@@ -50,14 +50,14 @@ def test_a_number_comes_no_earlier_than_the_buffer_lets_it(size: int) -> None:
     assert all(number < place + size for place, number in enumerate(order))
 
 
-def test_a_pass_follows_from_its_own_buffer_and_not_from_those_before() -> None:
+def test_a_pass_depends_on_its_own_buffer_and_not_on_earlier_ones() -> None:
     still, turned = passes(make(), "auto", "auto", "auto"), passes(make(), "auto", 3, "auto")
     assert still[0] == turned[0]
     assert still[1] != turned[1]
     assert still[2] == turned[2]
 
 
-def test_a_pass_under_way_keeps_its_order() -> None:
+def test_a_running_pass_keeps_its_order() -> None:
     (still,), shuffle = passes(make(), "auto"), make()
     under_way = iter(shuffle.numbers)
     order = [int(next(under_way))]

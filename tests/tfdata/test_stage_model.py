@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tfwatch.tfdata.stage_model import LASTS, Node, nodes_of, spent, stuck, without_gate
-from tfwatch.tfdata.stage_names import Written, aligned, normal, plain_label, whole_label
+from tfwatch.tfdata.stage_model import RESTART_KIND, Node, find_stuck_stage, read_nodes, without_gate, work_since
+from tfwatch.tfdata.stage_names import CodeStage, align, code_kinds, label_of_all, label_of_kind
 
 MS = 10**6
 
@@ -46,10 +46,10 @@ def chain(*nodes: Proto, first: int = 1) -> list[Node]:
         node.id = n
     for above, below in pairwise(nodes):
         above.inputs = [below.id]
-    return nodes_of(model(Proto("Root", nodes[0].num_elements, inputs=[first]), *nodes))[0]
+    return read_nodes(model(Proto("Root", nodes[0].num_elements, inputs=[first]), *nodes))[0]
 
 
-def test_stages_come_in_the_order_of_the_code_with_what_a_batch_takes_of_each() -> None:
+def test_stages_are_in_the_order_of_the_code_with_elements_per_batch() -> None:
     nodes = chain(
         Proto("Prefetch", 10, buffered_elements=2, parameters=[parameter("buffer_size", 4)]),
         Proto("BatchV2", 12, ratio=32.0),
@@ -66,7 +66,7 @@ def test_stages_come_in_the_order_of_the_code_with_what_a_batch_takes_of_each() 
     assert math.isnan(nodes[0].buffered)
 
 
-def test_what_a_stage_of_unknown_ratio_takes_is_counted() -> None:
+def test_an_unknown_ratio_is_taken_from_the_counts() -> None:
     nodes = chain(Proto("BatchV2", 10, ratio=4.0), Proto("Filter", 40, ratio=0.0), Proto("Map", 80))
 
     assert [node.per_batch for node in nodes] == [8.0, 4.0, 1.0]
@@ -83,7 +83,7 @@ def test_a_cache_is_one_stage() -> None:
     assert (nodes[1].time_ns, nodes[1].buffered, nodes[1].buffered_bytes) == (12, 10, 80)
 
 
-def test_at_the_end_of_the_data_the_stages_that_are_left_are_cut_off() -> None:
+def test_at_the_end_of_the_data_the_remaining_stages_are_cut_off() -> None:
     whole = chain(Proto("BatchV2", ratio=4.0), Proto("Map"), Proto("Range", ratio=0.0))
     left = chain(Proto("Prefetch"), Proto("BatchV2", ratio=4.0))
     cached = chain(Proto("Prefetch"), Proto("MemoryCache"))
@@ -95,7 +95,7 @@ def interleave(elements: int, own: int, *inner: tuple[int, int, int]) -> Node:
     """inner: number, elements and nanoseconds of each file that is open."""
     files = [Proto("TFRecord", count, ns, id=n, ratio=0.0) for n, count, ns in inner]
     top = Proto("ParallelInterleaveV4", elements, own, [2, *(n for n, _, _ in inner)], 1, ratio=0.0)
-    nodes, _ = nodes_of(model(Proto("Root", inputs=[1]), top, Proto("Range", 3, id=2, ratio=0.0), *files))
+    nodes, _ = read_nodes(model(Proto("Root", inputs=[1]), top, Proto("Range", 3, id=2, ratio=0.0), *files))
     assert [node.kind for node in nodes] == ["Range", "ParallelInterleaveV4"]
     return nodes[1]
 
@@ -104,25 +104,25 @@ def test_the_files_of_an_interleave_are_its_own_work() -> None:
     before = interleave(100, 1 * MS, (5, 50, 10 * MS), (6, 50, 10 * MS))
     now = interleave(120, 2 * MS, (5, 60, 14 * MS), (6, 60, 16 * MS))
 
-    assert spent(before, now) == (1 * MS + 10 * MS, 20)
+    assert work_since(before, now) == (1 * MS + 10 * MS, 20)
     assert now.reads_files
 
 
-def test_files_that_were_closed_meanwhile_cost_what_those_that_are_open_show() -> None:
+def test_closed_files_cost_as_much_as_the_open_ones() -> None:
     before = interleave(100, 0, (5, 50, 10 * MS))
     now = interleave(200, 0, (6, 50, 5 * MS))
 
-    assert spent(before, now) == (10 * MS, 100)
+    assert work_since(before, now) == (10 * MS, 100)
 
 
-def test_work_is_the_difference_of_two_readings_and_all_of_a_new_iterators() -> None:
+def test_work_is_the_difference_of_two_readings_and_all_work_of_a_new_iterator() -> None:
     (before,), (now,) = (chain(Proto("Map", n, n * MS)) for n in (10, 25))
     (anew,) = chain(Proto("Map", 30, 4 * MS), first=7)
 
-    assert spent(before, now) == (15 * MS, 15)
-    assert spent(now, anew) == (4 * MS, 30)
-    assert spent(now, before) == (10 * MS, 10)
-    assert spent(None, now) == (25 * MS, 25)
+    assert work_since(before, now) == (15 * MS, 15)
+    assert work_since(now, anew) == (4 * MS, 30)
+    assert work_since(now, before) == (10 * MS, 10)
+    assert work_since(None, now) == (25 * MS, 25)
 
 
 def gate(*above: str) -> list[str]:
@@ -133,8 +133,8 @@ def of_kinds(kinds: list[str]) -> list[Node]:
     return chain(*(Proto(kind, 5) for n, kind in enumerate(reversed(kinds))))
 
 
-@pytest.mark.parametrize("last", [(), (LASTS,)], ids=["ends once", "lasts"])
-def test_the_gate_is_left_out_and_what_takes_from_the_source_found(last: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("last", [(), (RESTART_KIND,)], ids=["ends once", "lasts"])
+def test_the_gate_is_left_out_and_the_stage_that_takes_from_the_source_is_found(last: tuple[str, ...]) -> None:
     taking, stages = without_gate(of_kinds(gate("BatchV2", "Prefetch", *last)))
 
     assert [node.kind for node in stages] == ["BatchV2", "Prefetch"]
@@ -142,7 +142,7 @@ def test_the_gate_is_left_out_and_what_takes_from_the_source_found(last: tuple[s
     assert taking.number == 5 + len(last)  # 9 stages and the one that lets them last, the source's last
 
 
-def test_a_generator_that_stands_on_the_gate_hides_it() -> None:
+def test_a_generator_over_the_gate_hides_it() -> None:
     nodes = of_kinds(["FromTensor", "Map", "BatchV2"])
 
     assert without_gate(nodes) == (None, nodes)
@@ -173,15 +173,15 @@ STANDS = {
 
 
 @pytest.mark.parametrize(("nodes", "where"), STANDS.values(), ids=STANDS)
-def test_a_pipeline_that_gives_nothing_stands_at_the_last_stage_that_works(nodes: list[Proto], where: str) -> None:
+def test_a_stalled_pipeline_is_located_at_the_last_stage_that_works(nodes: list[Proto], where: str) -> None:
     found = chain(*nodes)
-    at = stuck(found)
+    at = find_stuck_stage(found)
     assert at is not None
     assert found[at].kind == where
 
 
-def test_nothing_stands_where_nothing_is_known() -> None:
-    assert stuck([]) is None
+def test_no_stage_is_stuck_if_no_figure_is_known() -> None:
+    assert find_stuck_stage([]) is None
 
 
 @pytest.mark.parametrize(
@@ -202,15 +202,15 @@ def test_nothing_stands_where_nothing_is_known() -> None:
     ],
 )
 def test_kinds_without_tensorflows_variants(kind: str, parts: tuple[str, ...], label: str) -> None:
-    assert (normal(kind), plain_label(kind)) == (parts, label)
+    assert (code_kinds(kind), label_of_kind(kind)) == (parts, label)
 
 
-def labels(kinds: list[str], *stages: Written) -> list[str]:
-    return [", ".join(stage.label for stage in found) for found in aligned(kinds, stages)]
+def labels(kinds: list[str], *stages: CodeStage) -> list[str]:
+    return [", ".join(stage.label for stage in found) for found in align(kinds, stages)]
 
 
-RANGE, DECODE, AUGMENT = Written("Range", "range"), Written("Map", "map(decode)"), Written("Map", "map(augment)")
-BATCH, PREFETCH = Written("Batch", "batch(4)"), Written("Prefetch", "prefetch")
+RANGE, DECODE, AUGMENT = CodeStage("Range", "range"), CodeStage("Map", "map(decode)"), CodeStage("Map", "map(augment)")
+BATCH, PREFETCH = CodeStage("Batch", "batch(4)"), CodeStage("Prefetch", "prefetch")
 
 
 def test_each_node_has_the_name_of_its_stage() -> None:
@@ -225,20 +225,26 @@ def test_stages_that_were_fused_share_a_node() -> None:
     assert labels(["Range", "MapAndBatch"], RANGE, DECODE, BATCH) == ["range", "map(decode), batch(4)"]
 
 
-def test_a_stage_that_tensorflow_added_has_no_name_and_one_that_it_left_out_no_node() -> None:
-    skip = Written("Skip", "skip")
+def test_a_stage_added_by_tensorflow_has_no_name_and_a_removed_one_has_no_node() -> None:
+    skip = CodeStage("Skip", "skip")
 
     assert labels(["Range", "Map", "Prefetch"], RANGE, skip, DECODE) == ["range", "map(decode)", ""]
 
 
-def test_a_prefetch_that_was_added_does_not_take_the_name_of_one_before() -> None:
+def test_an_added_prefetch_does_not_take_the_name_of_an_earlier_one() -> None:
     kinds = ["Range", "Prefetch", "Map", "BatchV2", "Prefetch"]
 
     assert labels(kinds, RANGE, PREFETCH, DECODE, BATCH) == ["range", "prefetch", "map(decode)", "batch(4)", ""]
 
 
-def test_a_source_in_one_breath_leaves_out_what_tells_nothing() -> None:
-    stages = [Written("Random", "random"), Written("Zip", "zip"), RANGE, BATCH, Written("Tensor", "", hidden=True)]
+def test_the_label_of_a_whole_source_leaves_out_uninformative_stages() -> None:
+    stages = [
+        CodeStage("Random", "random"),
+        CodeStage("Zip", "zip"),
+        RANGE,
+        BATCH,
+        CodeStage("Tensor", "", hidden=True),
+    ]
 
-    assert whole_label(stages) == "range, batch(4)"
-    assert whole_label([]) == "source"
+    assert label_of_all(stages) == "range, batch(4)"
+    assert label_of_all([]) == "source"

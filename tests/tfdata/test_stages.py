@@ -12,13 +12,13 @@ import pytest
 
 from tests.runs.folders import FakeClock, write_run
 from tests.runs.processes import wait_until
-from tests.whole import only, told
+from tests.whole import events_of, only
 from tfwatch.analysis.findings.bottleneck import StageTable, stage_table
 from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import STEP, Phase
 from tfwatch.runs.opened import Run, read_run
-from tfwatch.tfdata.stage_names import written
+from tfwatch.tfdata.stage_names import find_code_stages
 from tfwatch.tfdata.stage_reader import STALL_NS, StageReader
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def recorded(writer: RunWriter) -> Run:
 
 def table(writer: RunWriter) -> StageTable:
     run = recorded(writer)
-    found = {event.pipeline: event for event in told(run, StagesFound)}
+    found = {event.pipeline: event for event in events_of(run, StagesFound)}
     made = stage_table(run.stages, found)
     assert made is not None
     return made
@@ -78,7 +78,7 @@ def read_after(held: Held, reader: StageReader, batches: int) -> None:
 def test_stages_have_the_names_of_the_code_and_no_gate() -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.live_switch import Feed
+    from tfwatch.tfdata.live_switch import SwitchablePipeline
     from tfwatch.tfdata.work_ahead import options
 
     source = iter(
@@ -88,11 +88,11 @@ def test_stages_have_the_names_of_the_code_and_no_gate() -> None:
     def build(batches: Any, knobs: Knobs) -> Any:
         return batches.unbatch().map(decode, num_parallel_calls=3).batch(4).prefetch(2).with_options(options(knobs))
 
-    feed = Feed(build)
+    feed = SwitchablePipeline(build)
     feed.start(source, Knobs())
     held, writer, reader, _ = begin(feed.iterator, feed.source)
     read_after(held, reader, 30)
-    made, labels = table(writer), [stage.label for stage in written(held.batches._dataset)]
+    made, labels = table(writer), [stage.label for stage in find_code_stages(held.batches._dataset)]
     feed.close()
 
     assert labels == ["map", "unbatch", "map(decode)", "batch(4)", "prefetch"]
@@ -106,15 +106,15 @@ def test_stages_have_the_names_of_the_code_and_no_gate() -> None:
     assert all(stage.busy_ms >= 0 for stage in made.stages if not stage.hands_over)
 
 
-def test_a_source_that_is_not_tuned_is_one_row_and_a_generator_has_its_name() -> None:
+def test_a_source_without_autotuning_is_one_row_and_a_generator_has_its_name() -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.live_switch import Feed, prefetch_only
-    from tfwatch.tfdata.work_ahead import untuned
+    from tfwatch.tfdata.live_switch import SwitchablePipeline, prefetch_only
+    from tfwatch.tfdata.work_ahead import without_autotune
 
     numbers = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec((), tf.int64))
-    source = iter(numbers.batch(4).with_options(untuned()))
-    feed = Feed(prefetch_only)
+    source = iter(numbers.batch(4).with_options(without_autotune()))
+    feed = SwitchablePipeline(prefetch_only)
     feed.start(source, Knobs(prefetch=2))
     held, writer, reader, _ = begin(feed.iterator, feed.source)
     read_after(held, reader, 30)
@@ -149,7 +149,7 @@ def test_a_stage_is_charged_with_its_own_work() -> None:
     assert slowest.kind.endswith(" python")
 
 
-def test_a_new_epochs_iterator_goes_on_with_the_names_that_are_known() -> None:
+def test_a_new_epochs_iterator_keeps_the_known_names() -> None:
     import tensorflow as tf
 
     batches = tf.data.Dataset.range(100_000).map(decode).batch(4)
@@ -160,20 +160,20 @@ def test_a_new_epochs_iterator_goes_on_with_the_names_that_are_known() -> None:
 
     run = recorded(writer)
 
-    assert len(told(run, StagesFound)) == 1
+    assert len(events_of(run, StagesFound)) == 1
     assert set(run.stages["pipeline"].tolist()) == {0}
     # The first reading of each iterator holds its start-up, and no figures.
     known = ~np.isnan(run.stages["busy_ms"][run.stages["stage"] == 0])
     assert known.tolist() == [False, True, False, True]
 
 
-def test_epochs_that_end_before_the_next_reading_are_the_reason_for_having_no_figure() -> None:
+def test_epochs_that_end_before_the_next_reading_are_reported_as_the_reason() -> None:
     import tensorflow as tf
 
     batches = tf.data.Dataset.range(8).map(decode)
     held, writer, reader, _ = begin(iter(batches))
     for epoch in range(3):
-        assert not told(recorded(writer), SensorMissing), epoch
+        assert not events_of(recorded(writer), SensorMissing), epoch
         held.batches = iter(batches)
         next(held.batches)
         reader.read()
@@ -181,7 +181,7 @@ def test_epochs_that_end_before_the_next_reading_are_the_reason_for_having_no_fi
     assert only(recorded(writer), SensorMissing).reason.startswith("epochs are shorter than the second")
 
 
-def test_what_fit_was_given_is_told_behind_the_stage_that_keras_made_of_it() -> None:
+def test_the_argument_of_fit_marks_the_stage_that_keras_made_of_it() -> None:
     import keras
     from keras.src.trainers.data_adapters import get_data_adapter
 
@@ -198,8 +198,8 @@ def test_what_fit_was_given_is_told_behind_the_stage_that_keras_made_of_it() -> 
         batches = get_data_adapter(data, *more).get_tf_dataset()
         held, writer, reader, _ = begin(iter(batches))
         next(held.batches)
-        wait_until(lambda: bool(reader.read() or told(recorded(writer), StagesFound)))
-        (found, *_) = told(recorded(writer), StagesFound)
+        wait_until(lambda: bool(reader.read() or events_of(recorded(writer), StagesFound)))
+        (found, *_) = events_of(recorded(writer), StagesFound)
         return {kind.split()[-1] for kind in found.kinds if " " in kind}
 
     assert given(x, y) == {"arrays"}
@@ -209,7 +209,7 @@ def test_what_fit_was_given_is_told_behind_the_stage_that_keras_made_of_it() -> 
     assert given(Data(workers=2)) == {"PyDataset"}
 
 
-def test_an_iterator_of_pythons_is_told_as_one() -> None:
+def test_a_python_iterator_is_one_stage() -> None:
     _held, writer, reader, _ = begin(rows())
     reader.read()
     reader.read()
@@ -220,17 +220,17 @@ def test_an_iterator_of_pythons_is_told_as_one() -> None:
 @pytest.mark.parametrize(
     ("iterator", "reason"),
     [
-        pytest.param("untuned", "not autotuned", id="without autotune"),
+        pytest.param("without_autotune", "not autotuned", id="without autotune"),
         pytest.param("generator", "no tf.data iterator", id="a generator"),
     ],
 )
-def test_what_cannot_be_read_says_so_once(iterator: str, reason: str) -> None:
+def test_a_pipeline_that_cannot_be_read_is_reported_once(iterator: str, reason: str) -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.work_ahead import untuned
+    from tfwatch.tfdata.work_ahead import without_autotune
 
     _held, writer, reader, _ = begin(
-        iter(tf.data.Dataset.range(9).with_options(untuned())) if iterator == "untuned" else rows()
+        iter(tf.data.Dataset.range(9).with_options(without_autotune())) if iterator == "without_autotune" else rows()
     )
     reader.read()
     reader.read()
@@ -242,7 +242,7 @@ def test_what_cannot_be_read_says_so_once(iterator: str, reason: str) -> None:
     assert len(recorded(writer).stages) == 0
 
 
-def test_an_old_tensorflow_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_tensorflow_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     import tensorflow as tf
 
     monkeypatch.delattr(tf.data.experimental, "get_model_proto")
@@ -254,12 +254,12 @@ def test_an_old_tensorflow_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "2.17" in missing.reason
 
 
-def test_what_ends_the_thread_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_that_ends_the_thread_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     _held, writer, reader, _ = begin(rows())
     monkeypatch.setattr(reader, "_sleep", lambda _: False)
     monkeypatch.setattr(reader, "read", lambda: 1 / 0)
     reader.start()
-    wait_until(lambda: bool(told(recorded(writer), SensorMissing)))
+    wait_until(lambda: bool(events_of(recorded(writer), SensorMissing)))
 
     missing = only(recorded(writer), SensorMissing)
 
@@ -269,7 +269,7 @@ def test_what_ends_the_thread_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_no_iterator_is_kept_alive_nor_what_holds_it() -> None:
+def test_the_reader_keeps_neither_an_iterator_nor_its_owner_alive() -> None:
     import tensorflow as tf
 
     held, _, reader, _ = begin(iter(tf.data.Dataset.range(1000).map(decode)))
@@ -286,7 +286,7 @@ def test_no_iterator_is_kept_alive_nor_what_holds_it() -> None:
     assert reader.read() == 0
 
 
-def test_a_stall_is_told_once_with_the_stage_that_gives_nothing() -> None:
+def test_a_stall_is_reported_once_with_the_stage_that_is_stuck() -> None:
     import tensorflow as tf
 
     from tfwatch.tfdata.work_ahead import options
@@ -306,7 +306,7 @@ def test_a_stall_is_told_once_with_the_stage_that_gives_nothing() -> None:
     assert located.since_ns <= writer.status[1]
 
 
-def test_a_training_that_works_stands_nowhere() -> None:
+def test_a_training_without_a_stall_has_no_location() -> None:
     import tensorflow as tf
 
     _held, writer, reader, clock = begin(iter(tf.data.Dataset.range(100_000).batch(4)))
@@ -315,4 +315,4 @@ def test_a_training_that_works_stands_nowhere() -> None:
         clock.at_s += STALL_NS / 1e9
         reader.read()
 
-    assert told(recorded(writer), StallLocated) == []
+    assert events_of(recorded(writer), StallLocated) == []

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests import whole
-from tests.whole import digest, generate_arrays, result, told
+from tests.whole import digest, events_of, generate_arrays, result
 from tfwatch.core.events import EpochEnded, PipelineSwitched, TrainingFailed, ValidationEnded
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Flag
@@ -75,7 +75,7 @@ def test_random_switches_change_no_bit_and_a_plain_loop_gives_the_same(name: str
     still, _ = train(name, tmp_path)
     switched, outcome = train(name, tmp_path, *switches)
     assert outcome.cause == "finished"
-    assert len(told(switched, PipelineSwitched)) >= 3
+    assert len(events_of(switched, PipelineSwitched)) >= 3
     assert result(switched) == result(still) == by_itself(name)
 
 
@@ -91,8 +91,8 @@ def test_every_step_has_its_parts_and_every_epoch_its_end(name: str, tmp_path: P
     assert np.flatnonzero(steps["flags"] & Flag.RETRACE).tolist() == [STEPS - 1]
     assert np.flatnonzero(steps["flags"] & Flag.EPOCH_START).tolist() == [0, STEPS]
     assert np.flatnonzero(steps["flags"] & Flag.VALIDATION).tolist() == [STEPS - 1, 2 * STEPS - 1]
-    first, last = told(run, EpochEnded)
-    assert len(told(run, ValidationEnded)) == 2
+    first, last = events_of(run, EpochEnded)
+    assert len(events_of(run, ValidationEnded)) == 2
     assert set(last.metrics) == {"loss", "accuracy", "val_loss", "val_accuracy"}
     assert last.metrics["loss"] < first.metrics["loss"]
     assert not last.by_keras
@@ -100,7 +100,7 @@ def test_every_step_has_its_parts_and_every_epoch_its_end(name: str, tmp_path: P
 
 
 @pytest.mark.parametrize("name", BY_HAND)
-def test_op_by_op_python_is_told_from_the_operations_and_nothing_changes(name: str, tmp_path: Path) -> None:
+def test_op_by_op_python_is_separated_from_operations_and_the_result_is_the_same(name: str, tmp_path: Path) -> None:
     eager = replace(SETTINGS, mode="eager", epochs=1)
     run, _ = train(name, tmp_path, settings=eager)
     steps = run.steps[2:]
@@ -117,25 +117,25 @@ def test_an_epoch_of_unknown_length_ends_with_its_data(tmp_path: Path, monkeypat
     prepare = array.prepare
     monkeypatch.setattr(array, "prepare", lambda *asked: replace(prepare(*asked), steps_per_epoch=None))
     run, outcome = train("array", tmp_path)
-    assert (outcome.cause, len(run.steps), len(told(run, EpochEnded))) == ("finished", 2 * STEPS, 2)
+    assert (outcome.cause, len(run.steps), len(events_of(run, EpochEnded))) == ("finished", 2 * STEPS, 2)
     assert result(run) == result(whole)
 
 
-def test_a_stop_ends_it_after_the_batch_in_flight_and_leaves_validation_out(
+def test_a_stop_ends_it_after_the_current_batch_and_skips_validation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    control, taken, take = Control(Knobs()), [], array.Body.train
+    control, taken, take = Control(Knobs()), [], array.LoopBody.train
 
-    def train_and_stop(body: array.Body, batch: Any) -> Any:
+    def train_and_stop(body: array.LoopBody, batch: Any) -> Any:
         taken.append(batch)
         if len(taken) == 5:
             control.stop.set()
         return take(body, batch)
 
-    monkeypatch.setattr(array.Body, "train", train_and_stop)
+    monkeypatch.setattr(array.LoopBody, "train", train_and_stop)
     run, outcome = train("array", tmp_path, control=control)
     assert (outcome.cause, len(run.steps), len(taken)) == ("stopped", 5, 5)
-    assert told(run, ValidationEnded) == []
+    assert events_of(run, ValidationEnded) == []
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -143,7 +143,7 @@ def test_a_stop_before_its_first_batch_is_no_empty_data_set(
     late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the model is built, or later."""
-    control, name = Control(Knobs()), "Body" if late else "_model"
+    control, name = Control(Knobs()), "LoopBody" if late else "_model"
     make = getattr(array, name)
 
     def make_and_stop(given: Any) -> Any:
@@ -155,23 +155,23 @@ def test_a_stop_before_its_first_batch_is_no_empty_data_set(
     assert (outcome.cause, outcome.message, len(run.steps)) == ("stopped", "", 0)
 
 
-def test_what_a_step_raises_is_told_with_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_step_is_recorded_with_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
 
-    def fail(body: array.Body, batch: Any) -> Any:
+    def fail(body: array.LoopBody, batch: Any) -> Any:
         taken.append(batch)
         if len(taken) > 3:
             raise RuntimeError("no such thing")
         return body._model.train_on_batch(*batch, return_dict=True)
 
-    monkeypatch.setattr(array.Body, "train", fail)
+    monkeypatch.setattr(array.LoopBody, "train", fail)
     run, outcome = train("array", tmp_path)
     assert (outcome.cause, outcome.message) == ("failed", "RuntimeError: no such thing")
-    assert "in fail" in told(run, TrainingFailed)[0].traceback
+    assert "in fail" in events_of(run, TrainingFailed)[0].traceback
     assert len(run.steps) == 3
 
 
-def test_books_that_are_lost_cost_the_record_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_step_log_affects_only_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, _ = train("cnn-loop", tmp_path)
     monkeypatch.setattr(RunWriter, "step", lambda *_: 1 / 0)
     lost, outcome = train("cnn-loop", tmp_path)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.whole import only, result, told, train, write_images
+from tests.whole import events_of, only, result, train, write_images
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded, PipelineSwitched, RunEnded
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.control import Control, Experiment
@@ -49,8 +49,8 @@ def test_an_experiment_changes_no_bit_of_the_result(tmp_path: Path) -> None:
     tried = experimented(Plan("cnn", settings, knobs), order, tmp_path / "runs")
     still, _ = train("cnn", replace(settings, steps=len(tried.steps)), tmp_path / "runs", knobs=knobs)
     assert only(tried, ExperimentBegan).values == ["off", "2"]
-    assert told(tried, PipelineSwitched) != []
-    assert told(tried, ExperimentBlock) != []
+    assert events_of(tried, PipelineSwitched) != []
+    assert events_of(tried, ExperimentBlock) != []
     assert only(tried, ExperimentEnded).cause in ("budget", "clear")
     assert only(tried, RunEnded).cause == "finished"
     assert result(tried) == result(still)

@@ -30,6 +30,6 @@ def test_a_switch_is_read(text: str, expected: Scheduled) -> None:
      "1:prefetch=9999", "1:storage-latency=-1", "1:storage-latency=nan", "²:prefetch=4",
      "1:cache=4", "1:shuffle=0", "1:shuffle=default"],
 )  # fmt: skip
-def test_anything_else_is_refused_with_a_sentence(text: str) -> None:
+def test_any_other_text_is_refused_with_a_sentence(text: str) -> None:
     with pytest.raises(ValueError, match=r"give|there are|neither"):
         parse_switch(text)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.commands.fakes import order, factories
+from tests.commands.fakes import factories, order
 from tests.test_cli import _taken
 from tfwatch import cli
 from tfwatch.commands import replay as replay_module
@@ -19,20 +19,20 @@ from tfwatch.core.knobs import Knobs
 from tfwatch.live.restart import earlier_of, restart_of
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import open_run
-from tfwatch.training.request import TrainRequest, Plan
+from tfwatch.training.request import Plan, TrainRequest
 from tfwatch.workloads.workload import BadInputError, Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_weights_and_the_run_before_reach_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_and_the_previous_run_reach_the_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     orders = _taken(monkeypatch)
     assert cli.main(["train", "cnn", "--begin-with", str(tmp_path / "x.h5"), "--after", "cnn"]) == 0
-    assert (orders[0].plan.begin_with, orders[0].after) == (tmp_path / "x.h5", "cnn")
+    assert (orders[0].plan.start_weights, orders[0].after) == (tmp_path / "x.h5", "cnn")
 
 
-def test_what_it_is_to_go_on_from_has_to_be_there(tmp_path: Path) -> None:
+def test_the_run_to_continue_from_must_exist(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="--after: no run 'x' in "):
         train(order(tmp_path, headless=True, after="x"), factories())
     assert list_runs(tmp_path) == []
@@ -52,13 +52,13 @@ def test_what_it_is_to_go_on_from_has_to_be_there(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_weights_that_are_none_are_told_before_tensorflow_is_imported(
+def test_missing_weights_are_reported_before_tensorflow_is_imported(
     name: str, content: bytes | None, sentence: str, tmp_path: Path
 ) -> None:
     path = tmp_path / name
     if content is not None:
         path.write_bytes(content)
-    plan = Plan("cnn", Settings(), Knobs(), begin_with=path)
+    plan = Plan("cnn", Settings(), Knobs(), start_weights=path)
 
     with pytest.raises(BadInputError) as bad:
         train(TrainRequest(plan, tmp_path, headless=True), factories())
@@ -67,7 +67,7 @@ def test_weights_that_are_none_are_told_before_tensorflow_is_imported(
     assert list_runs(tmp_path) == []
 
 
-def test_the_run_that_follows_is_compared_with_the_one_before(
+def test_a_restarted_run_is_compared_with_the_previous_one(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     train(order(tmp_path, headless=True), factories(steps=70))
@@ -78,7 +78,7 @@ def test_the_run_that_follows_is_compared_with_the_one_before(
     second = open_run(list_runs(tmp_path)[0])
     assert second.manifest.after == first.name
     notes = [event.text for event in second.events if isinstance(event, Noted)]
-    assert f"restarted after {first.name}: batch_size 32 > 64" in notes
+    assert f"restarted after {first.name}: batch_size 32 → 64" in notes
     gave = restart_of(second)
     assert gave
     assert gave.run == first.name
@@ -86,7 +86,7 @@ def test_the_run_that_follows_is_compared_with_the_one_before(
     assert gave.ratio == pytest.approx(2.0)
     out = capfd.readouterr().out
     assert (
-        "restarted, batch_size 32 > 64: 2.00 x faster per image, 0.312 ms/image to 0.156 ms/image over 70 steps" in out
+        "restarted, batch_size 32 → 64: 2.00 x faster per image, 0.312 ms/image to 0.156 ms/image over 70 steps" in out
     )
 
 
@@ -103,7 +103,7 @@ def test_a_replay_spans_the_restart_too(
     assert seen[0]["earlier"].run == first.name
 
 
-def test_a_run_before_that_is_gone_is_no_trouble(tmp_path: Path) -> None:
+def test_a_deleted_previous_run_is_no_error(tmp_path: Path) -> None:
     train(order(tmp_path, headless=True), factories(steps=5))
     (first,) = list_runs(tmp_path)
     train(order(tmp_path, headless=True, after=first.name), factories(steps=5))

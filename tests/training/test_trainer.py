@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.whole import digest, only, result, told, train, write_images
+from tests.whole import digest, events_of, only, result, train, write_images
 from tfwatch.core.events import (
     DatasetReady,
     EpochStarted,
@@ -56,7 +56,7 @@ def test_random_switches_change_no_bit_of_the_result_and_plain_fit_gives_the_sam
     still, _ = train("cnn", settings, tmp_path)
     switched, _ = train("cnn", settings, tmp_path, *switches)
     # How many is a matter of how far the pipelines work ahead, which grows with the cores: requests meanwhile merge.
-    assert len(told(switched, PipelineSwitched)) >= 3
+    assert len(events_of(switched, PipelineSwitched)) >= 3
     assert result(switched) == result(still) == plain_fit(settings)
 
 
@@ -77,7 +77,7 @@ def plain_fit(settings: Settings) -> tuple[float, str]:
     return history.history["loss"][-1], digest(model)
 
 
-def test_books_that_are_lost_cost_the_record_and_change_no_bit_of_the_result(
+def test_a_lost_step_log_affects_the_record_and_changes_no_bit_of_the_result(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What Keras believes to train on are zeros: it must never get at them."""
@@ -92,7 +92,7 @@ def test_books_that_are_lost_cost_the_record_and_change_no_bit_of_the_result(
 
 def test_scheduled_switches_take_effect_after_the_buffered_batches(settings: Settings, tmp_path: Path) -> None:
     run, outcome = train("cnn", settings, tmp_path, Scheduled(5, "prefetch", 3), Scheduled(12, "prefetch", "off"))
-    first, second = told(run, PipelineSwitched)
+    first, second = events_of(run, PipelineSwitched)
     assert outcome.cause == "finished"
     assert (first.asked_step, first.step, first.old, first.new) == (5, 6, "off", "3")
     # Three in the buffer and one in the making.
@@ -100,16 +100,16 @@ def test_scheduled_switches_take_effect_after_the_buffered_batches(settings: Set
     assert 13 <= second.step <= 12 + 3 + 2
 
 
-def test_a_scheduled_switch_whose_step_never_came_is_told(settings: Settings, tmp_path: Path) -> None:
+def test_a_scheduled_switch_whose_step_is_never_reached_is_reported(settings: Settings, tmp_path: Path) -> None:
     short = replace(settings, steps=5)
     switches = Scheduled(9, "prefetch", 4), Scheduled(12, "prefetch", 4), Scheduled(15, "prefetch", "off")
     run, _ = train("cnn", short, tmp_path, *switches)
-    missed = [(event.step, event.knob, event.old, event.new) for event in told(run, SwitchMissed)]
+    missed = [(event.step, event.knob, event.old, event.new) for event in events_of(run, SwitchMissed)]
     assert missed == [(9, "prefetch", "off", "4"), (15, "prefetch", "4", "off")]
-    assert not told(run, SwitchAsked)
+    assert not events_of(run, SwitchAsked)
 
 
-def test_a_switch_asked_before_the_first_step_is_in_effect_from_it(settings: Settings, tmp_path: Path) -> None:
+def test_a_switch_requested_before_the_first_step_takes_effect_with_it(settings: Settings, tmp_path: Path) -> None:
     control = Control(Knobs())
     control.ask(Request("workers", 2))
     run, _ = train("cnn", settings, tmp_path, control=control)
@@ -122,7 +122,7 @@ def test_steps_end_the_run(steps: int, epochs: int, settings: Settings, tmp_path
     run, outcome = train("cnn", replace(settings, steps=steps), tmp_path)
     assert outcome.cause == "finished"
     assert len(run.steps) == steps
-    assert len(told(run, EpochStarted)) == epochs
+    assert len(events_of(run, EpochStarted)) == epochs
     assert run.manifest.steps_per_epoch == 21
     assert only(run, DatasetReady).images == 162
 
@@ -170,7 +170,7 @@ def test_start_knobs_train(asked: dict[str, Any], settings: Settings, tmp_path: 
     assert run.ended.final_loss is not None
 
 
-def test_a_device_that_is_not_there_is_bad_input(
+def test_a_missing_device_is_bad_input(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(setup, "find_device", host_device)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.whole import run_to_end, told
+from tests.whole import events_of, run_to_end
 from tfwatch.core.events import Noted
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Phase
@@ -64,7 +64,7 @@ def restored(model: Any, path: Path) -> str:
     return weights.restore(model, path, None)
 
 
-def test_weights_and_the_optimizers_state_are_kept(trained: Any, saved: Path) -> None:
+def test_weights_and_the_optimizers_state_are_restored(trained: Any, saved: Path) -> None:
     model = compiled()
     assert restored(model, saved) == "begins with the weights of earlier, and with its optimizer's state"
     assert same(model.get_weights(), trained.get_weights())
@@ -72,7 +72,7 @@ def test_weights_and_the_optimizers_state_are_kept(trained: Any, saved: Path) ->
     assert [path.name for path in saved.parent.iterdir()] == ["last.weights.h5"]
 
 
-def test_the_learning_rate_is_that_of_the_new_start(trained: Any, saved: Path) -> None:
+def test_the_learning_rate_is_that_of_the_new_run(trained: Any, saved: Path) -> None:
     import keras
 
     model = compiled(keras.optimizers.Adam(0.5))
@@ -89,7 +89,7 @@ def test_the_learning_rate_is_that_of_the_new_start(trained: Any, saved: Path) -
         pytest.param("adam", "mixed_float16", id="wrapped for mixed precision"),
     ],
 )
-def test_another_optimizer_begins_anew(optimizer: str, policy: str, trained: Any, saved: Path) -> None:
+def test_another_optimizer_is_reset(optimizer: str, policy: str, trained: Any, saved: Path) -> None:
     model, fresh = compiled(optimizer, policy=policy), compiled(optimizer, policy=policy)
     said = restored(model, saved)
     assert said == "begins with the weights of earlier; the optimizer begins anew: it is another one"
@@ -98,7 +98,7 @@ def test_another_optimizer_begins_anew(optimizer: str, policy: str, trained: Any
     assert int(model.optimizer.iterations) == 0
 
 
-def test_a_file_that_is_none_or_of_another_model_is_bad_input(saved: Path, tmp_path: Path) -> None:
+def test_a_missing_file_or_one_of_another_model_is_bad_input(saved: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.weights.h5"
     damaged.write_bytes(saved.read_bytes()[:500])
     for model, path in (
@@ -110,7 +110,7 @@ def test_a_file_that_is_none_or_of_another_model_is_bad_input(saved: Path, tmp_p
             restored(model, path)
 
 
-def test_a_file_in_the_present_folder_is_called_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_in_the_current_folder_is_named_without_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadInputError, match=r"^none\.weights\.h5 holds no weights of this model: "):
         restored(compiled(), Path("none.weights.h5"))
@@ -151,7 +151,7 @@ def write(tmp_path: Path) -> Callable[[str, str], str]:
 
 
 @pytest.mark.parametrize("eager", ["False", "True"])
-def test_a_run_begins_where_the_one_before_it_ended(
+def test_a_run_starts_where_the_previous_one_ended(
     eager: str, write: Callable[[str, str], str], tmp_path: Path
 ) -> None:
     run, first = run_to_end(Plan(write("0.1", "False"), Settings(epochs=1), Knobs()), tmp_path / "runs")
@@ -159,16 +159,16 @@ def test_a_run_begins_where_the_one_before_it_ended(
     path = run.path / "last.weights.h5"
     assert first.save_weights(path) == ""
 
-    plan = Plan(write("0.0", eager), Settings(epochs=1), Knobs(), begin_with=path)
+    plan = Plan(write("0.0", eager), Settings(epochs=1), Knobs(), start_weights=path)
     later, second = run_to_end(plan, tmp_path / "runs")
     assert second.outcome
     assert second.outcome.cause == "finished", second.outcome.message
     assert same(second.model.get_weights(), first.model.get_weights())
-    notes = [event.text for event in told(later, Noted)]
+    notes = [event.text for event in events_of(later, Noted)]
     assert f"begins with the weights of {run.path.name}, and with its optimizer's state" in notes
 
 
-def test_weights_are_kept_only_while_they_stand_still(tmp_path: Path, trained: Any) -> None:
+def test_weights_are_saved_only_while_they_do_not_change(tmp_path: Path, trained: Any) -> None:
     writer, _ = begin_run(tmp_path / "runs", "own")
     trainer = Trainer(Plan("own.py", Settings(), Knobs()), writer, Control())
     path = tmp_path / "last.weights.h5"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.watch.conftest import STEPS, fingerprint
+from tests.keras_fixtures import STEPS, fingerprint
 from tests.watch.watched import EPOCHS, Make, known, watch_in
-from tests.whole import only, told
+from tests.whole import events_of, only
 from tfwatch.core.events import EpochEnded, PipelineSwitched, RunEnded, SwitchAsked, SwitchFailed, ValidationEnded
 from tfwatch.core.refusals import Refusal
 from tfwatch.core.rows import Flag
@@ -40,12 +40,12 @@ def test_every_step_has_a_row_whose_parts_fill_the_time(arrays: Any, make_model:
     assert (steps["dispatch_ms"] <= steps["compute_ms"]).all()
     total_ms = steps["wait_ms"] + steps["compute_ms"] + steps["host_ms"]
     np.testing.assert_allclose(total_ms[: STEPS - 1], np.diff(steps["start_ns"])[: STEPS - 1] / 1e6, rtol=1e-4)
-    assert len(told(run, EpochEnded)) == len(told(run, ValidationEnded)) == EPOCHS
+    assert len(events_of(run, EpochEnded)) == len(events_of(run, ValidationEnded)) == EPOCHS
     assert only(run, RunEnded).cause == "finished"
     assert (run.manifest.epochs, run.manifest.steps_per_epoch) == (EPOCHS, STEPS)
 
 
-def test_a_switch_asked_between_epochs_is_in_effect_at_the_next(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+def test_a_switch_requested_between_epochs_takes_effect_with_the_next(arrays: Any, make_model: Make, tmp_path: Path) -> None:
     import keras
 
     watch = watch_in(tmp_path)
@@ -59,7 +59,7 @@ def test_a_switch_asked_between_epochs_is_in_effect_at_the_next(arrays: Any, mak
 
 @pytest.mark.parametrize("steps_per_execution", [1, 4])
 @pytest.mark.parametrize("lasts", [True, False], ids=["lasts", "stays ended"])
-def test_settings_that_take_turns_have_one_pipeline_each(
+def test_alternating_settings_have_one_pipeline_each(
     arrays: Any,
     make_model: Make,
     tmp_path: Path,
@@ -80,18 +80,18 @@ def test_settings_that_take_turns_have_one_pipeline_each(
         return fingerprint(model, model.fit(known(arrays).repeat(5), verbose=0, callbacks=list(callbacks)))
 
     if not lasts:
-        monkeypatch.setattr(live_switch, "_lasting", lambda batches: batches)
+        monkeypatch.setattr(live_switch, "_restartable", lambda batches: batches)
     watch, settings = watch_in(tmp_path), cycle((3, "default", 1, "off", 3, 1))
     ask = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: watch.set(prefetch=next(settings)))
     assert fit(watch, ask) == fit()
-    switched = told(open_run(watch.run_path), PipelineSwitched)
+    switched = events_of(open_run(watch.run_path), PipelineSwitched)
     assert len(switched) >= 10
     assert "MainThread" not in freed_in
     if lasts:
         assert len(made) <= 5  # one for each of the four settings; the fifth tells whether the data has ended
 
 
-def test_of_two_watches_in_a_fit_one_watches_and_the_other_says_that_it_does_not(
+def test_of_two_watches_in_a_fit_one_records_and_the_other_reports_that_it_does_not(
     arrays: Any, make_model: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, other, model = watch_in(tmp_path), watch_in(tmp_path), make_model()
@@ -121,7 +121,7 @@ def test_an_evaluation_before_the_first_step_does_not_end_the_run(
     assert len(open_run(watch.run_path).steps) == EPOCHS * STEPS
 
 
-def test_a_fit_inside_a_fit_with_the_same_watch_takes_it_over(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+def test_a_fit_inside_a_fit_takes_over_the_same_watch(arrays: Any, make_model: Make, tmp_path: Path) -> None:
     import keras
 
     outer, inner, watch, paths = make_model(), make_model(), watch_in(tmp_path), []
@@ -138,7 +138,7 @@ def test_a_fit_inside_a_fit_with_the_same_watch_takes_it_over(arrays: Any, make_
     assert not hasattr(outer.train_function, "tfwatch_step")
 
 
-def test_a_forked_process_that_exits_leaves_its_parents_run_alone(tmp_path: Path) -> None:
+def test_a_forked_process_that_exits_does_not_end_its_parents_run(tmp_path: Path) -> None:
     from tfwatch.watch.session import ScriptRun
     from tfwatch.watch.tensorflow_info import Device
 
@@ -154,7 +154,7 @@ def test_a_forked_process_that_exits_leaves_its_parents_run_alone(tmp_path: Path
     assert only(open_run(run.path), RunEnded).cause == "finished"
 
 
-def test_a_copy_of_a_watch_is_one_that_saw_no_fit(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+def test_a_copy_of_a_watch_has_no_fit(arrays: Any, make_model: Make, tmp_path: Path) -> None:
     watch = watch_in(tmp_path)
     make_model().fit(known(arrays), verbose=0, callbacks=[watch])
     copies: list[Any] = [copy.deepcopy(watch), pickle.loads(pickle.dumps(watch))]
@@ -175,7 +175,7 @@ def test_fits_one_after_another_have_a_folder_each(arrays: Any, make_model: Make
     assert [len(open_run(path).steps) for path in paths] == [STEPS, STEPS]
 
 
-def test_workers_of_a_pipeline_that_is_not_ours_cannot_be_switched(
+def test_workers_of_a_users_pipeline_cannot_be_switched(
     arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
     from tfwatch.runs.control import Request
@@ -183,20 +183,20 @@ def test_workers_of_a_pipeline_that_is_not_ours_cannot_be_switched(
     watch = watch_in(tmp_path)
     watch._control.ask(Request("workers", 4, "code"))
     make_model().fit(known(arrays), verbose=0, callbacks=[watch])
-    assert len(told(open_run(watch.run_path), SwitchFailed)) == 1
+    assert len(events_of(open_run(watch.run_path), SwitchFailed)) == 1
 
 
-def test_prefetch_behind_batches_that_lie_on_the_gpu_is_refused(
+def test_prefetch_after_batches_in_gpu_memory_is_refused(
     arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tfwatch.watch import fetch
 
     batches = iter(known(arrays))
-    assert fetch.why_not_gated(batches) is None
+    assert fetch.why_not_switchable(batches) is None
     batches._iterator_resource = SimpleNamespace(device="/job:localhost/replica:0/task:0/device:GPU:0")
-    assert fetch.why_not_gated(batches) is Refusal.ON_DEVICE
+    assert fetch.why_not_switchable(batches) is Refusal.ON_DEVICE
 
-    monkeypatch.setattr(fetch, "why_not_gated", lambda iterator: Refusal.ON_DEVICE)
+    monkeypatch.setattr(fetch, "why_not_switchable", lambda iterator: Refusal.ON_DEVICE)
     bare = make_model()
     expected = fingerprint(bare, bare.fit(known(arrays), epochs=EPOCHS, verbose=0))
     watch = watch_in(tmp_path)
@@ -205,4 +205,4 @@ def test_prefetch_behind_batches_that_lie_on_the_gpu_is_refused(
     assert fingerprint(watched, watched.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])) == expected
     run = open_run(watch.run_path)
     assert [event.reason for event in run.events if isinstance(event, SwitchFailed)] == [Refusal.ON_DEVICE.words]
-    assert len(told(run, PipelineSwitched)) == 0
+    assert len(events_of(run, PipelineSwitched)) == 0

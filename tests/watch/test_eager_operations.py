@@ -14,7 +14,7 @@ from tfwatch.core.clock import Clock
 from tfwatch.core.events import Noted
 from tfwatch.runs.opened import read_run
 from tfwatch.runs.writer import RunWriter
-from tfwatch.watch.eager_operations import Calls, Operations, _tensorflow_calls, op_by_op
+from tfwatch.watch.eager_operations import Calls, Operations, _tensorflow_calls, time_operations
 
 NAMES = ("TFE_Py_FastPathExecute", "TFE_Py_Execute", "TFE_Py_ExecuteCancelable")
 
@@ -28,30 +28,30 @@ class Time:
     def read(self) -> int:
         return self.ns
 
-    def passes(self, ns: int) -> int:
+    def advance(self, ns: int) -> int:
         self.ns += ns
         return ns
 
 
 def module_of(time: Time) -> SimpleNamespace:
     """Operations that take so many nanoseconds, and return them."""
-    return SimpleNamespace(**{name: (lambda ns: time.passes(ns)) for name in NAMES})
+    return SimpleNamespace(**{name: (lambda ns: time.advance(ns)) for name in NAMES})
 
 
-def test_only_what_operations_take_is_counted_and_each_call_by_itself() -> None:
+def test_only_the_time_of_operations_counts_and_each_call_starts_at_zero() -> None:
     time = Time()
     module = module_of(time)
     operations = Operations(Calls(module), Clock(now_ns=time.read))
 
     def step(ns: int) -> int:
-        time.passes(1000)  # Python's
+        time.advance(1000)  # Python's
         return int(module.TFE_Py_Execute(ns) + module.TFE_Py_FastPathExecute(ns) + module.TFE_Py_ExecuteCancelable(1))
 
     assert (operations.call(step, 30), operations.took_ns) == (61, 61)
     assert (operations.call(step, 5), operations.took_ns) == (11, 11)
 
 
-def test_outside_of_a_call_and_after_an_error_tensorflow_is_as_it_was() -> None:
+def test_after_a_call_and_after_an_error_tensorflow_is_restored() -> None:
     time = Time()
     module = module_of(time)
     before = dict(vars(module))
@@ -82,7 +82,7 @@ def test_another_threads_operations_are_not_counted() -> None:
     assert (time.ns, operations.took_ns) == (52, 2)
 
 
-def test_two_threads_that_train_at_once_count_each_their_own_and_leave_tensorflow_as_it_was() -> None:
+def test_two_threads_count_their_own_operations_and_tensorflow_is_restored() -> None:
     time = Time()
     module = module_of(time)
     before = dict(vars(module))
@@ -134,12 +134,12 @@ def test_a_step_within_a_step_is_counted_in_both() -> None:
     assert vars(module) == before
 
 
-def test_a_tensorflow_without_these_names_is_not_timed_and_the_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tensorflow_without_these_names_is_not_timed_and_the_run_notes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     _tensorflow_calls.cache_clear()
     monkeypatch.setitem(sys.modules, "tensorflow.python", SimpleNamespace(pywrap_tfe=SimpleNamespace()))
     writer = RunWriter(None, make_manifest(), FakeClock().clock)
 
-    assert op_by_op(writer) is None
+    assert time_operations(writer) is None
     assert not writer.manifest().op_by_op
     writer.flush()
     (note,) = (event.text for event in read_run(writer).events if isinstance(event, Noted))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.whole import generate_arrays, write_images
 from tfwatch import cli
-from tfwatch.watch.step_log import Books
+from tfwatch.watch.step_log import StepLog
 from tfwatch.workloads import registry
 
 if TYPE_CHECKING:
@@ -31,15 +31,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def losses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Of each step, as it is told: under `fit` the epoch's mean so far."""
-    told: list[float] = []
-    tell = Books._tell_progress
+    events_of: list[float] = []
+    tell = StepLog._report_progress
 
-    def listen(books: Books, steps: int, examples: int | None, logs: dict[str, Any]) -> None:
-        told.append(logs["loss"])
+    def listen(books: StepLog, steps: int, examples: int | None, logs: dict[str, Any]) -> None:
+        events_of.append(logs["loss"])
         tell(books, steps, examples, logs)
 
-    monkeypatch.setattr(Books, "_tell_progress", listen)
-    return told
+    monkeypatch.setattr(StepLog, "_report_progress", listen)
+    return events_of
 
 
 @pytest.fixture
@@ -90,8 +90,8 @@ def test_its_loss_falls_in_fifty_steps(
     form = ["--fast-form"] if entry.fast else []
     length = ["--batch-size", "4", "--steps", str(STEPS), "--seed", "1", "--prefetch", "1"]
     code = cli.main(["train", name, *length, *form, *options, "--json", "--runs-dir", str(tmp_path / "runs")])
-    told = json.loads(capfd.readouterr().out)
-    assert (code, told["workload"], told["steps"], len(losses)) == (0, name, STEPS, STEPS)
-    assert told["settings"]["batch_size"] == 4
-    assert math.isfinite(told["final_loss"])
+    events_of = json.loads(capfd.readouterr().out)
+    assert (code, events_of["workload"], events_of["steps"], len(losses)) == (0, name, STEPS, STEPS)
+    assert events_of["settings"]["batch_size"] == 4
+    assert math.isfinite(events_of["final_loss"])
     assert np.mean(losses[-10:]) < np.mean(losses[:10])

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from tests.keras_fixtures import BATCH, STEPS, fingerprint
 from tests.runs.folders import make_manifest
-from tests.watch.conftest import BATCH, STEPS, fingerprint
 from tfwatch.core.events import Noted, PipelineSwitched
 from tfwatch.core.rows import Flag
 from tfwatch.runs.opened import Run, open_run
@@ -39,7 +39,7 @@ def batches(arrays: Any) -> Any:
     return tf.data.Dataset.from_tensor_slices(arrays).batch(BATCH)
 
 
-def test_a_clock_that_op_determinism_forbids_is_not_tried_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_clock_that_op_determinism_forbids_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import tensorflow as tf
 
     from tfwatch.watch.fused_steps import find_clock
@@ -66,7 +66,7 @@ def notes(run: Run) -> list[str]:
 
 
 @pytest.mark.parametrize("split", ["fused", "exact"])
-def test_a_call_is_one_stretch_and_what_follows_it_is_its_last_steps_host(
+def test_the_steps_of_a_call_are_contiguous_and_the_last_one_has_the_host_part(
     split: str, model: Any, arrays: Any, tmp_path: Path
 ) -> None:
     run = watched(model, arrays, tmp_path, split=split)
@@ -82,7 +82,7 @@ def test_a_call_is_one_stretch_and_what_follows_it_is_its_last_steps_host(
         assert np.flatnonzero(rows["dispatch_ms"]).tolist() == [0, GROUP, 2 * GROUP]
 
 
-def test_what_cannot_be_traced_is_left_to_keras_and_the_run_says_so(
+def test_a_step_that_cannot_be_traced_is_left_to_keras_and_the_run_notes_it(
     model: Any, make_model: Callable[[], Any], arrays: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tfwatch.watch import step_runners
@@ -102,7 +102,7 @@ def test_what_cannot_be_traced_is_left_to_keras_and_the_run_says_so(
     assert run.ended.cause == "finished"
 
 
-def test_steps_during_which_the_wall_clock_was_set_have_no_rows(
+def test_steps_have_no_rows_if_the_wall_clock_is_set_meanwhile(
     model: Any, arrays: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tfwatch.watch import step_runners
@@ -112,7 +112,7 @@ def test_steps_during_which_the_wall_clock_was_set_have_no_rows(
     def set_in_the_second_call(*_: object) -> int:
         return hour_ns if next(readings) >= 3 else 0
 
-    monkeypatch.setattr(step_runners, "offset_ns", set_in_the_second_call)
+    monkeypatch.setattr(step_runners, "clock_offset_ns", set_in_the_second_call)
     run = watched(model, arrays, tmp_path)
     assert run.steps["step"].tolist() == [*range(1, GROUP + 1), STEPS]
     assert notes(run)[1:] == [f"the wall clock was set: the {GROUP} steps up to {2 * GROUP} are not timed"]
@@ -120,7 +120,7 @@ def test_steps_during_which_the_wall_clock_was_set_have_no_rows(
     assert run.ended.steps == STEPS
 
 
-def test_a_switch_in_mid_call_is_the_step_whose_batch_came_through_the_new_pipeline(
+def test_a_switch_in_mid_call_is_flagged_at_the_first_step_of_the_new_pipeline(
     model: Any, arrays: Any, tmp_path: Path
 ) -> None:
     import keras
@@ -140,14 +140,14 @@ def test_a_switch_in_mid_call_is_the_step_whose_batch_came_through_the_new_pipel
     assert {GROUP, switched.step - 1} == set(np.flatnonzero(flags[1:] & Flag.SWITCH) + 1)
 
 
-def test_another_split_is_refused() -> None:
+def test_an_unknown_split_is_refused() -> None:
     from tfwatch import Watch
 
     with pytest.raises(ValueError, match="split must be fused or exact, not 'both'"):
         Watch(split="both")  # type: ignore[arg-type]
 
 
-def test_the_loop_goes_on_before_it_is_known_when_a_step_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loop_does_not_wait_for_the_end_time_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     import tensorflow as tf
 
     from tfwatch.watch.fused_steps import FusedSteps, GraphClock

@@ -63,12 +63,12 @@ LOOPS = [summed, numbered, beside, taken]
 
 @pytest.fixture(autouse=True)
 def _untold() -> None:
-    track._tell_in_function.cache_clear()
+    track._warn_in_function.cache_clear()
 
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("made_inside", [True, False])
-def test_a_loop_in_a_function_is_that_over_the_data_set(
+def test_a_tracked_loop_in_a_function_equals_one_over_the_data_set(
     loop: Callable[[Any], Any], made_inside: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import tensorflow as tf
@@ -87,7 +87,7 @@ def test_a_loop_in_a_function_is_that_over_the_data_set(
     )
 
 
-def test_so_is_one_over_batches_that_are_spread_over_devices(tmp_path: Path) -> None:
+def test_a_tracked_loop_over_distributed_batches_equals_one_over_the_data_set(tmp_path: Path) -> None:
     import tensorflow as tf
 
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
@@ -95,19 +95,19 @@ def test_so_is_one_over_batches_that_are_spread_over_devices(tmp_path: Path) -> 
     assert tf.function(summed)(tfwatch.track(spread, tmp_path)).numpy() == 45
 
 
-def test_a_loop_of_python_s_is_unrolled_as_ever(tmp_path: Path) -> None:
+def test_a_python_loop_is_unrolled_as_without_track(tmp_path: Path) -> None:
     import tensorflow as tf
 
     assert tf.function(summed)(tfwatch.track(range(10), tmp_path)).numpy() == 45
     assert list_runs(tmp_path) == []
 
 
-def test_a_tensorflow_that_does_not_see_through_it_is_refused_in_words(
+def test_a_tensorflow_that_cannot_loop_over_it_raises_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import tensorflow as tf
 
-    monkeypatch.setattr(track, "_is_seen_through", lambda: False)
+    monkeypatch.setattr(track, "_is_registered", lambda: False)
 
     class Unknown(tfwatch.Track[Any]):
         """Of a kind that AutoGraph was told nothing of."""
@@ -119,14 +119,14 @@ def test_a_tensorflow_that_does_not_see_through_it_is_refused_in_words(
         tf.function(loop, autograph=False)()
 
 
-def test_a_tensorflow_whose_insides_differ_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tensorflow_without_the_registries_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     from tensorflow.python.autograph.operators import control_flow
 
     monkeypatch.delattr(control_flow, "for_loop_registry")
-    assert not track.seen_through(type("Kind", (), {}), lambda tracked: tracked)
+    assert not track.register_with_autograph(type("Kind", (), {}), lambda tracked: tracked)
 
 
-def test_a_loop_goes_on_while_another_thread_imports_tensorflow(
+def test_a_loop_continues_while_another_thread_imports_tensorflow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "tensorflow", ModuleType("tensorflow"))
@@ -134,7 +134,7 @@ def test_a_loop_goes_on_while_another_thread_imports_tensorflow(
     assert list(tfwatch.track([1, 2], tmp_path)) == [1, 2]
 
 
-def test_no_function_is_traced_where_there_is_no_tensorflow() -> None:
+def test_without_tensorflow_no_function_is_being_traced() -> None:
     code = "import sys; from tfwatch.watch.track import in_function; print(in_function(), sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.startswith("False")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.watch.conftest import determinism, fingerprint
+from tests.keras_fixtures import determinism, fingerprint
 from tests.watch.kinds import KINDS, Kind
 from tfwatch.core.events import PipelineSwitched, WatchFailed
 from tfwatch.runs.opened import Run, open_run
@@ -56,7 +56,7 @@ def test_the_result_is_the_same_bit_for_bit(kind: Kind, tmp_path: Path) -> None:
     fills_the_wall(run)
 
 
-def test_so_it_is_where_batches_come_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_is_the_same_with_packed_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As they do that hold more than plain tensors, or under asynchronous execution."""
     import tensorflow as tf
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.whole import only, result, told, train, write_images
+from tests.whole import events_of, only, result, train, write_images
 from tfwatch.core.events import EpochEnded, Noted, PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.control import Control, Scheduled
@@ -40,7 +40,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 
 def switched(run: Run) -> list[tuple[str, str, str, int]]:
-    return [(event.knob, event.old, event.new, event.step) for event in told(run, PipelineSwitched)]
+    return [(event.knob, event.old, event.new, event.step) for event in events_of(run, PipelineSwitched)]
 
 
 @pytest.mark.parametrize("name", ["cnn", "generator"])
@@ -61,7 +61,7 @@ def test_random_switches_with_the_cache_among_them_change_no_bit(name: str, sett
     assert result(turned) == result(still)
 
 
-def test_both_forms_of_a_pipeline_are_cached_apart(settings: Settings, tmp_path: Path) -> None:
+def test_both_forms_of_a_pipeline_are_cached_separately(settings: Settings, tmp_path: Path) -> None:
     """Else an example made by one form would be served as the other's, which differs in the last bit."""
     forms = [Scheduled(30, "fast_form", True), Scheduled(50, "fast_form", False), Scheduled(70, "fast_form", True)]
     still, _ = train("generator", settings, tmp_path, *forms)
@@ -69,25 +69,25 @@ def test_both_forms_of_a_pipeline_are_cached_apart(settings: Settings, tmp_path:
     assert result(cached) == result(still)
 
 
-def test_a_cache_is_in_effect_with_the_epoch_that_it_serves_whole(settings: Settings, tmp_path: Path) -> None:
+def test_a_cache_takes_effect_with_the_first_epoch_that_it_serves_whole(settings: Settings, tmp_path: Path) -> None:
     run, _ = train("cnn", settings, tmp_path, Scheduled(5, "cache", True), Scheduled(70, "cache", False))
-    asked, off = told(run, SwitchAsked)
+    asked, off = events_of(run, SwitchAsked)
     assert (asked.knob, asked.step, off.step) == ("cache", 5, 70)
     assert switched(run) == [("cache", "off", "on", 2 * STEPS + 1), ("cache", "on", "off", 71)]
     assert run.manifest.cache_bytes == 162 * 16 * 16 * 3 * 4
-    assert any("the cache takes" in event.text for event in told(run, Noted))
+    assert any("the cache takes" in event.text for event in events_of(run, Noted))
 
 
-def test_a_cache_taken_back_while_it_fills_was_no_switch(settings: Settings, tmp_path: Path) -> None:
+def test_a_cache_turned_off_while_it_fills_is_no_switch(settings: Settings, tmp_path: Path) -> None:
     """Else steps that filled a cache would count as what a cache gives."""
     turned = Scheduled(5, "cache", True), Scheduled(9, "cache", False)
     run, _ = train("cnn", settings, tmp_path, *turned)
     assert switched(run) == []
-    assert [(event.old, event.new) for event in told(run, SwitchAsked)] == [("off", "on"), ("off", "off")]
-    assert not told(run, SwitchMissed)
+    assert [(event.old, event.new) for event in events_of(run, SwitchAsked)] == [("off", "on"), ("off", "off")]
+    assert not events_of(run, SwitchMissed)
 
 
-def test_a_cache_that_never_came_into_effect_is_told(settings: Settings, tmp_path: Path) -> None:
+def test_a_cache_that_never_took_effect_is_reported(settings: Settings, tmp_path: Path) -> None:
     run, _ = train("cnn", replace(settings, epochs=2), tmp_path, Scheduled(5, "cache", True))
     assert switched(run) == []
     missed = only(run, SwitchMissed)
@@ -105,7 +105,7 @@ def test_a_cache_that_does_not_fit_is_refused(
     if at_start:
         assert (outcome.cause, outcome.message) == ("bad-input", sentence)
         return
-    (failed,) = told(run, SwitchFailed)
+    (failed,) = events_of(run, SwitchFailed)
     assert (failed.knob, failed.reason) == ("cache", sentence)
     assert switched(run) == [("prefetch", "off", "2", 6)]
 
@@ -124,22 +124,22 @@ def test_a_knob_that_a_pipeline_lacks_is_refused(knob: str, settings: Settings, 
     value = True if knob == "cache" else 5
     run, outcome = train(str(file), Settings(epochs=1), tmp_path / "runs", Scheduled(2, knob, value))
     assert outcome.cause == "finished"
-    (failed,) = told(run, SwitchFailed)
+    (failed,) = events_of(run, SwitchFailed)
     assert failed.knob == knob
 
 
-def test_another_shuffle_is_in_effect_with_the_next_epoch(settings: Settings, tmp_path: Path) -> None:
+def test_another_shuffle_takes_effect_with_the_next_epoch(settings: Settings, tmp_path: Path) -> None:
     still, _ = train("cnn", replace(settings, epochs=1), tmp_path)
     run, _ = train("cnn", settings, tmp_path, Scheduled(5, "shuffle", 4), Scheduled(50, "shuffle", "auto"))
-    assert [(event.old, event.new, event.step) for event in told(run, SwitchAsked)] == [
+    assert [(event.old, event.new, event.step) for event in events_of(run, SwitchAsked)] == [
         ("auto", "4", 5),
         ("4", "auto", 50),
     ]
     assert switched(run) == [("shuffle", "auto", "4", STEPS + 1), ("shuffle", "4", "auto", 3 * STEPS + 1)]
-    assert told(run, EpochEnded)[0].metrics == told(still, EpochEnded)[0].metrics
+    assert events_of(run, EpochEnded)[0].metrics == events_of(still, EpochEnded)[0].metrics
 
 
-def test_a_cache_that_is_asked_for_while_a_shuffle_waits_leaves_that_shuffle(
+def test_a_cache_requested_while_a_shuffle_is_deferred_leaves_the_shuffle(
     settings: Settings, tmp_path: Path
 ) -> None:
     """Else the shuffle is told as switched, and the epoch is of the old one."""
@@ -150,7 +150,7 @@ def test_a_cache_that_is_asked_for_while_a_shuffle_waits_leaves_that_shuffle(
     assert result(beside) == result(alone)
 
 
-def test_a_run_that_is_restarted_before_the_epoch_begins_with_the_shuffle_that_was_asked_for(
+def test_a_run_restarted_before_the_epoch_starts_with_the_requested_shuffle(
     settings: Settings, tmp_path: Path
 ) -> None:
     control = Control(Knobs())
@@ -158,16 +158,16 @@ def test_a_run_that_is_restarted_before_the_epoch_begins_with_the_shuffle_that_w
     assert (control.knobs, control.coming) == (Knobs(), Knobs(shuffle=4))
 
 
-def test_a_shuffle_that_is_taken_back_before_the_epoch_changes_nothing(settings: Settings, tmp_path: Path) -> None:
+def test_a_shuffle_cancelled_before_the_epoch_changes_nothing(settings: Settings, tmp_path: Path) -> None:
     short = replace(settings, epochs=2)
     still, _ = train("cnn", short, tmp_path)
     run, _ = train("cnn", short, tmp_path, Scheduled(5, "shuffle", 4), Scheduled(9, "shuffle", "auto"))
-    assert [(event.old, event.new) for event in told(run, SwitchAsked)] == [("auto", "4"), ("auto", "auto")]
+    assert [(event.old, event.new) for event in events_of(run, SwitchAsked)] == [("auto", "4"), ("auto", "auto")]
     assert switched(run) == []
     assert result(run) == result(still)
 
 
-def test_a_shuffle_at_the_start_trains_another_order(settings: Settings, tmp_path: Path) -> None:
+def test_a_shuffle_at_the_start_changes_the_order(settings: Settings, tmp_path: Path) -> None:
     short = replace(settings, epochs=1)
     results = {result(train("cnn", short, tmp_path, knobs=Knobs(shuffle=size))[0]) for size in ("auto", "off", 4)}
     assert len(results) == 3

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.watch.conftest import fingerprint
-from tests.whole import result, told, train
+from tests.keras_fixtures import fingerprint
+from tests.whole import events_of, result, train
 from tfwatch.core.events import PipelineSwitched, SensorMissing
 from tfwatch.runs.control import Scheduled
 from tfwatch.workloads.models import generator
@@ -40,7 +40,7 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return refused
 
 
-def test_a_workload_trains_as_ever(
+def test_a_workload_trains_without_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.setattr(generator, "_COUNT", 80)
@@ -52,12 +52,12 @@ def test_a_workload_trains_as_ever(
     assert outcome.cause == "finished", outcome.message
     assert set(refused) == OF_A_TRAINING
     assert result(run) == result(whole)
-    assert [switched.knob for switched in told(run, PipelineSwitched)] == ["prefetch", "cache", "cache"]
-    (missing,) = (event for event in told(run, SensorMissing) if event.sensor == "pipeline")
+    assert [switched.knob for switched in events_of(run, PipelineSwitched)] == ["prefetch", "cache", "cache"]
+    (missing,) = (event for event in events_of(run, SensorMissing) if event.sensor == "pipeline")
     assert missing.reason == "nobody reads it: can't start new thread"
 
 
-def test_a_script_trains_as_ever(
+def test_a_script_trains_without_threads(
     arrays: Any, make_model: Callable[[], Any], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     from tfwatch import Watch, open_run
@@ -69,5 +69,5 @@ def test_a_script_trains_as_ever(
     assert fingerprint(watched, watched.fit(*arrays, verbose=0, callbacks=[watch])) == expected
     run = open_run(watch.run_path or "")
     assert len(run.steps) > 0
-    nobody = {event.sensor for event in told(run, SensorMissing) if event.reason.startswith("nobody reads it")}
+    nobody = {event.sensor for event in events_of(run, SensorMissing) if event.reason.startswith("nobody reads it")}
     assert nobody == {"pipeline", "machine", "callbacks"}

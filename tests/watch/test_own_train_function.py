@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.keras_fixtures import STEPS, fingerprint
 from tests.runs.folders import read
-from tests.watch.conftest import STEPS, fingerprint
 from tests.watch.watched import EPOCHS, known, watch_in
-from tests.whole import only, told
+from tests.whole import events_of, only
 from tfwatch.core.events import EpochEnded, Noted, RunEnded, SwitchFailed
 from tfwatch.report.text import as_text
 from tfwatch.runs.opened import open_run
@@ -86,7 +86,7 @@ def test_it_is_called_as_stock_fit_calls_it(
 
 def says_that_it_is_not_split(run: Run) -> None:
     assert run.manifest.not_split == NOT_KERAS
-    assert [note.text for note in told(run, Noted)] == [f"the steps of this fit are not split: {NOT_KERAS}"]
+    assert [note.text for note in events_of(run, Noted)] == [f"the steps of this fit are not split: {NOT_KERAS}"]
     assert f"the steps were not split: {NOT_KERAS}" in as_text(run, Path.home())
     assert len(run.steps) == 0
 
@@ -95,7 +95,7 @@ def test_its_epochs_and_steps_are_counted(arrays: Any, make_model: Callable[[], 
     watch = watch_in(tmp_path)
     fitted(make_model, compiled, lambda: known(arrays), [watch])
     run = open_run(watch.run_path)
-    assert [epoch.step for epoch in told(run, EpochEnded)] == [STEPS * (epoch + 1) for epoch in range(EPOCHS)]
+    assert [epoch.step for epoch in events_of(run, EpochEnded)] == [STEPS * (epoch + 1) for epoch in range(EPOCHS)]
     assert (only(run, RunEnded).cause, only(run, RunEnded).steps) == ("finished", EPOCHS * STEPS)
     newest = read(watch.run_path).latest
     assert newest
@@ -119,7 +119,7 @@ def test_the_last_call_of_an_epoch_may_have_fewer_steps(
     assert only(open_run(watch.run_path), RunEnded).steps == EPOCHS * STEPS
 
 
-def test_a_method_that_makes_it_counts_too(arrays: Any, make_model: Callable[[], Any], tmp_path: Path) -> None:
+def test_a_method_that_makes_it_is_recognized_too(arrays: Any, make_model: Callable[[], Any], tmp_path: Path) -> None:
     import keras
 
     class OwnFunction(keras.Sequential):
@@ -134,7 +134,7 @@ def test_a_method_that_makes_it_counts_too(arrays: Any, make_model: Callable[[],
     says_that_it_is_not_split(open_run(watch.run_path))
 
 
-def test_what_raises_in_it_ends_the_run_as_failed(arrays: Any, make_model: Callable[[], Any], tmp_path: Path) -> None:
+def test_an_error_in_it_ends_the_run_as_failed(arrays: Any, make_model: Callable[[], Any], tmp_path: Path) -> None:
     def raising(model: Any, calls: list[int]) -> Any:
         inner = around_keras(model, calls)
 
@@ -152,7 +152,7 @@ def test_what_raises_in_it_ends_the_run_as_failed(arrays: Any, make_model: Calla
     assert (only(run, RunEnded).cause, only(run, RunEnded).steps) == ("failed", 5)
 
 
-def test_a_train_on_batch_within_a_fit_is_no_step_of_it(
+def test_a_train_on_batch_within_a_fit_is_not_a_step_of_the_fit(
     arrays: Any, make_model: Callable[[], Any], tmp_path: Path
 ) -> None:
     import keras

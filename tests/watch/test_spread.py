@@ -18,7 +18,7 @@ pytestmark = pytest.mark.tensorflow
 STEPS = 24
 
 
-def test_batches_that_are_spread_over_devices_are_split_and_not_switched(tmp_path: Path) -> None:
+def test_distributed_batches_are_split_and_not_switched(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.training.spread", str(tmp_path)]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"}
     done = subprocess.run(
@@ -31,11 +31,11 @@ def test_batches_that_are_spread_over_devices_are_split_and_not_switched(tmp_pat
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["watched"] == told["stock"]
+    events_of = json.loads(done.stdout.splitlines()[-1])
+    assert events_of["watched"] == events_of["stock"]
     # Keras 3.15 itself fails with several steps a call under this strategy: steps one by one are the measure.
-    assert told["fused"] == told["stock"]
-    exact, fused = (open_run(path) for path in told["runs"])
+    assert events_of["fused"] == events_of["stock"]
+    exact, fused = (open_run(path) for path in events_of["runs"])
     assert (exact.manifest.split, len(exact.steps)) == ("exact", STEPS)
     assert (fused.manifest.split, len(fused.steps)) == ("in-graph timestamps, steps_per_execution=3", STEPS)
     refused = [event.reason for event in exact.events if isinstance(event, SwitchFailed)]

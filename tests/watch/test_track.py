@@ -16,7 +16,7 @@ import tfwatch
 from tests.runs.folders import FakeClock, make_manifest
 from tests.watch.tracked import BATCHES, cause, opened, python, runs_in
 from tests.watch.watched import homeless
-from tests.whole import told
+from tests.whole import events_of
 from tfwatch.core.events import EpochEnded, EpochStarted, Noted, WatchFailed
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.report.text import as_text
@@ -24,7 +24,7 @@ from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import read_run
 from tfwatch.runs.reader import RunReader
 from tfwatch.runs.writer import RunWriter
-from tfwatch.watch.tracked_loop import LoopBooks
+from tfwatch.watch.tracked_loop import LoopStepLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("all_runs_ended")
 # -- the loop is the loop ---------------------------------------------------------------------------
 
 
-def test_the_elements_are_the_very_same_in_the_same_order(tmp_path: Path) -> None:
+def test_the_elements_are_the_same_objects_in_the_same_order(tmp_path: Path) -> None:
     with tfwatch.track(BATCHES, tmp_path) as tracked:
         for _ in range(2):
             got = list(tracked)
@@ -46,7 +46,7 @@ def test_the_elements_are_the_very_same_in_the_same_order(tmp_path: Path) -> Non
     assert len(opened(tracked).steps) == 10
 
 
-def test_len_goes_through_and_so_does_its_lack(tmp_path: Path) -> None:
+def test_len_is_that_of_the_iterable_and_raises_if_it_has_none(tmp_path: Path) -> None:
     assert len(tfwatch.track(BATCHES, tmp_path)) == 5
     assert not tfwatch.track([], tmp_path)
     endless: Track[int] = tfwatch.track(iter(BATCHES), tmp_path)  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ def test_len_goes_through_and_so_does_its_lack(tmp_path: Path) -> None:
     assert list_runs(tmp_path) == []
 
 
-def test_what_cannot_be_looped_over_says_so_as_ever(tmp_path: Path) -> None:
+def test_an_object_that_is_not_iterable_raises_as_without_track(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="'int' object is not iterable"):
         list(tfwatch.track(5, tmp_path))  # type: ignore[arg-type]
 
@@ -94,9 +94,9 @@ def test_without_tensorflow_none_is_loaded(tmp_path: Path) -> None:
 # -- rows ---------------------------------------------------------------------------------------------
 
 
-def make_books(clock: FakeClock, traced: Callable[[], int] | None = None) -> tuple[LoopBooks, RunWriter]:
+def make_step_log(clock: FakeClock, traced: Callable[[], int] | None = None) -> tuple[LoopStepLog, RunWriter]:
     writer = RunWriter(None, make_manifest(), clock.clock)
-    return LoopBooks(writer, traced), writer
+    return LoopStepLog(writer, traced), writer
 
 
 def rows_of(writer: RunWriter) -> Any:
@@ -106,17 +106,17 @@ def rows_of(writer: RunWriter) -> Any:
 
 def test_a_step_is_its_fetch_and_its_body() -> None:
     clock = FakeClock()
-    books, writer = make_books(clock)
-    books.begin_epoch(0, 0, None)
+    step_log, writer = make_step_log(clock)
+    step_log.begin_epoch(0, 0, None)
     for step, (fetch_s, body_s) in enumerate([(0.5, 1.0), (0.25, 2.0), (0.125, 4.0)], 1):
         start_ns = writer.now_ns()
-        books.before(start_ns)
+        step_log.begin_fetch(start_ns)
         assert writer.status[:3] == (Phase.WAIT, start_ns, step)
         clock.at_s += fetch_s
-        books.got(start_ns, writer.now_ns(), np.zeros((8, 2)))
+        step_log.record_fetch(start_ns, writer.now_ns(), np.zeros((8, 2)))
         assert writer.status[:3] == (Phase.COMPUTE, writer.now_ns(), step)
         clock.at_s += body_s
-    books.end_epoch(None)
+    step_log.end_epoch(None)
     assert writer.status[0] == Phase.EPOCH_END
     assert writer.progress[-1] == (24, 3, 0, 3, None, None)
     rows = rows_of(writer)
@@ -139,14 +139,14 @@ class Odd:
 
 
 @pytest.mark.parametrize("batch", [3, "text", np.zeros(()), (), Odd()])
-def test_examples_that_nobody_can_count_are_told_once_and_are_no_figure(batch: Any) -> None:
+def test_unknown_examples_are_noted_once_and_not_counted(batch: Any) -> None:
     clock = FakeClock()
-    books, writer = make_books(clock)
-    books.begin_epoch(0, 0, None)
+    step_log, writer = make_step_log(clock)
+    step_log.begin_epoch(0, 0, None)
     for one in (np.zeros((8, 2)), batch, batch, np.zeros((8, 2))):
         clock.at_s += 1.0
-        books.before(writer.now_ns())
-        books.got(writer.now_ns(), writer.now_ns(), one)
+        step_log.begin_fetch(writer.now_ns())
+        step_log.record_fetch(writer.now_ns(), writer.now_ns(), one)
         writer.flush()
     run = read_run(writer)
     snapshot = RunReader(writer, clock.clock).tail()
@@ -158,21 +158,21 @@ def test_examples_that_nobody_can_count_are_told_once_and_are_no_figure(batch: A
 
 
 @pytest.mark.parametrize("odd", ["text", np.zeros(3), 10**400, math.nan, Odd()])
-def test_what_is_no_figure_is_left_out_of_an_epochs_metrics(odd: Any) -> None:
-    books, writer = make_books(FakeClock())
-    books.begin_epoch(0, 0, None)
-    books.end_epoch({"loss": np.float32(0.5), "odd": odd})
+def test_values_that_are_not_numbers_are_left_out_of_an_epochs_metrics(odd: Any) -> None:
+    step_log, writer = make_step_log(FakeClock())
+    step_log.begin_epoch(0, 0, None)
+    step_log.end_epoch({"loss": np.float32(0.5), "odd": odd})
     writer.flush()
-    assert [event.metrics for event in told(read_run(writer), EpochEnded)] == [{"loss": 0.5}]
+    assert [event.metrics for event in events_of(read_run(writer), EpochEnded)] == [{"loss": 0.5}]
 
 
-def test_a_step_that_traced_is_flagged() -> None:
+def test_a_step_that_traces_is_flagged() -> None:
     counts = iter([0, 7, 7, 7, 7, 9])
-    books, writer = make_books(FakeClock(), lambda: next(counts))
+    step_log, writer = make_step_log(FakeClock(), lambda: next(counts))
     for _ in range(3):
-        books.before(0)
-        books.got(0, 0, None)
-    books.end_step(0)
+        step_log.begin_fetch(0)
+        step_log.record_fetch(0, 0, None)
+    step_log.end_step(0)
     assert rows_of(writer)["flags"].tolist() == [Flag.COMPILE, 0, Flag.RETRACE]
 
 
@@ -189,8 +189,8 @@ def test_every_row_follows_the_one_before(tmp_path: Path) -> None:
     total_ms = rows["wait_ms"] + rows["compute_ms"] + rows["host_ms"]
     inside = np.flatnonzero(np.diff(rows["epoch"]) == 0)
     np.testing.assert_allclose(total_ms[inside], np.diff(rows["start_ns"])[inside] / 1e6, rtol=1e-3)
-    assert [event.steps for event in told(run, EpochStarted)] == [5, 5, 5]
-    assert [event.step for event in told(run, EpochEnded)] == [5, 10, 15]
+    assert [event.steps for event in events_of(run, EpochStarted)] == [5, 5, 5]
+    assert [event.step for event in events_of(run, EpochEnded)] == [5, 10, 15]
     assert (run.manifest.switchable, run.manifest.knobs, run.manifest.steps_per_epoch) == ([], {}, 5)
     assert run.manifest.split.startswith("by the loop's fetches: ")
 
@@ -208,7 +208,7 @@ def test_the_summary_claims_nothing_of_keras_and_no_loss(tmp_path: Path) -> None
 # -- what fails in tfwatch, and where it cannot be ---------------------------------------------------------
 
 
-def test_a_folder_that_cannot_be_made_leaves_the_loop_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_cannot_be_created_does_not_affect_the_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
     with tfwatch.track(BATCHES, tmp_path / "file" / "runs") as tracked:
         assert len(list(tracked)) == 5
@@ -216,7 +216,7 @@ def test_a_folder_that_cannot_be_made_leaves_the_loop_alone(tmp_path: Path, caps
     assert "nothing is recorded" in capsys.readouterr().err
 
 
-def test_a_run_that_cannot_begin_leaves_the_loop_alone(
+def test_a_run_that_cannot_begin_does_not_affect_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tfwatch.watch.tracked_loop.ScriptRun", lambda *_: 1 / 0)
@@ -225,7 +225,7 @@ def test_a_run_that_cannot_begin_leaves_the_loop_alone(
     assert "this loop is not watched: ZeroDivisionError" in capsys.readouterr().err
 
 
-def test_without_a_home_the_loop_goes_unwatched(
+def test_without_a_home_the_loop_is_not_recorded(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("platformdirs.user_state_dir", homeless)
@@ -233,7 +233,7 @@ def test_without_a_home_the_loop_goes_unwatched(
     assert capsys.readouterr().err == "tfwatch: this loop is not watched: RuntimeError: no home\n"
 
 
-def test_what_breaks_in_tfwatch_never_reaches_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_tfwatch_never_reaches_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with tfwatch.track(BATCHES, tmp_path) as tracked:
         for n, _ in enumerate(tracked):
             if n == 2:
@@ -241,7 +241,7 @@ def test_what_breaks_in_tfwatch_never_reaches_the_loop(tmp_path: Path, monkeypat
         assert n == 4
         assert len(list(tracked)) == 5
     run = opened(tracked)
-    assert (len(told(run, WatchFailed)), len(run.steps), cause(run)) == (1, 2, "finished")
+    assert (len(events_of(run, WatchFailed)), len(run.steps), cause(run)) == (1, 2, "finished")
 
 
 def test_a_batch_of_any_kind_is_recorded(tmp_path: Path) -> None:
@@ -253,10 +253,10 @@ def test_a_batch_of_any_kind_is_recorded(tmp_path: Path) -> None:
     batches: list[Any] = [Odd(), None, "text", {}, np.zeros(())]
     with tfwatch.track(batches, tmp_path) as tracked:
         assert len(list(tracked)) == 5
-    assert (len(opened(tracked).steps), told(opened(tracked), WatchFailed)) == (5, [])
+    assert (len(opened(tracked).steps), events_of(opened(tracked), WatchFailed)) == (5, [])
 
 
-def test_a_forked_process_goes_on_looping_and_leaves_its_parents_run_alone(tmp_path: Path) -> None:
+def test_a_forked_process_continues_its_loop_and_does_not_touch_its_parents_run(tmp_path: Path) -> None:
     with tfwatch.track(range(6), tmp_path) as tracked:
         steps = iter(tracked)
         next(steps)

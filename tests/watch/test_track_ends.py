@@ -10,7 +10,7 @@ import pytest
 
 import tfwatch
 from tests.watch.tracked import BATCHES, cause, flushed, opened, python, runs_in
-from tests.whole import told
+from tests.whole import events_of
 from tfwatch.core.events import EpochStarted, TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.runs.opened import open_run
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("all_runs_ended")
 
 
-def test_what_the_iterable_raises_is_what_the_loop_raises_and_the_run_failed(tmp_path: Path) -> None:
+def test_an_error_of_the_iterable_is_raised_by_the_loop_and_fails_the_run(tmp_path: Path) -> None:
     error = OSError("no such share")
 
     def batches() -> Iterator[int]:
@@ -35,7 +35,7 @@ def test_what_the_iterable_raises_is_what_the_loop_raises_and_the_run_failed(tmp
             pass
     assert raised.value is error
     run = opened(tracked)
-    (failure,) = told(run, TrainingFailed)
+    (failure,) = events_of(run, TrainingFailed)
     assert (cause(run), len(run.steps), failure.step) == ("failed", 3, 4)
     assert run.under_way
     assert run.under_way.phase is Phase.WAIT
@@ -43,7 +43,7 @@ def test_what_the_iterable_raises_is_what_the_loop_raises_and_the_run_failed(tmp
     assert "in batches" in failure.traceback
 
 
-def test_an_error_whose_traceback_cannot_be_written_is_what_the_loop_raises_all_the_same(tmp_path: Path) -> None:
+def test_an_error_without_a_printable_traceback_is_raised_by_the_loop_too(tmp_path: Path) -> None:
     class OddError(Exception):
         @property
         def __cause__(self) -> BaseException | None:  # type: ignore[override]
@@ -57,11 +57,11 @@ def test_an_error_whose_traceback_cannot_be_written_is_what_the_loop_raises_all_
     with pytest.raises(OddError):
         for _ in tracked:
             pass
-    (failure,) = told(opened(tracked), TrainingFailed)
+    (failure,) = events_of(opened(tracked), TrainingFailed)
     assert failure.traceback.endswith("cannot be written: RuntimeError: of what, nobody knows")
 
 
-def test_a_loop_that_goes_on_after_an_error_is_recorded_on(tmp_path: Path) -> None:
+def test_a_loop_that_continues_after_an_error_is_still_recorded(tmp_path: Path) -> None:
     class Flaky:
         n = 0
 
@@ -106,7 +106,7 @@ def test_a_loop_over_an_object_whose_last_loop_failed_is_another_run(tmp_path: P
     assert [cause(run) for run in runs_in(tmp_path)] == ["failed", "finished"]
 
 
-def test_a_run_that_is_closed_in_its_loop_has_the_step_under_way(tmp_path: Path) -> None:
+def test_a_run_closed_in_its_loop_has_the_running_step(tmp_path: Path) -> None:
     tracked = tfwatch.track(BATCHES, tmp_path)
     for n, _ in enumerate(tracked):
         if n == 2:
@@ -121,7 +121,7 @@ def test_an_exception_in_a_with_block_is_in_the_folder(tmp_path: Path) -> None:
     tracked = tfwatch.track(range(5), tmp_path)
     with pytest.raises(ZeroDivisionError), tracked:
         assert [1 / (2 - n) for n in tracked]
-    (failure,) = told(opened(tracked), TrainingFailed)
+    (failure,) = events_of(opened(tracked), TrainingFailed)
     assert (cause(opened(tracked)), failure.step, len(opened(tracked).steps)) == ("failed", 3, 3)
 
 
@@ -133,12 +133,12 @@ def test_an_interrupt_is_no_failure(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), tracked:
         list(map(interrupted, tracked))
     run = opened(tracked)
-    assert (cause(run), told(run, TrainingFailed)) == ("stopped", [])
+    assert (cause(run), events_of(run, TrainingFailed)) == ("stopped", [])
     assert run.ended is not None
     assert run.ended.detail == "KeyboardInterrupt"
 
 
-def test_a_loop_that_is_left_is_stopped(tmp_path: Path) -> None:
+def test_a_loop_that_is_left_ends_as_stopped(tmp_path: Path) -> None:
     tracked = tfwatch.track(BATCHES, tmp_path)
     for _ in range(2):
         for n, _ in enumerate(tracked):
@@ -184,12 +184,12 @@ def step(batch):
         pytest.param("KeyboardInterrupt", -2, ("stopped", "KeyboardInterrupt"), id="an interrupt"),
     ],
 )
-def test_an_exception_that_nobody_catches_is_told(error: str, rc: int, ends: tuple[str, str], tmp_path: Path) -> None:
+def test_an_uncaught_exception_is_recorded(error: str, rc: int, ends: tuple[str, str], tmp_path: Path) -> None:
     (run,) = python(UNCAUGHT.format(error=error, call="train()"), tmp_path / "runs", rc=rc)
     assert run.ended is not None
     assert (run.ended.cause, run.ended.detail) == ends
     assert len(run.steps) == 9
-    assert [failure.step for failure in told(run, TrainingFailed)] == ([9] if ends[0] == "failed" else [])
+    assert [failure.step for failure in events_of(run, TrainingFailed)] == ([9] if ends[0] == "failed" else [])
 
 
 @pytest.mark.parametrize(
@@ -199,12 +199,12 @@ def test_an_exception_that_nobody_catches_is_told(error: str, rc: int, ends: tup
         pytest.param(UNCAUGHT.replace("                step(batch)", "                pass"), id="after the last loop"),
     ],
 )
-def test_an_exception_of_later_is_not_the_loops(code: str, tmp_path: Path) -> None:
+def test_a_later_exception_does_not_fail_the_loops_run(code: str, tmp_path: Path) -> None:
     (run,) = python(code.format(error="TypeError", call="train()"), tmp_path / "runs", rc=1)
-    assert (cause(run), told(run, TrainingFailed)) == ("stopped" if "break" in code else "finished", [])
+    assert (cause(run), events_of(run, TrainingFailed)) == ("stopped" if "break" in code else "finished", [])
 
 
-def test_a_full_disk_is_told_once_and_there_is_no_run_to_open(
+def test_a_full_disk_is_reported_once_and_no_run_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(*_: object) -> None:
@@ -221,16 +221,16 @@ def test_a_full_disk_is_told_once_and_there_is_no_run_to_open(
 
 
 @pytest.mark.parametrize("epochs", [0, -1, "a", 2.5])
-def test_a_number_of_epochs_that_is_none_is_refused_before_the_loop(tmp_path: Path, epochs: Any) -> None:
+def test_an_invalid_number_of_epochs_is_refused_before_the_loop(tmp_path: Path, epochs: Any) -> None:
     with pytest.raises(ValueError, match=f"^epochs must be a whole number from 1 on, or None, not {epochs!r}$"):
         tfwatch.track(BATCHES, tmp_path, epochs=epochs)
 
 
 @pytest.mark.parametrize("epochs", [1, np.int64(2)])
-def test_so_many_loops_end_the_run(tmp_path: Path, epochs: int) -> None:
+def test_the_run_ends_after_its_number_of_epochs(tmp_path: Path, epochs: int) -> None:
     tracked = tfwatch.track(BATCHES, tmp_path, epochs=epochs)
     for _ in range(epochs):
         list(tracked)
     run = opened(tracked)
     assert cause(run) == "finished"
-    assert [epoch.epochs for epoch in told(run, EpochStarted)] == [epochs] * epochs
+    assert [epoch.epochs for epoch in events_of(run, EpochStarted)] == [epochs] * epochs

@@ -11,13 +11,13 @@ import tfwatch
 from tests.runs.hanging import hang
 from tests.runs.processes import wait_until
 from tests.watch.tracked import BATCHES, cause, opened, runs_in
-from tests.whole import told
+from tests.whole import events_of
 from tfwatch.core.events import EpochEnded, EpochStarted
 from tfwatch.runs import create
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.opened import open_run
-from tfwatch.watch.tracked_loop import Loop
+from tfwatch.watch.tracked_loop import TrackedRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,38 +28,38 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("all_runs_ended")
 
 
-def test_an_object_that_is_looped_over_again_goes_on_with_its_run_until_it_is_gone(tmp_path: Path) -> None:
+def test_an_object_that_is_looped_over_again_continues_its_run_until_it_is_deleted(tmp_path: Path) -> None:
     tracked = tfwatch.track(BATCHES, tmp_path)
     for _ in range(3):
         for _ in tracked:
             pass
     run = opened(tracked)
-    assert (run.life, len(told(run, EpochEnded))) == (Life.RUNNING, 3)
+    assert (run.life, len(events_of(run, EpochEnded))) == (Life.RUNNING, 3)
     del tracked
     (folder,) = list_runs(tmp_path)
     assert cause(open_run(folder)) == "finished"
 
 
-def test_a_call_from_the_same_line_goes_on_with_the_run(tmp_path: Path) -> None:
+def test_a_call_from_the_same_line_continues_the_run(tmp_path: Path) -> None:
     for n in range(3):
         for _ in tfwatch.track([n] * 5, tmp_path):
             pass
     for _, _ in enumerate(tfwatch.track(BATCHES, tmp_path)):
         pass
     first, second = runs_in(tmp_path)
-    assert (len(told(first, EpochStarted)), len(told(second, EpochStarted))) == (3, 1)
+    assert (len(events_of(first, EpochStarted)), len(events_of(second, EpochStarted))) == (3, 1)
 
 
-def test_no_call_goes_on_with_a_run_that_is_being_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_call_continues_a_run_that_is_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As by a garbage collection in a thread that has something to do yet."""
     for _ in range(2):
         tracked = tfwatch.track(BATCHES, tmp_path)
         for _ in range(2):
             list(tracked)
         with monkeypatch.context() as later:
-            later.setattr(Loop, "end", lambda _: None)
+            later.setattr(TrackedRun, "end", lambda _: None)
             del tracked
-    assert [len(told(run, EpochEnded)) for run in runs_in(tmp_path)] == [2, 2]
+    assert [len(events_of(run, EpochEnded)) for run in runs_in(tmp_path)] == [2, 2]
 
 
 def test_a_loop_that_outlives_its_object_ends_their_run(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_loop_that_outlives_its_object_ends_their_run(tmp_path: Path) -> None:
     assert [(cause(run), len(run.steps)) for run in runs_in(tmp_path)] == [("stopped", 6)]
 
 
-def test_a_call_within_another_generator_goes_on_too(tmp_path: Path) -> None:
+def test_a_call_within_another_generator_continues_the_run(tmp_path: Path) -> None:
     """As with a progress bar around it, which holds the object for as long as the loop."""
 
     def bar(tracked: Track[Any]) -> Iterator[Any]:
@@ -84,17 +84,17 @@ def test_a_call_within_another_generator_goes_on_too(tmp_path: Path) -> None:
         for _ in bar(tfwatch.track(BATCHES, tmp_path)):
             pass
     (run,) = runs_in(tmp_path)
-    assert len(told(run, EpochEnded)) == 2
+    assert len(events_of(run, EpochEnded)) == 2
 
 
-def test_objects_that_live_side_by_side_have_runs_of_their_own(tmp_path: Path) -> None:
+def test_objects_that_exist_at_the_same_time_have_their_own_runs(tmp_path: Path) -> None:
     several = [tfwatch.track([n] * 3, tmp_path) for n in range(2)]
     for tracked in several:
         assert len(list(tracked)) == 3
     for pair in zip(*several, strict=True):
         assert pair == (0, 1)
     for tracked in several:
-        assert [len(told(opened(tracked), kind)) for kind in (EpochStarted, EpochEnded)] == [2, 2]
+        assert [len(events_of(opened(tracked), kind)) for kind in (EpochStarted, EpochEnded)] == [2, 2]
         tracked.close()
     assert len(list_runs(tmp_path)) == 2
 
@@ -129,7 +129,7 @@ def test_a_loop_in_a_loop_has_a_run_of_its_own(tmp_path: Path) -> None:
     assert inner == [0, 1, 2] * 2
     (run,) = runs_in(tmp_path / "inner")
     assert len(opened(outer).steps) == 2
-    assert [event.epoch for event in told(run, EpochEnded)] == [0, 1]
+    assert [event.epoch for event in events_of(run, EpochEnded)] == [0, 1]
 
 
 def test_a_second_loop_over_the_same_object_takes_over(tmp_path: Path) -> None:
@@ -169,18 +169,18 @@ def test_no_more_than_a_few_runs_wait_for_another_call(tmp_path: Path) -> None:
     assert set(lives[-4:]) == {Life.RUNNING}
 
 
-def test_a_run_is_ended_from_a_thread_that_is_joined_then(tmp_path: Path) -> None:
+def test_a_run_is_ended_from_a_thread_that_is_about_to_be_joined(tmp_path: Path) -> None:
     """The garbage collector may run in the writer's own thread."""
-    loop = Loop(tmp_path, None, compile("0", "", "eval"))
+    loop = TrackedRun(tmp_path, None, compile("0", "", "eval"))
     thread = threading.Thread(target=loop.end, name="tfwatch-writer")
     thread.start()
     thread.join()
-    wait_until(lambda: loop.over)
+    wait_until(lambda: loop.is_over)
     assert loop.path
     wait_until(lambda: open_run(loop.path or "").ended is not None)
 
 
-def test_a_loop_does_not_wait_for_its_disk_and_knows_its_folder_once_that_answers(
+def test_a_loop_does_not_wait_for_its_disk_and_has_its_folder_once_the_disk_responds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(create, "BEGIN_S", 0.05)

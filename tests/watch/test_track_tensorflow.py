@@ -13,7 +13,7 @@ import pytest
 import tfwatch
 from tests.runs.processes import wait_until
 from tests.watch.tracked import ROOT, opened, runs_in
-from tests.whole import told
+from tests.whole import events_of
 from tfwatch.core.events import Noted, WatchFailed
 from tfwatch.core.rows import Flag
 
@@ -36,9 +36,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     from tfwatch.watch import async_loop, tracked_loop
     from tfwatch.watch.tensorflow_info import Device
 
-    make = async_loop.make_marker
+    make = async_loop.make_completion_probe
     monkeypatch.setattr(tracked_loop, "find_device", lambda: Device("GPU:0", accelerated=True))
-    monkeypatch.setattr(async_loop, "make_marker", lambda writer: make(writer, "/CPU:0"))
+    monkeypatch.setattr(async_loop, "make_completion_probe", lambda writer: make(writer, "/CPU:0"))
 
 
 def weights(model: Any) -> str:
@@ -108,10 +108,10 @@ def test_a_loop_is_the_same_bit_for_bit(
         (run,) = runs_in(runs_dir)
         assert len(run.steps) == 2 * len(dataset(arrays))
         assert run.manifest.accelerated == (runs_dir.name == "gpu")
-        assert told(run, WatchFailed) == []
+        assert events_of(run, WatchFailed) == []
 
 
-def test_steps_that_trace_are_told_from_the_others(tmp_path: Path) -> None:
+def test_steps_that_trace_are_flagged(tmp_path: Path) -> None:
     import tensorflow as tf
 
     @tf.function
@@ -126,12 +126,12 @@ def test_steps_that_trace_are_told_from_the_others(tmp_path: Path) -> None:
     assert flags == [Flag.EPOCH_START | Flag.COMPILE, 0, 0, Flag.RETRACE, 0]
 
 
-def test_a_gpu_is_asked_and_every_step_has_its_row_in_order(gpu: None, arrays: Any, tmp_path: Path) -> None:
+def test_a_gpu_is_probed_and_every_step_has_its_row_in_order(gpu: None, arrays: Any, tmp_path: Path) -> None:
     import tensorflow as tf
 
     def is_asked() -> bool:
         """Whether the thread that asks has found out how soon an idle one answers."""
-        ahead = tracked._loop._books.ahead if tracked._loop else None
+        ahead = tracked._loop._step_log.ahead if tracked._loop else None
         return ahead is not None and ahead._split is not None
 
     with tfwatch.track(dataset(arrays), tmp_path) as tracked:
@@ -147,11 +147,11 @@ def test_a_gpu_is_asked_and_every_step_has_its_row_in_order(gpu: None, arrays: A
     total_ms = rows["wait_ms"] + rows["compute_ms"]
     np.testing.assert_allclose(total_ms[inside], np.diff(rows["start_ns"])[inside] / 1e6, rtol=1e-3)
     assert run.manifest.split.startswith("by the loop's fetches and the GPU: ")
-    (note,) = told(run, Noted)
+    (note,) = events_of(run, Noted)
     assert note.text.startswith("an idle GPU answers after ")
 
 
-def test_a_gpu_that_cannot_be_asked_is_told(
+def test_a_gpu_that_cannot_be_probed_is_noted(
     gpu: None, arrays: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tfwatch.watch.async_loop.make_marker", lambda writer: 1 / 0)
@@ -159,28 +159,28 @@ def test_a_gpu_that_cannot_be_asked_is_told(
         count = sum(1 for _ in tracked)
     run = opened(tracked)
     assert len(run.steps) == count
-    assert "the GPU cannot be asked (ZeroDivisionError: division by zero)" in told(run, Noted)[0].text
+    assert "the GPU cannot be asked (ZeroDivisionError: division by zero)" in events_of(run, Noted)[0].text
 
 
-def test_a_gpu_is_not_asked_where_its_work_cannot_be_seen(gpu: None, tmp_path: Path) -> None:
+def test_a_gpu_is_not_probed_if_its_work_is_not_visible(gpu: None, tmp_path: Path) -> None:
     import tensorflow as tf
 
     with tf.Graph().as_default(), tfwatch.track(range(5), tmp_path) as tracked:
         assert len(list(tracked)) == 5
-    assert {note.text for note in told(opened(tracked), Noted)} == {
+    assert {note.text for note in events_of(opened(tracked), Noted)} == {
         "the GPU cannot be asked: a fetch that blocks counts as data wait",
         "examples are not counted: a batch does not tell how many it holds",
     }
 
 
-def test_keras_shows_what_watches_a_fit_to_who_gives_it_a_tracked_data_set(
+def test_a_tracked_data_set_given_to_fit_shows_the_way_to_watch_a_fit(
     make_model: Callable[[], Any], arrays: Any, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=r"callbacks=\[tfwatch.Watch\(\)\]"):
         make_model().fit(tfwatch.track(dataset(arrays), tmp_path), verbose=0)
 
 
-def test_devices_that_tensorflow_has_not_taken_yet_are_left_alone() -> None:
+def test_devices_are_not_initialized_by_a_probe() -> None:
     code = (
         "import tensorflow as tf\n"
         "from tfwatch.watch.async_loop import may_ask\n"
@@ -196,7 +196,7 @@ def test_devices_that_tensorflow_has_not_taken_yet_are_left_alone() -> None:
     assert done.stdout.split() == ["False", "True"]
 
 
-def test_a_landing_is_told_on_the_run_s_clock() -> None:
+def test_a_completion_is_on_the_runs_clock() -> None:
     """In a process of its own: with the operations deterministic, as in these tests, another clock is read."""
     code = (
         "from pathlib import Path\n"
@@ -212,4 +212,4 @@ def test_a_landing_is_told_on_the_run_s_clock() -> None:
         "print('told')"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.stdout.strip() == "told", done.stderr
+    assert done.stdout.strip() == "events_of", done.stderr

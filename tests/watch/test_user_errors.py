@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.watch.conftest import determinism
+from tests.keras_fixtures import determinism
 from tests.watch.watched import watch_in
-from tests.whole import only, told
+from tests.whole import events_of, only
 from tfwatch.core.events import RunEnded, TrainingFailed, WatchFailed
 from tfwatch.runs.opened import open_run
 
@@ -136,13 +136,13 @@ def a_call(settings: dict[str, Any]) -> Made:
 def a_train_step(settings: dict[str, Any], error: Callable[[], Exception] = lambda: OSError("in the step")) -> Made:
     import keras
 
-    class Own(keras.Sequential):
+    class FileWorkload(keras.Sequential):
         def train_step(self, data: Any) -> Any:
             calls.append(1)
             raise error()
 
     calls: list[int] = []
-    model = Own(dense().layers)
+    model = FileWorkload(dense().layers)
     model.compile("sgd", "mse", **settings)
     return Made(model, calls)
 
@@ -163,7 +163,7 @@ def nothing_unbuilt(settings: dict[str, Any]) -> Made:
     """Its weights are made by the first step."""
     import keras
 
-    class Own(keras.Model):
+    class FileWorkload(keras.Model):
         def build(self, shape: Any) -> None:
             self.dense = keras.layers.Dense(1)
             self.dense.build(shape)
@@ -173,7 +173,7 @@ def nothing_unbuilt(settings: dict[str, Any]) -> Made:
             return self.dense(x)
 
     calls: list[int] = []
-    model = Own()
+    model = FileWorkload()
     model.compile("sgd", "mse", **settings)
     return Made(model, calls)
 
@@ -182,13 +182,13 @@ def nothing_of_a_fixed_shape(settings: dict[str, Any]) -> Made:
     """Its step returns what no loop in a graph can carry."""
     import keras
 
-    class Own(keras.Sequential):
+    class FileWorkload(keras.Sequential):
         def train_step(self, data: Any) -> Any:
             calls.append(1)
             return {**super().train_step(data), "seen": data[0][:, 0]}
 
     calls: list[int] = []
-    model = Own(dense().layers)
+    model = FileWorkload(dense().layers)
     model.compile("sgd", "mse", **settings)
     return Made(model, calls)
 
@@ -234,7 +234,7 @@ def test_it_is_raised_once_as_stock_fit_raises_it(make: Any, settings: str, tmp_
     run = open_run(watch.run_path)
     assert (only(run, RunEnded).cause, len(run.steps)) == ("failed", 0)
     assert stock[0][0].__name__ in only(run, TrainingFailed).error
-    assert not told(run, WatchFailed)
+    assert not events_of(run, WatchFailed)
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
@@ -246,10 +246,10 @@ def test_it_runs_as_often_as_in_stock_fit(make: Any, settings: str, tmp_path: Pa
         assert outcome(make, SETTINGS[settings], [watch]) == stock
     run = open_run(watch.run_path)
     assert only(run, RunEnded).cause == "finished"
-    assert not told(run, WatchFailed)
+    assert not events_of(run, WatchFailed)
 
 
-def test_what_fails_in_tfwatch_before_the_users_python_runs_leaves_the_step_to_keras(
+def test_an_error_of_tfwatch_before_the_users_python_leaves_the_step_to_keras(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tfwatch.watch.step_runners import BatchStep

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.watch.conftest import STEPS, fingerprint
+from tests.keras_fixtures import STEPS, fingerprint
 from tests.watch.watched import EPOCHS, Make, known, watch_in
 from tfwatch.runs.opened import open_run
 
@@ -27,7 +27,7 @@ def fill(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
         monkeypatch.setattr(name, full)
 
 
-def test_a_full_disk_is_told_once_and_there_is_no_run_to_open(
+def test_a_full_disk_is_reported_once_and_no_run_is_left(
     arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stock = make_model()
@@ -41,7 +41,7 @@ def test_a_full_disk_is_told_once_and_there_is_no_run_to_open(
     )
 
 
-def test_a_disk_that_fills_midway_is_told_with_the_step(
+def test_a_disk_that_fills_in_mid_run_is_reported_with_the_step(
     arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import keras

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.keras_fixtures import STEPS, fingerprint
 from tests.runs.hanging import hang
 from tests.runs.processes import wait_until
-from tests.watch.conftest import STEPS, fingerprint
 from tests.watch.watched import EPOCHS, Make, homeless, known, watch_in
-from tests.whole import only, told
+from tests.whole import events_of, only
 from tfwatch.core.events import Noted, PipelineSwitched, RunEnded, TrainingFailed, WatchFailed
 from tfwatch.core.rows import Phase
 from tfwatch.runs import create
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.tensorflow
 
 
-def test_a_fit_that_raises_ends_its_run_and_a_later_bare_fit_writes_nothing(
+def test_a_fit_that_raises_ends_its_run_and_a_later_fit_without_watch_writes_nothing(
     arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
     import keras
@@ -45,7 +45,7 @@ def test_a_fit_that_raises_ends_its_run_and_a_later_bare_fit_writes_nothing(
     assert len(open_run(again.run_path).steps) == STEPS
 
 
-def test_a_fit_left_before_its_first_step_watches_no_later_one(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+def test_a_fit_left_before_its_first_step_does_not_record_a_later_one(arrays: Any, make_model: Make, tmp_path: Path) -> None:
     import keras
 
     def fail(epoch: int, logs: Any) -> None:
@@ -101,7 +101,7 @@ class OddError(Exception):
 
 
 @pytest.mark.parametrize("steps_per_execution", [1, 2])
-def test_an_error_that_cannot_say_what_it_is_comes_as_it_was(
+def test_an_error_without_a_printable_text_is_raised_unchanged(
     arrays: Any, make_model: Make, tmp_path: Path, steps_per_execution: int
 ) -> None:
     run = fit_that_raises(make_model(), known(arrays), watch_in(tmp_path), OddError, steps_per_execution)
@@ -109,7 +109,7 @@ def test_an_error_that_cannot_say_what_it_is_comes_as_it_was(
     assert only(run, RunEnded).cause == "failed"
 
 
-def test_what_breaks_while_a_failure_is_told_does_not_take_its_place(
+def test_an_error_while_a_failure_is_reported_does_not_replace_it(
     arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tfwatch.watch.fetch import Fetch
@@ -120,7 +120,7 @@ def test_what_breaks_while_a_failure_is_told_does_not_take_its_place(
     assert only(run, RunEnded).cause == "failed"
 
 
-def test_what_breaks_in_tfwatch_never_reaches_the_training(
+def test_an_error_in_tfwatch_never_reaches_the_training(
     arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tfwatch.runs.writer import RunWriter
@@ -131,10 +131,10 @@ def test_what_breaks_in_tfwatch_never_reaches_the_training(
     model, watch = make_model(), watch_in(tmp_path)
     history = model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch])
     assert fingerprint(model, history) == expected
-    assert len(told(open_run(watch.run_path), WatchFailed)) == 1
+    assert len(events_of(open_run(watch.run_path), WatchFailed)) == 1
 
 
-def test_books_lost_while_batches_wait_in_a_buffer_lose_none_of_them(
+def test_a_step_log_lost_while_batches_are_buffered_loses_no_batch(
     arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import keras
@@ -154,10 +154,10 @@ def test_books_lost_while_batches_wait_in_a_buffer_lose_none_of_them(
     history = model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=[watch, failing])
     run = open_run(watch.run_path)
     assert fingerprint(model, history) == expected
-    assert (len(told(run, PipelineSwitched)), len(told(run, WatchFailed)), len(run.steps)) == (1, 1, 7)
+    assert (len(events_of(run, PipelineSwitched)), len(events_of(run, WatchFailed)), len(run.steps)) == (1, 1, 7)
 
 
-def test_a_watch_that_cannot_begin_leaves_fit_alone(
+def test_a_watch_that_cannot_begin_does_not_affect_fit(
     arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from tfwatch.watch import callback as module
@@ -169,7 +169,7 @@ def test_a_watch_that_cannot_begin_leaves_fit_alone(
     assert "this fit is not watched: ZeroDivisionError" in capsys.readouterr().err
 
 
-def test_a_fit_does_not_wait_for_its_disk_and_is_recorded_when_that_answers(
+def test_a_fit_does_not_wait_for_its_disk_and_is_recorded_once_the_disk_responds(
     arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import keras
@@ -195,7 +195,7 @@ def test_a_fit_does_not_wait_for_its_disk_and_is_recorded_when_that_answers(
     assert capsys.readouterr().err.count("did not answer") == 1
 
 
-def test_an_eager_step_never_compiles_and_is_not_run_again_where_it_raises(
+def test_an_eager_step_never_compiles_and_does_not_run_again_if_it_raises(
     arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
     import keras
@@ -218,13 +218,13 @@ def test_an_eager_step_never_compiles_and_is_not_run_again_where_it_raises(
     assert only(run, RunEnded).cause == "failed"
 
 
-def test_an_interrupt_stops_a_run_and_is_no_failure_of_it(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+def test_an_interrupt_stops_a_run_and_is_no_failure(arrays: Any, make_model: Make, tmp_path: Path) -> None:
     run = fit_that_raises(make_model(), known(arrays), watch_in(tmp_path), KeyboardInterrupt)
     assert (only(run, RunEnded).cause, only(run, RunEnded).detail) == ("stopped", "KeyboardInterrupt")
-    assert len(told(run, TrainingFailed)) == 0
+    assert len(events_of(run, TrainingFailed)) == 0
 
 
-def test_a_folder_that_cannot_be_made_costs_the_record_and_not_the_training(
+def test_a_folder_that_cannot_be_created_affects_the_record_and_not_the_training(
     arrays: Any, make_model: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
@@ -235,7 +235,7 @@ def test_a_folder_that_cannot_be_made_costs_the_record_and_not_the_training(
     assert "nothing is recorded" in capsys.readouterr().err
 
 
-def test_without_a_home_fit_goes_unwatched(
+def test_without_a_home_fit_is_not_recorded(
     arrays: Any, make_model: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from tfwatch import Watch
@@ -248,7 +248,7 @@ def test_without_a_home_fit_goes_unwatched(
 
 
 @pytest.mark.parametrize("raises", [True, False])
-def test_a_batch_that_cannot_be_weighed_is_told_once(
+def test_a_batch_of_unknown_size_is_noted_once(
     arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raises: bool
 ) -> None:
     from tfwatch.watch import fetch
@@ -257,10 +257,10 @@ def test_a_batch_that_cannot_be_weighed_is_told_once(
         if raises:
             raise TypeError("no")
 
-    monkeypatch.setattr(fetch, "bytes_of", weigh)
+    monkeypatch.setattr(fetch, "count_bytes", weigh)
     watch = watch_in(tmp_path)
     make_model().fit(known(arrays), verbose=0, callbacks=[watch])
     run = open_run(watch.run_path)
-    told_of = [event.text for event in told(run, Noted) if "size" in event.text]
+    told_of = [event.text for event in events_of(run, Noted) if "size" in event.text]
     assert told_of == ["a batch's size is not known, nor what buffers take: it holds more than plain numbers"]
     assert (len(run.steps), run.manifest.batch_bytes) == (STEPS, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tests.watch.conftest import BATCH
+from tests.keras_fixtures import BATCH
 
 if TYPE_CHECKING:
     from pathlib import Path

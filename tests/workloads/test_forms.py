@@ -1,4 +1,4 @@
-"""The workloads whose pipelines have a slow and a fast form, with TensorFlow."""
+"""The workloads whose pipelines have a slow and a fast pipeline, with TensorFlow."""
 
 from __future__ import annotations
 

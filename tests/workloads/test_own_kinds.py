@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.whole import told
+from tests.whole import events_of
 from tests.workloads.files import DATASET, EXAMPLE, IMPORTS, MODEL, ONCE, train
 from tfwatch.core.events import EpochStarted, RunEnded
 from tfwatch.runs.control import Scheduled
@@ -36,7 +36,7 @@ def test_a_data_set_of_any_length_trains(
         run, outcome = train(written(ONCE.replace(".batch(8)", made)), tmp_path, **asked)
     assert outcome == Outcome("finished")
     assert len(run.steps) == steps
-    assert [(event.epochs, event.steps) for event in told(run, EpochStarted)] == epochs
+    assert [(event.epochs, event.steps) for event in events_of(run, EpochStarted)] == epochs
 
 
 @pytest.mark.parametrize(
@@ -140,4 +140,4 @@ def test_batches_and_models_of_many_kinds_train(
     run, outcome = train(written(IMPORTS + text), tmp_path, None, Scheduled(2, "prefetch", 2))
     assert outcome == Outcome("finished")
     assert len(run.steps) == steps
-    assert told(run, RunEnded)[0].final_loss > 0
+    assert events_of(run, RunEnded)[0].final_loss > 0

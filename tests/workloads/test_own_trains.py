@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.whole import digest, result, told
+from tests.whole import digest, events_of, result
 from tests.workloads.files import EXAMPLE, IMPORTS, LIVE, MODEL, ONCE, VALIDATION, train
 from tfwatch.core.events import DatasetReady, EpochEnded, Noted, PipelineSwitched, SwitchFailed
 from tfwatch.core.knobs import Knobs, Setting
@@ -45,10 +45,10 @@ def test_a_data_set_trains_as_in_a_script_bit_for_bit_whatever_is_switched(
     still, outcome = train(name, tmp_path, epochs=2, seed=3)
     assert outcome == Outcome("finished")
     turned, _ = train(name, tmp_path, Knobs(workers=2), *switches, epochs=2, seed=3)
-    assert len(told(turned, PipelineSwitched)) >= 3
+    assert len(events_of(turned, PipelineSwitched)) >= 3
     assert result(turned) == result(still) == plain_fit(name, 2, 3)
     assert (len(still.steps), still.manifest.steps_per_epoch, still.manifest.metric) == (26, 13, "mean_absolute_error")
-    assert told(still, DatasetReady)[0].images is None
+    assert events_of(still, DatasetReady)[0].images is None
 
 
 def test_a_pipeline_is_switched_live_and_changes_no_bit(written: Callable[[str], str], tmp_path: Path) -> None:
@@ -57,9 +57,9 @@ def test_a_pipeline_is_switched_live_and_changes_no_bit(written: Callable[[str],
     still, outcome = train(name, tmp_path, epochs=2, seed=3)
     assert outcome == Outcome("finished")
     turned, _ = train(name, tmp_path, None, *switches, epochs=2, seed=3)
-    assert {event.knob for event in told(turned, PipelineSwitched)} == {"workers", "prefetch", "fast_form"}
+    assert {event.knob for event in events_of(turned, PipelineSwitched)} == {"workers", "prefetch", "fast_form"}
     assert result(turned) == result(still)
-    assert "val_loss" in told(still, EpochEnded)[-1].metrics
+    assert "val_loss" in events_of(still, EpochEnded)[-1].metrics
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_what_the_file_does_ahead_by_itself_is_noted(
     stages: str, workers: Setting, notes: list[str], written: Callable[[str], str], tmp_path: Path
 ) -> None:
     run, _ = train(written(ONCE.replace(".batch(8)", f".batch(8){stages}")), tmp_path, Knobs(workers=workers), steps=2)
-    assert [event.text for event in told(run, Noted) if "by itself" in event.text] == notes
+    assert [event.text for event in events_of(run, Noted) if "by itself" in event.text] == notes
 
 
 def test_a_form_whose_batches_look_otherwise_is_refused_while_the_other_trains_on(
@@ -89,7 +89,7 @@ def test_a_form_whose_batches_look_otherwise_is_refused_while_the_other_trains_o
     text = LIVE.replace("(tf.float32, tf.float32)))", "(tf.float32, tf.float32))).map(lambda x, y: (x, y, y))")
     run, outcome = train(written(IMPORTS + EXAMPLE + text + MODEL), tmp_path, None, Scheduled(3, "fast_form", True))
     assert outcome == Outcome("finished")
-    (refused,) = told(run, SwitchFailed)
+    (refused,) = events_of(run, SwitchFailed)
     assert refused.reason.endswith("own.py:11: pipeline() gives batches of another shape or type under these knobs")
     assert len(run.steps) == 13
 

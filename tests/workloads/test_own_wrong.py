@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.whole import told
+from tests.whole import events_of
 from tests.workloads.files import DATASET, EXAMPLE, IMPORTS, LIVE, MODEL, ONCE, train
 from tfwatch.core.events import TrainingFailed
 
@@ -180,7 +180,7 @@ def test_shapes_that_change_fail_with_a_line(
 ) -> None:
     run, outcome = train(written(IMPORTS + text), tmp_path)
     assert (outcome.cause, outcome.message) == ("failed", sentence)
-    assert told(run, TrainingFailed)[0].error == sentence
+    assert events_of(run, TrainingFailed)[0].error == sentence
     assert len(run.steps) == 2
 
 

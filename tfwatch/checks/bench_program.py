@@ -13,7 +13,7 @@ import warnings
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.checks.trial_program import STEP_BEGINS, STEP_ENDS, tell
+from tfwatch.checks.trial_program import STEP_BEGINS, STEP_ENDS, write_result
 from tfwatch.core.clock import SYSTEM
 from tfwatch.core.errors import reason
 from tfwatch.core.knobs import Knobs
@@ -66,22 +66,22 @@ def main(text: str) -> None:
     os.dup2(2, 1)  # TensorFlow prints on both
     warnings.simplefilter("ignore")
     os.environ["KERAS_BACKEND"] = "tensorflow"
-    tell(results, begin="import")
+    write_result(results, begin="import")
     import tensorflow as tf
 
-    tell(results, begin="measured")
-    tell(results, end="measured", **_measure(tf, spec))
-    tell(results, end="all")
+    write_result(results, begin="measured")
+    write_result(results, end="measured", **_measure(tf, spec))
+    write_result(results, end="all")
 
 
 def _measure(tf: Any, spec: Spec) -> dict[str, Any]:
-    from tfwatch.training.setup import NoGpuError, choose_device, started
+    from tfwatch.training.setup import NoGpuError, choose_device, placed_on_device
 
     settings = spec.settings()
     try:
         choose_device(settings)
         tf.debugging.set_log_device_placement(spec.device == "gpu")
-        with started(settings):
+        with placed_on_device(settings):
             step, examples = step_of(spec.workload, settings)
             return {"examples": examples, **_times(tf, step, spec.seconds)}
     except BadInputError as error:
@@ -102,7 +102,7 @@ def step_of(workload: str, settings: Settings) -> tuple[Callable[[], Any], int]:
 
 def _training_step(prepared: Prepared, fast: bool) -> tuple[Callable[[], Any], int]:
     """Keras' own step on one batch that lies in memory, its metrics read as Keras reads them."""
-    from tfwatch.tfdata.batches import Shape, images_in
+    from tfwatch.tfdata.batches import BatchSpec, count_examples
     from tfwatch.watch.step_runners import BatchStep, on_host
 
     batches = prepared.pipeline(prepared.source, Knobs(fast_form=fast))
@@ -110,11 +110,11 @@ def _training_step(prepared: Prepared, fast: bool) -> tuple[Callable[[], Any], i
     model = prepared.model()
     if prepared.loop:
         body = prepared.loop(model)
-        return lambda: on_host(body.train(batch)), images_in(batch) or 0
+        return lambda: on_host(body.train(batch)), count_examples(batch) or 0
     model.make_train_function()
-    shape = Shape(batches.element_spec, plain=False)
+    shape = BatchSpec(batches.element_spec, plain=False)
     step = BatchStep(model.train_function, shape, eager=model.run_eagerly)
-    return lambda: on_host(step(batch)), images_in(batch) or 0
+    return lambda: on_host(step(batch)), count_examples(batch) or 0
 
 
 def _times(tf: Any, step: Callable[[], Any], seconds: float) -> dict[str, Any]:

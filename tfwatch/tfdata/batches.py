@@ -1,9 +1,4 @@
-"""Fetches batches from a tf.data iterator at the least cost, and counts the examples in one.
-
-Fetches batches from a tf.data iterator at the least cost.
-
-How many examples a batch holds, and how large it is.
-"""
+"""Fetch batches from a tf.data iterator at the least cost, and measure a batch: its examples and its bytes."""
 
 from __future__ import annotations
 
@@ -15,35 +10,35 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Tap:
+class BatchIterator:
     """The batches of one iterator.
 
-    A batch of plain tensors comes as the flat list of them: 20 us of Python instead of the 120 us of the
-    iterator's own `next`, which packs them. `Shape.pack` makes a batch of it, inside the traced step.
+    A batch of plain tensors is returned as a flat list: 20 us of Python, against 120 us of the iterator's own `next`,
+    which packs them. `BatchSpec.pack` packs it inside the traced step.
 
     Attributes:
-        next: gives the next batch; raises StopIteration at the end.
-        shape: what the batches look like.
+        next: returns the next batch; raises StopIteration at the end.
+        shape: the structure of the batches.
         iterator: the iterator; it lives as long as its resource is used.
     """
 
     def __init__(self, iterator: Any) -> None:
         self.iterator = iterator
-        self.shape = Shape(iterator.element_spec, plain=isinstance(iterator, tf.data.Iterator))
+        self.shape = BatchSpec(iterator.element_spec, plain=isinstance(iterator, tf.data.Iterator))
         self.next: Callable[[], Any] = iterator.__next__
         resource = getattr(iterator, "_iterator_resource", None)
-        # Asynchronous eager execution would hand out a batch that is still on its way.
+        # Asynchronous eager execution would return a batch before it is there.
         if self.shape.flat and resource is not None and tf.config.experimental.get_synchronous_execution():
             self.next = _flat_next(resource, self.shape.flat)
         else:
-            self.shape = Shape(iterator.element_spec, plain=False)
+            self.shape = BatchSpec(iterator.element_spec, plain=False)
 
 
-class Shape:
-    """What a batch looks like.
+class BatchSpec:
+    """The structure of a batch.
 
     Attributes:
-        spec: its nested structure. flat: the plain tensors in it, in order, where there is nothing else; else None.
+        spec: its nested structure. flat: its tensors in order if it holds only plain ones, else None.
     """
 
     def __init__(self, spec: Any, *, plain: bool) -> None:
@@ -52,19 +47,19 @@ class Shape:
         self.flat = leaves if plain and leaves and all(type(leaf) is tf.TensorSpec for leaf in leaves) else None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Shape) and (self.spec, self.flat) == (other.spec, other.flat)
+        return isinstance(other, BatchSpec) and (self.spec, self.flat) == (other.spec, other.flat)
 
     __hash__ = None  # type: ignore[assignment]
 
     def pack(self, batch: Any) -> Any:
-        """A batch in its structure, from what a `Tap` gave."""
+        """Return a batch in its structure, from what a `BatchIterator` returned."""
         return batch if self.flat is None else tf.nest.pack_sequence_as(self.spec, batch)
 
-    def ensure(self, batch: Any) -> Any:
-        """A batch in a graph, with the shapes of its plain tensors said there.
+    def ensure_shapes(self, batch: Any) -> Any:
+        """Return a batch in a graph, with the static shapes of its plain tensors set.
 
-        Grappler knows them of what an iterator gives, as in Keras' own function, and not of an argument: it would
-        rewrite the graph otherwise, and the last bits of what is trained would differ.
+        Grappler knows the shapes of an iterator's elements, as in Keras' own function, but not those of an argument.
+        Without them it rewrites the graph differently, and the last bits of the weights differ.
         """
         return tf.nest.map_structure(_ensured, self.spec, batch)
 
@@ -72,7 +67,7 @@ class Shape:
 def _ensured(spec: Any, part: Any) -> Any:
     if type(spec) is not tf.TensorSpec or spec.shape.rank is None:
         return part
-    with part.graph.colocate_with(part):  # where the batch lies: no copy to a GPU and back
+    with part.graph.colocate_with(part):  # on the batch's device: no copy to a GPU and back
         return tf.ensure_shape(part, spec.shape)
 
 
@@ -89,8 +84,8 @@ def _flat_next(resource: tf.Tensor, flat: list[tf.TensorSpec]) -> Callable[[], l
     return take
 
 
-def images_in(batch: Any) -> int | None:
-    """How many examples a batch holds: the first dimension of its first tensor; None where it tells none."""
+def count_examples(batch: Any) -> int | None:
+    """Return the number of examples in a batch, the first dimension of its first tensor; None if it has none."""
     try:
         while isinstance(batch, (tuple, list, dict)) and batch:
             batch = next(iter(batch.values() if isinstance(batch, dict) else batch))
@@ -100,17 +95,17 @@ def images_in(batch: Any) -> int | None:
         return None
 
 
-def bytes_of(batch: Any) -> int | None:
-    """What a batch takes in memory; None where it holds strings, or anything but tensors."""
+def count_bytes(batch: Any) -> int | None:
+    """Return the bytes that a batch takes in memory; None if it holds strings or anything but tensors."""
     import tensorflow as tf
 
     leaves = tf.nest.flatten(batch, expand_composites=True)
-    sizes = [_bytes_of(leaf) for leaf in leaves]
+    sizes = [_count_tensor_bytes(leaf) for leaf in leaves]
     known = [size for size in sizes if size is not None]
     return sum(known) if known and len(known) == len(sizes) else None
 
 
-def _bytes_of(tensor: Any) -> int | None:
+def _count_tensor_bytes(tensor: Any) -> int | None:
     count_elements = getattr(getattr(tensor, "shape", None), "num_elements", None)
     kind = getattr(tensor, "dtype", None)
     count, size = count_elements() if count_elements else None, getattr(kind, "size", 0)

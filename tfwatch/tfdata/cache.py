@@ -1,9 +1,9 @@
-"""What was made of each example, kept over pipelines and epochs: the live cache.
+"""The live cache: prepared examples, kept over pipelines and epochs.
 
-Above the gate of a `Feed` a `Dataset.cache` never hits, for each pipeline begins an empty one. So a store is keyed by
-the example's number and lives as long as the cache is on. Its bytes are memory of this process' own, which the system
-gives page by page as they are written and takes back at once; TensorFlow's allocator returns none. A pipeline reads
-them inside TensorFlow where they lie, without Python and its lock; only who makes an example writes it from Python.
+Above the gate of a `SwitchablePipeline` a `Dataset.cache` never hits, because each pipeline begins an empty one. So
+this store is keyed by the example's number and lives as long as the cache is on. Its memory is mapped anonymously: the
+system adds pages as they are written and takes all back at once; TensorFlow's allocator returns none. Pipelines read it
+inside TensorFlow without a copy and without the GIL; only the stage that makes an example writes it from Python.
 """
 
 from __future__ import annotations
@@ -27,152 +27,151 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-#: It fills no more once less than this share of what was available at first is left.
-_TIGHT = 0.125
-#: Memory is looked at after so many bytes.
-_LOOK_BYTES = 64 * 2**20
+#: The cache stops filling once less than this share of the memory that was free at first is left.
+_MIN_FREE_SHARE = 0.125
+#: Free memory is checked after so many bytes.
+_CHECK_BYTES = 64 * 2**20
 
 
 class NoRoomError(Exception):
-    """A cache cannot be had; the message is one sentence for the user."""
+    """There is not enough memory for a cache; the message is one sentence for the user."""
 
 
-class Store:
-    """The cache of one workload: `count` examples, each of tensors as `specs` say. Closed at first.
+class ExampleStore:
+    """The cache of one workload: `count` examples, each a tuple of tensors of `specs`. Closed at first.
 
-    available_bytes: what can be had without swapping. tell: is told a sentence where it stops filling.
+    available_bytes: memory that is free without swapping. notify: receives a sentence when the cache is opened, and
+    when it stops filling.
     """
 
     def __init__(
         self, count: int, specs: Sequence[tf.TensorSpec], available_bytes: Callable[[], float] | None = None
     ) -> None:
-        self.tell: Callable[[str], None] = lambda _: None
+        self.notify: Callable[[str], None] = lambda _: None
         self.bytes_needed = count * sum(spec.shape.num_elements() * spec.dtype.size for spec in specs)
         self._count = count
         self._specs = specs
         self._available_bytes = available_bytes or free_bytes
-        self._kept: dict[str, Kept] = {}
+        self._examples: dict[str, CachedExamples] = {}
         self._is_open = False
         self._closed = 0
 
     @property
     def is_open(self) -> bool:
-        """Whether examples are kept."""
+        """True while the cache is on."""
         return self._is_open
 
     @property
     def is_settled(self) -> bool:
-        """Whether there is nothing more to be filled in."""
-        return any(kept.is_full or kept.is_stopped for kept in self._kept.values())
+        """True once the cache is full or has stopped filling."""
+        return any(part.is_full or part.is_stopped for part in self._examples.values())
 
     @property
     def state(self) -> tuple[int, frozenset[str]]:
-        """Another one where a pipeline would be built another way: how often it was closed, and what of it is full."""
-        return self._closed, frozenset(maker for maker, kept in self._kept.items() if kept.is_full)
+        """How often it was closed, and which parts are full: when it changes, pipelines must be rebuilt."""
+        return self._closed, frozenset(maker for maker, part in self._examples.items() if part.is_full)
 
     def open(self) -> None:
-        """Begin to keep examples.
+        """Turn the cache on.
 
         Raises:
-            NoRoomError: they would take more than half of the memory that is available.
+            NoRoomError: the examples would take more than half of the free memory.
         """
         if not _Shared((1,), np.uint8).is_shared():
-            raise NoRoomError("this TensorFlow copies what it is to share with Python: it can have no cache")
+            raise NoRoomError("there is no cache with this TensorFlow: it copies arrays that Python shares with it")
         free = self._available_bytes()
         needs, has = units.memory(self.bytes_needed), units.memory(free)
         if no_room(self.bytes_needed, free):
             raise NoRoomError(f"the cache needs {needs}, more than half of the {has} of memory that are free")
         if not self._is_open:
             self._is_open = True
-            self.tell(f"the cache takes {needs} of {has} of free memory once it is full")
+            self.notify(f"the cache takes {needs} of {has} of free memory once it is full")
 
     def close(self) -> None:
-        """Forget everything: the memory is given back. No pipeline may read on.
+        """Turn the cache off and free its memory. No pipeline may read it any more.
 
-        Giving back 4 GB takes 0.4 s, so another thread does it.
+        Freeing 4 GB takes 0.4 s, so another thread does it.
         """
-        kept, self._kept, self._is_open = list(self._kept.values()), {}, False
+        freed, self._examples, self._is_open = list(self._examples.values()), {}, False
         self._closed += 1
-        if not kept:
+        if not freed:
             return
         try:
-            threading.Thread(target=_free, args=(kept,), name="tfwatch-cache", daemon=True).start()
-        except RuntimeError:  # the system gives no more threads
-            _free(kept)
+            threading.Thread(target=_free, args=(freed,), name="tfwatch-cache", daemon=True).start()
+        except RuntimeError:  # the system has no thread left
+            _free(freed)
 
-    def kept(self, maker: str = "") -> Kept:
-        """What is kept of the examples as `maker` makes them: another form of a pipeline may differ in the last bit."""
-        if maker not in self._kept:
-            floor = _TIGHT * self._available_bytes()
-            self._kept[maker] = Kept(self._count, self._specs, lambda: self._short(floor), self._stopped)
-        return self._kept[maker]
+    def examples_of(self, maker: str = "") -> CachedExamples:
+        """Return the examples as `maker` makes them: another form of a pipeline may differ in the last bit."""
+        if maker not in self._examples:
+            min_free_bytes = _MIN_FREE_SHARE * self._available_bytes()
+            self._examples[maker] = CachedExamples(
+                self._count, self._specs, lambda: self._no_memory(min_free_bytes), self._on_stop
+            )
+        return self._examples[maker]
 
-    def _short(self, floor: float) -> str:
+    def _no_memory(self, min_free_bytes: float) -> str:
         try:
-            return "" if self._available_bytes() > floor else "memory got short"
-        except (
-            OSError,
-            RuntimeError,
-            ValueError,
-            psutil.Error,
-        ) as error:  # raised within the pipeline, it would end it
+            return "" if self._available_bytes() > min_free_bytes else "little memory is left"
+        except (OSError, RuntimeError, ValueError, psutil.Error) as error:  # raised in the pipeline, it would end it
             return f"free memory cannot be read ({reason(error)})"
 
-    def _stopped(self, why: str, held: int) -> None:
-        of = f"{units.count(held)} of {units.count(self._count)} examples"
-        self.tell(f"{why}: the cache keeps {of} and takes no more")
+    def _on_stop(self, why: str, count: int) -> None:
+        of = f"{units.count(count)} of {units.count(self._count)} examples"
+        self.notify(f"the cache stopped filling: {why}; it keeps {of}")
 
 
-class Kept:
-    """Examples by their numbers. Written by one pipeline at a time; any may read.
+class CachedExamples:
+    """Examples by their numbers. One pipeline at a time writes them; any pipeline may read.
 
-    short: why there is no memory to go on with, empty where there is. stopped: is told that and the number of examples.
+    no_memory: returns the reason to stop filling, empty while there is enough memory. on_stop: receives that reason and
+    the number of cached examples.
     """
 
     def __init__(
         self,
         count: int,
         specs: Sequence[tf.TensorSpec],
-        short: Callable[[], str],
-        stopped: Callable[[str, int], None],
+        no_memory: Callable[[], str],
+        on_stop: Callable[[str, int], None],
     ) -> None:
         self.is_stopped = False
         self._parts = [_Shared((count, *spec.shape), spec.dtype.as_numpy_dtype) for spec in specs]
-        self._known = _Shared((count,), np.uint8)
-        self._short = short
-        self._stopped = stopped
-        self._unlooked = 0
+        self._is_cached = _Shared((count,), np.uint8)
+        self._no_memory = no_memory
+        self._on_stop = on_stop
+        self._unchecked_bytes = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether every example is here."""
-        return bool(self._known.array.all())
+        """True if every example is cached."""
+        return bool(self._is_cached.array.all())
 
     def has(self, numbers: tf.Tensor) -> tf.Tensor:
-        """In a graph: whether examples are here, bool of the shape of `numbers`."""
-        return tf.gather(self._known.read(), numbers) > 0
+        """In a graph: return whether examples are cached, a bool tensor of the shape of `numbers`."""
+        return tf.gather(self._is_cached.read(), numbers) > 0
 
     def get(self, numbers: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """In a graph: the examples, each part of the shape of `numbers` and then its own."""
+        """In a graph: return the examples, each part of the shape of `numbers` plus its own."""
         return tuple(tf.gather(part.read(), numbers) for part in self._parts)
 
     def keep(self, numbers: tf.Tensor, *parts: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """In a graph: the same batch of examples, once they are kept."""
+        """In a graph: cache a batch of examples, and return it."""
         with tf.control_dependencies([tf.numpy_function(self._write, [numbers, *parts], tf.int64)]):
             return tuple(tf.identity(part) for part in parts)
 
     def example(self, number: int, make: Callable[[int], Any]) -> Any:
-        """In Python: one example, a tuple of its parts, made where it is not here."""
-        if self._known.array[number]:
+        """In Python: return one example, a tuple of its parts; make it if it is not cached."""
+        if self._is_cached.array[number]:
             return tuple(part.array[number] for part in self._parts)
         made = make(number)
         self._keep(number, made)
         return made
 
     def free(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self.is_stopped = True
-        for part in (self._known, *self._parts):
+        for part in (self._is_cached, *self._parts):
             part.free()
 
     def _write(self, numbers: NDArray[np.int64], *parts: NDArray[Any]) -> np.int64:
@@ -181,27 +180,27 @@ class Kept:
         return np.int64(len(numbers))
 
     def _keep(self, number: int, example: Sequence[Any]) -> None:
-        if self.is_stopped or self._known.array[number]:
+        if self.is_stopped or self._is_cached.array[number]:
             return
         for part, made in zip(self._parts, example, strict=True):
-            part.array[number] = made  # one row at a time: numpy copies it without Python's lock
-            self._unlooked += part.array[number].nbytes
-        self._known.array[number] = 1
-        if self._unlooked >= _LOOK_BYTES:
-            self._look()
+            part.array[number] = made  # one row at a time: numpy copies it without the GIL
+            self._unchecked_bytes += part.array[number].nbytes
+        self._is_cached.array[number] = 1
+        if self._unchecked_bytes >= _CHECK_BYTES:
+            self._check_memory()
 
-    def _look(self) -> None:
-        self._unlooked = 0
-        if why := self._short():
+    def _check_memory(self) -> None:
+        self._unchecked_bytes = 0
+        if why := self._no_memory():
             self.is_stopped = True
-            self._stopped(why, int(self._known.array.sum()))
+            self._on_stop(why, int(self._is_cached.array.sum()))
 
 
 class _Shared:
     """An array that numpy writes and TensorFlow reads: the same bytes.
 
-    A variable carries them into the pipeline, for a tensor that a data set captures is copied. It is read whole, which
-    copies nothing, and gathered from: gathering from the variable itself would make it a copy of its own.
+    A variable carries them into the pipeline, because a tensor that a data set captures is copied. The pipeline reads
+    the whole variable, which copies nothing, and gathers from that: gathering from the variable itself copies it.
     """
 
     def __init__(self, shape: tuple[int, ...], kind: Any) -> None:
@@ -215,21 +214,21 @@ class _Shared:
             del tensor
 
     def read(self) -> tf.Tensor:
-        """In a graph: all of it, where it lies."""
+        """In a graph: return the whole array without a copy."""
         return self._variable.read_value()
 
     def free(self) -> None:
-        """Let the system have the pages, whoever still holds the array; it reads as zeros, or not at all, then."""
+        """Return the pages to the system. An array that is still referenced then reads as zeros, or not at all."""
         self._variable.assign(tf.zeros([0, *self.array.shape[1:]], self._variable.dtype))
         self._memory.madvise(mmap.MADV_FREE if sys.platform == "darwin" else mmap.MADV_DONTNEED)
 
     def is_shared(self) -> bool:
-        """Whether TensorFlow sees what numpy writes; it may change an array."""
+        """Return whether TensorFlow sees what numpy writes; changes the array's first element."""
         first = (0,) * self.array.ndim
         self.array[first] = 1
         return bool(self.read()[first] == 1)
 
 
-def _free(kept: list[Kept]) -> None:
-    for each in kept:
+def _free(freed: list[CachedExamples]) -> None:
+    for each in freed:
         each.free()

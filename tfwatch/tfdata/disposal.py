@@ -1,9 +1,9 @@
-"""Lets go of tf.data iterators in threads where nobody waits for it.
+"""Delete tf.data iterators in threads of their own, so that the training does not wait.
 
-Deleting an iterator waits for tf.data's autotuning thread, which now and then misses its wake-up and sleeps on: up
-to 27 s were seen in a training. An iterator goes with its last handle, and a data set that reads from it holds one.
-Such data sets lie in reference cycles, which the garbage collector frees in whatever thread it happens to run, the
-training's above all; so the iterator is held here until nobody else holds it.
+Deleting an iterator waits for tf.data's autotuning thread, which sometimes misses its wake-up: up to 27 s in a
+training. The last handle deletes the iterator, and a data set that reads from it holds a handle. Such data sets are in
+reference cycles, which the garbage collector frees in any thread, mostly in the training's; so this module holds the
+iterator until it has the last reference.
 """
 
 from __future__ import annotations
@@ -15,73 +15,73 @@ import weakref
 from queue import SimpleQueue
 from typing import Any
 
-# Of what tells another thread something, only `SimpleQueue.put` may be called where the garbage collector calls: it
-# runs in any thread at any moment, also in the one that waits. That one, stopped while it held an `Event`'s lock,
-# waited for itself for ever, and Python never collected again.
+# Callbacks of the garbage collector may only use `SimpleQueue.put` to signal another thread: the collector runs in any
+# thread at any moment, also in the one that waits. A waiting thread that held an `Event`'s lock deadlocked with itself,
+# and Python never collected again.
 
 
-class Gone:
-    """Tells when an object has been freed."""
+class FreedSignal:
+    """Signals that an object has been freed."""
 
     def __init__(self, thing: Any) -> None:
         freed = self._freed = SimpleQueue[None]()
         self._reference = weakref.ref(thing, lambda _: freed.put(None))
 
     def wait(self) -> None:
-        """Wait for it, once."""
+        """Wait until the object has been freed; call it once."""
         self._freed.get()
 
 
-def let_go(pipelines: list[Any], sources: list[Any], built: list[Gone]) -> None:
-    """Drop pipelines, then, once what was `built` on them is gone, their sources.
+def dispose(pipelines: list[Any], sources: list[Any], built: list[FreedSignal]) -> None:
+    """Drop pipelines, then their sources once the data sets `built` on them are freed.
 
-    The lists hold the last references that the caller has, and are emptied. Where the system gives no more threads the
-    caller waits for it himself.
+    The lists hold the caller's last references and are emptied. If the system has no thread left, the caller drops them
+    itself and waits.
     """
-    if any(held is not None for held in (*pipelines, *sources)):
+    if any(item is not None for item in (*pipelines, *sources)):
         arguments = (pipelines, sources, built)
         try:
-            threading.Thread(target=_bury, args=arguments, name="tfwatch-disposal", daemon=True).start()
+            threading.Thread(target=_dispose, args=arguments, name="tfwatch-disposal", daemon=True).start()
         except RuntimeError:
             pipelines.clear()
             sources.clear()
 
 
-def _bury(pipelines: list[Any], sources: list[Any], built: list[Gone]) -> None:
+def _dispose(pipelines: list[Any], sources: list[Any], built: list[FreedSignal]) -> None:
     pipelines.clear()
-    for gone in built:
-        gone.wait()
-    with Collections() as collections:
-        while any(_is_held(sources, n) for n in range(len(sources))):
-            collections.wait()
+    for freed in built:
+        freed.wait()
+    with CollectionPasses() as passes:
+        while any(_is_referenced(sources, n) for n in range(len(sources))):
+            passes.wait()
     sources.clear()
 
 
-def _is_held(sources: list[Any], n: int) -> bool:
-    """Whether anybody but the list holds an iterator, or anybody but the iterator its handle."""
+def _is_referenced(sources: list[Any], n: int) -> bool:
+    """True if an iterator has a reference beside the list's, or its handle one beside the iterator's."""
     if sys.getrefcount(sources[n]) > 2:  # the list, and the call
         return True
     handle = getattr(sources[n], "_iterator_resource", None)
     return handle is not None and sys.getrefcount(handle) > 3  # the iterator, this function, and the call
 
 
-class Collections:
-    """Waits for the garbage collector to end a pass."""
+class CollectionPasses:
+    """Waits for passes of the garbage collector."""
 
     def __init__(self) -> None:
-        self._over = SimpleQueue[None]()
+        self._passes = SimpleQueue[None]()
 
-    def __enter__(self) -> Collections:
-        gc.callbacks.append(self._note)
+    def __enter__(self) -> CollectionPasses:
+        gc.callbacks.append(self._on_phase)
         return self
 
     def __exit__(self, *_: object) -> None:
-        gc.callbacks.remove(self._note)
+        gc.callbacks.remove(self._on_phase)
 
-    def _note(self, phase: str, _: dict[str, int]) -> None:
+    def _on_phase(self, phase: str, _: dict[str, int]) -> None:
         if phase == "stop":
-            self._over.put(None)
+            self._passes.put(None)
 
     def wait(self) -> None:
-        """Wait for the end of the next pass that nobody waited for yet."""
-        self._over.get()
+        """Wait for the end of the next pass."""
+        self._passes.get()

@@ -1,7 +1,4 @@
-"""tf.data's own model of a pipeline (`ModelProto`), node by node, in the order of the code.
-
-Whether a long wait went to filling a shuffle buffer: what tf.data's own model of the pipeline says.
-"""
+"""tf.data's own model of a pipeline (`ModelProto`): its stages, and the waits that filled a shuffle buffer."""
 
 from __future__ import annotations
 
@@ -11,30 +8,30 @@ import weakref
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.tfdata.stage_names import READERS, inputs_of, normal
+from tfwatch.tfdata.stage_names import READERS, code_kinds, inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-#: Nodes whose further inputs are the data sets that their function makes, one after another.
+#: Nodes whose second and later inputs are the data sets that their function makes, one after another.
 _NESTING = {"FlatMap", "Interleave"}
-#: Nodes that hold elements; a parallel one holds as many as it works ahead.
+#: Nodes that hold elements; a parallel node also holds the elements that it makes ahead.
 _HOLDING = {"Shuffle", "Prefetch", "Cache"}
-#: Nodes of TensorFlow's own, whose work belongs to the node above.
+#: Nodes that TensorFlow adds, whose work belongs to the node above.
 _PARTS = {"MemoryCacheImpl"}
-#: By which a pipeline over tfwatch's gate begins anew, and which nothing else over it can be.
-LASTS = "ForeverRepeat"
-_OLD = "tf.data's model can be read from TensorFlow 2.17 on"
+#: The node that restarts a pipeline over tfwatch's gate; no other stage over the gate can be of this kind.
+RESTART_KIND = "ForeverRepeat"
+_OLD = "this TensorFlow cannot report tf.data's model, which it does from 2.17 on"
 _UPGRADE = "install a newer TensorFlow"
-_UNTUNED = "the pipeline is not autotuned (options.autotune.enabled is off), and then tf.data keeps no model of it"
-TUNE = "leave options.autotune.enabled on"
-_SPREAD = "the batches are spread over several devices, and a DistributedIterator has no model"
+_NOT_AUTOTUNED = "tf.data keeps no model of a pipeline that is not autotuned (options.autotune.enabled is off)"
+AUTOTUNE_FIX = "turn options.autotune.enabled on"
+_DISTRIBUTED = "the batches are spread over several devices, and a DistributedIterator has no model"
 _ON_DEVICE = "the batches come from an iterator on the GPU (prefetch_to_device), which has no model"
-NOT_TFDATA = "the batches come from no tf.data iterator"
+NOT_TFDATA = "the batches do not come from a tf.data iterator"
 
 
 class NoModelError(Exception):
-    """A pipeline cannot be read: why, and what helps."""
+    """There is no model of a pipeline: the reason, and a fix."""
 
     def __init__(self, reason: str, fix: str = "") -> None:
         super().__init__(reason)
@@ -43,7 +40,7 @@ class NoModelError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """A data set that a stage's function made: the work in all of it, and what it handed to the stage."""
+    """A data set that a stage's function made: its total work, and the elements that it gave to the stage."""
 
     time_ns: int
     elements: int
@@ -51,12 +48,12 @@ class Inner:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One stage as the model has it, totals since its iterator began.
+    """One stage of the model, with totals since its iterator began.
 
-    number: the node's; another one in the same place began anew. time_ns: processing time, summed over workers.
-    per_batch: elements that it gives for a batch of the pipeline. parallelism: NaN where it has no thread's work of
-    its own. inner: by the number of the node. waiting: elements that it took in and has not given out; NaN unknown.
-    takes: how many of them one of its own is made of. cut_off: its input is gone, as at the end of the data.
+    number: the node's; a new number in the same place means that the stage was restarted. time_ns: processing time,
+    summed over workers. per_batch: elements that it outputs for one batch of the pipeline. parallelism: NaN if no
+    worker thread is its own. inner: by the node's number. waiting: elements that it took in and has not output; NaN if
+    unknown. takes: input elements for one output. cut_off: its input is gone, as at the end of the data.
     """
 
     number: int
@@ -75,18 +72,18 @@ class Node:
     reads_files: bool = False
 
 
-def model_of(iterator: Any) -> Any:
-    """tf.data's model of an iterator.
+def read_model(iterator: Any) -> Any:
+    """Return tf.data's model of an iterator.
 
     Raises:
-        NoModelError: it has none.
+        NoModelError: there is none.
     """
     if "tensorflow" not in sys.modules:
         raise NoModelError(NOT_TFDATA)
     import tensorflow as tf
 
     if isinstance(iterator, tf.distribute.DistributedIterator):
-        raise NoModelError(_SPREAD)
+        raise NoModelError(_DISTRIBUTED)
     if not isinstance(iterator, tf.data.Iterator):
         raise NoModelError(NOT_TFDATA)
     if "GPU" in str(getattr(getattr(iterator, "_iterator_resource", None), "device", "")).upper():
@@ -97,11 +94,11 @@ def model_of(iterator: Any) -> Any:
     try:
         return get_model(iterator)
     except tf.errors.NotFoundError:
-        raise NoModelError(_UNTUNED, TUNE) from None
+        raise NoModelError(_NOT_AUTOTUNED, AUTOTUNE_FIX) from None
 
 
-def nodes_of(model: Any) -> tuple[list[Node], int]:
-    """The stages of a `ModelProto`, source first, and how many elements its iterator gave."""
+def read_nodes(model: Any) -> tuple[list[Node], int]:
+    """Return the stages of a `ModelProto`, source first, and the number of elements that its iterator gave."""
     nodes = model.nodes
     root = nodes[model.output]
     found: list[Node] = []
@@ -112,16 +109,16 @@ def nodes_of(model: Any) -> tuple[list[Node], int]:
 
 def _add(found: list[Node], nodes: Mapping[int, Any], node: Any, per_batch: float) -> None:
     inputs = [nodes[number] for number in node.inputs if number in nodes]
-    nesting = normal(node.name)[0] in _NESTING
+    nesting = code_kinds(node.name)[0] in _NESTING
     own, nested = (inputs[:1], inputs[1:]) if nesting else (inputs, [])
     for source in own:
         _add(found, nodes, source, per_batch * _ratio(node, source))
-    made = _node(nodes, node, nested, per_batch, own)
-    found.append(_with(found.pop(), made) if own and own[0].name in _PARTS else made)
+    stage = _node(nodes, node, nested, per_batch, own)
+    found.append(_merge(found.pop(), stage) if own and own[0].name in _PARTS else stage)
 
 
-def _with(part: Node, node: Node) -> Node:
-    """A node, and what TensorFlow keeps in a node of its own below it."""
+def _merge(part: Node, node: Node) -> Node:
+    """Return a node with the work and the buffer of the part that TensorFlow keeps below it."""
     return replace(
         node,
         time_ns=node.time_ns + part.time_ns,
@@ -132,7 +129,7 @@ def _with(part: Node, node: Node) -> Node:
 
 
 def _ratio(node: Any, source: Any) -> float:
-    """Elements of `source` for one of `node`."""
+    """Return the elements of `source` for one element of `node`."""
     if node.ratio > 0:
         return float(node.ratio)
     return source.num_elements / node.num_elements if node.num_elements else math.nan
@@ -140,7 +137,7 @@ def _ratio(node: Any, source: Any) -> float:
 
 def _node(nodes: Mapping[int, Any], node: Any, nested: Sequence[Any], per_batch: float, own: Sequence[Any]) -> Node:
     settings = {p.name: float(p.state_value if p.state_value > 0 else p.value) for p in node.parameters}
-    kinds = set(normal(node.name))
+    kinds = set(code_kinds(node.name))
     holds = bool(kinds & _HOLDING) or node.name in _PARTS or "parallelism" in settings
     below = {int(one.id): _inner(nodes, one) for one in nested}
     inner_kinds = {part for one in nested for part in _kinds(nodes, one)}
@@ -163,30 +160,30 @@ def _node(nodes: Mapping[int, Any], node: Any, nested: Sequence[Any], per_batch:
 
 
 def _inner(nodes: Mapping[int, Any], node: Any) -> Inner:
-    return Inner(sum(int(one.processing_time) for one in tree(nodes, node)), int(node.num_elements))
+    return Inner(sum(int(one.processing_time) for one in subtree(nodes, node)), int(node.num_elements))
 
 
 def _kinds(nodes: Mapping[int, Any], node: Any) -> set[str]:
-    return {part for one in tree(nodes, node) for part in normal(one.name)}
+    return {part for one in subtree(nodes, node) for part in code_kinds(one.name)}
 
 
-def tree(nodes: Mapping[int, Any], node: Any) -> list[Any]:
-    """A node of a `ModelProto`, and all that it takes from."""
-    return [node, *(one for at in node.inputs if at in nodes for one in tree(nodes, nodes[at]))]
+def subtree(nodes: Mapping[int, Any], node: Any) -> list[Any]:
+    """Return a node of a `ModelProto`, and all nodes below it."""
+    return [node, *(one for at in node.inputs if at in nodes for one in subtree(nodes, nodes[at]))]
 
 
 def _waiting(node: Any, own: Sequence[Any]) -> float:
-    """Elements taken from the input that were neither given out nor are held ready."""
+    """Return the elements taken from the input that are neither output nor ready in a buffer."""
     if node.ratio <= 0 or len(own) != 1:
         return math.nan
     return float(own[0].num_elements - node.num_elements * node.ratio - node.buffered_elements * node.ratio)
 
 
-def spent(before: Node | None, now: Node) -> tuple[float, int]:
-    """Nanoseconds of work, and elements given, since the reading before; of a node that is new, since it began.
+def work_since(before: Node | None, now: Node) -> tuple[float, int]:
+    """Return nanoseconds of work and elements output since the last reading, or since a new node began.
 
-    A stage's inner data sets go one after another, and their figures with them: what those that are left show of an
-    element stands for all.
+    A stage's inner data sets vanish one after another with their figures, so the time per element of the remaining ones
+    is applied to all elements.
     """
     if before is None or before.number != now.number or now.elements < before.elements:
         before = None
@@ -202,22 +199,23 @@ def spent(before: Node | None, now: Node) -> tuple[float, int]:
 
 
 def without_gate(nodes: Sequence[Node]) -> tuple[Node | None, list[Node]]:
-    """A pipeline over tfwatch's gate: the node that takes from the source, whose work is the source's, and the stages.
+    """Split a pipeline over tfwatch's gate into the node that takes from the source, whose work is the source's, and
+    the stages above the gate.
 
-    See `pipelines`: a counter, take_while, map (it takes), take_while, map; at the end a repeat by which it lasts.
+    See `live_switch`: the gate is a counter, take_while, map (it takes), take_while, map; a repeat at the end restarts.
     """
-    if nodes and nodes[-1].kind == LASTS:
+    if nodes and nodes[-1].kind == RESTART_KIND:
         nodes = nodes[:-1]
     whiles = [n for n, node in enumerate(nodes) if node.kind == "TakeWhile"]
     if len(whiles) < 2 or whiles[1] - whiles[0] != 2:
-        return None, list(nodes)  # a Python generator stands on it: it is no part of this model
+        return None, list(nodes)  # a Python generator is on it: the gate is not part of this model
     return nodes[whiles[0] + 1], list(nodes[whiles[1] + 2 :])
 
 
-def stuck(nodes: Sequence[Node]) -> int | None:
-    """Where a pipeline that gives nothing stands: looking from its end, the first stage that holds an element in work.
+def find_stuck_stage(nodes: Sequence[Node]) -> int | None:
+    """Return the stage that holds a stalled pipeline up: from its end, the first with an element in work.
 
-    A stage that holds none waits for the one before it, and so does a batch that is not complete.
+    A stage without one waits for the stage before it, and so does an incomplete batch.
     """
     for n in range(len(nodes) - 1, -1, -1):
         node = nodes[n]
@@ -228,74 +226,73 @@ def stuck(nodes: Sequence[Node]) -> int | None:
     return None
 
 
-#: Shorter waits are no spikes, and nothing is asked.
+#: Shorter waits are no spikes, and the model is not read for them.
 LATE_NS = 15_000_000
-#: Of a wait, and of the pipeline's work, the filling is this much or it is not what was waited for.
-_MOST = 0.5
-#: A buffer that is filled anew in mid-run took no longer than so many times the wait. In a model, what ran before
-#: cannot be told from what ran in the wait otherwise.
-_ANEW = 2.0
-#: A wait that may have been a filling in mid-run is so many times as long as late ones usually are, the last few of
-#: them: where every batch is late, not every batch is asked about.
-_LONGER = 2.0
-_FEW = 8
+#: Filling is the cause of a wait if it is at least this share of it, and of the pipeline's work.
+_FILL_SHARE = 0.5
+#: A refill in mid-run takes at most so many times the wait; else the model's figures include work from before it.
+_REFILL_FACTOR = 2.0
+#: A wait may be a refill in mid-run if it is so many times as long as the average of the last late waits: if every
+#: batch is late, the model is not read for every batch.
+_LATE_FACTOR = 2.0
+_AVERAGED = 8
 
 
-class Filling:
+class ShuffleFill:
     """The shuffle buffers of one iterator.
 
-    tf.data fills one before it hands out its first element: at the start of each epoch, and behind a `repeat` each
-    time that the data begins anew. Asking costs 0.2 ms, 5 ms the first time in a process.
+    tf.data fills a buffer before it outputs the first element: at the start of each epoch, and before a `repeat` each
+    time that the data restarts. Reading the model costs 0.2 ms, 5 ms the first time in a process.
     """
 
     def __init__(self, iterator: Any) -> None:
-        # An iterator that goes with its last handle holds up whoever lets go of it (see `disposal`).
+        # Deleting an iterator blocks the thread that drops its last reference (see `disposal`).
         self._iterator = (lambda: None) if iterator is None else weakref.ref(iterator)
         self._begun = False
         self._refills = _refills(getattr(iterator, "_dataset", None))
         self._usual_ns = 0.0
 
-    def explains(self, wait_ns: float) -> bool:
-        """Whether the wait that has just ended was spent on it, most of all. False for good where there is no model."""
+    def is_cause_of(self, wait_ns: float) -> bool:
+        """Return whether the wait that has just ended mostly filled a buffer; always False without a model."""
         iterator, begun, self._begun = self._iterator(), self._begun, True
-        found = iterator is not None and (not begun or self._may_refill(wait_ns)) and self._asked(wait_ns, begun)
-        if not found:
-            self._usual_ns += (wait_ns - self._usual_ns) / _FEW if begun else 0.0
-        return found
+        is_fill = iterator is not None and (not begun or self._may_refill(wait_ns)) and self._read(wait_ns, begun)
+        if not is_fill:
+            self._usual_ns += (wait_ns - self._usual_ns) / _AVERAGED if begun else 0.0
+        return is_fill
 
     def _may_refill(self, wait_ns: float) -> bool:
-        return self._refills and wait_ns > _LONGER * self._usual_ns
+        return self._refills and wait_ns > _LATE_FACTOR * self._usual_ns
 
-    def _asked(self, wait_ns: float, begun: bool) -> bool:
+    def _read(self, wait_ns: float, begun: bool) -> bool:
         try:
-            return explained(model_of(self._iterator()).nodes, wait_ns, begun=begun)
+            return is_shuffle_fill(read_model(self._iterator()).nodes, wait_ns, begun=begun)
         except NoModelError:
             self._iterator = lambda: None
             return False
 
 
-def explained(nodes: Mapping[int, Any], wait_ns: float, *, begun: bool) -> bool:
-    """Whether filling took most of a wait, by tf.data's model: processing time, elements out and elements held.
+def is_shuffle_fill(nodes: Mapping[int, Any], wait_ns: float, *, begun: bool) -> bool:
+    """Return whether filling took most of a wait, by the model's processing times, outputs and buffered elements.
 
-    begun: the iterator had given batches before.
+    begun: the iterator gave batches before the wait.
     """
     filling_ns = sum(_filling_ns(nodes, node) for node in nodes.values() if node.name.startswith("Shuffle"))
-    if filling_ns < _MOST * wait_ns:
+    if filling_ns < _FILL_SHARE * wait_ns:
         return False
     if begun:
-        return filling_ns <= _ANEW * wait_ns
-    return filling_ns >= _MOST * sum(float(node.processing_time) for node in nodes.values())
+        return filling_ns <= _REFILL_FACTOR * wait_ns
+    return filling_ns >= _FILL_SHARE * sum(float(node.processing_time) for node in nodes.values())
 
 
 def _filling_ns(nodes: Mapping[int, Any], shuffle: Any) -> float:
-    """What making the elements took that a shuffle holds and has not handed out."""
+    """Return the nanoseconds of work for the elements that a shuffle holds and has not output."""
     made = shuffle.buffered_elements + shuffle.num_elements
-    work_ns = sum(float(node.processing_time) for node in tree(nodes, shuffle))
+    work_ns = sum(float(node.processing_time) for node in subtree(nodes, shuffle))
     return work_ns * shuffle.buffered_elements / made if made else 0.0
 
 
 def _refills(dataset: Any) -> bool:
-    """Whether a pipeline repeats a shuffle: then its buffer is filled anew in mid-run."""
+    """Return whether a pipeline repeats a shuffle, so that its buffer is refilled in mid-run."""
     if dataset is None:
         return False
     if type(dataset).__name__ == "_RepeatDataset" and _has_shuffle(dataset):

@@ -1,4 +1,4 @@
-"""What the stages of a tf.data pipeline are called in the code that made it, and what their functions do."""
+"""Names of tf.data stages as the code spells them, and what their functions do: Python, files."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-#: Operations by which a function goes back to Python, and those by which it reads files.
+#: Operations with which a function calls Python, and those with which it reads files.
 _PYTHON = {"PyFunc", "PyFuncStateless", "EagerPyFunc", "GeneratorDataset"}
 _FILES = {"ReadFile", "WholeFileReaderV2", "SleepDataset"}
-#: Readers of files among the stages themselves.
+#: Stages that read files themselves.
 READERS = ("TFRecord", "TextLine", "FixedLengthRecord", "CSV", "LMDB", "Load", "Snapshot")
-#: TensorFlow's own variants of one stage of the code: they compute the same.
+#: TensorFlow's variants of one stage of the code: they compute the same.
 _VARIANT = re.compile(r"^(?:Parallel|Legacy|Private|Finite|Forever|Memory|File|Experimental)+(?=[A-Z])|(?:Impl)?V?\d*$")
 _FUSED = {"MapAndBatch": ("Map", "Batch"), "ShuffleAndRepeat": ("Shuffle", "Repeat")}
 _ALIKE = {"FromTensor": "Tensor", "InterleaveMany": "Interleave", "ExperimentalScan": "Scan"}
-#: Python's own steps on the way that are no stages.
+#: Data sets in Python that are no stages.
 _NO_STAGES = {"Options", "Restructured", "Variant", "DenseToRagged"}
-#: Stages that tell nothing where all are told in one breath.
-_SILENT = {"Tensor", "Random", "Take", "Zip", "AssertCardinality"}
+#: Stages left out of a label for all stages together.
+_UNINFORMATIVE = {"Tensor", "Random", "Take", "Zip", "AssertCardinality"}
 _PLAIN = {
     "Tensor": "from_tensors",
     "TensorSlice": "from_tensor_slices",
@@ -32,26 +32,26 @@ _PLAIN = {
     "CSV": "CsvDataset",
     "DirectedInterleave": "sample_from_datasets",
 }
-#: The attribute by which tfwatch's own gate is known: nobody wrote it, nor does what is below it belong here.
+#: An attribute that marks tfwatch's gate: it and the stages below it are not part of the user's pipeline.
 GATE = "tfwatch_gate"
-#: The attribute by which the stage is known that lets a pipeline begin anew: nobody wrote that either.
-LASTING = "tfwatch_lasting"
+#: An attribute that marks the stage that restarts a pipeline, which is tfwatch's too.
+RESTARTS = "tfwatch_restarts"
 _GENERATOR = "from_generator"
-#: What `fit` was given where a function of these modules of Keras' makes a data set of it.
+#: The argument of `fit` that a function of these modules of Keras turns into a data set.
 _GIVEN = {"py_dataset_adapter": "PyDataset", "generator_data_adapter": "generator", "array_data_adapter": "arrays"}
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class CodeStage:
     """A stage as its author wrote it.
 
-    normal: its kind without TensorFlow's variants, e.g. `Map`. label: e.g. `map(decode)`. buffer_size: elements; NaN
-    where it has none or TensorFlow chooses it. python: its function goes back to Python. files: it reads files.
-    given: what `fit` was given where Keras made the stage of it, `PyDataset`, `generator` or `arrays`. hidden: nobody
-    wrote it; another stage needs it.
+    kind: without TensorFlow's variants, e.g. `Map`. label: e.g. `map(decode)`. buffer_size: in elements; NaN if it has
+    none or TensorFlow chooses it. python: its function calls Python. files: it reads files. given: the argument of
+    `fit` that Keras made the stage of, `PyDataset`, `generator` or `arrays`. hidden: another stage needs it, and it is
+    not in the code.
     """
 
-    normal: str
+    kind: str
     label: str
     buffer_size: float = math.nan
     python: bool = False
@@ -60,48 +60,48 @@ class Written:
     hidden: bool = False
 
 
-def normal(kind: str) -> tuple[str, ...]:
-    """The stages of the code that a node of tf.data's model stands for: one, or two where they were fused."""
+def code_kinds(kind: str) -> tuple[str, ...]:
+    """Return the kinds of the stages that a node of tf.data's model stands for: one, or two if they were fused."""
     name = _VARIANT.sub("", kind) or kind
     return _FUSED.get(name, (_ALIKE.get(name, name),))
 
 
-def plain_label(kind: str) -> str:
-    """A stage of which only the kind is known: `interleave` for `ParallelInterleaveV4`."""
-    return ", ".join(_PLAIN.get(part, _snake(part)) for part in normal(kind))
+def label_of_kind(kind: str) -> str:
+    """Return the label of a stage of which only the kind is known: `interleave` for `ParallelInterleaveV4`."""
+    return ", ".join(_PLAIN.get(part, _snake(part)) for part in code_kinds(kind))
 
 
-def whole_label(stages: Sequence[Written]) -> str:
-    """A name for all stages together: `range, shuffle(1000), batch(32)`."""
-    told = [stage.label for stage in stages if not stage.hidden and stage.normal not in _SILENT]
-    return ", ".join(told) or "source"
+def label_of_all(stages: Sequence[CodeStage]) -> str:
+    """Return one label for all stages: `range, shuffle(1000), batch(32)`."""
+    labels = [stage.label for stage in stages if not stage.hidden and stage.kind not in _UNINFORMATIVE]
+    return ", ".join(labels) or "source"
 
 
-def written(dataset: Any) -> list[Written]:
-    """The stages of a data set in the order of the code; those of tfwatch's gate, and what is below it, left out."""
-    stages = list(_walk(dataset))
+def find_code_stages(dataset: Any) -> list[CodeStage]:
+    """Return the stages of a data set in the order of the code, without tfwatch's gate and what is below it."""
+    stages = list(_stages_of(dataset))
     for n, stage in enumerate(stages[1:]):
-        if stage.python and stage.normal == "FlatMap":  # one element, of which the generator's data set is made
+        if stage.python and stage.kind == "FlatMap":  # one element, from which the generator's data set is made
             stages[n] = replace(stages[n], hidden=True)
     return stages
 
 
-def aligned(kinds: Sequence[str], stages: Sequence[Written]) -> list[tuple[Written, ...]]:
-    """The stages of the code that each node of tf.data's model stands for; none where TensorFlow added it.
+def align(kinds: Sequence[str], stages: Sequence[CodeStage]) -> list[tuple[CodeStage, ...]]:
+    """Return the stages of the code that each node of tf.data's model stands for; none if TensorFlow added the node.
 
-    The longest common subsequence of both: TensorFlow leaves stages out, fuses and adds some.
+    TensorFlow leaves out, fuses and adds stages, so this aligns both by their longest common subsequence.
     """
-    parts = [(n, part) for n, kind in enumerate(kinds) for part in normal(kind)]
+    parts = [(n, part) for n, kind in enumerate(kinds) for part in code_kinds(kind)]
     best = [[0] * (len(stages) + 1) for _ in range(len(parts) + 1)]
     for i in range(len(parts) - 1, -1, -1):
         for j in range(len(stages) - 1, -1, -1):
-            same = parts[i][1] == stages[j].normal
+            same = parts[i][1] == stages[j].kind
             best[i][j] = max(best[i + 1][j], best[i][j + 1], same and best[i + 1][j + 1] + 1)
-    found: list[tuple[Written, ...]] = [()] * len(kinds)
+    found: list[tuple[CodeStage, ...]] = [()] * len(kinds)
     i = j = 0
     while i < len(parts) and j < len(stages):
         n, part = parts[i]
-        if part == stages[j].normal and best[i][j] == best[i + 1][j + 1] + 1:
+        if part == stages[j].kind and best[i][j] == best[i + 1][j + 1] + 1:
             found[n] = (*found[n], stages[j])
             i, j = i + 1, j + 1
         elif best[i + 1][j] >= best[i][j + 1]:
@@ -112,37 +112,37 @@ def aligned(kinds: Sequence[str], stages: Sequence[Written]) -> list[tuple[Writt
 
 
 def inputs_of(dataset: Any) -> list[Any]:
-    """The data sets that a data set was made of; none where TensorFlow does not tell."""
+    """Return the input data sets of a data set; empty if TensorFlow does not give them."""
     try:
         return list(dataset._inputs())
     except (AttributeError, TypeError, NotImplementedError):
         return []
 
 
-def _walk(dataset: Any) -> Iterator[Written]:
+def _stages_of(dataset: Any) -> Iterator[CodeStage]:
     if getattr(dataset, GATE, False):
         return
     for source in inputs_of(dataset):
-        yield from _walk(source)
+        yield from _stages_of(source)
     name = type(dataset).__name__.lstrip("_")
-    (kind, *_) = normal(re.sub(r"Dataset(V\d+)?$", "", name))
-    if kind not in _NO_STAGES and not getattr(dataset, LASTING, False):
+    (kind, *_) = code_kinds(re.sub(r"Dataset(V\d+)?$", "", name))
+    if kind not in _NO_STAGES and not getattr(dataset, RESTARTS, False):
         yield _describe(kind, dataset)
 
 
-def _describe(kind: str, dataset: Any) -> Written:
+def _describe(kind: str, dataset: Any) -> CodeStage:
     wrapper = next((vars(dataset).get(name) for name in _FUNCTIONS if name in vars(dataset)), None)
     function = getattr(wrapper, "_func", None)
     if _GENERATOR in getattr(function, "__qualname__", ""):
         label, given = _generator(function)
-        return Written(kind, label, python=True, given=given)
+        return CodeStage(kind, label, python=True, given=given)
     name = function_name(function)
     label = _PLAIN.get(kind, _snake(kind))
     argument = name or _number(dataset, _ARGUMENTS.get(kind, ""))
     operations = _operations(wrapper)
     module = getattr(function, "__module__", "") or ""
-    ours = kind == "FlatMap" and module.startswith("tfwatch.")  # a shuffle that can be turned is no plain one
-    return Written(
+    ours = kind == "FlatMap" and module.startswith("tfwatch.")  # tfwatch's shuffle has a name of its own
+    return CodeStage(
         kind,
         name if ours else f"{label}({argument})" if argument else label,
         _size(dataset) if kind in ("Shuffle", "Prefetch") else math.nan,
@@ -152,14 +152,14 @@ def _describe(kind: str, dataset: Any) -> Written:
     )
 
 
-#: Calls of functions within functions that are followed.
-_DEEPEST = 4
+#: The depth to which calls of functions within functions are followed.
+_MAX_DEPTH = 4
 _FUNCTIONS = ("_map_func", "_predicate", "_scan_func", "_reduce_func")
 _ARGUMENTS = {"Batch": "_batch_size", "PaddedBatch": "_batch_size", "Shuffle": "_buffer_size", "Take": "_count"}
 
 
 def function_name(function: Any) -> str:
-    """What a function is called; empty where it has no name, as a lambda, or is TensorFlow's or Keras' own."""
+    """Return a function's name; empty for a lambda, and for a function of TensorFlow's or Keras'."""
     for _ in range(4):  # partial of a tf.function of a method
         inner = getattr(function, "func", None) or getattr(function, "__wrapped__", None)
         if inner is None:
@@ -171,18 +171,16 @@ def function_name(function: Any) -> str:
 
 
 def _given(function: Any) -> str:
-    """What `fit` was given, by the module of a function of Keras' own; empty for any other."""
+    """Return the argument of `fit` that a function of Keras belongs to, by its module; empty for any other function."""
     module = getattr(function, "__module__", "") or ""
     return _GIVEN.get(module.rpartition(".")[2], "") if module.startswith("keras.") else ""
 
 
 def _generator(function: Any) -> tuple[str, str]:
-    """`from_generator(rows)`, and what Keras made it of: its wrappers hold the Python function in their closures."""
-    seen: list[Any] = [function]
-    for wrapped in seen[:]:
-        seen += _held(wrapped)
-    for held in [thing for wrapped in seen for thing in (wrapped, *_held(wrapped))]:
-        generator = getattr(held, "_generator", None)
+    """Return `from_generator(rows)`, and the argument of `fit`; wrappers hold the generator in their closures."""
+    wrappers = [function, *_closure_of(function)]
+    for candidate in [found for wrapper in wrappers for found in (wrapper, *_closure_of(wrapper))]:
+        generator = getattr(candidate, "_generator", None)
         if generator is not None:
             name = function_name(generator)
             given = _given(generator)
@@ -190,7 +188,7 @@ def _generator(function: Any) -> tuple[str, str]:
     return _GENERATOR, ""
 
 
-def _held(function: Any) -> list[Any]:
+def _closure_of(function: Any) -> list[Any]:
     return [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _is_filled(cell)]
 
 
@@ -202,13 +200,13 @@ def _is_filled(cell: Any) -> bool:
 
 
 def _operations(wrapper: Any) -> set[str]:
-    """The kinds of operations in a stage's function, and in the functions that it calls.
+    """Return the kinds of operations in a stage's function and in the functions that it calls.
 
-    Read one by one: a graph's own description holds its constants, and making it took 0.5 s for one of 40 MB.
+    They are read one by one: a `GraphDef` holds the constants too, and making one of 40 MB took 0.5 s.
     """
     try:
-        return set(_kinds(wrapper.function.graph, _DEEPEST))
-    except (AttributeError, RuntimeError):  # without a function, or another thread adds functions to its graph
+        return set(_kinds(wrapper.function.graph, _MAX_DEPTH))
+    except (AttributeError, RuntimeError):  # no function, or another thread adds functions to its graph
         return set()
 
 
@@ -226,7 +224,7 @@ def _size(dataset: Any) -> float:
 
 
 def _number(dataset: Any, name: str) -> str:
-    """An argument that is a whole number, in digits; empty where there is none or TensorFlow chooses it."""
+    """Return an integer argument in digits; empty if there is none or TensorFlow chooses it."""
     try:
         number = int(getattr(dataset, name))
     except (AttributeError, TypeError, ValueError, OverflowError):  # none, a graph's tensor, text, infinite

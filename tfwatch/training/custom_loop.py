@@ -1,4 +1,4 @@
-"""Trains where a workload writes its loop by hand: the same fetches, books and switches as under `fit`."""
+"""Train a workload that has a custom loop, with the same fetches, step log and switches as under `fit`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import threading
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.tfdata.batches import images_in
-from tfwatch.watch.eager_operations import op_by_op
+from tfwatch.tfdata.batches import count_examples
+from tfwatch.watch.eager_operations import time_operations
 from tfwatch.watch.fetch import Fetch
-from tfwatch.watch.step_log import Books
-from tfwatch.watch.step_runners import BatchStep, StepByStep, on_host
+from tfwatch.watch.step_log import StepLog
+from tfwatch.watch.step_runners import BatchStep, StepByStepRunner, on_host
 from tfwatch.watch.tensorflow_info import find_trace_count
 
 if TYPE_CHECKING:
@@ -19,58 +19,58 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from tfwatch.runs.writer import RunWriter
-    from tfwatch.tfdata.batches import Shape
+    from tfwatch.tfdata.batches import BatchSpec
     from tfwatch.watch.session import Session
-    from tfwatch.workloads.workload import Body
+    from tfwatch.workloads.workload import LoopBody
 
 
-class ByHand:
-    """One training.
+class CustomLoop:
+    """One training with a custom loop.
 
-    eager: the body is not traced, so its first step compiles nothing.
+    eager: the body is not traced, so the first step compiles nothing.
     """
 
-    def __init__(self, session: Session, body: Body, validation: tf.data.Dataset | None, *, eager: bool) -> None:
+    def __init__(self, session: Session, body: LoopBody, validation: tf.data.Dataset | None, *, eager: bool) -> None:
         self._session = session
         self._body = body
         self._validation = validation
         self._eager = eager
-        self._books = Books(session.writer, session.metric, by_keras=False)
+        self._step_log = StepLog(session.writer, session.metric, by_keras=False)
         self._fetch = Fetch(session)
         self._step: TracedBody | None = None
         session.writer.trains_in = threading.get_ident()
-        session.writer.describe(split=StepByStep.words)
+        session.writer.describe(split=StepByStepRunner.description)
 
     def fit(self, epochs: int, steps_per_epoch: int | None) -> dict[str, float]:
-        """Train; returns the last epoch's metrics, each the mean over its examples.
+        """Train; return the last epoch's metrics, each the mean over its examples.
 
-        steps_per_epoch: None where the data's end is an epoch's.
+        steps_per_epoch: None if an epoch ends with the data.
         """
         logs: dict[str, float] = {}
         try:
             for epoch in range(epochs):
-                self._books.begin_epoch(epoch, epochs, steps_per_epoch)
+                self._step_log.begin_epoch(epoch, epochs, steps_per_epoch)
                 logs = self._epoch(steps_per_epoch)
-                self._books.end_epoch(logs)
+                self._step_log.end_epoch(logs)
                 if self._is_over():
                     break
         finally:
-            self._books.end_step(self._session.writer.now_ns())
+            self._step_log.end_step(self._session.writer.now_ns())
             self._fetch.close()
-            self._books.closed = True
+            self._step_log.closed = True
         return logs
 
     def _epoch(self, steps: int | None) -> dict[str, float]:
-        self._fetch.begin_epoch(self._books.steps)
-        shape = self._fetch.adopt(None)
+        self._fetch.begin_epoch(self._step_log.steps)
+        shape = self._fetch.use_iterator(None)
         if self._step is None:
             self._step = TracedBody(self._body, shape, self._session.writer, eager=self._eager)
         step, means = self._step, Means()
-        run = StepByStep(step, self._fetch, self._books, self._session.writer, phantom=False)
-        begun = self._books.steps
-        while not self._is_over() and self._books.steps - begun != steps:
+        run = StepByStepRunner(step, self._fetch, self._step_log, self._session.writer, calls_at_end=False)
+        begun = self._step_log.steps
+        while not self._is_over() and self._step_log.steps - begun != steps:
             try:
-                logs = run(step, None)  # without a phantom step neither is used
+                logs = run(step, None)  # neither is used, as Keras is not called at the end
             except StopIteration:
                 break
             means.add(logs, step.examples)
@@ -79,29 +79,29 @@ class ByHand:
     def _validate(self) -> dict[str, float]:
         if self._validation is None or self._session.control.stop.is_set():
             return {}
-        self._books.begin_validation()
+        self._step_log.begin_validation()
         means = Means()
         for batch in self._validation:
             if self._session.control.stop.is_set():
                 break
-            means.add(on_host(self._body.validate(batch)), images_in(batch) or 0)
-        self._books.end_validation()
+            means.add(on_host(self._body.validate(batch)), count_examples(batch) or 0)
+        self._step_log.end_validation()
         return {f"val_{name}": value for name, value in means.values().items()}
 
     def _is_over(self) -> bool:
-        return self._session.is_over(self._books.steps)
+        return self._session.is_over(self._step_log.steps)
 
 
 class TracedBody(BatchStep):
-    """The body as `StepByStep` runs it; what traces in it is found by TensorFlow's own count.
+    """The body of a custom loop as `StepByStepRunner` runs it. TensorFlow's tracing time shows whether a step traced.
 
     examples: of the last batch.
     """
 
-    def __init__(self, body: Body, shape: Shape, writer: RunWriter, *, eager: bool) -> None:
-        operations = op_by_op(writer) if eager else None
+    def __init__(self, body: LoopBody, shape: BatchSpec, writer: RunWriter, *, eager: bool) -> None:
+        operations = time_operations(writer) if eager else None
         super().__init__(lambda batches: body.train(next(batches)), shape, eager=True, operations=operations)
-        self.ready = eager
+        self.is_ready = eager
         self.examples = 0
         self._traced = find_trace_count(writer.note) or (lambda: 0)
 
@@ -109,24 +109,24 @@ class TracedBody(BatchStep):
         before = self._traced()
         outputs = self._plain(batch)
         self.traces += self._traced() != before
-        self.ready = True
-        self.examples = images_in(batch) or 0
+        self.is_ready = True
+        self.examples = count_examples(batch) or 0
         return outputs
 
 
 class Means:
-    """Means over examples, of figures that are means over a batch's."""
+    """Means over examples, from the means of batches."""
 
     def __init__(self) -> None:
         self._sums: dict[str, float] = defaultdict(float)
         self._count = 0
 
     def add(self, logs: Mapping[str, float], examples: int) -> None:
-        """Take a batch's."""
+        """Add the means of a batch."""
         self._count += examples
         for name, value in logs.items():
             self._sums[name] += value * examples
 
     def values(self) -> dict[str, float]:
-        """Of all that were taken; empty before the first."""
+        """Return the means over all batches; empty before the first."""
         return {name: total / self._count for name, total in self._sums.items()} if self._count else {}

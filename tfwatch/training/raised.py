@@ -1,4 +1,4 @@
-"""Where in a training an error was raised: in the fetch of a batch, or in a step on one."""
+"""Locate an error of a training: in the fetch of a batch, or in a step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.tfdata import batches, live_switch
 from tfwatch.watch import step_runners
-from tfwatch.workloads.workload import Raised
+from tfwatch.workloads.workload import RaisedError
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 _FETCHING = (batches.__name__, live_switch.__name__)
 
 
-def raised(error: BaseException) -> Raised:
-    """An error with what its traceback shows of tfwatch's own frames."""
+def raised(error: BaseException) -> RaisedError:
+    """Return an error with its place, read from tfwatch's frames in its traceback."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     step = next(
         (frame for frame in frames if _module(frame) == step_runners.__name__ and "batch" in frame.f_locals), None
     )
-    return Raised(
+    return RaisedError(
         error,
         in_fetch=any(_module(frame) in _FETCHING for frame in frames),
         shape=_shape(step.f_locals["batch"]) if step else None,
@@ -33,7 +33,7 @@ def _module(frame: FrameType) -> str:
 
 
 def _shape(batch: object) -> tuple[int, ...] | None:
-    """The shape of a batch, or of its first tensor; None where it is no one tensor."""
+    """Return the shape of a batch, or of its first tensor; None if it has several parts or no fixed shape."""
     first = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
     shape = getattr(first, "shape", None)
     return tuple(shape) if shape is not None and None not in tuple(shape) else None

@@ -1,16 +1,11 @@
-"""The request for one run of `tfwatch train`: what the command line asks for. Imports no TensorFlow.
-
-What `tfwatch train` was asked to do. Imports no TensorFlow.
-
-The order for one run of `tfwatch train`: what the command line asks for.
-"""
+"""The request for one run of `tfwatch train`, as the command line gives it. Imports no TensorFlow."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfwatch.core.knobs import KNOBS, Knobs, Setting, as_value, epochs_until, show, spelt
+from tfwatch.core.knobs import KNOBS, Knobs, Setting, as_value, epochs_until, option_name, show
 from tfwatch.runs.control import Scheduled
 
 if TYPE_CHECKING:
@@ -20,34 +15,34 @@ if TYPE_CHECKING:
     from tfwatch.runs.control import Experiment
     from tfwatch.workloads.workload import Settings
 
-#: Those that are in effect with the next batch.
-_AT_ONCE = tuple(knob for knob in KNOBS if not any(epochs_until(knob, value) for value in ("on", "off")))
+#: The knobs that switch live, without waiting for an epoch.
+_LIVE_KNOBS = tuple(knob for knob in KNOBS if not any(epochs_until(knob, value) for value in ("on", "off")))
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One training run.
 
-    begin_with: a file of weights, as a restart keeps them (`training/weights.py`), that the model begins with.
+    start_weights: a file that `training.weights.save` wrote, which the model starts with.
     """
 
     workload: str
     settings: Settings
     knobs: Knobs
     switches: tuple[Scheduled, ...] = ()
-    begin_with: Path | None = None
+    start_weights: Path | None = None
 
 
 def parse_switch(text: str) -> Scheduled:
     """Read `100:prefetch=4`; the knobs are prefetch, workers, storage-latency, fast-form, cache and shuffle.
 
     Raises:
-        ValueError: it is none; the message is a sentence for the user.
+        ValueError: the text is not a switch; the message is a sentence for the user.
     """
     step, colon, rest = text.partition(":")
     name, equals, value = rest.partition("=")
     if not (colon and equals and step.isascii() and step.isdigit()):
-        raise ValueError(f"{text!r} is no switch: give STEP:KNOB=VALUE, e.g. 100:prefetch=4")
+        raise ValueError(f"{text!r} is not a switch: give STEP:KNOB=VALUE, e.g. 100:prefetch=4")
     knob = _knob(name, KNOBS)
     return Scheduled(int(step), knob, as_value(knob, value))
 
@@ -56,44 +51,43 @@ def parse_settings(text: str) -> tuple[str, tuple[Setting | float, ...]]:
     """Read `prefetch=off,4`: a knob, named as for `parse_switch`, and two or more different settings of it.
 
     Raises:
-        ValueError: it is none; the message is a sentence for the user.
+        ValueError: the text is not that; the message is a sentence for the user.
     """
     name, equals, rest = text.partition("=")
     if not equals:
-        raise ValueError(f"{text!r} is no knob with settings: give KNOB=VALUE,VALUE, e.g. prefetch=off,4")
-    knob = _knob(name, _AT_ONCE)
-    if knob not in _AT_ONCE:
-        raise ValueError(f"{name} takes effect at an epoch's start: an experiment needs a knob that switches at once")
+        raise ValueError(f"{text!r} has no settings: give KNOB=VALUE,VALUE, e.g. prefetch=off,4")
+    knob = _knob(name, _LIVE_KNOBS)
+    if knob not in _LIVE_KNOBS:
+        raise ValueError(f"{name} takes effect with an epoch: an A/B test needs a knob that switches live")
     settings = tuple(as_value(knob, value.strip()) for value in rest.split(","))
     if len(settings) < 2:
-        raise ValueError(f"{text!r} gives one setting: an experiment compares two or more, e.g. prefetch=off,4")
+        raise ValueError(f"{text!r} has one setting: an A/B test compares two or more, e.g. prefetch=off,4")
     if len(set(map(show, settings))) < len(settings):
-        raise ValueError(f"{text!r} gives a setting twice: an experiment compares different ones")
+        raise ValueError(f"{text!r} repeats a setting: an A/B test compares different ones")
     return knob, settings
 
 
-def _knob(name: str, there: Sequence[str]) -> str:
-    """The knob of a name of the command line. there: the ones that are named where it is none.
+def _knob(name: str, choices: Sequence[str]) -> str:
+    """Return the knob of a name on the command line. choices: the knobs that the error lists.
 
     Raises:
-        ValueError: it is none.
+        ValueError: there is no such knob.
     """
-    knob = next((knob for knob in KNOBS if spelt(knob) == name), None)
+    knob = next((knob for knob in KNOBS if option_name(knob) == name), None)
     if knob is None:
-        *most, last = map(spelt, there)
-        raise ValueError(f"{name!r} is no knob: there are {', '.join(most)} and {last}")
+        *most, last = map(option_name, choices)
+        raise ValueError(f"{name!r} is not a knob: choose {', '.join(most)} or {last}")
     return knob
 
 
 @dataclass(frozen=True, slots=True)
 class TrainRequest:
-    """What the user ordered. `runs_dir` is where the run folder is made; `as_json` asks for the report as JSON.
+    """A training as the user requests it.
 
-    keep_awake: the machine is not to fall asleep while it trains. gpu_sensor: one of `sensors.GPU_SENSORS`.
-    autopilot: the knobs are turned until the device no longer starves. memory_bytes: what its buffers may take then, or
-    when a key asks for it.
-    after: the run that is restarted as this one: its folder, or a part of its name.
-    experiment: what is to be found out as soon as the training is under way.
+    runs_dir: where the run folder is created. as_json: report as JSON. keep_awake: prevent the machine from sleeping.
+    gpu_sensor: one of `sensors.GPU_SENSORS`. autopilot: switch knobs until the device no longer starves. memory_bytes:
+    the limit of the autopilot's buffers, also when a key starts it. after: the run that this one restarts: its folder,
+    or a part of its name. experiment: an A/B test to start with the training.
     """
 
     plan: Plan

@@ -1,4 +1,4 @@
-"""What a run's start decides for all of TensorFlow: the device, and the precision."""
+"""Set up TensorFlow for a run: the device and the precision."""
 
 from __future__ import annotations
 
@@ -14,39 +14,43 @@ if TYPE_CHECKING:
 
     from tfwatch.workloads.workload import Settings
 
-#: As Keras names it.
+#: The name of Keras' policy.
 MIXED = "mixed_float16"
 
 
 class NoGpuError(BadInputError):
-    """A GPU was asked for, and TensorFlow sees none."""
+    """A GPU was requested, and TensorFlow sees none."""
 
 
 def choose_device(settings: Settings) -> Device:
-    """The device that the settings mean; another is never taken in its place.
+    """Return the device of the settings; there is no fallback to another.
 
     Raises:
-        NoGpuError: there is no such device; the message says which there are.
-        BadInputError: the device cannot do what was asked of it.
+        NoGpuError: there is no such device; the message names the one that there is.
+        BadInputError: the device does not support a setting.
     """
     import tensorflow as tf
 
     if settings.device == "cpu":
-        with contextlib.suppress(RuntimeError):  # TensorFlow has begun: `started` keeps to the CPU
-            tf.config.set_visible_devices([], "GPU")  # else it would take the GPU's memory
+        with contextlib.suppress(RuntimeError):  # TensorFlow is initialized: `placed_on_device` selects the CPU
+            tf.config.set_visible_devices([], "GPU")  # else TensorFlow would take the GPU's memory
         return host_device()
     device = find_device()
     if settings.device == "gpu" and not device.accelerated:
-        hidden = ", and the GPU was left out when this process began" if tf.config.list_physical_devices("GPU") else ""
-        raise NoGpuError(f"TensorFlow sees no GPU here: there is {device.name}{hidden}")
+        hidden = (
+            ", and this process hid the GPU from TensorFlow when it started"
+            if tf.config.list_physical_devices("GPU")
+            else ""
+        )
+        raise NoGpuError(f"TensorFlow sees no GPU here, only {device.name}{hidden}")
     if settings.mode == "jit" and device.accelerated and platform.system() == "Darwin":
-        raise BadInputError("XLA compiles nothing for Apple's GPUs: leave out jit, or take the CPU (--device cpu)")
+        raise BadInputError("XLA does not support Apple's GPUs: leave out jit, or use the CPU (--device cpu)")
     return device
 
 
 @contextlib.contextmanager
-def started(settings: Settings) -> Iterator[None]:
-    """Within, in this thread, what TensorFlow and Keras make is on the chosen device and in the chosen precision."""
+def placed_on_device(settings: Settings) -> Iterator[None]:
+    """Within, in this thread, TensorFlow and Keras use the chosen device and precision."""
     import keras
     import tensorflow as tf
 

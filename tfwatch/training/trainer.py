@@ -1,4 +1,4 @@
-"""Trains a workload in a thread of its own."""
+"""Train a workload in a thread of its own."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.control import Control
     from tfwatch.runs.writer import RunWriter
-    from tfwatch.tfdata.cache import Store
+    from tfwatch.tfdata.cache import ExampleStore
     from tfwatch.training.request import Plan
-    from tfwatch.workloads.workload import Prepared, Raised
+    from tfwatch.workloads.workload import Prepared, RaisedError
 
 Cause = Literal["finished", "stopped", "failed", "bad-input"]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How the training ended. `message` is one sentence for the user where it failed or the input is bad."""
+    """The end of a training. message: one sentence for the user if it failed or the input is bad."""
 
     cause: Cause
     message: str = ""
@@ -45,15 +45,14 @@ class Outcome:
 
 
 class _StoppedError(Exception):
-    """Somebody asked to stop before the first step."""
+    """The user stopped the training before its first step."""
 
 
 class Trainer:
     """One training run, from importing TensorFlow to its end.
 
     Attributes:
-        done: set when the run is over. outcome: how it ended; None before.
-        model: what is trained; None before it is built.
+        done: set when the run is over. outcome: its end; None before. model: None before it is built.
     """
 
     def __init__(self, plan: Plan, writer: RunWriter, control: Control, clock: Clock = SYSTEM) -> None:
@@ -64,34 +63,34 @@ class Trainer:
         self._writer = writer
         self._control = control
         self._clock = clock
-        self._explain: Callable[[Raised], str] | None = None
+        self._explain: Callable[[RaisedError], str] | None = None
         self._final_loss: float | None = None
         self._weights_sha256 = ""
         self._thread = threading.Thread(target=self._run, name="tfwatch-training", daemon=True)
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the thread."""
         self._thread.start()
 
     def save_weights(self, path: Path) -> str:
-        """Keep the model's weights in a file. Returns why they could not be kept; empty where they were.
+        """Save the model's weights to a file. Return the reason if they could not be saved, else an empty string.
 
-        While the training thread waits for a batch the weights stand still; in the middle of a step they are not kept.
+        Weights are saved while the training thread waits for a batch, when they do not change, and not during a step.
         """
         from tfwatch.training import weights
 
         before = self._writer.status
         if self.model is None:
-            return "the model was not built yet"
+            return "the model is not built yet"
         if not self.done.is_set() and before[0] is not Phase.WAIT:
-            return "a step was under way"
+            return "a step is running"
         try:
             weights.save(self.model, path)
-        except Exception as error:  # noqa: BLE001  layers save themselves, the user's too; the caller says why
+        except Exception as error:  # noqa: BLE001  layers save themselves, the user's too; the caller reports it
             return reason(error)
         if not self.done.is_set() and self._writer.status is not before:
             path.unlink(missing_ok=True)
-            return "a step began meanwhile"
+            return "a step began while they were saved"
         return ""
 
     def _run(self) -> None:
@@ -102,12 +101,12 @@ class Trainer:
             outcome = Outcome("stopped")
         except BadInputError as error:
             outcome = Outcome("bad-input", str(error))
-        except BaseException as error:  # noqa: BLE001  the training's thread begins here; its end says what was raised
+        except BaseException as error:  # noqa: BLE001  the training's thread begins here; the run's end reports it
             outcome = Outcome("failed", self._sentence(error), traceback.format_exc())
         self._end(outcome)
 
     def _sentence(self, error: BaseException) -> str:
-        """What was raised, in the workload's own words once it is prepared."""
+        """Return the text of an error, by the workload once it is prepared."""
         if self._explain is None:
             return reason(error)
         from tfwatch.training.raised import raised
@@ -130,12 +129,12 @@ class Trainer:
         self._import()
         import keras
 
-        from tfwatch.training.setup import started
+        from tfwatch.training.setup import placed_on_device
 
         settings = self._plan.settings
         if settings.seed is not None:
             keras.utils.set_random_seed(settings.seed)
-        with started(settings):
+        with placed_on_device(settings):
             self._prepare_and_fit()
 
     def _prepare_and_fit(self) -> None:
@@ -144,22 +143,22 @@ class Trainer:
         self._writer.phase(Phase.COMPILE, "building the model")
         model = self._built(prepared)
         self._check_stop()
-        # A full collection would walk all that was imported, 0.17 s with the lock held, in the middle of the training.
+        # A full collection would visit all imported objects: 0.17 s with the GIL held, in the middle of the training.
         gc.freeze()
         try:
             loss = self._fit(model, prepared)
         finally:
-            self._check_fed()
+            self._check_not_empty()
         self._final_loss = loss if math.isfinite(loss) else None
         self._weights_sha256 = _sha256(model)
 
     def _built(self, prepared: Prepared) -> Any:
         model = prepared.model()
-        if self._plan.begin_with:
+        if self._plan.start_weights:
             from tfwatch.training import weights
 
             spec = prepared.pipeline(prepared.source, self._control.knobs).element_spec
-            self._writer.note(weights.restore(model, self._plan.begin_with, spec))
+            self._writer.note(weights.restore(model, self._plan.start_weights, spec))
         self.model = model
         return model
 
@@ -185,9 +184,9 @@ class Trainer:
 
     def _prepare(self) -> Prepared:
         start_ns = self._clock.now_ns()
-        self._say("making the data set")
+        self._report_stage("preparing the data set")
         workload = registry.load(self._plan.workload, self._plan.knobs)
-        prepared: Prepared = workload.prepare(self._plan.settings, self._say)
+        prepared: Prepared = workload.prepare(self._plan.settings, self._report_stage)
         self._explain = prepared.explain
         took_ms = (self._clock.now_ns() - start_ns) / 1e6
         self._writer.event(
@@ -199,10 +198,10 @@ class Trainer:
             self._begin_cache(prepared.store)
         return prepared
 
-    def _begin_cache(self, store: Store) -> None:
+    def _begin_cache(self, store: ExampleStore) -> None:
         from tfwatch.tfdata.cache import NoRoomError
 
-        store.tell = self._writer.note
+        store.notify = self._writer.note
         self._writer.describe(cache_bytes=store.bytes_needed)
         try:
             if self._plan.knobs.cache:
@@ -211,8 +210,8 @@ class Trainer:
             raise BadInputError(str(error)) from error
 
     def _fit(self, model: Any, prepared: Prepared) -> float:
-        """Returns the last epoch's loss; NaN where there is none."""
-        from tfwatch.training.custom_loop import ByHand
+        """Train; return the last epoch's loss, NaN if there is none."""
+        from tfwatch.training.custom_loop import CustomLoop
         from tfwatch.watch.callback import Watch
         from tfwatch.watch.session import Session
 
@@ -233,37 +232,37 @@ class Trainer:
             switches=self._plan.switches,
         )
         if prepared.loop:
-            by_hand = ByHand(session, prepared.loop(model), prepared.validation, eager=model.run_eagerly)
+            by_hand = CustomLoop(session, prepared.loop(model), prepared.validation, eager=model.run_eagerly)
             return by_hand.fit(epochs, per_epoch).get("loss", math.nan)
-        if per_epoch is None:  # Keras would take the end of the first epoch for a want of data
+        if per_epoch is None:  # Keras would warn at the end of the first epoch
             warnings.filterwarnings("ignore", message="Your input ran out of data")
         history = model.fit(
-            self._stand_in(prepared),
+            self._placeholder(prepared),
             epochs=epochs,
             validation_data=prepared.validation,
             callbacks=[Watch(session=session)],
-            shuffle=False,  # the source is shuffled already: Keras would warn that it cannot do it
+            shuffle=False,  # the source is shuffled, and Keras would warn that it cannot shuffle
             verbose=0,
         )
         return float((history.history.get("loss") or [math.nan])[-1])
 
-    def _check_fed(self) -> None:
+    def _check_not_empty(self) -> None:
         phase, _, step, *_ = self._writer.status
         if phase is Phase.EPOCH_END and step == 0 and not self._control.stop.is_set():
-            # What Keras says then is of a metric that was not built.
+            # Keras' own error is about a metric that was not built.
             raise BadInputError("the data set is empty: it gave no batch")
 
-    def _stand_in(self, prepared: Prepared) -> tf.data.Dataset:
-        """What Keras believes to train on: the right shapes and number of batches, and never a batch of it."""
+    def _placeholder(self, prepared: Prepared) -> tf.data.Dataset:
+        """Return a data set for Keras with the right structure and number of batches; no batch of it is trained on."""
         import tensorflow as tf
 
-        from tfwatch.tfdata.work_ahead import untuned
+        from tfwatch.tfdata.work_ahead import without_autotune
 
         spec = prepared.pipeline(prepared.source, self._control.knobs).element_spec
         one = tf.nest.map_structure(lambda s: tf.zeros([n or 1 for n in s.shape], s.dtype), spec)
-        return tf.data.Dataset.from_tensors(one).repeat(prepared.steps_per_epoch).with_options(untuned())
+        return tf.data.Dataset.from_tensors(one).repeat(prepared.steps_per_epoch).with_options(without_autotune())
 
-    def _say(self, text: str) -> None:
+    def _report_stage(self, text: str) -> None:
         self._check_stop()
         self._writer.phase(Phase.DATA_SET, text)
 
@@ -273,7 +272,7 @@ class Trainer:
 
 
 def _first_metric(model: Any) -> str:
-    """The name of a compiled model's first metric, as its logs have it; empty where it has none, or several outputs."""
+    """Return the name of a model's first metric in its logs; empty if it has none, or several outputs."""
     metrics = getattr(getattr(model, "_compile_metrics", None), "_user_metrics", None)
     first = metrics[0] if isinstance(metrics, list) and metrics else ""
     name = first if isinstance(first, str) else getattr(first, "name", None) or getattr(first, "__name__", "")

@@ -1,4 +1,4 @@
-"""The weights that a restart keeps: Keras' own file of weights, and the optimizer's state where it is the same one."""
+"""Save and restore weights for a restart: Keras' weights file, and the optimizer's state if it is the same one."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tfwatch.workloads.workload import BadInputError
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: An attribute of the file: the optimizer's class, and that of the one inside it.
+#: An attribute of the file: the classes of the optimizer and of its inner optimizer.
 _OPTIMIZER = "tfwatch_optimizer"
-#: Characters of what Keras says of a file that does not fit.
-_LONGEST = 300
+#: The largest number of characters of Keras' error message.
+_MAX_CHARACTERS = 300
 
 
 def save(model: Any, path: Path) -> None:
-    """Write a model's weights and its optimizer's state; a file that is there is replaced once this one is whole.
+    """Save a model's weights and its optimizer's state; an existing file is replaced once the new one is complete.
 
     Raises:
         OSError: it cannot be written.
@@ -40,12 +40,12 @@ def save(model: Any, path: Path) -> None:
 
 
 def restore(model: Any, path: Path, spec: Any) -> str:
-    """Give a compiled model what `save` wrote; the learning rate stays as the model was compiled. Returns a sentence.
+    """Restore what `save` wrote into a compiled model, except its learning rate. Return a sentence for the user.
 
-    spec: what its batches look like, for a model that is built by its first one.
+    spec: the structure of its batches, for a model that its first batch builds.
 
     Raises:
-        BadInputError: the file cannot be read, or is of another model.
+        BadInputError: the file cannot be read, or belongs to another model.
     """
     optimizer = model.optimizer
     try:
@@ -57,20 +57,18 @@ def restore(model: Any, path: Path, spec: Any) -> str:
         before = [keras.ops.convert_to_numpy(variable) for variable in optimizer.variables]
         rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that the state of another optimizer is skipped is told in a sentence
+            warnings.simplefilter("ignore")  # the returned sentence reports a skipped optimizer state
             model.load_weights(path)
     except Exception as error:  # layers load themselves, the user's too, and from any file
         name = os.path.join(*path.parts[-2:])
-        raise BadInputError(f"{name} holds no weights of this model: {_said(error)}") from error
+        raise BadInputError(f"{name} does not fit this model: {_one_line(error)}") from error
     if not is_same:
         for variable, value in zip(optimizer.variables, before, strict=True):
             variable.assign(value)
-        return (
-            f"begins with the weights of {path.parent.name or path.name}; the optimizer begins anew: it is another one"
-        )
-    with contextlib.suppress(TypeError):  # a schedule goes on where it was
+        return f"starts with the weights of {path.parent.name or path.name}; the optimizer is another one and is reset"
+    with contextlib.suppress(TypeError):  # a schedule continues
         optimizer.learning_rate = rate
-    return f"begins with the weights of {path.parent.name or path.name}, and with its optimizer's state"
+    return f"starts with the weights and the optimizer state of {path.parent.name or path.name}"
 
 
 def _build(model: Any, spec: Any) -> None:
@@ -84,7 +82,7 @@ def _named(optimizer: Any) -> str:
     return f"{type(optimizer).__name__}/{type(inner).__name__}" if inner is not None else type(optimizer).__name__
 
 
-def _said(error: Exception) -> str:
-    """What was raised, in one line; Keras lists every layer after its example."""
+def _one_line(error: Exception) -> str:
+    """Return an error in one line, without the layers that Keras lists after its example."""
     words = " ".join(str(error).partition("List of objects")[0].split())
-    return words[:_LONGEST] or type(error).__name__
+    return words[:_MAX_CHARACTERS] or type(error).__name__

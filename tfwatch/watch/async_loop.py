@@ -1,12 +1,8 @@
-"""How long the GPU starves in a loop that runs ahead of it.
+"""Measure the data wait of a loop that launches GPU work asynchronously.
 
-How long the GPU starves in a loop that runs ahead of it.
-
-A loop of the user's own need not pull metrics: its thread fetches the next batch while the GPU still computes, and a
-fetch that blocks is no starving until the GPU has run dry. So a thread of its own asks, at every fetch, when the work
-launched before it has landed. The training thread never waits for the GPU.
-
-Asks a GPU when the work that was launched so far is done.
+A custom loop need not pull metrics: its thread fetches the next batch while the GPU still computes, and a fetch that
+blocks is data wait only once the GPU has no work left. So at every fetch another thread probes when the work launched
+before it is done. The training thread never waits for the GPU.
 """
 
 from __future__ import annotations
@@ -21,35 +17,35 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from tfwatch.core.errors import fails_open
-from tfwatch.watch.fused_steps import find_clock, offset_ns
-from tfwatch.watch.session import at_exit
+from tfwatch.watch.fused_steps import clock_offset_ns, find_clock
+from tfwatch.watch.session import call_at_exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tfwatch.runs.writer import RunWriter
 
-#: Readings of an idle GPU at the start, and which of them counts: work of the user's may hold some up.
-_READINGS, _COUNTS = 12, 3
-#: A landing that takes longer than twice that of an idle GPU and this was held up by work.
+#: Probes of an idle GPU at the start, and the index of the one that counts: the user's work may delay some.
+_IDLE_PROBES, _IDLE_INDEX = 12, 3
+#: A probe that takes longer than two of an idle GPU plus this waited for work.
 _SLACK_NS = 100_000
-#: A fetch that follows one shorter than this is asked about once it lasts as long, and every eighth at once.
+#: After a fetch shorter than this, the next is probed once it lasts as long; every eighth is probed at once.
 SHORT_NS = 300_000
 _EVERY = 8
-#: That work has landed is read later than that an idle GPU answers, by so much. Seen on an H200 against its device
-#: trace, in 40 loops of 10 to 60 ms a step: what is told then is 1.3 points of wall clock too little to 2.5 too much.
-_LATER_NS = 300_000
-#: Steps that wait for word of the GPU at most.
-_PARKED = 4096
+#: A probe reports the end of work later than it returns from an idle GPU, by so much. On an H200, in 40 loops of 10 to
+#: 60 ms/step, the data wait is then 1.3 points of wall clock below to 2.5 above that of the device trace.
+_READ_DELAY_NS = 300_000
+#: The largest number of steps that wait for a probe.
+_MAX_WAITING = 4096
 _JOIN_S = 1.0
-#: Seconds that a process' end waits for the thread to leave TensorFlow: of 7 processes that ended while a thread ran a
-#: function of TensorFlow's that went on, on two CPU cores, 5 died of a segmentation fault.
+#: Seconds that the end of the process waits for the thread to leave TensorFlow: of 7 processes that ended while it
+#: still ran a TensorFlow function, on two CPU cores, 5 crashed with a segmentation fault.
 _LEAVE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
-    """One step: its fetch from `start_ns` to `got_ns`, and its body until `end_ns`."""
+class TrackedStep:
+    """A step: its fetch from `start_ns` to `got_ns`, and its body until `end_ns`."""
 
     step: int
     epoch: int
@@ -60,62 +56,66 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
-class Landing:
-    """Of the fetch of `step` that began at `start_ns`: asked at `asked_ns`, the work before was done by `landed_ns`."""
+class Completion:
+    """A probe of the fetch of `step` that began at `start_ns`.
+
+    asked_ns: the start of the probe. completed_ns: the end of the work launched before, as the probe reports it.
+    """
 
     step: int
     start_ns: int
     asked_ns: int
-    landed_ns: int
+    completed_ns: int
 
 
-class Split:
-    """Puts steps and landings together; steps come out in order, each with the nanoseconds that the GPU starved.
+class StarvationSplit:
+    """Matches steps and probes; returns the steps in order, each with its data wait in nanoseconds.
 
-    A GPU starves while a fetch blocks and nothing that was launched is left to do. That it idles on until the batch is
-    there and launched is not data wait: it is the launching that follows.
+    The GPU starves while a fetch blocks and no launched work is left. The idle time after the batch is there, until it
+    is launched, is not data wait.
 
     Args:
-        idle_ns: after so long an idle GPU answers.
+        idle_ns: the duration of a probe of an idle GPU.
     """
 
     def __init__(self, idle_ns: int) -> None:
-        self.late_ns = idle_ns + _LATER_NS
+        self.read_delay_ns = idle_ns + _READ_DELAY_NS
         self._idle_ns = idle_ns
-        self._steps: deque[Fetched] = deque()
-        self._dry = True
+        self._steps: deque[TrackedStep] = deque()
+        self._is_idle = True
 
-    def add(self, step: Fetched) -> None:
-        """A step is over."""
+    def add(self, step: TrackedStep) -> None:
+        """Add a finished step."""
         self._steps.append(step)
 
-    def take(self, landing: Landing) -> Iterator[tuple[Fetched, int]]:
-        """The GPU landed: the steps up to this one."""
+    def take(self, landing: Completion) -> Iterator[tuple[TrackedStep, int]]:
+        """Return the steps up to that of a completion."""
         while self._steps and self._steps[0].step < landing.step:
-            yield self._unasked()
+            yield self._unprobed()
         if not self._steps or self._steps[0].start_ns != landing.start_ns:
-            return  # of a fetch that gave no batch
+            return  # a fetch that gave no batch
         step = self._steps.popleft()
-        self._dry = landing.landed_ns - landing.asked_ns <= 2 * self._idle_ns + _SLACK_NS
-        dry_ns = step.start_ns if self._dry else landing.landed_ns - self.late_ns
-        yield step, max(0, step.got_ns - max(step.start_ns, dry_ns))
+        self._is_idle = landing.completed_ns - landing.asked_ns <= 2 * self._idle_ns + _SLACK_NS
+        idle_from_ns = step.start_ns if self._is_idle else landing.completed_ns - self.read_delay_ns
+        yield step, max(0, step.got_ns - max(step.start_ns, idle_from_ns))
 
-    def rest(self, keep: int = 0) -> Iterator[tuple[Fetched, int]]:
-        """The steps for which no landing came, but for the newest `keep`."""
+    def rest(self, keep: int = 0) -> Iterator[tuple[TrackedStep, int]]:
+        """Return the steps without a completion, except the newest `keep`."""
         while len(self._steps) > keep:
-            yield self._unasked()
+            yield self._unprobed()
 
-    def _unasked(self) -> tuple[Fetched, int]:
-        """A step that was not asked about: its fetch was short, or over before the GPU was done with earlier work."""
+    def _unprobed(self) -> tuple[TrackedStep, int]:
+        """Return a step that was not probed: its fetch was short, or ended before the GPU finished earlier work."""
         step = self._steps.popleft()
-        return step, step.got_ns - step.start_ns if self._dry else 0
+        return step, step.got_ns - step.start_ns if self._is_idle else 0
 
 
-class Ahead:
-    """The thread that asks, and the steps that wait for its answers.
+class GpuProbe:
+    """The thread that probes the GPU, and the steps that wait for its probes.
 
-    make_probe: called on the thread, gives what waits for the GPU and returns when its work was done, on `now_ns`.
-    note: is told, once, what was found. failed: the GPU cannot be asked; a fetch that blocks counts as wait then.
+    make_probe: called on the thread, returns a function that waits for the GPU and returns when its work was done, on
+    the clock of `now_ns`. note: receives one sentence. failed: the GPU cannot be probed, and a fetch that blocks counts
+    as data wait.
     """
 
     def __init__(
@@ -126,63 +126,63 @@ class Ahead:
         self._now_ns = now_ns
         self._note = note
         self._fetching: tuple[int, int] | None = None
-        self._fed = False
-        self._split: Split | None = None
-        self._new: deque[Fetched] = deque()
-        self._landed: deque[Landing] = deque()
-        self._asked: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._was_last_fetch_short = False
+        self._split: StarvationSplit | None = None
+        self._new: deque[TrackedStep] = deque()
+        self._completed: deque[Completion] = deque()
+        self._requests: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tfwatch-landing", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="tfwatch-gpu-probe", daemon=True)
         self._forget: Callable[[], None] = lambda: None
 
     # -- the training thread ----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start the thread."""
         self._thread.start()
-        self._forget = at_exit(lambda: self._leave(_LEAVE_S))
+        self._forget = call_at_exit(lambda: self._leave(_LEAVE_S))
 
     def fetch(self, step: int, start_ns: int) -> None:
-        """The fetch of a step's batch begins."""
+        """Record that the fetch of a step's batch begins."""
         self._fetching = step, start_ns
         if not self.failed:
-            self._asked.put(True)
+            self._requests.put(True)
 
-    def got(self, got_ns: int) -> None:
-        """The batch is there."""
+    def record_fetch(self, got_ns: int) -> None:
+        """Record that the batch is there."""
         fetching, self._fetching = self._fetching, None
-        self._fed = fetching is not None and got_ns - fetching[1] < SHORT_NS
+        self._was_last_fetch_short = fetching is not None and got_ns - fetching[1] < SHORT_NS
 
-    def settle(self, step: Fetched) -> Iterator[tuple[Fetched, int]]:
-        """A step is over: the steps of which is known by now how many nanoseconds the GPU starved."""
+    def finish_step(self, step: TrackedStep) -> Iterator[tuple[TrackedStep, int]]:
+        """Add a finished step; return the steps whose data wait is known by now."""
         self._new.append(step)
-        if self._split or self.failed or len(self._new) > _PARKED:
-            yield from self._settled(_PARKED)
+        if self._split or self.failed or len(self._new) > _MAX_WAITING:
+            yield from self._steps_ready(_MAX_WAITING)
 
-    def rest(self) -> Iterator[tuple[Fetched, int]]:
-        """The steps that are left, by what is known now: the loop is over."""
+    def rest(self) -> Iterator[tuple[TrackedStep, int]]:
+        """Return the remaining steps by the probes so far, at the end of a loop."""
         self._fetching = None
-        return self._settled(0)
+        return self._steps_ready(0)
 
-    def stop(self) -> Iterator[tuple[Fetched, int]]:
-        """End the thread: the steps that are left. For a GPU that has much to do yet only the process' end waits."""
+    def stop(self) -> Iterator[tuple[TrackedStep, int]]:
+        """End the thread; return the remaining steps. Only the end of the process waits for a busy GPU."""
         self._leave(_JOIN_S)
-        yield from self._settled(0)
+        yield from self._steps_ready(0)
 
     def _leave(self, timeout_s: float) -> None:
         self._stopping.set()
-        self._asked.put(False)
+        self._requests.put(False)
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
         if not self._thread.is_alive():
             self._forget()
 
-    def _settled(self, keep: int) -> Iterator[tuple[Fetched, int]]:
+    def _steps_ready(self, keep: int) -> Iterator[tuple[TrackedStep, int]]:
         split, failed = self._split, self.failed
         while split and self._new and not failed:
             split.add(self._new.popleft())
-        while split and self._landed:
-            yield from split.take(self._landed.popleft())
+        while split and self._completed:
+            yield from split.take(self._completed.popleft())
         if split:
             yield from split.rest(0 if failed else keep)
         while self._new:
@@ -194,49 +194,49 @@ class Ahead:
     def _run(self) -> None:
         with fails_open(self._without_gpu):
             probe = self._make_probe()
-            readings = sorted(self._read(probe) for _ in range(_READINGS))
-            idle_ns = readings[_COUNTS]
-            self._note(f"an idle GPU answers after {idle_ns / 1e6:.2f} ms")
-            self._split = Split(idle_ns)
-            while self._asked.get():
-                while not self._asked.empty():
-                    self._asked.get()
+            readings = sorted(self._measure(probe) for _ in range(_IDLE_PROBES))
+            idle_ns = readings[_IDLE_INDEX]
+            self._note(f"a probe of an idle GPU takes {idle_ns / 1e6:.2f} ms")
+            self._split = StarvationSplit(idle_ns)
+            while self._requests.get():
+                while not self._requests.empty():
+                    self._requests.get()
                 if not self._stopping.is_set():
-                    self._ask(probe)
+                    self._probe(probe)
 
     def _without_gpu(self, why: str) -> None:
         self.failed = True
-        self._note(f"the GPU cannot be asked ({why}): a fetch that blocks counts as data wait")
+        self._note(f"the GPU cannot be probed ({why}): every fetch that blocks counts as data wait")
 
-    def _read(self, probe: Callable[[], int]) -> int:
+    def _measure(self, probe: Callable[[], int]) -> int:
         asked_ns = self._now_ns()
         return probe() - asked_ns
 
-    def _ask(self, probe: Callable[[], int]) -> None:
+    def _probe(self, probe: Callable[[], int]) -> None:
         fetching = self._fetching
-        if self._fed and fetching and fetching[0] % _EVERY:
+        if self._was_last_fetch_short and fetching and fetching[0] % _EVERY:
             self._stopping.wait(SHORT_NS / 1e9)
         if fetching is None or self._fetching is not fetching:
             return
         asked_ns = self._now_ns()
-        self._landed.append(Landing(*fetching, asked_ns, probe()))
+        self._completed.append(Completion(*fetching, asked_ns, probe()))
 
 
-def may_ask() -> bool:
-    """Whether asking is safe and would tell.
+def can_probe_gpu() -> bool:
+    """Return whether a probe is safe and sees the work.
 
-    TensorFlow must have taken its devices already: to ask would take them, and the user may not want that yet. With
-    asynchronous eager execution a thread's work is queued out of sight of every other thread.
+    TensorFlow must have initialized its devices: a probe would initialize them, maybe too early for the user. With
+    asynchronous eager execution the work of a thread is in a queue that no other thread sees.
     """
     ready = getattr(context.context(), "_initialized", False)
     return bool(ready) and tf.executing_eagerly() and bool(tf.config.experimental.get_synchronous_execution())
 
 
-def make_marker(writer: RunWriter, device: str = "/GPU:0") -> Callable[[], int]:
-    """A function that waits until the work on a device is done, and says when that was, nanoseconds on the run's clock.
+def make_completion_probe(writer: RunWriter, device: str = "/GPU:0") -> Callable[[], int]:
+    """Return a function that waits for the work on a device and returns its end, nanoseconds on the run's clock.
 
-    It copies four bytes to the host, on a stream of its own: TensorFlow does that once all is done that was launched
-    before. Call it on a thread of its own, where neither a graph nor a device scope of the user's is open.
+    It copies four bytes to the host on another stream, which TensorFlow does after all work launched before. Call it
+    on a thread of its own, where no graph or device scope of the user is open.
     """
     clock = find_clock(writer)
     with tf.device(device):
@@ -246,17 +246,17 @@ def make_marker(writer: RunWriter, device: str = "/GPU:0") -> Callable[[], int]:
         with tf.device(device):
             there = tf.identity(value)
         with tf.device("/CPU:0"):
-            # No identity: the optimizer would take it away, and with it what the clock waits for.
+            # Not an identity: the optimizer would remove it, and the clock would not wait.
             here = tf.raw_ops.DeepCopy(x=there)
             with tf.control_dependencies([here]):
                 return clock.read(), here
 
-    # The clock is read in the graph: Python's lock, which a generator may hold, is not waited for.
-    landed = tf.function(read, autograph=False).get_concrete_function(value)
+    # The graph reads the clock: it does not wait for the GIL, which a generator may hold.
+    probed = tf.function(read, autograph=False).get_concrete_function(value)
 
-    def mark() -> int:
-        at_s = landed(value)[0].numpy()
-        return int(at_s * 1e9) + offset_ns(writer.now_ns, clock.now_ns)
+    def probe() -> int:
+        at_s = probed(value)[0].numpy()
+        return int(at_s * 1e9) + clock_offset_ns(writer.now_ns, clock.now_ns)
 
-    mark()
-    return mark
+    probe()
+    return probe

@@ -13,11 +13,11 @@ from tfwatch.core.errors import fails_open
 from tfwatch.core.knobs import Knobs, Setting, describe, parse_setting
 from tfwatch.runs.control import Control, Request
 from tfwatch.watch.recorder import Recorder, Split
-from tfwatch.watch.session import ScriptRun, Session, tell_user
+from tfwatch.watch.session import ScriptRun, Session, warn_user
 from tfwatch.watch.tensorflow_info import find_device
 
-#: What tells of a script's own pipeline.
-_OF_SCRIPTS = ("prefetch", "workers")
+#: The knobs that describe a script's own pipeline.
+_SCRIPT_KNOBS = ("prefetch", "workers")
 
 
 class Watch(keras.callbacks.Callback):
@@ -26,17 +26,17 @@ class Watch(keras.callbacks.Callback):
     The training's result is that of `fit` without it, bit for bit. Each `fit` writes a folder of its own.
 
     Args:
-        runs_dir: where the run folders are made; None is the user's own (see `tfwatch replay`).
-        split: how steps are told apart where `steps_per_execution` runs several in one call. `fused` leaves them
-            fused and reads the clock inside the graph; `exact` runs them one by one, timed as without
-            `steps_per_execution`, which gives up what that saves. The training's result is the same.
-        session: the run that `tfwatch train` has already begun; None, in a script, begins one with each `fit`.
+        runs_dir: where run folders are created; None is the default folder (see `tfwatch replay`).
+        split: how steps are separated if `steps_per_execution` runs several in one call. `fused` leaves them fused and
+            reads the clock inside the graph. `exact` runs and times them one by one, which gives up the time that
+            `steps_per_execution` saves. The training's result is the same.
+        session: the run that `tfwatch train` has begun; None, in a script, begins a run with each `fit`.
 
     Attributes:
-        run_path: the folder of the last `fit`; None before the first, and where none could be made.
+        run_path: the folder of the last `fit`; None before the first, and if it could not be created.
 
     Raises:
-        ValueError: `split` is neither.
+        ValueError: `split` is neither of these.
     """
 
     #: The Watch that began last with a model.
@@ -53,13 +53,13 @@ class Watch(keras.callbacks.Callback):
         self._runs_dir = Path(os.path.expanduser(runs_dir)) if runs_dir else None
         self._session = session
         self._script: ScriptRun | None = None
-        # A script's own pipeline is TensorFlow's defaults and whatever its author wrote.
+        # A script's own pipeline has TensorFlow's defaults, and what its author wrote.
         self._control = session.control if session else Control(Knobs(prefetch="default", workers="default"))
         self._recorder: Recorder | None = None
 
     def set(self, *, prefetch: Setting) -> None:
-        """Switch prefetch while `fit` runs, from any thread: `off` or `default` (as the script's pipeline is
-        by itself), `auto`, or a `buffer_size`. It takes effect at the next batch after the buffered ones.
+        """Switch prefetch while `fit` runs, from any thread: `off` or `default` (the script's pipeline as it is),
+        `auto`, or a `buffer_size`. The switch takes effect after the buffered batches.
 
         Raises:
             ValueError: it is none of these.
@@ -67,52 +67,52 @@ class Watch(keras.callbacks.Callback):
         self._control.ask(Request("prefetch", parse_setting(str(prefetch)), "code"))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, as tuners make of callbacks, is a Watch of its own that has seen no `fit` yet."""
+        """Copy as a new Watch without a `fit`: tuners copy callbacks."""
         return type(self), (self._runs_dir, self._split)
 
     # -- Keras calls these ----------------------------------------------------------------------
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Begin a run."""
-        self._end("stopped", "another fit began before this one's end")
+        self._end("stopped", "another fit began before this one ended")
         if self._session:
             self._recorder = Recorder(self._session, self.model, self._split)
         else:
             self._begin_script()
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Note the epoch."""
+        """Record the start of an epoch."""
         if self._recorder:
             self._recorder.begin_epoch(epoch, int(self.params.get("epochs") or 0), self.params.get("steps"))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Note the epoch's end."""
+        """Record the end of an epoch."""
         if self._recorder:
             self._recorder.end_epoch(logs)
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Note that a validation begins."""
+        """Record the start of a validation."""
         if self._recorder:
             self._recorder.begin_validation()
 
     def on_test_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Let a stop end the validation too."""
+        """End the validation if the training is to stop."""
         if self._recorder:
             self._recorder.during_validation()
 
     def on_test_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Note that the validation is over."""
+        """Record the end of a validation."""
         if self._recorder:
             self._recorder.end_validation()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """End the run: the model's own train function is put back and the folder is whole."""
+        """End the run: restore the model's train function and complete the folder."""
         self._end("finished")
 
     def _end(self, cause: str, detail: str = "") -> None:
         recorder, self._recorder = self._recorder, None
         script, self._script = self._script, None
-        with fails_open(lambda why: tell_user(f"the run was not ended properly: {why}")):
+        with fails_open(lambda why: warn_user(f"the run did not end properly: {why}")):
             try:
                 if recorder:
                     recorder.end()
@@ -123,18 +123,18 @@ class Watch(keras.callbacks.Callback):
 
     def _begin_script(self) -> None:
         self.run_path = None
-        with fails_open(lambda why: tell_user(f"this fit is not watched: {why}")):
-            if self._is_watched():
-                tell_user("another Watch watches this fit already: this one keeps out of it")
+        with fails_open(lambda why: warn_user(f"this fit is not recorded: {why}")):
+            if self._is_watched_already():
+                warn_user("this Watch does nothing: another Watch records this fit already")
                 return
-            knobs = {name: value for name, value in describe(self._control.knobs).items() if name in _OF_SCRIPTS}
+            knobs = {name: value for name, value in describe(self._control.knobs).items() if name in _SCRIPT_KNOBS}
             self._script = script = ScriptRun(self._runs_dir, find_device(), knobs, switchable=["prefetch"])
             self.run_path = script.path
             session = Session(script.writer, self._control, on_error=script.fail, on_abandoned=script.abandon)
             self._recorder = Recorder(session, self.model, self._split)
 
-    def _is_watched(self) -> bool:
-        """Whether another Watch watches this very `fit`, whose callbacks share their `params`."""
+    def _is_watched_already(self) -> bool:
+        """Return whether another Watch records this `fit`, whose callbacks share their `params`."""
         newest = self._newest.get(self.model)
         other = newest() if newest else None
         if other and other is not self and other._recorder and other.params is self.params:

@@ -1,4 +1,4 @@
-"""How long TensorFlow's operations take of a step that runs op by op on the CPU: the rest of it is Python's."""
+"""Time TensorFlow's operations in a step that runs op by op on the CPU; the rest of the step is Python."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.writer import RunWriter
 
-#: What TensorFlow's Python calls to run one operation, by the module's attribute: no public name.
+#: The private functions with which TensorFlow's Python runs one operation.
 _CALLS = ("TFE_Py_FastPathExecute", "TFE_Py_Execute", "TFE_Py_ExecuteCancelable")
 
 
 class Calls:
-    """What TensorFlow's Python runs operations with: while any thread times its own, timed calls stand in its place.
+    """TensorFlow's functions that run operations, replaced by timed ones while any thread times its operations.
 
-    They are put in once however many threads time, and taken out with the last; each thread has its own account.
+    They are replaced once for all threads and restored with the last; each thread has its own account.
 
     Raises:
-        AttributeError: the module has none of it.
+        AttributeError: the module lacks one of them.
     """
 
     def __init__(self, module: Any) -> None:
@@ -36,7 +36,7 @@ class Calls:
 
     @contextmanager
     def timed_by(self, account: Operations) -> Iterator[None]:
-        """Within, the operations of the calling thread are on this account; one within another is on both."""
+        """Within, add the time of the calling thread's operations to this account, and to any outer one."""
         thread = threading.get_ident()
         outer = self._accounts.get(thread)
         self._accounts[thread] = account
@@ -72,7 +72,7 @@ class Calls:
 
         def timed(*arguments: Any) -> Any:
             account = accounts.get(get_ident())
-            if account is None:  # of a thread that times nothing, e.g. a map's Python function
+            if account is None:  # a thread that times nothing, e.g. of a map's Python function
                 return call(*arguments)
             begin_ns = account.now_ns()
             result = call(*arguments)
@@ -83,10 +83,10 @@ class Calls:
 
 
 class Operations:
-    """Times the operations of what it calls, in the calling thread: 0.2 us an operation, and nothing in between.
+    """Times the operations of a function in the calling thread, at a cost of 0.2 us per operation.
 
-    took_ns: of all operations of the last call, each from Python's call to its return. Looking up its kernel is part
-    of it, and where operations run on the CPU so is computing.
+    took_ns: of all operations of the last call, each from Python's call to its return, with the look-up of its kernel
+    and, on the CPU, its computation.
     """
 
     def __init__(self, calls: Calls, clock: Clock = SYSTEM) -> None:
@@ -95,7 +95,7 @@ class Operations:
         self._calls = calls
 
     def call(self, function: Callable[[Any], Any], argument: Any) -> Any:
-        """Call a function of one argument, and time its operations."""
+        """Call a function with one argument, and time its operations."""
         self.took_ns = 0
         with self._calls.timed_by(self):
             return function(argument)
@@ -108,19 +108,19 @@ def _tensorflow_calls() -> Calls:
     return Calls(pywrap_tfe)
 
 
-def op_by_op(writer: RunWriter) -> Operations | None:
-    """Say in the run that its steps run op by op, and give what times the operations.
+def time_operations(writer: RunWriter) -> Operations | None:
+    """Record in the run that its steps run op by op, and return the timer of their operations.
 
-    None beside an accelerator, where an operation's call only launches it, and where they cannot be timed: then a note
-    says so, and nothing is said of launching.
+    None with a GPU, where a call only launches an operation, and, with a note, if operations cannot be timed; then the
+    run does not separate launching.
     """
     if writer.manifest().accelerated:
         writer.describe(op_by_op=True)
         return None
     try:
         found = Operations(_tensorflow_calls())
-    except (ImportError, AttributeError) as error:  # no public names: another TensorFlow may lack them
-        writer.note(f"what Python takes between operations is not told: they cannot be timed ({error})")
+    except (ImportError, AttributeError) as error:  # private names, which another TensorFlow may lack
+        writer.note(f"Python time between operations is unknown: operations cannot be timed ({error})")
         return None
     writer.describe(op_by_op=True)
     return found

@@ -1,8 +1,6 @@
-"""Where the next batch comes from, and the switches that are carried out on the way.
+"""Fetch the next batch, and carry out the requested switches of the pipeline.
 
-Where the next batch comes from, and the switches asked on the way.
-
-What is asked now and in effect only once an epoch begins: another shuffle, a cache that serves.
+Most switches take effect after the buffered batches. A new shuffle and a full cache take effect with an epoch.
 """
 
 from __future__ import annotations
@@ -18,11 +16,11 @@ from tfwatch.core.knobs import epochs_until, show
 from tfwatch.core.refusals import Refusal
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control import Request
-from tfwatch.tfdata.batches import Shape, Tap, bytes_of
+from tfwatch.tfdata.batches import BatchIterator, BatchSpec, count_bytes
 from tfwatch.tfdata.cache import NoRoomError
-from tfwatch.tfdata.disposal import let_go
-from tfwatch.tfdata.live_switch import Feed
-from tfwatch.tfdata.stage_model import Filling
+from tfwatch.tfdata.disposal import dispose
+from tfwatch.tfdata.live_switch import SwitchablePipeline
+from tfwatch.tfdata.stage_model import ShuffleFill
 from tfwatch.tfdata.stage_reader import StageReader
 from tfwatch.tfdata.work_ahead import buffer_size
 
@@ -34,9 +32,9 @@ _SWITCH, _SHUFFLE_FILL = int(Flag.SWITCH), int(Flag.SHUFFLE_FILL)
 
 
 class Fetch:
-    """Gives batches: from Keras' own iterator as long as nothing was asked, else through a `Feed`.
+    """Returns batches: from Keras' own iterator until a switch is requested, then through a `SwitchablePipeline`.
 
-    flags: of the step whose batch came last.
+    flags: of the step of the last batch.
     """
 
     def __init__(self, session: Session) -> None:
@@ -44,146 +42,145 @@ class Fetch:
         self._session = session
         self._writer = session.writer
         self._control = session.control
-        self._own = session.source is not None
-        self._through_feed = self._own
+        self._is_ours = session.source is not None
+        self._is_switchable = self._is_ours
         self._iterator: Any = None
-        self._tap: Any = None
-        self._filling = Filling(None)
-        self._asked: list[SwitchAsked] = []
-        self._later = Later(session)
-        self._feed = Feed(session.build, self._later.state)
+        self._direct: Any = None
+        self._filling = ShuffleFill(None)
+        self._requested: list[SwitchAsked] = []
+        self._deferred = DeferredSwitches(session)
+        self._pipeline = SwitchablePipeline(session.build, self._deferred.state)
         self._build_ms = 0.0
-        self._weighed = False
+        self._is_measured = False
         self._schedule = sorted(session.switches, key=lambda scheduled: scheduled.step)
         self._stages = StageReader(self._writer, self.iterators)
         self._stages.start()
 
     def begin_epoch(self, steps: int) -> None:
-        """An epoch begins after `steps` steps: with a source of tfwatch's own, make its iterator and pipeline."""
+        """Begin an epoch after `steps` steps: with a source of tfwatch's own, make its iterator and pipeline."""
         if self._session.source is not None:
-            knobs, begun = self._later.begin_epoch(self._accept(steps))
-            self._asked += begun
+            knobs, begun = self._deferred.begin_epoch(self._accept(steps))
+            self._requested += begun
             self._control.knobs = knobs
             start_ns = self._writer.now_ns()
-            self._feed.start(iter(self._session.source), knobs)
+            self._pipeline.start(iter(self._session.source), knobs)
             self._build_ms = (self._writer.now_ns() - start_ns) / 1e6
 
-    def adopt(self, iterator: Any) -> Shape:
-        """Keras made another iterator: where prefetch was asked for, it goes through the feed from the start.
+    def use_iterator(self, iterator: Any) -> BatchSpec:
+        """Fetch from a new iterator of Keras', through a pipeline if prefetch was requested.
 
-        Returns the shape of the batches to come.
+        Returns the structure of its batches.
         """
         self._iterator = iterator
-        self._filling = Filling(iterator)
-        if self._own:
-            return self._feed.shape
-        self._through_feed = buffer_size(self._control.knobs.prefetch) is not None and not why_not_gated(iterator)
-        if self._through_feed:
-            self._feed.start(iterator, self._control.knobs)
+        self._filling = ShuffleFill(iterator)
+        if self._is_ours:
+            return self._pipeline.shape
+        self._is_switchable = buffer_size(self._control.knobs.prefetch) is not None and not why_not_switchable(iterator)
+        if self._is_switchable:
+            self._pipeline.start(iterator, self._control.knobs)
         else:
-            self._feed.close()
-        tap, old = Tap(iterator), [self._tap]
-        self._tap = tap
-        let_go(old, [], [])
-        return tap.shape
+            self._pipeline.close()
+        old, self._direct = [self._direct], BatchIterator(iterator)
+        dispose(old, [], [])
+        return self._direct.shape  # type: ignore[no-any-return]
 
-    def like(self, iterator: Any) -> Any:
-        """An iterator whose batches look like those to come, before Keras' new one is adopted."""
-        return self._feed.iterator if self._own else iterator
+    def iterator_like(self, iterator: Any) -> Any:
+        """Return an iterator with the structure of the next batches, before `use_iterator` is called."""
+        return self._pipeline.iterator if self._is_ours else iterator
 
     def next(self, steps: int) -> Any:
-        """The batch after `steps` steps.
+        """Return the batch after `steps` steps.
 
         Raises:
             StopIteration: the data is exhausted.
         """
-        self._obey(steps)
-        batch = self._feed.get() if self._through_feed else self._tap.next()
-        if not self._weighed:
-            self._weigh(batch)
-        if self._asked and not self._feed.switching:
-            self._tell_switched(steps + 1)
+        self._apply_requests(steps)
+        batch = self._pipeline.get() if self._is_switchable else self._direct.next()
+        if not self._is_measured:
+            self._measure(batch)
+        if self._requested and not self._pipeline.is_switching:
+            self._report_switched(steps + 1)
         return batch
 
-    def _weigh(self, batch: Any) -> None:
-        self._weighed = True
+    def _measure(self, batch: Any) -> None:
+        self._is_measured = True
         try:
-            size = bytes_of(batch)
+            size = count_bytes(batch)
         except Exception:  # noqa: BLE001  the batch is the user's, of any kind, and its parts may raise anything
             size = None
         if size is None:
-            self._writer.note("a batch's size is not known, nor what buffers take: it holds more than plain numbers")
+            self._writer.note("the size of batches and buffers is unknown: a batch holds more than plain numbers")
         self._writer.describe(batch_bytes=size)
 
-    def late(self, wait_ns: float) -> None:
-        """The last batch was waited for so long: say by a flag what for, where it is known."""
-        with fails_open(self._without_filling):
-            if self._filling.explains(wait_ns):
+    def explain_wait(self, wait_ns: float) -> None:
+        """Set the flag of the cause of a long wait for the last batch, if the cause is known."""
+        with fails_open(self._stop_explaining):
+            if self._filling.is_cause_of(wait_ns):
                 self.flags |= _SHUFFLE_FILL
 
-    def _without_filling(self, why: str) -> None:
-        self._filling = Filling(None)
-        self._writer.note(f"whether a wait filled a shuffle buffer is not known: {why}")
+    def _stop_explaining(self, why: str) -> None:
+        self._filling = ShuffleFill(None)
+        self._writer.note(f"waits that fill a shuffle buffer are not marked: {why}")
 
     def source(self, steps: int) -> Any:
-        """The iterator to fetch from after `steps` steps, for who does it by himself: see `arrived`, `successor`."""
-        self._obey(steps)
-        return self._feed.iterator if self._through_feed else self._iterator
+        """Return the iterator after `steps` steps, for a caller that fetches itself (see `successor`)."""
+        self._apply_requests(steps)
+        return self._pipeline.iterator if self._is_switchable else self._iterator
 
-    def arrived(self, step: int) -> None:
-        """The first batch of the last `source` or `successor` was that of `step`."""
-        if self._asked and not self._feed.switching:
-            self._tell_switched(step)
+    def mark_first_batch(self, step: int) -> None:
+        """Record that the first batch of the last `source` or `successor` was that of `step`."""
+        if self._requested and not self._pipeline.is_switching:
+            self._report_switched(step)
 
     def successor(self) -> Any:
-        """The iterator that goes on where the last one has ended; None where the data is exhausted."""
+        """Return the iterator that continues where the last one ended; None if the data is exhausted."""
         self.flags = 0
-        if not self._through_feed or not self._feed.goes_on:
+        if not self._is_switchable or not self._pipeline.has_successor:
             return None
-        self._feed.take_over()
-        return self._feed.iterator
+        self._pipeline.take_over()
+        return self._pipeline.iterator
 
     def iterators(self) -> tuple[Any, Any]:
-        """The source below the gate, None without one, and the iterator that gives the batches, for who looks on.
+        """Return the source below the gate, None without a gate, and the iterator of the batches.
 
-        For any thread: both are None between two epochs.
+        Any thread may call it. Both are None between two epochs.
         """
-        if not self._through_feed:
+        if not self._is_switchable:
             return None, self._iterator
-        source, batches = self._feed.source, self._feed.iterator
+        source, batches = self._pipeline.source, self._pipeline.iterator
         return (source, batches) if source is not None else (None, None)
 
     def close(self) -> None:
-        """The training is over."""
+        """End with the training."""
         self._stages.stop()
-        self._tell_missed()
-        old = [self._tap]
-        self._iterator = self._tap = None
-        let_go(old, [], [])
-        self._feed.close()
-        self._later.close()
+        self._report_missed()
+        old = [self._direct]
+        self._iterator = self._direct = None
+        dispose(old, [], [])
+        self._pipeline.close()
+        self._deferred.close()
 
-    def _tell_missed(self) -> None:
-        """What was ordered of steps that did not come."""
+    def _report_missed(self) -> None:
+        """Record the scheduled switches whose step was never reached."""
         knobs = self._control.knobs
         for due in self._schedule:
-            turned = knobs.turned(due.knob, due.value)
+            turned = knobs.with_value(due.knob, due.value)
             for knob, old, new in knobs.differences(turned):
                 self._writer.event(SwitchMissed(self._writer.now_ns(), knob, old, new, due.step))
             knobs = turned
 
     # -- switches ---------------------------------------------------------------------------------
 
-    def _obey(self, steps: int) -> None:
+    def _apply_requests(self, steps: int) -> None:
         self.flags = 0
         while self._schedule and self._schedule[0].step <= steps:
             scheduled = self._schedule.pop(0)
             self._control.ask(Request(scheduled.knob, scheduled.value, "command"))
-        if self._control.pending and not self._feed.switching:
+        if self._control.pending and not self._pipeline.is_switching:
             self._switch(self._accept(steps))
 
     def _accept(self, steps: int) -> Knobs:
-        """Take what was asked; returns the knobs that result."""
+        """Take the requests, and return the knobs that result."""
         knobs = self._control.knobs
         for request in self._control.take():
             refusal = self._refusal(request)
@@ -191,25 +188,25 @@ class Fetch:
             if refusal:
                 self._writer.event(SwitchFailed(now, request.knob, refusal))
                 continue
-            turned = knobs.turned(request.knob, request.value)
-            for name, old, new in self._later.taken_back(request) or knobs.differences(turned):
+            turned = knobs.with_value(request.knob, request.value)
+            for name, old, new in self._deferred.cancelled_by(request) or knobs.differences(turned):
                 asked = SwitchAsked(now, name, old, new, steps, request.by)
                 self._writer.event(asked)
-                if not self._later.keeps(asked, turned):
-                    self._asked.append(asked)
-            knobs = replace(turned, shuffle=knobs.shuffle)  # the order of an epoch is a promise
+                if not self._deferred.defer(asked, turned):
+                    self._requested.append(asked)
+            knobs = replace(turned, shuffle=knobs.shuffle)  # the order of an epoch never changes
         return knobs
 
     def _refusal(self, request: Request) -> str:
-        if self._own:
-            return self._later.refusal(request)
+        if self._is_ours:
+            return self._deferred.refusal(request)
         if request.knob != "prefetch":
             return Refusal.NOT_OURS.words
-        refused = why_not_gated(self._iterator)
+        refused = why_not_switchable(self._iterator)
         return refused.words if refused else ""
 
     def refuse(self) -> None:
-        """Refuse what was asked: the batches go past this, straight from Keras' iterator."""
+        """Refuse all requests: the batches come straight from Keras' iterator."""
         if self._control.pending:
             for request in self._control.take():
                 self._writer.event(SwitchFailed(self._writer.now_ns(), request.knob, Refusal.NOT_SPLIT.words))
@@ -219,60 +216,60 @@ class Fetch:
             return
         start_ns = self._writer.now_ns()
         self.flags = _SWITCH
-        # The pipeline may be built by the user's code: where it or tf.data refuses, the pipeline that runs goes on.
+        # The user's code may build the pipeline: if it or tf.data raises, the current pipeline continues.
         with fails_open(self._refuse):
-            if self._through_feed:
-                self._feed.switch(knobs)
+            if self._is_switchable:
+                self._pipeline.switch(knobs)
             else:
-                self._feed.start(self._iterator, knobs)
-            self._through_feed = True
+                self._pipeline.start(self._iterator, knobs)
+            self._is_switchable = True
             self._control.knobs = knobs
             self._build_ms = (self._writer.now_ns() - start_ns) / 1e6
 
     def _refuse(self, reason: str) -> None:
-        for asked in [*self._asked, *self._later.failed(self._control.knobs)]:
+        for asked in [*self._requested, *self._deferred.cancel_cache(self._control.knobs)]:
             self._writer.event(SwitchFailed(self._writer.now_ns(), asked.knob, reason))
-        self._asked.clear()
+        self._requested.clear()
 
-    def _tell_switched(self, step: int) -> None:
+    def _report_switched(self, step: int) -> None:
         now = self._writer.now_ns()
         self.flags = _SWITCH
-        for asked in self._asked:
-            if asked.new != asked.old:  # a cache taken back while it fills was never in effect: nothing was switched
+        for asked in self._requested:
+            if asked.new != asked.old:  # a cache turned off while it fills was never in effect
                 self._writer.event(
                     PipelineSwitched(now, asked.knob, asked.old, asked.new, asked.step, step, self._build_ms, asked.by)
                 )
-        self._asked.clear()
-        self._later.switched(self._control.knobs)
-        # Without prefetch the gate only costs: nothing is buffered, so Keras' iterator goes on where it stands.
-        if not self._own and buffer_size(self._control.knobs.prefetch) is None:
-            self._through_feed = False
+        self._requested.clear()
+        self._deferred.close_unused_cache(self._control.knobs)
+        # Without prefetch the gate has only a cost: nothing is buffered, so Keras' iterator can continue.
+        if not self._is_ours and buffer_size(self._control.knobs.prefetch) is None:
+            self._is_switchable = False
 
 
-def why_not_gated(iterator: Any) -> Refusal | None:
-    """Why no pipeline can stand on an iterator of the script's own; None where one can."""
+def why_not_switchable(iterator: Any) -> Refusal | None:
+    """Return the reason why no pipeline can read from a script's iterator; None if one can."""
     if not isinstance(iterator, tf.data.Iterator):
         return Refusal.SPREAD
     device = getattr(getattr(iterator, "_iterator_resource", None), "device", None) or "CPU"
-    # tf.data works in host memory: a gate over batches in a GPU's made training hang or crash.
+    # tf.data works in host memory: with a gate over batches in GPU memory, training hung or crashed.
     return None if "CPU" in device.upper() else Refusal.ON_DEVICE
 
 
-class Later:
-    """The requests of one training that wait for an epoch, its source's shuffle and its pipeline's cache."""
+class DeferredSwitches:
+    """The switches that take effect with an epoch: the source's shuffle and the pipeline's cache."""
 
     def __init__(self, session: Session) -> None:
         self._control, self._shuffle, self._store = session.control, session.shuffle, session.store
         self._writer = session.writer
         self._waiting: dict[str, SwitchAsked] = {}
-        self._begun = 0
+        self._epochs_begun = 0
 
     def state(self) -> object:
-        """What a build goes by beside the knobs."""
+        """Return what a build depends on beside the knobs."""
         return self._store and self._store.state
 
     def refusal(self, request: Request) -> str:
-        """Why a request cannot be obeyed; empty where it can. A cache that is asked for is opened."""
+        """Return the reason to refuse a request, empty if there is none. Opens a cache that is requested."""
         if request.knob == "shuffle" and self._shuffle is None:
             return Refusal.OWN_SHUFFLE.words
         if request.knob == "cache" and request.value:
@@ -288,14 +285,14 @@ class Later:
             return str(error)
         return ""
 
-    def taken_back(self, request: Request) -> list[tuple[str, str, str]]:
-        """What a request takes back that is not in effect yet: (knob, value, the same value)."""
+    def cancelled_by(self, request: Request) -> list[tuple[str, str, str]]:
+        """Return the deferred switch that a request cancels: (knob, value, the same value)."""
         waiting = self._waiting.get(request.knob)
-        back = waiting and show(request.value) == waiting.old
-        return [(request.knob, waiting.old, waiting.old)] if waiting and back else []
+        is_cancelled = waiting and show(request.value) == waiting.old
+        return [(request.knob, waiting.old, waiting.old)] if waiting and is_cancelled else []
 
-    def keeps(self, asked: SwitchAsked, turned: Knobs) -> bool:
-        """Whether a request waits for an epoch; `turned`: the knobs that it asks for."""
+    def defer(self, asked: SwitchAsked, turned: Knobs) -> bool:
+        """Defer a switch to an epoch, and return whether that is needed. turned: the knobs after the switch."""
         self._waiting.pop(asked.knob, None)
         if epochs_until(asked.knob, asked.new) == 0:
             return False
@@ -305,11 +302,11 @@ class Later:
         if asked.knob == "shuffle":
             self._control.shuffle = turned.shuffle if waits else None
         elif waits:
-            self._begun = 0
+            self._epochs_begun = 0
         return True
 
     def begin_epoch(self, knobs: Knobs) -> tuple[Knobs, list[SwitchAsked]]:
-        """An epoch begins: its knobs, and the requests that are in effect with it."""
+        """Begin an epoch; return its knobs, and the switches that take effect with it."""
         effective = []
         if (buffer := self._control.shuffle) is not None:
             effective.append(self._waiting.pop("shuffle"))
@@ -317,24 +314,24 @@ class Later:
         if self._shuffle is not None:
             self._shuffle.set(knobs.shuffle)
         if "cache" in self._waiting and self._store is not None:
-            self._begun += 1
-            if self._store.is_settled or self._begun >= epochs_until("cache", "on"):
+            self._epochs_begun += 1
+            if self._store.is_settled or self._epochs_begun >= epochs_until("cache", "on"):
                 effective.append(self._waiting.pop("cache"))
         return knobs, effective
 
-    def switched(self, knobs: Knobs) -> None:
-        """The pipeline before the one of `knobs` has ended: a cache that is off is forgotten."""
+    def close_unused_cache(self, knobs: Knobs) -> None:
+        """Close the cache if the pipeline of `knobs`, which has taken over, does not use it."""
         if self._store is not None and self._store.is_open and not knobs.cache:
             self._store.close()
 
-    def failed(self, knobs: Knobs) -> list[SwitchAsked]:
-        """A pipeline could not be built, and that of `knobs` goes on: the request for a cache, where it was one."""
-        self.switched(knobs)
+    def cancel_cache(self, knobs: Knobs) -> list[SwitchAsked]:
+        """Return the switch to a cache whose pipeline could not be built; the pipeline of `knobs` continues."""
+        self.close_unused_cache(knobs)
         waits = "cache" in self._waiting and not knobs.cache
         return [self._waiting.pop("cache")] if waits else []
 
     def close(self) -> None:
-        """The training is over."""
+        """End with the training."""
         for asked in self._waiting.values():
             missed = SwitchMissed(self._writer.now_ns(), asked.knob, asked.old, asked.new, asked.step)
             self._writer.event(missed)

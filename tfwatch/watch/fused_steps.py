@@ -1,16 +1,12 @@
 """Keras' loop over `steps_per_execution` steps, with the clock read inside the graph.
 
-Keras' loop over `steps_per_execution` steps, with the clock read inside the graph.
-
 The loop is Keras' own, operation for operation (`make_train_function` of its TensorFlow trainer, the same from 3.8 to
-3.15): the next batch is fetched while a step computes, and never one more than the call has steps. So the result and
-the overlap are those of stock `fit`; only two clock readings a step come on top.
+3.15): it fetches the next batch while a step computes, and never more batches than the call has steps. So the result
+and the overlap are those of stock `fit`, plus two clock readings per step.
 
-A GPU works through what the loop has launched long before. So the loop never waits for the reading of when a step was
-done: TensorFlow begins the next turn of a loop once every operation with effects of the last one has run, and reading a
-clock is one. Inside a call that is declared to have none, nobody waits for it but the figure itself.
-
-From clock readings inside the graph to the parts of each step: numpy only.
+A GPU executes what the loop launched long before. TensorFlow begins the next iteration of a loop once every stateful
+operation of the last one has run, and reading a clock is one. Here the readings are inside a call that is declared
+stateless, so the loop does not wait for them.
 """
 
 from __future__ import annotations
@@ -34,17 +30,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GraphClock:
-    """A clock that a graph can read: `read` adds the reading, float64 seconds; `now_ns` reads it outside."""
+    """A clock that a graph can read. read: adds a reading, float64 seconds. now_ns: reads the same clock in Python."""
 
     read: Callable[[], tf.Tensor]
     now_ns: Callable[[], int]
 
 
 def find_clock(writer: RunWriter) -> GraphClock:
-    """TensorFlow's own, the wall clock, to the microsecond; the run's, by way of Python, under op determinism.
+    """Return TensorFlow's wall clock, exact to the microsecond; under op determinism the run's clock, through Python.
 
-    That forbids TensorFlow's. It is not tried out: on one H200 an operation of the loop's failed with its error, which
-    was raised in another thread.
+    Op determinism forbids TensorFlow's clock. This does not try it: on an H200 the error was raised in another thread,
+    and an operation of the loop failed with it.
     """
     if config.is_op_determinism_enabled():
         return GraphClock(lambda: tf.numpy_function(lambda: writer.now_ns() / 1e9, [], tf.float64), writer.now_ns)
@@ -55,7 +51,7 @@ class FusedSteps:
     """Several train steps as one compiled function of an iterator.
 
     Raises:
-        Exception: whatever the steps' own Python raises, or TensorFlow has against tracing it; no step has run then.
+        Exception: raised by the steps' own Python, or by TensorFlow when it traces them; no step has run then.
     """
 
     def __init__(self, original: Callable[[Any], Any], iterator: Any, clock: GraphClock) -> None:
@@ -72,10 +68,10 @@ class FusedSteps:
         self._run = tf.function(self._loop, input_signature=signature, autograph=False).get_concrete_function()
 
     def __call__(self, iterator: Any, limit: int) -> tuple[NDArray[np.float64], int, Any]:
-        """Up to `limit` steps, fewer where the data ends.
+        """Run up to `limit` steps, fewer at the end of the data.
 
-        Returns (steps + 1, 2) seconds on `clock` (see `stamps.parts_of`), the number of examples (below 0 where
-        batches do not tell), and what the last step returned: zeros where there was none.
+        Returns (steps + 1, 2) seconds on `clock` (see `split_steps`), the number of examples (negative if unknown), and
+        the outputs of the last step: zeros if there was none.
         """
         counts, stamps, outputs = self._run(iterator, tf.constant(limit))
         steps, examples = counts.numpy().tolist()
@@ -85,23 +81,23 @@ class FusedSteps:
         return self._original(iter((batch,)))
 
     def _outputs_of(self, batch: Any) -> Any:
-        """What a step returns, as specs. Builds whatever of the model is not built yet."""
+        """Return the specs of a step's outputs. Builds the model if it is not built yet."""
         traced = tf.function(self._step, input_signature=[batch], autograph=False).get_concrete_function()
         return tf.nest.map_structure(_fixed, traced.structured_outputs)
 
     def _now(self, after: list[Any]) -> tf.Tensor:
-        """The clock, seconds, once all of `after` is done."""
+        """Return the clock, seconds, once all of `after` is done."""
         with tf.control_dependencies(after), tf.device("/CPU:0"):
             return self.clock.read()
 
     def _when_landed(self, last: tf.Tensor) -> tf.Tensor:
         with tf.device("/CPU:0"):
-            # No identity: the optimizer would take it away, and with it what the clock waits for.
+            # Not an identity: the optimizer would remove it, and the clock would not wait.
             here = tf.raw_ops.DeepCopy(x=last)
         return self._now([here])
 
     def _last_of(self, operations: list[Any], device: str) -> tf.Tensor:
-        """What a device comes to once all of them are done."""
+        """Return a tensor on a device that is ready once all operations are done."""
         with tf.control_dependencies(operations), tf.device(device):
             return tf.identity(tf.zeros(()))
 
@@ -115,8 +111,8 @@ class FusedSteps:
                 made, operations = _with_operations(lambda: self._step(parts))
                 return _optional(made), self._last_of(operations, self._device), _examples_in(parts)
 
-            # As Keras has it, though the loop has asked already: on a GPU, loops without it overlapped no fetch. With
-            # batches that are spread over devices Keras' own fails at a ragged one; without it they train.
+            # Keras has this condition too, although the loop has checked it: on a GPU, loops without it overlapped no
+            # fetch. With distributed batches Keras' own fails at a ragged batch; without the condition they train.
             skip = (outputs, tf.zeros(()), 0)
             made, last, seen = run() if self._spread else tf.cond(goes_on(step, batch), run, lambda: skip)
             following = tf.cond(step + 1 < limit, iterator.get_next_as_optional, lambda: batch)
@@ -137,7 +133,7 @@ class FusedSteps:
 
 def _fixed(output: tf.Tensor) -> tf.TensorSpec:
     if not output.shape.is_fully_defined():
-        raise ValueError("what a train step returns has no fixed shape")
+        raise ValueError("an output of the train step has no fixed shape")
     return tf.TensorSpec.from_tensor(output)
 
 
@@ -146,7 +142,7 @@ def _optional(value: Any) -> Any:
 
 
 def _with_operations(make: Callable[[], Any]) -> tuple[Any, list[tf.Operation]]:
-    """What `make` returns, and all the operations that it adds to the graph: they are done when the step is."""
+    """Return the result of `make`, and the operations that it adds to the graph: the step ends with them."""
     graph = tf.compat.v1.get_default_graph()
     before = len(graph.get_operations())
     made = make()
@@ -154,7 +150,7 @@ def _with_operations(make: Callable[[], Any]) -> tuple[Any, list[tf.Operation]]:
 
 
 def _aside(read: Any, last: tf.Tensor) -> tf.Tensor:
-    """A reading of the clock for which nothing waits but its figure."""
+    """Read the clock in a stateless call, so that the loop does not wait for the reading."""
     return tf.raw_ops.PartitionedCall(args=[last], Tout=[tf.float64], f=read)[0]
 
 
@@ -164,7 +160,7 @@ def _note(stamps: Any, at: Any, done: tf.Tensor, fetched: tf.Tensor) -> Any:
 
 
 def _examples_in(batch: Any) -> tf.Tensor:
-    """How many examples a batch holds: see `examples.images_in`; -1 where it does not tell."""
+    """Return the number of examples in a batch, as `count_examples` does; -1 if unknown."""
     first = next(iter(tf.nest.flatten(batch)), None)
     if not isinstance(first, tf.Tensor) or not first.shape.rank:
         return tf.constant(-1)
@@ -172,38 +168,38 @@ def _examples_in(batch: Any) -> tf.Tensor:
         return tf.shape(first)[0]
 
 
-#: Of readings of two clocks, one after the other, so many are tried until they lie as close as this.
+#: Two clocks are read one after the other, up to so many times until the readings are this close.
 _TRIES = 5
 _CLOSE_NS = 20_000
-#: A wall clock that moves against the run's clock by more than this, and by more than this share of the time, was set:
-#: what keeps it right moves it by 0.0005 of the time at most (adjtimex's limit).
+#: A wall clock was set if it moves against the run's clock by more than this, and by more than this share of the time:
+#: time synchronization moves it by at most 0.0005 of the time (adjtimex's limit).
 _SET_NS = 1_000_000
 _SET_SHARE = 0.001
 
 
-def offset_ns(now_ns: Callable[[], int], wall_ns: Callable[[], int]) -> int:
-    """What has to be added to the wall clock to get the run's clock, to within 10 us on an idle machine."""
+def clock_offset_ns(now_ns: Callable[[], int], wall_ns: Callable[[], int]) -> int:
+    """Return the run's clock minus the wall clock, to within 10 us on an idle machine."""
     best_ns, offset = 0, 0
-    for tried in range(_TRIES):
+    for n in range(_TRIES):
         before, wall, after = now_ns(), wall_ns(), now_ns()
-        if not tried or after - before < best_ns:
+        if not n or after - before < best_ns:
             best_ns, offset = after - before, (before + after) // 2 - wall
         if best_ns < _CLOSE_NS:
             break
     return offset
 
 
-def was_set(moved_ns: int, passed_ns: int) -> bool:
-    """Whether the wall clock, which moved by `moved_ns` against the run's in `passed_ns`, was set."""
+def clock_was_set(moved_ns: int, passed_ns: int) -> bool:
+    """Return whether the wall clock, which moved by `moved_ns` against the run's clock in `passed_ns`, was set."""
     return abs(moved_ns) > max(_SET_NS, _SET_SHARE * passed_ns)
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class StepParts:
     """The steps of one call, each beginning where the last one ended.
 
     start_ns: of each step, on the run's clock. wait_ms, compute_ms: of each step. call_ms: from the call to the first
-    fetch, which the first step's compute contains.
+    fetch, part of the first step's compute.
     """
 
     start_ns: NDArray[np.int64]
@@ -212,15 +208,15 @@ class Parts:
     call_ms: float
 
 
-def parts_of(start_ns: int, end_ns: int, runs: Sequence[Floats]) -> Parts:
-    """The parts of the steps between a call's start and its end; one step or more.
+def split_steps(start_ns: int, end_ns: int, runs: Sequence[Floats]) -> StepParts:
+    """Return the parts of the steps, one or more, between a call's start and its end.
 
-    Each run is one execution of the graph, (steps + 1, 2) nanoseconds on the run's clock: first when it began and
-    when its first batch was there, then for each step when it was done and when the batch after it was there.
+    Each run is one execution of the graph, (steps + 1, 2) nanoseconds on the run's clock: first the times when it began
+    and when its first batch was there, then for each step the times when it was done and when the next batch was there.
 
-    A batch that is fetched while a step computes makes nobody wait: a step's wait is what is left of the fetch once
-    the step before is done. wait + compute of all steps is the whole call: launching it counts as compute of the
-    first step, bringing the metrics to the host as compute of the last.
+    A fetch that overlaps a step is no wait: a step's wait is the rest of its fetch after the previous step is done.
+    wait + compute of all steps is the whole call: launching it is compute of the first step, and bringing the metrics
+    to the host is compute of the last.
     """
     got = np.concatenate([run[:-1, 1] for run in runs])
     done = np.concatenate([run[1:, 0] for run in runs])
@@ -232,4 +228,4 @@ def parts_of(start_ns: int, end_ns: int, runs: Sequence[Floats]) -> Parts:
     call_ms = float(edges[0] - start_ns) / 1e6
     compute_ms[0] += call_ms
     starts_ns = np.concatenate([[start_ns], edges[2:-1:2]]).astype(np.int64)
-    return Parts(starts_ns, wait_ms, compute_ms, call_ms)
+    return StepParts(starts_ns, wait_ms, compute_ms, call_ms)

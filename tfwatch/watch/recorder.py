@@ -1,7 +1,4 @@
-"""Stands in for Keras' train function during one `fit`: has its steps timed, and carries out what was asked of it.
-
-Runs in the training thread.
-"""
+"""Replace Keras' train function during one `fit`, to time its steps and obey requests, in the training thread."""
 
 from __future__ import annotations
 
@@ -12,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tensorflow as tf
 
-from tfwatch.core.errors import fails_open, said
-from tfwatch.watch.eager_operations import op_by_op
+from tfwatch.core.errors import fails_open, message_of
+from tfwatch.watch.eager_operations import time_operations
 from tfwatch.watch.fetch import Fetch
-from tfwatch.watch.step_log import Books
+from tfwatch.watch.step_log import StepLog
 from tfwatch.watch.step_runners import (
     ITERATORS,
     BatchStep,
-    InGraph,
-    StepByStep,
-    Unfused,
-    Whole,
+    InGraphRunner,
+    StepByStepRunner,
+    UnfusedRunner,
+    UntimedRunner,
     install,
     is_installed,
     is_keras_own,
@@ -34,205 +31,207 @@ if TYPE_CHECKING:
     from tfwatch.watch.eager_operations import Operations
     from tfwatch.watch.session import Session
 
-#: How the steps of a call of several are told apart: see `Watch`.
+#: The way to separate the steps of a call with several: see `Watch`.
 Split = Literal["fused", "exact"]
 _NOT_KERAS = "the model's train function is not Keras' own (make_train_function, or train_function itself, is replaced)"
-_IN_A_SCRIPT = "tfwatch train cannot feed it; a script of its own with Watch() runs it as it is"
+_IN_A_SCRIPT = "tfwatch train cannot run it; run it in a script with Watch()"
 
 
 class Recorder:
     """One `fit` of one model.
 
-    passes: the `fit` is over, or not stood in for: every call passes through.
+    is_passive: the `fit` is over, or is left to Keras: every call goes to the original train function.
     """
 
     def __init__(self, session: Session, model: Any, split: Split = "fused") -> None:
         self.writer = session.writer
         self.writer.trains_in = threading.get_ident()
-        self.passes = False
+        self.is_passive = False
         self._session = session
         self._model = model
         self._split = split
-        self._books = Books(session.writer, session.metric)
+        self._step_log = StepLog(session.writer, session.metric)
         self._fetch = Fetch(session)
         self._iterator: Any = None
-        self._way: StepByStep | InGraph | Whole | None = None
+        self._runner: StepByStepRunner | InGraphRunner | UntimedRunner | None = None
         self._spec: Any = None
-        self._take_back: Callable[[], None] = lambda: None
-        self._step_raised = False
+        self._uninstall: Callable[[], None] = lambda: None
+        self._has_step_raised = False
         self._history = getattr(model, "history", None)
-        self._armed = False
+        self._in_fit = False
 
     # -- what Keras calls ---------------------------------------------------------------------
 
     def begin_epoch(self, epoch: int, epochs: int, steps: int | None) -> None:
-        """An epoch begins; the stand-in is put in place where it is not."""
-        self._armed = True
-        # Where an epoch's length is unknown, how many epochs so many steps take is unknown too.
-        self._books.begin_epoch(epoch, 0 if steps is None and self._session.stop_after else epochs, steps)
+        """Begin an epoch, and install the train function if it is not installed."""
+        self._in_fit = True
+        # If an epoch's length is unknown, the number of epochs for so many steps is unknown too.
+        self._step_log.begin_epoch(epoch, 0 if steps is None and self._session.stop_after else epochs, steps)
         try:
-            self._stand_in()
+            self._install()
         except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
             self._give_up(error)
-            self._take_back()
-            self.passes = True
+            self._uninstall()
+            self.is_passive = True
         if self._session.source is not None:
-            self._fetch.begin_epoch(self._books.steps)
+            self._fetch.begin_epoch(self._step_log.steps)
 
     def end_epoch(self, logs: dict[str, Any] | None) -> None:
-        """An epoch and its validation are over."""
-        self._books.end_epoch(logs)
-        self._obey_stop()
+        """Record the end of an epoch and its validation."""
+        self._step_log.end_epoch(logs)
+        self._stop_if_asked()
 
     def begin_validation(self) -> None:
-        """A validation begins."""
-        self._books.begin_validation()
+        """Record the start of a validation."""
+        self._step_log.begin_validation()
 
     def during_validation(self) -> None:
-        """A batch of the validation is done."""
+        """Stop a validation after a batch if the training is to stop."""
         if self._session.control.stop.is_set():
             self._model.stop_evaluating = True
 
     def end_validation(self) -> None:
-        """The validation is over."""
-        self._books.end_validation()
+        """Record the end of a validation."""
+        self._step_log.end_validation()
 
     def end(self) -> None:
-        """The training is over, however it ended."""
-        self._books.end_step(self.writer.now_ns())
-        self.passes = self._books.closed = True
-        self._take_back()
-        self._iterator = self._way = None
+        """End the training, for whatever reason."""
+        self._step_log.end_step(self.writer.now_ns())
+        self.is_passive = self._step_log.closed = True
+        self._uninstall()
+        self._iterator = self._runner = None
         self._fetch.close()
 
-    def _stand_in(self) -> None:
-        if not self.passes and not is_installed(self._model, self.train_step):
-            self._take_back = install(self._model, self.train_step)
-            self._way = None
+    def _install(self) -> None:
+        if not self.is_passive and not is_installed(self._model, self.train_step):
+            self._uninstall = install(self._model, self.train_step)
+            self._runner = None
 
     # -- a step ---------------------------------------------------------------------------------
 
     def train_step(self, original: Callable[[Any], Any], iterator: Any) -> Any:
-        """Stand in for one call of Keras' train function."""
-        if self.passes:
+        """Run one call in place of Keras' train function."""
+        if self.is_passive:
             return original(iterator)
         try:
             if iterator is self._iterator or self._adopt(original, iterator):
-                return self._carry_out(original, iterator)
+                return self._run_call(original, iterator)
         except (StopIteration, tf.errors.OutOfRangeError):
             raise
         except BaseException as error:
-            self._tell_error(error)
+            self._report_error(error)
             raise
         return original(iterator)
 
-    def _carry_out(self, original: Callable[[Any], Any], iterator: Any) -> Any:
-        logs = self._way(original, iterator)  # type: ignore[misc]
-        self._armed = False
-        self._obey_stop()
+    def _run_call(self, original: Callable[[Any], Any], iterator: Any) -> Any:
+        logs = self._runner(original, iterator)  # type: ignore[misc]
+        self._in_fit = False
+        self._stop_if_asked()
         return logs
 
     def _adopt(self, original: Callable[[Any], Any], iterator: Any) -> bool:
-        """Take a new iterator on; says whether its calls are stood in for.
+        """Prepare for a new iterator; return False if its calls are left to Keras.
 
         Raises:
-            Exception: the training's own, from a first trace of its step.
+            Exception: the training's own, from the first trace of its step.
         """
-        if isinstance(iterator, GeneratorType):  # of a `train_on_batch` between two steps
+        if isinstance(iterator, GeneratorType):  # a `train_on_batch` between two steps
             return False
         if self._is_abandoned():
             self._end_by(self._session.on_abandoned or (lambda: None))
             return False
-        self._step_raised = False
+        self._has_step_raised = False
         try:
-            self._find_way(original, iterator)
+            self._choose_runner(original, iterator)
         except Exception as error:
-            if self._step_raised:
+            if self._has_step_raised:
                 raise
             self._give_up(error)
         self._iterator = iterator
         return True
 
     def _is_abandoned(self) -> bool:
-        """Whether this is a later `fit`, and the one that this belongs to went without a word: by an exception.
+        """Return whether an exception ended the `fit` of this recorder without a callback, and a later `fit` runs.
 
-        A `fit` makes an iterator in its epochs only, and has a `History` of its own. In Keras 3.8 an `evaluate` has
-        one too, which knows no epochs.
+        A `fit` makes an iterator only in its epochs, and has its own `History`. In Keras 3.8 an `evaluate` has one too,
+        without epochs.
         """
         history = getattr(self._model, "history", None)
-        return not self._armed or (history is not self._history and hasattr(history, "epoch"))
+        return not self._in_fit or (history is not self._history and hasattr(history, "epoch"))
 
-    def _find_way(self, original: Callable[[Any], Any], iterator: Any) -> None:
-        """Decide how the steps are run, with the iterator's first call."""
-        if isinstance(self._way, Whole):
+    def _choose_runner(self, original: Callable[[Any], Any], iterator: Any) -> None:
+        """Choose how the steps run, with the first call of an iterator."""
+        if isinstance(self._runner, UntimedRunner):
             return
         if not is_keras_own(original):
             raise TypeError(_NOT_KERAS if self._session.source is None else f"{_NOT_KERAS}: {_IN_A_SCRIPT}")
         if not isinstance(iterator, ITERATORS):
-            raise TypeError(f"batches of this kind ({type(iterator).__name__}) cannot be fetched one by one")
+            raise TypeError(f"its batches come from a {type(iterator).__name__}, which tfwatch cannot fetch from")
         steps = self._model.steps_per_execution
         eager = self._model.run_eagerly or tf.config.functions_run_eagerly()
         if steps > 1 and self._split == "fused" and not eager:
-            self._adopt_fused(original, iterator, steps)
+            self._prepare_fused(original, iterator, steps)
             return
-        shape = self._fetch.adopt(iterator)
-        if self._way is None or shape != self._spec:
-            # Under a strategy other threads run operations too.
+        shape = self._fetch.use_iterator(iterator)
+        if self._runner is None or shape != self._spec:
+            # Under a distribution strategy other threads run operations too.
             timed = eager and not isinstance(iterator, tf.distribute.DistributedIterator)
             step = BatchStep(original, shape, eager=eager, operations=self._operations if timed else None)
-            phantom = self._session.source is None
-            books = (self._fetch, self._books, self.writer)
-            self._use(Unfused(step, *books, steps) if steps > 1 else StepByStep(step, *books, phantom=phantom), shape)
+            common = (self._fetch, self._step_log, self.writer)
+            if steps > 1:
+                self._use(UnfusedRunner(step, *common, steps), shape)
+            else:
+                self._use(StepByStepRunner(step, *common, calls_at_end=self._session.source is None), shape)
 
-    def _adopt_fused(self, original: Callable[[Any], Any], iterator: Any, steps: int) -> None:
-        # First what may not be traced: from the iterator that is adopted then, batches may be fetched ahead at once.
-        like = self._fetch.like(iterator)
-        if self._way is None or like._type_spec != self._spec:
-            step = self._noted(original)
-            self._use(InGraph(step, like, self._fetch, self._books, self.writer, steps), like._type_spec)
-        self._fetch.adopt(iterator)
+    def _prepare_fused(self, original: Callable[[Any], Any], iterator: Any, steps: int) -> None:
+        # Trace first, as tracing may fail: once the iterator is in use, batches may be fetched ahead.
+        like = self._fetch.iterator_like(iterator)
+        if self._runner is None or like._type_spec != self._spec:
+            step = self._note_raise(original)
+            self._use(InGraphRunner(step, like, self._fetch, self._step_log, self.writer, steps), like._type_spec)
+        self._fetch.use_iterator(iterator)
 
-    def _noted(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Keras' function; that it raises is noted: nothing is tried in its place then."""
+    def _note_raise(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return Keras' function, which notes that it raised: then no other way is tried."""
 
         def step(batches: Any) -> Any:
             try:
                 return original(batches)
             except BaseException:
-                self._step_raised = True
+                self._has_step_raised = True
                 raise
 
         return step
 
     @cached_property
     def _operations(self) -> Operations | None:
-        return op_by_op(self.writer)
+        return time_operations(self.writer)
 
-    def _use(self, way: StepByStep | InGraph, spec: Any) -> None:
-        self._way, self._spec = way, spec
-        self.writer.describe(split=way.words, not_split="")
+    def _use(self, runner: StepByStepRunner | InGraphRunner, spec: Any) -> None:
+        self._runner, self._spec = runner, spec
+        self.writer.describe(split=runner.description, not_split="")
         if self._model.steps_per_execution > 1:
-            self.writer.note(f"how the steps are told apart: {way.words}")
+            self.writer.note(f"step timing: {runner.description}")
 
     def _give_up(self, error: Exception) -> None:
-        """Leave the steps to the model. With batches of tfwatch's own that would be training on a stand-in's zeros."""
+        """Leave the steps to Keras; raise for a source of tfwatch's own, as Keras would train on a placeholder."""
         if self._session.source is not None:
             raise error
-        reason = said(error).partition("\n")[0] or type(error).__name__
+        reason = message_of(error).partition("\n")[0] or type(error).__name__
         self.writer.describe(split="", not_split=reason)
         self.writer.note(f"the steps of this fit are not split: {reason}")
-        self._way = Whole(self._fetch, self._books, self.writer, self._model.steps_per_execution)
+        self._runner = UntimedRunner(self._fetch, self._step_log, self.writer, self._model.steps_per_execution)
 
-    def _tell_error(self, error: BaseException) -> None:
+    def _report_error(self, error: BaseException) -> None:
         if self._session.on_error:
             self._end_by(partial(self._session.on_error, error))
 
-    def _end_by(self, tell: Callable[[], None]) -> None:
-        """End, and say why. What fails in that is told, and never raised in the place of the training's own."""
-        for part in (self.end, tell):
-            with fails_open(self._books.report_failure):
+    def _end_by(self, report: Callable[[], None]) -> None:
+        """End the run and report why. A failure here is recorded, and never replaces the training's error."""
+        for part in (self.end, report):
+            with fails_open(self._step_log.report_failure):
                 part()
 
-    def _obey_stop(self) -> None:
-        if self._session.is_over(self._books.steps):
+    def _stop_if_asked(self) -> None:
+        if self._session.is_over(self._step_log.steps):
             self._model.stop_training = True

@@ -1,9 +1,4 @@
-"""What one run holds: its writer, its control and its feed; also for a run that a user's script begins.
-
-What one run has, handed to Watch.
-
-A run that a script of the user's own began, with `Watch()` or `track`.
-"""
+"""A run as Watch needs it: its writer, its control and its pipeline; and runs that a user's script begins."""
 
 from __future__ import annotations
 
@@ -19,7 +14,7 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfwatch.core.errors import reason as in_words
+from tfwatch.core.errors import reason as to_text
 from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.runs.control import Control
@@ -43,14 +38,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Session:
-    """Where a run is written, what is asked of it, and where its batches come from.
+    """The writer of a run, its requests, and the source of its batches.
 
-    source, build: a workload's own data set and pipeline; without a source the iterator that Keras made is used,
-        and prefetch can be added to it.
-    shuffle, store: the source's shuffle and the pipeline's cache, where it has them.
+    source, build: a workload's own data set and pipeline. Without a source the iterator that Keras made is used, and
+        prefetch can be added to it.
+    shuffle, store: the source's shuffle and the pipeline's cache, if it has them.
     metric: the metric to show beside the loss. stop_after: the number of steps after which to stop.
-    on_error: told what a step raised, before Keras is. on_abandoned: told that `fit` went without a word, as it does
-        when another callback raises; known only when the model trains again.
+    on_error: called with an error of a step, before Keras gets it. on_abandoned: called when the model trains again
+        after a `fit` that ended without a callback, as it does when another callback raises.
     """
 
     writer: RunWriter
@@ -66,7 +61,7 @@ class Session:
     on_abandoned: Callable[[], None] | None = None
 
     def is_over(self, steps: int) -> bool:
-        """Whether nothing is to be trained after so many steps."""
+        """Return whether the training stops after so many steps."""
         return self.control.stop.is_set() or (self.stop_after is not None and steps >= self.stop_after)
 
 
@@ -75,9 +70,9 @@ _EXIT_PRIORITIES = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class ErrorText:
-    """An exception in words, so that nothing of the training is held by it.
+    """An exception as text, which references nothing of the training.
 
-    failed: what is no `Exception`, a KeyboardInterrupt above all, is somebody's wish to stop, and no failure.
+    failed: False for exceptions such as KeyboardInterrupt, which stop a training and are no failure.
     """
 
     text: str
@@ -86,21 +81,21 @@ class ErrorText:
 
     @staticmethod
     def of(error: BaseException) -> ErrorText:
-        """What was raised."""
-        text = in_words(error)
+        """Return the text of an exception."""
+        text = to_text(error)
         try:
             lines = "".join(traceback.format_exception(error))
         except Exception as failure:  # noqa: BLE001  the exception is the user's: its notes or its cause may raise
-            lines = f"the traceback of {text} cannot be written: {in_words(failure)}"
+            lines = f"the traceback of {text} cannot be written: {to_text(failure)}"
         return ErrorText(text, lines, isinstance(error, Exception))
 
 
 class ScriptRun:
     """The writer and the sensors of one `fit` or loop; `end` closes them.
 
-    runs_dir: None is the user's own. knobs: how the pipeline is set, in words. switchable: those that can be asked for.
+    runs_dir: None is the default folder. knobs: the pipeline's settings, as text. switchable: the knobs to switch live.
 
-    A `fit` that raises never says so to its callbacks: then the run ends with the next `fit`, or with the process.
+    A `fit` that raises does not call its callbacks: its run ends with the next `fit`, or with the process.
     """
 
     def __init__(
@@ -124,42 +119,41 @@ class ScriptRun:
 
     @property
     def path(self) -> Path | None:
-        """The run folder; None where there is none that can be opened, or none yet."""
+        """The run folder; None if there is none yet, or none that can be opened."""
         return self.writer.folder if self.writer.opens else None
 
     def fail(self, error: BaseException) -> None:
-        """Training raised."""
+        """End the run with an error of the training."""
         self.end_with_error(ErrorText.of(error))
 
     def end_with_error(self, raised: ErrorText, at_ns: int | None = None) -> None:
-        """Training raised `at_ns`, or now."""
+        """End the run with an error that the training raised `at_ns`, or now."""
         at_ns = self.writer.now_ns() if at_ns is None else at_ns
         if raised.failed:
             self.writer.event(TrainingFailed(at_ns, self.writer.status[2], raised.text, raised.traceback))
         self.end("failed" if raised.failed else "stopped", raised.text, at_ns)
 
     def abandon(self) -> None:
-        """The fit was left by an exception that no callback is told of."""
-        self.end("stopped", "fit was left without an end")
+        """End the run of a `fit` that an exception left without calling callbacks."""
+        self.end("stopped", "fit was left by an exception")
 
     def end(self, cause: str, detail: str = "", at_ns: int | None = None) -> None:
-        """Write the end, `at_ns` or now; a second call does nothing, nor one in a forked process: the run is its
-        parent's."""
+        """Write the end, `at_ns` or now. A second call, or one in a forked process, does nothing."""
         self._forget()
         if self.writer.status[0] == Phase.ENDED or os.getpid() != self.writer.manifest().pid:
             return
         self._sensors.stop()
         self.writer.end(cause, detail, at_ns)
         if not self.writer.close():
-            warn_user(f"the last of this run is not recorded: {self.writer.folder} does not answer")
+            warn_user(f"the end of this run is not recorded: {self.writer.folder} does not respond")
         elif (lost := self.writer.lost) and lost is not self._lost_reported:
             warn_user(f"the run is not recorded since step {lost.step}: {lost.reason}")
 
 
 def call_at_exit(function: Callable[[], None]) -> Callable[[], None]:
-    """Have a function called at the process' end, the last one first; returns what takes that back.
+    """Call a function when the process ends, the last registered first; returns a function that unregisters it.
 
-    A worker of multiprocessing ends without Python's own exit functions.
+    A worker of multiprocessing does not run `atexit` functions.
     """
     atexit.register(function)
     worker = Finalize(None, function, exitpriority=next(_EXIT_PRIORITIES)) if parent_process() else None
@@ -173,6 +167,6 @@ def call_at_exit(function: Callable[[], None]) -> Callable[[], None]:
 
 
 def warn_user(sentence: str) -> None:
-    """Say a sentence on stderr, where there is one."""
+    """Print a sentence on stderr, if there is one."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"tfwatch: {sentence}\n")

@@ -1,6 +1,6 @@
-"""What is written of the steps: rows, the pulse, how far the training is.
+"""Write the steps of a training: rows, the pulse and the progress.
 
-Runs in the training thread. Its own failure ends the recording and never the training.
+Runs in the training thread. A failure here ends the recording, never the training.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from tfwatch.core.errors import reason
 from tfwatch.core.events import EpochEnded, EpochStarted, ValidationEnded, WatchFailed
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.tfdata.batches import images_in
-from tfwatch.watch.fused_steps import parts_of
+from tfwatch.tfdata.batches import count_examples
+from tfwatch.watch.fused_steps import split_steps
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,26 +28,26 @@ _Method = TypeVar("_Method", bound=Callable[..., None])
 
 
 def failure_ends_recording(method: _Method) -> _Method:
-    """A failure of tfwatch is reported once; the recording ends and the training goes on."""
+    """Decorate a method so that its failure is reported once and ends the recording; the training continues."""
 
     @functools.wraps(method)
-    def guarded(self: Books, *args: Any) -> None:
+    def guarded(self: StepLog, *args: Any) -> None:
         if self.closed or self.lost:
             return
         try:
             method(self, *args)
-        except Exception as error:  # noqa: BLE001  the training's boundary; at each step a `with` adds 0.3 us a call
+        except Exception as error:  # noqa: BLE001  the training's boundary; a `with` adds 0.3 us per call
             self.lost = True
             self.report_failure(reason(error))
 
     return cast("_Method", guarded)
 
 
-class Books:
-    """The books of one `fit`.
+class StepLog:
+    """The log of the steps of one `fit`.
 
-    closed: the `fit` is over: nothing more is written. lost: nor is it after a failure of tfwatch.
-    steps: how many were trained. flags: of the step to come. by_keras: it is one of Keras'.
+    closed: the `fit` is over, and nothing more is written. lost: recording failed, and nothing more is written.
+    steps: the number of steps trained. flags: of the next step. by_keras: Keras' `fit` trains, not a custom loop.
     """
 
     def __init__(self, writer: RunWriter, metric: str, *, by_keras: bool = True) -> None:
@@ -67,7 +67,7 @@ class Books:
 
     @failure_ends_recording
     def begin_epoch(self, epoch: int, epochs: int, steps: int | None) -> None:
-        """An epoch begins."""
+        """Record the start of an epoch."""
         self._close_row(0, self._writer.now_ns())
         self.flags |= _EPOCH_START
         self._epoch, self._epoch_step, self._epoch_steps = epoch, 0, steps
@@ -76,48 +76,48 @@ class Books:
 
     @failure_ends_recording
     def end_epoch(self, logs: dict[str, Any] | None) -> None:
-        """An epoch and its validation are over."""
+        """Record the end of an epoch and its validation."""
         self._close_row(0, self._writer.now_ns())
         metrics = {name: float(value) for name, value in (logs or {}).items() if _is_number(value)}
         self._writer.event(EpochEnded(self._writer.now_ns(), self._epoch, self.steps, metrics, self._by_keras))
-        self.say(Phase.EPOCH_END)
+        self.set_phase(Phase.EPOCH_END)
 
     @failure_ends_recording
     def begin_validation(self) -> None:
-        """A validation begins."""
+        """Record the start of a validation."""
         self._validation_ns = self._writer.now_ns()
         self._close_row(_VALIDATION, self._validation_ns)
-        self.say(Phase.VALIDATION)
+        self.set_phase(Phase.VALIDATION)
 
     @failure_ends_recording
     def end_validation(self) -> None:
-        """The validation is over."""
+        """Record the end of a validation."""
         now = self._writer.now_ns()
         self._writer.event(ValidationEnded(now, self._epoch, (now - self._validation_ns) / 1e6))
-        self.say(Phase.EPOCH_END)
+        self.set_phase(Phase.EPOCH_END)
 
     # -- steps ----------------------------------------------------------------------------------
 
     @failure_ends_recording
     def end_step(self, end_ns: int) -> None:
-        """The host part of the last step is over."""
+        """Record the end of the last step's host part."""
         self._close_row(0, end_ns)
 
     @failure_ends_recording
-    def before(self, start_ns: int) -> None:
-        """The fetch of a batch begins, and with it the next step."""
+    def begin_fetch(self, start_ns: int) -> None:
+        """Record that the fetch of a batch begins, and with it the next step."""
         self._close_row(0, start_ns)
         self._writer.status = (Phase.WAIT, start_ns, self.steps + 1, self._epoch, "")
 
-    def begin(self, phase: Phase, since_ns: int) -> None:
-        """A part of the step to come begins."""
+    def begin_phase(self, phase: Phase, since_ns: int) -> None:
+        """Set the phase of the pulse, for the next step."""
         self._writer.status = (phase, since_ns, self.steps + 1, self._epoch, "")
 
     @failure_ends_recording
-    def after(
+    def record_step(
         self, start_ns: int, got_ns: int, dispatched_ns: int, done_ns: int, flags: int, batch: Any, logs: dict[str, Any]
     ) -> None:
-        """A step is done; `steps` counts it already. Its row waits for its host part."""
+        """Record a step that `steps` already counts. Its row is written after its host part."""
         self._writer.status = (Phase.HOST, done_ns, self.steps, self._epoch, "")
         self._open_row = (
             start_ns,
@@ -128,10 +128,10 @@ class Books:
             (done_ns - got_ns) / 1e6,
         )
         self.flags = 0
-        self._tell_progress(1, images_in(batch), logs)
+        self._report_progress(1, count_examples(batch), logs)
 
     @failure_ends_recording
-    def after_call(
+    def record_fused_steps(
         self,
         start_ns: int,
         end_ns: int,
@@ -140,20 +140,20 @@ class Books:
         examples: int | None,
         logs: dict[str, Any],
     ) -> None:
-        """Several steps of one call are done; `steps` counts them already. What follows is the host part of the last.
+        """Record the steps of one call, which `steps` already counts. The host part of the last one follows.
 
-        runs: see `stamps.parts_of`; None where the wall clock was set, and the steps have no rows. flags: of each step.
-        examples: in all; None where batches do not tell.
+        runs: see `split_steps`; None if the wall clock was set, and the steps have no rows. flags: of each step.
+        examples: in all batches; None if unknown.
         """
         self._writer.status = (Phase.HOST, end_ns, self.steps, self._epoch, "")
-        self._tell_progress(len(flags), examples, logs)
+        self._report_progress(len(flags), examples, logs)
         timed = [run for run in runs if run is not None]
         if len(timed) < len(runs):
-            self._writer.note(f"the wall clock was set: the {len(flags)} steps up to {self.steps} are not timed")
+            self._writer.note(f"the wall clock was set: the {len(flags)} steps up to step {self.steps} are not timed")
             return
         flags[0] |= self.flags
         self.flags = 0
-        parts = parts_of(start_ns, end_ns, timed)
+        parts = split_steps(start_ns, end_ns, timed)
         first, dispatch_ms = self.steps - len(flags) + 1, parts.call_ms
         columns = (parts.start_ns.tolist(), flags, parts.wait_ms.tolist(), parts.compute_ms.tolist())
         for number, (at_ns, flag, wait_ms, compute_ms) in enumerate(zip(*columns, strict=True), first):
@@ -164,27 +164,27 @@ class Books:
             dispatch_ms = 0.0
 
     @failure_ends_recording
-    def after_whole(self, steps: int, logs: dict[str, Any]) -> None:
-        """A call of so many steps that nobody timed is done, fewer at an epoch's end: they have no rows."""
+    def count_untimed_steps(self, steps: int, logs: dict[str, Any]) -> None:
+        """Count the steps of a call that were not timed, fewer at an epoch's end. They have no rows."""
         if self._epoch_steps is not None:
             steps = max(0, min(steps, self._epoch_steps - self._epoch_step))
         self.steps += steps
         self._images = None
-        self._tell_progress(steps, None, logs)
-        self.say(Phase.HOST)
+        self._report_progress(steps, None, logs)
+        self.set_phase(Phase.HOST)
 
-    def say(self, phase: Phase) -> None:
-        """What the training thread does between two steps."""
+    def set_phase(self, phase: Phase) -> None:
+        """Set the phase of the pulse, between two steps."""
         self._writer.status = (phase, self._writer.now_ns(), self.steps, self._epoch, "")
 
     def report_failure(self, why: str) -> None:
-        """Record that tfwatch itself failed."""
+        """Record a failure of tfwatch itself."""
         self._writer.event(WatchFailed(self._writer.now_ns(), why))
 
-    def _tell_progress(self, steps: int, examples: int | None, logs: dict[str, Any]) -> None:
+    def _report_progress(self, steps: int, examples: int | None, logs: dict[str, Any]) -> None:
         self._epoch_step += steps
         if examples is None and self._images is not None:
-            self._writer.note("examples are not counted: a batch does not tell how many it holds")
+            self._writer.note("examples are not counted: the size of a batch is unknown")
         self._images = None if examples is None or self._images is None else self._images + examples
         loss, metric = logs.get("loss"), logs.get(self._metric)
         self._progress((self._images or 0, self.steps, self._epoch, self._epoch_step, loss, metric))

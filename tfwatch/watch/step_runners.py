@@ -1,12 +1,8 @@
-"""Runs one call of Keras' train function batch by batch, and times the fetch and the step of each.
+"""Run a call of Keras' train function in place of Keras, and time its steps.
 
-The exact split of every step, by standing in for `model.train_function`.
-
-Keras calls `train_function(iterator)` once a step. The stand-in fetches the batch itself, runs Keras' own
-compiled step on it, pulls the metrics as Keras does next, and reads the clock in between. The result is that
-of stock `fit`, bit for bit; the fetch is cheaper than Keras' own inside the graph.
-
-The ways to carry out one call of Keras' train function, and to time the steps in it.
+Keras calls `train_function(iterator)` once per step. The replacement fetches the batch itself, runs Keras' own compiled
+step on it, pulls the metrics as Keras does next, and reads the clock in between. The result is that of stock `fit`, bit
+for bit; the fetch is cheaper than Keras' own inside the graph. With `steps_per_execution` a call has several steps.
 """
 
 from __future__ import annotations
@@ -19,7 +15,7 @@ from keras.src.utils.python_utils import pythonify_logs
 
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.tfdata.stage_model import LATE_NS
-from tfwatch.watch.fused_steps import FusedSteps, find_clock, offset_ns, was_set
+from tfwatch.watch.fused_steps import FusedSteps, clock_offset_ns, clock_was_set, find_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,33 +24,32 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tfwatch.runs.writer import RunWriter
-    from tfwatch.tfdata.batches import Shape
+    from tfwatch.tfdata.batches import BatchSpec
     from tfwatch.watch.eager_operations import Operations
     from tfwatch.watch.fetch import Fetch
-    from tfwatch.watch.step_log import Books
+    from tfwatch.watch.step_log import StepLog
 
     Original = Callable[[Any], Any]
 
-#: Only these are split; anything else that Keras hands in passes through.
+#: Steps over these iterators are split; others are left to Keras.
 ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
 
 
 class BatchStep:
-    """Keras' compiled train step as a function of one batch, made once a step function and shape of a batch.
+    """Keras' compiled train step as a function of one batch, for one step function and structure of batches.
 
-    ready: the way to call it is found, so that no trace is to come. traces: how many were finished.
-    operations: times those of a step that runs op by op; None where it does not, or they cannot be timed.
+    is_ready: the first call is done, and no trace follows. traces: the number of finished traces. operations: the timer
+    of a step that runs op by op; None if it does not, or if operations cannot be timed.
 
-    Without the signature a ragged last batch would cost another trace, which stock `fit` does not have. Where this
-    form fails before Keras' function begins, that function is called on the batch as it is. What is raised from then
-    on is the training's own error: a second try would run the user's Python twice, on state that the first one left
-    half built.
+    Without the signature a ragged last batch would cost another trace, which stock `fit` does not have. If tracing
+    fails before Keras' function begins, that function is called on the batch as it is. A later error is the training's
+    own: a second try would run the user's Python twice, on half-built state.
     """
 
     def __init__(
         self,
         original: Callable[[Any], Any],
-        shape: Shape,
+        shape: BatchSpec,
         *,
         eager: bool,
         operations: Operations | None = None,
@@ -63,21 +58,21 @@ class BatchStep:
         self.operations = operations
         self._original = original
         self._shape = shape
-        self._begun = False
+        self._has_begun = False
         self._call = self._plain if eager else self._trace
-        self.ready = eager
+        self.is_ready = eager
 
     def __call__(self, batch: Any) -> Any:
-        if self.ready:
+        if self.is_ready:
             return self._call(batch)
         try:
             outputs = self._call(batch)
         except Exception:
-            if self._begun:
+            if self._has_begun:
                 raise
             self._call = self._plain
             outputs = self._call(batch)
-        self.ready = True
+        self.is_ready = True
         return outputs
 
     def _plain(self, batch: Any) -> Any:
@@ -89,15 +84,15 @@ class BatchStep:
         if self._shape.flat is None:
             self._call = self._compiled([self._shape.spec])
         else:
-            # Called with plain tensors in a signature's order, a trace needs no look-up: 170 us less a step.
+            # A concrete function called with plain tensors needs no look-up of a trace: 170 us less per step.
             concrete = self._compiled(self._shape.flat).get_concrete_function()
             self._call = lambda batch: concrete(*batch)
         return self._call(batch)
 
     def _compiled(self, signature: list[Any]) -> Any:
         def step(*parts: Any) -> Any:
-            batch = self._shape.ensure(parts[0] if self._shape.flat is None else self._shape.pack(list(parts)))
-            self._begun = True
+            batch = self._shape.ensure_shapes(parts[0] if self._shape.flat is None else self._shape.pack(list(parts)))
+            self._has_begun = True
             outputs = self._original(iter((batch,)))
             self.traces += 1
             return outputs
@@ -106,9 +101,9 @@ class BatchStep:
 
 
 def install(model: Any, step: Callable[[Callable[[Any], Any], Any], Any]) -> Callable[[], None]:
-    """Have `step(original, iterator)` stand in for the model's train function; returns what takes it back.
+    """Replace the model's train function by `step(original, iterator)`; return a function that restores it.
 
-    A stand-in that another Watch left behind is replaced, never nested.
+    A replacement that another Watch left behind is replaced too, never nested.
     """
     found = model.train_function
     original = getattr(found, "tfwatch_original", found)
@@ -120,98 +115,100 @@ def install(model: Any, step: Callable[[Callable[[Any], Any], Any], Any]) -> Cal
     train_function.tfwatch_step = step  # type: ignore[attr-defined]
     model.train_function = train_function
 
-    def take_back() -> None:
+    def uninstall() -> None:
         if model.train_function is train_function:
             model.train_function = original
 
-    return take_back
+    return uninstall
 
 
 def is_installed(model: Any, step: Callable[[Callable[[Any], Any], Any], Any]) -> bool:
-    """Whether `step` stands in: `compile` and `make_train_function` put a new function in its place."""
+    """Return whether `step` is the train function: `compile` and `make_train_function` set a new one."""
     return getattr(model.train_function, "tfwatch_step", None) == step
 
 
 def is_keras_own(original: Callable[[Any], Any]) -> bool:
-    """Whether a train function is Keras' own: it alone is known to take one batch a step, and any iterator.
+    """Return whether a train function is Keras' own, which takes one batch per step from any iterator.
 
-    A script may make one that takes several, or that does something in Python with each call.
+    A script's train function may take several, or run Python with each call.
     """
     return getattr(original, "__globals__", None) is vars(trainer)
 
 
 def on_host(outputs: Any) -> dict[str, Any]:
-    """The step's metrics as numbers: waits for the device, as Keras itself does after every batch."""
+    """Return the step's metrics as numbers. Waits for the device, as Keras does after every batch."""
     return pythonify_logs(outputs)  # type: ignore[no-any-return]
 
 
 _COMPILE, _RETRACE = int(Flag.COMPILE), int(Flag.RETRACE)
 
 
-class StepByStep:
+class StepByStepRunner:
     """Fetches a batch outside the graph and runs Keras' compiled step on it: the exact split.
 
-    words: how the figures come about. phantom: hand the exhausted iterator to Keras' own function, which may run a
-    step on it, as stock does where it runs one step a call.
+    description: the way in which steps are separated. calls_at_end: pass the exhausted iterator to Keras' own function,
+    which may run a step on it, as stock `fit` does with one step per call.
     """
 
-    words = "exact"
+    description = "exact"
 
-    def __init__(self, step: BatchStep, fetch: Fetch, books: Books, writer: RunWriter, *, phantom: bool) -> None:
+    def __init__(
+        self, step: BatchStep, fetch: Fetch, step_log: StepLog, writer: RunWriter, *, calls_at_end: bool
+    ) -> None:
         self._step = step
         self._fetch = fetch
-        self._books = books
+        self._step_log = step_log
         self._now_ns = writer.now_ns
-        self._phantom = phantom
+        self._calls_at_end = calls_at_end
         self._done_ns = 0
 
     def __call__(self, original: Original, iterator: Any) -> Any:
-        """Carry out a call; returns the metrics.
+        """Run a call; return the metrics.
 
         Raises:
             StopIteration: the data is exhausted.
         """
         start_ns = self._now_ns()
-        self._books.before(start_ns)
+        self._step_log.before(start_ns)
         try:
-            batch = self._fetch.next(self._books.steps)
+            batch = self._fetch.next(self._step_log.steps)
         except StopIteration:
-            self._books.say(Phase.EPOCH_END)
-            if self._phantom:
+            self._step_log.set_phase(Phase.EPOCH_END)
+            if self._calls_at_end:
                 return original(iterator)
             raise
         return self._run(start_ns, batch)
 
     def _run(self, start_ns: int, batch: Any) -> dict[str, Any]:
         got_ns = self._now_ns()
-        books, step = self._books, self._step
-        ready, traces = step.ready, step.traces
-        books.begin(Phase.COMPUTE if ready else Phase.COMPILE, got_ns)
+        step_log, step = self._step_log, self._step
+        was_ready, traces = step.is_ready, step.traces
+        step_log.begin_phase(Phase.COMPUTE if was_ready else Phase.COMPILE, got_ns)
         outputs = step(batch)
         dispatched_ns = self._now_ns()
-        if step.operations:  # op by op on a CPU they compute: only the rest is launching
+        if step.operations:  # op by op on a CPU, operations compute: only the rest is launching
             dispatched_ns -= step.operations.took_ns
         logs = on_host(outputs)
         self._done_ns = done_ns = self._now_ns()
-        if not ready or step.traces != traces:
-            books.flags |= _RETRACE if ready else _COMPILE
-        books.steps += 1
+        if not was_ready or step.traces != traces:
+            step_log.flags |= _RETRACE if was_ready else _COMPILE
+        step_log.steps += 1
         if got_ns - start_ns > LATE_NS:
-            self._fetch.late(got_ns - start_ns)
-        books.after(start_ns, got_ns, dispatched_ns, done_ns, self._fetch.flags, batch, logs)
+            self._fetch.explain_wait(got_ns - start_ns)
+        step_log.record_step(start_ns, got_ns, dispatched_ns, done_ns, self._fetch.flags, batch, logs)
         return logs
 
 
-class Unfused(StepByStep):
-    """Runs the `steps_per_execution` steps of a call one by one; the last one's metrics are the call's."""
+class UnfusedRunner(StepByStepRunner):
+    """Runs the `steps_per_execution` steps of a call one by one; the call's metrics are those of the last."""
 
-    def __init__(self, step: BatchStep, fetch: Fetch, books: Books, writer: RunWriter, steps: int) -> None:
-        super().__init__(step, fetch, books, writer, phantom=False)
-        self.words = f"exact, steps_per_execution={steps} one by one"
+    def __init__(self, step: BatchStep, fetch: Fetch, step_log: StepLog, writer: RunWriter, steps: int) -> None:
+        super().__init__(step, fetch, step_log, writer, calls_at_end=False)
+        self.description = f"exact, steps_per_execution={steps} one by one"
         self._steps = steps
 
     def __call__(self, original: Original, iterator: Any) -> Any:
-        """Carry out a call; returns the metrics.
+        """Run a call; return the metrics.
 
         Raises:
             StopIteration: the data is exhausted.
@@ -219,99 +216,101 @@ class Unfused(StepByStep):
         logs = super().__call__(original, iterator)
         for _ in range(self._steps - 1):
             start_ns = self._done_ns
-            self._books.begin(Phase.WAIT, start_ns)
+            self._step_log.begin_phase(Phase.WAIT, start_ns)
             try:
-                batch = self._fetch.next(self._books.steps)
+                batch = self._fetch.next(self._step_log.steps)
             except StopIteration:
-                self._books.say(Phase.HOST)
+                self._step_log.set_phase(Phase.HOST)
                 break
-            self._books.end_step(start_ns)
+            self._step_log.end_step(start_ns)
             logs = self._run(start_ns, batch)
         return logs
 
 
-class Whole:
-    """Leaves the steps of a call to the model's train function, as it is: they are counted, and have no rows."""
+class UntimedRunner:
+    """Leaves the steps of a call to the model's own train function: they are counted, and have no rows."""
 
-    def __init__(self, fetch: Fetch, books: Books, writer: RunWriter, steps: int) -> None:
+    def __init__(self, fetch: Fetch, step_log: StepLog, writer: RunWriter, steps: int) -> None:
         self._fetch = fetch
-        self._books = books
+        self._step_log = step_log
         self._now_ns = writer.now_ns
         self._steps = steps
 
     def __call__(self, original: Original, iterator: Any) -> Any:
-        """Carry out a call; returns what it returns.
+        """Run a call; return its result.
 
         Raises:
             StopIteration: the data is exhausted.
         """
         self._fetch.refuse()
-        self._books.begin(Phase.COMPUTE, self._now_ns())
+        self._step_log.begin_phase(Phase.COMPUTE, self._now_ns())
         outputs = original(iterator)
-        self._books.after_whole(self._steps, outputs if isinstance(outputs, dict) else {})
+        self._step_log.count_untimed_steps(self._steps, outputs if isinstance(outputs, dict) else {})
         return outputs
 
 
-class InGraph:
+class InGraphRunner:
     """Runs the `steps_per_execution` steps of a call as Keras does, in one call, with the clock read in the graph.
 
     Raises:
-        Exception: the function cannot be traced, or raises while it is; no step has run then.
+        Exception: the function raises while it is traced, or cannot be traced; no step has run then.
     """
 
     def __init__(
-        self, original: Original, iterator: Any, fetch: Fetch, books: Books, writer: RunWriter, steps: int
+        self, original: Original, iterator: Any, fetch: Fetch, step_log: StepLog, writer: RunWriter, steps: int
     ) -> None:
-        self.words = f"in-graph timestamps, steps_per_execution={steps}"
+        self.description = f"in-graph timestamps, steps_per_execution={steps}"
         self._fetch = fetch
-        self._books = books
+        self._step_log = step_log
         self._writer = writer
         self._steps = steps
-        # Tracing is part of the first step.
-        self._begun_ns = writer.now_ns()
-        books.begin(Phase.COMPILE, self._begun_ns)
+        # The first step includes tracing.
+        self._traced_from_ns = writer.now_ns()
+        step_log.begin_phase(Phase.COMPILE, self._traced_from_ns)
         self._fused = FusedSteps(original, iterator, find_clock(writer))
-        books.flags |= _COMPILE
+        step_log.flags |= _COMPILE
 
     def __call__(self, original: Original, iterator: Any) -> Any:
-        """Carry out a call; returns the metrics.
+        """Run a call; return the metrics.
 
         Raises:
             StopIteration: the data is exhausted.
         """
-        start_ns, self._begun_ns = self._begun_ns or self._writer.now_ns(), 0
-        self._books.end_step(start_ns)
-        self._books.begin(Phase.COMPUTE, start_ns)
+        start_ns, self._traced_from_ns = self._traced_from_ns or self._writer.now_ns(), 0
+        self._step_log.end_step(start_ns)
+        self._step_log.begin_phase(Phase.COMPUTE, start_ns)
         runs: list[NDArray[np.float64] | None] = []
         flags: list[int] = []
         examples, outputs = 0, None
-        source = self._fetch.source(self._books.steps)
+        source = self._fetch.source(self._step_log.steps)
         while source is not None:
-            stamps_ns, steps, seen, made = self._execute(source, self._steps - len(flags))
+            stamps_ns, steps, batch_examples, made = self._execute(source, self._steps - len(flags))
             runs.append(stamps_ns)
             if steps:
-                examples, outputs = examples + seen, made
-                self._fetch.arrived(self._books.steps + len(flags) + 1)
+                examples, outputs = examples + batch_examples, made
+                self._fetch.mark_first_batch(self._step_log.steps + len(flags) + 1)
                 if stamps_ns is not None and stamps_ns[0, 1] - stamps_ns[0, 0] > LATE_NS:
-                    self._fetch.late(stamps_ns[0, 1] - stamps_ns[0, 0])
+                    self._fetch.explain_wait(stamps_ns[0, 1] - stamps_ns[0, 0])
                 flags += [self._fetch.flags, *[0] * (steps - 1)]
-            source = None  # who lets go of an iterator last deletes it: see `disposal`
+            source = None  # the last reference deletes an iterator: see `disposal`
             if len(flags) < self._steps:
                 source = self._fetch.successor()
         if not flags:
-            self._books.say(Phase.EPOCH_END)
+            self._step_log.set_phase(Phase.EPOCH_END)
             raise StopIteration
         logs = on_host(outputs)
-        self._books.steps += len(flags)
-        self._books.after_call(start_ns, self._writer.now_ns(), runs, flags, None if examples < 0 else examples, logs)
+        self._step_log.steps += len(flags)
+        self._step_log.record_fused_steps(
+            start_ns, self._writer.now_ns(), runs, flags, None if examples < 0 else examples, logs
+        )
         return logs
 
     def _execute(self, iterator: Any, limit: int) -> tuple[NDArray[np.float64] | None, int, int, Any]:
-        """Returns the readings on the run's clock (see `stamps.parts_of`), None where the wall clock was set meanwhile;
-        the number of steps and of examples; and what the last step returned."""
+        """Return the readings on the run's clock (see `split_steps`), None if the wall clock was set meanwhile; the
+        number of steps and of examples; and the outputs of the last step."""
         now_ns, clock_ns = self._writer.now_ns, self._fused.clock.now_ns
-        begun_ns, ahead_ns = now_ns(), offset_ns(now_ns, clock_ns)
+        begun_ns, offset_ns = now_ns(), clock_offset_ns(now_ns, clock_ns)
         stamps_s, examples, outputs = self._fused(iterator, limit)
-        moved_ns = offset_ns(now_ns, clock_ns) - ahead_ns
-        stamps_ns = None if was_set(moved_ns, now_ns() - begun_ns) else stamps_s * 1e9 + ahead_ns
+        moved_ns = clock_offset_ns(now_ns, clock_ns) - offset_ns
+        stamps_ns = None if clock_was_set(moved_ns, now_ns() - begun_ns) else stamps_s * 1e9 + offset_ns
         return stamps_ns, len(stamps_s) - 1, examples, outputs

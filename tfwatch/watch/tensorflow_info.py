@@ -1,9 +1,4 @@
-"""What TensorFlow reports: the device it computes on, and how many functions it has traced.
-
-Which device TensorFlow computes on.
-
-What TensorFlow has traced so far.
-"""
+"""Facts from TensorFlow: the device that it computes on, and the time that it has spent tracing functions."""
 
 from __future__ import annotations
 
@@ -18,14 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """`name` as a person says it; `accelerated`: it is a GPU, not the CPU itself."""
+    """A device. name: for people, e.g. `GPU:0 NVIDIA H100`. accelerated: a GPU, not the CPU."""
 
     name: str
     accelerated: bool
 
 
 def find_device() -> Device:
-    """The device that Keras places a model on by default: the first GPU that TensorFlow may use, else the CPU."""
+    """Return the device that Keras places a model on by default: the first visible GPU, else the CPU."""
     import tensorflow as tf
 
     gpus = tf.config.get_visible_devices("GPU")
@@ -33,12 +28,12 @@ def find_device() -> Device:
         return host_device()
     details = tf.config.experimental.get_device_details(gpus[0])
     name = str(details.get("device_name") or "")
-    # The Metal plug-in calls every GPU METAL; the chip's name says more.
+    # The Metal plug-in names every GPU METAL; the chip's name is more specific.
     return Device(f"GPU:0 {_cpu_name() if name in ('', 'METAL') else name}", accelerated=True)
 
 
 def host_device() -> Device:
-    """The CPU."""
+    """Return the CPU as a device."""
     return Device(f"CPU {_cpu_name()}", accelerated=False)
 
 
@@ -52,13 +47,13 @@ def _cpu_name() -> str:
 
 
 def find_trace_count(note: Callable[[str], None]) -> Callable[[], int] | None:
-    """Microseconds that TensorFlow has traced functions for, in all; None, and a note, where it has no such count."""
+    """Return a function that gives the total microseconds of tracing; None, with a note, if TensorFlow has none."""
     try:
         from tensorflow.python.eager.polymorphic_function import tracing_compilation
 
         cell = tracing_compilation._graph_building_time_counter.get_cell()
         int(cell.value())
-    except (ImportError, AttributeError, TypeError, ValueError) as error:  # no public name: it may change
-        note(f"steps that trace anew are not marked: TensorFlow's count of traces cannot be read ({error})")
+    except (ImportError, AttributeError, TypeError, ValueError) as error:  # a private name, which may change
+        note(f"steps that retrace are not marked: TensorFlow's tracing time cannot be read ({error})")
         return None
     return cell.value  # type: ignore[no-any-return]

@@ -1,11 +1,8 @@
 """`for batch in tfwatch.track(dataset):`, for loops that call no callbacks.
 
-`for batch in tfwatch.track(dataset):`, for loops that call no callbacks.
-
-A tracked loop inside a `tf.function`: AutoGraph makes a loop of the graph's of it, which calls no Python.
-
-AutoGraph knows such loops by the type of what is looped over, a data set above all, and unrolls any other: without an
-end, for in a graph an iterator is never exhausted. So it is told to look at what is tracked.
+Inside a `tf.function`, AutoGraph turns a loop over a data set into a graph loop, and unrolls a loop over another type
+without end, because an iterator in a graph is never exhausted. So `track` registers with AutoGraph, which then loops
+over the tracked iterable itself; such a loop is not recorded.
 """
 
 from __future__ import annotations
@@ -20,19 +17,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tfwatch.core.errors import fails_open
-from tfwatch.watch.session import Raised, tell_user
-from tfwatch.watch.tracked_loop import Loop
+from tfwatch.watch.session import ErrorText, warn_user
+from tfwatch.watch.tracked_loop import TrackedRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import CodeType, TracebackType
 
 T = TypeVar("T")
-#: Where `track` was called: the code, the instruction in it, the thread, and where the runs go.
-Place = tuple[int, int, int, Path | None]
-#: Runs that wait for another call from their line; of more, the oldest are ended.
-_WAITING = 4
-_IN_FUNCTION = "a loop inside a tf.function is not watched"
+#: A call of `track`: the code, the instruction in it, the thread, and the folder of the runs.
+CallSite = tuple[int, int, int, Path | None]
+#: The largest number of runs that wait for another call from their line; older ones end.
+_MAX_WAITING = 4
+_IN_FUNCTION = "a loop inside a tf.function is not recorded"
 
 
 def track(iterable: Iterable[T], runs_dir: str | Path | None = None, *, epochs: int | None = None) -> Track[T]:
@@ -40,31 +37,31 @@ def track(iterable: Iterable[T], runs_dir: str | Path | None = None, *, epochs: 
 
     A loop inside a `tf.function` runs as it does without `track`, and is not recorded.
 
-    The elements are the same, in the same order; an exception, a `break` and `len` go through. A step lasts from one
-    fetch to the next. What its fetch blocks is data wait; where a GPU computes, only what is left of it once the GPU
-    has run dry. All else is compute: of the body of a loop nothing tells Python from launching.
+    The elements are the same, in the same order; an exception, a `break` and `len` work as without it. A step lasts
+    from one fetch to the next. The fetch is data wait; with a GPU only the part in which the GPU has no work left. All
+    else is compute: in a custom loop, Python time and kernel launches cannot be separated.
 
-    Each loop over the object is an epoch of one run. Make it once, before the loop over the epochs; or call `track`
-    in that loop: a call from the same line goes on with the run, for as long as each object is looped over once.
-    The run ends after `epochs` of them, with a `with` block, with `close()`, with an object that was looped over more
-    than once, or with the process. Its last moment is the end of its last loop.
+    Each loop over the object is an epoch of one run. Make the object once, before the loop over the epochs; or call
+    `track` in that loop: a call from the same line continues the run, as long as each object is looped over once. The
+    run ends after `epochs` loops, with a `with` block, with `close()`, when an object that was looped over more than
+    once is deleted, or with the process. Its end time is the end of its last loop.
 
     Args:
-        iterable: what to loop over.
-        runs_dir: where the run folder is made; None is the user's own (see `tfwatch replay`).
-        epochs: how many loops to the end make the run; None where it is not known.
+        iterable: the data to loop over.
+        runs_dir: where the run folder is created; None is the default folder (see `tfwatch replay`).
+        epochs: the number of loops after which the run ends; None if it is not known.
 
     Raises:
-        ValueError: `epochs` is no whole number from 1 on.
+        ValueError: `epochs` is not a positive integer.
     """
     if epochs is not None and not (isinstance(epochs, Integral) and epochs >= 1):
-        raise ValueError(f"epochs must be a whole number from 1 on, or None, not {epochs!r}")
+        raise ValueError(f"epochs must be a positive integer or None, not {epochs!r}")
     frame = sys._getframe(1)
     return Track(iterable, runs_dir, epochs and int(epochs), frame.f_code, frame.f_lasti)
 
 
 class Track(Generic[T]):
-    """What `track` gives."""
+    """The iterable that `track` returns."""
 
     def __init__(
         self, iterable: Iterable[T], runs_dir: str | Path | None, epochs: int | None, code: CodeType, instruction: int
@@ -73,25 +70,25 @@ class Track(Generic[T]):
         self._runs_dir = Path(os.path.expanduser(runs_dir)) if runs_dir else None
         self._epochs = epochs
         self._code = code
-        self._place: Place = (id(code), instruction, threading.get_ident(), self._runs_dir)
-        self._loop: Loop | None = None
+        self._site: CallSite = (id(code), instruction, threading.get_ident(), self._runs_dir)
+        self._loop: TrackedRun | None = None
         self._times = 0
-        _is_seen_through()
+        _is_registered()
 
     def __repr__(self) -> str:
-        """What Keras shows of it where it is given to `fit`."""
-        return "<tfwatch.track, for loops of your own: give fit the data itself, and callbacks=[tfwatch.Watch()]>"
+        """The text that Keras shows if it is passed to `fit`."""
+        return "<tfwatch.track, for custom loops: pass the data itself to fit, and callbacks=[tfwatch.Watch()]>"
 
     @property
     def run_path(self) -> Path | None:
-        """The folder of the last run; None before the first loop, and where none could be made, or not yet."""
+        """The folder of the last run; None before the first loop, and if it could not be created, or not yet."""
         return self._loop.path if self._loop else None
 
     def __iter__(self) -> Iterator[T]:
-        """One epoch.
+        """Begin an epoch.
 
         Raises:
-            RuntimeError: it is looped over inside a `tf.function`, of a TensorFlow that does not see through it.
+            RuntimeError: the loop is inside a `tf.function`, and this TensorFlow's AutoGraph cannot loop over it.
         """
         if in_function():
             return iter(self._traced())
@@ -100,15 +97,15 @@ class Track(Generic[T]):
             return iter(self._iterable)
         try:
             iterator = iter(self._iterable)
-            loop.loops_over(iterator)
-            return _Steps(loop, epoch, iterator)
+            loop.use_iterator(iterator)
+            return _TrackedIterator(loop, epoch, iterator)
         except BaseException as error:  # the user's iterable: its exception goes on to the user
-            loop.raised(error)
+            loop.record_error(error)
             loop.leave(epoch)
             raise
 
     def __len__(self) -> int:
-        """That of the iterable.
+        """Return the length of the iterable.
 
         Raises:
             TypeError: it has none.
@@ -116,15 +113,15 @@ class Track(Generic[T]):
         return len(self._iterable)  # type: ignore[arg-type]
 
     def __bool__(self) -> bool:
-        """As the iterable itself, which need not have a length."""
+        """Return the truth value of the iterable, which need not have a length."""
         return bool(self._iterable)
 
     def close(self) -> None:
-        """End the run. A loop over this object after that begins another."""
+        """End the run. A later loop over this object begins another."""
         self._end(None)
 
     def __enter__(self) -> Track[T]:
-        """The run ends with the block."""
+        """Begin a block, with which the run ends."""
         return self
 
     def __exit__(
@@ -134,52 +131,52 @@ class Track(Generic[T]):
         self._end(error)
 
     def __del__(self) -> None:
-        """One that was looped over once may have been made in a loop over epochs: its run waits for the next."""
+        """End the run, unless the object was looped over once: another one may continue it."""
         loop = getattr(self, "_loop", None)
-        if loop and loop.alone and loop.epoch is None:
+        if loop and loop.is_looped_again and loop.epoch is None:
             loop.end()
 
-    def _begin(self) -> tuple[Loop | None, int]:
-        with fails_open(lambda why: tell_user(f"this loop is not watched: {why}")):
+    def _begin(self) -> tuple[TrackedRun | None, int]:
+        with fails_open(lambda why: warn_user(f"this loop is not recorded: {why}")):
             self._times += 1
-            loop = self._loop or _left_open(self._place)
+            loop = self._loop or _find_continued(self._site)
             if loop and loop.epoch is not None:
                 loop.leave(loop.epoch)
-            if loop is None or loop.over:
-                loop = Loop(self._runs_dir, self._epochs, self._code)
-                _remember(self._place, loop)
+            if loop is None or loop.is_over:
+                loop = TrackedRun(self._runs_dir, self._epochs, self._code)
+                _remember(self._site, loop)
             self._loop, loop.owner = loop, weakref.ref(self)
-            # Who collects it ends its run, and that takes a moment: no call from its line may come in between.
-            loop.alone = self._times > 1
+            # Deleting it ends its run, which takes a moment, and no call from its line may come in between.
+            loop.is_looped_again = self._times > 1
             return loop, loop.begin_epoch(_length(self._iterable))
         return None, 0
 
     def _traced(self) -> Iterable[T]:
-        """What is tracked, for a function that is traced."""
-        if not _is_seen_through():
-            raise RuntimeError(f"{_IN_FUNCTION}: loop over the data set itself there")
-        _tell_in_function()
+        """Return the tracked iterable, for a function that is traced."""
+        if not _is_registered():
+            raise RuntimeError(f"{_IN_FUNCTION}, nor can this TensorFlow run it: loop over the data set itself")
+        _warn_in_function()
         return self._iterable
 
     def _end(self, error: BaseException | None) -> None:
         if self._loop:
-            self._loop.end(Raised.of(error) if error else None, meant=True)
+            self._loop.end(ErrorText.of(error) if error else None, meant=True)
 
 
-def _is_seen_through() -> bool:
-    return "tensorflow" in sys.modules and seen_through(Track, Track._traced)
+def _is_registered() -> bool:
+    return "tensorflow" in sys.modules and register_with_autograph(Track, Track._traced)
 
 
 @cache
-def _tell_in_function() -> None:
-    """Once: a function may be traced again and again."""
-    tell_user(f"{_IN_FUNCTION}: loop over track(...) outside it, and call the function for each batch")
+def _warn_in_function() -> None:
+    """Warn once: a function may be traced many times."""
+    warn_user(f"{_IN_FUNCTION}: loop over track(...) outside it, and call the function for each batch")
 
 
-class _Steps(Generic[T]):
-    """One loop over a tracked iterable."""
+class _TrackedIterator(Generic[T]):
+    """The iterator of one loop over a tracked iterable."""
 
-    def __init__(self, loop: Loop, epoch: int, iterator: Iterator[T]) -> None:
+    def __init__(self, loop: TrackedRun, epoch: int, iterator: Iterator[T]) -> None:
         self._loop = loop
         self._epoch = epoch
         self._iterator = iterator
@@ -189,7 +186,7 @@ class _Steps(Generic[T]):
 
     def __next__(self) -> T:
         loop = self._loop
-        if loop.epoch != self._epoch:  # the run is over, or goes on in a later loop
+        if loop.epoch != self._epoch:  # the run is over, or continues in a later loop
             return next(self._iterator)
         start_ns = loop.fetch()
         try:
@@ -198,42 +195,42 @@ class _Steps(Generic[T]):
             loop.exhausted()
             raise
         except BaseException as error:  # the user's iterable: its exception goes on to the user
-            loop.raised(error)
-            del self  # a traceback holds this frame, and the loop must be seen to be left
+            loop.record_error(error)
+            del self  # the traceback references this frame, and `__del__` must run when the loop is left
             raise
-        loop.got(start_ns, batch)
+        loop.record_fetch(start_ns, batch)
         return batch
 
     def __del__(self) -> None:
-        """The loop is left."""
+        """End the epoch when the loop is left."""
         loop = getattr(self, "_loop", None)
         if loop:
             loop.leave(self._epoch)
 
 
-#: The newest run of each place, and all that are not over.
-_loops: dict[Place, Loop] = {}
-_all: weakref.WeakSet[Loop] = weakref.WeakSet()
+#: The newest run of each call site, and all runs that still exist.
+_loops: dict[CallSite, TrackedRun] = {}
+_all: weakref.WeakSet[TrackedRun] = weakref.WeakSet()
 
 
-def _left_open(place: Place) -> Loop | None:
-    """The run that an earlier call from this place began, and whose object is gone."""
-    loop = _loops.get(place)
+def _find_continued(site: CallSite) -> TrackedRun | None:
+    """Return the run that an earlier call from this site began, and whose object is deleted."""
+    loop = _loops.get(site)
     return loop if loop and _waits(loop) else None
 
 
-def _waits(loop: Loop) -> bool:
-    return not (loop.over or loop.alone) and loop.epoch is None and loop.owner() is None
+def _waits(loop: TrackedRun) -> bool:
+    return not (loop.is_over or loop.is_looped_again) and loop.epoch is None and loop.owner() is None
 
 
-def _remember(place: Place, loop: Loop) -> None:
+def _remember(site: CallSite, loop: TrackedRun) -> None:
     for known, other in list(_loops.items()):
-        if other.over:
+        if other.is_over:
             del _loops[known]
     waiting = [known for known, other in _loops.items() if _waits(other)]
-    for known in waiting[: max(0, len(waiting) - _WAITING)]:
+    for known in waiting[: max(0, len(waiting) - _MAX_WAITING)]:
         _loops.pop(known).end()
-    _loops[place] = loop
+    _loops[site] = loop
     _all.add(loop)
 
 
@@ -253,19 +250,19 @@ def _disown() -> None:
 os.register_at_fork(after_in_child=_disown)
 
 
-#: Built-in functions that AutoGraph has forms of its own of, for a data set.
+#: Built-in functions that AutoGraph replaces for a data set.
 _BUILT_IN = ("len", "enumerate", "zip", "map", "filter", "any", "all")
 
 
 def in_function() -> bool:
-    """Whether a function is being traced here: what runs now runs once, and its loops run in a graph later."""
+    """Return whether a function is being traced here, so that its loops run later, in a graph."""
     inside = getattr(sys.modules.get("tensorflow"), "inside_function", None)  # another thread may be importing it
     return inside is not None and bool(inside())
 
 
 @cache
-def seen_through(kind: type, inner: Callable[[Any], Any]) -> bool:
-    """Have AutoGraph take what `inner` gives in the place of anything of this kind. False where it cannot be told."""
+def register_with_autograph(kind: type, inner: Callable[[Any], Any]) -> bool:
+    """Have AutoGraph use `inner(value)` in place of values of this kind; return False if it cannot."""
     try:
         from tensorflow.python.autograph.operators import control_flow, py_builtins
 
@@ -279,6 +276,6 @@ def seen_through(kind: type, inner: Callable[[Any], Any]) -> bool:
         for name in _BUILT_IN:
             form = partial(call, getattr(py_builtins, f"{name}_"))
             getattr(py_builtins, f"{name}_registry").register(kind, form)
-    except (ImportError, AttributeError, TypeError, LookupError):  # another TensorFlow, or the kind is registered
+    except (ImportError, AttributeError, TypeError, LookupError):  # another TensorFlow, or a second registration
         return False
     return True

@@ -1,6 +1,6 @@
-"""The run of a loop of the user's own: every fetch is timed, and what follows it until the next one is the step's body.
+"""The run of a custom loop: every fetch is timed, and the step's body lasts until the next fetch.
 
-Runs in the thread that loops. Its own failure ends the recording and never the loop.
+Runs in the thread that loops. A failure here ends the recording, never the loop.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.tfdata.batches import images_in
+from tfwatch.tfdata.batches import count_examples
 from tfwatch.tfdata.stage_reader import StageReader
-from tfwatch.watch.async_loop import Ahead, Fetched
-from tfwatch.watch.session import Raised, ScriptRun, at_exit, tell_user
-from tfwatch.watch.step_log import Books, failure_ends_recording
+from tfwatch.watch.async_loop import GpuProbe, TrackedStep
+from tfwatch.watch.session import ErrorText, ScriptRun, call_at_exit, warn_user
+from tfwatch.watch.step_log import StepLog, failure_ends_recording
 from tfwatch.watch.tensorflow_info import find_device, find_trace_count, host_device
 
 if TYPE_CHECKING:
@@ -28,65 +28,65 @@ if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter
 
 _COMPILE, _RETRACE = int(Flag.COMPILE), int(Flag.RETRACE)
-#: Fetches after which a GPU that cannot be asked yet is given up.
-_PATIENCE = 3
-#: How the parts come about, in words.
-_SPLIT = "by the loop's fetches: what they block is data wait, the body is compute"
-_SPLIT_AHEAD = "by the loop's fetches and the GPU: what they block once it ran dry is data wait, all else is compute"
+#: The number of fetches after which a GPU that cannot be probed yet is given up.
+_MAX_TRIES = 3
+#: The way in which the parts of a step are separated.
+_SPLIT = "by the loop's fetches: the fetch is data wait, the body is compute"
+_SPLIT_GPU = "by the loop's fetches and the GPU: a fetch is data wait once the GPU is out of work, all else is compute"
 _HERE = str(Path(__file__).parent)
 
 
-class LoopBooks(Books):
-    """The books of a tracked loop: a step is its fetch and its body, and the body is compute.
+class LoopStepLog(StepLog):
+    """The step log of a tracked loop: a step is a fetch and a body, and the body is compute.
 
-    No part of a body is known to be launching, callbacks or Python: dispatch and host are 0 in each row.
+    Launching, callbacks and Python cannot be separated in a body: dispatch and host are 0 in each row.
 
-    ahead: asks the GPU; None where the loop does not run ahead of what computes.
-    traced: what has gone into tracing functions so far; None where nobody counts.
+    gpu_probe: None if the loop's work is not asynchronous. traced: returns the time spent tracing functions so far;
+    None if unknown.
     """
 
     def __init__(self, writer: RunWriter, traced: Callable[[], int] | None) -> None:
         super().__init__(writer, metric="", by_keras=False)
-        self.ahead: Ahead | None = None
+        self.gpu_probe: GpuProbe | None = None
         self._traced = traced
         self._traced_before = 0
         self._ever_traced = False
         self._open_step: tuple[int, int] | None = None
 
     @failure_ends_recording
-    def before(self, start_ns: int) -> None:
-        """The fetch of a batch begins, and with it the next step."""
-        super().before(start_ns)
-        if self.ahead:
-            self.ahead.fetch(self.steps + 1, start_ns)
+    def begin_fetch(self, start_ns: int) -> None:
+        """Record that the fetch of a batch begins, and with it the next step."""
+        super().begin_fetch(start_ns)
+        if self.gpu_probe:
+            self.gpu_probe.fetch(self.steps + 1, start_ns)
 
     @failure_ends_recording
-    def got(self, start_ns: int, got_ns: int, batch: Any) -> None:
-        """The batch is there, and the body of its step begins."""
-        if self.ahead:
-            self.ahead.got(got_ns)
+    def record_fetch(self, start_ns: int, got_ns: int, batch: Any) -> None:
+        """Record that the batch is there, and that the body of its step begins."""
+        if self.gpu_probe:
+            self.gpu_probe.record_fetch(got_ns)
         self.steps += 1
         self._writer.status = (Phase.COMPUTE, got_ns, self.steps, self._epoch, "")
-        self._tell_progress(1, images_in(batch), {})
+        self._report_progress(1, count_examples(batch), {})
         self._open_step = start_ns, got_ns
         if self._traced:
             self._traced_before = self._traced()
 
     @failure_ends_recording
     def end_epoch(self, logs: dict[str, Any] | None) -> None:
-        """The loop is over."""
+        """Record the end of the loop."""
         super().end_epoch(logs)
-        if self.ahead:
-            self._write(self.ahead.rest())
+        if self.gpu_probe:
+            self._write(self.gpu_probe.rest())
 
     @failure_ends_recording
     def close(self) -> None:
-        """Write what is left; a body that was under way is over."""
+        """Write the remaining steps; a running body ends."""
         if self._open_step:
             self.end_step(self._writer.now_ns())
-            self.say(Phase.HOST)
-        if self.ahead:
-            self._write(self.ahead.stop())
+            self.set_phase(Phase.HOST)
+        if self.gpu_probe:
+            self._write(self.gpu_probe.stop())
 
     def _close_row(self, flags: int, end_ns: int) -> None:
         if self._open_step is None:
@@ -95,8 +95,10 @@ class LoopBooks(Books):
         self._open_step = None
         flags |= self.flags | self._trace_flag()
         self.flags = 0
-        if self.ahead:
-            self._write(self.ahead.settle(Fetched(self.steps, self._epoch, flags, start_ns, got_ns, end_ns)))
+        if self.gpu_probe:
+            self._write(
+                self.gpu_probe.finish_step(TrackedStep(self.steps, self._epoch, flags, start_ns, got_ns, end_ns))
+            )
             return
         wait_ms, compute_ms = (got_ns - start_ns) / 1e6, (end_ns - got_ns) / 1e6
         self._writer.step(start_ns, self.steps, self._epoch, flags, wait_ms, 0.0, compute_ms, 0.0)
@@ -108,7 +110,7 @@ class LoopBooks(Books):
         self._ever_traced = True
         return flag
 
-    def _write(self, steps: Iterable[tuple[Fetched, int]]) -> None:
+    def _write(self, steps: Iterable[tuple[TrackedStep, int]]) -> None:
         for step, waited_ns in steps:
             compute_ns = step.end_ns - step.start_ns - waited_ns
             self._writer.step(
@@ -116,158 +118,158 @@ class LoopBooks(Books):
             )
 
 
-class Loop:
-    """One run; each loop over the tracked iterable is an epoch of it.
+class TrackedRun:
+    """A run; each loop over the tracked iterable is one of its epochs.
 
-    epoch: that runs now; None between two. over: nothing more is recorded. owner: gives the object that is looped over,
-    None where it is gone. alone: that was looped over more than once, and no other goes on with the run. code: where it
-    was made; held, so that no other code has its identity.
+    epoch: the current one; None between two. is_over: nothing more is recorded. owner: returns the object that is
+    looped over, None once it is deleted. is_looped_again: that object was looped over more than once, so no other one
+    continues the run. code: the caller's; referenced, so that no other code gets its identity.
     """
 
     def __init__(self, runs_dir: Path | None, epochs: int | None, code: CodeType) -> None:
         in_tensorflow = "tensorflow" in sys.modules
         device = find_device() if in_tensorflow else host_device()
         self.epoch: int | None = None
-        self.over = self.alone = False
+        self.is_over = self.is_looped_again = False
         self.owner: Callable[[], object] = lambda: None
         self.code = code
         self._script = ScriptRun(runs_dir, device, {}, [])
         self._writer = self._script.writer
         self._now_ns = self._writer.now_ns
-        self._books = LoopBooks(self._writer, find_trace_count(self._writer.note) if in_tensorflow else None)
-        self._patience = _PATIENCE if device.accelerated else 0
+        self._step_log = LoopStepLog(self._writer, find_trace_count(self._writer.note) if in_tensorflow else None)
+        self._tries_left = _MAX_TRIES if device.accelerated else 0
         self._epochs = epochs
-        self._begun = 0
+        self._epochs_begun = 0
         self._idle_ns = 0
         self._left_at: list[tuple[CodeType, int]] = []
-        self._raised: Raised | None = None
+        self._raised: ErrorText | None = None
         self._writer.describe(split=_SPLIT)
         self._iterator: Callable[[], Any] = lambda: None
         self._stages = StageReader(self._writer, self.iterators)
         self._stages.start()
-        self._forget = at_exit(self.end)
+        self._forget = call_at_exit(self.end)
 
     @property
     def path(self) -> Path | None:
-        """The run folder; None where none could be made."""
+        """The run folder; None if it could not be created."""
         return self._script.path
 
     def begin_epoch(self, steps: int | None) -> int:
-        """A loop over the iterable, of so many steps, begins. Returns the epoch."""
-        self.epoch, self._begun = self._begun, self._begun + 1
+        """Begin a loop over the iterable, of so many steps; return the epoch."""
+        self.epoch, self._epochs_begun = self._epochs_begun, self._epochs_begun + 1
         self._left_at, self._raised = [], None
         self._writer.trains_in = threading.get_ident()
-        self._books.begin_epoch(self.epoch, self._epochs or 0, steps)
-        self._books.begin(Phase.WAIT, self._now_ns())
+        self._step_log.begin_epoch(self.epoch, self._epochs or 0, steps)
+        self._step_log.begin_phase(Phase.WAIT, self._now_ns())
         return self.epoch
 
     def iterators(self) -> tuple[Any, Any]:
-        """For `StageReader`: there is no gate, and what is looped over now."""
+        """Return the iterators for `StageReader`: no source, as there is no gate, and the current iterator."""
         return None, self._iterator()
 
-    def loops_over(self, iterator: Any) -> None:
-        """The epoch's batches come from this, which is not held."""
+    def use_iterator(self, iterator: Any) -> None:
+        """Set the iterator of the epoch's batches, which is referenced weakly."""
         try:
             self._iterator = weakref.ref(iterator)
-        except TypeError:  # a list's: it has no stages
+        except TypeError:  # a list's iterator, which has no stages
             self._iterator = object
 
     # -- a step -----------------------------------------------------------------------------------
 
     def fetch(self) -> int:
-        """The fetch of a batch begins. Returns when."""
-        if self._patience:
-            self._look_for_gpu()
+        """Record that the fetch of a batch begins; return the time."""
+        if self._tries_left:
+            self._start_gpu_probe()
         start_ns = self._now_ns()
-        self._books.before(start_ns)
+        self._step_log.before(start_ns)
         return start_ns
 
-    def got(self, start_ns: int, batch: Any) -> None:
-        """The batch is there."""
-        self._books.got(start_ns, self._now_ns(), batch)
+    def record_fetch(self, start_ns: int, batch: Any) -> None:
+        """Record that the batch is there."""
+        self._step_log.record_fetch(start_ns, self._now_ns(), batch)
         self._raised = None
 
-    def raised(self, error: BaseException) -> None:
-        """The fetch raised. Some go on and fetch again."""
-        self._raised = Raised.of(error)
+    def record_error(self, error: BaseException) -> None:
+        """Record an error of the fetch. The loop may fetch again."""
+        self._raised = ErrorText.of(error)
 
     # -- its end ------------------------------------------------------------------------------------
 
     def exhausted(self) -> None:
-        """The data ended."""
+        """End the epoch with its data."""
         self._end_epoch()
-        if self._begun == self._epochs:
+        if self._epochs_begun == self._epochs:
             self.end()
 
     def leave(self, epoch: int) -> None:
-        """The loop of an epoch is left before its data ended."""
+        """End an epoch whose loop was left before the data ended."""
         if self.epoch != epoch:
             return
-        if self._raised:  # in a fetch: for how long it had waited stays known
+        if self._raised:  # in a fetch, whose wait is recorded with the run's end
             self.end()
             return
         self._end_epoch()
         self._left_at = _stack()
-        if self.alone and self.owner() is None:
-            # The object went before its loop: a collection takes them in any order.
+        if self.is_looped_again and self.owner() is None:
+            # The object was deleted before its loop: the garbage collector takes them in any order.
             self.end()
 
-    def end(self, raised: Raised | None = None, *, meant: bool = False) -> None:
-        """End the run. meant: to leave a loop before its data ended is no reason to call the run stopped."""
-        if self.over:
+    def end(self, raised: ErrorText | None = None, *, meant: bool = False) -> None:
+        """End the run. meant: the user ended it, so a loop that was left before its data ended finished the run."""
+        if self.is_over:
             return
         if threading.current_thread().name.startswith("tfwatch-"):
             # The garbage collector runs in any thread, also in those that are about to be joined.
             threading.Thread(target=self.end, args=(raised,), kwargs={"meant": meant}, name="end-of-run").start()
             return
-        with fails_open(lambda why: tell_user(f"the run was not ended properly: {why}")):
+        with fails_open(lambda why: warn_user(f"the run did not end properly: {why}")):
             self._end(raised or self._raised or _uncaught(self._left_at), meant)
 
     def disown(self) -> None:
-        """This process was forked: the run is its parent's."""
-        self.over, self.epoch = True, None
+        """Stop recording in a forked process: the run belongs to its parent."""
+        self.is_over, self.epoch = True, None
 
     def _end_epoch(self) -> None:
-        self._books.end_epoch(None)
+        self._step_log.end_epoch(None)
         self.epoch = None
         self._idle_ns = self._now_ns()
 
-    def _end(self, raised: Raised | None, meant: bool) -> None:
+    def _end(self, raised: ErrorText | None, meant: bool) -> None:
         at_ns = self._idle_ns if self.epoch is None else self._now_ns()
         stopped = "the loop was left before its data ended" if self._left_at or self.epoch is not None else ""
-        self.over, self.epoch = True, None
+        self.is_over, self.epoch = True, None
         self._forget()
         self._stages.stop()
-        self._books.close()
-        self._books.closed = True
+        self._step_log.close()
+        self._step_log.closed = True
         if raised:
-            self._script.end_by(raised, at_ns)
+            self._script.end_with_error(raised, at_ns)
         elif stopped and not meant:
             self._script.end("stopped", stopped, at_ns)
         else:
             self._script.end("finished", "", at_ns)
 
-    def _look_for_gpu(self) -> None:
+    def _start_gpu_probe(self) -> None:
         with fails_open(self._without_gpu):
-            from tfwatch.watch.async_loop import make_marker, may_ask
+            from tfwatch.watch.async_loop import can_probe_gpu, make_completion_probe
 
-            self._patience -= 1
-            if may_ask():
-                self._patience = 0
-                ahead = Ahead(lambda: make_marker(self._writer), self._now_ns, self._writer.note)
-                ahead.start()
-                self._books.ahead = ahead
-                self._writer.describe(split=_SPLIT_AHEAD)
-            elif not self._patience:
-                self._writer.note("the GPU cannot be asked: a fetch that blocks counts as data wait")
+            self._tries_left -= 1
+            if can_probe_gpu():
+                self._tries_left = 0
+                gpu_probe = GpuProbe(lambda: make_completion_probe(self._writer), self._now_ns, self._writer.note)
+                gpu_probe.start()
+                self._step_log.gpu_probe = gpu_probe
+                self._writer.describe(split=_SPLIT_GPU)
+            elif not self._tries_left:
+                self._writer.note("the GPU cannot be probed: every fetch that blocks counts as data wait")
 
     def _without_gpu(self, why: str) -> None:
-        self._patience = 0
-        self._books.report_failure(why)
+        self._tries_left = 0
+        self._step_log.report_failure(why)
 
 
 def _stack() -> list[tuple[CodeType, int]]:
-    """Where the thread is, innermost first, without tfwatch's own code."""
+    """Return the stack of the thread, innermost first, without tfwatch's own code."""
     found = []
     for frame, line in traceback.walk_stack(sys._getframe(1)):
         if not frame.f_code.co_filename.startswith(_HERE):
@@ -275,12 +277,12 @@ def _stack() -> list[tuple[CodeType, int]]:
     return found
 
 
-def _uncaught(left_at: list[tuple[CodeType, int]]) -> Raised | None:
-    """The exception by which a loop was left, where nobody caught it: it went through the very line."""
+def _uncaught(left_at: list[tuple[CodeType, int]]) -> ErrorText | None:
+    """Return the uncaught exception that left a loop: its traceback contains the loop's line."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if error is None or not left_at:
         return None
     lines = {(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)}
     codes = {code for code, _ in lines}
     innermost = next((place for place in left_at if place[0] in codes), None)
-    return Raised.of(error) if innermost in lines else None
+    return ErrorText.of(error) if innermost in lines else None

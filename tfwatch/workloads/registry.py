@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfwatch.core.knobs import Knobs
-    from tfwatch.workloads.user.file import OwnFile
+    from tfwatch.workloads.user.file import UserFile
 
 
 #: Every workload by its name, which is that of its module here (a `Workload`).
@@ -109,9 +109,9 @@ def load(name: str, knobs: Knobs | None = None) -> Any:
     find(name)
     if name in WORKLOADS:
         return importlib.import_module(f"tfwatch.workloads.models.{name.replace('-', '_')}")
-    from tfwatch.workloads.user.workload import Own
+    from tfwatch.workloads.user.workload import FileWorkload
 
-    return Own(_read(name), knobs)
+    return FileWorkload(_read(name), knobs)
 
 
 def title(name: str) -> str:
@@ -128,7 +128,7 @@ def _is_file(name: str) -> bool:
     return name.endswith(".py") or os.path.isfile(name)
 
 
-def _read(name: str) -> OwnFile:
+def _read(name: str) -> UserFile:
     from tfwatch.workloads.user.file import read
 
     return read(name)

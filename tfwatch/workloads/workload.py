@@ -24,7 +24,7 @@ class Entry:
     """What is known of a workload before it is loaded.
 
     line: what it shows. defaults: of those `Settings` that are its own.
-    takes: settings that only some workloads know. fast: what the fast form of its pipeline is called, with the
+    takes: settings that only some workloads know. fast: what the fast pipeline of its pipeline is called, with the
     `fast_form` knob; empty where it has one form alone. reads_files: while it trains, so that storage can be slow.
     only: the settings that it takes, where it takes few. why_not: the reason, of some that cannot be other than they
     are by default.
@@ -40,7 +40,7 @@ class Entry:
     reads_files: bool = False
     only: frozenset[str] | None = None
     why_not: Mapping[str, str] = field(default_factory=dict)
-    built_once: bool = False
+    is_built_once: bool = False
     cached: str = ""
     shuffles: bool = True
 
@@ -87,7 +87,7 @@ class BadInputError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
+class RaisedError:
     """An error that ended a training.
 
     in_fetch: it was raised while a batch was fetched. shape: of the input of the step that raised it; None where it was
@@ -99,7 +99,7 @@ class Raised:
     shape: tuple[int, ...] | None = None
 
 
-def in_words(raised: Raised) -> str:
+def describe_error(raised: RaisedError) -> str:
     """The error alone."""
     return reason(raised.error)
 
@@ -134,13 +134,13 @@ class Prepared:
     skipped: int = 0
     examples: Sequence[str] = ()
     note: str = ""
-    loop: Callable[[keras.Model], Body] | None = None
+    loop: Callable[[keras.Model], LoopBody] | None = None
     shuffle: Shuffle | None = None
     store: ExampleStore | None = None
-    explain: Callable[[Raised], str] = in_words
+    explain: Callable[[RaisedError], str] = describe_error
 
 
-class Body(Protocol):
+class LoopBody(Protocol):
     """What a loop written by hand does with a batch of the pipeline."""
 
     def train(self, batch: Any) -> Mapping[str, Any]:
@@ -160,7 +160,7 @@ class Workload(Protocol):
             BadInputError: they cannot be used.
         """
 
-    def prepare(self, settings: Settings, say: Callable[[str], None]) -> Prepared:
+    def prepare(self, settings: Settings, report: Callable[[str], None]) -> Prepared:
         """Make or list the data; `say` tells progress in words, often.
 
         Raises:

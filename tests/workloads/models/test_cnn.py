@@ -126,7 +126,7 @@ def test_a_cache_changes_no_bit_and_once_it_is_full_no_file_is_read(folder: Path
         one = drain(plain.pipeline(plain.source, Knobs()))
         assert_same(one, drain(cached.pipeline(cached.source, dataclasses.replace(knobs, cache=True))))
         if epoch == 0:
-            assert cached.store.kept().is_full
+            assert cached.store.examples_of().is_full
             shutil.rmtree(data)
     cached.store.close()
 
@@ -136,9 +136,9 @@ def test_a_cache_that_is_half_full_makes_the_rest(folder: Path) -> None:
     assert cached.store is not None
     one = [drain(plain.pipeline(plain.source, Knobs())) for _ in range(2)]
     assert_same(one[0][:3], drain(cached.pipeline(cached.source, Knobs(cache=True)).take(3)))
-    assert not cached.store.kept().is_full
+    assert not cached.store.examples_of().is_full
     assert_same(one[1], drain(cached.pipeline(cached.source, Knobs(cache=True, workers=2, prefetch=2))))
-    assert cached.store.kept().is_full
+    assert cached.store.examples_of().is_full
 
 
 def test_images_are_augmented_differently_in_each_epoch(folder: Path) -> None:
@@ -246,10 +246,10 @@ def test_a_set_that_lacks_files_is_made_again() -> None:
 def test_who_comes_second_uses_the_set_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     fill, said = image_folder._fill, list[str]()
 
-    def overtaken(part: Path, say: Any, clock: Any) -> None:
+    def overtaken(part: Path, report: Any, clock: Any) -> None:
         monkeypatch.setattr(image_folder, "_fill", fill)
         image_folder.made_images(said.append)
-        fill(part, say, clock)
+        fill(part, report, clock)
 
     monkeypatch.setattr(image_folder, "_fill", overtaken)
     home = image_folder.made_images(lambda _: None)

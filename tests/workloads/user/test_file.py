@@ -11,8 +11,8 @@ from tests.workloads.files import EXAMPLE, IMPORTS, LIVE, MODEL, ONCE
 from tfwatch import cli
 from tfwatch.workloads import registry
 from tfwatch.workloads.user import file
-from tfwatch.workloads.user.errors import Places, named
-from tfwatch.workloads.workload import BadInputError, Raised, Settings
+from tfwatch.workloads.user.errors import ErrorLocator, named
+from tfwatch.workloads.workload import BadInputError, RaisedError, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,9 +72,9 @@ def test_a_path_that_is_no_file_is_told(name: str, sentence: str, written: Calla
 
 def test_functions_may_come_from_elsewhere_and_take_more_than_they_are_given(written: Callable[[str], str]) -> None:
     assert registry.find(written("from models import *")).only
-    assert registry.find(written("from models import model\ndataset = print")).built_once
+    assert registry.find(written("from models import model\ndataset = print")).is_built_once
     entry = registry.find(written("def model(size=3): ...\nif True:\n    def dataset(*args): ..."))
-    assert (entry.built_once, entry.fast, entry.reads_files) == (True, "", False)
+    assert (entry.is_built_once, entry.fast, entry.reads_files) == (True, "", False)
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ def test_functions_may_come_from_elsewhere_and_take_more_than_they_are_given(wri
 def test_what_was_raised_is_laid_to_the_function_that_it_is_about(
     in_fetch: bool, sentence: str, written: Callable[[str], str]
 ) -> None:
-    places = Places(file.read(written(ONCE)))
-    assert places.explain(Raised(ValueError("no"), in_fetch)) == sentence
+    places = ErrorLocator(file.read(written(ONCE)))
+    assert places.explain(RaisedError(ValueError("no"), in_fetch)) == sentence
 
 
 def test_the_knobs_are_those_that_the_file_asks(written: Callable[[str], str]) -> None:
     entry = registry.find(written(IMPORTS + EXAMPLE + LIVE + MODEL))
-    assert (entry.built_once, entry.fast) == (False, "fast form")
+    assert (entry.is_built_once, entry.fast) == (False, "fast form")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ REFUSED = {
     "train own.py --batch-size 8": "own.py takes no --batch-size: dataset(knobs) makes the batches",
     "train own.py --optimizer sgd": "own.py takes no --optimizer: model() compiles with an optimizer of its own",
     "train own.py --image-size 32": "own.py takes no --image-size",
-    "train own.py --fast-form": "own.py takes no fast-form: its pipeline has one form",
+    "train own.py --fast-form": "own.py takes no fast-form: it has no fast pipeline",
     "train own.py --storage-latency 5": "own.py takes no storage-latency: it reads no files while it trains",
     "train own.py --switch 9:workers=2": "own.py takes switches of prefetch only: dataset() is built once",
     "bench own.py": "bench times the workloads that `tfwatch workloads` lists: own.py is a file",

@@ -38,29 +38,29 @@ class Arrays:
     note: str = ""
 
 
-def mnist(say: Callable[[str], None]) -> Arrays:
+def mnist(report: Callable[[str], None]) -> Arrays:
     """60 000 digits of 28x28 and 10 000 held out."""
     import keras
 
-    return _load("MNIST", keras.datasets.mnist.load_data, (28, 28), (60_000, 10_000), say)
+    return _load("MNIST", keras.datasets.mnist.load_data, (28, 28), (60_000, 10_000), report)
 
 
-def cifar10(say: Callable[[str], None]) -> Arrays:
+def cifar10(report: Callable[[str], None]) -> Arrays:
     """50 000 photographs of 32x32x3 in ten classes and 10 000 held out."""
     import keras
 
-    return _load("CIFAR-10", keras.datasets.cifar10.load_data, (32, 32, 3), (50_000, 10_000), say)
+    return _load("CIFAR-10", keras.datasets.cifar10.load_data, (32, 32, 3), (50_000, 10_000), report)
 
 
 def _load(
-    name: str, load: Callable[[], Any], shape: tuple[int, ...], counts: tuple[int, int], say: Callable[[str], None]
+    name: str, load: Callable[[], Any], shape: tuple[int, ...], counts: tuple[int, int], report: Callable[[str], None]
 ) -> Arrays:
-    say(f"loading {name} (Keras downloads it once)")
+    report(f"loading {name} (Keras downloads it once)")
     try:
         with downloading():
             (images, labels), (held_images, held_labels) = load()
     except NotLoadedError as error:
-        say(f"{name} cannot be had: generating a set of its shapes")
+        report(f"{name} cannot be had: generating a set of its shapes")
         return generated(shape, counts, f"{name} cannot be loaded ({error})")
     return Arrays(images, _flat(labels), held_images, _flat(held_labels))
 

@@ -97,7 +97,7 @@ def check_images(folder: Path) -> None:
         raise BadInputError(f"none of the {units.count(len(images.paths))} files in {images.folder} is a JPEG image")
 
 
-def made_images(say: Callable[[str], None], clock: Clock = SYSTEM) -> Path:
+def made_images(report: Callable[[str], None], clock: Clock = SYSTEM) -> Path:
     """The folder of tfwatch's own image set, made on first use; `say` tells how far it is.
 
     Where the cache folder cannot be written it is a temporary folder, which goes when the process ends.
@@ -109,13 +109,13 @@ def made_images(say: Callable[[str], None], clock: Clock = SYSTEM) -> Path:
     if _is_whole(home):
         return home
     try:
-        return _make_in(home.parent, home.name, say, clock)
+        return _make_in(home.parent, home.name, report, clock)
     except OSError as error:
         reason = error.strerror or str(error)
     try:
         place = Path(tempfile.mkdtemp(prefix="tfwatch-"))
         atexit.register(shutil.rmtree, place, ignore_errors=True)
-        return _make_in(place, home.name, lambda text: say(f"{text} - for this run only, cache: {reason}"), clock)
+        return _make_in(place, home.name, lambda text: report(f"{text} - for this run only, cache: {reason}"), clock)
     except OSError as error:
         raise BadInputError(
             f"the image set cannot be made: {error.strerror or error} in {tempfile.gettempdir()}, "
@@ -167,12 +167,12 @@ def _is_whole(folder: Path) -> bool:
         return False
 
 
-def _make_in(place: Path, name: str, say: Callable[[str], None], clock: Clock) -> Path:
+def _make_in(place: Path, name: str, report: Callable[[str], None], clock: Clock) -> Path:
     """Make the set under another name, then rename it, so that nobody ever meets half a set."""
     place.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f"{name}.part-", dir=place))
     try:
-        _fill(part, say, clock)
+        _fill(part, report, clock)
         part.chmod(0o755)
         return _put(part, place / name)
     finally:
@@ -200,9 +200,9 @@ def _put(part: Path, home: Path) -> Path:
     return home
 
 
-def _fill(part: Path, say: Callable[[str], None], clock: Clock) -> None:
+def _fill(part: Path, report: Callable[[str], None], clock: Clock) -> None:
     total, start_ns = A_CLASS * len(CLASSES), clock.now_ns()
-    say(f"making the image set, 0 of {units.count(total)} (once)")
+    report(f"making the image set, 0 of {units.count(total)} (once)")
     for name in CLASSES:
         (part / name).mkdir()
     chunks = [(name, first) for first in range(0, A_CLASS, _CHUNK) for name in CLASSES]
@@ -212,7 +212,7 @@ def _fill(part: Path, say: Callable[[str], None], clock: Clock) -> None:
                 future.result()
                 left_s = (clock.now_ns() - start_ns) / 1e9 / done * (len(chunks) - done)
                 made = f"{units.count(done * _CHUNK)} of {units.count(total)}"
-                say(f"making the image set, {made}, {left_s:.0f} s left (once)")
+                report(f"making the image set, {made}, {left_s:.0f} s left (once)")
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -229,14 +229,14 @@ def _make_chunk(part: Path, name: str, first: int) -> None:
 _BATCH = 64
 
 
-def readable(images: ImageFolder, say: Callable[[str], None]) -> NDArray[np.bool_]:
+def readable(images: ImageFolder, report: Callable[[str], None]) -> NDArray[np.bool_]:
     """One truth value a file: whether TensorFlow decodes it. `say` tells how far a first look is."""
     memory = cache_dir() / "checked" / f"{_key(images)}.json"
     count = len(images.paths)
     good = np.ones(count, dtype=np.bool_)
     broken = _recall(memory, count)
     if broken is None:
-        broken = _try_all(images, say)
+        broken = _try_all(images, report)
         _remember(memory, broken)
     good[broken] = False
     return good
@@ -275,7 +275,7 @@ def _remember(memory: Path, broken: list[int]) -> None:
         return
 
 
-def _try_all(images: ImageFolder, say: Callable[[str], None]) -> list[int]:
+def _try_all(images: ImageFolder, report: Callable[[str], None]) -> list[int]:
     """The numbers of the files that do not decode, found on all cores."""
     import tensorflow as tf
 
@@ -287,8 +287,8 @@ def _try_all(images: ImageFolder, say: Callable[[str], None]) -> list[int]:
 
     tried = tf.data.Dataset.range(count).map(pixels_of, num_parallel_calls=tf.data.AUTOTUNE)
     good = np.zeros(count, dtype=np.bool_)
-    say(f"looking at {units.count(count)} images (once)")
+    report(f"looking at {units.count(count)} images (once)")
     for numbers, _ in tried.ignore_errors().batch(_BATCH):
         good[numbers.numpy()] = True
-        say(f"looking at the images, {units.count(int(numbers[-1]) + 1)} of {units.count(count)} (once)")
+        report(f"looking at the images, {units.count(int(numbers[-1]) + 1)} of {units.count(count)} (once)")
     return [int(number) for number in np.flatnonzero(~good)]

@@ -83,7 +83,11 @@ def pipeline(
 
 def _readers(knobs: Knobs) -> int | None:
     """How many batches are read at once."""
-    return work_ahead.num_parallel_calls_stateful(knobs.workers) if knobs.latency_ms else work_ahead.num_parallel_calls(knobs.workers)
+    return (
+        work_ahead.num_parallel_calls_stateful(knobs.workers)
+        if knobs.latency_ms
+        else work_ahead.num_parallel_calls(knobs.workers)
+    )
 
 
 def reading(latency_ms: float, kept: CachedExamples | None = None) -> Callable[..., Any]:

@@ -31,7 +31,9 @@ def seed_of(settings: Settings) -> int:
 def source(shuffle: Shuffle, batch_size: int) -> tf.data.Dataset:
     """Numbers, int64 of shape [batch]; each pass shuffles anew, the same for the same seed."""
     return (
-        shuffle.numbers.batch(batch_size).with_options(work_ahead.options(Knobs())).with_options(work_ahead.without_autotune())
+        shuffle.numbers.batch(batch_size)
+        .with_options(work_ahead.options(Knobs()))
+        .with_options(work_ahead.without_autotune())
     )
 
 

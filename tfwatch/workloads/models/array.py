@@ -28,13 +28,13 @@ def check(settings: Settings) -> None:
     """Nothing here can be asked wrongly."""
 
 
-def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
+def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """Load MNIST, or generate its like."""
-    data = arrays.mnist(say)
+    data = arrays.mnist(report)
     examples = array_pipeline.from_arrays(data, (_FEATURES,))
     prepared = array_pipeline.prepared(settings, examples, functools.partial(_model, settings), "accuracy")
     build = functools.partial(pipeline, data=data, pick=examples.pick)
-    return replace(prepared, note=data.note, pipeline=build, loop=Body)
+    return replace(prepared, note=data.note, pipeline=build, loop=LoopBody)
 
 
 def pipeline(
@@ -66,7 +66,7 @@ def _model(settings: Settings) -> keras.Model:
     return model_parts.classifier(model_parts.small_dense(_FEATURES, 128, "array"), settings)
 
 
-class Body:
+class LoopBody:
     """The body of the loop."""
 
     def __init__(self, model: keras.Model) -> None:

@@ -23,9 +23,9 @@ def check(settings: Settings) -> None:
     """Nothing here can be asked wrongly."""
 
 
-def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
+def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """Load CIFAR-10, or generate its like."""
-    data = arrays.cifar10(say)
+    data = arrays.cifar10(report)
     examples = array_pipeline.from_arrays(data, _SHAPE)
     return replace(
         array_pipeline.prepared(settings, examples, functools.partial(_model, settings), "accuracy"), note=data.note

@@ -45,16 +45,16 @@ def check(settings: Settings) -> None:
         check_images(settings.data)
 
 
-def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
+def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """Make the image set or list the user's, and look at every file once.
 
     Raises:
         BadInputError: there is no image that can be read.
     """
-    return prepare_images(settings, say, functools.partial(_model, settings))
+    return prepare_images(settings, report, functools.partial(_model, settings))
 
 
-def prepare_images(settings: Settings, say: Callable[[str], None], model: Callable[[int], keras.Model]) -> Prepared:
+def prepare_images(settings: Settings, report: Callable[[str], None], model: Callable[[int], keras.Model]) -> Prepared:
     """Images of `settings.image_size` for a `model` that is made for a number of classes.
 
     Raises:
@@ -62,9 +62,9 @@ def prepare_images(settings: Settings, say: Callable[[str], None], model: Callab
     """
     import keras
 
-    folder = settings.data if settings.data is not None else made_images(say)
+    folder = settings.data if settings.data is not None else made_images(report)
     images = list_images(folder)
-    good = readable(images, say)
+    good = readable(images, report)
     seed = numbered_examples.seed_of(settings)
     if settings.seed is not None:
         keras.utils.set_random_seed(settings.seed)

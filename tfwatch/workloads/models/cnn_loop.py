@@ -28,12 +28,12 @@ def check(settings: Settings) -> None:
     """Nothing here can be asked wrongly."""
 
 
-def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
+def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """Load MNIST, or generate its like."""
-    data = arrays.mnist(say)
+    data = arrays.mnist(report)
     model = functools.partial(_model, settings)
     prepared = array_pipeline.prepared(settings, array_pipeline.from_arrays(data, _SHAPE), model, "accuracy")
-    return replace(prepared, note=data.note, loop=functools.partial(Body, settings))
+    return replace(prepared, note=data.note, loop=functools.partial(LoopBody, settings))
 
 
 def _model(settings: Settings) -> keras.Model:
@@ -41,7 +41,7 @@ def _model(settings: Settings) -> keras.Model:
     return model_parts.classifier(model_parts.small_convolution(_SHAPE, "cnn-loop"), settings)
 
 
-class Body:
+class LoopBody:
     """The body of the loop."""
 
     def __init__(self, settings: Settings, model: keras.Model) -> None:

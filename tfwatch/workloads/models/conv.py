@@ -25,9 +25,9 @@ def check(settings: Settings) -> None:
     """Nothing here can be asked wrongly."""
 
 
-def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
+def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """Images that are made as they are needed."""
-    say("nothing to prepare")
+    report("nothing to prepare")
     examples = array_pipeline.Examples(_pick, _COUNT, _HELD_OUT)
     model = functools.partial(_model, settings)
     prepared = array_pipeline.prepared(settings, examples, model, "mean_absolute_error")

@@ -21,9 +21,9 @@ def check(settings: Settings) -> None:
     """Nothing here can be asked wrongly."""
 
 
-def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
+def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """Load MNIST, or generate its like."""
-    data = arrays.mnist(say)
+    data = arrays.mnist(report)
     examples = array_pipeline.from_arrays(data, (784,))
     return replace(
         array_pipeline.prepared(settings, examples, functools.partial(_model, settings), "accuracy"), note=data.note

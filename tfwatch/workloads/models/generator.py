@@ -41,14 +41,14 @@ def check(settings: Settings) -> None:
     """Nothing here can be asked wrongly."""
 
 
-def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
+def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """Nothing is made ahead: the pipeline makes every example from its number."""
     import tensorflow as tf
 
     from tfwatch.tfdata.cache import ExampleStore
     from tfwatch.tfdata.shuffle import Shuffle
 
-    say("making examples as they are needed")
+    report("making examples as they are needed")
     shuffle = Shuffle(_COUNT, numbered_examples.seed_of(settings))
     store = ExampleStore(_COUNT, [tf.TensorSpec((_FEATURES,), tf.float32), tf.TensorSpec((), tf.int32)])
     held_out = numbered_examples.in_order(_HELD_OUT, settings.batch_size).map(lambda numbers: numbers + _COUNT)

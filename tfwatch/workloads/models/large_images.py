@@ -28,9 +28,9 @@ def check(settings: Settings) -> None:
     """Nothing here can be asked wrongly."""
 
 
-def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
+def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """Ten patterns, 2 MB in all: each image is one of them under a light of its own."""
-    say("generating images")
+    report("generating images")
     examples = array_pipeline.Examples(_pick_of(_patterns()), _COUNT, _HELD_OUT)
     prepared = array_pipeline.prepared(settings, examples, functools.partial(_model, settings), "accuracy")
     return replace(prepared, note="the images are generated")

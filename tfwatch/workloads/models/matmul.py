@@ -24,9 +24,9 @@ def check(settings: Settings) -> None:
     """Nothing here can be asked wrongly."""
 
 
-def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
+def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """Rows that are made as they are needed; a batch is a square matrix of them."""
-    say("nothing to prepare")
+    report("nothing to prepare")
     size = settings.size
     examples = array_pipeline.Examples(functools.partial(_pick, size), _STEPS * size, _HELD_OUT * size)
     model = functools.partial(_model, settings)

@@ -28,9 +28,9 @@ def check(settings: Settings) -> None:
     """Nothing here can be asked wrongly."""
 
 
-def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
+def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """A series of three waves and noise; window n begins at its n-th value."""
-    say("generating a series")
+    report("generating a series")
     examples = array_pipeline.Examples(_pick_of(_series()), _COUNT, _HELD_OUT)
     prepared = array_pipeline.prepared(settings, examples, functools.partial(_model, settings), "mean_absolute_error")
     return replace(prepared, note="the series is generated")

@@ -30,18 +30,18 @@ def check(settings: Settings) -> None:
     cnn.check(settings)
 
 
-def prepare(settings: Settings, say: Callable[[str], None]) -> Prepared:
+def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
     """The images and the pipeline of the cnn workload, larger; the base starts with ImageNet's weights.
 
     Raises:
         BadInputError: there is no image that can be read.
     """
-    base, note = make_base(settings, say)
-    prepared = cnn.prepare_images(replace(settings, image_size=SIZE), say, functools.partial(_model, settings, base))
+    base, note = make_base(settings, report)
+    prepared = cnn.prepare_images(replace(settings, image_size=SIZE), report, functools.partial(_model, settings, base))
     return replace(prepared, note=note)
 
 
-def make_base(settings: Settings, say: Callable[[str], None]) -> tuple[keras.Model, str]:
+def make_base(settings: Settings, report: Callable[[str], None]) -> tuple[keras.Model, str]:
     """The frozen base, and why it starts at random where it was to start with ImageNet's weights."""
     import keras
 
@@ -49,7 +49,7 @@ def make_base(settings: Settings, say: Callable[[str], None]) -> tuple[keras.Mod
     note = ""
     model_parts.seed(settings)
     if settings.weights == "imagenet":
-        say("loading MobileNetV2's ImageNet weights (Keras downloads them once)")
+        report("loading MobileNetV2's ImageNet weights (Keras downloads them once)")
         try:
             with downloading():
                 base = make(weights="imagenet")

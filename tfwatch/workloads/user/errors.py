@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     import keras
 
-    from tfwatch.workloads.user.file import OwnFile
-    from tfwatch.workloads.workload import Raised
+    from tfwatch.workloads.user.file import UserFile
+    from tfwatch.workloads.workload import RaisedError
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 #: A frame, as Python and TensorFlow print it into messages.
@@ -38,10 +38,10 @@ _RAISED = re.compile(r"^\s*([A-Za-z_.]*(?:Error|Exception|Exit|Interrupt): .+)$"
 _LONGEST = 300
 
 
-class Places:
+class ErrorLocator:
     """Lines of a file and of others in its folder."""
 
-    def __init__(self, file: OwnFile) -> None:
+    def __init__(self, file: UserFile) -> None:
         self._file = file
         self._folder = str(file.path.parent)
 
@@ -50,7 +50,7 @@ class Places:
         found = [place for at in _frames(error) if (place := self._place(*at))]
         return found[-1] if found else ""
 
-    def explain(self, raised: Raised) -> str:
+    def explain(self, raised: RaisedError) -> str:
         """What was raised while it trained: with a line of the user's, or the function that it is about."""
         batches = "pipeline" if self._file.live else "dataset"
         function, where = (batches, "a batch of") if raised.in_fetch else ("model", "a step of")

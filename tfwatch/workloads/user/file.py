@@ -29,7 +29,7 @@ _LONGEST_NAME = 40
 
 
 @dataclass(frozen=True, slots=True)
-class OwnFile:
+class UserFile:
     """A file that has what a workload needs.
 
     shown: its path as the user wrote it. name: what the run is called. lines: of its functions, by their names; those
@@ -62,12 +62,12 @@ class OwnFile:
                 "learning_rate": _COMPILED,
                 "data": "its own code reads the data",
             },
-            built_once=not self.live,
+            is_built_once=not self.live,
             shuffles=False,
         )
 
 
-def read(name: str) -> OwnFile:
+def read(name: str) -> UserFile:
     """Look into a file.
 
     Raises:
@@ -81,7 +81,7 @@ def read(name: str) -> OwnFile:
     for function, node in bound.items():
         if function in ARGUMENTS and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             _check_arguments(name, node)
-    return OwnFile(
+    return UserFile(
         shown=name,
         path=path.resolve(),
         name=_title(tree, path),
@@ -131,7 +131,7 @@ def _bound(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             yield child.name, child
         elif isinstance(child, ast.alias):
             yield child.asname or child.name.partition(".")[0], child
-        elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.ExampleStore):
+        elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
             yield child.id, child
         elif not isinstance(child, ast.Lambda):
             yield from _bound(child)

@@ -32,7 +32,7 @@ from tfwatch.core.knobs import Knobs
 from tfwatch.tfdata import work_ahead
 from tfwatch.tfdata.stage_names import inputs_of
 from tfwatch.workloads.data import numbered_examples
-from tfwatch.workloads.user.errors import Places, fits, named, sentence, unknown_name
+from tfwatch.workloads.user.errors import ErrorLocator, fits, named, sentence, unknown_name
 from tfwatch.workloads.workload import BadInputError, Prepared
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from tfwatch.core.knobs import Setting
-    from tfwatch.workloads.user.file import OwnFile
-    from tfwatch.workloads.workload import Raised, Settings
+    from tfwatch.workloads.user.file import UserFile
+    from tfwatch.workloads.workload import RaisedError, Settings
 
     Build: TypeAlias = Callable[[tf.data.Dataset, Knobs], tf.data.Dataset]
 
@@ -66,28 +66,28 @@ class Pipeline:
         return Pipeline(knobs.prefetch, knobs.workers, knobs.fast_form, work_ahead.num_parallel_calls(knobs.workers))
 
 
-class Own:
+class FileWorkload:
     """A `Workload` made of a file. `knobs` are those at the start."""
 
-    def __init__(self, file: OwnFile, knobs: Knobs | None = None) -> None:
+    def __init__(self, file: UserFile, knobs: Knobs | None = None) -> None:
         self._file = file
         self._knobs = knobs or Knobs()
-        self._places = Places(file)
+        self._places = ErrorLocator(file)
         self._module: Any = None
         self._takes: Any = None
 
     def check(self, settings: Settings) -> None:
         """All that can be checked without running the file was, when it was read."""
 
-    def prepare(self, settings: Settings, say: Callable[[str], None]) -> Prepared:
+    def prepare(self, settings: Settings, report: Callable[[str], None]) -> Prepared:
         """Run the file and have it make its data.
 
         Raises:
             BadInputError: it cannot be imported, or a function raises or gives something else than it has to.
         """
-        say(f"importing {self._file.shown}")
+        report(f"importing {self._file.shown}")
         self._import()
-        say(f"making the data set of {self._file.shown}")
+        report(f"making the data set of {self._file.shown}")
         source, build = self._live() if self._file.live else self._once()
         spec = self._spec(build(source, self._knobs))
         return Prepared(
@@ -144,7 +144,11 @@ class Own:
         return source, lambda batches, knobs: numbered_examples.finished(batches, Knobs(prefetch=knobs.prefetch))
 
     def _live(self) -> tuple[tf.data.Dataset, Build]:
-        source = self._dataset("source").with_options(work_ahead.options(Knobs())).with_options(work_ahead.without_autotune())
+        source = (
+            self._dataset("source")
+            .with_options(work_ahead.options(Knobs()))
+            .with_options(work_ahead.without_autotune())
+        )
 
         def build(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
             return numbered_examples.finished(self._dataset("pipeline", batches, Pipeline.of(knobs)), knobs)
@@ -250,7 +254,7 @@ class Own:
         if settings.steps_per_execution > 1:
             model.steps_per_execution = settings.steps_per_execution
 
-    def _explain(self, raised: Raised) -> str:
+    def _explain(self, raised: RaisedError) -> str:
         """What was raised while it trained, in a sentence with a line of the file."""
         shape = raised.shape
         if not fits(shape, self._takes):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs.processes import wait_until
-from tfwatch.watch.async_loop import Ahead, Fetched, Landing, Split
+from tfwatch.watch.async_loop import Completion, GpuProbe, StarvationSplit, TrackedStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,8 +34,8 @@ class Played:
     fetches: list[float]
     launching: float
     work: float
-    steps: list[Fetched] = field(default_factory=list)
-    landings: list[Landing] = field(default_factory=list)
+    steps: list[TrackedStep] = field(default_factory=list)
+    landings: list[Completion] = field(default_factory=list)
     dry_ms: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -45,28 +45,28 @@ class Played:
             asked = max(start + WAKE, asking)
             if asked <= got:
                 asking = max(asked + IDLE, free + LATE)
-                self.landings.append(Landing(step, *(round(at * MS) for at in (start, asked, asking))))
+                self.landings.append(Completion(step, *(round(at * MS) for at in (start, asked, asking))))
             self.dry_ms.append(max(0.0, got - max(start, free)))
             free = max(free, got + LAUNCH) + self.work
             now = got + self.launching
-            self.steps.append(Fetched(step, 0, 0, *(round(at * MS) for at in (start, got, now))))
+            self.steps.append(TrackedStep(step, 0, 0, *(round(at * MS) for at in (start, got, now))))
 
     def starved_ms(self) -> list[float]:
         """What is told, step by step."""
-        split, landings = Split(IDLE_NS), iter(self.landings)
+        split, landings = StarvationSplit(IDLE_NS), iter(self.landings)
         following = next(landings, None)
-        told: list[tuple[Fetched, int]] = []
+        events_of: list[tuple[TrackedStep, int]] = []
         for step in self.steps:
             split.add(step)
-            while following and following.landed_ns <= step.end_ns:
-                told += split.take(following)
+            while following and following.completed_ns <= step.end_ns:
+                events_of += split.take(following)
                 following = next(landings, None)
         while following:
-            told += split.take(following)
+            events_of += split.take(following)
             following = next(landings, None)
-        told += split.rest()
-        assert [step.step for step, _ in told] == list(range(1, len(self.steps) + 1))
-        return [ns / MS for _, ns in told]
+        events_of += split.rest()
+        assert [step.step for step, _ in events_of] == list(range(1, len(self.steps) + 1))
+        return [ns / MS for _, ns in events_of]
 
 
 def test_a_host_that_waits_while_the_gpu_computes_does_not_starve_it() -> None:
@@ -78,59 +78,62 @@ def test_a_host_that_waits_while_the_gpu_computes_does_not_starve_it() -> None:
 
 
 @pytest.mark.parametrize("fetches", [[10.0], [14.0], [20.0], [40.0], [*[30.0] * 20, *[0.5] * 8]])
-def test_starving_is_what_is_left_of_the_fetch_once_the_gpu_ran_dry(fetches: list[float]) -> None:
+def test_data_wait_is_the_part_of_the_fetch_in_which_the_gpu_is_idle(fetches: list[float]) -> None:
     loop = Played(fetches * 100, launching=4.0, work=13.0)
 
     # A fetch that ends just before the work does is told to starve for no more than the landing is taken to be late.
     assert loop.starved_ms()[1:] == pytest.approx(loop.dry_ms[1:], abs=0.4)
 
 
-def test_a_loop_that_is_bound_by_launching_starves_for_all_of_its_fetch() -> None:
+def test_a_launch_bound_loop_starves_for_its_whole_fetch() -> None:
     loop = Played([5.0] * 100, launching=4.0, work=1.0)
 
     assert loop.starved_ms() == [5.0] * 100
 
 
-def test_a_loop_that_pulls_its_loss_starves_for_all_of_its_fetch() -> None:
+def test_a_loop_that_pulls_its_loss_starves_for_its_whole_fetch() -> None:
     loop = Played([5.0] * 100, launching=20.0, work=13.0)
 
     assert loop.starved_ms() == [5.0] * 100
 
 
-def test_a_stall_after_a_backlog_starves_from_its_end_on() -> None:
+def test_a_stall_after_a_backlog_starves_once_the_backlog_is_done() -> None:
     """Ten steps were launched at once: the GPU works on for 90 ms of the 500 ms in which no batch comes."""
     loop = Played([*[0.2] * 10, 500.0, *[0.2] * 3], launching=4.0, work=13.0)
 
     assert loop.starved_ms()[10] == pytest.approx(500.0 - (10 * 13.0 - 10 * 4.2), abs=1.5)
 
 
-def test_short_fetches_that_were_not_asked_about_count_as_the_gpu_was_found_before() -> None:
-    split = Split(IDLE_NS)
-    dry = [Fetched(step, 0, 0, step * MS, step * MS + 100, step * MS + 200) for step in (1, 2, 3)]
+def test_short_fetches_without_a_probe_count_as_the_last_probe_found_the_gpu() -> None:
+    split = StarvationSplit(IDLE_NS)
+    dry = [TrackedStep(step, 0, 0, step * MS, step * MS + 100, step * MS + 200) for step in (1, 2, 3)]
     for step in dry:
         split.add(step)
 
-    told = [*split.take(Landing(1, MS, MS + 10, MS + 10 + round(IDLE * MS))), *split.take(landing_of(3, late_ms=50))]
+    events_of = [
+        *split.take(Completion(1, MS, MS + 10, MS + 10 + round(IDLE * MS))),
+        *split.take(landing_of(3, late_ms=50)),
+    ]
 
-    assert told == [(dry[0], 100), (dry[1], 100), (dry[2], 0)]
-    busy = [Fetched(step, 0, 0, step * MS, step * MS + 100, step * MS + 200) for step in (4, 5)]
+    assert events_of == [(dry[0], 100), (dry[1], 100), (dry[2], 0)]
+    busy = [TrackedStep(step, 0, 0, step * MS, step * MS + 100, step * MS + 200) for step in (4, 5)]
     for step in busy:
         split.add(step)
     assert list(split.rest(keep=1)) == [(busy[0], 0)]
     assert list(split.rest()) == [(busy[1], 0)]
 
 
-def test_a_landing_of_a_fetch_that_gave_no_batch_is_of_no_step() -> None:
+def test_a_completion_of_a_fetch_without_a_batch_belongs_to_no_step() -> None:
     """As at the end of an epoch: the next one's first step has the same number."""
-    split, step = Split(IDLE_NS), Fetched(1, 0, 0, 50 * MS, 90 * MS, 95 * MS)
+    split, step = StarvationSplit(IDLE_NS), TrackedStep(1, 0, 0, 50 * MS, 90 * MS, 95 * MS)
     split.add(step)
 
     assert list(split.take(landing_of(1, late_ms=20))) == []
-    assert list(split.take(Landing(1, 50 * MS, 50 * MS, 60 * MS))) == [(step, 30 * MS + split.late_ns)]
+    assert list(split.take(Completion(1, 50 * MS, 50 * MS, 60 * MS))) == [(step, 30 * MS + split.read_delay_ns)]
 
 
-def landing_of(step: int, late_ms: float) -> Landing:
-    return Landing(step, step * MS, step * MS + 10, step * MS + round(late_ms * MS))
+def landing_of(step: int, late_ms: float) -> Completion:
+    return Completion(step, step * MS, step * MS + 10, step * MS + round(late_ms * MS))
 
 
 class Gpu:
@@ -154,14 +157,14 @@ class Gpu:
         return self.now_ns()
 
 
-def make_ahead(gpu: Gpu, notes: list[str]) -> Ahead:
-    ahead = Ahead(lambda: gpu.probe, gpu.now_ns, notes.append)
+def make_ahead(gpu: Gpu, notes: list[str]) -> GpuProbe:
+    ahead = GpuProbe(lambda: gpu.probe, gpu.now_ns, notes.append)
     ahead.start()
     wait_until(lambda: gpu.asked >= 12)
     return ahead
 
 
-def asked_while_busy(gpu: Gpu, notes: list[str]) -> Ahead:
+def asked_while_busy(gpu: Gpu, notes: list[str]) -> GpuProbe:
     """Asked at the fetch of the first step; it has not answered."""
     ahead = make_ahead(gpu, notes)
     gpu.free.clear()
@@ -170,37 +173,37 @@ def asked_while_busy(gpu: Gpu, notes: list[str]) -> Ahead:
     return ahead
 
 
-def fetched(step: int) -> Fetched:
-    return Fetched(step, 0, 0, step * MS, step * MS + 1000, step * MS + 5000)
+def fetched(step: int) -> TrackedStep:
+    return TrackedStep(step, 0, 0, step * MS, step * MS + 1000, step * MS + 5000)
 
 
-def steps_of(told: Iterable[tuple[Fetched, int]]) -> list[int]:
-    return [step.step for step, _ in told]
+def steps_of(events_of: Iterable[tuple[TrackedStep, int]]) -> list[int]:
+    return [step.step for step, _ in events_of]
 
 
-def test_the_thread_asks_at_a_fetch_and_a_step_waits_for_the_answer() -> None:
+def test_the_thread_probes_at_a_fetch_and_the_step_waits_for_the_probe() -> None:
     gpu = Gpu()
     notes: list[str] = []
     ahead = asked_while_busy(gpu, notes)
-    ahead.got(1 * MS + 400_000)
-    assert steps_of(ahead.settle(fetched(1))) == []
+    ahead.record_fetch(1 * MS + 400_000)
+    assert steps_of(ahead.finish_step(fetched(1))) == []
     gpu.free.set()
     ahead.fetch(2, 2 * MS)
     wait_until(lambda: gpu.asked == 14)
-    ahead.got(2 * MS + 400_000)
-    told = steps_of(ahead.settle(fetched(2)))
-    told += steps_of(ahead.stop())
-    assert told == [1, 2]
+    ahead.record_fetch(2 * MS + 400_000)
+    events_of = steps_of(ahead.finish_step(fetched(2)))
+    events_of += steps_of(ahead.stop())
+    assert events_of == [1, 2]
     assert len(notes) == 1
     assert "an idle GPU answers after" in notes[0]
 
 
-def test_the_end_does_not_wait_for_a_gpu_that_has_much_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_does_not_wait_for_a_busy_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tfwatch.watch.async_loop._JOIN_S", 0.01)
     gpu = Gpu()
     notes: list[str] = []
     ahead = asked_while_busy(gpu, notes)
-    assert steps_of(ahead.settle(fetched(1))) == []
+    assert steps_of(ahead.finish_step(fetched(1))) == []
     assert steps_of(ahead.stop()) == [1]
     gpu.free.set()
 
@@ -226,26 +229,26 @@ list(asks.stop())
 """
 
 
-def test_the_process_does_not_end_while_the_thread_asks() -> None:
+def test_the_process_does_not_end_during_a_probe() -> None:
     """A function of TensorFlow's that runs then brings the process down."""
     ended = subprocess.run([sys.executable, "-c", ENDS_WHILE_BUSY], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout) == (0, "landed\n"), ended.stderr
 
 
-def test_a_gpu_that_cannot_be_asked_leaves_the_host_s_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_probe_the_whole_fetch_is_data_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = Gpu()
     notes: list[str] = []
     ahead = make_ahead(gpu, notes)
     ahead.fetch(1, 1 * MS)
     gpu.at_ns = itertools.count(100 * MS, 10 * MS)  # busy
     wait_until(lambda: bool(ahead._landed))
-    assert list(ahead.settle(fetched(1))) == [(fetched(1), 0)]
+    assert list(ahead.finish_step(fetched(1))) == [(fetched(1), 0)]
     gpu.fails = True
     ahead.fetch(2, 2 * MS)
     wait_until(lambda: ahead.failed)
 
-    assert list(ahead.settle(fetched(2))) == [(fetched(2), 1000)]
-    assert list(ahead.settle(fetched(3))) == [(fetched(3), 1000)]
+    assert list(ahead.finish_step(fetched(2))) == [(fetched(2), 1000)]
+    assert list(ahead.finish_step(fetched(3))) == [(fetched(3), 1000)]
     assert notes[1:] == [
         "the GPU cannot be asked (RuntimeError: out of memory): a fetch that blocks counts as data wait"
     ]

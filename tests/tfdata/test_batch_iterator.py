@@ -9,10 +9,10 @@ import pytest
 pytestmark = pytest.mark.tensorflow
 
 
-def test_plain_tensors_have_their_shapes_said_in_the_graph_and_what_else_a_batch_holds_is_left_alone() -> None:
+def test_plain_tensors_get_static_shapes_in_the_graph_and_other_parts_are_unchanged() -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.batches import Shape
+    from tfwatch.tfdata.batches import BatchSpec
 
     spec = {
         "plain": tf.TensorSpec((None, 3)),
@@ -20,11 +20,11 @@ def test_plain_tensors_have_their_shapes_said_in_the_graph_and_what_else_a_batch
         "sparse": tf.SparseTensorSpec((None, 4)),
         "unknown": tf.TensorSpec(None),
     }
-    shape = Shape(spec, plain=True)
+    shape = BatchSpec(spec, plain=True)
     seen: list[Any] = []
 
     def step(batch: Any) -> Any:
-        seen.append((batch, shape.ensure(batch)))
+        seen.append((batch, shape.ensure_shapes(batch)))
         return 0
 
     graph = tf.function(step, input_signature=[spec], autograph=False).get_concrete_function().graph

@@ -32,15 +32,15 @@ def _in_parallel() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _let_go(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Feeds are closed: to delete an iterator took up to a minute, and a test's end would wait for each."""
-    from tfwatch.tfdata.live_switch import Feed
+    from tfwatch.tfdata.live_switch import SwitchablePipeline
 
-    feeds, init = list[Feed](), Feed.__init__
+    feeds, init = list[SwitchablePipeline](), SwitchablePipeline.__init__
 
-    def noted(feed: Feed, *args: Any) -> None:
+    def noted(feed: SwitchablePipeline, *args: Any) -> None:
         feeds.append(feed)
         init(feed, *args)
 
-    monkeypatch.setattr(Feed, "__init__", noted)
+    monkeypatch.setattr(SwitchablePipeline, "__init__", noted)
     yield
     for feed in feeds:
         feed.close()
@@ -69,11 +69,11 @@ def read(feed: Any, switch_at: dict[int, Knobs]) -> list[int]:
 def test_random_switches_lose_nothing_and_repeat_nothing(seed: int) -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.live_switch import Feed
+    from tfwatch.tfdata.live_switch import SwitchablePipeline
 
     rng = random.Random(seed)
     knobs = [Knobs(rng.choice(SETTINGS), rng.choice(SETTINGS)) for _ in range(12)]
-    feed = Feed(build)
+    feed = SwitchablePipeline(build)
     feed.start(iter(tf.data.Dataset.range(100)), knobs[0])
     assert read(feed, {rng.randrange(101): k for k in knobs[1:]}) == list(range(0, 200, 2))
 
@@ -82,9 +82,9 @@ def test_random_switches_lose_nothing_and_repeat_nothing(seed: int) -> None:
 def test_a_switch_at_the_edge_of_an_epoch(at: int) -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.live_switch import Feed
+    from tfwatch.tfdata.live_switch import SwitchablePipeline
 
-    feed = Feed(build)
+    feed = SwitchablePipeline(build)
     feed.start(iter(tf.data.Dataset.range(100)), Knobs(4))
     assert read(feed, {at: Knobs("off")}) == list(range(0, 200, 2))
     feed.start(iter(tf.data.Dataset.range(5)), Knobs("off"))
@@ -94,14 +94,14 @@ def test_a_switch_at_the_edge_of_an_epoch(at: int) -> None:
 def test_a_pipeline_that_cannot_be_built_changes_nothing() -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.live_switch import Feed
+    from tfwatch.tfdata.live_switch import SwitchablePipeline
 
     def picky(batches: Any, knobs: Knobs) -> Any:
         if knobs.prefetch == 16:
             raise ValueError("no")
         return batches
 
-    feed = Feed(picky)
+    feed = SwitchablePipeline(picky)
     feed.start(iter(tf.data.Dataset.range(4)), Knobs())
     assert int(feed.get()[0]) == 0
     with pytest.raises(ValueError, match="no"):
@@ -113,7 +113,7 @@ def read_and_switch(feed: Any, rng: random.Random) -> tuple[list[int], int]:
     got, switches = list[int](), 0
     while True:
         if not feed.switching and rng.random() < 0.1:
-            feed.switch(rng.choice(LASTING))
+            feed.switch(rng.choice(RESTARTS))
             switches += 1
         try:
             got.append(int(feed.get()[0]))
@@ -121,35 +121,35 @@ def read_and_switch(feed: Any, rng: random.Random) -> tuple[list[int], int]:
             return got, switches
 
 
-LASTING = [Knobs(), Knobs(4), Knobs("off", 64), Knobs("auto", 2), Knobs(4, 64)]
+RESTARTS = [Knobs(), Knobs(4), Knobs("off", 64), Knobs("auto", 2), Knobs(4, 64)]
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_setting_that_comes_again_begins_anew_and_nothing_is_lost(seed: int, made: list[int]) -> None:
+def test_a_setting_that_returns_restarts_its_pipeline_and_no_batch_is_lost(seed: int, made: list[int]) -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.live_switch import Feed
+    from tfwatch.tfdata.live_switch import SwitchablePipeline
 
-    rng, feed = random.Random(seed), Feed(build)
+    rng, feed = random.Random(seed), SwitchablePipeline(build)
     for epoch in (1, 2):
-        feed.start(iter(tf.data.Dataset.range(1000)), LASTING[0])
+        feed.start(iter(tf.data.Dataset.range(1000)), RESTARTS[0])
         got, switches = read_and_switch(feed, rng)
         assert got == list(range(0, 2000, 2))
         assert switches > 20
         with pytest.raises(StopIteration):
             feed.get()
         # The end of one that began anew is asked of another, which is made for it.
-        assert len(made) <= epoch * (len(LASTING) + 1)
+        assert len(made) <= epoch * (len(RESTARTS) + 1)
 
 
-@pytest.mark.parametrize("knobs", LASTING, ids=str)
-def test_what_has_ended_takes_nothing_until_it_is_asked_again(knobs: Knobs) -> None:
+@pytest.mark.parametrize("knobs", RESTARTS, ids=str)
+def test_an_ended_pipeline_takes_no_element_until_it_restarts(knobs: Knobs) -> None:
     """A parallel map asks on for as many elements as it has workers, although its input has ended."""
     import tensorflow as tf
 
-    from tfwatch.tfdata.live_switch import Feed
+    from tfwatch.tfdata.live_switch import SwitchablePipeline
 
-    feed = Feed(build)
+    feed = SwitchablePipeline(build)
     feed.start(iter(tf.data.Dataset.range(100)), knobs)
     got = [int(feed.get()[0])]
     ended: Any = feed.iterator
@@ -165,49 +165,49 @@ def test_what_has_ended_takes_nothing_until_it_is_asked_again(knobs: Knobs) -> N
 
 
 @pytest.mark.parametrize("knobs", [Knobs("default"), Knobs(4, "auto"), Knobs(4, "default")], ids=str)
-def test_what_cannot_begin_as_if_it_were_new_is_made_new(knobs: Knobs, made: list[int]) -> None:
+def test_a_pipeline_that_cannot_restart_is_built_again(knobs: Knobs, made: list[int]) -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.live_switch import Feed
+    from tfwatch.tfdata.live_switch import SwitchablePipeline
 
-    feed = Feed(build)
+    feed = SwitchablePipeline(build)
     feed.start(iter(tf.data.Dataset.range(100)), Knobs())
     assert read(feed, {10: knobs, 30: Knobs(), 50: knobs, 70: Knobs()}) == list(range(0, 200, 2))
     assert len(made) == 4  # one of them for the end
 
 
-def test_a_pipeline_that_stays_ended_cuts_nothing_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restarted_pipeline_that_ends_at_once_does_not_cut_the_data_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with a prefetch that TensorFlow puts behind it."""
     import tensorflow as tf
 
     from tfwatch.tfdata import live_switch
-    from tfwatch.tfdata.live_switch import Feed
+    from tfwatch.tfdata.live_switch import SwitchablePipeline
 
     monkeypatch.setattr(live_switch, "_can_last", lambda *_: True)
-    feed = Feed(build)
+    feed = SwitchablePipeline(build)
     feed.start(iter(tf.data.Dataset.range(100)), Knobs("default"))
     switches = {n: Knobs("default" if n % 20 else "off") for n in range(10, 90, 10)}
     assert read(feed, switches) == list(range(0, 200, 2))
 
 
-def test_a_pipeline_that_asks_for_a_warm_start_takes_nothing_before_its_turn() -> None:
+def test_a_pipeline_with_a_warm_start_takes_nothing_before_its_switch() -> None:
     """Else it takes from under the one that runs, or finds the gate closed and ends before it began."""
     import tensorflow as tf
 
-    from tfwatch.tfdata.live_switch import Feed
+    from tfwatch.tfdata.live_switch import SwitchablePipeline
 
     def warm(batches: Any, knobs: Knobs) -> Any:
         asked = tf.data.Options()
         asked.experimental_warm_start = True
         return build(batches.with_options(asked), knobs)
 
-    feed = Feed(warm)
+    feed = SwitchablePipeline(warm)
     feed.start(iter(tf.data.Dataset.range(40)), Knobs(4))
     assert read(feed, {n: Knobs(4) for n in (3, 9, 20)}) == list(range(0, 80, 2))
 
 
 @pytest.mark.parametrize("prefetch", SETTINGS)
-def test_over_a_pipeline_of_others_nothing_works_ahead_but_the_prefetch_asked_for(prefetch: Setting) -> None:
+def test_over_a_users_pipeline_only_the_requested_prefetch_works_ahead(prefetch: Setting) -> None:
     """Else what it holds is lost where prefetch is taken away again."""
     import tensorflow as tf
 
@@ -220,7 +220,7 @@ def test_over_a_pipeline_of_others_nothing_works_ahead_but_the_prefetch_asked_fo
 def test_a_setting_is_traced_once_an_epoch_and_again_for_another_state() -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.live_switch import Feed
+    from tfwatch.tfdata.live_switch import SwitchablePipeline
 
     traced: list[Knobs] = []
     state = ["empty"]
@@ -235,7 +235,7 @@ def test_a_setting_is_traced_once_an_epoch_and_again_for_another_state() -> None
             got.append(int(feed.get()[0]))
 
     got: list[int] = []
-    feed = Feed(counted, lambda: state[0])
+    feed = SwitchablePipeline(counted, lambda: state[0])
     feed.start(iter(tf.data.Dataset.range(100)), Knobs(2))
     for knobs in (Knobs(), Knobs(2), Knobs(), Knobs(2)):
         go_on(knobs)

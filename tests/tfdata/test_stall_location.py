@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.tfdata.stall_location import standing
+from tfwatch.tfdata.stall_location import find_running_line
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -31,36 +31,36 @@ def frame(*files: str) -> FrameType:
     return found
 
 
-def test_the_training_stands_in_the_innermost_line_that_is_no_librarys() -> None:
+def test_the_running_line_is_the_innermost_outside_libraries() -> None:
     frames = {TRAINS: frame("/home/me/train.py", "/home/me/feed.py", LIBRARY)}
 
-    assert standing(TRAINS, frames) == ("feed.py:2 in f1", "training")
+    assert find_running_line(TRAINS, frames) == ("feed.py:2 in f1", "training")
 
 
-def test_what_tensorflow_called_goes_before_where_the_training_waits() -> None:
+def test_a_function_that_tensorflow_called_precedes_the_training_line() -> None:
     frames = {TRAINS: frame("/home/me/train.py"), OTHER: frame(SCRIPT_OPS, "/home/me/rows.py", LIBRARY)}
 
-    assert standing(TRAINS, frames) == ("rows.py:2 in f1", "generator")
+    assert find_running_line(TRAINS, frames) == ("rows.py:2 in f1", "generator")
 
 
-def test_a_thread_that_tensorflow_did_not_call_is_none_of_its_business() -> None:
+def test_a_thread_that_tensorflow_did_not_call_is_ignored() -> None:
     frames = {TRAINS: frame("/home/me/train.py"), OTHER: frame("/home/me/server.py")}
 
-    assert standing(TRAINS, frames) == ("train.py:2 in f0", "training")
+    assert find_running_line(TRAINS, frames) == ("train.py:2 in f0", "training")
 
 
-def test_a_copy_that_autograph_made_is_no_place() -> None:
+def test_a_function_generated_by_autograph_is_ignored() -> None:
     frames = {TRAINS: frame("/home/me/train.py"), OTHER: frame(SCRIPT_OPS, "/tmp/__autograph_generated_file1_.py")}
 
-    assert standing(TRAINS, frames) == ("train.py:2 in f0", "training")
+    assert find_running_line(TRAINS, frames) == ("train.py:2 in f0", "training")
 
 
-def test_where_all_is_a_librarys_its_innermost_line_is_told() -> None:
+def test_if_all_frames_are_in_libraries_the_innermost_line_is_named() -> None:
     over = threading.Event()
     waiting = threading.Thread(target=over.wait)
     waiting.start()
     try:
-        place, thread = standing(waiting.ident or 0)
+        place, thread = find_running_line(waiting.ident or 0)
     finally:
         over.set()
         waiting.join()
@@ -69,5 +69,5 @@ def test_where_all_is_a_librarys_its_innermost_line_is_told() -> None:
     assert thread == "training"
 
 
-def test_where_nobody_knows_who_trains_nothing_is_told() -> None:
-    assert standing(0, {OTHER: frame("/home/me/server.py")}) == ("", "")
+def test_without_a_training_thread_no_line_is_named() -> None:
+    assert find_running_line(0, {OTHER: frame("/home/me/server.py")}) == ("", "")

@@ -1,0 +1,131 @@
+"""Fixtures for tests that train: a small model and its data, op determinism, and tfwatch's own pipelines."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+EXAMPLES, BATCH = 330, 16
+STEPS = -(-EXAMPLES // BATCH)
+
+
+@pytest.fixture(scope="package")
+def op_determinism() -> Iterator[None]:
+    import tensorflow as tf
+    from tensorflow.python.framework import config
+
+    tf.config.experimental.enable_op_determinism()
+    yield
+    config.disable_op_determinism()  # tests of other rooms compile with XLA, which Keras leaves out under determinism
+
+
+@pytest.fixture(scope="package", autouse=True)
+def always_deterministic(op_determinism: None) -> None:
+    """Op determinism for all tests of a package."""
+
+
+@pytest.fixture
+def all_runs_ended() -> Iterator[None]:
+    """End the runs of `track` that a test leaves open."""
+    from tests.watch.tracked import end_all
+
+    yield
+    end_all()
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of the pipelines that tfwatch makes; a reference to one would change the thread that deletes it."""
+    from tfwatch.tfdata import live_switch
+    from tfwatch.tfdata.batches import BatchIterator
+
+    numbers: list[int] = []
+
+    def noted(iterator: Any) -> Any:
+        numbers.append(len(numbers))
+        return BatchIterator(iterator)
+
+    monkeypatch.setattr(live_switch, "BatchIterator", noted)
+    return numbers
+
+
+@pytest.fixture
+def freed_in(monkeypatch: pytest.MonkeyPatch, made: list[int]) -> list[str]:
+    """The names of the threads that delete tfwatch's pipelines."""
+    from tfwatch.tfdata import live_switch
+
+    threads: list[str] = []
+    make = vars(live_switch)["BatchIterator"]
+
+    def noted(iterator: Any) -> Any:
+        weakref.finalize(iterator, lambda: threads.append(threading.current_thread().name)).atexit = False
+        return make(iterator)
+
+    monkeypatch.setattr(live_switch, "BatchIterator", noted)
+    return threads
+
+
+@pytest.fixture(scope="session")
+def arrays() -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(EXAMPLES, 12, 12, 3)).astype("float32"), np.arange(EXAMPLES) % 4
+
+
+@pytest.fixture
+def make_model() -> Iterator[Callable[[], Any]]:
+    """Makes a model with convolution, batch norm and dropout, whose weights differ first when a step differs."""
+    import keras
+
+    def make() -> Any:
+        keras.utils.set_random_seed(3)
+        model = keras.Sequential(
+            [
+                keras.Input((12, 12, 3)),
+                keras.layers.Conv2D(8, 3),
+                keras.layers.BatchNormalization(),
+                keras.layers.ReLU(),
+                keras.layers.Flatten(),
+                keras.layers.Dropout(0.2),
+                keras.layers.Dense(4, activation="softmax"),
+            ]
+        )
+        model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+        return model
+
+    yield make
+    keras.backend.clear_session()
+
+
+def fingerprint(model: Any, history: Any) -> tuple[str, int, list[float]]:
+    """Return weights, optimizer iterations and losses: equal only if two trainings were equal bit for bit."""
+    digest = hashlib.sha256(b"".join(weight.tobytes() for weight in model.get_weights())).hexdigest()
+    return digest, int(model.optimizer.iterations), history.history["loss"]
+
+
+@contextlib.contextmanager
+def determinism(on: bool) -> Iterator[None]:
+    """Within, turn op determinism off and use the CPU, where models this small give the same bits every time."""
+    import tensorflow as tf
+    from tensorflow.python.framework import config
+
+    if on:
+        yield
+        return
+    config.disable_op_determinism()
+    try:
+        with tf.device("/CPU:0"):
+            yield
+    finally:
+        config.enable_op_determinism()

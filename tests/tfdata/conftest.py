@@ -1,0 +1,5 @@
+"""The fixtures of these tests."""
+
+from tests.keras_fixtures import always_deterministic, made, op_determinism
+
+__all__ = ["always_deterministic", "made", "op_determinism"]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Collect = Callable[[Scope, Callable[[str], None]], Facts]
 
-_BROKEN = mac("2.20.0", "1.2.0", trial=stopped("import", code=1, log_text="Library not loaded: @rpath/_pywrap.so\n"))
+_BROKEN = mac("2.20.0", "1.2.0", trial=stopped("import", exit_code=1, log_text="Library not loaded: @rpath/_pywrap.so\n"))
 
 
 def collecting(facts: Facts) -> Collect:
@@ -154,7 +154,7 @@ def test_an_output_that_cannot_write_a_name_escapes_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("output", "words"),
-    [("| true", ""), ("> /dev/full", "tfwatch: this could not be written: No space left on device\n")],
+    [("| true", ""), ("> /dev/full", "tfwatch: the output cannot be written: No space left on device\n")],
 )
 def test_an_output_that_is_gone_is_no_traceback(output: str, words: str) -> None:
     if "/dev/full" in output and not os.path.exists("/dev/full"):
@@ -198,7 +198,7 @@ def run(*words: str) -> int:
         (["--data", "/nonexistent"], "there is no folder /nonexistent"),
         (["--json", "--sudoers"], "--sudoers: not allowed with argument --json"),
         (["--json", "--screen"], "--screen: not allowed with argument --json"),
-        (["--screen"], "stdout is no terminal: leave --screen out"),
+        (["--screen"], "stdout is not a terminal: leave --screen out"),
         (["--screen", "--data", "/nonexistent"], "there is no folder /nonexistent"),
         (["now"], "unrecognized arguments: now"),
         (["--runs-dir"], "--runs-dir: expected one argument"),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 GB = 2**30
-NO_GPU = GpuPresence("no GPU here")
+NO_GPU = GpuPresence("no GPU")
 
 
 def test_a_size_that_fits_or_is_unknown_is_not_reported() -> None:
@@ -31,13 +31,13 @@ def test_a_size_that_fits_or_is_unknown_is_not_reported() -> None:
     [
         pytest.param("auto", NO_GPU, "are free: it may swap, or the system may end it", id="no GPU"),
         pytest.param(
-            "auto", GpuPresence(metal=True), "are free: it may swap, or the system may end it", id="Apple's GPU"
+            "auto", GpuPresence(is_metal=True), "are free: it may swap, or the system may end it", id="Apple's GPU"
         ),
         pytest.param("cpu", GpuPresence(), "are free: it may swap, or the system may end it", id="a GPU left alone"),
         pytest.param(
             "auto",
             GpuPresence(),
-            "are free: where no GPU holds the model and what it computes, it may swap",
+            "are free: unless a GPU holds the model and its activations, it may swap",
             id="a GPU",
         ),
     ],
@@ -92,5 +92,5 @@ def test_where_bench_times_the_gpu_alone_its_own_memory_may_hold_it() -> None:
     (alone,) = find_memory_warnings(
         list_specs(BenchOptions(["matmul"], size=60_000, devices=["gpu"])), 20 * GB, GpuPresence()
     )
-    assert "where no GPU holds" not in both
-    assert "where no GPU holds" in alone
+    assert "unless a GPU holds" not in both
+    assert "unless a GPU holds" in alone

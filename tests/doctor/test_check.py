@@ -1,4 +1,4 @@
-"""What a check says, and which is the worst."""
+"""The texts, order and counts of checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CHECKS = [
 ]
 
 
-def test_the_worst_come_first_and_equals_keep_their_order() -> None:
+def test_the_worst_checks_come_first_and_equals_keep_their_order() -> None:
     assert [check.id for check in worst_first(_CHECKS)] == ["2", "4", "1", "3", "0"]
 
 
@@ -25,15 +25,15 @@ def test_the_worst_come_first_and_equals_keep_their_order() -> None:
         ([], Status.OK),
     ],
 )
-def test_the_worst(checks: list[Check], expected: Status) -> None:
+def test_worst_returns_the_worst_status(checks: list[Check], expected: Status) -> None:
     assert worst(checks) is expected
 
 
-def test_they_are_counted() -> None:
+def test_checks_are_counted_by_status() -> None:
     assert counted(_CHECKS) == "1 failed, 1 warning, 2 ok, 1 n/a"
 
 
-def test_what_a_terminal_would_obey_is_taken_out_of_the_words() -> None:
+def test_control_characters_are_removed_from_texts() -> None:
     check = Check("x", Status.OK, "a\x1b[31m\nb\t c\x07", "\u202ed" + "e" * 5000)
 
     assert check.found == "a [31m b c"

@@ -1,4 +1,4 @@
-"""Each situation that makes TensorFlow slow, or keeps it from starting, is told with what to do."""
+"""Each situation that slows TensorFlow down, or keeps it from starting, is reported with its remedy."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tests.doctor.machines import (
     GB,
     H100,
     METAL,
+    find_problems,
     found,
     linux,
     mac,
     product,
     stopped,
     trial,
-    troubles,
     with_gpu,
 )
 from tfwatch.doctor.check import Status
-from tfwatch.doctor.checkup import CHECKS, examine
+from tfwatch.doctor.checkup import CHECKS, run_checks
 from tfwatch.doctor.facts import Cores, DiskSpeed, Facts, Interpreter, Machine, Nvidia, RunsFolder, Terminal
 from tfwatch.doctor.packages import Installed
-from tfwatch.doctor.trial import UNTRIED, LogFacts, Trial
+from tfwatch.doctor.trial import SKIPPED, LogFacts, Trial
 from tfwatch.sensors.protocol import Available, Unavailable
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("facts", [linux(), with_gpu(), mac(), Facts()], ids=["linux", "gpu", "mac", "nothing"])
-def test_every_check_is_there_once_and_says_something(facts: Facts) -> None:
-    checks = examine(facts)
+def test_every_check_runs_once_and_has_a_text(facts: Facts) -> None:
+    checks = run_checks(facts)
 
     assert len({check.id for check in checks}) == len(CHECKS) == len(checks)
     assert all(check.found for check in checks)
@@ -43,12 +43,12 @@ def test_every_check_is_there_once_and_says_something(facts: Facts) -> None:
 
 
 @pytest.mark.parametrize("facts", [linux(), with_gpu(), mac()], ids=["linux", "gpu", "mac"])
-def test_a_machine_on_which_all_is_well_has_no_trouble(facts: Facts) -> None:
-    assert troubles(facts) == {}
+def test_a_working_machine_has_no_problem(facts: Facts) -> None:
+    assert find_problems(facts) == {}
 
 
-def test_what_fails_comes_first_and_what_does_not_apply_last() -> None:
-    order = [check.status for check in examine(mac("2.20.0", "1.2.0", trial=stopped("import", code=1)))]
+def test_failures_come_first_and_inapplicable_checks_last() -> None:
+    order = [check.status for check in run_checks(mac("2.20.0", "1.2.0", trial=stopped("import", exit_code=1)))]
 
     assert order == sorted(order, key=list(Status).index)
     assert order[0] is Status.FAIL
@@ -62,18 +62,18 @@ def test_what_fails_comes_first_and_what_does_not_apply_last() -> None:
     ("facts", "id", "status", "words", "todo"),
     [
         pytest.param(
-            mac(arch="x86_64", interpreter=Interpreter(translated=True, arm64=True)),
+            mac(arch="x86_64", interpreter=Interpreter(is_translated=True, is_arm64=True)),
             *("rosetta", "fail", "Intel Python under Rosetta 2", "arm64 Python"),
             id="Rosetta",
         ),
         pytest.param(
-            mac(arch="x86_64", interpreter=Interpreter(translated=None, arm64=False)),
+            mac(arch="x86_64", interpreter=Interpreter(is_translated=None, is_arm64=False)),
             *("rosetta", "warn", "an Intel Mac", "Apple chip or on Linux"),
             id="Intel Mac",
         ),
         pytest.param(
             mac(arch="x86_64", interpreter=Interpreter()),
-            *("rosetta", "warn", "does not say", "arm64 Python"),
+            *("rosetta", "warn", "does not report", "arm64 Python"),
             id="a Mac that does not say",
         ),
         pytest.param(
@@ -89,14 +89,24 @@ def test_what_fails_comes_first_and_what_does_not_apply_last() -> None:
         ),
         pytest.param(mac(metal=""), "versions", "warn", "metal is not installed", "tensorflow-metal", id="no Metal"),
         pytest.param(
-            mac("2.21.0", "", python=(3, 13)), "python", "warn", "no tensorflow-metal for it", "Python 3.12", id="3.13"
+            mac("2.21.0", "", python=(3, 13)),
+            "python",
+            "warn",
+            "tensorflow-metal has no wheel",
+            "Python 3.12",
+            id="3.13",
         ),
         pytest.param(
-            linux(interpreter=Interpreter((3, 14, 0))), "python", "fail", "has no wheel", "3.11 or 3.12", id="too new"
+            linux(interpreter=Interpreter((3, 14, 0))),
+            "python",
+            "fail",
+            "knows no TensorFlow wheel",
+            "3.11 or 3.12",
+            id="too new",
         ),
         pytest.param(linux(interpreter=Interpreter(bits=32)), "python", "fail", "needs 64", "64-bit", id="32 bit"),
         pytest.param(
-            linux(installed=Installed("linux", "x86_64"), trial=UNTRIED),
+            linux(installed=Installed("linux", "x86_64"), trial=SKIPPED),
             *("versions", "fail", "TensorFlow is not installed", "pip install tensorflow"),
             id="no TensorFlow",
         ),
@@ -105,12 +115,17 @@ def test_what_fails_comes_first_and_what_does_not_apply_last() -> None:
             *("versions", "warn", "tensorflow 2.21.0, tensorflow-cpu 2.18.0", "uninstall"),
             id="two at once",
         ),
-        pytest.param(linux(backend="jax"), "keras", "warn", "compute with jax", "KERAS_BACKEND=tensorflow", id="jax"),
+        pytest.param(linux(backend="jax"), "keras", "warn", "backend is jax", "KERAS_BACKEND=tensorflow", id="jax"),
         pytest.param(
             linux(environ={"TF_USE_LEGACY_KERAS": "1"}), "keras", "warn", "Keras 2", "unset", id="legacy Keras"
         ),
         pytest.param(
-            linux(environ={"TF_ENABLE_ONEDNN_OPTS": "0"}), "onednn", "warn", "turned off", "unset", id="oneDNN off"
+            linux(environ={"TF_ENABLE_ONEDNN_OPTS": "0"}),
+            "onednn",
+            "warn",
+            "turns oneDNN operations off",
+            "unset",
+            id="oneDNN off",
         ),
         pytest.param(
             linux(interpreter=Interpreter(instructions=frozenset({"sse2"}))),
@@ -124,7 +139,9 @@ def test_what_fails_comes_first_and_what_does_not_apply_last() -> None:
         ),
     ],
 )
-def test_an_installation_that_is_wrong(facts: Facts, id: str, status: str, words: str, todo: str) -> None:
+def test_a_wrong_installation_is_reported_with_a_remedy(
+    facts: Facts, id: str, status: str, words: str, todo: str
+) -> None:
     got = found(facts, id)
 
     assert got[0] == status
@@ -132,82 +149,82 @@ def test_an_installation_that_is_wrong(facts: Facts, id: str, status: str, words
     assert todo in got[2]
 
 
-def test_the_distribution_that_brings_tensorflow_is_named_where_it_is_another() -> None:
-    assert "brought by tensorflow-cpu 2.18.0" in found(linux(providers=("tensorflow-cpu 2.18.0",)), "versions")[1]
+def test_another_distribution_of_tensorflow_is_named() -> None:
+    assert "installed by tensorflow-cpu 2.18.0" in found(linux(providers=("tensorflow-cpu 2.18.0",)), "versions")[1]
 
 
-def test_the_neural_engine_is_spoken_of_once_and_on_macs_alone() -> None:
+def test_the_neural_engine_is_mentioned_on_macs_only() -> None:
     assert "does not use the Neural Engine" in found(mac(), "neural-engine")[1]
-    assert sum("Neural" in check.found for check in examine(mac())) == 1
+    assert sum("Neural" in check.found for check in run_checks(mac())) == 1
     assert found(linux(), "neural-engine")[0] == "n/a"
 
 
-# -- TensorFlow tried -----------------------------------------------------------------------------
+# -- the trial of TensorFlow -----------------------------------------------------------------------------
 
 
-def test_without_tensorflow_nothing_that_needs_it_is_judged() -> None:
-    facts = linux(installed=Installed("linux", "x86_64"), trial=UNTRIED)
+def test_without_tensorflow_its_checks_do_not_apply() -> None:
+    facts = linux(installed=Installed("linux", "x86_64"), trial=SKIPPED)
 
     assert {found(facts, id)[0] for id in ("import", "devices", "matmul", "training-step", "fallback", "onednn")} == {
         "n/a"
     }
-    assert troubles(facts) == {"versions": "fail"}
+    assert find_problems(facts) == {"versions": "fail"}
 
 
-def test_an_import_that_dies_fails_once_and_the_rest_points_to_it() -> None:
-    facts = linux(trial=stopped("import", code=-4, words="Fatal Python error: Illegal instruction\n"))
+def test_a_failed_import_fails_one_check_and_the_others_name_it() -> None:
+    facts = linux(trial=stopped("import", exit_code=-4, log_text="Fatal Python error: Illegal instruction\n"))
 
-    assert troubles(facts) == {"import": "fail"}
+    assert find_problems(facts) == {"import": "fail"}
     assert "ended by SIGILL" in found(facts, "import")[1]
-    assert found(facts, "matmul")[1].endswith("see import")
+    assert found(facts, "matmul")[1].endswith("stopped at import")
 
 
 @pytest.mark.parametrize(
     ("stage", "id"), [("devices", "devices"), ("products", "matmul"), ("step", "training-step")], ids=str
 )
-def test_a_later_stage_that_dies_fails_in_its_own_check(stage: str, id: str) -> None:
-    facts = linux(trial=stopped(stage, code=-11))
+def test_a_later_stage_fails_its_own_check(stage: str, id: str) -> None:
+    facts = linux(trial=stopped(stage, exit_code=-11))
 
-    assert troubles(facts) == {id: "fail"}
+    assert find_problems(facts) == {id: "fail"}
     assert "SIGSEGV" in found(facts, id)[1]
 
 
-def test_an_import_that_hangs_is_told_with_the_place() -> None:
+def test_a_hanging_import_is_reported_with_its_innermost_frame() -> None:
     words = (
         "Timeout (0:01:54)!\nThread 0x00007f (most recent call first):\n"
         '  File "<frozen importlib._bootstrap>", line 241 in _call_with_frames_removed\n'
         '  File "/v/site-packages/tensorflow/python/pywrap_tensorflow.py", line 73 in <module>\n'
         '  File "/v/site-packages/tensorflow/python/eager/context.py", line 7 in wait\n'
     )
-    status, text, _ = found(linux(trial=stopped("import", fate="hung", words=words, limit_s=120)), "import")
+    status, text, _ = found(linux(trial=stopped("import", outcome="timed out", log_text=words, limit_s=120)), "import")
 
     assert status == "fail"
     assert "did not end within 120 s" in text
     assert "tensorflow/python/pywrap_tensorflow.py, line 73" in text
 
 
-def test_a_slow_import_is_worth_a_word() -> None:
+def test_a_slow_import_is_a_warning() -> None:
     slow = trial(CPU)
     slow = replace(slow, results={**slow.results, "import": {**slow.results["import"], "took_s": 48.0}})
 
     assert found(linux(trial=slow), "import")[0] == "warn"
 
 
-def test_an_import_that_works_and_an_exit_that_does_not() -> None:
-    facts = linux(trial=replace(trial(CPU), fate="died", stage="exit", code=-11))
+def test_a_crash_at_exit_fails_the_import_check() -> None:
+    facts = linux(trial=replace(trial(CPU), outcome="died", stage="exit", exit_code=-11))
 
-    assert "it works, but leaving Python was ended by SIGSEGV" in found(facts, "import")[1]
+    assert "the import works, but exiting Python was ended by SIGSEGV" in found(facts, "import")[1]
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         pytest.param({"right": False}, "WRONG result", id="wrong"),
-        pytest.param({"placed": "CPU:0"}, "GPU:0 asked for, CPU:0 computed", id="elsewhere"),
+        pytest.param({"placed": "CPU:0"}, "GPU:0 requested, but CPU:0 computed", id="elsewhere"),
         pytest.param({"error": "InternalError: no kernel image"}, "GPU:0 failed: InternalError", id="raises"),
     ],
 )
-def test_a_product_that_fails_on_a_gpu(changes: dict[str, Any], words: str) -> None:
+def test_a_failed_product_on_a_gpu_is_reported(changes: dict[str, Any], words: str) -> None:
     good = trial(CPU, H100)
     products = {"products": [product("CPU:0"), product("GPU:0", **changes)], "side": 1024}
     status, text, todo = found(with_gpu(trial=replace(good, results={**good.results, "products": products})), "matmul")
@@ -218,14 +235,14 @@ def test_a_product_that_fails_on_a_gpu(changes: dict[str, Any], words: str) -> N
     assert "driver" in todo
 
 
-def test_a_loss_that_is_no_number_fails() -> None:
+def test_a_loss_that_is_not_a_number_fails() -> None:
     good = trial(CPU)
     step = {"compile_ms": 1.0, "step_ms": 1.0, "finite": False}
 
     assert found(linux(trial=replace(good, results={**good.results, "step": step})), "training-step")[0] == "fail"
 
 
-def test_operations_that_fell_back_are_named_and_housekeeping_is_not() -> None:
+def test_operations_that_fall_back_are_named_except_housekeeping() -> None:
     log = LogFacts(on_cpu=("Prod", "Range", "StatelessRandomUniformV2"), placed=57)
     status, text, _ = found(mac(trial=trial(CPU, METAL, log=log)), "fallback")
 
@@ -239,13 +256,13 @@ def test_operations_that_fell_back_are_named_and_housekeeping_is_not() -> None:
 # -- GPUs -----------------------------------------------------------------------------------------
 
 
-def test_a_gpu_of_metal_has_the_chips_name() -> None:
+def test_a_metal_gpu_has_the_name_of_the_chip() -> None:
     assert found(mac(), "devices")[1] == "CPU:0, GPU:0 (Apple M2 Pro)"
     assert found(with_gpu(), "devices")[1] == "CPU:0, GPU:0 (NVIDIA H100 80GB HBM3)"
 
 
 _BLIND = trial(CPU, build=CUDA_BUILD)
-_DRIVER = Nvidia("580.159.04", card=True, nodes=True)
+_DRIVER = Nvidia("580.159.04", has_card=True, has_device_files=True)
 
 
 @pytest.mark.parametrize(
@@ -282,17 +299,17 @@ _DRIVER = Nvidia("580.159.04", card=True, nodes=True)
         pytest.param(
             linux(trial=_BLIND, nvidia=_DRIVER),
             {"devices": "fail", "cuda": "fail"},
-            "and yet TensorFlow sees no GPU",
+            "but TensorFlow sees no GPU",
             id="for no known reason",
         ),
         pytest.param(
-            linux(trial=_BLIND, nvidia=Nvidia("580.159.04", card=True)),
+            linux(trial=_BLIND, nvidia=Nvidia("580.159.04", has_card=True)),
             {"devices": "warn", "cuda": "warn"},
-            "this container is not given the GPU",
+            "this container has no access to the GPU",
             id="a container without its GPU",
         ),
         pytest.param(
-            linux(trial=_BLIND, nvidia=Nvidia(card=True)),
+            linux(trial=_BLIND, nvidia=Nvidia(has_card=True)),
             {"devices": "warn", "cuda": "warn"},
             "no NVIDIA driver",
             id="a card without a driver",
@@ -300,13 +317,13 @@ _DRIVER = Nvidia("580.159.04", card=True, nodes=True)
         pytest.param(
             linux(trial=_BLIND, nvidia=replace(_DRIVER, hidden="-1")),
             {"devices": "warn"},
-            "loaded what it needs",
+            "loaded its libraries",
             id="hidden",
         ),
     ],
 )
-def test_a_gpu_that_tensorflow_does_not_see(facts: Facts, expected: dict[str, str], words: str) -> None:
-    assert troubles(facts) == expected
+def test_a_gpu_that_tensorflow_misses_is_explained(facts: Facts, expected: dict[str, str], words: str) -> None:
+    assert find_problems(facts) == expected
     assert words in found(facts, "cuda")[1]
 
 
@@ -318,21 +335,21 @@ def test_a_gpu_that_tensorflow_does_not_see(facts: Facts, expected: dict[str, st
         ("libcudnn.so.9", "tensorflow[and-cuda]"),
     ],
 )
-def test_a_missing_library_is_to_be_had_from_whoever_brings_it(library: str, todo: str) -> None:
+def test_the_remedy_for_a_missing_library_names_its_source(library: str, todo: str) -> None:
     log = LogFacts(missing_libraries=(library,))
 
     assert todo in found(linux(trial=trial(CPU, build=CUDA_BUILD, log=log), nvidia=_DRIVER), "cuda")[2]
 
 
-def test_a_mac_whose_plug_in_shows_no_gpu() -> None:
-    assert troubles(mac(trial=trial(CPU))) == {"devices": "fail"}
+def test_a_mac_whose_plug_in_shows_no_gpu_fails() -> None:
+    assert find_problems(mac(trial=trial(CPU))) == {"devices": "fail"}
     assert "though tensorflow-metal 1.2.0 is installed" in found(mac(trial=trial(CPU)), "devices")[1]
 
 
-def test_a_library_that_only_tensorrt_needs_is_no_trouble() -> None:
+def test_a_missing_tensorrt_library_is_no_problem() -> None:
     log = LogFacts(missing_libraries=("libnvinfer.so.8",), placed=57)
 
-    assert troubles(with_gpu(trial=trial(CPU, H100, build=CUDA_BUILD, log=log))) == {}
+    assert find_problems(with_gpu(trial=trial(CPU, H100, build=CUDA_BUILD, log=log))) == {}
 
 
 # -- the machine ----------------------------------------------------------------------------------
@@ -355,7 +372,7 @@ def _machine(**figures: float) -> Machine:
             "a container's limit",
             id="limited",
         ),
-        pytest.param(linux(machine=Machine(16 * GB)), "memory", "n/a", "does not tell", id="memory not known"),
+        pytest.param(linux(machine=Machine(16 * GB)), "memory", "n/a", "does not report", id="memory not known"),
         pytest.param(linux(machine=_machine(swap_used_bytes=5 * GB)), "swap", "warn", "5.0 GB of 8.0 GB", id="swapped"),
         pytest.param(linux(machine=_machine(swap_used_bytes=GB)), "swap", "ok", "1.0 GB of 8.0 GB", id="some swap"),
         pytest.param(
@@ -371,7 +388,7 @@ def _machine(**figures: float) -> Machine:
         pytest.param(mac(machine=_machine(thermal_level=3)), "thermal", "warn", "heavy", id="hot"),
         pytest.param(mac(machine=_machine(thermal_level=0)), "thermal", "ok", "nominal", id="cool"),
         pytest.param(mac(machine=_machine(on_mains=0)), "thermal", "warn", "on battery", id="on battery"),
-        pytest.param(linux(cores=Cores(64, 64, 2.0)), "cores", "warn", "pays for 2", id="a quota"),
+        pytest.param(linux(cores=Cores(64, 64, 2.0)), "cores", "warn", "quota allows 2", id="a quota"),
         pytest.param(linux(cores=Cores(64, 4)), "cores", "ok", "4 of 64 cores", id="bound to cores"),
         pytest.param(linux(disk=DiskSpeed("/n", 20e6, 1.0, 12, 1.0)), "disk", "warn", "20 MB/s", id="a slow disk"),
         pytest.param(
@@ -380,15 +397,13 @@ def _machine(**figures: float) -> Machine:
         pytest.param(
             linux(disk=DiskSpeed("/n", 64e6, 0.1, None, 0.0)), "disk", "ok", "100 % of it from memory", id="from memory"
         ),
+        pytest.param(linux(disk=DiskSpeed("/n", 64e6, 0.1)), "disk", "ok", "may come from memory", id="a Mac's disk"),
         pytest.param(
-            linux(disk=DiskSpeed("/n", 64e6, 0.1)), "disk", "ok", "may have come from memory", id="a Mac's disk"
-        ),
-        pytest.param(
-            linux(disk=Unavailable("too little room", "make room")), "disk", "n/a", "too little", id="no disk"
+            linux(disk=Unavailable("too little space", "make room")), "disk", "n/a", "too little", id="no disk"
         ),
     ],
 )
-def test_the_machine(facts: Facts, id: str, status: str, words: str) -> None:
+def test_checks_of_the_machine(facts: Facts, id: str, status: str, words: str) -> None:
     got = found(facts, id)
 
     assert got[0] == status
@@ -397,14 +412,16 @@ def test_the_machine(facts: Facts, id: str, status: str, words: str) -> None:
 
 # -- what tfwatch needs ---------------------------------------------------------------------------
 
-_SMALL = Terminal(40, 10, (60, 18), 0, unicode=False, kind="xterm")
+_SMALL = Terminal(40, 10, (60, 18), 0, has_unicode=False, kind="xterm")
 
 
 @pytest.mark.parametrize(
     ("facts", "id", "status", "words"),
     [
         pytest.param(linux(terminal=_SMALL), "terminal", "warn", "40x10, no colours, no Unicode", id="small"),
-        pytest.param(linux(terminal=replace(_SMALL, kind="dumb")), "terminal", "warn", "shows no screen", id="dumb"),
+        pytest.param(
+            linux(terminal=replace(_SMALL, kind="dumb")), "terminal", "warn", "cannot show the screen", id="dumb"
+        ),
         pytest.param(
             linux(runs=RunsFolder("~/runs", "Read-only file system")),
             "runs-folder",
@@ -430,15 +447,15 @@ _SMALL = Terminal(40, 10, (60, 18), 0, unicode=False, kind="xterm")
         ),
     ],
 )
-def test_what_tfwatch_needs(facts: Facts, id: str, status: str, words: str) -> None:
+def test_checks_of_what_tfwatch_needs(facts: Facts, id: str, status: str, words: str) -> None:
     got = found(facts, id)
 
     assert got[0] == status
     assert words in got[1]
 
 
-def test_a_trial_that_could_not_be_started_fails() -> None:
-    facts = linux(trial=Trial("failed", words="Cannot allocate memory"))
+def test_a_trial_that_cannot_be_started_fails() -> None:
+    facts = linux(trial=Trial("not started", log_text="Cannot allocate memory"))
 
-    assert troubles(facts) == {"import": "fail"}
+    assert find_problems(facts) == {"import": "fail"}
     assert "Cannot allocate memory" in found(facts, "import")[1]

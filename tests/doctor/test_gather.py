@@ -1,4 +1,4 @@
-"""What is collected on this machine, and what becomes of sources that fail."""
+"""The facts of this machine are collected, and a source that fails is a fact too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfwatch.doctor import checkup as room
-from tfwatch.doctor.checkup import Scope, gather
+from tfwatch.doctor.checkup import Scope, collect_facts
 from tfwatch.doctor.packages import Installed
 from tfwatch.doctor.trial import Trial
 from tfwatch.sensors.protocol import Available, SensorError, Unavailable
@@ -24,7 +24,7 @@ _REFUSED = Unavailable("sudo has no rule for it", "tfwatch doctor --sudoers")
 
 @pytest.fixture(autouse=True)
 def no_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "try_tensorflow", lambda told: Trial("whole", results={"tried": {}}))
+    monkeypatch.setattr(room, "try_tensorflow", lambda stages: Trial("completed", results={"tried": {}}))
 
 
 class Source:
@@ -47,7 +47,7 @@ class Source:
 
 
 class Failing:
-    """A sensor that breaks when it is asked, or when it is read."""
+    """A sensor that raises in `available` or in `read`."""
 
     def __init__(self, name: str, breaks: str) -> None:
         self.name = name
@@ -64,15 +64,15 @@ class Failing:
         return {"memory_available_bytes": 1.0}
 
 
-def scope(folder: Path, *, gently: bool = False) -> Scope:
-    return Scope(folder / "runs", folder, (60, 18), gently)
+def scope(folder: Path, *, is_beside_training: bool = False) -> Scope:
+    return Scope(folder / "runs", folder, (60, 18), is_beside_training)
 
 
-def test_this_machine_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_facts_of_this_machine_are_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
     monkeypatch.setenv("A_SECRET", "x")
-    told: list[str] = []
-    facts = gather(scope(tmp_path), told.append)
+    stages: list[str] = []
+    facts = collect_facts(scope(tmp_path), stages.append)
 
     assert facts.installed == Installed.here()
     assert facts.environ["TF_ENABLE_ONEDNN_OPTS"] == "0"
@@ -82,32 +82,32 @@ def test_this_machine_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert facts.machine.memory_bytes > 0
     assert facts.machine.figure("memory_available_bytes")
     assert not isinstance(facts.runs, Unavailable)
-    assert facts.runs.trouble == ""
-    assert told == ["the installation", "the disk", "the machine"]
+    assert facts.runs.problem == ""
+    assert stages == ["the installation", "the disk", "the machine"]
 
 
-def test_beside_a_training_neither_tensorflow_nor_the_disk_is_tried(
+def test_beside_a_training_tensorflow_is_not_tried_and_the_disk_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "read_speed", lambda *_: pytest.fail("the disk was read"))
-    facts = gather(scope(tmp_path, gently=True), lambda _: None)
+    facts = collect_facts(scope(tmp_path, is_beside_training=True), lambda _: None)
 
-    assert facts.trial.fate == "untried"
+    assert facts.trial.outcome == "skipped"
     assert isinstance(facts.disk, Unavailable)
 
 
-def test_without_tensorflow_nothing_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tensorflow_the_trial_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Installed, "here", staticmethod(lambda: Installed("linux", "x86_64")))
 
-    assert gather(scope(tmp_path), lambda _: None).trial.fate == "untried"
+    assert collect_facts(scope(tmp_path), lambda _: None).trial.outcome == "skipped"
 
 
 @pytest.mark.parametrize("breaks", ["available", "read"])
-def test_a_sensor_that_breaks_is_a_gap_and_stops_no_other(
+def test_a_failing_sensor_is_a_gap_and_stops_no_other(
     breaks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "host_sensors", lambda: [Failing("pressure", breaks), Failing("memory", "")])
-    facts = gather(scope(tmp_path, gently=True), lambda _: None)
+    facts = collect_facts(scope(tmp_path, is_beside_training=True), lambda _: None)
 
     assert not isinstance(facts.machine, Unavailable)
     assert "broken" in facts.machine.gap("pressure").reason
@@ -144,7 +144,7 @@ def test_a_sensor_that_breaks_is_a_gap_and_stops_no_other(
         ),
     ],
 )
-def test_the_gpu_is_asked_as_a_run_would(
+def test_the_gpu_sources_are_those_of_a_run(
     sources: list[Source],
     powermetrics: Availability | None,
     counters: tuple[str, Availability],
@@ -152,7 +152,7 @@ def test_the_gpu_is_asked_as_a_run_would(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(room, "sources_of", lambda *_: sources)
-    facts = gather(scope(tmp_path, gently=True), lambda _: None)
+    facts = collect_facts(scope(tmp_path, is_beside_training=True), lambda _: None)
 
     assert (facts.powermetrics, facts.gpu_counters) == (powermetrics, counters)
     assert all(source.closed for source in sources)
@@ -165,34 +165,34 @@ def _hang(held: threading.Event) -> Callable[..., None]:
     return hang
 
 
-def test_a_folder_that_does_not_answer_is_told_and_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_hangs_is_reported_and_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = threading.Event()
     monkeypatch.setattr(room, "read_speed", _hang(held))
     monkeypatch.setattr(room, "_PATIENCE_S", 0.05)
-    facts = gather(scope(tmp_path), lambda _: None)
+    facts = collect_facts(scope(tmp_path), lambda _: None)
     held.set()
 
     assert isinstance(facts.disk, Unavailable)
     assert "the disk did not answer" in facts.disk.reason
 
 
-def test_a_gpu_that_does_not_answer_is_told_and_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_source_that_hangs_is_reported_and_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = threading.Event()
     source = Source("nvml", Available())
     monkeypatch.setattr(source, "available", _hang(held))
     monkeypatch.setattr(room, "sources_of", lambda *_: [source])
     monkeypatch.setattr(room, "_PATIENCE_S", 0.05)
-    facts = gather(scope(tmp_path, gently=True), lambda _: None)
+    facts = collect_facts(scope(tmp_path, is_beside_training=True), lambda _: None)
     held.set()
 
     assert facts.gpu_counters == ("nvml", Unavailable("nvml did not answer within 0.05 s", "is its driver stuck?"))
 
 
-def test_a_look_that_breaks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_probe_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ValueError("odd")
 
     monkeypatch.setattr(room, "read_speed", broken)
-    facts = gather(scope(tmp_path), lambda _: None)
+    facts = collect_facts(scope(tmp_path), lambda _: None)
 
     assert facts.disk == Unavailable("ValueError: odd", "")

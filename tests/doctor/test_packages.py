@@ -1,4 +1,4 @@
-"""What is wrong with an installation is told from its metadata."""
+"""The problems of an installation are found in its metadata."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def mac(machine: str = "arm64", python: tuple[int, int] = (3, 12), **versions: s
         pytest.param(mac(tensorflow="2.19.1", keras="3.7.0"), "keras>=3.8", id="Keras too old"),
     ],
 )
-def test_an_obstacle_says_what_to_do(installed: Installed, words: str) -> None:
+def test_an_obstacle_names_its_remedy(installed: Installed, words: str) -> None:
     assert words in installed.obstacle()
 
 
@@ -38,31 +38,31 @@ def test_an_obstacle_says_what_to_do(installed: Installed, words: str) -> None:
         pytest.param(Installed("linux", "x86_64", (3, 11), {"tensorflow": "of unknown version"}), id="a nightly"),
     ],
 )
-def test_what_works_meets_no_obstacle(installed: Installed) -> None:
+def test_a_working_installation_has_no_obstacle(installed: Installed) -> None:
     assert installed.obstacle() == ""
     assert installed.hint() == ""
 
 
-def test_a_mac_without_metal_is_told_that_it_trains_on_the_cpu() -> None:
-    assert "Python 3.12 brings the GPU" in mac(python=(3, 13), tensorflow="2.21.0").hint()
+def test_the_hint_for_a_mac_without_metal_names_the_cpu() -> None:
+    assert "use Python 3.12 to train on the GPU" in mac(python=(3, 13), tensorflow="2.21.0").hint()
     assert "pip install -U tensorflow-metal" in mac(tensorflow="2.19.1").hint()
 
 
-def test_an_old_pair_works_and_is_told_to_be_old() -> None:
+def test_an_old_pair_works_and_has_a_hint() -> None:
     old = mac(tensorflow="2.17.0", tensorflow_metal="1.1.0")
 
     assert old.obstacle() == ""
-    assert "older than tfwatch was tried with" in old.hint()
+    assert "older than the versions that tfwatch is tested with" in old.hint()
 
 
-def test_metal_is_asked_for_with_a_tensorflow_that_loads_it() -> None:
+def test_the_remedy_installs_metal_with_a_tensorflow_that_loads_it() -> None:
     assert mac(tensorflow="2.21.0").hint().endswith("pip install -U tensorflow-metal 'tensorflow>=2.18,<2.20'")
 
 
-def test_the_module_is_known_by_what_brought_it() -> None:
+def test_the_distributions_of_the_module_are_found() -> None:
     assert any(name.startswith("tensorflow") for name in providers())
 
 
-def test_this_python_has_its_versions() -> None:
+def test_the_versions_of_this_python_are_found() -> None:
     assert Installed.here().obstacle() == ""
     assert "tensorflow" in Installed.here().versions

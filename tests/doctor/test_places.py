@@ -1,4 +1,4 @@
-"""The folder of the runs, the terminal, the disk and what Keras is set to: read off this machine."""
+"""The probes of the runs folder, the terminal, the disk and Keras' backend."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ import pytest
 from tests.pseudo import Pseudo
 from tfwatch.core.clock import Clock
 from tfwatch.doctor.facts import DiskSpeed
-from tfwatch.doctor.probes import backend, colours, read_speed, runs_folder
+from tfwatch.doctor.probes import backend, count_colours, read_speed, runs_folder
 from tfwatch.sensors.protocol import Unavailable
 
 # -- the runs folder --------------------------------------------------------------------------------
 
 
-def test_a_folder_of_runs_is_counted_and_left_as_it_was(tmp_path: Path) -> None:
+def test_the_runs_folder_is_counted_and_not_changed(tmp_path: Path) -> None:
     for name in ("2026-11-20T10-17-03_cnn", "2026-11-21T10-17-03_cnn"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").write_text("{}" * 500)
     found = runs_folder(tmp_path)
 
-    assert (found.trouble, found.is_there, found.runs, found.size_bytes) == ("", True, 2, 2000)
+    assert (found.problem, found.is_there, found.runs, found.size_bytes) == ("", True, 2, 2000)
     assert found.free_bytes
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+def test_a_missing_folder_is_not_created(tmp_path: Path) -> None:
     found = runs_folder(tmp_path / "a" / "b")
 
-    assert (found.trouble, found.is_there, found.runs) == ("", False, 0)
+    assert (found.problem, found.is_there, found.runs) == ("", False, 0)
     assert found.free_bytes
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("")
 
-    assert runs_folder(tmp_path / "runs").trouble.endswith("runs is no folder")
-    assert runs_folder(tmp_path / "runs" / "b").trouble.endswith("runs is no folder")
+    assert runs_folder(tmp_path / "runs").problem.endswith("runs is not a folder")
+    assert runs_folder(tmp_path / "runs" / "b").problem.endswith("runs is not a folder")
 
 
 @pytest.mark.parametrize(
@@ -54,23 +54,23 @@ def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
         (errno.EACCES, "Permission denied"),
     ],
 )
-def test_a_folder_that_cannot_be_written_is_told(
+def test_a_folder_that_cannot_be_written_is_a_problem(
     code: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(**_: Any) -> None:
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(tempfile, "TemporaryFile", refused)
-    assert runs_folder(tmp_path).trouble == words
+    assert runs_folder(tmp_path).problem == words
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
-def test_a_folder_that_would_be_made_where_nothing_can_be() -> None:
-    # Even root can make nothing there, though access(2) says that it can.
-    assert runs_folder(Path("/proc/runs")).trouble
+def test_a_folder_that_cannot_be_created_is_a_problem() -> None:
+    # Even root can create nothing there, although access(2) permits it.
+    assert runs_folder(Path("/proc/runs")).problem
 
 
-def test_a_folder_that_holds_too_much_is_sized_in_part(tmp_path: Path) -> None:
+def test_a_large_folder_is_counted_in_part(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     ticks = iter(range(100))
     clock = Clock(now_ns=lambda: next(ticks) * 10**9)
@@ -94,7 +94,7 @@ def test_the_files_of_a_folder_are_read(tmp_path: Path) -> None:
     assert found.from_disk is None or 0 <= found.from_disk <= 1
 
 
-def test_a_folder_with_nothing_to_read_is_tried_with_a_file_that_goes_away(tmp_path: Path) -> None:
+def test_an_empty_folder_is_measured_with_a_temporary_file(tmp_path: Path) -> None:
     found = read_speed(tmp_path / "not" / "yet")
 
     assert isinstance(found, DiskSpeed)
@@ -103,7 +103,7 @@ def test_a_folder_with_nothing_to_read_is_tried_with_a_file_that_goes_away(tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_ends_when_its_time_is_over(tmp_path: Path) -> None:
+def test_reading_ends_at_the_time_limit(tmp_path: Path) -> None:
     for n in range(6):
         (tmp_path / f"{n}.bin").write_bytes(bytes(2**20))
     ticks = iter(range(10**6))
@@ -113,7 +113,7 @@ def test_it_ends_when_its_time_is_over(tmp_path: Path) -> None:
     assert found.read_bytes < 6 * 2**20
 
 
-def test_a_full_disk_is_not_filled_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_gets_no_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import shutil
 
     usage = shutil.disk_usage(tmp_path)
@@ -121,10 +121,12 @@ def test_a_full_disk_is_not_filled_further(tmp_path: Path, monkeypatch: pytest.M
     found = read_speed(tmp_path)
 
     assert isinstance(found, Unavailable)
-    assert "too little room" in found.reason
+    assert "too little space" in found.reason
 
 
-def test_a_folder_that_refuses_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_refuses_files_is_reported_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(**_: Any) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -151,12 +153,12 @@ def test_a_folder_that_refuses_says_why(tmp_path: Path, monkeypatch: pytest.Monk
         ({}, 0),
     ],
 )
-def test_the_colours_that_the_screen_will_use(environ: dict[str, str], expected: int) -> None:
-    assert colours(environ) == expected
+def test_the_colours_of_the_screen_are_counted(environ: dict[str, str], expected: int) -> None:
+    assert count_colours(environ) == expected
 
 
 @pytest.mark.terminal
-def test_a_terminals_size_is_read_where_one_of_the_descriptors_is_one() -> None:
+def test_the_terminal_size_is_read_from_any_standard_descriptor() -> None:
     code = (
         "import os\nfrom tfwatch.doctor.probes import terminal\n"
         "print('GOT', terminal({'TERM': 'xterm', 'NO_COLOR': '1', 'LC_ALL': 'C'}, (60, 18)))"
@@ -164,14 +166,14 @@ def test_a_terminals_size_is_read_where_one_of_the_descriptors_is_one() -> None:
     with Pseudo("-c", code, columns=40, rows=10) as pseudo:
         assert pseudo.wait() == 0
         words = pseudo.words.replace("\r\n", "")
-    assert "columns=40, rows=10, needs=(60, 18), colours=0, unicode=False, kind='xterm'" in words
+    assert "columns=40, rows=10, needs=(60, 18), colours=0, has_unicode=False, kind='xterm'" in words
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [('{"backend": "jax"}', "jax"), ("{", "tensorflow"), ("[]", "tensorflow"), ('{"floatx": "float32"}', "tensorflow")],
 )
-def test_keras_is_set_by_its_file(text: str, expected: str, tmp_path: Path) -> None:
+def test_the_backend_is_read_from_keras_json(text: str, expected: str, tmp_path: Path) -> None:
     (tmp_path / ".keras").mkdir()
     (tmp_path / ".keras" / "keras.json").write_text(text)
 

@@ -10,7 +10,7 @@ from tests.doctor.machines import CPU, H100, linux, mac, product, stopped, trial
 from tfwatch.doctor.facts import Facts
 from tfwatch.doctor.packages import Installed
 from tfwatch.doctor.quick_facts import machine_line
-from tfwatch.doctor.trial import UNTRIED
+from tfwatch.doctor.trial import SKIPPED
 
 _TWO = trial(CPU, H100, {**H100, "name": "GPU:1"})
 _WRONG = replace(
@@ -29,11 +29,11 @@ _WRONG = replace(
             linux(trial=stopped("import")), "AMD EPYC, 24 GB, TensorFlow 2.21.0, TensorFlow does not start", id="dead"
         ),
         pytest.param(
-            linux(trial=stopped("devices")), "AMD EPYC, 24 GB, TensorFlow 2.21.0, devices not known", id="no devices"
+            linux(trial=stopped("devices")), "AMD EPYC, 24 GB, TensorFlow 2.21.0, devices unknown", id="no devices"
         ),
-        pytest.param(linux(trial=UNTRIED), "AMD EPYC, 24 GB, TensorFlow 2.21.0", id="untried"),
+        pytest.param(linux(trial=SKIPPED), "AMD EPYC, 24 GB, TensorFlow 2.21.0", id="skipped"),
         pytest.param(
-            linux(trial=UNTRIED, installed=Installed("linux", "x86_64")), "AMD EPYC, 24 GB, no TensorFlow", id="none"
+            linux(trial=SKIPPED, installed=Installed("linux", "x86_64")), "AMD EPYC, 24 GB, no TensorFlow", id="none"
         ),
         pytest.param(Facts(), "no TensorFlow", id="nothing known"),
     ],

@@ -1,4 +1,4 @@
-"""What the operating systems' texts say of processor and GPU."""
+"""The operating systems' texts on processor and GPU are parsed."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _INTEL = (
         pytest.param("hw.optional.arm64: maybe\n", (None, None, "", None), id="no number"),
     ],
 )
-def test_a_macs_settings(text: str, expected: tuple[object, ...]) -> None:
+def test_sysctl_is_parsed(text: str, expected: tuple[object, ...]) -> None:
     assert parse_sysctl(text) == expected
 
 
-def test_a_processor_of_linux() -> None:
+def test_cpuinfo_is_parsed() -> None:
     text = "processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu AVX avx2\n\nprocessor\t: 1\nmodel name\t: other\n"
 
     assert parse_cpuinfo(text) == ("AMD EPYC", frozenset({"fpu", "avx", "avx2"}))
@@ -70,7 +70,7 @@ def test_a_processor_of_linux() -> None:
         ("", ""),
     ],
 )
-def test_the_version_of_nvidias_driver(text: str, version: str) -> None:
+def test_the_driver_version_is_parsed(text: str, version: str) -> None:
     assert parse_driver(text) == version
 
 
@@ -97,25 +97,25 @@ def test_a_card_with_its_sound_device_and_its_driver(tmp_path: Path) -> None:
     for device, kind in (("0000:01:00.0", "0x030200"), ("0000:01:00.1", "0x040300")):
         _write(tmp_path, f"sys/bus/pci/devices/{device}/vendor", "0x10de\n")
         _write(tmp_path, f"sys/bus/pci/devices/{device}/class", f"{kind}\n")
-    assert nvidia({"CUDA_VISIBLE_DEVICES": ""}, tmp_path) == Nvidia(card=True, hidden="")
+    assert nvidia({"CUDA_VISIBLE_DEVICES": ""}, tmp_path) == Nvidia(has_card=True, hidden="")
 
     _write(tmp_path, "proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  x\n")
     _write(tmp_path, "dev/nvidiactl", "")
-    assert nvidia({}, tmp_path) == Nvidia("580.159.04", card=True, nodes=False)
+    assert nvidia({}, tmp_path) == Nvidia("580.159.04", has_card=True, has_device_files=False)
 
     _write(tmp_path, "dev/nvidia0", "")
-    assert nvidia({}, tmp_path) == Nvidia("580.159.04", card=True, nodes=True)
+    assert nvidia({}, tmp_path) == Nvidia("580.159.04", has_card=True, has_device_files=True)
 
 
-def test_windows_lends_its_driver(tmp_path: Path) -> None:
+def test_wsl_uses_the_driver_of_windows(tmp_path: Path) -> None:
     _write(tmp_path, "dev/dxg", "")
     _write(tmp_path, "usr/lib/wsl/lib/libcuda.so.1", "")
 
-    assert nvidia({}, tmp_path) == Nvidia("Windows' own", nodes=True)
+    assert nvidia({}, tmp_path) == Nvidia("Windows' own", has_device_files=True)
 
 
 def test_this_python_is_described(tmp_path: Path) -> None:
     _write(tmp_path, "proc/cpuinfo", "model name : A chip\nflags : avx\n")
     found = interpreter("linux", tmp_path)
 
-    assert (found.bits, found.chip, found.instructions, found.translated) == (64, "A chip", frozenset({"avx"}), None)
+    assert (found.bits, found.chip, found.instructions, found.is_translated) == (64, "A chip", frozenset({"avx"}), None)

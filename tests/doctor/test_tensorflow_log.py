@@ -1,4 +1,4 @@
-"""What TensorFlow's log says of an installation. The lines are TensorFlow's own, of 2.21 on Linux."""
+"""The facts in TensorFlow's log. The lines are those of TensorFlow 2.21 on Linux."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_lines_of_a_driver_without_cudas_libraries() -> None:
     assert read_log("".join(lines), _BEGIN, _END).missing_libraries == libraries
 
 
-def test_nothing_is_known_from_an_empty_log() -> None:
+def test_an_empty_log_has_no_facts() -> None:
     assert read_log("", _BEGIN, _END) == LogFacts()
 
 
@@ -64,13 +64,13 @@ def test_an_operation_fell_back_where_none_of_its_kind_is_on_the_gpu() -> None:
     assert facts.placed == 3
 
 
-def test_what_lives_on_the_cpu_by_design_did_not_fall_back() -> None:
+def test_operations_of_the_cpu_by_design_do_not_fall_back() -> None:
     facts = read("".join(placed(kind, "CPU") for kind in ("_Arg", "_Retval", "Prod", "Range", "NoOp")))
 
     assert fell_back(facts) == ()
 
 
-def test_functions_are_no_operations() -> None:
+def test_functions_do_not_count_as_operations() -> None:
     assert read(executed("__inference_one_step_1285", "CPU")).placed == 0
 
 
@@ -79,7 +79,7 @@ def test_placements_outside_the_step_do_not_count() -> None:
 
 
 @pytest.mark.parametrize("missing", [_BEGIN, _END])
-def test_a_step_that_never_ended_is_read_as_far_as_it_came(missing: str) -> None:
+def test_an_incomplete_step_is_read_to_its_end(missing: str) -> None:
     text = f"{_BEGIN}\n{placed('Mul')}{_END}\n".replace(f"{missing}\n", "")
 
     assert read_log(text, _BEGIN, _END).placed == (1 if missing == _END else 0)

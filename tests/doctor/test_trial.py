@@ -1,4 +1,4 @@
-"""A child that does anything but work: its end is told, in its own words, and nothing here waits for it."""
+"""A trial of TensorFlow in a child process: a failure is explained from the child's log, and nothing waits for it."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _WHOLE = _IMPORTED + 'print(\'{"end": "all", "most_bytes": 1}\', flush=True)\n'
 
 
 def child(code: str, limit_s: float = 60.0) -> Trial:
-    """What comes of a Python program."""
+    """Run a Python program as a trial."""
     program = f"import os, signal, sys, time\n{code}"
     return run_trial([sys.executable, "-c", program], lambda _: None, limit_s)
 
 
-def test_a_child_that_tells_all_is_whole() -> None:
-    tried = child(f"{_WHOLE}sys.stderr.write('oneDNN custom operations are on\\n')")
+def test_a_child_that_reports_every_stage_is_complete() -> None:
+    trial = child(f"{_WHOLE}sys.stderr.write('oneDNN custom operations are on\\n')")
 
-    assert (tried.fate, tried.stage, tried.code) == ("whole", "", 0)
-    assert tried.results["import"]["took_s"] == 2.0
-    assert tried.log.onednn
+    assert (trial.outcome, trial.stage, trial.exit_code) == ("completed", "", 0)
+    assert trial.results["import"]["took_s"] == 2.0
+    assert trial.log.onednn
 
 
-def test_each_stage_is_told_as_it_begins() -> None:
-    told: list[str] = []
+def test_each_stage_is_notified_as_it_begins() -> None:
+    stages: list[str] = []
     lines = "".join(f"print('{json.dumps({'begin': stage})}')\n" for stage in ("import", "devices", "step"))
-    run_trial([sys.executable, "-c", lines], told.append)
+    run_trial([sys.executable, "-c", lines], stages.append)
 
-    assert told == ["import", "devices", "step"]
+    assert stages == ["import", "devices", "step"]
 
 
 @pytest.mark.parametrize(
@@ -75,83 +75,88 @@ def test_each_stage_is_told_as_it_begins() -> None:
         pytest.param(
             "import no_such_module_at_all",
             "No module named 'no_such_module_at_all'",
-            "what is named",
+            "the missing module",
             id="missing module",
         ),
         pytest.param("raise RuntimeError('odd')", "RuntimeError: odd", "fresh virtual environment", id="anything else"),
         pytest.param("sys.exit(3)", "failed with exit code 3", "fresh virtual environment", id="without a word"),
-        pytest.param("os.kill(os.getpid(), signal.SIGKILL)", "killed from outside", "free memory", id="out of memory"),
+        pytest.param(
+            "os.kill(os.getpid(), signal.SIGKILL)",
+            "the system or another process killed it",
+            "free memory",
+            id="out of memory",
+        ),
     ],
 )
-def test_a_child_that_dies_is_told_in_its_own_words(code: str, words: str, todo: str) -> None:
-    tried = child(code)
+def test_a_failed_child_is_explained_from_its_log(code: str, words: str, todo: str) -> None:
+    trial = child(code)
 
-    assert (tried.fate, tried.stage) == ("died", "import")
-    found, advice = explain(tried)
+    assert (trial.outcome, trial.stage) == ("died", "import")
+    found, advice = explain(trial)
     assert found.startswith("import tensorflow ")
     assert words in found
     assert todo in advice
 
 
-def test_what_it_told_before_it_died_is_kept() -> None:
-    tried = child(f'{_IMPORTED}print(\'{{"begin": "devices"}}\', flush=True); os.abort()')
+def test_results_before_a_crash_are_kept() -> None:
+    trial = child(f'{_IMPORTED}print(\'{{"begin": "devices"}}\', flush=True); os.abort()')
 
-    assert (tried.fate, tried.stage) == ("died", "devices")
-    assert tried.results["import"]["tensorflow"] == "2.19.1"
+    assert (trial.outcome, trial.stage) == ("died", "devices")
+    assert trial.results["import"]["tensorflow"] == "2.19.1"
 
 
-def test_a_child_that_dies_on_leaving_is_told_so() -> None:
+def test_a_crash_at_exit_is_reported_as_such() -> None:
     assert child(f"{_WHOLE}os.abort()").stage == "exit"
 
 
-def test_a_child_that_hangs_is_killed_and_says_where_it_was() -> None:
+def test_a_hanging_child_is_killed_and_its_frame_reported() -> None:
     hang = "import faulthandler; faulthandler.dump_traceback_later(0.2)\ndef wait_for_a_driver(): time.sleep(600)\n"
-    tried = child(f"{hang}wait_for_a_driver()", limit_s=2.0)
+    trial = child(f"{hang}wait_for_a_driver()", limit_s=2.0)
 
-    assert (tried.fate, tried.code) == ("hung", None)
-    assert "did not end within 2 s" in explain(tried)[0]
-
-
-def test_a_child_that_leaves_another_behind_holds_nobody_up() -> None:
-    tried = child(f"{_WHOLE}os.fork() or time.sleep(20)", limit_s=1.0)
-
-    assert tried.fate == "hung"
+    assert (trial.outcome, trial.exit_code) == ("timed out", None)
+    assert "did not end within 2 s" in explain(trial)[0]
 
 
-def test_a_flood_of_words_is_cut_to_its_end() -> None:
-    tried = child(
+def test_a_grandchild_that_survives_delays_nothing() -> None:
+    trial = child(f"{_WHOLE}os.fork() or time.sleep(20)", limit_s=1.0)
+
+    assert trial.outcome == "timed out"
+
+
+def test_a_long_log_is_cut_to_its_end() -> None:
+    trial = child(
         f"{_WHOLE}sys.stderr.write('x' * 79 + '\\n')\nfor _ in range(400000): sys.stderr.write('x' * 79 + '\\n')\n"
         "sys.stderr.write('the end')"
     )
 
-    assert tried.fate == "whole"
-    assert len(tried.words) < 10 * 2**20
-    assert tried.words.endswith("the end")
+    assert trial.outcome == "completed"
+    assert len(trial.log_text) < 10 * 2**20
+    assert trial.log_text.endswith("the end")
 
 
 @pytest.mark.parametrize(
     "line", ["", "{", "[1]", "null", "[[]]", '{"end": 3}', '"begin"', "\\x00\\xff", "{" * 100_000], ids=str
 )
 def test_results_that_cannot_be_read_are_left_out(line: str) -> None:
-    tried = child(f"sys.stdout.buffer.write(b'''{line}''' + b'\\n'); sys.stdout.flush()\n{_WHOLE}")
+    trial = child(f"sys.stdout.buffer.write(b'''{line}''' + b'\\n'); sys.stdout.flush()\n{_WHOLE}")
 
-    assert tried.fate == "whole"
-    assert tried.results["import"]["took_s"] == 2.0
-
-
-def test_a_program_that_cannot_be_started() -> None:
-    tried = run_trial(["/nonexistent/python"], lambda _: None)
-
-    assert tried.fate == "failed"
-    assert "No such file" in explain(tried)[0]
+    assert trial.outcome == "completed"
+    assert trial.results["import"]["took_s"] == 2.0
 
 
-def test_a_child_hears_what_it_needs_and_keeps_what_the_user_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_cannot_be_started_is_reported() -> None:
+    trial = run_trial(["/nonexistent/python"], lambda _: None)
+
+    assert trial.outcome == "not started"
+    assert "No such file" in explain(trial)[0]
+
+
+def test_a_child_gets_the_variables_of_the_trial_and_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    tried = child(
+    trial = child(
         "names = 'TF_CPP_MIN_LOG_LEVEL', 'TF_FORCE_GPU_ALLOW_GROWTH', 'CUDA_VISIBLE_DEVICES'\n"
         "sys.stderr.write(' '.join(os.environ[name] for name in names))"
     )
 
-    assert tried.words == "0 true 1"
+    assert trial.log_text == "0 true 1"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tfwatch.screens.doctor import RunCheckup
 
-_BROKEN = mac("2.20.0", "1.2.0", trial=stopped("import", code=1, log_text="Library not loaded: @rpath/_pywrap.so\n"))
+_BROKEN = mac("2.20.0", "1.2.0", trial=stopped("import", exit_code=1, log_text="Library not loaded: @rpath/_pywrap.so\n"))
 
 
 def finding(found: CheckUp, asked: list[bool] | None = None) -> RunCheckup:

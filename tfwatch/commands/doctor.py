@@ -14,7 +14,7 @@ from tfwatch.commands.factories import check_up, make_checkup, scope_of
 from tfwatch.doctor.check import Status, counted, worst
 from tfwatch.doctor.checkup import collect_facts
 from tfwatch.terminal.capture import has_unicode, why_no_screen
-from tfwatch.terminal.output import rendered, write
+from tfwatch.terminal.output import render, write
 from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def as_text(found: CheckUp, out: TextIO) -> str:
 
     to = "→" if has_unicode(os.environ) else ">"
     table = _table(found.checks, to, is_narrow=shutil.get_terminal_size().columns < _NARROW)
-    return rendered(out, Text(found.machine, "bold"), "", table, "", counted(found.checks))
+    return render(out, Text(found.machine, "bold"), "", table, "", counted(found.checks))
 
 
 def _table(checks: Sequence[Check], to: str, is_narrow: bool) -> RenderableType:

@@ -1,4 +1,4 @@
-"""Checks of Python and its packages: all that can be told without importing TensorFlow."""
+"""Checks of Python and its packages, made without importing TensorFlow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tfwatch.doctor.check import Check, Status
 if TYPE_CHECKING:
     from tfwatch.doctor.facts import Facts
 
-#: As `requires-python` in pyproject.toml: from the first up to, and without, the second.
+#: The range of `requires-python` in pyproject.toml; the second version is excluded.
 PYTHONS = ((3, 10), (3, 14))
 _ARM_PYTHON = (
     "install an arm64 Python (python.org's, Homebrew's in /opt/homebrew, conda's for osx-arm64) and tfwatch with it; "
@@ -18,68 +18,68 @@ _ARM_PYTHON = (
 
 
 def python(facts: Facts) -> Check:
-    """Python's version and architecture."""
+    """Check Python's version and architecture."""
     interpreter = facts.interpreter
     version = ".".join(map(str, interpreter.version))
     found = f"Python {version}, {facts.installed.machine}, {interpreter.bits} bit"
     if interpreter.bits != 64:
-        return Check("python", Status.FAIL, f"{found}: TensorFlow needs 64", "install a 64-bit Python")
+        return Check("python", Status.FAIL, f"{found}: TensorFlow needs 64 bit", "install a 64-bit Python")
     if not PYTHONS[0] <= interpreter.version[:2] < PYTHONS[1]:
-        found += ": TensorFlow has no wheel for it that tfwatch knows"
+        found += ": tfwatch knows no TensorFlow wheel for this version"
         return Check("python", Status.FAIL, found, "use Python 3.11 or 3.12")
     if facts.installed.is_apple_silicon and interpreter.version[:2] >= (3, 13):
-        found += ": there is no tensorflow-metal for it, so the GPU is not used"
-        return Check("python", Status.WARN, found, "use Python 3.12, which brings the GPU")
+        found += ": tensorflow-metal has no wheel for this version, so the GPU is not used"
+        return Check("python", Status.WARN, found, "use Python 3.12, which has tensorflow-metal")
     return Check("python", Status.OK, found)
 
 
 def rosetta(facts: Facts) -> Check:
-    """Whether an Intel Python runs on an Apple chip."""
+    """Check that no Intel Python runs on an Apple chip."""
     interpreter = facts.interpreter
     if not facts.is_mac:
         return Check("rosetta", Status.NA, "only on Macs")
     if not facts.is_x86:
         return Check("rosetta", Status.OK, "Python runs natively on the Apple chip, without Rosetta 2")
-    if interpreter.translated or interpreter.arm64:
+    if interpreter.is_translated or interpreter.is_arm64:
         found = (
-            "this is an Intel Python under Rosetta 2 on an Apple chip: TensorFlow aborts over AVX, its newest version "
-            "there is 2.16, and the GPU cannot be used"
+            "this is an Intel Python under Rosetta 2 on an Apple chip: TensorFlow aborts because AVX is missing, its "
+            "newest version is 2.16, and the GPU cannot be used"
         )
         return Check("rosetta", Status.FAIL, found, _ARM_PYTHON)
-    if interpreter.arm64 is None:
-        found = "this Python is an Intel one, and the system does not say whether the processor is"
+    if interpreter.is_arm64 is None:
+        found = "this is an Intel Python, and the system does not report whether the processor is an Intel one"
         return Check("rosetta", Status.WARN, found, "on an Apple chip: " + _ARM_PYTHON)
-    found = "this is an Intel Mac, for which TensorFlow's newest version is 2.16"
+    found = "this is an Intel Mac, whose newest TensorFlow is 2.16"
     return Check("rosetta", Status.WARN, found, "train on an Apple chip or on Linux")
 
 
 def versions(facts: Facts) -> Check:
-    """TensorFlow, Keras and tensorflow-metal, against the pairs that work."""
-    troubles = list(facts.installed.troubles())
-    if troubles:
-        status = Status.FAIL if any(trouble.stops for trouble in troubles) else Status.WARN
-        found = "; ".join(trouble.found for trouble in troubles)
-        return Check("versions", status, found, "; ".join(trouble.todo for trouble in troubles))
+    """Check the versions of TensorFlow, Keras and tensorflow-metal."""
+    problems = list(facts.installed.find_problems())
+    if problems:
+        status = Status.FAIL if any(problem.is_blocking for problem in problems) else Status.WARN
+        found = "; ".join(problem.found for problem in problems)
+        return Check("versions", status, found, "; ".join(problem.todo for problem in problems))
     if len(facts.providers) > 1:
-        found = f"several packages bring TensorFlow, and overwrite each other's files: {', '.join(facts.providers)}"
-        return Check("versions", Status.WARN, found, "uninstall all of them, then install the one that is wanted")
+        found = f"several packages install TensorFlow and overwrite each other's files: {', '.join(facts.providers)}"
+        return Check("versions", Status.WARN, found, "uninstall all of them, then install the one that you want")
     only = facts.providers[0] if facts.providers else ""
-    brought = f" (brought by {only})" if only and not only.startswith("tensorflow ") else ""
+    brought = f" (installed by {only})" if only and not only.startswith("tensorflow ") else ""
     works = ", a pair that works" if "tensorflow-metal" in facts.installed.versions else ""
     return Check("versions", Status.OK, f"{facts.installed.stack}{brought}{works}")
 
 
 def keras(facts: Facts) -> Check:
-    """What Keras computes with."""
+    """Check Keras' backend."""
     if "tensorflow" not in facts.installed.versions:
         return Check("keras", Status.NA, "TensorFlow is not installed")
     if facts.environ.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true"):
-        found = "TF_USE_LEGACY_KERAS is set: tf.keras is Keras 2, which tfwatch does not split"
+        found = "TF_USE_LEGACY_KERAS is set: tf.keras is Keras 2, whose steps tfwatch cannot split"
         return Check("keras", Status.WARN, found, "unset TF_USE_LEGACY_KERAS")
     if facts.backend != "tensorflow":
-        found = f"Keras is set to compute with {facts.backend}: what it trains in your scripts is no TensorFlow"
+        found = f"Keras' backend is {facts.backend}: your scripts do not train with TensorFlow"
         todo = (
             "export KERAS_BACKEND=tensorflow, or change backend in ~/.keras/keras.json (tfwatch train sets it itself)"
         )
         return Check("keras", Status.WARN, found, todo)
-    return Check("keras", Status.OK, "Keras computes with TensorFlow")
+    return Check("keras", Status.OK, "Keras' backend is TensorFlow")

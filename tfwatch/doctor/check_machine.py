@@ -1,9 +1,4 @@
-"""Checks of the machine: memory, cores, disk, heat, GPU counters, the terminal and the runs folder.
-
-Checks of the machine: memory, cores, disk and heat.
-
-Checks of what tfwatch itself needs: GPU counters, the terminal and the folder of the runs.
-"""
+"""Checks of the machine, and of what tfwatch needs: GPU counters, the terminal and the runs folder."""
 
 from __future__ import annotations
 
@@ -16,77 +11,80 @@ from tfwatch.sensors.protocol import Available, Unavailable
 if TYPE_CHECKING:
     from tfwatch.doctor.facts import DiskSpeed, Facts
 
-#: TensorFlow with a small network holds 0.6 GB (the trial, on Linux); with data twice that is little.
+
+#: TensorFlow with a small network takes 0.6 GB (the TensorFlow check, on Linux); a training needs twice that and more.
 _LITTLE_BYTES = 1.5 * 2**30
-#: Swapped out beyond this share of the memory something large does not fit.
+#: 45 MB hold 10 hours at 20 steps/s; tfwatch's own image set takes 20 MB.
+_LITTLE_DISK_BYTES = 200 * 2**20
+#: More swap in use than this share of the memory means that something large does not fit.
 _SWAPPED = 0.25
-#: As in sensors/pressure.py: 16 MB in half a second; less is what an idle machine tidies away.
+#: As in sensors/pressure.py: 16 MB in half a second; an idle machine moves less.
 _MOVED_BYTES_S = 32 * 2**20
-#: From this share of waiting on, a training is slower by as much.
+#: A training slows down by the share of time that tasks wait for memory; from here on it is worth a warning.
 _STALLED = 0.05
-#: As `core.rows.SAMPLE` has them.
+#: The levels of `core.rows.SAMPLE`.
 _MEMORY_LEVELS = ("normal", "warning", "critical")
 _HEAT_LEVELS = ("nominal", "light", "moderate", "heavy", "critical")
 #: A disk below both is the likely limit: a share over 1 Gbit/s gives 118 MB/s, a hard disk 100 to 200 files a second.
 _SLOW_BYTES_S = 60e6
 _SLOW_FILES_S = 1000.0
-#: From this share on what was read came from memory, and says nothing of the disk.
+#: Below this share from the disk, the speed is the memory's.
 _FROM_DISK = 0.5
 
 
 def memory(facts: Facts) -> Check:
-    """Free memory."""
+    """Check the free memory."""
     machine = facts.machine
     if isinstance(machine, Unavailable):
-        return unknown("memory", machine)
+        return not_available("memory", machine)
     available = machine.figure("memory_available_bytes")
     if available is None:
-        return unknown("memory", machine.gap("memory"))
+        return not_available("memory", machine.gap("memory"))
     found = (
         f"{units.gigabytes(available)} of {units.gigabytes(machine.allowed_bytes or machine.memory_bytes)} available"
     )
     if machine.allowed_bytes:
         found += f" (a container's limit; the machine has {units.gigabytes(machine.memory_bytes)})"
     if used := facts.trial.results.get("all", {}).get("most_bytes"):
-        found += f"; the trial of TensorFlow took {units.gigabytes(used)}"
+        found += f"; the TensorFlow check took {units.gigabytes(used)}"
     if available < _LITTLE_BYTES:
-        found += ": little for a training"
-        return Check("memory", Status.WARN, found, "close other programs, or give the container more")
+        found += ": too little for most trainings"
+        return Check("memory", Status.WARN, found, "close other programs, or raise the container's limit")
     return Check("memory", Status.OK, found)
 
 
 def swap(facts: Facts) -> Check:
-    """Memory that was moved to disk."""
+    """Check the memory that was moved to disk."""
     machine = facts.machine
     if isinstance(machine, Unavailable):
-        return unknown("swap", machine)
+        return not_available("swap", machine)
     if machine.swap_total_bytes == 0:
-        return Check("swap", Status.OK, "none set up, so nothing is swapped")
+        return Check("swap", Status.OK, "no swap is set up")
     used = machine.figure("swap_used_bytes")
     if used is None:
-        return unknown("swap", machine.gap("pressure" if facts.is_mac else "swap"))
+        return not_available("swap", machine.gap("pressure" if facts.is_mac else "swap"))
     total = f" of {units.gigabytes(machine.swap_total_bytes)}" if machine.swap_total_bytes else ""
     moved = (machine.figure("swap_in_bytes_s") or 0) + (machine.figure("swap_out_bytes_s") or 0)
-    now = f", {moved / 1e6:.0f} MB/s are moved now" if moved >= _MOVED_BYTES_S else ""
+    now = f", {moved / 1e6:.0f} MB/s moving now" if moved >= _MOVED_BYTES_S else ""
     found = f"{units.gigabytes(used)}{total} used{now}"
     if now or used > _SWAPPED * machine.memory_bytes:
-        todo = "close other programs; what comes back from swap holds up every step that touches it"
+        todo = "close other programs; a step that touches swapped memory waits for the disk"
         return Check("swap", Status.WARN, found, todo)
     return Check("swap", Status.OK, found)
 
 
 def pressure(facts: Facts) -> Check:
-    """How hard the system looks for free memory: macOS has a word for it, Linux counts the time that is lost."""
+    """Check memory pressure: a level on macOS, the share of time lost on Linux."""
     machine = facts.machine
     if isinstance(machine, Unavailable):
-        return unknown("memory-pressure", machine)
+        return not_available("memory-pressure", machine)
     level, stalled = machine.figure("memory_level"), machine.figure("memory_stalled")
     if level is not None:
-        found, is_low = f"{_MEMORY_LEVELS[int(level)]}, as macOS says", level >= 1
+        found, is_low = f"macOS reports {_MEMORY_LEVELS[int(level)]}", level >= 1
     elif stalled is not None:
         found, is_low = f"tasks waited for memory {units.percent(stalled)} of the time", stalled >= _STALLED
     else:
-        return unknown("memory-pressure", machine.gap("pressure"))
+        return not_available("memory-pressure", machine.gap("pressure"))
     if is_low:
         todo = "close other programs, use a smaller batch size or a smaller cache"
         return Check("memory-pressure", Status.WARN, found, todo)
@@ -94,37 +92,35 @@ def pressure(facts: Facts) -> Check:
 
 
 def cores(facts: Facts) -> Check:
-    """The cores that this process may use, against those that TensorFlow counts."""
+    """Check that TensorFlow starts no more threads than this process may run on."""
     if isinstance(facts.cores, Unavailable):
-        return unknown("cores", facts.cores)
+        return not_available("cores", facts.cores)
     known = facts.cores
     usable = known.usable or known.all
     found = f"{known.all} {'core' if known.all == 1 else 'cores'}"
     if usable < known.all:
-        found = f"{usable} of {found}: the process is bound to them"
+        found = f"{usable} of {found}: the process is limited to them"
     if known.quota is not None and known.quota < usable:
         threads = max(int(known.quota), 1)
-        found += (
-            f"; a container's quota pays for {known.quota:g}, TensorFlow starts {usable} threads and all are held up"
-        )
-        todo = f"bind it to cores instead (docker run --cpuset-cpus), or set tf.config.threading to {threads} threads"
+        found += f"; a container's quota allows {known.quota:g}, and TensorFlow's {usable} threads compete for it"
+        todo = f"limit it to cores instead (docker run --cpuset-cpus), or set tf.config.threading to {threads} threads"
         return Check("cores", Status.WARN, found, todo)
     return Check("cores", Status.OK, found)
 
 
 def disk(facts: Facts) -> Check:
-    """How fast the data folder is read."""
+    """Check the read speed of the data folder."""
     if isinstance(facts.disk, Unavailable):
-        return unknown("disk", facts.disk)
+        return not_available("disk", facts.disk)
     read, files_s = facts.disk, None
     bytes_s = read.read_bytes / max(read.took_s, 1e-9)
     speed = f"{bytes_s / 1e6:.0f} MB/s" if bytes_s >= 1e7 else f"{bytes_s / 1e6:.1f} MB/s"
-    what = f"{read.read_bytes / 1e6:.0f} MB of a temporary file in {read.folder}"
+    content = f"{read.read_bytes / 1e6:.0f} MB of a temporary file in {read.folder}"
     if read.files is not None:
         files_s = read.files / max(read.took_s, 1e-9)
         speed += f", {units.count(round(files_s))} files/s" if read.files > 1 else ""
-        what = f"{read.read_bytes / 1e6:.0f} MB in {units.count(read.files)} files of {read.folder}"
-    found = f"{speed}: {what}, {_source(read)}"
+        content = f"{read.read_bytes / 1e6:.0f} MB in {units.count(read.files)} files of {read.folder}"
+    found = f"{speed}: {content}, {_source(read)}"
     is_slow = bytes_s < _SLOW_BYTES_S and (files_s is None or files_s < _SLOW_FILES_S)
     if is_slow:
         todo = "copy the data to a local SSD, keep it in few large files (TFRecord), or cache() it"
@@ -134,92 +130,88 @@ def disk(facts: Facts) -> Check:
 
 def _source(read: DiskSpeed) -> str:
     if read.from_disk is None:
-        return "some of it may have come from memory"
+        return "part of it may come from memory"
     if read.from_disk < _FROM_DISK:
         return f"{units.percent(1 - read.from_disk)} of it from memory: this is not the disk's speed"
     return "read from the disk"
 
 
 def heat(facts: Facts) -> Check:
-    """Whether the system slows the processor down to cool it, or to spare a battery."""
+    """Check for throttling by heat, and for a battery."""
     machine = facts.machine
     if isinstance(machine, Unavailable):
-        return unknown("thermal", machine)
+        return not_available("thermal", machine)
     level = machine.figure("thermal_level")
     is_hot, on_battery = level is not None and level >= 1, machine.figure("on_mains") == 0
     if level is None and not on_battery:
-        return unknown("thermal", machine.gap("heat"))
-    found = "the system does not tell of heat" if level is None else f"thermal level {_HEAT_LEVELS[int(level)]}"
-    found += ", on battery: many systems lower their clocks" if on_battery else ""
+        return not_available("thermal", machine.gap("heat"))
+    found = "the system does not report heat" if level is None else f"thermal level {_HEAT_LEVELS[int(level)]}"
+    found += ", on battery: many systems lower their clock rates" if on_battery else ""
     if is_hot or on_battery:
-        todo = "put it on mains" if not is_hot else "let it cool: free its vents; steps take longer than they need"
+        todo = "plug it in" if not is_hot else "let it cool and free its vents: steps take longer while it is hot"
         return Check("thermal", Status.WARN, found, todo)
     return Check("thermal", Status.OK, found)
 
 
-def unknown(id: str, why: Unavailable) -> Check:
-    """The check of what cannot be told."""
-    return Check(id, Status.NA, why.reason, why.fix)
-
-
-#: 45 MB hold 10 hours at 20 steps a second; a data set of tfwatch's own takes 20 MB.
-_LITTLE_DISK_BYTES = 200 * 2**20
-
-
 def gpu_counters(facts: Facts) -> Check:
-    """Whether a run can show what the GPU does."""
+    """Check that a run can show the GPU's activity."""
     name, answer = facts.gpu_counters
     if isinstance(answer, Available):
         return Check("gpu-counters", Status.OK, f"read through {name}")
     if facts.trial.gpus:
-        found = f"no GPU activity is shown: {answer.reason} (the verdict does not need it)"
+        found = f"GPU activity cannot be shown: {answer.reason} (the verdict does not need it)"
         return Check("gpu-counters", Status.WARN, found, answer.fix)
     return Check("gpu-counters", Status.NA, answer.reason, "")
 
 
 def powermetrics(facts: Facts) -> Check:
-    """Whether watts and clocks of an Apple GPU can be read."""
+    """Check that power and clock rates of an Apple GPU can be read."""
     if facts.powermetrics is None:
         return Check("powermetrics", Status.NA, "only on Macs")
     if isinstance(facts.powermetrics, Available):
-        return Check("powermetrics", Status.OK, "permitted: watts and clocks of the GPU are shown")
-    found = f"not permitted, so no watts and clocks of the GPU: {facts.powermetrics.reason}"
-    return Check("powermetrics", Status.NA, found, "tfwatch doctor --sudoers prints what permits it, and nothing else")
+        return Check("powermetrics", Status.OK, "permitted: the GPU's power and clock rate are shown")
+    found = f"not permitted, so the GPU's power and clock rate are not shown: {facts.powermetrics.reason}"
+    return Check(
+        "powermetrics",
+        Status.NA,
+        found,
+        "tfwatch doctor --sudoers prints the sudoers line that permits it and nothing else",
+    )
 
 
 def terminal(facts: Facts) -> Check:
-    """Whether the live screen can be shown, and how well."""
+    """Check that the terminal can show the live screen."""
     if isinstance(facts.terminal, Unavailable):
-        return unknown("terminal", facts.terminal)
+        return not_available("terminal", facts.terminal)
     known = facts.terminal
     colours = {0: "no colours", 2**24: "16 million colours"}.get(known.colours, f"{known.colours} colours")
-    unicode = "Unicode" if known.unicode else "no Unicode: charts are drawn with # = ."
+    unicode = "Unicode" if known.has_unicode else "no Unicode: charts are drawn with # = ."
     found = f"{known.columns}x{known.rows}, {colours}, {unicode} ({known.kind or 'TERM is not set'})"
     if known.kind in ("", "dumb"):
-        todo = "export TERM as your terminal is called, e.g. xterm-256color; or train with --headless"
-        return Check("terminal", Status.WARN, f"{found}: shows no screen", todo)
+        todo = "export TERM=xterm-256color, or the name of your terminal; or train with --headless"
+        return Check("terminal", Status.WARN, f"{found}: it cannot show the screen", todo)
     if known.columns < known.needs[0] or known.rows < known.needs[1]:
         needs = "x".join(map(str, known.needs))
         return Check("terminal", Status.WARN, f"{found}: the screen needs {needs}", "make the window larger")
-    todo = "export COLORTERM=truecolor, if your terminal can" if known.colours in (16, 256) else ""
+    todo = "export COLORTERM=truecolor, if your terminal supports it" if known.colours in (16, 256) else ""
     return Check("terminal", Status.OK, found, todo)
 
 
 def runs_folder(facts: Facts) -> Check:
-    """Whether runs can be recorded."""
+    """Check that runs can be recorded."""
     if isinstance(facts.runs, Unavailable):
-        return unknown("runs-folder", facts.runs)
+        return not_available("runs-folder", facts.runs)
     known = facts.runs
-    if known.trouble:
-        found = f"{known.path} cannot be written: {known.trouble}; training goes on, unrecorded"
-        return Check("runs-folder", Status.FAIL, found, "make room or rights there, or give --runs-dir DIR")
+    if known.problem:
+        found = f"{known.path} cannot be written: {known.problem}; training goes on without a record"
+        return Check("runs-folder", Status.FAIL, found, "free space or change its permissions, or use --runs-dir DIR")
     if not known.is_there:
-        return Check("runs-folder", Status.OK, f"{known.path}, made by the first run{_free(known.free_bytes)}")
+        return Check("runs-folder", Status.OK, f"{known.path}, created by the first run{_free(known.free_bytes)}")
     runs = "" if known.runs is None else f"{units.count(known.runs)} {'run' if known.runs == 1 else 'runs'}, "
     size = f"{'more than ' if known.size_is_partial else ''}{known.size_bytes / 1e6:.1f} MB"
     found = f"{known.path}: {runs}{size}{_free(known.free_bytes)}"
     if known.free_bytes is not None and known.free_bytes < _LITTLE_DISK_BYTES:
-        return Check("runs-folder", Status.WARN, found, "make room: 10 hours of training take 45 MB")
+        return Check("runs-folder", Status.WARN, found, "free space: 10 hours of training take 45 MB")
     return Check("runs-folder", Status.OK, found)
 
 
@@ -228,9 +220,12 @@ def _free(free_bytes: float | None) -> str:
 
 
 def neural_engine(facts: Facts) -> Check:
-    """Said once, since it is asked often."""
+    """Report that TensorFlow does not use the Neural Engine, since users ask."""
     if not facts.is_mac:
         return Check("neural-engine", Status.NA, "only on Macs")
-    return Check(
-        "neural-engine", Status.OK, "TensorFlow does not use the Neural Engine: nothing is missing or to be set up"
-    )
+    return Check("neural-engine", Status.OK, "TensorFlow does not use the Neural Engine; nothing is missing")
+
+
+def not_available(id: str, why: Unavailable) -> Check:
+    """Return the result of a check whose facts cannot be read."""
+    return Check(id, Status.NA, why.reason, why.fix)

@@ -1,9 +1,4 @@
-"""Checks of TensorFlow: its import, the devices it sees, and what runs where.
-
-Checks of what TensorFlow does when it is tried: its import, its devices, and what runs where.
-
-Checks of the GPUs: which TensorFlow sees, and what keeps it from seeing one that is there.
-"""
+"""Checks of TensorFlow: its import, the devices it sees or misses, and the device that each operation runs on."""
 
 from __future__ import annotations
 
@@ -21,143 +16,40 @@ if TYPE_CHECKING:
 
     from tfwatch.doctor.facts import Facts
 
-#: An import that takes longer is worth a word; 2 to 10 s are usual.
+
+#: A longer import is worth a warning; 2 to 10 s are usual.
 _SLOW_IMPORT_S = 30.0
 _SHOWN = 6
-#: The check that tells of each stage of the trial.
+#: The check that reports each stage of the trial.
 _CHECK_OF = {"import": "import", "devices": "devices", "products": "matmul", "step": "training-step"}
-
-
-def importing(facts: Facts) -> Check:
-    """Whether `import tensorflow` ends, and how long it takes."""
-    trial = facts.trial
-    done = trial.results.get("import")
-    if done is None:
-        return missing(facts, "import", "import")
-    found = f"TensorFlow {done.get('tensorflow')} with Keras {done.get('keras')} is imported in {done['took_s']:.1f} s"
-    if done["took_s"] > _SLOW_IMPORT_S:
-        todo = "a first import reads much from the disk; if the next is as slow, keep Python's packages on a local disk"
-        return Check("import", Status.WARN, found, todo)
-    if trial.stage == "exit":
-        found, todo = explain(trial)
-        return Check("import", Status.FAIL, f"it works, but {found}", todo)
-    return Check("import", Status.OK, found)
-
-
-def products(facts: Facts) -> Check:
-    """A matrix product on each device: that it runs there, is right, and how long it takes."""
-    if not facts.trial.products:
-        return missing(facts, "matmul", "products")
-    side = facts.trial.results["products"].get("side")
-    told = [_product(product) for product in facts.trial.products]
-    found = f"{side} x {side}: " + ", ".join(words for words, _ in told)
-    if all(is_right for _, is_right in told):
-        return Check("matmul", Status.OK, found)
-    todo = "that device or its driver does not work: update the driver, then TensorFlow; until then hide the device"
-    return Check("matmul", Status.FAIL, found, todo)
-
-
-def _product(product: Mapping[str, Any]) -> tuple[str, bool]:
-    name = product.get("device")
-    if "error" in product:
-        return f"{name} failed: {product['error']}", False
-    if product["placed"] != name:
-        return f"{name} asked for, {product['placed']} computed", False
-    words = f"{name} {units.milliseconds(product['took_ms'])}"
-    return (words, True) if product["right"] else (f"{words} and a WRONG result", False)
-
-
-def training_step(facts: Facts) -> Check:
-    """Whether a small network trains."""
-    step = facts.trial.results.get("step")
-    if step is None:
-        return missing(facts, "training-step", "step")
-    times = f"compiled in {units.milliseconds(step['compile_ms'])}, a step takes {units.milliseconds(step['step_ms'])}"
-    if not step["finite"]:
-        found = f"a small network trains, but its loss is not a number ({times})"
-        return Check("training-step", Status.FAIL, found, "the device or its driver computes wrongly: see matmul")
-    return Check("training-step", Status.OK, f"a small network trains: {times}")
-
-
-def fallback(facts: Facts) -> Check:
-    """Which operations a GPU should have had and the CPU got."""
-    trial = facts.trial
-    if "step" not in trial.results:
-        return missing(facts, "fallback", "step")
-    if not trial.gpus:
-        return Check("fallback", Status.NA, "TensorFlow sees no GPU, so every operation runs on the CPU")
-    if not trial.log.placed:
-        return Check("fallback", Status.NA, "this TensorFlow does not tell where its operations run")
-    fallen = fell_back(trial.log)
-    kinds = f"{trial.log.placed} kinds of operations of a small network's training step"
-    if not fallen:
-        return Check("fallback", Status.OK, f"of {kinds} none fell back to the CPU")
-    more = f" and {len(fallen) - _SHOWN} more" if len(fallen) > _SHOWN else ""
-    found = f"{len(fallen)} of {kinds} fell back to the CPU: {', '.join(fallen[:_SHOWN])}{more}"
-    todo = "each costs a way to the CPU and back; use other layers, or another version of TensorFlow or of its plug-in"
-    return Check("fallback", Status.WARN, found, todo)
-
-
-def avx(facts: Facts) -> Check:
-    """The processor's vector instructions."""
-    if not facts.is_x86:
-        return Check("avx", Status.NA, f"only on x86; this is {facts.installed.machine}")
-    instructions = facts.interpreter.instructions
-    if instructions is None:
-        return Check("avx", Status.NA, "this system does not list the processor's instructions")
-    if "avx" not in instructions:
-        found = "the processor shows no AVX, without which TensorFlow's wheels abort"
-        todo = "in a virtual machine hand the host's processor through (QEMU: -cpu host); else build TensorFlow"
-        return Check("avx", Status.FAIL, found, todo)
-    has = [name.upper() for name in ("avx", "avx2", "fma", "avx512f") if name in instructions]
-    if "avx2" not in instructions or "fma" not in instructions:
-        found = f"{', '.join(has)} without AVX2 and FMA: the CPU computes at half speed or less"
-        return Check("avx", Status.WARN, found, "in a virtual machine hand the host's processor through; else none")
-    return Check("avx", Status.OK, ", ".join(has))
-
-
-def onednn(facts: Facts) -> Check:
-    """Whether the CPU's fast operations are on."""
-    if facts.is_mac:
-        return Check("onednn", Status.NA, "not used on Macs")
-    if "import" not in facts.trial.results:
-        return missing(facts, "onednn", "import")
-    if facts.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0":
-        found = "oneDNN operations are turned off by TF_ENABLE_ONEDNN_OPTS=0: the CPU computes more slowly"
-        return Check(
-            "onednn", Status.WARN, found, "unset TF_ENABLE_ONEDNN_OPTS, unless results are to be the same bit for bit"
-        )
-    if facts.trial.log.onednn:
-        return Check("onednn", Status.OK, "oneDNN operations are on")
-    return Check("onednn", Status.NA, "TensorFlow does not say whether oneDNN operations are on")
-
-
-def missing(facts: Facts, id: str, stage: str) -> Check:
-    """The check of a stage that has no result: it failed there, or it never came so far."""
-    trial = facts.trial
-    if "tensorflow" not in facts.installed.versions:
-        return Check(id, Status.NA, "TensorFlow is not installed")
-    if trial.fate == "untried":
-        return Check(id, Status.NA, trial.words or "TensorFlow was not tried")
-    failed = _CHECK_OF.get(trial.stage or "import", "import")
-    if failed == id:
-        found, todo = explain(trial)
-        return Check(id, Status.FAIL, found, todo)
-    return Check(id, Status.NA, f"the trial of TensorFlow did not come so far: see {failed}")
-
-
 #: The oldest driver for each major version of CUDA on Linux: NVIDIA's CUDA Compatibility guide, minor version
 #: compatibility.
 _OLDEST_DRIVER = {"12": (525, 60), "13": (580, 65)}
 _AND_CUDA = "pip install 'tensorflow[and-cuda]' in a fresh virtual environment"
-#: The driver brings these, not pip.
+#: The driver installs these, not pip.
 _DRIVER_LIBRARIES = ("libcuda.so", "libnvidia-")
 
 
+def importing(facts: Facts) -> Check:
+    """Check that `import tensorflow` ends, and its time."""
+    trial = facts.trial
+    done = trial.results.get("import")
+    if done is None:
+        return not_reached(facts, "import", "import")
+    found = f"TensorFlow {done.get('tensorflow')} with Keras {done.get('keras')} is imported in {done['took_s']:.1f} s"
+    if done["took_s"] > _SLOW_IMPORT_S:
+        todo = "a first import reads 1 to 2 GB; if the next one is as slow, keep Python's packages on a local disk"
+        return Check("import", Status.WARN, found, todo)
+    if trial.stage == "exit":
+        found, todo = explain(trial)
+        return Check("import", Status.FAIL, f"the import works, but {found}", todo)
+    return Check("import", Status.OK, found)
+
+
 def devices(facts: Facts) -> Check:
-    """The devices that TensorFlow sees; where a GPU is missing, why."""
+    """Check the devices that TensorFlow sees, and the reason for a missing GPU."""
     if not facts.trial.devices:
-        return missing(facts, "devices", "devices")
+        return not_reached(facts, "devices", "devices")
     names = ", ".join(_name(device, facts) for device in facts.trial.devices)
     if facts.trial.gpus:
         return Check("devices", Status.OK, names)
@@ -166,7 +58,7 @@ def devices(facts: Facts) -> Check:
 
 def _name(device: Mapping[str, str], facts: Facts) -> str:
     model = device.get("model", "")
-    # The Metal plug-in calls every GPU METAL; the chip's name says more.
+    # The Metal plug-in names every GPU METAL; the chip's name is more useful.
     model = facts.interpreter.chip if model == "METAL" else model
     return f"{device.get('name')} ({model})" if model else str(device.get("name"))
 
@@ -174,42 +66,96 @@ def _name(device: Mapping[str, str], facts: Facts) -> str:
 def _without_gpu_on_a_mac(facts: Facts, names: str) -> Check:
     metal = facts.installed.versions.get("tensorflow-metal")
     if not facts.installed.is_apple_silicon:
-        return Check("devices", Status.WARN, f"{names} alone: TensorFlow has no GPU on Intel Macs", "see rosetta")
+        return Check("devices", Status.WARN, f"{names} only: TensorFlow supports no GPU on Intel Macs", "see rosetta")
     if not metal:
-        return Check("devices", Status.WARN, f"{names} alone: the GPU needs tensorflow-metal", "see versions")
-    found = f"{names} alone, though tensorflow-metal {metal} is installed"
-    todo = "pip install --force-reinstall tensorflow-metal; in a virtual machine there is no GPU to be seen"
+        return Check("devices", Status.WARN, f"{names} only: the GPU needs tensorflow-metal", "see versions")
+    found = f"{names} only, although tensorflow-metal {metal} is installed"
+    todo = "pip install --force-reinstall tensorflow-metal; a virtual machine shows no GPU"
     return Check("devices", Status.FAIL, found, todo)
 
 
 def _without_gpu(facts: Facts, names: str) -> Check:
     nvidia = facts.nvidia
-    if nvidia.hides_all and (nvidia.driver or nvidia.card):
-        found = f"{names} alone: CUDA_VISIBLE_DEVICES={nvidia.hidden} hides every GPU"
+    if nvidia.hides_all and (nvidia.driver or nvidia.has_card):
+        found = f"{names} only: CUDA_VISIBLE_DEVICES={nvidia.hidden} hides every GPU"
         return Check("devices", Status.WARN, found, "unset CUDA_VISIBLE_DEVICES")
-    if nvidia.driver and nvidia.nodes:
-        return Check("devices", Status.FAIL, f"{names} alone, though an NVIDIA driver is there", "see cuda")
-    if nvidia.driver or nvidia.card:
-        return Check("devices", Status.WARN, f"{names} alone, though this machine has an NVIDIA GPU", "see cuda")
-    return Check("devices", Status.OK, f"{names} alone: this machine shows no NVIDIA GPU, so the CPU computes")
+    if nvidia.driver and nvidia.has_device_files:
+        return Check("devices", Status.FAIL, f"{names} only, although an NVIDIA driver is installed", "see cuda")
+    if nvidia.driver or nvidia.has_card:
+        return Check("devices", Status.WARN, f"{names} only, although this machine has an NVIDIA GPU", "see cuda")
+    return Check("devices", Status.OK, f"{names} only: this machine has no NVIDIA GPU, so the CPU computes")
+
+
+def products(facts: Facts) -> Check:
+    """Check that a matrix product on each device runs there and is right, and its time."""
+    if not facts.trial.products:
+        return not_reached(facts, "matmul", "products")
+    side = facts.trial.results["products"].get("side")
+    results = [_product(product) for product in facts.trial.products]
+    found = f"{side} x {side}: " + ", ".join(text for text, _ in results)
+    if all(is_right for _, is_right in results):
+        return Check("matmul", Status.OK, found)
+    todo = "the device or its driver does not work: update the driver, then TensorFlow; until then hide the device"
+    return Check("matmul", Status.FAIL, found, todo)
+
+
+def _product(product: Mapping[str, Any]) -> tuple[str, bool]:
+    name = product.get("device")
+    if "error" in product:
+        return f"{name} failed: {product['error']}", False
+    if product["placed"] != name:
+        return f"{name} requested, but {product['placed']} computed", False
+    text = f"{name} {units.milliseconds(product['took_ms'])}"
+    return (text, True) if product["right"] else (f"{text} and a WRONG result", False)
+
+
+def training_step(facts: Facts) -> Check:
+    """Check that a small network trains."""
+    step = facts.trial.results.get("step")
+    if step is None:
+        return not_reached(facts, "training-step", "step")
+    times = f"compiled in {units.milliseconds(step['compile_ms'])}, a step takes {units.milliseconds(step['step_ms'])}"
+    if not step["finite"]:
+        found = f"a small network trains, but its loss is not a number ({times})"
+        return Check("training-step", Status.FAIL, found, "the device or its driver computes wrongly: see matmul")
+    return Check("training-step", Status.OK, f"a small network trains: {times}")
+
+
+def fallback(facts: Facts) -> Check:
+    """Check that no operation of a training step falls back from a GPU to the CPU."""
+    trial = facts.trial
+    if "step" not in trial.results:
+        return not_reached(facts, "fallback", "step")
+    if not trial.gpus:
+        return Check("fallback", Status.NA, "TensorFlow sees no GPU, so every operation runs on the CPU")
+    if not trial.log.placed:
+        return Check("fallback", Status.NA, "this TensorFlow does not log the devices of its operations")
+    fallen = fell_back(trial.log)
+    kinds = f"{trial.log.placed} kinds of operations of a small network's training step"
+    if not fallen:
+        return Check("fallback", Status.OK, f"of {kinds} none fell back to the CPU")
+    more = f" and {len(fallen) - _SHOWN} more" if len(fallen) > _SHOWN else ""
+    found = f"{len(fallen)} of {kinds} fell back to the CPU: {', '.join(fallen[:_SHOWN])}{more}"
+    todo = "each one copies data to the CPU and back; use other layers, or another version of TensorFlow or its plug-in"
+    return Check("fallback", Status.WARN, found, todo)
 
 
 def cuda(facts: Facts) -> Check:
-    """On Linux: NVIDIA's driver, and the libraries that TensorFlow loads."""
+    """Check NVIDIA's driver and the libraries that TensorFlow loads, on Linux."""
     nvidia, log = facts.nvidia, facts.trial.log
     if facts.is_mac:
         return Check("cuda", Status.NA, "not on Macs")
     if not nvidia.driver:
         return _without_driver(facts)
-    if not nvidia.nodes:
-        found = f"NVIDIA driver {nvidia.driver}, but no device files: this container is not given the GPU"
+    if not nvidia.has_device_files:
+        found = f"NVIDIA driver {nvidia.driver}, but no device files: this container has no access to the GPU"
         return Check(
-            "cuda", Status.WARN, found, "docker run --gpus all (NVIDIA container toolkit), or none to train on the CPU"
+            "cuda", Status.WARN, found, "docker run --gpus all (NVIDIA container toolkit), unless you train on the CPU"
         )
     if "import" not in facts.trial.results:
-        return missing(facts, "cuda", "cuda")
+        return not_reached(facts, "cuda", "cuda")
     if facts.trial.build.get("is_cuda_build") != "True":
-        found = f"NVIDIA driver {nvidia.driver}, but this TensorFlow is built without CUDA"
+        found = f"NVIDIA driver {nvidia.driver}, but this TensorFlow was built without CUDA"
         return Check("cuda", Status.FAIL, found, _AND_CUDA)
     version = facts.trial.build.get("cuda_version", "")
     built = f"built for CUDA {version}, cuDNN {facts.trial.build.get('cudnn_version', 'of unknown version')}"
@@ -223,24 +169,70 @@ def cuda(facts: Facts) -> Check:
         todo = "a container needs NVIDIA_DRIVER_CAPABILITIES=compute,utility" if own else _AND_CUDA
         return Check("cuda", Status.FAIL, found, todo)
     if not facts.trial.gpus and not nvidia.hides_all and facts.trial.devices:
-        found = f"driver {nvidia.driver}, {built}, and yet TensorFlow sees no GPU"
-        return Check(
-            "cuda", Status.FAIL, found, "nvidia-smi says whether the driver works: reboot after an update of it"
-        )
-    return Check("cuda", Status.OK, f"driver {nvidia.driver}; TensorFlow is {built}, and loaded what it needs")
+        found = f"driver {nvidia.driver}, {built}, but TensorFlow sees no GPU"
+        return Check("cuda", Status.FAIL, found, "run nvidia-smi to check the driver; reboot after a driver update")
+    return Check("cuda", Status.OK, f"driver {nvidia.driver}; TensorFlow is {built} and loaded its libraries")
 
 
 def _without_driver(facts: Facts) -> Check:
-    if facts.nvidia.card:
-        found = "an NVIDIA card is in this machine, but no NVIDIA driver (/proc/driver/nvidia/version is not there)"
+    if facts.nvidia.has_card:
+        found = "this machine has an NVIDIA card but no NVIDIA driver (/proc/driver/nvidia/version is missing)"
         return Check("cuda", Status.WARN, found, "install NVIDIA's driver, then " + _AND_CUDA)
     return Check("cuda", Status.NA, "no NVIDIA driver and no NVIDIA card on this machine")
 
 
 def _too_old(driver: str, cuda_version: str) -> str:
-    """The oldest driver that works, where this one is older; empty where it is not, or where that is not known."""
+    """Return the oldest driver that works, where this one is older; else, or where it is unknown, an empty string."""
     oldest = _OLDEST_DRIVER.get(cuda_version.partition(".")[0])
     found = re.match(r"(\d{1,9})(?:\.(\d{1,9}))?", driver)
     if not oldest or not found or (int(found[1]), int(found[2] or 0)) >= oldest:
         return ""
     return f"{oldest[0]}.{oldest[1]}"
+
+
+def avx(facts: Facts) -> Check:
+    """Check the processor's vector instructions."""
+    if not facts.is_x86:
+        return Check("avx", Status.NA, f"only on x86; this is {facts.installed.machine}")
+    instructions = facts.interpreter.instructions
+    if instructions is None:
+        return Check("avx", Status.NA, "this system does not list the processor's instructions")
+    if "avx" not in instructions:
+        found = "the processor has no AVX, and TensorFlow's wheels abort without it"
+        todo = "in a virtual machine pass the host's processor through (QEMU: -cpu host); else build TensorFlow"
+        return Check("avx", Status.FAIL, found, todo)
+    has = [name.upper() for name in ("avx", "avx2", "fma", "avx512f") if name in instructions]
+    if "avx2" not in instructions or "fma" not in instructions:
+        found = f"{', '.join(has)} without AVX2 and FMA: the CPU computes at half speed or less"
+        return Check(
+            "avx", Status.WARN, found, "in a virtual machine pass the host's processor through; else there is no remedy"
+        )
+    return Check("avx", Status.OK, ", ".join(has))
+
+
+def onednn(facts: Facts) -> Check:
+    """Check that oneDNN's operations are on."""
+    if facts.is_mac:
+        return Check("onednn", Status.NA, "not used on Macs")
+    if "import" not in facts.trial.results:
+        return not_reached(facts, "onednn", "import")
+    if facts.environ.get("TF_ENABLE_ONEDNN_OPTS") == "0":
+        found = "TF_ENABLE_ONEDNN_OPTS=0 turns oneDNN operations off: the CPU computes more slowly"
+        return Check("onednn", Status.WARN, found, "unset TF_ENABLE_ONEDNN_OPTS, unless you need bitwise equal results")
+    if facts.trial.log.onednn:
+        return Check("onednn", Status.OK, "oneDNN operations are on")
+    return Check("onednn", Status.NA, "TensorFlow does not log whether oneDNN operations are on")
+
+
+def not_reached(facts: Facts, id: str, stage: str) -> Check:
+    """Return the result of a check whose stage of the trial failed or was not reached."""
+    trial = facts.trial
+    if "tensorflow" not in facts.installed.versions:
+        return Check(id, Status.NA, "TensorFlow is not installed")
+    if trial.outcome == "skipped":
+        return Check(id, Status.NA, trial.log_text or "the TensorFlow check was skipped")
+    failed = _CHECK_OF.get(trial.stage or "import", "import")
+    if failed == id:
+        found, todo = explain(trial)
+        return Check(id, Status.FAIL, found, todo)
+    return Check(id, Status.NA, f"not reached: the TensorFlow check stopped at {failed}")

@@ -1,8 +1,6 @@
-"""The check-up: gathers the facts of this machine, then judges them by pure functions, the worst first.
+"""The check-up: collects the facts of this machine, then runs every check over them, worst result first.
 
-Collects the facts of this machine. Slow things are bounded, and each failure is a fact of its own.
-
-The check-up: all checks over the facts, the worst first.
+Slow sources have a time limit, and a source that fails becomes a fact itself.
 """
 
 from __future__ import annotations
@@ -34,159 +32,14 @@ if TYPE_CHECKING:
 
     from tfwatch.sensors.protocol import GpuSource, Sensor
 
+
 _T = TypeVar("_T")
-#: A folder on a network that is gone answers after minutes, or never.
+#: A folder on a lost network answers after minutes, or never.
 _PATIENCE_S = 10.0
-#: Variables that change what TensorFlow and Keras do.
+#: Variables that affect TensorFlow and Keras.
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "KERAS_BACKEND", "TF_ENABLE_ONEDNN_OPTS", "TF_USE_LEGACY_KERAS")
-_WHILE_TRAINING = "TensorFlow trains beside this, and the trial would take cores from it: t tries it all the same"
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What is looked at. data: the folder whose disk is read. smallest: columns and rows that the screen needs.
-
-    gently: a training runs beside it, so neither TensorFlow is tried nor the disk read.
-    """
-
-    runs_dir: Path
-    data: Path
-    smallest: tuple[int, int]
-    gently: bool = False
-
-
-def gather(scope: Scope, told: Callable[[str], None], clock: Clock = SYSTEM) -> Facts:
-    """Collect them; `told` hears what is looked at. It takes as long as TensorFlow's import, and some seconds."""
-    told("the installation")
-    installed = Installed.here()
-    environ = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
-    machine = _Machine(clock)
-    trial = _trial(installed, scope, told)
-    told("the disk")
-    disk = _disk(scope, clock)
-    told("the machine")
-    powermetrics, counters = _gpu_counters(installed.system)
-    return Facts(
-        interpreter=interpreter(installed.system),
-        installed=installed,
-        providers=providers(),
-        environ=environ,
-        backend=backend(os.environ, Path(os.path.expanduser("~"))),
-        trial=trial,
-        nvidia=nvidia(os.environ),
-        machine=machine.read(),
-        cores=_cores(),
-        disk=disk,
-        gpu_counters=counters,
-        powermetrics=powermetrics,
-        terminal=terminal(os.environ, scope.smallest),
-        runs=_in_time(lambda: runs_folder(scope.runs_dir, clock), "the runs folder"),
-    )
-
-
-def _trial(installed: Installed, scope: Scope, told: Callable[[str], None]) -> Trial:
-    if "tensorflow" not in installed.versions:
-        return Trial("untried")
-    if scope.gently:
-        return Trial("untried", words=_WHILE_TRAINING)
-    return try_tensorflow(lambda stage: told(f"TensorFlow: {stage}"))
-
-
-def _disk(scope: Scope, clock: Clock) -> DiskSpeed | Unavailable:
-    if scope.gently:
-        return Unavailable("not read while a training runs: t reads it all the same", "")
-    return _in_time(lambda: read_speed(scope.data, clock), "the disk")
-
-
-class _Machine:
-    """The sensors that a run reads too: asked once at the beginning, so that rates are of the time in between."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._sensors: list[Sensor] = []
-        self._gaps: dict[str, Unavailable] = {}
-        for sensor in host_sensors():
-            with self._fails_open(sensor):
-                answer = sensor.available()
-                if isinstance(answer, Unavailable):
-                    self._gaps[sensor.name] = answer
-                else:
-                    self._sensors.append(sensor)
-        self._read()
-
-    def read(self) -> Machine:
-        """The figures since the beginning."""
-        allowed = limits().memory_bytes
-        return Machine(psutil.virtual_memory().total, allowed, _swap_total(), self._read(), self._gaps)
-
-    def _read(self) -> dict[str, float]:
-        figures: dict[str, float] = {}
-        for sensor in self._sensors:
-            figures.update(self._read_one(sensor))
-        return figures
-
-    def _read_one(self, sensor: Sensor) -> Mapping[str, float]:
-        with self._fails_open(sensor):
-            return sensor.read(self._clock.now_ns())
-        return {}
-
-    def _fails_open(self, sensor: Sensor) -> fails_open:
-        """One sensor's failure must not stop another."""
-
-        def publish(why: str) -> None:
-            self._gaps[sensor.name] = Unavailable(why, "")
-
-        return fails_open(publish, reason)
-
-
-def _swap_total() -> float | None:
-    try:
-        return float(psutil.swap_memory().total)
-    except (OSError, RuntimeError):
-        return None
-
-
-def _cores() -> Cores:
-    installed = psutil.cpu_count() or 1
-    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else installed
-    quota = limits().cores
-    return Cores(installed, bound, quota if quota is not None and quota < bound else None)
-
-
-def _gpu_counters(system: str) -> tuple[Availability | None, tuple[str, Availability]]:
-    """Whether powermetrics is permitted, None off macOS; and the first source that can be read, else the last's why."""
-    asked = {
-        one.name: _in_time(partial(_ask, one), one.name, "is its driver stuck?") for one in sources_of("auto", system)
-    }
-    working = [name for name, answer in asked.items() if not isinstance(answer, Unavailable)]
-    name = working[0] if working else list(asked)[-1]
-    return asked.get("powermetrics"), (name, asked[name])
-
-
-def _ask(source: GpuSource) -> Availability:
-    try:
-        return source.available()
-    finally:
-        source.close()
-
-
-def _in_time(look: Callable[[], _T], what: str, guess: str = "is a share gone?") -> _T | Unavailable:
-    """What a look gives; one that hangs in the kernel is left to itself."""
-    found: list[_T | Unavailable] = []
-    thread = threading.Thread(target=lambda: found.append(_whole(look)), daemon=True, name="tfwatch-doctor")
-    thread.start()
-    thread.join(_PATIENCE_S)
-    return found[0] if found else Unavailable(f"{what} did not answer within {_PATIENCE_S:g} s", guess)
-
-
-def _whole(look: Callable[[], _T]) -> _T | Unavailable:
-    why: list[str] = []
-    with fails_open(why.append, reason):
-        return look()
-    return Unavailable(why[0], "")
-
-
-#: In the order in which those of one status are shown.
+_WHILE_TRAINING = "skipped while a training runs, because the TensorFlow check takes cores from it: press t to run it"
+#: Checks of the same status are shown in this order.
 CHECKS = (
     check_installation.python,
     check_installation.rosetta,
@@ -214,6 +67,152 @@ CHECKS = (
 )
 
 
-def examine(facts: Facts) -> list[Check]:
-    """Every check, the worst first."""
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The scope of a check-up.
+
+    data: the folder whose disk is read. smallest: columns and rows that the screen needs.
+    is_beside_training: a training runs, so the check-up neither starts TensorFlow nor reads the disk.
+    """
+
+    runs_dir: Path
+    data: Path
+    smallest: tuple[int, int]
+    is_beside_training: bool = False
+
+
+def run_checks(facts: Facts) -> list[Check]:
+    """Run every check; return the results, worst first."""
     return worst_first(check(facts) for check in CHECKS)
+
+
+def collect_facts(scope: Scope, notify: Callable[[str], None], clock: Clock = SYSTEM) -> Facts:
+    """Collect the facts, which takes a few seconds and TensorFlow's import; `notify` gets the name of each part."""
+    notify("the installation")
+    installed = Installed.here()
+    environ = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+    machine = _Machine(clock)
+    trial = _trial(installed, scope, notify)
+    notify("the disk")
+    disk = _disk(scope, clock)
+    notify("the machine")
+    powermetrics, counters = _gpu_counters(installed.system)
+    return Facts(
+        interpreter=interpreter(installed.system),
+        installed=installed,
+        providers=providers(),
+        environ=environ,
+        backend=backend(os.environ, Path(os.path.expanduser("~"))),
+        trial=trial,
+        nvidia=nvidia(os.environ),
+        machine=machine.read(),
+        cores=_cores(),
+        disk=disk,
+        gpu_counters=counters,
+        powermetrics=powermetrics,
+        terminal=terminal(os.environ, scope.smallest),
+        runs=_within_limit(lambda: runs_folder(scope.runs_dir, clock), "the runs folder"),
+    )
+
+
+def _trial(installed: Installed, scope: Scope, notify: Callable[[str], None]) -> Trial:
+    if "tensorflow" not in installed.versions:
+        return Trial("skipped")
+    if scope.is_beside_training:
+        return Trial("skipped", log_text=_WHILE_TRAINING)
+    return try_tensorflow(lambda stage: notify(f"TensorFlow: {stage}"))
+
+
+def _disk(scope: Scope, clock: Clock) -> DiskSpeed | Unavailable:
+    if scope.is_beside_training:
+        return Unavailable("skipped while a training runs: press t to read it", "")
+    return _within_limit(lambda: read_speed(scope.data, clock), "the disk")
+
+
+class _Machine:
+    """The sensors of a run; the first reading is at construction, so that rates span the time until `read`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._sensors: list[Sensor] = []
+        self._gaps: dict[str, Unavailable] = {}
+        for sensor in host_sensors():
+            with self._fails_open(sensor):
+                answer = sensor.available()
+                if isinstance(answer, Unavailable):
+                    self._gaps[sensor.name] = answer
+                else:
+                    self._sensors.append(sensor)
+        self._read()
+
+    def read(self) -> Machine:
+        """Return the figures since construction."""
+        allowed = limits().memory_bytes
+        return Machine(psutil.virtual_memory().total, allowed, _swap_total(), self._read(), self._gaps)
+
+    def _read(self) -> dict[str, float]:
+        figures: dict[str, float] = {}
+        for sensor in self._sensors:
+            figures.update(self._read_one(sensor))
+        return figures
+
+    def _read_one(self, sensor: Sensor) -> Mapping[str, float]:
+        with self._fails_open(sensor):
+            return sensor.read(self._clock.now_ns())
+        return {}
+
+    def _fails_open(self, sensor: Sensor) -> fails_open:
+        """Record a sensor's failure, so that it stops no other sensor."""
+
+        def publish(why: str) -> None:
+            self._gaps[sensor.name] = Unavailable(why, "")
+
+        return fails_open(publish, reason)
+
+
+def _swap_total() -> float | None:
+    try:
+        return float(psutil.swap_memory().total)
+    except (OSError, RuntimeError):
+        return None
+
+
+def _cores() -> Cores:
+    installed = psutil.cpu_count() or 1
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else installed
+    quota = limits().cores
+    return Cores(installed, bound, quota if quota is not None and quota < bound else None)
+
+
+def _gpu_counters(system: str) -> tuple[Availability | None, tuple[str, Availability]]:
+    """Return the availability of powermetrics (None off macOS), and the first GPU source that works, else the last."""
+    asked = {
+        one.name: _within_limit(partial(_ask, one), one.name, "is its driver stuck?")
+        for one in sources_of("auto", system)
+    }
+    working = [name for name, answer in asked.items() if not isinstance(answer, Unavailable)]
+    name = working[0] if working else list(asked)[-1]
+    return asked.get("powermetrics"), (name, asked[name])
+
+
+def _ask(source: GpuSource) -> Availability:
+    try:
+        return source.available()
+    finally:
+        source.close()
+
+
+def _within_limit(read: Callable[[], _T], name: str, guess: str = "is a network folder gone?") -> _T | Unavailable:
+    """Return the result of `read`; a call that hangs in the kernel is abandoned after `_PATIENCE_S`."""
+    found: list[_T | Unavailable] = []
+    thread = threading.Thread(target=lambda: found.append(_read_or_reason(read)), daemon=True, name="tfwatch-doctor")
+    thread.start()
+    thread.join(_PATIENCE_S)
+    return found[0] if found else Unavailable(f"{name} did not answer within {_PATIENCE_S:g} s", guess)
+
+
+def _read_or_reason(read: Callable[[], _T]) -> _T | Unavailable:
+    reasons: list[str] = []
+    with fails_open(reasons.append, reason):
+        return read()
+    return Unavailable(reasons[0], "")

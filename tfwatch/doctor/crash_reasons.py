@@ -1,4 +1,4 @@
-"""Why TensorFlow died when it was tried, from its own last words."""
+"""The reason why the TensorFlow check failed, from TensorFlow's last output."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tfwatch.doctor.trial import Trial
 
-_REINSTALL = "install it anew in a fresh virtual environment: python -m venv .venv; .venv/bin/pip install tfwatch"
+_REINSTALL = "reinstall it in a fresh virtual environment: python -m venv .venv; .venv/bin/pip install tfwatch"
 _ARM = "on an Apple chip install an arm64 Python (this one may run under Rosetta 2); elsewhere build TensorFlow for it"
 _PAIR = "install a pair that works: pip install 'tensorflow>=2.18,<2.20' 'tensorflow-metal>=1.2'"
-#: Words of a library or of the loader, and what to do about them; the first kind that is found counts.
+#: Messages of a library or of the loader, with the remedy; the first one that matches counts.
 _KNOWN = (
     (r"(?:The TensorFlow library )?was compiled to use [A-Z0-9_., ]{1,200} instructions[^\n]{0,100}", _ARM),
     (r"Library not loaded: \S{1,300}", _PAIR),
@@ -23,7 +23,7 @@ _KNOWN = (
     (r"\S{1,200}: cannot open shared object file[^\n]{0,100}", _REINSTALL),
     (
         r"(?m)^ModuleNotFoundError: No module named [^\n]{1,200}",
-        "install what is named, or all anew: pip install tfwatch",
+        "install the missing module, or everything: pip install tfwatch",
     ),
     (
         r"(?m)^[^\n]{0,100}(?:out of memory|OOM when allocating)[^\n]{0,200}",
@@ -31,54 +31,60 @@ _KNOWN = (
     ),
 )
 _SIGNALS: dict[int, tuple[str, str]] = {
-    signal.SIGILL: ("the processor lacks an instruction that it was built for", _ARM),
+    signal.SIGILL: ("the processor lacks an instruction that TensorFlow was built for", _ARM),
     signal.SIGKILL: (
-        "it was killed from outside, most often because memory ran out",
+        "the system or another process killed it, most often because memory ran out",
         "free memory, or raise the container's limit",
     ),
 }
-#: The end of a Python traceback, and what faulthandler writes above the stack of a fatal signal.
+#: The last line of a Python traceback, and the line that faulthandler writes above the stack of a fatal signal.
 _ERROR = re.compile(
     r"(?m)^(?:[\w.]{1,100}(?:Error|Exception|Interrupt)\b[^\n]{0,400}|Fatal Python error: [^\n]{1,200})"
 )
 _FRAME = re.compile(r'(?m)^  File "([^"<\n]{1,300})", line (\d+) in ([\w<>]{1,100})')
 _STAGES = {
     "import": "import tensorflow",
-    "devices": "listing its devices",
+    "devices": "listing the devices",
     "products": "a matrix product",
     "step": "a training step of a small network",
-    "exit": "leaving Python",
+    "exit": "exiting Python",
 }
 
 
-def what_was_tried(trial: Trial) -> str:
-    """The stage that did not end, in words."""
+def describe_stage(trial: Trial) -> str:
+    """Return the name of the stage that did not end."""
     return _STAGES.get(trial.stage, trial.stage)
 
 
 def explain(trial: Trial) -> tuple[str, str]:
-    """What happened, in TensorFlow's own words where it left some, and what to do. For a trial that is not whole."""
-    tried = what_was_tried(trial)
-    if trial.fate == "failed":
-        return f"Python could not be started to try TensorFlow: {trial.words}", "look at the memory and process limits"
-    if trial.fate == "hung":
-        found = f"{tried} did not end within {trial.limit_s:g} s{_where(trial.words)}"
-        return found, "try it alone, twice (a first import reads much): python -X importtime -c 'import tensorflow'"
-    words, todo = _known(trial.words)
-    return f"{tried} {_end(trial.code)}{words and f': {words}'}", todo or _advice(trial.code)
+    """Return the failure of a trial that did not complete, with TensorFlow's own message, and the remedy."""
+    stage = describe_stage(trial)
+    if trial.outcome == "not started":
+        return (
+            f"Python could not be started to check TensorFlow: {trial.log_text}",
+            "check the memory and process limits",
+        )
+    if trial.outcome == "timed out":
+        found = f"{stage} did not end within {trial.limit_s:g} s{_where(trial.log_text)}"
+        return (
+            found,
+            "run it by itself, twice (a first import reads 1 to 2 GB): python -X importtime -c 'import tensorflow'",
+        )
+    message, todo = _find_message(trial.log_text)
+    return f"{stage} {_end(trial.exit_code)}{message and f': {message}'}", todo or _advice(trial.exit_code)
 
 
-def _known(words: str) -> tuple[str, str]:
+def _find_message(log_text: str) -> tuple[str, str]:
     for pattern, todo in _KNOWN:
-        # A traceback shows the line of code first, which may hold the same words.
-        if found := list(re.finditer(pattern, words)):
+        # A traceback shows the line of code first, which may hold the same text.
+        if found := list(re.finditer(pattern, log_text)):
             return found[-1][0].strip(), todo
-    errors = _ERROR.findall(words)
-    return (errors[-1], "") if errors else (_last_line(words), "")
+    errors = _ERROR.findall(log_text)
+    return (errors[-1], "") if errors else (_last_line(log_text), "")
 
 
-def _last_line(words: str) -> str:
-    lines = [line.strip() for line in words.splitlines() if line.strip()]
+def _last_line(log_text: str) -> str:
+    lines = [line.strip() for line in log_text.splitlines() if line.strip()]
     return lines[-1][:300] if lines else ""
 
 
@@ -99,8 +105,8 @@ def _advice(code: int | None) -> str:
     return _SIGNALS.get(-(code or 0), ("", _REINSTALL))[1]
 
 
-def _where(words: str) -> str:
-    """The innermost frame of the main thread's stack, which the child writes before its time is over."""
-    stack = words.rpartition("(most recent call first)")[2]
+def _where(log_text: str) -> str:
+    """Return the innermost frame of the main thread's stack, which the child writes just before the time limit."""
+    stack = log_text.rpartition("(most recent call first)")[2]
     found = _FRAME.search(stack)
     return f"; it was in {found[3]} of {'/'.join(found[1].split('/')[-3:])}, line {found[2]}" if found else ""

@@ -1,4 +1,4 @@
-"""What a check-up knows before it judges. Plain data: a test writes down any machine."""
+"""The facts that the checks judge, as plain data, so that a test can describe any machine."""
 
 from __future__ import annotations
 
@@ -7,57 +7,58 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tfwatch.doctor.packages import Installed
-from tfwatch.doctor.trial import UNTRIED, Trial
+from tfwatch.doctor.trial import SKIPPED, Trial
 from tfwatch.sensors.protocol import Availability, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_NOT_LOOKED = Unavailable("not looked at", "")
+_NOT_LOOKED = Unavailable("not checked", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
     """This Python and the processor it runs on.
 
-    version: three numbers. bits: of a pointer. translated: whether Rosetta 2 runs it; arm64: whether the processor is
-    an Apple chip, whatever Python believes; both None off macOS and where macOS does not say.
-    chip: the processor's name. instructions: its flags in lower case (x86 alone); None where they cannot be read.
+    version: three numbers. bits: of a pointer. is_translated: Rosetta 2 runs it. is_arm64: the processor is an Apple
+    chip, even where Python reports an Intel one. Both are None off macOS and where macOS does not report them.
+    chip: the processor's name. instructions: its flags in lower case (x86 only); None where they cannot be read.
     """
 
     version: tuple[int, int, int] = (3, 11, 9)
     bits: int = 64
-    translated: bool | None = None
-    arm64: bool | None = None
+    is_translated: bool | None = None
+    is_arm64: bool | None = None
     chip: str = ""
     instructions: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Nvidia:
-    """What the system shows of NVIDIA, whatever TensorFlow sees.
+    """NVIDIA's driver and card as the operating system reports them, independent of TensorFlow.
 
-    driver: the kernel driver's version, empty where there is none. card: a PCI device of NVIDIA's is there.
-    nodes: this system has the driver's device files. hidden: CUDA_VISIBLE_DEVICES, None where it is not set.
+    driver: the kernel driver's version, empty without one. has_card: there is a PCI device of NVIDIA's.
+    has_device_files: the driver's device files exist. hidden: CUDA_VISIBLE_DEVICES, None where it is not set.
     """
 
     driver: str = ""
-    card: bool = False
-    nodes: bool = False
+    has_card: bool = False
+    has_device_files: bool = False
     hidden: str | None = None
 
     @property
     def hides_all(self) -> bool:
-        """Whether CUDA_VISIBLE_DEVICES keeps every GPU from being seen."""
+        """True where CUDA_VISIBLE_DEVICES hides every GPU."""
         return self.hidden is not None and self.hidden.strip() in ("", "-1")
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Memory in bytes, installed and, where a container allows less, allowed; and what the sensors of a run say.
+    """The machine's memory, and the figures of the sensors that a run reads.
 
-    swap_total_bytes: None where the system does not tell. figures: columns of `core.rows.SAMPLE`, over the time of
-    the check-up where they are rates; a column that was not read is not there. gaps: the sensors that say nothing.
+    memory_bytes: installed. allowed_bytes: a container's limit, None without one. swap_total_bytes: None where unknown.
+    figures: columns of `core.rows.SAMPLE`; rates are over the time of the check-up; a column that was not read is
+    missing. gaps: the reason for each sensor that cannot be read.
     """
 
     memory_bytes: float
@@ -67,18 +68,18 @@ class Machine:
     gaps: Mapping[str, Unavailable] = field(default_factory=dict)
 
     def figure(self, column: str) -> float | None:
-        """A figure; None where there is none."""
+        """Return a figure; None where it was not read."""
         value = self.figures.get(column, math.nan)
         return None if math.isnan(value) else value
 
     def gap(self, sensor: str) -> Unavailable:
-        """Why a sensor says nothing."""
-        return self.gaps.get(sensor, Unavailable("this system does not tell", ""))
+        """Return the reason why a sensor cannot be read."""
+        return self.gaps.get(sensor, Unavailable("this system does not report it", ""))
 
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """All of the machine; those this process may run on; and how many of them a container's quota pays for."""
+    """Numbers of cores: all of the machine, those this process may run on, and a container's quota."""
 
     all: int
     usable: int | None = None
@@ -89,7 +90,7 @@ class Cores:
 class DiskSpeed:
     """A sequential read below a folder. files: how many were opened for it; None where it was a temporary file.
 
-    from_disk: how much of it came from the disk and not from memory, 0 to 1; None where that cannot be told.
+    from_disk: the share that came from the disk and not from memory, 0 to 1; None where it is unknown.
     """
 
     folder: str
@@ -103,26 +104,27 @@ class DiskSpeed:
 class Terminal:
     """The terminal of the standard descriptors.
 
-    needs: columns and rows of the smallest screen. colours: 0, 16, 256 or 2^24. kind: TERM.
+    needs: columns and rows that the screen needs. colours: 0, 16, 256 or 2^24. kind: TERM.
     """
 
     columns: int
     rows: int
     needs: tuple[int, int]
     colours: int
-    unicode: bool
+    has_unicode: bool
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
 class RunsFolder:
-    """Where runs are kept. trouble: why nothing can be written there, empty where it can; is_there: it exists.
+    """The folder of the runs.
 
-    runs: their number, None where they cannot be listed. size_is_partial: there was no time to look at all of them.
+    problem: the reason why it cannot be written, empty where it can. is_there: it exists. runs: their number, None
+    where they cannot be listed. size_is_partial: the time limit ended before every file was counted.
     """
 
     path: str
-    trouble: str = ""
+    problem: str = ""
     is_there: bool = True
     runs: int | None = 0
     size_bytes: float = 0.0
@@ -132,11 +134,11 @@ class RunsFolder:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All of it. An `Unavailable` says why it is not known.
+    """All facts; an `Unavailable` holds the reason why one is unknown.
 
-    providers: the distributions that bring TensorFlow. environ: the variables that change what TensorFlow does.
-    backend: what Keras is set to compute with. gpu_counters: the sensor that a run would read and whether it can.
-    powermetrics: whether it is permitted; None off macOS.
+    providers: the distributions that install TensorFlow. environ: the variables that affect TensorFlow.
+    backend: Keras' backend. gpu_counters: the GPU sensor that a run would read, and its availability.
+    powermetrics: its availability; None off macOS.
     """
 
     interpreter: Interpreter = field(default_factory=Interpreter)
@@ -144,7 +146,7 @@ class Facts:
     providers: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
     backend: str = "tensorflow"
-    trial: Trial = UNTRIED
+    trial: Trial = SKIPPED
     nvidia: Nvidia = field(default_factory=Nvidia)
     machine: Machine | Unavailable = _NOT_LOOKED
     cores: Cores | Unavailable = _NOT_LOOKED
@@ -156,10 +158,10 @@ class Facts:
 
     @property
     def is_mac(self) -> bool:
-        """Whether this is macOS."""
+        """True on macOS."""
         return self.installed.system == "darwin"
 
     @property
     def is_x86(self) -> bool:
-        """Whether Python is built for x86, on whatever processor."""
+        """True where Python is built for x86, even if the processor is not an x86 one."""
         return self.installed.machine in ("x86_64", "AMD64", "i386", "i686")

@@ -1,11 +1,4 @@
-"""What is known of this machine at once, without trying anything: its GPU, and the machine in one line.
-
-The machine in one line.
-
-What can be told of this machine at once, without trying anything.
-
-Whether what was ordered fits into memory, as far as that can be told before it is made.
-"""
+"""Facts about this machine that take milliseconds: the machine in one line, its GPU, and memory that is too small."""
 
 from __future__ import annotations
 
@@ -22,9 +15,31 @@ from tfwatch.doctor.probes import interpreter, nvidia
 from tfwatch.runs.machine_info import free_bytes
 from tfwatch.sensors.protocol import Unavailable
 
+#: Device files of GPUs other than NVIDIA cards: AMD's, and NVIDIA's embedded boards.
+_OTHER_GPUS = ("dev/kfd", "dev/nvmap", "dev/nvhost-gpu")
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPresence:
+    """The GPU that TensorFlow may use.
+
+    missing: the reason why there is none, a phrase; empty where there may be one. is_metal: it is Apple's.
+    """
+
+    missing: str = ""
+    is_metal: bool = False
+
+
+def describe_machine() -> str:
+    """Return this machine in one line: processor, memory, installed TensorFlow, and the reason for a missing GPU."""
+    installed = Installed.here()
+    machine = Machine(psutil.virtual_memory().total)
+    line = machine_line(Facts(interpreter=interpreter(installed.system), installed=installed, machine=machine))
+    return ", ".join(filter(None, (line, find_gpu().missing)))
+
 
 def machine_line(facts: Facts) -> str:
-    """`Apple M2 Pro, 16 GB, TensorFlow 2.19.1 + metal 1.2.0, GPU ok`; what is not known is left out."""
+    """Return e.g. `Apple M2 Pro, 16 GB, TensorFlow 2.19.1 + metal 1.2.0, GPU ok`, without unknown parts."""
     return ", ".join(filter(None, (facts.interpreter.chip, _memory(facts), _stack(facts), _gpu(facts))))
 
 
@@ -42,12 +57,12 @@ def _stack(facts: Facts) -> str:
 
 def _gpu(facts: Facts) -> str:
     trial = facts.trial
-    if trial.fate == "untried":
+    if trial.outcome == "skipped":
         return ""
     if "import" not in trial.results:
         return "TensorFlow does not start"
     if not trial.devices:
-        return "devices not known"
+        return "devices unknown"
     if not trial.gpus:
         return "no GPU"
     right = {product.get("device") for product in trial.products if product.get("right")}
@@ -55,61 +70,42 @@ def _gpu(facts: Facts) -> str:
     return f"{count} ok" if all(gpu.get("name") in right for gpu in trial.gpus) else f"{count} not working"
 
 
-#: Device files of GPUs that are no NVIDIA card: AMD's, and those of NVIDIA's boards.
-_OTHER_GPUS = ("dev/kfd", "dev/nvmap", "dev/nvhost-gpu")
-
-
-@dataclass(frozen=True, slots=True)
-class GpuHere:
-    """Whether there is a GPU for TensorFlow.
-
-    missing: why it can see none, a phrase; empty where it may see one. metal: it would be Apple's.
-    """
-
-    missing: str = ""
-    metal: bool = False
-
-
-def glance() -> str:
-    """The machine in one line: its processor, its memory, the TensorFlow that is installed, and why it has no GPU."""
+def find_gpu(root: Path = Path("/")) -> GpuPresence:
+    """Look for a GPU, which takes a millisecond."""
     installed = Installed.here()
-    machine = Machine(psutil.virtual_memory().total)
-    line = machine_line(Facts(interpreter=interpreter(installed.system), installed=installed, machine=machine))
-    return ", ".join(filter(None, (line, gpu_here().missing)))
+    has_other_gpu = any((root / path).exists() for path in _OTHER_GPUS)
+    return GpuPresence(
+        explain_missing_gpu(installed, nvidia(os.environ, root), has_other_gpu), installed.system == "darwin"
+    )
 
 
-def gpu_here(root: Path = Path("/")) -> GpuHere:
-    """Look for a GPU, in a millisecond."""
-    installed = Installed.here()
-    others = any((root / path).exists() for path in _OTHER_GPUS)
-    return GpuHere(no_gpu(installed, nvidia(os.environ, root), others), installed.system == "darwin")
-
-
-def no_gpu(installed: Installed, nvidia: Nvidia, others: bool) -> str:
-    """Why TensorFlow can see no GPU, a phrase; empty where it may see one. others: there may be one of another make."""
+def explain_missing_gpu(installed: Installed, nvidia: Nvidia, has_other_gpu: bool) -> str:
+    """Return the reason why TensorFlow can see no GPU; empty where it may see one, e.g. another maker's."""
     if installed.system == "darwin":
         if not installed.is_apple_silicon:
             return "TensorFlow has no GPU on Intel Macs"
         return "" if "tensorflow-metal" in installed.versions else "tensorflow-metal is not installed"
-    if others:
+    if has_other_gpu:
         return ""
     if nvidia.hides_all:
         return f"CUDA_VISIBLE_DEVICES={nvidia.hidden} hides every GPU"
     if not nvidia.driver:
-        return "no NVIDIA driver here" if nvidia.card else "no GPU here"
-    return "" if nvidia.nodes else "this container is not given the GPU"
+        return "no NVIDIA driver" if nvidia.has_card else "no GPU"
+    return "" if nvidia.has_device_files else "this container has no access to the GPU"
 
 
-def too_much(needed_bytes: int | None, what: str, device: str, gpu: GpuHere, free: int | None = None) -> str:
-    """A sentence where `what` does not fit into the free bytes (now, unless given); empty where it does.
+def describe_memory_shortage(
+    needed_bytes: int | None, what: str, device: str, gpu: GpuPresence, free: int | None = None
+) -> str:
+    """Return a warning where `what` needs more than the free bytes (by default, those free now); empty where it fits.
 
-    device: that was ordered, `auto`, `cpu` or `gpu`. What a GPU computes lies in its own memory, but for Apple's, and
-    nobody knows before TensorFlow has begun whether it will.
+    device: the requested one, `auto`, `cpu` or `gpu`. A GPU other than Apple's has its own memory, and whether
+    TensorFlow uses it is unknown before it starts.
     """
     free = free_bytes() if free is None else free
     if needed_bytes is None or needed_bytes <= free:
         return ""
-    words = f"{what} needs about {units.gigabytes(needed_bytes)} of memory and {units.gigabytes(free)} are free: "
-    if device == "cpu" or gpu.missing or gpu.metal:
-        return f"{words}it may swap, or the system may end it"
-    return f"{words}where no GPU holds the model and what it computes, it may swap, or the system may end it"
+    need = f"{what} needs about {units.gigabytes(needed_bytes)} of memory and {units.gigabytes(free)} are free: "
+    if device == "cpu" or gpu.missing or gpu.is_metal:
+        return f"{need}it may swap, or the system may end it"
+    return f"{need}unless a GPU holds the model and its activations, it may swap, or the system may end it"

@@ -1,4 +1,4 @@
-"""What tests of several rooms need."""
+"""Fixtures for tests of several rooms."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-#: Results are compared bit for bit with the CPU's, and a GPU is played: `CUDA_VISIBLE_DEVICES=0` tests with a real one.
+#: Results are compared bit for bit with the CPU's, GPUs are simulated: `CUDA_VISIBLE_DEVICES=0` tests with a real one.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
-#: A screen is painted this soon after it changes, in place of 60 times a second.
+#: A screen repaints this soon after a change, in place of 60 times a second.
 PAINTED_S = 0.001
 
-#: A window's new size is obeyed 1/120 s later: a screen is not settled while a timer is due within this time, unless
-#: it has rung these many times. That of a screen beneath another one does until it is on top again.
+#: A new window size takes effect after 1/120 s: a screen is not settled while a timer is due within this time, unless
+#: the timer has fired this many times. The timer of a screen beneath another one fires until that screen is on top.
 SOON_S, ROUNDS = 0.02, 30
 
 
 def pytest_collection_finish() -> None:
-    """Spare collections the three million objects of TensorFlow and of the tests: Keras asks for one after each."""
+    """Keep the three million objects of TensorFlow and the tests out of collections: Keras collects after each."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _leaves_no_models(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A `Trainer` freezes what there is, the models of tests before it too: they go with their module."""
+def _collect_models(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Unfreeze and collect the models that a `Trainer` froze, once their module ends."""
     yield
     if request.node.get_closest_marker("tensorflow"):
         gc.unfreeze()
@@ -42,8 +42,8 @@ def _leaves_no_models(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _screens_settle_at_once() -> Iterator[None]:
-    """A test goes on once the screen has nothing left to do, in place of 60 ms and more after each key."""
+def _screens_settle_immediately() -> Iterator[None]:
+    """Continue a test once the screen is idle, in place of 60 ms and more after each key."""
     import textual.app
     import textual.pilot
     import textual.screen
@@ -56,7 +56,7 @@ def _screens_settle_at_once() -> Iterator[None]:
 
 
 async def settled(_min_s: float = 0.0, _max_s: float = 1.0) -> None:
-    """Wait until nothing is left to do, nor due within `SOON_S`; `ROUNDS` times where a timer never rests."""
+    """Wait until nothing is ready or due within `SOON_S`; at most `ROUNDS` times, for a timer that never stops."""
     loop = asyncio.get_running_loop()
     for _ in range(ROUNDS):
         await asyncio.sleep(PAINTED_S)
@@ -67,10 +67,9 @@ async def settled(_min_s: float = 0.0, _max_s: float = 1.0) -> None:
 
 @pytest.fixture
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What tfwatch can make again, an image set above all, is kept in a folder of the test's own."""
+    """Keep cached image sets in a folder of this test."""
     from tfwatch.workloads.data import image_folder
 
     cache = tmp_path_factory.mktemp("cache")
-    monkeypatch.setattr(image_folder, "cache_dir", lambda: cache)
     monkeypatch.setattr(image_folder, "cache_dir", lambda: cache)
     return cache

@@ -1,4 +1,4 @@
-"""Runs a program in a pseudo terminal of its own, as a user's shell would."""
+"""A program in its own pseudo terminal, as in a user's shell."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 
 
 class Pseudo:
-    """A Python program whose standard descriptors are a terminal. Use it in a `with`: it ends with the block."""
+    """A Python program whose standard descriptors are a terminal; a context manager that kills it on exit."""
 
     def __init__(self, *args: str, columns: int = 80, rows: int = 24, **environ: str) -> None:
         self._master, self.slave = pty.openpty()
@@ -37,7 +37,7 @@ class Pseudo:
             cwd=ROOT,
             env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **environ},
             start_new_session=True,
-            preexec_fn=_own_terminal,
+            preexec_fn=_take_terminal,
         )
 
     def __enter__(self) -> Pseudo:
@@ -52,14 +52,14 @@ class Pseudo:
                 os.close(fd)
 
     def press(self, keys: str) -> None:
-        """Type."""
+        """Type keys."""
         os.write(self._master, keys.encode())
 
     def wait_for(self, text: str, timeout_s: float = 20) -> str:
-        """Read until the text was written, whatever its colours, and return all the output.
+        """Read until the text appears, in any colours, and return all the output.
 
         Raises:
-            AssertionError: it did not come in time.
+            AssertionError: the text did not appear in time.
         """
         deadline = time.monotonic() + timeout_s
         while text not in self.words:
@@ -68,7 +68,7 @@ class Pseudo:
         return self.output.decode(errors="replace")
 
     def wait(self, timeout_s: float = 20) -> int:
-        """Read until the program is gone and its terminal quiet; its exit code."""
+        """Read until the program ends and its terminal is quiet; return its exit code."""
         deadline = time.monotonic() + timeout_s
         while self.process.poll() is None:
             assert time.monotonic() < deadline, f"it never ended: {self.words[-1000:]!r}"
@@ -84,12 +84,12 @@ class Pseudo:
 
     @property
     def words(self) -> str:
-        """All that was written, without colours and cursor movements."""
+        """The output without colours and cursor movements."""
         return _SEQUENCE.sub("", self.output.decode(errors="replace"))
 
     @property
     def state(self) -> list[Any]:
-        """The terminal's present settings."""
+        """The terminal's current settings."""
         return termios.tcgetattr(self.slave)
 
     def _read(self, timeout_s: float) -> bool:
@@ -103,6 +103,6 @@ class Pseudo:
         return bool(more)
 
 
-def _own_terminal() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a job in the background of a shell hands on that it is ignored
+def _take_terminal() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a background job of a shell inherits that it is ignored
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

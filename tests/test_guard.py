@@ -1,4 +1,4 @@
-"""A process that dies without a word leaves a sane terminal, and its last words reach the user."""
+"""The guard restores the terminal of a killed process and prints the end of its log."""
 
 from __future__ import annotations
 
@@ -55,21 +55,21 @@ _KILL = "os.kill(os.getpid(), signal.SIGKILL)"
     ("die", "signum"),
     [pytest.param("os.abort()", signal.SIGABRT, id="abort"), pytest.param(_KILL, signal.SIGKILL, id="SIGKILL")],
 )
-def test_a_dead_screen_is_cleared_away(tmp_path: Path, die: str, signum: int) -> None:
+def test_a_killed_screen_is_left_and_the_log_is_shown(tmp_path: Path, die: str, signum: int) -> None:
     with Pseudo("-c", _RAW_SCREEN.format(die=die), str(tmp_path / "log.txt")) as terminal:
-        told = terminal.wait_for("complains")
+        output = terminal.wait_for("complains")
         assert terminal.wait() == -signum
         assert terminal.state == terminal.before
-    left = told[told.index("ready") :]
-    assert "\x1b[?1049l" in left
-    assert "\x1b[?25h" in left
-    assert "\x1b[?1000l" in left
-    assert "native code  [31mcomplains" in left
+    after = output[output.index("ready") :]
+    assert "\x1b[?1049l" in after
+    assert "\x1b[?25h" in after
+    assert "\x1b[?1000l" in after
+    assert "native code  [31mcomplains" in after
 
 
 @pytest.mark.terminal
-def test_the_mode_that_a_shell_has_set_meanwhile_stays(tmp_path: Path) -> None:
-    """Readline turns echo off itself; with the old state put back every key would be seen twice."""
+def test_a_mode_that_a_shell_has_already_set_is_kept(tmp_path: Path) -> None:
+    """Readline turns echo off itself; with the old state restored every key would show twice."""
     die = "mode = tty.tcgetattr(0); mode[3] |= tty.ISIG; tty.tcsetattr(0, tty.TCSANOW, mode); " + _KILL
     with Pseudo("-c", _RAW_SCREEN.format(die=die), str(tmp_path / "log.txt")) as terminal:
         terminal.wait_for("complains")
@@ -90,13 +90,13 @@ def test_a_fatal_signal_without_a_screen_shows_its_stack(tmp_path: Path) -> None
     ("die", "code"),
     [pytest.param("pass", 0, id="in order"), pytest.param("raise SystemExit(3)", 3, id="by an exception")],
 )
-def test_who_leaves_in_order_is_not_talked_about(tmp_path: Path, die: str, code: int) -> None:
+def test_a_regular_end_prints_nothing(tmp_path: Path, die: str, code: int) -> None:
     result = _run(_PLAIN.format(die=die), tmp_path)
     assert (result.returncode, result.stdout, result.stderr) == (code, "", "")
 
 
-def test_a_worker_that_outlives_the_process_does_not_hold_the_last_words_back(tmp_path: Path) -> None:
-    """A forked data worker keeps the guard's pipe open, so that its closing alone cannot tell."""
+def test_a_worker_that_outlives_the_process_does_not_delay_the_guard(tmp_path: Path) -> None:
+    """A forked data worker keeps the guard's pipe open: the pipe alone does not show that the parent is dead."""
     script = _PLAIN.format(die="\n    ".join(_FORKS_AND_DIES))
     result = _run(script, tmp_path)
     os.kill(int((tmp_path / "log.txt.worker").read_text()), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Who may import whom, and what is never loaded for a quick answer."""
+"""Imports: no circles, the contracts between rooms, and no heavy library for a quick command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(tfwatch.__file__).parents[1]
 HEAVY = {"tensorflow", "keras", "textual"}
-QUICK = (
+LIGHT = (
     "tfwatch.core",
     "tfwatch.runs",
     "tfwatch.analysis",
@@ -33,7 +33,7 @@ QUICK = (
 
 
 def modules_of(package: str) -> list[str]:
-    """A package and all the modules in it."""
+    """Return a package and all its modules."""
     path = ROOT.joinpath(*package.split("."))
     inner = [info.name for info in pkgutil.walk_packages([str(path)], f"{package}.")] if path.is_dir() else []
     return [package, *inner]
@@ -45,7 +45,7 @@ def python(code: str, *options: str) -> str:
 
 
 def sources(root: Path) -> dict[str, Path]:
-    """Every module of tfwatch by its name, a package by that of its `__init__.py`."""
+    """Return every module of tfwatch by name; a package stands for its `__init__.py`."""
     return {
         ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
         for path in root.joinpath("tfwatch").rglob("*.py")
@@ -53,7 +53,7 @@ def sources(root: Path) -> dict[str, Path]:
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
-    """Every name that a module imports anywhere in it: in functions and for types alone too."""
+    """Yield every name that a module imports, in functions and for types alone too."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -63,7 +63,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 
 def import_graph(modules: Mapping[str, Path]) -> dict[str, set[str]]:
-    """The modules that each module imports; `from tfwatch.core import units` imports `tfwatch.core.units` alone."""
+    """Return the imports of each module; `from tfwatch.core import units` imports `tfwatch.core.units` alone."""
     graph: dict[str, set[str]] = {}
     for module, path in modules.items():
         names = imported(ast.parse(path.read_bytes()))
@@ -72,7 +72,7 @@ def import_graph(modules: Mapping[str, Path]) -> dict[str, set[str]]:
 
 
 def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
-    """The strongly connected components of more than one module, by Tarjan's algorithm."""
+    """Return the strongly connected components of more than one module, by Tarjan's algorithm."""
     numbers: dict[str, int] = {}
     lowest: dict[str, int] = {}
     stack: list[str] = []
@@ -109,7 +109,7 @@ def test_a_circle_is_found_through_a_type_and_a_function(tmp_path: Path) -> None
     package.mkdir()
     package.joinpath("__init__.py").write_text("from tfwatch import one\n")
     package.joinpath("one.py").write_text("if TYPE_CHECKING:\n    from tfwatch.two import Thing\n")
-    package.joinpath("two.py").write_text("def late():\n    import tfwatch.three\n")
+    package.joinpath("two.py").write_text("def load():\n    import tfwatch.three\n")
     package.joinpath("three.py").write_text("from tfwatch import one\n")
 
     assert circles(import_graph(sources(tmp_path))) == [["tfwatch.one", "tfwatch.three", "tfwatch.two"]]
@@ -121,8 +121,8 @@ def test_every_import_contract_is_kept() -> None:
     assert lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True) == 0
 
 
-@pytest.mark.parametrize("package", QUICK)
-def test_a_quick_room_loads_no_heavy_library(package: str) -> None:
+@pytest.mark.parametrize("package", LIGHT)
+def test_a_light_room_loads_no_heavy_library(package: str) -> None:
     imports = "; ".join(f"import {module}" for module in modules_of(package))
 
     loaded = python(f"{imports}; import sys; print(*sys.modules)").split()
@@ -131,7 +131,7 @@ def test_a_quick_room_loads_no_heavy_library(package: str) -> None:
     assert not HEAVY & set(loaded)
 
 
-def test_the_public_names_are_there_without_tensorflow() -> None:
+def test_the_public_names_need_no_tensorflow() -> None:
     code = "import tfwatch, sys; print(tfwatch.open_run.__name__, tfwatch.Run.__name__, 'keras' in sys.modules)"
 
     assert python(code).split() == ["open_run", "Run", "False"]
@@ -148,15 +148,15 @@ def test_help_loads_no_heavy_library() -> None:
     assert not HEAVY & set(python(code).split())
 
 
-def test_nothing_slow_is_loaded_before_ctrl_c_is_taken() -> None:
-    # Without what the site's packages load at every start.
+def test_nothing_slow_is_loaded_before_ctrl_c_is_handled() -> None:
+    # -S: site packages load modules at every start.
     loaded = python("import sys; from tfwatch.cli import main; print(*sys.modules)", "-S").split()
 
     assert "tfwatch.cli" in loaded
     assert not {"typing", "argparse", "re"} & set(loaded)
 
 
-def test_one_place_starts_the_systems_tools() -> None:
+def test_one_module_starts_the_systems_tools() -> None:
     starts = re.compile(r"subprocess\.(Popen|run|call|check_output)\(|os\.(system|popen)\(")
     found = {path.name for path in (ROOT / "tfwatch").rglob("*.py") if starts.search(path.read_text(encoding="utf-8"))}
 

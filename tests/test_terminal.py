@@ -1,4 +1,4 @@
-"""The terminal is tfwatch's own while it runs, and the user's again afterwards."""
+"""tfwatch owns the terminal while it runs, and restores it afterwards."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import signal
 import subprocess
 import sys
 import tempfile
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
 
 from tests.pseudo import Pseudo
 from tfwatch.terminal.capture import Capture, Signals, has_colour, has_unicode, held_signals, why_no_screen, wrapped
-from tfwatch.terminal.guard import short
+from tfwatch.terminal.guard import short_path
+from tfwatch.terminal.output import write
 
 
-def test_what_native_code_writes_lands_in_the_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_native_code_goes_to_the_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "log.txt"
     libc = ctypes.CDLL(None)
     with Capture(screen=False) as terminal:
@@ -29,7 +31,7 @@ def test_what_native_code_writes_lands_in_the_log(tmp_path: Path, capfd: pytest.
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_python_prints_lands_in_the_log_and_what_is_said_reaches_the_user(
+def test_prints_go_to_the_log_and_tfwatchs_own_output_to_the_user(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     log = tmp_path / "log.txt"
@@ -43,7 +45,7 @@ def test_what_python_prints_lands_in_the_log_and_what_is_said_reaches_the_user(
     assert capfd.readouterr() == ("the summary\n", "progress\n")
 
 
-def test_descriptors_and_streams_are_given_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_descriptors_and_streams_are_restored(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     streams = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
     numbers = len(os.listdir("/dev/fd"))
     with Capture(screen=False) as terminal:
@@ -113,14 +115,14 @@ def test_a_log_that_is_kept_outlives_the_next_start(tmp_path: Path, monkeypatch:
 
     (kept,) = tmp_path.iterdir()
     assert kept.read_text() == "why\n"
-    assert words == f"; what it died of is in {kept}"
+    assert words == f"; the error is in {kept}"
 
 
 def _gone(_pid: int, _signum: int) -> None:
     raise ProcessLookupError
 
 
-def test_a_reader_that_went_away_raises_nothing() -> None:
+def test_a_closed_pipe_raises_nothing() -> None:
     script = """
 import sys
 from tfwatch.terminal.capture import Capture
@@ -128,7 +130,7 @@ with Capture(screen=False) as terminal:
     terminal.record_to(None)
     for n in range(100_000):
         terminal.out.write(f"{n}\\n")
-    terminal.err.write(f"still here{terminal.unsaid}\\n")
+    terminal.err.write(f"still here{terminal.write_error}\\n")
 """
     head = subprocess.Popen(["head", "-1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     result = subprocess.run([sys.executable, "-c", script], stdout=head.stdin, stderr=subprocess.PIPE, check=False)
@@ -136,7 +138,7 @@ with Capture(screen=False) as terminal:
     assert (result.returncode, result.stderr) == (0, b"still here\n")
 
 
-def test_closed_standard_descriptors_are_no_obstacle(tmp_path: Path) -> None:
+def test_closed_standard_descriptors_are_replaced(tmp_path: Path) -> None:
     script = f"""
 import os, pathlib
 from tfwatch.terminal.capture import Capture
@@ -150,29 +152,29 @@ with Capture(screen=False) as terminal:
     assert (tmp_path / "log.txt").read_text() == "native"
 
 
-def test_a_summary_breaks_between_words_and_code_does_not() -> None:
+def test_a_summary_wraps_between_words_but_its_code_does_not() -> None:
     text = "one two three four\nshort\nedit: dataset.map(read, num_parallel_calls=2)\n"
     assert wrapped(text, 12) == ("one two\n  three four\nshort\nedit: dataset.map(read, num_parallel_calls=2)\n")
     assert wrapped(text, None) == text
 
 
-def test_a_signal_waits_until_it_can_be_obeyed() -> None:
-    heard: list[object] = []
+def test_a_held_signal_is_delivered_once_a_handler_is_set() -> None:
+    received: list[object] = []
     with held_signals():
         signal.raise_signal(signal.SIGINT)
-        assert heard == []
-        with Signals(heard.append, lambda: None):
-            assert heard == [signal.SIGINT]
+        assert received == []
+        with Signals(received.append, lambda: None):
+            assert received == [signal.SIGINT]
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
-def test_signals_are_calls_and_the_old_handlers_come_back() -> None:
-    heard: list[object] = []
+def test_signals_call_the_functions_and_the_old_handlers_are_restored() -> None:
+    received: list[object] = []
     before = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTTOU)]
-    with Signals(heard.append, lambda: heard.append("hangup")):
+    with Signals(received.append, lambda: received.append("hangup")):
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.raise_signal(signum)
-    assert heard == [signal.SIGTERM, signal.SIGINT, "hangup"]
+    assert received == [signal.SIGTERM, signal.SIGINT, "hangup"]
     assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTTOU)] == before
 
 
@@ -205,7 +207,7 @@ notes.write("went on")
         pytest.param("signal.signal(signal.SIGHUP, signal.SIG_IGN)", "terminal.err.write('x\\n')", id="by a write"),
     ],
 )
-def test_a_hangup_is_noticed_and_survived(tmp_path: Path, signals: str, probe: str) -> None:
+def test_a_hangup_is_reported_and_the_program_continues(tmp_path: Path, signals: str, probe: str) -> None:
     notes = tmp_path / "notes"
     with Pseudo("-c", _HANGUP.format(signals=signals, probe=probe), str(notes)) as terminal:
         terminal.wait_for("up")
@@ -244,27 +246,36 @@ def test_unicode(environ: dict[str, str], expected: bool) -> None:
     assert has_unicode(environ) is expected
 
 
+def test_an_encoding_without_unicode_shows_arrows_as_ascii() -> None:
+    raw = BytesIO()
+    stream = TextIOWrapper(raw, encoding="latin-1")
+
+    assert write(stream, "prefetch off → 4, 61 °C, ≤ 2 €\n") == 0
+
+    assert raw.getvalue().decode("latin-1") == "prefetch off > 4, 61 °C, \\u2264 2 \\u20ac\n"
+
+
 def test_no_screen_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "isatty", lambda fd: fd == 0)
-    assert why_no_screen({"TERM": "xterm"}) == "stdout is no terminal: use --headless"
+    assert why_no_screen({"TERM": "xterm"}) == "stdout is not a terminal: use --headless"
     monkeypatch.setattr(os, "isatty", lambda fd: fd == 1)
-    assert why_no_screen({"TERM": "xterm"}).startswith("stdin is no terminal")
+    assert why_no_screen({"TERM": "xterm"}).startswith("stdin is not a terminal")
     monkeypatch.setattr(os, "isatty", lambda _fd: True)
     assert "TERM" in why_no_screen({"TERM": "dumb"})
     assert why_no_screen({"TERM": "xterm"}) == ""
 
 
-def test_a_path_tells_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_in_the_home_folder_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
-    assert short(Path("/home/ada/runs/one")) == "~/runs/one"
-    assert short(Path("/data/one")) == "/data/one"
+    assert short_path(Path("/home/ada/runs/one")) == "~/runs/one"
+    assert short_path(Path("/data/one")) == "/data/one"
 
 
-#: An app that does something at a moment after its first paint, and how it is played.
-_PLAYED = """
+#: An app that acts shortly after its first paint.
+_SHOWN = """
 import gc
 from textual.app import App
-from tfwatch.commands.screen_host import play
+from tfwatch.commands.screen_host import show_app
 
 class Shown(App):
     def __init__(self, painted, **options):
@@ -272,39 +283,39 @@ class Shown(App):
         self._painted = painted
     def on_mount(self):
         self.call_after_refresh(self._painted)
-        self.set_timer(0.1, self.later)
+        self.set_timer(0.1, self.act)
 """
 _FROZEN = """
-    def later(self):
+    def act(self):
         self.exit(gc.get_freeze_count())
     def run(self):
         global frozen
         frozen = super().run()
         return frozen
 
-raise SystemExit(play(Shown) or int(frozen > 10_000) + 40)
+raise SystemExit(show_app(Shown) or int(frozen > 10_000) + 40)
 """
 _DIES = """
-    def later(self):
+    def act(self):
         1 / 0
 
-raise SystemExit(play(Shown))
+raise SystemExit(show_app(Shown))
 """
 
 
 @pytest.mark.terminal
-def test_where_nothing_trains_collections_spare_what_the_screen_is_made_of() -> None:
-    with Pseudo("-c", _PLAYED + _FROZEN) as terminal:
+def test_a_screen_without_a_training_freezes_its_objects_for_the_collector() -> None:
+    with Pseudo("-c", _SHOWN + _FROZEN) as terminal:
         assert terminal.wait() == 41
 
 
 @pytest.mark.terminal
-def test_a_screen_that_dies_is_one_sentence_and_its_traceback_is_in_the_log(tmp_path: Path) -> None:
-    with Pseudo("-c", _PLAYED + _DIES, TMPDIR=str(tmp_path)) as terminal:
+def test_a_failed_screen_prints_one_sentence_and_its_traceback_is_in_the_log(tmp_path: Path) -> None:
+    with Pseudo("-c", _SHOWN + _DIES, TMPDIR=str(tmp_path)) as terminal:
         assert terminal.wait() == 1
-        said = terminal.words
+        printed = terminal.words
     (log,) = tmp_path.iterdir()
-    assert f"tfwatch: the screen failed; what it died of is in {short(log)}" in said
-    assert "Traceback" not in said
-    assert "ZeroDivisionError" not in said
+    assert f"tfwatch: the screen failed; the error is in {short_path(log)}" in printed
+    assert "Traceback" not in printed
+    assert "ZeroDivisionError" not in printed
     assert "ZeroDivisionError: division by zero" in log.read_text()

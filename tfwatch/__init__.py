@@ -1,8 +1,8 @@
-"""See live how much of every training step the device starves for data, and change that while it trains."""
+"""tfwatch: a live terminal monitor for TensorFlow and Keras training, with live switches of the input pipeline."""
 
 from __future__ import annotations
 
-#: Not of `typing`, whose import takes 8 ms in which ctrl+c would show a traceback: `cli.main` takes it from then on.
+#: Not imported from `typing`: that takes 8 ms, in which ctrl+c would show a traceback until `cli.main` handles it.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ __all__ = ["Run", "Track", "Watch", "__version__", "open_run", "track"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load the public names when they are asked for: `Watch` imports Keras, which takes seconds."""
+    """Load the public names on first use: `Watch` imports Keras, which takes seconds."""
     if name == "Watch":
         from tfwatch.watch.callback import Watch
 

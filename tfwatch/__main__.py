@@ -1,4 +1,4 @@
-"""`python -m tfwatch`."""
+"""The entry point of `python -m tfwatch`."""
 
 from __future__ import annotations
 

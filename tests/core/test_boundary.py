@@ -1,4 +1,4 @@
-"""Telemetry fails open, and says so."""
+"""Telemetry fails open and publishes the error."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ def _raise(error: BaseException) -> None:
     raise error
 
 
-def test_what_a_block_raises_is_published_in_words_and_goes_no_further() -> None:
+def test_an_exception_is_published_as_text_and_stops_there() -> None:
     words: list[str] = []
     after = []
 
     with fails_open(words.append):
         _raise(ValueError("no"))
         after.append("in the block")
-    after.append("behind it")
+    after.append("after it")
 
     assert words == ["ValueError: no"]
-    assert after == ["behind it"]
+    assert after == ["after it"]
 
 
 def test_a_block_that_raises_nothing_publishes_nothing() -> None:
@@ -33,7 +33,7 @@ def test_a_block_that_raises_nothing_publishes_nothing() -> None:
     assert words == []
 
 
-def test_the_value_of_a_block_is_given_back() -> None:
+def test_a_block_can_return_a_value() -> None:
     def read() -> int:
         with fails_open(lambda _: None):
             return 7
@@ -45,7 +45,7 @@ def test_the_value_of_a_block_is_given_back() -> None:
 @pytest.mark.parametrize(
     "error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()], ids=lambda one: type(one).__name__
 )
-def test_the_wish_to_stop_goes_through(error: BaseException) -> None:
+def test_a_request_to_stop_passes_through(error: BaseException) -> None:
     words: list[str] = []
 
     with pytest.raises(type(error)), fails_open(words.append):
@@ -54,7 +54,7 @@ def test_the_wish_to_stop_goes_through(error: BaseException) -> None:
     assert words == []
 
 
-def test_an_error_that_cannot_be_put_in_words_is_published_by_its_class() -> None:
+def test_an_error_without_text_is_published_by_its_class() -> None:
     class SilentError(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no words")

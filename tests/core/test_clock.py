@@ -1,4 +1,4 @@
-"""Which clocks count the time asleep, on each system."""
+"""The clocks that measure time asleep on each system."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECOND_NS = 10**9
         pytest.param({"CLOCK_MONOTONIC": 30}, None, id="neither"),
     ],
 )
-def test_time_asleep_is_what_one_clock_counts_and_another_does_not(
+def test_time_asleep_is_the_difference_of_two_clocks(
     clocks: dict[str, int], slept_ns: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("CLOCK_BOOTTIME", "CLOCK_UPTIME_RAW", "CLOCK_MONOTONIC", "CLOCK_MONOTONIC_RAW"):

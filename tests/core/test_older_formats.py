@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from tfwatch.core.events import Event, MoveJudged, MoveMade, Noted, decode, encode
+from tfwatch.core.events import AutopilotEnded, Event, MoveJudged, MoveMade, Noted, decode, encode
 from tfwatch.core.knobs import KnobChange
-from tfwatch.core.older_formats import translated_manifest
+from tfwatch.core.older_formats import translate_manifest
 
 MADE = {"at_ns": 5, "step": 100, "knob": "prefetch", "old": "off", "new": "4", "why": "made ahead"}
 JUDGED = {"at_ns": 6, "step": 150, "knob": "prefetch", "old": "off", "new": "4", "before_ms": 23.4}
@@ -26,7 +26,7 @@ LATENCY = KnobChange("latency_ms", "20 ms", "off")
         pytest.param("latency 20 ms > off", (LATENCY,), id="a value of two words"),
     ],
 )
-def test_what_a_move_turned_beside_was_a_sentence(words: str, changes: tuple[KnobChange, ...]) -> None:
+def test_the_other_knobs_of_a_move_are_read_from_a_sentence(words: str, changes: tuple[KnobChange, ...]) -> None:
     made = decode(json.dumps({"event": "MoveMade", **MADE, "beside": words}))
     judged = decode(json.dumps({"event": "MoveJudged", **JUDGED, **MORE, "beside": words}))
 
@@ -35,16 +35,34 @@ def test_what_a_move_turned_beside_was_a_sentence(words: str, changes: tuple[Kno
     assert made.beside == judged.beside == changes
 
 
-def test_a_sentence_that_names_no_knob_is_no_event() -> None:
+def test_a_sentence_without_a_knob_is_no_event() -> None:
     assert decode(json.dumps({"event": "MoveMade", **MADE, "beside": "half of it"})) is None
 
 
-def test_a_note_of_an_order_was_known_by_its_first_word() -> None:
+def test_a_refusal_is_recognized_by_its_first_word() -> None:
     texts = ["autopilot ended: no", "experiment failed: no", "experimental"]
 
     notes = [decode(json.dumps({"event": "Noted", "at_ns": 1, "text": text})) for text in texts]
 
-    assert [isinstance(note, Noted) and note.of_order for note in notes] == [True, True, False]
+    assert [isinstance(note, Noted) and note.is_refusal for note in notes] == [True, True, False]
+
+
+@pytest.mark.parametrize("of_order", [True, False])
+def test_a_refusal_is_read_from_its_older_field(of_order: bool) -> None:
+    note = decode(json.dumps({"event": "Noted", "at_ns": 1, "text": "experiment failed: no", "of_order": of_order}))
+
+    assert note == Noted(1, "experiment failed: no", is_refusal=of_order)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [("fed", "not_starving"), ("floor", "compute_floor"), ("tried", "nothing_left"), ("user", "user")],
+)
+def test_the_cause_of_an_autopilots_end_has_a_new_name(written: str, read: str) -> None:
+    ended = decode(encode(AutopilotEnded(6, 170, written, "a sentence", 169)))
+
+    assert isinstance(ended, AutopilotEnded)
+    assert ended.cause == read
 
 
 @pytest.mark.parametrize(
@@ -52,22 +70,22 @@ def test_a_note_of_an_order_was_known_by_its_first_word() -> None:
     [
         MoveMade(5, 100, "prefetch", "off", "4", "made ahead", beside=(WORKERS, LATENCY)),
         MoveJudged(6, 150, "prefetch", "off", "4", 23.4, 9.2, 40, True),
-        Noted(1, "experiment ended: no", of_order=True),
+        Noted(1, "experiment ended: no", is_refusal=True),
         Noted(1, "experiment ended: no"),
     ],
 )
-def test_what_is_written_now_is_read_as_it_was(event: Event) -> None:
+def test_current_events_are_read_unchanged(event: Event) -> None:
     assert decode(encode(event)) == event
 
 
 @pytest.mark.parametrize(
     ("split", "read"),
     [
-        pytest.param("none: not in a graph", ("", "not in a graph"), id="not told apart"),
-        pytest.param("exact", ("exact", ""), id="told apart"),
+        pytest.param("none: not in a graph", ("", "not in a graph"), id="not split"),
+        pytest.param("exact", ("exact", ""), id="split"),
     ],
 )
-def test_why_steps_were_not_split_stood_behind_a_word(split: str, read: tuple[str, str]) -> None:
-    fields = translated_manifest({"split": split})
+def test_the_reason_why_steps_are_not_split_is_read_from_a_prefix(split: str, read: tuple[str, str]) -> None:
+    fields = translate_manifest({"split": split})
 
     assert (fields["split"], fields.get("not_split", "")) == read

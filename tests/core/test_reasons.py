@@ -12,9 +12,9 @@ class Mute(Exception):
     ("error", "words"),
     [
         pytest.param(ValueError("no"), "ValueError: no", id="a sentence"),
-        pytest.param(OSError(), "OSError", id="without a word"),
-        pytest.param(Mute(), "Mute", id="raises when it is asked"),
+        pytest.param(OSError(), "OSError", id="without a message"),
+        pytest.param(Mute(), "Mute", id="its text raises"),
     ],
 )
-def test_an_error_is_said_with_what_it_is(error: Exception, words: str) -> None:
+def test_an_error_is_described_by_class_and_message(error: Exception, words: str) -> None:
     assert reason(error) == words

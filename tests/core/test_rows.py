@@ -1,4 +1,4 @@
-"""Rows that a damaged file holds, and what is made of them."""
+"""Rows of a damaged file."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ import warnings
 import numpy as np
 import pytest
 
-from tfwatch.core.rows import PROGRESS, SAMPLE, STAGE, sound
+from tfwatch.core.rows import PROGRESS, SAMPLE, STAGE, clean_rows
 
-#: Of four bytes and of eight: at these arithmetic warns.
+#: Signalling NaNs of four and eight bytes: arithmetic on them warns.
 SIGNALLING_4, SIGNALLING_8 = 0x7FA0_0001, 0xFFF4_0000_0000_0001
 DAY_NS = 86_400 * 10**9
 
 
-def test_rows_that_a_run_wrote_come_out_as_they_were() -> None:
+def test_plausible_rows_are_unchanged() -> None:
     rows = np.zeros(5, SAMPLE)
     rows["cpu_cores"] = [0, 1.5, -2, np.nan, 1e14]
     rows.flags.writeable = False
 
-    assert sound(rows).tobytes() == rows.tobytes()
+    assert clean_rows(rows).tobytes() == rows.tobytes()
 
 
-def test_a_time_that_no_run_has_leaves_the_row_out() -> None:
+def test_a_row_with_an_implausible_time_is_dropped() -> None:
     rows = np.zeros(3, STAGE)
     rows["at_ns"] = [5, 101 * DAY_NS, 99 * DAY_NS]
 
-    assert sound(rows)["at_ns"].tolist() == [5, 99 * DAY_NS]
+    assert clean_rows(rows)["at_ns"].tolist() == [5, 99 * DAY_NS]
 
 
 @pytest.mark.parametrize("late", [True, False])
-def test_a_figure_that_is_none_is_missing(late: bool) -> None:
+def test_an_implausible_figure_is_missing(late: bool) -> None:
     rows = np.zeros(6, SAMPLE)
     rows["cpu_cores"] = [1.5, np.inf, -np.inf, 1e30, np.nan, 0]
     rows["cpu_cores"].view(np.uint32)[5] = SIGNALLING_4
@@ -42,7 +42,7 @@ def test_a_figure_that_is_none_is_missing(late: bool) -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = sound(rows)
+        found = clean_rows(rows)
         sums = np.nansum(found["cpu_cores"].astype(np.float64)), np.nansum(found["process_bytes"] * 2)
 
     assert sums == (1.5, 0)
@@ -51,9 +51,9 @@ def test_a_figure_that_is_none_is_missing(late: bool) -> None:
     assert np.isnan(found["process_bytes"]).tolist() == [False, False, False, True, False, False]
 
 
-def test_a_model_may_report_any_figure() -> None:
+def test_a_models_own_figures_have_no_limit() -> None:
     rows = np.zeros(3, PROGRESS)
     rows["loss"] = [np.inf, 1e38, 0]
     rows["loss"].view(np.uint32)[2] = SIGNALLING_4
 
-    np.testing.assert_equal(sound(rows)["loss"], np.array([np.inf, 1e38, np.nan], np.float32))
+    np.testing.assert_equal(clean_rows(rows)["loss"], np.array([np.inf, 1e38, np.nan], np.float32))

@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-#: Threads that stand somewhere new, threads that come and go, and collections in which the interpreter is let go: where
-#: a collection can start within, Python 3.11 stood still within 3 s, four times of four.
+#: Threads with changing frames, threads that start and end, and collections that release the interpreter: where a
+#: collection can start inside, Python 3.11 deadlocked within 3 s, four times of four.
 CROWDED = """
 import gc, os, sys, threading, time
 from tfwatch.core import threads
 
-def stand(depth):
-    stand(depth - 1) if depth else time.sleep(0.0001)
+def recurse(depth):
+    recurse(depth - 1) if depth else time.sleep(0.0001)
 
 def work():
     while True:
-        stand(3)
+        recurse(3)
 
 def spawn():
     while True:
@@ -41,7 +41,7 @@ for target in (*[work] * 20, spawn, spawn):
     threading.Thread(target=target, daemon=True).start()
 until = time.monotonic() + 3
 while time.monotonic() < until:
-    threads.of_threads()
+    threads.thread_frames()
 print("done", flush=True)
 os._exit(0)
 """
@@ -55,10 +55,10 @@ def collects(request: pytest.FixtureRequest) -> Iterator[bool]:
     (gc.enable if was else gc.disable)()
 
 
-only_there = pytest.mark.skipif(not threads.DEADLOCKS, reason="a collection does no harm in this Python")
+only_deadlocking = pytest.mark.skipif(not threads.DEADLOCKS, reason="a collection does no harm in this Python")
 
 
-def test_it_tells_where_other_threads_stand_and_holds_nothing_of_theirs_then(collects: bool) -> None:
+def test_frames_of_other_threads_are_returned_and_keep_nothing_alive(collects: bool) -> None:
     class Batch:
         pass
 
@@ -74,18 +74,18 @@ def test_it_tells_where_other_threads_stand_and_holds_nothing_of_theirs_then(col
     thread = threading.Thread(target=train)
     thread.start()
     assert here.wait(10)
-    seen = threads.of_threads()
+    seen = threads.thread_frames()
     assert thread.ident in seen
     assert threading.get_ident() not in seen
     del seen
     go_on.set()
     thread.join()
-    assert held[0]() is None  # at once: a collection may be far off
+    assert held[0]() is None  # immediately: no collection is needed
 
 
-@only_there
+@only_deadlocking
 @pytest.mark.parametrize("fails", [False, True])
-def test_no_collection_begins_meanwhile_where_that_deadlocks(
+def test_no_collection_starts_inside_where_that_deadlocks(
     monkeypatch: pytest.MonkeyPatch, collects: bool, fails: bool
 ) -> None:
     meanwhile = []
@@ -99,28 +99,28 @@ def test_no_collection_begins_meanwhile_where_that_deadlocks(
     monkeypatch.setattr(sys, "_current_frames", current)
     if fails:
         with pytest.raises(MemoryError):
-            threads.of_threads()
+            threads.thread_frames()
     else:
-        assert threads.of_threads() == {}
+        assert threads.thread_frames() == {}
     assert meanwhile == [False]
     assert gc.isenabled() is collects
 
 
-def test_threads_that_come_and_go_do_not_stand_still() -> None:
+def test_threads_that_start_and_end_do_not_deadlock() -> None:
     crowded = subprocess.run([sys.executable, "-c", CROWDED], capture_output=True, text=True, timeout=30, check=False)
     assert crowded.stdout == "done\n", crowded.stderr
 
 
-@only_there
-def test_another_threads_wish_not_to_collect_is_never_taken_back(collects: bool) -> None:
-    wished, taken_back = gc.enable if collects else gc.disable, []
+@only_deadlocking
+def test_another_threads_setting_of_the_collector_is_never_undone(collects: bool) -> None:
+    choose, undone = gc.enable if collects else gc.disable, []
     looked, before = 0, sys.getswitchinterval()
     over = threading.Event()
 
     def look() -> None:
         nonlocal looked
         while not over.is_set():
-            threads.of_threads()
+            threads.thread_frames()
             looked += 1
 
     thread = threading.Thread(target=look)
@@ -129,10 +129,10 @@ def test_another_threads_wish_not_to_collect_is_never_taken_back(collects: bool)
         thread.start()
         while looked < 20_000:
             (gc.disable if collects else gc.enable)()
-            wished()
-            taken_back += [gc.isenabled() is not collects for _ in range(20)]
+            choose()
+            undone += [gc.isenabled() is not collects for _ in range(20)]
     finally:
         sys.setswitchinterval(before)
         over.set()
         thread.join()
-    assert not any(taken_back)
+    assert not any(undone)

@@ -18,26 +18,24 @@ from tfwatch.core import units
         pytest.param((9.0, math.nan), "9.0 ms to n/a", id="missing at the end"),
     ],
 )
-def test_milliseconds_beside_each_other_have_one_unit_and_precision(
-    values: tuple[float | None, ...], words: str
-) -> None:
-    assert " to ".join(units.together(*values)) == words
+def test_joined_milliseconds_have_one_unit_and_precision(values: tuple[float | None, ...], words: str) -> None:
+    assert " to ".join(units.in_one_unit(*values)) == words
 
 
 @pytest.mark.parametrize(
     ("size", "words"), [(None, "n/a"), (0.2e6, "0.2 MB"), (16 * 2**20, "16 MB"), (2**30, "1.0 GB")]
 )
-def test_memory_has_the_unit_that_shows_it(size: float | None, words: str) -> None:
+def test_memory_has_a_readable_unit(size: float | None, words: str) -> None:
     assert units.memory(size) == words
 
 
 @pytest.mark.parametrize(("value", "text"), [(0, "0 steps"), (1, "1 step"), (3477, "3 477 steps")])
-def test_one_is_told_apart_from_many(value: int, text: str) -> None:
+def test_a_count_has_a_singular_and_a_plural(value: int, text: str) -> None:
     assert units.counted(value, "step") == text
 
 
 @pytest.mark.parametrize(
     ("ratio", "words"), [(1.684, "1.68"), (9.994, "9.99"), (9.996, "10"), (20.11, "20"), (0.97, "0.97"), (None, "n/a")]
 )
-def test_a_ratio_has_the_figures_that_its_sides_have(ratio: float | None, words: str) -> None:
+def test_a_ratio_has_no_more_precision_than_its_parts(ratio: float | None, words: str) -> None:
     assert units.times(ratio) == words

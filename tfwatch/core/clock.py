@@ -1,4 +1,4 @@
-"""The one place that asks the operating system for the time."""
+"""The clocks: no other module reads the system time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def asleep_ns() -> int | None:
-    """How long the machine has been asleep since it booted; None where the system does not tell.
+    """Return the nanoseconds that the machine was asleep since it booted; None where the system does not report it.
 
-    The difference of two clocks of which one stands still then, and that are set right together: clock_gettime(2) on
-    Linux; on macOS its _RAW clocks, since CLOCK_MONOTONIC follows the wall clock there.
+    The difference of two clocks that are adjusted together and of which one stops during sleep: clock_gettime(2) on
+    Linux; on macOS its _RAW clocks, because CLOCK_MONOTONIC follows the wall clock there.
     """
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
@@ -26,13 +26,13 @@ def asleep_ns() -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Where time comes from; tests hand in a fake.
+    """The source of time; tests pass a fake.
 
     now_ns: monotonic nanoseconds, one scale for every process since the machine booted.
     wall_ns: nanoseconds since 1970, UTC; may jump.
     thread_ns: CPU nanoseconds spent by the calling thread.
     process_ns: CPU nanoseconds spent by all threads of the process.
-    asleep_ns: nanoseconds that the machine has been asleep since it booted; None where the system does not tell.
+    asleep_ns: nanoseconds that the machine was asleep since it booted; None where the system does not report it.
     """
 
     now_ns: Callable[[], int] = time.perf_counter_ns
@@ -42,12 +42,12 @@ class Clock:
     process_ns: Callable[[], int] = time.process_time_ns
 
     def stamp(self) -> str:
-        """The local wall time as a folder's name holds it: 2026-11-20T10-17-03."""
+        """Return the local wall time as in a folder name: 2026-11-20T10-17-03."""
         return local_time(self.wall_ns()).strftime("%Y-%m-%dT%H-%M-%S")
 
 
 def local_time(wall_ns: int) -> datetime:
-    """The local date and time of nanoseconds since 1970."""
+    """Return the local date and time of nanoseconds since 1970."""
     return datetime.fromtimestamp(wall_ns / 1e9).astimezone()
 
 

@@ -1,11 +1,4 @@
-"""Errors: as one sentence, as harmless text, and the boundary where telemetry fails open.
-
-Errors in words.
-
-Text from outside, made harmless for a terminal.
-
-The boundary of tfwatch: telemetry fails open, and says so.
-"""
+"""Errors as text, text without control characters, and the boundary where telemetry fails open."""
 
 from __future__ import annotations
 
@@ -17,30 +10,30 @@ if TYPE_CHECKING:
 
 
 def reason(error: BaseException) -> str:
-    """`ValueError: no`; the class alone where the error says nothing."""
-    return f"{type(error).__name__}: {said(error)}".removesuffix(": ")
+    """Return `ValueError: no`; the class alone where the error has no message."""
+    return f"{type(error).__name__}: {message_of(error)}".removesuffix(": ")
 
 
-def said(error: BaseException) -> str:
-    """`no`; empty where the error says nothing, or raises when it is asked."""
+def message_of(error: BaseException) -> str:
+    """Return the message, e.g. `no`; empty where there is none, or where the error's own `__str__` raises."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001  the exception may be the user's, and its text raise anything
+    except Exception:  # noqa: BLE001  the exception may be the user's, and its __str__ may raise anything
         return ""
 
 
 def printable(text: str) -> str:
-    """In one line and without what a terminal would obey: a space stands for each such character."""
+    """Return the text in one line, with a space in place of each control character."""
     return "".join(c if c.isprintable() else " " for c in text)
 
 
 class fails_open:
-    """Ends a block at the first exception, publishes that in words, and goes on behind the block.
+    """A context manager that ends its block at the first exception, publishes it, and continues after the block.
 
-    It stands where a thread begins, and where tfwatch's work meets a training, a plug-in or a user's object. Elsewhere
-    exceptions are caught by name. What is no `Exception`, a KeyboardInterrupt above all, goes through.
+    Use it where a thread begins, and where tfwatch's work meets a training, a plug-in or a user's object; catch by name
+    elsewhere. An exception that is not an `Exception`, such as KeyboardInterrupt, passes through.
 
-    publish: takes what was caught, in words. words: puts it in words, e.g. `ValueError: no`.
+    publish: takes the exception as text. words: converts it to text, e.g. `ValueError: no`.
     """
 
     __slots__ = ("_publish", "_words")
@@ -50,12 +43,12 @@ class fails_open:
         self._words = words
 
     def __enter__(self) -> None:
-        """Begin the block; one object serves any number of them, in any number of threads."""
+        """Begin a block; one object serves any number of blocks, in any number of threads."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        """Publish what was raised."""
+        """Publish the exception."""
         if not isinstance(error, Exception):
             return False
         self._publish(self._words(error))

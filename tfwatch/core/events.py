@@ -1,12 +1,6 @@
-"""The rare facts of a run, one frozen class each. `at_ns` counts from the run's clock origin.
+"""The events of a run, one frozen class each, and their lines in events.jsonl.
 
-When the loss was no finite number, one frozen class a fact. `at_ns` counts from the run's clock origin.
-
-What the autopilot did, one frozen class a fact. `at_ns` counts from the run's clock origin.
-
-What an experiment on a knob found, one frozen class a fact. `at_ns` counts from the run's clock origin.
-
-The rare facts of a run, one frozen class each. `at_ns` counts from the run's clock origin.
+`at_ns` counts from the run's clock origin.
 """
 
 from __future__ import annotations
@@ -17,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from tfwatch.core.knobs import KNOBS, ChangesKnob, KnobChange, as_value
-from tfwatch.core.older_formats import translated
+from tfwatch.core.older_formats import translate_event
 from tfwatch.core.validation import known_fields
 
 if TYPE_CHECKING:
@@ -26,9 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LossDiverged:
-    """The loss of `step` is `NaN` or `infinite`, which `loss` says; that of `finite_step` was the last finite one.
+    """The loss of `step` is not finite. loss: `NaN` or `infinite`.
 
-    finite_step: 0 where none was. Steps between the two are of the same call, or said no loss.
+    finite_step: the last step with a finite loss, 0 where there is none. The steps between the two belong to the same
+    call, or reported no loss.
     """
 
     at_ns: int
@@ -45,13 +40,13 @@ class LossRecovered:
     step: int
 
 
-#: Who asked for the switches of a flight.
+#: `by` of the switches that the autopilot asks for.
 AUTOPILOT: Final = "autopilot"
 
 
 @dataclass(frozen=True, slots=True)
 class AutopilotBegan:
-    """Somebody asked for the fastest setting. memory_bytes: what the buffers may take on top of what is used."""
+    """The autopilot began. memory_bytes: memory that its buffers may add to what is used now."""
 
     at_ns: int
     step: int
@@ -60,10 +55,10 @@ class AutopilotBegan:
 
 @dataclass(frozen=True, slots=True)
 class MoveMade(ChangesKnob):
-    """The autopilot asked for a setting; undoes: it takes back the move before.
+    """The autopilot asked for a setting. undoes: this move takes back the previous one.
 
-    forecast_ms: the step time expected of it, within low_ms to high_ms nine times of ten; None where none could be
-    told. why: one sentence. beside: what is turned at the same time.
+    forecast_ms: the forecast step time; low_ms, high_ms: its 90 % prediction interval; None without a forecast.
+    why: one sentence. beside: other knobs that change at the same time.
     """
 
     at_ns: int
@@ -81,10 +76,10 @@ class MoveMade(ChangesKnob):
 
 @dataclass(frozen=True, slots=True)
 class MoveJudged(ChangesKnob):
-    """What a move gave: means of the steady steps before it and after it, `steps` of them after it.
+    """The measured effect of a move: mean step times before and after it, over `steps` steady steps after it.
 
-    kept: the run goes on with it. reason: why not, or what else it was kept for; empty where what was measured says it
-    beyond noise. beside: as in `MoveMade`.
+    kept: the run continues with the new setting. reason: why it was kept or undone; empty where the measurement is a
+    gain beyond noise. beside: as in `MoveMade`.
     """
 
     at_ns: int
@@ -105,10 +100,11 @@ class MoveJudged(ChangesKnob):
 class AutopilotEnded:
     """The autopilot ended after `steps` steps of the run.
 
-    cause: `fed`, `floor`, `tried`, `user`, `over`, `budget` or `failed`; reason: the same in a sentence.
-    before_ms, after_ms: mean step time as it began and ended; before_share, after_share: data wait in it, 0 to 1.
-    None where too few steps were seen. knobs: what it leaves. peak_bytes: the most that the process took on top of
-    what it had as the autopilot began.
+    cause: `not_starving`, `compute_floor` (a step takes as long as the device needs), `nothing_left` (no candidate is
+    left to try), `user`, `over` (the run), `budget` or `failed`; reason: the same in a sentence.
+    before_ms, after_ms: mean step time at the beginning and at the end; before_share, after_share: data wait as a share
+    of it, 0 to 1. None where too few steps were measured. knobs: the final settings. peak_bytes: the most memory that
+    the process added since the autopilot began.
     """
 
     at_ns: int
@@ -124,17 +120,17 @@ class AutopilotEnded:
     knobs: dict[str, str] = field(default_factory=dict)
 
 
-#: Who asked for the switches of an experiment.
+#: `by` of the switches that an experiment asks for.
 EXPERIMENT: Final = "experiment"
-#: Why an experiment ends with its run: what it leaves was its last block's, and no answer.
+#: Causes of an experiment that ended with its run: the final setting is that of its last block, and no answer.
 WITH_THE_RUN: Final = ("stopped", "ended")
 
 
 @dataclass(frozen=True, slots=True)
 class ExperimentBegan:
-    """Blocks of steps with one or another of `values` alternate from `step` on, in at most `budget` steps.
+    """An A/B test began: blocks of steps alternate between `values` from `step` on, in at most `budget` steps.
 
-    knob, values: in words; the others are compared with the first value. seed: of the blocks' order.
+    knob, values: as text; the other values are compared with the first. seed: of the random order of the blocks.
     """
 
     at_ns: int
@@ -147,11 +143,11 @@ class ExperimentBegan:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentBlock:
-    """One block of an experiment is over.
+    """One block of an experiment ended.
 
-    block, round: counted from 1; a round has one block of each value. first, last: its steps, from where it had
-    settled. steps: of these, how many count; step_ms: their mean.
-    best: what ratio, low and high are of, against the first value; the answer so far, as in `ExperimentEnded`.
+    block, round: counted from 1; a round has one block of each value. first, last: its steps after settling. steps: the
+    number of them that count; step_ms: their mean.
+    best: the value that ratio, low and high compare with the first one: the answer so far, as in `ExperimentEnded`.
     """
 
     at_ns: int
@@ -170,13 +166,13 @@ class ExperimentBlock:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentEnded:
-    """An experiment is over, in the run's step `step`.
+    """An experiment ended at the run's step `step`.
 
-    cause: `clear`, `budget`, `cancelled`, `key` (somebody turned a knob), `stopped`, `ended` (the run) or `failed`.
-    answer: `faster`, `slower`, `same` or `unclear`: what `value` is against `against`; ratio: step time of `against`
-    over that of `value`, within low to high with 95 % confidence, None where it is not known.
-    step_ms: mean step time by value. rounds, steps: that count, `steps` of all values together; spent: steps since its
-    beginning. kept: what the knob was left at. reason: why it failed.
+    cause: `clear`, `budget`, `cancelled`, `key` (the user switched a knob), `stopped`, `ended` (the run) or `failed`.
+    answer: `faster`, `slower`, `same` or `unclear`: `value` compared with `against`. ratio: step time of `against` over
+    that of `value`; low, high: its 95 % confidence interval; None where it is unknown.
+    step_ms: mean step time by value. rounds, steps: the ones that count, `steps` of all values together; spent: steps
+    since the experiment began. kept: the knob's final value. reason: why it failed.
     """
 
     at_ns: int
@@ -213,7 +209,7 @@ class ImportEnded:
 
 @dataclass(frozen=True, slots=True)
 class DatasetReady:
-    """The data are there, `images` of them where their number is known; `skipped` could not be read."""
+    """The data set is ready. images: None where their number is unknown. skipped: files that could not be read."""
 
     at_ns: int
     images: int | None
@@ -234,7 +230,7 @@ class EpochStarted:
 
 @dataclass(frozen=True, slots=True)
 class EpochEnded:
-    """An epoch ended, its validation included. by_keras: it was one of Keras' `fit`."""
+    """An epoch ended, its validation included. by_keras: it was an epoch of Keras' `fit`."""
 
     at_ns: int
     epoch: int
@@ -245,7 +241,7 @@ class EpochEnded:
 
 @dataclass(frozen=True, slots=True)
 class ValidationEnded:
-    """A validation ended that took `took_ms`."""
+    """A validation ended."""
 
     at_ns: int
     epoch: int
@@ -254,9 +250,9 @@ class ValidationEnded:
 
 @dataclass(frozen=True, slots=True)
 class SwitchAsked(ChangesKnob):
-    """Somebody asked for another setting of a knob; `by` is `key`, `command`, `code`, `experiment` or `autopilot`.
+    """A switch was requested; `by` is `key`, `command`, `code`, `experiment` or `autopilot`.
 
-    `new` as `old`: what waited for an epoch to begin is taken back.
+    Where `new` equals `old`, a switch that waited for an epoch to begin is cancelled.
     """
 
     at_ns: int
@@ -269,7 +265,7 @@ class SwitchAsked(ChangesKnob):
 
 @dataclass(frozen=True, slots=True)
 class PipelineSwitched(ChangesKnob):
-    """The first batch of the new pipeline arrived at `step`; building it took `took_ms`."""
+    """The first batch of the new pipeline arrived at `step`. took_ms: time to build that pipeline."""
 
     at_ns: int
     knob: str
@@ -283,7 +279,7 @@ class PipelineSwitched(ChangesKnob):
 
 @dataclass(frozen=True, slots=True)
 class SwitchFailed:
-    """A switch could not be made; the old pipeline goes on."""
+    """A switch failed; the old pipeline continues."""
 
     at_ns: int
     knob: str
@@ -292,7 +288,7 @@ class SwitchFailed:
 
 @dataclass(frozen=True, slots=True)
 class SwitchMissed(ChangesKnob):
-    """The run ended before a switch was in effect that was ordered of `step`, or asked for there and had to wait."""
+    """The run ended before a switch was in effect. step: the step it was planned for, or requested at."""
 
     at_ns: int
     knob: str
@@ -303,7 +299,7 @@ class SwitchMissed(ChangesKnob):
 
 @dataclass(frozen=True, slots=True)
 class SensorMissing:
-    """A sensor gives no figures: why, and how to get them."""
+    """A sensor has no figures. reason: why. fix: how to get them."""
 
     at_ns: int
     sensor: str
@@ -313,10 +309,10 @@ class SensorMissing:
 
 @dataclass(frozen=True, slots=True)
 class GpuFound:
-    """Whose GPU figures the samples hold from now on.
+    """The GPU whose figures the samples hold from now on.
 
-    source: the sensor, e.g. `nvml`, `powermetrics` or `ioreg`. memory_bytes: the GPU's own; with `unified` the
-    machine's one pool, which the GPU shares. None is unknown. gpus: how many the machine has; the first is shown.
+    source: the sensor, e.g. `nvml`, `powermetrics` or `ioreg`. memory_bytes: the GPU's own memory, or with
+    `unified` the machine's memory, which the GPU shares; None: unknown. gpus: GPUs of the machine; the first is shown.
     """
 
     at_ns: int
@@ -329,10 +325,10 @@ class GpuFound:
 
 @dataclass(frozen=True, slots=True)
 class StagesFound:
-    """What the stages of the input pipeline are called in rows of `core.rows.STAGE` that hold this number.
+    """The names of the input pipeline's stages. pipeline: its number in rows of `core.rows.STAGE`.
 
-    names: in the order of the code, as its author would name them, e.g. `map(decode)`. kinds: tf.data's own names of
-    them, e.g. `ParallelMapV2`.
+    names: in the order of the code, in the words of its author, e.g. `map(decode)`. kinds: tf.data's own names, e.g.
+    `ParallelMapV2`.
     """
 
     at_ns: int
@@ -343,11 +339,12 @@ class StagesFound:
 
 @dataclass(frozen=True, slots=True)
 class StallLocated:
-    """Where a stall of several seconds stands; told once a stall.
+    """The place in the input pipeline that a stall of several seconds waits for; one event per stall.
 
-    step: which waits. stage: the last in the order of the code that delivers nothing, since `since_ns`, while what
-    stands before it could; empty: not known. place: the line of Python that runs there, e.g. `feed.py:41 in rows`;
-    empty: none, or not known. thread: whose line it is, `training` or `generator`; empty without a line.
+    step: the waiting step. stage: the last stage, in the order of the code, that delivers nothing since `since_ns`
+    although the stages before it could; empty: unknown. place: the line of Python that runs there, e.g.
+    `feed.py:41 in rows`; empty: none, or unknown. thread: the thread of that line, `training` or `generator`; empty
+    without a line.
     """
 
     at_ns: int
@@ -360,7 +357,7 @@ class StallLocated:
 
 @dataclass(frozen=True, slots=True)
 class Slept:
-    """The machine was asleep for `slept_ms`, which no clock of the run counts."""
+    """The machine was asleep for `slept_ms`; no clock of the run counts that time."""
 
     at_ns: int
     slept_ms: float
@@ -368,10 +365,10 @@ class Slept:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """Something held the training up for the `took_ms` before `at_ns`.
+    """The training was held up for the `took_ms` before `at_ns`.
 
     cause: `checkpoint`, `callback` (`detail` is its class), `garbage collection`, `CPU contention`, `swap`,
-    `thermal limit`, or `process stopped` (`detail` is what it did then: `in data wait`, `in compute`, `in host`).
+    `thermal limit`, or `process stopped` (`detail` is the part of the step: `in data wait`, `in compute`, `in host`).
     """
 
     at_ns: int
@@ -382,7 +379,7 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class RecordingLost:
-    """Rows are kept in memory only from `step` on."""
+    """The disk takes no more rows: from `step` on they are kept in memory only."""
 
     at_ns: int
     reason: str
@@ -391,14 +388,14 @@ class RecordingLost:
 
 @dataclass(frozen=True, slots=True)
 class RecordingResumed:
-    """What was kept in memory is on disk again."""
+    """The rows kept in memory are on disk again."""
 
     at_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class WatchFailed:
-    """tfwatch itself failed and measures no more; training goes on."""
+    """tfwatch itself failed and stopped measuring; training continues."""
 
     at_ns: int
     reason: str
@@ -406,16 +403,16 @@ class WatchFailed:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """A sentence worth telling. of_order: it says why an order to the pilot came to nothing."""
+    """A note for the user. is_refusal: it says why a request to the tuner was not carried out."""
 
     at_ns: int
     text: str
-    of_order: bool = False
+    is_refusal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingFailed:
-    """Training raised; `traceback` is Python's own text."""
+    """Training raised an exception; `traceback` is Python's own text."""
 
     at_ns: int
     step: int
@@ -425,11 +422,11 @@ class TrainingFailed:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """The run is over; `cause` is `finished`, `stopped` or `failed`, after so many steps.
+    """The run ended after `steps` steps; `cause` is `finished`, `stopped` or `failed`.
 
-    final_loss: as Keras reports it for the last epoch, the mean over its steps; None where none was trained.
-    weights_sha256: of the model's weights as they ended; empty where there is no model.
-    doing: what the training thread did then since `since_ns`, the name of a `core.rows.Phase`; empty: nobody knows.
+    final_loss: as Keras reports it for the last epoch, the mean over its steps; None where no epoch was trained.
+    weights_sha256: of the model's final weights; empty where there is no model.
+    doing: the training thread's phase since `since_ns`, the name of a `core.rows.Phase`; empty: unknown.
     """
 
     at_ns: int
@@ -475,24 +472,24 @@ Event: TypeAlias = (
     | RunEnded
 )
 
-#: The longest cause, class or name that is worth sharing.
-_WORD = 40
+#: Strings up to this length (causes, classes, names) are interned.
+_INTERNED_CHARACTERS = 40
 _KINDS: dict[str, Any] = {kind.__name__: kind for kind in Event.__args__}
 
 
 def encode(event: Event) -> str:
-    """One line of events.jsonl, without its newline."""
-    # Keras hands out metrics as numpy scalars.
+    """Return the event as a line of events.jsonl, without the newline."""
+    # Keras returns metrics as numpy scalars.
     return json.dumps({"event": type(event).__name__, **asdict(event)}, default=float)
 
 
 def decode(line: str | bytes) -> Event | None:
-    """The event of a line; None where the line is torn, of an unknown kind, or a field is missing or wrong."""
+    """Return the event of a line; None where the line is torn, its kind unknown, or a field missing or wrong."""
     try:
         values = json.loads(line)
         name = values.pop("event")
-        kind, values = _KINDS[name], translated(name, values)
-        event: Event = kind(**{name: _shared(value) for name, value in known_fields(kind, values).items()})
+        kind, values = _KINDS[name], translate_event(name, values)
+        event: Event = kind(**{name: _interned(value) for name, value in known_fields(kind, values).items()})
         if isinstance(event, SwitchAsked | PipelineSwitched | SwitchMissed) and event.knob in KNOBS:
             for words in (event.old, event.new):
                 as_value(event.knob, words)
@@ -501,16 +498,15 @@ def decode(line: str | bytes) -> Event | None:
     return event
 
 
-def _shared(value: Any) -> Any:
-    """A word that many events hold is kept once."""
-    return sys.intern(value) if type(value) is str and len(value) <= _WORD else value
+def _interned(value: Any) -> Any:
+    return sys.intern(value) if type(value) is str and len(value) <= _INTERNED_CHARACTERS else value
 
 
 def by_hand(events: Iterable[_E]) -> list[_E]:
-    """The events without the switches that experiments made."""
+    """Return the events without the switches of experiments."""
     return [event for event in events if not of_experiment(event)]
 
 
 def of_experiment(event: Event) -> bool:
-    """Whether this is a switch that an experiment asked for."""
+    """Return whether an experiment asked for this switch."""
     return isinstance(event, SwitchAsked | PipelineSwitched) and event.by == EXPERIMENT

@@ -1,37 +1,37 @@
-"""The settings of an input pipeline that a user turns: prefetch, workers, simulated latency, form, cache, shuffle."""
+"""The knobs of an input pipeline: prefetch, workers, simulated latency, fast pipeline, cache and shuffle."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from typing import Literal, TypeAlias
 
-#: `off`: nothing works ahead; `default`: TensorFlow's own behaviour; `auto`: tf.data.AUTOTUNE; or a number.
+#: `off`: no batch is prepared ahead; `default`: TensorFlow's own behaviour; `auto`: tf.data.AUTOTUNE; or a number.
 Setting: TypeAlias = Literal["off", "default", "auto"] | int
 
-#: Knobs whose name for the user is not their field's.
-_SPELT = {"latency_ms": "storage-latency", "fast_form": "fast-form"}
-#: Knobs whose name on the screen is not their field's.
-_NAMES = {"latency_ms": "latency", "fast_form": "fast form"}
-#: The largest buffer or parallelism taken: above it memory, not speed, is what changes.
+#: Names in options and JSON that differ from the field's.
+_OPTION_NAMES = {"latency_ms": "storage-latency", "fast_form": "fast-form"}
+#: Names on the screen that differ from the field's.
+_SCREEN_NAMES = {"latency_ms": "latency", "fast_form": "fast pipeline"}
+#: The largest buffer or parallelism: a larger one costs memory and gains no speed.
 LARGEST = 1024
-#: The largest shuffle buffer taken, examples.
+#: The largest shuffle buffer, examples.
 LARGEST_SHUFFLE = 10_000_000
-#: A cache may take this share of the memory that is available.
+#: A cache may take this share of the available memory.
 CACHE_SHARE = 0.5
-#: The key that turns each knob.
+#: The key of each knob.
 KEYS = {"prefetch": "p", "workers": "w", "fast_form": "t", "cache": "c", "latency_ms": "l", "shuffle": "b"}
 
 
 @dataclass(frozen=True, slots=True)
 class Knobs:
-    """What can change while training runs.
+    """The settings that can change while training runs.
 
     prefetch: `buffer_size` of the prefetch at the pipeline's end.
-    workers: `num_parallel_calls` of its maps.
+    workers: `num_parallel_calls` of the pipeline's maps.
     latency_ms: simulated storage latency, added to reading each batch's files; 0 is none.
-    fast_form: the fast form of the pipeline in place of the slow one that people write.
-    cache: keep what was made of each example, before anything random, and make it once.
-    shuffle: `buffer_size` of the source's shuffle, examples; `auto` is the workload's own. From an epoch's start on.
+    fast_form: the fast pipeline in place of the slow one that people write.
+    cache: compute each example once, up to the first random stage, and keep the result in memory.
+    shuffle: `buffer_size` of the source's shuffle, examples; `auto` is the workload's own. It changes with an epoch.
     """
 
     prefetch: Setting = "off"
@@ -41,8 +41,8 @@ class Knobs:
     cache: bool = False
     shuffle: Setting = "auto"
 
-    def turned(self, knob: str, value: Setting | float) -> Knobs:
-        """The same knobs with one of them turned."""
+    def with_value(self, knob: str, value: Setting | float) -> Knobs:
+        """Return these knobs with one of them changed."""
         match knob:
             case "latency_ms":
                 return replace(self, latency_ms=float(value))
@@ -57,15 +57,15 @@ class Knobs:
         return replace(self, workers=_setting(value))
 
     def differences(self, other: Knobs) -> list[tuple[str, str, str]]:
-        """(knob, value here, value there) for each knob that differs."""
+        """Return (knob, value here, value in `other`) for each knob that differs."""
         pairs = [(f.name, getattr(self, f.name), getattr(other, f.name)) for f in fields(self)]
         return [(name, show(here), show(there)) for name, here, there in pairs if here != there]
 
 
 def epochs_until(knob: str, value: str) -> int:
-    """How many times an epoch has to begin before a setting, in words, is in effect; 0 is the next batch.
+    """Return the number of epochs that must begin before a setting is in effect; 0: the next batch.
 
-    A shuffle's order is promised for an epoch. A cache fills for the rest of one and in the next, and then serves.
+    A shuffle's order is fixed for an epoch. A cache fills for the rest of one and in the next, and serves after that.
     """
     if knob == "shuffle":
         return 1
@@ -75,20 +75,20 @@ def epochs_until(knob: str, value: str) -> int:
 KNOBS = tuple(f.name for f in fields(Knobs))
 
 
-def spelt(knob: str) -> str:
-    """A knob by the name that `--switch` takes and `--json` prints: `storage-latency` for `latency_ms`."""
-    return _SPELT.get(knob, knob)
+def option_name(knob: str) -> str:
+    """Return the knob's name in `--switch` and `--json`: `storage-latency` for `latency_ms`."""
+    return _OPTION_NAMES.get(knob, knob)
 
 
 def knob_name(knob: str, form: str = "") -> str:
-    """A knob as the screen calls it: `latency` for `latency_ms`, `fast form (tf.data)` where `form` names that form."""
-    name = _NAMES.get(knob, knob)
+    """Return the knob's name on the screen: `latency`, `fast pipeline (tf.data)`; `form` names that pipeline."""
+    name = _SCREEN_NAMES.get(knob, knob)
     return f"{name} ({form})" if form and knob == "fast_form" else name
 
 
 @dataclass(frozen=True, slots=True)
 class KnobChange:
-    """A knob and the values that it is turned from and to, in words."""
+    """A change of one knob, its values as text."""
 
     knob: str
     old: str
@@ -96,16 +96,16 @@ class KnobChange:
 
     @property
     def back(self) -> KnobChange:
-        """The change that takes it back."""
+        """The change in the opposite direction."""
         return KnobChange(self.knob, self.new, self.old)
 
     def words(self, form: str = "") -> str:
-        """`workers off > 4`; `form` names the pipeline's fast form."""
-        return f"{knob_name(self.knob, form)} {self.old} > {self.new}"
+        """Return `workers off → 4`; `form` names the fast pipeline."""
+        return f"{knob_name(self.knob, form)} {self.old} → {self.new}"
 
 
 class ChangesKnob:
-    """A fact about one change of a knob."""
+    """An event about one change of a knob."""
 
     __slots__ = ()
 
@@ -115,7 +115,7 @@ class ChangesKnob:
 
     @property
     def change(self) -> KnobChange:
-        """The change by itself."""
+        """The change alone."""
         return KnobChange(self.knob, self.old, self.new)
 
 
@@ -123,7 +123,7 @@ def parse_setting(text: str) -> Setting:
     """Read `off`, `default`, `auto` or a whole number from 1 to 1024.
 
     Raises:
-        ValueError: it is none of these; the message is a sentence for the user.
+        ValueError: the text is none of these; the message is a sentence for the user.
     """
     return _setting(int(text) if text.isascii() and text.isdigit() else text)
 
@@ -132,7 +132,7 @@ def parse_latency(text: str) -> float:
     """Read a latency in milliseconds, 0 to 60 000; `off` is 0.
 
     Raises:
-        ValueError: it is not a number in that range.
+        ValueError: the text is not a number in that range.
     """
     if text == "off":
         return 0.0
@@ -146,10 +146,10 @@ def parse_latency(text: str) -> float:
 
 
 def parse_on(text: str) -> bool:
-    """Read `off` or `on`, as the fast form and the cache have them.
+    """Read `off` or `on`, the values of the fast pipeline and the cache.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the text is neither.
     """
     if text not in ("off", "on"):
         raise ValueError(f"{text!r} is neither off nor on")
@@ -160,13 +160,13 @@ def parse_shuffle(text: str) -> Setting:
     """Read `off`, `auto` or a buffer size in examples.
 
     Raises:
-        ValueError: it is none of these; the message is a sentence for the user.
+        ValueError: the text is none of these; the message is a sentence for the user.
     """
     return _shuffle(int(text) if text.isascii() and text.isdigit() else text)
 
 
 def show(value: Setting | float) -> str:
-    """A knob's value as the screen and the events say it: `off`, `on`, `auto`, `4`, `20 ms`."""
+    """Return a knob's value as the screen and the events have it: `off`, `on`, `auto`, `4`, `20 ms`."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float):
@@ -187,14 +187,14 @@ def _shuffle(value: object) -> Setting:
         return value
     if isinstance(value, int) and 1 <= value <= LARGEST_SHUFFLE:
         return value
-    raise ValueError(f"{value!r} is no shuffle buffer: give off, auto or a number from 1 to {LARGEST_SHUFFLE}")
+    raise ValueError(f"{value!r} is not a shuffle buffer: give off, auto or a number from 1 to {LARGEST_SHUFFLE}")
 
 
 def as_value(knob: str, text: str) -> Setting | float:
-    """A knob's value from its words.
+    """Return a knob's value from its text.
 
     Raises:
-        ValueError: they are no value of this knob.
+        ValueError: the text is not a value of this knob.
     """
     match knob:
         case "fast_form" | "cache":
@@ -207,5 +207,5 @@ def as_value(knob: str, text: str) -> Setting | float:
 
 
 def describe(knobs: Knobs) -> dict[str, str]:
-    """Every knob's value as run.json holds it."""
+    """Return every knob's value as in run.json."""
     return {name: show(getattr(knobs, name)) for name in KNOBS}

@@ -1,4 +1,4 @@
-"""Events and manifests as earlier versions wrote them, in the form that this one reads."""
+"""Translation of the events and manifests that earlier versions of tfwatch wrote."""
 
 from __future__ import annotations
 
@@ -6,28 +6,33 @@ from typing import Any
 
 from tfwatch.core.knobs import KNOBS, knob_name
 
-_BY_NAME = {knob_name(knob): knob for knob in KNOBS}
-#: The first words of a note of an order to the pilot that came to nothing.
-_ORDERS = ("experiment ", "autopilot ")
-#: The first word of how steps were told apart, where they were not.
+#: The knobs by the names that `MoveMade.beside` used.
+_KNOBS = {knob_name(knob): knob for knob in KNOBS} | {"fast form": "fast_form"}
+#: The beginnings of a `Noted` about a request that the tuner did not carry out.
+_REFUSALS = ("experiment ", "autopilot ")
+#: The beginning of `Manifest.split` where the steps were not split.
 _NOT_SPLIT = "none: "
+#: The causes of `AutopilotEnded`.
+_CAUSES = {"fed": "not_starving", "floor": "compute_floor", "tried": "nothing_left"}
 
 
-def translated(kind: str, values: dict[str, Any]) -> dict[str, Any]:
-    """The fields of an event of this kind, as `events.decode` takes them.
+def translate_event(kind: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of an event of this kind, as `events.decode` takes them.
 
     Raises:
-        ValueError: a field cannot be read.
+        ValueError: a field is not readable.
     """
     if kind in ("MoveMade", "MoveJudged") and isinstance(values.get("beside"), str):
         return {**values, "beside": [_change(words) for words in values["beside"].split(", ") if words]}
-    if kind == "Noted" and "of_order" not in values:
-        return {**values, "of_order": str(values.get("text")).startswith(_ORDERS)}
+    if kind == "Noted" and "is_refusal" not in values:
+        return {**values, "is_refusal": values.get("of_order", str(values.get("text")).startswith(_REFUSALS))}
+    if kind == "AutopilotEnded" and values.get("cause") in _CAUSES:
+        return {**values, "cause": _CAUSES[values["cause"]]}
     return values
 
 
-def translated_manifest(values: dict[str, Any]) -> dict[str, Any]:
-    """The fields of run.json, as `runs.format.Manifest` takes them."""
+def translate_manifest(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of run.json, as `runs.format.Manifest` takes them."""
     split = values.get("split")
     if not isinstance(split, str) or not split.startswith(_NOT_SPLIT):
         return values
@@ -35,12 +40,12 @@ def translated_manifest(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _change(words: str) -> dict[str, str]:
-    """Of `workers off > 4`."""
-    turned, _, new = words.partition(" > ")
-    name, _, old = turned.rpartition(" ")
+    """Return the change of `workers off > 4`."""
+    before, _, new = words.partition(" > ")
+    name, _, old = before.rpartition(" ")
     if old == "ms":  # `latency 20 ms > off`
         name, _, number = name.rpartition(" ")
         old = f"{number} ms"
-    if name not in _BY_NAME or not new:
-        raise ValueError(f"{words} is no change of a knob")
-    return {"knob": _BY_NAME[name], "old": old, "new": new}
+    if name not in _KNOBS or not new:
+        raise ValueError(f"{words} is not a change of a knob")
+    return {"knob": _KNOBS[name], "old": old, "new": new}

@@ -1,4 +1,4 @@
-"""Numbers that a user types. A ValueError's message is a sentence for the user."""
+"""Parsers of numbers that a user types. A ValueError's message is a sentence for the user."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _MOST_GIGABYTES = 65536
 
 
 def whole(text: str, least: int, most: int) -> int:
-    """A whole number within limits, in plain digits.
+    """Return a whole number within limits, in plain digits.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not such a number.
     """
     if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
         raise ValueError(f"{text!r} is not a whole number from {least} to {most}")
@@ -20,19 +20,19 @@ def whole(text: str, least: int, most: int) -> int:
 
 
 def gigabytes(text: str) -> float:
-    """Memory, as bytes, of a number of gigabytes (2**30 bytes) above 0.
+    """Return bytes from a number of gigabytes (2**30 bytes) above 0.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not such a number.
     """
     return _above_0(text, _MOST_GIGABYTES, "memory: give gigabytes") * 2**30
 
 
 def learning_rate(text: str) -> float:
-    """An optimizer's step size, above 0.
+    """Return an optimizer's learning rate, above 0.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not such a number.
     """
     return _above_0(text, _HIGHEST_RATE, "learning rate: give a number")
 

@@ -70,8 +70,8 @@ SAMPLE = np.dtype(
     ]
 )
 
-#: How far the training is. `images`: 0 where batches do not tell how many they hold. `metric` is the metric that
-#: `Manifest.metric` names. Missing is NaN; of a loss that is NaN itself, or infinite, `core.losses` tells.
+#: The training's progress. `images`: 0 where the number of images in a batch is unknown. `metric` is the metric that
+#: `Manifest.metric` names. Missing is NaN; for a loss that is NaN itself, or infinite, see `LossDiverged`.
 PROGRESS = np.dtype(
     [
         ("at_ns", "<u8"),
@@ -88,8 +88,8 @@ PROGRESS = np.dtype(
 #: One stage of the input pipeline over the interval since the reading before, by tf.data's model; a reading is a row a
 #: stage, all with one `at_ns`. `pipeline`: the number of its `StagesFound`; `stage`: its index there. `busy_ms`: what
 #: one batch of the training costs in this stage alone, summed over its workers; NaN where no batch passed.
-#: `elements`: how many it gave. `parallelism`: its workers; `buffered` elements of `buffer_size`, `buffered_bytes` in
-#: all: NaN where the stage has none. `wait_cores`: CPU cores that the process used while the training waited for a
+#: `elements`: how many it produced. `parallelism`: its workers; `buffered` of `buffer_size` elements, `buffered_bytes`:
+#: NaN where the stage has none. `wait_cores`: CPU cores that the process used while the training waited for a
 #: batch, the same in all rows of a reading; NaN where it did not.
 STAGE = np.dtype(
     [
@@ -129,7 +129,7 @@ EPOCH = np.dtype(
     ]
 )
 
-#: What goes on now; the one row of pulse.bin, overwritten. `now_ns` and `since_ns` count from the clock
+#: The current phase; the one row of pulse.bin, overwritten. `now_ns` and `since_ns` count from the clock
 #: origin, `wall_ns` from 1970; `seq` and `seq_end` differ in a torn row.
 PULSE = np.dtype(
     [
@@ -154,16 +154,16 @@ def step_ms(rows: Rows | np.void) -> NDArray[np.float32]: ...
 @overload
 def step_ms(rows: Rows | np.void, precision: type[_Float]) -> NDArray[_Float]: ...
 def step_ms(rows: Rows | np.void, precision: type[np.floating] = np.float32) -> NDArray[np.floating]:
-    """The step time of rows of `STEP`, or of one: data wait, compute and host, milliseconds.
+    """Return the step time of rows of `STEP`, or of one: data wait, compute and host, milliseconds.
 
-    precision: that of the sum; one that goes on to be summed over many steps needs more than a row holds.
+    precision: of the sum; sums over many steps need more than the rows' own.
     """
-    taken: NDArray[np.floating] = rows["wait_ms"].astype(precision, copy=False) + rows["compute_ms"] + rows["host_ms"]
-    return taken
+    total: NDArray[np.floating] = rows["wait_ms"].astype(precision, copy=False) + rows["compute_ms"] + rows["host_ms"]
+    return total
 
 
 class Flag(IntFlag):
-    """Why a step does not count as steady."""
+    """Reasons why a step does not count as steady."""
 
     COMPILE = 1
     RETRACE = 2
@@ -174,7 +174,7 @@ class Flag(IntFlag):
 
     @property
     def cause(self) -> str:
-        """The first cause in words, e.g. `pipeline switch`."""
+        """The first cause as text, e.g. `pipeline switch`."""
         return next((word for flag, word in _CAUSES.items() if flag in self), "")
 
 
@@ -189,7 +189,7 @@ _CAUSES = {
 
 
 class Phase(IntEnum):
-    """What the training thread is doing."""
+    """The phases of the training thread."""
 
     STARTING = 0
     IMPORT = 1
@@ -203,20 +203,19 @@ class Phase(IntEnum):
     ENDED = 9
 
 
-#: Milliseconds of one part, and nanoseconds of a start, beyond which a row is rubbish: 11 and 100 days.
+#: Limits of a plausible row: milliseconds of one part (11 days), nanoseconds of a start (100 days).
 _LONGEST_MS = 1e9
 _LATEST_NS = 100 * 86_400 * 10**9
 
-
-#: Beyond it no column of `SAMPLE` or `STAGE` is a reading: a thousand terabytes.
+#: The largest plausible figure of `SAMPLE` and `STAGE`: a thousand terabytes.
 _LARGEST_FIGURE = 1e15
 
 
-def sound(rows: Rows) -> Rows:
-    """Rows of `SAMPLE`, `STAGE` or `PROGRESS` as a run can have written them.
+def clean_rows(rows: Rows) -> Rows:
+    """Return the plausible rows of `SAMPLE`, `STAGE` or `PROGRESS`, with NaN for each implausible figure.
 
-    A damaged file holds others too: rows of a time that no run has are left out, and a figure that none has is NaN, and
-    so is a NaN at which arithmetic warns. The figures of `PROGRESS` are the model's and may be any.
+    A damaged file can hold any bytes. Signalling NaNs, at which arithmetic warns, become plain ones. The figures of
+    `PROGRESS` are the model's own and have no limit.
     """
     rows = rows[rows["at_ns"] < _LATEST_NS]
     largest = math.inf if "loss" in (rows.dtype.names or ()) else _LARGEST_FIGURE
@@ -229,7 +228,7 @@ def sound(rows: Rows) -> Rows:
 
 
 def plausible(rows: Rows) -> NDArray[np.bool_]:
-    """Which rows of `STEP` a training can have written: a damaged file, or a dropped stretch, holds others too."""
+    """Return a mask of the plausible rows of `STEP`: a damaged file, or a dropped stretch, holds others too."""
     good = (rows["step"] > 0) & (rows["start_ns"] < _LATEST_NS)
     for name in ("wait_ms", "dispatch_ms", "compute_ms", "host_ms"):
         good &= (rows[name] >= 0) & (rows[name] <= _LONGEST_MS)

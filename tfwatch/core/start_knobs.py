@@ -1,4 +1,4 @@
-"""What a training starts with: knobs that are fixed from then on, and what a screen needs to begin it again."""
+"""Start knobs: settings of a training that are fixed once it runs, and the offer to restart it with others."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What is to be said of a value. stops: it cannot be taken.
+class Constraint:
+    """A constraint on a value. is_blocking: the value cannot be chosen.
 
-    where: only while another knob, by its name, shows one of these values.
+    where: the constraint applies only while another knob, by its name, shows one of these values.
     """
 
     reason: str
-    stops: bool = True
+    is_blocking: bool = True
     where: tuple[str, tuple[str, ...]] | None = None
 
     def applies(self, shown: Mapping[str, str]) -> bool:
-        """Whether it is so while the knobs show these values, by their names."""
+        """Return whether the constraint applies to these values, by knob name."""
         return self.where is None or shown.get(self.where[0]) in self.where[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value of a start knob, and the words of the command line that ask for it; none where it is the default."""
+    """A value of a start knob. words: its command line arguments; none for the default."""
 
     shown: str
     words: tuple[str, ...] = ()
-    told: tuple[Told, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class StartKnob:
-    """What a training can be started with.
+    """A setting with which a training starts.
 
-    start: the place among the values of the one that stands before it is turned. note: what it is.
-    refused: why it cannot be turned at all; empty where it can.
-    read: makes a value of typed text, and raises ValueError with a sentence; None where only the values can be taken.
+    start: the index of the initial value. note: a short explanation.
+    refused: why the knob cannot change; empty where it can.
+    read: parses typed text, or raises ValueError with a sentence; None where only `values` can be chosen.
     """
 
     name: str
@@ -52,11 +52,11 @@ class StartKnob:
 
 
 @dataclass(frozen=True, slots=True)
-class Restarting:
-    """What a screen needs to restart its run.
+class RestartOffer:
+    """The offer to restart a run from its screen.
 
-    knobs: the start knobs as they stand now. take: given the words of the command line that were chosen, or None where
-    the restart is called off; the run is restarted with them once the screen is left.
+    knobs: returns the start knobs with their current values. take: takes the chosen command line arguments, or None
+    where the restart is cancelled; the run restarts with them once the screen closes.
     """
 
     knobs: Callable[[], tuple[StartKnob, ...]]

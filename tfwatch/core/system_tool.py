@@ -1,4 +1,4 @@
-"""The one place that starts a tool of the operating system: by its absolute path, without a shell or a terminal."""
+"""Runs tools of the operating system: by their absolute path, without a shell or a terminal."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tfwatch.core.clock import SYSTEM, Clock
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Nothing of the user's: the tools speak English and find no other tool before the system's.
+#: None of the user's variables: the tools print English and find the system's tools first.
 ENVIRONMENT = {"LANG": "C", "LC_ALL": "C", "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}
-#: What one stream of a tool may print.
+#: The limit of each of a tool's streams.
 LIMIT_BYTES = 2**20
-_PIECE = 2**16
-#: How long a tool that was killed may take to go, and how often one that has closed its pipes is looked at.
-_GONE_S = 0.1
-_LOOK_S = 0.001
+_READ_BYTES = 2**16
+#: Waits for a killed tool to end, and for a tool that has closed its pipes.
+_KILLED_S = 0.1
+_CLOSED_S = 0.001
 
 
 class NotStartedError(Exception):
@@ -32,11 +32,11 @@ class NotStartedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a tool said.
+    """The result of a tool.
 
-    code: its exit code, negative for the signal that ended it; None where it did not come to its end.
-    trouble: why it did not, e.g. `gives no answer within 2 s`; empty where it did, whatever its code.
-    cpu_ns: CPU time that it and its own children took.
+    code: the exit code, negative for the signal that ended the tool; None where it did not end by itself.
+    trouble: why it did not, e.g. `gives no answer within 2 s`; empty where it did, for any exit code.
+    cpu_ns: CPU time of the tool and its children.
     """
 
     out: str = ""
@@ -46,8 +46,8 @@ class Result:
     cpu_ns: int = field(default=0, compare=False)
 
     @property
-    def why_not(self) -> str:
-        """Why there is no answer: the trouble, or its first words where it failed; empty where it did its work."""
+    def failure(self) -> str:
+        """The reason why there is no answer: the trouble, or the first line of a failed tool; empty for a success."""
         if self.trouble or self.code == 0:
             return self.trouble
         words = (self.err.strip() or self.out.strip()).split("\n")[0][:200]
@@ -55,27 +55,27 @@ class Result:
 
 
 def run(argv: Sequence[str], timeout_s: float, limit_bytes: int = LIMIT_BYTES, clock: Clock = SYSTEM) -> Result:
-    """Run a tool to its end and take what it prints. Never raises an OSError.
+    """Run a tool to its end and return its output. Never raises an OSError.
 
-    It has no terminal and no stdin, so it can ask for nothing. One that takes longer, or prints more than
-    `limit_bytes` on stdout or stderr, is killed; one that cannot be killed (it belongs to root) is left behind with
+    The tool has no terminal and no stdin, so it cannot prompt. A tool that takes longer, or prints more than
+    `limit_bytes` on stdout or stderr, is killed; a tool that cannot be killed (it belongs to root) keeps running with
     its pipes closed.
     """
-    running = Running(argv, timeout_s, clock.now_ns(), limit_bytes)
-    while (result := running.look(clock.now_ns(), wait=True)) is None:
+    running = RunningTool(argv, timeout_s, clock.now_ns(), limit_bytes)
+    while (result := running.poll(clock.now_ns(), wait=True)) is None:
         pass
     return result
 
 
-def start_lasting(
+def start_long_running(
     argv: Sequence[str], *, stdin: int = subprocess.DEVNULL, stdout: int = subprocess.PIPE
 ) -> subprocess.Popen[bytes]:
-    """Start a tool that lasts, with a pipe for its stderr; the caller ends it.
+    """Start a tool that runs until the caller ends it, with a pipe for its stderr.
 
-    It is in a session of its own: sudo finds no terminal to ask on or to change there, and ctrl+c does not reach it.
+    It has its own session: sudo finds no terminal there to prompt on or to change, and ctrl+c does not reach it.
 
     Raises:
-        NotStartedError: it cannot be started.
+        NotStartedError: the tool cannot be started.
     """
     try:
         return subprocess.Popen(
@@ -95,23 +95,23 @@ def _refusal(error: OSError | ValueError) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-class Running:
-    """A tool that runs beside its caller, within the limits of `run`.
+class RunningTool:
+    """A tool that runs in parallel with its caller, within the limits of `run`.
 
-    now_ns is the monotonic clock. A tool that cannot be started has its result at once.
+    now_ns is the monotonic clock. A tool that cannot be started has its result immediately.
     """
 
     def __init__(self, argv: Sequence[str], timeout_s: float, now_ns: int, limit_bytes: int = LIMIT_BYTES) -> None:
         self._timeout_s = timeout_s
         self._due_ns = now_ns + round(timeout_s * 1e9)
         self._limit = limit_bytes
-        self._taken = {"out": bytearray(), "err": bytearray()}
+        self._output = {"out": bytearray(), "err": bytearray()}
         self._pipes = selectors.DefaultSelector()
         self._process: subprocess.Popen[bytes] | None = None
         self._cpu_ns = 0
         self._result: Result | None = None
         try:
-            # Without close_fds Python uses posix_spawn: macOS would copy the page tables of a whole training else.
+            # Without close_fds Python uses posix_spawn; with it, macOS copies the page tables of a whole training.
             self._process = subprocess.Popen(
                 list(argv),
                 stdin=subprocess.DEVNULL,
@@ -123,38 +123,38 @@ class Running:
         except (OSError, ValueError) as error:
             self._end(_refusal(error))
             return
-        # Nobody looks at it any more, or the interpreter ends: it does not outlive that.
-        self._left = weakref.finalize(self, _kill, self._process)
+        # The tool ends with this object, and with the interpreter.
+        self._finalizer = weakref.finalize(self, _kill, self._process)
         assert self._process.stdout
         assert self._process.stderr
         self._pipes.register(self._process.stdout, selectors.EVENT_READ, "out")
         self._pipes.register(self._process.stderr, selectors.EVENT_READ, "err")
 
-    def look(self, now_ns: int, wait: bool = False) -> Result | None:
-        """Take what it printed meanwhile: the result, or None while it runs. `wait`: return when it says something."""
+    def poll(self, now_ns: int, wait: bool = False) -> Result | None:
+        """Read its new output; return the result, or None while it runs. wait: block until there is output."""
         if self._result or not self._process:
             return self._result
         left_s = max(self._due_ns - now_ns, 0) / 1e9
         flooded = self._take(left_s if wait else 0.0)
         if flooded:
             self._kill(f"prints more than {self._limit} bytes")
-        elif not self._pipes.get_map() and self._has_ended(min(left_s, _LOOK_S) if wait else 0.0):
+        elif not self._pipes.get_map() and self._has_ended(min(left_s, _CLOSED_S) if wait else 0.0):
             self._end("")
         elif not left_s:
             self._kill(f"gives no answer within {self._timeout_s:g} s")
         return self._result
 
     def _take(self, wait_s: float) -> bool:
-        """Read once what is there; whether it is too much."""
+        """Read the available output once; return whether it exceeds the limit."""
         for key, _ in self._pipes.select(wait_s) if self._pipes.get_map() else []:
-            piece = key.fileobj.read1(_PIECE)  # type: ignore[union-attr]
+            piece = key.fileobj.read1(_READ_BYTES)  # type: ignore[union-attr]
             if not piece:
                 self._pipes.unregister(key.fileobj)
-            self._taken[key.data] += piece
-        return any(len(taken) > self._limit for taken in self._taken.values())
+            self._output[key.data] += piece
+        return any(len(taken) > self._limit for taken in self._output.values())
 
     def _has_ended(self, wait_s: float) -> bool:
-        """Reap it, if it ends within `wait_s`: its CPU time is added to that of this process' children then."""
+        """Reap the tool if it ends within `wait_s`, which adds its CPU time to that of this process' children."""
         assert self._process
         before_ns = _children_ns()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -165,18 +165,18 @@ class Running:
     def _kill(self, trouble: str) -> None:
         assert self._process
         _kill(self._process)
-        self._has_ended(_GONE_S)
+        self._has_ended(_KILLED_S)
         self._end(trouble)
 
     def _end(self, trouble: str) -> None:
         process = self._process
         if process:
-            self._left.detach()
+            self._finalizer.detach()
         self._pipes.close()
         for pipe in (process.stdout, process.stderr) if process else ():
             if pipe:
                 pipe.close()
-        out, err = (taken[: self._limit].decode(errors="replace") for taken in self._taken.values())
+        out, err = (taken[: self._limit].decode(errors="replace") for taken in self._output.values())
         code = process.returncode if process and not trouble else None
         self._result = Result(out, err, code, trouble, self._cpu_ns)
         _SPENT.add(self._cpu_ns)
@@ -203,7 +203,7 @@ _SPENT = _Spent()
 
 
 def spent_ns() -> int:
-    """CPU time of all tools that this process has run and that have ended."""
+    """Return the CPU time of all tools that this process has run and that have ended."""
     return _SPENT.ns
 
 

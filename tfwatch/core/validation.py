@@ -1,4 +1,4 @@
-"""Whether values read from a file are of the types that a dataclass declares."""
+"""Checks that values read from a file have the types that a dataclass declares."""
 
 from __future__ import annotations
 
@@ -11,22 +11,29 @@ from tfwatch.core.knobs import KnobChange
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-#: Nothing that is counted or timed comes near; a whole number beyond it is rubbish.
+#: No count or time comes near: a larger whole number is damage.
 _LARGEST = 2**63
 
 
 def known_fields(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of `values`, as JSON has them, that the dataclass `kind` declares, as it declares them.
+    """Return those of `values`, from JSON, that the dataclass `kind` declares, in their declared types.
 
     Raises:
-        ValueError: one of them is of another type than declared.
+        ValueError: a value has another type than declared.
     """
     declared = _declared(kind)
     known = {name: value for name, value in values.items() if name in declared}
     for name, value in known.items():
         if not _CHECKS[declared[name]](value):
             raise ValueError(f"{name} is not {declared[name]}")
-    return {name: _READ[declared[name]](value) if declared[name] in _READ else value for name, value in known.items()}
+    return {
+        name: _CONVERTERS[declared[name]](value) if declared[name] in _CONVERTERS else value
+        for name, value in known.items()
+    }
+
+
+def _unchanged(value: Any) -> Any:
+    return value
 
 
 @cache
@@ -56,8 +63,8 @@ def _is_change(value: object) -> bool:
 
 
 _CHANGES = "tuple[KnobChange, ...]"
-#: What is not declared as JSON has it.
-_READ: dict[str, Callable[[Any], Any]] = {_CHANGES: lambda value: tuple(KnobChange(**change) for change in value)}
+#: Converters of the types that JSON does not have.
+_CONVERTERS: dict[str, Callable[[Any], Any]] = {_CHANGES: lambda value: tuple(KnobChange(**change) for change in value)}
 _CHECKS: dict[str, Callable[[Any], bool]] = {
     "bool": lambda value: isinstance(value, bool),
     "int": _is_int,

@@ -9,11 +9,12 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rich.segment import Segment
 from textual import on
 from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.command import CommandPalette
-from textual.filter import NoColor
+from textual.filter import LineFilter, NoColor
 from textual.theme import Theme
 
 from tfwatch.runs.format import write_atomically
@@ -26,8 +27,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from textual.binding import BindingType
-    from textual.filter import LineFilter
+    from textual.color import Color
     from textual.screen import Screen
+
+
+class _NoArrow(LineFilter):
+    """Shows `→` as `>`."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [Segment(text.replace("→", ">"), style, control) for text, style, control in segments]
 
 
 class ThemedApp(App[Leave]):
@@ -74,9 +82,9 @@ class ThemedApp(App[Leave]):
         self.theme = THEMES.get(theme or self._saved_theme(), THEMES["dark"]).name
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Add the filter that removes colours where the app runs without."""
+        """Add filters that remove colours and arrows where the terminal has none."""
         filters = super().get_line_filters()
-        return filters if self._colour else [*filters, NoColor()]
+        return [*filters, *[NoColor()] * (not self._colour), *[_NoArrow()] * (not self._unicode)]
 
     def on_mount(self) -> None:
         if self._asked_theme:

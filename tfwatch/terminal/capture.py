@@ -1,4 +1,4 @@
-"""Owns file descriptors 1 and 2, the terminal's state and the signals while a command runs."""
+"""Descriptors 1 and 2, the terminal's state and the signals while a command runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tfwatch.runs.format import FILE_MODE
-from tfwatch.terminal.guard import LEAVE_SCREEN, post_guard, short
+from tfwatch.terminal.guard import LEAVE_SCREEN, short_path, start_guard
+from tfwatch.terminal.output import WITHOUT_UNICODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,19 +27,19 @@ if TYPE_CHECKING:
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 #: A temporary log, by the process that writes it.
 _TEMPORARY = re.compile(r"tfwatch-([1-9][0-9]*)-.*\.log")
-#: How a line of the summary begins that is code.
-_PASTED = "edit: "
+#: The beginning of a line of the summary that is code to paste.
+_CODE = "edit: "
 
 
 class Capture:
-    """Takes descriptors 1 and 2 away from everybody but tfwatch; they and Python's own prints go to a log file.
+    """Redirects descriptors 1 and 2, and Python's prints, to a log file; only tfwatch writes to the terminal.
 
-    C++ code writes to the descriptors themselves. A file and not a pipe: nothing has to pump it, nothing can
-    block on it, and it survives an abort. Enter it before any thread starts; `record_to` names the log.
+    C++ code writes to the descriptors themselves. A file, unlike a pipe, needs no reader, never blocks
+    and survives an abort. Enter this before any thread starts; `record_to` names the log.
 
-    out, err: text streams on what descriptors 1 and 2 were. Writing to them never raises.
-    log: where all else goes; /dev/null before `record_to`, and where no file can be made.
-    on_hangup: called once, from any thread, when the terminal is found dead.
+    out, err: text streams on the original descriptors 1 and 2. Writing to them never raises.
+    log: the log file; /dev/null before `record_to`, and where no file can be created.
+    on_hangup: called once, from any thread, when the terminal is gone.
     """
 
     def __init__(self, *, screen: bool) -> None:
@@ -50,11 +51,11 @@ class Capture:
 
     def __enter__(self) -> Capture:
         _open_missing()
-        self._guard = post_guard(self._screen)
+        self._guard = start_guard(self._screen)
         self._saved = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
         self._state = _terminal_state() if self._screen else None
         _flush(sys.stdout, sys.stderr)
-        self._ends = tuple(_Deaf(os.dup(fd), on_dead=self.hang_up) for fd in (1, 2))
+        self._ends = tuple(_SafeWriter(os.dup(fd), on_dead=self.hang_up) for fd in (1, 2))
         self.out, self.err = map(_text, self._ends)
         self._terminals = tuple(stream.fileno() for stream in (self.out, self.err) if stream.isatty())
         # Textual draws on __stderr__ and takes its size from __stdout__.
@@ -65,26 +66,26 @@ class Capture:
 
     @property
     def columns(self) -> int | None:
-        """How wide the terminal is that `out` writes on; None where it is none."""
+        """The width of the terminal behind `out`; None where it is not a terminal."""
         try:
             return os.get_terminal_size(self.out.fileno()).columns or None
         except OSError:
             return None
 
     @property
-    def unsaid(self) -> str:
-        """Why what was said on `out` is lost; empty where it is not, or where nobody listens any more."""
-        return self._ends[0].refused
+    def write_error(self) -> str:
+        """Why text written to `out` is lost; empty where it is not, or where the reader closed the pipe."""
+        return self._ends[0].write_error
 
     def record_to(self, log: Path | None) -> Path:
-        """Begin: from here on descriptors 1 and 2 are the log, a temporary file where it cannot be made."""
+        """Point descriptors 1 and 2 to the log, a temporary file where `log` cannot be created; return its path."""
         fd, self.log = self._open_log(log)
         os.dup2(fd, 1)
         os.dup2(fd, 2)
         os.close(fd)
         self.log_prints()
         if self._guard:
-            self._guard.tell(self.log)
+            self._guard.set_log(self.log)
         return self.log
 
     def __exit__(self, *_: object) -> None:
@@ -95,31 +96,31 @@ class Capture:
         self._terminals = ()
         sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__ = self._saved  # type: ignore[misc]
         if self._guard:
-            self._guard.goodbye()
+            self._guard.end()
         if self._temporary:
             self._temporary.unlink(missing_ok=True)
 
     def log_prints(self) -> None:
-        """Send what Python code prints to the log. Textual redirects prints while it runs: call it again then."""
-        sys.stdout = sys.stderr = _text(_Deaf(2, closefd=False))
+        """Send Python's prints to the log. Textual redirects prints while it runs: call this again then."""
+        sys.stdout = sys.stderr = _text(_SafeWriter(2, closefd=False))
 
     def keep_log(self) -> str:
-        """Keep the log also where it is a temporary file; where it is, in words: empty where there is none."""
-        kept, self._temporary = self._temporary, None
-        if kept:  # under a name that no later start removes
+        """Keep the log even if it is a temporary file; return its place as text, empty where there is no log."""
+        path, self._temporary = self._temporary, None
+        if path:  # under a name that no later start removes
             with contextlib.suppress(OSError):
-                self.log = kept.rename(kept.with_name(kept.name.replace(f"-{os.getpid()}-", "-", 1)))
-        return "" if self.log == Path(os.devnull) else f"; what it died of is in {short(self.log)}"
+                self.log = path.rename(path.with_name(path.name.replace(f"-{os.getpid()}-", "-", 1)))
+        return "" if self.log == Path(os.devnull) else f"; the error is in {short_path(self.log)}"
 
     def hang_up(self) -> None:
-        """The terminal is lost: whatever is still said goes nowhere. Any thread may call it, and twice.
+        """Drop all further output, because the terminal is lost. Any thread may call this, more than once.
 
-        One that lives on, as after `kill -HUP`, is left without the mouse and the alternate screen.
+        A terminal that still lives, as after `kill -HUP`, leaves mouse mode and the alternate screen.
         """
         if self._hung_up:
             return
         self._hung_up = True
-        living = _reopened(self._terminals) if self._screen else None
+        living = _reopen(self._terminals) if self._screen else None
         nowhere = os.open(os.devnull, os.O_RDWR)
         for fd in self._terminals:
             os.dup2(nowhere, fd)
@@ -131,7 +132,7 @@ class Capture:
         self.on_hangup()
 
     def restore(self, *, leave_screen: bool = False) -> None:
-        """Give the terminal the state it had; `leave_screen` also ends what an app that died left on."""
+        """Restore the terminal's state; `leave_screen` also ends the modes of an app that died."""
         if leave_screen:
             self.out.write(LEAVE_SCREEN.decode())
             self.out.flush()
@@ -154,10 +155,10 @@ class Capture:
 
 
 class Signals:
-    """While entered: SIGINT and SIGTERM call `stop(signum)`, SIGHUP calls `hangup()`, all in the main thread.
+    """While entered, SIGINT and SIGTERM call `stop(signum)` and SIGHUP calls `hangup()`, all in the main thread.
 
-    What `held_signals` kept waiting comes at once. SIGTTOU is ignored: a run in the background goes on when it says
-    something.
+    Signals that `held_signals` held are delivered on entry. SIGTTOU is ignored: a run in the background continues when
+    it writes.
     """
 
     def __init__(self, stop: Callable[[int], None], hangup: Callable[[], None]) -> None:
@@ -167,8 +168,8 @@ class Signals:
 
     def __enter__(self) -> Signals:
         for signum in _STOPS:
-            self._before[signum] = signal.signal(signum, self._asked)
-        self._before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._asked)
+            self._before[signum] = signal.signal(signum, self._handle)
+        self._before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._handle)
         self._before[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
         return self
@@ -177,7 +178,7 @@ class Signals:
         for signum, handler in self._before.items():
             signal.signal(signum, handler)
 
-    def _asked(self, signum: int, _frame: FrameType | None) -> None:
+    def _handle(self, signum: int, _frame: FrameType | None) -> None:
         if signum == signal.SIGHUP:
             self._hangup()
         else:
@@ -186,7 +187,7 @@ class Signals:
 
 @contextlib.contextmanager
 def held_signals() -> Iterator[None]:
-    """Keep SIGINT and SIGTERM waiting until `Signals` is entered: a run that is half begun cannot tell how it ended."""
+    """Hold SIGINT and SIGTERM until `Signals` is entered: a half-begun run cannot record its end."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
     try:
         yield
@@ -195,8 +196,8 @@ def held_signals() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def kept_signals() -> Iterator[None]:
-    """Put back the handlers that Textual installs and leaves behind: without its app they would block."""
+def restored_signals() -> Iterator[None]:
+    """Restore the handlers that Textual replaces and leaves behind: without its app they would block."""
     signums = (signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH, signal.SIGTTOU, signal.SIGTTIN)
     before = [(signum, signal.getsignal(signum)) for signum in signums]
     try:
@@ -206,48 +207,48 @@ def kept_signals() -> Iterator[None]:
             signal.signal(signum, handler)
 
 
-def screen_signals(resumed: Callable[[], None]) -> None:
-    """While a screen shows: SIGTSTP, which would suspend training, is ignored; after a SIGSTOP `resumed` is called.
+def set_screen_signals(resumed: Callable[[], None]) -> None:
+    """Set the signals of a screen: ignore SIGTSTP, which would suspend training, and call `resumed` after a SIGSTOP.
 
-    Textual's own handler of SIGCONT starts the screen's threads a second time, and leaving it then hangs.
+    Textual's own handler of SIGCONT starts the screen's threads a second time, and closing it then hangs.
     """
     signal.signal(signal.SIGTSTP, signal.SIG_IGN)
     signal.signal(signal.SIGCONT, lambda *_: resumed())
 
 
 def wrapped(text: str, columns: int | None) -> str:
-    """Text whose lines break between words where a terminal is narrower; code that is to be pasted stays in one."""
+    """Return the text with its lines wrapped between words to a terminal's width; code to paste is not wrapped."""
     if columns is None:
         return text
     return "\n".join(
         line
-        if len(line) <= columns or line.lstrip().startswith(_PASTED)
+        if len(line) <= columns or line.lstrip().startswith(_CODE)
         else textwrap.fill(line, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
         for line in text.split("\n")
     )
 
 
 def why_no_screen(environ: Mapping[str, str]) -> str:
-    """Why the live screen cannot be shown here; empty where it can."""
+    """Return why the live screen cannot be shown here; empty where it can."""
     if not os.isatty(1):
-        return "stdout is no terminal: use --headless"
+        return "stdout is not a terminal: use --headless"
     if not os.isatty(0):
-        return "stdin is no terminal, so no key would be heard: use --headless"
+        return "stdin is not a terminal, so keys cannot be read: use --headless"
     if environ.get("TERM", "") in ("", "dumb"):
-        return f"a terminal of type {environ.get('TERM') or 'unknown'} (TERM) shows no screen: use --headless"
+        return f"a terminal of type {environ.get('TERM') or 'unknown'} (TERM) cannot show the screen: use --headless"
     return ""
 
 
 def has_colour(environ: Mapping[str, str]) -> bool:
-    """Whether to draw in colour: not with NO_COLOR (https://no-color.org) nor on a monochrome terminal."""
+    """Return whether to draw in colour: not with NO_COLOR (https://no-color.org) nor on a monochrome terminal."""
     return not environ.get("NO_COLOR") and not environ.get("TERM", "").startswith(("vt1", "vt2", "dumb"))
 
 
 def has_unicode(environ: Mapping[str, str]) -> bool:
-    """Whether to draw with Unicode blocks, by the locale that the user set; yes where none is set.
+    """Return whether to draw with Unicode blocks, by the user's locale; True where none is set.
 
-    LC_CTYPE=C.UTF-8 beside LANG=C is Python's own doing (PEP 538) and no word of the user. The Linux console's font
-    lacks the partial blocks. What Python is told to write in (PYTHONIOENCODING) goes before the locale.
+    Python itself sets LC_CTYPE=C.UTF-8 where LANG=C (PEP 538), which does not count. The font of the Linux console
+    lacks the partial blocks. PYTHONIOENCODING overrides the locale.
     """
     written = environ.get("PYTHONIOENCODING", "").partition(":")[0] or "utf"
     if environ.get("TERM") == "linux" or "utf" not in written.lower():
@@ -258,13 +259,13 @@ def has_unicode(environ: Mapping[str, str]) -> bool:
     return "utf" in locale.lower()
 
 
-class _Deaf(io.FileIO):
-    """A descriptor that can be written to whatever became of its other end; a dead terminal is reported."""
+class _SafeWriter(io.FileIO):
+    """A descriptor whose writes never raise; a dead terminal is reported to `on_dead`."""
 
     def __init__(self, fd: int, closefd: bool = True, on_dead: Callable[[], None] | None = None) -> None:
         super().__init__(fd, "wb", closefd=closefd)
         self._on_dead = on_dead if os.isatty(fd) else None
-        self.refused = ""
+        self.write_error = ""
 
     def write(self, data: Any) -> int:
         try:
@@ -273,13 +274,13 @@ class _Deaf(io.FileIO):
             if error.errno == errno.EIO and self._on_dead:
                 self._on_dead()
             elif error.errno not in (errno.EIO, errno.EPIPE):
-                self.refused = error.strerror or str(error)
+                self.write_error = error.strerror or str(error)
             return memoryview(data).nbytes
 
 
 def _text(raw: io.FileIO) -> TextIO:
     encoding = getattr(sys.__stderr__, "encoding", None) or "utf-8"
-    return io.TextIOWrapper(io.BufferedWriter(raw), encoding=encoding, errors="backslashreplace", line_buffering=True)
+    return io.TextIOWrapper(io.BufferedWriter(raw), encoding=encoding, errors=WITHOUT_UNICODE, line_buffering=True)
 
 
 def _flush(*streams: TextIO | None) -> None:
@@ -309,14 +310,14 @@ def _is_gone(pid: int) -> bool:
 
 
 def _open_missing() -> None:
-    """Open /dev/null on the standard descriptors that are closed, so that no file of ours takes their number."""
+    """Open /dev/null on the standard descriptors that are closed, so that no file of tfwatch takes their number."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(fd)
 
 
-def _reopened(fds: Sequence[int]) -> int | None:
-    """A terminal that still answers, by a descriptor that waits for nobody; None where it is gone."""
+def _reopen(fds: Sequence[int]) -> int | None:
+    """Return a non-blocking descriptor of a terminal that still works; None where it is gone."""
     for fd in fds:
         with contextlib.suppress(OSError):
             return os.open(os.ttyname(fd), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,7 +1,8 @@
-"""What a command prints for its user: text whose reader may be gone and whose disk may be full."""
+"""Output of a command, also where its reader is gone, its disk is full or its encoding lacks characters."""
 
 from __future__ import annotations
 
+import codecs
 import os
 import shutil
 import sys
@@ -12,25 +13,37 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-def write(out: TextIO, text: str) -> int:
-    """Whatever `out` can write: other characters as Python escapes them. A reader that is gone is no failure.
+#: An error handler of encodings without Unicode: `→` as `>`, other characters as Python escapes them.
+WITHOUT_UNICODE = "tfwatch.without_unicode"
 
-    Returns the exit code: 1 where it could not be written, which stderr is told.
-    """
+
+def _replace(error: UnicodeError) -> tuple[str | bytes, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    if error.object[error.start] == "→":
+        return ">", error.start + 1
+    error.end = error.start + 1
+    return codecs.backslashreplace_errors(error)
+
+
+codecs.register_error(WITHOUT_UNICODE, _replace)
+
+
+def write(out: TextIO, text: str) -> int:
+    """Write the text and return the exit code: 1 where it cannot be written, 0 where the reader is gone."""
     encoding, failed = out.encoding or "utf-8", 0
     try:
-        out.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        out.write(text.encode(encoding, WITHOUT_UNICODE).decode(encoding))
         out.flush()
     except OSError as error:
         if not isinstance(error, BrokenPipeError):
             failed = 1
-            sys.stderr.write(f"tfwatch: this could not be written: {error.strerror or error}\n")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # else Python complains once more at its end
+            sys.stderr.write(f"tfwatch: the output cannot be written: {error.strerror or error}\n")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # without it Python reports the error again as it ends
     return failed
 
 
-def rendered(out: TextIO, *parts: RenderableType) -> str:
-    """Rich's tables and texts one below the other, for as many columns and colours as `out` has."""
+def render(out: TextIO, *parts: RenderableType) -> str:
+    """Render Rich's tables and texts for the width and the colours of `out`."""
     from rich.console import Console
 
     text, width = StringIO(), shutil.get_terminal_size().columns

@@ -42,7 +42,7 @@ async def test_the_theme_is_remembered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"theme": 7}', '{"theme": "no such"}'])
-async def test_settings_that_cannot_be_read_are_passed_over(tmp_path: Path, content: str) -> None:
+async def test_unreadable_settings_are_ignored(tmp_path: Path, content: str) -> None:
     (tmp_path / "screen.json").write_text(content)
     async with shown(usual(None), settings=tmp_path / "screen.json") as show:
         assert show.app.theme == "tfwatch-dark"
@@ -125,14 +125,14 @@ def test_the_cost_is_the_screens_alone_without_a_sample_of_the_rest() -> None:
     assert meter.cost.words == "screen 2.0 % of a core"
 
 
-def test_on_a_machine_that_is_full_a_frame_may_cost_less() -> None:
+def test_on_a_busy_machine_a_frame_may_cost_less() -> None:
     count, meter = drawn(cpu_ms=8.0, cpu_cores=1.95)
 
     assert count < 25
     assert meter.skipped == 40 - count
 
 
-def test_dear_frames_are_drawn_less_often_and_counted() -> None:
+def test_costly_frames_are_drawn_less_often_and_counted() -> None:
     count, meter = drawn(cpu_ms=60.0)
 
     assert count < 20

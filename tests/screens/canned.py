@@ -1,4 +1,4 @@
-"""Runs to show, written by hand with a clock that stands still."""
+"""Runs written by hand, with a clock that only the test moves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.reader import Snapshot
 
 WALL_NS = 1_795_169_823_000_000_000
-#: wait, compute and host of a step, ms.
+#: Wait, compute and host of a step, ms.
 STARVING = (9.6, 13.0, 0.8)
 COMPUTE_BOUND = (0.2, 12.9, 0.8)
 MODERATE = (1.9, 13.0, 0.8)
@@ -41,7 +41,7 @@ PREFETCHED: Staged = ("prefetch", "Prefetch", 1.8, N_A, 4.0, 4.0)
 
 
 class Canned:
-    """A run that is written by hand. Seconds count from its clock origin."""
+    """A run written by hand. Seconds count from its clock origin."""
 
     def __init__(self, folder: Path | None, **changes: Any) -> None:
         self.at_s = 0.0
@@ -72,16 +72,16 @@ class Canned:
         self.epoch = 0
         self._epoch_step = 0
         self._pipelines: list[tuple[list[str], list[str]]] = []
-        #: Columns of a sample by the split of the step it falls into; where set, steps are sampled twice a second.
+        #: Makes the columns of a sample from the split of its step; where set, steps are sampled twice a second.
         self.sensors: Callable[[Split], dict[str, float]] | None = None
 
     def event(self, kind: type[facts.Event], **values: Any) -> Canned:
-        """Something happened now."""
+        """Write an event now."""
         self.writer.event(kind(at_ns=round(self.at_s * 1e9), **values))
         return self
 
     def steps(self, count: int, split: Split, flags: int = 0) -> Canned:
-        """So many steps one after the other, the first of them with `flags`."""
+        """Write `count` steps, the first with `flags`."""
         for _ in range(count):
             self.step += 1
             self._epoch_step += 1
@@ -95,7 +95,7 @@ class Canned:
         return self
 
     def pass_s(self, seconds: float, split: Split = IDLE) -> Canned:
-        """Let time pass, sampled where sensors are set."""
+        """Let time pass, with samples where sensors are set."""
         end_s = self.at_s + seconds
         if self.sensors:
             for half in range(int(self.at_s / 0.5) + 1, int(end_s / 0.5) + 1):
@@ -112,32 +112,32 @@ class Canned:
             self.writer.flush()
 
     def begin_epoch(self) -> Canned:
-        """The first step of the next epoch is to come."""
+        """Begin the next epoch."""
         self.epoch += 1 if self.step else 0
         self._epoch_step = 0
         return self.event(facts.EpochStarted, epoch=self.epoch, epochs=20, steps=250)
 
     def switched(self, knob: str, old: str, new: str, by: str = "key") -> Canned:
-        """A knob was turned, and the next step is the first of the new pipeline."""
+        """Switch a knob; the next step is the first of the new pipeline."""
         self.event(facts.SwitchAsked, knob=knob, old=old, new=new, step=self.step, by=by)
         step = self.step + 1
         values = {"knob": knob, "old": old, "new": new, "asked_step": self.step, "step": step, "took_ms": 21.0}
         return self.event(facts.PipelineSwitched, by=by, **values)
 
     def experimented(self, old: str, new: str) -> Canned:
-        """An experiment on prefetch turned it, and the next step is the first of the new pipeline."""
-        told = {"knob": "prefetch", "old": old, "new": new, "by": "experiment"}
-        self.event(facts.SwitchAsked, **told, step=self.step)
-        return self.event(facts.PipelineSwitched, **told, asked_step=self.step, step=self.step + 1, took_ms=21.0)
+        """Switch prefetch by an experiment; the next step is the first of the new pipeline."""
+        change = {"knob": "prefetch", "old": old, "new": new, "by": "experiment"}
+        self.event(facts.SwitchAsked, **change, step=self.step)
+        return self.event(facts.PipelineSwitched, **change, asked_step=self.step, step=self.step + 1, took_ms=21.0)
 
     def doing(self, phase: Phase, since_s: float, detail: str = "") -> Canned:
-        """What the training thread does since `since_s` seconds ago."""
+        """Set the phase of the training thread, which began `since_s` seconds ago."""
         step = self.step + (1 if phase in (Phase.WAIT, Phase.COMPUTE, Phase.COMPILE) else 0)
         self.writer.status = (phase, round((self.at_s - since_s) * 1e9), step, self.epoch, detail)
         return self
 
     def sample(self, **changes: float) -> Canned:
-        """The machine, now."""
+        """Write a sample of the machine now."""
         values = {
             "cpu_cores": 1.6,
             "core_max": 0.96,
@@ -154,7 +154,7 @@ class Canned:
         return self
 
     def staged(self, *stages: Staged) -> Canned:
-        """tf.data's model is read, now. A stage: name, kind, milliseconds a batch, workers, buffered, buffer size."""
+        """Write the stages of tf.data's model now: name, kind, ms/batch, workers, buffered, buffer size."""
         at_ns = round(self.at_s * 1e9)
         names, kinds = [stage[0] for stage in stages], [stage[1] for stage in stages]
         if (names, kinds) not in self._pipelines:
@@ -168,7 +168,7 @@ class Canned:
         return self
 
     def started(self) -> Canned:
-        """Import, data set, compile and the first epoch's beginning are over."""
+        """Write import, data set, the start of the first epoch and the compile."""
         self.at_s = 6.2
         self.event(facts.ImportEnded, took_ms=6200.0, tensorflow="2.21.0")
         self.event(facts.DatasetReady, images=8000, skipped=0, took_ms=310.0)
@@ -178,22 +178,22 @@ class Canned:
         return self.sample().steps(1, (40.0, 2400.0, 1.0), int(Flag.COMPILE))
 
     def ended(self, cause: str = "finished", detail: str = "") -> Canned:
-        """The run is over."""
+        """End the run."""
         self.doing(Phase.ENDED, 0.0)
         return self.event(facts.RunEnded, cause=cause, steps=self.step, detail=detail)
 
     def reader(self) -> RunReader:
-        """A reader in the writer's process."""
+        """Return a reader in the writer's process."""
         self.writer.flush()
         return RunReader(self.writer, self.clock)
 
     def snapshot(self) -> Snapshot:
-        """The run as it is now."""
+        """Return the run's snapshot now."""
         return self.reader().tail()
 
 
 def usual(folder: Path | None, **changes: Any) -> Canned:
-    """Started, starving, prefetch turned on, fed."""
+    """Make a run that starves until prefetch is switched on."""
     run = Canned(folder, **changes).started().steps(249, STARVING)
     run.event(facts.ValidationEnded, epoch=0, took_ms=300.0)
     run.event(facts.EpochEnded, epoch=0, step=250, metrics={"loss": 1.31, "accuracy": 0.42})

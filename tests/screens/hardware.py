@@ -1,4 +1,4 @@
-"""Canned runs on machines of several kinds: what their sensors say follows from the steps."""
+"""Canned runs on machines of several kinds; their sensor figures follow from the steps."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ GIB = 2**30
 
 
 def share(split: Split) -> float:
-    """Compute over step time."""
+    """Return compute as a share of step time."""
     return split[1] / sum(split)
 
 
 def apple(**changes: float) -> Callable[[Split], dict[str, float]]:
-    """A MacBook with permission for powermetrics: the GPU works while a step computes, and draws 12 W then."""
+    """Make the sensors of a MacBook with permission for powermetrics; its GPU draws 12 W in compute."""
 
     def read(split: Split) -> dict[str, float]:
         busy = share(split)
@@ -48,7 +48,7 @@ def apple(**changes: float) -> Callable[[Split], dict[str, float]]:
 
 
 def nvidia(**changes: float) -> Callable[[Split], dict[str, float]]:
-    """A server: memory of its own, a temperature, no word on power source or swap."""
+    """Make the sensors of a server: GPU memory and temperature, no power source and no swap."""
 
     def read(split: Split) -> dict[str, float]:
         busy = share(split)
@@ -71,7 +71,7 @@ def nvidia(**changes: float) -> Callable[[Split], dict[str, float]]:
 
 
 def on_apple(folder: Path | None, sensors: Callable[[Split], dict[str, float]]) -> Canned:
-    """Started on a Mac with 10 cores and 16 GB."""
+    """Start a run on a Mac with 10 cores and 16 GB."""
     machine = {"host": "mac", "cores": 10, "memory_bytes": 16 * GIB}
     run = Canned(folder, device="GPU:0 arm", accelerated=True, machine=machine)
     run.sensors = sensors
@@ -80,7 +80,7 @@ def on_apple(folder: Path | None, sensors: Callable[[Split], dict[str, float]]) 
 
 
 def on_nvidia(folder: Path | None, sensors: Callable[[Split], dict[str, float]]) -> Canned:
-    """Started on a Linux server with 16 cores and 128 GB."""
+    """Start a run on a Linux server with 16 cores and 128 GB."""
     machine = {"host": "server", "cores": 16, "memory_bytes": 128 * GIB}
     run = Canned(folder, device="GPU:0 NVIDIA H100 80GB HBM3", accelerated=True, machine=machine)
     run.sensors = sensors
@@ -89,7 +89,7 @@ def on_nvidia(folder: Path | None, sensors: Callable[[Split], dict[str, float]])
 
 
 def switched(run: Canned) -> Canned:
-    """Starving, then prefetch turned on, then fed."""
+    """Let a run starve until prefetch is switched on."""
     run.steps(400, STARVING).switched("prefetch", "off", "4")
     return run.steps(1, (30.0, 13.0, 0.8), int(Flag.SWITCH)).steps(700, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.004)
 
@@ -112,7 +112,7 @@ def stalled(folder: Path | None) -> Canned:
 
 
 def unseen(folder: Path | None) -> Canned:
-    """A Mac without permission for powermetrics."""
+    """Make a run on a Mac without permission for powermetrics."""
     figures = apple()
     gone = dict.fromkeys(name for name in figures(COMPUTE_BOUND) if name.startswith("gpu_") or name == "cpu_power_w")
     run = on_apple(folder, lambda split: {k: v for k, v in figures(split).items() if k not in gone})
@@ -126,7 +126,7 @@ def unseen(folder: Path | None) -> Canned:
 
 
 def eaten(folder: Path | None) -> Canned:
-    """A browser uses a third of the GPU."""
+    """Make a run beside a browser that uses a third of the GPU."""
     return (
         on_apple(folder, apple(gpu_busy=0.97, gpu_process_busy=0.61))
         .steps(900, COMPUTE_BOUND)
@@ -159,7 +159,7 @@ def on_battery(folder: Path | None) -> Canned:
 
 
 def leaking(folder: Path | None) -> Canned:
-    """Memory goes at 1.2 GB an hour."""
+    """Make a run that leaks 1.2 GB per hour."""
     run = on_apple(folder, apple()).steps(100, COMPUTE_BOUND)
     for n in range(600):
         used = (9.8 + 1.2 * n / 720) * GIB
@@ -174,7 +174,7 @@ def disagreeing(folder: Path | None) -> Canned:
 
 
 def unused(folder: Path | None) -> Canned:
-    """TensorFlow trains on the CPU of a machine with a GPU."""
+    """Make a run on the CPU of a machine with a GPU."""
     run = on_nvidia(folder, nvidia(gpu_busy=0.0, gpu_process_busy=0.0, gpu_power_w=68.0, gpu_memory_bytes=0.5 * GIB))
     run.writer.describe(device="CPU Xeon", accelerated=False)
     return run.steps(900, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.004)

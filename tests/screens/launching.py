@@ -1,4 +1,4 @@
-"""The launcher over workloads and runs that are made up."""
+"""A launcher with made-up workloads and runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An app over a canned run, and what stands on its screen."""
+"""The app with a canned run, and the text of its screen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Shown:
-    """A running app; `frame` draws the run as it stands."""
+    """A running app; `frame` draws the run's current state."""
 
     def __init__(self, app: TfwatchApp, pilot: Pilot[Leave], run: Canned, control: Control | None) -> None:
         self.app = app
@@ -31,17 +31,17 @@ class Shown:
 
     @property
     def live(self) -> LiveScreen:
-        """The live screen, whatever lies over it."""
+        """The live screen, also below another screen."""
         return next(screen for screen in self.app.screen_stack if isinstance(screen, LiveScreen))
 
     async def frame(self) -> None:
-        """Draw what the run holds now."""
+        """Draw the run's current state."""
         self.run.writer.flush()
         self.app.frame()
         await self.pilot.pause()
 
     async def resize(self, size: tuple[int, int]) -> None:
-        """Have a window of another size, and draw: an app of its own takes several times as long."""
+        """Resize the window and draw: a new app would take several times as long."""
         await self.pilot.resize_terminal(*size)
         await self.frame()
 
@@ -54,7 +54,7 @@ class Shown:
         await self.frame()
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Let messages travel until something holds; at most a hundred rounds."""
+        """Wait until a condition holds, at most a hundred rounds."""
         for _ in range(100):
             if condition():
                 return
@@ -62,28 +62,28 @@ class Shown:
         raise AssertionError("it never came to hold")
 
     def asked(self) -> list[tuple[str, object]]:
-        """What was asked of the training since the last call."""
+        """Return the requests to the training since the last call."""
         assert self.control is not None
         return [(request.knob, request.value) for request in self.control.take()]
 
     @property
     def rows(self) -> list[str]:
-        """The rows of the screen as text."""
+        """The rows of the screen."""
         return rows_of(self.app.screen)
 
     @property
     def text(self) -> str:
-        """The screen as text."""
+        """The text of the screen."""
         return "\n".join(self.rows)
 
     @property
     def words(self) -> str:
-        """The same without what lines its columns up: one space between words."""
+        """The text of the screen with single spaces."""
         return " ".join(self.text.split())
 
 
 def rows_of(screen: Screen[Any]) -> list[str]:
-    """The rows of a screen as text."""
+    """Return the rows of a screen as text."""
     return ["".join(segment.text for segment in strip) for strip in screen._compositor.render_strips()]
 
 
@@ -91,10 +91,10 @@ def rows_of(screen: Screen[Any]) -> list[str]:
 async def shown(
     run: Canned, size: tuple[int, int] = (120, 40), *, live: bool = True, **options: Any
 ) -> AsyncIterator[Shown]:
-    """Show a run; `live`: its training obeys keys."""
+    """Show a run; `live`: keys reach its training."""
     control = Control() if live else None
     app = TfwatchApp(run.reader(), control, clock=run.clock, **options)
-    # Frames are drawn where a test says so: one of the app's own would see the time to which a key has just moved it.
+    # The test draws the frames: the app's own timer would draw one in the middle of a key press.
     with patch("tfwatch.app.FRAME_S", 3600.0):
         async with app.run_test(size=size) as pilot:
             await pilot.pause()

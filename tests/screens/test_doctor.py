@@ -1,4 +1,4 @@
-"""The check-up's screen over facts that are made up, by itself and beside a run."""
+"""The check-up screen with made-up facts, by itself and beside a run."""
 
 from __future__ import annotations
 
@@ -27,16 +27,18 @@ if TYPE_CHECKING:
 
     from tfwatch.screens.doctor import RunCheckup
 
-_BROKEN = mac("2.20.0", "1.2.0", trial=stopped("import", exit_code=1, log_text="Library not loaded: @rpath/_pywrap.so\n"))
+_BROKEN = mac(
+    "2.20.0", "1.2.0", trial=stopped("import", exit_code=1, log_text="Library not loaded: @rpath/_pywrap.so\n")
+)
 
 
 def finding(found: CheckUp, asked: list[bool] | None = None) -> RunCheckup:
-    """Finds this at once."""
+    """Return a check-up that finds this immediately."""
 
-    def run_checkup(is_beside_training: bool, told: Callable[[str], None]) -> CheckUp:
+    def run_checkup(is_beside_training: bool, notify: Callable[[str], None]) -> CheckUp:
         if asked is not None:
             asked.append(is_beside_training)
-        told("the installation")
+        notify("the installation")
         return found
 
     return run_checkup
@@ -67,7 +69,7 @@ async def checked(
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)], ids=str)
 @pytest.mark.parametrize("theme", ["dark", "light"])
-async def test_the_worst_is_first_and_told_in_full(size: tuple[int, int], theme: str) -> None:
+async def test_the_worst_check_is_first_and_shown_in_full(size: tuple[int, int], theme: str) -> None:
     async with checked(finding(check_up(_BROKEN)), size, theme=theme) as (app, _):
         rows = rows_of(app.screen)
         assert "tfwatch doctor" in rows[0]
@@ -92,13 +94,13 @@ async def test_the_arrows_go_through_the_checks() -> None:
         assert "FAIL  versions" in rows_of(app.screen)[2]
 
 
-async def test_what_is_looked_at_is_told_and_an_older_finding_stays() -> None:
+async def test_the_running_check_is_named_and_the_older_result_stays() -> None:
     goes_on = threading.Event()
     rounds: list[int] = []
 
-    def run_checkup(is_beside_training: bool, told: Callable[[str], None]) -> CheckUp:
+    def run_checkup(is_beside_training: bool, notify: Callable[[str], None]) -> CheckUp:
         rounds.append(len(rounds))
-        told(f"round {len(rounds)}")
+        notify(f"round {len(rounds)}")
         if len(rounds) > 1:
             goes_on.wait(20)
         return check_up(_BROKEN if len(rounds) == 1 else linux())
@@ -113,10 +115,10 @@ async def test_what_is_looked_at_is_told_and_an_older_finding_stays() -> None:
         assert rounds == [0, 1]
 
 
-async def test_a_check_up_that_breaks_off_is_a_check_that_failed() -> None:
+async def test_a_failed_check_up_is_listed_as_a_failed_check() -> None:
     rounds: list[int] = []
 
-    def run_checkup(is_beside_training: bool, told: Callable[[str], None]) -> CheckUp:
+    def run_checkup(is_beside_training: bool, notify: Callable[[str], None]) -> CheckUp:
         rounds.append(len(rounds))
         if len(rounds) != 2:
             raise OSError(5, "Input/output error [red]")
@@ -140,7 +142,7 @@ async def test_a_check_up_that_breaks_off_is_a_check_that_failed() -> None:
 
 
 @pytest.mark.parametrize("key", ["q", "escape", "ctrl+q", "ctrl+c"])
-async def test_every_key_of_leaving_leaves(key: str) -> None:
+async def test_every_quit_key_quits(key: str) -> None:
     async with checked(finding(check_up(linux()))) as (app, pilot):
         await pilot.press(key)
     assert app.return_value is Leave.LEFT
@@ -154,18 +156,18 @@ async def test_a_check_is_copied() -> None:
         assert "pip install" in app.clipboard
 
 
-async def test_before_anything_is_found_there_is_nothing_to_copy() -> None:
+async def test_before_the_first_result_there_is_nothing_to_copy() -> None:
     goes_on = threading.Event()
 
-    def run_checkup(is_beside_training: bool, told: Callable[[str], None]) -> CheckUp:
+    def run_checkup(is_beside_training: bool, notify: Callable[[str], None]) -> CheckUp:
         goes_on.wait(20)
         return check_up(linux())
 
     app = DoctorApp(run_checkup)
     async with app.run_test(size=(80, 24)) as pilot:
-        for key, said in (("y", "nothing to copy yet"), ("ctrl+z", "ctrl+z is disabled: q quits")):
+        for key, message in (("y", "nothing to copy yet"), ("ctrl+z", "ctrl+z is disabled: q quits")):
             await pilot.press(key)
-            assert [note.message for note in app._notifications] == [said]
+            assert [note.message for note in app._notifications] == [message]
         goes_on.set()
 
 
@@ -192,7 +194,7 @@ async def test_without_unicode_and_colour_it_is_ascii() -> None:
         assert "> pip install" in text(app)
 
 
-async def test_the_words_of_others_are_no_markup() -> None:
+async def test_text_from_outside_is_never_markup() -> None:
     checks = (Check("import", Status.FAIL, "Tensor[float32] [/red] [@click=app.quit]x[/]", "[b]pip[/b]"),)
     async with checked(finding(CheckUp("[/red]chip", checks))) as (app, _):
         assert "Tensor[float32] [/red] [@click=app.quit]x[/]" in text(app)
@@ -203,7 +205,7 @@ async def test_the_words_of_others_are_no_markup() -> None:
 # -- beside a run ---------------------------------------------------------------------------------
 
 
-async def test_d_shows_it_beside_a_run_gently_and_t_looks_at_all(tmp_path: Path) -> None:
+async def test_d_runs_the_gentle_checks_beside_a_run_and_t_runs_all(tmp_path: Path) -> None:
     asked: list[bool] = []
     async with shown(usual(tmp_path), run_checkup=finding(check_up(linux()), asked)) as show:
         await show.press("d")
@@ -220,7 +222,7 @@ async def test_d_shows_it_beside_a_run_gently_and_t_looks_at_all(tmp_path: Path)
         assert show.asked() == []
 
 
-async def test_after_a_run_it_looks_at_everything(tmp_path: Path) -> None:
+async def test_after_a_run_it_runs_all_checks(tmp_path: Path) -> None:
     asked: list[bool] = []
     async with shown(usual(tmp_path).ended(), run_checkup=finding(check_up(linux()), asked)) as show:
         await show.press("d")
@@ -228,7 +230,7 @@ async def test_after_a_run_it_looks_at_everything(tmp_path: Path) -> None:
         assert asked == [False]
 
 
-async def test_leaving_from_it_asks_as_ever(tmp_path: Path) -> None:
+async def test_quitting_from_it_asks_too(tmp_path: Path) -> None:
     async with shown(usual(tmp_path), run_checkup=finding(check_up(linux()))) as show:
         await show.press("d")
         await show.press("ctrl+c")
@@ -237,9 +239,11 @@ async def test_leaving_from_it_asks_as_ever(tmp_path: Path) -> None:
         assert isinstance(show.app.screen, DoctorScreen)
 
 
-async def test_the_palette_names_it(tmp_path: Path) -> None:
+async def test_the_palette_lists_it(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         names = [command.title for command in show.app.get_system_commands(show.app.screen)]
         assert "doctor: is the installation right?" in names
         await show.press("d")
-        assert [note.message for note in show.app._notifications] == ["the check-up is not available here: run tfwatch doctor"]
+        assert [note.message for note in show.app._notifications] == [
+            "the check-up is not available here: run tfwatch doctor"
+        ]

@@ -1,4 +1,4 @@
-"""The live screen over canned runs: experiments on a knob."""
+"""The live screen with canned runs: A/B tests of a knob."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_a_experiments_on_the_chosen_knob(tmp_path: Path, keys: list[str],
     async with shown(starving(tmp_path)) as show:
         await show.press(*keys)
         assert show.control is not None
-        _, given = show.control.next_order(0, 0.0)
+        _, given = show.control.next_tuner_request(0, 0.0)
         assert isinstance(given, Experiment)
         assert (given.knob, given.values) == order
         assert show.asked() == []
@@ -40,21 +40,21 @@ async def test_off_comes_first_also_where_the_knob_is_on() -> None:
     async with shown(usual(None)) as show:
         await show.press("a")
         assert show.control is not None
-        _, given = show.control.next_order(0, 0.0)
+        _, given = show.control.next_tuner_request(0, 0.0)
         assert isinstance(given, Experiment)
         assert (given.knob, given.values) == ("prefetch", ("off", 4))
 
 
-async def test_the_deepest_prefetch_is_not_tried_against_itself() -> None:
+async def test_the_maximum_prefetch_is_not_tested_against_itself() -> None:
     async with shown(starving(None, knobs={"prefetch": str(LARGEST)}, switchable=["prefetch"])) as show:
         assert f"+- depth {LARGEST} batches kept ready" in show.words
         await show.press("1", "down", "a")
         assert show.control is not None
-        assert show.control.next_order(0, 0.0) == (0, None)
+        assert show.control.next_tuner_request(0, 0.0) == (0, None)
         assert [note.message for note in show.app._notifications] == [f"prefetch {LARGEST} is the maximum"]
 
 
-async def test_an_experiment_is_told_while_it_goes_on_and_a_ends_it(tmp_path: Path) -> None:
+async def test_a_running_experiment_is_shown_and_a_ends_it(tmp_path: Path) -> None:
     run = starving(tmp_path)
     run.event(ExperimentBegan, knob="prefetch", values=["off", "4"], step=150, budget=600, seed=0)
     run.experimented("off", "4").steps(20, COMPUTE_BOUND)
@@ -68,10 +68,10 @@ async def test_an_experiment_is_told_while_it_goes_on_and_a_ends_it(tmp_path: Pa
         assert "A/B test, block 7" in show.text
         await show.press("a")
         assert show.control is not None
-        assert show.control.next_order(0, 0.0) == (1, None)
+        assert show.control.next_tuner_request(0, 0.0) == (1, None)
 
 
-async def test_an_experiment_that_is_over_is_one_event_and_the_cards(tmp_path: Path) -> None:
+async def test_a_finished_experiment_is_one_event_and_fills_the_card(tmp_path: Path) -> None:
     run = starving(tmp_path)
     run.event(ExperimentBegan, knob="prefetch", values=["off", "4"], step=150, budget=600, seed=0)
     for old, new in (("off", "4"), ("4", "off"), ("off", "4")):
@@ -91,11 +91,11 @@ async def test_an_experiment_that_is_over_is_one_event_and_the_cards(tmp_path: P
         assert "slower over 80 steps" in show.text
 
 
-async def test_a_run_that_ended_in_an_experiment_tells_what_was_decided(tmp_path: Path) -> None:
+async def test_a_run_that_ended_during_an_experiment_shows_the_kept_setting(tmp_path: Path) -> None:
     run = starving(tmp_path)
     run.event(ExperimentBegan, knob="prefetch", values=["off", "4"], step=150, budget=600, seed=0)
     run.experimented("off", "4").steps(20, COMPUTE_BOUND)
     async with shown(run.ended("stopped"), live=False) as show:
-        assert "the run ended during its test; kept off" in show.text
+        assert "run ended in its test; kept off" in show.text
         assert "no answer: the run ended before" in show.text
         assert "A/B test, block 1" not in show.text

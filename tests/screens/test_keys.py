@@ -1,4 +1,4 @@
-"""Every key of the live screen: pressed, clicked, told, and greyed where it does nothing."""
+"""Every key of the live screen: pressed, clicked, listed, and disabled without an effect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_knobs_key_is_said_once() -> None:
+def test_a_knobs_key_is_defined_once() -> None:
     bound = {binding.key: binding.action for binding in LIVE_BINDINGS}
     assert {one.key: f"turn({one.knob!r})" for one in KNOB_KEYS}.items() <= bound.items()
     assert len({one.key for one in KNOB_KEYS}) == len(KNOB_KEYS)
@@ -44,7 +44,7 @@ async def test_tab_goes_through_the_panes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "live", "said"),
+    ("keys", "live", "message"),
     [
         pytest.param(["minus"] * 4, True, "prefetch is already off", id="no depth below off"),
         pytest.param(["plus"] * 12, True, f"prefetch {LARGEST} is the maximum", id="no depth above"),
@@ -59,19 +59,19 @@ async def test_tab_goes_through_the_panes(tmp_path: Path) -> None:
         pytest.param(["2"], True, "this pane already shows, and has no keys of its own", id="a pane that shows"),
         pytest.param(["ctrl+z"], True, "ctrl+z is disabled: it would suspend the training too", id="no suspending"),
         pytest.param(["ctrl+z"], False, "ctrl+z is disabled: q quits", id="nor where nothing trains"),
-        pytest.param(["p"], False, "prefetch: read only: switched where it trains", id="read only"),
-        pytest.param(["a"], False, "prefetch: read only: switched where it trains", id="no experiment"),
-        pytest.param(["f"], False, "autopilot: read only: switched where it trains", id="no autopilot"),
+        pytest.param(["p"], False, "prefetch: read only: switch it where it trains", id="read only"),
+        pytest.param(["a"], False, "prefetch: read only: switch it where it trains", id="no experiment"),
+        pytest.param(["f"], False, "autopilot: read only: switch it where it trains", id="no autopilot"),
         pytest.param(["s"], False, "read only: stop the run in the terminal that trains it", id="no stopping"),
     ],
 )
-async def test_a_key_that_does_nothing_says_why(keys: list[str], live: bool, said: str) -> None:
+async def test_a_key_without_effect_explains_why(keys: list[str], live: bool, message: str) -> None:
     async with shown(starving(None), live=live) as show:
         await show.press(*keys)
-        assert [note.message for note in show.app._notifications][-1].startswith(said)
+        assert [note.message for note in show.app._notifications][-1].startswith(message)
 
 
-async def test_enter_without_a_choice_says_what_can_be_chosen() -> None:
+async def test_enter_without_a_selection_names_what_can_be_selected() -> None:
     async with shown(compute_bound(None)) as show:
         await show.press("enter")
         assert [note.message for note in show.app._notifications] == [
@@ -81,13 +81,13 @@ async def test_enter_without_a_choice_says_what_can_be_chosen() -> None:
 
 async def test_every_key_that_works_is_named(tmp_path: Path) -> None:
     named = {key for binding in (*LIVE_BINDINGS, *PANE_BINDINGS) for key in binding.key.split(",")}
-    told = {"ctrl+p", "ctrl+q", "ctrl+c"}  # in the rows of `:` and `q`
+    listed_elsewhere = {"ctrl+p", "ctrl+q", "ctrl+c"}  # in the rows of `:` and `q`
     works = set[str]()
     async with shown(usual(tmp_path)) as show:
         for pane in "123456":
             await show.press(pane)
             works |= set(show.app.active_bindings)
-    assert named | told | {"super+c"} == works  # Textual's own, which copies what a mouse has marked
+    assert named | listed_elsewhere | {"super+c"} == works  # Textual's own, which copies what a mouse has marked
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["small", "large"])
@@ -117,13 +117,13 @@ async def test_help_lists_every_key_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)], ids=str)
 @pytest.mark.parametrize(("live", "over"), [(False, False), (False, True), (True, True)])
-async def test_no_key_looks_alive_that_nothing_obeys(
+async def test_keys_without_effect_are_not_listed(
     tmp_path: Path, size: tuple[int, int], live: bool, over: bool
 ) -> None:
     run = usual(tmp_path)
     async with shown(run.ended() if over else run, size, live=live) as show:
         keys = show.rows[-1].split("  tfwatch")[0].split()
-        stay = [
+        expected = [
             "space",
             "freeze",
             "z",
@@ -134,23 +134,23 @@ async def test_no_key_looks_alive_that_nothing_obeys(
             "?",
             "keys",
             "q",
-            "leave",
+            "quit",
         ]
-        assert [word for word in keys if word in stay] == stay
+        assert [word for word in keys if word in expected] == expected
         assert not {*"pwfau", "-", "+"} & {*keys}
 
 
-async def test_read_only_keys_say_why(tmp_path: Path) -> None:
+async def test_read_only_keys_explain_why(tmp_path: Path) -> None:
     async with shown(usual(tmp_path), live=False) as show:
         assert "settings, read only" in show.text
         assert "prefetch 4 1.69 x faster than off" in show.words
-        for key, said in (
-            ("p", "prefetch: read only: switched where it trains"),
+        for key, message in (
+            ("p", "prefetch: read only: switch it where it trains"),
             ("s", "read only: stop the run in the terminal that trains it"),
         ):
             await show.press(key)
             shown_now = [note.message for note in show.app._notifications]
-            assert shown_now == [said], "one sentence at a time: several would hide the panes"
+            assert shown_now == [message], "one message only: several would hide the panes"
         await show.press("q")
         assert show.app.return_value is Leave.LEFT
 
@@ -158,10 +158,10 @@ async def test_read_only_keys_say_why(tmp_path: Path) -> None:
 async def test_a_click_is_as_good_as_a_key(tmp_path: Path) -> None:
     async with shown(starving(tmp_path)) as show:
         await show.pilot.click("#keys", offset=(2, 0))
-        await show.until(lambda: show.control and show.control.pending)
+        await show.until(lambda: show.control and show.control.has_requests)
         assert show.asked() == [("prefetch", 4)]
         await show.pilot.click("#knobs", offset=(6, 3))
-        await show.until(lambda: show.control and show.control.pending)
+        await show.until(lambda: show.control and show.control.has_requests)
         assert show.asked() == [("workers", "auto")]
         await show.pilot.click("#events", offset=(6, 2))
         await show.until(lambda: show.live.timeline.frozen)
@@ -173,10 +173,10 @@ async def test_a_clicked_tab_shows_its_pane(tmp_path: Path) -> None:
         await show.pilot.click("#tabs", offset=(at + 1, 0))
         await show.until(lambda: show.live.pane == 3)
         await show.frame()
-        assert "prefetch off > 4 at step 301" in show.text
+        assert "prefetch off → 4 at step 301" in show.text
 
 
-async def test_the_lines_to_paste_are_copied(tmp_path: Path) -> None:
+async def test_the_code_suggestion_is_copied(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         await show.press("y")
         (line,) = show.app.clipboard.splitlines()
@@ -184,7 +184,7 @@ async def test_the_lines_to_paste_are_copied(tmp_path: Path) -> None:
         assert (tmp_path / "copied.py").read_text() == show.app.clipboard + "\n"
 
 
-async def test_words_are_no_lines_to_paste(tmp_path: Path) -> None:
+async def test_a_finding_without_code_copies_nothing(tmp_path: Path) -> None:
     async with shown(stalled(tmp_path)) as show:
         await show.press("y")
         assert [note.message for note in show.app._notifications][-1].startswith("nothing to copy")
@@ -198,10 +198,10 @@ async def test_every_knob_and_the_autopilot_have_a_row(size: tuple[int, int], ro
     run = starving(None, knobs=knobs, switchable=[*knobs], settings={"storage_latency_ms": 20.0})
     async with shown(run, size) as show:
         pane = show.live.knobs
-        said = [row.plain.split()[0] for row in pane.rows(pane.content_size.width, pane.content_size.height)]
-        assert said == rows.split()
-        await show.pilot.click("#knobs", offset=(6, len(said) if size[0] == 120 else len(said) - 1))
-        await show.until(lambda: show.control and show.control.next_order(0, 0.0)[1])
+        labels = [row.plain.split()[0] for row in pane.rows(pane.content_size.width, pane.content_size.height)]
+        assert labels == rows.split()
+        await show.pilot.click("#knobs", offset=(6, len(labels) if size[0] == 120 else len(labels) - 1))
+        await show.until(lambda: show.control and show.control.next_tuner_request(0, 0.0)[1])
 
 
 _USUAL = ("prefetch", "workers", "cache", "latency_ms")
@@ -210,26 +210,26 @@ _USUAL = ("prefetch", "workers", "cache", "latency_ms")
 @pytest.mark.parametrize(
     ("width", "knobs", "keys"),
     [
-        (80, _USUAL, "p prefetch w workers c cache f feed a prove u undo ? keys q leave"),
-        (120, _USUAL, "p prefetch w workers c cache f feed a prove u undo space freeze r restart ? keys q leave"),
-        (80, (*_USUAL, "fast_form"), "p prefetch w work c cache t form f feed a prove u undo ? keys q leave"),
-        (60, (*_USUAL, "fast_form"), "p pre w work c cache t form f feed ? keys q leave"),
-        (60, _USUAL[:2], "p pre w work f feed a prove u undo ? keys q leave"),
+        (80, _USUAL, "p prefetch w workers c cache f autopilot a A/B u undo ? keys q quit"),
+        (120, _USUAL, "p prefetch w workers c cache f autopilot a A/B test u undo space freeze ? keys q quit"),
+        (80, (*_USUAL, "fast_form"), "p prefetch w work c cache t fast f autopilot a A/B u undo ? keys q quit"),
+        (60, (*_USUAL, "fast_form"), "p pre w work c cache t fast f auto ? keys q quit"),
+        (60, _USUAL[:2], "p prefetch w work f auto a A/B u undo ? keys q quit"),
     ],
     ids=str,
 )
-async def test_the_footer_keeps_what_switches_and_proves(width: int, knobs: Sequence[str], keys: str) -> None:
+async def test_a_narrow_footer_keeps_the_keys_that_switch_and_test(width: int, knobs: Sequence[str], keys: str) -> None:
     stands = {knob: "20 ms" if knob == "latency_ms" else "off" for knob in knobs}
     run = starving(None, knobs=stands, switchable=[*stands], settings={"storage_latency_ms": 20.0})
     async with shown(run, (width, 40)) as show:
         show.live.show(show.live.view, OwnCost(0.031, skipped=51))  # type: ignore[arg-type]
         await show.pilot.pause()
-        footer, _, cost = " ".join(show.rows[-1].split()).rpartition(" leave")
-        assert footer + " leave" == keys
+        footer, _, cost = " ".join(show.rows[-1].split()).rpartition(" quit")
+        assert footer + " quit" == keys
         assert cost == (" tfwatch 3.1 % of a core" if width == 120 else " 3.1 %")
 
 
-async def test_what_only_looks_stands_in_the_footer_of_a_run_that_is_over(tmp_path: Path) -> None:
+async def test_the_footer_of_a_finished_run_lists_the_view_keys(tmp_path: Path) -> None:
     async with shown(usual(tmp_path).ended(), (80, 24), live=False) as show:
         assert "space freeze" in show.rows[-1]
         assert "z zoom" in show.rows[-1]

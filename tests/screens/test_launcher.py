@@ -1,4 +1,4 @@
-"""The launcher: what can be chosen, and what is shown of it."""
+"""The launcher: its lists, and the command that the keys select."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("size", [(60, 18), (80, 24), (120, 40), (200, 60)], ids=str)
 @pytest.mark.parametrize("theme", ["dark", "light"])
-async def test_it_shows_what_there_is(size: tuple[int, int], theme: str) -> None:
+async def test_it_shows_workloads_knobs_and_runs(size: tuple[int, int], theme: str) -> None:
     async with launcher(size=size, theme=theme) as (app, _):
         rows = rows_of(app.screen)
         assert "Apple M2 Pro, 16 GB" in rows[0]
@@ -94,7 +94,7 @@ async def test_many_workloads_leave_room_for_the_rest(size: tuple[int, int]) -> 
         assert rows_of(app.screen)[-2].split() == ["tfwatch", "train", "'w29", "x'", "--prefetch", "4"]
 
 
-async def test_a_line_that_is_cut_is_told_in_the_frame() -> None:
+async def test_a_line_that_is_cut_is_shown_in_the_frame() -> None:
     long = "an LSTM on windows of a series: many small kernels one after another, which nothing hides"
     fits = "an LSTM on windows of a series: many small kernels one after another"
     three = Trainable("a", long, (), "a"), Trainable("b", fits, (), "b"), Trainable("c", "short", (), "c")
@@ -119,7 +119,7 @@ async def test_clicks_choose() -> None:
     assert app.words == ("train", "large-images")
 
 
-async def test_the_doctor_is_shown_and_left() -> None:
+async def test_the_doctor_opens_and_closes() -> None:
     async with launcher() as (app, pilot):
         await pilot.press("d")
         await until(pilot, lambda: isinstance(app.screen, DoctorScreen) and app.screen.found)
@@ -130,7 +130,7 @@ async def test_the_doctor_is_shown_and_left() -> None:
         assert app.is_running
 
 
-async def test_it_is_painted_before_anything_is_looked_at() -> None:
+async def test_it_is_painted_before_anything_is_loaded() -> None:
     goes_on = threading.Event()
     painted: list[bool] = []
 
@@ -149,17 +149,17 @@ async def test_it_is_painted_before_anything_is_looked_at() -> None:
         await until(pilot, lambda: "finished" in text(app))
 
 
-async def test_without_runs_it_says_so() -> None:
+async def test_an_empty_list_of_runs_has_a_note() -> None:
     async with launcher(offer(runs=tuple)) as (app, pilot):
         await until(pilot, lambda: "no runs yet" in text(app))
 
 
-async def test_what_cannot_be_read_is_told() -> None:
+async def test_unreadable_content_shows_its_reason() -> None:
     def fails() -> Any:
         raise OSError(13, "Permission denied [red]")
 
     async with launcher(offer(machine=fails, runs=fails), (120, 40)) as (app, pilot):
-        await until(pilot, lambda: "some runs cannot be read: PermissionError" in text(app))
+        await until(pilot, lambda: "some runs unreadable: PermissionError" in text(app))
         assert "PermissionError: [Errno 13] Permission denied [red]" in rows_of(app.screen)[0]
 
 
@@ -169,7 +169,7 @@ async def test_runs_that_cannot_all_be_read_are_shown_and_the_reason_too() -> No
         raise OSError(5, "broke")
 
     async with launcher(offer(runs=some), (120, 40)) as (app, pilot):
-        await until(pilot, lambda: "some runs cannot be read: OSError: [Errno 5]" in text(app))
+        await until(pilot, lambda: "some runs unreadable: OSError: [Errno 5]" in text(app))
         assert "finished" in text(app)
         await pilot.press("r", "down", "down", "enter")
         assert not app.words
@@ -177,7 +177,7 @@ async def test_runs_that_cannot_all_be_read_are_shown_and_the_reason_too() -> No
     assert app.words == ("replay", RUNS[0].words)
 
 
-async def test_a_row_that_is_cut_says_so_beside_a_scrollbar_too() -> None:
+async def test_a_row_that_is_cut_ends_in_an_ellipsis_beside_a_scrollbar_too() -> None:
     many = tuple(Trainable(f"w{n}", f"{n} " + "one square matrix product " * 4, (BATCH,), "x") for n in range(12))
     async with launcher(offer(many), (60, 40)) as (app, pilot):
         await pilot.resize_terminal(60, 18)
@@ -190,7 +190,7 @@ async def test_a_row_that_is_cut_says_so_beside_a_scrollbar_too() -> None:
 
 
 @pytest.mark.parametrize("size", [(52, 14), (20, 5), (3, 1)], ids=str)
-async def test_a_window_too_small_says_so(size: tuple[int, int]) -> None:
+async def test_a_window_too_small_shows_the_needed_size(size: tuple[int, int]) -> None:
     async with launcher(size=size) as (app, pilot):
         await pilot.press("down", "tab")
         assert app.is_running
@@ -206,7 +206,7 @@ async def test_without_unicode_and_colour_it_is_ascii() -> None:
         assert text(app).isascii()
 
 
-async def test_the_words_of_others_are_no_markup() -> None:
+async def test_text_from_outside_is_never_markup() -> None:
     async with launcher(offer(machine=lambda: "[/red]chip[@click=app.quit]x[/]")) as (app, pilot):
         await until(pilot, lambda: "[/red]chip[@click=app.quit]x[/]" in text(app))
         await until(pilot, lambda: "[b]x[/b]" in text(app))
@@ -215,5 +215,5 @@ async def test_the_words_of_others_are_no_markup() -> None:
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0.0, "now"), (60.0, "1 min"), (7300.0, "2 h"), (86_400.0, "1 day"), (200_000.0, "2 days")]
 )
-def test_an_age_is_told_in_one_unit(seconds: float, words: str) -> None:
+def test_an_age_has_one_unit(seconds: float, words: str) -> None:
     assert ago(seconds) == words

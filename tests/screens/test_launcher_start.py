@@ -1,4 +1,4 @@
-"""The launcher: what a training starts with is turned and typed, and a file of one's own named."""
+"""The launcher: start knobs are changed and typed, and a user's file is selected."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ MODE = StartKnob(
     "of a step",
 )
 DEVICE = StartKnob("device", (Value("auto"), Value("cpu", ("--device", "cpu"))), 0, "what computes")
-CALLS = StartKnob("steps a call", (Value("1"), Value("2", ("--spe", "2"))), 0, "fused", refused="one step at a time")
+CALLS = StartKnob("steps per call", (Value("1"), Value("2", ("--spe", "2"))), 0, "fused", refused="op by op only")
 HALF = StartKnob(
     "precision", (Value("float32"), Value("mixed", ("--mixed",), (Constraint("slow", is_blocking=False),))), 0, "of it"
 )
 GREYED = (Trainable("cnn", "starves", (DEVICE, MODE, CALLS, HALF), "cnn"),)
 
 
-async def test_what_cannot_apply_is_said_and_not_turned_to() -> None:
+async def test_an_invalid_value_shows_its_reason_and_is_not_selected() -> None:
     async with launcher(offer(GREYED), (120, 40)) as (app, pilot):
         assert "mode            graph            jit: no XLA on Metal" in text(app)
-        assert "steps a call    1                one step at a time" in text(app)
+        assert "steps per call  1                op by op only" in text(app)
         assert "precision     < float32 >        mixed: slow" in text(app)
         await pilot.press("right", "down", "right", "down", "right", "down", "right")
         await pilot.pause()
@@ -35,12 +35,12 @@ async def test_what_cannot_apply_is_said_and_not_turned_to() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "said"),
+    ("keys", "message"),
     [
         pytest.param(["left"], "device: no value beyond auto", id="before the first"),
         pytest.param(["down", "right"], "mode: no value beyond graph", id="to what cannot apply"),
-        pytest.param(["down", "down", "right"], "steps a call: one step at a time", id="a refused one"),
-        pytest.param(["down", "down", "e"], "steps a call: one step at a time", id="to be typed"),
+        pytest.param(["down", "down", "right"], "steps per call: op by op only", id="a refused one"),
+        pytest.param(["down", "down", "e"], "steps per call: op by op only", id="to be typed"),
         pytest.param(["e"], "device: cannot be typed, < and > change it", id="one that is not typed"),
         pytest.param(
             ["question_mark"], "the last line lists the keys; : searches all commands", id="what the keys are"
@@ -48,14 +48,14 @@ async def test_what_cannot_apply_is_said_and_not_turned_to() -> None:
         pytest.param(["ctrl+z"], "ctrl+z is disabled: q quits", id="suspending"),
     ],
 )
-async def test_a_key_that_does_nothing_says_why(keys: list[str], said: str) -> None:
+async def test_a_key_without_effect_explains_why(keys: list[str], message: str) -> None:
     async with launcher(offer(GREYED)) as (app, pilot):
         await pilot.press("right", *keys)
         await pilot.pause()
-        assert [note.message for note in app._notifications] == [said]
+        assert [note.message for note in app._notifications] == [message]
 
 
-async def test_a_value_that_cannot_apply_is_passed_over_both_ways() -> None:
+async def test_an_invalid_value_is_skipped_both_ways() -> None:
     values = (Value("graph"), Value("jit", ("--jit",), (Constraint("no XLA here"),)), Value("eager", ("--eager",)))
     knob = StartKnob("mode", values, 0, "of a step")
     async with launcher(offer((Trainable("cnn", "starves", (knob,), "cnn"),))) as (app, pilot):
@@ -67,7 +67,7 @@ async def test_a_value_that_cannot_apply_is_passed_over_both_ways() -> None:
         assert "mode          < graph >" in text(app)
 
 
-async def test_what_applies_no_more_after_another_turn_is_told_in_place_of_the_command() -> None:
+async def test_a_value_made_invalid_by_another_shows_its_reason_in_place_of_the_command() -> None:
     async with launcher(offer(GREYED)) as (app, pilot):
         await pilot.press("right", "right", "down", "right")
         await pilot.pause()
@@ -101,7 +101,7 @@ async def test_a_value_is_typed() -> None:
     assert app.words == ("train", "cnn")
 
 
-async def test_a_file_of_ones_own_is_named_and_trained() -> None:
+async def test_a_users_file_is_typed_and_trained() -> None:
     async with launcher() as (app, pilot):
         await pilot.press("end", "enter", *"no", "enter")
         await pilot.pause()

@@ -1,4 +1,4 @@
-"""Leaving: the question, its answers, and the ends that need none."""
+"""Quitting: the question, its answers, and the cases without a question."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+q", "ctrl+c"])
-async def test_leaving_asks(tmp_path: Path, key: str) -> None:
+async def test_quitting_asks(tmp_path: Path, key: str) -> None:
     async with shown(usual(tmp_path)) as show:
         await show.press(key)
         assert isinstance(show.app.screen, LeaveScreen)
@@ -36,7 +36,7 @@ async def test_the_palettes_quit_asks_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["n", "escape"])
-async def test_n_stays(tmp_path: Path, key: str) -> None:
+async def test_n_keeps_the_screen(tmp_path: Path, key: str) -> None:
     async with shown(usual(tmp_path)) as show:
         await show.press("q", key)
         assert show.app.screen is show.live
@@ -48,7 +48,7 @@ async def test_the_palette_does_what_keys_do(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         commands = {command.title: command for command in show.app.get_system_commands(show.app.screen)}
         commands["prefetch off, or back on"].callback()
-        await show.until(lambda: show.control and show.control.pending)
+        await show.until(lambda: show.control and show.control.has_requests)
         assert show.asked() == [("prefetch", "off")]
 
 
@@ -58,7 +58,7 @@ async def test_the_palette_is_shown_once(tmp_path: Path) -> None:
         assert [type(screen) for screen in show.app.screen_stack[2:]] == [CommandPalette]
 
 
-async def test_d_trains_on_without_a_screen(tmp_path: Path) -> None:
+async def test_d_continues_training_without_a_screen(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         await show.press("q", "d")
         assert show.app.return_value is Leave.DETACH
@@ -66,7 +66,7 @@ async def test_d_trains_on_without_a_screen(tmp_path: Path) -> None:
         assert not show.control.stop.is_set()
 
 
-async def test_y_stops_and_leaves_when_the_run_has_ended(tmp_path: Path) -> None:
+async def test_y_stops_and_quits_when_the_run_has_ended(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         await show.press("q", "y")
         assert show.control is not None
@@ -78,7 +78,7 @@ async def test_y_stops_and_leaves_when_the_run_has_ended(tmp_path: Path) -> None
         assert show.app.return_value is Leave.STOP
 
 
-async def test_y_twice_leaves_at_once(tmp_path: Path) -> None:
+async def test_y_twice_quits_immediately(tmp_path: Path) -> None:
     run = usual(tmp_path)
     run.at_s += 5.0
     async with shown(run.doing(Phase.WAIT, 5.0)) as show:
@@ -88,7 +88,7 @@ async def test_y_twice_leaves_at_once(tmp_path: Path) -> None:
         assert show.app.return_value is Leave.NOW
 
 
-async def test_s_asks_stops_and_stays(tmp_path: Path) -> None:
+async def test_s_asks_stops_and_keeps_the_screen(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         await show.press("s")
         assert isinstance(show.app.screen, StopScreen)
@@ -102,7 +102,7 @@ async def test_s_asks_stops_and_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "said"),
+    ("key", "message"),
     [
         ("p", "prefetch: the run is ending"),
         ("plus", "prefetch: the run is ending"),
@@ -111,15 +111,15 @@ async def test_s_asks_stops_and_stays(tmp_path: Path) -> None:
         ("u", "prefetch: the run is ending"),
     ],
 )
-async def test_a_run_that_is_ending_is_switched_no_more(key: str, said: str) -> None:
+async def test_a_stopping_run_refuses_switches(key: str, message: str) -> None:
     async with shown(usual(None)) as show:
         await show.press("s", "y")
         assert [one.key for one in show.live.keys.keys if one.enabled and one.key in (*"pwfau", "plus", "minus")] == []
         await show.press(key)
-        assert [note.message for note in show.app._notifications] == [said]
+        assert [note.message for note in show.app._notifications] == [message]
         assert show.asked() == []
         assert show.control is not None
-        assert show.control.next_order(0, 0.0) == (0, None)
+        assert show.control.next_tuner_request(0, 0.0) == (0, None)
 
 
 async def test_a_question_is_answered_by_mouse(tmp_path: Path) -> None:
@@ -132,20 +132,20 @@ async def test_a_question_is_answered_by_mouse(tmp_path: Path) -> None:
         assert show.app.return_value is Leave.DETACH
 
 
-async def test_a_run_that_is_over_is_left_at_once(tmp_path: Path) -> None:
+async def test_a_finished_run_quits_without_asking(tmp_path: Path) -> None:
     async with shown(usual(tmp_path).ended()) as show:
         await show.press("q")
         assert show.app.return_value is Leave.LEFT
 
 
-async def test_a_hangup_leaves_without_asking(tmp_path: Path) -> None:
+async def test_a_hangup_quits_without_asking(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         show.app.exit_with(Leave.DETACH)
         await show.pilot.pause()
         assert show.app.return_value is Leave.DETACH
 
 
-async def test_ctrl_z_says_why_it_does_nothing(tmp_path: Path) -> None:
+async def test_ctrl_z_explains_why_it_does_nothing(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         await show.press("ctrl+z")
         assert "ctrl+z is disabled" in next(note.message for note in show.app._notifications)
@@ -154,11 +154,11 @@ async def test_ctrl_z_says_why_it_does_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "question", "answers"),
     [
-        ("q", "Quit?", "y stop and quit d keep training n stay"),
+        ("q", "Quit?", "y stop and quit d continue n stay"),
         ("s", "Stop the training?", "y stop training  n keep training"),
     ],
 )
-async def test_in_a_window_that_shows_nothing_else_every_answer_is_told(key: str, question: str, answers: str) -> None:
+async def test_a_tiny_window_shows_every_answer(key: str, question: str, answers: str) -> None:
     async with shown(usual(None), (40, 10)) as show:
         await show.press(key)
         assert question in show.text

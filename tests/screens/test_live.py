@@ -1,4 +1,4 @@
-"""The live screen over canned runs: what stands on it."""
+"""The live screen with canned runs: its texts in every state and size."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ SIZES = [(60, 18), (80, 24), (99, 40), (100, 32), (120, 40), (200, 60)]
         pytest.param(lambda folder: usual(folder).ended(), ["FINISHED", "2 epochs, 451 steps"], id="finished"),
     ],
 )
-async def test_a_state_says_its_words(tmp_path: Path, make: Callable[[Path], Canned], words: list[str]) -> None:
+async def test_a_state_shows_its_text(tmp_path: Path, make: Callable[[Path], Canned], words: list[str]) -> None:
     async with shown(make(tmp_path)) as show:
         for word in words:
             assert word in show.text
 
 
-async def test_the_wait_for_the_first_batch_is_told_as_the_start_everywhere() -> None:
+async def test_the_wait_for_the_first_batch_counts_as_the_start_everywhere() -> None:
     run = Canned(None).begin_epoch()
     run.at_s = 3.0
     async with shown(run.doing(Phase.WAIT, 3.0), (80, 24)) as show:
@@ -91,8 +91,10 @@ async def test_a_narrow_banner_keeps_its_figures(
         assert [row.strip() for row in show.rows[2:4]] == [sentence, advice]
 
 
-@pytest.mark.parametrize("life", [Life.GONE, Life.UNKNOWN, Life.SILENT, Life.KILLED], ids=lambda life: life.name)
-async def test_a_run_that_nobody_hears_of_has_no_speed_and_no_time_left(
+@pytest.mark.parametrize(
+    "life", [Life.GONE, Life.UNKNOWN, Life.NOT_RESPONDING, Life.KILLED], ids=lambda life: life.name
+)
+async def test_a_run_without_a_sign_of_life_has_no_speed_and_no_eta(
     life: Life, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with shown(usual(None).staged(*STAGES), live=False) as show:
@@ -100,16 +102,16 @@ async def test_a_run_that_nobody_hears_of_has_no_speed_and_no_time_left(
         assert "tf.data, 1 s ago" in show.text
         reader = show.app._reader
         seen = reader.tail()
-        # Its clock stands still with what was heard last.
+        # Its clock stops at the last sign of life.
         monkeypatch.setattr(reader, "tail", lambda: replace(seen, life=life))
         await show.frame()
         assert "img/s" not in show.rows[0]
         assert "ETA" not in show.rows[0]
-        assert ("newest reading" in show.text) is (life is not Life.SILENT)
+        assert ("newest reading" in show.text) is (life is not Life.NOT_RESPONDING)
 
 
-@pytest.mark.parametrize(("life", "words"), [(Life.KILLED, "killed"), (Life.SILENT, "no answer")])
-def test_the_title_of_a_run_that_does_not_run_tells_no_share(life: Life, words: str) -> None:
+@pytest.mark.parametrize(("life", "words"), [(Life.KILLED, "killed"), (Life.NOT_RESPONDING, "not responding")])
+def test_the_title_of_a_run_that_does_not_run_has_no_share(life: Life, words: str) -> None:
     view = look(usual(None))
     changed = replace(view, snapshot=replace(view.snapshot, life=life))
 
@@ -123,7 +125,7 @@ async def test_a_loop_of_the_user_s_own_has_no_knobs_and_no_loss(tmp_path: Path)
     run.writer.phase(Phase.COMPUTE)
     async with shown(run, live=False) as show:
         assert "STARVING 42 %" in show.text
-        assert "no settings to switch: the training loop has its own pipeline" in show.text
+        assert "no settings to switch: the loop has its own pipeline" in show.text
         assert "loss" not in show.text
 
 
@@ -140,7 +142,7 @@ async def test_every_size_and_kind_of_screen_shows_finding_and_keys(options: dic
             assert rows[1].startswith("  FED 1 %")
             assert "NOT input-bound" in rows[2]
             assert rows[-1].strip().startswith("p prefetch")
-            assert "q leave" in rows[-1]
+            assert "q quit" in rows[-1]
             assert {len(row) for row in rows} == {size[0]}
             assert options.get("unicode", True) or show.text.isascii()
 
@@ -151,7 +153,7 @@ async def test_a_large_screen_shows_every_pane(tmp_path: Path) -> None:
             assert title in show.text
         rows = "\n".join(show.rows)
         assert "p prefetch 4 next: off" in show.words
-        assert "10:17:19 p prefetch off > 4 at step 301: 1.69 x faster" in rows
+        assert "10:17:19 p prefetch off → 4 at step 301: 1.69 x faster" in rows
         assert "● recording" in show.rows[0]
         assert "lost    2.9 s data wait (16 %)" in rows
 
@@ -161,7 +163,7 @@ async def test_a_large_screen_shows_every_pane(tmp_path: Path) -> None:
     [
         ("1", "prefetch 4 next: off"),
         ("2", "n/a: tf.data's model of the pipeline has not been read"),
-        ("3", "prefetch off > 4 at step 301"),
+        ("3", "prefetch off → 4 at step 301"),
         ("4", "1.6 of 2 cores, busiest 96 %"),
         ("5", "a line of the log"),
         ("6", "1.69 x faster over 150 steps, settled"),
@@ -176,7 +178,7 @@ async def test_a_small_screen_shows_one_pane_at_a_time(tmp_path: Path, key: str,
         assert text in show.words
 
 
-async def test_a_window_too_small_says_so_and_comes_back(tmp_path: Path) -> None:
+async def test_a_window_too_small_shows_the_needed_size_and_recovers(tmp_path: Path) -> None:
     async with shown(starving(tmp_path)) as show:
         for width, height in ((52, 14), (30, 8), (1, 1), (40, 60)):
             await show.pilot.resize_terminal(width, height)

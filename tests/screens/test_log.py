@@ -1,4 +1,4 @@
-"""The log's pane: lines as they came, and what they mean."""
+"""The log pane: the lines, and their explanations."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_no_character_is_lost_as_the_scrollbar_comes_back(size: tuple[int,
         assert seen.rstrip() in line
 
 
-async def test_what_was_said_is_a_row_of_the_events(tmp_path: Path) -> None:
+async def test_known_log_lines_are_a_row_of_the_events(tmp_path: Path) -> None:
     run = usual(tmp_path)
     run.writer.log = tmp_path / "log.txt"
     run.writer.log.write_text(f"{ONEDNN}\n")

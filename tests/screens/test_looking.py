@@ -1,4 +1,4 @@
-"""The live screen over canned runs: looking back, aside and closer changes nothing that trains."""
+"""The live screen with canned runs: keys that change only the view."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_the_timelines_keys_work_wherever_the_focus_is(tmp_path: Path) -> 
         assert near == pytest.approx(far + 0.25)
 
 
-async def test_looking_back_at_a_run_that_is_over_promises_nothing_live(tmp_path: Path) -> None:
+async def test_looking_back_at_a_finished_run_shows_nothing_as_live(tmp_path: Path) -> None:
     async with shown(usual(tmp_path).ended(), live=False) as show:
         assert "last, mean ms" in show.text
         await show.press("space")
@@ -63,7 +63,7 @@ async def test_a_window_too_small_shows_no_filter(tmp_path: Path) -> None:
         assert "show lines with" not in show.text
 
 
-async def test_what_is_missing_is_told_with_the_way_to_get_it(tmp_path: Path) -> None:
+async def test_a_missing_sensor_is_listed_with_its_fix(tmp_path: Path) -> None:
     async with shown(unseen(tmp_path), (80, 24)) as show:
         assert "enter: how to fix it" in show.text
         for key in ("enter", "n"):
@@ -89,7 +89,7 @@ async def test_a_text_stands_in_the_middle_and_is_framed_as_the_terminal_can(tmp
 
 
 @pytest.mark.parametrize("key", ["q", "s", "colon", "question_mark", "n", "d"])
-async def test_whatever_lies_over_the_screen_is_ascii_where_the_terminal_is(key: str) -> None:
+async def test_every_overlay_is_ascii_on_an_ascii_terminal(key: str) -> None:
     async with shown(compute_bound(None), (80, 24), unicode=False) as show:
         await show.press(key)
         assert show.text.isascii()
@@ -112,7 +112,7 @@ async def test_events_are_stepped_through_and_jumped_to(tmp_path: Path) -> None:
         assert show.live.events_pane.cursor == 0
 
 
-async def test_the_event_that_was_chosen_stays_chosen_as_others_come(tmp_path: Path) -> None:
+async def test_the_selected_event_stays_selected_when_others_arrive(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         await show.press("left_square_bracket", "left_square_bracket")
         pane = show.live.events_pane
@@ -141,7 +141,7 @@ async def test_the_log_is_filtered_as_it_is_typed(tmp_path: Path) -> None:
         assert show.live.log_pane.count() == 100
 
 
-async def test_the_list_shows_what_comes_again_once_the_charts_do(tmp_path: Path) -> None:
+async def test_the_list_follows_new_events_again_when_the_charts_do(tmp_path: Path) -> None:
     run = usual(tmp_path)
     for n in range(20):
         run.event(Noted, text=f"the note {n}")
@@ -158,7 +158,7 @@ async def test_the_list_shows_what_comes_again_once_the_charts_do(tmp_path: Path
         assert "and one more" in show.text
 
 
-async def test_the_list_shows_what_comes_again_once_it_is_left_at_no_moment(tmp_path: Path) -> None:
+async def test_the_list_follows_new_events_again_when_it_loses_the_focus(tmp_path: Path) -> None:
     run = usual(tmp_path)
     for n in range(20):
         run.event(Noted, text=f"the note {n}")

@@ -1,4 +1,4 @@
-"""What a run was told of others (names, paths, errors, log lines) is data in every pane, and keeps the columns."""
+"""Text from outside (names, paths, errors, log lines) is never markup in any pane, and keeps the columns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ by_name = pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 
 
 def named(folder: Path, name: str) -> Canned:
-    """A run in which everything that others choose is called so, a switch to a value of that name settled."""
+    """Make a run that uses a name for everything that users choose, with a settled switch to it."""
     knobs = {"prefetch": "off", "workers": "off", "fast_form": "off"}
     values = {"knobs": knobs, "switchable": [*knobs], "settings": {"fast_form": name}, "accelerated": True}
     run = Canned(folder, workload=name, device=name, metric=name, **values)
@@ -48,7 +48,7 @@ def named(folder: Path, name: str) -> Canned:
 
 
 def check(rows: Sequence[str], width: int) -> None:
-    """Every row fills the screen's width, a frame that is opened is closed, and no terminal has anything to obey."""
+    """Assert that rows fill the screen's width, frames close, and no control character remains."""
     for row in rows:
         assert cell_len(row) == width, row
         assert not [char for char in row if unicodedata.category(char) in ("Cc", "Cf", "Cs")], row
@@ -56,7 +56,7 @@ def check(rows: Sequence[str], width: int) -> None:
 
 
 @by_name
-async def test_panes_stand_side_by_side_whatever_things_are_called(tmp_path: Path, name: str) -> None:
+async def test_panes_keep_their_columns_with_any_name(tmp_path: Path, name: str) -> None:
     async with shown(named(tmp_path, name)) as show:
         check(show.rows, 120)
         upper = next(y for y, row in enumerate(show.rows) if "input pipeline" in row)
@@ -77,7 +77,7 @@ async def test_panes_stand_side_by_side_whatever_things_are_called(tmp_path: Pat
 
 
 @by_name
-async def test_a_small_screen_keeps_its_rows_whatever_things_are_called(tmp_path: Path, name: str) -> None:
+async def test_a_small_screen_keeps_its_rows_with_any_name(tmp_path: Path, name: str) -> None:
     run = Canned(tmp_path / "before", workload=name).doing(Phase.DATA_SET, 2.0, name)
     async with shown(run, (60, 20)) as show:
         check(show.rows, 60)
@@ -100,7 +100,7 @@ async def test_the_launchers_lists_keep_their_columns(name: str) -> None:
             check(rows_of(app.screen), 120)
 
 
-async def test_what_is_told_in_a_corner_is_data_too(tmp_path: Path) -> None:
+async def test_a_notification_is_never_markup(tmp_path: Path) -> None:
     async with shown(named(tmp_path, "cnn")) as show:
         show.live.notify(f"{NAMES['escapes']}[/nope]")
         await show.pilot.pause()

@@ -1,4 +1,4 @@
-"""The form of a restart, and the card that spans it."""
+"""The restart form, and the card that compares the run before it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ WEIGHTS = StartKnob(
     "weights of", (Value("this run", ("--begin-with", "w.h5")), Value("re-initialized")), 0, "or re-initialized"
 )
 BATCH = StartKnob("batch size", (Value("32"), Value("64", ("--batch-size", "64"))), 0, "examples a step")
-DEVICE = StartKnob("device", (Value("cpu"), Value("gpu", (), (Constraint("no GPU here"),))), 0, "what computes")
+DEVICE = StartKnob("device", (Value("cpu"), Value("gpu", (), (Constraint("no GPU"),))), 0, "what computes")
 
 
 class Taken:
-    """What a form offers, and what was chosen in it."""
+    """The knobs that a form offers, and the arguments selected in it."""
 
     def __init__(self, *knobs: StartKnob) -> None:
         self.words: list[tuple[str, ...] | None] = []
@@ -34,7 +34,7 @@ class Taken:
 
 
 @pytest.mark.parametrize("size", [(60, 18), (80, 24), (120, 40)], ids=str)
-async def test_the_form_shows_what_stands_and_what_cannot_apply(tmp_path: Path, size: tuple[int, int]) -> None:
+async def test_the_form_shows_current_and_invalid_values(tmp_path: Path, size: tuple[int, int]) -> None:
     async with shown(usual(tmp_path), size, restart=Taken().offer) as show:
         await show.press("r")
         assert isinstance(show.app.screen, RestartScreen)
@@ -42,20 +42,20 @@ async def test_the_form_shows_what_stands_and_what_cannot_apply(tmp_path: Path, 
         assert "weights of    < this run >" in show.text
         assert "batch size    < 32 >" in show.text
         assert "device          cpu" in show.text
-        assert ("gpu: no GPU here" in show.text) is (size[0] >= 60)
+        assert ("gpu: no GPU" in show.text) is (size[0] >= 60)
         assert "no changes yet; the run stops at the next batch, then restarts" in " ".join(show.text.split())
         assert "enter restart" in show.text
         await show.press("down", "right")
-        assert "batch size 32 > 64" in show.text
+        assert "batch size 32 → 64" in show.text
 
 
-async def test_how_to_take_it_is_told_in_a_window_that_shows_nothing_else() -> None:
+async def test_a_tiny_window_shows_the_keys_of_the_form() -> None:
     async with shown(usual(None), (40, 10), restart=Taken().offer) as show:
         await show.press("r")
         assert "enter restart < > change escape cancel" in show.text
 
 
-async def test_enter_stops_the_training_and_leaves_once_it_has_ended(tmp_path: Path) -> None:
+async def test_enter_stops_the_training_and_quits_when_it_has_ended(tmp_path: Path) -> None:
     taken = Taken()
     async with shown(usual(tmp_path), restart=taken.offer) as show:
         await show.press("r", "down", "right", "enter")
@@ -76,7 +76,7 @@ async def test_enter_stops_the_training_and_leaves_once_it_has_ended(tmp_path: P
 
 
 @pytest.mark.parametrize("keys", [["escape"], ["r"], ["q"], ["down", "right", "escape"]], ids="-".join)
-async def test_escape_leaves_everything_as_it_is(tmp_path: Path, keys: list[str]) -> None:
+async def test_escape_cancels_the_restart(tmp_path: Path, keys: list[str]) -> None:
     taken = Taken()
     async with shown(usual(tmp_path), restart=taken.offer) as show:
         await show.press("r", *keys)
@@ -114,7 +114,7 @@ async def test_r_s_and_q_ask_whatever_the_training_does(state: Callable[[Path], 
 @pytest.mark.parametrize(
     "state", [pytest.param(failed, id="failed"), pytest.param(lambda p: usual(p).ended(), id="finished")]
 )
-async def test_a_run_that_is_over_begins_again_at_once(state: Callable[[Path], Canned], tmp_path: Path) -> None:
+async def test_a_finished_run_restarts_immediately(state: Callable[[Path], Canned], tmp_path: Path) -> None:
     taken = Taken()
     async with shown(state(tmp_path), restart=taken.offer) as show:
         await show.press("r")
@@ -124,7 +124,7 @@ async def test_a_run_that_is_over_begins_again_at_once(state: Callable[[Path], C
         assert show.app.return_value is Leave.LEFT
 
 
-async def test_whoever_leaves_calls_the_restart_off(tmp_path: Path) -> None:
+async def test_quitting_cancels_the_restart(tmp_path: Path) -> None:
     taken = Taken()
     async with shown(usual(tmp_path), restart=taken.offer) as show:
         await show.press("r", "enter", "q")
@@ -133,18 +133,22 @@ async def test_whoever_leaves_calls_the_restart_off(tmp_path: Path) -> None:
         assert taken.words[-1] is None
 
 
-async def test_a_run_that_can_only_be_looked_at_says_so(tmp_path: Path) -> None:
+async def test_a_read_only_run_explains_why_it_cannot_restart(tmp_path: Path) -> None:
     async with shown(usual(tmp_path), live=False) as show:
         await show.press("r")
         assert show.app.screen is show.live
-        assert [note.message for note in show.app._notifications] == ["read only: restart the run in the terminal that trains it"]
+        assert [note.message for note in show.app._notifications] == [
+            "read only: restart the run in the terminal that trains it"
+        ]
         show.run.ended()
         await show.frame()
         await show.press("r")
-        assert [note.message for note in show.app._notifications] == ["a recorded run cannot restart: tfwatch train starts a new run"]
+        assert [note.message for note in show.app._notifications] == [
+            "a recorded run cannot restart: tfwatch train starts a new run"
+        ]
 
 
-async def test_values_that_do_not_go_together_start_nothing(tmp_path: Path) -> None:
+async def test_conflicting_values_start_nothing(tmp_path: Path) -> None:
     jit = Value("jit", ("--jit",), (Constraint("no XLA on Metal", where=("device", ("auto",))),))
     mode = StartKnob("mode", (Value("graph"), jit), 1, "of a step")
     device = StartKnob("device", (Value("auto"), Value("cpu", ("--device", "cpu"))), 0, "what computes")
@@ -157,7 +161,7 @@ async def test_values_that_do_not_go_together_start_nothing(tmp_path: Path) -> N
         assert taken.words == [("--device", "cpu", "--jit")]
 
 
-async def test_the_form_is_worked_by_mouse(tmp_path: Path) -> None:
+async def test_the_form_works_by_mouse(tmp_path: Path) -> None:
     taken = Taken()
     async with shown(usual(tmp_path), restart=taken.offer) as show:
         await show.press("r")
@@ -193,14 +197,14 @@ async def test_the_card_spans_the_restart(size: tuple[int, int]) -> None:
         assert "batch_size 32   " in show.text
         assert "batch_size 64   " in show.text
         assert "3.37 x faster per image over 150 steps, settled" in show.text
-        assert "restarted: batch_size 32 > 64" in show.text
+        assert "restarted: batch_size 32 → 64" in show.text
         run.switched("prefetch", "off", "4").steps(100, COMPUTE_BOUND)
         await show.frame()
         assert "prefetch 4" in show.text
-        assert "batch_size 32 > 64: 3.37 x faster per image" in show.text
+        assert "batch_size 32 → 64: 3.37 x faster per image" in show.text
 
 
-async def test_the_words_of_a_folder_are_no_markup() -> None:
+async def test_a_folders_name_is_never_markup() -> None:
     settings = {"batch_size": 32, "data": "[red]x[/nope]"}
     run = Canned(None, settings=settings).started().steps(150, COMPUTE_BOUND)
     async with shown(run, (200, 60), earlier=before(32, data="[@click=app.quit]y")) as show:

@@ -1,4 +1,4 @@
-"""The live screen over canned runs: what its keys ask of the training."""
+"""The live screen with canned runs: the requests that its keys send."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
         pytest.param(["t"], [], id="a pipeline of one form"),
     ],
 )
-async def test_a_key_asks_for_a_setting(tmp_path: Path, keys: list[str], asked: list[tuple[str, object]]) -> None:
+async def test_a_key_requests_a_setting(tmp_path: Path, keys: list[str], asked: list[tuple[str, object]]) -> None:
     async with shown(starving(tmp_path)) as show:
         await show.press(*keys)
         assert show.asked() == asked
 
 
-async def test_undo_takes_the_last_switch_back(tmp_path: Path) -> None:
+async def test_u_undoes_the_last_switch(tmp_path: Path) -> None:
     async with shown(usual(tmp_path)) as show:
         assert "u undo: prefetch back to off" in show.text
         await show.press("u")
@@ -57,7 +57,7 @@ async def test_a_request_shows_until_the_training_answers(tmp_path: Path) -> Non
     async with shown(importing(tmp_path)) as show:
         await show.press("p")
         assert "asked: prefetch 4; taken up with the first batch" in show.text
-        assert "p prefetch off next: 4 requested, applies at the start" in show.words
+        assert "p prefetch off next: 4 requested, applies at start" in show.words
         show.run.started().steps(30, STARVING)
         show.run.switched("prefetch", "off", "4").steps(100, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.001)
         await show.frame()
@@ -65,7 +65,7 @@ async def test_a_request_shows_until_the_training_answers(tmp_path: Path) -> Non
         assert "p prefetch 4 next: off" in show.words
 
 
-async def test_a_request_in_flight_leaves_what_is_in_effect_as_it_is(tmp_path: Path) -> None:
+async def test_a_pending_request_keeps_the_current_setting_in_effect(tmp_path: Path) -> None:
     run = starving(tmp_path).event(SwitchAsked, knob="prefetch", old="off", new="4", step=150, by="key")
     async with shown(run, (80, 24)) as show:
         assert "prefetch off in effect until then" in show.words
@@ -81,12 +81,14 @@ async def test_a_request_in_flight_leaves_what_is_in_effect_as_it_is(tmp_path: P
         pytest.param(["plus", "p"], "u", id="a depth has none"),
     ],
 )
-async def test_the_first_switch_says_how_to_go_back(keys: list[str], undoes: str) -> None:
+async def test_the_first_switch_shows_its_undo_key(keys: list[str], undoes: str) -> None:
     knobs = {"prefetch": "off", "workers": "off", "fast_form": "off"}
     run = Canned(None, knobs=knobs, switchable=[*knobs], settings={"fast_form": "tf.data"})
     async with shown(run.started().steps(150, STARVING).doing(Phase.COMPUTE, 0.001)) as show:
         await show.press(*keys)
-        assert [note.message for note in show.app._notifications] == [f"{undoes} undoes the switch, space freezes the charts"]
+        assert [note.message for note in show.app._notifications] == [
+            f"{undoes} undoes the switch, space freezes the charts"
+        ]
 
 
 async def test_older_switches_stand_below_the_newest_in_that_order() -> None:
@@ -99,7 +101,7 @@ async def test_older_switches_stand_below_the_newest_in_that_order() -> None:
         assert words[3:] == ["workers off > auto", "prefetch off > 4"]
 
 
-async def test_latency_is_a_knob_only_where_it_was_asked_for() -> None:
+async def test_latency_is_a_knob_only_where_the_run_started_with_it() -> None:
     run = usual(
         None, settings={"storage_latency_ms": 20.0}, knobs={"prefetch": "off", "workers": "off", "latency_ms": "20 ms"}
     )
@@ -109,40 +111,40 @@ async def test_latency_is_a_knob_only_where_it_was_asked_for() -> None:
         assert show.asked() == [("latency_ms", 20.0)]
 
 
-async def test_a_pipeline_of_two_forms_is_turned_and_named() -> None:
+async def test_a_fast_pipeline_is_switched_and_named() -> None:
     knobs = {"prefetch": "off", "workers": "off", "fast_form": "off"}
     run = Canned(None, knobs=knobs, switchable=[*knobs], settings={"fast_form": "tf.data"})
     run.started().steps(150, (40.0, 13.0, 0.8)).doing(Phase.COMPUTE, 0.001)
     async with shown(run) as show:
-        assert "t fast form (tf.data) on: about 18.0 ms" in show.text
+        assert "t fast pipeline (tf.data) on: about 18.0 ms" in show.text
         assert "t fast pipeline off next: on 18.0 ms 3.0 x, tf.data" in show.words
         assert "t fast" in show.rows[-1]
         await show.press("t")
         assert show.asked() == [("fast_form", True)]
         run.switched("fast_form", "off", "on").steps(100, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.001)
         await show.frame()
-        assert "u undo: fast form back to off" in show.text
+        assert "u undo: fast pipeline back to off" in show.text
         assert "t fast pipeline on next: off" in show.words
-        assert "fast form (tf.data) off > on at step" in show.text
+        assert "fast pipeline (tf.data) off → on at step" in show.text
         await show.press("u")
         assert show.asked() == [("fast_form", False)]
 
 
-async def test_a_pipeline_that_cannot_be_switched_says_so() -> None:
+async def test_a_fixed_pipeline_explains_why_it_cannot_switch() -> None:
     async with shown(usual(None, switchable=["prefetch"])) as show:
         assert "fixed in this run's own pipeline" in show.text
         await show.press("w")
         assert show.asked() == []
 
 
-async def test_keys_that_come_together_reach_the_pane_that_the_first_chose() -> None:
+async def test_keys_in_quick_succession_reach_the_pane_of_the_first() -> None:
     knobs = {"prefetch": "off", "workers": "off"}
     async with shown(starving(None, knobs=knobs, switchable=[*knobs])) as show:
         show.live.action_pane(1)
         assert show.app.focused is show.live.knobs
 
 
-async def test_a_switch_for_which_the_run_was_too_short_is_among_what_happened(tmp_path: Path) -> None:
+async def test_a_switch_that_the_run_ended_before_is_among_the_events(tmp_path: Path) -> None:
     run = usual(tmp_path).event(SwitchMissed, knob="prefetch", old="4", new="8", step=900).ended()
     async with shown(run, live=False) as show:
-        assert "p prefetch 4 > 8 at step 900: the run ended before" in show.text
+        assert "p prefetch 4 → 8 at step 900: the run ended before" in show.text

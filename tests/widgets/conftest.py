@@ -1,4 +1,4 @@
-"""What the tests of widgets share."""
+"""Fixtures of the widgets' tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run written step by step against a clock that stands still in between."""
+"""A run written step by step, with a clock that only the test moves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WALL_NS = 1_795_169_823 * 10**9
 
 
 class CannedRun:
-    """Writes into `folder`; `now_ns` counts from the run's origin. Twice a second a sample says 4 of 10 cores."""
+    """Writes into `folder`; `now_ns` counts from the run's origin. Each half second has a sample with 4 of 10 cores."""
 
     def __init__(self, folder: Path, accelerated: bool = True) -> None:
         self.now_ns = 0
@@ -70,21 +70,21 @@ class CannedRun:
         self.now_ns = end
 
     def step(self, wait: float, host: float, compute: float, flags: int = 0) -> None:
-        """One step, milliseconds."""
+        """Write one step, milliseconds."""
         start, self.steps_made = self.now_ns, self.steps_made + 1
         self.wait(wait + host + compute)
         self.writer.step(start, self.steps_made, 0, flags, wait, 1.0, compute, host)
 
     def steps(self, seconds: float, wait: float, host: float, compute: float) -> None:
-        """Steps all alike for so long."""
+        """Write equal steps for so many seconds."""
         for _ in range(round(seconds * 1e3 / (wait + host + compute))):
             self.step(wait, host, compute)
 
     def phase(self, phase: Phase) -> None:
-        """The training thread begins something now."""
+        """Begin a phase of the training thread now."""
         self.writer.phase(phase)
 
     def snapshot(self) -> Snapshot:
-        """What a reader sees."""
+        """Return the run's snapshot."""
         self.writer.flush()
         return self._reader.tail()

@@ -1,4 +1,4 @@
-"""What is advised stands whole on the smallest usual screen."""
+"""The banner's advice fits whole into 80 columns."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ ALL_ON = {"prefetch": "4", "workers": "auto"}
 KNOBS = ("prefetch", "workers")
 
 
-def told(knob: str, value: str, ms: float, why: str = "the rest is compute", **changes: Any) -> dict[str, Any]:
-    """A forecast for a step of 23.4 ms, with a wide range."""
+def forecast_for(knob: str, value: str, ms: float, why: str = "the rest is compute", **changes: Any) -> dict[str, Any]:
+    """Make a forecast for a step of 23.4 ms, with a wide interval."""
     known = Forecast(knob, value, ms, ms * 0.5, ms * 1.4, ms, why, None, ms, 23.4, 23.4)
     return {"forecasts": {(knob, value): replace(known, **changes)}}
 
@@ -43,7 +43,7 @@ def epoch(**seconds: float) -> dict[str, Any]:
 
 
 def last(**changes: Any) -> dict[str, Any]:
-    """A run that has finished, with what its last setting was bound by."""
+    """Make a finished run, with the finding of its last setting."""
     found = banner(replace(RUNNING, live=False, **changes))
     return {"ended": RunEnded(12_000_000_000_000, "finished", 5000), "waited_s": 5000.0, "at_last": found}
 
@@ -60,17 +60,17 @@ FINDINGS: list[Any] = [
         id="simulated",
     ),
     pytest.param(
-        {"judgement": judged(HIGHLY), "knobs": ALL_ON, "stages": BURNS, **told("workers", "off", 23.4)},
+        {"judgement": judged(HIGHLY), "knobs": ALL_ON, "stages": BURNS, **forecast_for("workers", "off", 23.4)},
         "no key helps: map(batch) burns CPU with 2 workers on 2 cores",
         id="no key helps, CPU",
     ),
     pytest.param(
-        {"judgement": judged(HIGHLY), "knobs": ALL_ON, "stages": STORAGE, **told("workers", "off", 23.4)},
+        {"judgement": judged(HIGHLY), "knobs": ALL_ON, "stages": STORAGE, **forecast_for("workers", "off", 23.4)},
         "no key helps: map(read_and_decode) waits for storage",
         id="no key helps, storage",
     ),
     pytest.param(
-        {"judgement": judged(HIGHLY), "knobs": ALL_ON, "stages": LOCKED, **told("workers", "off", 23.4)},
+        {"judgement": judged(HIGHLY), "knobs": ALL_ON, "stages": LOCKED, **forecast_for("workers", "off", 23.4)},
         "no key helps: from_generator(examples) runs Python under its lock",
         id="no key helps, Python",
     ),
@@ -79,39 +79,41 @@ FINDINGS: list[Any] = [
             "judgement": judged(HIGHLY),
             "knobs": {"prefetch": "4", "fast_form": "off"},
             "fast_form": "whole batches",
-            **told("fast_form", "on", 3.3, "a guess: this form has not run yet"),
+            **forecast_for("fast_form", "on", 3.3, "a guess: this form has not run yet"),
         },
-        "t fast form (whole batches) on: about 3.3 ms, 7.1 x",
-        id="fast form",
+        "t fast pipeline (whole batches) on: about 3.3 ms, 7.1 x",
+        id="fast pipeline",
     ),
     pytest.param(
         {
             "judgement": judged(HIGHLY),
             "knobs": {**ALL_ON, "cache": "off"},
             "memory": Memory(9e9, 6e9, 0.0, 16e9),
-            **told("cache", "on", 3.3, needs_bytes=4e9),
+            **forecast_for("cache", "on", 3.3, needs_bytes=4e9),
         },
         "c cache on: about 3.3 ms, 7.1 x",
         id="cache",
     ),
     pytest.param(
-        {"judgement": judged(HIGHLY), **told("prefetch", "4", 3.3, needs_bytes=4e9, beyond_limit=True)},
+        {"judgement": judged(HIGHLY), **forecast_for("prefetch", "4", 3.3, needs_bytes=4e9, beyond_limit=True)},
         "more than the memory limit",
         id="beyond the limit",
     ),
     pytest.param(
         last(
-            judgement=judged(HIGHLY), stages=LOCKED, **told("prefetch", "4", 11.7, "compute and data share the cores")
+            judgement=judged(HIGHLY),
+            stages=LOCKED,
+            **forecast_for("prefetch", "4", 11.7, "compute and data share the cores"),
         ),
         ".prefetch(4): about 11.7 ms, 2.0 x",
-        id="ended, foretold",
+        id="ended, with a forecast",
     ),
     pytest.param(
         last(judgement=judged(HIGHLY), stages=LOCKED, knobs={}), ".prefetch(tf.data.AUTOTUNE)", id="ended, a script's"
     ),
     pytest.param(last(judgement=judged(HIGHLY), stages=BURNS, knobs=ALL_ON), "make batches cheaper", id="ended, on"),
     pytest.param(
-        last(judgement=judged(HIGHLY), **told("prefetch", "4", 3.3, needs_bytes=4e9, beyond_limit=True)),
+        last(judgement=judged(HIGHLY), **forecast_for("prefetch", "4", 3.3, needs_bytes=4e9, beyond_limit=True)),
         "make batches cheaper",
         id="ended, beyond the limit",
     ),
@@ -135,7 +137,7 @@ FINDINGS: list[Any] = [
     ),
     pytest.param({"phase": Phase.WAIT, "phase_s": 20.3}, "No key helps while a fetch blocks", id="stalled"),
     pytest.param(
-        {"phase": Phase.WAIT, "phase_s": 20.3, "asked": {"fast_form": "on"}}, "Asked: fast form on", id="asked"
+        {"phase": Phase.WAIT, "phase_s": 20.3, "asked": {"fast_form": "on"}}, "Asked: fast pipeline on", id="asked"
     ),
     pytest.param({"life": "killed", "memory": Memory(15e9, 1e8, 9e9, 16e9)}, "out of memory is likely", id="killed"),
     pytest.param({"life": "folder gone"}, "tfwatch replay shows it from where it is now", id="gone"),
@@ -148,7 +150,7 @@ FINDINGS: list[Any] = [
 
 
 @pytest.mark.parametrize(("changes", "advice"), FINDINGS)
-def test_what_is_advised_is_whole_at_80_columns(changes: dict[str, Any], advice: str) -> None:
+def test_advice_is_whole_at_80_columns(changes: dict[str, Any], advice: str) -> None:
     pane = BannerPane()
     pane.banner = banner(replace(RUNNING, **changes))
     _, _, line = pane.rows(WIDTH, 3)
@@ -158,7 +160,7 @@ def test_what_is_advised_is_whole_at_80_columns(changes: dict[str, Any], advice:
 
 @pytest.mark.parametrize("given", Given, ids=lambda given: given.name)
 @pytest.mark.parametrize("live", [True, False], ids=["live", "read only"])
-def test_whatever_batches_come_from_its_advice_is_whole_at_80_columns(given: Given, live: bool) -> None:
+def test_advice_for_every_kind_of_data_is_whole_at_80_columns(given: Given, live: bool) -> None:
     pane = BannerPane()
     tables = (None, BURNS, STORAGE, LOCKED, *(replace(LOCKED, wait_cores=cores) for cores in (0.0, 1.0)))
     situations = product(tables, (False, True), ({}, ALL_ON, {"prefetch": "off"}), ((), KNOBS))

@@ -27,7 +27,7 @@ def asked(run: Canned, knob: str, old: str, new: str) -> Canned:
     return run.event(SwitchAsked, knob=knob, old=old, new=new, step=run.step, by="key")
 
 
-async def test_the_cache_says_what_it_needs_and_from_which_epoch_it_serves(tmp_path: Path) -> None:
+async def test_the_cache_shows_its_size_and_its_first_epoch(tmp_path: Path) -> None:
     run = cnn(tmp_path)
     async with shown(run) as show:
         (row,) = (row for row in show.rows if "c cache off next: on" in " ".join(row.split()))
@@ -42,14 +42,14 @@ async def test_the_cache_says_what_it_needs_and_from_which_epoch_it_serves(tmp_p
         assert show.asked() == [("cache", False)]
 
 
-async def test_before_anything_is_foretold_its_memory_stands_against_what_is_free(tmp_path: Path) -> None:
+async def test_before_a_forecast_its_size_is_compared_with_the_free_memory(tmp_path: Path) -> None:
     values = {"knobs": KNOBS, "switchable": [*KNOBS], "cache_bytes": round(1.2 * GB)}
     async with shown(Canned(tmp_path, **values).started().steps(3, STARVING)) as show:
         assert "c cache off next: on needs 1.2 GB of 6.2 GB" in show.words
 
 
-async def test_what_waits_for_an_epoch_is_no_request_that_is_in_flight(tmp_path: Path) -> None:
-    """The banner tells of it no more than the card does: they would for minutes."""
+async def test_a_request_for_the_next_epoch_is_not_shown_as_pending(tmp_path: Path) -> None:
+    """Neither banner nor card shows the request: they would for minutes."""
     run = cnn(tmp_path)
     async with shown(run) as show:
         asked(run, "cache", "off", "on")
@@ -61,9 +61,9 @@ async def test_what_waits_for_an_epoch_is_no_request_that_is_in_flight(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("epochs", "words"), [(2, "too late: epoch 3 is beyond the last"), (3, "from epoch 3; c undoes it")], ids=str
+    ("epochs", "words"), [(2, "too late: from epoch 3"), (3, "from epoch 3; c undoes it")], ids=str
 )
-async def test_what_only_an_epoch_after_the_last_would_serve_comes_too_late(epochs: int, words: str) -> None:
+async def test_a_cache_that_fills_in_the_last_epoch_is_too_late(epochs: int, words: str) -> None:
     run = asked(cnn(None, epochs=epochs), "cache", "off", "on").steps(5, STARVING)
     async with shown(run) as show:
         assert f"c cache off next: on {words}" in show.words
@@ -74,7 +74,7 @@ async def test_a_cache_that_does_not_fit_is_greyed_with_its_figures(tmp_path: Pa
         assert "needs 4.1 GB, 6.2 GB are free" in show.text
 
 
-async def test_a_shuffle_is_turned_off_taken_back_and_told(tmp_path: Path) -> None:
+async def test_a_shuffle_is_switched_off_undone_and_listed(tmp_path: Path) -> None:
     run = cnn(tmp_path)
     async with shown(run) as show:
         assert "b shuffle auto next: off examples in the buffer" in show.words
@@ -95,9 +95,9 @@ async def test_a_workload_without_the_knob_asks_nothing(tmp_path: Path, key: str
     async with shown(cnn(tmp_path, knobs={"prefetch": "off"}, switchable=["prefetch"])) as show:
         await show.press(key)
         assert show.asked() == []
-        said = [note.message for note in show.app._notifications]
+        messages = [note.message for note in show.app._notifications]
         expected = {
-            "c": "cache: its examples lie in memory",
+            "c": "cache: its examples are in memory",
             "b": "shuffle: fixed in this run's own pipeline",
         }
-        assert any(message.startswith(expected[key]) for message in said), said
+        assert any(message.startswith(expected[key]) for message in messages), messages

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def said(run: Canned) -> dict[str, tuple[str, bool]]:
-    """The longest words of each row of the machine pane, and whether it needs a look."""
+def texts(run: Canned) -> dict[str, tuple[str, bool]]:
+    """Return the longest text of each row of the machine pane, and its alert."""
     return {reading.label: (reading.texts[0], reading.alert) for reading in readings(look(run))}
 
 
 def pane(shown_rows: list[str]) -> list[str]:
-    """The rows of the machine pane of a large screen."""
+    """Return the rows of the machine pane of a large screen."""
     first = next(at for at, row in enumerate(shown_rows) if " machine " in row)
     return [row[row.rindex("││") + 2 :].strip(" │") for row in shown_rows[first + 1 :] if "││" in row]
 
@@ -116,7 +116,7 @@ def pane(shown_rows: list[str]) -> list[str]:
         ),
     ],
 )
-async def test_a_machine_says_its_words(make: Callable[[Path | None], Canned], words: list[str]) -> None:
+async def test_a_machine_shows_its_text(make: Callable[[Path | None], Canned], words: list[str]) -> None:
     async with shown(make(None)) as show:
         for word in words:
             assert word in show.text
@@ -154,7 +154,7 @@ async def test_a_stall_leaves_the_gpu_idle_below_the_wall() -> None:
 _LANES = ("starve", "GPU", "busy")
 
 
-async def test_short_words_at_80_columns_keep_what_matters() -> None:
+async def test_short_texts_at_80_columns_keep_the_figures() -> None:
     async with shown(hardware.disagreeing(None), (80, 24)) as show:
         assert show.rows[1].rstrip().endswith("GPU counter says 97 %: short kernels keep it high")
 
@@ -162,7 +162,7 @@ async def test_short_words_at_80_columns_keep_what_matters() -> None:
 # -- the pane ---------------------------------------------------------------------------------------
 
 
-def test_what_needs_a_look_is_marked_and_nothing_else_is() -> None:
+def test_only_readings_that_need_attention_alert() -> None:
     for make, alerts in (
         (hardware.compute_bound, []),
         (hardware.compute_bound_nvidia, []),
@@ -176,68 +176,68 @@ def test_what_needs_a_look_is_marked_and_nothing_else_is() -> None:
         (hardware.on_battery, ["heat"]),
         (hardware.unused, ["GPU"]),
     ):
-        assert [label for label, (_, alert) in said(make(None)).items() if alert] == alerts, make
+        assert [label for label, (_, alert) in texts(make(None)).items() if alert] == alerts, make
 
 
 def test_memory_that_outlasts_the_run_is_no_alert() -> None:
     short, long = hardware.leaking(None), hardware.leaking(None)
     long.writer.describe(epochs=100_000)
 
-    assert said(short)["memory"] == ("10.8 of 16 GB, GPU 4.1, +1.2 GB/h, swaps in 4 h", False)
-    assert said(long)["memory"][1]
+    assert texts(short)["memory"] == ("10.8 of 16 GB, GPU 4.1, +1.2 GB/h, swaps in 4 h", False)
+    assert texts(long)["memory"][1]
     assert look(long).finding.remark == "memory grows 1.2 GB/h: swaps in 4 h, before the end"
 
 
-def test_a_steady_memory_says_so() -> None:
+def test_a_steady_memory_is_called_steady() -> None:
     run = hardware.on_apple(None, hardware.apple()).steps(100, COMPUTE_BOUND).pass_s(150.0).doing(Phase.COMPUTE, 0.0)
 
-    assert said(run)["memory"] == ("9.8 of 16 GB, GPU 4.1, steady", False)
-    run.at_s += 60.0  # without a sample: nobody knows whether it still is
-    assert said(run)["memory"] == ("n/a of 16 GB", False)
+    assert texts(run)["memory"] == ("9.8 of 16 GB, GPU 4.1, steady", False)
+    run.at_s += 60.0  # without a sample it may have changed
+    assert texts(run)["memory"] == ("n/a of 16 GB", False)
 
 
-def test_a_machine_without_a_gpu_says_nothing_of_it_but_why() -> None:
-    rows = said(usual(None))
+def test_a_machine_without_a_gpu_shows_only_the_reason() -> None:
+    rows = texts(usual(None))
 
     assert rows["GPU"] == ("n/a: no GPU in this machine (enter: how to fix it)", False)
     assert not {"power", "energy", "GPU mem"} & set(rows)
 
 
-def test_before_a_first_sample_only_the_run_is_told() -> None:
+def test_before_the_first_sample_only_the_run_is_shown() -> None:
     run = Canned(None)
     run.at_s = 3.0
-    assert said(run.doing(Phase.IMPORT, 3.0)) == {
+    assert texts(run.doing(Phase.IMPORT, 3.0)) == {
         "sensors": ("no sample yet", False),
         "lost": ("0.0 s data wait (0 %)", False),
     }
 
 
-def test_sensors_that_give_nothing_are_listed_with_their_newest_reason() -> None:
+def test_missing_sensors_are_listed_with_their_newest_reason() -> None:
     run = hardware.compute_bound(None)
     for reason in ("tool is missing", "tool hangs"):
         run.event(facts.SensorMissing, sensor="heat", reason=reason, fix="")
 
-    assert said(run)["n/a"] == ("heat: tool hangs", False)
+    assert texts(run)["n/a"] == ("heat: tool hangs", False)
 
 
-def test_rows_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+def test_unreadable_rows_are_counted(tmp_path: Path) -> None:
     run = usual(tmp_path)
     run.writer.flush()
     with (tmp_path / "events.jsonl").open("a") as events:
         events.write("torn\n")
     run.reader = lambda: RunReader(FolderSource(tmp_path), run.clock)  # type: ignore[method-assign]
 
-    assert said(run)["record"] == ("1 row or line of this run cannot be read", True)
+    assert texts(run)["record"] == ("1 row or line of this run cannot be read", True)
 
 
-def test_of_a_run_that_is_over_the_medians_stand_and_nothing_alerts() -> None:
+def test_a_finished_run_shows_medians_and_no_alert() -> None:
     rows = readings(look(hardware.throttled(None).ended()))
 
     assert not [row for row in rows if row.alert]
     assert {row.label: row.texts[0] for row in rows}["GPU"] == "95 %, ours 92 %, others 4 %"
 
 
-async def test_the_title_says_what_the_figures_are() -> None:
+async def test_the_title_of_a_finished_run_names_the_medians() -> None:
     async with shown(hardware.compute_bound(None).ended()) as show:
         assert "machine, medians of the run" in show.text
 
@@ -255,10 +255,10 @@ async def test_the_figures_are_of_the_setting_since_the_last_switch() -> None:
     assert machine is not None
     assert machine.gpu is None, "no sample is wholly of the new setting yet"
     assert machine.row["cpu_cores"] == pytest.approx(4.1)
-    later = look(run.steps(200, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.0)).situation.machine
-    assert later is not None
-    assert later.gpu is not None
-    assert later.gpu.busy == pytest.approx(12.9 / 13.9, abs=0.01)
+    newer = look(run.steps(200, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.0)).situation.machine
+    assert newer is not None
+    assert newer.gpu is not None
+    assert newer.gpu.busy == pytest.approx(12.9 / 13.9, abs=0.01)
 
 
 # -- rows and room ----------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def rows_of(*given: Reading, width: int = 40, height: int = 9, unicode: bool = T
     return [line.plain.rstrip() for line in made.rows(width, height)]
 
 
-def test_the_longest_words_that_fit_are_shown() -> None:
+def test_the_longest_text_that_fits_is_shown() -> None:
     row = Reading("memory", ("9.8 of 16 GB, GPU 4.1, +1.2 GB/h", "9.8 of 16 GB, GPU 4.1", "9.8 of 16 GB"))
 
     assert [rows_of(row, width=width)[0] for width in (40, 39, 28)] == [
@@ -281,14 +281,14 @@ def test_the_longest_words_that_fit_are_shown() -> None:
     ]
 
 
-def test_words_that_never_fit_are_folded() -> None:
+def test_a_text_that_never_fits_is_wrapped() -> None:
     assert rows_of(Reading("GPU", ("n/a: no permission for it at all",)), width=28) == [
         "GPU     n/a: no permission",
         "        for it at all",
     ]
 
 
-def test_where_rows_are_few_what_needs_a_look_stays() -> None:
+def test_where_rows_are_few_alerts_stay() -> None:
     given = [Reading(str(rank), ("x",), alert=rank == 7, rank=rank) for rank in range(10)]
 
     assert [row[0] for row in rows_of(*given, height=4)] == ["0", "1", "2", "7"]

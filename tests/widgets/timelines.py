@@ -1,4 +1,4 @@
-"""An app around a timeline, and what stands in it."""
+"""An app with a timeline, and the text of its rows."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def shown(run: CannedRun, width: int = 80, height: int = 12) -> AsyncItera
 
 
 def show(timeline: Timeline, snapshot: Snapshot) -> None:
-    """As the live screen hands a frame on."""
+    """Show a frame as the live screen does."""
     timeline.split = judge(snapshot.steps).breakdown
     timeline.snapshot = snapshot
 

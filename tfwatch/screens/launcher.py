@@ -162,7 +162,7 @@ class LauncherScreen(Screen[None]):
     def _load(self) -> None:
         with fails_open(lambda why: self.post_message(self.Loaded(machine=f"the machine cannot be described: {why}"))):
             self.post_message(self.Loaded(machine=self._content.machine()))
-        with fails_open(lambda why: self.post_message(self.Loaded(trouble=f"some runs cannot be read: {why}"))):
+        with fails_open(lambda why: self.post_message(self.Loaded(trouble=f"some runs unreadable: {why}"))):
             for run in self._content.runs():
                 self.post_message(self.Loaded(run=run))
             self.post_message(self.Loaded(note="no runs yet"))

@@ -10,13 +10,13 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
-from tfwatch.runs.library import jot
+from tfwatch.runs.library import save_copy
 from tfwatch.screens import pane_views
 from tfwatch.screens.footer import banner_note, cost_note, footer_keys, too_small_text
 from tfwatch.screens.keys import LIVE_BINDINGS, LOW, PANE_BINDINGS, TALL, Layout, layout_for, panes_shown
 from tfwatch.screens.pane_views import Panes, PaneUpdater
 from tfwatch.screens.text_screens import HelpScreen, MissingScreen
-from tfwatch.terminal.guard import short
+from tfwatch.terminal.guard import short_path
 from tfwatch.widgets.banner import BannerPane
 from tfwatch.widgets.basics.glyphs import choose_glyphs
 from tfwatch.widgets.basics.keyline import Key, KeyLine
@@ -267,8 +267,8 @@ class LiveScreen(Screen[None], CachedLines):
             await self.run_action("app.leave_now")
         elif self.view and (lines := self.view.finding.edit):
             self.app.copy_to_clipboard(lines)
-            path = jot(self.view.snapshot.folder, lines)
-            self.notify(f"copied, and written to {short(path)}" if path else "copied")
+            path = save_copy(self.view.snapshot.folder, lines)
+            self.notify(f"copied, and written to {short_path(path)}" if path else "copied")
         else:
             self.notify("nothing to copy: this finding has no code suggestion")
 

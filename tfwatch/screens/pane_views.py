@@ -103,7 +103,7 @@ def _eta(view: RunView) -> str:
 def _state(snapshot: Snapshot) -> tuple[str, bool]:
     if snapshot.life is Life.KILLED:
         return "REPLAY, killed", True
-    if snapshot.here:
+    if snapshot.is_here:
         if snapshot.unrecorded or snapshot.folder is None:
             return "NOT RECORDED", True
         return ("recorded", False) if snapshot.ended else (_RECORDING, False)
@@ -217,7 +217,7 @@ def _note(view: RunView, state: knob_state.KnobState, one: KnobKey, obeyed: bool
     if one is _OF_DEPTH:
         return None
     if view.tried and state.knob in view.tried.decided:
-        return f"the run ended during its test; kept {view.tried.decided[state.knob]}", False
+        return f"run ended in its test; kept {view.tried.decided[state.knob]}", False
     experiment = view.situation.experiment
     if experiment and not experiment.cut_off and experiment.began.knob == state.knob:
         return f"A/B test, {experiment.block_words}", True
@@ -255,10 +255,10 @@ def _waiting(view: RunView, state: knob_state.KnobState, key: str) -> str:
         begun = sum(event.at_ns / 1e9 <= state.asked_s for event in view.snapshot.events.of(EpochStarted))
         first, last = begun + epochs, view.snapshot.manifest.epochs
         if last and first > last:
-            return f"too late: epoch {first} is beyond the last"
+            return f"too late: from epoch {first}"
         return f"from epoch {first}; {key} undoes it" if key else f"{requested}, from epoch {first}"
     if view.situation.phase in (Phase.STARTING, Phase.IMPORT, Phase.DATA_SET):
-        return f"{requested}, applies at the start"
+        return f"{requested}, applies at start"
     return f"{requested} {clock(view.snapshot, state.asked_s)}, waits for the current batch"
 
 

@@ -122,8 +122,8 @@ class RestartScreen(ModalScreen["tuple[str, ...] | None"]):
         start.set_titles("restart with", start.hidden_note)
         if start.trouble:
             words = row((start.trouble, "$text-error"))
-        elif start.turned:
-            words = row((start.turned, "$accent bold"))
+        elif changes := start.describe_changes(self._glyphs.to):
+            words = row((changes, "$accent bold"))
         else:
             words = row((f"no changes yet; {self._how}", "$foreground 65%"))
         self.query_one("#outcome", Static).update(words)

@@ -101,7 +101,7 @@ class SwitchRequests:
         """
         running = view.situation.experiment
         if running and self.control is not None:
-            self.control.order(None)
+            self.control.ask_tuner(None)
             return f"A/B test ended: {running.subject}"
         refusal, state = self._state(view, knob)
         if state is None or self.control is None:
@@ -114,19 +114,19 @@ class SwitchRequests:
         # Off comes first: the result describes the second value.
         values = sorted((state.coming, other), key=lambda value: value != "off")
         first, second = (as_value(knob, value) for value in values)
-        self.control.order(Experiment(knob, (first, second), seed=view.snapshot.steps_total))
+        self.control.ask_tuner(Experiment(knob, (first, second), seed=view.snapshot.steps_total))
         return f"A/B test: {subject(knob, values)}; a ends it"
 
     def toggle_autopilot(self, view: RunView) -> str:
         """Start the autopilot, or end it. Return a message."""
         if self.control is not None and view.situation.flight is not None:
-            self.control.order(None)
+            self.control.ask_tuner(None)
             return "autopilot ended; the settings that helped stay"
         first = next(iter(view.snapshot.manifest.switchable), "")
         refused = self._refused(view, first)
         if refused or self.control is None:
             return f"autopilot: {(refused or Refusal.READ_ONLY).words}"
-        self.control.order(Autopilot(view.snapshot.manifest.memory_limit))
+        self.control.ask_tuner(Autopilot(view.snapshot.manifest.memory_limit))
         return "autopilot: it switches the settings; f ends it"
 
     def undo(self, view: RunView) -> str:

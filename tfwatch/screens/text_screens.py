@@ -63,6 +63,7 @@ _TERMS = (
     ("enough steps", "60 steady steps after a switch: enough steps to compare"),
     ("why", "marks: E epoch, EV validation, C compile, S stall, H heat, M swapping,"),
     ("", "Z asleep, X failed, A A/B test; p w c t l b: the switch of that key"),
+    ("colours", "of a column: data wait orange, host grey, compute blue, a stall red, a compile dim"),
     ("starve", "starving per column: blank < 5 %, light from 5 %, medium from 20 %, full (red) from 50 %"),
     ("GPU", "busy share by the GPU's own counter: evidence; the verdict comes from step times"),
     ("others", "GPU time of other programs"),

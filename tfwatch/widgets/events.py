@@ -180,7 +180,7 @@ def describe_finding(what: Stall | Pattern | Compiled) -> RowText:
 
 
 def describe_switch(event: facts.PipelineSwitched, comparison: Comparison | None, form: str) -> RowText:
-    """Describe a switch and its effect; `form` names the pipeline's fast form."""
+    """Describe a switch and its effect; `form` names the pipeline's fast pipeline."""
     letter = KEYS.get(event.knob, ".")
     if comparison:
         return letter, in_a_line(comparison, form), "$text-accent"
@@ -189,13 +189,13 @@ def describe_switch(event: facts.PipelineSwitched, comparison: Comparison | None
 
 
 def describe_request(event: facts.SwitchAsked, form: str) -> RowText:
-    """Describe a requested switch; `form` names the pipeline's fast form."""
+    """Describe a requested switch; `form` names the pipeline's fast pipeline."""
     when = _WHEN[epochs_until(event.knob, event.new)]
     return KEYS.get(event.knob, "."), f"{setting(event.knob, event.old, form)} > {event.new} requested{when}", ""
 
 
 def describe_missed_switch(event: facts.SwitchMissed, form: str) -> RowText:
-    """Describe a switch that the run ended too early for; `form` names the pipeline's fast form."""
+    """Describe a switch that the run ended too early for; `form` names the pipeline's fast pipeline."""
     return KEYS.get(event.knob, "."), switch_text.missed(event, form), "$text-warning"
 
 

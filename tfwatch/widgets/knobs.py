@@ -164,7 +164,7 @@ class KnobsPane(FramedPane, can_focus=True):
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         if not self.knobs:
-            return [row((" no settings to switch: the training loop has its own pipeline", "$foreground 65%"))]
+            return [row((" no settings to switch: the loop has its own pipeline", "$foreground 65%"))]
         at_rows = self._in_view(height)
         cells = _column_cells([self.knobs[at] for at in at_rows])
         head = row((" " * (_LABEL_CELLS + sum(cells)) + _HEAD, "$foreground 65%"))
@@ -201,7 +201,8 @@ class KnobsPane(FramedPane, can_focus=True):
         names, values, arrows = cells
         here = self.has_focus and at == self.cursor
         faint = "" if knob.enabled else "$foreground 50%"
-        value_parts = (column(_value_text(knob), values), faint or "bold"), (column(_next_text(knob), arrows), faint)
+        following = column(_next_text(knob), arrows) if knob.next else " "
+        value_parts = (column(_value_text(knob), values), faint or "bold"), (following, faint)
         name_style = "reverse" if here else faint
         note_style = "$text-accent" if knob.busy else "$foreground 65%"
         found = row(
@@ -248,7 +249,7 @@ class KnobsPane(FramedPane, can_focus=True):
 def _column_cells(knobs: Sequence[KnobRow]) -> tuple[int, int, int]:
     """Return the cells of the names, the values and the next values."""
     names = [knob.name for knob in knobs if knob.now]
-    columns = ((1, names), (1, map(_value_text, knobs)), (2, map(_next_text, knobs)))
+    columns = ((1, names), (1, map(_value_text, knobs)), (1, map(_next_text, knobs)))
     name, value, following = (max(map(cell_len, texts), default=0) + gap for gap, texts in columns)
     return name, value, following
 

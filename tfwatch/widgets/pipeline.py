@@ -133,7 +133,7 @@ class PipelinePane(FramedPane):
             (f"{glyphs.bar * cells:<{columns.cost}}", colour if stage.slowest else HOST_COLOUR),
         ]
         if columns.parallel:
-            parts.append((f" {stage.at_a_time:<{columns.parallel}}", style or _FAINT))
+            parts.append((f" {stage.parallel:<{columns.parallel}}", style or _FAINT))
         if stage.buffer:
             parts += _buffer(stage, columns.buffer_bar, glyphs.bar, glyphs.bar_rest)
         return row(*parts)
@@ -256,7 +256,7 @@ def _compare(view: RunView, table: StageTable, part: Breakdown | None) -> tuple[
         )
     sign = "<" if table.rate_ms < work else ">"
     overlapped = sign == "<" and not _starves(view)
-    outcome = "overlapped" if overlapped else f"{waits} data wait"
+    outcome = "fully overlapped" if overlapped else f"{waits} data wait"
     longest = "fully overlapped with compute" if overlapped else outcome
     wall = f"wall {units.number(table.rate_ms)} " if table.rate_ms < 0.9 * table.all_ms else ""
     return (
@@ -291,7 +291,7 @@ def _starves(view: RunView) -> bool:
 
 
 def _age(view: RunView, table: StageTable) -> str:
-    if view.snapshot.life not in (Life.RUNNING, Life.SILENT):  # the run no longer reads the stages
+    if view.snapshot.life not in (Life.RUNNING, Life.NOT_RESPONDING):  # the run no longer reads the stages
         return "newest reading"
     age_s = max(1, math.ceil(view.snapshot.now_s - table.at_ns / 1e9))
     return f"tf.data, {age_s} s ago"

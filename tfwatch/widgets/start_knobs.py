@@ -101,11 +101,10 @@ class StartPane(ChoiceList):
                 return f"{knob.name} {value.shown}: {reason}"
         return ""
 
-    @property
-    def turned(self) -> str:
-        """The changes, `batch size 32 > 64, mode graph > jit`; empty without one."""
+    def describe_changes(self, to: str) -> str:
+        """Return the changes, `batch size 32 > 64, mode graph > jit`; `to` is the arrow. Empty without a change."""
         pairs = ((knob, knob.values[knob.start], self._value(knob)) for knob in self.knobs)
-        return ", ".join(f"{knob.name} {old.shown} > {new.shown}" for knob, old, new in pairs if old != new)
+        return ", ".join(f"{knob.name} {old.shown} {to} {new.shown}" for knob, old, new in pairs if old != new)
 
     @property
     def chosen(self) -> StartKnob | None:

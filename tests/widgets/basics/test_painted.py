@@ -1,4 +1,4 @@
-"""What is painted again when something changes, and what is not."""
+"""The rows that a change repaints, and the rows it does not."""
 
 from __future__ import annotations
 
@@ -71,21 +71,21 @@ def stage(pane: Pane, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pane", "say"),
+    ("pane", "set_text"),
     [(RunHeader, head), (KnobsPane, turn), (MachinePane, read), (PipelinePane, stage)],
     ids=lambda value: value.__name__,
 )
-async def test_new_words_are_painted_without_the_frame_around_them(
-    pane: type[Pane], say: Callable[[Pane, str], None]
+async def test_new_text_is_painted_without_the_frame_around_it(
+    pane: type[Pane], set_text: Callable[[Pane, str], None]
 ) -> None:
     app = PaneApp(pane())
     async with app.run_test(size=(60, 8)) as pilot:
-        say(app.pane, "before")
+        set_text(app.pane, "before")
         await pilot.pause()
         assert "before" in app.text
         app.by_textual.clear()
 
-        say(app.pane, "after")
+        set_text(app.pane, "after")
         await pilot.pause()
 
         assert "after" in app.text
@@ -139,6 +139,6 @@ async def test_a_new_title_and_another_theme_are_painted() -> None:
         after = painted(pane)
         pane._edges = None
         pane.refresh()
-        anew = painted(pane)
+        repainted = painted(pane)
     assert all(old != new for old, new in zip(before, after, strict=True))
-    assert after == anew
+    assert after == repainted

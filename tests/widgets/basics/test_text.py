@@ -42,7 +42,7 @@ def test_both_ends_of_a_row_or_the_left_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "said"),
+    ("width", "shortened"),
     [
         pytest.param(99, "It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q", id="total"),
         pytest.param(73, "It is on. w workers: about 19.5 ms, 1.4 x; map(read) waits - q", id="no aside"),
@@ -56,8 +56,11 @@ def test_both_ends_of_a_row_or_the_left_one() -> None:
         ),
     ],
 )
-def test_of_advice_the_number_is_what_stays(width: int, said: str) -> None:
-    assert shorten_clauses("It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q", width) == said
+def test_shortened_advice_keeps_its_number(width: int, shortened: str) -> None:
+    assert (
+        shorten_clauses("It is on. w workers: about 19.5 ms, 1.4 x (the cores); map(read) waits - q", width)
+        == shortened
+    )
 
 
 def test_a_call_is_cut_before_it_or_behind_it() -> None:
@@ -73,7 +76,7 @@ def test_the_highest_rank_goes_first() -> None:
     assert fit(parts, 1).plain == "aa"
 
 
-def test_a_row_is_harmless_whoever_wrote_its_parts() -> None:
+def test_a_row_is_sanitized_in_all_its_parts() -> None:
     made = row("a\x1b[2Jb", ("one\ntwo", "bold"))
 
     assert made.plain == "abone two"
@@ -114,12 +117,12 @@ def test_a_text_is_folded_between_words_and_within_those_that_are_too_long() -> 
 
 
 @pytest.mark.parametrize(
-    ("width", "said"),
+    ("width", "shortened"),
     [
-        (99, "t fast form on: about 14.9 ms (6.4 to 21.0), 1.6 x (a guess)"),
-        (59, "t fast form on: about 14.9 ms (6.4 to 21.0), 1.6 x"),
-        (49, "t fast form on: about 14.9 ms, 1.6 x"),
+        (99, "t fast pipeline on: about 14.9 ms (6.4 to 21.0), 1.6 x (a guess)"),
+        (59, "t fast pipeline on: about 14.9 ms (6.4 to 21.0), 1.6 x"),
+        (49, "t fast pipeline on: about 14.9 ms, 1.6 x"),
     ],
 )
-def test_the_last_aside_goes_first_and_one_before_a_figure_too(width: int, said: str) -> None:
-    assert shorten_clauses("t fast form on: about 14.9 ms (6.4 to 21.0), 1.6 x (a guess)", width) == said
+def test_the_last_aside_goes_first_and_one_before_a_figure_too(width: int, shortened: str) -> None:
+    assert shorten_clauses("t fast pipeline on: about 14.9 ms (6.4 to 21.0), 1.6 x (a guess)", width) == shortened

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def half_busy(run: CannedRun, seconds: float, busy: float, ours: float, **columns: float) -> CannedRun:
-    """Steps whose samples say this of the GPU."""
+    """Write steps with these GPU samples."""
     run.columns = {"gpu_busy": busy, "gpu_process_busy": ours, **columns}
     run.steps(seconds, *COMPUTE_BOUND)
     return run
@@ -91,7 +91,7 @@ async def test_without_colour_other_programs_have_a_texture(
     assert ours * 30 in lower
 
 
-async def test_without_a_gpu_the_rows_are_the_strips_and_the_frame_says_why(run: CannedRun) -> None:
+async def test_without_a_gpu_the_strip_gets_its_rows_and_the_frame_the_reason(run: CannedRun) -> None:
     run.writer.event(SensorMissing(0, "GPU", "no permission: \x1b[31msudo refused " + "x" * 80, "ask doctor"))
     run.steps(8.0, *COMPUTE_BOUND)
     async with shown(run) as (app, _):

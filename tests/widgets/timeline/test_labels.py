@@ -1,4 +1,4 @@
-"""The marks below the axis, as the row of text that they make."""
+"""The marks below the axis, as a row of text."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def placed(*marks: Mark) -> str:
         (PipelineSwitched(0, "prefetch", "off", "4", 1, 3, 2.0, "key"), "p prefetch off>4"),
         (PipelineSwitched(0, "workers", "off", "auto", 1, 3, 2.0, "key"), "w workers off>auto"),
         (PipelineSwitched(0, "latency_ms", "20 ms", "off", 1, 3, 2.0, "key"), "l latency 20 ms>off"),
-        (PipelineSwitched(0, "fast_form", "off", "on", 1, 3, 2.0, "key"), "t fast form off>on"),
-        (SwitchFailed(0, "fast_form", "no"), "X fast form switch failed"),
+        (PipelineSwitched(0, "fast_form", "off", "on", 1, 3, 2.0, "key"), "t fast pipeline off>on"),
+        (SwitchFailed(0, "fast_form", "no"), "X fast pipeline switch failed"),
         (ValidationEnded(3 * SECOND, 0, 2100.0), "EV 2.1 s"),
         (EpochEnded(0, 1, 500, {}), "E 2"),
         (TrainingFailed(0, 412, "ValueError", ""), "X failed"),
@@ -88,7 +88,7 @@ def test_at_the_right_edge_a_label_ends_at_the_edge() -> None:
     assert placed(Mark(9.9, Kind.SWITCH, ("p prefetch off>4",))) == " " * 24 + "p prefetch off>4"
 
 
-def test_what_began_before_the_view_is_told_as_long_as_it_lasts_in_it() -> None:
+def test_a_mark_from_before_the_view_shows_while_it_lasts_in_the_view() -> None:
     assert placed(Mark(-3.0, Kind.VALIDATION, ("EV 5.0 s",), length_s=5.0)) == "EV 5.0 s"
     assert placed(Mark(-3.0, Kind.VALIDATION, ("EV 2.0 s",), length_s=2.0)) == ""
     assert placed(Mark(11.0, Kind.SWITCH, ("p",))) == ""
@@ -110,7 +110,7 @@ def test_a_stall_and_a_compile_are_found_in_the_bars() -> None:
     assert [(mark.at_s, mark.texts[0]) for mark in marks] == [(0.0, "C compile 2.4 s"), (0.75, "S stall 3.5 s")]
 
 
-def test_a_wait_that_filled_a_shuffle_buffer_says_so() -> None:
+def test_a_wait_that_filled_a_shuffle_buffer_is_named() -> None:
     bars = columns(COMPUTE_BOUND, (900.0, 1.0, 10.0), steps=[10, 0])
     (mark,) = bar_marks(bars, 30.0, np.array([True, False]))
     assert mark.texts == ("S shuffle 0.9 s", "S 0.9 s", "S shuffle", "S")
@@ -121,7 +121,7 @@ def test_where_every_step_waits_for_long_no_step_is_a_stall() -> None:
     assert bar_marks(slow, 1000.0, np.zeros(4, dtype=np.bool_)) == []
 
 
-def test_how_long_is_not_told_where_a_column_holds_other_steps_too() -> None:
+def test_a_length_is_left_out_where_the_column_holds_other_steps_too() -> None:
     (mark,) = bar_marks(columns((700.0, 1.0, 10.0), steps=5), 30.0, np.array([False]))
     assert mark.texts == ("S stall", "S")
 
@@ -134,7 +134,7 @@ def test_how_long_is_not_told_where_a_column_holds_other_steps_too() -> None:
         pytest.param("......##..", (1, ">20 s", False), id="left of it at the edge"),
     ],
 )
-def test_clipped_columns_say_how_much_they_amount_to(clipped: str, expected: tuple[int, str, bool]) -> None:
+def test_clipped_columns_show_their_height(clipped: str, expected: tuple[int, str, bool]) -> None:
     over = np.array([char == "#" for char in clipped])
     assert clip_labels(np.where(over, 20_300.0, 14.0), over, ~over) == [expected]
 

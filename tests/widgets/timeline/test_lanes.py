@@ -14,7 +14,7 @@ def test_shades_change_at_the_lines_of_the_verdict() -> None:
     assert "".join(" ░▒█"[level] for level in shade(shares)) == "   ░░▒▒██"
 
 
-def test_a_gauge_tells_nothing_from_not_known() -> None:
+def test_a_gauge_distinguishes_zero_from_unknown() -> None:
     cores = np.array([NAN, 0.0, 0.02, 0.5, 0.97, 1.4])
     assert "".join(" ▁▂▃▄▅▆▇█"[level] for level in gauge(cores, 8)) == " ▁▁▄██"
 
@@ -24,13 +24,13 @@ def test_a_gauge_of_two_rows_fills_the_lower_one_first() -> None:
     assert ["".join(" ▁▂▃▄▅▆▇█"[level] for level in row) for row in rows.tolist()] == ["    ▅█", " ▁▄███"]
 
 
-def test_a_sample_is_of_the_time_before_it_and_of_no_more_than_said() -> None:
+def test_a_sample_covers_the_time_before_it_up_to_the_limit() -> None:
     starts = np.arange(8, dtype=np.float64) * 0.25
     cores = sample_columns(np.array([0.3, 0.4, 1.3, 1.6]), np.array([2.0, 4.0, 8.0, NAN]), starts, hold_s=0.6)
     assert np.nan_to_num(cores, nan=-1).tolist() == [2, 3, -1, 8, 8, 8, -1, -1]
 
 
-def test_a_sample_says_nothing_of_the_time_before_one_that_read_nothing() -> None:
+def test_a_sample_covers_nothing_before_a_missing_one() -> None:
     starts = np.arange(8, dtype=np.float64) * 0.25
     cores = sample_columns(np.array([0.5, 1.0, 1.5]), np.array([2.0, NAN, 4.0]), starts, hold_s=9.0)
     assert np.nan_to_num(cores, nan=-1).tolist() == [2, 2, -1, -1, 4, 4, -1, -1]

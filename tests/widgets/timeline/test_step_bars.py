@@ -48,7 +48,7 @@ def coarse(cells: Cells) -> list[str]:
 
 
 def fine(cells: Cells, part: Part) -> list[str]:
-    """How much of each cell a part fills, wherever it is the lower one."""
+    """Draw the height of a part in each cell where it is the lower one."""
     blocks = " ▁▂▃▄▅▆▇█"
     filled = np.where(cells.lower == part, cells.height, 0)
     return ["".join(blocks[height] for height in row) for row in filled.tolist()]
@@ -76,7 +76,7 @@ def test_fine_cells_split_at_an_eighth_with_the_upper_part_behind() -> None:
     assert cells.upper[0].tolist() == [Part.WAIT, Part.WAIT]
 
 
-def test_a_thin_wait_is_always_drawn_or_never_so_that_a_fed_strip_has_no_speckles() -> None:
+def test_a_thin_wait_is_always_drawn_or_never_so_that_a_strip_has_no_speckles() -> None:
     """Wherever the compute ends within its cell, 0.3 ms of wait on a 20 ms axis leaves no trace."""
     compute_bound = columns(*((0.3, 0.0, 10.0 + n * 0.15) for n in range(16)))
     moderate = columns(*((2.0, 0.0, 10.0 + n * 0.15) for n in range(16)))

@@ -1,4 +1,4 @@
-"""What the keys and the mouse do in a timeline."""
+"""The keys and the mouse of a timeline."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ async def test_a_switch_is_seen_to_cut_the_wait_off(run: CannedRun) -> None:
             "                               ================================    step   14.2",
             "                               ================================    p95    14.2",
             "     0                         ================================",
-            "why                                           p prefetch off>4",
+            "why                                           p prefetch off>4   ? explains",
             "starve                         ++++++++++++++++                  1 % (was 42)",
             "CPU                            ................................  4.0 of 10",
         ]
@@ -74,9 +74,9 @@ async def test_while_a_step_lasts_too_long_the_figures_are_those_before_it(run: 
         run.wait(20_000)
         show(app.timeline, run.snapshot())
         assert "before, mean ms" in rows(app.timeline)[1]
-        told = [line for y in range(app.timeline.size.height) if (line := app.timeline.row_key(y))]
-        assert {role for line in told for text, role in line if text in ("   0.2", "  14.2")} == {"quiet"}
-        share = next(piece for line in told if line[0][0] == "starve " for piece in line if piece[0].endswith(" %"))
+        lines = [line for y in range(app.timeline.size.height) if (line := app.timeline.row_key(y))]
+        assert {role for line in lines for text, role in line if text in ("   0.2", "  14.2")} == {"quiet"}
+        share = next(piece for line in lines if line[0][0] == "starve " for piece in line if piece[0].endswith(" %"))
     assert share == (" 91 %", "bad") if phase is Phase.WAIT else (" 1 %", "good")
 
 
@@ -86,7 +86,7 @@ async def test_a_process_without_an_answer_waits_no_longer_than_its_last_sign(tm
     run.phase(Phase.WAIT)
     run.wait(5000)
     seen = run.snapshot()
-    lost = replace(seen, life=Life.SILENT, silent_s=6.0, now_s=seen.now_s + 6.0)
+    lost = replace(seen, life=Life.NOT_RESPONDING, silent_s=6.0, now_s=seen.now_s + 6.0)
     async with shown(run) as (app, _):
         show(app.timeline, lost)
         texts = rows(app.timeline)
@@ -99,7 +99,7 @@ async def test_a_process_without_an_answer_waits_no_longer_than_its_last_sign(tm
     ("life", "when", "roles"),
     [
         pytest.param(Life.RUNNING, "now", {"number", "bad"}, id="now"),
-        pytest.param(Life.SILENT, "last", {"quiet"}, id="no answer"),
+        pytest.param(Life.NOT_RESPONDING, "last", {"quiet"}, id="no answer"),
         pytest.param(Life.GONE, "last", {"quiet"}, id="folder gone"),
         pytest.param(Life.ENDED, "last", {"number", "bad"}, id="its outcome"),
     ],
@@ -108,9 +108,9 @@ async def test_figures_that_are_not_of_now_are_grey(run: CannedRun, life: Life, 
     run.steps(20.0, *STARVED)
     async with shown(run, 120, 15) as (app, _):
         show(app.timeline, replace(run.snapshot(), life=life))
-        told = [line for y in range(app.timeline.size.height) if (line := app.timeline.row_key(y))]
+        lines = [line for y in range(app.timeline.size.height) if (line := app.timeline.row_key(y))]
         assert f"{when}, mean ms" in rows(app.timeline)[1]
-    found = [(text, role) for line in told for text, role in line if text in ("  24.0", "  10.0", " 42 %")]
+    found = [(text, role) for line in lines for text, role in line if text in ("  24.0", "  10.0", " 42 %")]
     assert [text for text, _ in found] == ["  10.0", "  24.0", "  24.0", " 42 %"]
     assert {role for _, role in found} == roles
 
@@ -124,7 +124,7 @@ async def test_figures_that_are_not_of_now_are_grey(run: CannedRun, life: Life, 
         (Phase.WAIT, "waiting for the first batch, 6.2 s"),
     ],
 )
-async def test_before_the_first_step_the_chart_says_what_goes_on(run: CannedRun, phase: Phase, words: str) -> None:
+async def test_before_the_first_step_the_chart_shows_the_phase(run: CannedRun, phase: Phase, words: str) -> None:
     run.phase(phase)
     run.wait(6200)
     async with shown(run) as (app, _):
@@ -132,7 +132,7 @@ async def test_before_the_first_step_the_chart_says_what_goes_on(run: CannedRun,
         assert "n/a" in rows(app.timeline)[1]
 
 
-async def test_a_compile_is_told_and_has_no_colour_of_a_step(run: CannedRun) -> None:
+async def test_a_compile_is_marked_and_has_no_colour_of_a_step(run: CannedRun) -> None:
     run.step(10.0, 1.0, 2400.0, Flag.COMPILE)
     run.steps(8.0, *COMPUTE_BOUND)
     async with shown(run) as (app, _):
@@ -224,7 +224,7 @@ def test_the_strip_gets_what_the_rows_below_leave(
     assert (layout.strip_rows, layout.has_cpu, layout.has_axis) == (strip_rows, has_cpu, has_axis)
 
 
-def test_a_label_takes_the_cells_it_was_given_whatever_it_says() -> None:
+def test_a_label_keeps_its_cells_with_any_text() -> None:
     labels = [Label(2, "p off→図\x1b[2J館", Kind.SWITCH), Label(15, "E 2", Kind.EPOCH)]
 
     assert "".join(text for text, _ in mark_line(labels, 20)) == "  p off→??     E 2  "

@@ -26,7 +26,7 @@ from textual.visual import Visual
 from textual.widget import Widget
 
 from tfwatch.widgets.basics.glyphs import Glyphs, choose_glyphs
-from tfwatch.widgets.basics.text import row
+from tfwatch.widgets.basics.text import row, with_ascii_arrows
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -170,7 +170,8 @@ class PaintedRows(CachedLines):
 
 
 def strip_of(widget: Widget, row: Content, width: int) -> Strip:
-    """Return a row of text in its widget's style."""
+    """Return a row of text in its widget's style; a terminal that shows only ASCII gets ASCII arrows."""
+    row = with_ascii_arrows(row) if widget.has_class("-plain") else row
     return Visual.to_strips(widget, row, width, 1, widget.visual_style)[0]
 
 
@@ -255,4 +256,5 @@ class FramedPane(Pane):
         if (title, note) != self._titles:
             self._titles = (title, note)
             self.border_title = row(title) if isinstance(title, str) else title
-            self.border_subtitle = row(note) if note else None
+            subtitle = row(note) if note else None
+            self.border_subtitle = with_ascii_arrows(subtitle) if subtitle and self.has_class("-plain") else subtitle

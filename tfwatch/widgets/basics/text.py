@@ -52,6 +52,11 @@ def row(*parts: Part | str) -> Content:
     return Content.assemble(*(plain(part) if isinstance(part, str) else (plain(part[0]), part[1]) for part in parts))
 
 
+def with_ascii_arrows(row: Content) -> Content:
+    """Return a row with `>` in place of the arrow between an old and a new value."""
+    return Content(row.plain.replace("\u2192", ">"), row.spans) if "\u2192" in row.plain else row
+
+
 def column(text: str, width: int, end: str = "") -> str:
     """Return the text in exactly `width` cells: padded with blanks, or cut and ended by `end`."""
     text = plain(text)

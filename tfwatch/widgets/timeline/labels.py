@@ -86,11 +86,10 @@ def _event_mark(event: Event, to: str) -> Mark | None:
     at_s = event.at_ns / 1e9
     match event:
         case ExperimentBegan(knob=knob, values=values):
-            return Mark(at_s, Kind.SWITCH, (f"A {subject(knob, values)}", "A A/B test", "A"))
+            return Mark(at_s, Kind.SWITCH, (f"A {subject(knob, values)}", "A/B test", "A"))
         case ExperimentEnded(knob=knob, kept=kept):
-            done = "A A/B test done"
-            longest = (f"{done}: {knob_name(knob)} {kept}",) if kept else ()
-            return Mark(at_s, Kind.SWITCH, (*longest, done, "A done", "A"))
+            longest = (f"A/B test done: {knob_name(knob)} {kept}",) if kept else ()
+            return Mark(at_s, Kind.SWITCH, (*longest, "A/B test done", "A"))
         case PipelineSwitched() if of_experiment(event):
             return None
         case PipelineSwitched(knob=knob, old=old, new=new):

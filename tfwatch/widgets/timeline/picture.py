@@ -116,7 +116,8 @@ def draw(scene: Scene, layout: Layout) -> list[Line]:
     legend = rows.legend_lines(figures.means, glyphs, layout.strip_rows, wide, when, is_stale or when == _BEFORE)
     lines = [_beside(text, chart, right) for text, chart, right in zip(axis, charts, legend, strict=True)]
     labels = place(marks_of(scene), bars.starts_s, bars.end_s)
-    lines.append(_beside("why", rows.mark_line(labels, layout.columns), ()))
+    hint = " ? explains marks" if wide else " ? explains"
+    lines.append(_beside("why", rows.mark_line(labels, layout.columns), ((hint, "quiet"),)))
     lines.append(_beside("starve", rows.starve_line(bars, glyphs), rows.starve_figure(figures, is_stale)))
     lines.extend(_gpu_lane(scene, layout))
     if layout.has_cpu:
@@ -161,7 +162,7 @@ def _rules(scene: Scene) -> list[tuple[int, str, str]]:
 
 def _times(scene: Scene) -> list[tuple[float, str]]:
     snapshot, bars = scene.snapshot, scene.bars
-    follows = scene.view.end_s is None and snapshot.life in (Life.RUNNING, Life.SILENT)
+    follows = scene.view.end_s is None and snapshot.life in (Life.RUNNING, Life.NOT_RESPONDING)
     if scene.view.zoom is Zoom.STEPS:
         return rows.steps_ago(bars)
     if follows and scene.view.zoom is not Zoom.ALL:

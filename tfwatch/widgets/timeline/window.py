@@ -86,7 +86,7 @@ class OpenStep:
 def open_step(snapshot: Snapshot) -> OpenStep | None:
     """Return the unfinished step; of a process that does not respond, until its last sign of life."""
     pulse = snapshot.pulse
-    if pulse is None or pulse.phase not in _OPEN_PARTS or snapshot.life not in (Life.RUNNING, Life.SILENT):
+    if pulse is None or pulse.phase not in _OPEN_PARTS or snapshot.life not in (Life.RUNNING, Life.NOT_RESPONDING):
         return None
     until_s = snapshot.now_s if snapshot.life is Life.RUNNING else pulse.now_ns / 1e9
     return OpenStep(_OPEN_PARTS[pulse.phase], pulse.since_ns / 1e9, until_s)

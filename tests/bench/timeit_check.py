@@ -23,7 +23,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import tensorflow as tf
 
 from tfwatch.checks.bench import find_interval_cut, run_in_process
-from tfwatch.checks.bench_program import Others, Spec, step_of, timed_ms
+from tfwatch.checks.bench_program import OtherPrograms, Spec, step_of, timed_ms
 
 MOST = 0.05
 #: As somebody would write it who has never heard of tfwatch.
@@ -46,7 +46,7 @@ def main() -> None:
     options.add_argument("--size", type=int, default=2048)
     args = options.parse_args()
     spec = Spec("matmul", "cpu", "graph", size=args.size)
-    others = Others()
+    others = OtherPrograms()
     fine = is_fine("one process, in turns", in_turns(spec, args.pairs, random.Random(1)))
     if args.rounds:
         fine = is_fine("a process each", side_by_side(spec, args.rounds, random.Random(2))) and fine

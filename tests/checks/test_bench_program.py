@@ -1,4 +1,4 @@
-"""What `tfwatch bench` has timed, for real, in a process of its own."""
+"""`tfwatch bench` times a configuration in a real process."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("op_determinism")]
         pytest.param(Spec("generator", "cpu", "eager", batch_size=8, seconds=0.1), 8, id="a step of a training"),
     ],
 )
-def test_a_configuration_is_timed_with_its_first_step_and_what_others_use(spec: Spec, examples: int) -> None:
+def test_a_configuration_is_timed_with_its_first_step_and_other_programs(spec: Spec, examples: int) -> None:
     trial = run_in_process(spec)
     assert trial.outcome == "completed"
-    told = trial.results["measured"]
-    assert len(told["steps_ms"]) >= 5
-    assert all(ms > 0 for ms in told["steps_ms"])
-    assert told["others_cores"] >= 0
+    measured = trial.results["measured"]
+    assert len(measured["steps_ms"]) >= 5
+    assert all(ms > 0 for ms in measured["steps_ms"])
+    assert measured["others_cores"] >= 0
     row = Row(spec)
     row.take(trial)
     assert (row.reason, row.examples, row.fell_back, len(row.medians_ms)) == ("", examples, [], 1)
@@ -33,7 +33,7 @@ def test_a_configuration_is_timed_with_its_first_step_and_what_others_use(spec: 
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="no variable hides Apple's GPU")
-def test_a_gpu_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_gpu_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     row = Row(Spec("matmul", "gpu", "graph", size=64, seconds=0.1))
     row.take(run_in_process(row.spec))

@@ -1,4 +1,4 @@
-"""The selftest's cases over trainings that are made up: right figures pass, wrong ones fail."""
+"""The selftest's cases over synthetic trainings: right figures pass, wrong ones fail."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.analysis.step_rows import make_steps, plain, restart
 from tests.commands.made_up import Made, outcome, pause, run_of, trained
 from tfwatch.checks import selftest_cases as cases
-from tfwatch.checks.injected_schedule import AHEAD, ON_DEMAND, Found, Schedule, Trained
+from tfwatch.checks.injected_schedule import AHEAD, ON_DEMAND, PartComparison, Schedule, TrainingResult
 
 if TYPE_CHECKING:
     from tfwatch.checks.injected_trainings import Trainings
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
     ],
 )
 def test_a_part_passes_within_its_tolerance(part: str, injected_ms: float, measured_ms: float, passes: bool) -> None:
-    made = trained(plain(50), found=(Found(part, 10.0, injected_ms, measured_ms),))
+    made = trained(plain(50), comparisons=(PartComparison(part, 10.0, injected_ms, measured_ms),))
 
-    assert list(outcome(cases._split_of(Schedule()), made).values()) == [passes, True]
+    assert list(outcome(cases._split(Schedule()), made).values()) == [passes, True]
 
 
-def test_parts_that_do_not_fill_the_time_fail() -> None:
-    found = outcome(cases._split_of(Schedule()), trained(plain(50), wall_error=0.0011))
+def test_parts_that_do_not_sum_to_the_wall_time_fail() -> None:
+    found = outcome(cases._split(Schedule()), trained(plain(50), wall_error=0.0011))
 
     assert found == {"wait + compute + host = wall: tf.data": False}
 
 
 def test_at_least_40_waits_are_injected_into_every_kind() -> None:
-    asked = Made(lambda schedule: Trained([], 0.0, run_of(plain(2400)), list(schedule.held_up)))
+    asked = Made(lambda schedule: TrainingResult([], 0.0, run_of(plain(2400)), list(schedule.slow_steps)))
     for experiment in cases.experiments():
         list(experiment(cast("Trainings", asked)))
     split = [schedule for schedule in asked.asked if len(schedule.wait_ms) > 1]
@@ -71,24 +71,26 @@ def test_a_wrong_bound_fails(host: float, passes: bool) -> None:
 
     found = outcome(cases._bound(Schedule(host_ms=(12,), compute_ms=(12,)), "host-bound"), trained(rows))
 
-    assert found["verdict: what binds: host 12, compute 12 ms"] is passes
+    assert found["verdict: bound: host 12, compute 12 ms"] is passes
 
 
 # -- stalls and switches ---------------------------------------------------------------------------
 
 
-def held(schedule: Schedule) -> Trained:
+def held(schedule: Schedule) -> TrainingResult:
     rows = plain(schedule.steps, 0.05)
-    for one in schedule.held_up:
+    for one in schedule.slow_steps:
         rows[f"{one.part}_ms"][one.step - 1] += one.ms
     rows["host_ms"] += 1.0
     rows = restart(rows)
-    called = [pause(rows, one.step, "callback", one.ms, "SlowLogger") for one in schedule.held_up if one.part == "host"]
-    return Trained([], 0.0, run_of(rows, *called), list(schedule.held_up))
+    called = [
+        pause(rows, one.step, "callback", one.ms, "SlowLogger") for one in schedule.slow_steps if one.part == "host"
+    ]
+    return TrainingResult([], 0.0, run_of(rows, *called), list(schedule.slow_steps))
 
 
-@pytest.mark.parametrize("experiment", [cases._hiccups, cases._period, cases._slow_callback, cases._drift])
-def test_stalls_are_told_apart_and_their_lack_fails(experiment: Experiment) -> None:
+@pytest.mark.parametrize("experiment", [cases._stalls, cases._periodic_wait, cases._periodic_callback, cases._drift])
+def test_stalls_and_patterns_that_are_missing_fail(experiment: Experiment) -> None:
     assert all(outcome(experiment, held).values())
     lacking = outcome(experiment, lambda schedule: trained(plain(schedule.steps)))
     assert not all(lacking.values())

@@ -1,4 +1,4 @@
-"""What the selftest tries again, and what it tells."""
+"""The selftest's second tries, its table and its JSON."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 COSTS = Costs(WatchCost(0.95, -40.0, 2.1, 0.01), FrameCost(4.0, 5.0))
 
 
-def case(measured: float, off: float, name: str = "10 ms") -> Case:
-    return Case("wait: tf.data", name, 10.0, measured, "ms", off)
+def case(measured: float, error_share: float, name: str = "10 ms") -> Case:
+    return Case("wait: tf.data", name, 10.0, measured, "ms", error_share)
 
 
 def giving(*rounds: list[Case]) -> Experiment:
-    """An experiment with other cases each time."""
+    """Return an experiment with other cases each time."""
     left = iter(rounds)
     return lambda _: iter(next(left))
 
 
 @pytest.mark.parametrize(
-    ("rounds", "told"),
+    ("rounds", "expected"),
     [
         pytest.param([[case(10.1, 0.3)]], (10.1, True, 1), id="at once"),
         pytest.param([[case(10.5, 1.7)], [case(10.1, 0.3)]], (10.1, True, 2), id="noise"),
@@ -40,13 +40,13 @@ def giving(*rounds: list[Case]) -> Experiment:
         pytest.param([[case(10.5, 1.7)], []], (10.5, False, 2), id="nothing the second time"),
     ],
 )
-def test_a_failure_is_tried_once_more(rounds: list[list[Case]], told: tuple[float, bool, int]) -> None:
+def test_a_failure_is_run_once_more(rounds: list[list[Case]], expected: tuple[float, bool, int]) -> None:
     (found,) = run_all([giving(*rounds)], cast("Trainings", None))
 
-    assert (found.measured, found.passed, found.tries) == told
+    assert (found.measured, found.passed, found.tries) == expected
 
 
-def test_what_passed_at_first_is_not_asked_again() -> None:
+def test_a_case_that_passed_is_not_run_again() -> None:
     first, second = [case(10.1, 0.3, "a"), case(10.5, 1.7, "b")], [case(11, 3.0, "a"), case(10.2, 0.6, "b")]
 
     found = run_all([giving(first, second)], cast("Trainings", None))
@@ -70,7 +70,7 @@ def test_a_group_is_a_line_with_its_worst_case() -> None:
     assert max(map(len, table(case(10.1, 0.3))[:2])) <= 80
 
 
-def test_every_failure_is_told_in_full() -> None:
+def test_every_failure_is_printed_in_full() -> None:
     words = Case("spike: callback", "60 ms [b] in host", "callback SlowLogger", "not found", "", float("inf"))
 
     lines = table(case(10.1, 0.3), replace(case(10.5, 1.7, "20 ms"), tries=2), words)

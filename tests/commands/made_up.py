@@ -49,9 +49,9 @@ def outcome(experiment: Experiment, *trained: Callable[[Schedule], TrainingResul
 
 
 def trained(
-    rows: Rows, *events: Event, found: tuple[PartComparison, ...] = (), wall_error: float = 0.0
+    rows: Rows, *events: Event, comparisons: tuple[PartComparison, ...] = (), wall_error: float = 0.0
 ) -> TrainingResult:
-    return TrainingResult(list(found), wall_error, run_of(rows, *events), [])
+    return TrainingResult(list(comparisons), wall_error, run_of(rows, *events), [])
 
 
 def pause(rows: Rows, step: int, cause: str, took_ms: float, detail: str = "") -> Paused:

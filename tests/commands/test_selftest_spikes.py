@@ -1,4 +1,4 @@
-"""The selftest's spikes over trainings that are made up: those that are found and named pass."""
+"""The selftest's spikes over synthetic trainings: those that are found and named pass."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def spiky(schedule: Schedule, *, lacking: int = 0, cause: str = "", unknown: int
 
 
 def failed(**changes: Any) -> list[str]:
-    found = outcome(cases._named, lambda schedule: spiky(schedule, **changes))
+    found = outcome(cases._spikes, lambda schedule: spiky(schedule, **changes))
     return [name for name, passed in found.items() if not passed]
 
 
@@ -45,7 +45,7 @@ def test_a_spike_that_is_not_found_fails() -> None:
 def test_a_cause_that_was_not_there_fails() -> None:
     assert failed(unknown=210) == []
     assert failed(unknown=210, cause="CPU contention") == []
-    assert failed(unknown=210, cause="garbage collection") == ["spike: causes made up: 2299 plain steps"]
+    assert failed(unknown=210, cause="garbage collection") == ["spike: wrong causes: 2299 plain steps"]
 
 
 def test_a_cause_of_the_machine_may_stand_for_a_sleep() -> None:

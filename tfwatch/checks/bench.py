@@ -1,10 +1,6 @@
-"""`tfwatch bench`: is the GPU worth it for this model, on this machine? Each configuration in a process of its own.
+"""`tfwatch bench`: is the GPU worth it for this model, on this machine?
 
-One configuration that `tfwatch bench` times, and how certain its figure is.
-
-How `tfwatch bench` shows what it measures: a table that fills, or JSON.
-
-`tfwatch bench`: is the GPU worth it for this model, on this machine? Each configuration in a process of its own.
+Each configuration is timed in separate processes, one a round, and shown as a row of a table or of JSON.
 """
 
 from __future__ import annotations
@@ -22,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.checks.bench_program import Spec, encode
 from tfwatch.core import units
 from tfwatch.doctor.crash_reasons import explain
-from tfwatch.doctor.quick_facts import gpu_here, too_much
+from tfwatch.doctor.quick_facts import describe_memory_shortage, find_gpu
 from tfwatch.doctor.trial import fell_back, run_trial
 from tfwatch.runs.machine_info import free_bytes
-from tfwatch.terminal.output import rendered, write
+from tfwatch.terminal.output import render, write
 from tfwatch.workloads import registry
 from tfwatch.workloads.memory_estimate import needed_alone_bytes
 from tfwatch.workloads.workload import BadInputError
@@ -36,22 +32,146 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from tfwatch.doctor.quick_facts import GpuHere
+    from tfwatch.doctor.quick_facts import GpuPresence
     from tfwatch.doctor.trial import Trial
 
-#: A median that is less certain than this, as a share of it, is measured in more rounds, and told.
+
+#: A median with a wider interval than this share of it is measured in more rounds and reported as unsteady.
 WIDE = 0.05
-#: Other programs that use this many cores make figures unsteady.
+#: Other programs that use this many cores make the figures unsteady.
 BUSY_CORES = 0.25
+DEVICES = ("cpu", "gpu")
+MODES = ("graph", "eager", "jit")
+#: Building a large network and loading its data takes a minute on a slow machine.
+_LIMIT_S = 300.0
+#: As in `doctor.trial`: without the working folder that `-c` puts first in `sys.path`.
+_PROGRAM = (
+    "import sys; sys.path[:] = [p for p in sys.path if p] + sys.argv[1:2]; "
+    "from tfwatch.checks.bench_program import main; main(sys.argv[2])"
+)
+#: Unsteady rows run at most this many times the requested rounds.
+_MOST_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class BenchOptions:
+    """The options of `tfwatch bench`; without workloads, all of them; without batch sizes, each workload's default."""
+
+    workloads: Sequence[str] = ()
+    devices: Sequence[str] = DEVICES
+    modes: Sequence[str] = ("graph",)
+    batch_sizes: Sequence[int] = ()
+    size: int | None = None
+    rounds: int = 3
+    seconds: float = 2.0
+
+
+def bench(options: BenchOptions, as_json: bool) -> int:
+    """Measure and print; return 0, 1 where no row was measured or printing fails, or 130 where interrupted.
+
+    Raises:
+        BadInputError: as `list_specs`, or a device or mode is unknown.
+    """
+    for name, known, given in (("device", DEVICES, options.devices), ("mode", MODES, options.modes)):
+        for word in given:
+            if word not in known:
+                raise BadInputError(f"unknown {name} {word!r}: use {', '.join(known)}")
+    specs = list_specs(options)
+    for warning in find_memory_warnings(specs, free_bytes(), find_gpu()):
+        sys.stderr.write(f"tfwatch: {warning}\n")
+    try:
+        with ResultPrinter(as_json, specs) as printer:
+            rows = measure(options, printer.update)
+    except KeyboardInterrupt:
+        return 130
+    return printer.exit_code if any(row.step_ms for row in rows) else 1
+
+
+def list_specs(options: BenchOptions) -> list[Spec]:
+    """Return every configuration, in the order of the table.
+
+    Raises:
+        BadInputError: a workload is unknown or does not take an option.
+    """
+    names = list(dict.fromkeys(options.workloads)) or list(registry.WORKLOADS)
+    for name in names:
+        if registry.find(name).only is not None:
+            raise BadInputError(f"{name} is a file: bench times the workloads that `tfwatch workloads` lists")
+    specs = [
+        Spec(name, device, mode, batch_size, size, options.seconds)
+        for name in names
+        for batch_size in options.batch_sizes or (None,)
+        for size in _size(name, options)
+        for mode in options.modes
+        for device in options.devices
+    ]
+    for spec in specs:
+        spec.settings()
+    return specs
+
+
+def _size(name: str, options: BenchOptions) -> tuple[int | None]:
+    """Return the size for workloads that take one; a workload named alone gets it in any case, and may refuse it."""
+    if options.size is None or "size" in registry.find(name).takes or len(options.workloads) == 1:
+        return (options.size,)
+    return (None,)
+
+
+def find_memory_warnings(specs: Sequence[Spec], free: int, gpu: GpuPresence) -> list[str]:
+    """Return a warning for each workload and size that may not fit into the free bytes."""
+    warnings: dict[str, str] = {}
+    for spec in sorted(specs, key=lambda spec: spec.device):  # the CPU first: it computes in this memory
+        asked = f" --size {spec.size}" if spec.size else f" --batch-sizes {spec.batch_size}" if spec.batch_size else ""
+        needed, what = needed_alone_bytes(spec.workload, spec.settings()), f"{spec.workload}{asked}"
+        warnings.setdefault(what, describe_memory_shortage(needed, what, spec.device, gpu, free))
+    return [*filter(None, warnings.values())]
+
+
+def measure(
+    options: BenchOptions,
+    notify: Callable[[list[Row]], None],
+    run: Callable[[Spec], Trial] | None = None,
+    seed: int = 0,
+) -> list[Row]:
+    """Run every configuration once a round, in a new random order each round; then unsteady ones in more rounds.
+
+    notify: called with all rows after each run.
+    """
+    rows = [Row(spec) for spec in list_specs(options)]
+    for row in _schedule(rows, options.rounds, random.Random(seed)):
+        if not row.reason:
+            row.add_round((run or run_in_process)(row.spec))
+            if row.no_gpu:
+                _skip_gpus(rows, row.reason)
+            notify(rows)
+    return rows
+
+
+def _schedule(rows: list[Row], rounds: int, rng: random.Random) -> Iterator[Row]:
+    for number in range(_MOST_ROUNDS * rounds):
+        yield from rng.sample(rows, len(rows)) if number < rounds else [row for row in rows if row.is_unsteady]
+
+
+def _skip_gpus(rows: list[Row], reason: str) -> None:
+    for row in rows:
+        if row.spec.device == "gpu":
+            row.reason, row.no_gpu = reason, True
+
+
+def run_in_process(spec: Spec) -> Trial:
+    """Time a configuration once, in a separate process."""
+    root = str(Path(__file__).parents[2])
+    return run_trial([sys.executable, "-c", _PROGRAM, root, encode(spec)], lambda stage: None, _LIMIT_S)
 
 
 @dataclass(slots=True)
 class Row:
-    """One configuration and what its rounds said.
+    """One configuration and the results of its rounds.
 
-    medians_ms: of each round's steps. first_ms: of each round's first step, which traces and compiles.
-    others_cores: what other programs used of the processor in each round, as far as it is known.
-    reason: why it was not measured; empty where it was. fell_back: operations that a GPU should have had.
+    medians_ms: the median step of each round. first_ms: the first step of each round, which traces and compiles.
+    others_cores: the cores that other programs used in each round, where known.
+    reason: why the configuration was not measured; empty where it was. fell_back: operations that ran on the CPU
+    although the device is a GPU. no_gpu: there is no GPU to measure.
     """
 
     spec: Spec
@@ -65,51 +185,52 @@ class Row:
 
     @property
     def step_ms(self) -> float | None:
-        """The median of the rounds' medians; None where nothing was measured."""
+        """The median of the rounds' medians; None without a measured round."""
         return statistics.median(self.medians_ms) if self.medians_ms else None
 
     @property
     def spread(self) -> float | None:
-        """The width of the 95 % interval of the true median, as a share of the median; None of fewer than two rounds.
+        """The width of the median's 95 % interval as a share of the median; None with fewer than two rounds.
 
-        By order statistics, without an assumption on the distribution; of fewer than six rounds all lie in it.
+        It is made of order statistics, without an assumption on the distribution; with fewer than six rounds it spans
+        all of them.
         """
         if len(self.medians_ms) < 2:
             return None
         ordered = sorted(self.medians_ms)
-        cut = certain_from(len(ordered))
+        cut = find_interval_cut(len(ordered))
         return (ordered[-1 - cut] - ordered[cut]) / statistics.median(ordered)
 
     @property
     def is_unsteady(self) -> bool:
-        """Whether it was measured, and its rounds lie so far apart that more are of use."""
+        """True where the rounds differ so much that more rounds help."""
         return self.spread is not None and self.spread > WIDE
 
     @property
     def examples_s(self) -> float | None:
-        """Examples a second."""
+        """Examples per second."""
         return self.examples / self.step_ms * 1e3 if self.step_ms and self.examples else None
 
-    def take(self, trial: Trial) -> None:
-        """Add a round."""
-        told = trial.results.get("measured", {})
-        steps_ms = told.get("steps_ms")
+    def add_round(self, trial: Trial) -> None:
+        """Add the result of a round."""
+        measured = trial.results.get("measured", {})
+        steps_ms = measured.get("steps_ms")
         if not steps_ms:
-            self.no_gpu = bool(told.get("no_gpu"))
-            self.reason = str(told.get("error") or explain(trial)[0])
+            self.no_gpu = bool(measured.get("no_gpu"))
+            self.reason = str(measured.get("error") or explain(trial)[0])
             return
         self.medians_ms.append(statistics.median(steps_ms))
-        self.first_ms.append(float(told["first_ms"]))
-        if told.get("others_cores") is not None:
-            self.others_cores.append(float(told["others_cores"]))
-        self.examples = int(told["examples"])
+        self.first_ms.append(float(measured["first_ms"]))
+        if measured.get("others_cores") is not None:
+            self.others_cores.append(float(measured["others_cores"]))
+        self.examples = int(measured["examples"])
         self.fell_back = list(fell_back(trial.log)) if self.spec.device == "gpu" else []
 
 
-def certain_from(rounds: int) -> int:
-    """How many values to leave out at either end, so that the median lies between the others 95 times of 100.
+def find_interval_cut(rounds: int) -> int:
+    """Return the number of values to drop at each end, so that the median is between the others 95 times of 100.
 
-    P(k or fewer of n on one side) is binomial with 1/2; e.g. Conover, Practical Nonparametric Statistics, 3.2.
+    P(k or fewer of n on one side) is binomial with p = 1/2; see Conover, Practical Nonparametric Statistics, 3.2.
     """
     below, cut = 0.0, -1
     for fewer in range(rounds // 2):
@@ -120,24 +241,24 @@ def certain_from(rounds: int) -> int:
     return max(cut, 0)
 
 
-class Printer:
-    """Shows the rows while they fill, where stdout is a terminal, and once at the end, interrupted or not.
+class ResultPrinter:
+    """Prints the rows at the end, even when interrupted, and shows them while they fill where stdout is a terminal.
 
-    unwritten: the exit code for that: 1 where stdout did not take it.
+    exit_code: 1 where stdout could not be written, else 0.
     """
 
-    def __init__(self, as_json: bool, wanted: Sequence[Spec]) -> None:
+    def __init__(self, as_json: bool, specs: Sequence[Spec]) -> None:
         from rich.console import Console
         from rich.live import Live
 
-        self._rows = [Row(spec) for spec in wanted]
+        self._rows = [Row(spec) for spec in specs]
         self._as_json = as_json
-        self.unwritten = 0
+        self.exit_code = 0
         self._console = Console(highlight=False, markup=False)
         is_live = self._console.is_terminal and not as_json
         self._live = Live(console=self._console, auto_refresh=False, transient=True) if is_live else None
 
-    def __enter__(self) -> Printer:
+    def __enter__(self) -> ResultPrinter:
         if self._live:
             self._live.start()
             self.update(self._rows)
@@ -149,50 +270,50 @@ class Printer:
         if self._live:
             self._live.stop()
         if self._as_json:
-            told = json.dumps({"results": [as_dict(row, self._rows) for row in self._rows]}, indent=1) + "\n"
+            text = json.dumps({"results": [as_dict(row, self._rows) for row in self._rows]}, indent=1) + "\n"
         else:
-            told = rendered(sys.stdout, *shown(self._rows))
-        self.unwritten = write(sys.stdout, told)
+            text = render(sys.stdout, *render_rows(self._rows))
+        self.exit_code = write(sys.stdout, text)
 
     def update(self, rows: list[Row]) -> None:
-        """Show what is known by now."""
+        """Show the rows as they are now."""
         self._rows = rows
         if self._live:
-            self._live.update(table(rows), refresh=True)
+            self._live.update(make_table(rows), refresh=True)
 
 
-def shown(rows: Sequence[Row]) -> list[Table | str]:
-    """The table and what it has no room for; no table where all rows are a missing GPU's."""
+def render_rows(rows: Sequence[Row]) -> list[Table | str]:
+    """Return the table, its legend and remarks; the remarks alone where every row needs a missing GPU."""
     if all(row.no_gpu for row in rows):
-        return [*remarks(rows)]
-    return [table(rows), *_legend(rows), *remarks(rows)]
+        return [*make_remarks(rows)]
+    return [make_table(rows), *_legend(rows), *make_remarks(rows)]
 
 
-def table(rows: Sequence[Row]) -> Table:
-    """A row a configuration; those that wait for their first round are dotted."""
+def make_table(rows: Sequence[Row]) -> Table:
+    """Make the table, a row for each configuration; a row without a round shows dots."""
     from rich.table import Table
 
-    made = Table("workload", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("batch", "mode", "device", "step", "examples/s", "speed", "first step"):
-        made.add_column(name, justify="left" if name in ("mode", "device") else "right", no_wrap=True)
+    table = Table("workload", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("batch", "mode", "device", "step", "examples/s", "speedup", "first step"):
+        table.add_column(name, justify="left" if name in ("mode", "device") else "right", no_wrap=True)
     for row in rows:
         if not row.no_gpu:
-            made.add_row(*_cells(row, rows))
-    return made
+            table.add_row(*_cells(row, rows))
+    return table
 
 
 def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
     spec = row.spec
     batch = "" if "size" in registry.find(spec.workload).takes else str(spec.settings().batch_size)
-    named = (_name(spec), batch, spec.mode, spec.device)
+    configuration = (_name(spec), batch, spec.mode, spec.device)
     if row.step_ms is None:
-        return (*named, "n/a" if row.reason else "...", "", "", "")
-    ratio = _ratio(row, rows)
+        return (*configuration, "n/a" if row.reason else "...", "", "", "")
+    speedup = _speedup(row, rows)
     return (
-        *named,
+        *configuration,
         f"{units.milliseconds(row.step_ms)} {_spread(row)}",
         units.count(round(row.examples_s or 0)) if row.examples > 1 else "",
-        "" if ratio is None else f"{ratio:.2f} x",
+        "" if speedup is None else f"{speedup:.2f} x",
         units.milliseconds(max(row.first_ms)),
     )
 
@@ -203,8 +324,8 @@ def _spread(row: Row) -> str:
 
 def _legend(rows: Sequence[Row]) -> list[str]:
     lines = [
-        "step: median of the rounds, a process each, ± half of what they span (of six or more: its 95 % interval)",
-        "speed: times as fast as the first row of the same workload and batch; first step: with trace and compile",
+        "step: median of the rounds, a process each, ± half of their span (six or more: of the 95 % interval)",
+        "speedup: relative to the first row of the same workload and batch; first step: with trace and compile",
     ]
     if any(len(row.medians_ms) == 1 for row in rows):
         lines.append("± n/a: one round has no spread; use --rounds 2 or more")
@@ -215,8 +336,8 @@ def _name(spec: Spec) -> str:
     return spec.workload if spec.size is None else f"{spec.workload} {spec.size}"
 
 
-def remarks(rows: Sequence[Row]) -> list[str]:
-    """What the table has no room for: what was not measured and why, what fell back, what is uncertain."""
+def make_remarks(rows: Sequence[Row]) -> list[str]:
+    """Return the rows not measured with the reasons, the operations that fell back, and the unsteady rows."""
     reasons: dict[str, list[str]] = {}
     for row in rows:
         if row.reason:
@@ -224,26 +345,26 @@ def remarks(rows: Sequence[Row]) -> list[str]:
             reasons.setdefault(row.reason, []).append(name)
     lines = [f"not measured: {', '.join(dict.fromkeys(names))}: {reason}" for reason, names in reasons.items()]
     lines += [
-        f"{_name(row.spec)} {row.spec.mode}: on the CPU ran {', '.join(row.fell_back)}" for row in rows if row.fell_back
+        f"{_name(row.spec)} {row.spec.mode}: {', '.join(row.fell_back)} ran on the CPU" for row in rows if row.fell_back
     ]
-    return [*lines, *_uncertain(rows)]
+    return [*lines, *_find_unsteady(rows)]
 
 
-def _uncertain(rows: Sequence[Row]) -> list[str]:
-    """Which medians are not to be trusted to a few percent, and why."""
+def _find_unsteady(rows: Sequence[Row]) -> list[str]:
+    """Return the medians that are uncertain by more than a few percent, with the reason."""
     wide = [f"{_name(row.spec)} {row.spec.mode} {row.spec.device}" for row in rows if row.is_unsteady]
     known = [cores for row in rows for cores in row.others_cores]
     used = statistics.median(known) if known else 0.0
     if used < BUSY_CORES:
-        why = "the machine throttled or was busy"
-        return [f"unsteady, {why}: {', '.join(wide)}"] if wide else []
+        reason = "the machine throttled or was busy"
+        return [f"unsteady, {reason}: {', '.join(wide)}"] if wide else []
     steady = "" if wide else "; the figures are those of a busy machine"
     others = f"unsteady: other programs use {used:.1f} of {os.cpu_count()} cores{steady}"
     return [f"{others}: {', '.join(wide)}" if wide else others]
 
 
-def _ratio(row: Row, rows: Sequence[Row]) -> float | None:
-    """How many times as fast as the first of its kind; None for that one itself."""
+def _speedup(row: Row, rows: Sequence[Row]) -> float | None:
+    """Return the speed relative to the first row of the same workload and batch; None for that row."""
     alike = [
         other
         for other in rows
@@ -255,7 +376,7 @@ def _ratio(row: Row, rows: Sequence[Row]) -> float | None:
 
 
 def as_dict(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
-    """One result for `--json`; what was not measured is null, with its reason."""
+    """Return one result for `--json`; figures of a row that was not measured are null."""
     spec = row.spec
     return {
         "workload": spec.workload,
@@ -268,129 +389,8 @@ def as_dict(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
         "spread": row.spread,
         "others_cores": statistics.median(row.others_cores) if row.others_cores else None,
         "examples_s": row.examples_s,
-        "speed": _ratio(row, rows),
+        "speedup": _speedup(row, rows),
         "first_step_ms": max(row.first_ms, default=None),
         "fell_back": row.fell_back,
         "not_measured": row.reason or None,
     }
-
-
-DEVICES = ("cpu", "gpu")
-MODES = ("graph", "eager", "jit")
-#: Building a large network and loading its data takes a minute on a slow machine.
-_LIMIT_S = 300.0
-#: As in `doctor.trial`: not the folder that `-c` looks in first.
-_PROGRAM = (
-    "import sys; sys.path[:] = [p for p in sys.path if p] + sys.argv[1:2]; "
-    "from tfwatch.checks.bench_program import main; main(sys.argv[2])"
-)
-#: So many times the asked rounds at most.
-_MORE = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What to compare; no workload is all of them, no batch size each workload's own."""
-
-    workloads: Sequence[str] = ()
-    devices: Sequence[str] = DEVICES
-    modes: Sequence[str] = ("graph",)
-    batch_sizes: Sequence[int] = ()
-    size: int | None = None
-    rounds: int = 3
-    seconds: float = 2.0
-
-
-def specs(wish: Wish) -> list[Spec]:
-    """Every configuration, in the order of the table.
-
-    Raises:
-        BadInputError: a workload is unknown or does not take what was asked.
-    """
-    names = list(dict.fromkeys(wish.workloads)) or list(registry.WORKLOADS)
-    for name in names:
-        if registry.find(name).only is not None:
-            raise BadInputError(f"bench times the workloads that `tfwatch workloads` lists: {name} is a file")
-    wanted = [
-        Spec(name, device, mode, batch_size, size, wish.seconds)
-        for name in names
-        for batch_size in wish.batch_sizes or (None,)
-        for size in _size(name, wish)
-        for mode in wish.modes
-        for device in wish.devices
-    ]
-    for spec in wanted:
-        spec.settings()
-    return wanted
-
-
-def doubts(wanted: Sequence[Spec], free: int, gpu: GpuHere) -> list[str]:
-    """A sentence for each workload and size that may not fit into so many free bytes."""
-    told: dict[str, str] = {}
-    for spec in sorted(wanted, key=lambda spec: spec.device):  # the CPU first: that one computes in this memory
-        asked = f" --size {spec.size}" if spec.size else f" --batch-sizes {spec.batch_size}" if spec.batch_size else ""
-        needed, what = needed_alone_bytes(spec.workload, spec.settings()), f"{spec.workload}{asked}"
-        told.setdefault(what, too_much(needed, what, spec.device, gpu, free))
-    return [*filter(None, told.values())]
-
-
-def _size(name: str, wish: Wish) -> tuple[int | None]:
-    """The size goes to those that have one; named alone, a workload without one refuses it."""
-    if wish.size is None or "size" in registry.find(name).takes or len(wish.workloads) == 1:
-        return (wish.size,)
-    return (None,)
-
-
-def measure(
-    wish: Wish, shown: Callable[[list[Row]], None], run: Callable[[Spec], Trial] | None = None, seed: int = 0
-) -> list[Row]:
-    """Run every configuration once a round, in an order of its own each round; `shown` hears of each that ended.
-
-    After the asked rounds those whose rounds lie apart go on.
-    """
-    rows = [Row(spec) for spec in specs(wish)]
-    for row in _schedule(rows, wish.rounds, random.Random(seed)):
-        if not row.reason:
-            row.take((run or run_alone)(row.spec))
-            if row.no_gpu:
-                _give_up_gpus(rows, row.reason)
-            shown(rows)
-    return rows
-
-
-def _schedule(rows: list[Row], rounds: int, rng: random.Random) -> Iterator[Row]:
-    for number in range(_MORE * rounds):
-        yield from rng.sample(rows, len(rows)) if number < rounds else [row for row in rows if row.is_unsteady]
-
-
-def _give_up_gpus(rows: list[Row], reason: str) -> None:
-    for row in rows:
-        if row.spec.device == "gpu":
-            row.reason, row.no_gpu = reason, True
-
-
-def run_alone(spec: Spec) -> Trial:
-    """Time it once, in a process of its own."""
-    root = str(Path(__file__).parents[2])
-    return run_trial([sys.executable, "-c", _PROGRAM, root, encode(spec)], lambda stage: None, _LIMIT_S)
-
-
-def bench(wish: Wish, as_json: bool) -> int:
-    """Measure and print; 0, or 1 where nothing at all could be measured, or 130 where it was interrupted.
-
-    Raises:
-        BadInputError: as `specs`; or an unknown device or mode.
-    """
-    for name, known, asked in (("device", DEVICES, wish.devices), ("mode", MODES, wish.modes)):
-        for word in asked:
-            if word not in known:
-                raise BadInputError(f"no {name} {word!r}: there are {', '.join(known)}")
-    wanted = specs(wish)
-    for doubt in doubts(wanted, free_bytes(), gpu_here()):
-        sys.stderr.write(f"tfwatch: {doubt}\n")
-    try:
-        with Printer(as_json, wanted) as printer:
-            rows = measure(wish, printer.update)
-    except KeyboardInterrupt:
-        return 130
-    return printer.unwritten if any(row.step_ms for row in rows) else 1

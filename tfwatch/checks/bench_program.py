@@ -1,6 +1,6 @@
-"""A program that times one workload's step on one device: `tfwatch bench` runs it, once a round.
+"""The program that times one workload's step on one device: `tfwatch bench` runs it once a round.
 
-It talks as `training.trial` does: a JSON object a line on stdout, what TensorFlow says on stderr.
+Its output is that of `trial_program`: one JSON object a line on stdout, TensorFlow's log on stderr.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
     from tfwatch.workloads.workload import Prepared, Settings
 
-#: Steps before those that count: the allocator, convolution algorithms and caches settle.
+#: Steps before the timed ones, in which the allocator, convolution algorithms and caches settle.
 _WARM_UP = 3
-#: Steps that count: this many at least, and at most, within the asked seconds.
+#: The least and the most timed steps within the requested seconds.
 _LEAST, _MOST = 5, 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What to time. device and mode: as in `Settings`. None is the workload's own."""
+    """A configuration to time. device and mode: as in `Settings`. None is the workload's default."""
 
     workload: str
     device: str
@@ -45,7 +45,7 @@ class Spec:
     seconds: float = 2.0
 
     def settings(self) -> Settings:
-        """As `tfwatch train` would have them.
+        """Return the settings that `tfwatch train` would use.
 
         Raises:
             BadInputError: the workload does not take them.
@@ -55,12 +55,12 @@ class Spec:
 
 
 def encode(spec: Spec) -> str:
-    """For the command line."""
+    """Encode a configuration for the command line."""
     return json.dumps(asdict(spec))
 
 
 def main(text: str) -> None:
-    """Time it. What cannot be timed is told as an `error` of the stage `measured`."""
+    """Time a configuration; a failure becomes the `error` of the stage `measured`."""
     spec = Spec(**json.loads(text))
     results = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)  # TensorFlow prints on both
@@ -86,12 +86,12 @@ def _measure(tf: Any, spec: Spec) -> dict[str, Any]:
             return {"examples": examples, **_times(tf, step, spec.seconds)}
     except BadInputError as error:
         return {"error": str(error), "no_gpu": isinstance(error, NoGpuError)}
-    except Exception as error:  # noqa: BLE001  the training's own call: whatever it raises is this process' result
+    except Exception as error:  # noqa: BLE001  a step may raise anything, and the error is this process' result
         return {"error": reason(error).strip()[:500]}
 
 
 def step_of(workload: str, settings: Settings) -> tuple[Callable[[], Any], int]:
-    """What to time, and its examples, 0 where nobody knows: the workload's own work, else one step of its training."""
+    """Return the call to time and its examples (0 where unknown): the workload's `work`, else one training step."""
     module = registry.load(workload)
     work = getattr(module, "work", None)
     if work is not None:
@@ -101,7 +101,7 @@ def step_of(workload: str, settings: Settings) -> tuple[Callable[[], Any], int]:
 
 
 def _training_step(prepared: Prepared, fast: bool) -> tuple[Callable[[], Any], int]:
-    """Keras' own step on one batch that lies in memory, its metrics read as Keras reads them."""
+    """Return Keras' own step on one batch in memory, with its metrics read as Keras reads them."""
     from tfwatch.tfdata.batches import BatchSpec, count_examples
     from tfwatch.watch.step_runners import BatchStep, on_host
 
@@ -118,7 +118,7 @@ def _training_step(prepared: Prepared, fast: bool) -> tuple[Callable[[], Any], i
 
 
 def _times(tf: Any, step: Callable[[], Any], seconds: float) -> dict[str, Any]:
-    """Milliseconds of the first call, which traces and compiles, and of those that count; the device is drained."""
+    """Return the first call's time, with trace and compile, and those of the timed calls; each drains the device."""
     sys.stderr.write(f"{STEP_BEGINS}\n")
     sys.stderr.flush()
     first_ms = timed_ms(tf, step)
@@ -128,15 +128,15 @@ def _times(tf: Any, step: Callable[[], Any], seconds: float) -> dict[str, Any]:
     for _ in range(_WARM_UP):
         timed_ms(tf, step)
     steps_ms: list[float] = []
-    others = Others()
+    others = OtherPrograms()
     end_ns = SYSTEM.now_ns() + seconds * 1e9
     while len(steps_ms) < _LEAST or (SYSTEM.now_ns() < end_ns and len(steps_ms) < _MOST):
         steps_ms.append(timed_ms(tf, step))
     return {"first_ms": first_ms, "steps_ms": steps_ms, "others_cores": others.cores()}
 
 
-class Others:
-    """What other programs use of the processor from here on."""
+class OtherPrograms:
+    """The cores that other programs use from construction on."""
 
     def __init__(self) -> None:
         self._all, self._own = CpuSensor(), ProcessSensor()
@@ -147,13 +147,13 @@ class Others:
         return self._all.read(now_ns)["cpu_cores"] - self._own.read(now_ns)["process_cores"]
 
     def cores(self) -> float | None:
-        """Cores in use by others since it was made; None where the system does not tell."""
+        """Return the cores that others used since construction; None where the system does not report them."""
         cores = self._read()
         return max(cores, 0.0) if math.isfinite(cores) else None
 
 
 def timed_ms(tf: Any, step: Callable[[], Any]) -> float:
-    """One call, and what it left to the device, milliseconds."""
+    """Time one call until the device is drained, in milliseconds."""
     begin_ns = SYSTEM.now_ns()
     step()
     tf.test.experimental.sync_devices()

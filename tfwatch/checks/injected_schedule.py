@@ -1,4 +1,4 @@
-"""What is injected into a training, and what came of it: plain values, without TensorFlow."""
+"""Schedules of injected delays, and the results of the trainings: plain values, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.opened import Run
 
 PARTS = ("wait", "compute", "host")
-#: Kinds whose batches are made when they are asked for: a delay is waited for in full.
+#: Kinds whose batches are made on request, so that each delay becomes data wait in full.
 ON_DEMAND = (
     "tf.data",
     "tf.data, unknown length",
@@ -22,24 +22,24 @@ ON_DEMAND = (
     "steps_per_execution, exact",
     "tfwatch.track",
 )
-#: Kinds whose batches are made ahead: what is waited for is what of a delay is left when a batch is asked for.
+#: Kinds whose batches are prepared ahead, so that only the rest of a delay at the request becomes data wait.
 AHEAD = ("Python generator", "PyDataset", "prefetch", "MirroredStrategy", "steps_per_execution")
-#: Of these nobody sees a batch handed over: it is between the end of its delay and the begin of the next one's.
-ASKED_ANEW = ("Python generator", "PyDataset")
-#: Steps in one call of Keras' train function.
+#: Kinds whose hand-over of a batch is not observed: it is between the end of its delay and the begin of the next.
+WITHOUT_HANDOVER = ("Python generator", "PyDataset")
+#: Steps per execution.
 FUSED = {"steps_per_execution": 4, "steps_per_execution, exact": 4}
-#: The kind that calls no callbacks: all that follows the fetch is compute.
+#: The kind without callbacks: everything after the fetch is compute.
 LOOP = "tfwatch.track"
-#: The callbacks that hold a step up, by class: one that is told as such, and one that is told as a checkpoint.
+#: The classes of callbacks that delay a step: one reported as a callback, one as a checkpoint.
 LOGGER, CHECKPOINT = "SlowLogger", "SlowCheckpoint"
 
 
 @dataclass(frozen=True, slots=True)
-class HeldUp:
-    """A step, counted from 1, that takes `ms` more in a part.
+class SlowStep:
+    """A step, counted from 1, with `ms` of extra time in one part.
 
-    how: `sleep` in that part, `callback` or `checkpoint` (a callback of that sort sleeps), or `garbage collection`,
-    which takes the time that it takes.
+    how: `sleep` in that part, `callback` or `checkpoint` (such a callback sleeps), or `garbage collection`, whose time
+    is not set.
     """
 
     step: int
@@ -52,8 +52,8 @@ class HeldUp:
 class Schedule:
     """One training of `steps` steps. `*_ms`: the sleeps in that part, of which each step draws one.
 
-    kind: how the batches come, of `injected_kinds`. held_up: steps that stand out.
-    switches: (step, value): prefetch is switched after so many steps.
+    kind: the way in which `fit` gets its batches. slow_steps: steps that stand out.
+    switches: (step, value): prefetch is switched to the value after that step.
     """
 
     wait_ms: tuple[float, ...] = (0.0,)
@@ -61,16 +61,13 @@ class Schedule:
     host_ms: tuple[float, ...] = (0.0,)
     kind: str = "tf.data"
     steps: int = 64
-    held_up: tuple[HeldUp, ...] = ()
+    slow_steps: tuple[SlowStep, ...] = ()
     switches: tuple[tuple[int, Setting], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What sleeps of `slept_ms` injected into a part of the steps and what Watch said of it: medians, ms.
-
-    NaN where there are too few such steps.
-    """
+class PartComparison:
+    """Injected and measured time of sleeps of `slept_ms` in one part of the steps: medians, NaN with too few steps."""
 
     part: str
     slept_ms: float
@@ -79,18 +76,17 @@ class Found:
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
-    """One training's figures.
+class TrainingResult:
+    """The figures of one training.
 
-    found: one for each sleep that is not 0, where the part also has steps without. wall_error: how far the parts are
-    from filling the time between two callbacks, as a share of it. held_up: with what each one really took.
-    slept_ms: what the delays of each part really took, the median. step_ms: from the end of one step's callbacks to
-    that of the next, the median.
+    comparisons: one for each sleep above 0 in a part that also has steps without. wall_error: the error of the parts'
+    sum as a share of the time between two callbacks. slow_steps: with their actual times. slept_ms: the median actual
+    delay of each part. step_ms: the median time between the ends of two steps' callbacks.
     """
 
-    found: list[Found]
+    comparisons: list[PartComparison]
     wall_error: float
     run: Run
-    held_up: list[HeldUp]
+    slow_steps: list[SlowStep]
     slept_ms: dict[str, float] = field(default_factory=dict)
     step_ms: float = 0.0

@@ -1,11 +1,8 @@
-"""Trainings with known delays: what `tfwatch selftest` compares Watch's figures with.
+"""Trainings with known delays, with which `tfwatch selftest` compares Watch's figures.
 
-The models and the batches that `injected` trains with: one kind for each way of feeding `fit`.
-
-Trainings with known delays: what `tfwatch selftest` compares Watch's figures with.
-
-Each step sleeps in its fetch, in its compute and in its host part, or not, by a seeded schedule, and each sleep
-times itself. The steps without a sleep in a part give that part's own cost, which is taken off.
+There is one kind of batches for each way to give data to `fit`. A seeded schedule decides which steps sleep in their
+fetch, their compute and their host part, and each sleep times itself. The steps without a sleep in a part show that
+part's own cost, which is subtracted.
 """
 
 from __future__ import annotations
@@ -23,20 +20,20 @@ import tensorflow as tf
 
 from tfwatch.checks.injected_schedule import (
     AHEAD,
-    ASKED_ANEW,
     CHECKPOINT,
     FUSED,
     LOGGER,
     LOOP,
     PARTS,
-    Found,
-    HeldUp,
+    WITHOUT_HANDOVER,
+    PartComparison,
     Schedule,
-    Trained,
+    SlowStep,
+    TrainingResult,
 )
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.opened import open_run
-from tfwatch.tfdata.work_ahead import options, untuned
+from tfwatch.tfdata.work_ahead import options, without_autotune
 from tfwatch.watch.callback import Watch
 from tfwatch.watch.track import track
 
@@ -49,26 +46,32 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.runs.opened import Run
 
+
 _TWO_EPOCHS = ("steps_per_epoch", "validation")
 _DEPTH = 2
 _BATCH = 8
 _VALIDATION = 4
-#: By default tf.data works ahead of the step, which hides a delay in the fetch.
+#: Off, because by default tf.data works ahead of the step, which hides a delay in the fetch.
 _OFF = Knobs()
+#: Steps at a training's start that are not compared: trace, first batch.
+_WARM_UP = 4
+#: In shorter waits the rest of a delay cannot be separated from the time to hand over a batch.
+_LEFT_MS = 0.5
+#: The fewest steps of a median.
+_LEAST = 5
 
 
 class Sleeps:
-    """Delays as planned, one after another: each lasts from where it begins to sleep to where what follows goes on.
+    """Planned delays, one after another; each lasts from the begin of its sleep until the code after it continues.
 
-    What a machine takes to wake up belongs to the delay: after 20 ms it is 0.3 ms, and nobody's error.
+    The machine's time to wake up, 0.3 ms after 20 ms, is part of the delay and no error of the measurement.
 
     Attributes:
-        drawn_ms: what was planned for each one that began; begin_ns: when it did, by `time.perf_counter_ns`;
-        end_ns: when it was over.
+        drawn_ms: the planned time of each delay that began. begin_ns, end_ns: its times by `time.perf_counter_ns`.
     """
 
     def __init__(self, planned_ms: NDArray[np.float64], collect_at: frozenset[int] = frozenset()) -> None:
-        """`collect_at`: the calls, counted from 0, that collect garbage instead."""
+        """Plan the delays; the calls in `collect_at`, counted from 0, collect garbage instead of sleeping."""
         self.drawn_ms: list[float] = []
         self.begin_ns: list[int] = []
         self.end_ns: list[int] = []
@@ -76,7 +79,7 @@ class Sleeps:
         self._collect_at = collect_at
 
     def sleep(self) -> None:
-        """Begin a delay, and sleep."""
+        """Begin a delay and sleep."""
         n = len(self.begin_ns)
         planned_ms = float(self._planned_ms[n % len(self._planned_ms)])
         self.drawn_ms.append(planned_ms)
@@ -87,16 +90,16 @@ class Sleeps:
             time.sleep(planned_ms / 1e3)
 
     def end(self) -> None:
-        """What follows goes on."""
+        """End a delay."""
         self.end_ns.append(time.perf_counter_ns())
 
-    def both(self) -> None:
-        """A delay of plain Python, which nothing has to wake up from."""
+    def sleep_and_end(self) -> None:
+        """Delay plain Python code, which continues right after the sleep."""
         self.sleep()
         self.end()
 
     def delay(self, x: Any) -> Any:
-        """`x`, handed on by a graph after a delay."""
+        """Return `x` after a delay inside a graph."""
         return _after(_after(x, self.sleep), self.end)
 
 
@@ -108,7 +111,7 @@ def _after(x: Any, call: Callable[[], None]) -> Any:
 
 
 class Sleeping(keras.layers.Layer):
-    """Hands its input on, later, while training. `sleeps` may be exchanged between two trainings."""
+    """A layer that delays its input in training. `sleeps` may be replaced between two trainings."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,7 +123,7 @@ class Sleeping(keras.layers.Layer):
         return _after(_after(x, lambda: self.sleeps.sleep()), lambda: self.sleeps.end())
 
 
-class OwnStep(keras.Model):
+class CustomStepModel(keras.Model):
     def train_step(self, data: Any) -> Any:
         x, y = data
         with tf.GradientTape() as tape:
@@ -131,12 +134,12 @@ class OwnStep(keras.Model):
 
 
 def make_model(kind: str) -> tuple[Any, Sleeping]:
-    """A model to be trained in the way of this kind, and the layer in it that sleeps."""
+    """Return a compiled model for this kind of training, and the layer in it that sleeps."""
     if kind == "MirroredStrategy":
         with tf.distribute.MirroredStrategy(["/CPU:0"]).scope():
             return _compiled(keras.Model)
     fused = FUSED.get(kind, 1)
-    make = OwnStep if kind == "own train_step" else keras.Model
+    make = CustomStepModel if kind == "own train_step" else keras.Model
     return _compiled(make, run_eagerly=kind == "run_eagerly", steps_per_execution=fused)
 
 
@@ -144,15 +147,15 @@ def _compiled(make: Any, **how: Any) -> tuple[Any, Sleeping]:
     x, sleeping = keras.Input((4,)), Sleeping()
     model = make(x, keras.layers.Dense(1)(sleeping(x)))
     model.compile("sgd", "mse", jit_compile=False, **how)
-    # Keras builds its metrics on a first batch, beyond those of the steps.
+    # Keras builds its metrics on a first batch, which is not one of the steps.
     model.fit(_constant(1), verbose=0, shuffle=False)
     return model, sleeping
 
 
 def fit_arguments(kind: str, steps: int, sleeps: Sleeps) -> dict[str, Any]:
-    """What `fit` takes to train `steps` steps over batches of this kind, each of which sleeps once."""
+    """Return the arguments of `fit` for `steps` steps over batches of this kind, each of which sleeps once."""
     if kind == "Python generator":
-        return {"x": _generated(steps, sleeps.both)}
+        return {"x": _generated(steps, sleeps.sleep_and_end)}
     if kind == "PyDataset":
         return {"x": _Indexed(steps, sleeps)}
     epochs = 2 if kind in _TWO_EPOCHS else 1
@@ -171,28 +174,28 @@ def _dataset(kind: str, steps: int, sleeps: Sleeps) -> tf.data.Dataset:
         batches = tf.data.Dataset.from_generator(lambda: _generated(steps, sleeps.sleep), output_signature=signature)
         batches = batches.map(lambda x, y: (_after(x, sleeps.end), y))
     else:
-        batches = _constant(steps).map(_late(sleeps))
+        batches = _constant(steps).map(_delay_batch(sleeps))
     if kind == "tf.data, unknown length":
         batches = batches.filter(lambda x, y: True)
     elif kind == "steps_per_epoch":
         batches = batches.repeat()
     elif kind == "prefetch":
         batches = batches.prefetch(_DEPTH)
-    # What is autotuned takes up to 4 s to be deleted after the last step.
-    return batches.with_options(options(_OFF)).with_options(untuned())
+    # An autotuned pipeline takes up to 4 s to be deleted after the last step.
+    return batches.with_options(options(_OFF)).with_options(without_autotune())
 
 
 def shuffled(elements: int, buffer: int, sleeps: Sleeps) -> tf.data.Dataset:
-    """Batches of two elements, each of which sleeps, behind a shuffle that holds `buffer` of them."""
+    """Return batches of two elements, each of which sleeps, after a shuffle with a buffer of `buffer` elements."""
     one = tf.data.Dataset.from_tensors((tf.ones((4,)), tf.ones((1,)))).repeat(elements)
-    return one.map(_late(sleeps)).shuffle(buffer).batch(2).with_options(options(_OFF))
+    return one.map(_delay_batch(sleeps)).shuffle(buffer).batch(2).with_options(options(_OFF))
 
 
 def _constant(batches: int) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensors((tf.ones((_BATCH, 4)), tf.ones((_BATCH, 1)))).repeat(batches)
 
 
-def _late(sleeps: Sleeps) -> Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
+def _delay_batch(sleeps: Sleeps) -> Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
     return lambda x, y: (sleeps.delay(x), y)
 
 
@@ -213,46 +216,38 @@ class _Indexed(keras.utils.PyDataset):
         return self._steps
 
     def __getitem__(self, index: int) -> Any:
-        self._sleeps.both()
+        self._sleeps.sleep_and_end()
         return np.ones((_BATCH, 4), np.float32), np.ones((_BATCH, 1), np.float32)
 
 
-#: Steps at a training's start that are left out: trace, first batch.
-_WARM_UP = 4
-#: Shorter waits than this do not tell what is left of a delay from what handing over a batch takes.
-_LEFT_MS = 0.5
-#: Figures of fewer steps are no medians.
-_LEAST = 5
-
-
 class Trainings:
-    """Trains one schedule after another with Watch; those that are alike share a model."""
+    """Trains one schedule after another with Watch; schedules of the same kind share a model."""
 
     def __init__(self, runs_dir: Path, seed: int) -> None:
         self._runs_dir = runs_dir
         self._rng = np.random.default_rng(seed)
         self._models: dict[str, tuple[Any, Sleeping]] = {}
 
-    def train(self, schedule: Schedule) -> Trained:
-        """Train once and compare."""
+    def train(self, schedule: Schedule) -> TrainingResult:
+        """Train one schedule and compare its delays with Watch's figures."""
         sleeps = {part: self._sleeps(part, schedule) for part in PARTS}
         model, sleeping = self._model(schedule.kind)
         sleeping.sleeps = sleeps["compute"]
-        with _quiet(collects=not schedule.held_up):
+        with _quiet(has_collections=not schedule.slow_steps):
             train = self._loop if schedule.kind == LOOP else self._fit
-            run, asked_ns = train(model, schedule, sleeps)
-        end_ns = _step_ends(asked_ns, run.steps, FUSED.get(schedule.kind, 1))
-        return Trained(
-            found=list(_compare(run.steps, schedule, sleeps, end_ns)),
+            run, end_of_step_ns = train(model, schedule, sleeps)
+        end_ns = _step_ends(end_of_step_ns, run.steps, FUSED.get(schedule.kind, 1))
+        return TrainingResult(
+            comparisons=list(_compare(run.steps, schedule, sleeps, end_ns)),
             wall_error=_wall_error(run.steps, end_ns),
             run=run,
-            held_up=[_as_it_was(one, sleeps) for one in schedule.held_up],
+            slow_steps=[_with_actual_ms(one, sleeps) for one in schedule.slow_steps],
             slept_ms={part: _median_ms(sleeps[part], run.steps) for part in PARTS if sleeps[part].end_ns},
-            step_ms=float(np.median(np.diff(asked_ns))) / 1e6,
+            step_ms=float(np.median(np.diff(end_of_step_ns))) / 1e6,
         )
 
     def _fit(self, model: Any, schedule: Schedule, sleeps: dict[str, Sleeps]) -> tuple[Run, list[int]]:
-        """The run, and when what follows each call of Keras' train function was over."""
+        """Return the run and the time at which the callbacks of each execution ended."""
         watch = Watch(self._runs_dir, "exact" if schedule.kind.endswith("exact") else "fused")
         host = _Host(watch, schedule, sleeps["host"])
         callbacks = [watch, _SlowLogger(schedule, "callback"), _SlowCheckpoint(schedule, "checkpoint"), host]
@@ -261,7 +256,7 @@ class Trainings:
         return open_run(watch.run_path or ""), host.end_ns
 
     def _loop(self, model: Any, schedule: Schedule, sleeps: dict[str, Sleeps]) -> tuple[Run, list[int]]:
-        """The same of a loop that calls no callbacks."""
+        """Return the same for a loop without callbacks."""
         end_ns = []
         with track(fit_arguments(schedule.kind, schedule.steps, sleeps["wait"])["x"], self._runs_dir) as batches:
             for x, y in batches:
@@ -270,37 +265,37 @@ class Trainings:
         return open_run(batches.run_path or ""), end_ns
 
     def fill(self, steps: int, buffer: int, element_ms: float) -> Run:
-        """Train two epochs over a shuffle buffer that has to be filled before each."""
+        """Train two epochs over a shuffle buffer that is filled before each."""
         model, sleeping = self._model("tf.data")
         sleeping.sleeps = Sleeps(np.zeros(1))
         watch = Watch(self._runs_dir)
         batches = shuffled(2 * steps, buffer, Sleeps(np.full(1, element_ms)))
-        with _quiet(collects=False):
+        with _quiet(has_collections=False):
             model.fit(batches, epochs=2, verbose=0, shuffle=False, callbacks=[watch])
         return open_run(watch.run_path or "")
 
     def _model(self, kind: str) -> tuple[Any, Sleeping]:
-        own = kind if kind in (*FUSED, "run_eagerly", "own train_step", "MirroredStrategy") else "tf.data"
-        if own not in self._models:
-            self._models[own] = make_model(own)
-        return self._models[own]
+        key = kind if kind in (*FUSED, "run_eagerly", "own train_step", "MirroredStrategy") else "tf.data"
+        if key not in self._models:
+            self._models[key] = make_model(key)
+        return self._models[key]
 
     def _sleeps(self, part: str, schedule: Schedule) -> Sleeps:
         levels = getattr(schedule, f"{part}_ms")
         planned_ms = np.resize(np.array(levels, dtype=np.float64), schedule.steps)
         self._rng.shuffle(planned_ms)
-        own = [one for one in schedule.held_up if one.part == part]
-        for one in own:
+        slow_steps = [one for one in schedule.slow_steps if one.part == part]
+        for one in slow_steps:
             planned_ms[one.step - 1] += one.ms if one.how == "sleep" else 0.0
-        return Sleeps(planned_ms, frozenset(one.step - 1 for one in own if one.how == "garbage collection"))
+        return Sleeps(planned_ms, frozenset(one.step - 1 for one in slow_steps if one.how == "garbage collection"))
 
 
-class _Sleepy(keras.callbacks.Callback):
-    """Sleeps after the steps that it holds up in this way."""
+class _SlowCallback(keras.callbacks.Callback):
+    """Sleeps after the slow steps of one kind."""
 
     def __init__(self, schedule: Schedule, how: str) -> None:
         super().__init__()
-        self._ms = {one.step: one.ms for one in schedule.held_up if one.how == how}
+        self._ms = {one.step: one.ms for one in schedule.slow_steps if one.how == how}
         self._step = 0
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -308,12 +303,12 @@ class _Sleepy(keras.callbacks.Callback):
         time.sleep(self._ms.get(self._step, 0.0) / 1e3)
 
 
-#: A callback is told by its class.
-_SlowLogger, _SlowCheckpoint = type(LOGGER, (_Sleepy,), {}), type(CHECKPOINT, (_Sleepy,), {})
+#: Watch reports a callback by its class.
+_SlowLogger, _SlowCheckpoint = type(LOGGER, (_SlowCallback,), {}), type(CHECKPOINT, (_SlowCallback,), {})
 
 
 class _Host(keras.callbacks.Callback):
-    """The last callback: sleeps, switches, and notes when it is done; the next batch is asked for then."""
+    """The last callback: sleeps, switches and records its end, which is when the next batch is requested."""
 
     def __init__(self, watch: Watch, schedule: Schedule, sleeps: Sleeps) -> None:
         super().__init__()
@@ -327,70 +322,74 @@ class _Host(keras.callbacks.Callback):
             self._watch.set(prefetch=self._switches[0])
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self._sleeps.both()
+        self._sleeps.sleep_and_end()
         if len(self.end_ns) + 1 in self._switches:
             self._watch.set(prefetch=self._switches[len(self.end_ns) + 1])
         self.end_ns.append(time.perf_counter_ns())
 
 
 @contextlib.contextmanager
-def _quiet(*, collects: bool) -> Iterator[None]:
-    """Without Keras' words on data that ran out, and without collections of Python's own choosing."""
-    was = gc.isenabled()
-    if not collects:
+def _quiet(*, has_collections: bool) -> Iterator[None]:
+    """Silence Keras' warnings about data that ran out and, without `has_collections`, disable automatic collection."""
+    was_enabled = gc.isenabled()
+    if not has_collections:
         gc.disable()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        if was:
+        if was_enabled:
             gc.enable()
 
 
 def _step_ends(end_ns: list[int], rows: Rows, fused: int) -> NDArray[np.int64]:
-    """When the callbacks of each step were done; 0 after the steps of one call that have none."""
+    """Return the time at which each step's callbacks ended; 0 for steps within an execution, which have none."""
     ends = np.zeros(len(rows), dtype=np.int64)
     ends[fused - 1 :: fused] = end_ns
     return ends
 
 
-def _compare(rows: Rows, schedule: Schedule, sleeps: dict[str, Sleeps], end_ns: NDArray[np.int64]) -> Iterator[Found]:
+def _compare(
+    rows: Rows, schedule: Schedule, sleeps: dict[str, Sleeps], end_ns: NDArray[np.int64]
+) -> Iterator[PartComparison]:
     steady = rows["flags"] == 0
     steady[:_WARM_UP] = False
-    steady[[one.step - 1 for one in schedule.held_up]] = False
+    steady[[one.step - 1 for one in schedule.slow_steps]] = False
     for part in PARTS:
         if len(set(getattr(schedule, f"{part}_ms"))) < 2:
             continue
         planned = _of_steps(sleeps[part].drawn_ms, rows)
-        told = rows[f"{part}_ms"].astype(np.float64)
+        measured = rows[f"{part}_ms"].astype(np.float64)
         injected, own_ms = _took_ms(sleeps[part], rows), None
         if part == "wait" and schedule.kind in AHEAD:
             asked_ns = np.where(end_ns > 0, end_ns, _of_steps(sleeps["compute"].end_ns, rows))
             injected = _left_ms(_of_steps(sleeps[part].end_ns, rows), asked_ns)
-            if schedule.kind in ASKED_ANEW:
+            if schedule.kind in WITHOUT_HANDOVER:
                 latest = _left_ms(_of_steps([*sleeps[part].begin_ns, sleeps[part].end_ns[-1]], rows), asked_ns)
-                injected, own_ms = np.clip(told, injected, np.maximum(injected, latest)), 0.0
+                injected, own_ms = np.clip(measured, injected, np.maximum(injected, latest)), 0.0
         if own_ms is None:
-            own_ms = float(np.median((told - injected)[steady & (planned == 0) & (injected < _LEFT_MS)]))
+            own_ms = float(np.median((measured - injected)[steady & (planned == 0) & (injected < _LEFT_MS)]))
         for level in sorted(set(getattr(schedule, f"{part}_ms")) - {0}):
-            held = steady & (planned == level) & (injected >= _LEFT_MS)
-            yield _found(part, float(level), injected[held], (told - injected)[held] - own_ms)
+            at_level = steady & (planned == level) & (injected >= _LEFT_MS)
+            yield _make_comparison(part, float(level), injected[at_level], (measured - injected)[at_level] - own_ms)
 
 
 def _median_ms(sleeps: Sleeps, rows: Rows) -> float:
     return float(np.median(_took_ms(sleeps, rows)))
 
 
-def _found(part: str, slept_ms: float, injected: NDArray[np.float64], error: NDArray[np.float64]) -> Found:
+def _make_comparison(
+    part: str, slept_ms: float, injected: NDArray[np.float64], error: NDArray[np.float64]
+) -> PartComparison:
     if len(injected) < _LEAST:
-        return Found(part, slept_ms, float("nan"), float("nan"))
+        return PartComparison(part, slept_ms, float("nan"), float("nan"))
     injected_ms = float(np.median(injected))
-    return Found(part, slept_ms, injected_ms, injected_ms + float(np.median(error)))
+    return PartComparison(part, slept_ms, injected_ms, injected_ms + float(np.median(error)))
 
 
 def _of_steps(values: Sequence[float], rows: Rows) -> NDArray[Any]:
-    """Keras asks for the first batches of some kinds to see what they are: the last ones are the steps'."""
+    """Return the last values, which are the steps': Keras fetches extra batches of some kinds before the first step."""
     return np.array(values[-len(rows) :])
 
 
@@ -400,14 +399,14 @@ def _took_ms(sleeps: Sleeps, rows: Rows) -> NDArray[np.float64]:
 
 
 def _left_ms(handed_ns: NDArray[np.int64], asked_ns: NDArray[np.int64]) -> NDArray[np.float64]:
-    """What was left of each batch's delay when the batch was asked for, at the end of the step before."""
+    """Return the rest of each batch's delay at its request, which is at the end of the step before."""
     left_ms = np.zeros(len(handed_ns))
     left_ms[1:] = np.maximum(handed_ns[1:] - asked_ns[:-1], 0) / 1e6
     return left_ms
 
 
 def _wall_error(rows: Rows, end_ns: NDArray[np.int64]) -> float:
-    """Of each epoch, between the callbacks after its first call and those after its last but one."""
+    """Return the worst error of an epoch, between the callbacks of its first and its last but one execution."""
     worst = 0.0
     for epoch in np.unique(rows["epoch"]):
         at = np.flatnonzero((rows["epoch"] == epoch) & (end_ns > 0))[:-1]
@@ -418,8 +417,8 @@ def _wall_error(rows: Rows, end_ns: NDArray[np.int64]) -> float:
     return worst
 
 
-def _as_it_was(one: HeldUp, sleeps: dict[str, Sleeps]) -> HeldUp:
+def _with_actual_ms(one: SlowStep, sleeps: dict[str, Sleeps]) -> SlowStep:
     if one.how in ("callback", "checkpoint"):
         return one
-    own = sleeps[one.part]
-    return replace(one, ms=(own.end_ns[one.step - 1] - own.begin_ns[one.step - 1]) / 1e6)
+    actual = sleeps[one.part]
+    return replace(one, ms=(actual.end_ns[one.step - 1] - actual.begin_ns[one.step - 1]) / 1e6)

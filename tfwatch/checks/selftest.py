@@ -1,8 +1,7 @@
-"""`tfwatch selftest`: known delays against what Watch reports, and what tfwatch costs.
+"""`tfwatch selftest`: are the numbers right on this machine?
 
-`tfwatch selftest`: are the numbers right on this machine? Known delays against what Watch says of them.
-
-What the selftest prints: a line a group with its worst case, every failure, and what tfwatch costs.
+Trainings with injected delays are compared with Watch's figures for them. The table has a line for each group with its
+worst case, every failure, and the cost of tfwatch.
 """
 
 from __future__ import annotations
@@ -25,11 +24,16 @@ if TYPE_CHECKING:
     from tfwatch.checks.selftest_cases import Case, Experiment
     from tfwatch.checks.selftest_cost import Costs
 
+
 _SEED = 20_11
+#: The first words of the groups' names, in the order of the table.
+_ORDER = ("wait", "compute", "host", "wait + compute + host = wall", "verdict", "spike", "stall", "switch")
+#: Columns for the texts of a group.
+_WIDE = 32
 
 
 def selftest(as_json: bool) -> int:
-    """Run all cases, print them and what tfwatch costs, and return 0 where all cases pass, else 1."""
+    """Run all cases and print them with the cost of tfwatch; return 0 where all cases pass, else 1."""
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     with tempfile.TemporaryDirectory() as folder, Capture(screen=False) as terminal:
         terminal.record_to(Path(folder) / "log.txt")
@@ -43,7 +47,7 @@ def selftest(as_json: bool) -> int:
             Trainings(runs_dir, _SEED),
             lambda done, of: _show(terminal.err, f"{done} of {of} trainings"),
         )
-        _show(terminal.err, "what tfwatch costs")
+        _show(terminal.err, "measuring the cost of tfwatch")
         costs = selftest_cost.find_costs(runs_dir)
         _show(terminal.err, "")
         if as_json:
@@ -51,8 +55,8 @@ def selftest(as_json: bool) -> int:
         else:
             print_table(terminal.out, cases, costs)
         terminal.out.flush()
-        if terminal.unsaid:
-            terminal.err.write(f"tfwatch: this could not be written: {terminal.unsaid}\n")
+        if terminal.write_error:
+            terminal.err.write(f"tfwatch: the output cannot be written: {terminal.write_error}\n")
             return 1
     return 0 if all(case.passed for case in cases) else 1
 
@@ -60,16 +64,16 @@ def selftest(as_json: bool) -> int:
 def run_all(
     experiments: Iterable[Experiment], trainings: Trainings, progress: Callable[[int, int], None] = lambda *_: None
 ) -> list[Case]:
-    """The cases of all experiments. One with a failure is run twice: noise does not come back, an error does."""
+    """Run all experiments, and one with a failure twice: noise does not fail twice, an error does."""
     experiments = list(experiments)
     cases: list[Case] = []
     for done, experiment in enumerate(experiments):
         progress(done, len(experiments))
-        cases += _twice(experiment, trainings)
+        cases += _run_until_passed(experiment, trainings)
     return cases
 
 
-def _twice(experiment: Experiment, trainings: Trainings) -> list[Case]:
+def _run_until_passed(experiment: Experiment, trainings: Trainings) -> list[Case]:
     first = list(experiment(trainings))
     if all(case.passed for case in first):
         return first
@@ -77,26 +81,20 @@ def _twice(experiment: Experiment, trainings: Trainings) -> list[Case]:
     return [case if case.passed else again.get((case.group, case.case), replace(case, tries=2)) for case in first]
 
 
-def _show(err: TextIO, words: str) -> None:
-    """Say on a terminal what goes on, in place of what was said before."""
+def _show(err: TextIO, text: str) -> None:
+    """Show the progress on a terminal, in place of the text before."""
     if err.isatty():
-        err.write(f"\r\x1b[K{words}")
+        err.write(f"\r\x1b[K{text}")
         err.flush()
 
 
-#: What a group's name begins with, in the order of the table.
-_ORDER = ("wait", "compute", "host", "wait + compute + host = wall", "verdict", "spike", "stall", "switch")
-#: Columns for the words of a group.
-_WIDE = 32
-
-
 def cases_json(cases: Sequence[Case], costs: Costs) -> dict[str, Any]:
-    """The selftest as `--json` prints it.
+    """Return the selftest as `--json` prints it.
 
-    passed, failed: how many cases; second_try: how many of those that passed did not at first.
-    cases: [{group, case, injected, measured, unit, error, passed, tries}]: figures in `unit`, or words; error is
-        None for words. A figure that could not be had is None (null).
-    cost: {watch: {ratio, added_us, step_ms, noise}, frame: {median_ms, p95_ms}}, told and not judged.
+    passed, failed: numbers of cases. second_try: those that passed at the second try.
+    cases: [{group, case, injected, measured, unit, error, passed, tries}]: figures in `unit`, or texts, whose error is
+        None. A figure without enough steps is None (null).
+    cost: {watch: {ratio, added_us, step_ms, noise}, frame: {median_ms, p95_ms}}, which have no tolerance.
     """
     passed = sum(case.passed for case in cases)
     return {
@@ -126,35 +124,35 @@ def _plain(value: float | str | None) -> float | str | None:
 
 
 def print_table(out: TextIO, cases: Sequence[Case], costs: Costs) -> None:
-    """For people: read in a minute, in 80 columns but for the words of a failure."""
+    """Print the table, in 80 columns except for failures."""
     lines = [_line("case", "pass", "injected", "measured", "error", ""), *_groups(cases)]
-    out.writelines(f"{line.rstrip()}\n" for line in (*lines, "", *costs.words, _sum(cases)))
+    out.writelines(f"{line.rstrip()}\n" for line in (*lines, "", *costs.sentences, _total(cases)))
 
 
 def _groups(cases: Sequence[Case]) -> Iterator[str]:
-    """Each group with the worst of what passed, or with its words, and below it every failure."""
+    """Yield a line for each group with the worst case that passed, and below it every failure."""
     groups = dict.fromkeys(case.group for case in cases)
     for group in sorted(groups, key=lambda group: _ORDER.index(group.partition(":")[0])):
-        own = [case for case in cases if case.group == group]
-        good, bad = [case for case in own if case.passed], [case for case in own if not case.passed]
-        again = sum(case.tries > 1 for case in good)
-        result = "FAIL" if bad else f"pass{f', {again} at 2nd try' if again else ''}"
-        yield _line(group, f"{len(good)}/{len(own)}", *_worst(good), result)
-        yield from (f"    FAIL, twice: {_failure(case)}" for case in bad)
+        in_group = [case for case in cases if case.group == group]
+        passed, failed = [case for case in in_group if case.passed], [case for case in in_group if not case.passed]
+        retried = sum(case.tries > 1 for case in passed)
+        result = "FAIL" if failed else f"pass{f', {retried} at 2nd try' if retried else ''}"
+        yield _line(group, f"{len(passed)}/{len(in_group)}", *_worst(passed), result)
+        yield from (f"    FAIL, twice: {_failure(case)}" for case in failed)
 
 
 def _worst(cases: Sequence[Case]) -> tuple[str, str, str]:
-    """injected, measured and error of the case that is furthest off; of words each one."""
+    """Return injected, measured and error of the worst case; for texts, all of them."""
     figures = [case for case in cases if case.error is not None]
     if not figures:
-        words = ", ".join(dict.fromkeys(str(case.injected) for case in cases))
-        return textwrap.shorten(words, _WIDE, placeholder=" ..."), "", ""
-    worst = max(figures, key=lambda case: case.off)
-    return _shown(worst.injected, worst.unit), _shown(worst.measured, worst.unit), _error(worst)
+        texts = ", ".join(dict.fromkeys(str(case.injected) for case in cases))
+        return textwrap.shorten(texts, _WIDE, placeholder=" ..."), "", ""
+    worst = max(figures, key=lambda case: case.error_share)
+    return _format(worst.injected, worst.unit), _format(worst.measured, worst.unit), _error(worst)
 
 
 def _failure(case: Case) -> str:
-    figures = f"injected {_shown(case.injected, case.unit)}, measured {_shown(case.measured, case.unit)}"
+    figures = f"injected {_format(case.injected, case.unit)}, measured {_format(case.measured, case.unit)}"
     return f"{case.case}: {figures}{f', error {_error(case)}' if case.error is not None else ''}"
 
 
@@ -162,7 +160,7 @@ def _error(case: Case) -> str:
     return "" if case.error is None else f"{case.error:+.{_digits(case.unit)}f} {case.unit}"
 
 
-def _shown(value: float | str, unit: str) -> str:
+def _format(value: float | str, unit: str) -> str:
     if isinstance(value, str):
         return value
     return "too few steps" if value != value else f"{value:.{_digits(unit)}f} {unit}"
@@ -177,9 +175,9 @@ def _line(name: str, passed: str, injected: str, measured: str, error: str, resu
     return f"{name:<33}{passed:>6}{figures}  {result}"
 
 
-def _sum(cases: Iterable[Case]) -> str:
+def _total(cases: Iterable[Case]) -> str:
     cases = list(cases)
     passed = [case for case in cases if case.passed]
-    again = sum(case.tries > 1 for case in passed)
-    tries = f", {again} of them at the second try" if again else ""
+    retried = sum(case.tries > 1 for case in passed)
+    tries = f", {retried} of them at the second try" if retried else ""
     return f"{len(passed)} of {len(cases)} cases pass{tries}"

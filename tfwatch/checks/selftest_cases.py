@@ -1,9 +1,4 @@
-"""The selftest's cases: the injected delay and the measured one, side by side, with the tolerance.
-
-A comparison of the selftest, and how far apart the two may be.
-
-The selftest's cases: what is injected into a training and what tfwatch then says, side by side.
-"""
+"""The selftest's cases: each compares what is injected into a training with what tfwatch reports of it."""
 
 from __future__ import annotations
 
@@ -27,9 +22,9 @@ from tfwatch.checks.injected_schedule import (
     LOGGER,
     LOOP,
     ON_DEMAND,
-    HeldUp,
     Schedule,
-    Trained,
+    SlowStep,
+    TrainingResult,
 )
 
 if TYPE_CHECKING:
@@ -37,19 +32,26 @@ if TYPE_CHECKING:
     from tfwatch.checks.injected_trainings import Trainings
     from tfwatch.runs.opened import Run
 
-#: What a figure may be off: milliseconds, or this share of what was injected where that is more. Computing and
-#: callbacks have costs of their own, which vary: an eager step of 6 ms takes 0.9 ms more after a sleep in it.
+
+#: The tolerance of each part: milliseconds, or this share of the injected figure where that is more. Compute and
+#: callbacks have varying costs of their own: an eager step of 6 ms takes 0.9 ms more after a sleep in it.
 TOLERANCES = {"wait": (0.3, 0.02), "compute": (1.5, 0.05), "host": (1.0, 0.05)}
-_WALL_OFF = 0.001
+_WALL_TOLERANCE = 0.001
 _WALL = "wait + compute + host = wall"
+_SPIKE_TOLERANCE = (5.0, 0.1)
+_RATIO_TOLERANCE = 0.05
+#: The rest of a data wait that prefetch hides, ms.
+_HIDDEN_MS = 1.0
+#: Causes from sensors of the whole machine: other programs may indeed be the cause.
+_OF_THE_MACHINE = ("CPU contention", "swap", "thermal limit")
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """One comparison.
 
-    injected, measured: figures in `unit`, or words. off: how far apart they are as a share of what they may be; 0 or
-    more than 1 for words. tries: how many trainings it took.
+    injected, measured: figures in `unit`, or texts. error_share: the error as a share of the tolerance; 0 for equal
+    texts, infinite for others. tries: the number of trainings.
     """
 
     group: str
@@ -57,59 +59,34 @@ class Case:
     injected: float | str
     measured: float | str
     unit: str
-    off: float
+    error_share: float
     tries: int = 1
 
     @property
     def error(self) -> float | None:
-        """Measured less injected; None for words."""
+        """Measured minus injected; None for texts."""
         if isinstance(self.injected, str) or isinstance(self.measured, str):
             return None
         return self.measured - self.injected
 
     @property
     def passed(self) -> bool:
-        """NaN, where too few steps tell, is no pass."""
-        return self.off <= 1.0
+        """True within the tolerance; NaN, of too few steps, does not pass."""
+        return self.error_share <= 1.0
 
 
-def figure(group: str, case: str, injected: float, measured: float, may_be_off: tuple[float, float]) -> Case:
-    """A figure in milliseconds. may_be_off: so many, or this share of what was injected where that is more."""
-    least, share = may_be_off
-    off = abs(measured - injected) / max(least, share * injected)
-    return Case(group, case, injected, measured, "ms", off if off == off else float("inf"))
-
-
-def words(group: str, case: str, injected: str, measured: str) -> Case:
-    """What was to be said, and what was."""
-    return Case(group, case, injected, measured, "", 0.0 if injected == measured else float("inf"))
-
-
-def wall(case: str, trained: Trained) -> Case:
-    """Whether the parts of each step sum to its wall time."""
-    return Case(_WALL, case, 100.0, 100.0 * (1 - trained.wall_error), "%", trained.wall_error / _WALL_OFF)
-
-
-_SPIKE_OFF = (5.0, 0.1)
-_RATIO_OFF = 0.05
-#: What is left of a wait that prefetch hides, ms.
-_HIDDEN_MS = 1.0
-#: A sensor says these of the whole machine: on one that others use too they may well be true.
-_OF_THE_MACHINE = ("CPU contention", "swap", "thermal limit")
-
-
-#: What is trained once for some of the cases.
+#: A training and the cases that it gives.
 Experiment: TypeAlias = Callable[["Trainings"], Iterator[Case]]
 
 
 def experiments() -> Iterator[Experiment]:
-    """All of them, in the order of the table."""
+    """Yield all experiments, in the order of the table."""
     for kind in ON_DEMAND:
         host_ms = (0.0,) if kind in (*FUSED, LOOP) else (0.0, 0.0, 2.0, 6.0)
-        yield _split_of(Schedule((0, 0, 1, 2, 5, 10, 20, 40), (0, 0, 4, 12), host_ms, kind, steps=160))
+        yield _split(Schedule((0, 0, 1, 2, 5, 10, 20, 40), (0, 0, 4, 12), host_ms, kind, steps=160))
     for kind in AHEAD:
         rest = {"compute_ms": (2.0,)} if kind in FUSED else {"host_ms": (0.0, 2.0)}
-        yield _split_of(Schedule((0, 0, 5, 10, 20, 40), kind=kind, steps=160, **rest))
+        yield _split(Schedule((0, 0, 5, 10, 20, 40), kind=kind, steps=160, **rest))
     for data_ms, compute_ms, word in (
         (0.0, 30.0, "NOT"),
         (0.5, 40.0, "NOT"),
@@ -121,21 +98,38 @@ def experiments() -> Iterator[Experiment]:
         yield _verdict("prefetch", data_ms, compute_ms, word)
     yield _bound(Schedule(host_ms=(12,), compute_ms=(12,), steps=50), "host-bound")
     yield _bound(Schedule(host_ms=(2,), compute_ms=(20,), steps=50), "compute-bound")
-    yield from (_named, _shuffle, _slow_start, _hiccups, _period, _slow_callback, _drift, _switches)
+    yield from (_spikes, _shuffle, _slow_start, _stalls, _periodic_wait, _periodic_callback, _drift, _switches)
+
+
+def compare_figures(group: str, case: str, injected: float, measured: float, tolerance: tuple[float, float]) -> Case:
+    """Compare milliseconds. tolerance: milliseconds, or this share of the injected figure where that is more."""
+    least_ms, share = tolerance
+    error_share = abs(measured - injected) / max(least_ms, share * injected)
+    return Case(group, case, injected, measured, "ms", error_share if error_share == error_share else float("inf"))
+
+
+def compare_texts(group: str, case: str, injected: str, measured: str) -> Case:
+    """Compare the expected text with the reported one."""
+    return Case(group, case, injected, measured, "", 0.0 if injected == measured else float("inf"))
+
+
+def compare_wall(case: str, trained: TrainingResult) -> Case:
+    """Compare the sum of each step's parts with its wall time."""
+    return Case(_WALL, case, 100.0, 100.0 * (1 - trained.wall_error), "%", trained.wall_error / _WALL_TOLERANCE)
 
 
 # -- the split, the verdict -----------------------------------------------------------------------------
 
 
-def _split_of(schedule: Schedule) -> Experiment:
+def _split(schedule: Schedule) -> Experiment:
     def run(trainings: Trainings) -> Iterator[Case]:
         trained = trainings.train(schedule)
-        for found in trained.found:
-            own = found.part == "wait"
-            group = f"wait: {schedule.kind}" if own else found.part
-            case = f"{found.slept_ms:g} ms" if own else f"{found.slept_ms:g} ms, {schedule.kind}"
-            yield figure(group, case, found.injected_ms, found.measured_ms, TOLERANCES[found.part])
-        yield wall(schedule.kind, trained)
+        for one in trained.comparisons:
+            is_wait = one.part == "wait"
+            group = f"wait: {schedule.kind}" if is_wait else one.part
+            case = f"{one.slept_ms:g} ms" if is_wait else f"{one.slept_ms:g} ms, {schedule.kind}"
+            yield compare_figures(group, case, one.injected_ms, one.measured_ms, TOLERANCES[one.part])
+        yield compare_wall(schedule.kind, trained)
 
     return run
 
@@ -143,10 +137,10 @@ def _split_of(schedule: Schedule) -> Experiment:
 def _verdict(kind: str, data_ms: float, compute_ms: float, word: str) -> Experiment:
     def run(trainings: Trainings) -> Iterator[Case]:
         trained = trainings.train(Schedule((data_ms,), (compute_ms,), kind=kind, steps=50))
-        judged = judge(trained.run.steps).verdict.name
+        reported = judge(trained.run.steps).verdict.name
         group = f"verdict: prefetch {'on' if kind in AHEAD else 'off'}"
-        yield words(group, f"data {data_ms:g}, compute {compute_ms:g} ms", word, judged)
-        yield wall(f"{group}: data {data_ms:g} ms", trained)
+        yield compare_texts(group, f"data {data_ms:g}, compute {compute_ms:g} ms", word, reported)
+        yield compare_wall(f"{group}: data {data_ms:g} ms", trained)
 
     return run
 
@@ -156,17 +150,17 @@ def _bound(schedule: Schedule, word: str) -> Experiment:
         trained = trainings.train(schedule)
         bound = judge(trained.run.steps).bound
         case = f"host {schedule.host_ms[0]:g}, compute {schedule.compute_ms[0]:g} ms"
-        yield words("verdict: what binds", case, word, bound.value if bound else "not enough data")
-        yield wall(f"what binds: {case}", trained)
+        yield compare_texts("verdict: bound", case, word, bound.value if bound else "not enough data")
+        yield compare_wall(f"bound: {case}", trained)
 
     return run
 
 
 # -- spikes -----------------------------------------------------------------------------------------------
 
-#: So far apart that one that comes by chance still leaves them rare.
-_APART = 210
-#: Sleeps have no cause that anybody could know. Each is some more than the least that is a spike.
+#: Steps between spikes: with one more by chance they are still rare.
+_DISTANCE = 210
+#: A sleep has no cause that can be found. Each one is longer than the shortest spike.
 _SPIKES = (
     ("wait", "sleep", 30.5),
     ("compute", "sleep", 31.0),
@@ -180,7 +174,7 @@ _SPIKES = (
     ("host", "callback", 60.0),
     ("host", "checkpoint", 120.0),
 )
-_CALLED = {
+_CAUSES = {
     "sleep": UNEXPLAINED.name,
     "callback": f"callback {LOGGER}",
     "checkpoint": f"checkpoint {CHECKPOINT}",
@@ -188,43 +182,43 @@ _CALLED = {
 }
 
 
-def _named(trainings: Trainings) -> Iterator[Case]:
-    """Spikes in every part: found where they are, as long as they are, with their own cause and no other."""
-    at = range(_APART // 2, _APART * len(_SPIKES), _APART)
-    held_up = tuple(HeldUp(step, *spike) for step, spike in zip(at, _SPIKES, strict=True))
-    trained = trainings.train(Schedule(compute_ms=(2.0,), steps=_APART * len(_SPIKES), held_up=held_up))
-    told = _spikes_of(trained.run)
-    for asked, one in zip(held_up, trained.held_up, strict=True):
+def _spikes(trainings: Trainings) -> Iterator[Case]:
+    """Spikes in every part are found at their steps, with their lengths and their causes, and no others are."""
+    at = range(_DISTANCE // 2, _DISTANCE * len(_SPIKES), _DISTANCE)
+    slow_steps = tuple(SlowStep(step, *spike) for step, spike in zip(at, _SPIKES, strict=True))
+    trained = trainings.train(Schedule(compute_ms=(2.0,), steps=_DISTANCE * len(_SPIKES), slow_steps=slow_steps))
+    reported = _spikes_of(trained.run)
+    for asked, one in zip(slow_steps, trained.slow_steps, strict=True):
         name = f"{asked.ms:g} ms in {one.part}" if asked.ms else f"in {one.part}"
-        yield from _spike(name, one, told.pop(one.step, None))
+        yield from _spike(name, one, reported.pop(one.step, None))
     flagged = set(trained.run.steps["step"][trained.run.steps["flags"] != 0].tolist())
-    invented = [spike for step, spike in told.items() if step not in flagged and not _is_honest(spike)]
-    plain = len(trained.run.steps) - len(held_up)
-    yield words("spike: causes made up", f"{plain} plain steps", "none", ", ".join(map(_called, invented)) or "none")
-    yield wall("spikes", trained)
+    wrong = [spike for step, spike in reported.items() if step not in flagged and not _is_plausible(spike)]
+    plain = len(trained.run.steps) - len(slow_steps)
+    yield compare_texts("spike: wrong causes", f"{plain} plain steps", "none", ", ".join(map(_name, wrong)) or "none")
+    yield compare_wall("spikes", trained)
 
 
-def _spike(name: str, one: HeldUp, told: Spike | None) -> Iterator[Case]:
+def _spike(name: str, one: SlowStep, reported: Spike | None) -> Iterator[Case]:
     if one.ms < LEAST_MS:
-        return  # a collection was over sooner than a spike
-    cause = _CALLED[one.how]
-    called = _called_in(told, one.part) if told else "not found"
-    # Where other programs hold the machine up too, who can tell a sleep from that?
-    named = cause if told and one.how == "sleep" and called in _OF_THE_MACHINE else called
-    yield words(f"spike: {one.how}", name, cause, named)
-    if told:
-        yield figure("spike: how long", f"{name}, {cause}", one.ms, told.extra_ms, _SPIKE_OFF)
+        return  # a collection shorter than a spike
+    cause = _CAUSES[one.how]
+    found = _name_in(reported, one.part) if reported else "not found"
+    # A sleep looks like the effect of other programs on the machine.
+    accepted = cause if reported and one.how == "sleep" and found in _OF_THE_MACHINE else found
+    yield compare_texts(f"spike: {one.how}", name, cause, accepted)
+    if reported:
+        yield compare_figures("spike: extra time", f"{name}, {cause}", one.ms, reported.extra_ms, _SPIKE_TOLERANCE)
 
 
-def _called_in(spike: Spike, part: str) -> str:
-    return _called(spike) if spike.part == part else f"{_called(spike)} in {spike.part}"
+def _name_in(spike: Spike, part: str) -> str:
+    return _name(spike) if spike.part == part else f"{_name(spike)} in {spike.part}"
 
 
-def _called(spike: Spike) -> str:
+def _name(spike: Spike) -> str:
     return f"{spike.cause} {spike.detail}" if spike.cause in ("callback", "checkpoint") else spike.cause
 
 
-def _is_honest(spike: Spike) -> bool:
+def _is_plausible(spike: Spike) -> bool:
     return spike.cause == UNEXPLAINED.name or spike.cause in _OF_THE_MACHINE
 
 
@@ -234,71 +228,73 @@ def _spikes_of(run: Run) -> dict[int, Spike]:
 
 def _cause_of(run: Run, step: int) -> str:
     spike = _spikes_of(run).get(step)
-    return _called(spike) if spike else "not found"
+    return _name(spike) if spike else "not found"
 
 
 def _shuffle(trainings: Trainings) -> Iterator[Case]:
-    """A buffer of 20 elements of 4 ms is filled before each epoch."""
+    """A shuffle buffer of 20 elements of 4 ms is filled before each epoch."""
     run = trainings.fill(steps=30, buffer=20, element_ms=4.0)
-    yield words("spike: shuffle fill", "20 elements of 4 ms", "shuffle fill", _cause_of(run, 31))
+    yield compare_texts("spike: shuffle fill", "20 elements of 4 ms", "shuffle fill", _cause_of(run, 31))
 
 
 def _slow_start(trainings: Trainings) -> Iterator[Case]:
     """An epoch's first batch takes longer, for another reason."""
-    held_up = (HeldUp(31, "wait", "sleep", 60.0),)
-    trained = trainings.train(Schedule(compute_ms=(2.0,), kind="validation", steps=60, held_up=held_up))
-    yield words("spike: epoch start", "first batch 60 ms later", "epoch start", _cause_of(trained.run, 31))
-    yield words("spike: compile", "first step", "compile", _cause_of(trained.run, 1))
+    slow_steps = (SlowStep(31, "wait", "sleep", 60.0),)
+    trained = trainings.train(Schedule(compute_ms=(2.0,), kind="validation", steps=60, slow_steps=slow_steps))
+    yield compare_texts("spike: epoch start", "first batch 60 ms later", "epoch start", _cause_of(trained.run, 31))
+    yield compare_texts("spike: compile", "first step", "compile", _cause_of(trained.run, 1))
 
 
 # -- stalls -----------------------------------------------------------------------------------------------
 
 
-def _hiccups(trainings: Trainings) -> Iterator[Case]:
-    """One long wait, and some that follow one another."""
+def _stalls(trainings: Trainings) -> Iterator[Case]:
+    """One long data wait, and several in a row."""
     row = range(150, 156)
-    held_up = (HeldUp(60, "wait", "sleep", 1200.0), *(HeldUp(step, "wait", "sleep", 250.0) for step in row))
-    trained = trainings.train(Schedule(compute_ms=(4.0,), steps=220, held_up=held_up))
+    slow_steps = (SlowStep(60, "wait", "sleep", 1200.0), *(SlowStep(step, "wait", "sleep", 250.0) for step in row))
+    trained = trainings.train(Schedule(compute_ms=(4.0,), steps=220, slow_steps=slow_steps))
     found = {stall.step: stall for stall in find_stalls(trained.run.steps, Pauses(trained.run.events))}
     for first, steps in ((60, 1), (row.start, len(row))):
-        took_ms = sum(one.ms for one in trained.held_up if first <= one.step < first + steps)
+        took_ms = sum(one.ms for one in trained.slow_steps if first <= one.step < first + steps)
         stall, case = found.pop(first, None), f"{steps} step{'s' if steps > 1 else ''} in a row"
         if stall is None or stall.steps != steps:
-            yield words(
-                "stall: how long", case, f"{steps} from step {first}", f"{stall.steps} steps" if stall else "not found"
+            yield compare_texts(
+                "stall: lost time", case, f"{steps} from step {first}", f"{stall.steps} steps" if stall else "not found"
             )
         else:
-            yield figure("stall: how long", case, took_ms, stall.lost_ms, _SPIKE_OFF)
-    yield words("stall: made up", "220 steps", "none", ", ".join(f"step {step}" for step in found) or "none")
-    yield wall("stalls", trained)
+            yield compare_figures("stall: lost time", case, took_ms, stall.lost_ms, _SPIKE_TOLERANCE)
+    yield compare_texts(
+        "stall: wrong stalls", "220 steps", "none", ", ".join(f"step {step}" for step in found) or "none"
+    )
+    yield compare_wall("stalls", trained)
 
 
-def _period(trainings: Trainings) -> Iterator[Case]:
-    yield from _shaped(trainings, "sleep", "wait", "every 20th step")
+def _periodic_wait(trainings: Trainings) -> Iterator[Case]:
+    yield from _pattern(trainings, "sleep", "wait", "every 20th step")
 
 
-def _slow_callback(trainings: Trainings) -> Iterator[Case]:
-    yield from _shaped(trainings, "callback", "host", f"every 20th step, {LOGGER}")
+def _periodic_callback(trainings: Trainings) -> Iterator[Case]:
+    yield from _pattern(trainings, "callback", "host", f"every 20th step, {LOGGER}")
 
 
-def _shaped(trainings: Trainings, how: str, part: str, shape: str) -> Iterator[Case]:
-    held_up = tuple(HeldUp(step, part, how, 40.0) for step in range(20, 241, 20))
-    trained = trainings.train(Schedule(compute_ms=(4.0,), steps=250, held_up=held_up))
-    yield words("stall: shape", f"a {part} that comes back", shape, _shape_of(trained, part))
+def _pattern(trainings: Trainings, how: str, part: str, expected: str) -> Iterator[Case]:
+    slow_steps = tuple(SlowStep(step, part, how, 40.0) for step in range(20, 241, 20))
+    trained = trainings.train(Schedule(compute_ms=(4.0,), steps=250, slow_steps=slow_steps))
+    yield compare_texts("stall: pattern", f"periodic {part}", expected, _pattern_of(trained, part))
 
 
 def _drift(trainings: Trainings) -> Iterator[Case]:
-    held_up = tuple(HeldUp(step, "wait", "sleep", 8.0 * step / 480) for step in range(1, 481))
-    trained = trainings.train(Schedule(compute_ms=(2.0,), steps=480, held_up=held_up))
-    yield words("stall: shape", "a wait that grows slowly", "drift", _shape_of(trained, "wait"))
+    slow_steps = tuple(SlowStep(step, "wait", "sleep", 8.0 * step / 480) for step in range(1, 481))
+    trained = trainings.train(Schedule(compute_ms=(2.0,), steps=480, slow_steps=slow_steps))
+    yield compare_texts("stall: pattern", "a slowly growing wait", "drift", _pattern_of(trained, "wait"))
 
 
-def _shape_of(trained: Trained, part: str) -> str:
+def _pattern_of(trained: TrainingResult, part: str) -> str:
     patterns = find_patterns(trained.run.steps, Pauses(trained.run.events))
-    return "; ".join(map(_in_words, (found for found in patterns if found.part == part))) or "not found"
+    return "; ".join(map(_describe, (found for found in patterns if found.part == part))) or "not found"
 
 
-def _in_words(pattern: Pattern) -> str:
+def _describe(pattern: Pattern) -> str:
     return f"every {pattern.period}th step{pattern.detail and f', {pattern.detail}'}" if pattern.period else "drift"
 
 
@@ -306,20 +302,22 @@ def _in_words(pattern: Pattern) -> str:
 
 
 def _switches(trainings: Trainings) -> Iterator[Case]:
-    """Prefetch hides a delay that is shorter than the step's work, and no longer does once it is off again."""
+    """Prefetch hides a delay shorter than the step's compute until it is switched off."""
     schedule = Schedule((8.0,), (20.0,), steps=130, switches=((45, 4), (90, "off")))
     trained = trainings.train(schedule)
     rows = trained.run.steps
-    made = compare(trained.run.events, len(rows), lambda first, last: rows[max(first, 1) - 1 : last])
+    comparisons = compare(trained.run.events, len(rows), lambda first, last: rows[max(first, 1) - 1 : last])
     for name, at, ratio in (("on", 0, 28 / 20), ("off", 1, 20 / 28)):
         case = f"prefetch {name}, data 8, compute 20 ms"
-        told = made[at].ratio if len(made) > at else None
-        if told is None:
-            yield words("switch: how much it gave", case, f"{ratio:.2f} x", "no comparison")
+        measured = comparisons[at].ratio if len(comparisons) > at else None
+        if measured is None:
+            yield compare_texts("switch: speedup", case, f"{ratio:.2f} x", "no comparison")
         else:
-            yield Case("switch: how much it gave", case, ratio, told, "x", abs(told / ratio - 1) / _RATIO_OFF)
-    if len(made) == 2 and made[0].step and made[1].step:
-        hidden = steady(rows[made[0].step - 1 : made[1].step - 1])["wait_ms"]
+            yield Case("switch: speedup", case, ratio, measured, "x", abs(measured / ratio - 1) / _RATIO_TOLERANCE)
+    if len(comparisons) == 2 and comparisons[0].step and comparisons[1].step:
+        hidden = steady(rows[comparisons[0].step - 1 : comparisons[1].step - 1])["wait_ms"]
         left_ms = float(np.median(hidden)) if len(hidden) else float("nan")
-        yield Case("switch: wait left", "prefetch on, data 8, compute 20 ms", 0.0, left_ms, "ms", left_ms / _HIDDEN_MS)
-    yield wall("switches", trained)
+        yield Case(
+            "switch: remaining wait", "prefetch on, data 8, compute 20 ms", 0.0, left_ms, "ms", left_ms / _HIDDEN_MS
+        )
+    yield compare_wall("switches", trained)

@@ -1,4 +1,4 @@
-"""What tfwatch costs on this machine: Watch a step, and the live screen a frame. Told, and not judged."""
+"""The cost of tfwatch on this machine: of Watch for a step, and of the live screen for a frame, without a tolerance."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 _ROUNDS, _STEPS = 8, 200
 _SIZE = (120, 40)
 _FRAMES, _WARM_UP = 60, 10
-#: Steps that the shown run has made, of so many milliseconds each, and those between two frames.
-_MADE, _STEP_MS, _A_FRAME = 9_000, 13.9, 18
+#: The run on the screen: its steps at the start, their time, and the steps between two frames.
+_FIRST_STEPS, _STEP_MS, _STEPS_A_FRAME = 9_000, 13.9, 18
 
 
 @dataclass(frozen=True, slots=True)
 class WatchCost:
-    """Of steps of `step_ms` without Watch: medians over the rounds.
+    """The cost of Watch, as medians over the rounds.
 
-    ratio: with Watch over without. added_us: what it adds to a step. noise: how far two bare runs lie apart, as a
-    share.
+    ratio: step time with Watch over that without. added_us: the difference. step_ms: the step time without Watch.
+    noise: the difference of two runs without Watch, as a share.
     """
 
     ratio: float
@@ -41,7 +41,7 @@ class WatchCost:
 
 @dataclass(frozen=True, slots=True)
 class FrameCost:
-    """CPU of the drawing thread for a frame at 120x40, without what the terminal itself takes."""
+    """The CPU time of the drawing thread for a frame at 120x40, without the terminal's own."""
 
     median_ms: float
     p95_ms: float
@@ -49,31 +49,31 @@ class FrameCost:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Both."""
+    """The cost of Watch and of a frame."""
 
     watch: WatchCost
     frame: FrameCost
 
     @property
-    def words(self) -> tuple[str, str]:
-        """A sentence each."""
+    def sentences(self) -> tuple[str, str]:
+        """One sentence for each."""
         watch, frame = self.watch, self.frame
         added = f"{watch.added_us:+.0f} us of {watch.step_ms:.2f} ms"
-        noise = f"two runs without it differ by {watch.noise:.3f}"
-        drawn = f"{frame.median_ms:.1f} ms of CPU a frame at 120x40, 19 of 20 below {frame.p95_ms:.1f} ms"
+        noise = f"two runs without Watch differ by {watch.noise:.3f}"
+        drawn = f"{frame.median_ms:.1f} ms of CPU time per frame at 120x40, 95 % of frames below {frame.p95_ms:.1f} ms"
         return (
-            f"Watch: a step takes {watch.ratio:.3f} of what it takes without ({added}; {noise})",
-            f"live screen: {drawn}, 4 frames a second",
+            f"Watch: a step takes {watch.ratio:.3f} of the time without Watch ({added}; {noise})",
+            f"live screen: {drawn}, 4 frames/s",
         )
 
 
 def find_costs(runs_dir: Path) -> Costs:
-    """Measure both."""
+    """Measure the cost of Watch and of a frame."""
     return Costs(watch_cost(runs_dir), asyncio.run(_frame_cost()))
 
 
 def watch_cost(runs_dir: Path) -> WatchCost:
-    """Train with and without Watch in turns."""
+    """Train with and without Watch, interleaved."""
     from tfwatch.checks.watch_cost import rounds_ms
 
     rows = rounds_ms(runs_dir, _ROUNDS, _STEPS)
@@ -86,17 +86,17 @@ def watch_cost(runs_dir: Path) -> WatchCost:
 
 
 async def _frame_cost() -> FrameCost:
-    """Draw a run that goes on, on no terminal."""
+    """Draw frames of a growing run, without a terminal."""
     from tfwatch.app import TfwatchApp
     from tfwatch.runs.control import Control
 
-    run = _Shown()
-    run.advance(_MADE)
+    run = _GrowingRun()
+    run.advance(_FIRST_STEPS)
     app = TfwatchApp(RunReader(run.writer, run.clock), Control(), clock=run.clock)
     costs_ms = []
     async with app.run_test(size=_SIZE) as pilot:
         for _ in range(_WARM_UP + _FRAMES):
-            run.advance(_A_FRAME)
+            run.advance(_STEPS_A_FRAME)
             began_ns = SYSTEM.thread_ns()
             app.frame()
             await pilot.pause()
@@ -105,8 +105,8 @@ async def _frame_cost() -> FrameCost:
     return FrameCost(statistics.median(costs_ms), statistics.quantiles(costs_ms, n=20)[-1])
 
 
-class _Shown:
-    """A run in memory, by a clock that its steps drive."""
+class _GrowingRun:
+    """A run in memory, whose steps drive its clock."""
 
     def __init__(self) -> None:
         self._at_ns = 0
@@ -117,7 +117,7 @@ class _Shown:
         self.writer.event(EpochStarted(0, 0, 1, None))
 
     def advance(self, steps: int) -> None:
-        """So many steps more, half of which wait."""
+        """Add steps, half of which wait for data."""
         for _ in range(steps):
             self._step += 1
             wait_ms = 4.0 if self._step // 500 % 2 else 0.2

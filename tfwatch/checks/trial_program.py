@@ -1,7 +1,7 @@
-"""A program that tries TensorFlow: `tfwatch doctor` runs it, for the import alone may abort or hang.
+"""The program that tries TensorFlow: `tfwatch doctor` runs it, because the import alone may abort or hang.
 
-It writes a JSON object a line on stdout: `begin` names the stage that is tried, `end` what came of it. All that
-TensorFlow says goes to stderr, where `STEP_BEGINS` and `STEP_ENDS` stand around the training step's placements.
+It writes one JSON object a line on stdout: `begin` names a stage, `end` has its results. TensorFlow's log goes to
+stderr, where `STEP_BEGINS` and `STEP_ENDS` enclose the placements of the training step.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
 
 STEP_BEGINS = "tfwatch: the training step begins"
 STEP_ENDS = "tfwatch: the training step ends"
-#: Whole numbers below 8 in a product of this size stay below 2^24, so float32 and TensorFloat-32 are exact.
+#: A product of this size of whole numbers below 8 stays below 2^24, so float32 and TensorFloat-32 are exact.
 _SIDE = 1024
 _TIMES = 3
 
 
 def main(limit_s: float) -> None:
-    """Try everything; what raises ends the stage it is in. After `limit_s` seconds it says where it hangs."""
+    """Run every stage; an exception ends the program. After `limit_s` seconds faulthandler prints the stack."""
     results = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)  # TensorFlow prints on both
     faulthandler.enable()
     faulthandler.dump_traceback_later(limit_s)
-    signal.alarm(math.ceil(1.5 * limit_s))  # whoever started it may be gone
+    signal.alarm(math.ceil(1.5 * limit_s))  # the parent may be gone
     warnings.simplefilter("ignore")
     os.environ["KERAS_BACKEND"] = "tensorflow"
-    tell(results, begin="import")
-    tell(results, end="import", **_import())
-    for stage, attempt in (("devices", _devices), ("products", _products), ("step", _step)):
-        tell(results, begin=stage)
-        tell(results, end=stage, **attempt())
+    write_result(results, begin="import")
+    write_result(results, end="import", **_import())
+    for stage, run in (("devices", _devices), ("products", _products), ("step", _step)):
+        write_result(results, begin=stage)
+        write_result(results, end=stage, **run())
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    tell(results, end="all", most_bytes=used if sys.platform == "darwin" else used * 1024)
+    write_result(results, end="all", most_bytes=used if sys.platform == "darwin" else used * 1024)
 
 
-def tell(results: TextIO, **values: Any) -> None:
+def write_result(results: TextIO, **values: Any) -> None:
     """Write one line."""
     results.write(json.dumps(values) + "\n")
     results.flush()
@@ -72,12 +72,12 @@ def _devices() -> dict[str, Any]:
 
 
 def _describe(tf: Any, device: Any) -> dict[str, str]:
-    told: dict[str, str] = {"name": device.name.removeprefix("/physical_device:"), "kind": device.device_type}
+    values: dict[str, str] = {"name": device.name.removeprefix("/physical_device:"), "kind": device.device_type}
     if device.device_type == "GPU":
         tf.config.experimental.set_memory_growth(device, True)
         details = tf.config.experimental.get_device_details(device)
-        told["model"] = str(details.get("device_name") or "")
-    return told
+        values["model"] = str(details.get("device_name") or "")
+    return values
 
 
 def _products() -> dict[str, Any]:
@@ -98,7 +98,7 @@ def _names(tf: Any) -> Iterator[str]:
 
 
 def _on_device(tf: Any, name: str, numbers: Any, right: Any) -> dict[str, Any]:
-    """Multiply there: the shortest of a few times until the result is on the host, and whether it is right."""
+    """Multiply on a device; return the shortest time until the result is on the host, and its correctness."""
 
     def multiply() -> Any:
         return tf.matmul(matrix, matrix)
@@ -120,7 +120,7 @@ def _timed(multiply: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def _step() -> dict[str, Any]:
-    """Train a small network for two steps, operation by operation: XLA would place it as one."""
+    """Train a small network for two steps without XLA, which would place the step as one operation."""
     import keras
 
     rng = np.random.default_rng(0)

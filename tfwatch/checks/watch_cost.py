@@ -1,4 +1,4 @@
-"""What Watch costs: `fit` with it and without it, interleaved."""
+"""The cost of Watch: `fit` with it and without it, interleaved."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _WIDTH, _BATCH = 256, 256
-#: Steps before the clock starts: the trace, and the first write.
+#: Steps before the timed ones: the trace, and the first write.
 _SKIP = 40
 ARMS = ("bare", "watched", "bare again")
 
 
 def rounds_ms(runs_dir: Path, rounds: int, steps: int) -> list[dict[str, float]]:
-    """Milliseconds a step of a `fit` without Watch, of one with it and of another one without: a row a round."""
+    """Return ms/step of a `fit` without Watch, of one with it, and of one more without: a row for each round."""
     data = _data()
     models = {arm: _model() for arm in ARMS}
     for model in models.values():
         _step_ms(model, data, 1, [])
-    found = []
+    rows = []
     for n in range(rounds):
         order = ARMS if n % 2 else ARMS[::-1]
         row = {arm: _step_ms(models[arm], data, steps, [Watch(runs_dir)] if arm == "watched" else []) for arm in order}
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 class _Stopwatch(keras.callbacks.Callback):
@@ -48,7 +48,7 @@ def _step_ms(model: Any, data: tf.data.Dataset, steps: int, callbacks: list[Any]
 
 
 def _model() -> Any:
-    """A dense net whose step takes 1 to 2 ms."""
+    """Return a dense network whose step takes 1 to 2 ms."""
     layers = [keras.layers.Dense(_WIDTH, activation="relu") for _ in range(2)]
     model = keras.Sequential([keras.Input((_WIDTH,)), *layers, keras.layers.Dense(10, activation="softmax")])
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])

@@ -21,7 +21,7 @@ from tfwatch.workloads import Settings
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from textual.pilot import Pilot
+    from textual.pilot import TunerThread
 
 LATENCY_MS = 20.0
 #: Size of a cell, and the place of the first one, in the SVG images that Rich makes.
@@ -31,7 +31,7 @@ CELL_X, CELL_Y, LEFT, TOP = 12.2, 24.4, 9, 41
 class LiveRun:
     """The screen of a training that runs: its keys and its pictures."""
 
-    def __init__(self, pilot: Pilot[Any], reader: RunReader) -> None:
+    def __init__(self, pilot: TunerThread[Any], reader: RunReader) -> None:
         self.pilot = pilot
         self._reader = reader
 

@@ -55,7 +55,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What came of a case: the versions that were installed, and what passed; a reason where it did not come so far."""
+    """The result of a case: the installed versions and the passed tests, or a reason if it was not reached."""
 
     tensorflow: str
     keras: str
@@ -98,7 +98,7 @@ def in_environment(case: Case, home: Path) -> Row:
     wanted = (f"tensorflow=={case.tensorflow}.*", keras, str(checkout), textual(), *TEST_PACKAGES)
     run([str(python), "-m", "pip", "install", "--quiet", *wanted], home, INSTALL_S)
     report, config = home / "tests.xml", ("-p", "no:cacheprovider", f"--junitxml={home / 'tests.xml'}")
-    with contextlib.suppress(subprocess.CalledProcessError):  # the report tells what failed
+    with contextlib.suppress(subprocess.CalledProcessError):  # the report names what failed
         run([str(python), "-m", "pytest", *config, *MEASURING], checkout, TESTS_S)
     tests, selftest = read_report(report), run_selftest(python, checkout)
     tensorflow, keras, version = run([str(python), "-c", _VERSIONS], home, INSTALL_S).split()
@@ -150,11 +150,11 @@ def run_selftest(python: Path, checkout: Path) -> str:
     command = [str(python), "-m", "tfwatch", "selftest", "--json"]
     done = subprocess.run(command, cwd=checkout, env=environment(), capture_output=True, text=True, timeout=SELFTEST_S)
     try:
-        told = json.loads(done.stdout)
-        failed = [f"{case['group']} {case['case']}" for case in told["cases"] if not case["passed"]]
+        report = json.loads(done.stdout)
+        failed = [f"{case['group']} {case['case']}" for case in report["cases"] if not case["passed"]]
     except (ValueError, KeyError, TypeError):
         return f"no result: {last_line(done.stderr)}"
-    return f"{told['passed']} passed" + (f", {len(failed)} failed: {', '.join(failed[:5])}" if failed else "")
+    return f"{report['passed']} passed" + (f", {len(failed)} failed: {', '.join(failed[:5])}" if failed else "")
 
 
 def run(command: Sequence[str], folder: Path, timeout_s: float) -> str:
@@ -176,14 +176,14 @@ def environment() -> dict[str, str]:
 
 
 def reason(error: Exception) -> str:
-    """Why a case came to nothing, in a line."""
-    said = getattr(error, "stderr", None) or str(error)
-    return f"not tried: {last_line(said if isinstance(said, str) else said.decode(errors='replace'))}"
+    """Return the reason of a failed case, in one line."""
+    output = getattr(error, "stderr", None) or str(error)
+    return f"not run: {last_line(output if isinstance(output, str) else output.decode(errors='replace'))}"
 
 
 def last_line(text: str) -> str:
-    """The last line that says something."""
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "nothing was said")[:200]
+    """Return the last line that is not empty."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no output")[:200]
 
 
 def table(rows: Sequence[Row]) -> str:

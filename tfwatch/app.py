@@ -75,7 +75,7 @@ class TfwatchApp(ThemedApp):
         self._restart = restart
         self._reader = reader
         self._switch_requests = SwitchRequests(control, clock)
-        self._follower = Follower(reader.steps_between, control is not None, earlier, EndedFinding(reader.whole))
+        self._follower = Follower(reader.steps_between, control is not None, earlier, EndedFinding(reader.read_whole))
         self._meter = FrameMeter(clock)
         self._live = LiveScreen(self._switch_requests, self._colour, self._unicode)
         self._run_checkup = run_checkup

@@ -110,7 +110,7 @@ class Conductor:
         self._random = random.Random(5)
 
     def __call__(self, writer: RunWriter, control: Control) -> None:
-        driver = Driver(writer, control, writer.event, control.orders, refresh=writer.flush)
+        driver = Driver(writer, control, writer.event, control.tuner_request_count, refresh=writer.flush)
         autopilot.run(driver, Autopilot(self._memory))
         driver.wait(lambda snapshot: bool(snapshot.events.of(AutopilotEnded)))
         (ended,) = driver.snapshot.events.of(AutopilotEnded)

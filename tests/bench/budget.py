@@ -29,7 +29,7 @@ from tfwatch.runs.control import Control, Experiment
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.opened import read_run
 from tfwatch.tfdata.work_ahead import buffer_size, num_parallel_calls, options, without_autotune
-from tfwatch.tuner.thread import Pilot
+from tfwatch.tuner.thread import TunerThread
 from tfwatch.watch import fetch
 from tfwatch.watch.session import Session
 
@@ -91,9 +91,9 @@ def own_ms(name: str, model: Any, source: tf.data.Dataset, steps: int, folder: P
     control = Control(_KNOBS)
     knobs = {"prefetch": "4", "workers": str(WORKERS)}
     writer, _ = begin_run(folder, "budget", knobs=knobs, switchable=["workers"])
-    pilot = Pilot(writer, control)
+    pilot = TunerThread(writer, control)
     # The settings are not told apart by `pipeline`; one of them is the one that it has.
-    control.order(Experiment("workers", (WORKERS, WORKERS + 1), steps) if name == EXPERIMENT else None)
+    control.ask_tuner(Experiment("workers", (WORKERS, WORKERS + 1), steps) if name == EXPERIMENT else None)
     pilot.start()
     session = Session(writer, control, build=pipeline, source=source, stop_after=SKIP + steps)
     stand_in = source.with_options(without_autotune())

@@ -35,7 +35,7 @@ from tfwatch.runs.control import Control, Experiment
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.opened import read_run
 from tfwatch.tfdata.work_ahead import options, without_autotune
-from tfwatch.tuner.thread import Pilot
+from tfwatch.tuner.thread import TunerThread
 from tfwatch.watch.callback import Watch
 from tfwatch.watch.session import Session
 
@@ -132,8 +132,8 @@ class Trainings:
         control = Control(Knobs(workers=LONG))
         knobs = {"prefetch": "off", "workers": str(LONG)}
         writer, _ = begin_run(self._runs_dir, "bench", knobs=knobs, switchable=["workers"])
-        pilot = Pilot(writer, control)
-        control.order(order)
+        pilot = TunerThread(writer, control)
+        control.ask_tuner(order)
         pilot.start()
         batch = np.ones((BATCH, WIDTH), "float32"), np.ones((BATCH, 1), "float32")
         source = tf.data.Dataset.from_tensors(batch).repeat()

@@ -36,7 +36,7 @@ from tfwatch.live.judged_run import JudgedRun
 from tfwatch.watch.tensorflow_info import find_device
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.tuning.forecast import Foretold
+    from tfwatch.analysis.tuning.forecast import CheckedForecast
 
 _STEP_MS = 15.0
 #: Once enough switches are foretold, no training begins after so long.
@@ -121,7 +121,7 @@ def print_rows(trained: TrainingResult) -> None:
         )
 
 
-def as_row(case: Case, one: Foretold) -> dict[str, Any]:
+def as_row(case: Case, one: CheckedForecast) -> dict[str, Any]:
     """A switch for `--json`."""
     told, switch = one.forecast, one.switch
     return {

@@ -59,7 +59,7 @@ def main() -> None:
         figures = f"{step:8.2f}  {wait:8.2f} {compute:10.2f} {dispatch:11.2f} {host:11.2f}"
         print(f"{form:20}{figures}      {runs[-1]['bound']!s:14}  {cores:.1f} {own:.1f}")
     for slow in ("generator", "tf.data"):
-        foretell(slow, told[slow], told[f"{slow}, prefetch"])
+        check_forecast(slow, told[slow], told[f"{slow}, prefetch"])
     for batch in (1, 100):
         explain(batch, told[f"eager, batch {batch}"], told[f"graph, batch {batch}"])
 
@@ -77,7 +77,7 @@ def median(runs: list[dict[str, Any]], part: str) -> float:
     return float(statistics.median(run["whole_run"][part]["median"] for run in runs))
 
 
-def foretell(name: str, off: list[dict[str, Any]], on: list[dict[str, Any]]) -> None:
+def check_forecast(name: str, off: list[dict[str, Any]], on: list[dict[str, Any]]) -> None:
     """Print what prefetch was to give, and what it gave."""
     wait, rest = median(off, "data_wait_ms"), median(off, "compute_ms") + median(off, "host_ms")
     low, high, found = max(wait, rest), wait + rest, median(on, "step_ms")

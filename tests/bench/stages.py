@@ -32,9 +32,9 @@ from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Phase
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.opened import read_run
-from tfwatch.tfdata.live_switch import SwitchablePipeline, prefetch_only
+from tfwatch.tfdata.live_switch import SwitchablePipeline
 from tfwatch.tfdata.stage_reader import StageReader
-from tfwatch.tfdata.work_ahead import options
+from tfwatch.tfdata.work_ahead import options, prefetch_only
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -20,7 +20,7 @@ import numpy as np
 
 from tests.analysis.plants import Plant
 from tfwatch.analysis.tuning.autopilot_moves import BUDGET, LEAST, MOST, Limits, Stop, settling, stretch
-from tfwatch.analysis.tuning.autopilot_search import Walk
+from tfwatch.analysis.tuning.autopilot_search import AutopilotSearch
 from tfwatch.analysis.tuning.estimator import measure
 from tfwatch.analysis.tuning.forecast import Forecast
 from tfwatch.core.rows import STEP
@@ -140,7 +140,7 @@ def walk(plant: Table, machine: Machine, seed: int) -> tuple[float, int]:
     rng = np.random.default_rng(seed)
     told: dict[tuple[tuple[str, str], ...], Forecast] = {}
 
-    def foretell(knobs: Mapping[str, str], turned: Mapping[str, str]) -> Forecast:
+    def make_forecast(knobs: Mapping[str, str], turned: Mapping[str, str]) -> Forecast:
         then = {**knobs, **turned}
         key = (*knobs.items(), *turned.items())
         if key not in told:
@@ -154,12 +154,12 @@ def walk(plant: Table, machine: Machine, seed: int) -> tuple[float, int]:
     knobs = plant.worst
     first = measure(visit(plant, machine, knobs, MOST, rng))
     assert first is not None
-    flight, steps = Walk(knobs, first), MOST
+    flight, steps = AutopilotSearch(knobs, first), MOST
     build = min(math.ceil(BUILD_MS / plant.least_ms), 30)
     limits = Limits(1e12, 1e5, plant.cores, frozenset(knobs), plant.accelerated, switch_steps=build)
     while True:
         now = replace(limits, steps=BUDGET - steps)
-        move = flight.next(partial(foretell, flight.knobs), now)
+        move = flight.next(partial(make_forecast, flight.knobs), now)
         if isinstance(move, Stop):
             return plant.step_ms(flight.knobs) / plant.least_ms, steps
         before, turned = dict(flight.knobs), move.turned(flight.knobs)

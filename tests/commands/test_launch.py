@@ -75,17 +75,17 @@ def _reasons(here: GpuPresence, workload: str) -> dict[str, str]:
     [
         pytest.param(GpuPresence(), "cnn", {"precision": "mixed: slower on a CPU"}, id="a GPU"),
         pytest.param(
-            GpuPresence("no GPU here"),
+            GpuPresence("no GPU"),
             "cnn-loop",
             {
-                "device": "gpu: no GPU here",
+                "device": "gpu: no GPU",
                 "precision": "mixed: slower on a CPU",
                 "steps per execution": "its loop runs one step at a time",
             },
             id="no GPU, and a loop written by hand",
         ),
         pytest.param(
-            GpuPresence(metal=True),
+            GpuPresence(is_metal=True),
             "array",
             {
                 "mode": "jit: no XLA on Apple's GPUs",
@@ -101,7 +101,7 @@ def test_a_value_that_cannot_apply_has_a_reason(here: GpuPresence, workload: str
 
 
 def test_jit_is_open_on_a_mac_while_the_cpu_computes() -> None:
-    (mode,) = (knob for knob in room.trainables(GpuPresence(metal=True))[2].knobs if knob.name == "mode")
+    (mode,) = (knob for knob in room.trainables(GpuPresence(is_metal=True))[2].knobs if knob.name == "mode")
     (jit,) = (value for value in mode.values if value.shown == "jit")
     assert [one.applies({"device": device}) for one in jit.constraints for device in ("auto", "cpu", "gpu")] == [
         True,

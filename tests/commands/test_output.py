@@ -28,7 +28,7 @@ def output(request: pytest.FixtureRequest) -> Iterator[tuple[int, str, int]]:
         reported = ("", 0)
     elif os.path.exists("/dev/full"):
         fd = os.open("/dev/full", os.O_WRONLY)
-        reported = ("tfwatch: this could not be written: No space left on device\n", 1)
+        reported = ("tfwatch: the output cannot be written: No space left on device\n", 1)
     else:
         pytest.skip("this system has no /dev/full")
     yield fd, *reported

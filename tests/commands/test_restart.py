@@ -201,7 +201,7 @@ def test_all_that_was_ordered_and_turned_is_ordered_again(
 def test_what_was_asked_for_last_and_not_obeyed_yet_is_ordered(writer: RunWriter, tmp_path: Path) -> None:
     """An experiment that a restart ends asks for the better setting when no step is left to obey it."""
     control = Control(Knobs(workers="auto"))
-    control.ask_unless(Request("prefetch", 4, "experiment"), control.hands)
+    control.ask_if_no_user_request(Request("prefetch", 4, "experiment"), control.user_request_count)
     assert Restart(order(tmp_path), writer, control).command[2:6] == ("--prefetch", "4", "--workers", "auto")
 
 
@@ -246,7 +246,7 @@ class Keeps:
     ("why", "after", "stays"),
     [
         pytest.param("", "earlier", False, id="newer ones are whole"),
-        pytest.param("a step was under way", "earlier", True, id="newer ones could not be kept"),
+        pytest.param("a step is running", "earlier", True, id="newer ones could not be kept"),
         pytest.param("", None, True, id="a file of the user's choice"),
     ],
 )
@@ -277,7 +277,7 @@ def test_what_tensorflow_sees_is_offered(writer: RunWriter, tmp_path: Path, monk
     writer.describe(device="GPU:0 METAL", accelerated=True)
     assert device() == ""
     writer.describe(device="CPU, 2 cores", accelerated=False)
-    assert device() in ("no GPU here", "TensorFlow sees none")
+    assert device() in ("no GPU", "TensorFlow sees none")
 
 
 def test_a_program_is_started_again_with_other_words(monkeypatch: pytest.MonkeyPatch) -> None:

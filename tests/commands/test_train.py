@@ -81,7 +81,7 @@ def test_a_summary_that_a_full_disk_refuses_is_reported(tmp_path: Path, capfd: p
         os.close(stdout)
         os.close(full)
     assert code == 1
-    assert capfd.readouterr().err.splitlines()[-1] == "tfwatch: this could not be written: No space left on device"
+    assert capfd.readouterr().err.splitlines()[-1] == "tfwatch: the output cannot be written: No space left on device"
     assert end_of(the_run(tmp_path)) == ("finished", "")
 
 
@@ -192,9 +192,9 @@ def test_an_obstacle_stops_it_before_anything_starts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("workload", "knob", "value", "sentence"),
     [
-        ("dense", "cache", True, "dense takes no cache: its examples lie in memory"),
+        ("dense", "cache", True, "dense takes no cache: its examples are in memory"),
         ("own.py", "cache", True, "own.py takes no cache: "),
-        ("own.py", "shuffle", 5, "own.py takes no shuffle: it shuffles by itself, or not at all"),
+        ("own.py", "shuffle", 5, "own.py takes no shuffle: it has a shuffle of its own, or none"),
     ],
 )
 def test_a_knob_that_a_pipeline_lacks_is_bad_input(
@@ -214,7 +214,7 @@ def test_a_size_that_may_not_fit_is_reported_and_trains(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tfwatch.doctor.quick_facts.free_bytes", lambda: 0)
-    monkeypatch.setattr("tfwatch.commands.train.find_gpu", lambda: GpuPresence("no GPU here"))
+    monkeypatch.setattr("tfwatch.commands.train.find_gpu", lambda: GpuPresence("no GPU"))
     assert train(order(tmp_path, headless=True), factories()) == 0
     said = "cnn needs about 0.1 GB of memory and 0.0 GB are free: it may swap, or the system may end it"
     assert said in capfd.readouterr().err
@@ -273,7 +273,7 @@ def test_a_screen_that_dies_leaves_the_training_alone(
     assert end_of(the_run(tmp_path)) == ("finished", "")
     err = capfd.readouterr().err
     log = list_runs(tmp_path)[0] / "log.txt"
-    assert f"the screen failed; training goes on without it, ctrl+c stops it; what it died of is in {log}\n" in err
+    assert f"the screen failed; training goes on without it, ctrl+c stops it; the error is in {log}\n" in err
     assert "Traceback" not in err
     assert words in log.read_text()
 

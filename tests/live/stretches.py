@@ -9,7 +9,7 @@ from tfwatch.core.events import Event, ExperimentBegan, ExperimentBlock, Experim
 from tfwatch.core.rows import Flag, Rows
 
 #: wait, compute and host of a step, ms.
-FED, HALF_FED, STARVING = (0.1, 12.0, 0.5), (1.5, 12.0, 0.5), (9.0, 12.0, 0.5)
+COMPUTE_BOUND, HALF_FED, STARVING = (0.1, 12.0, 0.5), (1.5, 12.0, 0.5), (9.0, 12.0, 0.5)
 #: Steps before an A/B test, of each of its blocks, and after it.
 _BEFORE, _BLOCK, _AFTER = 40, 12, 5
 
@@ -31,7 +31,7 @@ def alternating(values: list[str], kept: str) -> tuple[Rows, list[Event]]:
     """40 steps without prefetch, an A/B test's blocks of 12 steps, and 5 with the setting that it keeps."""
     lasts = [*values, kept]
     counts = [*[_BLOCK] * len(values), _AFTER]
-    parts = [of(n, STARVING if value == "off" else FED) for n, value in zip(counts, lasts, strict=True)]
+    parts = [of(n, STARVING if value == "off" else COMPUTE_BOUND) for n, value in zip(counts, lasts, strict=True)]
     rows = np.concatenate([of(_BEFORE, STARVING), *parts])
     rows["step"] = np.arange(1, len(rows) + 1)
     rows = restart(rows)

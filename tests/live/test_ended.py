@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.screens.canned import FED, STARVING, Canned, usual
+from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.report.document import as_json
@@ -26,7 +26,7 @@ SIZES = [(80, 24), (120, 40), (200, 60)]
 def starved(folder: Path | None) -> Canned:
     """Fed at first; prefetch was turned off, and it stayed so."""
     run = Canned(folder, knobs={"prefetch": "4", "workers": "off"}, switchable=["prefetch", "workers"])
-    run.started().steps(150, FED).switched("prefetch", "4", "off")
+    run.started().steps(150, COMPUTE_BOUND).switched("prefetch", "4", "off")
     return run.steps(1, STARVING, int(Flag.SWITCH)).steps(150, STARVING)
 
 
@@ -43,7 +43,7 @@ async def told(show: Shown) -> None:
 @pytest.mark.parametrize("cause", ["finished", "stopped"])
 async def test_a_replay_says_what_json_says(tmp_path: Path, size: tuple[int, int], cause: str) -> None:
     run = starved(tmp_path).ended(cause)
-    finding = as_json(run.reader().whole())["finding"]
+    finding = as_json(run.reader().read_whole())["finding"]
     async with shown(run, size, live=False) as show:
         await told(show)
         assert cause.upper() in show.rows[1]
@@ -87,7 +87,7 @@ async def test_a_run_that_cannot_be_read_any_more_has_no_verdict_and_says_why(
     def gone(_: RunReader) -> Run:
         raise NotARunError("its run.json is gone")
 
-    monkeypatch.setattr(RunReader, "whole", gone)
+    monkeypatch.setattr(RunReader, "read_whole", gone)
     async with shown(usual(tmp_path).ended(), live=False) as show:
         await told(show)
         assert "VERDICT n/a, NotARunError: its run.json is gone" in show.rows[2]

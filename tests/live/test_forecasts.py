@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.screens.canned import FED, STARVING, Canned
+from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned
 from tfwatch.analysis.tuning.switch_text import last_words, record_words
 from tfwatch.core.events import SwitchAsked
 from tfwatch.core.rows import Flag, Phase
@@ -57,7 +57,9 @@ def test_there_is_none_in_the_first_steps_while_stalled_and_while_a_switch_is_un
 
 def test_after_a_switch_the_way_back_is_told_as_it_was_measured_and_the_record_begins() -> None:
     run = Canned(None, **GPU).started().steps(150, STARVING)
-    run.switched("prefetch", "off", "4").steps(1, FED, int(Flag.SWITCH)).steps(120, FED).doing(Phase.COMPUTE, 0.0)
+    run.switched("prefetch", "off", "4").steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(120, COMPUTE_BOUND).doing(
+        Phase.COMPUTE, 0.0
+    )
 
     view = look(run)
 
@@ -72,7 +74,7 @@ def test_after_a_switch_the_way_back_is_told_as_it_was_measured_and_the_record_b
 
 def test_a_run_that_is_over_foretells_nothing_and_keeps_its_record() -> None:
     run = Canned(None, **GPU).started().steps(150, STARVING)
-    run.switched("prefetch", "off", "4").steps(1, FED, int(Flag.SWITCH)).steps(120, FED)
+    run.switched("prefetch", "off", "4").steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(120, COMPUTE_BOUND)
     run.writer.end("finished")
 
     view = look(run)
@@ -85,7 +87,7 @@ def test_a_run_that_is_over_foretells_nothing_and_keeps_its_record() -> None:
 def test_a_run_of_many_switches_is_foretold_a_few_in_each_frame() -> None:
     run = Canned(None, **GPU).started().steps(80, STARVING)
     for _ in range(3):
-        run.switched("prefetch", "off", "4").steps(1, FED, int(Flag.SWITCH)).steps(70, FED)
+        run.switched("prefetch", "off", "4").steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(70, COMPUTE_BOUND)
         run.switched("prefetch", "4", "off").steps(1, STARVING, int(Flag.SWITCH)).steps(70, STARVING)
     run.writer.end("finished")
     reader = run.reader()

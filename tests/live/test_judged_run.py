@@ -28,7 +28,7 @@ from tfwatch.report import document
 if TYPE_CHECKING:
     from pathlib import Path
 
-FED, WAITS = (0.1, 12.0, 0.5), (9.0, 12.0, 0.5)
+COMPUTE_BOUND, WAITS = (0.1, 12.0, 0.5), (9.0, 12.0, 0.5)
 
 
 def of(wait: float, compute: float, host: float, dispatch: float = 2.0) -> Rows:
@@ -47,11 +47,13 @@ def of(wait: float, compute: float, host: float, dispatch: float = 2.0) -> Rows:
         pytest.param(of(*WAITS), {"knobs": {"prefetch": "4"}}, "prefetch cannot hide it: make batches", id="on"),
         pytest.param(of(*WAITS), {"knobs": {"prefetch": "default"}}, ".prefetch(tf.data.AUTOTUNE)", id="a script's"),
         pytest.param(of(*WAITS), {}, ".prefetch(tf.data.AUTOTUNE)", id="a loop's"),
-        pytest.param(of(*FED), {}, "nothing to gain from the pipeline: a smaller model", id="compute on a CPU"),
         pytest.param(
-            of(*FED), {"accelerated": True}, "nothing to gain from the pipeline: mixed", id="compute on a GPU"
+            of(*COMPUTE_BOUND), {}, "nothing to gain from the pipeline: a smaller model", id="compute on a CPU"
         ),
-        pytest.param(of(*FED, 11.0), {"accelerated": True}, "compile(steps_per_execution=8)", id="launching"),
+        pytest.param(
+            of(*COMPUTE_BOUND), {"accelerated": True}, "nothing to gain from the pipeline: mixed", id="compute on a GPU"
+        ),
+        pytest.param(of(*COMPUTE_BOUND, 11.0), {"accelerated": True}, "compile(steps_per_execution=8)", id="launching"),
         pytest.param(of(0.1, 12.0, 20.0), {}, "log and save less often", id="callbacks"),
     ],
 )
@@ -123,7 +125,7 @@ def test_what_python_takes_op_by_op_is_told(tmp_path: Path) -> None:
 
 
 def test_a_run_that_ends_in_a_move_of_the_autopilots_is_judged_by_the_setting_before_it(tmp_path: Path) -> None:
-    rows = np.concatenate([of(*WAITS), of(*FED)])
+    rows = np.concatenate([of(*WAITS), of(*COMPUTE_BOUND)])
     rows["step"] = np.arange(1, 201)
     rows["flags"][100] = Flag.SWITCH
     move = MoveMade(10**9, 100, "prefetch", "off", "8", "it overlaps")
@@ -168,7 +170,9 @@ def test_a_run_that_ends_in_an_experiment_is_judged_by_what_was_decided(tmp_path
 
 def _blocks(values: list[str]) -> tuple[Rows, list[Event]]:
     """40 steps without prefetch, then an experiment's blocks of 12 steps."""
-    rows = np.concatenate([of(*WAITS)[:40], *(of(*(WAITS if value == "off" else FED))[:12] for value in values)])
+    rows = np.concatenate(
+        [of(*WAITS)[:40], *(of(*(WAITS if value == "off" else COMPUTE_BOUND))[:12] for value in values)]
+    )
     rows["step"] = np.arange(1, len(rows) + 1)
     rows = restart(rows)
     events: list[Event] = [ExperimentBegan(int(rows["start_ns"][39]), "prefetch", ["off", "4"], 40, 600, 0)]

@@ -26,7 +26,7 @@ def builders(name: str) -> set[str]:
     ("name", "modules"),
     [
         ("Situation", {"live/situation.py"}),
-        ("Grounds", {"live/evidence.py"}),
+        ("EvidenceTables", {"live/evidence.py"}),
         ("JudgedRun", {"live/judged_run.py", "report/document.py", "report/text.py"}),
     ],
 )

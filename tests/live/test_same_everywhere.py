@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.screens.canned import FED, MODERATE, STAGES, STARVING, Canned, usual
+from tests.screens.canned import COMPUTE_BOUND, MODERATE, STAGES, STARVING, Canned, usual
 from tfwatch.analysis.findings.situation import Given
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
@@ -53,10 +53,10 @@ def called_back() -> Canned:
 def short_epochs() -> Canned:
     run = Canned(None)
     for _ in range(4):
-        run.begin_epoch().steps(1, (22.0, 13.0, 0.8), int(Flag.EPOCH_START)).steps(50, FED).pass_s(2.0)
+        run.begin_epoch().steps(1, (22.0, 13.0, 0.8), int(Flag.EPOCH_START)).steps(50, COMPUTE_BOUND).pass_s(2.0)
         run.event(facts.ValidationEnded, epoch=run.epoch, took_ms=2000.0)
         run.event(facts.EpochEnded, epoch=run.epoch, step=run.step, metrics={"loss": 1.0}).pass_s(0.001)
-    return run.begin_epoch().steps(1, (22.0, 13.0, 0.8), int(Flag.EPOCH_START)).steps(FEW, FED)
+    return run.begin_epoch().steps(1, (22.0, 13.0, 0.8), int(Flag.EPOCH_START)).steps(FEW, COMPUTE_BOUND)
 
 
 def generator() -> Canned:
@@ -68,14 +68,14 @@ RUNS: list[Any] = [
     pytest.param(lambda: steady(STARVING), id="starving on a CPU"),
     pytest.param(lambda: steady(STARVING, **GPU), id="starving on a GPU"),
     pytest.param(lambda: steady(MODERATE), id="moderately"),
-    pytest.param(lambda: steady(FED, **GPU), id="compute-bound"),
-    pytest.param(lambda: steady(FED, op_by_op=True), id="op by op"),
+    pytest.param(lambda: steady(COMPUTE_BOUND, **GPU), id="compute-bound"),
+    pytest.param(lambda: steady(COMPUTE_BOUND, op_by_op=True), id="op by op"),
     pytest.param(lambda: steady(STARVING, knobs={}, switchable=[]), id="no knobs"),
     pytest.param(staged, id="stages are read"),
     pytest.param(lambda: staged(**GPU), id="stages are read beside a GPU"),
-    pytest.param(lambda: switched("off", "4", STARVING, FED), id="prefetch turned on"),
-    pytest.param(lambda: switched("4", "off", FED, STARVING), id="prefetch turned off"),
-    pytest.param(lambda: switched("4", "off", FED, STARVING, **GPU), id="prefetch turned off beside a GPU"),
+    pytest.param(lambda: switched("off", "4", STARVING, COMPUTE_BOUND), id="prefetch turned on"),
+    pytest.param(lambda: switched("4", "off", COMPUTE_BOUND, STARVING), id="prefetch turned off"),
+    pytest.param(lambda: switched("4", "off", COMPUTE_BOUND, STARVING, **GPU), id="prefetch turned off beside a GPU"),
     pytest.param(called_back, id="a callback"),
     pytest.param(short_epochs, id="between epochs"),
     pytest.param(generator, id="a generator"),
@@ -91,7 +91,7 @@ def words(found: Banner | None) -> tuple[str, str, str, str]:
 def followed(run: Canned, *, to_the_end: bool = False) -> RunView:
     """The newest view of a read-only screen."""
     reader = run.reader()
-    found = EndedFinding(reader.whole) if to_the_end else None
+    found = EndedFinding(reader.read_whole) if to_the_end else None
     if found:
         found.finding()
         assert found._thread
@@ -102,7 +102,7 @@ def followed(run: Canned, *, to_the_end: bool = False) -> RunView:
 @pytest.mark.parametrize("make", RUNS)
 def test_a_run_that_is_followed_has_the_finding_of_its_summary(make: Callable[[], Canned]) -> None:
     run = make().doing(Phase.COMPUTE, 0.001)
-    judged = JudgedRun(run.reader().whole())
+    judged = JudgedRun(run.reader().read_whole())
 
     view = followed(run)
 
@@ -114,8 +114,8 @@ def test_a_run_that_is_followed_has_the_finding_of_its_summary(make: Callable[[]
 @pytest.mark.parametrize("make", RUNS)
 def test_a_run_that_is_over_has_the_finding_of_its_summary_beside_its_end(make: Callable[[], Canned]) -> None:
     run = make().ended()
-    word, sentence, advice, edit = words(JudgedRun(run.reader().whole()).finding)
-    document = as_json(run.reader().whole())
+    word, sentence, advice, edit = words(JudgedRun(run.reader().read_whole()).finding)
+    document = as_json(run.reader().read_whole())
 
     view = followed(run, to_the_end=True)
 

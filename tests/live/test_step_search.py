@@ -2,14 +2,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.screens.canned import FED, Canned
+from tests.screens.canned import COMPUTE_BOUND, Canned
 from tfwatch.live.step_search import StepSearch
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.reader import RECENT
 
 
 def test_a_run_that_was_killed_is_searched_to_its_end_though_its_clock_stands_still() -> None:
-    run = Canned(None).started().steps(66_000, FED).steps(1, (3500.0, 13.0, 0.8))
+    run = Canned(None).started().steps(66_000, COMPUTE_BOUND).steps(1, (3500.0, 13.0, 0.8))
     reader = run.reader()
     killed = replace(reader.tail(), life=Life.KILLED)
     searcher = StepSearch(reader.steps_between)
@@ -23,15 +23,15 @@ def test_a_run_that_was_killed_is_searched_to_its_end_though_its_clock_stands_st
 
 
 def test_while_a_run_goes_on_its_steps_are_searched_once_a_second() -> None:
-    run = Canned(None).started().steps(100, FED)
+    run = Canned(None).started().steps(100, COMPUTE_BOUND)
     reader = run.reader()
     searcher = StepSearch(reader.steps_between)
     searcher.take(reader.tail())
     run.at_s = 100.25
-    run.steps(10, FED)
+    run.steps(10, COMPUTE_BOUND)
     run.writer.flush()
     searcher.take(reader.tail())
-    run.steps(10, FED)
+    run.steps(10, COMPUTE_BOUND)
     run.writer.flush()
     searcher.take(reader.tail())
 

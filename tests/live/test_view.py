@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.screens.canned import FED, STARVING, Canned, usual
+from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tests.screens.hardware import swapping, throttled
 from tests.screens.states import starving
 from tfwatch.analysis.steps.verdict import Verdict
@@ -15,7 +15,7 @@ from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.live.view import Follower, steps_in_all
 from tfwatch.screens import pane_views
-from tfwatch.widgets.events import Happenings
+from tfwatch.widgets.events import EventCollector
 from tfwatch.widgets.machine import readings
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def test_a_verdict_does_not_outlive_the_setting_it_was_made_on() -> None:
     follower = Follower(reader.steps_between, live=True)
     assert follower.follow(reader.tail(), (), None).situation.judgement.verdict is Verdict.HIGHLY
 
-    run.switched("prefetch", "off", "4").steps(1, FED, int(Flag.SWITCH)).steps(120, (0.5, 12.9, 0.8))
+    run.switched("prefetch", "off", "4").steps(1, COMPUTE_BOUND, int(Flag.SWITCH)).steps(120, (0.5, 12.9, 0.8))
     run.doing(Phase.COMPUTE, 0.0).writer.flush()
 
     assert follower.follow(reader.tail(), (), None).situation.judgement.verdict is Verdict.NOT
@@ -66,7 +66,7 @@ def test_stalls_are_found_once_however_the_steps_come(tmp_path: Path) -> None:
 
 
 def test_a_stall_that_a_run_was_left_in_is_one_of_its_stalls() -> None:
-    run = Canned(None).started().steps(150, FED).doing(Phase.WAIT, 0.0)
+    run = Canned(None).started().steps(150, COMPUTE_BOUND).doing(Phase.WAIT, 0.0)
     run.at_s += 30.0
     run.writer.end("stopped", "left before the batch in flight ended")
     view = look(run)
@@ -77,38 +77,38 @@ def test_a_stall_that_a_run_was_left_in_is_one_of_its_stalls() -> None:
 
 
 def test_a_wait_that_comes_back_is_told_once_and_where_it_began() -> None:
-    run = Canned(None).started().steps(50, FED)
+    run = Canned(None).started().steps(50, COMPUTE_BOUND)
     reader = run.reader()
     follower = Follower(reader.steps_between, live=True)
     for _ in range(12):
-        run.steps(9, FED).steps(1, (80.0, 13.0, 0.8)).writer.flush()
+        run.steps(9, COMPUTE_BOUND).steps(1, (80.0, 13.0, 0.8)).writer.flush()
         run.at_s += 1.0
         view = follower.follow(reader.tail(), (), None)
 
-    (row,) = [row.text for row in Happenings().take(view) if row.mark == "S"]
+    (row,) = [row.text for row in EventCollector().take(view) if row.mark == "S"]
     assert row == "every 10th step waits 80.9 ms longer, from step 61 on"
 
 
 def test_what_comes_back_is_explained_once_its_cause_is_told() -> None:
-    run = Canned(None).started().steps(50, FED)
+    run = Canned(None).started().steps(50, COMPUTE_BOUND)
     reader = run.reader()
     follower = Follower(reader.steps_between, live=True)
     pauses: list[int] = []
     for told in (False, True):
         for _ in range(12):
-            run.steps(9, FED).steps(1, (0.2, 13.0, 80.0))
+            run.steps(9, COMPUTE_BOUND).steps(1, (0.2, 13.0, 80.0))
             pauses.append(round(run.at_s * 1e9))
             run.at_s += 1.0
         for at_ns in pauses if told else ():
             run.writer.event(facts.Paused(at_ns, "callback", 79.0, "CSVLogger"))
         run.writer.flush()
         view = follower.follow(reader.tail(), (), None)
-        (row,) = [row.text for row in Happenings().take(view) if row.mark == "S"]
+        (row,) = [row.text for row in EventCollector().take(view) if row.mark == "S"]
         assert ("CSVLogger" in row) is told, row
 
 
 def test_a_long_run_is_searched_from_its_beginning() -> None:
-    run = Canned(None).started().steps(50, FED).steps(1, (5000.0, 13.0, 0.8)).steps(6000, FED)
+    run = Canned(None).started().steps(50, COMPUTE_BOUND).steps(1, (5000.0, 13.0, 0.8)).steps(6000, COMPUTE_BOUND)
 
     assert [stall.step for stall in look(run).stalls] == [52]
 
@@ -137,7 +137,7 @@ def test_the_shuffle_buffer_is_read_from_tensorflows_log(tmp_path: Path) -> None
 
 
 def test_what_the_shuffle_buffer_held_an_epoch_ago_is_not_told(tmp_path: Path) -> None:
-    run = logging(tmp_path, FILLING + FILLED).started().steps(40, FED).begin_epoch()
+    run = logging(tmp_path, FILLING + FILLED).started().steps(40, COMPUTE_BOUND).begin_epoch()
     run.at_s += 2.0
 
     assert "shuffle" not in look(run.doing(Phase.WAIT, 2.0)).finding.sentence
@@ -146,7 +146,7 @@ def test_what_the_shuffle_buffer_held_an_epoch_ago_is_not_told(tmp_path: Path) -
 def test_what_tensorflow_said_is_a_row_for_each_thing_that_matters(tmp_path: Path) -> None:
     run = logging(tmp_path, "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n")
     reader = run.reader()
-    follower, rows = Follower(reader.steps_between, live=True), Happenings()
+    follower, rows = Follower(reader.steps_between, live=True), EventCollector()
     run.at_s = 20.0
     before = [(row.at_s, row.text) for row in rows.take(follower.follow(reader.tail(), (), None))]
     with (tmp_path / "log.txt").open("a") as log:
@@ -186,7 +186,7 @@ def test_the_process_has_the_cores_that_it_may_use(machine: dict[str, object], t
 def test_a_sleep_that_was_to_be_kept_off_is_told_without_advice() -> None:
     run = Canned(None, settings={"keep_awake": True}).started().event(facts.Slept, slept_ms=600_000.0)
 
-    assert [row.text for row in Happenings().take(look(run)) if row.mark == "Z"] == [
+    assert [row.text for row in EventCollector().take(look(run)) if row.mark == "Z"] == [
         "asleep 10:17 - 10:27, not counted"
     ]
 
@@ -230,7 +230,7 @@ def test_everything_rare_is_a_row() -> None:
     run.event(facts.GpuFound, source="nvml", name="NVIDIA H100", gpus=4, **found)
     run.steps(1, (3500.0, 13.0, 0.8)).ended("stopped", "by q")
 
-    told = [f"{row.mark} {row.text}" for row in Happenings().take(look(run))]
+    told = [f"{row.mark} {row.text}" for row in EventCollector().take(look(run))]
 
     assert told == [
         ". TensorFlow 2.21.0 imported in 6.2 s",
@@ -238,7 +238,7 @@ def test_everything_rare_is_a_row() -> None:
         ". GPU n/a: no GPU in this machine; none is needed",
         "C compiled in 2.5 s, not counted",
         "E epoch 1: loss 1.31, acc 0.42, validation 0.3 s, to step 250",
-        "p prefetch off > 4 at step 301: 1.69 x faster",
+        "p prefetch off → 4 at step 301: 1.69 x faster",
         "Z asleep 10:17 - 16:36, not counted; --keep-awake next time",
         "Z asleep for 12.0 s, not counted",
         "! not recorded from step 8 112 on: disk full",
@@ -258,36 +258,36 @@ def test_everything_rare_is_a_row() -> None:
 def test_a_pause_before_the_first_epoch_held_no_training_up() -> None:
     pause = {"cause": "garbage collection", "took_ms": 1500.0, "detail": "generation 2"}
     run = Canned(None).event(facts.Paused, **pause)
-    assert list(Happenings().take(look(run))) == []
+    assert list(EventCollector().take(look(run))) == []
     run.begin_epoch().event(facts.Paused, **pause)
-    assert len(Happenings().take(look(run))) == 1
+    assert len(EventCollector().take(look(run))) == 1
 
 
 def test_heat_and_swapping_are_one_row_a_stretch() -> None:
     view = look(throttled(None))
-    rows = Happenings().take(view)
+    rows = EventCollector().take(view)
 
     assert [f"{row.mark} {row.text}" for row in rows][-1:] == ["H held back by heat for 10.0 s (moderate)"]
-    swapped = Happenings().take(look(swapping(None)))
+    swapped = EventCollector().take(look(swapping(None)))
     assert [f"{row.mark} {row.text}" for row in swapped][-1:] == ["M swapping for 15.0 s: memory was too small"]
 
 
 def test_rows_that_come_one_by_one_are_those_of_the_whole_run() -> None:
     run = swapping(None)
-    reader, rows = run.reader(), Happenings()
+    reader, rows = run.reader(), EventCollector()
     follower = Follower(reader.steps_between, live=True)
     rows.take(follower.follow(reader.tail(), (), None))
-    run.steps(150, FED).event(facts.Paused, cause="swap", took_ms=1000.0, detail="40 MB")
+    run.steps(150, COMPUTE_BOUND).event(facts.Paused, cause="swap", took_ms=1000.0, detail="40 MB")
     run.writer.flush()
     grown = rows.take(follower.follow(reader.tail(), (), None))
 
-    assert [row.text for row in grown] == [row.text for row in Happenings().take(look(run))]
+    assert [row.text for row in grown] == [row.text for row in EventCollector().take(look(run))]
 
 
 def test_a_step_that_is_traced_again_is_a_row() -> None:
     run = starving(None).steps(1, (9.6, 900.0, 0.8), int(Flag.RETRACE)).steps(20, STARVING)
 
-    told = [row.text for row in Happenings().take(look(run)) if row.mark == "C"]
+    told = [row.text for row in EventCollector().take(look(run)) if row.mark == "C"]
     assert told == ["compiled in 2.5 s, not counted", "retraced at step 152 in 0.9 s, not counted"]
 
 

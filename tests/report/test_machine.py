@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.screens import hardware
-from tests.screens.canned import FED, Canned, usual
+from tests.screens.canned import COMPUTE_BOUND, Canned, usual
 from tfwatch.core import events as facts
 from tfwatch.report import document
 from tfwatch.report.text import as_text
@@ -76,7 +76,7 @@ def test_the_json_holds_energy_and_medians() -> None:
         pytest.param(hardware.unseen, "no permission: sudo -n refused powermetrics", id="no permission"),
         pytest.param(usual, "the steps ran on the CPU, and no sensor read its power", id="a CPU"),
         pytest.param(
-            lambda folder: Canned(folder, accelerated=True).started().steps(30, FED),
+            lambda folder: Canned(folder, accelerated=True).started().steps(30, COMPUTE_BOUND),
             "the machine was not sampled",
             id="one sample",
         ),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.step_rows import make_steps, restart
-from tests.live.stretches import FED, HALF_FED, STARVING, alternating, starving_then
+from tests.live.stretches import COMPUTE_BOUND, HALF_FED, STARVING, alternating, starving_then
 from tests.report.told import FINISHED, SWITCH, open_written, text_of
 from tfwatch.core.events import RunEnded
 from tfwatch.core.rows import Flag
@@ -36,7 +36,7 @@ def switched_to(folder: Path, split: tuple[float, float, float]) -> Run:
 @pytest.mark.parametrize(
     ("split", "verdict", "bound"),
     [
-        pytest.param(FED, "NOT input-bound", "compute-bound", id="fed"),
+        pytest.param(COMPUTE_BOUND, "NOT input-bound", "compute-bound", id="compute_bound"),
         pytest.param(HALF_FED, "MODERATELY input-bound", "input-bound", id="half fed"),
         pytest.param((0.1, 12.0, 30.0), "NOT input-bound", "host-bound", id="callbacks"),
     ],
@@ -61,7 +61,7 @@ def test_after_an_ab_test_verdict_bound_and_finding_are_of_the_kept_setting(tmp_
 
 
 def test_too_few_steps_of_the_last_setting_have_neither_verdict_nor_finding(tmp_path: Path) -> None:
-    rows = starving_then(FED)[:110]
+    rows = starving_then(COMPUTE_BOUND)[:110]
 
     found = as_json(open_written(tmp_path / "run", rows, *SWITCH, FINISHED, **KNOBS))
 
@@ -69,13 +69,13 @@ def test_too_few_steps_of_the_last_setting_have_neither_verdict_nor_finding(tmp_
 
 
 def test_the_document_says_of_which_steps_its_figures_are(tmp_path: Path) -> None:
-    found = as_json(switched_to(tmp_path / "run", FED))
+    found = as_json(switched_to(tmp_path / "run", COMPUTE_BOUND))
 
     last, whole = found["last_setting"], found["whole_run"]
     assert (last["knobs"], last["stretches"], last["steps"]) == ({"prefetch": "4"}, [[101, 200]], 99)
-    assert last["data_wait_ms"]["mean"] == pytest.approx(FED[0])
+    assert last["data_wait_ms"]["mean"] == pytest.approx(COMPUTE_BOUND[0])
     assert (whole["steps"], whole["left_out"]) == (199, 1)
-    assert whole["data_wait_ms"]["mean"] == pytest.approx((100 * STARVING[0] + 99 * FED[0]) / 199)
+    assert whole["data_wait_ms"]["mean"] == pytest.approx((100 * STARVING[0] + 99 * COMPUTE_BOUND[0]) / 199)
 
 
 def test_after_an_ab_test_all_blocks_of_the_kept_setting_count(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_after_an_ab_test_all_blocks_of_the_kept_setting_count(tmp_path: Path) -
 
 
 def test_the_summary_gives_the_verdict_with_its_steps_and_the_whole_run_by_itself(tmp_path: Path) -> None:
-    lines = text_of(switched_to(tmp_path / "run", FED))
+    lines = text_of(switched_to(tmp_path / "run", COMPUTE_BOUND))
 
     assert "over the whole run a steady step waits 4.6 of 17.1 ms on average (27 %); 1 step left out" in lines
     assert "since step 101 a steady step waits 0.1 of 12.6 ms on average (1 %): NOT input-bound, compute-bound" in lines

@@ -50,7 +50,7 @@ def test_a_switch_for_which_the_run_was_too_short_is_told(tmp_path: Path) -> Non
         "after": None,
     }
     assert (second["step_asked"], second["knob"], second["to"]) == (200, "storage-latency", "20 ms")
-    assert "prefetch off > 4 at step 100: the run ended before it was in effect" in text_of(run)
+    assert "prefetch off → 4 at step 100: the run ended before it was in effect" in text_of(run)
 
 
 def test_what_was_foretold_is_told_against_what_came(tmp_path: Path) -> None:
@@ -92,13 +92,13 @@ def test_switches_that_cannot_be_compared_promise_nothing(tmp_path: Path) -> Non
     )
     lines = text_of(open_written(tmp_path / "run", plain(52), *events, FINISHED))
 
-    assert "prefetch off > 4 at step 50: too few steps to compare" in lines
-    assert "workers off > 2: asked, and not yet in effect at the last step" in lines
+    assert "prefetch off → 4 at step 50: too few steps to compare" in lines
+    assert "workers off → 2: asked, and not yet in effect at the last step" in lines
     assert "faster" not in "\n".join(lines)
 
 
 def test_an_experiment_that_never_began_is_told(tmp_path: Path) -> None:
-    note = Noted(0, "experiment ended before it began: the run is over", of_order=True)
+    note = Noted(0, "experiment ended before it began: the run is over", is_refusal=True)
     lines = text_of(open_written(tmp_path / "run", plain(8), Noted(0, "experimental"), note, FINISHED))
 
     assert [line for line in lines if line.startswith("experiment")] == [note.text]
@@ -108,7 +108,7 @@ def test_the_fast_form_is_called_by_its_name(tmp_path: Path) -> None:
     switch = PipelineSwitched(0, "fast_form", "off", "on", 49, 50, 1.0, "key")
     run = open_written(tmp_path / "run", plain(52), switch, FINISHED, settings={"fast_form": "tf.data"})
 
-    assert "fast form (tf.data) off > on at step 50: too few steps to compare" in text_of(run)
+    assert "fast pipeline (tf.data) off → on at step 50: too few steps to compare" in text_of(run)
 
 
 def test_in_json_a_knob_has_the_name_that_the_command_line_takes(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_the_text_of_a_finished_run(tmp_path: Path) -> None:
         f"over the whole run a steady step waits 5.0 of 18.0 ms on average (28 %){left_out}",
         "since step 101 a steady step waits 0.0 of 13.0 ms on average (0 %): NOT input-bound, compute-bound",
         "fed, it takes 11:22 at best",
-        "prefetch off > 4 at step 101: 1.77 x faster, 23.0 to 13.0 ms a step over 99 steps",
+        "prefetch off → 4 at step 101: 1.77 x faster, 23.0 to 13.0 ms a step over 99 steps",
         "its forecast was 0 % off, in its range",
         "longest stall: 41.0 s without data at step 31, unexplained",
         "next: nothing to gain from the pipeline: mixed precision or jit_compile cut compute (92 % of a step)",

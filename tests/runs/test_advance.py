@@ -12,7 +12,7 @@ from tfwatch.core.events import LossDiverged, LossRecovered, Noted, RunEnded, de
 from tfwatch.core.rows import Phase
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.reader import RunReader
-from tfwatch.runs.writer import Advance, RunWriter
+from tfwatch.runs.writer import ProgressLog, RunWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ class OnADevice:
 
 def told(*losses: Any, a_flush: int = 1000, first: int = 1, call: int = 1) -> list[Event]:
     """What is said of these losses, one a call of so many steps, flushed in parts that long; no row is due."""
-    advance, events = Advance(), []
+    advance, events = ProgressLog(), []
     advance.flush(0, "", last=False)
     advance._due_ns = 10**18
     for n, loss in enumerate(losses):
@@ -116,7 +116,7 @@ def test_it_is_told_before_the_end_of_its_run(tmp_path: Path) -> None:
 
 
 def test_a_row_is_due_twice_a_second_and_at_the_end() -> None:
-    advance = Advance()
+    advance = ProgressLog()
     advance.told.append((8, 1, 0, 1, "low", None))
 
     rows = [len(advance.flush(round(at_s * 1e9), "", last=False)[0]) for at_s in (0.0, 0.4, 0.5, 0.9)]
@@ -126,7 +126,7 @@ def test_a_row_is_due_twice_a_second_and_at_the_end() -> None:
 
 
 def test_what_is_no_number_is_told_once() -> None:
-    advance = Advance()
+    advance = ProgressLog()
     events: list[Event] = []
     for at_ns in (0, 10**9):
         advance.told.append((8, 1, 0, 1, "low", "high"))

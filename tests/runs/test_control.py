@@ -12,32 +12,32 @@ def test_of_several_requests_for_a_knob_the_last_wins() -> None:
     for request in (Request("prefetch", 2), Request("workers", "auto"), Request("prefetch", 4)):
         control.ask(request)
     assert control.take() == [Request("workers", "auto"), Request("prefetch", 4)]
-    assert not control.pending
+    assert not control.has_requests
 
 
 def test_the_pilot_asks_only_while_nobody_else_has() -> None:
     control = Control()
-    hands = control.hands
-    assert control.ask_unless(Request("prefetch", 4, "experiment"), hands)
-    assert control.hands == hands
+    user_request_count = control.user_request_count
+    assert control.ask_if_no_user_request(Request("prefetch", 4, "experiment"), user_request_count)
+    assert control.user_request_count == user_request_count
     control.ask(Request("prefetch", 8))
-    assert not control.ask_unless(Request("prefetch", "off", "experiment"), hands)
+    assert not control.ask_if_no_user_request(Request("prefetch", "off", "experiment"), user_request_count)
     assert control.take() == [Request("prefetch", 8)]
 
 
 def test_an_order_wakes_who_waits_for_it_and_none_cancels_it() -> None:
     control, got = Control(), []
-    waiting = threading.Thread(target=lambda: got.append(control.next_order(0)))
+    waiting = threading.Thread(target=lambda: got.append(control.next_tuner_request(0)))
     waiting.start()
-    control.order(Experiment("prefetch", ("off", 4)))
+    control.ask_tuner(Experiment("prefetch", ("off", 4)))
     waiting.join(10)
     assert got == [(1, Experiment("prefetch", ("off", 4)))]
-    control.order(None)
-    assert control.next_order(1) == (2, None)
-    assert control.orders == 2
+    control.ask_tuner(None)
+    assert control.next_tuner_request(1) == (2, None)
+    assert control.tuner_request_count == 2
 
 
 def test_who_waits_for_an_order_loses_patience() -> None:
     control = Control()
-    control.order(Autopilot())
-    assert control.next_order(1, 0.001) == (1, Autopilot())
+    control.ask_tuner(Autopilot())
+    assert control.next_tuner_request(1, 0.001) == (1, Autopilot())

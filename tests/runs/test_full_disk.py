@@ -97,7 +97,7 @@ def test_what_was_kept_is_written_when_there_is_room(tmp_path: Path, monkeypatch
 
 
 def test_more_than_memory_keeps_is_dropped_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "KEPT", 100 * 32)
+    monkeypatch.setattr(streams, "MEMORY_BYTES", 100 * 32)
     writer = make_writer(tmp_path)
     disk = Disk(monkeypatch, room=0)
     follower = RunReader(writer, FakeClock(1).clock)
@@ -208,7 +208,7 @@ def test_a_run_that_begins_on_a_full_disk_says_so_and_cannot_be_opened(
         patch.setattr(layout, "write_atomically", full)
         writer, reason = begin_run(tmp_path, "cnn")
         assert reason == f"{tmp_path} cannot be written: No space left on device"
-        assert (bool(writer.lost), writer.opens) == (True, False)
+        assert (bool(writer.lost), writer.can_open) == (True, False)
     writer.close()
-    assert (bool(writer.lost), writer.opens) == (False, True)
+    assert (bool(writer.lost), writer.can_open) == (False, True)
     assert open_run(writer.folder or "").manifest.workload == "cnn"

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tfwatch.core.rows import STEP
-from tfwatch.runs.buffers import Newest
+from tfwatch.runs.buffers import NewestRows
 
 
 @pytest.mark.parametrize("sizes", [[1] * 30, [3, 5, 2, 9, 1, 4, 4], [10], [25], [9, 25, 1], [0, 4, 0]], ids=str)
 def test_it_gives_the_last_rows_however_many_came_at_once(sizes: list[int]) -> None:
-    newest, every = Newest(STEP, 10), np.zeros(sum(sizes), dtype=STEP)
+    newest, every = NewestRows(STEP, 10), np.zeros(sum(sizes), dtype=STEP)
     every["step"] = np.arange(len(every))
     views = []
 
@@ -26,7 +26,7 @@ def test_it_gives_the_last_rows_however_many_came_at_once(sizes: list[int]) -> N
 
 
 def test_what_was_handed_out_cannot_be_written_to() -> None:
-    newest = Newest(STEP, 10)
+    newest = NewestRows(STEP, 10)
     newest.extend(np.zeros(3, dtype=STEP))
 
     with pytest.raises(ValueError, match="read-only"):

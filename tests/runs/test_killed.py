@@ -49,7 +49,7 @@ def test_a_stopped_process_gives_no_answer_and_then_goes_on(tmp_path: Path) -> N
     with writing_child(tmp_path) as child:
         assert child.reader.tail().life is Life.RUNNING
         child.signal(signal.SIGSTOP)
-        wait_until(lambda: child.reader.tail().life is Life.SILENT, timeout_s=3.0)
+        wait_until(lambda: child.reader.tail().life is Life.NOT_RESPONDING, timeout_s=3.0)
         assert child.reader.tail().silent_s > SILENT_S
         child.signal(signal.SIGCONT)
         wait_until(lambda: child.reader.tail().life is Life.RUNNING)

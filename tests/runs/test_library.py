@@ -8,7 +8,7 @@ from tests.analysis.step_rows import plain
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import ImportEnded, Noted, encode
 from tfwatch.runs.format import EVENTS
-from tfwatch.runs.library import default_runs_dir, find_run, import_took_ms, list_runs, make_run_dir, replay_words
+from tfwatch.runs.library import default_runs_dir, find_run, import_took_ms, list_runs, make_run_dir, replay_argument
 
 
 @pytest.fixture
@@ -119,9 +119,9 @@ def test_what_replay_takes_finds_the_run_again(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     elsewhere, outside = tmp_path / "my runs" / "one_cnn", tmp_path.parent / "one_cnn"
 
-    assert replay_words(default_runs_dir() / "one_cnn") == "one_cnn"
-    assert replay_words(elsewhere) == "~/'my runs/one_cnn'"
-    assert replay_words(outside) == str(outside)
+    assert replay_argument(default_runs_dir() / "one_cnn") == "one_cnn"
+    assert replay_argument(elsewhere) == "~/'my runs/one_cnn'"
+    assert replay_argument(outside) == str(outside)
 
 
 def test_an_earlier_run_tells_how_long_the_import_took(tmp_path: Path) -> None:

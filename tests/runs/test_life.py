@@ -33,7 +33,7 @@ def pulse_at(seconds: float) -> Pulse:
     ("changes", "at_s", "life"),
     [
         pytest.param({}, 11.0, Life.RUNNING, id="its process is there"),
-        pytest.param({}, 11.6, Life.SILENT, id="its process is there and says nothing"),
+        pytest.param({}, 11.6, Life.NOT_RESPONDING, id="its process is there and says nothing"),
         pytest.param({"pid": NOBODY}, 10.1, Life.KILLED, id="its process is gone"),
         pytest.param({"process_started_s": MINE - 60}, 10.1, Life.KILLED, id="another process has its number"),
         pytest.param({"process_started_s": MINE + 1}, 10.1, Life.RUNNING, id="the clock was corrected by a second"),
@@ -51,11 +51,11 @@ def test_a_run_without_an_end_is_looked_for(changes: dict[str, Any], at_s: float
 
 
 def test_silence_is_counted_from_the_last_pulse() -> None:
-    assert life_of(make_manifest(), pulse_at(10.0), FakeClock(13.0).clock) == (Life.SILENT, 3.0)
+    assert life_of(make_manifest(), pulse_at(10.0), FakeClock(13.0).clock) == (Life.NOT_RESPONDING, 3.0)
 
 
 def test_silence_without_a_pulse_is_counted_from_the_start() -> None:
-    assert life_of(make_manifest(), None, FakeClock(4.0).clock) == (Life.SILENT, 4.0)
+    assert life_of(make_manifest(), None, FakeClock(4.0).clock) == (Life.NOT_RESPONDING, 4.0)
 
 
 def test_a_zombie_is_dead() -> None:
@@ -108,7 +108,7 @@ def test_of_a_folder_that_was_moved_away_nothing_more_is_known_until_it_is_back(
 
 @pytest.mark.parametrize(
     ("number", "life"),
-    [(errno.EACCES, Life.SILENT), (errno.EIO, Life.SILENT), (errno.ESTALE, Life.GONE)],
+    [(errno.EACCES, Life.NOT_RESPONDING), (errno.EIO, Life.NOT_RESPONDING), (errno.ESTALE, Life.GONE)],
     ids=["may not be looked at", "a disk that fails", "a share's folder that was deleted"],
 )
 def test_a_folder_that_cannot_be_asked_for_is_gone_only_where_the_answer_says_so(

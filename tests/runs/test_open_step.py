@@ -12,7 +12,7 @@ from tfwatch.core.events import EpochStarted, RunEnded
 from tfwatch.core.rows import Phase
 from tfwatch.report import document
 from tfwatch.runs.format import Pulse
-from tfwatch.runs.liveness import UnderWay, under_way
+from tfwatch.runs.liveness import OpenPhase, find_open_phase
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.writer import RunWriter
 
@@ -73,8 +73,8 @@ def test_what_else_was_open_counts_as_what_it_was(tmp_path: Path, phase: Phase, 
 def test_the_end_comes_before_the_pulse() -> None:
     pulse = Pulse(9, 0, Phase.ENDED, 8, 7, 2)
 
-    assert under_way(RunEnded(9, "stopped", 6, doing="WAIT", since_ns=3), pulse) == UnderWay(Phase.WAIT, 3, 9, 7, 2)
-    assert under_way(RunEnded(9, "stopped", 6), pulse) is None
-    assert under_way(RunEnded(9, "stopped", 6, doing="dreaming"), pulse) is None
-    assert under_way(None, Pulse(9, 0, Phase.WAIT, 8, 7, 2)) == UnderWay(Phase.WAIT, 8, 9, 7, 2)
-    assert under_way(None, None) is None
+    assert find_open_phase(RunEnded(9, "stopped", 6, doing="WAIT", since_ns=3), pulse) == OpenPhase(Phase.WAIT, 3, 9, 7, 2)
+    assert find_open_phase(RunEnded(9, "stopped", 6), pulse) is None
+    assert find_open_phase(RunEnded(9, "stopped", 6, doing="dreaming"), pulse) is None
+    assert find_open_phase(None, Pulse(9, 0, Phase.WAIT, 8, 7, 2)) == OpenPhase(Phase.WAIT, 8, 9, 7, 2)
+    assert find_open_phase(None, None) is None

@@ -41,7 +41,7 @@ def test_files_are_0600_and_folders_0700(tmp_path: Path) -> None:
     assert writer.folder
     with Capture(screen=False) as terminal:
         terminal.record_to(writer.folder / "log.txt")
-    library.jot(writer.folder, "text")
+    library.save_copy(writer.folder, "text")
 
     found = modes(home)
     folders = {".", "tfwatch", "tfwatch/runs", f"tfwatch/runs/{writer.folder.name}"}

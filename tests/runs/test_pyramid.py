@@ -32,7 +32,7 @@ def mixed(count: int, seed: int = 0) -> Rows:
     return restart(rows)
 
 
-def by_hand(rows: Rows, end_s: float, width_s: float, count: int) -> list[list[float]]:
+def without_experiments(rows: Rows, end_s: float, width_s: float, count: int) -> list[list[float]]:
     """Each column's steps, parts, share and flags, one row after another."""
     first = int(end_s / width_s) - count + 1
     found = []
@@ -69,7 +69,7 @@ def test_columns_are_means_over_their_steps(chunk: int, width_s: float, count: i
 
     for end_s in (pyramid.end_s, pyramid.end_s / 2, 0.0, pyramid.end_s + 5):
         columns = pyramid.columns(end_s, width_s, count)
-        np.testing.assert_allclose(as_rows(columns), by_hand(rows, end_s, width_s, count), rtol=1e-6)
+        np.testing.assert_allclose(as_rows(columns), without_experiments(rows, end_s, width_s, count), rtol=1e-6)
         assert columns.start_s[-1] <= end_s < columns.start_s[-1] + width_s
 
 

@@ -18,7 +18,7 @@ from tfwatch.runs.format import Manifest
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.reader import RunReader
 from tfwatch.runs.streams import FolderSource
-from tfwatch.runs.writer import Advance
+from tfwatch.runs.writer import ProgressLog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,7 +144,7 @@ def test_a_flush_that_fails_is_told_and_the_next_one_goes_on(tmp_path: Path, mon
     reader = RunReader(writer, FakeClock(1).clock)
     writer.start()
     with monkeypatch.context() as patch:
-        patch.setattr(Advance, "flush", lambda *_, **__: 1 / 0)
+        patch.setattr(ProgressLog, "flush", lambda *_, **__: 1 / 0)
         wait_until(lambda: "ZeroDivisionError" in reader.tail().unrecorded)  # told while it goes on
         add_steps(writer, plain(10))
         writer.event(EpochEnded(3, 0, 10, {}))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def test_a_knobs_key_is_defined_once() -> None:
     bound = {binding.key: binding.action for binding in LIVE_BINDINGS}
-    assert {one.key: f"turn({one.knob!r})" for one in KNOB_KEYS}.items() <= bound.items()
+    assert {one.key: f"switch({one.knob!r})" for one in KNOB_KEYS}.items() <= bound.items()
     assert len({one.key for one in KNOB_KEYS}) == len(KNOB_KEYS)
     assert {one.knob for one in KNOB_KEYS} == set(KNOBS)
 

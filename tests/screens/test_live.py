@@ -155,7 +155,7 @@ async def test_a_large_screen_shows_every_pane(tmp_path: Path) -> None:
         assert "p prefetch 4 next: off" in show.words
         assert "10:17:19 p prefetch off → 4 at step 301: 1.69 x faster" in rows
         assert "● recording" in show.rows[0]
-        assert "lost    2.9 s data wait (16 %)" in rows
+        assert "cost    data wait 2.9 s so far (16 %)" in rows
 
 
 @pytest.mark.parametrize(

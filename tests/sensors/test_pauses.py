@@ -71,7 +71,7 @@ def told(writer: RunWriter) -> list[Paused]:
 
 def make_writer(clock: FakeClock) -> RunWriter:
     writer = RunWriter(None, make_manifest(), clock.clock)
-    writer.trains_in = threading.get_ident()
+    writer.training_thread = threading.get_ident()
     return writer
 
 

@@ -148,29 +148,29 @@ def raises() -> float:
 
 @pytest.mark.parametrize(
     ("at_last", "why"),
-    [(lambda: 2**40 // 9, "memory got short"), (raises, "free memory cannot be read (OSError: no)")],
+    [(lambda: 2**40 // 9, "little memory is left"), (raises, "free memory cannot be read (OSError: no)")],
 )
 def test_it_stops_filling_if_memory_is_low_or_unknown(at_last: Callable[[], float], why: str) -> None:
     import tensorflow as tf
 
     from tfwatch.tfdata.cache import ExampleStore
 
-    available, events_of = [lambda: 2.0**40, lambda: 2.0**40, at_last], list[str]()
+    available, sentences = [lambda: 2.0**40, lambda: 2.0**40, at_last], list[str]()
     spec = [tf.TensorSpec((MEGABYTE,), tf.float32)]
     store = ExampleStore(40, spec, lambda: (available.pop(0) if len(available) > 1 else available[0])())
-    store.notify = events_of.append
+    store.notify = sentences.append
     store.open()
     for number in range(40):
         store.examples_of().example(number, lambda number: (np.full(MEGABYTE, number, np.float32),))
-    assert events_of[-1] == f"{why}: the cache keeps 16 of 40 examples and takes no more"
+    assert sentences[-1] == f"the cache stopped filling: {why}; it keeps 16 of 40 examples"
     assert store.examples_of().is_stopped
     assert store.is_settled
     assert [bool(store.examples_of().has(number)) for number in (15, 16)] == [True, False]
 
 
 def test_opening_the_cache_reports_its_size() -> None:
-    store, events_of = make(shape=(MEGABYTE,), count=4), list[str]()
-    store.notify = events_of.append
+    store, sentences = make(shape=(MEGABYTE,), count=4), list[str]()
+    store.notify = sentences.append
     store.open()
     store.open()
-    assert events_of == ["the cache takes 16 MB of 1.0 GB of free memory once it is full"]
+    assert sentences == ["the cache takes 16 MB of 1.0 GB of free memory once it is full"]

@@ -32,7 +32,8 @@ def test_a_collection_in_the_waiting_thread_causes_no_deadlock() -> None:
 def test_a_source_is_deleted_in_the_disposal_thread_after_its_pipelines_are_collected() -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.live_switch import SwitchablePipeline, prefetch_only
+    from tfwatch.tfdata.live_switch import SwitchablePipeline
+    from tfwatch.tfdata.work_ahead import prefetch_only
 
     gone_in = SimpleQueue[str]()
 
@@ -61,7 +62,8 @@ def test_a_source_is_deleted_in_the_disposal_thread_after_its_pipelines_are_coll
 def test_an_evicted_pipeline_is_deleted_in_the_disposal_thread() -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.live_switch import SwitchablePipeline, prefetch_only
+    from tfwatch.tfdata.live_switch import SwitchablePipeline
+    from tfwatch.tfdata.work_ahead import prefetch_only
 
     gone_in = SimpleQueue[str]()
     feed = SwitchablePipeline(prefetch_only)

@@ -1,4 +1,4 @@
-"""How many examples a batch holds, and how large it is."""
+"""The number of examples in a batch, and its size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A wait is put down to a shuffle buffer only where tf.data's own model says that it was filled then."""
+"""A wait is explained by a shuffle buffer only if tf.data's own model shows that the buffer was filled."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_first_wait(wait_ms: float, read_ms: float, out: int, held: int, after
 @pytest.mark.parametrize(
     ("read_ms", "out", "held", "filled"),
     [
-        pytest.param(104, 2, 50, True, id="filled anew"),
+        pytest.param(104, 2, 50, True, id="refilled"),
         pytest.param(1000, 450, 50, True, id="the last half of a buffer's time"),
         pytest.param(1000, 50, 50, False, id="filled earlier, for longer"),
     ],
@@ -86,7 +86,7 @@ SLOW_S = 0.02
 
 
 class Played:
-    """A run in memory whose clock stands still but in `slow`; tf.data's model says so too, of as many elements."""
+    """A run in memory whose clock advances only in `slow`, as in tf.data's model of as many elements."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         import tensorflow as tf
@@ -117,7 +117,7 @@ class Played:
         return pairs.map(self.slow).shuffle(20, seed=1).batch(2)
 
     def repeated(self, pairs: Any) -> Any:
-        """Filled anew in mid-run."""
+        """Refilled in mid-run."""
         return self.before(pairs).repeat(2)
 
     def behind(self, pairs: Any) -> Any:
@@ -149,6 +149,6 @@ def test_in_a_fit(
     rows = read_run(played.writer).steps
     assert len(rows) == 40
 
-    events_of = rows["step"][(rows["flags"] & int(Flag.SHUFFLE_FILL)) != 0].tolist()
+    flagged = rows["step"][(rows["flags"] & int(Flag.SHUFFLE_FILL)) != 0].tolist()
 
-    assert events_of == filled
+    assert flagged == filled

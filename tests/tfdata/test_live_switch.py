@@ -30,20 +30,20 @@ def _in_parallel() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _let_go(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Feeds are closed: to delete an iterator took up to a minute, and a test's end would wait for each."""
+def _close_pipelines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Close the pipelines: deleting an iterator takes up to a minute, and the end of a test would wait for each."""
     from tfwatch.tfdata.live_switch import SwitchablePipeline
 
-    feeds, init = list[SwitchablePipeline](), SwitchablePipeline.__init__
+    pipelines, init = list[SwitchablePipeline](), SwitchablePipeline.__init__
 
-    def noted(feed: SwitchablePipeline, *args: Any) -> None:
-        feeds.append(feed)
-        init(feed, *args)
+    def noted(pipeline: SwitchablePipeline, *args: Any) -> None:
+        pipelines.append(pipeline)
+        init(pipeline, *args)
 
     monkeypatch.setattr(SwitchablePipeline, "__init__", noted)
     yield
-    for feed in feeds:
-        feed.close()
+    for pipeline in pipelines:
+        pipeline.close()
 
 
 def build(batches: Any, knobs: Knobs) -> Any:
@@ -54,13 +54,13 @@ def build(batches: Any, knobs: Knobs) -> Any:
     return (mapped if size is None else mapped.prefetch(size)).with_options(options(knobs))
 
 
-def read(feed: Any, switch_at: dict[int, Knobs]) -> list[int]:
+def read(pipeline: Any, switch_at: dict[int, Knobs]) -> list[int]:
     got: list[int] = []
     while True:
-        if (knobs := switch_at.get(len(got))) and not feed.switching:
-            feed.switch(knobs)
+        if (knobs := switch_at.get(len(got))) and not pipeline.is_switching:
+            pipeline.switch(knobs)
         try:
-            got.append(int(feed.get()[0]))
+            got.append(int(pipeline.get()[0]))
         except StopIteration:
             return got
 
@@ -73,9 +73,9 @@ def test_random_switches_lose_nothing_and_repeat_nothing(seed: int) -> None:
 
     rng = random.Random(seed)
     knobs = [Knobs(rng.choice(SETTINGS), rng.choice(SETTINGS)) for _ in range(12)]
-    feed = SwitchablePipeline(build)
-    feed.start(iter(tf.data.Dataset.range(100)), knobs[0])
-    assert read(feed, {rng.randrange(101): k for k in knobs[1:]}) == list(range(0, 200, 2))
+    pipeline = SwitchablePipeline(build)
+    pipeline.start(iter(tf.data.Dataset.range(100)), knobs[0])
+    assert read(pipeline, {rng.randrange(101): k for k in knobs[1:]}) == list(range(0, 200, 2))
 
 
 @pytest.mark.parametrize("at", [0, 99, 100], ids=["before the first", "before the last", "after the last"])
@@ -84,11 +84,11 @@ def test_a_switch_at_the_edge_of_an_epoch(at: int) -> None:
 
     from tfwatch.tfdata.live_switch import SwitchablePipeline
 
-    feed = SwitchablePipeline(build)
-    feed.start(iter(tf.data.Dataset.range(100)), Knobs(4))
-    assert read(feed, {at: Knobs("off")}) == list(range(0, 200, 2))
-    feed.start(iter(tf.data.Dataset.range(5)), Knobs("off"))
-    assert read(feed, {}) == [0, 2, 4, 6, 8]
+    pipeline = SwitchablePipeline(build)
+    pipeline.start(iter(tf.data.Dataset.range(100)), Knobs(4))
+    assert read(pipeline, {at: Knobs("off")}) == list(range(0, 200, 2))
+    pipeline.start(iter(tf.data.Dataset.range(5)), Knobs("off"))
+    assert read(pipeline, {}) == [0, 2, 4, 6, 8]
 
 
 def test_a_pipeline_that_cannot_be_built_changes_nothing() -> None:
@@ -101,22 +101,22 @@ def test_a_pipeline_that_cannot_be_built_changes_nothing() -> None:
             raise ValueError("no")
         return batches
 
-    feed = SwitchablePipeline(picky)
-    feed.start(iter(tf.data.Dataset.range(4)), Knobs())
-    assert int(feed.get()[0]) == 0
+    pipeline = SwitchablePipeline(picky)
+    pipeline.start(iter(tf.data.Dataset.range(4)), Knobs())
+    assert int(pipeline.get()[0]) == 0
     with pytest.raises(ValueError, match="no"):
-        feed.switch(Knobs(16))
-    assert [int(feed.get()[0]) for _ in range(3)] == [1, 2, 3]
+        pipeline.switch(Knobs(16))
+    assert [int(pipeline.get()[0]) for _ in range(3)] == [1, 2, 3]
 
 
-def read_and_switch(feed: Any, rng: random.Random) -> tuple[list[int], int]:
+def read_and_switch(pipeline: Any, rng: random.Random) -> tuple[list[int], int]:
     got, switches = list[int](), 0
     while True:
-        if not feed.switching and rng.random() < 0.1:
-            feed.switch(rng.choice(RESTARTS))
+        if not pipeline.is_switching and rng.random() < 0.1:
+            pipeline.switch(rng.choice(RESTARTS))
             switches += 1
         try:
-            got.append(int(feed.get()[0]))
+            got.append(int(pipeline.get()[0]))
         except StopIteration:
             return got, switches
 
@@ -130,15 +130,15 @@ def test_a_setting_that_returns_restarts_its_pipeline_and_no_batch_is_lost(seed:
 
     from tfwatch.tfdata.live_switch import SwitchablePipeline
 
-    rng, feed = random.Random(seed), SwitchablePipeline(build)
+    rng, pipeline = random.Random(seed), SwitchablePipeline(build)
     for epoch in (1, 2):
-        feed.start(iter(tf.data.Dataset.range(1000)), RESTARTS[0])
-        got, switches = read_and_switch(feed, rng)
+        pipeline.start(iter(tf.data.Dataset.range(1000)), RESTARTS[0])
+        got, switches = read_and_switch(pipeline, rng)
         assert got == list(range(0, 2000, 2))
         assert switches > 20
         with pytest.raises(StopIteration):
-            feed.get()
-        # The end of one that began anew is asked of another, which is made for it.
+            pipeline.get()
+        # After the end of a restarted pipeline another one is built, which confirms the end.
         assert len(made) <= epoch * (len(RESTARTS) + 1)
 
 
@@ -149,19 +149,19 @@ def test_an_ended_pipeline_takes_no_element_until_it_restarts(knobs: Knobs) -> N
 
     from tfwatch.tfdata.live_switch import SwitchablePipeline
 
-    feed = SwitchablePipeline(build)
-    feed.start(iter(tf.data.Dataset.range(100)), knobs)
-    got = [int(feed.get()[0])]
-    ended: Any = feed.iterator
-    feed.switch(Knobs(3))
-    while feed.switching:
-        got.append(int(feed.get()[0]))
-    got += [int(feed.get()[0]) for _ in range(20)]
-    feed.switch(knobs)
-    while feed.switching:
-        got.append(int(feed.get()[0]))
-    assert feed.iterator is ended
-    assert got + read(feed, {}) == list(range(0, 200, 2))
+    pipeline = SwitchablePipeline(build)
+    pipeline.start(iter(tf.data.Dataset.range(100)), knobs)
+    got = [int(pipeline.get()[0])]
+    ended: Any = pipeline.iterator
+    pipeline.switch(Knobs(3))
+    while pipeline.is_switching:
+        got.append(int(pipeline.get()[0]))
+    got += [int(pipeline.get()[0]) for _ in range(20)]
+    pipeline.switch(knobs)
+    while pipeline.is_switching:
+        got.append(int(pipeline.get()[0]))
+    assert pipeline.iterator is ended
+    assert got + read(pipeline, {}) == list(range(0, 200, 2))
 
 
 @pytest.mark.parametrize("knobs", [Knobs("default"), Knobs(4, "auto"), Knobs(4, "default")], ids=str)
@@ -170,9 +170,9 @@ def test_a_pipeline_that_cannot_restart_is_built_again(knobs: Knobs, made: list[
 
     from tfwatch.tfdata.live_switch import SwitchablePipeline
 
-    feed = SwitchablePipeline(build)
-    feed.start(iter(tf.data.Dataset.range(100)), Knobs())
-    assert read(feed, {10: knobs, 30: Knobs(), 50: knobs, 70: Knobs()}) == list(range(0, 200, 2))
+    pipeline = SwitchablePipeline(build)
+    pipeline.start(iter(tf.data.Dataset.range(100)), Knobs())
+    assert read(pipeline, {10: knobs, 30: Knobs(), 50: knobs, 70: Knobs()}) == list(range(0, 200, 2))
     assert len(made) == 4  # one of them for the end
 
 
@@ -183,11 +183,11 @@ def test_a_restarted_pipeline_that_ends_at_once_does_not_cut_the_data_off(monkey
     from tfwatch.tfdata import live_switch
     from tfwatch.tfdata.live_switch import SwitchablePipeline
 
-    monkeypatch.setattr(live_switch, "_can_last", lambda *_: True)
-    feed = SwitchablePipeline(build)
-    feed.start(iter(tf.data.Dataset.range(100)), Knobs("default"))
+    monkeypatch.setattr(live_switch, "_can_restart", lambda *_: True)
+    pipeline = SwitchablePipeline(build)
+    pipeline.start(iter(tf.data.Dataset.range(100)), Knobs("default"))
     switches = {n: Knobs("default" if n % 20 else "off") for n in range(10, 90, 10)}
-    assert read(feed, switches) == list(range(0, 200, 2))
+    assert read(pipeline, switches) == list(range(0, 200, 2))
 
 
 def test_a_pipeline_with_a_warm_start_takes_nothing_before_its_switch() -> None:
@@ -201,9 +201,9 @@ def test_a_pipeline_with_a_warm_start_takes_nothing_before_its_switch() -> None:
         asked.experimental_warm_start = True
         return build(batches.with_options(asked), knobs)
 
-    feed = SwitchablePipeline(warm)
-    feed.start(iter(tf.data.Dataset.range(40)), Knobs(4))
-    assert read(feed, {n: Knobs(4) for n in (3, 9, 20)}) == list(range(0, 80, 2))
+    pipeline = SwitchablePipeline(warm)
+    pipeline.start(iter(tf.data.Dataset.range(40)), Knobs(4))
+    assert read(pipeline, {n: Knobs(4) for n in (3, 9, 20)}) == list(range(0, 80, 2))
 
 
 @pytest.mark.parametrize("prefetch", SETTINGS)
@@ -211,7 +211,7 @@ def test_over_a_users_pipeline_only_the_requested_prefetch_works_ahead(prefetch:
     """Else what it holds is lost where prefetch is taken away again."""
     import tensorflow as tf
 
-    from tfwatch.tfdata.live_switch import prefetch_only
+    from tfwatch.tfdata.work_ahead import prefetch_only
 
     chosen = prefetch_only(tf.data.Dataset.range(4), Knobs(prefetch, "default")).options().experimental_optimization
     assert (chosen.inject_prefetch, chosen.map_parallelization, chosen.map_and_batch_fusion) == (False, False, False)
@@ -230,13 +230,13 @@ def test_a_setting_is_traced_once_an_epoch_and_again_for_another_state() -> None
         return build(batches, knobs)
 
     def go_on(knobs: Knobs) -> None:
-        feed.switch(knobs)
-        while feed.switching:
-            got.append(int(feed.get()[0]))
+        pipeline.switch(knobs)
+        while pipeline.is_switching:
+            got.append(int(pipeline.get()[0]))
 
     got: list[int] = []
-    feed = SwitchablePipeline(counted, lambda: state[0])
-    feed.start(iter(tf.data.Dataset.range(100)), Knobs(2))
+    pipeline = SwitchablePipeline(counted, lambda: state[0])
+    pipeline.start(iter(tf.data.Dataset.range(100)), Knobs(2))
     for knobs in (Knobs(), Knobs(2), Knobs(), Knobs(2)):
         go_on(knobs)
     assert traced == [Knobs(2), Knobs()]
@@ -248,5 +248,5 @@ def test_a_setting_is_traced_once_an_epoch_and_again_for_another_state() -> None
         go_on(Knobs(n + 3))
     go_on(Knobs())
     assert traced.count(Knobs()) == 3
-    feed.start(iter(tf.data.Dataset.range(100)), Knobs())
+    pipeline.start(iter(tf.data.Dataset.range(100)), Knobs())
     assert traced.count(Knobs()) == 4

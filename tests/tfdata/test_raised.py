@@ -1,4 +1,4 @@
-"""Where in a training an error was raised."""
+"""The place of an error in a training."""
 
 from __future__ import annotations
 

@@ -117,10 +117,10 @@ def test_closed_files_cost_as_much_as_the_open_ones() -> None:
 
 def test_work_is_the_difference_of_two_readings_and_all_work_of_a_new_iterator() -> None:
     (before,), (now,) = (chain(Proto("Map", n, n * MS)) for n in (10, 25))
-    (anew,) = chain(Proto("Map", 30, 4 * MS), first=7)
+    (restarted,) = chain(Proto("Map", 30, 4 * MS), first=7)
 
     assert work_since(before, now) == (15 * MS, 15)
-    assert work_since(now, anew) == (4 * MS, 30)
+    assert work_since(now, restarted) == (4 * MS, 30)
     assert work_since(now, before) == (10 * MS, 10)
     assert work_since(None, now) == (25 * MS, 25)
 
@@ -164,7 +164,7 @@ STANDS = {
         ],
         "ParallelMapV2",
     ),
-    "elements in a buffer wait for nobody": (
+    "elements in a buffer are ready": (
         [Proto("Shuffle", 10, buffered_elements=20), Proto("Map", 30), Proto("Range", 31)],
         "Map",
     ),

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.tensorflow
 
 
 class Held:
-    """What a training would hold."""
+    """The references of a training."""
 
     def __init__(self, source: Any, batches: Any) -> None:
         self.source, self.batches = source, batches
@@ -109,8 +109,8 @@ def test_stages_have_the_names_of_the_code_and_no_gate() -> None:
 def test_a_source_without_autotuning_is_one_row_and_a_generator_has_its_name() -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.live_switch import SwitchablePipeline, prefetch_only
-    from tfwatch.tfdata.work_ahead import without_autotune
+    from tfwatch.tfdata.live_switch import SwitchablePipeline
+    from tfwatch.tfdata.work_ahead import prefetch_only, without_autotune
 
     numbers = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec((), tf.int64))
     source = iter(numbers.batch(4).with_options(without_autotune()))
@@ -221,7 +221,7 @@ def test_a_python_iterator_is_one_stage() -> None:
     ("iterator", "reason"),
     [
         pytest.param("without_autotune", "not autotuned", id="without autotune"),
-        pytest.param("generator", "no tf.data iterator", id="a generator"),
+        pytest.param("generator", "do not come from a tf.data iterator", id="a generator"),
     ],
 )
 def test_a_pipeline_that_cannot_be_read_is_reported_once(iterator: str, reason: str) -> None:
@@ -265,7 +265,7 @@ def test_an_error_that_ends_the_thread_is_reported(monkeypatch: pytest.MonkeyPat
 
     assert (missing.sensor, missing.reason) == (
         "pipeline",
-        "nobody reads it any more: ZeroDivisionError: division by zero",
+        "the thread that reads it stopped: ZeroDivisionError: division by zero",
     )
 
 

@@ -15,7 +15,7 @@ from tfwatch.runs.create import begin_run
 from tfwatch.runs.opened import open_run
 from tfwatch.training.request import Plan
 from tfwatch.training.trainer import Trainer
-from tfwatch.tuner.thread import Pilot
+from tfwatch.tuner.thread import TunerThread
 from tfwatch.workloads.workload import Settings
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache")]
 def experimented(plan: Plan, order: Experiment, runs_dir: Path) -> Run:
     writer, _ = begin_run(runs_dir, plan.workload, knobs={"prefetch": "off"}, switchable=["prefetch"])
     control = Control(plan.knobs)
-    trainer, pilot = Trainer(plan, writer, control), Pilot(writer, control)
-    control.order(order)
+    trainer, pilot = Trainer(plan, writer, control), TunerThread(writer, control)
+    control.ask_tuner(order)
     pilot.start()
     trainer.start()
     assert trainer.done.wait(120)

@@ -16,7 +16,7 @@ GPU = Device("GPU:0 a chip", accelerated=True)
 
 def test_a_missing_gpu_is_an_error_without_a_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setup, "find_device", host_device)
-    with pytest.raises(NoGpuError, match=f"^TensorFlow sees no GPU here: there is {host_device().name}$"):
+    with pytest.raises(NoGpuError, match=f"^TensorFlow sees no GPU here, only {host_device().name}$"):
         choose_device(Settings(device="gpu"))
     assert choose_device(Settings(device="auto")) == host_device()
 
@@ -31,7 +31,7 @@ def test_xla_is_refused_only_on_apples_gpus(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(setup, "find_device", lambda: GPU)
     assert choose_device(Settings(mode="jit")) == GPU
     monkeypatch.setattr("platform.system", lambda: "Darwin")
-    with pytest.raises(BadInputError, match="XLA compiles nothing for Apple's GPUs"):
+    with pytest.raises(BadInputError, match="XLA does not support Apple's GPUs"):
         choose_device(Settings(mode="jit"))
     assert choose_device(Settings(mode="jit", device="cpu")) == host_device()
 

@@ -67,9 +67,7 @@ def test_missing_weights_are_reported_before_tensorflow_is_imported(
     assert list_runs(tmp_path) == []
 
 
-def test_a_restarted_run_is_compared_with_the_previous_one(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_restarted_run_is_compared_with_the_previous_one(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     train(order(tmp_path, headless=True), factories(steps=70))
     (first,) = list_runs(tmp_path)
     ordered = order(tmp_path, headless=True, after=str(first))

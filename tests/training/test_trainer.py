@@ -80,7 +80,7 @@ def plain_fit(settings: Settings) -> tuple[float, str]:
 def test_a_lost_step_log_affects_the_record_and_changes_no_bit_of_the_result(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What Keras believes to train on are zeros: it must never get at them."""
+    """The placeholder that Keras gets is zeros: it must never train on them."""
     short = replace(settings, steps=30)
     whole, _ = train("cnn", short, tmp_path, knobs=Knobs(3))
     monkeypatch.setattr(RunWriter, "step", lambda *_: 1 / 0)
@@ -170,11 +170,9 @@ def test_start_knobs_train(asked: dict[str, Any], settings: Settings, tmp_path: 
     assert run.ended.final_loss is not None
 
 
-def test_a_missing_device_is_bad_input(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_device_is_bad_input(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setup, "find_device", host_device)
     run, outcome = train("cnn", replace(settings, device="gpu"), tmp_path)
     assert outcome.cause == "bad-input"
-    assert outcome.message == f"TensorFlow sees no GPU here: there is {host_device().name}"
+    assert outcome.message == f"TensorFlow sees no GPU here, only {host_device().name}"
     assert len(run.steps) == 0

@@ -1,4 +1,4 @@
-"""Weights from one run to the next: what is kept, and what begins anew."""
+"""Weights from one run to the next: what is restored, and what is reset."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def restored(model: Any, path: Path) -> str:
 
 def test_weights_and_the_optimizers_state_are_restored(trained: Any, saved: Path) -> None:
     model = compiled()
-    assert restored(model, saved) == "begins with the weights of earlier, and with its optimizer's state"
+    assert restored(model, saved) == "starts with the weights and the optimizer state of earlier"
     assert same(model.get_weights(), trained.get_weights())
     assert same(*([value.numpy() for value in one.optimizer.variables] for one in (model, trained)))
     assert [path.name for path in saved.parent.iterdir()] == ["last.weights.h5"]
@@ -91,8 +91,8 @@ def test_the_learning_rate_is_that_of_the_new_run(trained: Any, saved: Path) -> 
 )
 def test_another_optimizer_is_reset(optimizer: str, policy: str, trained: Any, saved: Path) -> None:
     model, fresh = compiled(optimizer, policy=policy), compiled(optimizer, policy=policy)
-    said = restored(model, saved)
-    assert said == "begins with the weights of earlier; the optimizer begins anew: it is another one"
+    sentence = restored(model, saved)
+    assert sentence == "starts with the weights of earlier; the optimizer is another one and is reset"
     assert same(model.get_weights(), trained.get_weights())
     assert float(model.optimizer.learning_rate) == float(fresh.optimizer.learning_rate)
     assert int(model.optimizer.iterations) == 0
@@ -106,13 +106,13 @@ def test_a_missing_file_or_one_of_another_model_is_bad_input(saved: Path, tmp_pa
         (compiled(), damaged),
         (compiled(), tmp_path / "none.weights.h5"),
     ):
-        with pytest.raises(BadInputError, match="holds no weights of this model: "):
+        with pytest.raises(BadInputError, match="does not fit this model: "):
             restored(model, path)
 
 
-def test_a_file_in_the_current_folder_is_named_without_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_in_the_current_folder_is_named_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(BadInputError, match=r"^none\.weights\.h5 holds no weights of this model: "):
+    with pytest.raises(BadInputError, match=r"^none\.weights\.h5 does not fit this model: "):
         restored(compiled(), Path("none.weights.h5"))
 
 
@@ -165,17 +165,17 @@ def test_a_run_starts_where_the_previous_one_ended(
     assert second.outcome.cause == "finished", second.outcome.message
     assert same(second.model.get_weights(), first.model.get_weights())
     notes = [event.text for event in events_of(later, Noted)]
-    assert f"begins with the weights of {run.path.name}, and with its optimizer's state" in notes
+    assert f"starts with the weights and the optimizer state of {run.path.name}" in notes
 
 
 def test_weights_are_saved_only_while_they_do_not_change(tmp_path: Path, trained: Any) -> None:
     writer, _ = begin_run(tmp_path / "runs", "own")
     trainer = Trainer(Plan("own.py", Settings(), Knobs()), writer, Control())
     path = tmp_path / "last.weights.h5"
-    assert trainer.save_weights(path) == "the model was not built yet"
+    assert trainer.save_weights(path) == "the model is not built yet"
     trainer.model = trained
     writer.phase(Phase.COMPUTE)
-    assert trainer.save_weights(path) == "a step was under way"
+    assert trainer.save_weights(path) == "a step is running"
     assert not path.exists()
     writer.phase(Phase.WAIT)
     assert trainer.save_weights(path) == ""
@@ -188,6 +188,6 @@ def test_weights_are_saved_only_while_they_do_not_change(tmp_path: Path, trained
 
     trained.save_weights = moves_on
     writer.phase(Phase.WAIT)
-    assert trainer.save_weights(path) == "a step began meanwhile"
+    assert trainer.save_weights(path) == "a step began while they were saved"
     assert not path.exists()
     writer.close()

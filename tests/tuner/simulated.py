@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.core.events import Event
-    from tfwatch.runs.control import Order, Request
+    from tfwatch.runs.control import Request, TunerRequest
 
 #: Batches that a pipeline still hands out after a switch was asked, and how slow these odd steps are made.
 BUFFERED = 3
@@ -54,10 +54,17 @@ class Simulated:
         self._asked: SwitchAsked | None = None
         self._request: Request | None = None
 
-    def driver(self, order: Order) -> Driver:
+    def driver(self, order: TunerRequest) -> Driver:
         """A pilot's view of it; the training goes on while he waits."""
-        self.control.order(order)
-        return Driver(self.writer, self.control, self.writer.event, self.control.orders, self.clock.clock, self.advance)
+        self.control.ask_tuner(order)
+        return Driver(
+            self.writer,
+            self.control,
+            self.writer.event,
+            self.control.tuner_request_count,
+            self.clock.clock,
+            self.advance,
+        )
 
     def advance(self, steps: int = 4) -> None:
         """Train on."""
@@ -89,13 +96,13 @@ class Simulated:
         if self._asked and self.step >= self._asked.step + BUFFERED:
             asked, request, self._asked = self._asked, self._request, None
             assert request is not None
-            self.control.knobs = self.control.knobs.turned(request.knob, request.value)
+            self.control.knobs = self.control.knobs.with_value(request.knob, request.value)
             self.writer.event(
                 PipelineSwitched(now, asked.knob, asked.old, asked.new, asked.step, self.step + 1, 5.0, asked.by)
             )
             self.odd = {self.step + 2, self.step + 3}
             return Flag.SWITCH
-        if self._asked or not self.control.pending:
+        if self._asked or not self.control.has_requests:
             return Flag(0)
         (self._request,) = self.control.take()
         old, new = show(getattr(self.control.knobs, self._request.knob)), show(self._request.value)

@@ -10,7 +10,7 @@ import pytest
 from tests.analysis.plants import Plant
 from tests.tuner.trainings import PlantTraining
 from tfwatch.analysis.tuning.autopilot_moves import BUDGET, Move, Stop
-from tfwatch.analysis.tuning.autopilot_search import Walk
+from tfwatch.analysis.tuning.autopilot_search import AutopilotSearch
 from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade, PipelineSwitched
 from tfwatch.core.knobs import KnobChange, Knobs
 from tfwatch.runs.control import Autopilot, Request
@@ -57,7 +57,7 @@ def test_it_feeds_the_device_and_tells_each_move_with_what_came(plant: Plant) ->
 
 def test_what_is_fed_already_is_left_as_it_is() -> None:
     training = flown(Plant(data_ms=0.05, compute_ms=12))
-    assert training.events(AutopilotEnded)[0].cause == "floor"
+    assert training.events(AutopilotEnded)[0].cause == "compute_floor"
     assert not training.events(MoveMade)
     assert not training.events(PipelineSwitched)
 
@@ -100,7 +100,7 @@ def test_a_key_ends_it_and_what_the_key_asked_stays() -> None:
 def test_told_to_stop_it_takes_back_what_it_has_not_judged() -> None:
     def cancel(training: PlantTraining) -> None:
         if len(training.settings) == 41:
-            training.control.order(None)
+            training.control.ask_tuner(None)
 
     training = flown(GPU, each=cancel)
     (ended,) = training.events(AutopilotEnded)
@@ -119,13 +119,13 @@ def test_a_run_that_ends_in_an_open_move_is_restarted_with_what_stood_before_it(
 
     def stop(training: PlantTraining) -> None:
         if training.control.knobs != Knobs():
-            in_the_move.append(training.control.coming)
+            in_the_move.append(training.control.requested_knobs)
             training.control.stop.set()
 
     training = PlantTraining(GPU, Knobs())
     autopilot.run(training.driver(each=stop), ROOMY)
     assert in_the_move == [Knobs(prefetch=4, workers=4)]
-    assert training.control.coming == Knobs()
+    assert training.control.requested_knobs == Knobs()
     assert [move.undoes for move in training.events(MoveMade)] == [False]
 
 
@@ -137,7 +137,7 @@ def test_a_knob_that_somebody_turned_in_an_open_move_is_restarted_as_he_left_it(
 
     training = PlantTraining(GPU, Knobs())
     autopilot.run(training.driver(each=turn_and_stop), ROOMY)
-    assert training.control.coming == Knobs(workers=7)
+    assert training.control.requested_knobs == Knobs(workers=7)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_where_its_own_judging_breaks_the_open_move_is_taken_back_and_the_end_to
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("a mistake of its own")
 
-    monkeypatch.setattr(Walk, "judge", broken)
+    monkeypatch.setattr(AutopilotSearch, "judge", broken)
     training = flown(GPU)
     (ended,) = training.events(AutopilotEnded)
     assert (ended.cause, ended.reason) == ("failed", "ZeroDivisionError: a mistake of its own")
@@ -175,14 +175,14 @@ def test_where_its_own_judging_breaks_the_open_move_is_taken_back_and_the_end_to
 
 
 def test_where_it_breaks_between_two_moves_what_was_kept_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    following = Walk.next
+    following = AutopilotSearch.next
 
-    def broken(walk: Walk, *given: Any) -> Move | Stop:
+    def broken(walk: AutopilotSearch, *given: Any) -> Move | Stop:
         if walk.knobs["prefetch"] != "off":
             raise ZeroDivisionError("a mistake of its own")
         return following(walk, *given)
 
-    monkeypatch.setattr(Walk, "next", broken)
+    monkeypatch.setattr(AutopilotSearch, "next", broken)
     training = flown(GPU)
     assert [move.kept for move in training.events(MoveJudged)] == [True]
     assert training.events(AutopilotEnded)[0].cause == "failed"

@@ -12,7 +12,7 @@ from tfwatch.runs.control import Autopilot
 from tfwatch.tuner.driver import POLL_S, Driver
 
 if TYPE_CHECKING:
-    from tfwatch.runs.control import Order
+    from tfwatch.runs.control import TunerRequest
 
 
 def test_the_steps_after_an_epochs_start_are_left_out_also_where_it_lies_before_the_first_one_asked_for() -> None:
@@ -28,13 +28,13 @@ def test_what_takes_its_time_is_looked_at_seldom_until_it_is_due(monkeypatch: py
     run = Simulated(lambda knobs, step: 1.0)
     pauses: list[float] = []
 
-    def next_order(known: int, patience_s: float) -> tuple[int, Order | None]:
+    def next_tuner_request(known: int, patience_s: float) -> tuple[int, TunerRequest | None]:
         pauses.append(patience_s)
         run.clock.at_s += patience_s
         return known, None
 
-    monkeypatch.setattr(run.control, "next_order", next_order)
-    driver = Driver(run.writer, run.control, run.writer.event, run.control.orders, run.clock.clock)
+    monkeypatch.setattr(run.control, "next_tuner_request", next_tuner_request)
+    driver = Driver(run.writer, run.control, run.writer.event, run.control.tuner_request_count, run.clock.clock)
     over_s = run.clock.at_s + 0.99
     driver.wait(lambda _: run.clock.at_s >= over_s, expected_s=1.0)
     assert pauses == pytest.approx([0.2] * 4 + [POLL_S] * 10)

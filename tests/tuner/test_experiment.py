@@ -163,13 +163,13 @@ def test_a_setting_that_is_on_its_way_when_it_is_ended_is_taken_back() -> None:
         made = [event for event in run.events() if isinstance(event, PipelineSwitched)]
         if step >= 60 and not turned and len(asked) > len(made) and asked[-1].new == "4":
             turned.append(step)
-            run.control.order(None)
+            run.control.ask_tuner(None)
 
     run = Simulated(noisy({"off": 20.0, 4: 20.0}, spread=0.2), before_step=press)
     run.driver(OFF_4)  # gives the order
     source, control = run.writer, run.control
     step = functools.partial(run.advance, 1)
-    experiment.run(Driver(source, control, source.event, control.orders, run.clock.clock, step), OFF_4)
+    experiment.run(Driver(source, control, source.event, control.tuner_request_count, run.clock.clock, step), OFF_4)
     run.advance(40)
     assert turned
     assert (end_of(run).cause, end_of(run).kept) == ("cancelled", "off")
@@ -180,7 +180,7 @@ def test_a_setting_that_is_on_its_way_when_it_is_ended_is_taken_back() -> None:
 def test_it_can_be_ended(end: str, cause: str) -> None:
     def meddle(step: int) -> None:
         if step == 60:
-            run.control.stop.set() if end == "stop" else run.control.order(None)
+            run.control.stop.set() if end == "stop" else run.control.ask_tuner(None)
 
     run = Simulated(noisy({"off": 20.0, 4: 20.0}, spread=0.2), before_step=meddle)
     experiment.run(run.driver(OFF_4), OFF_4)
@@ -198,7 +198,7 @@ def test_where_a_run_is_stopped_in_the_slower_setting_the_better_is_asked_for_th
 
     run = Simulated(noisy({"off": 20.0, 4: 19.0}, spread=0.2), knobs=Knobs(4), before_step=stop)
     experiment.run(run.driver(OFF_4), OFF_4)
-    assert (end_of(run).cause, end_of(run).kept, run.control.coming.prefetch) == ("stopped", "off", 4)
+    assert (end_of(run).cause, end_of(run).kept, run.control.requested_knobs.prefetch) == ("stopped", "off", 4)
 
 
 def test_a_run_that_ends_ends_it() -> None:

@@ -12,16 +12,18 @@ from tfwatch.core.events import Noted
 from tfwatch.runs.control import Autopilot, Experiment, Request
 from tfwatch.tuner import thread as module
 from tfwatch.tuner.driver import Driver
-from tfwatch.tuner.thread import Pilot
+from tfwatch.tuner.thread import TunerThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.core.events import Event
-    from tfwatch.runs.control import Control, Order
+    from tfwatch.runs.control import Control, TunerRequest
 
 
-def told(order: Order, monkeypatch: pytest.MonkeyPatch, after: Callable[[Control], None] = lambda _: None) -> list[str]:
+def told(
+    order: TunerRequest, monkeypatch: pytest.MonkeyPatch, after: Callable[[Control], None] = lambda _: None
+) -> list[str]:
     """What a pilot notes of an order. after: what else is asked of the training that waits for its first step."""
     run, noted = Simulated(lambda knobs, step: 20.0), threading.Event()
     append = run.writer.event
@@ -32,9 +34,9 @@ def told(order: Order, monkeypatch: pytest.MonkeyPatch, after: Callable[[Control
             noted.set()
 
     monkeypatch.setattr(run.writer, "event", heard)
-    pilot = Pilot(run.writer, run.control, run.clock.clock)
+    pilot = TunerThread(run.writer, run.control, run.clock.clock)
     pilot.start()
-    run.control.order(order)
+    run.control.ask_tuner(order)
     after(run.control)
     assert noted.wait(30)
     pilot.stop()
@@ -64,7 +66,7 @@ def test_a_pilot_that_breaks_says_so_and_lives(monkeypatch: pytest.MonkeyPatch) 
 )
 @pytest.mark.parametrize("order", [Experiment("prefetch", ("off", 4)), Autopilot()])
 def test_what_is_over_before_its_first_step_is_told_and_is_no_end_of_an_earlier_one(
-    order: Order, ask: Callable[[Control], None], why: str, monkeypatch: pytest.MonkeyPatch
+    order: TunerRequest, ask: Callable[[Control], None], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked = threading.Event()
     check = Driver.check
@@ -86,7 +88,7 @@ def test_what_is_over_before_its_first_step_is_told_and_is_no_end_of_an_earlier_
 
 def test_stopped_before_any_order_it_ends() -> None:
     run = Simulated(lambda knobs, step: 20.0)
-    pilot = Pilot(run.writer, run.control, run.clock.clock)
+    pilot = TunerThread(run.writer, run.control, run.clock.clock)
     pilot.start()
     pilot.stop()
     assert not pilot._thread.is_alive()

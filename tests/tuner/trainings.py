@@ -93,13 +93,13 @@ class PlantTraining:
     def _obey(self) -> int:
         """Take what is asked for; it comes when what is buffered is used up. Returns the step's flags."""
         step, now = len(self.settings) + 1, round(self.clock.at_s * 1e9)
-        if self._next is None and self.control.pending:
+        if self._next is None and self.control.has_requests:
             knobs, asked = self.control.knobs, []
             for request in self.control.take():
                 if request.knob in self.refuses:
                     self.writer.event(SwitchFailed(now, request.knob, "no memory"))
                     continue
-                turned = knobs.turned(request.knob, request.value)
+                turned = knobs.with_value(request.knob, request.value)
                 asked += [SwitchAsked(now, *found, step - 1, request.by) for found in knobs.differences(turned)]
                 knobs = turned
             for event in asked:

@@ -212,7 +212,7 @@ def several() -> list[Any]:
 class Kind:
     """A way of `fit`.
 
-    split: Watch's. steps: of the last run that was watched. rows: how it says that they came about. switched: whether
+    split: Watch's. steps: of the last recorded run. rows: the run's description of their timing. switched: whether
     its pipeline was. deterministic: TensorFlow's determinism is on; then nothing is compiled by XLA, and no graph may
     read TensorFlow's clock.
     """

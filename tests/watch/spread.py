@@ -1,6 +1,6 @@
-"""Trains over two logical CPU devices, which a process sets before TensorFlow begins, and prints what came of it.
+"""Trains over two logical CPU devices, which a process sets before TensorFlow begins, and prints the results.
 
-python -m tests.training.spread FOLDER
+python -m tests.watch.spread FOLDER
 """
 
 from __future__ import annotations

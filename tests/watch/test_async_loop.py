@@ -1,4 +1,4 @@
-"""What is told of a GPU that a loop runs ahead of, against a GPU that is played: what it did is known there."""
+"""The data wait of a loop that launches GPU work asynchronously, on a simulated GPU whose idle time is known."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from tfwatch.watch.async_loop import Completion, GpuProbe, StarvationSplit, Trac
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Of the played GPU, milliseconds: an idle one answers after IDLE; the thread that asks wakes after WAKE; that work has
-#: landed is read after LATE; work starts LAUNCH after its batch is there.
+#: Of the simulated GPU, milliseconds: a probe takes IDLE if it is idle; the probing thread wakes after WAKE; the end of
+#: work is read after LATE; work starts LAUNCH after its batch is there.
 IDLE, WAKE, LATE, LAUNCH = 0.3, 0.05, 0.5, 0.6
 MS = 1_000_000
 IDLE_NS = round(IDLE * MS)
 
 
 @dataclass
-class Played:
+class SimulatedLoop:
     """A loop whose fetches take `fetches` milliseconds, whose body launches for `launching` and computes for `work`.
 
-    dry_ms: by step, how long the GPU really had nothing to do while the step's batch was fetched.
+    idle_ms: by step, the GPU's idle time while the step's batch was fetched.
     """
 
     fetches: list[float]
     launching: float
     work: float
     steps: list[TrackedStep] = field(default_factory=list)
-    landings: list[Completion] = field(default_factory=list)
-    dry_ms: list[float] = field(default_factory=list)
+    completions: list[Completion] = field(default_factory=list)
+    idle_ms: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         now = free = asking = 0.0
@@ -45,33 +45,33 @@ class Played:
             asked = max(start + WAKE, asking)
             if asked <= got:
                 asking = max(asked + IDLE, free + LATE)
-                self.landings.append(Completion(step, *(round(at * MS) for at in (start, asked, asking))))
-            self.dry_ms.append(max(0.0, got - max(start, free)))
+                self.completions.append(Completion(step, *(round(at * MS) for at in (start, asked, asking))))
+            self.idle_ms.append(max(0.0, got - max(start, free)))
             free = max(free, got + LAUNCH) + self.work
             now = got + self.launching
             self.steps.append(TrackedStep(step, 0, 0, *(round(at * MS) for at in (start, got, now))))
 
     def starved_ms(self) -> list[float]:
-        """What is told, step by step."""
-        split, landings = StarvationSplit(IDLE_NS), iter(self.landings)
-        following = next(landings, None)
-        events_of: list[tuple[TrackedStep, int]] = []
+        """Return the measured data wait, step by step."""
+        split, completions = StarvationSplit(IDLE_NS), iter(self.completions)
+        following = next(completions, None)
+        waits: list[tuple[TrackedStep, int]] = []
         for step in self.steps:
             split.add(step)
             while following and following.completed_ns <= step.end_ns:
-                events_of += split.take(following)
-                following = next(landings, None)
+                waits += split.take(following)
+                following = next(completions, None)
         while following:
-            events_of += split.take(following)
-            following = next(landings, None)
-        events_of += split.rest()
-        assert [step.step for step, _ in events_of] == list(range(1, len(self.steps) + 1))
-        return [ns / MS for _, ns in events_of]
+            waits += split.take(following)
+            following = next(completions, None)
+        waits += split.rest()
+        assert [step.step for step, _ in waits] == list(range(1, len(self.steps) + 1))
+        return [ns / MS for _, ns in waits]
 
 
 def test_a_host_that_waits_while_the_gpu_computes_does_not_starve_it() -> None:
     """As on an H200: with a 5 ms loader the host waits for half of the time, and the GPU is busy."""
-    loop = Played([5.0] * 200, launching=4.0, work=13.0)
+    loop = SimulatedLoop([5.0] * 200, launching=4.0, work=13.0)
 
     assert sum(loop.fetches) > 0.5 * loop.steps[-1].end_ns / MS
     assert sum(loop.starved_ms()[1:]) == 0
@@ -79,27 +79,27 @@ def test_a_host_that_waits_while_the_gpu_computes_does_not_starve_it() -> None:
 
 @pytest.mark.parametrize("fetches", [[10.0], [14.0], [20.0], [40.0], [*[30.0] * 20, *[0.5] * 8]])
 def test_data_wait_is_the_part_of_the_fetch_in_which_the_gpu_is_idle(fetches: list[float]) -> None:
-    loop = Played(fetches * 100, launching=4.0, work=13.0)
+    loop = SimulatedLoop(fetches * 100, launching=4.0, work=13.0)
 
-    # A fetch that ends just before the work does is told to starve for no more than the landing is taken to be late.
-    assert loop.starved_ms()[1:] == pytest.approx(loop.dry_ms[1:], abs=0.4)
+    # A fetch that ends just before the work does starves by no more than the delay of a probe.
+    assert loop.starved_ms()[1:] == pytest.approx(loop.idle_ms[1:], abs=0.4)
 
 
 def test_a_launch_bound_loop_starves_for_its_whole_fetch() -> None:
-    loop = Played([5.0] * 100, launching=4.0, work=1.0)
+    loop = SimulatedLoop([5.0] * 100, launching=4.0, work=1.0)
 
     assert loop.starved_ms() == [5.0] * 100
 
 
 def test_a_loop_that_pulls_its_loss_starves_for_its_whole_fetch() -> None:
-    loop = Played([5.0] * 100, launching=20.0, work=13.0)
+    loop = SimulatedLoop([5.0] * 100, launching=20.0, work=13.0)
 
     assert loop.starved_ms() == [5.0] * 100
 
 
 def test_a_stall_after_a_backlog_starves_once_the_backlog_is_done() -> None:
     """Ten steps were launched at once: the GPU works on for 90 ms of the 500 ms in which no batch comes."""
-    loop = Played([*[0.2] * 10, 500.0, *[0.2] * 3], launching=4.0, work=13.0)
+    loop = SimulatedLoop([*[0.2] * 10, 500.0, *[0.2] * 3], launching=4.0, work=13.0)
 
     assert loop.starved_ms()[10] == pytest.approx(500.0 - (10 * 13.0 - 10 * 4.2), abs=1.5)
 
@@ -110,12 +110,12 @@ def test_short_fetches_without_a_probe_count_as_the_last_probe_found_the_gpu() -
     for step in dry:
         split.add(step)
 
-    events_of = [
+    waits = [
         *split.take(Completion(1, MS, MS + 10, MS + 10 + round(IDLE * MS))),
-        *split.take(landing_of(3, late_ms=50)),
+        *split.take(completion_of(3, late_ms=50)),
     ]
 
-    assert events_of == [(dry[0], 100), (dry[1], 100), (dry[2], 0)]
+    assert waits == [(dry[0], 100), (dry[1], 100), (dry[2], 0)]
     busy = [TrackedStep(step, 0, 0, step * MS, step * MS + 100, step * MS + 200) for step in (4, 5)]
     for step in busy:
         split.add(step)
@@ -128,19 +128,19 @@ def test_a_completion_of_a_fetch_without_a_batch_belongs_to_no_step() -> None:
     split, step = StarvationSplit(IDLE_NS), TrackedStep(1, 0, 0, 50 * MS, 90 * MS, 95 * MS)
     split.add(step)
 
-    assert list(split.take(landing_of(1, late_ms=20))) == []
+    assert list(split.take(completion_of(1, late_ms=20))) == []
     assert list(split.take(Completion(1, 50 * MS, 50 * MS, 60 * MS))) == [(step, 30 * MS + split.read_delay_ns)]
 
 
-def landing_of(step: int, late_ms: float) -> Completion:
+def completion_of(step: int, late_ms: float) -> Completion:
     return Completion(step, step * MS, step * MS + 10, step * MS + round(late_ms * MS))
 
 
 class Gpu:
-    """Answers when it is told to; `asked` counts."""
+    """Responds once `free` is set; `probes` counts."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.probes = 0
         self.at_ns = itertools.count(0, 1000)
         self.free = threading.Event()
         self.free.set()
@@ -150,106 +150,106 @@ class Gpu:
         return next(self.at_ns)
 
     def probe(self) -> int:
-        self.asked += 1
+        self.probes += 1
         self.free.wait(timeout=20)
         if self.fails:
             raise RuntimeError("out of memory")
         return self.now_ns()
 
 
-def make_ahead(gpu: Gpu, notes: list[str]) -> GpuProbe:
-    ahead = GpuProbe(lambda: gpu.probe, gpu.now_ns, notes.append)
-    ahead.start()
-    wait_until(lambda: gpu.asked >= 12)
-    return ahead
+def make_probe_thread(gpu: Gpu, notes: list[str]) -> GpuProbe:
+    thread = GpuProbe(lambda: gpu.probe, gpu.now_ns, notes.append)
+    thread.start()
+    wait_until(lambda: gpu.probes >= 12)
+    return thread
 
 
-def asked_while_busy(gpu: Gpu, notes: list[str]) -> GpuProbe:
-    """Asked at the fetch of the first step; it has not answered."""
-    ahead = make_ahead(gpu, notes)
+def probe_while_busy(gpu: Gpu, notes: list[str]) -> GpuProbe:
+    """Return a thread whose probe at the fetch of the first step has not returned."""
+    thread = make_probe_thread(gpu, notes)
     gpu.free.clear()
-    ahead.fetch(1, 1 * MS)
-    wait_until(lambda: gpu.asked == 13)
-    return ahead
+    thread.fetch(1, 1 * MS)
+    wait_until(lambda: gpu.probes == 13)
+    return thread
 
 
 def fetched(step: int) -> TrackedStep:
     return TrackedStep(step, 0, 0, step * MS, step * MS + 1000, step * MS + 5000)
 
 
-def steps_of(events_of: Iterable[tuple[TrackedStep, int]]) -> list[int]:
-    return [step.step for step, _ in events_of]
+def steps_of(waits: Iterable[tuple[TrackedStep, int]]) -> list[int]:
+    return [step.step for step, _ in waits]
 
 
 def test_the_thread_probes_at_a_fetch_and_the_step_waits_for_the_probe() -> None:
     gpu = Gpu()
     notes: list[str] = []
-    ahead = asked_while_busy(gpu, notes)
-    ahead.record_fetch(1 * MS + 400_000)
-    assert steps_of(ahead.finish_step(fetched(1))) == []
+    thread = probe_while_busy(gpu, notes)
+    thread.record_fetch(1 * MS + 400_000)
+    assert steps_of(thread.finish_step(fetched(1))) == []
     gpu.free.set()
-    ahead.fetch(2, 2 * MS)
-    wait_until(lambda: gpu.asked == 14)
-    ahead.record_fetch(2 * MS + 400_000)
-    events_of = steps_of(ahead.finish_step(fetched(2)))
-    events_of += steps_of(ahead.stop())
-    assert events_of == [1, 2]
+    thread.fetch(2, 2 * MS)
+    wait_until(lambda: gpu.probes == 14)
+    thread.record_fetch(2 * MS + 400_000)
+    waits = steps_of(thread.finish_step(fetched(2)))
+    waits += steps_of(thread.stop())
+    assert waits == [1, 2]
     assert len(notes) == 1
-    assert "an idle GPU answers after" in notes[0]
+    assert "a probe of an idle GPU takes" in notes[0]
 
 
 def test_the_end_does_not_wait_for_a_busy_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tfwatch.watch.async_loop._JOIN_S", 0.01)
     gpu = Gpu()
     notes: list[str] = []
-    ahead = asked_while_busy(gpu, notes)
-    assert steps_of(ahead.finish_step(fetched(1))) == []
-    assert steps_of(ahead.stop()) == [1]
+    thread = probe_while_busy(gpu, notes)
+    assert steps_of(thread.finish_step(fetched(1))) == []
+    assert steps_of(thread.stop()) == [1]
     gpu.free.set()
 
 
 ENDS_WHILE_BUSY = """
 import itertools, threading, time
-from tfwatch.watch import async_loop as ahead
-ahead._JOIN_S = 0.01
-answers = itertools.count()
+from tfwatch.watch import async_loop
+async_loop._JOIN_S = 0.01
+probes = itertools.count()
 def probe():
-    if next(answers) == 12:
+    if next(probes) == 12:
         busy.set()
         threading.main_thread().join()
         time.sleep(1)
-        print("landed", flush=True)
+        print("done", flush=True)
     return 0
 busy = threading.Event()
-asks = ahead.Ahead(lambda: probe, lambda: 0, lambda _: None)
-asks.start()
-asks.fetch(1, 0)
+thread = async_loop.GpuProbe(lambda: probe, lambda: 0, lambda _: None)
+thread.start()
+thread.fetch(1, 0)
 busy.wait()
-list(asks.stop())
+list(thread.stop())
 """
 
 
 def test_the_process_does_not_end_during_a_probe() -> None:
-    """A function of TensorFlow's that runs then brings the process down."""
+    """A TensorFlow function that still runs would crash the process."""
     ended = subprocess.run([sys.executable, "-c", ENDS_WHILE_BUSY], capture_output=True, text=True, timeout=60)
-    assert (ended.returncode, ended.stdout) == (0, "landed\n"), ended.stderr
+    assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr
 
 
 def test_without_a_probe_the_whole_fetch_is_data_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = Gpu()
     notes: list[str] = []
-    ahead = make_ahead(gpu, notes)
-    ahead.fetch(1, 1 * MS)
+    thread = make_probe_thread(gpu, notes)
+    thread.fetch(1, 1 * MS)
     gpu.at_ns = itertools.count(100 * MS, 10 * MS)  # busy
-    wait_until(lambda: bool(ahead._landed))
-    assert list(ahead.finish_step(fetched(1))) == [(fetched(1), 0)]
+    wait_until(lambda: bool(thread._completed))
+    assert list(thread.finish_step(fetched(1))) == [(fetched(1), 0)]
     gpu.fails = True
-    ahead.fetch(2, 2 * MS)
-    wait_until(lambda: ahead.failed)
+    thread.fetch(2, 2 * MS)
+    wait_until(lambda: thread.failed)
 
-    assert list(ahead.finish_step(fetched(2))) == [(fetched(2), 1000)]
-    assert list(ahead.finish_step(fetched(3))) == [(fetched(3), 1000)]
+    assert list(thread.finish_step(fetched(2))) == [(fetched(2), 1000)]
+    assert list(thread.finish_step(fetched(3))) == [(fetched(3), 1000)]
     assert notes[1:] == [
-        "the GPU cannot be asked (RuntimeError: out of memory): a fetch that blocks counts as data wait"
+        "the GPU cannot be probed (RuntimeError: out of memory): every fetch that blocks counts as data wait"
     ]
-    assert list(ahead.stop()) == []
+    assert list(thread.stop()) == []

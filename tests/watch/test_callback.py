@@ -1,4 +1,4 @@
-"""Watch in a script of the user's own: the result is that of `fit` without it, and the folder tells the steps."""
+"""Watch in a script of the user's own: the result is that of `fit` without it, and the folder has the steps."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_every_step_has_a_row_whose_parts_fill_the_time(arrays: Any, make_model:
     assert (run.manifest.epochs, run.manifest.steps_per_epoch) == (EPOCHS, STEPS)
 
 
-def test_a_switch_requested_between_epochs_takes_effect_with_the_next(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+def test_a_switch_between_epochs_takes_effect_with_the_next(arrays: Any, make_model: Make, tmp_path: Path) -> None:
     import keras
 
     watch = watch_in(tmp_path)
@@ -69,7 +69,7 @@ def test_alternating_settings_have_one_pipeline_each(
     freed_in: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where TensorFlow kept them ended, they would be made anew, and nothing cut off."""
+    """If TensorFlow leaves them ended, they are built again, and no data is cut off."""
     import keras
 
     from tfwatch.tfdata import live_switch
@@ -88,7 +88,7 @@ def test_alternating_settings_have_one_pipeline_each(
     assert len(switched) >= 10
     assert "MainThread" not in freed_in
     if lasts:
-        assert len(made) <= 5  # one for each of the four settings; the fifth tells whether the data has ended
+        assert len(made) <= 5  # one for each of the four settings; the fifth shows whether the data has ended
 
 
 def test_of_two_watches_in_a_fit_one_records_and_the_other_reports_that_it_does_not(
@@ -97,9 +97,9 @@ def test_of_two_watches_in_a_fit_one_records_and_the_other_reports_that_it_does_
     one, other, model = watch_in(tmp_path), watch_in(tmp_path), make_model()
     for watches in ([one, other], [other, one], [other]):
         model.fit(known(arrays), epochs=EPOCHS, verbose=0, callbacks=watches)
-        said = capsys.readouterr().err.count("another Watch watches this fit already")
+        count = capsys.readouterr().err.count("another Watch records this fit already")
         assert [watch.run_path is None for watch in watches] == [False, True][: len(watches)]
-        assert said == len(watches) - 1
+        assert count == len(watches) - 1
         assert len(open_run(watches[0].run_path).steps) == EPOCHS * STEPS
     assert len(list(tmp_path.iterdir())) == 3
 
@@ -175,9 +175,7 @@ def test_fits_one_after_another_have_a_folder_each(arrays: Any, make_model: Make
     assert [len(open_run(path).steps) for path in paths] == [STEPS, STEPS]
 
 
-def test_workers_of_a_users_pipeline_cannot_be_switched(
-    arrays: Any, make_model: Make, tmp_path: Path
-) -> None:
+def test_workers_of_a_users_pipeline_cannot_be_switched(arrays: Any, make_model: Make, tmp_path: Path) -> None:
     from tfwatch.runs.control import Request
 
     watch = watch_in(tmp_path)

@@ -1,4 +1,4 @@
-"""What is timed of operations that Python runs one by one. No TensorFlow is imported."""
+"""The time of operations that Python runs one by one. No TensorFlow is imported."""
 
 from __future__ import annotations
 
@@ -143,4 +143,4 @@ def test_a_tensorflow_without_these_names_is_not_timed_and_the_run_notes_it(monk
     assert not writer.manifest().op_by_op
     writer.flush()
     (note,) = (event.text for event in read_run(writer).events if isinstance(event, Noted))
-    assert note.startswith("what Python takes between operations is not told: they cannot be timed (")
+    assert note.startswith("Python time between operations is unknown: operations cannot be timed (")

@@ -30,21 +30,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def losses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Of each step, as it is told: under `fit` the epoch's mean so far."""
-    events_of: list[float] = []
-    tell = StepLog._report_progress
+    """The loss of each step, as it is reported: under `fit` the epoch's mean so far."""
+    losses: list[float] = []
+    report_progress = StepLog._report_progress
 
-    def listen(books: StepLog, steps: int, examples: int | None, logs: dict[str, Any]) -> None:
-        events_of.append(logs["loss"])
-        tell(books, steps, examples, logs)
+    def listen(step_log: StepLog, steps: int, examples: int | None, logs: dict[str, Any]) -> None:
+        losses.append(logs["loss"])
+        report_progress(step_log, steps, examples, logs)
 
     monkeypatch.setattr(StepLog, "_report_progress", listen)
-    return events_of
+    return losses
 
 
 @pytest.fixture
 def known_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Keras' cache with weights for MobileNetV2 that tell images apart, as ImageNet's do.
+    """Keras' cache with weights for MobileNetV2 that report_progress images apart, as ImageNet's do.
 
     They are random, and the normalisation's means and variances those of the images: without them all that random
     weights give of an image is 1e-12.
@@ -90,8 +90,8 @@ def test_its_loss_falls_in_fifty_steps(
     form = ["--fast-form"] if entry.fast else []
     length = ["--batch-size", "4", "--steps", str(STEPS), "--seed", "1", "--prefetch", "1"]
     code = cli.main(["train", name, *length, *form, *options, "--json", "--runs-dir", str(tmp_path / "runs")])
-    events_of = json.loads(capfd.readouterr().out)
-    assert (code, events_of["workload"], events_of["steps"], len(losses)) == (0, name, STEPS, STEPS)
-    assert events_of["settings"]["batch_size"] == 4
-    assert math.isfinite(events_of["final_loss"])
+    report = json.loads(capfd.readouterr().out)
+    assert (code, report["workload"], report["steps"], len(losses)) == (0, name, STEPS, STEPS)
+    assert report["settings"]["batch_size"] == 4
+    assert math.isfinite(report["final_loss"])
     assert np.mean(losses[-10:]) < np.mean(losses[:10])

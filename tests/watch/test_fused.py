@@ -77,7 +77,7 @@ def test_the_steps_of_a_call_are_contiguous_and_the_last_one_has_the_host_part(
     total_ms = rows["wait_ms"] + rows["compute_ms"] + rows["host_ms"]
     np.testing.assert_allclose(total_ms[:-1], np.diff(rows["start_ns"].astype(np.int64)) / 1e6, rtol=1e-3)
     assert f"steps_per_execution={GROUP}" in run.manifest.split
-    assert notes(run) == [f"how the steps are told apart: {run.manifest.split}"]
+    assert notes(run) == [f"step timing: {run.manifest.split}"]
     if split == "fused":
         assert np.flatnonzero(rows["dispatch_ms"]).tolist() == [0, GROUP, 2 * GROUP]
 
@@ -115,7 +115,7 @@ def test_steps_have_no_rows_if_the_wall_clock_is_set_meanwhile(
     monkeypatch.setattr(step_runners, "clock_offset_ns", set_in_the_second_call)
     run = watched(model, arrays, tmp_path)
     assert run.steps["step"].tolist() == [*range(1, GROUP + 1), STEPS]
-    assert notes(run)[1:] == [f"the wall clock was set: the {GROUP} steps up to {2 * GROUP} are not timed"]
+    assert notes(run)[1:] == [f"the wall clock was set: the {GROUP} steps up to step {2 * GROUP} are not timed"]
     assert run.ended
     assert run.ended.steps == STEPS
 

@@ -62,7 +62,7 @@ LOOPS = [summed, numbered, beside, taken]
 
 
 @pytest.fixture(autouse=True)
-def _untold() -> None:
+def _warn_again() -> None:
     track._warn_in_function.cache_clear()
 
 
@@ -82,7 +82,7 @@ def test_a_tracked_loop_in_a_function_equals_one_over_the_data_set(
     assert tracked.numpy() == bare.numpy() > 0
     assert list_runs(tmp_path) == []
     assert capsys.readouterr().err == (
-        "tfwatch: a loop inside a tf.function is not watched: "
+        "tfwatch: a loop inside a tf.function is not recorded: "
         "loop over track(...) outside it, and call the function for each batch\n"
     )
 
@@ -110,7 +110,7 @@ def test_a_tensorflow_that_cannot_loop_over_it_raises_a_sentence(
     monkeypatch.setattr(track, "_is_registered", lambda: False)
 
     class Unknown(tfwatch.Track[Any]):
-        """Of a kind that AutoGraph was told nothing of."""
+        """A kind that is not registered with AutoGraph."""
 
     def loop() -> Any:
         return list(Unknown(tf.data.Dataset.range(10), tmp_path, None, loop.__code__, 0))

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.tensorflow
 
 
 class Seen:
-    """What a callback is told of each batch, and switches of the pipeline from the second epoch on."""
+    """The logs that a callback gets of each batch, and switches of the pipeline from the second epoch on."""
 
     def __init__(self, watch: Any = None) -> None:
         import keras
@@ -50,9 +50,9 @@ def test_the_result_is_the_same_bit_for_bit(kind: Kind, tmp_path: Path) -> None:
     assert watched == stock
     assert run.manifest.split == kind.rows
     assert run.steps["step"].tolist() == list(range(1, kind.steps + 1))
-    happened = [type(event) for event in run.events]
-    assert WatchFailed not in happened
-    assert (PipelineSwitched in happened) is kind.switched
+    outcome = [type(event) for event in run.events]
+    assert WatchFailed not in outcome
+    assert (PipelineSwitched in outcome) is kind.switched
     fills_the_wall(run)
 
 
@@ -68,7 +68,7 @@ def test_the_result_is_the_same_with_packed_batches(tmp_path: Path, monkeypatch:
 
 
 def train(kind: Kind, runs_dir: Path | None = None) -> tuple[Any, Any]:
-    """What came of it, and the run of the last `fit` that was watched; None without Watch."""
+    """Return the result, and the run of the last recorded `fit`; None without Watch."""
     import keras
 
     from tfwatch import Watch

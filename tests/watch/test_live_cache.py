@@ -139,10 +139,8 @@ def test_another_shuffle_takes_effect_with_the_next_epoch(settings: Settings, tm
     assert events_of(run, EpochEnded)[0].metrics == events_of(still, EpochEnded)[0].metrics
 
 
-def test_a_cache_requested_while_a_shuffle_is_deferred_leaves_the_shuffle(
-    settings: Settings, tmp_path: Path
-) -> None:
-    """Else the shuffle is told as switched, and the epoch is of the old one."""
+def test_a_cache_requested_while_a_shuffle_is_deferred_leaves_the_shuffle(settings: Settings, tmp_path: Path) -> None:
+    """Otherwise the shuffle is reported as switched, and the epoch has the old order."""
     short, shuffled = replace(settings, epochs=2), Scheduled(5, "shuffle", 4)
     alone, _ = train("cnn", short, tmp_path, shuffled)
     beside, _ = train("cnn", short, tmp_path, shuffled, Scheduled(9, "cache", True))
@@ -150,12 +148,10 @@ def test_a_cache_requested_while_a_shuffle_is_deferred_leaves_the_shuffle(
     assert result(beside) == result(alone)
 
 
-def test_a_run_restarted_before_the_epoch_starts_with_the_requested_shuffle(
-    settings: Settings, tmp_path: Path
-) -> None:
+def test_a_run_restarted_before_the_epoch_starts_with_the_requested_shuffle(settings: Settings, tmp_path: Path) -> None:
     control = Control(Knobs())
     train("cnn", replace(settings, steps=9), tmp_path, Scheduled(5, "shuffle", 4), control=control)
-    assert (control.knobs, control.coming) == (Knobs(), Knobs(shuffle=4))
+    assert (control.knobs, control.requested_knobs) == (Knobs(), Knobs(shuffle=4))
 
 
 def test_a_shuffle_cancelled_before_the_epoch_changes_nothing(settings: Settings, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_a_workload_trains_without_threads(
     assert result(run) == result(whole)
     assert [switched.knob for switched in events_of(run, PipelineSwitched)] == ["prefetch", "cache", "cache"]
     (missing,) = (event for event in events_of(run, SensorMissing) if event.sensor == "pipeline")
-    assert missing.reason == "nobody reads it: can't start new thread"
+    assert missing.reason == "the thread that reads it did not start: can't start new thread"
 
 
 def test_a_script_trains_without_threads(

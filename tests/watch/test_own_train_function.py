@@ -1,4 +1,4 @@
-"""A train function that is not Keras' own is called as it is; the run counts its steps and says they are not split."""
+"""A train function that is not Keras' own is called as it is; the run counts its steps and notes that."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def around_keras(model: Any, calls: list[int]) -> Any:
 def fitted(
     make_model: Callable[[], Any], make: Any, data: Callable[[], Any], callbacks: list[Any], **settings: Any
 ) -> Any:
-    """What a `fit` comes to, and how often the train function's own Python ran."""
+    """Return the result of a `fit`, and the number of calls of the train function's Python."""
     model = make_model()
     calls: list[int] = []
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"], **settings)
@@ -81,10 +81,10 @@ def test_it_is_called_as_stock_fit_calls_it(
     watch, stock = watch_in(tmp_path), fitted(make_model, make, whole_batches, [], **settings)
     assert fitted(make_model, make, whole_batches, [watch], **settings) == stock
     assert not hasattr(watch.model.train_function, "tfwatch_step")
-    says_that_it_is_not_split(open_run(watch.run_path))
+    assert_not_split(open_run(watch.run_path))
 
 
-def says_that_it_is_not_split(run: Run) -> None:
+def assert_not_split(run: Run) -> None:
     assert run.manifest.not_split == NOT_KERAS
     assert [note.text for note in events_of(run, Noted)] == [f"the steps of this fit are not split: {NOT_KERAS}"]
     assert f"the steps were not split: {NOT_KERAS}" in as_text(run, Path.home())
@@ -131,7 +131,7 @@ def test_a_method_that_makes_it_is_recognized_too(arrays: Any, make_model: Calla
     watch, model = watch_in(tmp_path), OwnFunction(make_model().layers)
     model.compile("adam", "sparse_categorical_crossentropy")
     model.fit(known(arrays), verbose=0, callbacks=[watch])
-    says_that_it_is_not_split(open_run(watch.run_path))
+    assert_not_split(open_run(watch.run_path))
 
 
 def test_an_error_in_it_ends_the_run_as_failed(arrays: Any, make_model: Callable[[], Any], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What holds a real `fit` up has a name."""
+"""The cause of a pause in a real `fit` is named."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def of_sensors() -> list[Any]:
 
 
 def test_a_slow_callback_is_named_by_its_class(tmp_path: Path, make_model: Callable[[], Any], arrays: Any) -> None:
-    """It is slow in step 5 until it was seen and was long enough; step 6 ends once it was told."""
+    """It is slow in step 5 until the pause is seen and long enough; step 6 ends once it is reported."""
     import keras
 
     from tfwatch import Watch
@@ -40,16 +40,16 @@ def test_a_slow_callback_is_named_by_its_class(tmp_path: Path, make_model: Calla
     def is_seen() -> bool:
         since_ns = writer().status[1]
         long_enough = writer().now_ns() - since_ns > 2 * LEAST_MS * 1e6
-        return long_enough and writer().busy_with == (since_ns, "CustomCheckpoint")
+        return long_enough and writer().current_callback == (since_ns, "CustomCheckpoint")
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         writer().flush()
         return any(isinstance(event, Paused) and event.cause == "checkpoint" for event in read_run(writer()).events)
 
     class CustomCheckpoint(keras.callbacks.Callback):
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             if batch in (4, 5):
-                wait_until(is_seen if batch == 4 else is_told)
+                wait_until(is_seen if batch == 4 else is_reported)
 
     before, watch = of_sensors(), Watch(runs_dir=tmp_path)
     make_model().fit(*arrays, batch_size=16, verbose=0, callbacks=[watch, CustomCheckpoint()])

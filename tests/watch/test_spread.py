@@ -19,7 +19,7 @@ STEPS = 24
 
 
 def test_distributed_batches_are_split_and_not_switched(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.training.spread", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.watch.spread", str(tmp_path)]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"}
     done = subprocess.run(
         command,
@@ -31,11 +31,11 @@ def test_distributed_batches_are_split_and_not_switched(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    events_of = json.loads(done.stdout.splitlines()[-1])
-    assert events_of["watched"] == events_of["stock"]
-    # Keras 3.15 itself fails with several steps a call under this strategy: steps one by one are the measure.
-    assert events_of["fused"] == events_of["stock"]
-    exact, fused = (open_run(path) for path in events_of["runs"])
+    results = json.loads(done.stdout.splitlines()[-1])
+    assert results["watched"] == results["stock"]
+    # Keras 3.15 itself fails with several steps per execution under this strategy: the test compares with single steps.
+    assert results["fused"] == results["stock"]
+    exact, fused = (open_run(path) for path in results["runs"])
     assert (exact.manifest.split, len(exact.steps)) == ("exact", STEPS)
     assert (fused.manifest.split, len(fused.steps)) == ("in-graph timestamps, steps_per_execution=3", STEPS)
     refused = [event.reason for event in exact.events if isinstance(event, SwitchFailed)]

@@ -1,4 +1,4 @@
-"""Loops of the user's own under `track`: they run as they would without it, and their folder tells the steps."""
+"""Loops of the user's own under `track`: they run as they would without it, and their folder has the steps."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_generator_is_closed_when_its_loop_is_left(tmp_path: Path) -> None:
 def test_no_batch_is_held(tmp_path: Path) -> None:
     iterator = iter(tfwatch.track((np.zeros(n) for n in range(3)), tmp_path))
     batch = next(iterator)
-    held = sys.getrefcount(np.zeros(1))  # of an object that nobody holds
+    held = sys.getrefcount(np.zeros(1))  # the id of a deleted object
     assert sys.getrefcount(batch) == held + 1
     assert len(list(iterator)) == 2
 
@@ -151,7 +151,7 @@ def test_unknown_examples_are_noted_once_and_not_counted(batch: Any) -> None:
     run = read_run(writer)
     snapshot = RunReader(writer, clock.clock).tail()
     assert [event.text for event in run.events if isinstance(event, Noted)] == [
-        "examples are not counted: a batch does not tell how many it holds"
+        "examples are not counted: the size of a batch is unknown"
     ]
     assert snapshot.latest is not None
     assert (snapshot.latest.step, snapshot.latest.images, snapshot.images_s) == (4, 0, None)
@@ -208,7 +208,9 @@ def test_the_summary_claims_nothing_of_keras_and_no_loss(tmp_path: Path) -> None
 # -- what fails in tfwatch, and where it cannot be ---------------------------------------------------------
 
 
-def test_a_folder_that_cannot_be_created_does_not_affect_the_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_cannot_be_created_does_not_affect_the_loop(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").touch()
     with tfwatch.track(BATCHES, tmp_path / "file" / "runs") as tracked:
         assert len(list(tracked)) == 5
@@ -222,7 +224,7 @@ def test_a_run_that_cannot_begin_does_not_affect_the_loop(
     monkeypatch.setattr("tfwatch.watch.tracked_loop.ScriptRun", lambda *_: 1 / 0)
     with tfwatch.track(BATCHES, tmp_path) as tracked:
         assert len(list(tracked)) == 5
-    assert "this loop is not watched: ZeroDivisionError" in capsys.readouterr().err
+    assert "this loop is not recorded: ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_without_a_home_the_loop_is_not_recorded(
@@ -230,7 +232,7 @@ def test_without_a_home_the_loop_is_not_recorded(
 ) -> None:
     monkeypatch.setattr("platformdirs.user_state_dir", homeless)
     assert len(list(tfwatch.track(BATCHES))) == 5
-    assert capsys.readouterr().err == "tfwatch: this loop is not watched: RuntimeError: no home\n"
+    assert capsys.readouterr().err == "tfwatch: this loop is not recorded: RuntimeError: no home\n"
 
 
 def test_an_error_in_tfwatch_never_reaches_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +258,7 @@ def test_a_batch_of_any_kind_is_recorded(tmp_path: Path) -> None:
     assert (len(opened(tracked).steps), events_of(opened(tracked), WatchFailed)) == (5, [])
 
 
-def test_a_forked_process_continues_its_loop_and_does_not_touch_its_parents_run(tmp_path: Path) -> None:
+def test_a_forked_process_continues_its_loop_and_leaves_its_parents_run(tmp_path: Path) -> None:
     with tfwatch.track(range(6), tmp_path) as tracked:
         steps = iter(tracked)
         next(steps)

@@ -1,4 +1,4 @@
-"""How runs of `track` end."""
+"""The end of runs of `track`."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def test_an_error_of_the_iterable_is_raised_by_the_loop_and_fails_the_run(tmp_pa
     run = opened(tracked)
     (failure,) = events_of(run, TrainingFailed)
     assert (cause(run), len(run.steps), failure.step) == ("failed", 3, 4)
-    assert run.under_way
-    assert run.under_way.phase is Phase.WAIT
+    assert run.open_phase
+    assert run.open_phase.phase is Phase.WAIT
     assert failure.error == "OSError: no such share"
     assert "in batches" in failure.traceback
 
@@ -47,7 +47,7 @@ def test_an_error_without_a_printable_traceback_is_raised_by_the_loop_too(tmp_pa
     class OddError(Exception):
         @property
         def __cause__(self) -> BaseException | None:  # type: ignore[override]
-            raise RuntimeError("of what, nobody knows")
+            raise RuntimeError("unknown cause")
 
     def batches() -> Iterator[int]:
         yield 1
@@ -58,7 +58,7 @@ def test_an_error_without_a_printable_traceback_is_raised_by_the_loop_too(tmp_pa
         for _ in tracked:
             pass
     (failure,) = events_of(opened(tracked), TrainingFailed)
-    assert failure.traceback.endswith("cannot be written: RuntimeError: of what, nobody knows")
+    assert failure.traceback.endswith("cannot be written: RuntimeError: unknown cause")
 
 
 def test_a_loop_that_continues_after_an_error_is_still_recorded(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_a_full_disk_is_reported_once_and_no_run_is_left(
 
 @pytest.mark.parametrize("epochs", [0, -1, "a", 2.5])
 def test_an_invalid_number_of_epochs_is_refused_before_the_loop(tmp_path: Path, epochs: Any) -> None:
-    with pytest.raises(ValueError, match=f"^epochs must be a whole number from 1 on, or None, not {epochs!r}$"):
+    with pytest.raises(ValueError, match=f"^epochs must be a positive integer or None, not {epochs!r}$"):
         tfwatch.track(BATCHES, tmp_path, epochs=epochs)
 
 

@@ -1,4 +1,4 @@
-"""Which loops are epochs of one run of `track`."""
+"""The loops that are epochs of one run of `track`."""
 
 from __future__ import annotations
 

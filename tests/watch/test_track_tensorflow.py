@@ -129,16 +129,16 @@ def test_steps_that_trace_are_flagged(tmp_path: Path) -> None:
 def test_a_gpu_is_probed_and_every_step_has_its_row_in_order(gpu: None, arrays: Any, tmp_path: Path) -> None:
     import tensorflow as tf
 
-    def is_asked() -> bool:
-        """Whether the thread that asks has found out how soon an idle one answers."""
-        ahead = tracked._loop._step_log.ahead if tracked._loop else None
-        return ahead is not None and ahead._split is not None
+    def is_probed() -> bool:
+        """Return whether the thread has timed probes of an idle GPU."""
+        probe = tracked._loop._step_log.gpu_probe if tracked._loop else None
+        return probe is not None and probe._split is not None
 
     with tfwatch.track(dataset(arrays), tmp_path) as tracked:
         for _ in range(5):
             for x, _ in tracked:
                 tf.reduce_sum(x)
-                wait_until(is_asked)
+                wait_until(is_probed)
     run = opened(tracked)
     rows = run.steps
     assert rows["step"].tolist() == list(range(1, len(rows) + 1))
@@ -148,18 +148,18 @@ def test_a_gpu_is_probed_and_every_step_has_its_row_in_order(gpu: None, arrays: 
     np.testing.assert_allclose(total_ms[inside], np.diff(rows["start_ns"])[inside] / 1e6, rtol=1e-3)
     assert run.manifest.split.startswith("by the loop's fetches and the GPU: ")
     (note,) = events_of(run, Noted)
-    assert note.text.startswith("an idle GPU answers after ")
+    assert note.text.startswith("a probe of an idle GPU takes ")
 
 
 def test_a_gpu_that_cannot_be_probed_is_noted(
     gpu: None, arrays: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfwatch.watch.async_loop.make_marker", lambda writer: 1 / 0)
+    monkeypatch.setattr("tfwatch.watch.async_loop.make_completion_probe", lambda writer: 1 / 0)
     with tfwatch.track(dataset(arrays), tmp_path) as tracked:
         count = sum(1 for _ in tracked)
     run = opened(tracked)
     assert len(run.steps) == count
-    assert "the GPU cannot be asked (ZeroDivisionError: division by zero)" in events_of(run, Noted)[0].text
+    assert "the GPU cannot be probed (ZeroDivisionError: division by zero)" in events_of(run, Noted)[0].text
 
 
 def test_a_gpu_is_not_probed_if_its_work_is_not_visible(gpu: None, tmp_path: Path) -> None:
@@ -168,8 +168,8 @@ def test_a_gpu_is_not_probed_if_its_work_is_not_visible(gpu: None, tmp_path: Pat
     with tf.Graph().as_default(), tfwatch.track(range(5), tmp_path) as tracked:
         assert len(list(tracked)) == 5
     assert {note.text for note in events_of(opened(tracked), Noted)} == {
-        "the GPU cannot be asked: a fetch that blocks counts as data wait",
-        "examples are not counted: a batch does not tell how many it holds",
+        "the GPU cannot be probed: every fetch that blocks counts as data wait",
+        "examples are not counted: the size of a batch is unknown",
     }
 
 
@@ -183,12 +183,12 @@ def test_a_tracked_data_set_given_to_fit_shows_the_way_to_watch_a_fit(
 def test_devices_are_not_initialized_by_a_probe() -> None:
     code = (
         "import tensorflow as tf\n"
-        "from tfwatch.watch.async_loop import may_ask\n"
-        "print(may_ask())\n"
+        "from tfwatch.watch.async_loop import can_probe_gpu\n"
+        "print(can_probe_gpu())\n"
         "tf.config.set_logical_device_configuration(tf.config.list_physical_devices('CPU')[0],\n"
         "    [tf.config.LogicalDeviceConfiguration()] * 2)\n"
         "tf.constant(1)\n"
-        "print(may_ask())"
+        "print(can_probe_gpu())"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
@@ -202,14 +202,14 @@ def test_a_completion_is_on_the_runs_clock() -> None:
         "from pathlib import Path\n"
         "from tests.runs.folders import make_manifest\n"
         "from tfwatch.runs.writer import RunWriter\n"
-        "from tfwatch.watch.async_loop import make_marker\n"
+        "from tfwatch.watch.async_loop import make_completion_probe\n"
         "writer = RunWriter(None, make_manifest())\n"
-        "mark = make_marker(writer, '/CPU:0')\n"
+        "mark = make_completion_probe(writer, '/CPU:0')\n"
         "for _ in range(100):\n"
         "    before_ns = writer.now_ns()\n"
         "    landed_ns = mark()\n"
         "    assert before_ns - 1e6 < landed_ns < writer.now_ns() + 1e6\n"
-        "print('told')"
+        "print('done')"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "events_of", done.stderr

@@ -1,4 +1,4 @@
-"""What the user's own Python raises is raised once, as stock `fit` raises it, and runs as often as there."""
+"""An error of the user's Python is raised once, as stock `fit` raises it, and the Python runs as often as there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "graph": {},
     "eager": {"run_eagerly": True},
     "jit": {"jit_compile": True},
-    "two steps a call": {"steps_per_execution": 2},
+    "two steps per call": {"steps_per_execution": 2},
 }
 
 
@@ -207,7 +207,7 @@ RAISE_NOTHING = [an_end_of_the_data, nothing, nothing_unbuilt, nothing_of_a_fixe
 
 
 def outcome(make: Callable[[dict[str, Any]], Made], settings: dict[str, Any], callbacks: list[Any]) -> Any:
-    """What `fit` raises or gives, how often the user's Python was called, and the number of updates."""
+    """Return the error or result of `fit`, the number of calls of the user's Python, and the number of updates."""
     import keras
 
     keras.utils.set_random_seed(3)

@@ -1,4 +1,4 @@
-"""Watch where something raises, in the training or in tfwatch: the training is as without it, and the run says so."""
+"""Watch under errors in the training or in tfwatch: the training is unaffected, and the error is recorded."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_fit_that_raises_ends_its_run_and_a_later_fit_without_watch_writes_not
     assert len(open_run(again.run_path).steps) == STEPS
 
 
-def test_a_fit_left_before_its_first_step_does_not_record_a_later_one(arrays: Any, make_model: Make, tmp_path: Path) -> None:
+def test_a_fit_left_before_its_first_step_records_no_later_one(arrays: Any, make_model: Make, tmp_path: Path) -> None:
     import keras
 
     def fail(epoch: int, logs: Any) -> None:
@@ -81,7 +81,7 @@ def test_a_step_that_raises_leaves_its_traceback_in_the_folder(make_model: Make,
 def fit_that_raises(
     model: Any, data: Any, watch: Any, raised: Callable[[], BaseException], steps_per_execution: int = 1
 ) -> Run:
-    """The run of a `fit` whose first step raises, and whose caller is told just that."""
+    """The run of a `fit` whose first step raises, and whose caller gets that error."""
 
     def broken(y: Any, predicted: Any) -> Any:
         raise error
@@ -89,9 +89,9 @@ def fit_that_raises(
     error = raised()
     fused = steps_per_execution > 1
     model.compile("adam", broken, run_eagerly=not fused, steps_per_execution=steps_per_execution)
-    with pytest.raises(type(error)) as told_of:
+    with pytest.raises(type(error)) as reported:
         model.fit(data, verbose=0, callbacks=[watch])
-    assert told_of.value is error
+    assert reported.value is error
     return open_run(watch.run_path)
 
 
@@ -166,7 +166,7 @@ def test_a_watch_that_cannot_begin_does_not_affect_fit(
     watch = watch_in(tmp_path)
     assert len(make_model().fit(known(arrays), verbose=0, callbacks=[watch]).history["loss"]) == 1
     assert watch.run_path is None
-    assert "this fit is not watched: ZeroDivisionError" in capsys.readouterr().err
+    assert "this fit is not recorded: ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_a_fit_does_not_wait_for_its_disk_and_is_recorded_once_the_disk_responds(
@@ -244,7 +244,7 @@ def test_without_a_home_fit_is_not_recorded(
     watch = Watch()
     assert len(make_model().fit(known(arrays), verbose=0, callbacks=[watch]).history["loss"]) == 1
     assert watch.run_path is None
-    assert capsys.readouterr().err == "tfwatch: this fit is not watched: RuntimeError: no home\n"
+    assert capsys.readouterr().err == "tfwatch: this fit is not recorded: RuntimeError: no home\n"
 
 
 @pytest.mark.parametrize("raises", [True, False])
@@ -261,6 +261,6 @@ def test_a_batch_of_unknown_size_is_noted_once(
     watch = watch_in(tmp_path)
     make_model().fit(known(arrays), verbose=0, callbacks=[watch])
     run = open_run(watch.run_path)
-    told_of = [event.text for event in events_of(run, Noted) if "size" in event.text]
-    assert told_of == ["a batch's size is not known, nor what buffers take: it holds more than plain numbers"]
+    reported = [event.text for event in events_of(run, Noted) if "size" in event.text]
+    assert reported == ["the size of batches and buffers is unknown: a batch holds more than plain numbers"]
     assert (len(run.steps), run.manifest.batch_bytes) == (STEPS, None)

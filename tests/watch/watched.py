@@ -28,5 +28,5 @@ def watch_in(folder: Path) -> Any:
 
 
 def homeless(*_: object, **__: object) -> str:
-    """What platformdirs does for a user who has no home."""
+    """Raise, as platformdirs does for a user without a home."""
     raise RuntimeError("no home")

@@ -208,7 +208,7 @@ def test_before_the_first_sample_only_the_run_is_shown() -> None:
     run.at_s = 3.0
     assert texts(run.doing(Phase.IMPORT, 3.0)) == {
         "sensors": ("no sample yet", False),
-        "lost": ("0.0 s data wait (0 %)", False),
+        "cost": ("data wait 0.0 s so far (0 %)", False),
     }
 
 

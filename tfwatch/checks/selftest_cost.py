@@ -59,10 +59,10 @@ class Costs:
         """One sentence for each."""
         watch, frame = self.watch, self.frame
         added = f"{watch.added_us:+.0f} us of {watch.step_ms:.2f} ms"
-        noise = f"two runs without Watch differ by {watch.noise:.3f}"
+        noise = f"two runs without it differ by {watch.noise:.3f}"
         drawn = f"{frame.median_ms:.1f} ms of CPU time per frame at 120x40, 95 % of frames below {frame.p95_ms:.1f} ms"
         return (
-            f"Watch: a step takes {watch.ratio:.3f} of the time without Watch ({added}; {noise})",
+            f"Watch: a step takes {watch.ratio:.3f} of its time without Watch ({added}; {noise})",
             f"live screen: {drawn}, 4 frames/s",
         )
 

@@ -69,7 +69,7 @@ class Restart:
         return (
             "train",
             plan.workload,
-            *_live(self._control.coming),
+            *_live(self._control.requested_knobs),
             *(self.chosen or ()),
             *_rest(self._request),
             *after,

@@ -19,8 +19,8 @@ from tfwatch.terminal.capture import (
     has_colour,
     has_unicode,
     held_signals,
-    kept_signals,
-    screen_signals,
+    restored_signals,
+    set_screen_signals,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class ScreenHost:
     def show(self) -> Leave | None:
         """Run the app to its end. Returns None where it failed; its traceback is then in the log."""
         try:
-            with kept_signals():
+            with restored_signals():
                 self._app = self._make(painted=self._painted, **_abilities())
                 return self._app.run()
         except Exception:  # noqa: BLE001  the screen's boundary: the training goes on, the traceback is in the log
@@ -69,7 +69,7 @@ class ScreenHost:
     def _painted(self) -> None:
         self._terminal.log_prints()
         self._loop = asyncio.get_running_loop()
-        screen_signals(resumed=lambda: self._soon(self._resume))
+        set_screen_signals(resumed=lambda: self._soon(self._resume))
         if self._leaving and self._app:
             self._app.exit_with(self._leaving)
         else:

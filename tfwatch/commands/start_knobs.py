@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core import parsing, units
 from tfwatch.core.start_knobs import Constraint, StartKnob, Value
-from tfwatch.terminal.guard import short
+from tfwatch.terminal.guard import short_path
 from tfwatch.workloads import registry
 from tfwatch.workloads.workload import OPTIMIZERS
 
@@ -183,4 +183,4 @@ def _folder(text: str) -> Value:
     path = Path(os.path.expanduser(text.strip())).absolute()
     if not os.path.isdir(path):
         raise ValueError(f"there is no folder {text.strip()}")
-    return Value(short(path), ("--data", str(path)))
+    return Value(short_path(path), ("--data", str(path)))

@@ -20,7 +20,7 @@ from tfwatch.runs import format as layout
 from tfwatch.runs.create import NotBegunError, begin_run
 from tfwatch.runs.library import find_run
 from tfwatch.terminal.capture import Capture, held_signals, why_no_screen
-from tfwatch.terminal.guard import short
+from tfwatch.terminal.guard import short_path
 from tfwatch.workloads import registry
 from tfwatch.workloads.memory_estimate import needed_bytes
 from tfwatch.workloads.workload import BadInputError
@@ -168,18 +168,18 @@ def _earlier(request: TrainRequest) -> str:
         folder = find_run(request.after, request.runs_dir).absolute()
     except OSError as error:
         raise BadInputError(f"--after: {error}") from error
-    return folder.name if folder.parent == request.runs_dir.absolute() else short(folder)
+    return folder.name if folder.parent == request.runs_dir.absolute() else short_path(folder)
 
 
 def _details(request: TrainRequest, earlier: str) -> dict[str, Any]:
     """Return the fields of the manifest that the request decides."""
     plan = request.plan
     settings = asdict(plan.settings)
-    settings["data"] = short(plan.settings.data) if plan.settings.data else None
+    settings["data"] = short_path(plan.settings.data) if plan.settings.data else None
     entry = registry.find(plan.workload)
     if entry.only is not None:  # the file's own code decides the others
         settings = {name: value for name, value in settings.items() if name in entry.only}
-        settings["file"] = short(Path(plan.workload).absolute())
+        settings["file"] = short_path(Path(plan.workload).absolute())
     settings["storage_latency_ms"] = plan.knobs.latency_ms
     settings["keep_awake"] = request.keep_awake
     settings["memory_limit_bytes"] = request.memory_bytes

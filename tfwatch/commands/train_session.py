@@ -19,7 +19,7 @@ from tfwatch.runs.control import Autopilot, Control
 from tfwatch.runs.opened import read_run
 from tfwatch.runs.reader import RunReader
 from tfwatch.terminal.capture import Capture, Signals, wrapped
-from tfwatch.tuner.thread import Pilot
+from tfwatch.tuner.thread import TunerThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ class TrainSession:
         self._control = Control(request.plan.knobs)
         self._reader = RunReader(writer, clock)
         self._progress = Progress(terminal.err, self._reader, progress_line, clock)
-        self._pilot = Pilot(writer, self._control, clock)
+        self._pilot = TunerThread(writer, self._control, clock)
         self._sensors = factories.sensors(writer, clock, request.gpu_sensor)
         self._trainer = factories.trainer(request.plan, writer, self._control, clock)
         self._restart = Restart(request, writer, self._control)
@@ -85,9 +85,9 @@ class TrainSession:
         with Signals(self._asked_to_stop, self._terminal.hang_up):
             self._sensors.start()
             if self._request.autopilot:
-                self._control.order(Autopilot(self._request.memory_bytes))
+                self._control.ask_tuner(Autopilot(self._request.memory_bytes))
             elif self._request.experiment:
-                self._control.order(self._request.experiment)
+                self._control.ask_tuner(self._request.experiment)
             self._begin(self._pilot.start)
             if not self._request.headless and not self._refused:
                 self._show_screen()
@@ -218,7 +218,7 @@ class TrainSession:
             return 1
         if self._signum:
             return 128 + self._signum
-        return 1 if self._terminal.unsaid else 0
+        return 1 if self._terminal.write_error else 0
 
     def _report(self) -> None:
         from tfwatch.report.document import as_json
@@ -232,5 +232,5 @@ class TrainSession:
             text = wrapped(as_text(run, home), self._terminal.columns)
         self._terminal.out.write(text.rstrip("\n") + "\n")
         self._terminal.out.flush()
-        if self._terminal.unsaid:
-            self.notify(f"this could not be written: {self._terminal.unsaid}")
+        if self._terminal.write_error:
+            self.notify(f"the output cannot be written: {self._terminal.write_error}")

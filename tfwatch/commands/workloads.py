@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from tfwatch.terminal.output import rendered, write
+from tfwatch.terminal.output import render, write
 from tfwatch.workloads.registry import WORKLOADS
 
 
@@ -21,4 +21,4 @@ def list_workloads(as_json: bool) -> int:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for name, entry in WORKLOADS.items():
         table.add_row(name, entry.line)
-    return write(sys.stdout, rendered(sys.stdout, table))
+    return write(sys.stdout, render(sys.stdout, table))

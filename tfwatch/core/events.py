@@ -502,11 +502,11 @@ def _interned(value: Any) -> Any:
     return sys.intern(value) if type(value) is str and len(value) <= _INTERNED_CHARACTERS else value
 
 
-def by_hand(events: Iterable[_E]) -> list[_E]:
+def without_experiments(events: Iterable[_E]) -> list[_E]:
     """Return the events without the switches of experiments."""
-    return [event for event in events if not of_experiment(event)]
+    return [event for event in events if not is_of_experiment(event)]
 
 
-def of_experiment(event: Event) -> bool:
+def is_of_experiment(event: Event) -> bool:
     """Return whether an experiment asked for this switch."""
     return isinstance(event, SwitchAsked | PipelineSwitched) and event.by == EXPERIMENT

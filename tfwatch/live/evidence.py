@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis.findings.bottleneck import stage_table
 from tfwatch.analysis.steps.summary import between
 from tfwatch.analysis.tuning.comparison import compare
-from tfwatch.analysis.tuning.evidence import Evidence, Grounds, gather, tables
+from tfwatch.analysis.tuning.evidence import Evidence, EvidenceTables, build_evidence, tables
 from tfwatch.core.events import PipelineSwitched, StagesFound, SwitchAsked, SwitchFailed
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def stages_found(events: Iterable[Event]) -> dict[int, StagesFound]:
     return {event.pipeline: event for event in events if isinstance(event, StagesFound)}
 
 
-def build_grounds(snapshot: Snapshot, steps_between: Callable[[int, int], Rows]) -> Grounds:
+def build_evidence_tables(snapshot: Snapshot, steps_between: Callable[[int, int], Rows]) -> EvidenceTables:
     """The tables that evidence is gathered from, of a run as it is now.
 
     steps_between: reads rows of the run, by the first and the last step.
@@ -40,7 +40,7 @@ def build_grounds(snapshot: Snapshot, steps_between: Callable[[int, int], Rows])
     return _grounds(snapshot, steps_between, _tables_kept(snapshot), snapshot.events.of(PipelineSwitched))
 
 
-def build_grounds_of_run(run: Run) -> Grounds:
+def build_evidence_tables_of_run(run: Run) -> EvidenceTables:
     """The tables that evidence is gathered from, of all that a run has recorded."""
     switched = [event for event in run.events if isinstance(event, PipelineSwitched)]
     table_at = tables(run.stages, stages_found(run.events))
@@ -52,8 +52,8 @@ def _grounds(
     steps_between: Callable[[int, int], Rows],
     table_at: Callable[[int, int], StageTable | None],
     switched: Sequence[PipelineSwitched],
-) -> Grounds:
-    return Grounds(run.manifest, steps_between, run.samples, table_at, switched)
+) -> EvidenceTables:
+    return EvidenceTables(run.manifest, steps_between, run.samples, table_at, switched)
 
 
 def evidence_now(
@@ -68,8 +68,8 @@ def evidence_now(
     """
     if comparisons is None:
         comparisons = compare(switches_of(snapshot.events), snapshot.steps_total, steps_between)
-    grounds = build_grounds(snapshot, steps_between)
-    return gather(grounds, comparisons, snapshot.steps_total, round(snapshot.now_s * 1e9), silence)
+    tables = build_evidence_tables(snapshot, steps_between)
+    return build_evidence(tables, comparisons, snapshot.steps_total, round(snapshot.now_s * 1e9), silence)
 
 
 def _tables_kept(snapshot: Snapshot) -> Callable[[int, int], StageTable | None]:

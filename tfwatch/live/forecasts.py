@@ -6,12 +6,12 @@ import math
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfwatch.analysis.tuning import knob_state
-from tfwatch.analysis.tuning.estimator import matters
-from tfwatch.analysis.tuning.forecast import Forecast, Foretold, Record, forecast, foretell
-from tfwatch.analysis.tuning.search_text import underway
+from tfwatch.analysis.tuning.estimator import affects_step_time
+from tfwatch.analysis.tuning.forecast import CheckedForecast, Forecast, Record, check_forecast, forecast
+from tfwatch.analysis.tuning.search_text import running_experiment
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.core.knobs import epochs_until
-from tfwatch.live.evidence import build_grounds, evidence_now
+from tfwatch.live.evidence import build_evidence_tables, evidence_now
 from tfwatch.live.schedule import Slot, second_of
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.findings.bottleneck import StageTable
     from tfwatch.analysis.tuning.comparison import Comparison
-    from tfwatch.analysis.tuning.evidence import Evidence, Grounds
+    from tfwatch.analysis.tuning.evidence import Evidence, EvidenceTables
     from tfwatch.core.rows import Rows
     from tfwatch.runs.reader import Snapshot
 
@@ -46,7 +46,7 @@ class ForecastFollower:
         self.table: StageTable | None = None
         self._steps_between = steps_between
         self._due: tuple[int, int] | None = None
-        self._made: dict[int, Foretold | None] = {}
+        self._made: dict[int, CheckedForecast | None] = {}
         self._behind = False
         self._series: _Series | None = None
         self._at_s = 0.0
@@ -69,16 +69,16 @@ class ForecastFollower:
         self, snapshot: Snapshot, comparisons: Sequence[Comparison], knobs: Mapping[str, knob_state.KnobState]
     ) -> None:
         """Gather the evidence of the next forecasts."""
-        self.record = self._record(build_grounds(snapshot, self._steps_between), comparisons)
+        self.record = self._record(build_evidence_tables(snapshot, self._steps_between), comparisons)
         asked = any(state.asked and not epochs_until(knob, state.asked) for knob, state in knobs.items())
-        tried = underway(snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded))
-        silence = _EXPERIMENT if tried else _UNDER_WAY if asked else ""
+        running_test = running_experiment(snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded))
+        silence = _EXPERIMENT if running_test else _UNDER_WAY if asked else ""
         known = evidence_now(snapshot, self._steps_between, comparisons, silence)
         self.table = known.stages
         if snapshot.ended is not None:
             self.forecasts, self._series = {}, None
             return
-        turnable = (knobs[knob] for knob in knobs if knob in snapshot.manifest.switchable and matters(knob))
+        turnable = (knobs[knob] for knob in knobs if knob in snapshot.manifest.switchable and affects_step_time(knob))
         self._series = _Series(
             known, [(state.knob, value) for state in turnable for value in knob_state.choices(state)]
         )
@@ -88,16 +88,16 @@ class ForecastFollower:
         if self._series and self._series.go_on(since_s):
             self.forecasts, self._series = self._series.made, None
 
-    def _record(self, grounds: Grounds, comparisons: Sequence[Comparison]) -> Record:
+    def _record(self, tables: EvidenceTables, comparisons: Sequence[Comparison]) -> Record:
         """The forecast of a switch is made once: the evidence before it does not change."""
         settled = ((n, switch.step) for n, switch in enumerate(comparisons) if switch.settled and switch.step)
         new = [(n, step) for n, step in settled if step not in self._made]
         for n, step in new[:_AT_ONCE]:
-            self._made[step] = foretell(grounds, comparisons, n)
+            self._made[step] = check_forecast(tables, comparisons, n)
         self._behind = len(new) > _AT_ONCE
         pairs = ((switch, self._made.get(switch.step or 0)) for switch in comparisons)
         return Record(
-            tuple(Foretold(now, one.forecast, now.after.step.median) for now, one in pairs if one and now.after)
+            tuple(CheckedForecast(now, one.forecast, now.after.step.median) for now, one in pairs if one and now.after)
         )
 
 

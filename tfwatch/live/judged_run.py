@@ -20,10 +20,10 @@ from tfwatch.analysis.findings.starving_cost import Lost, lost
 from tfwatch.analysis.steps.breakdown import breakdown
 from tfwatch.analysis.steps.summary import LastSetting, Summary, summarise
 from tfwatch.analysis.steps.time_breakdown import Ledger, make_ledger, mean_of
-from tfwatch.analysis.tuning.evidence import Evidence, gather, last_table
+from tfwatch.analysis.tuning.evidence import Evidence, build_evidence, last_table
 from tfwatch.analysis.tuning.forecast import Record, forecasts, record
 from tfwatch.core.errors import reason
-from tfwatch.live.evidence import build_grounds_of_run, stages_found
+from tfwatch.live.evidence import build_evidence_tables_of_run, stages_found
 from tfwatch.live.restart import restart_of
 from tfwatch.live.situation import MeasuredSetting, build_situation
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.findings.situation import Situation
     from tfwatch.analysis.steps.time_breakdown import Entry
     from tfwatch.analysis.tuning.comparison import Restart
-    from tfwatch.analysis.tuning.evidence import Grounds
+    from tfwatch.analysis.tuning.evidence import EvidenceTables
     from tfwatch.runs.opened import Run
 
 
@@ -52,14 +52,14 @@ class JudgedRun:
     def summary(self) -> Summary:
         """All steps in figures."""
         run, manifest = self.run, self.run.manifest
-        open_wait = run.under_way.wait if run.under_way else None
+        open_wait = run.open_phase.wait if run.open_phase else None
         return summarise(run.steps, run.events, manifest.accelerated, open_wait, manifest.op_by_op)
 
     @cached_property
     def ledger(self) -> Ledger:
         """Every second of the run by what it went to."""
         run = self.run
-        return make_ledger(run.epochs, run.events, run.length_s, run.under_way.phase if run.under_way else None)
+        return make_ledger(run.epochs, run.events, run.length_s, run.open_phase.phase if run.open_phase else None)
 
     @cached_property
     def hardware(self) -> Hardware:
@@ -122,20 +122,20 @@ class JudgedRun:
         return build_situation(self.run.manifest, stages_found(self.run.events), setting)
 
     @cached_property
-    def _grounds(self) -> Grounds:
-        return build_grounds_of_run(self.run)
+    def _grounds(self) -> EvidenceTables:
+        return build_evidence_tables_of_run(self.run)
 
     @property
     def _evidence(self) -> Evidence:
         """The evidence at the end of the last setting's steps."""
         setting, switches = self.setting, self.summary.switches
-        if setting.tried is None:
+        if setting.undecided is None:
             last, at_ns = len(self.run.steps), round(self.run.length_s * 1e9)
         else:
-            last, at_ns = setting.tried.stretches[-1][1], setting.tried.at_ns
+            last, at_ns = setting.undecided.stretches[-1][1], setting.undecided.at_ns
             switches = [switch for switch in switches if switch.step is not None and switch.step <= last]
-        found = gather(self._grounds, switches, last, at_ns)
-        if setting.tried is None and len(setting.stretches) <= 1:
+        found = build_evidence(self._grounds, switches, last, at_ns)
+        if setting.undecided is None and len(setting.stretches) <= 1:
             return found
         # One block of an A/B test is too short to forecast from: all those of the setting are.
         return replace(found, rows=setting.newest, breakdown=breakdown(setting.newest))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings.machine import Machine, evidence, growth, machine_of, recent
 from tfwatch.analysis.findings.starving_cost import Energy, RunningEnergy
-from tfwatch.core.events import ExperimentEnded, GpuFound, PipelineSwitched, SensorMissing, by_hand
+from tfwatch.core.events import ExperimentEnded, GpuFound, PipelineSwitched, SensorMissing, without_experiments
 from tfwatch.core.rows import Phase
 from tfwatch.runs.liveness import Life
 
@@ -51,7 +51,7 @@ class MachineFollower:
         if snapshot.now_s >= self._due_s:
             self._due_s = snapshot.now_s + _GROWTH_EVERY_S
             self._growth = growth(samples)
-        changes_ns = [switch.at_ns for switch in by_hand(events.of(PipelineSwitched))]
+        changes_ns = [switch.at_ns for switch in without_experiments(events.of(PipelineSwitched))]
         changes_ns += [ended.at_ns for ended in events.of(ExperimentEnded)]
         since_s = max(changes_ns) / 1e9 + _LAG_S if changes_ns else 0.0
         machine = machine_of(recent(samples, snapshot.now_s), words, self._growth, since_s=since_s)

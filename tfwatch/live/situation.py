@@ -21,7 +21,7 @@ from tfwatch.core.events import (
 )
 from tfwatch.core.rows import Phase
 from tfwatch.core.units import is_missing
-from tfwatch.runs.library import replay_words
+from tfwatch.runs.library import replay_argument
 from tfwatch.runs.machine_info import memory_total
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def at_this_moment(setting: Situation, snapshot: Snapshot) -> Situation:
         failed=events.newest(TrainingFailed),
         metric=_metric_text(snapshot),
         memory=_memory(snapshot),
-        run=replay_words(snapshot.folder) if snapshot.folder else "",
+        run=replay_argument(snapshot.folder) if snapshot.folder else "",
         located=_located(snapshot),
         diverged=lasting(events.of(LossDiverged, LossRecovered)),
     )

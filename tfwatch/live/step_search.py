@@ -12,7 +12,7 @@ from tfwatch.analysis.steps.stalls import Stall, StallSearch, starved, without_s
 from tfwatch.core.events import Paused, PipelineSwitched, SwitchAsked
 from tfwatch.live.machine import MachineFollower
 from tfwatch.live.schedule import Slot, second_of
-from tfwatch.runs.liveness import Life, under_way
+from tfwatch.runs.liveness import Life, find_open_phase
 from tfwatch.runs.reader import RECENT
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class StepSearch:
 
     def _take_open_wait(self, snapshot: Snapshot) -> None:
         """Take the wait in which a run ended, if it did: no row holds it."""
-        last = under_way(snapshot.ended, snapshot.pulse)
+        last = find_open_phase(snapshot.ended, snapshot.pulse)
         if last and not self._over and snapshot.life.is_over:
             self._over = True
             self._stall_search.take(last.wait)

@@ -18,7 +18,15 @@ from tfwatch.analysis.steps.time_breakdown import RunningLedger
 from tfwatch.analysis.steps.verdict import NEEDED
 from tfwatch.analysis.tuning.comparison import Comparison, Known, compare
 from tfwatch.analysis.tuning.knob_state import Ask, KnobState, knob_states
-from tfwatch.analysis.tuning.search_text import OF_FLIGHTS, OF_TRYING, Tried, Underway, flying, tried, underway
+from tfwatch.analysis.tuning.search_text import (
+    AUTOPILOT_EVENTS,
+    UNDECIDED_EVENTS,
+    RunningExperiment,
+    Undecided,
+    find_undecided,
+    running_autopilot,
+    running_experiment,
+)
 from tfwatch.core.events import EpochEnded, ExperimentBegan, ExperimentBlock, ExperimentEnded, Paused, PipelineSwitched
 from tfwatch.core.knobs import epochs_until
 from tfwatch.core.rows import step_ms
@@ -28,7 +36,7 @@ from tfwatch.live.restart import RestartFollower
 from tfwatch.live.schedule import Slot, second_of
 from tfwatch.live.situation import MeasuredSetting, at_this_moment, build_situation, judge_now
 from tfwatch.live.step_search import StepSearch, pauses_of
-from tfwatch.runs.liveness import under_way
+from tfwatch.runs.liveness import find_open_phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,7 +79,7 @@ class RunView:
     compiles: tuple[Compiled, ...] = ()
     energy: Energy | None = None
     said: tuple[Said, ...] = ()
-    tried: Tried | None = None
+    undecided: Undecided | None = None
 
     @property
     def is_over(self) -> bool:
@@ -152,7 +160,7 @@ class Follower:
             tuple(self._step_search.compiles),
             self._figures.energy,
             self._heard.said,
-            tried(snapshot.events.of(*OF_TRYING)) if over else None,
+            find_undecided(snapshot.events.of(*UNDECIDED_EVENTS)) if over else None,
         )
 
     def _figure(self, snapshot: Snapshot) -> _Figures:
@@ -186,7 +194,7 @@ class Follower:
 
     def _take_ledger(self, snapshot: Snapshot) -> tuple[Entry, Entry | None]:
         """The ledger of the whole run so far, and its newest whole epoch."""
-        last = under_way(snapshot.ended, snapshot.pulse)
+        last = find_open_phase(snapshot.ended, snapshot.pulse)
         # Pauses are many, and the ledger asks for stops only.
         self._of_ledger += (event for event in snapshot.events[self._seen :] if _is_of_ledger(event))
         self._seen = len(snapshot.events)
@@ -216,7 +224,7 @@ class Follower:
             asked=_asked(knobs),
             switch=comparisons[-1] if comparisons else None,
             experiment=_experiment(snapshot),
-            flight=flying(snapshot.events.of(*OF_FLIGHTS)),
+            autopilot_run=running_autopilot(snapshot.events.of(*AUTOPILOT_EVENTS)),
             stopping_s=None if stopping_s is None else max(0.0, snapshot.now_s - stopping_s),
             record=self._forecasts.record,
             stalls=len(self._step_search.stalls),
@@ -239,8 +247,8 @@ def _held_end(events: Events) -> Paused | None:
     return held_end([*ended, *events.between(Paused, ended[0].at_ns - 10**9, 2**63)]) if ended else None
 
 
-def _experiment(snapshot: Snapshot) -> Underway | None:
-    found = underway(snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded))
+def _experiment(snapshot: Snapshot) -> RunningExperiment | None:
+    found = running_experiment(snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded))
     return replace(found, cut_off=snapshot.life.is_over) if found else None
 
 

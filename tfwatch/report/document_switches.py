@@ -10,17 +10,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.analysis.tuning.search_text import Flight, flights
+from tfwatch.analysis.tuning.search_text import AutopilotRun, autopilot_runs
 from tfwatch.analysis.tuning.switch_text import turned
 from tfwatch.core.events import ExperimentEnded, SwitchMissed
-from tfwatch.core.knobs import spelt
+from tfwatch.core.knobs import option_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tfwatch.analysis.steps.breakdown import Breakdown, Stat
     from tfwatch.analysis.tuning.comparison import Comparison
-    from tfwatch.analysis.tuning.forecast import Foretold, Record
+    from tfwatch.analysis.tuning.forecast import CheckedForecast, Record
     from tfwatch.core.events import Event, MoveJudged
 
 
@@ -51,7 +51,7 @@ def _stat(stat: Stat | None) -> dict[str, float | None]:
 
 def by_name(knobs: Mapping[str, str]) -> dict[str, str]:
     """Settings by their knobs' names for the user."""
-    return {spelt(knob): value for knob, value in knobs.items()}
+    return {option_name(knob): value for knob, value in knobs.items()}
 
 
 def switches_json(switches: Iterable[Comparison], events: Iterable[Event]) -> list[dict[str, Any]]:
@@ -73,14 +73,14 @@ def experiments_json(events: Iterable[Event]) -> list[dict[str, Any]]:
 
 def flights_json(events: Iterable[Event]) -> list[dict[str, Any]]:
     """Every flight of the autopilot for `--json`."""
-    return [_flight(flight) for flight in flights(events)]
+    return [_flight(autopilot_run) for autopilot_run in autopilot_runs(events)]
 
 
 def _switch(switch: Comparison) -> dict[str, Any]:
     return {
         "step_asked": switch.asked_step,
         "step_in_effect": switch.step,
-        "knob": spelt(switch.knob),
+        "knob": option_name(switch.knob),
         "from": switch.old,
         "to": switch.new,
         "before": _side(switch.before),
@@ -92,7 +92,7 @@ def _missed(switch: SwitchMissed) -> dict[str, Any]:
     return {
         "step_asked": switch.step,
         "step_in_effect": None,
-        "knob": spelt(switch.knob),
+        "knob": option_name(switch.knob),
         "from": switch.old,
         "to": switch.new,
         "before": None,
@@ -104,11 +104,11 @@ def _side(split: Breakdown | None) -> dict[str, Any] | None:
     return {"steps": split.steps, **split_json(split)} if split else None
 
 
-def _foretold(one: Foretold) -> dict[str, Any]:
+def _foretold(one: CheckedForecast) -> dict[str, Any]:
     switch, told = one.switch, one.forecast
     return {
         "step_asked": switch.asked_step,
-        "knob": spelt(switch.knob),
+        "knob": option_name(switch.knob),
         "from": switch.old,
         "to": switch.new,
         "step_ms": told.step_ms,
@@ -121,7 +121,7 @@ def _foretold(one: Foretold) -> dict[str, Any]:
 
 def _experiment(ended: ExperimentEnded) -> dict[str, Any]:
     return {
-        "knob": spelt(ended.knob),
+        "knob": option_name(ended.knob),
         "settings": ended.values,
         "first_step": ended.began + 1,
         "last_step": ended.step,
@@ -140,12 +140,12 @@ def _experiment(ended: ExperimentEnded) -> dict[str, Any]:
     }
 
 
-def _flight(flight: Flight) -> dict[str, Any]:
-    ended = flight.ended
+def _flight(autopilot_run: AutopilotRun) -> dict[str, Any]:
+    ended = autopilot_run.ended
     return {
-        "first_step": flight.began.step + 1,
-        "memory_limit_bytes": flight.began.memory_bytes,
-        "moves": [_move(move) for move in flight.moves],
+        "first_step": autopilot_run.began.step + 1,
+        "memory_limit_bytes": autopilot_run.began.memory_bytes,
+        "moves": [_move(move) for move in autopilot_run.moves],
         "cause": ended.cause if ended else None,
         "reason": ended.reason if ended else None,
         "steps": ended.steps if ended else None,
@@ -158,7 +158,7 @@ def _flight(flight: Flight) -> dict[str, Any]:
 
 def _move(move: MoveJudged) -> dict[str, Any]:
     return {
-        "knob": spelt(move.knob),
+        "knob": option_name(move.knob),
         "from": move.old,
         "to": move.new,
         "with": turned(move.beside) if move.beside else None,

@@ -14,7 +14,7 @@ from tfwatch.analysis.steps.verdict import Bound, Judgement
 from tfwatch.analysis.tuning import switch_text
 from tfwatch.analysis.tuning.comparison import changes
 from tfwatch.core import units
-from tfwatch.core.knobs import spelt
+from tfwatch.core.knobs import option_name
 from tfwatch.live.restart import start_of
 from tfwatch.report.document_switches import by_name, split_json
 
@@ -107,7 +107,7 @@ def lost_words(found: Lost) -> list[str]:
 
 def _mean_step(split: Breakdown) -> str:
     """`a steady step waits 5.0 of 18.0 ms on average (28 %)`."""
-    step = " of ".join(units.together(split.wait.mean, split.step.mean))
+    step = " of ".join(units.in_one_unit(split.wait.mean, split.step.mean))
     return f"a steady step waits {step} on average ({units.percent(split.wait_share)})"
 
 
@@ -118,7 +118,7 @@ def _where(setting: LastSetting) -> str:
     first, last = units.count(setting.stretches[0][0]), units.count(setting.stretches[-1][1])
     if len(setting.stretches) > 1:
         return f"with the last setting, in {len(setting.stretches)} stretches of the steps {first} to {last},"
-    return f"with the last setting, in steps {first} to {last}," if setting.tried else f"since step {first}"
+    return f"with the last setting, in steps {first} to {last}," if setting.undecided else f"since step {first}"
 
 
 def beginning(earlier: Earlier, manifest: Manifest) -> str:
@@ -143,7 +143,7 @@ def restart_json(gave: Restart | None) -> dict[str, Any] | None:
         return None
     return {
         "after": gave.run,
-        "changes": [{"knob": spelt(one.knob), "from": one.old, "to": one.new} for one in gave.changes],
+        "changes": [{"knob": option_name(one.knob), "from": one.old, "to": one.new} for one in gave.changes],
         "of": "image" if gave.per_image else "step",
         "before_ms": gave.typical(gave.before.step) if gave.before else None,
         "after_ms": gave.typical(gave.after.step) if gave.after else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings.loss import diverged_words, lasting
-from tfwatch.analysis.tuning.search_text import OF_FLIGHTS, flying, underway
+from tfwatch.analysis.tuning.search_text import AUTOPILOT_EVENTS, running_autopilot, running_experiment
 from tfwatch.core import units
 from tfwatch.core.errors import printable
 from tfwatch.core.events import (
@@ -88,12 +88,12 @@ def _starving(snapshot: Snapshot) -> list[_Piece]:
 
 
 def _experiment(snapshot: Snapshot) -> list[_Piece]:
-    found = underway(snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded))
+    found = running_experiment(snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded))
     return [(0, f"experiment {found.subject}: {found.progress}")] if found and not snapshot.ended else []
 
 
 def _autopilot(snapshot: Snapshot) -> list[_Piece]:
-    found = flying(snapshot.events.of(*OF_FLIGHTS))
+    found = running_autopilot(snapshot.events.of(*AUTOPILOT_EVENTS))
     return [(0, f"autopilot, {found.progress}")] if found and not snapshot.ended else []
 
 

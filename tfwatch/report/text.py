@@ -11,7 +11,7 @@ from tfwatch.analysis.findings.machine import GPU
 from tfwatch.analysis.steps.patterns import shape
 from tfwatch.analysis.steps.time_breakdown import keras_step_ms
 from tfwatch.analysis.tuning import switch_text
-from tfwatch.analysis.tuning.search_text import ended_words, flights, in_a_line
+from tfwatch.analysis.tuning.search_text import autopilot_runs, ended_words, in_a_line
 from tfwatch.analysis.tuning.switch_text import missed, outcome, speed
 from tfwatch.core import units
 from tfwatch.core.events import (
@@ -93,7 +93,7 @@ def _fate(run: Run) -> str:
         return run.ended.cause
     return {
         Life.RUNNING: "still running",
-        Life.SILENT: "gives no answer",
+        Life.NOT_RESPONDING: "gives no answer",
         Life.KILLED: "ended without a word (killed, or out of memory)",
     }.get(run.life, "no word of its end")
 
@@ -129,12 +129,12 @@ def _waited(run: Run, summary: Summary, ledger: Ledger) -> list[str]:
 
 def _experiments(run: Run) -> list[str]:
     ended = [in_a_line(event) for event in run.events if isinstance(event, ExperimentEnded)]
-    noted = [event.text for event in run.events if isinstance(event, Noted) and event.of_order]
+    noted = [event.text for event in run.events if isinstance(event, Noted) and event.is_refusal]
     return [*ended, *noted[-1:]]
 
 
 def _flights(run: Run) -> list[str]:
-    return [ended_words(flight.ended) for flight in flights(run.events) if flight.ended]
+    return [ended_words(autopilot_run.ended) for autopilot_run in autopilot_runs(run.events) if autopilot_run.ended]
 
 
 def _split(run: Run) -> list[str]:
@@ -150,7 +150,7 @@ def _op_by_op(run: Run, summary: Summary) -> list[str]:
     split = summary.steady
     if split is None or not run.manifest.op_by_op:
         return []
-    spent = " of ".join(units.together(split.dispatch.mean, split.step.mean))
+    spent = " of ".join(units.in_one_unit(split.dispatch.mean, split.step.mean))
     what = "launching" if run.manifest.accelerated else "Python between the operations"
     return [f"op by op: {spent} of a steady step go to {what} ({units.percent(split.dispatch_share)})"]
 
@@ -239,7 +239,7 @@ def _outcome(switch: Comparison, form: str) -> str:
         return f"{turned}: {outcome(switch)}"
     if switch.ratio is None or switch.before is None or switch.after is None:
         return f"{turned}: too few steps to compare"
-    gave = " to ".join(units.together(*(switch.typical(side.step) for side in (switch.before, switch.after))))
+    gave = " to ".join(units.in_one_unit(*(switch.typical(side.step) for side in (switch.before, switch.after))))
     return f"{turned}: {speed(switch.ratio)}, {gave} a step over {units.counted(switch.after.steps, 'step')}"
 
 

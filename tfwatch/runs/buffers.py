@@ -1,13 +1,4 @@
-"""Buffers of a reader: rows that only grow, the rows of stages, the lines of a log, and the events by kind and time.
-
-Rows that are only ever added to: all of them, or the newest.
-
-The rows of `core.rows.STAGE` that a reader keeps: the newest, and those before each switch.
-
-The lines of a log that grows: the first ones, where a start-up is told, and the last ones.
-
-The events of a run that goes on: all of them, and those of a kind or of a stretch of time without a search.
-"""
+"""Buffers of a reader: rows, the newest rows, rows of pipeline stages, lines of a log, and events by kind and time."""
 
 from __future__ import annotations
 
@@ -30,118 +21,118 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
 
 
-class Growing:
-    """An array that doubles when it is full, so that adding a row costs the same however many there are."""
+class GrowingRows:
+    """An array that doubles when it is full: the cost of adding a row does not depend on the number of rows."""
 
     def __init__(self, layout: np.dtype[np.void]) -> None:
-        self._kept: Rows = np.empty(64, dtype=layout)
+        self._rows: Rows = np.empty(64, dtype=layout)
         self._count = 0
 
     @property
     def rows(self) -> Rows:
-        """All of them, read-only; later additions leave the view as it is."""
+        """All rows, read-only; later additions do not change the view."""
         return self._view(self._count)
 
     def followed_by(self, rows: Rows) -> Rows:
-        """All of them and `rows`, which are not added: read-only, and good until the next call."""
+        """Return all rows and then `rows`, which are not added: read-only, and valid until the next call."""
         count = self._count + len(rows)
         self._make_room(count)
-        self._kept[self._count : count] = rows
+        self._rows[self._count : count] = rows
         return self._view(count)
 
     def extend(self, rows: np.ndarray[Any, np.dtype[np.void]]) -> None:
         """Add rows."""
         count = self._count + len(rows)
         self._make_room(count)
-        self._kept[self._count : count] = rows
+        self._rows[self._count : count] = rows
         self._count = count
 
     def _view(self, count: int) -> Rows:
-        view = self._kept[:count]
+        view = self._rows[:count]
         view.flags.writeable = False
         return view
 
     def _make_room(self, count: int) -> None:
-        if count > len(self._kept):
-            bigger = np.empty(max(count, 2 * len(self._kept)), dtype=self._kept.dtype)
-            bigger[: self._count] = self._kept[: self._count]
-            self._kept = bigger
+        if count > len(self._rows):
+            bigger = np.empty(max(count, 2 * len(self._rows)), dtype=self._rows.dtype)
+            bigger[: self._count] = self._rows[: self._count]
+            self._rows = bigger
 
 
-class Newest:
-    """The last `count` rows of those that came, in an array that holds twice as many, so that few are moved."""
+class NewestRows:
+    """The last `count` rows added, in an array of twice that size, so that rows are seldom copied."""
 
     def __init__(self, layout: np.dtype[np.void], count: int) -> None:
-        self._kept: Rows = np.empty(2 * count, dtype=layout)
-        self._most = count
+        self._rows: Rows = np.empty(2 * count, dtype=layout)
+        self._limit = count
         self._end = 0
 
     @property
     def rows(self) -> Rows:
-        """The newest, read-only; later additions leave the view as it is."""
-        view = self._kept[max(self._end - self._most, 0) : self._end]
+        """The newest rows, read-only; later additions do not change the view."""
+        view = self._rows[max(self._end - self._limit, 0) : self._end]
         view.flags.writeable = False
         return view
 
     def extend(self, rows: np.ndarray[Any, np.dtype[np.void]]) -> None:
         """Add rows."""
-        rows = rows[-self._most :]
-        if self._end + len(rows) > len(self._kept):
-            before, self._kept = self.rows, np.empty_like(self._kept)  # views of the old array stay as they are
-            before = before[max(len(before) + len(rows) - self._most, 0) :]
-            self._kept[: len(before)], self._end = before, len(before)
-        self._kept[self._end : self._end + len(rows)] = rows
+        rows = rows[-self._limit :]
+        if self._end + len(rows) > len(self._rows):
+            before, self._rows = self.rows, np.empty_like(self._rows)  # views of the old array do not change
+            before = before[max(len(before) + len(rows) - self._limit, 0) :]
+            self._rows[: len(before)], self._end = before, len(before)
+        self._rows[self._end : self._end + len(rows)] = rows
         self._end += len(rows)
 
 
-#: One table is made of the readings of so long: where a batch takes a second, a single reading holds one or none.
+#: A stage table covers this time: where a batch takes a second, a single reading contains one or none.
 WINDOW_NS = 10 * 10**9
-#: Rows that are kept: thirty seconds of a pipeline of thirty stages, one reading a second, and more.
-_KEPT = 1024
-#: Switches whose rows are kept, the newest: an experiment makes thousands.
+#: The rows in memory: more than thirty seconds of a pipeline of thirty stages, one reading a second.
+_MAX_STAGE_ROWS = 1024
+#: The newest switches whose rows are in memory: an experiment makes thousands.
 _SWITCHES = 256
 
 
 class StageRows:
-    """Follows stages.bin and what events say of it.
+    """The rows of stages.bin and the events about them.
 
-    found: what the stages are called, by `StagesFound.pipeline`.
-    before: the rows of the `WINDOW_NS` before each switch was asked for, by `SwitchAsked.step`.
+    found: the names of the stages, by `StagesFound.pipeline`.
+    before: the rows of the `WINDOW_NS` before each requested switch, by `SwitchAsked.step`.
     """
 
     def __init__(self) -> None:
         self.found: dict[int, StagesFound] = {}
         self.before: dict[int, Rows] = {}
-        self._kept: Rows = np.empty(0, dtype=STAGE)
+        self._rows: Rows = np.empty(0, dtype=STAGE)
         self._asked: list[SwitchAsked] = []
 
-    def note(self, event: Event) -> None:
-        """Take an event; those of a moment have to come before its rows."""
+    def add_event(self, event: Event) -> None:
+        """Add an event; the events of a moment must come before its rows."""
         if isinstance(event, StagesFound):
             self.found[event.pipeline] = event
         elif isinstance(event, SwitchAsked):
             self._asked.append(event)
-            self._keep(event, self._kept)
+            self._save(event, self._rows)
 
     def add(self, rows: Rows) -> None:
-        """Take rows in the order of the file."""
-        kept = np.concatenate([self._kept, rows[rows["at_ns"] > 0]])  # a dropped stretch reads as zeros
+        """Add rows in the order of the file."""
+        rows = np.concatenate([self._rows, rows[rows["at_ns"] > 0]])  # a dropped stretch reads as zeros
         for asked in self._asked:
-            self._keep(asked, kept)
-        newest_ns = int(kept["at_ns"][-1]) if len(kept) else 0
+            self._save(asked, rows)
+        newest_ns = int(rows["at_ns"][-1]) if len(rows) else 0
         self._asked = [asked for asked in self._asked if asked.at_ns >= newest_ns]
-        self._kept = kept[-_KEPT:].copy()
+        self._rows = rows[-_MAX_STAGE_ROWS:].copy()
 
     def newest(self, now_ns: float) -> Rows:
-        """The rows of the last `WINDOW_NS` before the last reading; none where that is older than twice as long."""
-        if not len(self._kept) or int(self._kept["at_ns"][-1]) < now_ns - 2 * WINDOW_NS:
-            return self._kept[:0]
-        return _window(self._kept, int(self._kept["at_ns"][-1]))
+        """Return the rows of the `WINDOW_NS` up to the last reading; none where that is older than twice as long."""
+        if not len(self._rows) or int(self._rows["at_ns"][-1]) < now_ns - 2 * WINDOW_NS:
+            return self._rows[:0]
+        return _window(self._rows, int(self._rows["at_ns"][-1]))
 
-    def _keep(self, asked: SwitchAsked, kept: Rows) -> None:
-        rows = _window(kept, asked.at_ns)
-        if len(rows):
-            self.before[asked.step] = rows.copy()
+    def _save(self, asked: SwitchAsked, rows: Rows) -> None:
+        before = _window(rows, asked.at_ns)
+        if len(before):
+            self.before[asked.step] = before.copy()
         if len(self.before) > _SWITCHES:
             del self.before[next(iter(self.before))]
 
@@ -151,21 +142,21 @@ def _window(rows: Rows, end_ns: int) -> Rows:
     return rows[(at <= end_ns) & (at + np.uint64(WINDOW_NS) > end_ns)]
 
 
-#: Lines kept of a log's end, and of its beginning.
+#: Lines of a log's end, and of its beginning.
 LOG_LINES = 2000
 HEAD_LINES = 500
-#: A line is cut here: a progress bar that never ends its line would be kept whole.
+#: A line is cut at this length: a progress bar never ends its line.
 _LONGEST_LINE = 64 * 2**10
 
 
-class Lines:
-    """Cuts bytes that come piece by piece into lines."""
+class LineSplitter:
+    """Splits bytes that arrive in pieces into lines."""
 
     def __init__(self) -> None:
         self._rest = b""
 
-    def cut(self, data: bytes) -> list[bytes]:
-        """The lines that end in `data`; one that has no end yet waits for it."""
+    def split(self, data: bytes) -> list[bytes]:
+        """Return the lines that end in `data`; an incomplete line waits for its end."""
         *whole, rest = (self._rest + data).split(b"\n")
         if len(rest) > _LONGEST_LINE:
             whole.append(rest)
@@ -175,25 +166,25 @@ class Lines:
 
 
 class LogLines:
-    """Takes a log's bytes in their order.
+    """The first and the last lines of a log.
 
-    head: its first `HEAD_LINES` lines; total: how many there were in all.
+    head: the first `HEAD_LINES` lines; total: the number of all lines.
     """
 
     def __init__(self) -> None:
         self.head: tuple[str, ...] = ()
         self.total = 0
         self._tail: deque[str] = deque(maxlen=LOG_LINES)
-        self._lines = Lines()
+        self._splitter = LineSplitter()
 
     @property
     def tail(self) -> tuple[str, ...]:
-        """Its last `LOG_LINES` lines, which may be among the first."""
+        """The last `LOG_LINES` lines, which may include lines of `head`."""
         return tuple(self._tail)
 
-    def feed(self, data: bytes) -> None:
-        """Take bytes."""
-        whole = self._lines.cut(data)
+    def add(self, data: bytes) -> None:
+        """Add the next bytes of the log."""
+        whole = self._splitter.split(data)
         self.head += tuple(map(_text, whole[: HEAD_LINES - len(self.head)]))
         self.total += len(whole)
         self._tail.extend(map(_text, whole[-LOG_LINES:]))
@@ -207,36 +198,36 @@ _E = TypeVar("_E")
 
 
 class EventLog:
-    """Grows with `add`; `view` is what it holds now."""
+    """The events of a run, with an index by kind and time."""
 
     def __init__(self) -> None:
         self.all: list[Event] = []
-        self.kinds: dict[type[Event], Kind] = {}
+        self.kinds: dict[type[Event], KindIndex] = {}
 
     def add(self, event: Event) -> None:
-        """Take in the next event of the file."""
-        kind = self.kinds.setdefault(type(event), Kind())
-        kind.in_order = kind.in_order and (not kind.at_ns or kind.at_ns[-1] <= event.at_ns)
+        """Add the next event of the file."""
+        kind = self.kinds.setdefault(type(event), KindIndex())
+        kind.is_sorted = kind.is_sorted and (not kind.at_ns or kind.at_ns[-1] <= event.at_ns)
         kind.at_ns.append(event.at_ns)
         kind.places.append(len(self.all))
         self.all.append(event)
 
     def view(self) -> Events:
-        """The events so far."""
+        """Return the events so far."""
         return Events(self, len(self.all))
 
 
-class Kind:
-    """Where the events of one kind stand in the log, and when they were."""
+class KindIndex:
+    """The places of one kind's events in the log, and their times."""
 
     def __init__(self) -> None:
         self.at_ns: list[int] = []
         self.places = array("L")
-        self.in_order = True
+        self.is_sorted = True
 
 
 class Events(Sequence["Event"]):
-    """The first `count` events of a log, in the order of their writing; what the log takes in later is not seen."""
+    """A view of the first `count` events of a log, in the order of writing; later additions do not change it."""
 
     __slots__ = ("_count", "_log")
 
@@ -252,52 +243,52 @@ class Events(Sequence["Event"]):
     @overload
     def __getitem__(self, at: slice) -> list[Event]: ...
     def __getitem__(self, at: int | slice) -> Event | list[Event]:
-        seen = range(self._count)[at]
-        return self._log.all[seen] if isinstance(seen, int) else [self._log.all[place] for place in seen]
+        found = range(self._count)[at]
+        return self._log.all[found] if isinstance(found, int) else [self._log.all[place] for place in found]
 
     def __iter__(self) -> Iterator[Event]:
         return islice(self._log.all, self._count)
 
     def of(self, *kinds: type[_E]) -> list[_E]:
-        """All events of these kinds, in the order of their writing."""
-        found = [self._seen(kind) for kind in kinds]
+        """Return all events of these kinds, in the order of writing."""
+        found = [self._index(kind) for kind in kinds]
         places = sorted(place for kind, end in found for place in kind.places[:end])
         return self._at(places)
 
     def newest(self, kind: type[_E]) -> _E | None:
-        """The last one written of a kind; None where there is none."""
-        known, end = self._seen(kind)
+        """Return the last event of a kind; None where there is none."""
+        known, end = self._index(kind)
         return self._at(known.places[end - 1 : end])[0] if end else None
 
     def between(self, kind: type[_E], begin_ns: int, end_ns: int) -> list[_E]:
-        """Those of a kind with `begin_ns <= at_ns < end_ns`."""
-        known, end = self._seen(kind)
-        if not known.in_order:
+        """Return the events of a kind with `begin_ns <= at_ns < end_ns`."""
+        known, end = self._index(kind)
+        if not known.is_sorted:
             return self._at(
                 p for p, at in zip(known.places[:end], known.at_ns, strict=False) if begin_ns <= at < end_ns
             )
         return self._at(known.places[_before(known, begin_ns, end) : _before(known, end_ns, end)])
 
     def newest_in_each(self, kind: type[_E], edges_ns: Sequence[int]) -> list[_E]:
-        """Those of a kind between the first edge and the last; of more than there are edges, the newest before each."""
-        known, end = self._seen(kind)
-        if not end or (known.in_order and known.at_ns[end - 1] < edges_ns[0]):
+        """Return the events of a kind between the first and the last edge; if they outnumber the edges, the newest before each."""
+        known, end = self._index(kind)
+        if not end or (known.is_sorted and known.at_ns[end - 1] < edges_ns[0]):
             return []
         first, last = (_before(known, edge, end) for edge in (edges_ns[0], edges_ns[-1]))
-        if not known.in_order or last - first <= len(edges_ns):
+        if not known.is_sorted or last - first <= len(edges_ns):
             return self.between(kind, edges_ns[0], edges_ns[-1])
         bounds = [_before(known, edge, end) for edge in edges_ns]
         return self._at(known.places[after - 1] for before, after in pairwise(bounds) if after > before)
 
-    def _seen(self, kind: type[_E]) -> tuple[Kind, int]:
-        """A kind, and how many of its events are seen."""
-        known = self._log.kinds.get(cast("type[Event]", kind)) or Kind()
+    def _index(self, kind: type[_E]) -> tuple[KindIndex, int]:
+        """Return the index of a kind, and the number of its events in this view."""
+        known = self._log.kinds.get(cast("type[Event]", kind)) or KindIndex()
         return known, bisect_left(known.places, self._count)
 
     def _at(self, places: Iterable[int]) -> list[_E]:
         return [cast("_E", self._log.all[place]) for place in places]
 
 
-def _before(kind: Kind, at_ns: int, end: int) -> int:
-    """How many of the first `end` events were before a moment."""
+def _before(kind: KindIndex, at_ns: int, end: int) -> int:
+    """Return the number of the first `end` events that were before a moment."""
     return bisect_left(kind.at_ns, at_ns, 0, end)

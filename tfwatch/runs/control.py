@@ -1,4 +1,4 @@
-"""What the screen, a script or the pilot asks of the training; obeyed by Watch at the next batch."""
+"""Requests of the screen, a script or the tuner to the training; Watch carries them out at the next batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfwatch.core.knobs import Knobs, Setting
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """A switch asked by script once `step` steps are done."""
+    """A switch planned for the time when `step` steps are done."""
 
     step: int
     knob: str
@@ -21,7 +21,7 @@ class Scheduled:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Another setting for one knob; `by` is `key`, `command`, `code`, `experiment` or `autopilot`."""
+    """A request for another value of a knob; `by` is `key`, `command`, `code`, `experiment` or `autopilot`."""
 
     knob: str
     value: Setting | float
@@ -30,9 +30,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """Find out which of two or more settings of a knob is faster, in at most `steps` steps; None is as many as needed.
+    """An A/B test: find the fastest of several values of a knob, in at most `steps` steps; None: no limit.
 
-    values: the first is what the others are compared with. seed: of the blocks' order. ends: stop the training then.
+    values: the others are compared with the first. seed: of the random order of the blocks. ends: the training ends with
+    the test.
     """
 
     knob: str
@@ -44,21 +45,21 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True)
 class Autopilot:
-    """Find the best settings of all knobs. memory_bytes: what buffers may take; None is what the machine has free."""
+    """Find the best values of all knobs. memory_bytes: the limit for buffers; None: the machine's free memory."""
 
     memory_bytes: float | None = None
 
 
-#: What the pilot is ordered to do.
-Order: TypeAlias = Experiment | Autopilot
+#: A job for the tuner.
+TunerRequest: TypeAlias = Experiment | Autopilot
 
 
 class Control:
-    """A queue in process. Any thread asks; the training thread takes. What is ordered, the pilot's thread carries out.
+    """The queue of requests within a process.
 
-    `knobs` is what the training last was told to use, `shuffle` what it is to shuffle by from the next epoch on, None
-    where that was not asked for (both kept by Watch); `stop` asks it to end at the next batch, `is_done` says that
-    it has trained for as long as it was to.
+    Any thread asks; the training thread takes requests for knobs, and the tuner's thread its own. Watch sets two fields:
+    knobs: the values that the training uses now. shuffle: the value from the next epoch on; None where no change waits.
+    stop: set to end the training at the next batch. is_done: the training has reached its planned end.
     """
 
     def __init__(self, knobs: Knobs | None = None) -> None:
@@ -68,44 +69,44 @@ class Control:
         self.is_done = False
         self._requests: deque[Request] = deque()
         self._lock = threading.Lock()
-        self._hands = 0
-        self._turned: dict[str, int] = {}
-        self._ordered = threading.Condition(threading.Lock())
-        self._order: Order | None = None
-        self._orders = 0
+        self._user_request_count = 0
+        self._knob_request_counts: dict[str, int] = {}
+        self._tuner_condition = threading.Condition(threading.Lock())
+        self._tuner_request: TunerRequest | None = None
+        self._tuner_request_count = 0
 
     @property
-    def pending(self) -> bool:
-        """Whether a request waits; cheap enough for every step."""
+    def has_requests(self) -> bool:
+        """True while a request waits; cheap enough for every step."""
         return bool(self._requests)
 
     @property
-    def coming(self) -> Knobs:
-        """The knobs once everything asked for is obeyed."""
+    def requested_knobs(self) -> Knobs:
+        """The knobs after all waiting requests."""
         knobs = self.knobs if self.shuffle is None else replace(self.knobs, shuffle=self.shuffle)
         for request in list(self._requests):
-            knobs = knobs.turned(request.knob, request.value)
+            knobs = knobs.with_value(request.knob, request.value)
         return knobs
 
     def finish(self) -> None:
-        """End the training at the next batch: what it was for is done. One that was stopped before stays so."""
+        """End the training at the next batch because its work is done, unless it was stopped before."""
         self.is_done = self.is_done or not self.stop.is_set()
         self.stop.set()
 
     @property
     def was_stopped(self) -> bool:
-        """Whether somebody asked the training to stop before it had done what it was for."""
+        """True where the training was stopped before its work was done."""
         return self.stop.is_set() and not self.is_done
 
     def ask(self, request: Request) -> None:
-        """Ask for a setting, as the user wants it. Of several requests for one knob the last wins."""
+        """Add a request of the user. The last request for a knob wins."""
         with self._lock:
-            self._hands += 1
-            self._turned[request.knob] = self._turned.get(request.knob, 0) + 1
+            self._user_request_count += 1
+            self._knob_request_counts[request.knob] = self._knob_request_counts.get(request.knob, 0) + 1
             self._requests.append(request)
 
     def take(self) -> list[Request]:
-        """The waiting requests, the last of each knob."""
+        """Remove and return the waiting requests, the last one of each knob."""
         latest: dict[str, Request] = {}
         while self._requests:
             request = self._requests.popleft()
@@ -113,47 +114,47 @@ class Control:
             latest[request.knob] = request
         return list(latest.values())
 
-    # -- the pilot --------------------------------------------------------------------------------
+    # -- the tuner --------------------------------------------------------------------------------
 
     @property
-    def hands(self) -> int:
-        """How many settings were asked for so far by anybody but the pilot."""
-        return self._hands
+    def user_request_count(self) -> int:
+        """The number of requests so far that did not come from the tuner."""
+        return self._user_request_count
 
-    def ask_unless(self, request: Request, hands: int) -> bool:
-        """Ask for the pilot; False, and nothing is asked, where the user has asked for anything since `hands`."""
+    def ask_if_no_user_request(self, request: Request, user_request_count: int) -> bool:
+        """Add a request of the tuner; do nothing and return False where the user made one since `user_request_count`."""
         with self._lock:
-            if self._hands != hands:
+            if self._user_request_count != user_request_count:
                 return False
             self._requests.append(request)
             return True
 
-    def turned(self, knob: str) -> int:
-        """How often a knob was asked for so far by anybody but the pilot."""
-        return self._turned.get(knob, 0)
+    def knob_request_count(self, knob: str) -> int:
+        """Return the number of requests for a knob so far that did not come from the tuner."""
+        return self._knob_request_counts.get(knob, 0)
 
-    def ask_beside(self, request: Request, turned: int) -> bool:
-        """Ask for the pilot; False, and nothing is asked, where the user has asked for the same knob since `turned`."""
+    def ask_if_knob_untouched(self, request: Request, knob_request_count: int) -> bool:
+        """Add a request of the tuner; do nothing and return False where the user changed the knob since `request_count`."""
         with self._lock:
-            if self.turned(request.knob) != turned:
+            if self.knob_request_count(request.knob) != knob_request_count:
                 return False
             self._requests.append(request)
             return True
 
-    def order(self, order: Order | None) -> None:
-        """Have the pilot do something else from now on; None: nothing."""
-        with self._ordered:
-            self._order = order
-            self._orders += 1
-            self._ordered.notify_all()
+    def ask_tuner(self, request: TunerRequest | None) -> None:
+        """Give the tuner another job; None: none."""
+        with self._tuner_condition:
+            self._tuner_request = request
+            self._tuner_request_count += 1
+            self._tuner_condition.notify_all()
 
     @property
-    def orders(self) -> int:
-        """How many orders were given so far, cancelling ones included."""
-        return self._orders
+    def tuner_request_count(self) -> int:
+        """The number of jobs given so far, cancellations included."""
+        return self._tuner_request_count
 
-    def next_order(self, known: int, patience_s: float | None = None) -> tuple[int, Order | None]:
-        """Wait until more than `known` orders were given, or for so long. Returns their number and the last one."""
-        with self._ordered:
-            self._ordered.wait_for(lambda: self._orders > known, patience_s)
-            return self._orders, self._order
+    def next_tuner_request(self, known: int, patience_s: float | None = None) -> tuple[int, TunerRequest | None]:
+        """Wait for more than `known` jobs, or `patience_s`; return their number and the last job."""
+        with self._tuner_condition:
+            self._tuner_condition.wait_for(lambda: self._tuner_request_count > known, patience_s)
+            return self._tuner_request_count, self._tuner_request

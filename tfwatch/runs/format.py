@@ -1,10 +1,6 @@
-"""Names and layout of a run folder. `core.rows` and `core.events` define the contents of its files.
+"""The files of a run folder: their names, the manifest run.json, and the pulse.
 
-Runs are the user's own, whatever the umask: log.txt may hold paths and arguments.
-
-Names and layout of a run folder. See `core.rows` and `core.events` for what stands in its files.
-
-pulse.bin: the one row that tells what goes on now.
+`core.rows` and `core.events` define the contents of the other files.
 """
 
 from __future__ import annotations
@@ -19,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfwatch.core.knobs import KNOBS, as_value
-from tfwatch.core.older_formats import translated_manifest
+from tfwatch.core.older_formats import translate_manifest
 from tfwatch.core.rows import PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
 from tfwatch.core.validation import known_fields
 
@@ -28,14 +24,15 @@ if TYPE_CHECKING:
 
     from tfwatch.core.rows import Rows
 
+#: Only the user can read a run, for any umask: log.txt may contain paths and arguments.
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, where they are missing; those that are there stay as they are.
+    """Create a folder and its missing parents; existing folders do not change.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the folder cannot be created.
     """
     missing = [one for one in (folder, *folder.parents) if not one.is_dir()]
     for one in reversed(missing):
@@ -52,26 +49,26 @@ STAGES = "stages.bin"
 PULSES = "pulse.bin"
 LOG = "log.txt"
 STREAMS = (STEPS, SAMPLES, PROGRESSES, STAGES, EVENTS)
-#: Bytes of a row that no table comes near.
-_WIDEST = 4096
+#: The largest plausible row, bytes.
+_MAX_ROW_BYTES = 4096
 TABLES = {STEPS: STEP, SAMPLES: SAMPLE, PROGRESSES: PROGRESS, STAGES: STAGE, PULSES: PULSE}
 
 
 class NotARunError(ValueError):
-    """The folder is no run of a schema that this tfwatch reads; the message is a sentence for the user."""
+    """The folder is not a run that this tfwatch can read; the message is a sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """run.json: what ran, where, since when.
+    """The contents of run.json: the training, its machine and its start.
 
-    origin_ns: the clock origin on the monotonic clock; origin_wall_ns: the same moment since 1970.
-    pid, process_started_s, boot_id: the writer's process, to tell a killed run from a running one.
-    cache_bytes: what a cache of all examples takes; None where the pipeline has none.
-    split: how the parts of a step were told apart, in words; empty before the first step.
-    not_split: why they were not. op_by_op: the steps run as Python, not as a graph, and what that takes is known.
-    after: the run that was restarted as this one: its name where it lies beside this one, else its folder; or empty.
-    tables: the numpy layout (`dtype.descr`) of each binary file as this run wrote it.
+    origin_ns: the clock origin on the monotonic clock; origin_wall_ns: the same moment, since 1970.
+    pid, process_started_s, boot_id: the writer's process, to distinguish a killed run from a running one.
+    cache_bytes: the size of a cache of all examples; None where the pipeline has none.
+    split: the method that splits a step into its parts; empty before the first step.
+    not_split: why steps are not split. op_by_op: steps run as Python, not as a graph, and their Python time is known.
+    after: the run that was restarted as this one: its name where it is in the same folder, else its path; or empty.
+    tables: the numpy layout (`dtype.descr`) of each binary file of this run.
     """
 
     run: str
@@ -103,18 +100,18 @@ class Manifest:
 
     @property
     def fast_form(self) -> str:
-        """What the fast form of the workload's pipeline is called; empty where it has one form alone."""
+        """The name of the workload's fast pipeline; empty where it has none."""
         return str(self.settings.get("fast_form") or "")
 
     @property
     def memory_limit(self) -> float | None:
-        """Bytes that the user lets buffers take, beside what they take at the start; None where there is no limit."""
+        """The bytes that buffers may add to those of the start, set by the user; None: no limit."""
         limit = self.settings.get("memory_limit_bytes")
         return float(limit) if isinstance(limit, int | float) else None
 
     @property
     def title(self) -> str:
-        """The workload, and how its steps are computed where that is not as usual: `cnn, eager, mixed_float16`."""
+        """The workload and its unusual settings: `cnn, eager, mixed_float16`."""
         asked = self.settings
         mode, steps = asked.get("mode"), asked.get("steps_per_execution")
         words = [
@@ -125,7 +122,7 @@ class Manifest:
         return ", ".join([self.workload, *filter(None, words)])
 
     def encode(self) -> str:
-        """The text of run.json."""
+        """Return the text of run.json."""
         return json.dumps(asdict(self), indent=1)
 
     @staticmethod
@@ -133,14 +130,14 @@ class Manifest:
         """Read run.json.
 
         Raises:
-            NotARunError: it is not a manifest, or one of another schema.
+            NotARunError: the text is not a manifest, or has another schema.
         """
         try:
             values = json.loads(text)
             schema = values["schema"]
             if schema != SCHEMA:
                 raise NotARunError(f"its schema is {schema}, this tfwatch reads {SCHEMA}")
-            manifest = Manifest(**known_fields(Manifest, translated_manifest(values)))
+            manifest = Manifest(**known_fields(Manifest, translate_manifest(values)))
             for knob in manifest.knobs.keys() & KNOBS:
                 as_value(knob, manifest.knobs[knob])
             for name in TABLES:
@@ -152,31 +149,31 @@ class Manifest:
         return manifest
 
     def layout(self, name: str) -> np.dtype[np.void]:
-        """The row type of one binary file, as this run wrote it; `completed` adds what samples lack.
+        """Return the row type of a binary file of this run; `convert_rows` adds the columns that samples lack.
 
-        A run of before there were stages has no such file, which reads as one without rows.
+        Runs of the first versions have no stages.bin; it reads as a file without rows.
 
         Raises:
-            NotARunError: a field that this tfwatch needs is missing.
+            NotARunError: a required column is missing.
         """
         described = self.tables.get(name, STAGE.descr) if name == STAGES else self.tables[name]
         layout = np.dtype([(str(column), str(kind)) for column, kind in described])
         needed = TABLES[name]
         lacking = [column for column in needed.names or () if not _has(layout, name, column)]
-        if lacking or layout.hasobject or layout.itemsize > _WIDEST:
+        if lacking or layout.hasobject or layout.itemsize > _MAX_ROW_BYTES:
             raise NotARunError(f"{name} lacks {', '.join(lacking) or 'plain columns'}")
         return layout
 
 
 def _has(layout: np.dtype[np.void], name: str, column: str) -> bool:
-    """Whether a table has a column, or may lack it: of a sample all but its time may be missing."""
+    """Return whether a table has a column or may lack it: a sample needs only its time."""
     if column in (layout.names or ()):
         return layout[column].kind == TABLES[name][column].kind
     return name == SAMPLES and column != "at_ns"
 
 
-def completed(name: str, rows: Rows) -> Rows:
-    """Rows of `TABLES`: the same array, or a copy of another version's, in which samples have NaN for what it lacks."""
+def convert_rows(name: str, rows: Rows) -> Rows:
+    """Return rows in the layout of `TABLES`: the same array, or a copy with NaN in the columns that samples lack."""
     wanted = TABLES[name]
     if rows.dtype == wanted:
         return rows
@@ -188,7 +185,7 @@ def completed(name: str, rows: Rows) -> Rows:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace a small file so that a reader sees the old text or the new, never a part.
+    """Replace a small file; a reader sees the old text or the new, never a part.
 
     Raises:
         OSError: the folder cannot be written.
@@ -204,13 +201,13 @@ def write_atomically(path: Path, text: str) -> None:
         raise
 
 
-#: A time beyond it, in the year 2262, is rubbish.
+#: The latest plausible time, in the year 2262.
 _LATEST_NS = 2**63
 
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """What the training thread does, since when; times in ns since the clock origin (`wall_ns`: since 1970)."""
+    """The training thread's phase and its start; times in ns since the clock origin (`wall_ns`: since 1970)."""
 
     now_ns: int
     wall_ns: int
@@ -221,9 +218,9 @@ class Pulse:
     detail: str = ""
 
     def encode(self, seq: int) -> bytes:
-        """The row; `seq` changes with each writing."""
+        """Return the row's bytes; `seq` differs between writes."""
         detail = self.detail.encode(errors="replace")[: PULSE["detail"].itemsize]
-        detail = detail.decode(errors="ignore").encode()  # a character cut in two reads as rubbish
+        detail = detail.decode(errors="ignore").encode()  # without a character cut in two
         row = np.array(
             (seq, self.phase, self.now_ns, self.wall_ns, self.since_ns, self.step, self.epoch, detail, seq),
             dtype=PULSE,
@@ -232,7 +229,7 @@ class Pulse:
 
 
 def decode_pulse(data: bytes, layout: np.dtype[np.void]) -> Pulse | None:
-    """The pulse in a row's bytes; None where there is none yet or the row is torn."""
+    """Return the pulse of a row's bytes; None where there is none yet or the row is torn."""
     if len(data) < layout.itemsize:
         return None
     row = np.frombuffer(data[: layout.itemsize], dtype=layout)[0]

@@ -1,11 +1,4 @@
-"""The runs that are kept on this machine.
-
-Where the runs are kept on this machine.
-
-The run that was restarted as another one.
-
-What was copied on a screen, as a file: not every terminal takes a clipboard.
-"""
+"""The run folders on this machine: their place, finding one, the run before a restart, and copied text."""
 
 from __future__ import annotations
 
@@ -29,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def default_runs_dir() -> Path:
-    """`$XDG_STATE_HOME/tfwatch/runs`, on macOS `~/Library/Application Support/tfwatch/runs`."""
+    """Return `$XDG_STATE_HOME/tfwatch/runs`, on macOS `~/Library/Application Support/tfwatch/runs`."""
     return Path(platformdirs.user_state_dir("tfwatch", appauthor=False)) / "runs"
 
 
 def make_run_dir(runs_dir: Path, workload: str, clock: Clock) -> Path:
-    """Make a new folder `2026-11-20T10-17-03_cnn`, with a suffix where the name is taken.
+    """Create a new folder `2026-11-20T10-17-03_cnn`, with a suffix where the name is taken.
 
     Raises:
         OSError: the runs folder cannot be written.
@@ -52,64 +45,64 @@ def make_run_dir(runs_dir: Path, workload: str, clock: Clock) -> Path:
 
 
 def list_runs(runs_dir: Path) -> list[Path]:
-    """The runs of a folder, the newest first; none where it is not there.
+    """Return the runs of a folder, the newest first; none where the folder does not exist.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the folder cannot be read.
     """
     try:
         folders = list(runs_dir.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(filter(_is_run, folders), key=_age, reverse=True)
+    return sorted(filter(_is_run, folders), key=_sort_key, reverse=True)
 
 
 def _is_run(folder: Path) -> bool:
-    """Whether it holds a manifest; a folder that cannot be looked into holds none."""
+    """Return whether the folder contains a manifest; an unreadable folder does not."""
     try:
         return (folder / MANIFEST).is_file()
     except (OSError, ValueError):
         return False
 
 
-def _age(run: Path) -> list[tuple[int, str]]:
-    """Orders names by their numbers: `_cnn-11` is newer than `_cnn-9`."""
+def _sort_key(run: Path) -> list[tuple[int, str]]:
+    """Return a key that sorts names by their numbers: `_cnn-11` is newer than `_cnn-9`."""
     return [(int(number or 0), text) for text, number in re.findall(r"(\D*)(\d*)", run.name)]
 
 
 def find_run(wanted: str | None, runs_dir: Path) -> Path:
-    """The run that a user means: a folder, a run's name or a part of it (the newest that holds it), or the newest.
+    """Return the run that a user names: by folder, by name or by part of a name (the newest match), or the newest run.
 
     Raises:
-        FileNotFoundError: there is none; the message is a sentence for the user.
+        FileNotFoundError: there is no such run; the message is a sentence for the user.
         OSError: the runs' folder cannot be read.
     """
     if wanted and _is_run(folder := Path(os.path.expanduser(wanted))):
         return folder
     runs = [run for run in list_runs(runs_dir) if wanted is None or (wanted and wanted in run.name)]
     if not runs:
-        raise FileNotFoundError(_none(wanted, runs_dir))
+        raise FileNotFoundError(_not_found(wanted, runs_dir))
     return next((run for run in runs if run.name == wanted), runs[0])
 
 
-def _none(wanted: str | None, runs_dir: Path) -> str:
-    """A sentence for who wanted a run that is not there."""
+def _not_found(wanted: str | None, runs_dir: Path) -> str:
+    """Return a sentence about the missing run."""
     if wanted is None:
         return f"no runs yet in {runs_dir}"
     folder = Path(os.path.expanduser(wanted))
     if not wanted or not os.path.isdir(folder):
         return f"no run {wanted!r} in {runs_dir}"
-    if os.sep not in wanted:  # a part of a run's name, or a folder
-        return f"no run {wanted!r} in {runs_dir}, and the folder {folder.absolute()} holds none: it has no {MANIFEST}"
+    if os.sep not in wanted:  # part of a run's name, or a folder
+        return f"no run {wanted!r} in {runs_dir}, and the folder {folder.absolute()} is not a run: it has no {MANIFEST}"
     try:
         (folder / MANIFEST).stat()
     except OSError as error:
-        return f"{wanted} holds no run: {MANIFEST}: {error.strerror or error}"
-    return f"{wanted} holds no run: its {MANIFEST} is no file"
+        return f"{wanted} is not a run: {MANIFEST}: {error.strerror or error}"
+    return f"{wanted} is not a run: its {MANIFEST} is not a file"
 
 
-def replay_words(run: Path) -> str:
-    """What `tfwatch replay` takes for a run: its name, or its folder where that is not in the usual place."""
+def replay_argument(run: Path) -> str:
+    """Return the argument of `tfwatch replay` for a run: its name, or its path where it is not in the default folder."""
     path = run.absolute()
     if path.parent == default_runs_dir():
         return run.name
@@ -118,14 +111,14 @@ def replay_words(run: Path) -> str:
 
 
 def import_took_ms(run: Path) -> float | None:
-    """How long a run's import of TensorFlow took; None where its folder does not say."""
+    """Return the time that a run took to import TensorFlow; None where it is not recorded."""
     head = read_file(run / EVENTS, 0, 4096)
     events = (decode(line) for line in head.splitlines())
     return next((event.took_ms for event in events if isinstance(event, ImportEnded)), None)
 
 
 def find_earlier(manifest: Manifest, folder: Path | None, clock: Clock = SYSTEM) -> Run | None:
-    """The run that a run in `folder` follows; None where it follows none, or that one cannot be read any more."""
+    """Return the run that was restarted as the run in `folder`; None where there is none, or it is no longer readable."""
     if not manifest.after:
         return None
     named = Path(os.path.expanduser(manifest.after))
@@ -142,8 +135,11 @@ def find_earlier(manifest: Manifest, folder: Path | None, clock: Clock = SYSTEM)
 NAME = "copied.py"
 
 
-def jot(folder: Path | None, text: str) -> Path | None:
-    """Write the text into a run's folder, or where there is none beside all of them; None where neither takes it."""
+def save_copy(folder: Path | None, text: str) -> Path | None:
+    """Save text as `copied.py`, for terminals without a clipboard; return its path, None where it cannot be written.
+
+    The file is in the run's folder, or without one next to all runs.
+    """
     for place in filter(None, (folder, default_runs_dir().parent)):
         try:
             make_folder(place)

@@ -1,9 +1,4 @@
-"""Whether a run's process is alive, and the part of its last step that has no row yet.
-
-What has become of a run's process.
-
-What was under way where a run stands: the part of its last step that no row tells of yet.
-"""
+"""The state of a run's process, and the phase that was open when the run ended."""
 
 from __future__ import annotations
 
@@ -24,43 +19,43 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
     from tfwatch.runs.format import Manifest, Pulse
 
-#: A pulse is written ten times a second; older than this it is no answer.
+#: A pulse is written ten times a second: a process whose pulse is older does not respond.
 SILENT_S = 1.5
-#: A pulse from elsewhere comes over a network and another machine's clock: only this old it tells nothing.
+#: A pulse of another machine comes over a network and has that machine's clock: its limit is longer.
 _FORGOTTEN_S = 60.0
 
 
 class Life(Enum):
-    """What has become of the run's process."""
+    """The state of a run's process."""
 
     RUNNING = "running"
-    SILENT = "no answer"
+    NOT_RESPONDING = "not responding"
     ENDED = "ended"
     KILLED = "killed"
     UNKNOWN = "unknown"
-    #: Its folder was moved or deleted: nobody reads how it is.
+    #: The folder was moved or deleted: the state cannot be read.
     GONE = "folder gone"
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will come."""
+        """True where no more data can follow."""
         return self in (Life.ENDED, Life.KILLED)
 
     @property
     def is_stale(self) -> bool:
-        """Whether nobody knows how it is now: what is known is how it was then."""
-        return self in (Life.SILENT, Life.UNKNOWN, Life.GONE)
+        """True where the present state is unknown, and only an earlier one is."""
+        return self in (Life.NOT_RESPONDING, Life.UNKNOWN, Life.GONE)
 
 
 def life_of(manifest: Manifest, pulse: Pulse | None, clock: Clock) -> tuple[Life, float]:
-    """How a run without an end event is, and where it gives no answer how old its pulse is, in seconds.
+    """Return the state of a run without an end event, and the age of its pulse in seconds if it does not respond.
 
-    A run of this boot is looked for among this machine's processes. One of another machine, or of a container
-    with processes of its own, has only its pulse to tell by.
+    A run of this boot is looked up among this machine's processes. For a run of another machine, or of a container with
+    its own processes, only the pulse is known.
     """
     if manifest.boot_id == boot_id() and _is_alive(manifest):
         age_s = (clock.now_ns() - manifest.origin_ns - (pulse.now_ns if pulse else 0)) / 1e9
-        return (Life.SILENT, age_s) if age_s > SILENT_S else (Life.RUNNING, 0.0)
+        return (Life.NOT_RESPONDING, age_s) if age_s > SILENT_S else (Life.RUNNING, 0.0)
     if manifest.machine.get("host") == os.uname().nodename:
         return Life.KILLED, 0.0
     age_s = (clock.wall_ns() - (pulse.wall_ns if pulse else manifest.origin_wall_ns)) / 1e9
@@ -68,7 +63,7 @@ def life_of(manifest: Manifest, pulse: Pulse | None, clock: Clock) -> tuple[Life
 
 
 def now_s(manifest: Manifest, life: Life, last_s: float, clock: Clock) -> float:
-    """The run's time now, in seconds since its clock origin; `last_s` where it is over and left no end."""
+    """Return the run's time now, in seconds since its clock origin; `last_s` where it ended without an end event."""
     if life in (Life.KILLED, Life.UNKNOWN, Life.GONE):
         return last_s
     if manifest.boot_id == boot_id():
@@ -79,7 +74,7 @@ def now_s(manifest: Manifest, life: Life, last_s: float, clock: Clock) -> float:
 def _is_alive(manifest: Manifest) -> bool:
     try:
         process = psutil.Process(manifest.pid)
-        # Another process may have the number by now. psutil's figure moves with the wall clock's corrections.
+        # Another process may have this number now. psutil's time changes with corrections of the wall clock.
         same = abs(process.create_time() - manifest.process_started_s) < 2
         return bool(same and process.status() != psutil.STATUS_ZOMBIE)
     except (psutil.Error, ValueError, OverflowError):
@@ -87,8 +82,8 @@ def _is_alive(manifest: Manifest) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class UnderWay:
-    """A phase that lasted from `since_ns` to the run's end, or to its last sign of life; `step` is the one to come."""
+class OpenPhase:
+    """The phase from `since_ns` to the run's end, or to its last pulse; `step` is the next step."""
 
     phase: Phase
     since_ns: int
@@ -98,7 +93,7 @@ class UnderWay:
 
     @property
     def wait(self) -> Rows:
-        """The wait that was open, as a row of `core.rows.STEP` without its other parts; no row where none was."""
+        """The open data wait as a row of `core.rows.STEP` with the other parts 0; no row where there was none."""
         if self.phase is not Phase.WAIT:
             return np.empty(0, dtype=STEP)
         row = np.zeros(1, dtype=STEP)
@@ -107,12 +102,12 @@ class UnderWay:
         return row
 
 
-def under_way(ended: RunEnded | None, pulse: Pulse | None) -> UnderWay | None:
-    """Told by a run's end, else by its pulse; None where neither says."""
+def find_open_phase(ended: RunEnded | None, pulse: Pulse | None) -> OpenPhase | None:
+    """Return the last phase, from the run's end event or else its pulse; None where both are missing."""
     epoch = pulse.epoch if pulse else 0
     if ended:
         known = ended.doing in Phase.__members__
-        return UnderWay(Phase[ended.doing], ended.since_ns, ended.at_ns, ended.steps + 1, epoch) if known else None
+        return OpenPhase(Phase[ended.doing], ended.since_ns, ended.at_ns, ended.steps + 1, epoch) if known else None
     if pulse is None:
         return None
-    return UnderWay(pulse.phase, pulse.since_ns, pulse.now_ns, pulse.step, epoch)
+    return OpenPhase(pulse.phase, pulse.since_ns, pulse.now_ns, pulse.step, epoch)

@@ -1,9 +1,4 @@
-"""The machine a run is on: its identity, its boot, and the limits of a container (cgroup v2).
-
-Which machine and which boot of it this is.
-
-What a container, or another control group of Linux, lets this process use of the machine (cgroup v2).
-"""
+"""The machine of a run: its identity, its boot, and the limits of a container or control group (cgroup v2)."""
 
 from __future__ import annotations
 
@@ -26,7 +21,7 @@ if TYPE_CHECKING:
 
 @functools.cache
 def boot_id() -> str:
-    """A text that is the same for every process since this machine booted, and for no other boot."""
+    """Return a text that identifies this boot of this machine, the same for every process."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -34,16 +29,16 @@ def boot_id() -> str:
 
 
 def _boot_session() -> str:
-    """macOS' own; a Mac's name changes with its network, and its boot time with its clock."""
+    """Return macOS' boot session: a Mac's name changes with its network, and its boot time with its clock."""
     command = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
-    answer = run(command, timeout_s=2.0)
-    return "" if answer.why_not else answer.out.strip()
+    result = run(command, timeout_s=2.0)
+    return "" if result.failure else result.out.strip()
 
 
 def describe_machine() -> dict[str, Any]:
-    """Host name, system, cores and memory, as run.json holds them.
+    """Return host name, system, cores and memory, as in run.json.
 
-    cores_allowed, memory_limit_bytes: what a container leaves of them to this process; None is all.
+    cores_allowed, memory_limit_bytes: the limits of a container; None: no limit.
     """
     allowed = limits()
     return {
@@ -57,7 +52,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def memory_total(machine: Mapping[str, Any]) -> float:
-    """The memory, in bytes, that a run could have, given what `describe_machine` found; NaN where it is not known."""
+    """Return the memory in bytes that a run can use, from the result of `describe_machine`; NaN where it is unknown."""
     known = [machine.get(name) for name in ("memory_bytes", "memory_limit_bytes")]
     return float(min((value for value in known if isinstance(value, int) and value > 0), default=math.nan))
 
@@ -68,10 +63,10 @@ _COUNT = re.compile(r"\d{1,20}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What this process may use; None is no limit of its own.
+    """The limits of this process; None: no limit.
 
-    memory_bytes: of the tightest group around it, which is the folder `group`. cores: how many at a time, from the
-    groups' quotas (cpu.max) and the cores it is bound to.
+    memory_bytes: the smallest limit of its control groups; `group` is the folder of that one. cores: the minimum of the
+    groups' quotas (cpu.max) and the cores that the process is bound to.
     """
 
     memory_bytes: int | None = None
@@ -79,7 +74,7 @@ class Limits:
     cores: float | None = None
 
     def words(self, cores: int, memory_bytes: int) -> str:
-        """`2 of 4 cores and 8.0 of 64.0 GB of memory`, given what the machine has; empty where it may use all."""
+        """Return `2 of 4 cores and 8.0 of 64.0 GB of memory`, given the machine's totals; empty without a limit."""
         parts = []
         if self.cores is not None:
             parts.append(f"{self.cores:g} of {cores} cores")
@@ -89,16 +84,16 @@ class Limits:
 
 
 def limits(root: Path = Path("/")) -> Limits:
-    """Those of this process, as long as it stays in its group; none where the system knows no such groups.
+    """Return the limits of this process; none where the system has no control groups.
 
-    root: the file system's, for tests.
+    root: of the file system, for tests.
     """
     groups = list(_groups(root))
     memories = [(limit, group) for group in groups if (limit := parse_limit(_read(group / "memory.max"))) is not None]
     installed = psutil.virtual_memory().total
     limit, group = min(memories, default=(installed, None), key=lambda memory: memory[0])
     quotas = [quota for group in groups if (quota := parse_cpu_max(_read(group / "cpu.max"))) is not None]
-    cores = min([*quotas, _bound_to()], default=float("inf"))
+    cores = min([*quotas, _affinity_cores()], default=float("inf"))
     return Limits(
         memory_bytes=limit if limit < installed else None,
         group=group if limit < installed else None,
@@ -107,7 +102,7 @@ def limits(root: Path = Path("/")) -> Limits:
 
 
 def free_bytes() -> int:
-    """What this process may still take without the system swapping: the machine's, or its control group's if less."""
+    """Return the memory that this process can add without swapping: the machine's, or its group's if that is less."""
     free = int(psutil.virtual_memory().available)
     allowed = limits()
     if allowed.memory_bytes is None or allowed.group is None:
@@ -117,23 +112,23 @@ def free_bytes() -> int:
 
 
 def used_bytes(group: Path) -> int | None:
-    """What a group holds of its memory: less the file pages that were not used lately, which can be dropped at once.
+    """Return the memory that a group uses, without inactive file pages, which the kernel can drop.
 
-    The working set, as Kubernetes counts it against a limit (memory.current - inactive_file).
+    The working set that Kubernetes compares with a limit (memory.current - inactive_file).
     """
-    held = parse_limit(_read(group / "memory.current"))
+    used = parse_limit(_read(group / "memory.current"))
     dropped = parse_stat(_read(group / "memory.stat"), "inactive_file")
-    return None if held is None else max(held - (dropped or 0), 0)
+    return None if used is None else max(used - (dropped or 0), 0)
 
 
 def parse_limit(text: str) -> int | None:
-    """A number of bytes; None for `max` and for anything else."""
+    """Return a number of bytes; None for `max` and any other text."""
     found = _COUNT.fullmatch(text.strip())
     return int(found[0]) if found else None
 
 
 def parse_cpu_max(text: str) -> float | None:
-    """Cores, from `200000 100000` (microseconds of every so many); None for `max 100000` and for anything else."""
+    """Return cores from `200000 100000` (microseconds per period); None for `max 100000` and any other text."""
     quota, _, period = text.strip().partition(" ")
     if not _COUNT.fullmatch(quota) or not _COUNT.fullmatch(period) or not int(period) or not int(quota):
         return None
@@ -141,7 +136,7 @@ def parse_cpu_max(text: str) -> float | None:
 
 
 def parse_stat(text: str, name: str) -> int | None:
-    """One counter of a file of lines `NAME NUMBER`; None where it is not there."""
+    """Return one counter of a file of lines `NAME NUMBER`; None where it is missing."""
     for line in text.splitlines():
         key, _, value = line.strip().partition(" ")
         if key == name:
@@ -150,9 +145,9 @@ def parse_stat(text: str, name: str) -> int | None:
 
 
 def parse_groups(own: str, mounts: str) -> list[str]:
-    """The folders of the groups that a process is in, its own first, up to the one that is mounted.
+    """Return the folders of the groups of a process, its own first, up to the mounted one.
 
-    own: /proc/self/cgroup; mounts: /proc/self/mountinfo. Empty where no cgroup v2 holds it.
+    own: /proc/self/cgroup; mounts: /proc/self/mountinfo. Empty where it is in no cgroup v2.
     """
     paths = [line[3:] for line in own.splitlines() if line.startswith("0::/")]
     for fields in (line.split(" ") for line in mounts.splitlines()):
@@ -172,8 +167,8 @@ def _groups(root: Path) -> Iterator[Path]:
         yield root / folder.lstrip("/")
 
 
-def _bound_to() -> float:
-    """How many cores this process is bound to; infinite where the system does not say."""
+def _affinity_cores() -> float:
+    """Return the number of cores that this process is bound to; infinite where it is unknown."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else float("inf")
 
 

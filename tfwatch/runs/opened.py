@@ -13,11 +13,11 @@ import numpy as np
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import RunEnded, decode
-from tfwatch.core.rows import STAGE, plausible, sound
+from tfwatch.core.rows import STAGE, clean_rows, plausible
 from tfwatch.runs import format as layout
 from tfwatch.runs.buffers import LogLines
 from tfwatch.runs.format import Pulse, decode_pulse
-from tfwatch.runs.liveness import Life, life_of, now_s, under_way
+from tfwatch.runs.liveness import Life, find_open_phase, life_of, now_s
 from tfwatch.runs.streams import FolderSource
 from tfwatch.runs.sums import EpochSums
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
     from tfwatch.runs.format import Manifest
-    from tfwatch.runs.liveness import UnderWay
+    from tfwatch.runs.liveness import OpenPhase
     from tfwatch.runs.streams import Source
 
 _CHUNK = 4 * 2**20
@@ -36,13 +36,13 @@ _BLOCK = 2**20
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run, read once. `steps` and `samples` are read-only, those of a folder views of its files
-    where it was written by this version.
+    """A run, read once. `steps` and `samples` are read-only; those of a folder that this version wrote are views of its
+    files.
 
-    path: None where no folder could be made.
-    steps: rows of `core.rows.STEP`; samples: of `SAMPLE`; stages: of `STAGE`; events: in the order of their writing.
-    length_s: from the run's start to its end; to its last sign of life where it was killed, else to now.
-    under_way: what the training thread did last; None where nobody knows. log: its first and its last lines.
+    path: None where no folder could be created.
+    steps: rows of `core.rows.STEP`; samples: of `SAMPLE`; stages: of `STAGE`; events: in the order of writing.
+    length_s: from the run's start to its end; to its last pulse where it was killed, else to now.
+    open_phase: the training thread's last phase; None where it is unknown. log: its first and its last lines.
     """
 
     path: Path | None
@@ -52,7 +52,7 @@ class Run:
     events: tuple[Event, ...]
     life: Life
     length_s: float
-    under_way: UnderWay | None = None
+    open_phase: OpenPhase | None = None
     log: tuple[str, ...] = ()
     stages: Rows = field(default_factory=lambda: np.empty(0, dtype=STAGE))
 
@@ -62,21 +62,21 @@ class Run:
         sums = EpochSums()
         for start in range(0, len(self.steps), _BLOCK):
             rows = self.steps[start : start + _BLOCK]
-            can_be = plausible(rows)
-            sums.add(rows if can_be.all() else rows[can_be])
+            good = plausible(rows)
+            sums.add(rows if good.all() else rows[good])
         return sums.rows
 
     @property
     def ended(self) -> RunEnded | None:
-        """The run's end; None where it goes on or was killed."""
+        """The run's end event; None where it is running or was killed."""
         return next((event for event in reversed(self.events) if isinstance(event, RunEnded)), None)
 
 
 def open_run(path: str | Path, clock: Clock = SYSTEM) -> Run:
-    """Open a run folder, ended, killed or still being written (its whole rows up to now).
+    """Open a run folder: of a run that ended, was killed, or is still running (its whole rows up to now).
 
     Raises:
-        NotARunError: it is not a run folder that this tfwatch reads.
+        NotARunError: the folder is not a run folder that this tfwatch reads.
     """
     folder = Path(os.path.expanduser(path))
     source = FolderSource(folder)
@@ -85,23 +85,23 @@ def open_run(path: str | Path, clock: Clock = SYSTEM) -> Run:
 
 
 def read_run(source: Source, clock: Clock = SYSTEM) -> Run:
-    """The run of a source: also one that has no folder, and with what the disk did not take, which is copied.
+    """Read the run of a source, also one without a folder, and with rows that are not on disk; they are copied.
 
     Raises:
-        NotARunError: the source holds no run that this tfwatch reads.
+        NotARunError: the source has no run that this tfwatch reads.
     """
     manifest = source.manifest()
     return _run(source, manifest, lambda name: _rows(source, name, manifest), clock)
 
 
 def _run(source: Source, manifest: Manifest, rows_of: Callable[[str], Rows], clock: Clock) -> Run:
-    steps, samples, stages = rows_of(layout.STEPS), sound(rows_of(layout.SAMPLES)), sound(rows_of(layout.STAGES))
+    steps, samples, stages = rows_of(layout.STEPS), clean_rows(rows_of(layout.SAMPLES)), clean_rows(rows_of(layout.STAGES))
     lines = b"".join(_chunks(source, layout.EVENTS)).split(b"\n")
     events = tuple(event for line in lines if (event := decode(line)))
     pulse = decode_pulse(source.read(layout.PULSES, 0, _CHUNK), manifest.layout(layout.PULSES))
     life, length_s = _life(source, manifest, events, pulse, steps, clock)
     ended = next((event for event in reversed(events) if isinstance(event, RunEnded)), None)
-    last = under_way(ended, pulse)
+    last = find_open_phase(ended, pulse)
     return Run(source.folder, manifest, steps, samples, events, life, length_s, last, _log(source), stages)
 
 
@@ -119,7 +119,7 @@ def _life(
 def _log(source: Source) -> tuple[str, ...]:
     lines = LogLines()
     for data in _chunks(source, layout.LOG):
-        lines.feed(data)
+        lines.add(data)
     return (*lines.head, *lines.tail[max(len(lines.head) - (lines.total - len(lines.tail)), 0) :])
 
 
@@ -131,7 +131,7 @@ def _chunks(source: Source, name: str) -> Iterator[bytes]:
 
 
 def _rows(source: Source, name: str, manifest: Manifest) -> Rows:
-    """A view of the file where all of its bytes are on disk: a copy of ten million steps is 320 MB."""
+    """Return a view of the file where all its bytes are on disk: a copy of ten million steps takes 320 MB."""
     path = source.folder and source.folder / name
     if source.folder and path and path.is_file() and not source.read(name, path.stat().st_size, 1):
         return _view(source.folder, name, manifest)
@@ -141,13 +141,13 @@ def _rows(source: Source, name: str, manifest: Manifest) -> Rows:
 def _copy(source: Source, name: str, manifest: Manifest) -> Rows:
     row = manifest.layout(name)
     data = b"".join(_chunks(source, name))
-    return layout.completed(name, np.frombuffer(data, dtype=row, count=len(data) // row.itemsize))
+    return layout.convert_rows(name, np.frombuffer(data, dtype=row, count=len(data) // row.itemsize))
 
 
 def _view(folder: Path, name: str, manifest: Manifest) -> Rows:
     path, row = folder / name, manifest.layout(name)
     rows: Rows = np.empty(0, dtype=row)
-    with contextlib.suppress(OSError):  # a run that was never written to, or not a file: no rows
+    with contextlib.suppress(OSError):  # missing, or not a file: no rows
         if count := path.stat().st_size // row.itemsize:
             rows = np.memmap(path, dtype=row, mode="r", shape=(count,))
-    return layout.completed(name, rows)
+    return layout.convert_rows(name, rows)

@@ -1,4 +1,4 @@
-"""Reads a run folder, live or ended: one frozen snapshot a call."""
+"""Reads a run folder, live or ended: one frozen snapshot per call."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 
 from tfwatch.core.clock import SYSTEM, Clock, local_time
 from tfwatch.core.events import RecordingLost, RecordingResumed, RunEnded, Slept, decode
-from tfwatch.core.rows import plausible, sound
+from tfwatch.core.rows import clean_rows, plausible
 from tfwatch.runs import format as layout
-from tfwatch.runs.buffers import EventLog, Events, Growing, Lines, LogLines, Newest, StageRows
+from tfwatch.runs.buffers import EventLog, Events, GrowingRows, LineSplitter, LogLines, NewestRows, StageRows
 from tfwatch.runs.format import Manifest, NotARunError, Pulse, decode_pulse
 from tfwatch.runs.liveness import Life, life_of, now_s
 from tfwatch.runs.opened import Run, read_run
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 __all__ = ["RECENT", "FolderSource", "Life", "ProgressNow", "RunReader", "Snapshot", "Source"]
 
-#: Steps kept in a snapshot: what the verdict and the single-step zoom look at.
+#: Steps of a snapshot: those of the verdict and of the single-step zoom.
 RECENT = 4096
-#: Two a second: as much of them as pace is told by, and more.
+#: Rows of progress, two a second: more than the pace needs.
 RECENT_PROGRESS = 1024
 _CHUNK = 4 * 2**20
-#: What asking for a folder gives that was moved or deleted; ESTALE on a network's disk.
+#: Errors of a folder that was moved or deleted; ESTALE on a network disk.
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressNow:
-    """How far the training is; `metric` is the one that `Manifest.metric` names. None is missing, or NaN."""
+    """The training's progress; `metric` is the one that `Manifest.metric` names. None is missing, or NaN."""
 
     images: int
     step: int
@@ -52,24 +52,25 @@ class ProgressNow:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """A run as it is now. Compared by identity.
+    """The present state of a run. Compared by identity.
 
-    now_s: the reader's time, seconds since the clock origin; at the end of a run that is over, where it ended.
-    pulse: the newest that could be read. pyramid, epochs: empty where the reader keeps no sums.
-    steps: rows of `core.rows.STEP`, the last `RECENT`; steps_total: how many there are in all.
-    samples: rows of `core.rows.SAMPLE`, all of them; progress: rows of `PROGRESS`, the last `RECENT_PROGRESS`.
-    stages: rows of `core.rows.STAGE`, those of the last seconds; none where nothing was read lately. stages_found: what
-    they are called, by number. stages_before: the rows just before each switch, by the step at which it was asked for.
-    torn: lines and rows that could not be read. silent_s: how old the pulse of a run without an answer is.
-    unrecorded: why the disk takes nothing now; empty where it does.
+    is_here: the training runs in this process. now_s: the reader's time, seconds since the clock origin; for a run that
+    is over, its end.
+    pulse: the newest readable one. pyramid, epochs: empty where the reader keeps no sums.
+    steps: rows of `core.rows.STEP`, the last `RECENT`; steps_total: the number of all steps.
+    samples: all rows of `core.rows.SAMPLE`; progress: rows of `PROGRESS`, the last `RECENT_PROGRESS`.
+    stages: rows of `core.rows.STAGE` of the last seconds; none without a recent reading. stages_found: the names of the
+    stages, by number. stages_before: the rows just before each switch, by the step of its request.
+    torn: lines and rows that could not be read. silent_s: the age of the pulse where the run does not respond.
+    unrecorded: why the disk takes no rows now; empty where it does.
     images_s: images a second over the last 5 s; None before there are any.
-    log, log_head: its last and its first lines, of `log_total` in all.
+    log, log_head: the log's last and first lines, of `log_total` in all.
     """
 
     manifest: Manifest
     folder: Path | None
     life: Life
-    here: bool
+    is_here: bool
     now_s: float
     silent_s: float
     pulse: Pulse | None
@@ -94,18 +95,18 @@ class Snapshot:
     torn: int
 
     def local_time(self, at_s: float) -> datetime:
-        """The local date and time of a moment of the run. The clock origin's clock stands still in a sleep."""
+        """Return the local date and time of a moment of the run. The run's clock stops while the machine sleeps."""
         slept_ns = sum(slept.slept_ms * 1e6 for slept in self.sleeps if slept.at_ns <= at_s * 1e9)
         return local_time(self.manifest.origin_wall_ns + round(at_s * 1e9 + slept_ns))
 
 
 class RunReader:
-    """Follows one run. `tail` reads what came since the last call.
+    """Follows one run. `tail` reads the data since the last call.
 
-    keeps_sums: keep `pyramid` and `epochs`, which a timeline and a ledger need; without them they stay empty.
+    keeps_sums: keep `pyramid` and `epochs`, for a timeline and a time breakdown; without this they are empty.
 
     Raises:
-        NotARunError: the source holds no run that this tfwatch reads.
+        NotARunError: the source has no run that this tfwatch reads.
     """
 
     def __init__(self, source: Source, clock: Clock = SYSTEM, *, keeps_sums: bool = True) -> None:
@@ -118,11 +119,11 @@ class RunReader:
         self._keeps_sums = keeps_sums
         self._pyramid = Pyramid()
         self._epochs = EpochSums()
-        self._recent = Newest(self._whole(layout.STEPS, b"").dtype, RECENT)
+        self._recent = NewestRows(self._whole(layout.STEPS, b"").dtype, RECENT)
         self._total = 0
         self._end_s = 0.0
-        self._samples = Growing(self._whole(layout.SAMPLES, b"").dtype)
-        self._progress = Newest(self._whole(layout.PROGRESSES, b"").dtype, RECENT_PROGRESS)
+        self._samples = GrowingRows(self._whole(layout.SAMPLES, b"").dtype)
+        self._progress = NewestRows(self._whole(layout.PROGRESSES, b"").dtype, RECENT_PROGRESS)
         self._stages = StageRows()
         self._events = EventLog()
         self._sleeps: list[Slept] = []
@@ -131,45 +132,45 @@ class RunReader:
         self._unrecorded = ""
         self._log = LogLines()
         self._torn = 0
-        self._lines = Lines()
+        self._splitter = LineSplitter()
 
     def tail(self) -> Snapshot:
-        """Read what is new and say how the run is."""
+        """Read the new data and return the present state."""
         self._refresh_manifest()
         while len(rows := self._rows(layout.STEPS)):
             self._add_steps(rows)
         while len(rows := self._rows(layout.SAMPLES)):
-            self._samples.extend(sound(rows))
+            self._samples.extend(clean_rows(rows))
         while len(rows := self._rows(layout.PROGRESSES)):
-            self._progress.extend(sound(rows))
+            self._progress.extend(clean_rows(rows))
         for data in self._new(layout.EVENTS):
-            for line in self._lines.cut(data):
+            for line in self._splitter.split(data):
                 self._add_event(line)
         while len(rows := self._rows(layout.STAGES)):
-            self._stages.add(sound(rows))
+            self._stages.add(clean_rows(rows))
         for data in self._new(layout.LOG):
-            self._log.feed(data)
+            self._log.add(data)
         return self._snapshot()
 
     def steps_between(self, first: int, last: int) -> Rows:
-        """The rows of steps first to last (counted from 1, both included), as many as there are.
+        """Return the rows of steps first to last (counted from 1, both included), as many as there are.
 
-        Reads them from the source: a stretch long past costs a disk read.
+        They are read from the source: old steps cost a disk read.
         """
         itemsize = self._layouts[layout.STEPS].itemsize
         first = max(first, 1)
         start, length = (first - 1) * itemsize, max(last - first + 1, 0) * itemsize
         data = b""
         while part := self._source.read(layout.STEPS, start + len(data), length - len(data)):
-            data += part  # a source gives less where its bytes move from memory to disk
+            data += part  # a source returns less where its bytes move from memory to disk
         rows = self._whole(layout.STEPS, data)
         return rows[plausible(rows)]
 
-    def whole(self) -> Run:
-        """All of the run, read anew. Any thread may ask.
+    def read_whole(self) -> Run:
+        """Read the whole run again. Any thread may call this.
 
         Raises:
-            NotARunError: it cannot be read any more.
+            NotARunError: the run is no longer readable.
         """
         return read_run(self._source, self._clock)
 
@@ -182,7 +183,7 @@ class RunReader:
             manifest=self._manifest,
             folder=self._source.folder,
             life=life,
-            here=self._source.is_here(),
+            is_here=self._source.is_here(),
             now_s=at_s,
             silent_s=silent_s,
             pulse=pulse,
@@ -210,8 +211,8 @@ class RunReader:
     # -- reading ------------------------------------------------------------------------------
 
     def _add_steps(self, rows: Rows) -> None:
-        can_be = plausible(rows)
-        good = rows if can_be.all() else rows[can_be]
+        mask = plausible(rows)
+        good = rows if mask.all() else rows[mask]
         self._total += len(rows)
         self._torn += len(rows) - len(good)
         if self._keeps_sums:
@@ -227,7 +228,7 @@ class RunReader:
             self._torn += 1
             return
         self._events.add(event)
-        self._stages.note(event)
+        self._stages.add_event(event)
         if isinstance(event, RunEnded):
             self._ended = event
         elif isinstance(event, Slept):
@@ -242,7 +243,7 @@ class RunReader:
 
     def _whole(self, name: str, data: bytes) -> Rows:
         row = self._layouts[name]
-        return layout.completed(name, np.frombuffer(data, dtype=row, count=len(data) // row.itemsize))
+        return layout.convert_rows(name, np.frombuffer(data, dtype=row, count=len(data) // row.itemsize))
 
     def _new(self, name: str) -> Iterator[bytes]:
         while data := self._source.read(name, self._offsets[name], _CHUNK):
@@ -250,7 +251,7 @@ class RunReader:
             yield data
 
     def _refresh_manifest(self) -> None:
-        """The writer fills the manifest in as it learns; its origin and layouts never change."""
+        """Read the manifest again: the writer adds fields, but its origin and layouts never change."""
         now = self._clock.now_ns()
         if not self._source.is_here() and now - self._manifest_read_ns < 1e9:
             return
@@ -258,14 +259,14 @@ class RunReader:
         try:
             manifest = self._source.manifest()
         except NotARunError:
-            return  # gone, or damaged: the one in hand still holds
+            return  # gone, or damaged: the present one still applies
         if manifest.origin_ns == self._manifest.origin_ns and manifest.tables == self._manifest.tables:
             self._manifest = manifest
 
     # -- life -----------------------------------------------------------------------------------
 
     def _is_gone(self) -> bool:
-        """Whether the folder is not there any more; one that cannot be looked at may be."""
+        """Return whether the folder is gone; an unreadable one may still exist."""
         try:
             if self._source.folder:
                 self._source.folder.stat()
@@ -290,7 +291,7 @@ class RunReader:
 
 
 def _end_s(step: np.void) -> float:
-    """The end of a step, seconds since the clock origin."""
+    """Return the end of a step, seconds since the clock origin."""
     took_ms = float(step["wait_ms"]) + float(step["compute_ms"]) + float(step["host_ms"])
     return float(step["start_ns"]) / 1e9 + took_ms / 1e3
 

@@ -1,8 +1,6 @@
-"""The files of a run folder as streams: appended by the writer, followed by a reader.
+"""The files of a run folder as streams: the writer appends, a reader follows.
 
-One append-only file of a run folder that goes on in memory where the disk does not.
-
-Where the bytes of a run come from.
+A stream keeps its bytes in memory while the disk does not take them.
 """
 
 from __future__ import annotations
@@ -21,17 +19,17 @@ from tfwatch.runs.format import FILE_MODE, Manifest, NotARunError
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Bytes kept in memory while the disk takes nothing: two million steps. After that the oldest are dropped.
-KEPT = 64 * 2**20
-#: Bytes written at once, so that a full disk is not offered all that waits ten times a second.
-_PIECE = 2**20
+#: Bytes kept in memory while the disk takes none: two million steps. Beyond that the oldest are dropped.
+MEMORY_BYTES = 64 * 2**20
+#: Bytes of one write: a full disk does not get all waiting bytes ten times a second.
+_WRITE_BYTES = 2**20
 
 
 class Stream:
-    """Bytes appended by one thread, read by any.
+    """Bytes that one thread appends and any thread reads.
 
-    What the disk refuses, and what comes before there is a `path`, is kept in memory and tried again with the next
-    append. Bytes beyond `KEPT` are dropped, and then nothing more gets into the folder.
+    Bytes that the disk refuses, and bytes appended before `path` is set, are kept in memory and written with the next
+    append. Bytes beyond `MEMORY_BYTES` are dropped, and after that nothing more is written.
     """
 
     def __init__(self) -> None:
@@ -40,24 +38,24 @@ class Stream:
         self._written = 0
         self._waiting = bytearray()
         self._dropped = 0
-        #: Held for copies in memory, never for the disk.
-        self._moving = threading.Lock()
+        #: Held for copies in memory, never during a disk access.
+        self._memory_lock = threading.Lock()
 
     def append(self, data: bytes) -> str:
-        """Append bytes. Returns why they are not on disk; empty where they are, or where there is no folder."""
-        with self._moving:
+        """Append bytes; return why they are not on disk, empty where they are or where there is no folder."""
+        with self._memory_lock:
             self._waiting += data
         reason = self._write() if self.path else ""
-        excess = len(self._waiting) - KEPT
+        excess = len(self._waiting) - MEMORY_BYTES
         if excess > 0:
-            with self._moving:
+            with self._memory_lock:
                 self._dropped += excess
                 del self._waiting[:excess]
         return reason
 
     def read(self, offset: int, limit: int) -> bytes:
-        """Up to `limit` bytes from `offset`; dropped bytes read as zeros, and so do bytes that the disk lost."""
-        with self._moving:
+        """Return up to `limit` bytes from `offset`; dropped bytes, and bytes that the disk lost, read as zeros."""
+        with self._memory_lock:
             on_disk = self._written - offset
             if on_disk <= 0:
                 start = -on_disk
@@ -75,19 +73,19 @@ class Stream:
         try:
             if self._file < 0:
                 self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
-                weakref.finalize(self, _close_elsewhere, self._file).atexit = False
+                weakref.finalize(self, _close_in_thread, self._file).atexit = False
             if os.fstat(self._file).st_nlink == 0:
                 return "its folder is gone"
             if self._dropped:
-                return "more was lost than memory keeps"
+                return "more bytes were lost than memory can hold"
             while self._waiting:
-                self._write_whole(bytes(self._waiting[:_PIECE]))
+                self._write_whole(bytes(self._waiting[:_WRITE_BYTES]))
         except OSError as error:
             return error.strerror or str(error)
         return ""
 
     def _write_whole(self, data: bytes) -> None:
-        """Write all of `data`, or leave the file as it was."""
+        """Write all of `data`, or leave the file unchanged."""
         try:
             done = 0
             while done < len(data):
@@ -95,13 +93,13 @@ class Stream:
         except OSError:
             os.ftruncate(self._file, self._written)
             raise
-        with self._moving:
+        with self._memory_lock:
             del self._waiting[: len(data)]
             self._written += len(data)
 
 
-def _close_elsewhere(fd: int) -> None:
-    """Called by the garbage collector, maybe in the thread that trains, which waits for no disk. It takes no lock."""
+def _close_in_thread(fd: int) -> None:
+    """Close in another thread, without a lock: the garbage collector may call this in the training thread."""
     try:
         _thread.start_new_thread(_close, (fd,))
     except RuntimeError:
@@ -109,14 +107,14 @@ def _close_elsewhere(fd: int) -> None:
 
 
 def _close(fd: int) -> None:
-    with contextlib.suppress(OSError):  # what the disk did not take was told by the last flush
+    with contextlib.suppress(OSError):  # the last flush has reported any error
         os.close(fd)
 
 
 def read_file(path: Path, offset: int, limit: int) -> bytes:
-    """Up to `limit` bytes of a file from `offset`; empty where it cannot be read, or is none: a pipe has no end."""
+    """Return up to `limit` bytes of a file from `offset`; empty where it is unreadable or not a regular file."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe without a writer would wait for one
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe would wait for its writer
     except (OSError, ValueError):
         return b""
     try:
@@ -127,11 +125,11 @@ def read_file(path: Path, offset: int, limit: int) -> bytes:
         os.close(fd)
 
 
-def write_over(path: Path, data: bytes) -> None:
-    """Put `data` at a file's beginning, whether there is one yet or not.
+def write_at_start(path: Path, data: bytes) -> None:
+    """Write `data` at the beginning of a file; create the file if necessary.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
@@ -141,7 +139,7 @@ def write_over(path: Path, data: bytes) -> None:
 
 
 class Source(Protocol):
-    """A folder, or the writer in this process."""
+    """The source of a run's bytes: a folder, or the writer in this process."""
 
     def manifest(self) -> Manifest: ...
 
@@ -154,7 +152,7 @@ class Source(Protocol):
 
 
 class FolderSource:
-    """A run folder that another process writes or wrote."""
+    """A run folder that another process writes or has written."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -167,26 +165,26 @@ class FolderSource:
         """Read run.json.
 
         Raises:
-            NotARunError: there is none, or it is not one that this tfwatch reads, or not all of the run may be read.
+            NotARunError: it is missing, this tfwatch cannot read it, or a file of the run is not readable.
         """
         try:
             path = self._folder / layout.MANIFEST
-            if not stat.S_ISREG(path.stat().st_mode):  # reading from a pipe would wait
-                raise NotARunError(f"its {layout.MANIFEST} is no file")
+            if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block
+                raise NotARunError(f"its {layout.MANIFEST} is not a file")
             manifest = Manifest.decode(path.read_text(encoding="utf-8"))
         except NotARunError as error:
             raise NotARunError(f"{self._folder}: {error}") from error
         except UnicodeDecodeError as error:
-            raise NotARunError(f"{self._folder}: its {layout.MANIFEST} is no text: {error}") from error
+            raise NotARunError(f"{self._folder}: its {layout.MANIFEST} is not text: {error}") from error
         except OSError as error:
-            raise NotARunError(f"{self._folder} is no run folder: {layout.MANIFEST}: {error.strerror}") from error
+            raise NotARunError(f"{self._folder} is not a run folder: {layout.MANIFEST}: {error.strerror}") from error
         paths = (self._folder / name for name in layout.STREAMS)
         if closed := [path.name for path in paths if path.exists() and not os.access(path, os.R_OK)]:
             raise NotARunError(f"{self._folder}: no permission to read its {' and '.join(closed)}")
         return manifest
 
     def read(self, name: str, offset: int, limit: int) -> bytes:
-        """Bytes of one of its files; empty where there are none."""
+        """Return bytes of one of its files; empty where there are none."""
         return read_file(self._folder / name, offset, limit)
 
     def is_here(self) -> bool:

@@ -1,8 +1,6 @@
-"""Sums over the steps, in buckets of time and by epoch, so that any stretch of a run costs the same to draw.
+"""Sums over the steps, in buckets of time and by epoch.
 
-Sums over the steps in buckets of time, so that any stretch of a run is drawn at the same cost.
-
-Sums over the steps of each epoch, so that a ledger costs the same however many steps there are.
+They make the cost of drawing a stretch, and of a time breakdown, independent of the number of steps.
 """
 
 from __future__ import annotations
@@ -15,23 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfwatch.core.rows import EPOCH, Flag, step_ms
-from tfwatch.runs.buffers import Growing
+from tfwatch.runs.buffers import GrowingRows
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
 
-#: The finest bucket, one column of the live screen.
+#: The smallest bucket, one column of the live screen.
 BUCKET_S = 0.25
-#: Each level's buckets are this many times as long as those of the level below.
+#: The length of each level's buckets over that of the level below.
 FACTOR = 16
 LEVELS = 4
 _PARTS = ("wait_ms", "compute_ms", "host_ms")
-
-#: So many additions of few buckets wait before the coarser levels, which are seldom looked at, get them.
+#: The number of small additions that wait before they are added to the coarser levels, which are seldom read.
 _MOST_WAITING = 64
 _SUMS = ("index", "steps", "parts", "flags")
 
-#: Steps longer than a bucket, which fill columns that no step begins in.
+#: Steps longer than a bucket; they fill columns in which no step begins.
 _LONG = np.dtype([("begin_s", "<f8"), ("end_s", "<f8"), ("means", "<f8", (len(_PARTS),))])
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -41,10 +38,10 @@ Flags: TypeAlias = NDArray[np.uint16]
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Means over the steps that lie in each of n columns of time; NaN where there is none.
+    """Means over the steps in each of n columns of time; NaN in columns without steps.
 
-    start_s: where each column begins, seconds since the clock origin; steps: how many began in it.
-    wait_ms, compute_ms, host_ms: mean milliseconds a step.
+    start_s: the start of each column, seconds since the clock origin; steps: the number of steps that begin in it.
+    wait_ms, compute_ms, host_ms: means, ms/step.
     flags: the `core.rows.Flag` bits of all its steps.
     """
 
@@ -58,24 +55,24 @@ class Columns:
 
     @property
     def share(self) -> Floats:
-        """Data wait over step time, 0 to 1."""
+        """Data wait as a share of step time, 0 to 1."""
         total = self.wait_ms + self.compute_ms + self.host_ms
         share: Floats = np.divide(self.wait_ms, total, out=np.full(len(total), np.nan), where=total > 0)
         return share
 
 
 class Pyramid:
-    """Grows with the rows handed to `add`; answers `columns`. Memory: 82 bytes for each second of the run."""
+    """Sums of all added rows, in levels of buckets. It takes 82 bytes for each second of the run."""
 
     def __init__(self) -> None:
-        # Few sums go into a finest bucket, many into the others.
+        # The smallest buckets hold few sums, which need less precision.
         self._levels = [_Level(BUCKET_S * FACTOR**n, np.float64 if n else np.float32) for n in range(LEVELS)]
         self._waiting: list[_Sums] = []
-        self._long = Growing(_LONG)
+        self._long = GrowingRows(_LONG)
         self.end_s = 0.0
 
     def add(self, rows: Rows) -> None:
-        """Take plausible rows of `core.rows.STEP` in, in the order of their start."""
+        """Add plausible rows of `core.rows.STEP`, in the order of their start."""
         if not len(rows):
             return
         if (rows["start_ns"][1:] < rows["start_ns"][:-1]).any():
@@ -83,22 +80,22 @@ class Pyramid:
         start_s = rows["start_ns"] / 1e9
         end_s = start_s + step_ms(rows) / 1e3
         index = np.asarray(start_s / BUCKET_S, dtype=np.int64)
-        sums = _Sums(index, np.ones(len(rows), dtype=np.int64), _parts(rows), rows["flags"]).joined()
+        sums = _Sums(index, np.ones(len(rows), dtype=np.int64), _parts(rows), rows["flags"]).merged()
         self._levels[0].add(sums)
         self._waiting.append(sums)
         if max(len(self._waiting), len(sums.index)) >= _MOST_WAITING:
-            self._pass_on()
+            self._add_waiting()
         self._add_long(rows, start_s, end_s)
         self.end_s = max(self.end_s, float(end_s[-1]))
 
     def columns(self, end_s: float, width_s: float, count: int) -> Columns:
-        """The `count` columns of `width_s` seconds whose last one holds `end_s`.
+        """Return `count` columns of `width_s` seconds, the last of which contains `end_s`.
 
-        `width_s` is a multiple of `BUCKET_S`.
+        width_s: a multiple of `BUCKET_S`.
         """
         level = next(lv for lv in reversed(self._levels) if _divides(lv.width_s, width_s))
         if level is not self._levels[0]:
-            self._pass_on()
+            self._add_waiting()
         ratio = round(width_s / level.width_s)
         first = int(end_s / width_s) - count + 1
         buckets = level.window(first * ratio, count * ratio)
@@ -111,8 +108,8 @@ class Pyramid:
         wait, compute, host = means
         return Columns(starts, width_s, steps, wait, compute, host, flags)
 
-    def _pass_on(self) -> None:
-        """Add to the coarser levels what they have not had yet: one call for many costs as much as for one."""
+    def _add_waiting(self) -> None:
+        """Add the waiting sums to the coarser levels: one call for many costs as much as for one."""
         if not self._waiting:
             return
         sums = _Sums(*(np.concatenate([getattr(one, of) for one in self._waiting], axis=-1) for of in _SUMS))
@@ -121,7 +118,7 @@ class Pyramid:
             order = np.argsort(sums.index, kind="stable")
             sums = _Sums(sums.index[order], sums.steps[order], sums.parts[:, order], sums.flags[order])
         for level in self._levels[1:]:
-            sums = replace(sums, index=sums.index // FACTOR).joined()
+            sums = replace(sums, index=sums.index // FACTOR).merged()
             level.add(sums)
 
     def _add_long(self, rows: Rows, start_s: Floats, end_s: Floats) -> None:
@@ -133,9 +130,9 @@ class Pyramid:
             self._long.extend(long)
 
     def _cover(self, starts: Floats, width_s: float, steps: Ints, means: Floats) -> None:
-        """Fill the columns in which no step began but a long one lasts."""
+        """Fill the columns that lie within a long step."""
         long = self._long.rows
-        # Those before the newest that began before the view are over: each ends before the next one begins.
+        # Each step ends before the next one begins, so only the last one that begins before the view can reach into it.
         first, end = (
             bisect_left(range(len(long)), at, key=lambda n: long["begin_s"][n])
             for at in (starts[0], starts[-1] + width_s)
@@ -150,22 +147,22 @@ class Pyramid:
 
 @dataclass(frozen=True, eq=False)
 class _Sums:
-    """Sums over the steps of n buckets: how many steps, their parts (3 x n) in milliseconds, and their flags."""
+    """Sums over the steps of n buckets: their number, their parts (3 x n) in milliseconds, and their flags."""
 
     index: Ints
     steps: Ints
     parts: Floats
     flags: Flags
 
-    def joined(self) -> _Sums:
-        """Neighbours of one bucket as one; `index` rises."""
+    def merged(self) -> _Sums:
+        """Return the sums with neighbours of the same bucket merged; `index` must be sorted."""
         firsts = np.flatnonzero(np.diff(self.index, prepend=-1))
         steps, parts = np.add.reduceat(self.steps, firsts), np.add.reduceat(self.parts, firsts, axis=1)
         return _Sums(self.index[firsts], steps, parts, np.bitwise_or.reduceat(self.flags, firsts))
 
 
 class _Level:
-    """The buckets of one width, from bucket 0 on."""
+    """The buckets of one width, starting with bucket 0."""
 
     def __init__(self, width_s: float, kind: type[np.floating[Any]]) -> None:
         self.width_s = width_s
@@ -174,14 +171,14 @@ class _Level:
         self._flags = np.zeros(64, dtype=np.uint16)
 
     def add(self, sums: _Sums) -> None:
-        """Add to buckets, each named once."""
+        """Add sums to the buckets; each bucket occurs once."""
         self._grow(int(sums.index[-1]) + 1)
         self._steps[sums.index] += sums.steps.astype(np.uint32)
         self._parts[:, sums.index] += sums.parts
         self._flags[sums.index] |= sums.flags
 
     def window(self, first: int, count: int) -> _Sums:
-        """Buckets [first, first + count), zeros where there are none."""
+        """Return buckets [first, first + count), with zeros where there are none."""
         low, high = max(first, 0), min(first + count, len(self._flags))
         steps, flags = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.uint16)
         parts = np.zeros((len(_PARTS), count))
@@ -196,19 +193,19 @@ class _Level:
         if needed > have:
             size = max(needed, 2 * have)
             self._steps, self._parts, self._flags = (
-                _grown(kept, size) for kept in (self._steps, self._parts, self._flags)
+                _extend(array, size) for array in (self._steps, self._parts, self._flags)
             )
 
 
-def _grown(kept: NDArray[Any], size: int) -> NDArray[Any]:
-    """The array with zeros behind it along its last axis; those cost no memory before they are written to."""
-    bigger = np.zeros((*kept.shape[:-1], size), dtype=kept.dtype)
-    bigger[..., : kept.shape[-1]] = kept
+def _extend(array: NDArray[Any], size: int) -> NDArray[Any]:
+    """Return the array with zeros added along its last axis; they take no memory before they are written to."""
+    bigger = np.zeros((*array.shape[:-1], size), dtype=array.dtype)
+    bigger[..., : array.shape[-1]] = array
     return bigger
 
 
 def _parts(rows: Rows) -> Floats:
-    """Wait, compute and host, 3 x rows."""
+    """Return wait, compute and host, 3 x rows."""
     parts = np.empty((len(_PARTS), len(rows)))
     for at, name in enumerate(_PARTS):
         parts[at] = rows[name]
@@ -219,7 +216,7 @@ def _divides(part: float, whole: float) -> bool:
     return part <= whole and abs(whole / part - round(whole / part)) < 1e-9
 
 
-#: So many additions of few rows wait: the sums are looked at once a second, and rows come in every frame.
+#: The number of small additions that wait: rows arrive in every frame, but the sums are read once a second.
 _MOST_EPOCH_ROWS = 64
 _TRACED = int(Flag.COMPILE | Flag.RETRACE)
 _EPOCH_SUMS = ("steps", "traced", "calls", "wait_ms", "compute_ms", "host_ms", "traced_ms")
@@ -227,21 +224,21 @@ _FIRST = ("first_ns", "first_done_ns", "first_wait_ms")
 
 
 class EpochSums:
-    """Grows with the rows handed to `add`."""
+    """Sums over the steps of each epoch."""
 
     def __init__(self) -> None:
-        self._closed = Growing(EPOCH)
+        self._closed = GrowingRows(EPOCH)
         self._open: Rows = np.empty(0, dtype=EPOCH)
         self._waiting: list[Rows] = []
 
     @property
     def rows(self) -> Rows:
-        """Rows of `core.rows.EPOCH`; the newest grows on, so that it is good until the next call of `add`."""
+        """Rows of `core.rows.EPOCH`, valid until the next call of `add`."""
         self._sum_waiting()
         return self._closed.followed_by(self._open)
 
     def add(self, rows: Rows) -> None:
-        """Take plausible rows of `core.rows.STEP` in, in the order of their start."""
+        """Add plausible rows of `core.rows.STEP`, in the order of their start."""
         self._waiting.append(rows)
         if max(len(self._waiting), len(rows)) >= _MOST_EPOCH_ROWS:
             self._sum_waiting()
@@ -261,7 +258,7 @@ class EpochSums:
 
 
 def _sum_up(rows: Rows) -> Rows:
-    """One row for each stretch of steps of one epoch."""
+    """Return one row for each stretch of steps of one epoch."""
     firsts = np.flatnonzero(np.diff(rows["epoch"], prepend=rows["epoch"][0] ^ 1))
     lasts = np.append(firsts[1:], len(rows)) - 1
     traced = (rows["flags"] & _TRACED) != 0

@@ -1,9 +1,4 @@
-"""Writes a run folder. Appending never waits: a thread of its own takes what was appended to disk.
-
-Writes a run folder. Appending never waits: a thread of its own takes what was appended to disk.
-
-How far the training is: what is said after each call, the rows made of it, and when its loss is no finite number.
-"""
+"""Writes a run folder. Appending never waits: the writer's own thread takes rows and events to disk."""
 
 from __future__ import annotations
 
@@ -29,7 +24,7 @@ from tfwatch.core.events import (
 from tfwatch.core.rows import SAMPLE, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse
-from tfwatch.runs.streams import Stream, read_file, write_over
+from tfwatch.runs.streams import Stream, read_file, write_at_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,11 +36,11 @@ _STEP = struct.Struct("<QIHHffff")
 _SAMPLE = struct.Struct("<Qffffddddffffffffdfffffffff")
 _STAGE = struct.Struct("<QHHIffffff")
 _SAMPLE_COLUMNS = SAMPLE.names or ()
-#: Rows reach the disk, and the pulse its file, this often: a killed run lacks at most its last 0.1 s.
+#: The interval at which rows and the pulse are written: a killed run lacks at most its last 0.1 s.
 FLUSH_S = 0.1
-#: In these the number of a status is that of the step to come.
-_OF_THE_NEXT = (Phase.WAIT, Phase.COMPUTE, Phase.COMPILE)
-#: Seconds that a training waits for a disk at its begin, and at its end.
+#: In these phases the step of a status is the next one.
+_BEFORE_STEP = (Phase.WAIT, Phase.COMPUTE, Phase.COMPILE)
+#: Seconds that a training waits for a disk as it begins, and as it ends.
 BEGIN_S = 2.0
 _END_S = 5.0
 
@@ -73,17 +68,17 @@ class RunWriter:
         self.log: Path | None = None
         self.clock = clock
         self.status: Status = (Phase.STARTING, 0, 0, 0, "")
-        self.trains_in = 0
-        self.busy_with = (0, "")
+        self.training_thread = 0
+        self.current_callback = (0, "")
         self.cpu_ns = 0
         self.stages_cpu_ns = 0
         self.lost: RecordingLost | None = None
-        self.opens = False
-        self._advance = Advance()
-        self.progress = self._advance.told
+        self.can_open = False
+        self._progress_log = ProgressLog()
+        self.progress = self._progress_log.reports
         self._ended_ns: int | None = None
         self._manifest = manifest
-        self._describing = threading.Lock()
+        self._manifest_lock = threading.Lock()
         self._streams = {name: Stream() for name in layout.STREAMS}
         self._rows: dict[str, deque[bytes]] = {name: deque() for name in layout.STREAMS}
         self._events: deque[Event] = deque()
@@ -91,13 +86,13 @@ class RunWriter:
         self._pulse = b""
         self._stale_manifest = True
         self._closing = threading.Event()
-        self._flushing = threading.Lock()
-        self._answered = threading.Event()
+        self._flush_lock = threading.Lock()
+        self._has_flushed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tfwatch-writer", daemon=True)
         if folder:
             self.adopt(folder)
 
-    # -- what any thread may call -------------------------------------------------------------
+    # -- for any thread -------------------------------------------------------------------------
 
     def now_ns(self) -> int:
         """Nanoseconds since the run's clock origin."""
@@ -120,7 +115,7 @@ class RunWriter:
         )
 
     def sample(self, at_ns: int, figures: Mapping[str, float]) -> None:
-        """Append a row of `core.rows.SAMPLE`, of its columns by name; those that are not given are missing."""
+        """Append a row of `core.rows.SAMPLE` from columns by name; the other columns are missing."""
         values = (figures.get(name, math.nan) for name in _SAMPLE_COLUMNS[1:])
         self._rows[layout.SAMPLES].append(_SAMPLE.pack(at_ns, *values))
 
@@ -157,36 +152,36 @@ class RunWriter:
         """Append an event."""
         self._events.append(event)
 
-    def note(self, text: str, *, of_order: bool = False) -> None:
-        """Append a `Noted` event of this moment."""
-        self.event(Noted(self.now_ns(), text, of_order))
+    def note(self, text: str, *, is_refusal: bool = False) -> None:
+        """Append a `Noted` event with the present time."""
+        self.event(Noted(self.now_ns(), text, is_refusal))
 
     def phase(self, phase: Phase, detail: str = "") -> None:
-        """Say that the training thread begins something; step and epoch stay."""
+        """Begin a phase of the training thread; step and epoch do not change."""
         _, _, step, epoch, _ = self.status
         self.status = (phase, self.now_ns(), step, epoch, detail)
 
     def end(self, cause: str, detail: str = "", at_ns: int | None = None, **results: Any) -> None:
-        """Say that the run is over, `at_ns` or now, and what was under way. `results`: more fields of `RunEnded`."""
+        """End the run, at `at_ns` or now, and record its open phase. results: more fields of `RunEnded`."""
         phase, since_ns, step, *_ = self.status
         self.phase(Phase.ENDED)
-        steps = max(0, step - 1) if phase in _OF_THE_NEXT else step
+        steps = max(0, step - 1) if phase in _BEFORE_STEP else step
         self._ended_ns = at_ns = self.status[1] if at_ns is None else at_ns
         self.event(RunEnded(at_ns, cause, steps, detail, doing=phase.name, since_ns=since_ns, **results))
 
     @property
     def has_trained(self) -> bool:
-        """Whether a step is done."""
-        return self._advance.has_begun
+        """True once a step is done."""
+        return self._progress_log.has_begun
 
     def describe(self, **changes: Any) -> None:
-        """Change fields of the manifest; written with the next flush."""
-        with self._describing:
+        """Change fields of the manifest; the next flush writes it."""
+        with self._manifest_lock:
             self._manifest = replace(self._manifest, **changes)
         self._stale_manifest = True
 
     def adopt(self, folder: Path) -> None:
-        """Record into this folder, where there was none: also what is in memory by now, and a run that is over."""
+        """Record into this folder from now on, including rows in memory; a closed run is written too."""
         for name, stream in self._streams.items():
             stream.path = folder / name
         self.folder = folder
@@ -194,22 +189,22 @@ class RunWriter:
             self.flush()
 
     def start(self) -> bool:
-        """Start the thread that writes. False where the disk has not answered it after 2 s.
+        """Start the writer's thread. Return False where the disk has not responded after 2 s.
 
         Raises:
-            RuntimeError: the system gives no thread.
+            RuntimeError: the system cannot start a thread.
         """
         self._thread.start()
-        return self._answered.wait(BEGIN_S)
+        return self._has_flushed.wait(BEGIN_S)
 
     def close(self) -> bool:
-        """Write what is left and end the thread. A second call does nothing.
+        """Write the remaining rows and end the thread. A second call does nothing.
 
-        False where the disk does not answer for 5 s: it is left alone, for the process must be able to end.
+        Return False where the disk does not respond for 5 s: the process must be able to end, so the rest is lost.
         """
-        writes = self._thread.is_alive()
+        is_writing = self._thread.is_alive()
         self._closing.set()
-        if writes:
+        if is_writing:
             self._thread.join(timeout=_END_S)
         else:
             self.flush()
@@ -218,11 +213,11 @@ class RunWriter:
     # -- the source that a reader follows -----------------------------------------------------
 
     def manifest(self) -> Manifest:
-        """The manifest as it is now."""
+        """Return the present manifest."""
         return self._manifest
 
     def read(self, name: str, offset: int, limit: int) -> bytes:
-        """Up to `limit` bytes of a file from `offset`, whether they are on disk or in memory only."""
+        """Return up to `limit` bytes of a file from `offset`, on disk or only in memory."""
         if name == layout.PULSES:
             return self._pulse
         if name == layout.LOG:
@@ -230,7 +225,7 @@ class RunWriter:
         return self._streams[name].read(offset, limit)
 
     def is_here(self) -> bool:
-        """Whether the training runs in this very process."""
+        """Return True: the training runs in this process."""
         return True
 
     # -- the writer's thread --------------------------------------------------------------------
@@ -239,39 +234,39 @@ class RunWriter:
         is_over = False
         while not is_over:
             self.flush()
-            self._answered.set()
+            self._has_flushed.set()
             self.cpu_ns = self.clock.thread_ns()
             is_over = self._closing.wait(FLUSH_S)
         self.flush()
 
     def flush(self) -> None:
-        """Take everything appended so far to disk; what cannot be written stays in memory. Never raises."""
-        with self._flushing:
+        """Write everything appended so far to disk, or keep it in memory where that fails. Never raises."""
+        with self._flush_lock:
             parts = (self._append_progress, self._append_rows, self._write_small_files)
-            self._tell_recording(next(filter(None, [_tried(part) for part in parts]), ""))
+            self._report_recording(next(filter(None, [_run_part(part) for part in parts]), ""))
 
     def _append_rows(self) -> str:
-        self._rows[layout.EVENTS].extend(map(_line, _drained(self._events)))
-        failures = [self._streams[name].append(_drain(rows)) for name, rows in self._rows.items()]
+        self._rows[layout.EVENTS].extend(map(_line, _take_all(self._events)))
+        failures = [self._streams[name].append(_join(rows)) for name, rows in self._rows.items()]
         return next(filter(None, failures), "")
 
     def _append_progress(self) -> str:
-        # The screen of a run that is over may stay for long before the writer is closed.
+        # The screen of an ended run may stay open for long before the writer is closed.
         is_over = self._closing.is_set() or self._ended_ns is not None
-        row, events = self._advance.flush(self._until_ns(), self._manifest.metric, last=is_over)
-        self._events.extendleft(reversed(events))  # the run's end, which may be said already, stays the last
+        row, events = self._progress_log.flush(self._until_ns(), self._manifest.metric, last=is_over)
+        self._events.extendleft(reversed(events))  # `RunEnded`, which may already be there, stays the last
         if row:
             self._rows[layout.PROGRESSES].append(row)
         return ""
 
     def _until_ns(self) -> int:
-        """Now, or when the run ended."""
+        """Return the present time, or the end of the run."""
         return self.now_ns() if self._ended_ns is None else min(self.now_ns(), self._ended_ns)
 
     def _write_small_files(self) -> str:
         self._seq = (self._seq + 1) & 0xFFFFFFFF
         phase, since_ns, step, epoch, detail = self.status
-        busy_since_ns, callback = self.busy_with
+        busy_since_ns, callback = self.current_callback
         if callback and busy_since_ns == since_ns:
             detail = callback
         pulse = Pulse(self.now_ns(), self.clock.wall_ns(), phase, since_ns, step, epoch, detail)
@@ -282,8 +277,8 @@ class RunWriter:
         try:
             if unwritten:
                 layout.write_atomically(self.folder / layout.MANIFEST, self._manifest.encode())
-                unwritten, self.opens = False, True
-            write_over(self.folder / layout.PULSES, self._pulse)
+                unwritten, self.can_open = False, True
+            write_at_start(self.folder / layout.PULSES, self._pulse)
         except OSError as error:
             return error.strerror or str(error)
         finally:
@@ -291,7 +286,7 @@ class RunWriter:
                 self._stale_manifest = True
         return ""
 
-    def _tell_recording(self, why: str) -> None:
+    def _report_recording(self, why: str) -> None:
         if bool(why) == bool(self.lost):
             return
         now = self.now_ns()
@@ -299,8 +294,8 @@ class RunWriter:
         self.event(self.lost or RecordingResumed(now))
 
 
-def _tried(part: Callable[[], str]) -> str:
-    """Why a part of a flush failed; empty where it did not."""
+def _run_part(part: Callable[[], str]) -> str:
+    """Run a part of a flush; return why it failed, empty where it did not."""
     why: list[str] = []
     with fails_open(why.append):
         return part()
@@ -308,81 +303,84 @@ def _tried(part: Callable[[], str]) -> str:
 
 
 def _line(event: Event) -> bytes:
-    """An event as events.jsonl holds it; one that cannot be written is told as a note."""
+    """Return the event's line of events.jsonl; an event that cannot be encoded becomes a note."""
     try:
         text = encode(event)
-    except Exception as error:  # noqa: BLE001  a metric is the user's: to turn it into a number may raise anything
+    except Exception as error:  # noqa: BLE001  a metric is the user's object: its conversion to a number may raise anything
         why = reason(error)
         text = encode(Noted(event.at_ns, f"{type(event).__name__} could not be recorded: {why}"))
     return text.encode() + b"\n"
 
 
-def _drained(queue: deque[Any]) -> list[Any]:
+def _take_all(queue: deque[Any]) -> list[Any]:
     return [queue.popleft() for _ in range(len(queue))]
 
 
-def _drain(queue: deque[bytes]) -> bytes:
-    return b"".join(_drained(queue))
+def _join(queue: deque[bytes]) -> bytes:
+    return b"".join(_take_all(queue))
 
 
-#: images, step, epoch, epoch_step, loss, metric; the last two None where they are missing.
+#: images, step, epoch, epoch_step, loss, metric; the last two are None where they are missing.
 Progress: TypeAlias = tuple[int, int, int, int, Any, Any]
 
 _ROW = struct.Struct("<QQIIIIff")
 _PERIOD_NS = 500_000_000
-#: The largest number of four bytes.
+#: The largest float32.
 _LARGEST = 3.4028234e38
-#: So much is kept between two flushes: 0.1 s of ten thousand calls a second.
-_MOST = 1024
-#: A loss that comes and goes with every batch would fill the events; after so many times it is told as gone.
-_MOST_TOLD = 50
+#: Reports between two flushes: 0.1 s of ten thousand calls a second.
+_MAX_REPORTS = 1024
+#: A loss that diverges with every other batch would fill the events: after this many times it counts as diverged.
+_MAX_DIVERGED = 50
 
 
-class Advance:
-    """told: what the training thread said since the last flush; it appends there and does nothing else."""
+class ProgressLog:
+    """Turns the training thread's reports into rows of progress and events about the loss.
+
+    reports: those since the last flush; the training thread appends to it and does nothing else.
+    """
 
     def __init__(self) -> None:
-        self.told: deque[Progress] = deque(maxlen=_MOST)
+        self.reports: deque[Progress] = deque(maxlen=_MAX_REPORTS)
         self._newest: Progress | None = None
         self._due_ns = 0
         self._ended = False
         self._finite_step = 0
         self._diverged = False
         self._diverged_times = 0
-        self._no_figures: set[str] = set()
+        self._not_numbers: set[str] = set()
 
     @property
     def has_begun(self) -> bool:
-        """Whether a step is done."""
-        return self._newest is not None or bool(self.told)
+        """True once a step is done."""
+        return self._newest is not None or bool(self.reports)
 
     def flush(self, now_ns: int, metric: str, *, last: bool) -> tuple[bytes, list[Event]]:
-        """The row of `core.rows.PROGRESS` that is due, else nothing, and what is to be told of the loss and the metric.
+        """Return the row of `core.rows.PROGRESS` that is due, or no bytes, and events about the loss and the metric.
 
-        metric: its name. last: the run is over, and a row is due where none has been written since.
+        metric: its name. last: the run is over; a row is due unless one was written since.
         """
-        if self.told:
-            self._newest, self._ended = self.told[-1], False
+        if self.reports:
+            self._newest, self._ended = self.reports[-1], False
         events = [
             event
-            for _, step, _, _, loss, _ in [self.told.popleft() for _ in range(len(self.told))]
-            if (event := self._changed(now_ns, step, loss))
+            for _, step, _, _, loss, _ in [self.reports.popleft() for _ in range(len(self.reports))]
+            if (event := self._loss_event(now_ns, step, loss))
         ]
         if self._newest is None or (now_ns < self._due_ns and (self._ended or not last)):
             return b"", events
         images, step, epoch, epoch_step, *figures = self._newest
         singles = []
         for name, value in zip(("loss", metric or "metric"), figures, strict=True):
-            single, why_not = _single(value)
+            single, error = _as_float32(value)
             singles.append(single)
-            if why_not and name not in self._no_figures:
-                self._no_figures.add(name)
-                events.append(Noted(now_ns, f"the {name} that the model reports is no number: {why_not}"))
+            if error and name not in self._not_numbers:
+                self._not_numbers.add(name)
+                events.append(Noted(now_ns, f"the {name} that the model reports is not a number: {error}"))
         self._due_ns, self._ended = now_ns + _PERIOD_NS, last
         return _ROW.pack(now_ns, images, step, epoch, epoch_step, 0, *singles), events
 
-    def _changed(self, at_ns: int, step: int, loss: Any) -> Event | None:
-        """What is new of a step's loss. Only a float is looked at: asking what lies on a device would wait for it."""
+    def _loss_event(self, at_ns: int, step: int, loss: Any) -> Event | None:
+        """Return an event if the loss becomes or stops being finite. Only floats count: reading from a device would wait."""
         if not isinstance(loss, float):
             return None
         was_diverged = self._diverged
@@ -393,14 +391,14 @@ class Advance:
             self._diverged_times += 1
             return LossDiverged(at_ns, step, "NaN" if math.isnan(loss) else "infinite", self._finite_step)
         self._finite_step = step
-        if not was_diverged or self._diverged_times >= _MOST_TOLD:
+        if not was_diverged or self._diverged_times >= _MAX_DIVERGED:
             return None
         self._diverged = False
         return LossRecovered(at_ns, step)
 
 
-def _single(value: Any) -> tuple[float, str]:
-    """A figure as four bytes hold it, and why it is none: a model may report anything. NaN where it is none."""
+def _as_float32(value: Any) -> tuple[float, str]:
+    """Return a number in the range of float32, NaN where the value is not a number, and then the reason."""
     if value is None:
         return math.nan, ""
     try:

@@ -55,23 +55,23 @@ def cost_note(cost: OwnCost | None, width: int) -> str:
 
 
 def _switch_keys(view: RunView, stopping: bool) -> Iterator[Key]:
-    obeyed = not stopping
-    turns = obeyed and bool(view.snapshot.manifest.switchable)
-    yield from _knob_keys(view, obeyed)
-    yield Key("f", "f", "autopilot", turns, rank=1, brief="auto")
-    yield Key("a", "a", "A/B test", turns, rank=3, brief="A/B")
-    yield Key("u", "u", "undo", obeyed, rank=ESSENTIAL_RANK)
+    can_switch = not stopping
+    can_tune = can_switch and bool(view.snapshot.manifest.switchable)
+    yield from _knob_keys(view, can_switch)
+    yield Key("f", "f", "autopilot", can_tune, rank=1, brief="auto")
+    yield Key("a", "a", "A/B test", can_tune, rank=3, brief="A/B")
+    yield Key("u", "u", "undo", can_switch, rank=ESSENTIAL_RANK)
 
 
-def _knob_keys(view: RunView, obeyed: bool) -> Iterator[Key]:
+def _knob_keys(view: RunView, can_switch: bool) -> Iterator[Key]:
     for one in KNOB_KEYS:
         if not one.in_footer or not has_knob(view.snapshot, one.knob):
             continue
-        turns_it = not refusal(view.snapshot, one.knob, obeyed)
-        yield Key(one.key, one.key, one.name, turns_it, rank=one.rank, brief=one.brief)
+        is_enabled = not refusal(view.snapshot, one.knob, can_switch)
+        yield Key(one.key, one.key, one.name, is_enabled, rank=one.rank, brief=one.brief)
         if one is PREFETCH:
-            yield Key("minus", "-", "", turns_it, rank=8)
-            yield Key("plus", "+", "depth", turns_it, rank=6)
+            yield Key("minus", "-", "", is_enabled, rank=8)
+            yield Key("plus", "+", "depth", is_enabled, rank=6)
 
 
 def _space_word(view: RunView, frozen: bool) -> str:
@@ -86,7 +86,7 @@ def banner_note(view: RunView, live: bool) -> str:
         return "y copies the code" if view.finding.edit else ""
     if not live:
         return "read only"
-    if view.situation.experiment or view.situation.flight:
+    if view.situation.experiment or view.situation.autopilot_run:
         return ""  # those switches are not the user's to undo
     undo = knob_state.undone(view.knobs, view.snapshot.events.of(PipelineSwitched))
     return f"u undo: {knob_name(undo[0])} back to {undo[1]}" if undo else ""

@@ -28,7 +28,7 @@ def _key(keys: str, action: str, shown: str, does: str, group: Binding.Group, id
 
 _TIMELINE_BINDINGS = [replace(binding, action=f"timeline({binding.action!r})") for binding in KEYS]
 _KNOB_BINDINGS = [
-    _key(one.key, f"turn({one.knob!r})", one.key, one.does, SWITCH, f"switch.{one.name}") for one in KNOB_KEYS
+    _key(one.key, f"switch({one.knob!r})", one.key, one.does, SWITCH, f"switch.{one.name}") for one in KNOB_KEYS
 ]
 LIVE_BINDINGS = [
     *_KNOB_BINDINGS,
@@ -38,7 +38,7 @@ LIVE_BINDINGS = [
         "a",
         "experiment",
         "a",
-        "A/B test of the selected knob, or of prefetch: which setting is faster?",
+        "A/B test of the selected knob, else prefetch: which is faster?",
         SWITCH,
         "switch.experiment",
     ),

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _TABS = ("settings", "stages", "events", "machine", "log", "effect")
 _PANES = ("#knobs", "#pipeline", "#events", "#machine", "#log", "#card")
 #: The containers, with the numbers of their panes.
-_CONTAINERS = (("#turning", {1, 6}), ("#upper", {1, 2, 6}), ("#lower", {3, 4, 5}))
+_CONTAINERS = (("#switching", {1, 6}), ("#upper", {1, 2, 6}), ("#lower", {3, 4, 5}))
 
 
 class LiveScreen(Screen[None], CachedLines):
@@ -90,7 +90,7 @@ class LiveScreen(Screen[None], CachedLines):
         with CachedContainer(id="panes"):
             with CachedHorizontal(id="upper"):
                 yield self.pipeline
-                with CachedContainer(id="turning"):
+                with CachedContainer(id="switching"):
                     yield self.knobs
                     yield self.card
             with CachedHorizontal(id="lower"):
@@ -167,7 +167,7 @@ class LiveScreen(Screen[None], CachedLines):
 
     # -- switching ----------------------------------------------------------------------------------
 
-    def action_turn(self, knob: str) -> None:
+    def action_switch(self, knob: str) -> None:
         """Switch a knob off, or back on."""
         if self.view and not self._switch_requests.is_held(knob):
             self._notify_result(self._switch_requests.toggle(self.view, knob), undo_key(knob))

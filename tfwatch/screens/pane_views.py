@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.tuning import knob_state
 from tfwatch.analysis.tuning.comparison import SETTLED
-from tfwatch.analysis.tuning.search_text import OF_FLIGHTS, flights
+from tfwatch.analysis.tuning.search_text import AUTOPILOT_EVENTS, autopilot_runs
 from tfwatch.analysis.tuning.switch_text import between, last_words, than
 from tfwatch.analysis.tuning.switch_text import note as forecast_note
 from tfwatch.core import units
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tfwatch.analysis.tuning.comparison import Comparison
-    from tfwatch.analysis.tuning.search_text import Flight
+    from tfwatch.analysis.tuning.search_text import AutopilotRun
     from tfwatch.live.view import RunView
     from tfwatch.runs.reader import Snapshot
     from tfwatch.widgets.card import CardPane
@@ -137,7 +137,7 @@ def knob_rows(view: RunView, live: bool) -> tuple[KnobRow, ...]:
     """Make the rows of the settings: each knob with its key, its value and its next value."""
     rows = list(_knob_rows(view, live))
     if rows and live and not view.is_over:
-        autopilot = view.situation.flight
+        autopilot = view.situation.autopilot_run
         note = f"f ends it; {autopilot.progress}" if autopilot else "finds the fastest settings by itself"
         rows.append(KnobRow("f", "f", "autopilot", "", "", note, busy=autopilot is not None))
     return tuple(rows)
@@ -173,11 +173,11 @@ def _knob_row(view: RunView, live: bool, one: KnobKey, label: str) -> KnobRow:
     refused = refusal(view.snapshot, one.knob, live) or (
         cache_refusal(view.snapshot, state) if one.knob == "cache" else None
     )
-    obeyed = live and not view.is_over  # else the title gives the reason, not each row
+    can_switch = live and not view.is_over  # else the title gives the reason, not each row
     following = knob_state.deeper(state.coming) if one is _OF_DEPTH else knob_state.toggled(state)
-    text = _forecast_text(view, state, following) if obeyed else ""
+    text = _forecast_text(view, state, following) if can_switch else ""
     forecast = view.situation.forecasts.get((one.knob, following))
-    note, busy = _note(view, state, one, obeyed) or (text or one.purpose or _purpose(view, state), False)
+    note, busy = _note(view, state, one, can_switch) or (text or one.purpose or _purpose(view, state), False)
     has_forecast = forecast is not None and note == text and not (refused or view.situation.stalled)
     waits = None if one is _OF_DEPTH else state.asked
     return KnobRow(
@@ -186,7 +186,7 @@ def _knob_row(view: RunView, live: bool, one: KnobKey, label: str) -> KnobRow:
         name=one.name,
         now=state.now,
         next="" if refused or (following == state.now and not waits) else waits or following,
-        note=refused.words if refused and obeyed else note,
+        note=refused.words if refused and can_switch else note,
         forecast_range=between(forecast) if forecast and has_forecast else "",
         has_forecast=has_forecast,
         busy=busy and not refused,
@@ -213,18 +213,18 @@ def _forecast_text(view: RunView, state: knob_state.KnobState, value: str) -> st
     return forecast_note(forecast) + knobs.cache_size(view.snapshot, state) if forecast.is_known else ""
 
 
-def _note(view: RunView, state: knob_state.KnobState, one: KnobKey, obeyed: bool) -> tuple[str, bool] | None:
+def _note(view: RunView, state: knob_state.KnobState, one: KnobKey, can_switch: bool) -> tuple[str, bool] | None:
     if one is _OF_DEPTH:
         return None
-    if view.tried and state.knob in view.tried.decided:
-        return f"run ended in its test; kept {view.tried.decided[state.knob]}", False
+    if view.undecided and state.knob in view.undecided.decided:
+        return f"run ended in its test; kept {view.undecided.decided[state.knob]}", False
     experiment = view.situation.experiment
     if experiment and not experiment.cut_off and experiment.began.knob == state.knob:
         return f"A/B test, {experiment.block_words}", True
     if state.asked is not None:
         if view.is_over:
             return f"requested {state.asked}: the run ended first", False
-        return _waiting(view, state, one.key if obeyed else ""), True
+        return _waiting(view, state, one.key if can_switch else ""), True
     if state.failed:
         return f"switch failed: {state.failed}", True
     shown = view.comparisons if view.is_over else _newest(view.comparisons)
@@ -269,9 +269,9 @@ def newest_experiment(view: RunView) -> ExperimentEnded | None:
     return ended if ended and ended.step >= max(steps, default=0) else None
 
 
-def newest_autopilot_run(view: RunView) -> Flight | None:
+def newest_autopilot_run(view: RunView) -> AutopilotRun | None:
     """Return the newest run of the autopilot, if it has moves and no other switch followed it."""
-    newest = next(reversed(flights(view.snapshot.events.of(*OF_FLIGHTS))), None)
+    newest = next(reversed(autopilot_runs(view.snapshot.events.of(*AUTOPILOT_EVENTS))), None)
     if newest is None or not newest.moves or (view.comparisons and view.comparisons[-1].by != AUTOPILOT):
         return None
     return newest

@@ -119,7 +119,7 @@ class SwitchRequests:
 
     def toggle_autopilot(self, view: RunView) -> str:
         """Start the autopilot, or end it. Return a message."""
-        if self.control is not None and view.situation.flight is not None:
+        if self.control is not None and view.situation.autopilot_run is not None:
             self.control.ask_tuner(None)
             return "autopilot ended; the settings that helped stay"
         first = next(iter(view.snapshot.manifest.switchable), "")

@@ -55,19 +55,19 @@ _TERMS = (
     ("host", "time until the next fetch: callbacks, Python, logging"),
     ("starving", "data wait as a share of step time"),
     ("verdict", "NOT < 5 %, MODERATELY 5 to 20 %, HIGHLY >= 20 % input-bound"),
-    ("bound", "limited by input, host, launch (kernel launches outlast the GPU's work) or compute"),
-    ("cache", "keeps each example as it is before random ops: fills for one epoch, then serves it"),
+    ("bound", "limited by input, host, kernel launches or compute"),
+    ("cache", "keeps examples as they are before random ops, from one epoch on"),
     ("ms/batch", "cost of a batch in one stage, summed over its parallel workers"),
-    ("forecast", "expected step after a switch, from this run's measurements, with a 90 % prediction interval"),
+    ("forecast", "expected step after a switch, with a 90 % prediction interval"),
     ("stall", "a data wait many times as long as a step"),
-    ("enough steps", "60 steady steps after a switch: enough steps to compare"),
-    ("why", "marks: E epoch, EV validation, C compile, S stall, H heat, M swapping,"),
-    ("", "Z asleep, X failed, A A/B test; p w c t l b: the switch of that key"),
-    ("colours", "of a column: data wait orange, host grey, compute blue, a stall red, a compile dim"),
-    ("starve", "starving per column: blank < 5 %, light from 5 %, medium from 20 %, full (red) from 50 %"),
-    ("GPU", "busy share by the GPU's own counter: evidence; the verdict comes from step times"),
+    ("enough steps", "60 steady steps after a switch: enough to compare"),
+    ("why", "marks: E epoch, EV validation, C compile, S stall, H heat,"),
+    ("", "M swapping, Z asleep, X failed, A A/B test; p w c t l b a switch"),
+    ("colours", "data wait orange, stall red, compute blue, host grey, compile dim"),
+    ("starve", "starving: blank < 5 %, light from 5 %, medium 20 %, red 50 %"),
+    ("GPU", "busy share by its own counter; step times make the verdict"),
     ("others", "GPU time of other programs"),
-    ("energy", "of the training device; with short steps the starving part is an upper bound"),
+    ("energy", "training device; with short steps, starving is an upper bound"),
 )
 
 
@@ -89,9 +89,9 @@ def _text(bindings: Iterable[Binding]) -> Content:
                 [Content(), Content.styled(name, "$accent bold")] if lines else [Content.styled(name, "$accent bold")]
             )
         shown = binding.key_display or binding.key
-        lines.append(Content.assemble((f"  {shown:<12}", "bold"), binding.tooltip or binding.description))
+        lines.append(Content.assemble((f"  {shown:<13}", "bold"), binding.tooltip or binding.description))
     lines.extend([Content(), Content.styled("terms", "$accent bold")])
-    lines.extend(Content.assemble((f"  {word:<12}", "bold"), meaning) for word, meaning in _TERMS)
+    lines.extend(Content.assemble((f"  {word:<13}", "bold"), meaning) for word, meaning in _TERMS)
     return Content("\n").join(lines)
 
 

@@ -18,7 +18,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import Paused, SensorMissing
 from tfwatch.core.rows import Phase
-from tfwatch.core.threads import of_threads
+from tfwatch.core.threads import thread_frames
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -94,7 +94,7 @@ class CallbackTimes:
         phase, since_ns, *_ = self._writer.status
         now_ns = self._writer.now_ns()
         lasts = phase in _LOOKED_AT and now_ns - since_ns >= _LASTS_NS
-        name = callback_name(self._writer.trains_in) if lasts else ""
+        name = callback_name(self._writer.training_thread) if lasts else ""
         if self._writer.status[1] != since_ns:
             return  # the training went on meanwhile: the frame may be of what followed
         if (since_ns, name) == (self._since_ns, self._name):
@@ -102,7 +102,7 @@ class CallbackTimes:
         self._close(now_ns if since_ns == self._since_ns else since_ns)
         self._begin_ns = now_ns if since_ns == self._since_ns and self._name else since_ns
         self._since_ns, self._name = since_ns, name
-        self._writer.busy_with = (since_ns, name)
+        self._writer.current_callback = (since_ns, name)
 
     def _close(self, end_ns: int) -> None:
         if self._name:
@@ -150,7 +150,7 @@ class Told:
 
 def callback_name(thread: int) -> str:
     """The class of the Keras callback that a thread is in; empty where it is in none, or in tfwatch's own."""
-    frame: FrameType | None = of_threads().get(thread)
+    frame: FrameType | None = thread_frames().get(thread)
     name = ""
     while frame is not None:  # the outermost list is the training's: a callback may evaluate with callbacks
         if frame.f_code.co_filename.endswith("callback_list.py"):

@@ -15,7 +15,7 @@ import threading
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.system_tool import NotStartedError, Result, Running, run, start_lasting
+from tfwatch.core.system_tool import NotStartedError, Result, RunningTool, run, start_long_running
 from tfwatch.sensors.protocol import Availability, Available, SensorError, Unavailable
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Asked(Generic[_T]):
         self._argv = argv
         self._parse = parse
         self._period_ns = round(period_s * 1e9)
-        self._running: Running | None = None
+        self._running: RunningTool | None = None
         self._asked_ns = -self._period_ns
         self._newest: tuple[int, _T] | None = None
 
@@ -58,16 +58,16 @@ class Asked(Generic[_T]):
         if self._running is None:
             if now_ns - self._asked_ns >= self._period_ns:
                 self._asked_ns = now_ns
-                self._running = Running(self._argv, PATIENCE_S, now_ns)
+                self._running = RunningTool(self._argv, PATIENCE_S, now_ns)
             return self._newest
-        if (result := self._running.look(now_ns)) is not None:
+        if (result := self._running.poll(now_ns)) is not None:
             self._running, self._newest = None, None
             self._newest = self._asked_ns, self._read(result)
         return self._newest
 
     def _read(self, result: Result) -> _T:
         tool = os.path.basename(self._argv[0])
-        if why := result.why_not:
+        if why := result.failure:
             raise SensorError(f"{tool}: {why}")
         if (read := self._parse(result.out)) is None:
             words = " ".join(result.out.split())[:100]
@@ -99,7 +99,7 @@ class Stream:
         self._taken = 0
         self._left = threading.Event()
         try:
-            self._process = start_lasting(argv)
+            self._process = start_long_running(argv)
         except NotStartedError as error:
             raise SensorError(str(error)) from error
         assert self._process.stdout

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
-
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import tensorflow as tf
 
 
 class BatchIterator:
@@ -23,6 +23,8 @@ class BatchIterator:
     """
 
     def __init__(self, iterator: Any) -> None:
+        import tensorflow as tf
+
         self.iterator = iterator
         self.shape = BatchSpec(iterator.element_spec, plain=isinstance(iterator, tf.data.Iterator))
         self.next: Callable[[], Any] = iterator.__next__
@@ -42,6 +44,8 @@ class BatchSpec:
     """
 
     def __init__(self, spec: Any, *, plain: bool) -> None:
+        import tensorflow as tf
+
         self.spec = spec
         leaves = tf.nest.flatten(spec)
         self.flat = leaves if plain and leaves and all(type(leaf) is tf.TensorSpec for leaf in leaves) else None
@@ -53,6 +57,8 @@ class BatchSpec:
 
     def pack(self, batch: Any) -> Any:
         """Return a batch in its structure, from what a `BatchIterator` returned."""
+        import tensorflow as tf
+
         return batch if self.flat is None else tf.nest.pack_sequence_as(self.spec, batch)
 
     def ensure_shapes(self, batch: Any) -> Any:
@@ -61,10 +67,14 @@ class BatchSpec:
         Grappler knows the shapes of an iterator's elements, as in Keras' own function, but not those of an argument.
         Without them it rewrites the graph differently, and the last bits of the weights differ.
         """
+        import tensorflow as tf
+
         return tf.nest.map_structure(_ensured, self.spec, batch)
 
 
 def _ensured(spec: Any, part: Any) -> Any:
+    import tensorflow as tf
+
     if type(spec) is not tf.TensorSpec or spec.shape.rank is None:
         return part
     with part.graph.colocate_with(part):  # on the batch's device: no copy to a GPU and back
@@ -72,6 +82,8 @@ def _ensured(spec: Any, part: Any) -> Any:
 
 
 def _flat_next(resource: tf.Tensor, flat: list[tf.TensorSpec]) -> Callable[[], list[tf.Tensor]]:
+    import tensorflow as tf
+
     types, shapes = [leaf.dtype for leaf in flat], [leaf.shape for leaf in flat]
     get_next = tf.raw_ops.IteratorGetNext
 

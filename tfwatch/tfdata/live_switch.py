@@ -19,7 +19,6 @@ from tfwatch.core.knobs import Knobs
 from tfwatch.tfdata.batches import BatchIterator
 from tfwatch.tfdata.disposal import FreedSignal, dispose
 from tfwatch.tfdata.stage_names import GATE, RESTARTS
-from tfwatch.tfdata.work_ahead import buffer_size, options
 
 if TYPE_CHECKING:
     from tfwatch.tfdata.batches import BatchSpec
@@ -131,16 +130,6 @@ class SwitchablePipeline:
             dispose(old, [], [])
 
 
-def prefetch_only(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
-    """Return the pipeline over data that tfwatch did not build: unchanged, or with a prefetch.
-
-    Nothing else in it works ahead, whatever the knobs are: without prefetch, tfwatch can stop using it between two
-    batches and none is lost.
-    """
-    size = buffer_size(knobs.prefetch)
-    return (batches if size is None else batches.prefetch(size)).with_options(options(Knobs()))
-
-
 #: Builds a pipeline under given knobs, with its `work_ahead.options`, over a stream of the source's elements.
 Build: TypeAlias = Callable[[tf.data.Dataset, Knobs], tf.data.Dataset]
 
@@ -194,8 +183,8 @@ class PipelinesOfEpoch:
         if state != self._built_in:
             self._forget(list(self._pipelines))
             self._built_in = state
-        # The newest is last.
-        pipeline = self._pipelines[knobs] = self._pipelines.pop(knobs, None) or self._build_pipeline(knobs)
+        pipeline = self._pipelines.pop(knobs, None) or self._build_pipeline(knobs)
+        self._pipelines[knobs] = pipeline  # the newest is last
         self._forget(list(self._pipelines)[:-_MAX_PIPELINES])
         return pipeline
 

@@ -242,7 +242,7 @@ class StageReader:
             return
         self._located_ns = since_ns
         at = find_stalled_stage(lines)
-        place, thread = find_running_line(self._writer.trains_in)
+        place, thread = find_running_line(self._writer.training_thread)
         moved_ns = since_ns if at is None else self._moved_ns.get(at, since_ns)
         stage = "" if at is None else lines[at].name
         if stage or place:

@@ -33,17 +33,19 @@ _LIBRARIES = tuple(
 )
 
 
-def find_running_line(trains_in: int, frames: Mapping[int, FrameType] | None = None) -> tuple[str, str]:
+def find_running_line(training_thread: int, frames: Mapping[int, FrameType] | None = None) -> tuple[str, str]:
     """Return the running line, e.g. `feed.py:41 in rows`, and its owner: `generator`, else `training`.
 
     trains_in: the identifier of the training thread. frames: of each thread. Both results are empty if no Python runs.
     """
     frames = thread_frames() if frames is None else frames
     for thread, frame in frames.items():
-        inside = _called_by_tensorflow(frame) if thread != trains_in else []
+        inside = _called_by_tensorflow(frame) if thread != training_thread else []
         if inside:
             return _describe(inside), "generator"
-    stack = [frame for frame, _ in traceback.walk_stack(frames.get(trains_in))] if trains_in in frames else []
+    stack = (
+        [frame for frame, _ in traceback.walk_stack(frames.get(training_thread))] if training_thread in frames else []
+    )
     return (_describe(stack), "training") if stack else ("", "")
 
 

@@ -19,10 +19,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfwatch.core.knobs import Knobs
+
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from tfwatch.core.knobs import Knobs, Setting
+    from tfwatch.core.knobs import Setting
 
 
 def options(knobs: Knobs) -> tf.data.Options:
@@ -37,6 +39,16 @@ def options(knobs: Knobs) -> tf.data.Options:
     chosen.experimental_optimization.map_parallelization = workers
     chosen.experimental_optimization.map_and_batch_fusion = prefetch and workers
     return chosen
+
+
+def prefetch_only(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
+    """Return the pipeline over data that tfwatch did not build: unchanged, or with a prefetch.
+
+    Nothing else in it works ahead, whatever the knobs are: without prefetch, tfwatch can stop using it between two
+    batches and none is lost.
+    """
+    size = buffer_size(knobs.prefetch)
+    return (batches if size is None else batches.prefetch(size)).with_options(options(Knobs()))
 
 
 def without_autotune() -> tf.data.Options:

@@ -38,7 +38,7 @@ class CustomLoop:
         self._step_log = StepLog(session.writer, session.metric, by_keras=False)
         self._fetch = Fetch(session)
         self._step: TracedBody | None = None
-        session.writer.trains_in = threading.get_ident()
+        session.writer.training_thread = threading.get_ident()
         session.writer.describe(split=StepByStepRunner.description)
 
     def fit(self, epochs: int, steps_per_epoch: int | None) -> dict[str, float]:

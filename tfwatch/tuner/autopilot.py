@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tfwatch.analysis.tuning import autopilot_moves
 from tfwatch.analysis.tuning.autopilot_moves import LEAST, MOST, Limits, Move, Stop
-from tfwatch.analysis.tuning.autopilot_search import Walk
-from tfwatch.analysis.tuning.estimator import Measured, measure
+from tfwatch.analysis.tuning.autopilot_search import AutopilotSearch
+from tfwatch.analysis.tuning.estimator import Measurement, measure
 from tfwatch.analysis.tuning.evidence import cores_of
 from tfwatch.core import units
 from tfwatch.core.errors import fails_open
@@ -27,7 +27,7 @@ from tfwatch.core.events import (
     SwitchFailed,
 )
 from tfwatch.core.knobs import KnobChange, as_value
-from tfwatch.tuner.driver import POLL_S, Interrupt, RefusedError, outlook
+from tfwatch.tuner.driver import POLL_S, Interrupt, RefusedError, make_forecaster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ class _Flight:
         self._order = order
         self._began = driver.snapshot.steps_total
         self._memory_bytes = self._had_bytes = self._peak_bytes = math.nan
-        self._walk: Walk | None = None
+        self._walk: AutopilotSearch | None = None
         self._open: Move | None = None
         self._seen = self._unseen = 0
 
@@ -103,11 +103,11 @@ class _Flight:
         except _SpentError:
             few = f"of {autopilot_moves.BUDGET} steps fewer than {LEAST} were ordinary ones"
             return Stop("budget", f"{few}: where epochs are short, buffers fill most of the time")
-        self._walk = walk = Walk(self._driver.knobs, first)
+        self._walk = walk = AutopilotSearch(self._driver.knobs, first)
         self._had_bytes, self._seen = self._sampled("process_bytes"), self._driver.snapshot.steps_total
-        foretell = outlook(self._driver)
+        make_forecast = make_forecaster(self._driver)
         while True:
-            action = walk.next(foretell, self._limits())
+            action = walk.next(make_forecast, self._limits())
             if isinstance(action, Stop):
                 return action
             try:
@@ -117,11 +117,11 @@ class _Flight:
                     "budget", f"its {autopilot_moves.BUDGET} steps were used up before another switch could be judged"
                 )
             if kept:
-                foretell = outlook(self._driver)
+                make_forecast = make_forecaster(self._driver)
 
     # -- a move -----------------------------------------------------------------------------------
 
-    def _try(self, walk: Walk, move: Move) -> bool:
+    def _try(self, walk: AutopilotSearch, move: Move) -> bool:
         """Make a move, wait for what comes of it and tell; says whether it is kept."""
         before = walk.now
         tell_made(self._driver, move)
@@ -144,7 +144,7 @@ class _Flight:
         self._open = None
         return kept
 
-    def _settled(self, move: Move, walk: Walk) -> int:
+    def _settled(self, move: Move, walk: AutopilotSearch) -> int:
         """Ask for a move and wait for it to take effect. Returns the first step to judge it by."""
         told = len(self._driver.snapshot.events)
         turned, stands = move.turned(walk.knobs), self._driver.knobs
@@ -165,7 +165,7 @@ class _Flight:
         """The events of a kind after so many."""
         return [event for event in self._driver.snapshot.events[told:] if isinstance(event, kind)]
 
-    def _judged(self, walk: Walk, move: Move, first: int) -> tuple[bool, str, Measured | None]:
+    def _judged(self, walk: AutopilotSearch, move: Move, first: int) -> tuple[bool, str, Measurement | None]:
         """Wait until it is clear. Returns whether the move is kept, what that rests on, and what came."""
         seen = 0
         while True:
@@ -217,7 +217,7 @@ class _Flight:
 
     # -- what it sees -----------------------------------------------------------------------------
 
-    def _first(self) -> Measured:
+    def _first(self) -> Measurement:
         """The newest steps of the present setting that count: those that there are, or as many as it takes.
 
         Raises:
@@ -316,7 +316,9 @@ def tell_made(driver: Driver, move: Move, *, undoes: bool = False) -> None:
     )
 
 
-def tell_judged(driver: Driver, move: Move, before: Measured, after: Measured | None, kept: bool, reason: str) -> None:
+def tell_judged(
+    driver: Driver, move: Move, before: Measurement, after: Measurement | None, kept: bool, reason: str
+) -> None:
     """A move is kept, or it is not, and why not. after: None where too few steps were seen."""
     forecast = move.forecast if move.forecast and move.forecast.is_known else None
     driver.tell(

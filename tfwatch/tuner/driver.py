@@ -20,7 +20,7 @@ from tfwatch.runs.reader import RunReader
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tfwatch.analysis.tuning.autopilot_moves import Foretell
+    from tfwatch.analysis.tuning.autopilot_moves import MakeForecast
     from tfwatch.core.events import Event
     from tfwatch.core.knobs import Setting
     from tfwatch.core.rows import Rows
@@ -87,8 +87,8 @@ class Driver:
         self.tell = tell
         self.clock = clock
         self._order = order
-        self._hands = control.hands
-        self._turned = {knob: control.turned(knob) for knob in KNOBS}
+        self._user_request_count = control.user_request_count
+        self._knob_request_counts = {knob: control.knob_request_count(knob) for knob in KNOBS}
         self._own_pause = pause
         self._refresh = refresh
         self._reader = RunReader(source, clock, keeps_sums=False)
@@ -120,9 +120,9 @@ class Driver:
             raise Interrupt("stopped")
         if self.snapshot.ended:
             raise Interrupt("ended")
-        if self.control.hands != self._hands:
+        if self.control.user_request_count != self._user_request_count:
             raise Interrupt("key")
-        if self.control.orders != self._order:
+        if self.control.tuner_request_count != self._order:
             raise Interrupt("cancelled")
 
     def wait(self, until: Callable[[Snapshot], bool], expected_s: float = 0.0) -> Snapshot:
@@ -141,7 +141,7 @@ class Driver:
         if self._own_pause:
             self._own_pause()
         else:
-            self.control.next_order(self._order, seconds)
+            self.control.next_tuner_request(self._order, seconds)
 
     def rows(self, first: int, last: int | None = None) -> Rows:
         """The rows of steps first to last, counted from 1, both included; up to the newest without `last`."""
@@ -169,7 +169,7 @@ class Driver:
         )
         states = knob_states(self.snapshot.manifest.knobs, events)
         asked = any(state.asked is not None and not epochs_until(knob, state.asked) for knob, state in states.items())
-        return self.control.pending or asked
+        return self.control.has_requests or asked
 
     # -- asking -----------------------------------------------------------------------------------
 
@@ -181,16 +181,16 @@ class Driver:
         """
         self.check()
         self._asked_after = len(self.snapshot.events)
-        if not self.control.ask_unless(Request(knob, value, by), self._hands):
+        if not self.control.ask_if_no_user_request(Request(knob, value, by), self._user_request_count):
             raise Interrupt("key")
 
     def leave(self, knob: str, value: Setting | float, by: str) -> None:
         """Ask for the setting that an order which is over leaves, unless somebody turned that knob meanwhile."""
-        self.control.ask_beside(Request(knob, value, by), self._turned[knob])
+        self.control.ask_if_knob_untouched(Request(knob, value, by), self._knob_request_counts[knob])
 
     def is_turned(self, knob: str) -> bool:
         """Whether somebody turned a knob since the order was given."""
-        return self.control.turned(knob) != self._turned[knob]
+        return self.control.knob_request_count(knob) != self._knob_request_counts[knob]
 
     def wait_switched(self, knob: str, value: Setting | float) -> PipelineSwitched:
         """Wait until the setting asked for last is in effect; its own fact says from which step on.
@@ -213,13 +213,13 @@ class Driver:
         return None
 
 
-def outlook(driver: Driver) -> Foretell:
+def make_forecaster(driver: Driver) -> MakeForecast:
     """The step after knobs are turned to values, by all that is known now; None where nothing can be said."""
     known = evidence_now(driver.snapshot, driver.rows)
 
-    def foretell(turned: Mapping[str, str]) -> Forecast | None:
+    def make_forecast(turned: Mapping[str, str]) -> Forecast | None:
         (knob, value), *beside = turned.items()
         found = forecast(known, knob, value, dict(beside))
         return found if found.is_known else None
 
-    return foretell
+    return make_forecast

@@ -14,15 +14,15 @@ from tfwatch.tuner.driver import Driver, Interrupt, RefusedError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.runs.control import Control, Order
+    from tfwatch.runs.control import Control, TunerRequest
     from tfwatch.runs.writer import RunWriter
 
 _JOIN_S = 2.0
 #: Who carries out an order. Each puts the knobs right before it returns or raises.
-_JOBS: dict[type[Order], Callable[[Driver, Any], None]] = {Experiment: experiment.run, Autopilot: autopilot.run}
+_JOBS: dict[type[TunerRequest], Callable[[Driver, Any], None]] = {Experiment: experiment.run, Autopilot: autopilot.run}
 
 
-class Pilot:
+class TunerThread:
     """Carries out the orders of one run, the last one given at any time. Costs nothing until there is one."""
 
     def __init__(self, writer: RunWriter, control: Control, clock: Clock = SYSTEM) -> None:
@@ -39,14 +39,14 @@ class Pilot:
     def stop(self) -> None:
         """End what goes on. Call it before the run's writer is closed: how it ended is still to be told."""
         self._over.set()
-        self._control.order(None)
+        self._control.ask_tuner(None)
         if self._thread.is_alive():
             self._thread.join(_JOIN_S)
 
     def _run(self) -> None:
         known = 0
         while not self._over.is_set():
-            known, order = self._control.next_order(known)
+            known, order = self._control.next_tuner_request(known)
             if order is not None and not self._over.is_set():
                 self._carry_out(order, known)
 
@@ -54,12 +54,12 @@ class Pilot:
         writer = self._writer
         return Driver(writer, self._control, writer.event, number, self._clock, refresh=writer.flush)
 
-    def _carry_out(self, order: Order, number: int) -> None:
+    def _carry_out(self, order: TunerRequest, number: int) -> None:
         what = type(order).__name__.lower()
-        with fails_open(lambda why: self._writer.note(f"{what} failed: {why}", of_order=True)):
+        with fails_open(lambda why: self._writer.note(f"{what} failed: {why}", is_refusal=True)):
             try:
                 _JOBS[type(order)](self._driver(number), order)
             except Interrupt as over:
-                self._writer.note(f"{what} ended before it began: {over.reason}", of_order=True)
+                self._writer.note(f"{what} ended before it began: {over.reason}", is_refusal=True)
             except RefusedError as error:
-                self._writer.note(f"{what} ended: {error}", of_order=True)
+                self._writer.note(f"{what} ended: {error}", is_refusal=True)

@@ -13,15 +13,13 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import tensorflow as tf
-from tensorflow.python.eager import context
-
 from tfwatch.core.errors import fails_open
-from tfwatch.watch.fused_steps import clock_offset_ns, find_clock
 from tfwatch.watch.session import call_at_exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    import tensorflow as tf
 
     from tfwatch.runs.writer import RunWriter
 
@@ -228,6 +226,9 @@ def can_probe_gpu() -> bool:
     TensorFlow must have initialized its devices: a probe would initialize them, maybe too early for the user. With
     asynchronous eager execution the work of a thread is in a queue that no other thread sees.
     """
+    import tensorflow as tf
+    from tensorflow.python.eager import context
+
     ready = getattr(context.context(), "_initialized", False)
     return bool(ready) and tf.executing_eagerly() and bool(tf.config.experimental.get_synchronous_execution())
 
@@ -238,6 +239,10 @@ def make_completion_probe(writer: RunWriter, device: str = "/GPU:0") -> Callable
     It copies four bytes to the host on another stream, which TensorFlow does after all work launched before. Call it
     on a thread of its own, where no graph or device scope of the user is open.
     """
+    import tensorflow as tf
+
+    from tfwatch.watch.fused_steps import clock_offset_ns, find_clock
+
     clock = find_clock(writer)
     with tf.device(device):
         value = tf.zeros(())

@@ -176,7 +176,7 @@ class Fetch:
         while self._schedule and self._schedule[0].step <= steps:
             scheduled = self._schedule.pop(0)
             self._control.ask(Request(scheduled.knob, scheduled.value, "command"))
-        if self._control.pending and not self._pipeline.is_switching:
+        if self._control.has_requests and not self._pipeline.is_switching:
             self._switch(self._accept(steps))
 
     def _accept(self, steps: int) -> Knobs:
@@ -207,7 +207,7 @@ class Fetch:
 
     def refuse(self) -> None:
         """Refuse all requests: the batches come straight from Keras' iterator."""
-        if self._control.pending:
+        if self._control.has_requests:
             for request in self._control.take():
                 self._writer.event(SwitchFailed(self._writer.now_ns(), request.knob, Refusal.NOT_SPLIT.words))
 

@@ -45,7 +45,7 @@ class Recorder:
 
     def __init__(self, session: Session, model: Any, split: Split = "fused") -> None:
         self.writer = session.writer
-        self.writer.trains_in = threading.get_ident()
+        self.writer.training_thread = threading.get_ident()
         self.is_passive = False
         self._session = session
         self._model = model

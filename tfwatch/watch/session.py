@@ -21,7 +21,7 @@ from tfwatch.runs.control import Control
 from tfwatch.runs.create import begin_run
 from tfwatch.runs.library import default_runs_dir
 from tfwatch.sensors.runner import Sensors
-from tfwatch.tfdata.live_switch import prefetch_only
+from tfwatch.tfdata.work_ahead import prefetch_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -120,7 +120,7 @@ class ScriptRun:
     @property
     def path(self) -> Path | None:
         """The run folder; None if there is none yet, or none that can be opened."""
-        return self.writer.folder if self.writer.opens else None
+        return self.writer.folder if self.writer.can_open else None
 
     def fail(self, error: BaseException) -> None:
         """End the run with an error of the training."""

@@ -14,7 +14,6 @@ from tfwatch.core.errors import reason
 from tfwatch.core.events import EpochEnded, EpochStarted, ValidationEnded, WatchFailed
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.tfdata.batches import count_examples
-from tfwatch.watch.fused_steps import split_steps
 
 if TYPE_CHECKING:
     import numpy as np
@@ -151,6 +150,8 @@ class StepLog:
         if len(timed) < len(runs):
             self._writer.note(f"the wall clock was set: the {len(flags)} steps up to step {self.steps} are not timed")
             return
+        from tfwatch.watch.fused_steps import split_steps
+
         flags[0] |= self.flags
         self.flags = 0
         parts = split_steps(start_ns, end_ns, timed)

@@ -169,7 +169,7 @@ class StepByStepRunner:
             StopIteration: the data is exhausted.
         """
         start_ns = self._now_ns()
-        self._step_log.before(start_ns)
+        self._step_log.begin_fetch(start_ns)
         try:
             batch = self._fetch.next(self._step_log.steps)
         except StopIteration:

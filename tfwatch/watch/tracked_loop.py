@@ -158,7 +158,7 @@ class TrackedRun:
         """Begin a loop over the iterable, of so many steps; return the epoch."""
         self.epoch, self._epochs_begun = self._epochs_begun, self._epochs_begun + 1
         self._left_at, self._raised = [], None
-        self._writer.trains_in = threading.get_ident()
+        self._writer.training_thread = threading.get_ident()
         self._step_log.begin_epoch(self.epoch, self._epochs or 0, steps)
         self._step_log.begin_phase(Phase.WAIT, self._now_ns())
         return self.epoch
@@ -181,7 +181,7 @@ class TrackedRun:
         if self._tries_left:
             self._start_gpu_probe()
         start_ns = self._now_ns()
-        self._step_log.before(start_ns)
+        self._step_log.begin_fetch(start_ns)
         return start_ns
 
     def record_fetch(self, start_ns: int, batch: Any) -> None:

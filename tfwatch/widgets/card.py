@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.steps.breakdown import Breakdown
     from tfwatch.analysis.tuning.comparison import Comparison
-    from tfwatch.analysis.tuning.search_text import Flight, Underway
+    from tfwatch.analysis.tuning.search_text import AutopilotRun, RunningExperiment
     from tfwatch.core.events import ExperimentEnded
 
 #: Older comparisons below the newest, at most.
@@ -45,8 +45,8 @@ class CardPane(FramedPane):
 
     comparisons: reactive[tuple[Comparison, ...]] = reactive((), repaint=False)
     experiment: reactive[ExperimentEnded | None] = reactive(None, repaint=False)
-    running_experiment: reactive[Underway | None] = reactive(None, repaint=False)
-    autopilot_run: reactive[Flight | None] = reactive(None, repaint=False)
+    running_experiment: reactive[RunningExperiment | None] = reactive(None, repaint=False)
+    autopilot_run: reactive[AutopilotRun | None] = reactive(None, repaint=False)
     hint: reactive[str] = reactive("", repaint=False)
 
     watch_hint = FramedPane.repaint_rows
@@ -57,7 +57,7 @@ class CardPane(FramedPane):
     def _update_titles(self) -> None:
         note = switch_text.outcome(self.comparisons[-1]) if self.comparisons else ""
         if self.running_experiment:
-            note = self.running_experiment.outlook
+            note = self.running_experiment.prospect
         elif self.experiment:
             note = search_text.answer(self.experiment)
         elif self.autopilot_run:
@@ -100,7 +100,7 @@ class CardPane(FramedPane):
         older = reversed(self.comparisons[-_OLDER:])
         return [*lines, *(row((switch_text.in_a_line(old), "$foreground 65%")) for old in older)]
 
-    def _autopilot_rows(self, run: Flight, width: int) -> list[Content]:
+    def _autopilot_rows(self, run: AutopilotRun, width: int) -> list[Content]:
         """Draw the step at the start and now as bars, then each move with its forecast, newest first."""
         sides = {"at the start": run.before_ms, "now" if run.ended is None else "at the end": run.after_ms}
         lines = self._step_bars({side: step_ms for side, step_ms in sides.items() if step_ms is not None}, width)

@@ -33,8 +33,8 @@ from tfwatch.core.events import (
     LossDiverged,
     LossRecovered,
     MoveJudged,
-    by_hand,
-    of_experiment,
+    is_of_experiment,
+    without_experiments,
 )
 from tfwatch.core.knobs import KEYS, epochs_until, knob_name
 from tfwatch.live.situation import metric_name
@@ -164,7 +164,7 @@ _SLEPT_MS = 60_000.0
 #: Mark, sentence, style.
 RowText: TypeAlias = tuple[str, str, str]
 #: The facts that can become a row.
-Source: TypeAlias = facts.Event | Stall | Pattern | Compiled | Told
+RowSource: TypeAlias = facts.Event | Stall | Pattern | Compiled | Told
 
 
 def describe_finding(what: Stall | Pattern | Compiled) -> RowText:
@@ -299,7 +299,7 @@ def _describe_trouble(event: facts.Event) -> RowText | None:
 
 
 #: Seconds since the clock origin, the fact, and the milliseconds of an epoch's validation.
-_Timed: TypeAlias = tuple[float, Source, float | None]
+_Timed: TypeAlias = tuple[float, RowSource, float | None]
 #: Events whose rows need other data.
 _NEEDING_MORE = (facts.PipelineSwitched, facts.SwitchMissed, facts.EpochEnded, facts.Slept)
 
@@ -335,7 +335,7 @@ class EventCollector:
             took_ms = self._validated.took_ms
         elif isinstance(event, facts.Paused) and event.cause in LIMITS:
             joined(self._limits, event)
-        if (isinstance(event, _NEEDING_MORE) or describe_event(event)) and not of_experiment(event):
+        if (isinstance(event, _NEEDING_MORE) or describe_event(event)) and not is_of_experiment(event):
             insort(self._events, (event.at_ns / 1e9, event, took_ms), key=itemgetter(0))
 
 
@@ -343,11 +343,11 @@ def _find_provisional(view: RunView) -> Iterator[_Timed]:
     """Find the facts that later frames may change: findings in the steps so far, and requests that still wait."""
     yield from ((stall.start_ns / 1e9, stall, None) for stall in view.stalls)
     yield from ((pattern.start_ns / 1e9, pattern, None) for pattern in view.patterns)
-    yield from (((made.start_ns / 1e6 + made.took_ms) / 1e3, made, None) for made in view.compiles)
+    yield from (((compiled.start_ns / 1e6 + compiled.took_ms) / 1e3, compiled, None) for compiled in view.compiles)
     yield from ((_moment(view.snapshot, one.wall_s), one, None) for one in told(view.said))
     waiting = {state.asked_s for state in view.knobs.values() if state.asked is not None}
     if waiting:
-        asked = by_hand(view.snapshot.events.of(facts.SwitchAsked))
+        asked = without_experiments(view.snapshot.events.of(facts.SwitchAsked))
         yield from ((event.at_ns / 1e9, event, None) for event in asked if event.at_ns / 1e9 in waiting)
 
 
@@ -377,10 +377,10 @@ class EventRows(Sequence[EventRow]):
             return [self._make_row(*timed) for timed in self._rows[at]]
         return self._make_row(*self._rows[at])
 
-    def _make_row(self, at_s: float, what: Source, validation_ms: float | None) -> EventRow:
+    def _make_row(self, at_s: float, what: RowSource, validation_ms: float | None) -> EventRow:
         return EventRow(at_s, clock(self._snapshot, at_s), *self._describe(what, validation_ms))
 
-    def _describe(self, what: Source, validation_ms: float | None) -> RowText:
+    def _describe(self, what: RowSource, validation_ms: float | None) -> RowText:
         match what:
             case facts.PipelineSwitched():
                 return describe_switch(

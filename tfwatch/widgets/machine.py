@@ -274,19 +274,20 @@ def _missing(view: RunView) -> Iterable[Reading]:
 
 def _lost(view: RunView) -> Reading:
     now = view.situation
-    waiting = _share_of_run(now.waited_s, now.now_s, "data wait")
+    so_far = "" if view.is_over else " so far"
+    waiting = f"data wait {_share_of_run(now.waited_s, now.now_s, so_far)}"
     parts = [waiting]
     if now.between_s >= 0.01 * now.now_s > 0:
-        parts.append(_share_of_run(now.between_s, now.now_s, "between epochs"))
+        parts.append(f"between epochs {_share_of_run(now.between_s, now.now_s)}")
     if view.stalls:
         parts.append(f"{len(view.stalls)} stall{'' if len(view.stalls) == 1 else 's'}")
     instead = starving_cost.words(now.lost) if now.lost else ""
     texts = (f"{', '.join(parts)}; {instead}",) if instead else ()
-    return Reading("lost", (*texts, ", ".join(parts), waiting), rank=2)
+    return Reading("cost", (*texts, ", ".join(parts), waiting), rank=2)
 
 
-def _share_of_run(seconds: float, run_s: float, what: str) -> str:
-    return f"{units.seconds(seconds)} {what} ({units.percent(seconds / run_s if run_s > 0 else None)})"
+def _share_of_run(seconds: float, run_s: float, so_far: str = "") -> str:
+    return f"{units.seconds(seconds)}{so_far} ({units.percent(seconds / run_s if run_s > 0 else None)})"
 
 
 def missing(view: RunView) -> list[SensorMissing]:

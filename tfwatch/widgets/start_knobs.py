@@ -35,8 +35,8 @@ class StartPane(ChoiceList):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "turn(-1)", "the previous value", show=False),
-        Binding("right", "turn(1)", "the next value", show=False),
+        Binding("left", "change(-1)", "the previous value", show=False),
+        Binding("right", "change(1)", "the next value", show=False),
         Binding("e", "type", "type a value", show=False),
     ]
 
@@ -111,7 +111,7 @@ class StartPane(ChoiceList):
         """The knob under the cursor; None without one."""
         return self.knobs[self.cursor] if self.knobs else None
 
-    def action_turn(self, places: int) -> None:
+    def action_change(self, places: int) -> None:
         """Select the next valid value of the knob under the cursor, or the previous one."""
         knob = self.chosen
         if knob is None or knob.refused:

@@ -1,1 +1,1 @@
-"""What can be trained: the registry, and a module for each workload."""
+"""The workloads: a registry, and a module for each one."""

@@ -1,4 +1,4 @@
-"""How the workloads' models begin and end: the seed before, the optimizer after."""
+"""Parts that the workloads' models share: seed, optimizer, small layers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def seed(settings: Settings) -> None:
-    """Make the weights of what is built next the same for the same seed, whatever was drawn before."""
+    """Set the seed, so that the weights built next depend on nothing else."""
     import keras
 
     if settings.seed is not None:
@@ -23,17 +23,17 @@ def seed(settings: Settings) -> None:
 
 
 def classifier(model: keras.Model, settings: Settings, learning_rate: float = 1e-3) -> keras.Model:
-    """Compiled with the loss of classes given by number."""
+    """Compile a classifier of classes given by number."""
     return compiled(model, settings, "sparse_categorical_crossentropy", "accuracy", learning_rate)
 
 
 def compiled(
     model: keras.Model, settings: Settings, loss: str, metric: str, learning_rate: float = 1e-3
 ) -> keras.Model:
-    """Compiled as the settings say; `learning_rate` is the model's own for Adam.
+    """Compile a model with these settings; `learning_rate` is the model's default for Adam.
 
     Raises:
-        BadInputError: Keras would leave XLA out, as it does where TensorFlow is to be deterministic.
+        BadInputError: Keras does not use XLA, e.g. where TensorFlow runs deterministically.
     """
     model.compile(
         _optimizer(settings, learning_rate),
@@ -59,14 +59,14 @@ def _optimizer(settings: Settings, learning_rate: float) -> keras.Optimizer:
 
 
 def probabilities(classes: int) -> keras.layers.Layer:
-    """The last layer of a classifier; in float32, for float16 ends at 65504 and the loss takes exponentials."""
+    """Return the last layer of a classifier, in float32: float16 ends at 65504, and the loss takes exponentials."""
     import keras
 
     return keras.layers.Dense(classes, activation="softmax", dtype="float32")
 
 
 def in_mode(function: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
-    """The function itself where it is to run op by op, else as a graph or compiled by XLA."""
+    """Return the function as it is for eager mode, else traced as a graph or compiled by XLA."""
     import tensorflow as tf
 
     if settings.mode == "eager":
@@ -75,7 +75,7 @@ def in_mode(function: Callable[..., Any], settings: Settings) -> Callable[..., A
 
 
 def small_dense(features: int, hidden: int, name: str) -> keras.Model:
-    """Ten classes from one hidden layer; not compiled."""
+    """Return an uncompiled model of ten classes with one hidden layer."""
     import keras
 
     layers = [keras.Input((features,)), keras.layers.Dense(hidden, activation="relu"), probabilities(10)]
@@ -83,7 +83,7 @@ def small_dense(features: int, hidden: int, name: str) -> keras.Model:
 
 
 def small_convolution(shape: tuple[int, int, int], name: str) -> keras.Model:
-    """Ten classes from 32 filters of 3x3, a max pool and a dense layer; not compiled."""
+    """Return an uncompiled model of ten classes: 32 filters of 3x3, a max pool and a dense layer."""
     import keras
 
     layers = [

@@ -1,4 +1,4 @@
-"""The workloads that can be trained. This registry imports nothing heavy; each workload is a module of its own."""
+"""The registry of the workloads; it imports neither them nor TensorFlow."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from tfwatch.workloads.user.file import UserFile
 
 
-#: Every workload by its name, which is that of its module here (a `Workload`).
+#: Every workload by name, which is also the name of its module (a `Workload`).
 WORKLOADS: dict[str, Entry] = {
     "matmul": Entry(
-        "one square matrix product: what the device can do at best",
+        "one square matrix product: the most that the device can do",
         defaults={"epochs": 1},
         takes=frozenset({"size"}),
         fast="whole batches",
@@ -36,23 +36,23 @@ WORKLOADS: dict[str, Entry] = {
         cached="decoded images",
     ),
     "cnn-loop": Entry(
-        "one convolution on MNIST in a loop written by hand: --eager shows what tf.function saves",
+        "one convolution on MNIST in a custom loop: --eager shows the gain of tf.function",
         defaults={"epochs": 5, "batch_size": 100},
         fast="whole batches",
         why_not={"steps_per_execution": "its loop runs one step at a time"},
     ),
     "dense": Entry(
-        "784-128-10 on MNIST: steps of a millisecond, which picking examples one by one starves",
+        "784-128-10 on MNIST: steps of a millisecond, starved by picking single examples",
         defaults={"epochs": 10},
         fast="whole batches",
     ),
     "cifar10": Entry(
-        "one convolution on CIFAR-10: short steps, fed from memory",
+        "one convolution on CIFAR-10: short steps, data in memory",
         defaults={"epochs": 5},
         fast="whole batches",
     ),
     "large-images": Entry(
-        "one convolution on images of 256x256: arithmetic enough for the device to matter",
+        "one convolution on images of 256x256: enough arithmetic for the device to matter",
         defaults={"epochs": 2},
         fast="whole batches",
     ),
@@ -69,13 +69,13 @@ WORKLOADS: dict[str, Entry] = {
         cached="decoded images",
     ),
     "array": Entry(
-        "arrays in memory by train_on_batch: the loop indexes them itself, or tf.data does",
+        "arrays in memory by train_on_batch: indexed in the loop, or by tf.data",
         defaults={"epochs": 10},
         fast="tf.data",
         why_not={"steps_per_execution": "train_on_batch runs one step"},
     ),
     "generator": Entry(
-        "256-512-10 fed by a slow Python generator, or by the same work in tf.data",
+        "256-512-10 on a slow Python generator, or on the same work in tf.data",
         cached="examples",
         defaults={"epochs": 10},
         fast="tf.data",
@@ -84,10 +84,10 @@ WORKLOADS: dict[str, Entry] = {
 
 
 def find(name: str) -> Entry:
-    """The entry of a workload, or of a file of the user's own.
+    """Return the entry of a workload, or of the user's own file.
 
     Raises:
-        BadInputError: there is none of this name, and the message names the nearest; or the file is no workload.
+        BadInputError: no workload has this name (the message names the nearest one), or the file is not a workload.
     """
     if name not in WORKLOADS:
         if _is_file(name):
@@ -99,9 +99,9 @@ def find(name: str) -> Entry:
 
 
 def load(name: str, knobs: Knobs | None = None) -> Any:
-    """A workload (a `Workload`): a module, or one made of the user's file. Importing it does not import TensorFlow.
+    """Return a `Workload`: a module, or the user's file, without importing TensorFlow.
 
-    knobs: at the start, for what is built once.
+    knobs: those at the start, for a pipeline that is built once.
 
     Raises:
         BadInputError: as `find`.
@@ -115,7 +115,7 @@ def load(name: str, knobs: Knobs | None = None) -> Any:
 
 
 def title(name: str) -> str:
-    """What a run of a workload is called.
+    """Return the name of a workload's runs.
 
     Raises:
         BadInputError: as `find`.
@@ -135,18 +135,18 @@ def _read(name: str) -> UserFile:
 
 
 def refuses(entry: Entry, setting: str) -> bool:
-    """Whether a field of `Settings` belongs to other workloads only."""
-    return setting in _OWN - entry.takes if entry.only is None else setting not in entry.only
+    """Return True where a workload does not take a field of `Settings`."""
+    return setting in _SPECIAL - entry.takes if entry.only is None else setting not in entry.only
 
 
-def settle(name: str, asked: Mapping[str, Any]) -> Settings:
-    """A workload's settings: what was asked, None where nothing was, over its defaults.
+def settle(name: str, requested: Mapping[str, Any]) -> Settings:
+    """Return a workload's settings: the requested ones that are not None, over its defaults.
 
     Raises:
-        BadInputError: there is none of this name, or it does not know something that was asked.
+        BadInputError: there is no such workload, or it does not take a requested setting.
     """
     entry = find(name)
-    given = {setting: value for setting, value in asked.items() if value is not None}
+    given = {setting: value for setting, value in requested.items() if value is not None}
     refused = {setting for setting in given if refuses(entry, setting)}
     refused |= {setting for setting in entry.why_not if given.get(setting) != getattr(Settings(), setting)}
     for setting in sorted(refused & given.keys()):
@@ -156,5 +156,5 @@ def settle(name: str, asked: Mapping[str, Any]) -> Settings:
     return Settings(**{**entry.defaults, **given})
 
 
-#: Settings that not every workload knows.
-_OWN = frozenset().union(*(entry.takes for entry in WORKLOADS.values()))
+#: Settings that only some workloads take.
+_SPECIAL = frozenset().union(*(entry.takes for entry in WORKLOADS.values()))

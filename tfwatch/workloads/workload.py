@@ -1,4 +1,4 @@
-"""What a workload is: its entry in the list, its settings, and what it prepares for a training."""
+"""A workload: its entry in the list, its settings, and the data and model that it prepares for a training."""
 
 from __future__ import annotations
 
@@ -21,16 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is known of a workload before it is loaded.
+    """A workload in the list, described before it is loaded.
 
-    line: what it shows. defaults: of those `Settings` that are its own.
-    takes: settings that only some workloads know. fast: what the fast pipeline of its pipeline is called, with the
-    `fast_form` knob; empty where it has one form alone. reads_files: while it trains, so that storage can be slow.
-    only: the settings that it takes, where it takes few. why_not: the reason, of some that cannot be other than they
-    are by default.
-    built_once: its pipeline stays as it is, and only prefetch is added to it while it trains. cached: what a cache
-    keeps of each example, e.g. `decoded images`; empty where it would keep nothing that costs. shuffles: its source
-    shuffles with the buffer of the `shuffle` knob.
+    line: its description. defaults: its own values of some `Settings`. takes: its settings that other workloads lack.
+    fast: the name of its fast pipeline, which the `fast_form` knob selects; empty without one. reads_files: it reads
+    files while it trains, so that slow storage matters. only: the settings that it takes, where it takes few.
+    why_not: for settings that must keep their defaults, the reason. is_built_once: the pipeline is never rebuilt, and
+    only prefetch can be switched. cached: the content of its cache, e.g. `decoded images`; empty without a cache.
+    shuffles: its source shuffles with the buffer of the `shuffle` knob.
     """
 
     line: str
@@ -45,24 +43,23 @@ class Entry:
     shuffles: bool = True
 
     def has(self, knob: str) -> bool:
-        """Whether its pipeline has this one of `core.knobs.KNOBS`."""
-        having = {"fast_form": bool(self.fast), "cache": bool(self.cached), "shuffle": self.shuffles}
-        return having.get(knob, True)
+        """Return True where its pipeline has this knob of `core.knobs.KNOBS`."""
+        optional = {"fast_form": bool(self.fast), "cache": bool(self.cached), "shuffle": self.shuffles}
+        return optional.get(knob, True)
 
 
-#: As Keras names them.
+#: Keras' names.
 OPTIMIZERS = ("adam", "adamw", "sgd", "rmsprop", "adagrad", "adamax", "nadam", "lion")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is fixed at a run's start. `data` is a folder of classes; None is the made image set. `weights` are those
-    that a known network starts with; with `none` it starts at random. `size` is a matrix' number of rows and columns.
+    """The settings that are fixed at the start of a run.
 
-    `steps` ends the run after so many steps; where it is None `epochs` does. A call of several is not cut short.
-
-    device: `auto` is TensorFlow's own choice. mode: how a step runs, op by op, as a graph, or compiled by XLA.
-    mixed_precision: compute in float16 and keep the weights in float32. steps_per_execution: steps of one call.
+    steps: the run ends after these steps, or after `epochs` where it is None; an execution of several steps is
+    completed. data: a folder of classes; None is the synthetic image set. weights: those that a pretrained network
+    starts with; `none` is random ones. size: a matrix' number of rows and columns. device: `auto` is TensorFlow's choice.
+    mode: op by op, as a graph, or compiled by XLA. mixed_precision: compute in float16, weights in float32.
     optimizer: one of `OPTIMIZERS`; None is Adam. learning_rate: None is the workload's own for Adam, else Keras'.
     """
 
@@ -90,8 +87,8 @@ class BadInputError(ValueError):
 class RaisedError:
     """An error that ended a training.
 
-    in_fetch: it was raised while a batch was fetched. shape: of the input of the step that raised it; None where it was
-    no step, or the input is no one tensor.
+    in_fetch: fetching a batch raised it. shape: that of the input of the step that raised it; None outside a step, or
+    where the input is not a single tensor.
     """
 
     error: BaseException
@@ -100,7 +97,7 @@ class RaisedError:
 
 
 def describe_error(raised: RaisedError) -> str:
-    """The error alone."""
+    """Return the error's message."""
     return reason(raised.error)
 
 
@@ -108,20 +105,19 @@ def describe_error(raised: RaisedError) -> str:
 class Prepared:
     """A workload ready to train.
 
-    source: batches of small things (paths, labels, element numbers) in training order; the feed takes each
-        once and in order. It is iterated once an epoch and reshuffles by itself.
-    pipeline: what turns the source's batches into the model's input under given knobs. It may be built several
-        times in an epoch and sees each batch of the source once; ragged last batches keep their size.
-    validation: None, or a dataset of the model's input.
-    model: makes the compiled model. Called once, in the thread that trains.
-    steps_per_epoch: None where nobody knows.
-    images: how many images an epoch holds; None where nobody knows. metric: the name of the metric to show, e.g.
-        `accuracy`; empty is the model's first. explain: says in a sentence what was raised while it trained.
-    skipped: files that could not be read. examples: some of their names. note: a sentence on the data, e.g. that it
-    is generated; empty where there is nothing to say.
-    loop: makes the body of the loop that trains the model; None where `fit` does.
-    shuffle: the source's; None where its buffer cannot be another. store: the cache that `pipeline` reads where the
-    knobs say so; None where it has none.
+    source: batches of small values (paths, labels, numbers) in training order. It is iterated once an epoch and
+        reshuffles itself.
+    pipeline: turns the source's batches into the model's input under given knobs. It may be built several times in
+        an epoch and sees each batch of the source once; ragged last batches keep their size.
+    validation: None, or a data set of the model's input.
+    model: makes the compiled model. It is called once, in the training thread.
+    steps_per_epoch, images: numbers of an epoch; None where unknown. metric: the name of the metric to show, e.g.
+        `accuracy`; empty is the model's first. explain: returns a sentence for an error of the training.
+    skipped: files that cannot be read. examples: some of their names. note: a sentence on the data, e.g. that it is
+        generated; empty without one.
+    loop: makes the body of the custom loop that trains the model; None where `fit` trains it.
+    shuffle: the source's; None where its buffer is fixed. store: the cache that `pipeline` uses with the `cache` knob;
+        None without one.
     """
 
     source: tf.data.Dataset
@@ -141,27 +137,27 @@ class Prepared:
 
 
 class LoopBody(Protocol):
-    """What a loop written by hand does with a batch of the pipeline."""
+    """The body of a custom loop over the batches of the pipeline."""
 
     def train(self, batch: Any) -> Mapping[str, Any]:
-        """One step on it; returns the loss and the metrics, each the mean over the batch."""
+        """Train one step; return the loss and the metrics, each the mean over the batch."""
 
     def validate(self, batch: Any) -> Mapping[str, Any]:
-        """The same figures, and no step."""
+        """Return the same figures without a training step."""
 
 
 class Workload(Protocol):
-    """What a workload's module offers."""
+    """The functions of a workload's module."""
 
     def check(self, settings: Settings) -> None:
-        """Look at the settings without TensorFlow, before anything starts.
+        """Check the settings without TensorFlow, before anything starts.
 
         Raises:
             BadInputError: they cannot be used.
         """
 
     def prepare(self, settings: Settings, report: Callable[[str], None]) -> Prepared:
-        """Make or list the data; `say` tells progress in words, often.
+        """Make or list the data; `report` gets progress texts.
 
         Raises:
             BadInputError: the data cannot be used.

@@ -137,7 +137,7 @@ SHORT_EPOCH = Entry(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0.6, 
             id="settling",
         ),
         pytest.param(
-            {"life": "no answer", "silent_s": 3.1},
+            {"life": "not responding", "silent_s": 3.1},
             "NO ANSWER for 3.1 s",
             "training is stopped, asleep, or holds Python's lock",
             id="no pulse",

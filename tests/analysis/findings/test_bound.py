@@ -42,10 +42,10 @@ def test_a_starving_device_is_told_the_next_thing_to_try(
 @pytest.mark.parametrize(
     ("wait", "knobs", "says"),
     [
-        pytest.param(40.0, {"fast_form": "off"}, "t turns the fast form on (tf.data); prefetch can", id="far too slow"),
+        pytest.param(40.0, {"fast_form": "off"}, "t turns the fast pipeline on (tf.data); prefetch can", id="far too slow"),
         pytest.param(9.6, {"fast_form": "off"}, "p turns prefetch on", id="prefetch can hide it"),
         pytest.param(9.6, {"fast_form": "off", "prefetch": "4"}, "hide it all: t turns the fast", id="prefetch is on"),
-        pytest.param(40.0, {"fast_form": "on"}, "p turns prefetch on", id="the fast form runs"),
+        pytest.param(40.0, {"fast_form": "on"}, "p turns prefetch on", id="the fast pipeline runs"),
     ],
 )
 def test_the_fast_form_is_proposed_where_prefetch_cannot_hide_the_slow_one(

@@ -57,7 +57,7 @@ def test_a_knob_is_a_line_of_a_pipeline(knob: str, value: str, form: str, line: 
         ("prefetch", "off", "without .prefetch()"),
         ("workers", "default", "without num_parallel_calls"),
         ("cache", "off", "without .cache()"),
-        ("fast_form", "off", "without the fast form"),
+        ("fast_form", "off", "without the fast pipeline"),
     ],
 )
 def test_a_phrase_says_what_a_pipeline_is_with_or_without(knob: str, value: str, words: str) -> None:

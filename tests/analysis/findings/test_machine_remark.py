@@ -125,7 +125,7 @@ def test_a_gpu_that_tensorflow_does_not_use_is_told_once_it_trains() -> None:
     assert said(idle) == ""
 
 
-@pytest.mark.parametrize("changes", [{"life": "no answer"}, {"ended": RunEnded(1, "finished", 3)}])
+@pytest.mark.parametrize("changes", [{"life": "not responding"}, {"ended": RunEnded(1, "finished", 3)}])
 def test_of_a_run_that_does_not_go_on_nothing_is_told(changes: dict[str, Any]) -> None:
     assert said(Machine(heat=4), **changes) == ""
 

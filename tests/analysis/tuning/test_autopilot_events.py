@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tfwatch.analysis.tuning.search_text import ended_words, flights, flying, gave, move_line, undecided
+from tfwatch.analysis.tuning.search_text import (
+    autopilot_runs,
+    ended_words,
+    find_undecided_move,
+    gave,
+    move_line,
+    running_autopilot,
+)
 from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade, Noted, PipelineSwitched
 from tfwatch.core.knobs import KnobChange
 
@@ -14,46 +21,50 @@ KEPT = MoveJudged(2, 90, "workers", "off", "8", 23.4, 9.24, 60, True)
 SECOND = MoveMade(3, 90, "prefetch", "off", "4", "it overlaps")
 UNDONE = MoveJudged(4, 160, "prefetch", "off", "4", 9.24, 9.21, 60, False, "no gain beyond noise")
 BACK = MoveMade(5, 160, "prefetch", "4", "off", "it did not help", undoes=True)
-ENDED = AutopilotEnded(6, 170, "fed", "it waits 0.1 of 9.2 ms a step", 169, 23.4, 9.24)
+ENDED = AutopilotEnded(6, 170, "not_starving", "it waits 0.1 of 9.2 ms a step", 169, 23.4, 9.24)
 
 
 def test_a_flight_is_told_move_by_move() -> None:
-    words = [flight.progress for n in range(1, 7) if (flight := flying([BEGAN, MADE, KEPT, SECOND, UNDONE, BACK][:n]))]
+    words = [
+        autopilot_run.progress
+        for n in range(1, 7)
+        if (autopilot_run := running_autopilot([BEGAN, MADE, KEPT, SECOND, UNDONE, BACK][:n]))
+    ]
     assert words == [
         "measuring the present setting",
-        "move 1: workers off > 8, forecast 9.1 ms",
-        "workers off > 8 kept: 23.4 to 9.2 ms",
-        "move 2: prefetch off > 4; workers off > 8 kept: 23.4 to 9.2 ms",
-        "prefetch off > 4 undone: 9.2 to 9.2 ms, no gain beyond noise",
-        "prefetch off > 4 undone: 9.2 to 9.2 ms, no gain beyond noise",
+        "move 1: workers off → 8, forecast 9.1 ms",
+        "workers off → 8 kept: 23.4 to 9.2 ms",
+        "move 2: prefetch off → 4; workers off → 8 kept: 23.4 to 9.2 ms",
+        "prefetch off → 4 undone: 9.2 to 9.2 ms, no gain beyond noise",
+        "prefetch off → 4 undone: 9.2 to 9.2 ms, no gain beyond noise",
     ]
 
 
 def test_one_that_has_ended_goes_on_no_more() -> None:
     events = [Noted(0, "x"), BEGAN, MADE, KEPT, SECOND, UNDONE, BACK, ENDED]
-    assert flying(events) is None
-    (flight,) = flights(events)
-    assert (flight.moves, flight.ended) == ((KEPT, UNDONE), ENDED)
-    assert flying([*events, BEGAN]) is not None
-    assert flights([ENDED, BEGAN, MADE, Noted(2, "x")])[0].ended is None
+    assert running_autopilot(events) is None
+    (autopilot_run,) = autopilot_runs(events)
+    assert (autopilot_run.moves, autopilot_run.ended) == ((KEPT, UNDONE), ENDED)
+    assert running_autopilot([*events, BEGAN]) is not None
+    assert autopilot_runs([ENDED, BEGAN, MADE, Noted(2, "x")])[0].ended is None
 
 
 def test_what_it_gave_is_of_the_moves_that_it_kept() -> None:
-    (helped,) = flights([BEGAN, MADE, KEPT, SECOND, UNDONE, BACK, ENDED])
-    (idle,) = flights([BEGAN, SECOND, UNDONE, BACK, ENDED])
+    (helped,) = autopilot_runs([BEGAN, MADE, KEPT, SECOND, UNDONE, BACK, ENDED])
+    (idle,) = autopilot_runs([BEGAN, SECOND, UNDONE, BACK, ENDED])
     assert gave(helped) == "autopilot: 2.53 x faster, 1 of 2 moves kept"
     assert gave(idle) == "autopilot: as it was, 0 of 1 moves kept"
 
 
 def test_two_knobs_turned_at_once_are_told_as_one_move() -> None:
     both = MoveJudged(2, 90, "prefetch", "off", "4", 38.5, 6.15, 20, True, beside=(KnobChange("workers", "off", "4"),))
-    assert move_line(both) == "prefetch off > 4 with workers off > 4 kept: 38.5 to 6.2 ms"
+    assert move_line(both) == "prefetch off → 4 with workers off → 4 kept: 38.5 to 6.2 ms"
     likely = MoveJudged(2, 90, "prefetch", "off", "4", 4.2, 3.5, 20, True, "not beyond noise, as forecast", 1.3)
-    assert move_line(likely) == "prefetch off > 4 kept: 4.2 to 3.5 ms, not beyond noise, as forecast, forecast 1.3"
+    assert move_line(likely) == "prefetch off → 4 kept: 4.2 to 3.5 ms, not beyond noise, as forecast, forecast 1.3"
 
 
 def test_the_end_says_what_waiting_is_left() -> None:
-    told = AutopilotEnded(6, 170, "fed", "it waits 0.1 of 9.2 ms a step", 169, 23.4, 9.24, 0.612, 0.011)
+    told = AutopilotEnded(6, 170, "not_starving", "it waits 0.1 of 9.2 ms a step", 169, 23.4, 9.24, 0.612, 0.011)
     assert ended_words(told) == (
         "autopilot: 23.4 to 9.2 ms a step, data wait 61 % to 1 %, in 169 steps; it waits 0.1 of 9.2 ms a step"
     )
@@ -87,4 +98,4 @@ TURNED = turned("workers", "off", "8")
     ],
 )
 def test_a_move_is_undecided_while_it_is_in_effect_and_not_kept(events: list[object], move: MoveMade | None) -> None:
-    assert undecided(events) == move
+    assert find_undecided_move(events) == move

@@ -24,9 +24,9 @@ from tfwatch.analysis.tuning.autopilot_moves import (
     settling,
     stretch,
 )
-from tfwatch.analysis.tuning.autopilot_search import Walk
+from tfwatch.analysis.tuning.autopilot_search import AutopilotSearch
 from tfwatch.analysis.tuning.batch_supply import needed_bytes
-from tfwatch.analysis.tuning.estimator import Measured, measure
+from tfwatch.analysis.tuning.estimator import Measurement, measure
 from tfwatch.analysis.tuning.forecast import Forecast
 from tfwatch.core.knobs import KnobChange
 from tfwatch.core.rows import STEP
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
     from tfwatch.core.rows import Rows
 
-    Foretell = Callable[[Plant, Mapping[str, str], Mapping[str, str]], Forecast | None]
+    MakeForecast = Callable[[Plant, Mapping[str, str], Mapping[str, str]], Forecast | None]
 
 ROOMY = 1e12
-TIGHT = Measured(60, 20.0, 0.1, 10.0)
+TIGHT = Measurement(60, 20.0, 0.1, 10.0)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def walk_over(
     start: Mapping[str, str] | None = None,
     memory: float = ROOMY,
     seed: int = 0,
-    foretell: Foretell = right,
+    make_forecast: MakeForecast = right,
     slowed: range = range(0),
 ) -> Walked:
     """Walk as the autopilot does, over formulas in place of a training. slowed: steps that take a fifth longer."""
@@ -100,12 +100,12 @@ def walk_over(
     knobs = dict(start or plant.worst)
     first = measure(rows_of(knobs, 0, MOST))
     assert first is not None
-    walk, steps = Walk(knobs, first), MOST
+    walk, steps = AutopilotSearch(knobs, first), MOST
     moves: list[Move] = []
     most = begun = needed_bytes(knobs, plant.batch_bytes)
     limits = Limits(memory, plant.batch_bytes, plant.cores, frozenset(knobs), plant.accelerated)
     while True:
-        move = walk.next(partial(foretell, plant, walk.knobs), replace(limits, steps=BUDGET - steps))
+        move = walk.next(partial(make_forecast, plant, walk.knobs), replace(limits, steps=BUDGET - steps))
         if isinstance(move, Stop):
             return Walked(move, walk.knobs, moves, most - begun, steps)
         moves.append(move)
@@ -133,7 +133,7 @@ KINDS = [
     pytest.param(Plant(data_ms=13, compute_ms=1.5, fast=0.1, serial=True), id="a Python generator"),
     pytest.param(Plant(data_ms=13, compute_ms=1.5, serial=True), id="a Python generator and no other form"),
     pytest.param(Plant(data_ms=20, compute_ms=25, cores=2, accelerated=False), id="a CPU that shares its cores"),
-    pytest.param(Plant(data_ms=20, compute_ms=25, cores=2, accelerated=False, fast=0.2), id="and has a fast form"),
+    pytest.param(Plant(data_ms=20, compute_ms=25, cores=2, accelerated=False, fast=0.2), id="and has a fast pipeline"),
     pytest.param(Plant(data_ms=0.05, compute_ms=12), id="fed from the start"),
     pytest.param(Plant(data_ms=8, compute_ms=8, noise=0.08, drift=0.3), id="noise that resembles itself"),
     pytest.param(
@@ -168,10 +168,12 @@ def test_a_machine_that_is_slower_for_a_while_hides_no_gain(plant: Plant) -> Non
         assert walked.steps <= BUDGET
 
 
-@pytest.mark.parametrize("foretell", [right, nothing, wrong, only_prefetch])
+@pytest.mark.parametrize("make_forecast", [right, nothing, wrong, only_prefetch])
 @pytest.mark.parametrize("plant", KINDS)
-def test_from_the_worst_setting_it_ends_near_the_best_of_the_full_grid(plant: Plant, foretell: Foretell) -> None:
-    walked = walk_over(plant, foretell=foretell)
+def test_from_the_worst_setting_it_ends_near_the_best_of_the_full_grid(
+    plant: Plant, make_forecast: MakeForecast
+) -> None:
+    walked = walk_over(plant, make_forecast=make_forecast)
     assert plant.step_ms(walked.knobs) <= 1.05 * plant.best_ms(ROOMY)
     assert walked.steps <= BUDGET
 
@@ -202,10 +204,10 @@ STARTS = st.fixed_dictionaries(
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(PLANTS, STARTS, st.floats(0, 1e9), st.integers(0, 99), st.sampled_from([right, nothing, wrong]))
 def test_whatever_the_plant_it_ends_keeps_its_limits_and_makes_nothing_worse(
-    plant: Plant, start: dict[str, str], memory: float, seed: int, foretell: Foretell
+    plant: Plant, start: dict[str, str], memory: float, seed: int, make_forecast: MakeForecast
 ) -> None:
     start = {knob: value for knob, value in start.items() if knob != "fast_form" or plant.fast is not None}
-    walked = walk_over(plant, start, memory, seed, foretell)
+    walked = walk_over(plant, start, memory, seed, make_forecast)
     assert walked.steps <= BUDGET
     assert walked.most_bytes <= memory
     # What is kept was faster by two standard errors: noise passes for that, now and then, and by no more than itself.
@@ -214,15 +216,19 @@ def test_whatever_the_plant_it_ends_keeps_its_limits_and_makes_nothing_worse(
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(PLANTS, st.integers(0, 99), st.sampled_from([right, nothing]))
-def test_from_the_worst_setting_any_plant_ends_near_its_best(plant: Plant, seed: int, foretell: Foretell) -> None:
+def test_from_the_worst_setting_any_plant_ends_near_its_best(
+    plant: Plant, seed: int, make_forecast: MakeForecast
+) -> None:
     # One knob is turned at a time: a form that gains only once another knob is turned is not found.
     lasts_ms = plant.latency_ms + plant.data_ms
-    gains = plant.fast is not None and (1 - plant.fast) * plant.data_ms >= 0.05 * (lasts_ms + plant.compute_ms)
-    fast = plant.fast if gains else None
+    has_usable_gain = plant.fast is not None and (1 - plant.fast) * plant.data_ms >= 0.05 * (
+        lasts_ms + plant.compute_ms
+    )
+    fast = plant.fast if has_usable_gain else None
     # More than 16 calls at a time are not reached within the budget: each doubling takes as many steps to take effect.
     latency_ms = min(plant.latency_ms, 16 * (plant.compute_ms + plant.host_ms))
     plant = replace(plant, noise=min(plant.noise, 0.02), fast=fast, latency_ms=latency_ms)
-    walked = walk_over(plant, seed=seed, foretell=foretell)
+    walked = walk_over(plant, seed=seed, make_forecast=make_forecast)
     assert plant.step_ms(walked.knobs) <= 1.05 * plant.best_ms(ROOMY)
 
 
@@ -243,7 +249,7 @@ def test_the_switch_that_promises_most_is_made_first(promised: dict[str, float],
         (knob,) = turned
         return forecast(turned, promised[knob]) if knob in promised else None
 
-    move = Walk(knobs, TIGHT).next(told, Limits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True))
+    move = AutopilotSearch(knobs, TIGHT).next(told, Limits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True))
 
     assert isinstance(move, Move)
     assert move.knob == first
@@ -265,7 +271,7 @@ def test_a_cache_is_tried_where_memory_bears_it_and_an_epoch_is_short(
     epoch_steps: int | None, memory: float, says: str
 ) -> None:
     limits = Limits(memory, 1e6, 8, frozenset({"cache"}), True, epoch_steps=epoch_steps)
-    found = Walk(CACHES, TIGHT).next(lambda turned: forecast(turned, 11.0, 1e9), limits)
+    found = AutopilotSearch(CACHES, TIGHT).next(lambda turned: forecast(turned, 11.0, 1e9), limits)
     assert (found.knob if isinstance(found, Move) else "") == says
     if isinstance(found, Stop):
         assert ("a cache would gain" in found.reason) is (memory > 1e9)
@@ -285,7 +291,7 @@ def test_a_cache_is_tried_where_memory_bears_it_and_an_epoch_is_short(
 def test_a_move_is_kept_where_all_that_is_known_says_so(
     after_ms: float, noise: float, forecast_ms: float, kept: bool, reason: str
 ) -> None:
-    walk = Walk({"prefetch": "off"}, Measured(40, 20.0, noise * 4, 10.0))
+    walk = AutopilotSearch({"prefetch": "off"}, Measurement(40, 20.0, noise * 4, 10.0))
     move = Move((KnobChange("prefetch", "off", "4"),), "", forecast({"prefetch": "4"}, forecast_ms))
     spread = np.where(np.arange(40) % 2, 1 + noise, 1 - noise)
     rows = np.zeros(40, dtype=STEP)
@@ -301,7 +307,7 @@ def test_no_buffer_is_taken_to_bring_a_step_below_the_devices_own_time() -> None
     promised = {"prefetch": 2.0, "fast_form": 15.0}
     knobs = {"prefetch": "off", "fast_form": "off"}
     limits = Limits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True)
-    found = Walk(knobs, Measured(40, 20.0, 0.1, 18.0)).next(
+    found = AutopilotSearch(knobs, Measurement(40, 20.0, 0.1, 18.0)).next(
         lambda turned: forecast(turned, promised[next(iter(turned))]), limits
     )
     assert isinstance(found, Move)
@@ -310,18 +316,18 @@ def test_no_buffer_is_taken_to_bring_a_step_below_the_devices_own_time() -> None
 
 def test_the_devices_own_time_is_the_least_that_any_setting_took() -> None:
     knobs = {"prefetch": "4", "workers": "8"}
-    walk = Walk(knobs, Measured(40, 15.0, 0.05, 12.0))
+    walk = AutopilotSearch(knobs, Measurement(40, 15.0, 0.05, 12.0))
     rows = np.zeros(40, dtype=STEP)
     rows["compute_ms"], rows["wait_ms"] = 10.0, 0.1
 
     assert walk.judge(Move((KnobChange("workers", "8", "4"),), ""), rows, last=True)
     found = walk.next(lambda _: None, Limits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True))
     assert isinstance(found, Stop)
-    assert (found.cause, "the device's own 10.0 ms" in found.reason) == ("floor", True)
+    assert (found.cause, "the device's own 10.0 ms" in found.reason) == ("compute_floor", True)
 
 
 def test_a_setting_that_was_measured_and_can_no_longer_be_had_is_not_returned_to() -> None:
-    walk = Walk({"prefetch": "4"}, Measured(40, 20.0, 1.0, 10.0))
+    walk = AutopilotSearch({"prefetch": "4"}, Measurement(40, 20.0, 1.0, 10.0))
     limits = Limits(ROOMY, 1e6, 8, frozenset({"prefetch"}), accelerated=True)
     rows = np.zeros(40, dtype=STEP)
     rows["compute_ms"], rows["wait_ms"] = 10.0, np.where(np.arange(40) % 2, 10.0, 8.0)
@@ -336,7 +342,7 @@ def test_a_setting_that_was_measured_and_can_no_longer_be_had_is_not_returned_to
 
 def test_what_could_not_be_had_is_not_asked_for_again() -> None:
     knobs = {"prefetch": "off"}
-    walk = Walk(knobs, TIGHT)
+    walk = AutopilotSearch(knobs, TIGHT)
     limits = Limits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True)
     first = walk.next(lambda _: None, limits)
     assert isinstance(first, Move)

@@ -44,10 +44,10 @@ def test_faster_and_slower_are_said_of_what_was_measured(switch: Comparison, wor
 
 
 def test_a_switch_is_told_in_a_line() -> None:
-    assert in_a_line(SETTLED) == "prefetch off > 4 at step 3 477: 1.68 x faster"
-    assert in_a_line(ASKED) == "prefetch off > 4: asked, waits for the batch in flight"
+    assert in_a_line(SETTLED) == "prefetch off → 4 at step 3 477: 1.68 x faster"
+    assert in_a_line(ASKED) == "prefetch off → 4: asked, waits for the batch in flight"
     form = replace(SETTLED, knob="fast_form", new="on")
-    assert in_a_line(form, "tf.data") == "fast form (tf.data) off > on at step 3 477: 1.68 x faster"
+    assert in_a_line(form, "tf.data") == "fast pipeline (tf.data) off → on at step 3 477: 1.68 x faster"
     assert speed(1.0) == "no difference"
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.analysis.findings.test_bottleneck import FOUND, row
 from tests.analysis.samples import make_samples
 from tests.analysis.tuning.test_record import Manifest, made, rows_of
-from tfwatch.analysis.tuning.evidence import gather, last_table, tables
+from tfwatch.analysis.tuning.evidence import build_evidence, last_table, tables
 
 
 def test_a_table_is_made_of_the_readings_of_ten_seconds_and_of_none_of_a_dropped_stretch() -> None:
@@ -38,7 +38,7 @@ def test_cores_are_those_that_the_run_may_use(machine: dict[str, float | None], 
 def test_a_sample_tells_of_the_half_second_before_it() -> None:
     samples = make_samples([0.4, 0.6, 1.1, 9.0], process_cores=[9.0, 1.0, 2.0, 7.0])
 
-    known = gather(replace(made(rows_of([20.0] * 100)), samples=samples), [], 100, int(3e9))
+    known = build_evidence(replace(made(rows_of([20.0] * 100)), samples=samples), [], 100, int(3e9))
 
     assert known.cores_used == pytest.approx(1.5)
 
@@ -50,4 +50,4 @@ def test_the_last_table_of_a_run_without_readings_is_none() -> None:
 def test_what_the_user_lets_buffers_take_is_known() -> None:
     limited = replace(made(rows_of([20.0] * 100)), run=Manifest(memory_limit=5e6))
 
-    assert gather(limited, [], 100, int(3e9)).memory_limit == 5e6
+    assert build_evidence(limited, [], 100, int(3e9)).memory_limit == 5e6

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tfwatch.analysis.steps.stalls import Stall, without_switches
-from tfwatch.analysis.tuning.search_text import answer, in_a_line, underway
+from tfwatch.analysis.tuning.search_text import answer, in_a_line, running_experiment
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded, Noted, PipelineSwitched, SwitchAsked
 
 BEGAN = ExperimentBegan(10, "prefetch", ["off", "4"], 100, 600, 0)
@@ -63,18 +63,18 @@ def test_in_a_line_it_says_what_was_compared_and_what_the_run_goes_on_with() -> 
 
 
 def test_what_goes_on_is_told_from_the_events() -> None:
-    assert underway([]) is None
-    begun = underway([BEGAN])
+    assert running_experiment([]) is None
+    begun = running_experiment([BEGAN])
     assert begun is not None
     assert (begun.subject, begun.progress) == ("prefetch off against 4", "block 1")
-    going = underway([BEGAN, Noted(1, "x"), BLOCK])
+    going = running_experiment([BEGAN, Noted(1, "x"), BLOCK])
     assert going is not None
     assert going.progress == "block 7, so far 1.60 x (1.20 to 2.10)"
-    early = underway([BEGAN, replace(BLOCK, ratio=None, low=None, high=None)])
+    early = running_experiment([BEGAN, replace(BLOCK, ratio=None, low=None, high=None)])
     assert early is not None
     assert early.progress == "block 7"
-    assert underway([BEGAN, BLOCK, FASTER]) is None
-    of_three = underway([replace(BEGAN, values=["off", "2", "4"]), BLOCK])
+    assert running_experiment([BEGAN, BLOCK, FASTER]) is None
+    of_three = running_experiment([replace(BEGAN, values=["off", "2", "4"]), BLOCK])
     assert of_three is not None
     assert of_three.progress == "block 7, so far 4: 1.60 x (1.20 to 2.10)"
 

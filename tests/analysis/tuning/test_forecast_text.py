@@ -16,7 +16,7 @@ from tfwatch.analysis.findings.data_wait import Cure, cure, press, starves
 from tfwatch.analysis.findings.situation import Memory
 from tfwatch.analysis.steps.verdict import Verdict
 from tfwatch.analysis.tuning.forecast import Forecast
-from tfwatch.analysis.tuning.switch_text import best, between, gains, note, promise
+from tfwatch.analysis.tuning.switch_text import best, between, expected_gain_text, has_usable_gain, note
 
 if TYPE_CHECKING:
     from tfwatch.analysis.findings.situation import Situation
@@ -126,7 +126,7 @@ def test_behind_a_prefetch_the_sentence_sets_the_batch_against_the_steps_work() 
 def test_a_wide_range_is_told_beside_the_number() -> None:
     wide = replace(ON, high_ms=23.4, why="compute and data share the cores")
 
-    assert promise(wide) == "about 13.8 ms (13.2 to 23.4), 1.7 x (compute and data share the cores)"
+    assert expected_gain_text(wide) == "about 13.8 ms (13.2 to 23.4), 1.7 x (compute and data share the cores)"
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_of_equals_the_one_that_costs_least_is_proposed_and_a_faster_disk_never(
     assert best([disk, workers, ON, NONE]) is ON
     assert best([ON, much_better]) is much_better
     assert best([disk, NONE]) is None
-    assert not gains(NONE)
+    assert not has_usable_gain(NONE)
 
 
 def test_keys_are_named_as_they_are_pressed() -> None:
@@ -170,7 +170,7 @@ def test_keys_are_named_as_they_are_pressed() -> None:
     assert press(replace(ON, value="off"), "4") == "p prefetch off"
     assert press(replace(ON, value="2"), "4") == "- depth 4 -> 2"
     assert press(replace(ON, value="auto"), "4") == "+ depth 4 -> auto"
-    assert press(replace(WORKERS, knob="fast_form", value="on"), "off", "tf.data") == "t fast form (tf.data) on"
+    assert press(replace(WORKERS, knob="fast_form", value="on"), "off", "tf.data") == "t fast pipeline (tf.data) on"
 
 
 def test_of_bursts_the_mean_is_told_without_the_range_of_the_median() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.analysis.situations import split
 from tfwatch.analysis.tuning.comparison import Comparison
-from tfwatch.analysis.tuning.estimator import Stay, find, stays
+from tfwatch.analysis.tuning.estimator import Interval, find, intervals
 from tfwatch.core.events import PipelineSwitched
 
 OFF, FOUR = {"prefetch": "off", "workers": "off"}, {"prefetch": "4", "workers": "off"}
@@ -21,16 +21,16 @@ def switched(knob: str, old: str, new: str, step: int | None, before: float = 9.
 
 
 def test_each_switch_parts_two_stretches() -> None:
-    found = stays([switched("prefetch", "off", "4", 101), switched("prefetch", "4", "off", 201, 0.2, 9.6)], OFF)
+    found = intervals([switched("prefetch", "off", "4", 101), switched("prefetch", "4", "off", 201, 0.2, 9.6)], OFF)
 
-    assert found == [Stay(OFF, SLOW), Stay(FOUR, FAST), Stay(OFF, SLOW)]
-    assert stays([switched("prefetch", "off", "4", None)], OFF) == []
+    assert found == [Interval(OFF, SLOW), Interval(FOUR, FAST), Interval(OFF, SLOW)]
+    assert intervals([switched("prefetch", "off", "4", None)], OFF) == []
 
 
 def test_knobs_that_were_turned_at_one_step_began_one_stretch() -> None:
     both = [switched("prefetch", "off", "4", 101), switched("workers", "off", "8", 101)]
 
-    assert [stay.knobs for stay in stays(both, {"prefetch": "4", "workers": "8"})] == [
+    assert [stay.knobs for stay in intervals(both, {"prefetch": "4", "workers": "8"})] == [
         OFF,
         {"prefetch": "4", "workers": "8"},
     ]
@@ -39,21 +39,21 @@ def test_knobs_that_were_turned_at_one_step_began_one_stretch() -> None:
 def test_what_an_experiment_turned_since_is_taken_back_first() -> None:
     turns = [turned("prefetch", "4", 101), turned("workers", "8", 201)]
 
-    assert stays([switched("prefetch", "off", "4", 101)], {**FOUR, "workers": "8"}, turns) == [
-        Stay(OFF, SLOW),
-        Stay(FOUR, FAST),
+    assert intervals([switched("prefetch", "off", "4", 101)], {**FOUR, "workers": "8"}, turns) == [
+        Interval(OFF, SLOW),
+        Interval(FOUR, FAST),
     ]
 
 
 def test_a_shuffle_makes_no_other_setting() -> None:
-    (before, after) = stays([switched("shuffle", "auto", "off", 101)], {**OFF, "shuffle": "off"})
+    (before, after) = intervals([switched("shuffle", "auto", "off", 101)], {**OFF, "shuffle": "off"})
 
     assert before.knobs == after.knobs == OFF
 
 
 def test_the_newest_stretch_of_a_setting_is_found_with_its_neighbour() -> None:
-    older, newer, other = Stay(OFF, SLOW), Stay(OFF, split(12.0, 13.0, 0.8)), Stay(FOUR, FAST)
+    older, newer, other = Interval(OFF, SLOW), Interval(OFF, split(12.0, 13.0, 0.8)), Interval(FOUR, FAST)
 
     assert find([older, other, newer], OFF, FOUR) == (newer.split, other.split)
     assert find([older, newer], OFF, FOUR) == (newer.split, None)
-    assert find([Stay(OFF, split(9.6, 13.0, 0.8, steps=19)), Stay(OFF, None)], OFF, FOUR) is None
+    assert find([Interval(OFF, split(9.6, 13.0, 0.8, steps=19)), Interval(OFF, None)], OFF, FOUR) is None

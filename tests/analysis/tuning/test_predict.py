@@ -8,7 +8,7 @@ import pytest
 
 from tests.analysis.evidences import evidence, stages
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable
-from tfwatch.analysis.tuning.predict import Reckoned, reckon
+from tfwatch.analysis.tuning.predict import Prediction, predict
 
 if TYPE_CHECKING:
     from tfwatch.analysis.tuning.evidence import Evidence
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 WORK = 13.8
 
 
-def after(known: Evidence, knob: str, value: str, floor_ms: float = WORK, **beside: str) -> Reckoned:
+def after(known: Evidence, knob: str, value: str, floor_ms: float = WORK, **beside: str) -> Prediction:
     assert known.breakdown is not None
-    found = reckon(known, known.breakdown, knob, value, floor_ms, beside)
-    assert isinstance(found, Reckoned), found
+    found = predict(known, known.breakdown, knob, value, floor_ms, beside)
+    assert isinstance(found, Prediction), found
     return found
 
 
-def within(found: Reckoned) -> tuple[float, float, float]:
+def within(found: Prediction) -> tuple[float, float, float]:
     return found.low_ms, found.step_ms, found.high_ms
 
 
@@ -74,7 +74,7 @@ def test_what_was_never_without_is_not_told(knob: str, says: str) -> None:
     known = evidence(1.0, knobs={knob: "on"})
     assert known.breakdown is not None
 
-    assert reckon(known, known.breakdown, knob, "off", WORK, {}) == says
+    assert predict(known, known.breakdown, knob, "off", WORK, {}) == says
 
 
 def test_batches_made_under_pythons_lock_may_hold_a_launch_up() -> None:

@@ -12,7 +12,7 @@ from tests.analysis.samples import make_samples
 from tests.analysis.step_rows import restart
 from tests.analysis.tuning.test_switches import asked, switched
 from tfwatch.analysis.tuning.comparison import compare
-from tfwatch.analysis.tuning.evidence import Grounds, gather
+from tfwatch.analysis.tuning.evidence import EvidenceTables, build_evidence
 from tfwatch.analysis.tuning.forecast import Record, evidence_before, record
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.rows import STEP, Flag, Rows
@@ -46,10 +46,10 @@ def rows_of(waits: list[float]) -> Rows:
     return restart(rows)
 
 
-def made(rows: Rows, events: list[Event] = EVENTS) -> Grounds:
+def made(rows: Rows, events: list[Event] = EVENTS) -> EvidenceTables:
     samples = make_samples(np.arange(0.5, 9.0, 0.5), process_cores=1.5, cpu_cores=2.0, memory_available_bytes=8e9)
     switches = [event for event in events if isinstance(event, PipelineSwitched) and event.step <= len(rows)]
-    return Grounds(
+    return EvidenceTables(
         Manifest(), lambda first, last: rows[max(first, 1) - 1 : last], samples, lambda step, at_ns: None, switches
     )
 
@@ -104,7 +104,7 @@ def test_what_has_not_settled_and_what_was_turned_together_is_left_out() -> None
 
 def test_cores_are_those_of_the_samples_of_the_setting_and_those_that_a_container_leaves() -> None:
     rows = rows_of(WAITS)
-    known = gather(made(rows), [], 98, int(3.0e9))
+    known = build_evidence(made(rows), [], 98, int(3.0e9))
 
     assert known.cores == 4
     assert known.cores_used == pytest.approx(1.5)
@@ -119,7 +119,7 @@ def test_switches_that_are_not_compared_count_too() -> None:
     experiment = [*EVENTS[:2], replace(switched(201, 199, "8"), old="4", by="experiment")]
     comparisons = compare(experiment, 300, made(rows).rows_between)
 
-    known = gather(made(rows, experiment), comparisons, 300, int(9e9))
+    known = build_evidence(made(rows, experiment), comparisons, 300, int(9e9))
 
     assert known.knobs["prefetch"] == "8"
     assert known.rows["step"][0] == 202

@@ -91,7 +91,7 @@ def test_images_are_compared_where_the_batch_differs() -> None:
     longer = make_steps(np.full(100, 10.0), compute=24.0)
     gave = restarted(earlier_run("a", start(32), steps(100), []), start(64), longer)
     assert gave.ratio == pytest.approx((21 / 32) / (35 / 64))
-    assert switch_text.in_a_line(gave) == "batch_size 32 > 64: 1.20 x faster per image"
+    assert switch_text.in_a_line(gave) == "batch_size 32 → 64: 1.20 x faster per image"
     assert switch_text.duration(gave, gave.before.step.median if gave.before else 0) == "0.656 ms/image"
     assert switch_text.parts(gave)[0] == "wait 0.312 > 0.156"
 
@@ -128,7 +128,7 @@ def test_too_few_steps_give_no_ratio(before: int, after: int, outcome: str) -> N
 def test_several_changes_are_told_beside_the_bars() -> None:
     gave = restarted(earlier_run("a", start(), steps(100), []), start(mode="jit", seed=1), steps(100))
     assert (switch_text.label(gave, gave.old), switch_text.label(gave, gave.new)) == ("before", "after")
-    assert switch_text.turned(gave.changes) == "mode graph > jit, seed none > 1"
+    assert switch_text.turned(gave.changes) == "mode graph → jit, seed none → 1"
     nothing = restarted(earlier_run("a", start(), steps(100), []), start(), steps(100))
     assert switch_text.turned(nothing.changes) == "nothing changed"
 

@@ -8,9 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfwatch.analysis.tuning.autopilot_moves import Limits, Move, Place, Stop, easing, feeding, fits, returning
-from tfwatch.analysis.tuning.autopilot_search import Walk
-from tfwatch.analysis.tuning.estimator import Measured
+from tfwatch.analysis.tuning.autopilot_moves import (
+    Limits,
+    Move,
+    SearchState,
+    Stop,
+    find_core_sharing_moves,
+    find_data_wait_moves,
+    find_return_moves,
+    fits,
+)
+from tfwatch.analysis.tuning.autopilot_search import AutopilotSearch
+from tfwatch.analysis.tuning.estimator import Measurement
 from tfwatch.analysis.tuning.forecast import Forecast
 from tfwatch.core.knobs import KnobChange
 from tfwatch.core.rows import STEP
@@ -19,12 +28,12 @@ OFF = {"prefetch": "off", "workers": "off"}
 ON = {"prefetch": "4", "workers": "8"}
 
 
-def measured(step_ms: float, work_ms: float, error_ms: float = 0.05) -> Measured:
-    return Measured(40, step_ms, error_ms, work_ms)
+def measured(step_ms: float, work_ms: float, error_ms: float = 0.05) -> Measurement:
+    return Measurement(40, step_ms, error_ms, work_ms)
 
 
-def place(knobs: dict[str, str], now: Measured, *been: dict[str, str]) -> Place:
-    return Place(knobs, knobs, now, been)
+def place(knobs: dict[str, str], now: Measurement, *been: dict[str, str]) -> SearchState:
+    return SearchState(knobs, knobs, now, been)
 
 
 def limits(memory_bytes: float = 1e12, **changes: Any) -> Limits:
@@ -84,24 +93,26 @@ def turns(moves: list[Move]) -> list[dict[str, str]]:
     ],
 )
 def test_what_feeds_a_run_that_starves(
-    knobs: dict[str, str], now: Measured, memory: float, found: list[dict[str, str]]
+    knobs: dict[str, str], now: Measurement, memory: float, found: list[dict[str, str]]
 ) -> None:
     within = limits(memory)
     at = place(knobs, now)
 
-    assert turns([move for move in feeding(at, within) if fits(at, within, move)]) == found
+    assert turns([move for move in find_data_wait_moves(at, within) if fits(at, within, move)]) == found
 
 
 def test_where_it_has_been_it_is_not_new() -> None:
     now = measured(20, 10)
-    (more, deeper) = feeding(place(ON, now), limits())
+    (more, deeper) = find_data_wait_moves(place(ON, now), limits())
 
-    assert feeding(place(ON, now, more.turned(ON)), limits()) == [deeper]
-    assert turns(returning(place(ON, now), [ON, OFF])) == [OFF]
+    assert find_data_wait_moves(place(ON, now, more.turned(ON)), limits()) == [deeper]
+    assert turns(find_return_moves(place(ON, now), [ON, OFF])) == [OFF]
 
 
 def test_a_knob_that_is_not_open_is_left() -> None:
-    assert turns(feeding(place(ON, measured(20, 10)), limits(open=frozenset({"prefetch"})))) == [{"prefetch": "16"}]
+    assert turns(find_data_wait_moves(place(ON, measured(20, 10)), limits(open=frozenset({"prefetch"})))) == [
+        {"prefetch": "16"}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +136,7 @@ def test_a_knob_that_is_not_open_is_left() -> None:
 def test_what_eases_a_run_whose_cores_are_crowded(
     knobs: dict[str, str], known: dict[str, Any], found: list[dict[str, str]]
 ) -> None:
-    assert turns(easing(place(knobs, measured(10, 10)), limits(**known))) == found
+    assert turns(find_core_sharing_moves(place(knobs, measured(10, 10)), limits(**known))) == found
 
 
 @pytest.mark.parametrize(
@@ -158,7 +169,7 @@ def test_a_cache_fits_by_what_its_forecast_says_it_needs(memory: float, does: bo
 
 @pytest.mark.parametrize(("crowding", "eases"), [(1.015, False), (1.03, True)])
 def test_work_of_two_hundredths_over_the_devices_own_time_shares_its_cores(crowding: float, eases: bool) -> None:
-    walk = Walk({"prefetch": "4", "workers": "off"}, measured(20, 10))
+    walk = AutopilotSearch({"prefetch": "4", "workers": "off"}, measured(20, 10))
     rows = np.zeros(40, dtype=STEP)
     rows["compute_ms"], rows["wait_ms"] = 10 * crowding, 0.1 * crowding
     assert walk.judge(Move((KnobChange("workers", "off", "8"),), ""), rows, last=True)
@@ -169,4 +180,4 @@ def test_work_of_two_hundredths_over_the_devices_own_time_shares_its_cores(crowd
         assert turns([found]) == [{"workers": "4"}]
     else:
         assert isinstance(found, Stop)
-        assert found.cause == "fed"
+        assert found.cause == "not_starving"

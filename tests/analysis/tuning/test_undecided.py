@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tfwatch.analysis.tuning.search_text import Tried, tried
+from tfwatch.analysis.tuning.search_text import Undecided, find_undecided
 from tfwatch.core.events import (
     ExperimentBegan,
     ExperimentBlock,
@@ -62,22 +62,24 @@ BACK = [*ROUND, turned(190, "4", "off")]
 def test_an_experiments_setting_is_tried_until_its_answer_is_in_effect(
     events: list[object], found: tuple[Any, ...] | None
 ) -> None:
-    assert tried(events) == (found and Tried({"prefetch": found[0]}, *found[1:]))
+    assert find_undecided(events) == (found and Undecided({"prefetch": found[0]}, *found[1:]))
 
 
 def test_a_move_is_tried_until_it_is_kept() -> None:
     made = MoveMade(5, 100, "workers", "off", "8", "on several cores")
     asked = [made, turned(101, "off", "8", "autopilot", "workers")]
     kept = MoveJudged(6, 150, "workers", "off", "8", 23.4, 9.2, 40, True)
-    assert tried(asked) == Tried({"workers": "off"}, ((1, 100),), 5)
-    assert tried([*asked, kept]) is None
+    assert find_undecided(asked) == Undecided({"workers": "off"}, ((1, 100),), 5)
+    assert find_undecided([*asked, kept]) is None
 
 
 def test_of_a_move_of_two_knobs_both_are_tried() -> None:
     made = MoveMade(5, 100, "prefetch", "off", "4", "made ahead", beside=(KnobChange("workers", "off", "8"),))
     both = [made, turned(101, "off", "4", "autopilot"), turned(101, "off", "8", "autopilot", "workers")]
     given_back = turned(101, "on", "off", "autopilot", "cache")
-    assert tried([*both, given_back]) == Tried({"prefetch": "off", "workers": "off"}, ((1, 100),), 5)
-    assert tried([*both, turned(120, "8", "2", "key", "workers")]) == Tried({"prefetch": "off"}, ((1, 100),), 5)
-    by_hand = [turned(120, "8", "off", "key", "workers"), turned(121, "off", "8", "key", "workers")]
-    assert tried([*both, *by_hand]) == Tried({"prefetch": "off"}, ((1, 100),), 5)
+    assert find_undecided([*both, given_back]) == Undecided({"prefetch": "off", "workers": "off"}, ((1, 100),), 5)
+    assert find_undecided([*both, turned(120, "8", "2", "key", "workers")]) == Undecided(
+        {"prefetch": "off"}, ((1, 100),), 5
+    )
+    by_key = [turned(120, "8", "off", "key", "workers"), turned(121, "off", "8", "key", "workers")]
+    assert find_undecided([*both, *by_key]) == Undecided({"prefetch": "off"}, ((1, 100),), 5)

@@ -50,29 +50,29 @@ class PaneApp(App[None]):
         return "\n".join(strip.text for strip in self.pane.render_lines(self.pane.region.size.region))
 
 
-def head(pane: Pane, text: str) -> None:
+def set_header(pane: Pane, text: str) -> None:
     assert isinstance(pane, RunHeader)
     pane.view = HeaderView(workload=text)
 
 
-def turn(pane: Pane, text: str) -> None:
+def set_knob(pane: Pane, text: str) -> None:
     assert isinstance(pane, KnobsPane)
     pane.knobs = (KnobRow("p", "p", "prefetch", "off", "4", text),)
 
 
-def read(pane: Pane, text: str) -> None:
+def set_reading(pane: Pane, text: str) -> None:
     assert isinstance(pane, MachinePane)
     pane.readings = (Reading("CPU", (text,)),)
 
 
-def stage(pane: Pane, text: str) -> None:
+def set_stage(pane: Pane, text: str) -> None:
     assert isinstance(pane, PipelinePane)
     pane.view = PipelineView((StageRow(text, 1.0),), 1.0, age="1 s ago")
 
 
 @pytest.mark.parametrize(
     ("pane", "set_text"),
-    [(RunHeader, head), (KnobsPane, turn), (MachinePane, read), (PipelinePane, stage)],
+    [(RunHeader, set_header), (KnobsPane, set_knob), (MachinePane, set_reading), (PipelinePane, set_stage)],
     ids=lambda value: value.__name__,
 )
 async def test_new_text_is_painted_without_the_frame_around_it(
@@ -98,7 +98,7 @@ async def knobs() -> AsyncIterator[tuple[PaneApp, KnobsPane, Pilot[None]]]:
     pane = KnobsPane()
     app = PaneApp(pane)
     async with app.run_test(size=(60, 8)) as pilot:
-        turn(pane, "words")
+        set_knob(pane, "words")
         await pilot.pause()
         yield app, pane, pilot
 
@@ -109,7 +109,7 @@ def painted(pane: Pane) -> list[list[Segment]]:
 
 async def test_new_rows_are_sent_from_edge_to_edge_for_of_less_textual_cuts_a_strip_from_each() -> None:
     async with knobs() as (_, pane, _pilot):
-        turn(pane, "after")
+        set_knob(pane, "after")
         sent = set(pane._repaint_regions)
     assert sent == {Region(0, 1, 60, 4)}
 

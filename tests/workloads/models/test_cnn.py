@@ -222,23 +222,23 @@ def _small_set(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_small_set")
 def test_the_image_set_is_made_once_and_the_same_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = list[str]()
-    first = image_folder.made_images(said.append)
+    first = image_folder.make_images(said.append)
     assert said[0] == "making the image set, 0 of 40 (once)"
     assert said[-1] == "making the image set, 40 of 40, 0 s left (once)"
     assert (first / "disk" / "00001.jpg").is_file()
     assert [path.name for path in first.parent.iterdir()] == ["images-v1"]
-    assert image_folder.made_images(pytest.fail) == first
+    assert image_folder.make_images(pytest.fail) == first
     monkeypatch.setattr(image_folder, "cache_dir", lambda: tmp_path)
-    second = image_folder.made_images(said.append)
+    second = image_folder.make_images(said.append)
     assert _contents(first) == _contents(second)
 
 
 @pytest.mark.usefixtures("_small_set")
 def test_a_set_that_lacks_files_is_made_again() -> None:
-    home = image_folder.made_images(lambda _: None)
+    home = image_folder.make_images(lambda _: None)
     whole = _contents(home)
     (home / "disk" / "00002.jpg").unlink()
-    assert _contents(image_folder.made_images(lambda _: None)) == whole
+    assert _contents(image_folder.make_images(lambda _: None)) == whole
     assert [path.name for path in home.parent.iterdir()] == ["images-v1"]
 
 
@@ -248,11 +248,11 @@ def test_who_comes_second_uses_the_set_of_the_first(monkeypatch: pytest.MonkeyPa
 
     def overtaken(part: Path, report: Any, clock: Any) -> None:
         monkeypatch.setattr(image_folder, "_fill", fill)
-        image_folder.made_images(said.append)
+        image_folder.make_images(said.append)
         fill(part, report, clock)
 
     monkeypatch.setattr(image_folder, "_fill", overtaken)
-    home = image_folder.made_images(lambda _: None)
+    home = image_folder.make_images(lambda _: None)
     assert said
     assert len(image_folder.list_images(home).paths) == 40
     assert [path.name for path in home.parent.iterdir()] == ["images-v1"]
@@ -265,7 +265,7 @@ def test_without_a_cache_folder_the_set_is_temporary_and_says_so(
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setattr(image_folder, "cache_dir", lambda: tmp_path / "file")
     said = list[str]()
-    home = image_folder.made_images(said.append)
+    home = image_folder.make_images(said.append)
     assert not home.is_relative_to(tmp_path / "file")
     assert len(image_folder.list_images(home).paths) == 40
     assert said[-1] == "making the image set, 40 of 40, 0 s left (once) - for this run only, cache: File exists"

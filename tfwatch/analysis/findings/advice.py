@@ -11,7 +11,7 @@ import numpy as np
 from tfwatch.analysis.findings import code_suggestions, data_wait, input_advice
 from tfwatch.analysis.findings.situation import Advice
 from tfwatch.analysis.steps.verdict import Bound
-from tfwatch.analysis.tuning.switch_text import best, promise
+from tfwatch.analysis.tuning.switch_text import best, expected_gain_text
 from tfwatch.core import units
 from tfwatch.core.events import EpochEnded, Paused
 from tfwatch.core.rows import Flag
@@ -118,7 +118,7 @@ def _without_keys(now: Situation, part: Breakdown, cure: Cure) -> str:
     limit = _limit(now)
     told = best(now.forecasts.values())
     if told is not None:
-        return f"{code_suggestions.phrase(told.knob, told.value, now.fast_form)}: {promise(told)}{limit}"
+        return f"{code_suggestions.phrase(told.knob, told.value, now.fast_form)}: {expected_gain_text(told)}{limit}"
     if dear := data_wait.over_limit(now):
         return f"{dear}: make batches cheaper, or allow more{limit}"
     prefetch = now.knobs.get("prefetch", "default")

@@ -194,7 +194,7 @@ def _silent(now: Situation) -> Banner | None:
         where = f"the run's folder is gone: {now.run}"
         moved = "moved or deleted: tfwatch replay shows it from where it is now; here is how it was then"
         return Banner("NOTHING TO READ", where, moved, Tone.WARN)
-    if now.life != "no answer":
+    if now.life != "not responding":
         return None
     why = "training is stopped, asleep, or holds Python's lock"
     lives = f"its process {now.pid} lives; what stands here is how it was then"
@@ -278,11 +278,11 @@ def _experimenting(now: Situation) -> Banner | None:
 
 
 def _feeding(now: Situation) -> Banner | None:
-    if now.flight is None:
+    if now.autopilot_run is None:
         return None
     ends = "f ends it, as any knob's key does; " if now.live else ""
     advice = f"{ends}what helps is kept, what does not is undone: the batches stay the same, each once and in order"
-    return Banner("AUTOPILOT", now.flight.progress, advice, Tone.BUSY, brief=now.flight.parts[0])
+    return Banner("AUTOPILOT", now.autopilot_run.progress, advice, Tone.BUSY, brief=now.autopilot_run.parts[0])
 
 
 def _asked(now: Situation) -> Banner | None:

@@ -58,7 +58,7 @@ _CALLS = {
     "prefetch": ".prefetch()",
     "workers": "num_parallel_calls",
     "cache": ".cache()",
-    "fast_form": "the fast form",
+    "fast_form": "the fast pipeline",
     "latency_ms": "the simulated latency",
 }
 
@@ -66,7 +66,7 @@ _CALLS = {
 def turned(knob: str, value: str, table: StageTable | None = None, form: str = "") -> str:
     """The line that does in a pipeline what a knob turned to a value does here; empty where there is none to add.
 
-    table: its stages, where they are known. form: what the workload's fast form is called.
+    table: its stages, where they are known. form: what the workload's fast pipeline is called.
     """
     if value in ("off", "default"):
         return ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings.bottleneck import FETCH_MS
-from tfwatch.analysis.tuning.switch_text import best, gains, promise, promises
+from tfwatch.analysis.tuning.switch_text import best, expected_gain_text, has_expected_gain, has_usable_gain
 from tfwatch.core import units
 from tfwatch.core.knobs import KEYS, epochs_until, knob_name
 
@@ -40,7 +40,7 @@ def waits(now: Situation, part: Breakdown) -> str:
 
 def of_a_step(part: Stat, step: Stat) -> str:
     """`9.6 of 23.4 ms a step`: means, for their ratio is the share told beside them, and that of medians is not."""
-    return f"{' of '.join(units.together(part.mean, step.mean))} a step"
+    return f"{' of '.join(units.in_one_unit(part.mean, step.mean))} a step"
 
 
 def only_fetched(now: Situation, part: Breakdown) -> bool:
@@ -80,7 +80,7 @@ def _unforetold(now: Situation, part: Breakdown) -> Cure:
     work = units.milliseconds(part.work_median_ms)
     prefetches = now.knobs.get("prefetch", "off") != "off"
     if "fast_form" in now.switchable and now.knobs.get("fast_form") == "off":
-        cheaper = f"t turns the fast form on ({now.fast_form})"
+        cheaper = f"t turns the fast pipeline on ({now.fast_form})"
         if prefetches:
             return Cure(f"prefetch is on and cannot hide it all: {cheaper}", _FAST_FORM)
         if part.wait.median > part.work_median_ms:
@@ -98,7 +98,7 @@ def _unforetold(now: Situation, part: Breakdown) -> Cure:
 
 def _foretold(now: Situation, told: Forecast) -> str:
     stands = now.knobs.get(told.knob, "off")
-    advice = f"{press(told, stands, now.fast_form)}: {promise(told)}"
+    advice = f"{press(told, stands, now.fast_form)}: {expected_gain_text(told)}"
     if told.knob == "cache":
         advice = f"{advice}; {_cache_costs(now, told)}"
     hidden = told.knob != "prefetch" and now.knobs.get("prefetch", "off") != "off"
@@ -115,10 +115,10 @@ def _cache_costs(now: Situation, told: Forecast) -> str:
 
 def _nothing_helps(now: Situation) -> str:
     """Every key is foretold, and none promises anything."""
-    faster = next((one for key, one in now.forecasts.items() if key == ("latency_ms", "off") and gains(one)), None)
+    faster = next((one for key, one in now.forecasts.items() if key == ("latency_ms", "off") and has_usable_gain(one)), None)
     if faster is not None:
         stands = now.knobs.get("latency_ms", "off")
-        return f"the simulated latency is the limit. {press(faster, stands)}: {promise(faster)}"
+        return f"the simulated latency is the limit. {press(faster, stands)}: {expected_gain_text(faster)}"
     if dear := over_limit(now):
         return f"{dear}; no other key helps"
     place = now.stages.bottleneck if now.stages else None
@@ -127,7 +127,7 @@ def _nothing_helps(now: Situation) -> str:
 
 def over_limit(now: Situation) -> str:
     """`prefetch 4 needs 1.5 MB, more than the memory limit`; empty where that forbids nothing that would help."""
-    dear = next((one for one in now.forecasts.values() if one.beyond_limit and promises(one)), None)
+    dear = next((one for one in now.forecasts.values() if one.beyond_limit and has_expected_gain(one)), None)
     return (
         f"{knob_name(dear.knob)} {dear.value} needs {units.memory(dear.needs_bytes)}, more than the memory limit"
         if dear

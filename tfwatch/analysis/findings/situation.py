@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.time_breakdown import Entry
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.analysis.tuning.forecast import Forecast, Record
-    from tfwatch.analysis.tuning.search_text import Flight, Underway
+    from tfwatch.analysis.tuning.search_text import AutopilotRun, RunningExperiment
     from tfwatch.core.events import LossDiverged, Paused, RunEnded, StagesFound, StallLocated, TrainingFailed
 
 
@@ -136,13 +136,13 @@ class Memory:
 class Situation:
     """One moment of a run.
 
-    life: `running`, `no answer`, `ended`, `killed`, `unknown` or `folder gone`.
+    life: `running`, `not responding`, `ended`, `killed`, `unknown` or `folder gone`.
     silent_s: age of a pulse without an answer.
     step: the step in progress, counted from 1, or the last one of a run that is over.
     phase_s: how long the training thread has done what it does. asked: settings asked for and not yet obeyed.
     device: who waits, in words, e.g. `the GPU`; accelerated: it is beside the CPU. op_by_op: steps run as
     Python, not as a graph.
-    knobs: what is in effect, in words. live: keys are obeyed. fast_form: what the pipeline's fast form is called.
+    knobs: what is in effect, in words. live: keys are obeyed. fast_form: what the pipeline's fast pipeline is called.
     located: where the wait for this step's batch stands; None where it is short, or nobody knows.
     shuffle: elements in the shuffle buffer and its size, while it fills. stopping_s: since when stop is asked.
     epoch_spent: what the newest whole epoch went to. waited_s, between_s: seconds of the whole run that went to
@@ -180,8 +180,8 @@ class Situation:
     fast_form: str = ""
     asked: Mapping[str, str] = field(default_factory=dict)
     switch: Comparison | None = None
-    experiment: Underway | None = None
-    flight: Flight | None = None
+    experiment: RunningExperiment | None = None
+    autopilot_run: AutopilotRun | None = None
     epoch_spent: Entry | None = None
     epoch_begins: bool = False
     shuffle: tuple[int, int] | None = None

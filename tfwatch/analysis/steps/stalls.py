@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from tfwatch.analysis.steps.causes import STOPPED
 from tfwatch.analysis.steps.spikes import NO_PAUSES, flag_cause
-from tfwatch.core.events import PipelineSwitched, SwitchAsked, of_experiment
+from tfwatch.core.events import PipelineSwitched, SwitchAsked, is_of_experiment
 from tfwatch.core.rows import STEP, Flag, step_ms
 
 if TYPE_CHECKING:
@@ -214,6 +214,6 @@ def without_switches(stalls: Iterable[Stall], events: Iterable[Event]) -> list[S
     """
     own = set()
     for event in events:
-        if of_experiment(event) and isinstance(event, SwitchAsked | PipelineSwitched):
+        if is_of_experiment(event) and isinstance(event, SwitchAsked | PipelineSwitched):
             own.add(event.step + 1 if isinstance(event, SwitchAsked) else event.step)
     return [stall for stall in stalls if stall.cause != Flag.SWITCH.cause or stall.step not in own]

@@ -15,7 +15,7 @@ from tfwatch.analysis.steps.spikes import SpikeSearch
 from tfwatch.analysis.steps.stalls import find_stalls, without_switches
 from tfwatch.analysis.steps.verdict import NEEDED, Bound, Judgement, Verdict, bound_by, classify
 from tfwatch.analysis.tuning.comparison import LONGEST, compare
-from tfwatch.analysis.tuning.search_text import OF_TRYING, Tried, blocks_like_the_last, tried
+from tfwatch.analysis.tuning.search_text import UNDECIDED_EVENTS, Undecided, blocks_like_the_last, find_undecided
 from tfwatch.core.events import Paused
 from tfwatch.core.rows import Flag, plausible
 
@@ -44,7 +44,7 @@ class LastSetting:
     stretches: tuple[tuple[int, int], ...]
     begin_ns: int
     whole: bool
-    tried: Tried | None
+    undecided: Undecided | None
     newest: Rows
     judgement: Judgement
 
@@ -124,8 +124,8 @@ def last_setting(
     It is not a setting that a move of the autopilot or an A/B test had in hand as the run ended (`tried`). After an
     A/B test all blocks with the setting count. rows: all plausible ones; calm: the steady ones of them.
     """
-    known = [event for event in events if isinstance(event, OF_TRYING)]
-    undecided, begins = tried(known), np.flatnonzero(rows["flags"] & Flag.SWITCH).tolist()
+    known = [event for event in events if isinstance(event, UNDECIDED_EVENTS)]
+    undecided, begins = find_undecided(known), np.flatnonzero(rows["flags"] & Flag.SWITCH).tolist()
     if undecided is None and not begins:
         return LastSetting(_ends(rows), 0, True, None, calm[-LONGEST:].copy(), _judged(calm, accelerated, op_by_op))
     stretches = undecided.stretches if undecided else blocks_like_the_last(known)

@@ -20,11 +20,11 @@ from tfwatch.core.rows import Flag
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from tfwatch.analysis.tuning.estimator import Measured
+    from tfwatch.analysis.tuning.estimator import Measurement
     from tfwatch.analysis.tuning.forecast import Forecast
     from tfwatch.core.rows import Rows
 
-    Foretell: TypeAlias = Callable[[Mapping[str, str]], "Forecast | None"]
+    MakeForecast: TypeAlias = Callable[[Mapping[str, str]], "Forecast | None"]
 
 #: Steady steps of a judging stretch: so many at least, so many at most.
 LEAST, MOST = 20, 40
@@ -37,7 +37,7 @@ FIRST_DEPTH = 4
 #: Flags after which a pipeline begins anew.
 _BEGINS = np.uint16(Flag.EPOCH_START | Flag.SHUFFLE_FILL | Flag.SWITCH)
 
-Cause: TypeAlias = Literal["fed", "floor", "tried", "budget"]
+Cause: TypeAlias = Literal["not_starving", "compute_floor", "nothing_left", "budget"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Place:
+class SearchState:
     """Where a walk stands: the settings at its start and now, and the steps measured under those of now.
 
     been: settings that were measured, and that could not be had. foretell: the forecast of knobs turned to values from
@@ -119,13 +119,13 @@ class Place:
 
     start: Mapping[str, str]
     knobs: Mapping[str, str]
-    now: Measured
+    now: Measurement
     been: Sequence[Mapping[str, str]] = ()
-    foretell: Foretell = lambda turned: None
+    make_forecast: MakeForecast = lambda turned: None
     floor_ms: float = math.inf
 
 
-def stretch(place: Place, move: Move, limits: Limits) -> int:
+def stretch(place: SearchState, move: Move, limits: Limits) -> int:
     """How many steps a move from here may be judged by: what is left without switching there and back."""
     knobs = place.knobs
     turned = move.turned(knobs)
@@ -177,7 +177,7 @@ _CROWDS = "many workers may get more of the cores than few do"
 _AGAIN = "it may be the better one by all that is known: the two are compared once more"
 
 
-def feeding(place: Place, limits: Limits) -> list[Move]:
+def find_data_wait_moves(place: SearchState, limits: Limits) -> list[Move]:
     """Switches that bring batches sooner, the likely ones first."""
     prefetch, workers = place.knobs.get("prefetch", "off"), place.knobs.get("workers", "off")
     found = [_turned(place, "fast_form", "on" if place.knobs.get("fast_form") == "off" else "")]
@@ -193,7 +193,7 @@ def feeding(place: Place, limits: Limits) -> list[Move]:
     return _untried(place, limits, found)
 
 
-def easing(place: Place, limits: Limits) -> list[Move]:
+def find_core_sharing_moves(place: SearchState, limits: Limits) -> list[Move]:
     """Switches that take less of the cores that the training needs too, or that share them out otherwise."""
     prefetch, workers = place.knobs.get("prefetch", "off"), place.knobs.get("workers", "off")
     cores = max(limits.cores, 2)
@@ -215,13 +215,13 @@ def easing(place: Place, limits: Limits) -> list[Move]:
     return _untried(place, limits, found)
 
 
-def returning(place: Place, settings: Iterable[Mapping[str, str]]) -> list[Move]:
+def find_return_moves(place: SearchState, settings: Iterable[Mapping[str, str]]) -> list[Move]:
     """Switches to other settings that were measured."""
     others = [knobs for knobs in settings if knobs != place.knobs]
     return [Move(_changes(place, knobs.items()), _AGAIN) for knobs in others]
 
 
-def fits(place: Place, limits: Limits, move: Move) -> bool:
+def fits(place: SearchState, limits: Limits, move: Move) -> bool:
     """Whether a move's buffers stay within the memory limit; one batch's size unknown, the first ones do."""
     if move.knob == "fast_form":
         return True
@@ -232,17 +232,17 @@ def fits(place: Place, limits: Limits, move: Move) -> bool:
     return _needs_more(place, move.turned(place.knobs), limits.batch_bytes) <= limits.memory_bytes
 
 
-def _few(place: Place, limits: Limits) -> int:
+def _few(place: SearchState, limits: Limits) -> int:
     """As many calls at once as hide the data, by the first guess that each gains in full: a power of two."""
     times = _SPARE * (place.now.step_ms - place.now.work_ms) / max(place.now.work_ms, 1e-3)
     return min(1 << math.ceil(math.log2(max(times, 2.0))), max(_MOST_FIRST, limits.cores))
 
 
-def _deep(place: Place) -> int:
+def _deep(place: SearchState) -> int:
     return _DEEP if place.now.work_ms < _SHORT_MS else FIRST_DEPTH
 
 
-def _both(place: Place, limits: Limits, calls: int) -> Move | None:
+def _both(place: SearchState, limits: Limits, calls: int) -> Move | None:
     """Prefetch and workers in one move, as far as the memory limit bears them."""
     if not {"prefetch", "workers"} <= set(place.knobs):
         return None
@@ -255,15 +255,15 @@ def _both(place: Place, limits: Limits, calls: int) -> Move | None:
     return None
 
 
-def _turned(place: Place, knob: str, new: str, why: str = "") -> Move | None:
+def _turned(place: SearchState, knob: str, new: str, why: str = "") -> Move | None:
     """One knob turned; None where there is none, or nothing to turn it to."""
     if not new or knob not in place.knobs:
         return None
     turn = KnobChange(knob, place.knobs[knob], new)
-    return Move((turn,), why or _WHY[knob], place.foretell({knob: new}))
+    return Move((turn,), why or _WHY[knob], place.make_forecast({knob: new}))
 
 
-def _move(place: Place, why: str, *turns: tuple[str, str]) -> Move | None:
+def _move(place: SearchState, why: str, *turns: tuple[str, str]) -> Move | None:
     """Knobs turned at once, but those that stand there already; None where one is missing, or none turns."""
     if any(knob not in place.knobs for knob, _ in turns):
         return None
@@ -271,16 +271,16 @@ def _move(place: Place, why: str, *turns: tuple[str, str]) -> Move | None:
     return Move(found, why, _foretold(place, found)) if found else None
 
 
-def _changes(place: Place, values: Iterable[tuple[str, str]]) -> tuple[KnobChange, ...]:
+def _changes(place: SearchState, values: Iterable[tuple[str, str]]) -> tuple[KnobChange, ...]:
     """What it takes to turn knobs to these values."""
     return tuple(KnobChange(knob, place.knobs[knob], new) for knob, new in values if place.knobs[knob] != new)
 
 
-def _foretold(place: Place, turns: tuple[KnobChange, ...]) -> Forecast | None:
-    return place.foretell({turn.knob: turn.new for turn in turns})
+def _foretold(place: SearchState, turns: tuple[KnobChange, ...]) -> Forecast | None:
+    return place.make_forecast({turn.knob: turn.new for turn in turns})
 
 
-def _untried(place: Place, limits: Limits, moves: list[Move | None]) -> list[Move]:
+def _untried(place: SearchState, limits: Limits, moves: list[Move | None]) -> list[Move]:
     """Those of knobs that are open, and to settings where it has not been."""
     return [
         move
@@ -289,7 +289,7 @@ def _untried(place: Place, limits: Limits, moves: list[Move | None]) -> list[Mov
     ]
 
 
-def _bearable(place: Place, limits: Limits, knob: str, most: int) -> str:
+def _bearable(place: SearchState, limits: Limits, knob: str, most: int) -> str:
     """What a knob that is off is turned to: `most`, or the half of it, of that, ... that the memory limit bears."""
     fitting = most
     while fitting > 1 and not _bears(place, limits, knob, str(fitting)):
@@ -297,7 +297,7 @@ def _bearable(place: Place, limits: Limits, knob: str, most: int) -> str:
     return str(fitting)
 
 
-def _more(place: Place, limits: Limits, knob: str) -> str:
+def _more(place: SearchState, limits: Limits, knob: str) -> str:
     """The next larger number that the memory bears; empty where it is none, or there."""
     value = place.knobs[knob]
     most = _DEEP if knob == "prefetch" else _MOST
@@ -308,13 +308,13 @@ def _more(place: Place, limits: Limits, knob: str) -> str:
     return wide if far and _bears(place, limits, knob, wide) else next_up
 
 
-def _bears(place: Place, limits: Limits, knob: str, value: str) -> bool:
+def _bears(place: SearchState, limits: Limits, knob: str, value: str) -> bool:
     if limits.batch_bytes is None:
         return place.knobs.get(knob) in _OFF
     return _needs_more(place, {**place.knobs, knob: value}, limits.batch_bytes) <= limits.memory_bytes
 
 
-def _needs_more(place: Place, turned: Mapping[str, str], batch_bytes: float) -> float:
+def _needs_more(place: SearchState, turned: Mapping[str, str], batch_bytes: float) -> float:
     return needed_bytes(turned, batch_bytes) - needed_bytes(place.start, batch_bytes)
 
 

@@ -20,23 +20,23 @@ from tfwatch.analysis.tuning.autopilot_moves import (
     LEAST,
     Limits,
     Move,
-    Place,
+    SearchState,
     Stop,
-    easing,
-    feeding,
+    find_core_sharing_moves,
+    find_data_wait_moves,
+    find_return_moves,
     fits,
-    returning,
     stretch,
 )
 from tfwatch.analysis.tuning.batch_supply import needed_bytes
-from tfwatch.analysis.tuning.estimator import Likely, Measured, Seen, Told, measure
+from tfwatch.analysis.tuning.estimator import Estimator, ForecastDatum, MeasuredDatum, Measurement, measure
 from tfwatch.analysis.tuning.forecast import NINE_OF_TEN
 from tfwatch.core import units
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfwatch.analysis.tuning.autopilot_moves import Foretell
+    from tfwatch.analysis.tuning.autopilot_moves import MakeForecast
     from tfwatch.core.rows import Rows
 
 #: Less data wait than this share of a step is no starving: without any, a step is 4 % shorter at most. The verdict's
@@ -59,7 +59,7 @@ _SLOWER = 0.05
 _HALF = 0.5
 
 
-class Walk:
+class AutopilotSearch:
     """One walk, from the settings at its start.
 
     Attributes:
@@ -67,39 +67,39 @@ class Walk:
         reason: what the newest verdict rests on, in words; empty where it is beyond noise.
     """
 
-    def __init__(self, knobs: Mapping[str, str], first: Measured) -> None:
+    def __init__(self, knobs: Mapping[str, str], first: Measurement) -> None:
         self.knobs = dict(knobs)
         self.first = first
         self.reason = ""
         self._start = dict(knobs)
-        self._seen = [Seen(dict(knobs), first)]
-        self._told: list[Told] = []
+        self._seen = [MeasuredDatum(dict(knobs), first)]
+        self._told: list[ForecastDatum] = []
         self._barred: list[dict[str, str]] = []
         self._floor_ms = first.work_ms
 
     @property
-    def now(self) -> Measured:
+    def now(self) -> Measurement:
         """What was measured last under what it stands at."""
         return self._newest.measured
 
-    def place(self, foretell: Foretell) -> Place:
+    def place(self, make_forecast: MakeForecast) -> SearchState:
         """Where it stands."""
         been = [*(one.knobs for one in self._seen), *self._barred]
-        return Place(self._start, self.knobs, self.now, been, foretell, self._floor_ms)
+        return SearchState(self._start, self.knobs, self.now, been, make_forecast, self._floor_ms)
 
-    def next(self, foretell: Foretell, limits: Limits) -> Move | Stop:
+    def next(self, make_forecast: MakeForecast, limits: Limits) -> Move | Stop:
         """What comes next. foretell: the forecast of knobs turned to values from where it stands."""
-        place, now = self.place(foretell), self.now
+        place, now = self.place(make_forecast), self.now
         if now.step_ms <= (1 + NEAR_FLOOR) * self._floor_ms < math.inf:
             above = f"less than {units.percent(NEAR_FLOOR)} above the device's own {units.milliseconds(self._floor_ms)}"
-            return Stop("floor", f"a step takes {units.milliseconds(now.step_ms)}, {above}")
+            return Stop("compute_floor", f"a step takes {units.milliseconds(now.step_ms)}, {above}")
         starves = now.wait_share >= FED_BELOW
         crowded = now.work_ms > (1 + _CROWDED) * self._floor_ms
         if not starves and limits.accelerated and not crowded:
-            return Stop("fed", _fed(now))
-        feed = [move for move in feeding(place, limits) if starves or move.knob in _LIGHTER]
+            return Stop("not_starving", _fed(now))
+        feed = [move for move in find_data_wait_moves(place, limits) if starves or move.knob in _LIGHTER]
         fitting = [move for move in feed if fits(place, limits, move)]
-        eased = [move for move in easing(place, limits) if crowded and fits(place, limits, move)]
+        eased = [move for move in find_core_sharing_moves(place, limits) if crowded and fits(place, limits, move)]
         moves = self._worth(place, fitting, eased)
         best = next((move for move in moves if stretch(place, move, limits) >= LEAST), None)
         if best:
@@ -114,7 +114,7 @@ class Walk:
         after, before = measure(rows), self._newest
         if after is None or after.steps < LEAST:
             return self._too_few(move) if last else None
-        came = Seen(move.turned(self.knobs), after)
+        came = MeasuredDatum(move.turned(self.knobs), after)
         came_off = math.hypot(came.off, before.off)
         slower = came.log - before.log > _SURE * came_off
         if not last and not slower and after.error_ms > _EXACT * after.step_ms:
@@ -125,7 +125,7 @@ class Walk:
         self._floor_ms = min(self._floor_ms, after.work_ms)
         self._seen, self._told = [*self._seen, came], told
         price = _price(came.knobs) - _price(self.knobs)
-        kept = came.log - before.log <= _SLOWER and Likely(self._seen, told).gain(self.knobs, came.knobs) > price
+        kept = came.log - before.log <= _SLOWER and Estimator(self._seen, told).gain(self.knobs, came.knobs) > price
         promises = move.forecast is not None and self._promised(move) < 0
         self.reason = _reason(before, came, promises=promises, kept=kept)
         if kept:
@@ -142,14 +142,14 @@ class Walk:
         return False
 
     @property
-    def _newest(self) -> Seen:
+    def _newest(self) -> MeasuredDatum:
         return next(one for one in reversed(self._seen) if one.knobs == self.knobs)
 
-    def _worth(self, place: Place, feed: list[Move], eased: list[Move]) -> list[Move]:
+    def _worth(self, place: SearchState, feed: list[Move], eased: list[Move]) -> list[Move]:
         """The moves that are worth their steps, the best first."""
         opened = [*feed, *eased]
-        known = Likely(self._seen, [*self._told, *map(self._foretold, opened)])
-        back = returning(place, [one.knobs for one in self._seen if one.knobs not in self._barred])
+        known = Estimator(self._seen, [*self._told, *map(self._foretold, opened)])
+        back = find_return_moves(place, [one.knobs for one in self._seen if one.knobs not in self._barred])
         # No setting of the buffers brings a step below the device's own time.
         most = math.log(place.now.step_ms / place.floor_ms) if place.floor_ms > 0 else math.inf
         worth = {}
@@ -162,11 +162,11 @@ class Walk:
         new = [move for move in ranked if move in feed] if place.now.wait_share >= HIGHLY_FROM else []
         return [*new, *(move for move in ranked if worth[move.turns] >= _ENOUGH)]
 
-    def _foretold(self, move: Move) -> Told:
+    def _foretold(self, move: Move) -> ForecastDatum:
         told, wide = move.forecast, 0.0
         if told is not None and 0 < told.low_ms < told.high_ms:
             wide = math.log(told.high_ms / told.low_ms) / (2 * NINE_OF_TEN)
-        return Told(dict(self.knobs), move.turned(self.knobs), self._promised(move), wide)
+        return ForecastDatum(dict(self.knobs), move.turned(self.knobs), self._promised(move), wide)
 
     def _promised(self, move: Move) -> float:
         """The logarithm of the step after a move, less that before it, by its forecast."""
@@ -186,7 +186,7 @@ def _price(knobs: Mapping[str, str]) -> float:
     return _PRICE * held + (_CACHE_PRICE if knobs.get("cache") == "on" else 0.0)
 
 
-def _reason(before: Seen, came: Seen, *, promises: bool, kept: bool) -> str:
+def _reason(before: MeasuredDatum, came: MeasuredDatum, *, promises: bool, kept: bool) -> str:
     """What a verdict rests on where what was measured does not say it beyond noise."""
     gained = before.log - came.log
     sure = _SURE * math.hypot(before.off, came.off)
@@ -199,18 +199,18 @@ def _reason(before: Seen, came: Seen, *, promises: bool, kept: bool) -> str:
     return "not beyond noise" + (", as forecast" if promises and gained > 0 else ", likely no slower")
 
 
-def _nothing_left(now: Measured, starves: bool, refused: bool, caches: bool) -> Stop:
+def _nothing_left(now: Measurement, starves: bool, refused: bool, caches: bool) -> Stop:
     later = "; a cache would gain once an epoch has filled it: c" if caches else ""
     if not starves:
-        return Stop("fed", _fed(now) + later)
+        return Stop("not_starving", _fed(now) + later)
     limit = (
         "the switches that are left need more memory than its limit"
         if refused
         else "no other switch is likely to make it less"
     )
-    return Stop("tried", f"{_fed(now)}; {limit}{later}")
+    return Stop("nothing_left", f"{_fed(now)}; {limit}{later}")
 
 
-def _fed(now: Measured) -> str:
+def _fed(now: Measurement) -> str:
     waits = units.number(now.step_ms - now.work_ms)
     return f"it waits {waits} of {units.milliseconds(now.step_ms)} a step"

@@ -38,7 +38,7 @@ _HIDDEN_IN_MAPS = (1.0, 0.5, 0.0)
 _MISTOLD = (0.3, 0.0, -0.05)
 #: Parallel maps take more work in all: 1.0 where they sleep, 1.3 for JPEGs decoded on all of two cores.
 _LOSSES = (1.0, 1.05, 1.3)
-#: The fast form of a pipeline never seen to run: its share of the slow form's work. 0.04 in `generator`.
+#: The fast pipeline of a pipeline never seen to run: its share of the slow form's work. 0.04 in `generator`.
 _FAST = (0.01, 0.1, 0.5)
 #: A cache that never held anything: what is left of the work. Random augmentation is made anew.
 _CACHED = (0.02, 0.3, 0.9)
@@ -193,7 +193,7 @@ def overlapped(data_ms: float, work_ms: float) -> float:
     """max(D, C + H) and a little: a batch is made while the step before it runs.
 
     The bound of a two-stage pipeline. Held within 5 % on an H200 with loaders of 5 to 40 ms against steps of 13.4
-    (CONTRIBUTING.md, Measured).
+    (docs/results.md).
     """
     return max(data_ms, work_ms + HAND_OVER_MS)
 

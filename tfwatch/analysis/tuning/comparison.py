@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tfwatch.analysis.steps.breakdown import Breakdown, Stat, breakdown, steady
 from tfwatch.analysis.tuning.knob_state import in_effect
-from tfwatch.core.events import EXPERIMENT, PipelineSwitched, SwitchAsked, SwitchFailed, by_hand
+from tfwatch.core.events import EXPERIMENT, PipelineSwitched, SwitchAsked, SwitchFailed, without_experiments
 from tfwatch.core.knobs import ChangesKnob, KnobChange, epochs_until
 from tfwatch.core.rows import Flag, plausible
 
@@ -102,7 +102,9 @@ def compare(
         others = (knob for knob in knobs_at[switch.step] if knob != switch.knob)
         found.append(_comparison(asked_at_ns, switch, next(others, ""), *sides))
     # What waits for an epoch to begin may do so for minutes: its knob's row says so, and the newest comparison stands.
-    return found + [_not_yet(request) for request in by_hand(waiting) if not epochs_until(request.knob, request.new)]
+    return found + [
+        _not_yet(request) for request in without_experiments(waiting) if not epochs_until(request.knob, request.new)
+    ]
 
 
 def _made_and_waiting(events: Sequence[Event]) -> tuple[list[tuple[int, PipelineSwitched]], list[SwitchAsked]]:

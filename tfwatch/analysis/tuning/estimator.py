@@ -42,7 +42,7 @@ _LIKEST = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurement:
     """Steady steps of one setting, means: step_ms with its standard error, work_ms the part that is no data wait."""
 
     steps: int
@@ -56,7 +56,7 @@ class Measured:
         return 1 - self.work_ms / self.step_ms if self.step_ms > 0 else 0.0
 
 
-def measure(rows: Rows) -> Measured | None:
+def measure(rows: Rows) -> Measurement | None:
     """Of rows of `core.rows.STEP` of one setting; None below two steady ones.
 
     The means are winsorised at `_TAIL`, and the standard error is that of a trimmed mean (Wilcox, Introduction to
@@ -74,7 +74,7 @@ def measure(rows: Rows) -> Measured | None:
     likeness = min(max(likeness, 0.0), _LIKEST)
     count = max(len(kept) * (1 - likeness) / (1 + likeness), 2.0)
     error = math.sqrt(spread / (len(kept) - 1) / count) / (1 - 2 * _TAIL)
-    return Measured(len(kept), float(step.mean()), error, min(float(work.mean()), float(step.mean())))
+    return Measurement(len(kept), float(step.mean()), error, min(float(work.mean()), float(step.mean())))
 
 
 def _winsorised(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -92,11 +92,11 @@ _OFF, _OFF_OF_PROMISE, _FAITH = 0.05, 0.5, 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class MeasuredDatum:
     """A stretch of steps that was measured under a setting."""
 
     knobs: Mapping[str, str]
-    measured: Measured
+    measured: Measurement
 
     @property
     def log(self) -> float:
@@ -110,7 +110,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ForecastDatum:
     """What was foretold of a switch: the logarithm of the step after it over the one before; came: NaN until it did.
 
     range, came_off: standard deviations, by the forecast's own range, and of what came by how exactly it was measured.
@@ -129,10 +129,10 @@ class Told:
         return math.hypot(max(self.range, _OFF), _OFF_OF_PROMISE * self.promised)
 
 
-class Likely:
+class Estimator:
     """Estimates of every setting in `seen`, at least one, and in `told`, which begin at settings that are known."""
 
-    def __init__(self, seen: Sequence[Seen], told: Sequence[Told]) -> None:
+    def __init__(self, seen: Sequence[MeasuredDatum], told: Sequence[ForecastDatum]) -> None:
         settings = [one.knobs for one in seen] + [one.turned for one in told]
         self._at = {_key(one): n for n, one in enumerate({_key(one): one for one in settings}.values())}
         off = _record(told)
@@ -165,7 +165,7 @@ class Likely:
         return row
 
 
-def _record(told: Iterable[Told]) -> float:
+def _record(told: Iterable[ForecastDatum]) -> float:
     """So many times as far off as they are taken to be, forecasts were so far."""
     known = [one for one in told if not math.isnan(one.came)]
     offs = [((one.came - one.promised) / math.hypot(one.off, one.came_off)) ** 2 for one in known]
@@ -177,16 +177,16 @@ def _key(knobs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
+class Interval:
     """A stretch of steps with one setting of all knobs, in words; `split` of its steady steps, where there are any."""
 
     knobs: Mapping[str, str]
     split: Breakdown | None
 
 
-def stays(
+def intervals(
     comparisons: Sequence[Comparison], knobs: Mapping[str, str], turns: Sequence[PipelineSwitched] = ()
-) -> list[Stay]:
+) -> list[Interval]:
     """The stretches on both sides of each comparison, oldest first; the last one ended with `knobs`.
 
     turns: every switch of the run in order, where more were made than are compared (those of experiments are not).
@@ -199,11 +199,11 @@ def stays(
         step, switch = made[n]
         state = _go_back(state, past, step)
         if n == len(made) - 1 or made[n + 1][0] != step:
-            found.append(Stay(matter(state), switch.after))
+            found.append(Interval(step_time_knobs(state), switch.after))
     if made:
         step, switch = made[0]
         state = _go_back(state, past, step - 1)
-        found.append(Stay(matter(state), switch.before))
+        found.append(Interval(step_time_knobs(state), switch.before))
     return found[::-1]
 
 
@@ -216,13 +216,13 @@ def _go_back(state: dict[str, str], past: list[tuple[int, KnobChange]], step: in
 
 
 def find(
-    history: Sequence[Stay], wanted: Mapping[str, str], now: Mapping[str, str]
+    history: Sequence[Interval], wanted: Mapping[str, str], now: Mapping[str, str]
 ) -> tuple[Breakdown, Breakdown | None] | None:
     """The newest stretch of the wanted setting, and of a neighbour with the present one, `now`, if there is any.
 
     None where the run has not stood there for `LEAST` steady steps.
     """
-    wanted, now = matter(wanted), matter(now)
+    wanted, now = step_time_knobs(wanted), step_time_knobs(now)
     for n in range(len(history) - 1, -1, -1):
         split = history[n].split
         if history[n].knobs == wanted and split is not None and split.steps >= LEAST:
@@ -231,15 +231,15 @@ def find(
     return None
 
 
-def _is_at(history: Sequence[Stay], n: int, knobs: Mapping[str, str]) -> bool:
+def _is_at(history: Sequence[Interval], n: int, knobs: Mapping[str, str]) -> bool:
     return 0 <= n < len(history) and history[n].knobs == knobs
 
 
-def matter(knobs: Mapping[str, str]) -> dict[str, str]:
+def step_time_knobs(knobs: Mapping[str, str]) -> dict[str, str]:
     """The knobs that change a step's time."""
-    return {knob: value for knob, value in knobs.items() if matters(knob)}
+    return {knob: value for knob, value in knobs.items() if affects_step_time(knob)}
 
 
-def matters(knob: str) -> bool:
+def affects_step_time(knob: str) -> bool:
     """Whether it changes a step's time: a shuffle changes only the order of the examples."""
     return knob != "shuffle"

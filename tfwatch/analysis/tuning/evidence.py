@@ -12,7 +12,7 @@ import numpy as np
 from tfwatch.analysis.findings.bottleneck import stage_table
 from tfwatch.analysis.steps.breakdown import breakdown, steady
 from tfwatch.analysis.tuning.comparison import LONGEST
-from tfwatch.analysis.tuning.estimator import Stay, stays
+from tfwatch.analysis.tuning.estimator import Interval, intervals
 from tfwatch.analysis.tuning.knob_state import in_effect
 from tfwatch.core.rows import STEP, step_ms
 
@@ -68,9 +68,9 @@ class Evidence:
     silence: str = ""
 
     @cached_property
-    def history(self) -> list[Stay]:
+    def history(self) -> list[Interval]:
         """What the settings of this run have shown, oldest first."""
-        return stays(self.comparisons, self.knobs, self.turns)
+        return intervals(self.comparisons, self.knobs, self.turns)
 
     @cached_property
     def wandering(self) -> float:
@@ -100,7 +100,7 @@ class Described(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Grounds:
+class EvidenceTables:
     """A run's tables.
 
     rows_between: rows of `core.rows.STEP`, by the first and the last step. samples: rows of `SAMPLE`, as many as there
@@ -127,7 +127,7 @@ def cores_of(run: Described) -> int:
 
 
 def tables(rows: Rows, found: Mapping[int, StagesFound]) -> Callable[[int, int], StageTable | None]:
-    """For `Grounds.table_at`, of all of a run's rows of `core.rows.STAGE`: the readings of the 10 s before."""
+    """For `EvidenceTables.table_at`, of all of a run's rows of `core.rows.STAGE`: the readings of the 10 s before."""
     rows = rows[rows["at_ns"] > 0]  # a dropped stretch reads as zeros
 
     def table_at(step: int, at_ns: int) -> StageTable | None:
@@ -139,7 +139,9 @@ def tables(rows: Rows, found: Mapping[int, StagesFound]) -> Callable[[int, int],
     return table_at
 
 
-def gather(grounds: Grounds, comparisons: Sequence[Comparison], step: int, at_ns: int, silence: str = "") -> Evidence:
+def build_evidence(
+    grounds: EvidenceTables, comparisons: Sequence[Comparison], step: int, at_ns: int, silence: str = ""
+) -> Evidence:
     """What is known after `step` steps, at `at_ns`; `comparisons`: the switches up to then.
 
     silence: why nothing is to be forecast now, e.g. `stalled`.
@@ -172,7 +174,9 @@ def gather(grounds: Grounds, comparisons: Sequence[Comparison], step: int, at_ns
     )
 
 
-def _judged(grounds: Grounds, table: StageTable | None, samples: Rows, split: Breakdown | None) -> StageTable | None:
+def _judged(
+    grounds: EvidenceTables, table: StageTable | None, samples: Rows, split: Breakdown | None
+) -> StageTable | None:
     if table is None:
         return None
     others = _mean(samples, "cpu_cores") - _mean(samples, "process_cores")
@@ -180,7 +184,7 @@ def _judged(grounds: Grounds, table: StageTable | None, samples: Rows, split: Br
     return table.judged(grounds.cores, others, *took_ms)
 
 
-def last_table(grounds: Grounds, rows: Rows, split: Breakdown | None) -> StageTable | None:
+def last_table(grounds: EvidenceTables, rows: Rows, split: Breakdown | None) -> StageTable | None:
     """The last table of a run, of all its rows of `core.rows.STAGE`; split: of its last steps. None without rows."""
     at_ns = int(rows["at_ns"].max(initial=0))
     samples = _since(grounds.samples, max(at_ns - _READINGS_NS - _PERIOD_NS, 0), at_ns)

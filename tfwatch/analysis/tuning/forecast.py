@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis.steps.breakdown import BURSTS
 from tfwatch.analysis.tuning import batch_supply, estimator, knob_state
 from tfwatch.analysis.tuning.comparison import LEAST
-from tfwatch.analysis.tuning.evidence import gather
-from tfwatch.analysis.tuning.predict import Reckoned, reckon
+from tfwatch.analysis.tuning.evidence import build_evidence
+from tfwatch.analysis.tuning.predict import Prediction, predict
 from tfwatch.core.refusals import no_room
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.steps.breakdown import Breakdown
     from tfwatch.analysis.tuning.comparison import Comparison
-    from tfwatch.analysis.tuning.evidence import Evidence, Grounds
+    from tfwatch.analysis.tuning.evidence import Evidence, EvidenceTables
     from tfwatch.core.refusals import NoRoom
 
 #: What a forecast is off by where all is known, of the step: on a device of its own, and where compute and data share
@@ -97,7 +97,7 @@ def forecasts(evidence: Evidence) -> tuple[Forecast, ...]:
 def choices(evidence: Evidence, knob: str) -> tuple[str, ...]:
     """The values that the keys of a knob ask for next; none for a knob that changes no step's time."""
     now = evidence.knobs.get(knob)
-    if now is None or not estimator.matters(knob):
+    if now is None or not estimator.affects_step_time(knob):
         return ()
     made = evidence.turns or evidence.comparisons
     last_on = next((turn.old for turn in reversed(made) if turn.knob == knob and turn.old != "off"), None)
@@ -112,15 +112,15 @@ def forecast(evidence: Evidence, knob: str, value: str, beside: Mapping[str, str
     split, why_not = evidence.breakdown, silence(evidence)
     if why_not or split is None:
         return Forecast(knob, value, math.nan, math.nan, math.nan, floor_ms(evidence), why_not)
-    wanted = estimator.matter({**evidence.knobs, knob: value, **beside})
+    wanted = estimator.step_time_knobs({**evidence.knobs, knob: value, **beside})
     stood = estimator.find(evidence.history, wanted, evidence.knobs)
     seen = True
-    if wanted == estimator.matter(evidence.knobs) or _is_as_written(evidence, knob, value):
-        found: Reckoned | str = _as_seen(split, split, split)
+    if wanted == estimator.step_time_knobs(evidence.knobs) or _is_as_written(evidence, knob, value):
+        found: Prediction | str = _as_seen(split, split, split)
     elif stood:
         found = _as_seen(split, *stood)
     else:
-        found, seen = reckon(evidence, split, knob, value, floor_ms(evidence), beside), False
+        found, seen = predict(evidence, split, knob, value, floor_ms(evidence), beside), False
     if full := _no_room(evidence, knob, value):
         found = f"a cache {full.words}"
     if isinstance(found, str):
@@ -158,15 +158,21 @@ def floor_ms(evidence: Evidence) -> float:
     return min(known, default=math.nan)
 
 
-def _as_seen(now: Breakdown, then: Breakdown, beside: Breakdown | None) -> Reckoned:
+def _as_seen(now: Breakdown, then: Breakdown, beside: Breakdown | None) -> Prediction:
     """A stretch of this run; where one of the present setting lies beside it, in proportion to how that has changed."""
     times = now.step.median / beside.step.median if beside else 1.0
     step_ms, mean_ms = then.step.median * times, then.step.mean * times
-    return Reckoned(step_ms, mean_ms, step_ms, step_ms, "measured in this run")
+    return Prediction(step_ms, mean_ms, step_ms, step_ms, "measured in this run")
 
 
 def _told(
-    evidence: Evidence, split: Breakdown, knob: str, value: str, beside: Mapping[str, str], found: Reckoned, seen: bool
+    evidence: Evidence,
+    split: Breakdown,
+    knob: str,
+    value: str,
+    beside: Mapping[str, str],
+    found: Prediction,
+    seen: bool,
 ) -> Forecast:
     usual = _OFF if evidence.accelerated else _OFF_SHARED
     needs, limit = _needs_bytes(evidence, {knob: value, **beside}), evidence.memory_limit
@@ -214,7 +220,7 @@ def _taken_by_others(evidence: Evidence) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Foretold:
+class CheckedForecast:
     """A switch whose forecast can be held against what came: `came_ms` is the median of the settled steps after it."""
 
     switch: Comparison
@@ -236,7 +242,7 @@ class Foretold:
 class Record:
     """Every switch of a run that was foretold and has settled, oldest first."""
 
-    foretold: tuple[Foretold, ...] = ()
+    foretold: tuple[CheckedForecast, ...] = ()
 
     @property
     def median_off(self) -> float:
@@ -249,13 +255,13 @@ class Record:
         return sum(one.inside for one in self.foretold)
 
 
-def record(grounds: Grounds, comparisons: Sequence[Comparison]) -> Record:
+def record(tables: EvidenceTables, comparisons: Sequence[Comparison]) -> Record:
     """The forecast of each settled switch from what was known before it was asked for."""
-    found = (foretell(grounds, comparisons, n) for n in range(len(comparisons)))
+    found = (check_forecast(tables, comparisons, n) for n in range(len(comparisons)))
     return Record(tuple(one for one in found if one is not None))
 
 
-def foretell(grounds: Grounds, comparisons: Sequence[Comparison], n: int) -> Foretold | None:
+def check_forecast(tables: EvidenceTables, comparisons: Sequence[Comparison], n: int) -> CheckedForecast | None:
     """The n-th switch, foretold from what was known before it was asked for.
 
     None where it has not settled, where several knobs were turned at once, and where nothing could be said.
@@ -263,11 +269,11 @@ def foretell(grounds: Grounds, comparisons: Sequence[Comparison], n: int) -> For
     switch = comparisons[n]
     if switch.step is None or not switch.settled or switch.beside or switch.after is None:
         return None
-    told = forecast(evidence_before(grounds, comparisons, n), switch.knob, switch.new)
-    return Foretold(switch, told, switch.after.step.median) if told.is_known else None
+    told = forecast(evidence_before(tables, comparisons, n), switch.knob, switch.new)
+    return CheckedForecast(switch, told, switch.after.step.median) if told.is_known else None
 
 
-def evidence_before(grounds: Grounds, comparisons: Sequence[Comparison], n: int) -> Evidence:
+def evidence_before(tables: EvidenceTables, comparisons: Sequence[Comparison], n: int) -> Evidence:
     """What was known just before the n-th switch was asked for."""
     switch = comparisons[n]
-    return gather(grounds, comparisons[:n], switch.asked_step, switch.asked_at_ns)
+    return build_evidence(tables, comparisons[:n], switch.asked_step, switch.asked_at_ns)

@@ -48,7 +48,7 @@ _UNSEEN = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reckoned:
+class Prediction:
     """Milliseconds: the median and the mean step, and between what the median lies for all that is not known."""
 
     step_ms: float
@@ -58,9 +58,9 @@ class Reckoned:
     why: str
 
 
-def reckon(
+def predict(
     evidence: Evidence, split: Breakdown, knob: str, value: str, floor_ms: float, beside: Mapping[str, str]
-) -> Reckoned | str:
+) -> Prediction | str:
     """The step after `knob` is turned to `value`; a sentence where nothing is known of it.
 
     What the formulas say of the switch is added to the step as it is: where nothing is turned, it stays.
@@ -81,12 +81,12 @@ def reckon(
     ]
     steps = [max(split.step.median + change, min(work_then_ms, split.step.median)) for change in changes]
     means = [max(split.step.mean + change, work_then_ms) for change in changes]
-    found = Reckoned(steps[1], means[1], min(steps), max(steps), "")
+    found = Prediction(steps[1], means[1], min(steps), max(steps), "")
     if knob == "prefetch":
         queue = None if beside else _through_a_queue(evidence, value)
         if queue is not None:
             likely = float(np.median(queue))
-            found = Reckoned(likely, float(queue.mean()), likely, likely, "")
+            found = Prediction(likely, float(queue.mean()), likely, likely, "")
         if evidence.accelerated and _holds_lock(evidence, split):
             found = replace(found, high_ms=found.high_ms + split.dispatch.mean)
     elif knob == "fast_form":
@@ -257,7 +257,7 @@ def _before_the_buffer(waits: NDArray[np.float64], work: NDArray[np.float64], de
 # -- cores --------------------------------------------------------------------------------------
 
 
-def _on_shared_cores(evidence: Evidence, split: Breakdown, found: Reckoned, then: Mapping[str, str]) -> Reckoned:
+def _on_shared_cores(evidence: Evidence, split: Breakdown, found: Prediction, then: Mapping[str, str]) -> Prediction:
     """Where another part overlaps than now, the cores may not be there for it, or come free: work is conserved."""
     turned = [knob for knob in ("prefetch", "workers") if then.get(knob, "off") != evidence.knobs.get(knob, "off")]
     if not turned:
@@ -274,7 +274,7 @@ def _on_shared_cores(evidence: Evidence, split: Breakdown, found: Reckoned, then
     others = max(evidence.cores - used - free, 0.0)
     likely = min(shared_cores(used * now_ms, used + free + _YIELDED * others), now_ms)
     worst = min(shared_cores(used * now_ms, used + free), now_ms)
-    return Reckoned(
+    return Prediction(
         step_ms=max(found.step_ms, likely),
         mean_ms=max(found.mean_ms, likely),
         low_ms=found.low_ms,

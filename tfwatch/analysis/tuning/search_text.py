@@ -45,7 +45,7 @@ _WHY = {
 
 
 @dataclass(frozen=True, slots=True)
-class Underway:
+class RunningExperiment:
     """An experiment that has not ended: `began`, and its newest block; None before the first one is over.
 
     cut_off: the run ended first.
@@ -61,7 +61,7 @@ class Underway:
         return subject(self.began.knob, self.began.values)
 
     @property
-    def outlook(self) -> str:
+    def prospect(self) -> str:
         """What is to come of it."""
         return "no answer: the run ended before" if self.cut_off else "goes on until the answer is clear"
 
@@ -86,14 +86,14 @@ class Underway:
         return f"{self.brief} ({units.times(self.block.low)} to {units.times(self.block.high)})"
 
 
-def underway(events: Iterable[Event]) -> Underway | None:
+def running_experiment(events: Iterable[Event]) -> RunningExperiment | None:
     """The experiment that goes on; None where none does. events: those of experiments, others are passed over."""
-    found: Underway | None = None
+    found: RunningExperiment | None = None
     for event in events:
         if isinstance(event, ExperimentBegan):
-            found = Underway(event, None)
+            found = RunningExperiment(event, None)
         elif isinstance(event, ExperimentBlock) and found:
-            found = Underway(found.began, event)
+            found = RunningExperiment(found.began, event)
         elif isinstance(event, ExperimentEnded):
             found = None
     return found
@@ -142,11 +142,11 @@ def _left(ended: ExperimentEnded) -> str:
 
 
 #: The events of a flight.
-OF_FLIGHTS = (AutopilotBegan, MoveMade, MoveJudged, AutopilotEnded)
+AUTOPILOT_EVENTS = (AutopilotBegan, MoveMade, MoveJudged, AutopilotEnded)
 
 
 @dataclass(frozen=True, slots=True)
-class Flight:
+class AutopilotRun:
     """One time that the autopilot was on. made: its newest move.
 
     moves: all that were judged, oldest first. ended: None while it goes on.
@@ -187,12 +187,12 @@ class Flight:
         return [*told, judged_words(judged)] if judged else told
 
 
-def flights(events: Iterable[object]) -> list[Flight]:
+def autopilot_runs(events: Iterable[object]) -> list[AutopilotRun]:
     """Every flight of a run, oldest first; other events are passed over."""
-    found: list[Flight] = []
+    found: list[AutopilotRun] = []
     for event in events:
         if isinstance(event, AutopilotBegan):
-            found.append(Flight(event))
+            found.append(AutopilotRun(event))
         elif found and isinstance(event, MoveMade):
             found[-1] = replace(found[-1], made=event)
         elif found and isinstance(event, MoveJudged):
@@ -202,13 +202,13 @@ def flights(events: Iterable[object]) -> list[Flight]:
     return found
 
 
-def flying(events: Iterable[object]) -> Flight | None:
+def running_autopilot(events: Iterable[object]) -> AutopilotRun | None:
     """The flight that goes on; None where none does."""
-    newest = next(iter(reversed(flights(events))), None)
+    newest = next(iter(reversed(autopilot_runs(events))), None)
     return newest if newest and newest.ended is None else None
 
 
-def undecided(events: Iterable[object]) -> MoveMade | None:
+def find_undecided_move(events: Iterable[object]) -> MoveMade | None:
     """The move that is in effect at the end of a run's events though it was not kept: the run ended first."""
     newest: MoveMade | None = None
     in_effect: MoveMade | None = None
@@ -241,7 +241,7 @@ def judged_words(judged: MoveJudged) -> str:
     did, why = "kept" if judged.kept else "undone", judged.reason and f", {judged.reason}"
     if judged.after_ms is None:
         return f"{what} {did}{why}"
-    return f"{what} {did}: {' to '.join(units.together(judged.before_ms, judged.after_ms))}{why}"
+    return f"{what} {did}: {' to '.join(units.in_one_unit(judged.before_ms, judged.after_ms))}{why}"
 
 
 def _beside(move: MoveMade | MoveJudged) -> str:
@@ -254,16 +254,16 @@ def move_line(judged: MoveJudged) -> str:
     return judged_words(judged) + (f", forecast {units.number(judged.forecast_ms)}" if known else "")
 
 
-def gave(flight: Flight) -> str:
+def gave(autopilot_run: AutopilotRun) -> str:
     """`autopilot: 1.68 x faster, 2 of 3 moves kept`; of means, in its own steps.
 
     Where none was kept the settings are what they were, and so is what their steps differ by: `as it was`.
     """
-    count = sum(move.kept for move in flight.moves)
-    kept = f"{count} of {len(flight.moves)} moves kept"
+    count = sum(move.kept for move in autopilot_run.moves)
+    kept = f"{count} of {len(autopilot_run.moves)} moves kept"
     if not count:
         return f"autopilot: as it was, {kept}"
-    before, after = flight.before_ms, flight.after_ms
+    before, after = autopilot_run.before_ms, autopilot_run.after_ms
     return f"autopilot: {speed(before / after)}, {kept}" if before and after else f"autopilot: {kept}"
 
 
@@ -272,7 +272,7 @@ def ended_words(ended: AutopilotEnded) -> str:
     over = f"in {units.counted(ended.steps, 'step')}; {ended.reason}"
     if ended.before_ms is None or ended.after_ms is None:
         return f"autopilot: {over}"
-    gave = f"{' to '.join(units.together(ended.before_ms, ended.after_ms))} a step"
+    gave = f"{' to '.join(units.in_one_unit(ended.before_ms, ended.after_ms))} a step"
     if ended.before_share is None or ended.after_share is None:
         return f"autopilot: {gave} {over}"
     waits = f"data wait {units.percent(ended.before_share)} to {units.percent(ended.after_share)}"
@@ -280,11 +280,11 @@ def ended_words(ended: AutopilotEnded) -> str:
 
 
 #: The events that tell.
-OF_TRYING = (PipelineSwitched, MoveMade, MoveJudged, ExperimentBegan, ExperimentBlock, ExperimentEnded)
+UNDECIDED_EVENTS = (PipelineSwitched, MoveMade, MoveJudged, ExperimentBegan, ExperimentBlock, ExperimentEnded)
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class Undecided:
     """The knobs that an experiment or the autopilot had in hand at the end of a run.
 
     decided: by knob, what the experiment left it at by its answer; without one what it stood at before.
@@ -296,20 +296,20 @@ class Tried:
     at_ns: int
 
 
-def tried(events: Iterable[object]) -> Tried | None:
-    """What was being tried at the end of a run's events, of `OF_TRYING`; None where all was decided."""
+def find_undecided(events: Iterable[object]) -> Undecided | None:
+    """What was being tried at the end of a run's events, of `UNDECIDED_EVENTS`; None where all was decided."""
     events = list(events)
-    move = undecided(events)
+    move = find_undecided_move(events)
     if move:
-        return Tried(_before(move, events), ((1, move.step),), move.at_ns)
+        return Undecided(_before(move, events), ((1, move.step),), move.at_ns)
     experiment = _newest(events)
-    return experiment.tried() if experiment else None
+    return experiment.find_undecided() if experiment else None
 
 
 def blocks_like_the_last(events: Iterable[object]) -> tuple[tuple[int, int], ...]:
     """First and last step of the earlier stretches of the newest A/B test with the setting that the run ended with.
 
-    Empty where no A/B test made the last switch. events: of `OF_TRYING`.
+    Empty where no A/B test made the last switch. events: of `UNDECIDED_EVENTS`.
     """
     experiment = _newest(events)
     return experiment.like_the_last() if experiment and experiment.switches else ()
@@ -330,7 +330,7 @@ class _Experiment:
     switches: list[PipelineSwitched]
     ended: ExperimentEnded | None = None
 
-    def tried(self) -> Tried | None:
+    def find_undecided(self) -> Undecided | None:
         """None where no switch was made, or the last one was to what was decided."""
         if not self.switches:
             return None
@@ -341,7 +341,7 @@ class _Experiment:
             return None
         seen = [block for block in self.blocks if block.value == decided]
         at_ns = seen[-1].at_ns if seen else self.began.at_ns
-        return Tried({self.began.knob: decided}, self._stretches(decided), at_ns)
+        return Undecided({self.began.knob: decided}, self._stretches(decided), at_ns)
 
     def like_the_last(self) -> tuple[tuple[int, int], ...]:
         """The stretches with the value of the last switch that end before it."""

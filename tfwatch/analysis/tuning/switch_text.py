@@ -67,12 +67,12 @@ def gave(switch: Comparison, ratio: float) -> str:
 
 
 def setting(knob: str, value: str, form: str = "") -> str:
-    """`prefetch off`, `fast form (tf.data) off` where `form` names the fast form."""
+    """`prefetch off`, `fast pipeline (tf.data) off` where `form` names the fast pipeline."""
     return f"{knob_name(knob, form)} {value}"
 
 
 def missed(switch: SwitchMissed, form: str = "") -> str:
-    """A switch for which the run was too short; `form` names the pipeline's fast form."""
+    """A switch for which the run was too short; `form` names the pipeline's fast pipeline."""
     return f"{switch.change.words(form)} at step {units.count(switch.step)}: the run ended before it was in effect"
 
 
@@ -161,7 +161,7 @@ def note(told: Forecast) -> str:
     return f"{units.milliseconds(told.telling_ms)}  {_gain(told)}"
 
 
-def promise(told: Forecast) -> str:
+def expected_gain_text(told: Forecast) -> str:
     """`about 13.8 ms, 1.7 x (the rest is compute)`; with its range where that is wide."""
     within = f" ({between(told)})" if between(told) else ""
     return f"about {units.milliseconds(told.telling_ms)}{within}, {_gain(told)} ({told.why})"
@@ -171,15 +171,15 @@ def between(told: Forecast) -> str:
     """`13.2 to 78.4`: its range in milliseconds; empty where that is narrow, and where not the median is told."""
     if not told.is_known or told.high_ms <= _WIDE * told.low_ms or told.in_bursts:
         return ""
-    return " to ".join(units.together(told.low_ms, told.high_ms)).removesuffix(" ms")
+    return " to ".join(units.in_one_unit(told.low_ms, told.high_ms)).removesuffix(" ms")
 
 
-def gains(told: Forecast) -> bool:
+def has_usable_gain(told: Forecast) -> bool:
     """Whether the switch promises anything that may be had."""
-    return promises(told) and not told.beyond_limit
+    return has_expected_gain(told) and not told.beyond_limit
 
 
-def promises(told: Forecast) -> bool:
+def has_expected_gain(told: Forecast) -> bool:
     """Whether the switch promises anything, whatever memory it takes."""
     return told.is_known and told.ratio >= 1 + WORTH
 
@@ -189,7 +189,7 @@ def best(forecasts: Iterable[Forecast]) -> Forecast | None:
 
     Of switches that promise nearly the same the first is taken that a key makes, in the order of the screen.
     """
-    promising = [one for one in forecasts if gains(one) and one.knob != "latency_ms"]
+    promising = [one for one in forecasts if has_usable_gain(one) and one.knob != "latency_ms"]
     most = max((one.ratio for one in promising), default=0.0)
     near = [one for one in promising if one.ratio >= most * (1 - WORTH)]
     return min(near, key=lambda one: _ORDER.index(one.knob) if one.knob in _ORDER else len(_ORDER), default=None)
@@ -213,7 +213,7 @@ def last_words(found: Record | None) -> str:
     newest, count = found.foretold[-1], len(found.foretold)
     if count > 1:
         return f"forecasts off by {units.percent(found.median_off)} in the median of {count}"
-    return f"foretold {', came '.join(units.together(newest.forecast.step_ms, newest.came_ms))}"
+    return f"foretold {', came '.join(units.in_one_unit(newest.forecast.step_ms, newest.came_ms))}"
 
 
 #: What costs least comes first.

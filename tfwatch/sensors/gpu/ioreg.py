@@ -194,6 +194,6 @@ class Source:
 
     def _ask(self, command: tuple[str, ...]) -> str:
         result = run(command, _TIMEOUT_S, _MOST_BYTES, self._clock)
-        if result.why_not:
-            raise SensorError(f"ioreg: {result.why_not}")
+        if result.failure:
+            raise SensorError(f"ioreg: {result.failure}")
         return result.out

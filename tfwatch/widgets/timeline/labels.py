@@ -24,7 +24,7 @@ from tfwatch.core.events import (
     TrainingFailed,
     ValidationEnded,
     WatchFailed,
-    of_experiment,
+    is_of_experiment,
 )
 from tfwatch.core.knobs import KEYS, knob_name
 
@@ -90,7 +90,7 @@ def _event_mark(event: Event, to: str) -> Mark | None:
         case ExperimentEnded(knob=knob, kept=kept):
             longest = (f"A/B test done: {knob_name(knob)} {kept}",) if kept else ()
             return Mark(at_s, Kind.SWITCH, (*longest, "A/B test done", "A"))
-        case PipelineSwitched() if of_experiment(event):
+        case PipelineSwitched() if is_of_experiment(event):
             return None
         case PipelineSwitched(knob=knob, old=old, new=new):
             letter, name = KEYS.get(knob, "p"), knob_name(knob)

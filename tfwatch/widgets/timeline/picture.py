@@ -9,7 +9,7 @@ import numpy as np
 
 from tfwatch.analysis.findings import machine
 from tfwatch.core import units
-from tfwatch.core.events import GpuFound, PipelineSwitched, SensorMissing, by_hand
+from tfwatch.core.events import GpuFound, PipelineSwitched, SensorMissing, without_experiments
 from tfwatch.core.rows import Phase
 from tfwatch.runs.liveness import Life
 from tfwatch.widgets.basics.text import shorten, single_width
@@ -45,7 +45,7 @@ _WORDS = {
 
 def figures_of(snapshot: Snapshot, split: Breakdown | None) -> Figures:
     """Make the figures beside the rows. split: the breakdown of the newest steady steps."""
-    switch = next(reversed(by_hand(snapshot.events.of(PipelineSwitched))), None)
+    switch = next(reversed(without_experiments(snapshot.events.of(PipelineSwitched))), None)
     share = split.wait_share if split else None
     stall = stalled(snapshot, split.step.median if split else None)
     if stall and split:
@@ -154,7 +154,7 @@ def _beside(label: str, chart: Line, right: Line) -> Line:
 
 def _rules(scene: Scene) -> list[tuple[int, str, str]]:
     starts_s, glyphs = scene.bars.starts_s, scene.glyphs
-    switches = [event.at_ns / 1e9 for event in by_hand(scene.snapshot.events.of(PipelineSwitched))]
+    switches = [event.at_ns / 1e9 for event in without_experiments(scene.snapshot.events.of(PipelineSwitched))]
     seen = [at for at in switches if starts_s[0] <= at <= scene.bars.end_s]
     rules = [(column_of(scene.bars, at), glyphs.switched, "rule") for at in seen]
     return rules if scene.cursor is None else [*rules, (scene.cursor, glyphs.cursor, "cursor")]

@@ -1,1 +1,1 @@
-"""Where examples come from: arrays, numbered examples, image folders."""
+"""The data of the workloads: arrays, numbered examples, image folders."""

@@ -1,6 +1,6 @@
-"""The pipeline of a workload whose examples lie in arrays: the form that people write, and the fast one.
+"""The pipeline of a workload whose examples have numbers: the usual form and the fast one.
 
-`pick` makes an example of a number, and a batch of examples of a batch of numbers, in the same lines.
+`pick` makes an example from a number, and a batch of examples from a batch of numbers, with the same code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """How examples are made of the numbers below `count`, and of the held-out numbers from there on."""
+    """Examples by number: the training ones are below `count`, the held-out ones from there on."""
 
     pick: Pick
     count: int
@@ -33,7 +33,7 @@ class Examples:
 
 
 def prepared(settings: Settings, examples: Examples, model: Callable[[], keras.Model], metric: str) -> Prepared:
-    """A workload over examples that have numbers."""
+    """Prepare a workload over examples that have numbers."""
     from tfwatch.tfdata.shuffle import Shuffle
 
     shuffle = Shuffle(examples.count, numbered_examples.seed_of(settings))
@@ -50,25 +50,25 @@ def prepared(settings: Settings, examples: Examples, model: Callable[[], keras.M
 
 
 def pipeline(numbers: tf.data.Dataset, knobs: Knobs, *, pick: Pick, batch_size: int) -> tf.data.Dataset:
-    """Batches of examples from batches of numbers."""
+    """Return batches of examples from batches of numbers."""
     batches = fast(numbers, pick, knobs) if knobs.fast_form else slow(numbers, pick, knobs, batch_size)
     return numbered_examples.finished(batches, knobs)
 
 
 def slow(numbers: tf.data.Dataset, pick: Pick, knobs: Knobs, batch_size: int) -> tf.data.Dataset:
-    """As people write it: one example after another, then batch."""
+    """Return the usual pipeline: one example after another, then batch."""
     return (
         numbers.unbatch().map(pick, num_parallel_calls=work_ahead.num_parallel_calls(knobs.workers)).batch(batch_size)
     )
 
 
 def fast(numbers: tf.data.Dataset, pick: Pick, knobs: Knobs) -> tf.data.Dataset:
-    """A whole batch at once: one call of the map in place of one an example."""
+    """Return the fast pipeline: one call of the map for a whole batch."""
     return numbers.map(pick, num_parallel_calls=work_ahead.num_parallel_calls(knobs.workers))
 
 
 def from_arrays(data: arrays.Arrays, shape: tuple[int, ...]) -> Examples:
-    """Images of `shape`, 0 to 1, and their classes."""
+    """Return images of `shape`, 0 to 1, and their classes."""
     import numpy as np
     import tensorflow as tf
 

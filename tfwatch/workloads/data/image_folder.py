@@ -1,8 +1,6 @@
-"""Folders of images: a user's or synthetic ones, and the files in them that cannot be decoded.
+"""Folders of images: a user's listed, the synthetic one made once, and the files that cannot be decoded.
 
-Folders of classes: listing a user's, and making tfwatch's own once.
-
-Which files of a folder cannot be decoded: each is tried once, and the answer is remembered.
+A folder has a sub-folder for each class. Every file is decoded once, and the result is stored in the cache folder.
 """
 
 from __future__ import annotations
@@ -35,10 +33,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SUFFIXES = (".jpg", ".jpeg")
-#: First bytes of what TensorFlow's JPEG decoder takes: JPEG, and PNG and GIF under a wrong name.
+#: First bytes of the formats that TensorFlow's JPEG decoder reads: JPEG, and misnamed PNG and GIF.
 _MAGIC = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8")
 
-A_CLASS = 800
+IMAGES_PER_CLASS = 800
 _CHUNK = 50
 _QUALITY = 62
 _ABANDONED_NS = 3600 * 10**9
@@ -48,8 +46,8 @@ _ABANDONED_NS = 3600 * 10**9
 class ImageFolder:
     """The JPEG files of a folder whose sub-folders are classes, in the order of their names.
 
-    paths: one a file, as bytes, for a name need not be text. labels: the index of its class.
-    sizes_bytes, changed_ns: what tells a file from a later one of the same name.
+    paths: as bytes, because a name may be invalid text. labels: the indices of the classes.
+    sizes_bytes, changed_ns: these distinguish a file from a later one of the same name.
     """
 
     folder: Path
@@ -61,7 +59,7 @@ class ImageFolder:
 
 
 def cache_dir() -> Path:
-    """Where tfwatch keeps what it can make again."""
+    """Return the folder of files that tfwatch can make again."""
     return Path(platformdirs.user_cache_dir("tfwatch", appauthor=False))
 
 
@@ -69,7 +67,7 @@ def list_images(folder: Path) -> ImageFolder:
     """List a folder of classes; a class is a sub-folder that holds JPEG files at any depth.
 
     Raises:
-        BadInputError: there is no such folder, it cannot be read, or it holds no class or no JPEG file.
+        BadInputError: the folder does not exist, cannot be read, or holds no class or no JPEG file.
     """
     folder = Path(os.path.expanduser(folder))
     found = [(name, files) for name, path in _class_folders(folder) if (files := sorted(_jpeg_files(path)))]
@@ -87,17 +85,17 @@ def list_images(folder: Path) -> ImageFolder:
 
 
 def check_images(folder: Path) -> None:
-    """Look whether a folder of classes holds at least one file that begins like an image.
+    """Check that a folder of classes holds at least one file that begins like an image.
 
     Raises:
-        BadInputError: as `list_images`, or every file is plainly broken.
+        BadInputError: as `list_images`, or no file begins like an image.
     """
     images = list_images(folder)
     if not any(_begins_like_an_image(path) for path in images.paths):
         raise BadInputError(f"none of the {units.count(len(images.paths))} files in {images.folder} is a JPEG image")
 
 
-def made_images(report: Callable[[str], None], clock: Clock = SYSTEM) -> Path:
+def make_images(report: Callable[[str], None], clock: Clock = SYSTEM) -> Path:
     """The folder of tfwatch's own image set, made on first use; `say` tells how far it is.
 
     Where the cache folder cannot be written it is a temporary folder, which goes when the process ends.
@@ -106,7 +104,7 @@ def made_images(report: Callable[[str], None], clock: Clock = SYSTEM) -> Path:
         BadInputError: neither can be written.
     """
     home = cache_dir() / "images-v1"
-    if _is_whole(home):
+    if _is_complete(home):
         return home
     try:
         return _make_in(home.parent, home.name, report, clock)
@@ -139,7 +137,7 @@ def _class_folders(folder: Path) -> list[tuple[str, Path]]:
 
 
 def _jpeg_files(folder: Path) -> Iterator[tuple[bytes, int, int]]:
-    """(path, bytes, time changed) of each; hidden files and what cannot be looked at are passed over."""
+    """Yield (path, bytes, time of change) of each file, without hidden and unreadable ones."""
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
@@ -160,52 +158,52 @@ def _begins_like_an_image(path: bytes) -> bool:
         return False
 
 
-def _is_whole(folder: Path) -> bool:
+def _is_complete(folder: Path) -> bool:
     try:
-        return len(list_images(folder).paths) == A_CLASS * len(CLASSES)
+        return len(list_images(folder).paths) == IMAGES_PER_CLASS * len(CLASSES)
     except BadInputError:
         return False
 
 
 def _make_in(place: Path, name: str, report: Callable[[str], None], clock: Clock) -> Path:
-    """Make the set under another name, then rename it, so that nobody ever meets half a set."""
+    """Make the set under a temporary name, then rename it, so that no process sees an incomplete set."""
     place.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f"{name}.part-", dir=place))
     try:
         _fill(part, report, clock)
         part.chmod(0o755)
-        return _put(part, place / name)
+        return _move_into_place(part, place / name)
     finally:
-        _sweep(place, name, part, clock)
+        _remove_parts(place, name, part, clock)
 
 
-def _sweep(place: Path, name: str, mine: Path, clock: Clock) -> None:
-    """Remove what is left of this making, and of others that were killed an hour ago or more."""
+def _remove_parts(place: Path, name: str, mine: Path, clock: Clock) -> None:
+    """Remove the parts of this attempt, and of others that were killed more than an hour ago."""
     for part in place.glob(f"{name}.part-*"):
         with contextlib.suppress(OSError):
             if part.name.startswith(mine.name) or clock.wall_ns() - part.stat().st_mtime_ns > _ABANDONED_NS:
                 shutil.rmtree(part)
 
 
-def _put(part: Path, home: Path) -> Path:
-    """Rename the whole set to its place. If another process was first, its set is as good."""
-    if home.exists() and not _is_whole(home):
+def _move_into_place(part: Path, home: Path) -> Path:
+    """Rename the complete set to its place; if another process was first, use that set."""
+    if home.exists() and not _is_complete(home):
         with contextlib.suppress(FileNotFoundError):
             home.rename(part.with_name(f"{part.name}-old"))
     try:
         part.rename(home)
     except OSError:
-        if not _is_whole(home):
+        if not _is_complete(home):
             raise
     return home
 
 
 def _fill(part: Path, report: Callable[[str], None], clock: Clock) -> None:
-    total, start_ns = A_CLASS * len(CLASSES), clock.now_ns()
+    total, start_ns = IMAGES_PER_CLASS * len(CLASSES), clock.now_ns()
     report(f"making the image set, 0 of {units.count(total)} (once)")
     for name in CLASSES:
         (part / name).mkdir()
-    chunks = [(name, first) for first in range(0, A_CLASS, _CHUNK) for name in CLASSES]
+    chunks = [(name, first) for first in range(0, IMAGES_PER_CLASS, _CHUNK) for name in CLASSES]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         try:
             for done, future in enumerate(as_completed([pool.submit(_make_chunk, part, *c) for c in chunks]), 1):
@@ -220,7 +218,7 @@ def _fill(part: Path, report: Callable[[str], None], clock: Clock) -> None:
 def _make_chunk(part: Path, name: str, first: int) -> None:
     import tensorflow as tf
 
-    seed = list(CLASSES).index(name) * A_CLASS + first
+    seed = list(CLASSES).index(name) * IMAGES_PER_CLASS + first
     for number, pixels in enumerate(draw(name, _CHUNK, seed), first + 1):
         data = tf.io.encode_jpeg(tf.constant(pixels), quality=_QUALITY, chroma_downsampling=True)
         (part / name / f"{number:05d}.jpg").write_bytes(data.numpy())
@@ -231,64 +229,64 @@ _BATCH = 64
 
 def readable(images: ImageFolder, report: Callable[[str], None]) -> NDArray[np.bool_]:
     """One truth value a file: whether TensorFlow decodes it. `say` tells how far a first look is."""
-    memory = cache_dir() / "checked" / f"{_key(images)}.json"
+    path = cache_dir() / "checked" / f"{_key(images)}.json"
     count = len(images.paths)
     good = np.ones(count, dtype=np.bool_)
-    broken = _recall(memory, count)
+    broken = _load_broken(path, count)
     if broken is None:
-        broken = _try_all(images, report)
-        _remember(memory, broken)
+        broken = _find_broken(images, report)
+        _save_broken(path, broken)
     good[broken] = False
     return good
 
 
 def decode(data: tf.Tensor) -> tf.Tensor:
-    """The pixels of a file's bytes, three channels; whatever this cannot read is broken."""
+    """Decode a file's bytes to pixels of three channels; a file is broken where this fails."""
     import tensorflow as tf
 
     return tf.io.decode_jpeg(data, channels=3)
 
 
 def _key(images: ImageFolder) -> str:
-    """The same for the same files, sizes and times of change."""
+    """Return a hash of the files, their sizes and times of change."""
     digest = hashlib.sha256()
     for path, size, changed in zip(images.paths, images.sizes_bytes, images.changed_ns, strict=True):
         digest.update(b"%s\0%d %d\0" % (os.path.abspath(path), size, changed))
     return digest.hexdigest()[:32]
 
 
-def _recall(memory: Path, count: int) -> list[int] | None:
+def _load_broken(path: Path, count: int) -> list[int] | None:
     try:
-        broken = json.loads(memory.read_text(encoding="ascii"))
+        broken = json.loads(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
     known = isinstance(broken, list) and all(isinstance(n, int) and 0 <= n < count for n in broken)
     return broken if known else None
 
 
-def _remember(memory: Path, broken: list[int]) -> None:
+def _save_broken(path: Path, broken: list[int]) -> None:
     try:
-        memory.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(memory, json.dumps(broken))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps(broken))
     except OSError:
-        # The next start looks at the files again; nothing else is lost.
+        # The next start checks the files again; nothing else is lost.
         return
 
 
-def _try_all(images: ImageFolder, report: Callable[[str], None]) -> list[int]:
-    """The numbers of the files that do not decode, found on all cores."""
+def _find_broken(images: ImageFolder, report: Callable[[str], None]) -> list[int]:
+    """Decode all files on all cores; return the numbers of those that fail."""
     import tensorflow as tf
 
     count, paths = len(images.paths), tf.constant(images.paths)
 
     def pixels_of(number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        # The size goes out with the number: what nobody takes TensorFlow does not compute.
+        # The size is an output because TensorFlow skips computations without one.
         return number, tf.size(decode(tf.io.read_file(paths[number])))
 
-    tried = tf.data.Dataset.range(count).map(pixels_of, num_parallel_calls=tf.data.AUTOTUNE)
+    decoded = tf.data.Dataset.range(count).map(pixels_of, num_parallel_calls=tf.data.AUTOTUNE)
     good = np.zeros(count, dtype=np.bool_)
-    report(f"looking at {units.count(count)} images (once)")
-    for numbers, _ in tried.ignore_errors().batch(_BATCH):
+    report(f"checking {units.count(count)} images (once)")
+    for numbers, _ in decoded.ignore_errors().batch(_BATCH):
         good[numbers.numpy()] = True
-        report(f"looking at the images, {units.count(int(numbers[-1]) + 1)} of {units.count(count)} (once)")
+        report(f"checking the images, {units.count(int(numbers[-1]) + 1)} of {units.count(count)} (once)")
     return [int(number) for number in np.flatnonzero(~good)]

@@ -1,13 +1,9 @@
-"""The input pipeline from JPEG files: list, shuffle, read, decode, augment, batch.
+"""The input pipeline from JPEG files: list, shuffle | read, decode, augment, batch.
 
-The input pipeline from JPEG files: list, shuffle | read, decode, augment, batch.
-
-What stands before the bar is the source: batches of paths, labels and numbers, cheap to make and the same in
-every run of the same seed. What stands after it is built anew for each setting of the knobs, gives each batch of
-the source as one batch, in order, and computes an image from its file, its number and its batch's seed alone, so
-that no setting changes a single bit.
-
-The pipeline from JPEG files with a cache of decoded images: what is drawn anew for each epoch comes after it.
+The part before the bar is the source: batches of paths, labels and numbers, cheap to make and the same in every run
+with the same seed. The part after it is rebuilt for each setting of the knobs. It returns one batch for each batch of
+the source, in order, and computes an image from its file, its number and its batch's seed only, so that no setting
+changes a bit. The cache of decoded images comes before the augmentation, which differs in each epoch.
 """
 
 from __future__ import annotations
@@ -29,8 +25,8 @@ if TYPE_CHECKING:
     from tfwatch.tfdata.cache import CachedExamples, ExampleStore
     from tfwatch.tfdata.shuffle import Shuffle
 
-#: Of the asked latency this much, in microseconds, goes into setting the sleep up and waking from it: 250 for a
-#: sleep of nothing, 450 for one of 5 ms, up to 900 for one of 40 ms.
+#: The part of a latency that is spent on starting the sleep and waking up, in microseconds: 250 for a sleep of 0 ms,
+#: 450 for 5 ms, up to 900 for 40 ms.
 _SLEEP_COST_US = 450
 _BRIGHTNESS = 0.15
 
@@ -38,9 +34,9 @@ _BRIGHTNESS = 0.15
 def source(
     paths: Sequence[bytes], labels: NDArray[np.int32], batch_size: int, seed: int, shuffle: Shuffle
 ) -> tf.data.Dataset:
-    """Batches of (path, label, number of the image, all of shape [batch], and a seed of the batch's own).
+    """Return batches of (path, label, number of the image, all of shape [batch], and the batch's seed).
 
-    Each pass over it shuffles anew; the n-th pass is the same for the same seed. The last batch may be smaller.
+    Each pass shuffles differently; the n-th pass is the same for the same seed. The last batch may be smaller.
     """
     import tensorflow as tf
 
@@ -49,7 +45,7 @@ def source(
 
 
 def in_order(paths: Sequence[bytes], labels: NDArray[np.int32], batch_size: int) -> tf.data.Dataset:
-    """Batches as `source` gives them, unshuffled and the same in every pass."""
+    """Return batches like those of `source`, unshuffled and the same in every pass."""
     import tensorflow as tf
 
     numbers = tf.data.Dataset.range(len(paths)).batch(batch_size)
@@ -70,7 +66,7 @@ def _named(paths: Sequence[bytes], labels: NDArray[np.int32], numbered: tf.data.
 def pipeline(
     batches: tf.data.Dataset, knobs: Knobs, *, batch_size: int, image_size: int, augmented: bool = True
 ) -> tf.data.Dataset:
-    """Images of shape [batch, image_size, image_size, 3], 0 to 1, and labels, from batches as `source` gives them."""
+    """Return images of shape [batch, image_size, image_size, 3], 0 to 1, and labels, from batches of `source`."""
     parallel = work_ahead.num_parallel_calls(knobs.workers)
     images = (
         batches.map(reading(knobs.latency_ms), num_parallel_calls=_readers(knobs))
@@ -82,7 +78,7 @@ def pipeline(
 
 
 def _readers(knobs: Knobs) -> int | None:
-    """How many batches are read at once."""
+    """Return the number of batches that are read in parallel."""
     return (
         work_ahead.num_parallel_calls_stateful(knobs.workers)
         if knobs.latency_ms
@@ -90,10 +86,10 @@ def _readers(knobs: Knobs) -> int | None:
     )
 
 
-def reading(latency_ms: float, kept: CachedExamples | None = None) -> Callable[..., Any]:
-    """A batch's paths -> its files' bytes, label, number and seed for each element.
+def reading(latency_ms: float, cached: CachedExamples | None = None) -> Callable[..., Any]:
+    """Return a map of a batch's paths to its files' bytes, label, number and seed for each element.
 
-    kept: a batch whose images are all in the cache is not read.
+    cached: a batch whose images are all in the cache is not read.
     """
     import tensorflow as tf
 
@@ -102,49 +98,49 @@ def reading(latency_ms: float, kept: CachedExamples | None = None) -> Callable[.
         return tf.map_fn(tf.io.read_file, arrived)
 
     def read(paths: tf.Tensor, labels: tf.Tensor, numbers: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        if kept is None:
+        if cached is None:
             data = files(paths)
         else:
-            data = tf.cond(tf.reduce_all(kept.has(numbers)), lambda: paths, lambda: files(paths))
+            data = tf.cond(tf.reduce_all(cached.has(numbers)), lambda: paths, lambda: files(paths))
         return data, labels, numbers, tf.fill(tf.shape(numbers), seed)
 
     return read
 
 
 def delayed(value: tf.Tensor, latency_ms: float | tf.Tensor) -> tf.Tensor:
-    """The same value, later: a sleep inside TensorFlow, without Python and its lock."""
+    """Return the value after a sleep inside TensorFlow, without Python and the GIL."""
     import tensorflow as tf
 
     once = tf.data.Dataset.from_tensors(value)
-    asleep = tf.raw_ops.SleepDataset(
+    delayed_once = tf.raw_ops.SleepDataset(
         input_dataset=tf.data.experimental.to_variant(once),
         sleep_microseconds=tf.maximum(tf.cast(latency_ms * 1000, tf.int64) - _SLEEP_COST_US, 0),
         output_types=[value.dtype],
         output_shapes=[value.shape],
     )
-    # take(1): looking for a second element would sleep a second time.
-    return tf.data.experimental.from_variant(asleep, once.element_spec).take(1).get_single_element()
+    # take(1): reading on to the end would sleep a second time.
+    return tf.data.experimental.from_variant(delayed_once, once.element_spec).take(1).get_single_element()
 
 
-def decoding(image_size: int, kept: CachedExamples | None = None) -> Callable[..., Any]:
-    """A file's bytes -> the image; kept: one that is in the cache is not decoded."""
+def decoding(image_size: int, cached: CachedExamples | None = None) -> Callable[..., Any]:
+    """Return a map of a file's bytes to the image; cached: an image in the cache is not decoded."""
     import tensorflow as tf
 
     def decoded(data: tf.Tensor) -> tf.Tensor:
         return tf.image.resize(decode(data), (image_size, image_size)) / 255.0
 
     def decode_one(data: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        if kept is None:
+        if cached is None:
             image = decoded(data)
         else:
-            image = tf.cond(kept.has(number), lambda: kept.get(number)[0], lambda: decoded(data))
+            image = tf.cond(cached.has(number), lambda: cached.get(number)[0], lambda: decoded(data))
         return image, label, number, seed
 
     return decode_one
 
 
 def augment(image: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Flip, shift by up to an eighth, and change the brightness, each drawn from the image's number and seed."""
+    """Flip, shift by up to an eighth, and change the brightness, at random by the image's number and seed."""
     import tensorflow as tf
 
     size = image.shape[0]
@@ -165,50 +161,50 @@ def _plain(image: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.Tenso
 def cached_pipeline(
     batches: tf.data.Dataset, knobs: Knobs, *, batch_size: int, image_size: int, store: ExampleStore
 ) -> tf.data.Dataset:
-    """`jpeg.pipeline`; with the cache on, of images that are decoded once."""
+    """Return `pipeline`; with the cache on, every image is decoded once."""
     if not knobs.cache:
         return pipeline(batches, knobs, batch_size=batch_size, image_size=image_size)
-    kept = store.examples_of()
+    cached = store.examples_of()
     parallel = work_ahead.num_parallel_calls_stateful(knobs.workers)
-    if kept.is_full:
+    if cached.is_full:
         numbered = batches.map(_numbered).unbatch()
-        ready = numbered.map(_getting(kept), num_parallel_calls=parallel).batch(batch_size)
+        ready = numbered.map(_getting(cached), num_parallel_calls=parallel).batch(batch_size)
     else:
         images = (
-            batches.map(reading(knobs.latency_ms, kept), num_parallel_calls=parallel)
+            batches.map(reading(knobs.latency_ms, cached), num_parallel_calls=parallel)
             .unbatch()
-            .map(decoding(image_size, kept), num_parallel_calls=parallel)
+            .map(decoding(image_size, cached), num_parallel_calls=parallel)
         )
-        ready = images.map(_augmenting, num_parallel_calls=parallel).batch(batch_size).map(_keeping(kept))
+        ready = images.map(_augmenting, num_parallel_calls=parallel).batch(batch_size).map(_keeping(cached))
     return numbered_examples.finished(ready, knobs)
 
 
 def _numbered(paths: tf.Tensor, labels: tf.Tensor, numbers: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    """A batch without its paths -> label, number and seed for each element."""
+    """Map a batch without its paths to label, number and seed for each element."""
     import tensorflow as tf
 
     del paths
     return labels, numbers, tf.fill(tf.shape(numbers), seed)
 
 
-def _getting(kept: CachedExamples) -> Callable[..., Any]:
+def _getting(cached: CachedExamples) -> Callable[..., Any]:
     def get(label: tf.Tensor, number: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        (image,) = kept.get(number)
+        (image,) = cached.get(number)
         return augment(image, label, number, seed)
 
     return get
 
 
 def _augmenting(image: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    """`jpeg.augment`, and what is to be kept."""
+    """`jpeg.augment`, and what is to be cached."""
     return *augment(image, label, number, seed), number, image
 
 
-def _keeping(kept: CachedExamples) -> Callable[..., Any]:
+def _keeping(cached: CachedExamples) -> Callable[..., Any]:
     import tensorflow as tf
 
     def keep(images: tf.Tensor, labels: tf.Tensor, numbers: tf.Tensor, plain: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        with tf.control_dependencies(kept.keep(numbers, plain)):
+        with tf.control_dependencies(cached.keep(numbers, plain)):
             return tf.identity(images), labels
 
     return keep

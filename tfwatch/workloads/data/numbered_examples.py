@@ -1,10 +1,7 @@
-"""Examples that have numbers: batches of numbers, and pseudo-random values that follow from a number.
+"""Examples that have numbers: a source of batches of numbers, and pseudo-random values from an example's number.
 
-The source of a workload whose examples have numbers: batches of numbers, cheap to make and to gate.
-
-Numbers that look random and follow from an example's number alone, the same in every form of a pipeline.
-
-Whole numbers are mixed: a sine of Python's and one of TensorFlow's differ in their last bits.
+The values are the same in every form of a pipeline, because they are computed from whole numbers: sines of Python and
+TensorFlow differ in their last bits.
 """
 
 from __future__ import annotations
@@ -24,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def seed_of(settings: Settings) -> int:
-    """Of a source's shuffle: what was asked for, else another one each time."""
+    """Return the seed of a source's shuffle: the requested one, else a random one."""
     return secrets.randbits(31) if settings.seed is None else settings.seed
 
 
 def source(shuffle: Shuffle, batch_size: int) -> tf.data.Dataset:
-    """Numbers, int64 of shape [batch]; each pass shuffles anew, the same for the same seed."""
+    """Return batches of numbers, int64 of shape [batch]; each pass shuffles differently, by the seed."""
     return (
         shuffle.numbers.batch(batch_size)
         .with_options(work_ahead.options(Knobs()))
@@ -38,40 +35,40 @@ def source(shuffle: Shuffle, batch_size: int) -> tf.data.Dataset:
 
 
 def in_order(count: int, batch_size: int) -> tf.data.Dataset:
-    """Numbers as `source` gives them, in order; for validation."""
+    """Return batches of numbers in order, for validation."""
     import tensorflow as tf
 
     return tf.data.Dataset.range(count).batch(batch_size).with_options(work_ahead.without_autotune())
 
 
 def finished(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
-    """The end of every pipeline: prefetch as asked, and nothing that works ahead unasked."""
+    """Add prefetch by the knob to a pipeline's end, and turn off all other work ahead."""
     ahead = work_ahead.buffer_size(knobs.prefetch)
     return (batches if ahead is None else batches.prefetch(ahead)).with_options(work_ahead.options(knobs))
 
 
 def steps_per_epoch(count: int, batch_size: int) -> int:
-    """Batches of an epoch, the ragged last one with them."""
+    """Return the batches of an epoch, including a ragged last one."""
     return math.ceil(count / batch_size)
 
 
-# The middle bits of a square whose root moves by a large odd step (Widynski, "Squares: A Fast Counter-Based RNG").
+# The middle bits of a square whose root advances by a large odd step (Widynski, "Squares: A Fast Counter-Based RNG").
 # A number and a column below 2**31 leave every product below 2**63.
 _ROW, _COLUMN, _ROOT = 0x5E3779B1, 0x25EBCA77, 2**31 - 1
 _MIDDLE = 23
-#: A number is one of so many: float32 holds each, and the sum of a hundred of them.
+#: The number of different values: float32 holds each, and the sum of a hundred of them, exactly.
 _LEVELS = 2**16
 _HIGHEST = _LEVELS - 1
 
 
 def value(number: int, column: int) -> float:
-    """One number, from 0 to below 1."""
+    """Return the value of a number and a column, from 0 to below 1."""
     root = number * _ROW + column * _COLUMN & _ROOT
     return (root * root >> _MIDDLE & _HIGHEST) / _LEVELS
 
 
 def rows(numbers: tf.Tensor, width: int, each: int = 1, first: int = 0) -> tf.Tensor:
-    """`value` for each number and `width` columns, every `each`-th from `first` on; float32 of shape [..., width]."""
+    """Return `value` for each number and `width` columns, every `each`-th from `first` on; float32 [..., width]."""
     import tensorflow as tf
 
     columns = (tf.range(width, dtype=tf.int64) * each + first) * _COLUMN

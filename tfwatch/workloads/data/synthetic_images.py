@@ -1,4 +1,4 @@
-"""Draws the made image set: ten classes of shapes and textures, hard to tell apart at a glance of a network."""
+"""The synthetic image set: ten classes of shapes and textures, which a network does not learn in a few steps."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ Floats = NDArray[np.floating[Any]]
 
 
 def draw(name: str, count: int, seed: int) -> NDArray[np.uint8]:
-    """`count` images of a class, shape (count, SIDE, SIDE, 3); the same for the same seed."""
+    """Draw `count` images of a class, shape (count, SIDE, SIDE, 3), the same for the same seed."""
     rng = np.random.default_rng(seed)
     x, y = _plane(rng, count, textured=name in _TEXTURES)
     cover = CLASSES[name](x, y)[..., None]
     ink, paper = _colours(rng, count)
     image = paper + (ink - paper) * cover
     image *= 1 + _light(rng, count)[..., None]
-    # Grain: without it the network is certain after a hundred steps; with more of it a file doubles.
+    # Grain: without it the network is certain after a hundred steps; with more grain a file is twice as large.
     image += rng.standard_normal((count, SIDE, SIDE, 1), dtype=np.float32) * 0.06
     pixels: NDArray[np.uint8] = (np.clip(image, 0, 1) * 255).astype(np.uint8)
     return pixels
 
 
 def _plane(rng: np.random.Generator, count: int, *, textured: bool) -> tuple[Floats, Floats]:
-    """Where each pixel lies in its image's own turned, moved and scaled plane."""
+    """Return each pixel's coordinates in its image's rotated, moved and scaled plane."""
     line = np.linspace(-1, 1, SIDE, dtype=np.float32)
     turn = _uniform(rng, count, -np.pi, np.pi)
     radius = _uniform(rng, count, 0.16, 0.3) if textured else _uniform(rng, count, 0.3, 0.65)
@@ -48,7 +48,7 @@ def _uniform(rng: np.random.Generator, count: int, low: float, high: float) -> F
 
 
 def _colours(rng: np.random.Generator, count: int) -> tuple[Floats, Floats]:
-    """Ink and paper: any two colours that differ by at least a fifth in brightness."""
+    """Return ink and paper: two random colours that differ by at least a fifth in brightness."""
     paper = rng.uniform(0.2, 0.8, (count, 1, 1, 3)).astype(np.float32)
     step = rng.uniform(0.2, 0.45, (count, 1, 1, 1)) * np.where(paper.mean(axis=3, keepdims=True) > 0.5, -1, 1)
     tint = rng.uniform(-0.15, 0.15, (count, 1, 1, 3))
@@ -56,14 +56,14 @@ def _colours(rng: np.random.Generator, count: int) -> tuple[Floats, Floats]:
 
 
 def _light(rng: np.random.Generator, count: int) -> Floats:
-    """A slope of brightness across the image."""
+    """Return a gradient of brightness across the image."""
     line = np.linspace(-0.35, 0.35, SIDE, dtype=np.float32)
     across, down = _uniform(rng, count, -1, 1), _uniform(rng, count, -1, 1)
     return across * line[None, None, :] + down * line[None, :, None]
 
 
 def _inside(distance: Floats) -> Floats:
-    """1 where a signed distance is negative, with a soft edge."""
+    """Return 1 where a signed distance is negative, with a soft edge."""
     cover: Floats = np.clip(0.5 - distance / _EDGE, 0, 1)
     return cover
 

@@ -1,1 +1,1 @@
-"""The workloads that tfwatch brings, a module each."""
+"""The built-in workloads, one module each."""

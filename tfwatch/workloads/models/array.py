@@ -1,4 +1,4 @@
-"""Arrays in memory, trained by `train_on_batch`: the loop indexes them itself, or tf.data makes the batches."""
+"""Arrays in memory, trained by `train_on_batch`: the loop indexes them, or tf.data makes the batches."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _FEATURES = 784
 
 
 def check(settings: Settings) -> None:
-    """Nothing here can be asked wrongly."""
+    """Accept all settings."""
 
 
 def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
-    """Load MNIST, or generate its like."""
+    """Load MNIST, or generate arrays of its shapes."""
     data = arrays.mnist(report)
     examples = array_pipeline.from_arrays(data, (_FEATURES,))
     prepared = array_pipeline.prepared(settings, examples, functools.partial(_model, settings), "accuracy")
@@ -40,13 +40,13 @@ def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
 def pipeline(
     numbers: tf.data.Dataset, knobs: Knobs, *, data: arrays.Arrays, pick: array_pipeline.Pick
 ) -> tf.data.Dataset:
-    """Images of shape [batch, 784], 0 to 1, and their classes, from batches of numbers."""
+    """Return images of shape [batch, 784], 0 to 1, and their classes, from batches of numbers."""
     batches = array_pipeline.fast(numbers, pick, knobs) if knobs.fast_form else slow(numbers, data)
     return numbered_examples.finished(batches, knobs)
 
 
 def slow(numbers: tf.data.Dataset, data: arrays.Arrays) -> tf.data.Dataset:
-    """As people write it: `images[numbers]` in Python, a batch at a time, whatever the number of workers."""
+    """Return the usual pipeline: `images[numbers]` in Python, one batch after another, whatever the workers knob."""
     import tensorflow as tf
 
     images, labels = data.images.reshape(-1, _FEATURES), data.labels
@@ -67,20 +67,20 @@ def _model(settings: Settings) -> keras.Model:
 
 
 class LoopBody:
-    """The body of the loop."""
+    """The body of the custom loop."""
 
     def __init__(self, model: keras.Model) -> None:
         self._model = model
-        # Earlier Keras (3.8 is one) gives means over all batches since the last reset.
+        # Older Keras versions, e.g. 3.8, return means over all batches since the last reset.
         self._resets = "reset_metrics" in type(model).train_on_batch.__code__.co_names
 
     def train(self, batch: tuple[tf.Tensor, tf.Tensor]) -> dict[str, Any]:
-        """One step."""
+        """Train one step."""
         self._begin()
         return self._model.train_on_batch(*batch, return_dict=True)  # type: ignore[no-any-return]
 
     def validate(self, batch: tuple[tf.Tensor, tf.Tensor]) -> dict[str, Any]:
-        """The same figures of a held-out batch."""
+        """Return the same figures of a held-out batch."""
         self._begin()
         return self._model.test_on_batch(*batch, return_dict=True)  # type: ignore[no-any-return]
 

@@ -20,11 +20,11 @@ _SHAPE = (32, 32, 3)
 
 
 def check(settings: Settings) -> None:
-    """Nothing here can be asked wrongly."""
+    """Accept all settings."""
 
 
 def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
-    """Load CIFAR-10, or generate its like."""
+    """Load CIFAR-10, or generate arrays of its shapes."""
     data = arrays.cifar10(report)
     examples = array_pipeline.from_arrays(data, _SHAPE)
     return replace(

@@ -13,7 +13,7 @@ from tfwatch.core import units
 from tfwatch.core.knobs import Knobs
 from tfwatch.workloads import model_parts
 from tfwatch.workloads.data import numbered_examples
-from tfwatch.workloads.data.image_folder import ImageFolder, check_images, list_images, made_images, readable
+from tfwatch.workloads.data.image_folder import ImageFolder, check_images, list_images, make_images, readable
 from tfwatch.workloads.workload import BadInputError, Prepared, Settings
 
 if TYPE_CHECKING:
@@ -26,43 +26,43 @@ if TYPE_CHECKING:
 
 #: The network halves an image four times.
 SMALLEST_IMAGE = 16
-#: A tenth is held out, but no more: validation is to take below two seconds.
+#: A tenth is held out, but no more than this: validation takes less than two seconds.
 _HELD_OUT = 1000
 _FILTERS = (8, 16, 32, 64)
-#: With Keras' 0.99 the averages lag the 225 steps of an epoch, and the first validation is a guess.
+#: With Keras' 0.99 the averages lag behind the 225 steps of an epoch, and the first validation is random.
 _MOMENTUM = 0.9
 
 
 def check(settings: Settings) -> None:
-    """Look at the settings without TensorFlow.
+    """Check the settings without TensorFlow.
 
     Raises:
         BadInputError: the image size is too small for the network, or the folder holds no classes of JPEG files.
     """
     if settings.image_size < SMALLEST_IMAGE:
-        raise BadInputError(f"an image size of {settings.image_size} is too small: the network takes 16 and more")
+        raise BadInputError(f"an image size of {settings.image_size} is too small: the network needs 16 or more")
     if settings.data is not None:
         check_images(settings.data)
 
 
 def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
-    """Make the image set or list the user's, and look at every file once.
+    """Make the synthetic image set or list the user's, and decode every file once.
 
     Raises:
-        BadInputError: there is no image that can be read.
+        BadInputError: no image can be read.
     """
     return prepare_images(settings, report, functools.partial(_model, settings))
 
 
 def prepare_images(settings: Settings, report: Callable[[str], None], model: Callable[[int], keras.Model]) -> Prepared:
-    """Images of `settings.image_size` for a `model` that is made for a number of classes.
+    """Prepare images of `settings.image_size`; `model` makes the model for a number of classes.
 
     Raises:
-        BadInputError: there is no image that can be read.
+        BadInputError: no image can be read.
     """
     import keras
 
-    folder = settings.data if settings.data is not None else made_images(report)
+    folder = settings.data if settings.data is not None else make_images(report)
     images = list_images(folder)
     good = readable(images, report)
     seed = numbered_examples.seed_of(settings)
@@ -80,7 +80,7 @@ class _Split:
 
 
 def _split(images: ImageFolder, good: NDArray[np.bool_], seed: int) -> _Split:
-    """Mix the good files and hold a tenth of them out."""
+    """Shuffle the readable files and hold out a tenth."""
     if not good.any():
         count = units.count(len(good))
         raise BadInputError(f"none of the {count} JPEG files in {images.folder} can be decoded")
@@ -125,12 +125,12 @@ def _pick(images: ImageFolder, numbers: NDArray[np.intp]) -> tuple[list[bytes], 
 
 
 def _shown(path: bytes, folder: Path) -> str:
-    """A file's name below its folder, as text that can be written anywhere."""
+    """Return a file's path below its folder as valid text."""
     return os.path.relpath(path, os.fsencode(folder)).decode(errors="replace")
 
 
 def _validation(images: ImageFolder, numbers: NDArray[np.intp], settings: Settings) -> tf.data.Dataset | None:
-    """The images held out, as fast as this machine can: the knobs are about training."""
+    """Return the held-out images through the fastest pipeline: the knobs are for training only."""
     import tensorflow as tf
 
     from tfwatch.tfdata import work_ahead
@@ -148,7 +148,7 @@ def _validation(images: ImageFolder, numbers: NDArray[np.intp], settings: Settin
 
 
 def _model(settings: Settings, classes: int) -> keras.Model:
-    """Four blocks of convolution, batch norm and relu, then the mean over what is left; compiled."""
+    """Return a compiled model: four blocks of convolution, batch norm, relu and max pool, then a global mean."""
     import keras
 
     model_parts.seed(settings)

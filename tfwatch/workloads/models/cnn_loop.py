@@ -1,7 +1,7 @@
-"""The small convolution on MNIST, trained in a loop written by hand: op by op, or as a function that TensorFlow traces.
+"""The small convolution on MNIST, trained in a custom loop: op by op, or as a traced function.
 
-Op by op Python launches every kernel of the step, which does not grow with the batch: on two CPU cores a batch of one
-took 12 ms so and 1 ms traced, one of a hundred 31 ms and 5 ms.
+Op by op, Python launches every kernel of the step, at a cost that does not grow with the batch: on two CPU cores a
+batch of one takes 12 ms op by op and 1 ms traced, a batch of a hundred 31 ms and 5 ms.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _SHAPE = (28, 28, 1)
 
 
 def check(settings: Settings) -> None:
-    """Nothing here can be asked wrongly."""
+    """Accept all settings."""
 
 
 def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
-    """Load MNIST, or generate its like."""
+    """Load MNIST, or generate arrays of its shapes."""
     data = arrays.mnist(report)
     model = functools.partial(_model, settings)
     prepared = array_pipeline.prepared(settings, array_pipeline.from_arrays(data, _SHAPE), model, "accuracy")
@@ -42,7 +42,7 @@ def _model(settings: Settings) -> keras.Model:
 
 
 class LoopBody:
-    """The body of the loop."""
+    """The body of the custom loop."""
 
     def __init__(self, settings: Settings, model: keras.Model) -> None:
         import keras

@@ -1,4 +1,4 @@
-"""One convolution, 32 filters of 3x3, on one image of 256x256, forward and back: it learns to shift its image."""
+"""One convolution, 32 filters of 3x3, on one image of 256x256, forward and backward: it learns to shift the image."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _COUNT, _HELD_OUT = 2_000, 4
 
 
 def check(settings: Settings) -> None:
-    """Nothing here can be asked wrongly."""
+    """Accept all settings."""
 
 
 def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
-    """Images that are made as they are needed."""
+    """Prepare images that the pipeline computes."""
     report("nothing to prepare")
     examples = array_pipeline.Examples(_pick, _COUNT, _HELD_OUT)
     model = functools.partial(_model, settings)
     prepared = array_pipeline.prepared(settings, examples, model, "mean_absolute_error")
-    return replace(prepared, note="the images are made up")
+    return replace(prepared, note="the images are synthetic")
 
 
 def _pick(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """What each filter is to give is a neighbour's colour, so many filters want the same one."""
+    """Return images and targets: a filter's target is a neighbour's colour, the same for several filters."""
     import tensorflow as tf
 
     flat = numbered_examples.rows(numbers, _SIDE * _SIDE * 3) - 0.5
@@ -55,7 +55,7 @@ def _model(settings: Settings) -> keras.Model:
 
 
 def work(settings: Settings) -> Callable[[], tf.Tensor]:
-    """The convolution by itself, of images that lie on the device: what `tfwatch bench` times."""
+    """Return the convolution alone, of images on the device, for `tfwatch bench`."""
     import tensorflow as tf
 
     images = tf.random.stateless_normal((settings.batch_size, _SIDE, _SIDE, 3), (1, 1))

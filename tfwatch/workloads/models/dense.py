@@ -1,4 +1,4 @@
-"""Dense layers on MNIST: the step is so short that the way in which a batch is put together decides."""
+"""Dense layers on MNIST: the step is so short that the way of making a batch decides."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def check(settings: Settings) -> None:
-    """Nothing here can be asked wrongly."""
+    """Accept all settings."""
 
 
 def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
-    """Load MNIST, or generate its like."""
+    """Load MNIST, or generate arrays of its shapes."""
     data = arrays.mnist(report)
     examples = array_pipeline.from_arrays(data, (784,))
     return replace(

@@ -1,7 +1,7 @@
-"""Dense layers fed by a slow Python generator, and by the same work written in tf.data.
+"""Dense layers on a slow Python generator, and on the same work in tf.data.
 
-The generator makes one example after another and holds Python's lock: no number of workers makes it faster. Prefetch
-hides as much of it as the step's own work lasts.
+The generator makes one example after another and holds the GIL, so that more workers do not help. Prefetch hides as
+much of its time as the step computes.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ _COUNT = 16_000
 _HELD_OUT = 1_000
 _FEATURES = 256
 _CLASSES = 10
-#: Each feature is a class' own value under the mean of so many noises, a power of two, by which dividing
-#: is exact: 0.3 ms of Python an example.
+#: Each feature is its class' value plus the mean of this many noises, a power of two, so that dividing is exact; one
+#: example takes 0.3 ms of Python.
 _NOISES = 4
 
 Example = tuple["NDArray[np.float32]", int]
 
 
 def check(settings: Settings) -> None:
-    """Nothing here can be asked wrongly."""
+    """Accept all settings."""
 
 
 def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
-    """Nothing is made ahead: the pipeline makes every example from its number."""
+    """Prepare numbers, from which the pipeline computes the examples."""
     import tensorflow as tf
 
     from tfwatch.tfdata.cache import ExampleStore
     from tfwatch.tfdata.shuffle import Shuffle
 
-    report("making examples as they are needed")
+    report("nothing to prepare: the pipeline computes the examples")
     shuffle = Shuffle(_COUNT, numbered_examples.seed_of(settings))
     store = ExampleStore(_COUNT, [tf.TensorSpec((_FEATURES,), tf.float32), tf.TensorSpec((), tf.int32)])
     held_out = numbered_examples.in_order(_HELD_OUT, settings.batch_size).map(lambda numbers: numbers + _COUNT)
@@ -66,39 +66,39 @@ def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
 
 
 def pipeline(numbers: tf.data.Dataset, knobs: Knobs, *, batch_size: int, store: ExampleStore) -> tf.data.Dataset:
-    """Features of shape [batch, 256] and classes, from batches of numbers."""
-    kept = store.examples_of("fast" if knobs.fast_form else "slow") if knobs.cache else None
-    if kept is not None and kept.is_full:
-        batches = numbers.map(kept.get, num_parallel_calls=work_ahead.num_parallel_calls_stateful(knobs.workers))
+    """Return features of shape [batch, 256] and classes, from batches of numbers."""
+    cached = store.examples_of("fast" if knobs.fast_form else "slow") if knobs.cache else None
+    if cached is not None and cached.is_full:
+        batches = numbers.map(cached.get, num_parallel_calls=work_ahead.num_parallel_calls_stateful(knobs.workers))
     else:
-        batches = fast(numbers, knobs, kept) if knobs.fast_form else slow(numbers, batch_size, kept)
+        batches = fast(numbers, knobs, cached) if knobs.fast_form else slow(numbers, batch_size, cached)
     return numbered_examples.finished(batches, knobs)
 
 
-def slow(numbers: tf.data.Dataset, batch_size: int, kept: CachedExamples | None = None) -> tf.data.Dataset:
-    """As people write it: a Python generator."""
+def slow(numbers: tf.data.Dataset, batch_size: int, cached: CachedExamples | None = None) -> tf.data.Dataset:
+    """Return the usual pipeline, a Python generator."""
     import tensorflow as tf
 
-    make: Callable[[int], Example] = functools.partial(kept.example, make=example) if kept else example
+    make: Callable[[int], Example] = functools.partial(cached.example, make=example) if cached else example
 
     def examples() -> Iterator[Example]:
-        for number in numbers.unbatch().with_options(work_ahead.without_autotune()):  # not one number ahead
+        for number in numbers.unbatch().with_options(work_ahead.without_autotune()):  # no number ahead
             yield make(int(number))
 
     signature = (tf.TensorSpec((_FEATURES,), tf.float32), tf.TensorSpec((), tf.int32))
     return tf.data.Dataset.from_generator(examples, output_signature=signature).batch(batch_size)
 
 
-def fast(numbers: tf.data.Dataset, knobs: Knobs, kept: CachedExamples | None = None) -> tf.data.Dataset:
-    """The same work in tf.data: a batch at once, outside Python, in parallel where it is asked."""
+def fast(numbers: tf.data.Dataset, knobs: Knobs, cached: CachedExamples | None = None) -> tf.data.Dataset:
+    """Return the same work in tf.data: whole batches without Python, parallel by the workers knob."""
     parallel = work_ahead.num_parallel_calls(knobs.workers)
-    if kept is None:
+    if cached is None:
         return numbers.map(_batch, num_parallel_calls=parallel)
-    return numbers.map(lambda batch: (batch, *_batch(batch)), num_parallel_calls=parallel).map(kept.keep)
+    return numbers.map(lambda batch: (batch, *_batch(batch)), num_parallel_calls=parallel).map(cached.keep)
 
 
 def example(number: int) -> Example:
-    """One example, in plain Python."""
+    """Compute one example in plain Python."""
     label = number % _CLASSES
     features = np.empty(_FEATURES, np.float32)
     for feature in range(_FEATURES):
@@ -110,12 +110,12 @@ def example(number: int) -> Example:
 
 @functools.cache
 def _patterns() -> NDArray[np.float32]:
-    """Each class' own values, shape [classes, features]: one table for both forms, whose sines would differ."""
+    """Return the classes' values, shape [classes, features]: one table, because sines of numpy and TensorFlow differ."""
     return np.sin(np.arange(_CLASSES * _FEATURES).reshape(_CLASSES, _FEATURES)).astype(np.float32) / np.float32(2)
 
 
 def _batch(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """`example` for a batch of numbers, in TensorFlow."""
+    """Compute the examples of a batch of numbers in TensorFlow."""
     import tensorflow as tf
 
     labels = numbers % _CLASSES

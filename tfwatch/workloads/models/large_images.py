@@ -1,4 +1,4 @@
-"""The small network on images of 256x256: arithmetic enough for the device to matter."""
+"""The small network on images of 256x256: enough arithmetic for the device to matter."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _CLASSES = 10
 
 
 def check(settings: Settings) -> None:
-    """Nothing here can be asked wrongly."""
+    """Accept all settings."""
 
 
 def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
-    """Ten patterns, 2 MB in all: each image is one of them under a light of its own."""
+    """Make ten patterns, 2 MB in all; each image is one of them in its own brightness."""
     report("generating images")
     examples = array_pipeline.Examples(_pick_of(_patterns()), _COUNT, _HELD_OUT)
     prepared = array_pipeline.prepared(settings, examples, functools.partial(_model, settings), "accuracy")
-    return replace(prepared, note="the images are generated")
+    return replace(prepared, note="the images are synthetic")
 
 
 def _patterns() -> tf.Tensor:
@@ -58,5 +58,5 @@ def _pick_of(patterns: tf.Tensor) -> array_pipeline.Pick:
 
 def _model(settings: Settings) -> keras.Model:
     model_parts.seed(settings)
-    # Half a million inputs to the dense layer: at Adam's usual rate a step moves its outputs by hundreds.
+    # The dense layer has half a million inputs: at Adam's default rate a step changes its outputs by hundreds.
     return model_parts.classifier(model_parts.small_convolution(_SHAPE, "large-images"), settings, learning_rate=1e-5)

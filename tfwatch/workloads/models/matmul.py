@@ -1,4 +1,4 @@
-"""One square matrix product, forward and back: a layer without bias learns to shift the columns of its input."""
+"""One square matrix product, forward and backward: a layer without bias learns to shift the columns of its input."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _STEPS, _HELD_OUT = 200, 1
 
 
 def check(settings: Settings) -> None:
-    """Nothing here can be asked wrongly."""
+    """Accept all settings."""
 
 
 def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
-    """Rows that are made as they are needed; a batch is a square matrix of them."""
+    """Prepare rows that the pipeline computes; a batch is a square matrix of them."""
     report("nothing to prepare")
     size = settings.size
     examples = array_pipeline.Examples(functools.partial(_pick, size), _STEPS * size, _HELD_OUT * size)
     model = functools.partial(_model, settings)
     prepared = array_pipeline.prepared(replace(settings, batch_size=size), examples, model, "mean_absolute_error")
-    return replace(prepared, note="the matrices are made up")
+    return replace(prepared, note="the matrices are synthetic")
 
 
 def _pick(size: int, numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -47,12 +47,12 @@ def _model(settings: Settings) -> keras.Model:
     model_parts.seed(settings)
     layers = [keras.Input((settings.size,)), keras.layers.Dense(settings.size, use_bias=False)]
     model = keras.Sequential(layers, name="matmul")
-    # A step moves each output by about the rate times the inputs.
+    # A step changes each output by about the rate times the inputs.
     return model_parts.compiled(model, settings, "mse", "mean_absolute_error", learning_rate=0.5 / settings.size)
 
 
 def work(settings: Settings) -> Callable[[], tf.Tensor]:
-    """The product by itself, of two matrices that lie on the device: what `tfwatch bench` times."""
+    """Return the product alone, of two matrices on the device, for `tfwatch bench`."""
     import tensorflow as tf
 
     one, other = (tf.random.stateless_normal((settings.size, settings.size), (n, n)) for n in (1, 2))

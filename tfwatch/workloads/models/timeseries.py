@@ -1,4 +1,4 @@
-"""An LSTM that foretells the next value of a series from a window of it."""
+"""An LSTM that predicts the next value of a series from a window of it."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
     from tfwatch.workloads.workload import Prepared, Settings
 
-#: Values that the model sees.
+#: The length of the model's input.
 WINDOW = 64
 _COUNT, _HELD_OUT = 20_000, 2_000
 
 
 def check(settings: Settings) -> None:
-    """Nothing here can be asked wrongly."""
+    """Accept all settings."""
 
 
 def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
-    """A series of three waves and noise; window n begins at its n-th value."""
+    """Make a series of three waves and noise; window n begins at its n-th value."""
     report("generating a series")
     examples = array_pipeline.Examples(_pick_of(_series()), _COUNT, _HELD_OUT)
     prepared = array_pipeline.prepared(settings, examples, functools.partial(_model, settings), "mean_absolute_error")
-    return replace(prepared, note="the series is generated")
+    return replace(prepared, note="the series is synthetic")
 
 
 def _series() -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""MobileNetV2, its base frozen, learns ten classes of JPEG files at 224x224."""
+"""MobileNetV2 with a frozen base, which learns ten classes of JPEG files at 224x224."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIZE = 224
 
 
 def check(settings: Settings) -> None:
-    """Look at the settings without TensorFlow.
+    """Check the settings without TensorFlow.
 
     Raises:
         BadInputError: the folder holds no classes of JPEG files.
@@ -31,10 +31,10 @@ def check(settings: Settings) -> None:
 
 
 def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
-    """The images and the pipeline of the cnn workload, larger; the base starts with ImageNet's weights.
+    """Prepare the images of the cnn workload in a larger size; the base starts with ImageNet's weights.
 
     Raises:
-        BadInputError: there is no image that can be read.
+        BadInputError: no image can be read.
     """
     base, note = make_base(settings, report)
     prepared = cnn.prepare_images(replace(settings, image_size=SIZE), report, functools.partial(_model, settings, base))
@@ -42,7 +42,7 @@ def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
 
 
 def make_base(settings: Settings, report: Callable[[str], None]) -> tuple[keras.Model, str]:
-    """The frozen base, and why it starts at random where it was to start with ImageNet's weights."""
+    """Return the frozen base, and the reason where it starts with random weights instead of ImageNet's."""
     import keras
 
     make = functools.partial(keras.applications.MobileNetV2, input_shape=(SIZE, SIZE, 3), include_top=False)
@@ -54,8 +54,10 @@ def make_base(settings: Settings, report: Callable[[str], None]) -> tuple[keras.
             with downloading():
                 base = make(weights="imagenet")
         except NotLoadedError as error:
-            why = f"cannot be loaded ({error})"
-            note = f"MobileNetV2's ImageNet weights {why}: the base starts at random and will hardly learn"
+            note = (
+                f"MobileNetV2's ImageNet weights cannot be loaded ({error}): "
+                "the base starts with random weights and will hardly learn"
+            )
             model_parts.seed(settings)
             base = make(weights=None)
     else:

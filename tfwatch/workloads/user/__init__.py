@@ -1,1 +1,1 @@
-"""A workload in a file of the user's own."""
+"""A workload in the user's own file."""

@@ -208,4 +208,4 @@ async def test_a_folders_name_is_never_markup() -> None:
     settings = {"batch_size": 32, "data": "[red]x[/nope]"}
     run = Canned(None, settings=settings).started().steps(150, COMPUTE_BOUND)
     async with shown(run, (200, 60), earlier=before(32, data="[@click=app.quit]y")) as show:
-        assert "restarted: data [@click=app.quit]y > [red]x[/nope]" in show.text
+        assert "restarted: data [@click=app.quit]y → [red]x[/nope]" in show.text

@@ -98,7 +98,7 @@ async def test_older_switches_stand_below_the_newest_in_that_order() -> None:
     async with shown(run) as show:
         words = [" ".join(row.plain.split()).partition(" at ")[0] for row in show.live.card.rows(58, 12)]
         assert [line.partition(" \u2588")[0] for line in words[:2]] == ["prefetch 4", "prefetch 8"]
-        assert words[3:] == ["workers off > auto", "prefetch off > 4"]
+        assert words[3:] == ["workers off → auto", "prefetch off → 4"]
 
 
 async def test_latency_is_a_knob_only_where_the_run_started_with_it() -> None:

@@ -1,10 +1,10 @@
-"""Runs the measuring tests and the selftest with every TensorFlow, and the oldest and newest Keras that it allows.
+"""Run the tests that train and the selftest with every TensorFlow, and the oldest and newest Keras that it allows.
 
     python -m tests.matrix FOLDER [--only 2.19] [--keep] [--again] [--all-pythons]
 
-Makes one virtual environment after another in FOLDER, tests a copy of this checkout in it, and deletes it. Each
-result is kept in FOLDER/results.json, so that a second call goes on where the first one was ended. Prints the table,
-also with what FOLDER holds of earlier calls. Pythons are looked for in ~/.pyenv/versions.
+Creates one virtual environment after another in FOLDER, tests a copy of this checkout in it, and deletes it. Results
+are saved in FOLDER/results.json, so that a second call continues where the first one ended. Prints a table of all
+results in FOLDER, also of earlier calls. Pythons are searched in ~/.pyenv/versions.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 NEWEST = "newest"
-#: Of each TensorFlow the oldest Keras that its metadata and tfwatch allow, and the Pythons that it has wheels for.
+#: For each TensorFlow the oldest Keras that its metadata and tfwatch allow, and the Pythons that it has wheels for.
 ALLOWED = {
     "2.18": ("3.8.0", ("3.10", "3.11", "3.12")),
     "2.19": ("3.8.0", ("3.10", "3.11", "3.12")),
     "2.20": ("3.10.0", ("3.10", "3.11", "3.12", "3.13")),
     "2.21": ("3.12.0", ("3.10", "3.11", "3.12", "3.13")),
 }
-MEASURING = ("tests/training", "tests/workloads", "tests/commands/test_selftest.py")
-TEST_PACKAGES = ("pytest>=8", "pytest-asyncio>=0.24", "hypothesis>=6.100")
+TRAINING = ("tests/watch", "tests/tfdata", "tests/training", "tests/workloads", "tests/checks")
+TEST_PACKAGES = ("pytest>=8", "pytest-asyncio>=0.24", "pytest-xdist>=3.6", "hypothesis>=6.100")
 INSTALL_S, TESTS_S, SELFTEST_S = 1800, 2400, 900
 COLUMNS = ("TensorFlow", "Keras", "Python", "tests", "selftest")
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One environment. `keras`: a version, or `newest`."""
+    """One environment. keras: a version, or `newest`."""
 
     tensorflow: str
     keras: str
@@ -49,7 +49,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """As `--only` finds it, e.g. `2.19-newest-3.12`."""
+        """The name for `--only`, e.g. `2.19-newest-3.12`."""
         return f"{self.tensorflow}-{self.keras}-{self.python}"
 
 
@@ -65,14 +65,14 @@ class Row:
 
 
 def cases(all_pythons: bool) -> Iterator[Case]:
-    """The oldest Keras with the oldest Python and the newest with the newest, or both with every Python."""
+    """Yield the oldest Keras with the oldest Python and the newest with the newest, or both with every Python."""
     for tensorflow, (oldest, pythons) in ALLOWED.items():
         for keras, chosen in ((oldest, pythons[:1]), (NEWEST, pythons[-1:])):
             yield from (Case(tensorflow, keras, python) for python in (pythons if all_pythons else chosen))
 
 
 def try_case(case: Case, folder: Path, keep: bool) -> Row:
-    """Make the environment, test in it, and delete it."""
+    """Create the environment, test in it, and delete it."""
     home = folder / case.name
     try:
         return in_environment(case, home)
@@ -84,7 +84,7 @@ def try_case(case: Case, folder: Path, keep: bool) -> Row:
 
 
 def in_environment(case: Case, home: Path) -> Row:
-    """Install, test, and say how it went.
+    """Install, test, and return the result.
 
     Raises:
         subprocess.SubprocessError: something could not be installed.
@@ -99,7 +99,7 @@ def in_environment(case: Case, home: Path) -> Row:
     run([str(python), "-m", "pip", "install", "--quiet", *wanted], home, INSTALL_S)
     report, config = home / "tests.xml", ("-p", "no:cacheprovider", f"--junitxml={home / 'tests.xml'}")
     with contextlib.suppress(subprocess.CalledProcessError):  # the report names what failed
-        run([str(python), "-m", "pytest", *config, *MEASURING], checkout, TESTS_S)
+        run([str(python), "-m", "pytest", *config, *TRAINING], checkout, TESTS_S)
     tests, selftest = read_report(report), run_selftest(python, checkout)
     tensorflow, keras, version = run([str(python), "-c", _VERSIONS], home, INSTALL_S).split()
     return Row(tensorflow, keras, version, tests, selftest)

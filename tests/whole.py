@@ -49,29 +49,29 @@ def train(
 
 
 def events_of(run: Run, kind: type) -> list[Any]:
-    """The events of a kind."""
+    """Return the events of a kind."""
     return [event for event in run.events if isinstance(event, kind)]
 
 
 def only(run: Run, kind: type) -> Any:
-    """The one event of a kind."""
+    """Return the only event of a kind."""
     (event,) = events_of(run, kind)
     return event
 
 
 def result(run: Run) -> tuple[float | None, str | None]:
-    """The last loss and the weights: equal only where training was the same bit for bit."""
+    """Return the last loss and the weights' digest: equal only if two trainings were equal bit for bit."""
     assert run.ended
     return run.ended.final_loss, run.ended.weights_sha256
 
 
 def digest(model: Any) -> str:
-    """The weights of a model, as a run has them."""
+    """Return the digest of a model's weights, as a run records it."""
     return hashlib.sha256(b"".join(weight.tobytes() for weight in model.get_weights())).hexdigest()
 
 
 def write_images(top: Path, count: int, *classes: str) -> Path:
-    """A folder of classes of JPEG files: `count` of each, as `shapes.draw` draws them."""
+    """Write a folder of classes with `count` JPEG files each, as `shapes.draw` draws them."""
     import tensorflow as tf
 
     for name in classes:
@@ -82,7 +82,7 @@ def write_images(top: Path, count: int, *classes: str) -> Path:
 
 
 def generate_arrays(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """Have no set of images loaded, and so many generated in its place, besides 20 that are held out."""
+    """Generate `count` images in place of a downloaded set, and 20 for validation."""
 
     def load(name: str, load: Any, shape: tuple[int, ...], counts: tuple[int, int], say: Any) -> arrays.Arrays:
         return arrays.generated(shape, (count, 20), f"{name} is not asked for in tests")

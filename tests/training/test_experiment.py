@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache")]
 
 
-def experimented(plan: Plan, order: Experiment, runs_dir: Path) -> Run:
+def experimented(plan: Plan, experiment: Experiment, runs_dir: Path) -> Run:
     writer, _ = begin_run(runs_dir, plan.workload, knobs={"prefetch": "off"}, switchable=["prefetch"])
     control = Control(plan.knobs)
     trainer, pilot = Trainer(plan, writer, control), TunerThread(writer, control)
-    control.ask_tuner(order)
+    control.ask_tuner(experiment)
     pilot.start()
     trainer.start()
     assert trainer.done.wait(120)
@@ -45,13 +45,13 @@ def test_an_experiment_changes_no_bit_of_the_result(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     data = write_images(tmp_path / "data", 90, "disk", "dots")
     settings, knobs = Settings(batch_size=8, image_size=16, steps=2000, seed=7, data=data), Knobs(latency_ms=5.0)
-    order = Experiment("prefetch", ("off", 2), seed=3, steps=40, ends=True)
-    tried = experimented(Plan("cnn", settings, knobs), order, tmp_path / "runs")
-    still, _ = train("cnn", replace(settings, steps=len(tried.steps)), tmp_path / "runs", knobs=knobs)
-    assert only(tried, ExperimentBegan).values == ["off", "2"]
-    assert events_of(tried, PipelineSwitched) != []
-    assert events_of(tried, ExperimentBlock) != []
-    assert only(tried, ExperimentEnded).cause in ("budget", "clear")
-    assert only(tried, RunEnded).cause == "finished"
-    assert result(tried) == result(still)
-    assert tried.steps["step"].tolist() == still.steps["step"].tolist()
+    experiment = Experiment("prefetch", ("off", 2), seed=3, steps=40, ends=True)
+    run = experimented(Plan("cnn", settings, knobs), experiment, tmp_path / "runs")
+    plain, _ = train("cnn", replace(settings, steps=len(run.steps)), tmp_path / "runs", knobs=knobs)
+    assert only(run, ExperimentBegan).values == ["off", "2"]
+    assert events_of(run, PipelineSwitched) != []
+    assert events_of(run, ExperimentBlock) != []
+    assert only(run, ExperimentEnded).cause in ("budget", "clear")
+    assert only(run, RunEnded).cause == "finished"
+    assert result(run) == result(plain)
+    assert run.steps["step"].tolist() == plain.steps["step"].tolist()

@@ -160,11 +160,11 @@ def test_a_run_starts_where_the_previous_one_ended(
     assert first.save_weights(path) == ""
 
     plan = Plan(write("0.0", eager), Settings(epochs=1), Knobs(), start_weights=path)
-    later, second = run_to_end(plan, tmp_path / "runs")
+    restarted, second = run_to_end(plan, tmp_path / "runs")
     assert second.outcome
     assert second.outcome.cause == "finished", second.outcome.message
     assert same(second.model.get_weights(), first.model.get_weights())
-    notes = [event.text for event in events_of(later, Noted)]
+    notes = [event.text for event in events_of(restarted, Noted)]
     assert f"starts with the weights and the optimizer state of {run.path.name}" in notes
 
 

@@ -87,11 +87,11 @@ def test_a_loop_that_continues_after_an_error_is_still_recorded(tmp_path: Path) 
 
 def test_a_loop_over_an_object_whose_last_loop_failed_is_another_run(tmp_path: Path) -> None:
     class Failing:
-        tried = False
+        has_failed = False
 
         def __iter__(self) -> Iterator[int]:
-            if not self.tried:
-                self.tried = True
+            if not self.has_failed:
+                self.has_failed = True
                 raise ValueError("no data yet")
             yield from range(3)
 

@@ -56,8 +56,8 @@ def test_no_call_continues_a_run_that_is_ending(tmp_path: Path, monkeypatch: pyt
         tracked = tfwatch.track(BATCHES, tmp_path)
         for _ in range(2):
             list(tracked)
-        with monkeypatch.context() as later:
-            later.setattr(TrackedRun, "end", lambda _: None)
+        with monkeypatch.context() as patch:
+            patch.setattr(TrackedRun, "end", lambda _: None)
             del tracked
     assert [len(events_of(run, EpochEnded)) for run in runs_in(tmp_path)] == [2, 2]
 

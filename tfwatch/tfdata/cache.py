@@ -68,7 +68,7 @@ class ExampleStore:
 
     @property
     def state(self) -> tuple[int, frozenset[str]]:
-        """How often it was closed, and which parts are full: when it changes, pipelines must be rebuilt."""
+        """The number of closes and the full parts; when it changes, pipelines must be rebuilt."""
         return self._closed, frozenset(maker for maker, part in self._examples.items() if part.is_full)
 
     def open(self) -> None:
@@ -122,7 +122,7 @@ class ExampleStore:
 
 
 class CachedExamples:
-    """Examples by their numbers. One pipeline at a time writes them; any pipeline may read.
+    """Examples by their numbers. Only one pipeline writes them; any pipeline may read.
 
     no_memory: returns the reason to stop filling, empty while there is enough memory. on_stop: receives that reason and
     the number of cached examples.

@@ -1,1 +1,1 @@
-"""Watch and track: the timing of anybody's training."""
+"""Watch and track: the timing of any training."""

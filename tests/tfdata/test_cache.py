@@ -1,4 +1,4 @@
-"""The live cache: what is kept, what is refused, and that its memory goes back."""
+"""The live cache: its examples, its refusals, and the return of its memory."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def read(store: ExampleStore, numbers: list[int]) -> tuple[Any, Any]:
 
 
 def free(store: ExampleStore) -> None:
-    """Close it and wait until the memory is given back."""
+    """Close it and wait until its memory is freed."""
     store.close()
     for thread in threading.enumerate():
         if thread.name == "tfwatch-cache":
@@ -110,7 +110,7 @@ def test_off_empties_the_cache_and_frees_its_memory() -> None:
     before = store.examples_of()
     free(store)
     assert not store.is_open
-    # The pages are the system's again: where they are touched they read as zeros.
+    # The system has the pages back: they read as zeros.
     assert not before._parts[0].array.any()
     assert before._parts[0]._variable.shape[0] is None
     assert before._parts[0].read().shape[0] == 0

@@ -1,4 +1,4 @@
-"""Iterators go in a thread of their own, and last of all who hold them."""
+"""Iterators are deleted in a thread of their own, after everything that references them."""
 
 from __future__ import annotations
 

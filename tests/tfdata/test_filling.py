@@ -20,7 +20,7 @@ MS = 1e6
 
 
 def model(*, read_ms: float, out: int, held: int, after_ms: float) -> dict[int, Any]:
-    """Root over a map over a shuffle over a reader, by what they took in all."""
+    """Return a model of a map over a shuffle over a reader, with their total times."""
     nodes = {
         1: ("Root", [2], 0.0, out, 0),
         2: ("Map", [3], after_ms, out, 0),
@@ -113,7 +113,7 @@ class Played:
             return tf.identity(x), y
 
     def before(self, pairs: Any) -> Any:
-        """Slow to read, then shuffled."""
+        """Read slowly, then shuffle."""
         return pairs.map(self.slow).shuffle(20, seed=1).batch(2)
 
     def repeated(self, pairs: Any) -> Any:
@@ -121,7 +121,7 @@ class Played:
         return self.before(pairs).repeat(2)
 
     def behind(self, pairs: Any) -> Any:
-        """Shuffled while it is cheap, then slow."""
+        """Shuffle cheap elements, then work slowly."""
         return pairs.shuffle(40, seed=1).batch(2).map(self.slow)
 
 

@@ -1,4 +1,4 @@
-"""Every batch exactly once and in order, whatever is switched when."""
+"""Every batch comes exactly once and in order, whatever is switched and when."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SETTINGS: list[Setting] = ["off", "default", "auto", 1, 3, 16]
 
 @pytest.fixture(autouse=True)
 def _in_parallel() -> Iterator[None]:
-    """Deterministic operations, as the other tests have them, take prefetch and workers out of a gated pipeline."""
+    """Turn op determinism off: it removes prefetch and workers from a gated pipeline."""
     from tensorflow.python.framework import config
 
     config.disable_op_determinism()
@@ -144,7 +144,7 @@ def test_a_setting_that_returns_restarts_its_pipeline_and_no_batch_is_lost(seed:
 
 @pytest.mark.parametrize("knobs", RESTARTS, ids=str)
 def test_an_ended_pipeline_takes_no_element_until_it_restarts(knobs: Knobs) -> None:
-    """A parallel map asks on for as many elements as it has workers, although its input has ended."""
+    """A parallel map asks for as many elements as it has workers although its input has ended."""
     import tensorflow as tf
 
     from tfwatch.tfdata.live_switch import SwitchablePipeline
@@ -177,7 +177,7 @@ def test_a_pipeline_that_cannot_restart_is_built_again(knobs: Knobs, made: list[
 
 
 def test_a_restarted_pipeline_that_ends_at_once_does_not_cut_the_data_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with a prefetch that TensorFlow puts behind it."""
+    """As with a prefetch that TensorFlow adds at its end."""
     import tensorflow as tf
 
     from tfwatch.tfdata import live_switch
@@ -191,7 +191,7 @@ def test_a_restarted_pipeline_that_ends_at_once_does_not_cut_the_data_off(monkey
 
 
 def test_a_pipeline_with_a_warm_start_takes_nothing_before_its_switch() -> None:
-    """Else it takes from under the one that runs, or finds the gate closed and ends before it began."""
+    """Otherwise it takes elements of the running pipeline, or finds the gate closed and ends at once."""
     import tensorflow as tf
 
     from tfwatch.tfdata.live_switch import SwitchablePipeline
@@ -208,7 +208,7 @@ def test_a_pipeline_with_a_warm_start_takes_nothing_before_its_switch() -> None:
 
 @pytest.mark.parametrize("prefetch", SETTINGS)
 def test_over_a_users_pipeline_only_the_requested_prefetch_works_ahead(prefetch: Setting) -> None:
-    """Else what it holds is lost where prefetch is taken away again."""
+    """Otherwise the batches that it holds are lost when prefetch is turned off."""
     import tensorflow as tf
 
     from tfwatch.tfdata.work_ahead import prefetch_only

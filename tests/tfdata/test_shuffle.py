@@ -1,4 +1,4 @@
-"""A shuffle whose buffer is another in the next pass."""
+"""A shuffle whose buffer size changes with the next pass."""
 
 from __future__ import annotations
 

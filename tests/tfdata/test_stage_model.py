@@ -41,7 +41,7 @@ def model(*nodes: Proto) -> Any:
 
 
 def chain(*nodes: Proto, first: int = 1) -> list[Node]:
-    """Stages one behind another, the last of the code first, numbered from `first`; a root above them."""
+    """Return the stages of a chain, given last first and numbered from `first`, under a root."""
     for n, node in enumerate(nodes, first):
         node.id = n
     for above, below in pairwise(nodes):
@@ -139,7 +139,7 @@ def test_the_gate_is_left_out_and_the_stage_that_takes_from_the_source_is_found(
 
     assert [node.kind for node in stages] == ["BatchV2", "Prefetch"]
     assert taking is not None
-    assert taking.number == 5 + len(last)  # 9 stages and the one that lets them last, the source's last
+    assert taking.number == 5 + len(last)  # 9 stages and the one that restarts them; the source is the last
 
 
 def test_a_generator_over_the_gate_hides_it() -> None:

@@ -1,4 +1,4 @@
-"""The stages of real pipelines, as tf.data's model has them."""
+"""The stages of real pipelines in tf.data's model."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def rows() -> Iterator[int]:
 
 
 def read_after(held: Held, reader: StageReader, batches: int) -> None:
-    """A reading before and one after so many batches."""
+    """Read before and after so many batches."""
     next(held.batches)
     reader.read()
     for _ in range(batches):
@@ -129,7 +129,7 @@ def test_a_source_without_autotuning_is_one_row_and_a_generator_has_its_name() -
 
 
 def test_a_stage_is_charged_with_its_own_work() -> None:
-    """`tests/bench/stages.py` compares what it is charged with what functions say that they took."""
+    """`tests/bench/stages.py` compares the charged time with the time that functions measure."""
     import tensorflow as tf
 
     def work(x: Any) -> Any:
@@ -162,7 +162,7 @@ def test_a_new_epochs_iterator_keeps_the_known_names() -> None:
 
     assert len(events_of(run, StagesFound)) == 1
     assert set(run.stages["pipeline"].tolist()) == {0}
-    # The first reading of each iterator holds its start-up, and no figures.
+    # The first reading of each iterator includes its start-up, and gives no figures.
     known = ~np.isnan(run.stages["busy_ms"][run.stages["stage"] == 0])
     assert known.tolist() == [False, True, False, True]
 
@@ -205,7 +205,7 @@ def test_the_argument_of_fit_marks_the_stage_that_keras_made_of_it() -> None:
     assert given(x, y) == {"arrays"}
     assert given(Data()) == {"PyDataset"}
     assert given((x, y) for _ in range(64)) == {"generator"}
-    # Keras turns off what tf.data's model stands on: only the names are known.
+    # Keras turns autotuning off, and with it tf.data's model: only the names are known.
     assert given(Data(workers=2)) == {"PyDataset"}
 
 

@@ -1,4 +1,4 @@
-"""The line of Python in which a training or a generator stands."""
+"""The line of Python that runs during a stall, of the training or of a generator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIBRARY = str(Path(sysconfig.get_path("stdlib")) / "queue.py")
 
 
 def frame(*files: str) -> FrameType:
-    """The innermost frame of functions `f0`, `f1`... in these files, the outermost first."""
+    """Return the innermost frame of functions `f0`, `f1`... in these files, the outermost first."""
     innermost: list[Any] = []
     call: Any = lambda: innermost.append(sys._getframe(1))  # noqa: E731
     for n in reversed(range(len(files))):

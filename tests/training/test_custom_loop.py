@@ -1,4 +1,4 @@
-"""Whole runs of the workloads whose loops are written by hand."""
+"""Whole runs of the workloads with custom loops."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.tensorflow
 
-BY_HAND = ("cnn-loop", "array")
+CUSTOM_LOOPS = ("cnn-loop", "array")
 #: 26 batches of 8 an epoch, the last of them ragged.
 EXAMPLES, BATCH, STEPS = 203, 8, 26
 SETTINGS = Settings(batch_size=BATCH, epochs=2, seed=7)
@@ -47,8 +47,8 @@ def train(
     return whole.train(name, settings, runs_dir, *switches, control=control)
 
 
-def by_itself(name: str, settings: Settings = SETTINGS) -> tuple[float, str]:
-    """The same loop without any of tfwatch's training; the loss is the last epoch's mean over the examples."""
+def plain_loop(name: str, settings: Settings = SETTINGS) -> tuple[float, str]:
+    """Run the same loop without tfwatch; the loss is the last epoch's mean over the examples."""
     import keras
 
     keras.utils.set_random_seed(settings.seed)
@@ -63,7 +63,7 @@ def by_itself(name: str, settings: Settings = SETTINGS) -> tuple[float, str]:
     return total / EXAMPLES, digest(model)
 
 
-@pytest.mark.parametrize("name", BY_HAND)
+@pytest.mark.parametrize("name", CUSTOM_LOOPS)
 def test_random_switches_change_no_bit_and_a_plain_loop_gives_the_same(name: str, tmp_path: Path) -> None:
     rng = random.Random(2)
     choices: list[tuple[str, Any]] = [
@@ -76,10 +76,10 @@ def test_random_switches_change_no_bit_and_a_plain_loop_gives_the_same(name: str
     switched, outcome = train(name, tmp_path, *switches)
     assert outcome.cause == "finished"
     assert len(events_of(switched, PipelineSwitched)) >= 3
-    assert result(switched) == result(still) == by_itself(name)
+    assert result(switched) == result(still) == plain_loop(name)
 
 
-@pytest.mark.parametrize("name", BY_HAND)
+@pytest.mark.parametrize("name", CUSTOM_LOOPS)
 def test_every_step_has_its_parts_and_every_epoch_its_end(name: str, tmp_path: Path) -> None:
     run, _ = train(name, tmp_path)
     steps = run.steps
@@ -99,7 +99,7 @@ def test_every_step_has_its_parts_and_every_epoch_its_end(name: str, tmp_path: P
     assert run.manifest.split == "exact"
 
 
-@pytest.mark.parametrize("name", BY_HAND)
+@pytest.mark.parametrize("name", CUSTOM_LOOPS)
 def test_op_by_op_python_is_separated_from_operations_and_the_result_is_the_same(name: str, tmp_path: Path) -> None:
     eager = replace(SETTINGS, mode="eager", epochs=1)
     run, _ = train(name, tmp_path, settings=eager)
@@ -108,7 +108,7 @@ def test_op_by_op_python_is_separated_from_operations_and_the_result_is_the_same
     assert (steps["dispatch_ms"] > 0).all()
     assert (steps["dispatch_ms"] < steps["compute_ms"]).all()
     assert not (run.steps["flags"] & (Flag.COMPILE | Flag.RETRACE)).any()
-    assert result(run) == by_itself(name, eager)
+    assert result(run) == plain_loop(name, eager)
     assert not train(name, tmp_path)[0].manifest.op_by_op
 
 
@@ -179,7 +179,7 @@ def test_a_lost_step_log_affects_only_the_record(tmp_path: Path, monkeypatch: py
     assert result(lost) == result(whole)
 
 
-@pytest.mark.parametrize("name", BY_HAND)
+@pytest.mark.parametrize("name", CUSTOM_LOOPS)
 def test_a_loop_runs_one_step_at_a_time(name: str) -> None:
     assert registry.settle(name, {"steps_per_execution": 1}).steps_per_execution == 1
     with pytest.raises(BadInputError, match=f"^{name} takes no --steps-per-execution: .*one step"):

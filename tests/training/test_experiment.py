@@ -1,4 +1,4 @@
-"""Experiments on real trainings: the result is that of the run without one, bit for bit."""
+"""A/B tests on real trainings: the result is that of the run without one, bit for bit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def experimented(plan: Plan, experiment: Experiment, runs_dir: Path) -> Run:
 
 
 def test_an_experiment_changes_no_bit_of_the_result(tmp_path: Path) -> None:
-    """However long it takes: the training ends with it, and the one without it trains as many steps."""
+    """The training ends with the A/B test, and the training without one has as many steps."""
     (tmp_path / "data").mkdir()
     data = write_images(tmp_path / "data", 90, "disk", "dots")
     settings, knobs = Settings(batch_size=8, image_size=16, steps=2000, seed=7, data=data), Knobs(latency_ms=5.0)

@@ -1,4 +1,4 @@
-"""The command line's words for switches."""
+"""Switches and settings on the command line."""
 
 from __future__ import annotations
 

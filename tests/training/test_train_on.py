@@ -1,4 +1,4 @@
-"""A run that goes on from another one: its weights, and what is compared."""
+"""A run that continues another one: its weights, and the comparison of both."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ EPOCHS = 2
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """Two classes of 90 images: 20 batches of 8 a training epoch and a ragged one."""
+    """Two classes of 90 images: 20 batches of 8 per epoch and a ragged one."""
     folder = write_images(tmp_path_factory.mktemp("data"), 90, "disk", "dots")
     return Settings(batch_size=8, image_size=16, epochs=EPOCHS, seed=7, data=folder)
 
@@ -55,20 +55,20 @@ def test_random_switches_change_no_bit_of_the_result_and_plain_fit_gives_the_sam
     switches = tuple(Scheduled(rng.randrange(42), *rng.choice(choices)) for _ in range(50))
     still, _ = train("cnn", settings, tmp_path)
     switched, _ = train("cnn", settings, tmp_path, *switches)
-    # How many is a matter of how far the pipelines work ahead, which grows with the cores: requests meanwhile merge.
+    # The number depends on how far the pipelines work ahead, which grows with the cores: requests meanwhile merge.
     assert len(events_of(switched, PipelineSwitched)) >= 3
     assert result(switched) == result(still) == plain_fit(settings)
 
 
 def plain_fit(settings: Settings) -> tuple[float, str]:
-    """The same workload without any of tfwatch's training."""
+    """Train the same workload without tfwatch."""
     import keras
     import tensorflow as tf
 
     keras.utils.set_random_seed(settings.seed)
     prepared = cnn.prepare(settings, lambda _: None)
     model = prepared.model()
-    # An iterator over the source beyond one an epoch would shuffle it once more. Keras makes some: one to build its
+    # More than one iterator per epoch over the source would shuffle it once more. Keras makes some: one to build its
     # metrics on a first batch, and one at the end of each epoch of a data set that it does not see repeat.
     zeros = tf.data.Dataset.from_tensors((tf.zeros((1, 16, 16, 3)), tf.zeros((1,), tf.int32)))
     model.fit(zeros, epochs=0, verbose=0)
@@ -95,7 +95,7 @@ def test_scheduled_switches_take_effect_after_the_buffered_batches(settings: Set
     first, second = events_of(run, PipelineSwitched)
     assert outcome.cause == "finished"
     assert (first.asked_step, first.step, first.old, first.new) == (5, 6, "off", "3")
-    # Three in the buffer and one in the making.
+    # Three in the buffer and one in preparation.
     assert second.asked_step == 12
     assert 13 <= second.step <= 12 + 3 + 2
 

@@ -1,4 +1,4 @@
-"""Every way of `fit`: its data, its model, and what is asked of it."""
+"""The kinds of `fit` under test: data, model and options."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def of_series() -> Any:
 
 
 def body(x: Any) -> Any:
-    """Batch norm and dropout: what differs first when a step is not the same."""
+    """Return a model with batch norm and dropout, whose weights differ first when a step differs."""
     import keras
 
     x = keras.layers.Dropout(0.2)(keras.layers.BatchNormalization()(x))
@@ -130,7 +130,7 @@ def attention() -> Any:
 
 
 def own_step() -> Any:
-    """A `train_step` of its own: another loss, a gradient that is clipped, and a metric that is not Keras'."""
+    """Return a model with its own `train_step`: another loss, a clipped gradient, and a metric outside Keras."""
     import keras
     import tensorflow as tf
 
@@ -150,7 +150,7 @@ def own_step() -> Any:
 
 
 def unbuilt() -> Any:
-    """Its weights are made by the first step."""
+    """Return a model whose first step creates its weights."""
     import keras
 
     return keras.Sequential(
@@ -179,7 +179,7 @@ def compiled_in_between(model: Any, data: Any, options: dict[str, Any], callback
 
 
 def raised_in_between(model: Any, data: Any, options: dict[str, Any], callbacks: list[Any]) -> Any:
-    """In mid-epoch; a bare `fit` follows."""
+    """Raise in mid-epoch, then call `fit` again without callbacks."""
     import keras
 
     def fail(batch: int, logs: Any) -> None:
@@ -210,7 +210,7 @@ def several() -> list[Any]:
 
 @dataclass(frozen=True)
 class Kind:
-    """A way of `fit`.
+    """A kind of `fit`.
 
     split: Watch's. steps: of the last recorded run. rows: the run's description of their timing. switched: whether
     its pipeline was. deterministic: TensorFlow's determinism is on; then nothing is compiled by XLA, and no graph may

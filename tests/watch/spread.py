@@ -1,4 +1,4 @@
-"""Trains over two logical CPU devices, which a process sets before TensorFlow begins, and prints the results.
+"""Train over two logical CPU devices, which a process sets before TensorFlow starts, and print the results.
 
 python -m tests.watch.spread FOLDER
 """
@@ -20,7 +20,7 @@ Y = np.arange(len(X)) % 4
 
 
 def train(steps: int, callbacks: list[Any]) -> list[Any]:
-    """The last batch is ragged. Returns losses, and each weight and the number of updates."""
+    """Train, with a ragged last batch; return losses, number of updates and weights."""
     keras.utils.set_random_seed(3)
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():

@@ -70,7 +70,7 @@ class SimulatedLoop:
 
 
 def test_a_host_that_waits_while_the_gpu_computes_does_not_starve_it() -> None:
-    """As on an H200: with a 5 ms loader the host waits for half of the time, and the GPU is busy."""
+    """As on an H200: with a 5 ms loader the host waits half of the time while the GPU is busy."""
     loop = SimulatedLoop([5.0] * 200, launching=4.0, work=13.0)
 
     assert sum(loop.fetches) > 0.5 * loop.steps[-1].end_ns / MS
@@ -98,7 +98,7 @@ def test_a_loop_that_pulls_its_loss_starves_for_its_whole_fetch() -> None:
 
 
 def test_a_stall_after_a_backlog_starves_once_the_backlog_is_done() -> None:
-    """Ten steps were launched at once: the GPU works on for 90 ms of the 500 ms in which no batch comes."""
+    """Ten steps are launched together: the GPU works for 90 ms of the 500 ms without a batch."""
     loop = SimulatedLoop([*[0.2] * 10, 500.0, *[0.2] * 3], launching=4.0, work=13.0)
 
     assert loop.starved_ms()[10] == pytest.approx(500.0 - (10 * 13.0 - 10 * 4.2), abs=1.5)

@@ -1,4 +1,4 @@
-"""Watch in a script of the user's own: the result is that of `fit` without it, and the folder has the steps."""
+"""Watch in a user's script: the result is that of `fit` without it, and the folder has the steps."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_of_two_watches_in_a_fit_one_records_and_the_other_reports_that_it_does_
 def test_an_evaluation_before_the_first_step_does_not_end_the_run(
     arrays: Any, make_model: Make, tmp_path: Path
 ) -> None:
-    """In Keras 3.8 it leaves a `History` of its own on the model."""
+    """In Keras 3.8 an evaluation sets its own `History` on the model."""
     import keras
 
     model, watch = make_model(), watch_in(tmp_path)

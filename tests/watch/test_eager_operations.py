@@ -20,7 +20,7 @@ NAMES = ("TFE_Py_FastPathExecute", "TFE_Py_Execute", "TFE_Py_ExecuteCancelable")
 
 
 class Time:
-    """A clock that stands still until somebody lets it pass."""
+    """A clock that only `advance` moves."""
 
     def __init__(self) -> None:
         self.ns = 0
@@ -34,7 +34,7 @@ class Time:
 
 
 def module_of(time: Time) -> SimpleNamespace:
-    """Operations that take so many nanoseconds, and return them."""
+    """A module of operations that take and return a number of nanoseconds."""
     return SimpleNamespace(**{name: (lambda ns: time.advance(ns)) for name in NAMES})
 
 

@@ -44,7 +44,7 @@ def losses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def known_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Keras' cache with weights for MobileNetV2 that report_progress images apart, as ImageNet's do.
+    """Keras' cache with weights for MobileNetV2 that distinguish images, as ImageNet's do.
 
     They are random, and the normalisation's means and variances those of the images: without them all that random
     weights give of an image is 1e-12.

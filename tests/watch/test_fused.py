@@ -1,4 +1,4 @@
-"""Several steps in one call, `steps_per_execution`: what their rows say, and what is done where none can be had."""
+"""Several steps per call, `steps_per_execution`: their rows, and the fallback without rows."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_switch_in_mid_call_is_flagged_at_the_first_step_of_the_new_pipeline(
     run = open_run(watch.run_path or "")
     on, switched = (event for event in run.events if isinstance(event, PipelineSwitched))
     assert (on.step, switched.asked_step) == (1, GROUP)
-    # What the old pipeline held: four in its buffer and one in the making.
+    # The old pipeline held four batches in its buffer and one in preparation.
     assert GROUP < switched.step <= GROUP + 4 + 2
     flags = run.steps["flags"]
     assert {GROUP, switched.step - 1} == set(np.flatnonzero(flags[1:] & Flag.SWITCH) + 1)

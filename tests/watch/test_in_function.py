@@ -1,4 +1,4 @@
-"""Loops over `track` inside a `tf.function`: they run as over the data set itself, and nothing is recorded of them."""
+"""Loops over `track` inside a `tf.function`: they run as over the data set itself, and are not recorded."""
 
 from __future__ import annotations
 

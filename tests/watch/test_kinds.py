@@ -1,4 +1,4 @@
-"""Every way of `fit`: with Watch, and while its pipeline is switched, the result is that of `fit` without it."""
+"""For every kind of `fit`, with Watch and switches of its pipeline, the result is that of `fit` without Watch."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_result_is_the_same_bit_for_bit(kind: Kind, tmp_path: Path) -> None:
 
 
 def test_the_result_is_the_same_with_packed_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As they do that hold more than plain tensors, or under asynchronous execution."""
+    """As for batches that hold more than plain tensors, or under asynchronous execution."""
     import tensorflow as tf
 
     (kind,) = (kind for kind in KINDS if kind.name == "attention, arrays")

@@ -34,7 +34,7 @@ def _few_examples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """Two classes of 90 images, of which 18 are held out."""
+    """Two classes of 90 images, 18 of them for validation."""
     folder = write_images(tmp_path_factory.mktemp("data"), 90, "disk", "dots")
     return Settings(batch_size=8, image_size=16, epochs=4, seed=7, data=folder)
 
@@ -62,7 +62,7 @@ def test_random_switches_with_the_cache_among_them_change_no_bit(name: str, sett
 
 
 def test_both_forms_of_a_pipeline_are_cached_separately(settings: Settings, tmp_path: Path) -> None:
-    """Else an example made by one form would be served as the other's, which differs in the last bit."""
+    """Otherwise an example of one form would be served to the other, which differs in the last bit."""
     forms = [Scheduled(30, "fast_form", True), Scheduled(50, "fast_form", False), Scheduled(70, "fast_form", True)]
     still, _ = train("generator", settings, tmp_path, *forms)
     cached, _ = train("generator", settings, tmp_path, *forms, knobs=Knobs(cache=True))
@@ -79,7 +79,7 @@ def test_a_cache_takes_effect_with_the_first_epoch_that_it_serves_whole(settings
 
 
 def test_a_cache_turned_off_while_it_fills_is_no_switch(settings: Settings, tmp_path: Path) -> None:
-    """Else steps that filled a cache would count as what a cache gives."""
+    """Otherwise steps that fill a cache would count as steps with a cache."""
     turned = Scheduled(5, "cache", True), Scheduled(9, "cache", False)
     run, _ = train("cnn", settings, tmp_path, *turned)
     assert switched(run) == []

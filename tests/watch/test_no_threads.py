@@ -1,4 +1,4 @@
-"""The system gives no more threads: tfwatch does without those that it can do without, and the training goes on."""
+"""The system has no thread left: tfwatch continues without its own threads, and so does the training."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OF_THE_MACHINE = {"tfwatch-sensors", "tfwatch-pauses"}
 
 @pytest.fixture
 def no_threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Those that were refused."""
+    """The names of the threads that could not start."""
     begin, refused = threading.Thread.start, list[str]()
 
     def start(thread: threading.Thread) -> None:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.tensorflow
 
 
 def of_sensors() -> list[Any]:
-    """The sensors' own among those whom the collector calls."""
+    """Return the sensors' callbacks of the garbage collector."""
     return [callback for callback in gc.callbacks if callback.__module__.startswith("tfwatch.sensors.protocol")]
 
 

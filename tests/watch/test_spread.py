@@ -1,4 +1,4 @@
-"""`fit` under MirroredStrategy, in a process of its own: logical devices are set before TensorFlow begins."""
+"""`fit` under MirroredStrategy, in another process: logical devices are set before TensorFlow starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From clock readings inside the graph to the parts of each step."""
+"""The parts of each step, from clock readings inside the graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops of the user's own under `track`: they run as they would without it, and their folder has the steps."""
+"""Custom loops under `track` run as without it, and their folder has the steps."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_step_is_its_fetch_and_its_body() -> None:
 
 
 class Odd:
-    """A batch, or a figure, that cannot be asked."""
+    """A batch or a value whose attributes raise."""
 
     @property
     def shape(self) -> Any:

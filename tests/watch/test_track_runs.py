@@ -51,7 +51,7 @@ def test_a_call_from_the_same_line_continues_the_run(tmp_path: Path) -> None:
 
 
 def test_no_call_continues_a_run_that_is_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by a garbage collection in a thread that has something to do yet."""
+    """As by a garbage collection in another thread."""
     for _ in range(2):
         tracked = tfwatch.track(BATCHES, tmp_path)
         for _ in range(2):
@@ -63,7 +63,7 @@ def test_no_call_continues_a_run_that_is_ending(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_loop_that_outlives_its_object_ends_their_run(tmp_path: Path) -> None:
-    """As where both are collected: in which order is not known."""
+    """As when both are garbage collected, in unknown order."""
     tracked = tfwatch.track(BATCHES, tmp_path)
     assert len(list(tracked)) == 5
     loop = iter(tracked)
@@ -75,7 +75,7 @@ def test_a_loop_that_outlives_its_object_ends_their_run(tmp_path: Path) -> None:
 
 
 def test_a_call_within_another_generator_continues_the_run(tmp_path: Path) -> None:
-    """As with a progress bar around it, which holds the object for as long as the loop."""
+    """As with a progress bar around it, which references the object during the loop."""
 
     def bar(tracked: Track[Any]) -> Iterator[Any]:
         yield from tracked

@@ -1,4 +1,4 @@
-"""`track` around loops of TensorFlow: the same result bit for bit, what traces, and a GPU that is asked."""
+"""`track` around loops of TensorFlow: the same result bit for bit, the steps that trace, and a probed GPU."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def dataset(arrays: Any) -> Any:
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The CPU is taken for a GPU: what is asked of one is asked of it."""
+    """Treat the CPU as a GPU, and probe it."""
     from tfwatch.watch import async_loop, tracked_loop
     from tfwatch.watch.tensorflow_info import Device
 
@@ -46,7 +46,7 @@ def weights(model: Any) -> str:
 
 
 def by_tape(make_model: Callable[[], Any], arrays: Any, wrap: Callable[[Any], Any]) -> tuple[str, list[float]]:
-    """A loop that leaves its losses on the device."""
+    """Train with a loop that leaves its losses on the device."""
     import keras
     import tensorflow as tf
 
@@ -78,7 +78,7 @@ def by_train_on_batch(
 
 
 def by_hand(make_model: Callable[[], Any], arrays: Any, wrap: Callable[[Any], Any]) -> tuple[str, list[float]]:
-    """Without a compiled function, with random numbers of the operations' own."""
+    """Train without a compiled function, with random numbers from operations."""
     import tensorflow as tf
 
     make_model()
@@ -197,7 +197,7 @@ def test_devices_are_not_initialized_by_a_probe() -> None:
 
 
 def test_a_completion_is_on_the_runs_clock() -> None:
-    """In a process of its own: with the operations deterministic, as in these tests, another clock is read."""
+    """In another process: under op determinism, as in these tests, another clock is read."""
     code = (
         "from pathlib import Path\n"
         "from tests.runs.folders import make_manifest\n"

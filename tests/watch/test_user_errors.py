@@ -32,7 +32,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @dataclass
 class Made:
-    """A compiled model, its labels, and how often the user's Python was called."""
+    """A compiled model, its labels, and the number of calls of the user's Python."""
 
     model: Any
     calls: list[int]
@@ -49,7 +49,7 @@ def dense(inputs: int = 3) -> Any:
 
 
 def a_metric(settings: dict[str, Any], *, times: float = np.inf) -> Made:
-    """Raises at its first calls."""
+    """Return a model with a metric that raises at its first calls."""
     import keras
 
     class NoFloats(keras.metrics.Mean):
@@ -66,12 +66,12 @@ def a_metric(settings: dict[str, Any], *, times: float = np.inf) -> Made:
 
 
 def a_metric_once(settings: dict[str, Any]) -> Made:
-    """A second trace would find what it likes, and train."""
+    """A second trace would succeed, and train."""
     return a_metric(settings, times=1)
 
 
 def metrics_half_built(settings: dict[str, Any]) -> Made:
-    """A second trace would find no metric left to raise, and a step that returns nothing."""
+    """A second trace would find no metric that raises, and a step that returns nothing."""
     import keras
 
     x = keras.Input((3,))
@@ -148,7 +148,7 @@ def a_train_step(settings: dict[str, Any], error: Callable[[], Exception] = lamb
 
 
 def an_end_of_the_data(settings: dict[str, Any]) -> Made:
-    """Keras takes it for the end of an epoch."""
+    """Keras treats it as the end of an epoch."""
     return a_train_step(settings, lambda: StopIteration())
 
 
@@ -160,7 +160,7 @@ def nothing(settings: dict[str, Any]) -> Made:
 
 
 def nothing_unbuilt(settings: dict[str, Any]) -> Made:
-    """Its weights are made by the first step."""
+    """The first step creates its weights."""
     import keras
 
     class FileWorkload(keras.Model):
@@ -179,7 +179,7 @@ def nothing_unbuilt(settings: dict[str, Any]) -> Made:
 
 
 def nothing_of_a_fixed_shape(settings: dict[str, Any]) -> Made:
-    """Its step returns what no loop in a graph can carry."""
+    """Its step returns a value without a fixed shape, which a loop in a graph cannot carry."""
     import keras
 
     class FileWorkload(keras.Sequential):

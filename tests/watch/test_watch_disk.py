@@ -1,4 +1,4 @@
-"""Watch on a disk that is full, or fills: the training is as without it, and stderr has one sentence."""
+"""Watch on a disk that is full, or fills: the training is unaffected, and stderr has one sentence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.tensorflow
 
 
 def fill(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """From now on the disk takes nothing more, by these functions of `os` and of the format."""
+    """Fill the disk: these functions of `os` and of the format raise from now on."""
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -22,7 +22,7 @@ BATCHES = [np.full((4, 2), n) for n in range(5)]
 
 
 def end_all() -> None:
-    """No run of one test waits for a call in another one."""
+    """End all runs, so that none waits for a call in another test."""
     for loop in list(track._all):
         loop.end()
 
@@ -33,7 +33,7 @@ def opened(tracked: Track[Any]) -> Run:
 
 
 def runs_in(runs_dir: Path) -> list[Run]:
-    """The oldest first."""
+    """Return the runs in a folder, the oldest first."""
     return [flushed(run) for run in reversed(list_runs(runs_dir))]
 
 
@@ -49,7 +49,7 @@ def cause(run: Run) -> str:
 
 
 def python(code: str, runs_dir: Path, *, rc: int = 0) -> list[Run]:
-    """The runs of a script of its own, the oldest first."""
+    """Run code in another process; return its runs, the oldest first."""
     script = runs_dir.parent / "script.py"
     script.write_text(f"import sys, tfwatch\nRUNS = {str(runs_dir)!r}\n{code}")
     done = subprocess.run([sys.executable, script], cwd=ROOT, capture_output=True, text=True, timeout=60)

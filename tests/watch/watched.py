@@ -1,4 +1,4 @@
-"""A script that is watched: its data, and its Watch."""
+"""The data and the Watch of a script under test."""
 
 from __future__ import annotations
 

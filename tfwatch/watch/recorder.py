@@ -58,13 +58,13 @@ class Recorder:
         self._uninstall: Callable[[], None] = lambda: None
         self._has_step_raised = False
         self._history = getattr(model, "history", None)
-        self._in_fit = False
+        self._expects_iterator = False
 
     # -- what Keras calls ---------------------------------------------------------------------
 
     def begin_epoch(self, epoch: int, epochs: int, steps: int | None) -> None:
         """Begin an epoch, and install the train function if it is not installed."""
-        self._in_fit = True
+        self._expects_iterator = True
         # If an epoch's length is unknown, the number of epochs for so many steps is unknown too.
         self._step_log.begin_epoch(epoch, 0 if steps is None and self._session.stop_after else epochs, steps)
         try:
@@ -125,7 +125,7 @@ class Recorder:
 
     def _run_call(self, original: Callable[[Any], Any], iterator: Any) -> Any:
         logs = self._runner(original, iterator)  # type: ignore[misc]
-        self._in_fit = False
+        self._expects_iterator = False
         self._stop_if_asked()
         return logs
 
@@ -157,7 +157,7 @@ class Recorder:
         without epochs.
         """
         history = getattr(self._model, "history", None)
-        return not self._in_fit or (history is not self._history and hasattr(history, "epoch"))
+        return not self._expects_iterator or (history is not self._history and hasattr(history, "epoch"))
 
     def _choose_runner(self, original: Callable[[Any], Any], iterator: Any) -> None:
         """Choose how the steps run, with the first call of an iterator."""

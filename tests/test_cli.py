@@ -284,7 +284,7 @@ def test_a_folder_without_a_run_is_named(
     monkeypatch.chdir(tmp_path)
     assert run("replay", "--runs-dir", "/nonexistent", ".") == 2
     assert capsys.readouterr().err == (
-        f"tfwatch: no run '.' in /nonexistent, and the folder {tmp_path} holds none: it has no run.json\n"
+        f"tfwatch: no run '.' in /nonexistent, and the folder {tmp_path} is not a run: it has no run.json\n"
     )
 
 

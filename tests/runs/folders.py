@@ -1,4 +1,4 @@
-"""Run folders made to measure, under a clock that stands still."""
+"""Run folders for tests, under a stopped clock."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FakeClock:
 
 
 def make_manifest(**changes: Any) -> Manifest:
-    """The manifest of a run that this very process writes."""
+    """Return the manifest of a run that this process writes."""
     values: dict[str, Any] = {
         "run": "2026-11-20T10-17-03_cnn",
         "workload": "cnn",
@@ -62,7 +62,7 @@ def make_manifest(**changes: Any) -> Manifest:
 
 
 def add_steps(writer: RunWriter, rows: Rows) -> None:
-    """Append rows of `core.rows.STEP` as a training would."""
+    """Append rows of `core.rows.STEP`, as a training does."""
     names = ("start_ns", "step", "epoch", "flags", "wait_ms", "dispatch_ms", "compute_ms", "host_ms")
     for row in rows:
         writer.step(*(row[name].item() for name in names))
@@ -71,7 +71,7 @@ def add_steps(writer: RunWriter, rows: Rows) -> None:
 def write_run(
     folder: Path | None, rows: Rows, *events: Event, clock: FakeClock | None = None, **changes: Any
 ) -> RunWriter:
-    """A run of these steps and events, flushed and closed."""
+    """Write a run of these steps and events, and close it."""
     if folder:
         folder.mkdir(parents=True, exist_ok=True)
     writer = RunWriter(folder, make_manifest(**changes), (clock or FakeClock()).clock)
@@ -83,20 +83,20 @@ def write_run(
 
 
 def make_writer(folder: Path | None) -> RunWriter:
-    """A writer whose clock stands still, one second after the run's origin."""
+    """Return a writer whose clock is stopped, one second after the run's origin."""
     return RunWriter(folder, make_manifest(), FakeClock(1.0).clock)
 
 
 def read(folder: Path) -> Snapshot:
-    """A folder as a reader sees it at first."""
+    """Return a reader's first snapshot of a folder."""
     return RunReader(FolderSource(folder), FakeClock(1).clock).tail()
 
 
 def opened(folder: Path) -> Run:
-    """A folder as a run."""
+    """Return the run in a folder."""
     return open_run(folder, FakeClock(1).clock)
 
 
 def kinds(folder: Path) -> list[str]:
-    """The names of a run's events."""
+    """Return the names of a run's events."""
     return [type(event).__name__ for event in opened(folder).events]

@@ -1,4 +1,4 @@
-"""A disk that does not answer."""
+"""A disk that does not respond."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Hanging:
-    """Stands in for a function of the disk's: whoever calls it waits until `answers` is set."""
+    """Replaces a function that accesses the disk: its caller waits until `answers` is set."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.answers = threading.Event()
@@ -28,7 +28,7 @@ class Hanging:
 
 @contextlib.contextmanager
 def hang(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Iterator[Hanging]:
-    """Have a function hang until the end of the block, or until it is told to answer."""
+    """Make a function hang until the end of the block, or until `answers` is set."""
     hanging = Hanging(getattr(owner, name))
     monkeypatch.setattr(owner, name, lambda *args, **named: hanging(*args, **named))
     try:

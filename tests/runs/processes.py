@@ -1,4 +1,4 @@
-"""Another process that writes a run: 1000 rows a second, until it is told to end or dies."""
+"""A child process that writes a run of 1000 rows a second until it is stopped or killed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _REPOSITORY = Path(__file__).parents[2]
 
 
 class Child:
-    """A writing process, its folder and a reader of it."""
+    """A writing process, its folder and a reader of the folder."""
 
     def __init__(self, process: subprocess.Popen[str], folder: Path, stop: Path) -> None:
         self.process = process
@@ -53,7 +53,7 @@ class Child:
         return self.reader.tail().steps_total >= count
 
     def signal(self, number: signal.Signals) -> int:
-        """Send a signal; the monotonic nanoseconds of that moment, on the run's clock."""
+        """Send a signal; return its time in nanoseconds on the run's clock."""
         at_ns = time.perf_counter_ns() - self.reader.tail().manifest.origin_ns
         self.process.send_signal(number)
         return at_ns
@@ -65,7 +65,7 @@ class Child:
 
 @contextmanager
 def writing_child(tmp_path: Path) -> Iterator[Child]:
-    """Start one, and see that it is gone afterwards."""
+    """Start a child, and kill it at the end."""
     stop = tmp_path / "stop"
     command = [sys.executable, "-c", _WRITE, str(tmp_path / "runs"), str(stop)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=_REPOSITORY) as process:
@@ -82,7 +82,7 @@ def writing_child(tmp_path: Path) -> Iterator[Child]:
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    """Look every 10 ms until the condition holds; fails after `timeout_s`."""
+    """Check a condition every 10 ms until it is true; fail after `timeout_s`."""
     end_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end_s, f"{condition} did not come to hold in {timeout_s} s"

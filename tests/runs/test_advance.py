@@ -1,4 +1,4 @@
-"""How far a training is: the moments at which its loss is no finite number."""
+"""The progress of a training, and events about a loss that is not finite."""
 
 from __future__ import annotations
 
@@ -23,43 +23,43 @@ NAN, INFINITE = math.nan, math.inf
 
 
 class OnADevice:
-    """A loss that asking would wait for."""
+    """A loss on a device: reading it would wait."""
 
     def __float__(self) -> float:
         raise AssertionError("it was asked for")
 
 
-def told(*losses: Any, a_flush: int = 1000, first: int = 1, call: int = 1) -> list[Event]:
-    """What is said of these losses, one a call of so many steps, flushed in parts that long; no row is due."""
-    advance, events = ProgressLog(), []
-    advance.flush(0, "", last=False)
-    advance._due_ns = 10**18
+def events_about(*losses: Any, a_flush: int = 1000, first: int = 1, call: int = 1) -> list[Event]:
+    """Return the events about these losses: one a call of `call` steps, `a_flush` calls a flush; no row is due."""
+    progress, events = ProgressLog(), []
+    progress.flush(0, "", last=False)
+    progress._due_ns = 10**18
     for n, loss in enumerate(losses):
         step = first + (n + 1) * call - 1
-        advance.told.append((0, step, 0, step, loss, None))
+        progress.reports.append((0, step, 0, step, loss, None))
         if (n + 1) % a_flush == 0:
-            events += advance.flush(n, "", last=False)[1]
-    return [*events, *advance.flush(len(losses), "", last=False)[1]]
+            events += progress.flush(n, "", last=False)[1]
+    return [*events, *progress.flush(len(losses), "", last=False)[1]]
 
 
 @pytest.mark.parametrize("a_flush", [1, 2, 1000])
-def test_the_first_step_whose_loss_is_nan_is_told_once(a_flush: int) -> None:
-    (event,) = told(*[0.5] * 150, *[NAN] * 50, a_flush=a_flush)
+def test_the_first_nan_of_a_loss_is_one_event(a_flush: int) -> None:
+    (event,) = events_about(*[0.5] * 150, *[NAN] * 50, a_flush=a_flush)
 
     assert isinstance(event, LossDiverged)
     assert (event.step, event.loss, event.finite_step) == (151, "NaN", 150)
 
 
 @pytest.mark.parametrize("loss", [INFINITE, -INFINITE])
-def test_an_infinite_loss_is_told_as_such_and_the_nan_after_it_is_the_same(loss: float) -> None:
-    (event,) = told(0.5, loss, NAN, loss)
+def test_an_infinite_loss_and_the_nan_after_it_are_one_event(loss: float) -> None:
+    (event,) = events_about(0.5, loss, NAN, loss)
 
     assert isinstance(event, LossDiverged)
     assert (event.step, event.loss) == (2, "infinite")
 
 
-def test_a_loss_that_is_finite_again_is_told() -> None:
-    first, second, third = told(0.5, NAN, NAN, 0.5, 0.5, NAN, a_flush=6)
+def test_a_loss_that_recovers_is_an_event() -> None:
+    first, second, third = events_about(0.5, NAN, NAN, 0.5, 0.5, NAN, a_flush=6)
 
     assert isinstance(first, LossDiverged)
     assert second == LossRecovered(5, 4)
@@ -67,8 +67,8 @@ def test_a_loss_that_is_finite_again_is_told() -> None:
     assert (third.step, third.finite_step) == (6, 5)
 
 
-def test_a_call_of_several_steps_says_between_which_it_was() -> None:
-    (event,) = told(0.5, NAN, call=10)
+def test_a_call_of_several_steps_gives_the_range_of_steps() -> None:
+    (event,) = events_about(0.5, NAN, call=10)
 
     assert isinstance(event, LossDiverged)
     assert (event.step, event.finite_step) == (20, 10)
@@ -76,30 +76,30 @@ def test_a_call_of_several_steps_says_between_which_it_was() -> None:
 
 @pytest.mark.parametrize("loss", [None, "low", OnADevice()])
 def test_a_loss_that_is_missing_is_not_nan(loss: Any) -> None:
-    assert told(loss, loss) == []
-    assert [type(event) for event in told(0.5, NAN, loss, 0.5)] == [LossDiverged, LossRecovered]
+    assert events_about(loss, loss) == []
+    assert [type(event) for event in events_about(0.5, NAN, loss, 0.5)] == [LossDiverged, LossRecovered]
 
 
-def test_a_loss_that_comes_and_goes_stays_told() -> None:
-    events = told(*[0.5, NAN] * 300, 0.5, a_flush=1)
+def test_a_loss_that_diverges_too_often_counts_as_diverged() -> None:
+    events = events_about(*[0.5, NAN] * 300, 0.5, a_flush=1)
 
     assert len(events) == 99
     assert isinstance(events[-1], LossDiverged)
 
 
-def test_more_than_is_kept_between_two_flushes_leaves_the_first_step_open() -> None:
-    (event,) = told(0.5, *[NAN] * 2999, a_flush=3000)
+def test_too_many_calls_in_one_flush_lose_the_first_step() -> None:
+    (event,) = events_about(0.5, *[NAN] * 2999, a_flush=3000)
 
     assert isinstance(event, LossDiverged)
     assert (event.step, event.finite_step) == (3000 - 1023, 0)
 
 
 @pytest.mark.parametrize("event", [LossDiverged(3, 151, "NaN", 150), LossRecovered(4, 160)])
-def test_they_are_read_as_they_were_written(event: Event) -> None:
+def test_events_about_the_loss_are_read_back(event: Event) -> None:
     assert decode(encode(event)) == event
 
 
-def test_it_is_told_before_the_end_of_its_run(tmp_path: Path) -> None:
+def test_an_event_about_the_loss_precedes_the_end_of_its_run(tmp_path: Path) -> None:
     clock = FakeClock(1.0)
     writer = RunWriter(tmp_path, make_manifest(), clock.clock)
     writer.status = (Phase.HOST, 0, 2, 0, "")
@@ -116,21 +116,21 @@ def test_it_is_told_before_the_end_of_its_run(tmp_path: Path) -> None:
 
 
 def test_a_row_is_due_twice_a_second_and_at_the_end() -> None:
-    advance = ProgressLog()
-    advance.told.append((8, 1, 0, 1, "low", None))
+    progress = ProgressLog()
+    progress.reports.append((8, 1, 0, 1, "low", None))
 
-    rows = [len(advance.flush(round(at_s * 1e9), "", last=False)[0]) for at_s in (0.0, 0.4, 0.5, 0.9)]
+    rows = [len(progress.flush(round(at_s * 1e9), "", last=False)[0]) for at_s in (0.0, 0.4, 0.5, 0.9)]
 
     assert rows == [40, 0, 40, 0]
-    assert len(advance.flush(910_000_000, "", last=True)[0]) == 40
+    assert len(progress.flush(910_000_000, "", last=True)[0]) == 40
 
 
-def test_what_is_no_number_is_told_once() -> None:
-    advance = ProgressLog()
+def test_a_loss_that_is_not_a_number_is_noted_once() -> None:
+    progress = ProgressLog()
     events: list[Event] = []
     for at_ns in (0, 10**9):
-        advance.told.append((8, 1, 0, 1, "low", "high"))
-        events += advance.flush(at_ns, "accuracy", last=False)[1]
+        progress.reports.append((8, 1, 0, 1, "low", "high"))
+        events += progress.flush(at_ns, "accuracy", last=False)[1]
 
     texts = [event.text for event in events if isinstance(event, Noted)]
     assert [text.partition(" that")[0] for text in texts] == ["the loss", "the accuracy"]

@@ -1,4 +1,4 @@
-"""What a container's control groups allow, from made file systems."""
+"""The limits of control groups, read from simulated file systems."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ MOUNT = "31 23 0:28 {root} {point} rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdel
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four cores, 64 GB."""
     monkeypatch.setattr(psutil, "cpu_count", lambda: 4)
-    monkeypatch.setattr(machine_info, "_bound_to", lambda: 4.0)
+    monkeypatch.setattr(machine_info, "_affinity_cores", lambda: 4.0)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"total": 64 * GB}))
 
 
-def made(folder: Path, own: str, root: str, files: dict[str, str]) -> Path:
+def make_root(folder: Path, own: str, root: str, files: dict[str, str]) -> Path:
     """A file system with these files below its cgroup mount."""
     write(folder / "proc/self/cgroup", f"0::{own}\n")
     write(
@@ -67,7 +67,9 @@ def write(path: Path, text: str) -> None:
             "/", "/", {"memory.max": f"{8 * GB}\n", "cpu.max": "200000 100000\n"}, 8 * GB, "", 2.0, id="a container"
         ),
         pytest.param("/", "/", {"memory.max": "max\n", "cpu.max": "max 100000\n"}, None, None, None, id="no limit set"),
-        pytest.param("/", "/", {"memory.max": f"{99 * GB}", "cpu.max": "800000 100000"}, None, None, None, id="loose"),
+        pytest.param(
+            "/", "/", {"memory.max": f"{99 * GB}", "cpu.max": "800000 100000"}, None, None, None, id="too high"
+        ),
         pytest.param("/", "/", {"cpu.max": "50000 100000"}, None, None, 0.5, id="half a core"),
         pytest.param(
             "/docker/ab12",
@@ -90,13 +92,13 @@ def write(path: Path, text: str) -> None:
             2 * GB,
             "user.slice",
             3.0,
-            id="the tightest of the groups around",
+            id="the smallest of nested groups",
         ),
         pytest.param("/../other", "/", {"memory.max": "5"}, None, None, None, id="moved out of its container"),
-        pytest.param("/", "/", {"memory.max": "much", "cpu.max": "1 0"}, None, None, None, id="rubbish"),
+        pytest.param("/", "/", {"memory.max": "much", "cpu.max": "1 0"}, None, None, None, id="damaged"),
     ],
 )
-def test_what_this_process_may_use(
+def test_the_limits_of_this_process(
     tmp_path: Path,
     own: str,
     root: str,
@@ -107,27 +109,27 @@ def test_what_this_process_may_use(
 ) -> None:
     folder = None if group is None else tmp_path / "sys/fs/cgroup" / group
 
-    assert limits(made(tmp_path, own, root, files)) == Limits(memory, folder, cores)
+    assert limits(make_root(tmp_path, own, root, files)) == Limits(memory, folder, cores)
 
 
 def test_a_system_without_groups_limits_nothing(tmp_path: Path) -> None:
     assert limits(tmp_path) == Limits()
 
 
-def test_cores_that_a_process_is_bound_to_are_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_info, "_bound_to", lambda: 3.0)
+def test_affinity_limits_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_info, "_affinity_cores", lambda: 3.0)
 
     assert limits(tmp_path).cores == 3
-    assert limits(made(tmp_path, "/", "/", {"cpu.max": "200000 100000"})).cores == 2
+    assert limits(make_root(tmp_path, "/", "/", {"cpu.max": "200000 100000"})).cores == 2
 
 
-def test_limits_in_words() -> None:
+def test_limits_as_text() -> None:
     assert Limits().words(4, 64 * GB) == ""
     assert Limits(8 * GB, None, 2.0).words(4, 64 * GB) == "2 of 4 cores and 8.0 of 64.0 GB of memory"
     assert Limits(cores=1.5).words(4, 64 * GB) == "1.5 of 4 cores"
 
 
-def test_a_run_tells_what_it_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_records_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("machine_info", "create"):
         monkeypatch.setattr(f"tfwatch.runs.{module}.limits", lambda: Limits(8 * GB, None, 2.0))
     writer, _ = begin_run(tmp_path, "cnn", FakeClock(1).clock)
@@ -149,7 +151,7 @@ def test_a_run_tells_what_it_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ({"memory_bytes": "much", "memory_limit_bytes": -1}, math.nan),
     ],
 )
-def test_the_memory_a_run_could_have(machine: dict[str, object], total: float) -> None:
+def test_the_memory_that_a_run_can_use(machine: dict[str, object], total: float) -> None:
     assert memory_total(machine) == pytest.approx(total, nan_ok=True)
 
 
@@ -159,12 +161,12 @@ def test_the_memory_a_run_could_have(machine: dict[str, object], total: float) -
         pytest.param(
             {"memory.current": "1000\n", "memory.stat": "anon 600\ninactive_file 300\n"}, 700, id="with cache"
         ),
-        pytest.param({"memory.current": "1000\n"}, 1000, id="nothing known of the cache"),
+        pytest.param({"memory.current": "1000\n"}, 1000, id="cache unknown"),
         pytest.param({"memory.current": "1000\n", "memory.stat": "inactive_file 3000\n"}, 0, id="read at two times"),
-        pytest.param({}, None, id="not told"),
+        pytest.param({}, None, id="not reported"),
     ],
 )
-def test_what_a_group_holds(tmp_path: Path, files: dict[str, str], used: int | None) -> None:
+def test_the_memory_used_by_a_group(tmp_path: Path, files: dict[str, str], used: int | None) -> None:
     for name, text in files.items():
         write(tmp_path / name, text)
 

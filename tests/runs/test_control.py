@@ -1,4 +1,4 @@
-"""What is asked and ordered, and by whom."""
+"""Requests of the user and of the tuner."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from tfwatch.runs.control import Autopilot, Control, Experiment, Request
 
 
-def test_of_several_requests_for_a_knob_the_last_wins() -> None:
+def test_the_last_request_for_a_knob_wins() -> None:
     control = Control()
     for request in (Request("prefetch", 2), Request("workers", "auto"), Request("prefetch", 4)):
         control.ask(request)
@@ -15,7 +15,7 @@ def test_of_several_requests_for_a_knob_the_last_wins() -> None:
     assert not control.has_requests
 
 
-def test_the_pilot_asks_only_while_nobody_else_has() -> None:
+def test_the_tuner_asks_only_without_a_user_request() -> None:
     control = Control()
     user_request_count = control.user_request_count
     assert control.ask_if_no_user_request(Request("prefetch", 4, "experiment"), user_request_count)
@@ -25,7 +25,7 @@ def test_the_pilot_asks_only_while_nobody_else_has() -> None:
     assert control.take() == [Request("prefetch", 8)]
 
 
-def test_an_order_wakes_who_waits_for_it_and_none_cancels_it() -> None:
+def test_a_tuner_request_wakes_its_thread_and_none_cancels_it() -> None:
     control, got = Control(), []
     waiting = threading.Thread(target=lambda: got.append(control.next_tuner_request(0)))
     waiting.start()
@@ -37,7 +37,7 @@ def test_an_order_wakes_who_waits_for_it_and_none_cancels_it() -> None:
     assert control.tuner_request_count == 2
 
 
-def test_who_waits_for_an_order_loses_patience() -> None:
+def test_waiting_for_a_tuner_request_times_out() -> None:
     control = Control()
     control.ask_tuner(Autopilot())
     assert control.next_tuner_request(1, 0.001) == (1, Autopilot())

@@ -1,4 +1,4 @@
-"""The file beside the clipboard."""
+"""The file that replaces a clipboard."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_it_lies_in_the_run_and_the_last_text_wins(tmp_path: Path) -> None:
+def test_it_is_in_the_run_and_the_last_text_wins(tmp_path: Path) -> None:
     path = library.save_copy(tmp_path / "run", "one")
     assert path == library.save_copy(tmp_path / "run", "two") == tmp_path / "run" / "copied.py"
     assert path.read_text() == "two\n"
 
 
-def test_without_a_folder_it_lies_beside_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_run_folder_it_is_next_to_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "default_runs_dir", lambda: tmp_path / "state" / "runs")
     assert library.save_copy(None, "x") == tmp_path / "state" / "copied.py"
     (tmp_path / "file").write_text("")
     assert library.save_copy(tmp_path / "file" / "run", "x") == tmp_path / "state" / "copied.py"
 
 
-def test_where_nothing_can_be_written_nothing_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_writable_folder_there_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(library, "default_runs_dir", lambda: tmp_path / "file" / "runs")
     assert library.save_copy(None, "x") is None

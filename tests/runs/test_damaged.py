@@ -1,4 +1,4 @@
-"""Runs that are torn, damaged, or closed to their reader."""
+"""Runs that are torn, damaged or unreadable."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_torn_line_waits_for_its_rest(tmp_path: Path) -> None:
     assert tuple(reader.tail().events) == (Noted(1, "hello"),)
 
 
-def test_lines_that_are_no_events_are_counted(tmp_path: Path) -> None:
+def test_lines_that_are_not_events_are_counted(tmp_path: Path) -> None:
     write_run(tmp_path, plain(0))
     lines = [
         *("", "{", "[]", "7", "null", '{"event": "Unheard"}', '{"event": ["Noted"]}', "[" * 100_000),
@@ -80,7 +80,7 @@ def damaged(rows: Rows) -> Rows:
     return rows
 
 
-def test_rows_that_no_training_wrote_are_counted_and_left_out(tmp_path: Path) -> None:
+def test_implausible_rows_are_counted_and_left_out(tmp_path: Path) -> None:
     write_run(tmp_path, plain(10))
     damaged(plain(10)).tofile(tmp_path / layout.STEPS)
 
@@ -105,7 +105,7 @@ def test_an_absurd_start_takes_little_memory(tmp_path: Path, days: float) -> Non
     assert columns.steps.tolist() == [0, 0, 0, 9]
 
 
-def rubbish(seed: int) -> bytes:
+def random_bytes(seed: int) -> bytes:
     chance = random.Random(seed)
     kinds = [
         chance.randbytes(chance.randrange(5000)),
@@ -120,9 +120,9 @@ def rubbish(seed: int) -> bytes:
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("seed", range(12))
-def test_rubbish_in_a_file_is_read_as_nothing_or_as_data(tmp_path: Path, name: str, seed: int) -> None:
+def test_random_bytes_in_a_file_read_as_nothing_or_as_data(tmp_path: Path, name: str, seed: int) -> None:
     write_run(tmp_path, plain(50), Noted(1, "x"))
-    (tmp_path / name).write_bytes(rubbish(seed))
+    (tmp_path / name).write_bytes(random_bytes(seed))
 
     reader = RunReader(FolderSource(tmp_path), FakeClock(1).clock)
     for snapshot in (reader.tail(), reader.tail()):
@@ -134,7 +134,7 @@ def test_rubbish_in_a_file_is_read_as_nothing_or_as_data(tmp_path: Path, name: s
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_folder_in_the_place_of_a_file_is_no_data(tmp_path: Path, name: str) -> None:
+def test_a_folder_in_place_of_a_file_has_no_data(tmp_path: Path, name: str) -> None:
     write_run(tmp_path, plain(50))
     (tmp_path / name).unlink(missing_ok=True)
     (tmp_path / name).mkdir()
@@ -144,9 +144,7 @@ def test_a_folder_in_the_place_of_a_file_is_no_data(tmp_path: Path, name: str) -
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("endless", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "device"])
-def test_what_has_no_end_in_the_place_of_a_file_is_no_data(
-    tmp_path: Path, name: str, endless: Callable[[Path], None]
-) -> None:
+def test_an_endless_file_has_no_data(tmp_path: Path, name: str, endless: Callable[[Path], None]) -> None:
     write_run(tmp_path, plain(50))
     (tmp_path / name).unlink(missing_ok=True)
     endless(tmp_path / name)
@@ -154,16 +152,16 @@ def test_what_has_no_end_in_the_place_of_a_file_is_no_data(
     assert read(tmp_path).manifest == opened(tmp_path).manifest
 
 
-def test_a_pipe_for_a_manifest_is_no_run(tmp_path: Path) -> None:
+def test_a_pipe_as_manifest_is_not_a_run(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / layout.MANIFEST)
 
-    with pytest.raises(NotARunError, match=r"its run\.json is no file"):
+    with pytest.raises(NotARunError, match=r"its run\.json is not a file"):
         opened(tmp_path)
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_rubbish_for_a_manifest_is_no_run(tmp_path: Path, seed: int) -> None:
-    (tmp_path / layout.MANIFEST).write_bytes(rubbish(seed))
+def test_random_bytes_as_manifest_are_not_a_run(tmp_path: Path, seed: int) -> None:
+    (tmp_path / layout.MANIFEST).write_bytes(random_bytes(seed))
 
     with pytest.raises(NotARunError):
         RunReader(FolderSource(tmp_path))
@@ -172,7 +170,7 @@ def test_rubbish_for_a_manifest_is_no_run(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_a_damaged_manifest_is_no_run_or_one_that_reads(tmp_path: Path, seed: int) -> None:
+def test_a_damaged_manifest_is_not_a_run_or_is_readable(tmp_path: Path, seed: int) -> None:
     write_run(tmp_path, plain(50))
     chance = random.Random(seed)
     values = json.loads((tmp_path / layout.MANIFEST).read_text())
@@ -186,14 +184,14 @@ def test_a_damaged_manifest_is_no_run_or_one_that_reads(tmp_path: Path, seed: in
         assert snapshot.manifest.encode()
 
 
-def test_knobs_in_words_that_no_knob_has_are_no_run(tmp_path: Path) -> None:
+def test_invalid_knob_values_are_not_a_run(tmp_path: Path) -> None:
     write_run(tmp_path, plain(5), knobs={"prefetch": "off", "latency_ms": "[b]", "of another day": "x"})
 
     with pytest.raises(NotARunError, match=r"'\[b\]' is not a latency"):
         opened(tmp_path)
 
 
-def test_a_manifest_that_is_damaged_later_changes_nothing(tmp_path: Path) -> None:
+def test_a_manifest_damaged_during_the_run_changes_nothing(tmp_path: Path) -> None:
     write_run(tmp_path, plain(5))
     clock = FakeClock(1)
     reader = RunReader(FolderSource(tmp_path), clock.clock)
@@ -204,9 +202,7 @@ def test_a_manifest_that_is_damaged_later_changes_nothing(tmp_path: Path) -> Non
         assert reader.tail().manifest == manifest
 
 
-def test_a_run_of_which_a_part_may_not_be_read_is_not_told_without_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_with_an_unreadable_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_run(tmp_path, plain(10))
     closed = {tmp_path / layout.STEPS, tmp_path / layout.EVENTS}
     monkeypatch.setattr(os, "access", lambda path, _mode: path not in closed)
@@ -215,8 +211,8 @@ def test_a_run_of_which_a_part_may_not_be_read_is_not_told_without_it(
         opened(tmp_path)
 
 
-def test_no_folder_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(NotARunError, match="is no run folder"):
+def test_a_missing_folder_is_not_a_run(tmp_path: Path) -> None:
+    with pytest.raises(NotARunError, match="is not a run folder"):
         open_run(tmp_path / "nothing")
 
 

@@ -1,4 +1,4 @@
-"""Which folder is the run before a restart."""
+"""Finding the run before a restart."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Manifest:
-    """Of the run `later`, beside the run `first`, which the user's home holds too."""
+    """Return the manifest of the run `later`, next to the run `first`, which is in the user's home too."""
     monkeypatch.setenv("HOME", str(tmp_path))
     usual(tmp_path / "runs" / "first").ended().writer.close()
     return usual(None).writer.manifest()
 
 
 @pytest.mark.parametrize("after", ["first", "~/runs/first", "{}/runs/first"])
-def test_it_is_found_by_its_name_or_its_folder(after: str, manifest: Manifest, tmp_path: Path) -> None:
+def test_the_earlier_run_is_found_by_name_or_path(after: str, manifest: Manifest, tmp_path: Path) -> None:
     after = after.format(tmp_path)
     found = find_earlier(replace(manifest, after=after), tmp_path / "runs" / "later")
     assert found
@@ -33,9 +33,9 @@ def test_it_is_found_by_its_name_or_its_folder(after: str, manifest: Manifest, t
 
 
 @pytest.mark.parametrize("after", ["", "none", "..", "~nobody-of-this-name/x", "/dev/null", "a\0b", "x" * 5000])
-def test_what_is_no_run_is_none(after: str, manifest: Manifest, tmp_path: Path) -> None:
+def test_a_missing_earlier_run_is_none(after: str, manifest: Manifest, tmp_path: Path) -> None:
     assert find_earlier(replace(manifest, after=after), tmp_path / "runs" / "later") is None
 
 
-def test_a_run_without_a_folder_knows_none_beside_it(manifest: Manifest) -> None:
+def test_a_run_without_a_folder_has_no_earlier_run(manifest: Manifest) -> None:
     assert find_earlier(replace(manifest, after="first"), None) is None

@@ -17,19 +17,19 @@ def log_of(*events: Event) -> EventLog:
     return log
 
 
-def test_a_view_is_the_events_in_the_order_of_their_writing() -> None:
-    told = (noted(1), Slept(2, 3.0), noted(4))
+def test_a_view_has_the_events_in_the_order_of_writing() -> None:
+    written = (noted(1), Slept(2, 3.0), noted(4))
 
-    events = log_of(*told).view()
+    events = log_of(*written).view()
 
-    assert tuple(events) == told
-    assert (len(events), events[0], events[-1], events[1:]) == (3, told[0], told[2], [told[1], told[2]])
-    assert list(reversed(events)) == [told[2], told[1], told[0]]
+    assert tuple(events) == written
+    assert (len(events), events[0], events[-1], events[1:]) == (3, written[0], written[2], [written[1], written[2]])
+    assert list(reversed(events)) == [written[2], written[1], written[0]]
     with pytest.raises(IndexError):
         events[3]
 
 
-def test_an_older_view_does_not_see_what_came_later() -> None:
+def test_a_view_does_not_change_with_new_events() -> None:
     log = log_of(noted(1), Slept(2, 3.0))
     before = log.view()
     log.add(noted(3))
@@ -42,7 +42,7 @@ def test_an_older_view_does_not_see_what_came_later() -> None:
     assert log.view().newest(Noted) == noted(3)
 
 
-def test_kinds_are_told_together_in_the_order_of_their_writing() -> None:
+def test_several_kinds_are_in_the_order_of_writing() -> None:
     events = log_of(noted(5), Slept(1, 1.0), EpochStarted(2, 0, 1, None), noted(3)).view()
 
     assert events.of(Noted, Slept) == [noted(5), Slept(1, 1.0), noted(3)]
@@ -50,13 +50,13 @@ def test_kinds_are_told_together_in_the_order_of_their_writing() -> None:
 
 
 @pytest.mark.parametrize("times", [[1, 2, 2, 3, 7], [7, 2, 1, 3, 2]])
-def test_a_stretch_of_time_holds_its_beginning_and_not_its_end(times: list[int]) -> None:
+def test_a_stretch_of_time_includes_its_beginning_but_not_its_end(times: list[int]) -> None:
     events = log_of(*map(noted, times)).view()
 
     assert sorted(event.at_ns for event in events.between(Noted, 2, 7)) == [2, 2, 3]
 
 
-def test_of_many_events_each_stretch_gives_its_newest() -> None:
+def test_each_of_many_stretches_has_its_newest_event() -> None:
     events: Events = log_of(*(noted(at) for at in range(100)), Slept(50, 1.0)).view()
 
     assert [event.at_ns for event in events.newest_in_each(Noted, [10, 20, 30, 90, 200])] == [19, 29, 89, 99]

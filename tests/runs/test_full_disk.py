@@ -1,4 +1,4 @@
-"""A disk that fills, a folder that goes: the record ends, and the reader in the process goes on."""
+"""A full disk and a removed folder: recording stops, and the reader in the process continues."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Disk:
-    """Stands in for `os.pwrite`: takes `room` bytes, in small parts, and is then full."""
+    """Replaces `os.pwrite`: takes `room` bytes, in small parts, and is then full."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
         self.room = room
@@ -43,7 +43,7 @@ class Disk:
         return done
 
 
-def test_a_disk_full_from_the_start_is_written_to_once_there_is_room(
+def test_a_disk_full_at_the_start_is_written_once_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -60,7 +60,7 @@ def test_a_disk_full_from_the_start_is_written_to_once_there_is_room(
     assert snapshot.unrecorded == ""
 
 
-def test_a_full_disk_is_told_and_memory_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_rows_are_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = make_writer(tmp_path)
     writer.flush()
     Disk(monkeypatch, room=7 * 32 + 5)
@@ -77,7 +77,7 @@ def test_a_full_disk_is_told_and_memory_goes_on(tmp_path: Path, monkeypatch: pyt
     assert (tmp_path / layout.STEPS).stat().st_size == 0
 
 
-def test_what_was_kept_is_written_when_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_in_memory_are_written_once_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = make_writer(tmp_path)
     disk = Disk(monkeypatch, room=100)
     rows = plain(3000)
@@ -96,7 +96,7 @@ def test_what_was_kept_is_written_when_there_is_room(tmp_path: Path, monkeypatch
     assert np.array_equal(follower.tail().steps, rows)
 
 
-def test_more_than_memory_keeps_is_dropped_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_beyond_the_memory_limit_are_dropped_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "MEMORY_BYTES", 100 * 32)
     writer = make_writer(tmp_path)
     disk = Disk(monkeypatch, room=0)
@@ -130,7 +130,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(mounted)], check=True)
 
 
-def test_a_disk_that_really_fills(small_disk: Path) -> None:
+def test_a_real_disk_that_fills(small_disk: Path) -> None:
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(32 * 1024))
     rows = plain(3000)
@@ -149,7 +149,7 @@ def test_a_disk_that_really_fills(small_disk: Path) -> None:
     assert os.listdir(small_disk / "run").count(layout.MANIFEST) == 1
 
 
-def test_a_folder_that_is_removed_is_told_and_memory_goes_on(tmp_path: Path) -> None:
+def test_a_removed_folder_is_reported_and_rows_are_kept_in_memory(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
     writer = make_writer(folder)
@@ -168,7 +168,7 @@ def test_a_folder_that_is_removed_is_told_and_memory_goes_on(tmp_path: Path) -> 
     assert not folder.exists()
 
 
-def test_a_runs_folder_that_cannot_be_written_leaves_memory(tmp_path: Path) -> None:
+def test_without_a_writable_folder_rows_are_kept_in_memory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
 
     writer, reason = begin_run(tmp_path / "file" / "runs", "cnn", FakeClock(1).clock)
@@ -182,7 +182,7 @@ def test_a_runs_folder_that_cannot_be_written_leaves_memory(tmp_path: Path) -> N
     assert f"nothing is recorded: {reason}" in [event.text for event in run.events if isinstance(event, Noted)]
 
 
-def test_a_run_that_is_whole_on_disk_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_on_disk_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = make_writer(tmp_path)
     add_steps(writer, plain(10))
     writer.flush()
@@ -198,9 +198,7 @@ def test_a_run_that_is_whole_on_disk_is_not_copied(tmp_path: Path, monkeypatch: 
     assert partly["step"].tolist() == [*range(1, 11), *range(1, 11)]
 
 
-def test_a_run_that_begins_on_a_full_disk_says_so_and_cannot_be_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_begins_on_a_full_disk_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -1,4 +1,4 @@
-"""The newest rows of many, and the views that were handed out of them."""
+"""The newest rows and their views."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfwatch.runs.buffers import NewestRows
 
 
 @pytest.mark.parametrize("sizes", [[1] * 30, [3, 5, 2, 9, 1, 4, 4], [10], [25], [9, 25, 1], [0, 4, 0]], ids=str)
-def test_it_gives_the_last_rows_however_many_came_at_once(sizes: list[int]) -> None:
+def test_the_last_rows_are_kept_for_any_size_of_addition(sizes: list[int]) -> None:
     newest, every = NewestRows(STEP, 10), np.zeros(sum(sizes), dtype=STEP)
     every["step"] = np.arange(len(every))
     views = []
@@ -25,7 +25,7 @@ def test_it_gives_the_last_rows_however_many_came_at_once(sizes: list[int]) -> N
         assert view["step"].tolist() == expected["step"].tolist()
 
 
-def test_what_was_handed_out_cannot_be_written_to() -> None:
+def test_a_view_is_read_only() -> None:
     newest = NewestRows(STEP, 10)
     newest.extend(np.zeros(3, dtype=STEP))
 

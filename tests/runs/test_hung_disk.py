@@ -1,4 +1,4 @@
-"""A disk that does not answer, as a network's may: nobody waits for it for long, and what it missed is recorded."""
+"""A disk that does not respond, such as a network disk: waits are short, and rows are recorded once it responds."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tfwatch.runs.reader import RunReader
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HUNG = "nothing is recorded: {} did not answer within 0.05 s: what comes is kept in memory until it does"
+HUNG = "nothing is recorded: {} did not respond within 0.05 s; rows are kept in memory until it does"
 
 
 @pytest.fixture(autouse=True)
-def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(create, "BEGIN_S", 0.05)
     monkeypatch.setattr(writer, "BEGIN_S", 0.05)
 
@@ -54,9 +54,7 @@ def notes(folder: Path) -> list[str]:
     return [event.text for event in open_run(folder).events if isinstance(event, Noted)]
 
 
-def test_a_run_begins_without_its_folder_and_is_recorded_from_its_begin_once_the_disk_answers(
-    tmp_path: Path, mkdir: Hanging
-) -> None:
+def test_a_run_begins_without_a_folder_and_is_recorded_once_the_disk_responds(tmp_path: Path, mkdir: Hanging) -> None:
     made, why = begin_run(tmp_path / "runs", "cnn")
     reader = RunReader(made)
     add_steps(made, plain(10))
@@ -75,7 +73,7 @@ def test_a_run_begins_without_its_folder_and_is_recorded_from_its_begin_once_the
     assert len(read_run(made).steps) == 15
 
 
-def test_a_run_that_is_over_when_its_disk_answers_is_recorded_whole(tmp_path: Path, mkdir: Hanging) -> None:
+def test_a_run_that_ends_before_its_disk_responds_is_recorded_whole(tmp_path: Path, mkdir: Hanging) -> None:
     made, _ = begin_run(tmp_path / "runs", "cnn")
     add_steps(made, plain(10))
     made.end("finished")
@@ -88,10 +86,10 @@ def test_a_run_that_is_over_when_its_disk_answers_is_recorded_whole(tmp_path: Pa
     assert len(open_run(made.folder).steps) == 10
 
 
-def test_a_disk_that_refuses_after_all_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mkdir: Hanging) -> None:
+def test_a_late_error_of_a_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mkdir: Hanging) -> None:
     (tmp_path / "runs").write_text("no folder")
     made, why = begin_run(tmp_path / "runs", "cnn")
-    assert "did not answer" in why
+    assert "did not respond" in why
     reader = RunReader(made)
     mkdir.answers.set()
     refused = f"nothing is recorded: {tmp_path / 'runs'} cannot be written: File exists"
@@ -99,7 +97,7 @@ def test_a_disk_that_refuses_after_all_is_told(tmp_path: Path, monkeypatch: pyte
     assert made.close()
 
 
-def test_a_disk_that_hangs_with_the_first_file_is_not_waited_for_either(tmp_path: Path, manifests: Hanging) -> None:
+def test_a_disk_that_hangs_at_the_first_file_does_not_block(tmp_path: Path, manifests: Hanging) -> None:
     made, why = begin_run(tmp_path, "cnn")
     assert f"nothing is recorded: {why}" == HUNG.format(tmp_path)
     manifests.answers.set()
@@ -109,7 +107,7 @@ def test_a_disk_that_hangs_with_the_first_file_is_not_waited_for_either(tmp_path
     assert len(open_run(made.folder).steps) == 10
 
 
-def test_a_disk_that_hangs_at_the_end_is_left_alone_and_that_is_told(
+def test_a_disk_that_hangs_at_the_end_is_reported_and_does_not_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: Hanging
 ) -> None:
     monkeypatch.setattr(writer, "_END_S", 0.05)
@@ -122,9 +120,7 @@ def test_a_disk_that_hangs_at_the_end_is_left_alone_and_that_is_told(
     wait_until(lambda: made.folder is not None and len(open_run(made.folder).steps) == 10)
 
 
-def test_whoever_lets_go_of_a_run_does_not_wait_for_its_files_to_be_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dropping_a_run_does_not_wait_for_its_files_to_close(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     closed_in: list[int] = []
 
     def close(fd: int) -> None:

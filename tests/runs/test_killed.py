@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_killed_run_holds_every_row_to_within_a_fifth_of_a_second(tmp_path: Path) -> None:
+def test_a_killed_run_has_every_row_up_to_a_fifth_of_a_second(tmp_path: Path) -> None:
     with writing_child(tmp_path) as child:
         killed_ns = child.signal(signal.SIGKILL)
         child.process.wait(timeout=20)
@@ -31,7 +31,7 @@ def test_a_killed_run_holds_every_row_to_within_a_fifth_of_a_second(tmp_path: Pa
     assert run.length_s == pytest.approx(killed_ns / 1e9, abs=0.2)
 
 
-def test_a_killed_run_replays_and_says_what_it_last_did(tmp_path: Path) -> None:
+def test_a_killed_run_replays_with_its_last_phase(tmp_path: Path) -> None:
     with writing_child(tmp_path) as child:
         child.signal(signal.SIGKILL)
         child.process.wait(timeout=20)
@@ -45,7 +45,7 @@ def test_a_killed_run_replays_and_says_what_it_last_did(tmp_path: Path) -> None:
     assert snapshot.pyramid.columns(snapshot.now_s, 0.25, 400).steps.sum() == snapshot.steps_total
 
 
-def test_a_stopped_process_gives_no_answer_and_then_goes_on(tmp_path: Path) -> None:
+def test_a_stopped_process_does_not_respond_and_then_continues(tmp_path: Path) -> None:
     with writing_child(tmp_path) as child:
         assert child.reader.tail().life is Life.RUNNING
         child.signal(signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""Runs that an older or a newer tfwatch wrote."""
+"""Runs of older and newer versions of tfwatch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_field_of_a_later_version_is_passed_over(tmp_path: Path) -> None:
+def test_a_field_of_a_newer_version_is_ignored(tmp_path: Path) -> None:
     write_run(tmp_path, plain(0))
     (tmp_path / layout.EVENTS).write_text('{"event": "Noted", "at_ns": 1, "text": "x", "colour": "red"}\n')
 
@@ -34,7 +34,7 @@ def test_a_field_of_a_later_version_is_passed_over(tmp_path: Path) -> None:
     "column",
     [["wait_ms", "O"], ["wait_ms", "S4"], ["wait_ms", "<i4"], ["wait_ms", "nonsense"], ["wait_ms"], "wait_ms", 7],
 )
-def test_a_layout_without_what_is_needed_is_no_run(column: object) -> None:
+def test_a_layout_without_a_required_column_is_not_a_run(column: object) -> None:
     values = json.loads(make_manifest().encode())
     table = values["tables"][layout.STEPS]
     table[[name for name, _ in table].index("wait_ms")] = column
@@ -43,7 +43,7 @@ def test_a_layout_without_what_is_needed_is_no_run(column: object) -> None:
         Manifest.decode(json.dumps(values))
 
 
-def test_a_layout_with_more_columns_reads(tmp_path: Path) -> None:
+def test_a_layout_with_more_columns_is_readable(tmp_path: Path) -> None:
     wider = np.dtype([("extra", "<f8"), *STEP.descr])
     rows = np.zeros(3, dtype=wider)
     rows["step"] = 1, 2, 3
@@ -56,7 +56,7 @@ def test_a_layout_with_more_columns_reads(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("theirs", [np.dtype(STEP.descr[::-1]), STEP.newbyteorder(">")], ids=["columns", "bytes"])
-def test_rows_of_another_order_are_told_as_ours(tmp_path: Path, theirs: np.dtype[np.void]) -> None:
+def test_columns_in_another_order_are_converted(tmp_path: Path, theirs: np.dtype[np.void]) -> None:
     rows, ours = np.zeros(200, dtype=theirs), plain(200)
     for name in STEP.names or ():
         rows[name] = ours[name]
@@ -71,11 +71,11 @@ def test_rows_of_another_order_are_told_as_ours(tmp_path: Path, theirs: np.dtype
     assert as_json(run)["whole_run"]["data_wait_share"] == pytest.approx(0.1)
 
 
-#: What tfwatch 0.1.0 sampled.
+#: The samples of tfwatch 0.1.0.
 _FIRST_SAMPLE = SAMPLE.descr[: (SAMPLE.names or ()).index("late_ms") + 1]
 
 
-def test_samples_of_an_older_run_lack_what_it_did_not_measure(tmp_path: Path) -> None:
+def test_samples_of_an_older_run_have_nan_in_new_columns(tmp_path: Path) -> None:
     rows = np.ones(3, dtype=_FIRST_SAMPLE)
     rows["at_ns"] = 1, 2, 3
     write_run(tmp_path, plain(0), tables={**make_manifest().tables, layout.SAMPLES: _FIRST_SAMPLE})
@@ -103,12 +103,12 @@ def test_a_sample_needs_its_time_and_numbers(table: list[tuple[str, str]]) -> No
         Manifest.decode(manifest.encode())
 
 
-def test_a_manifest_goes_round() -> None:
+def test_a_manifest_is_read_back() -> None:
     manifest = make_manifest(device="GPU:0", epochs=3, knobs={"prefetch": "off"})
 
     assert Manifest.decode(manifest.encode()).encode() == manifest.encode()
 
 
-def test_another_schema_is_said_to_be_one() -> None:
+def test_another_schema_is_an_error_with_both_numbers() -> None:
     with pytest.raises(NotARunError, match="its schema is 7, this tfwatch reads 1"):
         Manifest.decode(make_manifest(schema=7).encode())

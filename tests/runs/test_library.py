@@ -20,7 +20,7 @@ def runs(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_new_run_has_its_time_and_workload_for_a_name(tmp_path: Path) -> None:
+def test_a_new_run_is_named_by_its_time_and_workload(tmp_path: Path) -> None:
     clock = FakeClock().clock
     first = make_run_dir(tmp_path / "deep" / "runs", "cnn", clock)
 
@@ -28,14 +28,14 @@ def test_a_new_run_has_its_time_and_workload_for_a_name(tmp_path: Path) -> None:
     assert first.is_dir()
 
 
-def test_a_name_that_is_taken_gets_a_number(tmp_path: Path) -> None:
+def test_a_taken_name_gets_a_number(tmp_path: Path) -> None:
     clock = FakeClock().clock
     names = [make_run_dir(tmp_path, "cnn", clock).name for _ in range(3)]
 
     assert names == [f"{clock.stamp()}_cnn{suffix}" for suffix in ("", "-2", "-3")]
 
 
-def test_runs_are_listed_newest_first_and_nothing_else_is(runs: Path) -> None:
+def test_only_runs_are_listed_newest_first(runs: Path) -> None:
     assert [run.name for run in list_runs(runs)] == [
         "2026-11-21T09-00-00_script",
         "2026-11-20T12-00-00_cnn",
@@ -45,7 +45,7 @@ def test_runs_are_listed_newest_first_and_nothing_else_is(runs: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 11])
-def test_runs_of_one_second_are_in_their_order(tmp_path: Path, count: int) -> None:
+def test_runs_of_one_second_are_sorted_by_number(tmp_path: Path, count: int) -> None:
     made = [make_run_dir(tmp_path, "cnn", FakeClock().clock) for _ in range(count)]
     for run in made:
         write_run(run, plain(0))
@@ -63,38 +63,38 @@ def test_runs_of_one_second_are_in_their_order(tmp_path: Path, count: int) -> No
         ("2026-11-20T10-17-03_cnn", "2026-11-20T10-17-03_cnn"),
     ],
 )
-def test_a_part_of_a_name_finds_the_newest(runs: Path, wanted: str | None, found: str) -> None:
+def test_part_of_a_name_finds_the_newest(runs: Path, wanted: str | None, found: str) -> None:
     assert find_run(wanted, runs).name == found
 
 
-def test_a_folder_is_itself(runs: Path, tmp_path: Path) -> None:
+def test_a_folder_is_found_by_its_path(runs: Path, tmp_path: Path) -> None:
     wanted = runs / "2026-11-20T10-17-03_cnn"
 
     assert find_run(str(wanted), tmp_path / "elsewhere") == wanted
 
 
-def test_no_run_is_said_in_a_sentence(runs: Path) -> None:
+def test_a_missing_run_is_reported_in_a_sentence(runs: Path) -> None:
     with pytest.raises(FileNotFoundError, match=f"^no run 'bert' in {runs}$"):
         find_run("bert", runs)
     with pytest.raises(FileNotFoundError, match=r"^no runs yet in "):
         find_run(None, runs / "nothing")
 
 
-def test_a_folder_without_a_run_says_what_it_lacks(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=f"^{tmp_path} holds no run: run.json: No such file or directory$"):
+def test_a_folder_without_a_run_reports_the_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=f"^{tmp_path} is not a run: run.json: No such file or directory$"):
         find_run(str(tmp_path), tmp_path)
     (tmp_path / "run.json").mkdir()
-    with pytest.raises(FileNotFoundError, match=f"^{tmp_path} holds no run: its run.json is no file$"):
+    with pytest.raises(FileNotFoundError, match=f"^{tmp_path} is not a run: its run.json is not a file$"):
         find_run(str(tmp_path), tmp_path)
 
 
 @pytest.mark.parametrize("wanted", ["~nobody-of-this-name/run", "a\0b", "", "/", "x" * 5000])
-def test_what_is_no_path_is_no_run(tmp_path: Path, wanted: str) -> None:
+def test_an_invalid_path_is_not_a_run(tmp_path: Path, wanted: str) -> None:
     with pytest.raises(FileNotFoundError):
         find_run(wanted, tmp_path)
 
 
-def test_a_folder_that_cannot_be_looked_into_hides_no_other_run(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_folder_hides_no_other_run(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = list_runs(runs)[1:]
     closed, is_file = list_runs(runs)[0], Path.is_file
 
@@ -107,14 +107,14 @@ def test_a_folder_that_cannot_be_looked_into_hides_no_other_run(runs: Path, monk
     assert list_runs(runs) == expected
 
 
-def test_the_usual_place_follows_the_users_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_folder_follows_the_users_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
     assert default_runs_dir().name == "runs"
     assert default_runs_dir().parent.name == "tfwatch"
 
 
-def test_what_replay_takes_finds_the_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_replay_argument_finds_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     elsewhere, outside = tmp_path / "my runs" / "one_cnn", tmp_path.parent / "one_cnn"
@@ -124,7 +124,7 @@ def test_what_replay_takes_finds_the_run_again(tmp_path: Path, monkeypatch: pyte
     assert replay_argument(outside) == str(outside)
 
 
-def test_an_earlier_run_tells_how_long_the_import_took(tmp_path: Path) -> None:
+def test_the_import_time_is_read_from_an_earlier_run(tmp_path: Path) -> None:
     lines = ["rubbish", encode(Noted(1, "hello")), encode(ImportEnded(2, 6200.0, "2.21.0"))]
     (tmp_path / EVENTS).write_text("\n".join(lines) + "\n")
 

@@ -32,10 +32,10 @@ def pulse_at(seconds: float) -> Pulse:
 @pytest.mark.parametrize(
     ("changes", "at_s", "life"),
     [
-        pytest.param({}, 11.0, Life.RUNNING, id="its process is there"),
-        pytest.param({}, 11.6, Life.NOT_RESPONDING, id="its process is there and says nothing"),
+        pytest.param({}, 11.0, Life.RUNNING, id="its process is alive"),
+        pytest.param({}, 11.6, Life.NOT_RESPONDING, id="its process does not respond"),
         pytest.param({"pid": NOBODY}, 10.1, Life.KILLED, id="its process is gone"),
-        pytest.param({"process_started_s": MINE - 60}, 10.1, Life.KILLED, id="another process has its number"),
+        pytest.param({"process_started_s": MINE - 60}, 10.1, Life.KILLED, id="another process has its pid"),
         pytest.param({"process_started_s": MINE + 1}, 10.1, Life.RUNNING, id="the clock was corrected by a second"),
         pytest.param({"boot_id": "before"}, 10.1, Life.KILLED, id="the machine was started again"),
         pytest.param({"boot_id": "b", "machine": {"host": "far"}}, 60.0, Life.RUNNING, id="another machine's"),
@@ -46,15 +46,15 @@ def pulse_at(seconds: float) -> Pulse:
         pytest.param({"pid": 2**40}, 10.1, Life.KILLED, id="no possible process number"),
     ],
 )
-def test_a_run_without_an_end_is_looked_for(changes: dict[str, Any], at_s: float, life: Life) -> None:
+def test_the_process_of_a_run_without_an_end_is_looked_up(changes: dict[str, Any], at_s: float, life: Life) -> None:
     assert life_of(make_manifest(**changes), pulse_at(10.0), FakeClock(at_s).clock)[0] is life
 
 
-def test_silence_is_counted_from_the_last_pulse() -> None:
+def test_silence_counts_from_the_last_pulse() -> None:
     assert life_of(make_manifest(), pulse_at(10.0), FakeClock(13.0).clock) == (Life.NOT_RESPONDING, 3.0)
 
 
-def test_silence_without_a_pulse_is_counted_from_the_start() -> None:
+def test_silence_without_a_pulse_counts_from_the_start() -> None:
     assert life_of(make_manifest(), None, FakeClock(4.0).clock) == (Life.NOT_RESPONDING, 4.0)
 
 
@@ -70,28 +70,28 @@ def test_a_zombie_is_dead() -> None:
         os.waitpid(pid, 0)
 
 
-def test_time_stands_still_where_a_run_ended(tmp_path: Path) -> None:
+def test_time_stops_at_the_end_of_a_run(tmp_path: Path) -> None:
     write_run(tmp_path, plain(3), RunEnded(2_000_000_000, "finished", 3))
     snapshot = RunReader(FolderSource(tmp_path), FakeClock(50).clock).tail()
 
     assert (snapshot.life, snapshot.now_s) == (Life.ENDED, 2.0)
 
 
-def test_time_stands_still_at_a_killed_runs_last_sign(tmp_path: Path) -> None:
+def test_time_stops_at_the_last_pulse_of_a_killed_run(tmp_path: Path) -> None:
     write_run(tmp_path, plain(3), clock=FakeClock(9.0), pid=NOBODY)
     snapshot = RunReader(FolderSource(tmp_path), FakeClock(50).clock).tail()
 
     assert (snapshot.life, snapshot.now_s) == (Life.KILLED, 9.0)
 
 
-def test_time_goes_on_for_a_run_that_does(tmp_path: Path) -> None:
+def test_time_continues_for_a_running_run(tmp_path: Path) -> None:
     write_run(tmp_path, plain(3))
 
     assert RunReader(FolderSource(tmp_path), FakeClock(50).clock).tail().now_s == 50
 
 
 @pytest.mark.parametrize("pid", [os.getpid(), NOBODY], ids=["it trains", "it is over"])
-def test_of_a_folder_that_was_moved_away_nothing_more_is_known_until_it_is_back(tmp_path: Path, pid: int) -> None:
+def test_a_moved_folder_is_gone_until_it_is_back(tmp_path: Path, pid: int) -> None:
     folder, elsewhere = tmp_path / "run", tmp_path / "moved"
     write_run(folder, plain(3), clock=FakeClock(9.0), pid=pid)
     reader = RunReader(FolderSource(folder), FakeClock(9.5).clock)
@@ -111,7 +111,7 @@ def test_of_a_folder_that_was_moved_away_nothing_more_is_known_until_it_is_back(
     [(errno.EACCES, Life.NOT_RESPONDING), (errno.EIO, Life.NOT_RESPONDING), (errno.ESTALE, Life.GONE)],
     ids=["may not be looked at", "a disk that fails", "a share's folder that was deleted"],
 )
-def test_a_folder_that_cannot_be_asked_for_is_gone_only_where_the_answer_says_so(
+def test_an_unreadable_folder_is_gone_only_with_certain_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, life: Life
 ) -> None:
     write_run(tmp_path, plain(3), clock=FakeClock(9.0))
@@ -127,7 +127,7 @@ def test_a_folder_that_cannot_be_asked_for_is_gone_only_where_the_answer_says_so
         assert reader.tail().life is life
 
 
-def test_another_machines_time_is_told_by_the_wall_clock(tmp_path: Path) -> None:
+def test_another_machines_time_comes_from_the_wall_clock(tmp_path: Path) -> None:
     write_run(tmp_path, plain(3), clock=FakeClock(30), boot_id="b", machine={"host": "far"}, origin_ns=17)
 
     assert RunReader(FolderSource(tmp_path), FakeClock(31).clock).tail().now_s == pytest.approx(31)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_the_log_is_its_last_lines_whatever_they_hold(tmp_path: Path) -> None:
+def test_the_log_has_its_last_lines_with_any_bytes(tmp_path: Path) -> None:
     write_run(tmp_path, plain(0))
     lines = [b"line %d\r" % n for n in range(3000)] + [b"\xff\xfe [bold]", b"", b"open"]
     (tmp_path / layout.LOG).write_bytes(b"\n".join(lines))
@@ -28,7 +28,7 @@ def test_the_log_is_its_last_lines_whatever_they_hold(tmp_path: Path) -> None:
     assert log[-3:] == ("line 2999", "\ufffd\ufffd [bold]", "")
 
 
-def test_of_a_long_log_the_first_lines_are_kept_too(tmp_path: Path) -> None:
+def test_a_long_log_keeps_its_first_lines_too(tmp_path: Path) -> None:
     write_run(tmp_path, plain(0))
     reader = RunReader(FolderSource(tmp_path), FakeClock(1).clock)
     heads = []
@@ -43,7 +43,7 @@ def test_of_a_long_log_the_first_lines_are_kept_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 3, HEAD_LINES, LOG_LINES + 7, LOG_LINES + HEAD_LINES + 9])
-def test_a_whole_run_has_the_logs_ends_each_line_once(tmp_path: Path, count: int) -> None:
+def test_a_whole_run_has_each_line_of_the_log_once(tmp_path: Path, count: int) -> None:
     write_run(tmp_path, plain(0))
     lines = [str(number) for number in range(count)]
     (tmp_path / layout.LOG).write_text("".join(f"{line}\n" for line in lines))
@@ -52,7 +52,7 @@ def test_a_whole_run_has_the_logs_ends_each_line_once(tmp_path: Path, count: int
     assert list(opened(tmp_path).log) == kept
 
 
-def test_a_line_without_end_is_cut(tmp_path: Path) -> None:
+def test_a_line_without_an_end_is_cut(tmp_path: Path) -> None:
     write_run(tmp_path, plain(0))
     (tmp_path / layout.LOG).write_bytes(b"x" * 10_000_000 + b"\nshort\n")
 

@@ -1,4 +1,4 @@
-"""What a run was in the middle of when it ended is not lost."""
+"""The open phase at the end of a run."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.opened import Run
 
-#: Two seconds of steps, and 30 seconds in which the last thing was done.
+#: Two seconds of steps, and 30 seconds of the last phase.
 STEPS, BEGAN_S, ENDED_S = 100, 2.0, 32.0
 
 
 def left_in(folder: Path, phase: Phase, *, ended: bool) -> Run:
-    """A run that was left, or killed, while it did something."""
+    """Return a run that ended, or was killed, during a phase."""
     clock = FakeClock()
     folder.mkdir()
     changes = {} if ended else {"pid": 2**22 + 1}
@@ -45,10 +45,10 @@ def left_in(folder: Path, phase: Phase, *, ended: bool) -> Run:
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_a_wait_that_was_open_is_a_stall_and_waited_for(tmp_path: Path, ended: bool) -> None:
+def test_an_open_wait_is_a_stall_and_counts_as_data_wait(tmp_path: Path, ended: bool) -> None:
     found = document.as_json(left_in(tmp_path / "run", Phase.WAIT, ended=ended))
 
-    assert found["ledger"]["total"]["waiting_s"] == pytest.approx(30 + STEPS * 0.002, rel=1e-3)
+    assert found["ledger"]["total"]["data_wait_s"] == pytest.approx(30 + STEPS * 0.002, rel=1e-3)
     assert [(stall["step"], stall["start_s"], stall["lost_ms"]) for stall in found["stalls"]] == [
         (STEPS + 1, BEGAN_S, pytest.approx(30_000))
     ]
@@ -60,7 +60,7 @@ def test_a_wait_that_was_open_is_a_stall_and_waited_for(tmp_path: Path, ended: b
     ("phase", "part"),
     [(Phase.COMPUTE, "compute_s"), (Phase.HOST, "host_s"), (Phase.VALIDATION, "validation_s")],
 )
-def test_what_else_was_open_counts_as_what_it_was(tmp_path: Path, phase: Phase, part: str) -> None:
+def test_another_open_phase_counts_as_its_part(tmp_path: Path, phase: Phase, part: str) -> None:
     run = left_in(tmp_path / "run", phase, ended=True)
     found = document.as_json(run)
 
@@ -70,10 +70,11 @@ def test_what_else_was_open_counts_as_what_it_was(tmp_path: Path, phase: Phase, 
     assert run.ended.doing == phase.name
 
 
-def test_the_end_comes_before_the_pulse() -> None:
+def test_the_end_event_wins_over_the_pulse() -> None:
     pulse = Pulse(9, 0, Phase.ENDED, 8, 7, 2)
 
-    assert find_open_phase(RunEnded(9, "stopped", 6, doing="WAIT", since_ns=3), pulse) == OpenPhase(Phase.WAIT, 3, 9, 7, 2)
+    ended = RunEnded(9, "stopped", 6, doing="WAIT", since_ns=3)
+    assert find_open_phase(ended, pulse) == OpenPhase(Phase.WAIT, 3, 9, 7, 2)
     assert find_open_phase(RunEnded(9, "stopped", 6), pulse) is None
     assert find_open_phase(RunEnded(9, "stopped", 6, doing="dreaming"), pulse) is None
     assert find_open_phase(None, Pulse(9, 0, Phase.WAIT, 8, 7, 2)) == OpenPhase(Phase.WAIT, 8, 9, 7, 2)

@@ -1,4 +1,4 @@
-"""Nobody but the user can read a run, whatever the umask."""
+"""Only the user can read a run, for any umask."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def modes(folder: Path) -> dict[str, int]:
-    """The permissions of a folder and all that is in it."""
+    """Return the permissions of a folder and all its files."""
     return {str(path.relative_to(folder)): path.stat().st_mode & 0o777 for path in (folder, *folder.rglob("*"))}
 
 
@@ -52,7 +52,7 @@ def test_files_are_0600_and_folders_0700(tmp_path: Path) -> None:
     }
 
 
-def test_a_folder_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+def test_an_existing_folder_does_not_change(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o755)

@@ -32,8 +32,8 @@ def mixed(count: int, seed: int = 0) -> Rows:
     return restart(rows)
 
 
-def without_experiments(rows: Rows, end_s: float, width_s: float, count: int) -> list[list[float]]:
-    """Each column's steps, parts, share and flags, one row after another."""
+def loop_over_columns(rows: Rows, end_s: float, width_s: float, count: int) -> list[list[float]]:
+    """Return each column's steps, parts, share and flags, computed row by row."""
     first = int(end_s / width_s) - count + 1
     found = []
     for column in range(first, first + count):
@@ -69,11 +69,11 @@ def test_columns_are_means_over_their_steps(chunk: int, width_s: float, count: i
 
     for end_s in (pyramid.end_s, pyramid.end_s / 2, 0.0, pyramid.end_s + 5):
         columns = pyramid.columns(end_s, width_s, count)
-        np.testing.assert_allclose(as_rows(columns), without_experiments(rows, end_s, width_s, count), rtol=1e-6)
+        np.testing.assert_allclose(as_rows(columns), loop_over_columns(rows, end_s, width_s, count), rtol=1e-6)
         assert columns.start_s[-1] <= end_s < columns.start_s[-1] + width_s
 
 
-def test_a_long_step_covers_the_columns_it_lasts() -> None:
+def test_a_long_step_covers_all_its_columns() -> None:
     rows = make_steps([10.0, 2000.0, 10.0], compute=90.0, host=0.0)
 
     columns = built(rows).columns(2.25, 0.25, 10)
@@ -102,7 +102,7 @@ def test_no_steps_are_empty_columns() -> None:
     assert np.isnan(columns.share).all()
 
 
-def test_rows_out_of_order_are_counted_where_they_belong() -> None:
+def test_rows_out_of_order_are_sorted() -> None:
     rows = mixed(500)
     shuffled = rows[np.random.default_rng(1).permutation(500)]
 
@@ -112,7 +112,7 @@ def test_rows_out_of_order_are_counted_where_they_belong() -> None:
     np.testing.assert_allclose(straight.wait_ms, mixed_up.wait_ms)
 
 
-def test_steps_that_are_all_long_are_drawn_at_the_same_cost() -> None:
+def test_many_long_steps_cost_the_same() -> None:
     pyramid = built(make_steps(np.full(100_000, 250.0), compute=50.0, host=0.0))
 
     began = time.thread_time()

@@ -1,4 +1,4 @@
-"""What a reader sees of a run, from one look to the next."""
+"""Snapshots of a reader that follows a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_the_time_of_day_goes_on_while_the_machine_sleeps_and_the_runs_clock_does_not(tmp_path: Path) -> None:
+def test_local_time_includes_the_machines_sleep(tmp_path: Path) -> None:
     write_run(tmp_path, plain(1), Slept(10 * 10**9, 3_600_000.0), Slept(20 * 10**9, 60_000.0))
     snapshot = read(tmp_path)
     start = snapshot.local_time(0)
@@ -33,7 +33,7 @@ def test_the_time_of_day_goes_on_while_the_machine_sleeps_and_the_runs_clock_doe
     ]
 
 
-def test_a_reader_follows_what_comes(tmp_path: Path) -> None:
+def test_a_reader_follows_new_data(tmp_path: Path) -> None:
     rows = plain(RECENT + 500)
     writer = write_run(tmp_path, rows[:100])
     reader = RunReader(FolderSource(tmp_path), FakeClock(1).clock)
@@ -50,7 +50,7 @@ def test_a_reader_follows_what_comes(tmp_path: Path) -> None:
     assert (tuple(first.events), tuple(then.events)) == ((), (EpochStarted(0, 0, 1, None),))
 
 
-def test_snapshots_keep_the_samples_they_had(tmp_path: Path) -> None:
+def test_a_snapshot_does_not_change_with_new_samples(tmp_path: Path) -> None:
     writer = write_run(tmp_path, plain(0))
     reader = RunReader(writer, FakeClock(1).clock)
     seen = []
@@ -75,7 +75,7 @@ def test_snapshots_keep_the_samples_they_had(tmp_path: Path) -> None:
         (5, -5, []),
     ],
 )
-def test_steps_between_are_as_many_as_there_are(tmp_path: Path, first: int, last: int, expected: list[int]) -> None:
+def test_steps_between_returns_the_existing_steps(tmp_path: Path, first: int, last: int, expected: list[int]) -> None:
     write_run(tmp_path, plain(100))
     reader = RunReader(FolderSource(tmp_path), FakeClock(1).clock)
 
@@ -83,7 +83,7 @@ def test_steps_between_are_as_many_as_there_are(tmp_path: Path, first: int, last
 
 
 @pytest.mark.parametrize("detail", ["", "read", "é" * 200, "x" * 95 + "é", "\udcff"])
-def test_a_pulse_goes_round(detail: str) -> None:
+def test_a_pulse_is_read_back(detail: str) -> None:
     pulse = decode_pulse(Pulse(5, 6, Phase.WAIT, 4, 412, 2, detail).encode(9), PULSE)
 
     assert pulse is not None
@@ -99,7 +99,7 @@ def test_a_pulse_goes_round(detail: str) -> None:
     assert "\ufffd" not in pulse.detail
 
 
-def test_images_a_second_are_of_the_last_five(tmp_path: Path) -> None:
+def test_images_per_second_cover_the_last_five_seconds(tmp_path: Path) -> None:
     clock = FakeClock()
     writer = write_run(None, plain(0), clock=clock)
     reader = RunReader(writer, clock.clock)
@@ -116,7 +116,7 @@ def test_images_a_second_are_of_the_last_five(tmp_path: Path) -> None:
     assert (latest.loss, latest.metric) == (None, None)
 
 
-def test_batches_that_show_no_images_have_no_rate_of_them() -> None:
+def test_without_known_batch_sizes_there_is_no_rate() -> None:
     clock = FakeClock()
     writer = write_run(None, plain(0), clock=clock)
     reader = RunReader(writer, clock.clock)
@@ -127,13 +127,13 @@ def test_batches_that_show_no_images_have_no_rate_of_them() -> None:
     assert reader.tail().images_s is None
 
 
-def test_a_run_that_ended_is_known_by_its_last_end(tmp_path: Path) -> None:
+def test_the_last_end_event_counts(tmp_path: Path) -> None:
     write_run(tmp_path, plain(5), RunEnded(1, "stopped", 5), Noted(2, "x"))
 
     assert read(tmp_path).ended == opened(tmp_path).ended == RunEnded(1, "stopped", 5)
 
 
-def test_of_the_progress_the_newest_is_kept(tmp_path: Path) -> None:
+def test_the_newest_progress_is_kept(tmp_path: Path) -> None:
     write_run(tmp_path, plain(0))
     rows = np.zeros(3000, dtype=PROGRESS)
     rows["at_ns"], rows["step"] = np.arange(3000) * 10**9, np.arange(3000)

@@ -1,4 +1,4 @@
-"""The writer, and what a reader sees of it."""
+"""The writer and its rows, events and manifest."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 class Unwilling:
-    """A metric that is no number, whoever asks."""
+    """A metric whose conversion to a number raises."""
 
     def __float__(self) -> float:
-        raise RuntimeError("ask me later")
+        raise RuntimeError("not yet")
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_written_data_is_read_back(tmp_path: Path) -> None:
     rows = plain(1000)
     writer = make_writer(tmp_path)
     add_steps(writer, rows)
@@ -87,14 +87,14 @@ def test_keras_metrics_are_written_as_numbers(tmp_path: Path) -> None:
     [
         pytest.param(0.5, 0.5, id="a number"),
         pytest.param(float("inf"), float("inf"), id="infinite"),
-        pytest.param(1e39, float("inf"), id="more than four bytes hold"),
+        pytest.param(1e39, float("inf"), id="more than float32 holds"),
         pytest.param(np.ones(3), float("nan"), id="an array"),
         pytest.param("low", float("nan"), id="a text"),
         pytest.param(10**400, float("nan"), id="more than a float holds"),
-        pytest.param(Unwilling(), float("nan"), id="what raises"),
+        pytest.param(Unwilling(), float("nan"), id="an object that raises"),
     ],
 )
-def test_whatever_a_model_calls_its_loss_the_recording_goes_on(tmp_path: Path, loss: Any, read: float) -> None:
+def test_recording_continues_with_any_loss(tmp_path: Path, loss: Any, read: float) -> None:
     writer = make_writer(tmp_path)
     writer.progress.append((64, 2, 0, 2, loss, None))
     add_steps(writer, plain(2))
@@ -103,11 +103,11 @@ def test_whatever_a_model_calls_its_loss_the_recording_goes_on(tmp_path: Path, l
     snapshot = RunReader(FolderSource(tmp_path), FakeClock(1).clock).tail()
     assert snapshot.steps_total == 2
     np.testing.assert_equal(snapshot.progress["loss"], [read, read])
-    told = [event.text for event in snapshot.events if isinstance(event, Noted)]
-    assert [text[:44] for text in told] == ["the loss that the model reports is no number"] * math.isnan(read)
+    notes = [event.text for event in snapshot.events if isinstance(event, Noted)]
+    assert [text[:47] for text in notes] == ["the loss that the model reports is not a number"] * math.isnan(read)
 
 
-def test_a_manifest_that_cannot_be_written_is_told_until_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_manifest_is_reported_until_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = make_writer(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(Manifest, "encode", lambda _: 1 / 0)
@@ -119,7 +119,7 @@ def test_a_manifest_that_cannot_be_written_is_told_until_it_is(tmp_path: Path, m
     assert kinds(tmp_path) == ["RecordingLost", "RecordingResumed"]
 
 
-def test_an_event_that_cannot_be_written_is_told_and_takes_nothing_with_it(tmp_path: Path) -> None:
+def test_an_event_that_cannot_be_encoded_becomes_a_note(tmp_path: Path) -> None:
     writer = make_writer(tmp_path)
     add_steps(writer, plain(10))
     writer.sample(1, {"cpu_cores": 1.0})
@@ -133,19 +133,19 @@ def test_an_event_that_cannot_be_written_is_told_and_takes_nothing_with_it(tmp_p
     assert (len(run.steps), len(run.samples)) == (10, 1)
     assert [event.text for event in run.events if isinstance(event, Noted)] == [
         "before",
-        "EpochEnded could not be recorded: RuntimeError: ask me later",
+        "EpochEnded could not be recorded: RuntimeError: not yet",
         "after",
     ]
     assert len(run.events) == 3
 
 
-def test_a_flush_that_fails_is_told_and_the_next_one_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_flush_is_reported_and_the_next_one_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = make_writer(tmp_path)
     reader = RunReader(writer, FakeClock(1).clock)
     writer.start()
     with monkeypatch.context() as patch:
         patch.setattr(ProgressLog, "flush", lambda *_, **__: 1 / 0)
-        wait_until(lambda: "ZeroDivisionError" in reader.tail().unrecorded)  # told while it goes on
+        wait_until(lambda: "ZeroDivisionError" in reader.tail().unrecorded)  # reported while the run continues
         add_steps(writer, plain(10))
         writer.event(EpochEnded(3, 0, 10, {}))
         wait_until(lambda: reader.tail().steps_total == 10)
@@ -156,7 +156,7 @@ def test_a_flush_that_fails_is_told_and_the_next_one_goes_on(tmp_path: Path, mon
     assert len(open_run(tmp_path, FakeClock(1).clock).steps) == 10
 
 
-def test_closing_twice_is_closing_once(tmp_path: Path) -> None:
+def test_a_second_close_does_nothing(tmp_path: Path) -> None:
     writer = make_writer(tmp_path)
     writer.start()
     add_steps(writer, plain(3))
@@ -166,7 +166,7 @@ def test_closing_twice_is_closing_once(tmp_path: Path) -> None:
     assert len(open_run(tmp_path, FakeClock(1).clock).steps) == 3
 
 
-def test_a_writer_that_is_gone_holds_no_files_open(tmp_path: Path) -> None:
+def test_a_deleted_writer_has_no_open_files(tmp_path: Path) -> None:
     before = len(os.listdir("/dev/fd"))
     for number in range(3):
         (tmp_path / str(number)).mkdir()

@@ -1,4 +1,4 @@
-"""stages.bin: written, read, and kept by a reader as far as it is shown or checked."""
+"""stages.bin: written, read, and kept by a reader."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def asked(at_s: float, step: int) -> SwitchAsked:
 
 
 def make(folder: Path, seconds: int, *events: Event, now_s: float | None = None) -> tuple[RunWriter, RunReader]:
-    """A run with a reading a second, and its reader at the moment of the last one."""
+    """Return a run with one reading a second, and its reader at the time of the last one."""
     clock = FakeClock(seconds if now_s is None else now_s)
     writer = write_run(folder, plain(3), clock=clock)
     for second in range(1, seconds + 1):
@@ -50,7 +50,7 @@ def seconds_of(snapshot: Snapshot) -> list[float]:
     return [float(at) / S for at in snapshot.stages["at_ns"]]
 
 
-def test_a_row_comes_back_as_it_was_written(tmp_path: Path) -> None:
+def test_a_row_is_read_back(tmp_path: Path) -> None:
     writer = write_run(tmp_path, plain(3))
     writer.stage(7 * S, 3, 2, 64, 1.5, 4.0, 12.0, 16.0, 4096.0, 1.25)
     writer.flush()
@@ -61,7 +61,7 @@ def test_a_row_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert (tmp_path / layout.STAGES).stat().st_size == STAGE.itemsize
 
 
-def test_a_run_of_before_there_were_stages_opens(tmp_path: Path) -> None:
+def test_a_run_without_stages_opens(tmp_path: Path) -> None:
     write_run(tmp_path, plain(3), RunEnded(S, "finished", 3))
     manifest = json.loads((tmp_path / layout.MANIFEST).read_text())
     del manifest["tables"][layout.STAGES]
@@ -81,13 +81,13 @@ def test_the_last_seconds_are_kept(tmp_path: Path) -> None:
     assert seconds_of(reader.tail()) == list(range(3591, 3601))
 
 
-def test_what_was_read_long_ago_is_not_shown_as_now(tmp_path: Path) -> None:
+def test_old_readings_are_not_current(tmp_path: Path) -> None:
     _, reader = make(tmp_path, 5, now_s=60)
 
     assert seconds_of(reader.tail()) == []
 
 
-def test_a_run_that_is_over_shows_its_last_seconds(tmp_path: Path) -> None:
+def test_an_ended_run_has_its_last_seconds(tmp_path: Path) -> None:
     make(tmp_path, 20, RunEnded(21 * S, "finished", 3))
 
     snapshot = RunReader(FolderSource(tmp_path), FakeClock(9999).clock).tail()
@@ -102,8 +102,8 @@ def test_the_names_of_each_pipeline_are_known(tmp_path: Path) -> None:
     assert reader.tail().stages_found == {0: found[0], 1: found[1]}
 
 
-@pytest.mark.parametrize("live", [pytest.param(True, id="live"), pytest.param(False, id="opened later")])
-def test_what_lay_before_a_switch_is_kept_however_long_ago(tmp_path: Path, live: bool) -> None:
+@pytest.mark.parametrize("live", [pytest.param(True, id="live"), pytest.param(False, id="opened after its end")])
+def test_rows_before_a_switch_are_kept(tmp_path: Path, live: bool) -> None:
     writer, reader = make(tmp_path, 100, asked(100.2, step=50))
     if live:
         reader.tail()
@@ -118,7 +118,7 @@ def test_what_lay_before_a_switch_is_kept_however_long_ago(tmp_path: Path, live:
     assert [at / S for at in before[50]["at_ns"]] == list(range(91, 101))
 
 
-def test_a_row_that_comes_after_the_event_and_lies_before_it_counts(tmp_path: Path) -> None:
+def test_a_late_row_from_before_a_switch_counts(tmp_path: Path) -> None:
     writer, reader = make(tmp_path, 3, asked(3.5, step=7))
     reader.tail()
     stage(writer, 3.4)
@@ -128,7 +128,7 @@ def test_a_row_that_comes_after_the_event_and_lies_before_it_counts(tmp_path: Pa
     assert [at / S for at in reader.tail().stages_before[7]["at_ns"]] == [1, 2, 3, 3.4]
 
 
-def test_of_very_many_switches_the_newest_are_kept(tmp_path: Path) -> None:
+def test_the_newest_of_many_switches_are_kept(tmp_path: Path) -> None:
     _, reader = make(tmp_path, 5, *(asked(4.5, step) for step in range(1000)))
 
     before = reader.tail().stages_before
@@ -137,7 +137,7 @@ def test_of_very_many_switches_the_newest_are_kept(tmp_path: Path) -> None:
     assert max(before) == 999
 
 
-def test_a_dropped_stretch_is_passed_over(tmp_path: Path) -> None:
+def test_a_dropped_stretch_is_ignored(tmp_path: Path) -> None:
     make(tmp_path, 3)
     path = tmp_path / layout.STAGES
     path.write_bytes(path.read_bytes() + bytes(2 * STAGE.itemsize))
@@ -154,12 +154,12 @@ def test_a_dropped_stretch_is_passed_over(tmp_path: Path) -> None:
         StallLocated(1, 412, "map(read)", 7, "feed.py:41 in rows", "generator"),
     ],
 )
-def test_the_events_come_back(event: Event) -> None:
+def test_events_are_read_back(event: Event) -> None:
     assert decode(encode(event)) == event
 
 
-def test_ten_hours_of_readings_stay_small() -> None:
-    """Ten minutes at one a second, then at most 250 bytes a second: see `training.stages`."""
+def test_ten_hours_of_readings_are_small() -> None:
+    """Ten minutes at one a second, then at most 250 bytes a second: see `tfdata.stage_reader`."""
     from tfwatch.tfdata.stage_reader import _BYTES_PER_S, _EVERY_SECOND_S
 
     stages = 20

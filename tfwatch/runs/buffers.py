@@ -270,7 +270,7 @@ class Events(Sequence["Event"]):
         return self._at(known.places[_before(known, begin_ns, end) : _before(known, end_ns, end)])
 
     def newest_in_each(self, kind: type[_E], edges_ns: Sequence[int]) -> list[_E]:
-        """Return the events of a kind between the first and the last edge; if they outnumber the edges, the newest before each."""
+        """Return the events of a kind between the first and last edge; of too many, the newest before each edge."""
         known, end = self._index(kind)
         if not end or (known.is_sorted and known.at_ns[end - 1] < edges_ns[0]):
             return []

@@ -32,8 +32,8 @@ class Request:
 class Experiment:
     """An A/B test: find the fastest of several values of a knob, in at most `steps` steps; None: no limit.
 
-    values: the others are compared with the first. seed: of the random order of the blocks. ends: the training ends with
-    the test.
+    values: the others are compared with the first. seed: of the random order of the blocks. ends: the training ends
+    with the test.
     """
 
     knob: str
@@ -57,9 +57,10 @@ TunerRequest: TypeAlias = Experiment | Autopilot
 class Control:
     """The queue of requests within a process.
 
-    Any thread asks; the training thread takes requests for knobs, and the tuner's thread its own. Watch sets two fields:
-    knobs: the values that the training uses now. shuffle: the value from the next epoch on; None where no change waits.
-    stop: set to end the training at the next batch. is_done: the training has reached its planned end.
+    Any thread asks; the training thread takes requests for knobs, and the tuner's thread its own.
+
+    knobs: the values that the training uses now. shuffle: the value from the next epoch on; None where no change waits;
+    Watch sets both. stop: set to end the training at the next batch. is_done: the training has reached its planned end.
     """
 
     def __init__(self, knobs: Knobs | None = None) -> None:
@@ -122,7 +123,7 @@ class Control:
         return self._user_request_count
 
     def ask_if_no_user_request(self, request: Request, user_request_count: int) -> bool:
-        """Add a request of the tuner; do nothing and return False where the user made one since `user_request_count`."""
+        """Add a request of the tuner; do nothing and return False where the user made one since then."""
         with self._lock:
             if self._user_request_count != user_request_count:
                 return False
@@ -134,7 +135,7 @@ class Control:
         return self._knob_request_counts.get(knob, 0)
 
     def ask_if_knob_untouched(self, request: Request, knob_request_count: int) -> bool:
-        """Add a request of the tuner; do nothing and return False where the user changed the knob since `request_count`."""
+        """Add a request of the tuner; do nothing and return False where the user changed the knob since then."""
         with self._lock:
             if self.knob_request_count(request.knob) != knob_request_count:
                 return False

@@ -32,8 +32,8 @@ class NotBegunError(RuntimeError):
 def begin_run(runs_dir: Path, workload: str, clock: Clock = SYSTEM, **details: Any) -> tuple[RunWriter, str]:
     """Create a run's folder and start its writer; `details` are further fields of the manifest.
 
-    Returns the writer, and why nothing is recorded: empty where it is. Without a folder the rows are kept in memory. The
-    wait for a slow disk ends after `writer.BEGIN_S`; rows in memory are recorded once it responds.
+    Returns the writer, and why nothing is recorded: empty where it is. Without a folder the rows are kept in memory.
+    The wait for a slow disk ends after `writer.BEGIN_S`; rows in memory are recorded once it responds.
 
     Raises:
         NotBegunError: the writer's thread cannot be started; the folder records that the run failed.

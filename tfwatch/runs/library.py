@@ -102,7 +102,7 @@ def _not_found(wanted: str | None, runs_dir: Path) -> str:
 
 
 def replay_argument(run: Path) -> str:
-    """Return the argument of `tfwatch replay` for a run: its name, or its path where it is not in the default folder."""
+    """Return the argument of `tfwatch replay` for a run: its name, or its path outside the default folder."""
     path = run.absolute()
     if path.parent == default_runs_dir():
         return run.name
@@ -118,7 +118,7 @@ def import_took_ms(run: Path) -> float | None:
 
 
 def find_earlier(manifest: Manifest, folder: Path | None, clock: Clock = SYSTEM) -> Run | None:
-    """Return the run that was restarted as the run in `folder`; None where there is none, or it is no longer readable."""
+    """Return the run that was restarted as the run in `folder`; None where there is none, or it is unreadable."""
     if not manifest.after:
         return None
     named = Path(os.path.expanduser(manifest.after))

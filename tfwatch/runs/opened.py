@@ -95,7 +95,11 @@ def read_run(source: Source, clock: Clock = SYSTEM) -> Run:
 
 
 def _run(source: Source, manifest: Manifest, rows_of: Callable[[str], Rows], clock: Clock) -> Run:
-    steps, samples, stages = rows_of(layout.STEPS), clean_rows(rows_of(layout.SAMPLES)), clean_rows(rows_of(layout.STAGES))
+    steps, samples, stages = (
+        rows_of(layout.STEPS),
+        clean_rows(rows_of(layout.SAMPLES)),
+        clean_rows(rows_of(layout.STAGES)),
+    )
     lines = b"".join(_chunks(source, layout.EVENTS)).split(b"\n")
     events = tuple(event for line in lines if (event := decode(line)))
     pulse = decode_pulse(source.read(layout.PULSES, 0, _CHUNK), manifest.layout(layout.PULSES))

@@ -49,18 +49,18 @@ Status = tuple[Phase, int, int, int, str]
 
 
 class RunWriter:
-    """The one writer of a run folder, and the source that a reader in the same process follows.
+    """The only writer of a run folder, and the source that a reader in the same process follows.
 
     Attributes:
-        status: what the training thread does now; assigned whole, so that no lock is needed.
-        progress: how far it is after each call is appended, which is taken at the next flush.
-        trains_in: the identifier of the thread that trains; 0 where nobody knows.
-        busy_with: since_ns of a status and the callback that the training thread is in since then.
+        status: the present state of the training thread; assigned as one tuple, so it needs no lock.
+        progress: the training thread appends its progress here after each call; the next flush takes it.
+        training_thread: the identifier of the training thread; 0 where it is unknown.
+        current_callback: `since_ns` of a status, and the callback that the training thread runs since then.
         folder: the run folder; None where there is none, or none yet.
         cpu_ns, stages_cpu_ns: CPU time of the writer's own thread, and of the one that reads the pipeline's stages.
-        lost: since when, and why, what is appended does not get to disk; None where it does, or there is no folder.
-        opens: the folder holds a manifest: a reader can open it.
-        log: the file that descriptors 1 and 2 write to; None where they are left alone.
+        lost: why rows do not get to disk, and since when; None where they do, or there is no folder.
+        can_open: the folder has a manifest: a reader can open it.
+        log: the file behind descriptors 1 and 2; None where they are not redirected.
     """
 
     def __init__(self, folder: Path | None, manifest: Manifest, clock: Clock = SYSTEM) -> None:
@@ -380,7 +380,7 @@ class ProgressLog:
         return _ROW.pack(now_ns, images, step, epoch, epoch_step, 0, *singles), events
 
     def _loss_event(self, at_ns: int, step: int, loss: Any) -> Event | None:
-        """Return an event if the loss becomes or stops being finite. Only floats count: reading from a device would wait."""
+        """Return an event where the loss becomes finite or not. Only floats count: reading from a device would wait."""
         if not isinstance(loss, float):
             return None
         was_diverged = self._diverged

@@ -13,7 +13,7 @@ import pytest
 from tests.runs.folders import FakeClock, write_run
 from tests.runs.processes import wait_until
 from tests.whole import events_of, only
-from tfwatch.analysis.findings.bottleneck import StageTable, stage_table
+from tfwatch.analysis.findings.bottleneck import StageTable, make_stage_table
 from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import STEP, Phase
@@ -53,7 +53,7 @@ def recorded(writer: RunWriter) -> Run:
 def table(writer: RunWriter) -> StageTable:
     run = recorded(writer)
     found = {event.pipeline: event for event in events_of(run, StagesFound)}
-    made = stage_table(run.stages, found)
+    made = make_stage_table(run.stages, found)
     assert made is not None
     return made
 

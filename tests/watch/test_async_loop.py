@@ -168,7 +168,7 @@ def probe_while_busy(gpu: Gpu, notes: list[str]) -> GpuProbe:
     """Return a thread whose probe at the fetch of the first step has not returned."""
     thread = make_probe_thread(gpu, notes)
     gpu.free.clear()
-    thread.fetch(1, 1 * MS)
+    thread.begin_fetch(1, 1 * MS)
     wait_until(lambda: gpu.probes == 13)
     return thread
 
@@ -188,7 +188,7 @@ def test_the_thread_probes_at_a_fetch_and_the_step_waits_for_the_probe() -> None
     thread.record_fetch(1 * MS + 400_000)
     assert steps_of(thread.finish_step(fetched(1))) == []
     gpu.free.set()
-    thread.fetch(2, 2 * MS)
+    thread.begin_fetch(2, 2 * MS)
     wait_until(lambda: gpu.probes == 14)
     thread.record_fetch(2 * MS + 400_000)
     waits = steps_of(thread.finish_step(fetched(2)))
@@ -223,7 +223,7 @@ def probe():
 busy = threading.Event()
 thread = async_loop.GpuProbe(lambda: probe, lambda: 0, lambda _: None)
 thread.start()
-thread.fetch(1, 0)
+thread.begin_fetch(1, 0)
 busy.wait()
 list(thread.stop())
 """
@@ -239,12 +239,12 @@ def test_without_a_probe_the_whole_fetch_is_data_wait(monkeypatch: pytest.Monkey
     gpu = Gpu()
     notes: list[str] = []
     thread = make_probe_thread(gpu, notes)
-    thread.fetch(1, 1 * MS)
+    thread.begin_fetch(1, 1 * MS)
     gpu.at_ns = itertools.count(100 * MS, 10 * MS)  # busy
     wait_until(lambda: bool(thread._completed))
     assert list(thread.finish_step(fetched(1))) == [(fetched(1), 0)]
     gpu.fails = True
-    thread.fetch(2, 2 * MS)
+    thread.begin_fetch(2, 2 * MS)
     wait_until(lambda: thread.failed)
 
     assert list(thread.finish_step(fetched(2))) == [(fetched(2), 1000)]

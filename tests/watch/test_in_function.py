@@ -130,12 +130,12 @@ def test_a_loop_continues_while_another_thread_imports_tensorflow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "tensorflow", ModuleType("tensorflow"))
-    assert not track.in_function()
+    assert not track.is_in_function()
     assert list(tfwatch.track([1, 2], tmp_path)) == [1, 2]
 
 
 def test_without_tensorflow_no_function_is_being_traced() -> None:
-    code = "import sys; from tfwatch.watch.track import in_function; print(in_function(), sys.modules.keys())"
+    code = "import sys; from tfwatch.watch.track import is_in_function; print(is_in_function(), sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.startswith("False")
     assert "'tensorflow'" not in done.stdout

@@ -57,12 +57,12 @@ class TrackedStep:
 class Completion:
     """A probe of the fetch of `step` that began at `start_ns`.
 
-    asked_ns: the start of the probe. completed_ns: the end of the work launched before, as the probe reports it.
+    probed_ns: the start of the probe. completed_ns: the end of the work launched before, as the probe reports it.
     """
 
     step: int
     start_ns: int
-    asked_ns: int
+    probed_ns: int
     completed_ns: int
 
 
@@ -86,15 +86,15 @@ class StarvationSplit:
         """Add a finished step."""
         self._steps.append(step)
 
-    def take(self, landing: Completion) -> Iterator[tuple[TrackedStep, int]]:
+    def take(self, completion: Completion) -> Iterator[tuple[TrackedStep, int]]:
         """Return the steps up to that of a completion."""
-        while self._steps and self._steps[0].step < landing.step:
+        while self._steps and self._steps[0].step < completion.step:
             yield self._unprobed()
-        if not self._steps or self._steps[0].start_ns != landing.start_ns:
+        if not self._steps or self._steps[0].start_ns != completion.start_ns:
             return  # a fetch that gave no batch
         step = self._steps.popleft()
-        self._is_idle = landing.completed_ns - landing.asked_ns <= 2 * self._idle_ns + _SLACK_NS
-        idle_from_ns = step.start_ns if self._is_idle else landing.completed_ns - self.read_delay_ns
+        self._is_idle = completion.completed_ns - completion.probed_ns <= 2 * self._idle_ns + _SLACK_NS
+        idle_from_ns = step.start_ns if self._is_idle else completion.completed_ns - self.read_delay_ns
         yield step, max(0, step.got_ns - max(step.start_ns, idle_from_ns))
 
     def rest(self, keep: int = 0) -> Iterator[tuple[TrackedStep, int]]:
@@ -140,7 +140,7 @@ class GpuProbe:
         self._thread.start()
         self._forget = call_at_exit(lambda: self._leave(_LEAVE_S))
 
-    def fetch(self, step: int, start_ns: int) -> None:
+    def begin_fetch(self, step: int, start_ns: int) -> None:
         """Record that the fetch of a step's batch begins."""
         self._fetching = step, start_ns
         if not self.failed:
@@ -187,7 +187,7 @@ class GpuProbe:
             step = self._new.popleft()
             yield step, step.got_ns - step.start_ns
 
-    # -- the thread that asks -----------------------------------------------------------------------
+    # -- the probing thread -----------------------------------------------------------------------
 
     def _run(self) -> None:
         with fails_open(self._without_gpu):
@@ -207,8 +207,8 @@ class GpuProbe:
         self._note(f"the GPU cannot be probed ({why}): every fetch that blocks counts as data wait")
 
     def _measure(self, probe: Callable[[], int]) -> int:
-        asked_ns = self._now_ns()
-        return probe() - asked_ns
+        probed_ns = self._now_ns()
+        return probe() - probed_ns
 
     def _probe(self, probe: Callable[[], int]) -> None:
         fetching = self._fetching
@@ -216,8 +216,8 @@ class GpuProbe:
             self._stopping.wait(SHORT_NS / 1e9)
         if fetching is None or self._fetching is not fetching:
             return
-        asked_ns = self._now_ns()
-        self._completed.append(Completion(*fetching, asked_ns, probe()))
+        probed_ns = self._now_ns()
+        self._completed.append(Completion(*fetching, probed_ns, probe()))
 
 
 def can_probe_gpu() -> bool:

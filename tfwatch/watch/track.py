@@ -90,7 +90,7 @@ class Track(Generic[T]):
         Raises:
             RuntimeError: the loop is inside a `tf.function`, and this TensorFlow's AutoGraph cannot loop over it.
         """
-        if in_function():
+        if is_in_function():
             return iter(self._traced())
         loop, epoch = self._begin()
         if loop is None:
@@ -188,7 +188,7 @@ class _TrackedIterator(Generic[T]):
         loop = self._loop
         if loop.epoch != self._epoch:  # the run is over, or continues in a later loop
             return next(self._iterator)
-        start_ns = loop.fetch()
+        start_ns = loop.begin_fetch()
         try:
             batch = next(self._iterator)
         except StopIteration:
@@ -254,7 +254,7 @@ os.register_at_fork(after_in_child=_disown)
 _BUILT_IN = ("len", "enumerate", "zip", "map", "filter", "any", "all")
 
 
-def in_function() -> bool:
+def is_in_function() -> bool:
     """Return whether a function is being traced here, so that its loops run later, in a graph."""
     inside = getattr(sys.modules.get("tensorflow"), "inside_function", None)  # another thread may be importing it
     return inside is not None and bool(inside())

@@ -58,7 +58,7 @@ class LoopStepLog(StepLog):
         """Record that the fetch of a batch begins, and with it the next step."""
         super().begin_fetch(start_ns)
         if self.gpu_probe:
-            self.gpu_probe.fetch(self.steps + 1, start_ns)
+            self.gpu_probe.begin_fetch(self.steps + 1, start_ns)
 
     @failure_ends_recording
     def record_fetch(self, start_ns: int, got_ns: int, batch: Any) -> None:
@@ -176,7 +176,7 @@ class TrackedRun:
 
     # -- a step -----------------------------------------------------------------------------------
 
-    def fetch(self) -> int:
+    def begin_fetch(self) -> int:
         """Record that the fetch of a batch begins; return the time."""
         if self._tries_left:
             self._start_gpu_probe()

@@ -83,7 +83,7 @@ async def test_a_finished_experiment_is_one_event_and_fills_the_card(tmp_path: P
     async with shown(run) as show:
         assert "did it help?" in show.text
         assert "1.68 x faster (1.61 to 1.74) over 412 steps" in show.text
-        assert "prefetch off > 4" not in show.text
+        assert "prefetch off → 4" not in show.text
         assert show.text.count("A/B test: prefetch off against 4") == 1
         assert "u undo: prefetch back to off" in show.text
         run.switched("prefetch", "4", "off").steps(80, STARVING)

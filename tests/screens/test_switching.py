@@ -62,6 +62,7 @@ async def test_a_request_shows_until_the_training_answers(tmp_path: Path) -> Non
         show.run.switched("prefetch", "off", "4").steps(100, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.001)
         await show.frame()
         assert "taken up" not in show.text
+        assert "requested" not in show.text
         assert "p prefetch 4 next: off" in show.words
 
 
@@ -99,6 +100,16 @@ async def test_older_switches_stand_below_the_newest_in_that_order() -> None:
         words = [" ".join(row.plain.split()).partition(" at ")[0] for row in show.live.card.rows(58, 12)]
         assert [line.partition(" \u2588")[0] for line in words[:2]] == ["prefetch 4", "prefetch 8"]
         assert words[3:] == ["workers off → auto", "prefetch off → 4"]
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 18)], ids=str)
+async def test_the_expected_step_heads_the_column_of_the_forecasts(size: tuple[int, int]) -> None:
+    async with shown(starving(None), size) as show:
+        rows = show.rows
+        at = next(y for y, row in enumerate(rows) if "p  prefetch off next: 4" in row)
+        assert rows[at - 1].index("expected step") == rows[at].index("13.9 ms", rows[at].index("next: 4"))
+    async with shown(starving(None), size, live=False) as show:
+        assert "expected step" not in show.text
 
 
 async def test_latency_is_a_knob_only_where_the_run_started_with_it() -> None:

@@ -11,8 +11,8 @@ import pytest
 from tests.analysis.situations import RUNNING, judged
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable, bottleneck
-from tfwatch.analysis.findings.situation import Given, Memory, Origin
-from tfwatch.analysis.steps.time_breakdown import Entry
+from tfwatch.analysis.findings.situation import BatchSource, Memory, SourceKind
+from tfwatch.analysis.steps.time_breakdown import TimeSpent
 from tfwatch.analysis.steps.verdict import Bound, Verdict
 from tfwatch.analysis.tuning.forecast import Forecast
 from tfwatch.core.events import RunEnded, TrainingFailed
@@ -39,13 +39,13 @@ def forecast_for(knob: str, value: str, ms: float, why: str = "the rest is compu
 
 
 def epoch(**seconds: float) -> dict[str, Any]:
-    return {"judgement": judged(NOT, 0.2), "epoch_spent": Entry(0, 250, compute_s=3.4, **seconds)}
+    return {"judgement": judged(NOT, 0.2), "epoch_spent": TimeSpent(0, 250, compute_s=3.4, **seconds)}
 
 
 def last(**changes: Any) -> dict[str, Any]:
     """Make a finished run, with the finding of its last setting."""
     found = banner(replace(RUNNING, live=False, **changes))
-    return {"ended": RunEnded(12_000_000_000_000, "finished", 5000), "waited_s": 5000.0, "at_last": found}
+    return {"ended": RunEnded(12_000_000_000_000, "finished", 5000), "waited_s": 5000.0, "last_finding": found}
 
 
 FINDINGS: list[Any] = [
@@ -95,7 +95,7 @@ FINDINGS: list[Any] = [
         id="cache",
     ),
     pytest.param(
-        {"judgement": judged(HIGHLY), **forecast_for("prefetch", "4", 3.3, needs_bytes=4e9, beyond_limit=True)},
+        {"judgement": judged(HIGHLY), **forecast_for("prefetch", "4", 3.3, needs_bytes=4e9, is_over_memory_limit=True)},
         "more than the memory limit",
         id="beyond the limit",
     ),
@@ -113,13 +113,13 @@ FINDINGS: list[Any] = [
     ),
     pytest.param(last(judgement=judged(HIGHLY), stages=BURNS, knobs=ALL_ON), "make batches cheaper", id="ended, on"),
     pytest.param(
-        last(judgement=judged(HIGHLY), **forecast_for("prefetch", "4", 3.3, needs_bytes=4e9, beyond_limit=True)),
+        last(judgement=judged(HIGHLY), **forecast_for("prefetch", "4", 3.3, needs_bytes=4e9, is_over_memory_limit=True)),
         "make batches cheaper",
         id="ended, beyond the limit",
     ),
     pytest.param(epoch(validation_s=2.0), "validation_freq=2", id="validation"),
     pytest.param(epoch(first_batch_s=2.0), ".repeat() with steps_per_epoch", id="first batch"),
-    pytest.param({**epoch(first_batch_s=2.0), "fills": True}, "a smaller shuffle buffer", id="shuffle buffer"),
+    pytest.param({**epoch(first_batch_s=2.0), "has_shuffle_fill": True}, "a smaller shuffle buffer", id="shuffle buffer"),
     pytest.param(epoch(epoch_end_s=2.0), "less in on_epoch_end", id="the epoch's end"),
     pytest.param(last(**epoch(epoch_end_s=2.0)), "less in on_epoch_end", id="ended, the epoch's end"),
     pytest.param({"judgement": judged(NOT, 0.2)}, "a smaller model or a GPU cut compute", id="compute"),
@@ -158,21 +158,21 @@ def test_advice_is_whole_at_80_columns(changes: dict[str, Any], advice: str) -> 
     assert line.cell_length <= WIDTH, "cut in the middle of a word"
 
 
-@pytest.mark.parametrize("given", Given, ids=lambda given: given.name)
+@pytest.mark.parametrize("given", SourceKind, ids=lambda given: given.name)
 @pytest.mark.parametrize("live", [True, False], ids=["live", "read only"])
-def test_advice_for_every_kind_of_data_is_whole_at_80_columns(given: Given, live: bool) -> None:
+def test_advice_for_every_kind_of_data_is_whole_at_80_columns(given: SourceKind, live: bool) -> None:
     pane = BannerPane()
     tables = (None, BURNS, STORAGE, LOCKED, *(replace(LOCKED, wait_cores=cores) for cores in (0.0, 1.0)))
     situations = product(tables, (False, True), ({}, ALL_ON, {"prefetch": "off"}), ((), KNOBS))
     for stages, workers, knobs, switchable in situations:
         changes: dict[str, Any] = {
             "stages": stages,
-            "origin": Origin(given, workers),
+            "origin": BatchSource(given, workers),
             "knobs": knobs,
             "switchable": switchable,
         }
         for judgement in (judged(HIGHLY), judged(NOT, 0.2)):
-            spent = Entry(0, 250, compute_s=3.4, first_batch_s=2.0) if judgement.verdict is NOT else None
+            spent = TimeSpent(0, 250, compute_s=3.4, first_batch_s=2.0) if judgement.verdict is NOT else None
             pane.banner = banner(replace(RUNNING, live=live, judgement=judgement, epoch_spent=spent, **changes))
             _, _, line = pane.rows(WIDTH, 3)
             assert 0 < line.cell_length <= WIDTH, line.plain

@@ -176,7 +176,7 @@ async def test_a_finished_run_shows_each_knobs_effect_and_no_forecast() -> None:
     async with shown(run, live=False) as show:
         assert "prefetch 4 1.69 x faster than off" in show.words
         assert "workers 4 not enough steps: 30 of 60 steps" in show.words
-        assert "settling" not in show.text
+        assert "measuring:" not in show.text
 
 
 async def test_a_running_experiment_is_shown_in_the_card() -> None:
@@ -186,7 +186,7 @@ async def test_a_running_experiment_is_shown_in_the_card() -> None:
         assert "A/B test: prefetch off against 4" in show.text
         assert "no forecast while trying both" in show.text
         assert "goes on until the answer is clear" in show.text
-        assert "u undoes" not in show.text
+        assert "u undo:" not in show.text
 
 
 def test_without_batches_the_reason_is_shown() -> None:

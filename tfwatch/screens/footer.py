@@ -88,7 +88,7 @@ def banner_note(view: RunView, live: bool) -> str:
         return "read only"
     if view.situation.experiment or view.situation.autopilot_run:
         return ""  # those switches are not the user's to undo
-    undo = knob_state.undone(view.knobs, view.snapshot.events.of(PipelineSwitched))
+    undo = knob_state.find_undo(view.knobs, view.snapshot.events.of(PipelineSwitched))
     return f"u undo: {knob_name(undo[0])} back to {undo[1]}" if undo else ""
 
 

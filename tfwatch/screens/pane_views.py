@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.tuning import knob_state
-from tfwatch.analysis.tuning.comparison import SETTLED
+from tfwatch.analysis.tuning.comparison import ENOUGH_STEPS
 from tfwatch.analysis.tuning.search_text import AUTOPILOT_EVENTS, autopilot_runs
-from tfwatch.analysis.tuning.switch_text import between, last_words, than
+from tfwatch.analysis.tuning.switch_text import between, last_forecast_text, than
 from tfwatch.analysis.tuning.switch_text import note as forecast_note
 from tfwatch.core import units
 from tfwatch.core.events import AUTOPILOT, EpochStarted, ExperimentEnded
@@ -178,7 +178,9 @@ def _knob_row(view: RunView, live: bool, one: KnobKey, label: str) -> KnobRow:
     text = _forecast_text(view, state, following) if can_switch else ""
     forecast = view.situation.forecasts.get((one.knob, following))
     note, busy = _note(view, state, one, can_switch) or (text or one.purpose or _purpose(view, state), False)
-    has_forecast = forecast is not None and note == text and not (refused or view.situation.stalled)
+    has_forecast = (
+        forecast is not None and forecast.is_known and note == text and not (refused or view.situation.stalled)
+    )
     waits = None if one is _OF_DEPTH else state.asked
     return KnobRow(
         key=one.key,
@@ -232,7 +234,7 @@ def _note(view: RunView, state: knob_state.KnobState, one: KnobKey, can_switch: 
     if newest and newest.step is not None:
         if not newest.settled:
             done = newest.after.steps if newest.after else 0
-            found = f"{done} of {SETTLED} steps"
+            found = f"{done} of {ENOUGH_STEPS} steps"
             return (f"not enough steps: {found}" if view.is_over else f"measuring: {found}", not view.is_over)
         if newest.ratio is not None:
             return (than(newest.ratio, newest.old), False)
@@ -329,7 +331,7 @@ class PaneUpdater:
             self._update_stages(view)
         if panes.knobs.display:
             panes.knobs.knobs = knob_rows(view, live)
-            panes.knobs.show_titles(knobs_title(view, live), last_words(view.situation.record))
+            panes.knobs.show_titles(knobs_title(view, live), last_forecast_text(view.situation.record))
         if panes.card.display:
             panes.card.comparisons = view.comparisons
             panes.card.experiment = newest_experiment(view)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.tuning import knob_state
-from tfwatch.analysis.tuning.search_text import subject
+from tfwatch.analysis.tuning.search_text import subject_text
 from tfwatch.core.knobs import LARGEST, as_value, knob_name
 from tfwatch.core.refusals import LACKING, NoRoom, Refusal, no_room
 from tfwatch.live.evidence import switches_of
@@ -68,7 +68,7 @@ class SwitchRequests:
 
     def __init__(self, control: Control | None, clock: Clock) -> None:
         self.control = control
-        self.asks: list[knob_state.Ask] = []
+        self.asks: list[knob_state.KnobRequest] = []
         self._clock = clock
         self._pressed: dict[str, int] = {}
 
@@ -102,11 +102,11 @@ class SwitchRequests:
         running = view.situation.experiment
         if running and self.control is not None:
             self.control.ask_tuner(None)
-            return f"A/B test ended: {running.subject}"
+            return f"A/B test ended: {running.subject_text}"
         refusal, state = self._state(view, knob)
         if state is None or self.control is None:
             return refusal
-        if why := knob_state.no_experiment(knob):
+        if why := knob_state.why_no_experiment(knob):
             return why
         other = knob_state.deeper(state.coming) if deeper else knob_state.toggled(state)
         if other == state.coming:
@@ -115,7 +115,7 @@ class SwitchRequests:
         values = sorted((state.coming, other), key=lambda value: value != "off")
         first, second = (as_value(knob, value) for value in values)
         self.control.ask_tuner(Experiment(knob, (first, second), seed=view.snapshot.steps_total))
-        return f"A/B test: {subject(knob, values)}; a ends it"
+        return f"A/B test: {subject_text(knob, values)}; a ends it"
 
     def toggle_autopilot(self, view: RunView) -> str:
         """Start the autopilot, or end it. Return a message."""
@@ -131,7 +131,7 @@ class SwitchRequests:
 
     def undo(self, view: RunView) -> str:
         """Request the setting before the last switch. Return the reason for a refusal."""
-        back = knob_state.undone(self._states(view), switches_of(view.snapshot.events))
+        back = knob_state.find_undo(self._states(view), switches_of(view.snapshot.events))
         if back is None:
             return "nothing to undo: no switch yet"
         refusal, state = self._state(view, back[0])
@@ -153,7 +153,7 @@ class SwitchRequests:
 
     def _ask(self, view: RunView, knob: str, value: str) -> str:
         assert self.control is not None
-        self.asks = [ask for ask in self.asks if ask.knob != knob] + [knob_state.Ask(knob, value, view.snapshot.now_s)]
+        self.asks = [ask for ask in self.asks if ask.knob != knob] + [knob_state.KnobRequest(knob, value, view.snapshot.now_s)]
         self.control.ask(Request(knob, as_value(knob, value), by="key"))
         return ""
 

@@ -55,13 +55,13 @@ class CardPane(FramedPane):
         self.set_titles(_TITLE)
 
     def _update_titles(self) -> None:
-        note = switch_text.outcome(self.comparisons[-1]) if self.comparisons else ""
+        note = switch_text.outcome_text(self.comparisons[-1]) if self.comparisons else ""
         if self.running_experiment:
-            note = self.running_experiment.prospect
+            note = self.running_experiment.status
         elif self.experiment:
-            note = search_text.answer(self.experiment)
+            note = search_text.answer_text(self.experiment)
         elif self.autopilot_run:
-            note = search_text.gave(self.autopilot_run)
+            note = search_text.autopilot_gain_text(self.autopilot_run)
         self.set_titles(_TITLE, note)
         self.repaint_rows()
 
@@ -82,30 +82,30 @@ class CardPane(FramedPane):
         lines = [self._bar(newest, newest.old, newest.before, longest, width)]
         lines.append(self._bar(newest, newest.new, newest.after, longest, width))
         if self.has_class("-bare") and newest.step is not None:
-            lines.append(row((switch_text.outcome(newest), "bold")))
+            lines.append(row((switch_text.outcome_text(newest), "bold")))
         lines.append(self._legend(newest))
         if isinstance(newest, Restart):
-            lines.append(row((f"restarted: {switch_text.turned(newest.changes)}", "$foreground 65%")))
+            lines.append(row((f"restarted: {switch_text.changes_text(newest.changes)}", "$foreground 65%")))
         older = reversed(self.comparisons[:-1][-_OLDER:])
-        return [*lines, *(row((switch_text.in_a_line(old), "$foreground 65%")) for old in older)]
+        return [*lines, *(row((switch_text.comparison_line(old), "$foreground 65%")) for old in older)]
 
     def _experiment_rows(self, ended: ExperimentEnded, width: int) -> list[Content]:
         """Draw a bar for each setting, then the result, then the switches before the experiment."""
         lines = self._step_bars(
-            {switch_text.setting(ended.knob, value): ms for value, ms in ended.step_ms.items()}, width
+            {switch_text.setting_text(ended.knob, value): ms for value, ms in ended.step_ms.items()}, width
         )
         is_bare = self.has_class("-bare")  # else the frame shows the result
-        result = search_text.in_a_line(ended) if is_bare else search_text.how(ended)
+        result = search_text.experiment_line(ended) if is_bare else search_text.rounds_text(ended)
         lines.append(row((result, "bold" if is_bare else "$foreground 65%")))
         older = reversed(self.comparisons[-_OLDER:])
-        return [*lines, *(row((switch_text.in_a_line(old), "$foreground 65%")) for old in older)]
+        return [*lines, *(row((switch_text.comparison_line(old), "$foreground 65%")) for old in older)]
 
     def _autopilot_rows(self, run: AutopilotRun, width: int) -> list[Content]:
         """Draw the step at the start and now as bars, then each move with its forecast, newest first."""
         sides = {"at the start": run.before_ms, "now" if run.ended is None else "at the end": run.after_ms}
         lines = self._step_bars({side: step_ms for side, step_ms in sides.items() if step_ms is not None}, width)
         if self.has_class("-bare"):
-            lines.append(row((search_text.gave(run), "bold")))
+            lines.append(row((search_text.autopilot_gain_text(run), "bold")))
         moves = [row((search_text.move_line(move), "$foreground 65%")) for move in reversed(run.moves)]
         return [*lines, *moves]
 
@@ -122,9 +122,9 @@ class CardPane(FramedPane):
         return lines
 
     def _bar(self, switch: Comparison, value: str, side: Breakdown | None, longest: float, width: int) -> Content:
-        label = column(switch_text.label(switch, value), LABEL)
+        label = column(switch_text.side_label(switch, value), LABEL)
         if side is None:
-            return row((label, "bold"), (switch_text.missing(switch, value), "$foreground 65%"))
+            return row((label, "bold"), (switch_text.missing_side_text(switch, value), "$foreground 65%"))
         step_ms = switch.typical(side.step)
         figure = f" {'mean ' if switch.in_bursts else ''}{switch_text.duration(switch, step_ms)}"
         starving = f", starving {units.percent(side.wait_share)}"
@@ -137,7 +137,7 @@ class CardPane(FramedPane):
     def _legend(self, switch: Comparison) -> Content:
         """Name the parts of the bars, with their milliseconds on both sides."""
         glyphs = self.glyphs
-        named = zip((glyphs.wait, glyphs.compute, glyphs.host), _PAINT, switch_text.parts(switch), strict=True)
+        named = zip((glyphs.wait, glyphs.compute, glyphs.host), _PAINT, switch_text.part_texts(switch), strict=True)
         pieces = [row((char, style), (f" {words}", "$foreground 65%")) for char, style, words in named]
         return Content(" ").join(pieces)
 

@@ -16,14 +16,14 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.reactive import reactive
 
-from tfwatch.analysis.findings.log_lines import Told, told
-from tfwatch.analysis.findings.loss import diverged_words, recovered_words
-from tfwatch.analysis.steps.causes import LIMITS, STOPPED, joined
-from tfwatch.analysis.steps.patterns import Pattern, shape
+from tfwatch.analysis.findings.log_lines import LogSummary, told
+from tfwatch.analysis.findings.loss import divergence_text, recovery_text
+from tfwatch.analysis.steps.causes import LIMITS, STOPPED, join_piece
+from tfwatch.analysis.steps.patterns import Pattern, pattern_text
 from tfwatch.analysis.steps.spikes import Compiled
 from tfwatch.analysis.steps.stalls import Stall
 from tfwatch.analysis.tuning import search_text, switch_text
-from tfwatch.analysis.tuning.switch_text import in_a_line, setting
+from tfwatch.analysis.tuning.switch_text import comparison_line, setting_text
 from tfwatch.core import events as facts
 from tfwatch.core import units
 from tfwatch.core.events import (
@@ -164,7 +164,7 @@ _SLEPT_MS = 60_000.0
 #: Mark, sentence, style.
 RowText: TypeAlias = tuple[str, str, str]
 #: The facts that can become a row.
-RowSource: TypeAlias = facts.Event | Stall | Pattern | Compiled | Told
+RowSource: TypeAlias = facts.Event | Stall | Pattern | Compiled | LogSummary
 
 
 def describe_finding(what: Stall | Pattern | Compiled) -> RowText:
@@ -173,7 +173,7 @@ def describe_finding(what: Stall | Pattern | Compiled) -> RowText:
         again = f"retraced at step {units.count(what.step)}" if what.again else "compiled"
         return "C", f"{again} in {units.seconds(what.took_ms / 1e3)}, not counted", ""
     if isinstance(what, Pattern):
-        return "S", f"{shape(what)}, from step {units.count(what.step)} on", "$text-error"
+        return "S", f"{pattern_text(what)}, from step {units.count(what.step)} on", "$text-error"
     cause = "" if what.cause == "unexplained" else f", {what.cause}"
     text = f"no batch for {units.seconds(what.lost_ms / 1e3)} at step {units.count(what.step)}{cause}"
     return "S", text, "$text-error"
@@ -183,20 +183,20 @@ def describe_switch(event: facts.PipelineSwitched, comparison: Comparison | None
     """Describe a switch and its effect; `form` names the pipeline's fast pipeline."""
     letter = KEYS.get(event.knob, ".")
     if comparison:
-        return letter, in_a_line(comparison, form), "$text-accent"
+        return letter, comparison_line(comparison, form), "$text-accent"
     where = f"at step {units.count(event.step)}"
-    return letter, f"{setting(event.knob, event.old, form)} > {event.new} {where}", "$text-accent"
+    return letter, f"{setting_text(event.knob, event.old, form)} > {event.new} {where}", "$text-accent"
 
 
 def describe_request(event: facts.SwitchAsked, form: str) -> RowText:
     """Describe a requested switch; `form` names the pipeline's fast pipeline."""
     when = _WHEN[epochs_until(event.knob, event.new)]
-    return KEYS.get(event.knob, "."), f"{setting(event.knob, event.old, form)} > {event.new} requested{when}", ""
+    return KEYS.get(event.knob, "."), f"{setting_text(event.knob, event.old, form)} > {event.new} requested{when}", ""
 
 
 def describe_missed_switch(event: facts.SwitchMissed, form: str) -> RowText:
     """Describe a switch that the run ended too early for; `form` names the pipeline's fast pipeline."""
-    return KEYS.get(event.knob, "."), switch_text.missed(event, form), "$text-warning"
+    return KEYS.get(event.knob, "."), switch_text.missed_switch_text(event, form), "$text-warning"
 
 
 def describe_epoch(event: facts.EpochEnded, validation_ms: float | None) -> RowText:
@@ -218,7 +218,7 @@ def describe_sleep(event: facts.Slept, snapshot: Snapshot) -> RowText:
     return "Z", f"asleep {began} - {woke}, not counted{advice}", ""
 
 
-def describe_log_lines(what: Told) -> RowText:
+def describe_log_lines(what: LogSummary) -> RowText:
     """Describe known lines of TensorFlow's log."""
     if what.harmless:
         return ".", f"{what.text} (5 log)", ""
@@ -247,13 +247,13 @@ def describe_event(event: facts.Event) -> RowText | None:
             what = "data set" if event.images is None else f"{units.count(event.images)} images"
             return ".", f"{what} ready in {took}{skipped}{names}", ""
         case ExperimentBegan():
-            return _EXPERIMENT, f"A/B test: {search_text.subject(event.knob, event.values)}", "$text-accent"
+            return _EXPERIMENT, f"A/B test: {search_text.subject_text(event.knob, event.values)}", "$text-accent"
         case ExperimentEnded():
-            return _EXPERIMENT, search_text.in_a_line(event), "$text-accent"
+            return _EXPERIMENT, search_text.experiment_line(event), "$text-accent"
         case MoveJudged():
-            return _AUTOPILOT, search_text.judged_words(event), "" if event.kept else "$foreground 65%"
+            return _AUTOPILOT, search_text.judged_move_text(event), "" if event.kept else "$foreground 65%"
         case AutopilotEnded():
-            return _AUTOPILOT, search_text.ended_words(event), "$text-accent"
+            return _AUTOPILOT, search_text.autopilot_end_text(event), "$text-accent"
         case facts.SwitchFailed():
             return (
                 KEYS.get(event.knob, "."),
@@ -287,9 +287,9 @@ def _describe_trouble(event: facts.Event) -> RowText | None:
         case facts.WatchFailed():
             return "!", f"tfwatch failed and stopped measuring: {event.reason}", "$text-error"
         case LossDiverged():
-            return "!", diverged_words(event), "$text-error"
+            return "!", divergence_text(event), "$text-error"
         case LossRecovered():
-            return "!", recovered_words(event), ""
+            return "!", recovery_text(event), ""
         case facts.TrainingFailed():
             return "X", f"failed at step {units.count(event.step)}: {event.error}", "$text-error"
         case facts.RunEnded():
@@ -334,7 +334,7 @@ class EventCollector:
         elif isinstance(event, facts.EpochEnded) and self._validated and self._validated.epoch == event.epoch:
             took_ms = self._validated.took_ms
         elif isinstance(event, facts.Paused) and event.cause in LIMITS:
-            joined(self._limits, event)
+            join_piece(self._limits, event)
         if (isinstance(event, _NEEDING_MORE) or describe_event(event)) and not is_of_experiment(event):
             insort(self._events, (event.at_ns / 1e9, event, took_ms), key=itemgetter(0))
 
@@ -344,7 +344,7 @@ def _find_provisional(view: RunView) -> Iterator[_Timed]:
     yield from ((stall.start_ns / 1e9, stall, None) for stall in view.stalls)
     yield from ((pattern.start_ns / 1e9, pattern, None) for pattern in view.patterns)
     yield from (((compiled.start_ns / 1e6 + compiled.took_ms) / 1e3, compiled, None) for compiled in view.compiles)
-    yield from ((_moment(view.snapshot, one.wall_s), one, None) for one in told(view.said))
+    yield from ((_moment(view.snapshot, one.wall_s), one, None) for one in told(view.log_findings))
     waiting = {state.asked_s for state in view.knobs.values() if state.asked is not None}
     if waiting:
         asked = without_experiments(view.snapshot.events.of(facts.SwitchAsked))
@@ -398,7 +398,7 @@ class EventRows(Sequence[EventRow]):
                 return describe_limit(what)
             case Stall() | Pattern() | Compiled():
                 return describe_finding(what)
-            case Told():
+            case LogSummary():
                 return describe_log_lines(what)
         text = describe_event(what)
         assert text

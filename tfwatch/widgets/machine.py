@@ -130,8 +130,8 @@ def _gpu(view: RunView, machine: Machine) -> Iterable[Reading]:
     shares = [] if gpu.ours is None else [f"ours {units.percent(gpu.ours)}"]
     shares += [] if gpu.others is None else [f"others {units.percent(gpu.others)}"]
     short = ", ".join([units.percent(gpu.busy), *shares])
-    unused = machine_remark.is_unused(view.situation, machine)
-    alert = unused or (view.situation.accelerated and machine_remark.takes_over(machine))
+    unused = machine_remark.is_gpu_unused(view.situation, machine)
+    alert = unused or (view.situation.accelerated and machine_remark.is_gpu_shared(machine))
     texts = ("TensorFlow does not use it: tfwatch doctor", "unused: see tfwatch doctor") if unused else (short,)
     rows = [Reading("GPU", texts, alert)]
     rows += [Reading("", (short,), rank=4)] if unused else []
@@ -192,7 +192,7 @@ def _memory(view: RunView, machine: Machine) -> Reading:
     of = f"{short} GB"
     texts = [[of, *part, *grows], [of, *grows] if len(grows) > 1 else [of, *part], [short, *grows], [of]]
     tight = available is not None and available < 0.1 * total
-    alert = tight or machine_remark.runs_out(machine, view.situation.left_s)
+    alert = tight or machine_remark.is_running_out(machine, view.situation.left_s)
     return Reading("memory", tuple(", ".join(parts) for parts in texts), alert)
 
 
@@ -202,7 +202,7 @@ def _growing(machine: Machine) -> list[str]:
     if not machine.growth.bytes_s:
         return ["steady"]
     grows = f"{machine.growth.bytes_h / _GIBI:+.1f} GB/h"
-    return [grows, swaps] if (swaps := machine_remark.swaps_in(machine)) else [grows]
+    return [grows, swaps] if (swaps := machine_remark.swap_time_text(machine)) else [grows]
 
 
 def _swap(machine: Machine) -> Iterable[Reading]:

@@ -235,7 +235,7 @@ def _row(view: RunView, table: StageTable, n: int, stage: Stage) -> StageRow:
 
 def _parallel(view: RunView, stage: Stage) -> str:
     """Return `1 of 10` cores for a stage that can have workers, else `1`; empty for a stage without work."""
-    if math.isnan(stage.parallelism) or stage.hands_over:
+    if math.isnan(stage.parallelism) or stage.is_buffer:
         return ""
     cores = view.snapshot.manifest.machine.get("cores")
     of_cores = f" of {cores}" if cores and stage.kind.startswith(_PARALLEL_KINDS) else ""
@@ -283,7 +283,7 @@ def _describe(view: RunView, table: StageTable) -> str:
 
 
 def _stalled(view: RunView) -> bool:
-    return view.situation.waits_long and view.situation.phase_s >= _STALL_S
+    return view.situation.is_waiting_long and view.situation.phase_s >= _STALL_S
 
 
 def _starves(view: RunView) -> bool:

@@ -54,7 +54,7 @@ def row(*parts: Part | str) -> Content:
 
 def with_ascii_arrows(row: Content) -> Content:
     """Return a row with `>` in place of the arrow between an old and a new value."""
-    return Content(row.plain.replace("\u2192", ">"), row.spans) if "\u2192" in row.plain else row
+    return Content(row.plain.replace("→", ">"), [*row.spans]) if "→" in row.plain else row
 
 
 def column(text: str, width: int, end: str = "") -> str:

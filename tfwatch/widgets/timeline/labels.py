@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.steps.causes import LIMITS, limits
-from tfwatch.analysis.tuning.search_text import subject
+from tfwatch.analysis.steps.causes import LIMITS, find_limits
+from tfwatch.analysis.tuning.search_text import subject_text
 from tfwatch.core import units
 from tfwatch.core.events import (
     EpochEnded,
@@ -71,7 +71,7 @@ class Label:
 
 def event_marks(events: Sequence[Event], to: str) -> list[Mark]:
     """Make the marks of a run's events; `to` is the arrow between an old and a new value."""
-    held = [_limit_mark(limit) for limit in limits(events)]
+    held = [_limit_mark(limit) for limit in find_limits(events)]
     return [*(mark for event in events if (mark := _event_mark(event, to))), *held]
 
 
@@ -86,7 +86,7 @@ def _event_mark(event: Event, to: str) -> Mark | None:
     at_s = event.at_ns / 1e9
     match event:
         case ExperimentBegan(knob=knob, values=values):
-            return Mark(at_s, Kind.SWITCH, (f"A {subject(knob, values)}", "A/B test", "A"))
+            return Mark(at_s, Kind.SWITCH, (f"A {subject_text(knob, values)}", "A/B test", "A"))
         case ExperimentEnded(knob=knob, kept=kept):
             longest = (f"A/B test done: {knob_name(knob)} {kept}",) if kept else ()
             return Mark(at_s, Kind.SWITCH, (*longest, "A/B test done", "A"))

@@ -64,7 +64,7 @@ def figures_of(snapshot: Snapshot, split: Breakdown | None) -> Figures:
         accelerated=snapshot.manifest.accelerated,
         gpu=_gpu_now(snapshot, switch),
         gpu_was=_busy_before(snapshot, switch) if switch else None,
-        gpu_word=machine.gpu_word(snapshot.events.of(GpuFound, SensorMissing)),
+        gpu_status=machine.gpu_status(snapshot.events.of(GpuFound, SensorMissing)),
     )
 
 
@@ -255,7 +255,7 @@ def title_words(scene: Scene, live: Snapshot | None, columns: int, room: int) ->
 
 def gpu_note(figures: Figures, room: int) -> str:
     """Return the reason why there is no GPU lane, cut to `room` cells; empty where none is known."""
-    word = figures.gpu_word
+    word = figures.gpu_status
     if not isinstance(word, SensorMissing):
         return ""
     how = " - enter: how to fix it" if word.fix else ""

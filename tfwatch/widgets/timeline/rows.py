@@ -90,7 +90,7 @@ class Figures:
     accelerated: bool = True
     gpu: GpuFigures | None = None
     gpu_was: float | None = None
-    gpu_word: GpuFound | SensorMissing | None = None
+    gpu_status: GpuFound | SensorMissing | None = None
 
 
 def lay_out(width: int, height: int, compact: bool, gpu: bool = False) -> Layout:

@@ -253,7 +253,7 @@ class Timeline(PaintedRows, can_focus=True):
         figures = self._figures
         if views.looks_back(shown, self._view):
             figures = picture.figures_in_view(figures, shown, bars)
-        seen = sampled(shown, bars, has_gpu=isinstance(figures.gpu_word, GpuFound))
+        seen = sampled(shown, bars, has_gpu=isinstance(figures.gpu_status, GpuFound))
         limits = self._limits.take(shown.events)
         return Scene(shown, self._view, bars, seen, limits, self._top_ms, self.glyphs, figures, inside)
 

@@ -1,16 +1,15 @@
-"""Whether `track` tells how long the GPU starves in a loop that runs ahead of it, and what it costs such a loop.
+"""The data wait that `track` reports in a loop that runs ahead of the GPU, against the GPU's idle time, and its cost.
 
     python -m tests.bench.ahead [--delays 0,5,10,20,40] [--step-ms 15] [--steps 60] [--rounds 3] [--pairs 8]
 
-A compiled train step that pulls no metric is run on batches that come late, with prefetch off and 4, right after a
-loop that is fed; each pair has a device trace of its own, for a trace that grows slows the loop down. Prints a row a
-case, over all rounds: the mean step, late and fed; then shares of the wall clock: for which a fetch blocked the host,
-which `track` calls data wait, in which the GPU idled while a fetch blocked; `track` less that, in points; in which the
-GPU ran a kernel or a copy; and how much it idled for lack of data by the fed loops (1 - busy / busy of a loop without
-data wait, which is that of the fed ones over 1 - their data wait). Without a GPU the last five read n/a, and the host's
-wait is the data wait.
+A compiled train step without metrics runs on delayed batches, with prefetch off and 4, right after a loop without
+delays; each pair has its own device trace, because a growing trace slows the loop down. Prints a row for each case,
+over all rounds: the mean step with and without delays; then shares of the wall clock: fetches that block the host,
+data wait by `track`, GPU idle during such fetches, `track` minus that (in points), GPU busy, and GPU idle for lack of
+data by the loops without delays (1 - busy / busy without data wait). Without a GPU the last five are n/a, and the
+host's wait is the data wait.
 
-Then, without a trace, tracked loops against bare ones in pairs: that step, and a small one that is bound by launching.
+Then, without a trace, tracked loops against bare ones in pairs: that step, and a small launch-bound one.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ COMPARED = 150
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The steps of one loop that count: where it lies, in nanoseconds since 1970; milliseconds in all of it.
+    """The counted steps of one loop: begin and end in nanoseconds since 1970, and the data wait in all of them.
 
-    fetches_ns: from when to when each fetch lasted.
+    fetches_ns: begin and end of each fetch.
     """
 
     start_ns: int
@@ -58,12 +57,12 @@ class Window:
 
     @property
     def blocked_ms(self) -> float:
-        """How long fetches blocked the host."""
+        """The time that fetches block the host."""
         return sum(to_ns - from_ns for from_ns, to_ns in self.fetches_ns) / 1e6
 
 
 class Timed:
-    """A data set, and from when to when each of its fetches lasts, nanoseconds since 1970."""
+    """A data set that records begin and end of each fetch, in nanoseconds since 1970."""
 
     def __init__(self, data: Iterable[Any]) -> None:
         self.fetches_ns: list[tuple[int, int]] = []
@@ -79,7 +78,7 @@ class Timed:
 
 
 def make_step(model: Any) -> Step:
-    """A compiled train step of the user's own, which leaves its loss on the device."""
+    """Return a compiled train step that leaves its loss on the device."""
     optimizer, loss_of = keras.optimizers.Adam(), keras.losses.SparseCategoricalCrossentropy()
     optimizer.build(model.trainable_variables)
 
@@ -94,14 +93,14 @@ def make_step(model: Any) -> Step:
 
 
 def make_small_model() -> Any:
-    """Two small dense layers: launched for longer than computed."""
+    """Return two small dense layers, whose launching takes longer than their compute."""
     image = keras.Input((32, 32, 3))
     x = keras.layers.Dense(64, activation="relu")(keras.layers.Flatten()(image))
     return keras.Model(image, keras.layers.Dense(10, activation="softmax")(x))
 
 
 def run(step: Step, batch: int, case: Case, steps: int, runs_dir: Path) -> Window:
-    """One tracked loop. It pulls the loss where the window begins and where it ends: the GPU is drained there."""
+    """Run one tracked loop; it reads the loss at both ends of the window, which drains the GPU."""
     fetches = Timed(make_data(batch, case.delay_ms, case.prefetch))
     start_ns = end_ns = 0
     with tfwatch.track(fetches, runs_dir) as tracked:
@@ -123,22 +122,22 @@ def run(step: Step, batch: int, case: Case, steps: int, runs_dir: Path) -> Windo
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A fed loop, the one on late batches right after it, and what the GPU did."""
+    """A loop without delays, the one with delays right after it, and the GPU's trace."""
 
-    compute_bound: Window
+    undelayed: Window
     late: Window
     busy: Busy
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A case over all rounds; shares of 1. The last three are 0 where the traces hold no GPU.
+    """A case over all rounds; shares of 1. The last three are 0 where the traces have no GPU.
 
-    dry: idle while a fetch blocked. idled: for lack of data, by the fed loops.
+    dry: GPU idle while a fetch blocks. idled: GPU idle for lack of data, by the loops without delays.
     """
 
     step_ms: float
-    fed_step_ms: float
+    undelayed_step_ms: float
     blocked: float
     wait: float
     dry: float
@@ -147,22 +146,22 @@ class Reading:
 
 
 def read(pairs: list[Pair]) -> Reading:
-    """A case's loops together."""
-    late, compute_bound = [pair.late for pair in pairs], [pair.compute_bound for pair in pairs]
-    wall_ms, fed_wall_ms = _wall_ms(late), _wall_ms(compute_bound)
+    """Combine the loops of a case."""
+    late, undelayed = [pair.late for pair in pairs], [pair.undelayed for pair in pairs]
+    wall_ms, undelayed_wall_ms = _wall_ms(late), _wall_ms(undelayed)
     share = sum(_ran_ms(pair.busy, pair.late) for pair in pairs) / wall_ms
-    fed_share = sum(_ran_ms(pair.busy, pair.compute_bound) for pair in pairs) / fed_wall_ms
-    fed_wait = sum(window.wait_ms for window in compute_bound) / fed_wall_ms
+    undelayed_share = sum(_ran_ms(pair.busy, pair.undelayed) for pair in pairs) / undelayed_wall_ms
+    undelayed_wait = sum(window.wait_ms for window in undelayed) / undelayed_wall_ms
     blocked_ms = sum(window.blocked_ms for window in late)
     ran_ms = sum(pair.busy.within_ns(pair.late.fetches_ns) for pair in pairs) / 1e6
     return Reading(
         step_ms=wall_ms / sum(window.steps for window in late),
-        fed_step_ms=fed_wall_ms / sum(window.steps for window in compute_bound),
+        undelayed_step_ms=undelayed_wall_ms / sum(window.steps for window in undelayed),
         blocked=blocked_ms / wall_ms,
         wait=sum(window.wait_ms for window in late) / wall_ms,
         dry=(blocked_ms - ran_ms) / wall_ms,
         busy=share,
-        idled=1 - share * (1 - fed_wait) / fed_share if fed_share else 0.0,
+        idled=1 - share * (1 - undelayed_wait) / undelayed_share if undelayed_share else 0.0,
     )
 
 
@@ -175,10 +174,10 @@ def _ran_ms(busy: Busy, window: Window) -> float:
 
 
 def print_table(readings: dict[Case, Reading]) -> None:
-    """A row a case."""
-    print("delay ms  prefetch  step ms  fed step ms  blocked  data wait  GPU dry  off, points  GPU busy  GPU idled")
+    """Print a row for each case."""
+    print("delay ms  prefetch  step ms  no-delay ms  blocked  data wait  GPU dry  off, points  GPU busy  GPU idled")
     for case, r in readings.items():
-        row = f"{case.delay_ms:8g}  {case.prefetch!s:>8}  {r.step_ms:7.2f}  {r.fed_step_ms:11.2f}"
+        row = f"{case.delay_ms:8g}  {case.prefetch!s:>8}  {r.step_ms:7.2f}  {r.undelayed_step_ms:11.2f}"
         row += f"  {r.blocked:7.3f}  {r.wait:9.3f}"
         off = (r.wait - r.dry) * 100
         rest = f"  {r.dry:7.3f}  {off:+11.1f}  {r.busy:8.3f}  {r.idled:9.3f}" if r.busy else f"  {'n/a':>7}"
@@ -186,7 +185,7 @@ def print_table(readings: dict[Case, Reading]) -> None:
 
 
 def step_ms(step: Step, data: Iterable[Any]) -> float:
-    """Milliseconds a step of one loop, the GPU's work at its end included."""
+    """Return ms/step of one loop, including the GPU's work at its end."""
     start, loss = 0.0, tf.constant(0.0)
     for n, (x, y) in enumerate(data):
         loss = step(x, y)
@@ -200,7 +199,7 @@ def step_ms(step: Step, data: Iterable[Any]) -> float:
 
 
 def print_cost(word: str, step: Step, batch: int, pairs: int, runs_dir: Path) -> None:
-    """Tracked loops against bare ones, and bare ones against each other, in turning order."""
+    """Compare tracked loops with bare ones, and bare ones with each other, in alternating order."""
     ratios: dict[str, list[float]] = {"bare again": [], "track": []}
     bare_ms: list[float] = []
     for n in range(pairs + 1):
@@ -214,20 +213,20 @@ def print_cost(word: str, step: Step, batch: int, pairs: int, runs_dir: Path) ->
                 times[arm] = step_ms(step, data)
         if n:  # the first one warms up
             bare_ms.append(times["bare"])
-            for arm, found in ratios.items():
-                found.append(times[arm] / times["bare"])
-    print(f"{word}, {statistics.median(bare_ms):.2f} ms a step bare; ratios to it over {pairs} rounds:")
+            for arm, measured in ratios.items():
+                measured.append(times[arm] / times["bare"])
+    print(f"{word}, {statistics.median(bare_ms):.2f} ms/step bare; ratios to it over {pairs} rounds:")
     for arm, found in ratios.items():
         print(f"    {arm:>10}: median {statistics.median(found):.3f}, {min(found):.3f} to {max(found):.3f}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--delays", default="0,5,10,20,40", help="milliseconds a batch comes late")
+    parser.add_argument("--delays", default="0,5,10,20,40", help="milliseconds by which batches are late")
     parser.add_argument("--step-ms", type=float, default=15.0)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--pairs", type=int, default=8, help="rounds in which the cost is compared; 0 for none")
+    parser.add_argument("--pairs", type=int, default=8, help="rounds of the cost comparison; 0 for none")
     options = parser.parse_args()
     model = make_model()
     batch = find_batch(model, options.step_ms)
@@ -250,7 +249,7 @@ def main() -> None:
         pairs = in_turns(options.rounds, cases, measure)
         print_table({case: read(pairs[case]) for case in cases})
         newest = pairs[cases[-1]][-1]
-        newest.busy.tell_what_is_missing([(newest.late.start_ns, newest.late.end_ns)])
+        newest.busy.print_if_incomplete([(newest.late.start_ns, newest.late.end_ns)])
         if options.pairs:
             print_cost("convolutions", step, batch, options.pairs, runs_dir)
             print_cost("small dense layers", make_step(make_small_model()), 32, options.pairs, runs_dir)

@@ -2,12 +2,12 @@
 
     python -m tests.bench.autopilot [--cases "cnn;generator;..."] [--memory-gb 1] [--seconds 8] [--rounds 5] [--json]
 
-A row a case: the mean step at the worst setting, where the autopilot left it, and the best of the grid. The grid is
-measured in random order after the autopilot has ended; then its two best settings and the autopilot's are measured
-again in turn, and `over best` is the autopilot's over the best of these. `noise`: the autopilot's over itself, which is
-measured twice in every round. `steps`: what the autopilot took of the run; `added MB`: the most that the process took
-meanwhile on top of what it had; `order`: whether every batch came once and in the order of its source, by a checksum of
-the labels of each step, else where it broke. Exits with 1 where an order is broken or a limit is passed.
+Prints a row for each case: the mean step at the worst setting, at the autopilot's setting, and at the best of the grid.
+The grid is measured in random order after the autopilot has ended; then its two best settings and the autopilot's are
+measured again, interleaved, and `over best` is the autopilot's step over the best of these. `noise`: the autopilot's
+over itself, measured twice in every round. `steps`: the autopilot's steps. `added MB`: the most memory added during
+the autopilot. `order`: every batch came once and in the order of its source, by a checksum of each step's labels, else
+the place of the error. Exits with 1 where an order is broken or a limit exceeded.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from tests.bench.compute_bound import Case, train
-from tfwatch.analysis.tuning.autopilot_moves import settling
+from tests.bench.fed import Case, train
+from tfwatch.analysis.tuning.autopilot_moves import settling_steps
 from tfwatch.analysis.tuning.estimator import measure
 from tfwatch.analysis.tuning.evidence import cores_of
 from tfwatch.analysis.tuning.search_text import move_line
@@ -55,28 +55,28 @@ CASES = (
     Case("storage, 40 ms", Knobs(latency_ms=40.0), example_ms=0.3),
     Case("form, 16 to 2 ms", example_ms=2.0, fast_ms=2.0),
 )
-#: So many of the grid's best settings are measured again.
+#: The number of best settings of the grid that are measured again.
 BEST = 2
-#: A setting this much slower than the best so far after the first steps is measured no longer.
+#: A setting is measured no longer where its first steps are this much slower than the best so far.
 FEW, FAR = 8, 1.5
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """How long a setting is measured: a machine wanders over more than 24 steps of 1 ms."""
+    """The length of a measurement: a machine's speed varies over more than 24 steps of 1 ms."""
 
     steps: int
     least_ns: float
     most_ns: float
 
 
-#: Of a setting of the grid, and of one that is measured again.
+#: For a setting of the grid, and for one that is measured again.
 ONCE, AGAIN = Stretch(24, 0.3e9, 2e9), Stretch(60, 1e9, 3e9)
 
 
 @dataclass(frozen=True)
 class Result:
-    """One case; milliseconds a step."""
+    """The result of one case; times are ms/step."""
 
     case: str
     worst_ms: float
@@ -99,7 +99,7 @@ class Result:
 
 
 class Conductor:
-    """Lets the autopilot fly, then measures the grid."""
+    """Runs the autopilot, then measures the grid."""
 
     def __init__(self, case: Case, memory_bytes: float, seconds: float, rounds: int) -> None:
         self.found: dict[str, Any] = {}
@@ -118,7 +118,7 @@ class Conductor:
         try:
             measured = self._grid(driver, ended.knobs)
         except Interrupt as over:
-            raise RuntimeError(f"the training was over before its grid was measured: {over.cause}") from over
+            raise RuntimeError(f"the training ended before its grid was measured: {over.cause}") from over
         self.found = {"ended": ended, "judged": judged, **measured}
 
     def _grid(self, driver: Driver, reached: Mapping[str, str]) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class Conductor:
     def _again(
         self, driver: Driver, mine: dict[str, str], best: list[dict[str, str]]
     ) -> tuple[float, dict[Key, float]]:
-        """Milliseconds a step in turn: of the autopilot's setting once more, and of each setting."""
+        """Measure settings again, interleaved: ms/step of the autopilot's setting once more, and of each setting."""
         more: list[float] = []
         again: dict[Key, list[float]] = {}
         for _ in range(self._rounds):
@@ -165,12 +165,12 @@ class Conductor:
         return [dict(zip(turned, chosen, strict=True)) for chosen in itertools.product(*(values[k] for k in turned))]
 
     def _measure(self, driver: Driver, setting: Mapping[str, str], long: Stretch, best_ms: float = math.inf) -> float:
-        """The mean of so many steady steps; of fewer far from the best."""
+        """Return the mean of the steady steps of a setting, of fewer steps where it is far from the best."""
         asked = {knob: value for knob, value in setting.items() if driver.stands(knob) != value}
         for knob, value in asked.items():
             driver.ask(knob, as_value(knob, value), "code")
         driver.wait(lambda _: all(driver.stands(knob) == value for knob, value in asked.items()))
-        first = driver.snapshot.steps_total + settling(setting)
+        first = driver.snapshot.steps_total + settling_steps(setting)
         driver.wait(lambda snapshot: snapshot.steps_total >= first + FEW)
         few = measure(driver.rows(first))
         if few is None or few.step_ms < FAR * best_ms:
@@ -186,8 +186,8 @@ class Conductor:
         return found.step_ms
 
 
-def fly(case: Case, memory_bytes: float, seconds: float, rounds: int, folder: Path) -> Result:
-    """One case."""
+def run_case(case: Case, memory_bytes: float, seconds: float, rounds: int, folder: Path) -> Result:
+    """Run one case."""
     begun_s = time.perf_counter()
     conductor = Conductor(case, memory_bytes, seconds, rounds)
     trained = train(case, folder, conductor)
@@ -216,7 +216,7 @@ def fly(case: Case, memory_bytes: float, seconds: float, rounds: int, folder: Pa
 
 
 def print_row(result: Result) -> None:
-    """A line of the table, and what was done."""
+    """Print a line of the table, and the moves."""
     order = f"BROKEN {result.broken}" if result.broken else f"{result.batches} in order"
     added = f"{result.added_mb:.0f} of {result.limit_mb:.0f}"
     print(
@@ -224,7 +224,7 @@ def print_row(result: Result) -> None:
         f"| {result.over_best:.3f} | {result.noise:.3f} | {result.steps} | {added} | {order} |"
     )
     print(f"    {'; '.join(result.moves)}; {result.cause}: {result.reason}")
-    print(f"    left at {_words(result.reached)}; best of the grid {_words(result.best)}", end="")
+    print(f"    kept {_words(result.reached)}; best of the grid {_words(result.best)}", end="")
     print(f"; {len(result.grid)} settings of it measured, {result.took_s:.0f} s in all", flush=True)
 
 
@@ -239,11 +239,11 @@ def _key(setting: Mapping[str, str]) -> Key:
 def main() -> int:
     """Run the benchmark; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", default=";".join(case.name for case in CASES), help="parted by semicolons")
+    parser.add_argument("--cases", default=";".join(case.name for case in CASES), help="separated by semicolons")
     parser.add_argument("--memory-gb", type=float, default=1.0, help="the autopilot's limit (1)")
     parser.add_argument("--seconds", type=float, default=8.0, help="for a case's grid, at most (8)")
-    parser.add_argument("--rounds", type=int, default=5, help="in which the best settings are measured again (5)")
-    parser.add_argument("--json", action="store_true", help="one JSON object a case")
+    parser.add_argument("--rounds", type=int, default=5, help="of measuring the best settings again (5)")
+    parser.add_argument("--json", action="store_true", help="one JSON object for each case")
     options = parser.parse_args()
     wanted = [case for case in CASES if case.name in options.cases.split(";")]
     results = []
@@ -252,7 +252,7 @@ def main() -> int:
         print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
     with tempfile.TemporaryDirectory() as folder:
         for case in wanted:
-            result = fly(case, options.memory_gb * 2**30, options.seconds, options.rounds, Path(folder))
+            result = run_case(case, options.memory_gb * 2**30, options.seconds, options.rounds, Path(folder))
             results.append(result)
             print(json.dumps(asdict(result)), flush=True) if options.json else print_row(result)
     return 0 if all(not r.broken and r.added_mb <= r.limit_mb for r in results) else 1

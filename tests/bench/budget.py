@@ -1,11 +1,10 @@
-"""What reading a pipeline's stages, and an experiment, take from a training: paired, in one interleaved run.
+"""The cost of reading a pipeline's stages, and of an A/B test, in a training: paired, in one interleaved run.
 
     python -m tests.bench.budget [--rounds 10] [--steps 1200] [--batch 384]
 
-Every round runs every arm once, in an order of its own, for one epoch over the same pipeline of stages: bare `fit`, and
-again, which is the noise; Watch with its stages unread; Watch as it is; a pipeline of tfwatch's own, whose knobs can be
-turned, left alone; and the same in an experiment between two settings that do not differ. Prints for each arm the
-median of its ratios to the one before it that it adds to.
+Every round runs every arm once, in random order, for one epoch over the same pipeline: bare `fit`; bare `fit` again,
+which is the noise; Watch without reading stages; Watch; a switchable pipeline without a switch; and the same with an
+A/B test between two equal settings. Prints for each arm the median of its ratios to the arm that it extends.
 """
 
 from __future__ import annotations
@@ -35,33 +34,33 @@ from tfwatch.watch.session import Session
 
 WIDTH = 256
 UNREAD, LEFT_ALONE, EXPERIMENT = "Watch, stages unread", "own pipeline", "own pipeline, experiment"
-#: Which arm each is held against.
+#: The arm that each one is compared with.
 AGAINST = {AGAIN: BARE, UNREAD: BARE, WATCH: UNREAD, LEFT_ALONE: BARE, EXPERIMENT: LEFT_ALONE}
 WORKERS = 2
 _KNOBS = Knobs(prefetch=4, workers=WORKERS)
 
 
 class Unread:
-    """In place of `StageReader`: reads nothing."""
+    """A `StageReader` that reads nothing."""
 
     def __init__(self, *_: Any) -> None:
         pass
 
     def start(self) -> None:
-        """Nothing to begin."""
+        """Do nothing."""
 
     def stop(self) -> None:
-        """Nothing to end."""
+        """Do nothing."""
 
 
 def make_source(batch: int) -> tf.data.Dataset:
-    """Examples without an end, before any work."""
+    """Return endless examples before any work."""
     x, y = tf.random.normal((16 * batch, WIDTH), seed=1), tf.zeros((16 * batch,), tf.int64)
     return tf.data.Dataset.from_tensor_slices((x, y)).batch(batch).cache().repeat()
 
 
 def pipeline(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
-    """Two maps, whatever their workers beside one another, and a prefetch: four stages to read."""
+    """Return two maps with fixed workers and a prefetch: four stages to read."""
     mapped = batches.map(_scaled, num_parallel_calls(WORKERS)).map(_positive)
     return mapped.prefetch(buffer_size(knobs.prefetch)).with_options(options(_KNOBS))
 
@@ -75,7 +74,7 @@ def _positive(x: Any, y: Any) -> Any:
 
 
 def plain_ms(name: str, model: Any, source: tf.data.Dataset, steps: int, folder: Path) -> float:
-    """`fit` over the pipeline as a script's own, ms a step."""
+    """Return ms/step of `fit` over the pipeline of a script."""
     stopwatch = Stopwatch()
     with ExitStack() as stack:
         if name == UNREAD:
@@ -87,20 +86,20 @@ def plain_ms(name: str, model: Any, source: tf.data.Dataset, steps: int, folder:
 
 
 def own_ms(name: str, model: Any, source: tf.data.Dataset, steps: int, folder: Path) -> tuple[float, int]:
-    """`fit` over a pipeline of tfwatch's own: ms a step, and how many steps the experiment took of them."""
+    """Return ms/step of `fit` over a switchable pipeline, and the steps of its A/B test."""
     control = Control(_KNOBS)
     knobs = {"prefetch": "4", "workers": str(WORKERS)}
     writer, _ = begin_run(folder, "budget", knobs=knobs, switchable=["workers"])
-    pilot = TunerThread(writer, control)
-    # The settings are not told apart by `pipeline`; one of them is the one that it has.
+    tuner = TunerThread(writer, control)
+    # `pipeline` treats both settings alike; one of them is the current one.
     control.ask_tuner(Experiment("workers", (WORKERS, WORKERS + 1), steps) if name == EXPERIMENT else None)
-    pilot.start()
+    tuner.start()
     session = Session(writer, control, build=pipeline, source=source, stop_after=SKIP + steps)
     stand_in = source.with_options(without_autotune())
     stopwatch = Stopwatch()
     callbacks = [Watch(session=session), stopwatch]
     model.fit(stand_in, steps_per_epoch=SKIP + steps, verbose=0, shuffle=False, callbacks=callbacks)
-    pilot.stop()
+    tuner.stop()
     writer.end("finished")
     writer.close()
     ended = [event for event in read_run(writer).events if isinstance(event, ExperimentEnded)]
@@ -108,7 +107,7 @@ def own_ms(name: str, model: Any, source: tf.data.Dataset, steps: int, folder: P
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="what reading the stages, and an experiment, take from a training")
+    parser = argparse.ArgumentParser(description="the cost of reading the stages, and of an A/B test, in a training")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--batch", type=int, default=384)
@@ -130,12 +129,12 @@ def main() -> None:
                 rows.append(row)
             print(f"{n + 1:3d}  " + "  ".join(f"{row[name]:.3f}" for name in names), flush=True)
     print_table(rows)
-    print(f"\nthe experiment took {statistics.median(spent[1:]):.0f} of {asked.steps} steps in the median")
+    print(f"\nthe experiment took {statistics.median(spent[1:]):.0f} of {asked.steps} steps (median)")
 
 
 def print_table(rows: list[dict[str, float]]) -> None:
-    """A line an arm, as Markdown."""
-    print(f"\n| {len(rows)} rounds | ms a step | against | ratio, median (least to most) |")
+    """Print a line for each arm, as Markdown."""
+    print(f"\n| {len(rows)} rounds | ms/step | compared with | ratio, median (least to most) |")
     print("| --- | ---: | --- | ---: |")
     print(f"| {BARE} | {statistics.median(row[BARE] for row in rows):.3f} | | |")
     for name, other in AGAINST.items():

@@ -1,4 +1,4 @@
-"""What the live cache costs while it fills, and gives once it serves.
+"""The cost of the live cache while it fills, and its gain once it is full.
 
     python -m tests.bench.cache [--workload cnn] [--latency-ms 20] [--prefetch off] [--workers off] [--rounds 3]
 
@@ -65,7 +65,7 @@ def rows_of_epochs(run: Run) -> list[Rows]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="what the live cache costs and gives")
+    parser = argparse.ArgumentParser(description="the cost and the gain of the live cache")
     parser.add_argument("--workload", default="cnn")
     parser.add_argument("--latency-ms", type=float, default=20.0)
     parser.add_argument("--prefetch", default="off")

@@ -1,11 +1,10 @@
-"""How much memory training takes, against what `tfwatch train` and `tfwatch bench` estimate before they begin.
+"""The memory of trainings against the estimate of `tfwatch train` and `tfwatch bench`.
 
     python -m tests.bench.estimate [WORKLOAD ...]
 
-Each configuration trains six steps in a process of its own, or where it is `alone` runs the operation that
-`tfwatch bench` times. Prints the estimate, by how much the process' largest resident memory, as the system keeps it,
-exceeds what it was once TensorFlow had been imported, and the ratio. Exits with 1 where one took more than estimated:
-the estimate is to warn before memory runs out.
+Each configuration trains six steps in a separate process; an `alone` one runs the operation that `tfwatch bench` times.
+Prints the estimate, the growth of the process' largest resident memory after TensorFlow's import, and the ratio. Exits
+with 1 where one takes more than estimated: the estimate must warn before memory runs out.
 """
 
 from __future__ import annotations
@@ -46,52 +45,54 @@ ALONE: tuple[tuple[str, dict[str, Any]], ...] = (("matmul", {"size": 8192}), ("c
 
 
 def main(names: list[str]) -> None:
-    """Run it."""
+    """Run the benchmark."""
     print("workload                                     estimate       grew   ratio")
     short = False
-    for name, asked in CASES:
-        needed = memory_estimate.needed_bytes(name, registry.settle(name, asked))
-        short |= (not names or name in names) and is_short("train", name, asked, needed)
-    for name, asked in ALONE:
-        needed = memory_estimate.needed_alone_bytes(name, registry.settle(name, asked))
-        short |= (not names or name in names) and is_short("alone", name, asked, needed)
+    for name, settings in CASES:
+        needed = memory_estimate.needed_bytes(name, registry.settle(name, settings))
+        short |= (not names or name in names) and is_short("train", name, settings, needed)
+    for name, settings in ALONE:
+        needed = memory_estimate.needed_alone_bytes(name, registry.settle(name, settings))
+        short |= (not names or name in names) and is_short("alone", name, settings, needed)
     sys.exit(short)
 
 
-def is_short(how: str, name: str, asked: dict[str, Any], needed: int | None) -> bool:
-    """Print a row; whether it took more than was estimated."""
-    words = [sys.executable, "-m", "tests.bench.estimate", how, name, json.dumps(asked)]
+def is_short(how: str, name: str, settings: dict[str, Any], needed: int | None) -> bool:
+    """Print a row; return True where it took more than estimated."""
+    words = [sys.executable, "-m", "tests.bench.estimate", how, name, json.dumps(settings)]
     grew = int(subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
     assert needed
-    what = " ".join([name, *(f"{key}={value}" for key, value in asked.items()), *(["alone"] if how == "alone" else [])])
-    print(f"{what:42} {needed / 1e6:7.0f} MB {grew / 1e6:7.0f} MB   {grew / needed:5.2f}", flush=True)
+    label = " ".join(
+        [name, *(f"{key}={value}" for key, value in settings.items()), *(["alone"] if how == "alone" else [])]
+    )
+    print(f"{label:42} {needed / 1e6:7.0f} MB {grew / 1e6:7.0f} MB   {grew / needed:5.2f}", flush=True)
     return grew > needed
 
 
-def measure(how: str, name: str, asked: dict[str, Any]) -> None:
-    """Train, or run the operation, and print by how many bytes the process grew."""
+def measure(how: str, name: str, settings: dict[str, Any]) -> None:
+    """Train, or run the operation, and print the bytes by which the process grew."""
     import keras
 
     keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]).compile("adam", "mse")
     before = psutil.Process().memory_info().rss
     if how == "alone":
-        run_in_process(name, asked)
+        run_operation(name, settings)
     else:
-        train(name, asked)
+        train(name, settings)
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(most * (1 if sys.platform == "darwin" else 1024) - before)
 
 
-def run_in_process(name: str, asked: dict[str, Any]) -> None:
-    """What `tfwatch bench` times, six times."""
-    step, _ = bench_program.step_of(name, registry.settle(name, asked))
+def run_operation(name: str, settings: dict[str, Any]) -> None:
+    """Run six times the call that `tfwatch bench` times."""
+    step, _ = bench_program.step_of(name, registry.settle(name, settings))
     for _ in range(STEPS):
         step()
 
 
-def train(name: str, asked: dict[str, Any]) -> None:
-    """Six steps behind a prefetch of one batch."""
-    prepared = registry.load(name).prepare(registry.settle(name, {"seed": 1, **asked}), lambda _: None)
+def train(name: str, settings: dict[str, Any]) -> None:
+    """Train six steps after a prefetch of one batch."""
+    prepared = registry.load(name).prepare(registry.settle(name, {"seed": 1, **settings}), lambda _: None)
     model = prepared.model()
     batches = prepared.pipeline(prepared.source, Knobs(fast_form=True, prefetch=1)).take(STEPS)
     if prepared.loop:

@@ -1,13 +1,13 @@
-"""What experiments find where the truth is injected: nothing where nothing differs, and a difference of 5 %.
+"""A/B tests with an injected truth: they find no difference between equal settings, and a difference of 5 %.
 
     python -m tests.bench.experiment [--same 40] [--differing 20] [--steps 600] [--delay-ms 10] [--seconds 200]
                                         [--seed 0] [--json]
 
-Trains a tiny model again and again, each time with an experiment by tfwatch's own driver. Each batch comes late by a
-delay that a knob sets. In some runs two settings give the same delay, in the others the one makes a step 5 % longer
-than the other. Prints a line a run and the counts; with `--json` one object: the counts and `runs`. Exit code 1 where
-a difference is found in more than an eighth of the former, or in less than nine of ten of the latter, or where more
-than a tenth of the intervals miss the truth.
+Trains a tiny model many times, each time with an A/B test by tfwatch's tuner. A knob sets the delay of the batches. In
+some runs both settings have the same delay, in the others one makes a step 5 % longer. Prints a line for each run and
+the counts; with `--json` one object: the counts and `runs`. Exits with 1 where a difference is found in more than an
+eighth of the equal runs, or in less than nine of ten of the differing ones, or where more than a tenth of the intervals
+miss the truth.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ if TYPE_CHECKING:
 
 BATCH, WIDTH = 16, 32
 EFFECT = 0.05
-#: Settings of `workers`, which this pipeline takes for delays.
+#: Settings of `workers`, which this pipeline uses as delays.
 SHORT, LONG = 2, 3
 _WARM_UP = 80
-#: Steps before an experiment begins, and in flight as it ends.
+#: Steps before an experiment begins, and those still buffered at its end.
 _AROUND = 200
 MOST_FALSE = 1 / 8
 LEAST_FOUND = 0.9
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One run. true_ratio: of step times, by the delays as slept. kept: the setting that the run was left at."""
+class ExperimentRun:
+    """One run. true_ratio: that of the step times, by the actual delays. kept: the setting at the end."""
 
     differs: bool
     true_ratio: float
@@ -72,21 +72,22 @@ class Trial:
 
     @property
     def holds(self) -> bool:
-        """Whether the interval holds the truth; one that is not known does."""
+        """True where the interval holds the truth, or is unknown."""
         return self.low is None or self.high is None or self.low <= self.true_ratio <= self.high
 
     @property
     def line(self) -> str:
-        """The run in a line."""
+        """The run in one line."""
         truth = f"truth {self.true_ratio:.3f}"
-        told = "n/a" if self.ratio is None else f"{self.ratio:.3f} ({self.low:.3f} to {self.high:.3f})"
-        return f"{truth}  {self.answer:8} {told:26} {self.rounds:3} rounds, {self.spent:4} steps, {self.seconds:4.1f} s"
+        measured = "n/a" if self.ratio is None else f"{self.ratio:.3f} ({self.low:.3f} to {self.high:.3f})"
+        cost = f"{self.rounds:3} rounds, {self.spent:4} steps, {self.seconds:4.1f} s"
+        return f"{truth}  {self.answer:8} {measured:26} {cost}"
 
 
 class Trainings:
-    """One tiny model, trained anew with each experiment; batches come late by `delay_ms`.
+    """A tiny model, trained once for each experiment on batches that are late by `delay_ms`.
 
-    own_ms: what a step takes beside that.
+    own_ms: the rest of a step.
     """
 
     def __init__(self, runs_dir: Path, delay_ms: float, steps: int) -> None:
@@ -101,19 +102,19 @@ class Trainings:
         self._slept: dict[int, list[float]] = {SHORT: [], LONG: []}
 
     def warm_up(self) -> None:
-        """Find out what a step takes beside its delay."""
+        """Measure a step without its delay."""
         rows = read_run(self._fit(None)).steps[20:]
         self.own_ms = float(np.median(rows["compute_ms"] + rows["host_ms"]))
 
-    def trial(self, differs: bool, seed: int) -> Trial:
-        """Experiment once."""
+    def run(self, differs: bool, seed: int) -> ExperimentRun:
+        """Run one experiment."""
         self._extra_ms = EFFECT * (self.delay_ms + self.own_ms) if differs else 0.0
         self._slept = {SHORT: [], LONG: []}
         start = time.perf_counter()
         run = read_run(self._fit(Experiment("workers", (LONG, SHORT), self._steps, seed, ends=True)))
         ended = next(event for event in run.events if isinstance(event, ExperimentEnded))
         short_ms, long_ms = (statistics.median(self._slept[value]) + self.own_ms for value in (SHORT, LONG))
-        return Trial(
+        return ExperimentRun(
             differs=differs,
             true_ratio=long_ms / short_ms if differs else 1.0,
             answer=ended.answer,
@@ -132,9 +133,9 @@ class Trainings:
         control = Control(Knobs(workers=LONG))
         knobs = {"prefetch": "off", "workers": str(LONG)}
         writer, _ = begin_run(self._runs_dir, "bench", knobs=knobs, switchable=["workers"])
-        pilot = TunerThread(writer, control)
+        tuner = TunerThread(writer, control)
         control.ask_tuner(order)
-        pilot.start()
+        tuner.start()
         batch = np.ones((BATCH, WIDTH), "float32"), np.ones((BATCH, 1), "float32")
         source = tf.data.Dataset.from_tensors(batch).repeat()
         stop_after = _WARM_UP if order is None else self._steps + _AROUND
@@ -142,7 +143,7 @@ class Trainings:
         stand_in = tf.data.Dataset.from_tensors(batch).repeat().with_options(without_autotune())
         watch = Watch(session=session)
         self.model.fit(stand_in, steps_per_epoch=stop_after, verbose=0, shuffle=False, callbacks=[watch])
-        pilot.stop()
+        tuner.stop()
         writer.end("finished")
         writer.close()
         return writer
@@ -165,21 +166,21 @@ class Trainings:
         return batches.map(delayed).with_options(options(Knobs()))
 
 
-def counts(trials: list[Trial]) -> dict[str, Any]:
-    """What came of all runs; a ratio is told of the long step over the short one."""
-    same, differing = ([trial for trial in trials if trial.differs is differs] for differs in (False, True))
+def counts(runs: list[ExperimentRun]) -> dict[str, Any]:
+    """Return the counts of all runs; a ratio is that of the long step over the short one."""
+    same, differing = ([run for run in runs if run.differs is differs] for differs in (False, True))
     return {
         "same": len(same),
-        "false_alarms": sum(trial.answer in ("faster", "slower") for trial in same),
-        "told_as_same": sum(trial.answer == "same" for trial in same),
-        "steps_same": _median([trial.spent for trial in same]),
+        "false_alarms": sum(run.answer in ("faster", "slower") for run in same),
+        "reported_as_same": sum(run.answer == "same" for run in same),
+        "steps_same": _median([run.spent for run in same]),
         "differing": len(differing),
-        "found": sum(trial.answer == "faster" and trial.kept == str(SHORT) for trial in differing),
-        "true_ratio": _median([trial.true_ratio for trial in differing]),
-        "told_ratio": _median([trial.ratio for trial in differing if trial.ratio is not None]),
-        "steps_differing": _median([trial.spent for trial in differing]),
-        "intervals_that_hold": sum(trial.holds for trial in trials),
-        "all": len(trials),
+        "found": sum(run.answer == "faster" and run.kept == str(SHORT) for run in differing),
+        "true_ratio": _median([run.true_ratio for run in differing]),
+        "measured_ratio": _median([run.ratio for run in differing if run.ratio is not None]),
+        "steps_differing": _median([run.spent for run in differing]),
+        "intervals_that_hold": sum(run.holds for run in runs),
+        "all": len(runs),
     }
 
 
@@ -187,8 +188,8 @@ def _median(values: list[Any]) -> float | None:
     return statistics.median(values) if values else None
 
 
-def good(found: dict[str, Any]) -> bool:
-    """Whether these counts keep what tfwatch says of its experiments."""
+def is_good(found: dict[str, Any]) -> bool:
+    """Return True where these counts are within the limits that tfwatch documents."""
     few_alarms = found["false_alarms"] <= MOST_FALSE * found["same"]
     all_found = found["found"] >= LEAST_FOUND * found["differing"]
     return bool(few_alarms and all_found and found["intervals_that_hold"] >= LEAST_FOUND * found["all"])
@@ -196,35 +197,37 @@ def good(found: dict[str, Any]) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--same", type=int, default=40, help="runs in which nothing differs")
+    parser.add_argument("--same", type=int, default=40, help="runs with equal settings")
     parser.add_argument("--differing", type=int, default=20, help="runs in which a step differs by 5 %%")
     parser.add_argument("--steps", type=int, default=600, help="an experiment's budget")
     parser.add_argument("--delay-ms", type=float, default=10.0)
-    parser.add_argument("--seed", type=int, default=0, help="of the first run's order of blocks, and one more each")
-    parser.add_argument("--seconds", type=float, default=200.0, help="begin no further run after so long")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the first run's order of blocks; each further run adds 1"
+    )
+    parser.add_argument("--seconds", type=float, default=200.0, help="start no run after this time")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     end_s = time.perf_counter() + args.seconds
-    # Spread evenly over one another: what changes on the machine meanwhile is in both kinds.
+    # Both kinds are spread evenly over time, so that changes of the machine affect both.
     places = [
         (at / count, differs) for count, differs in ((args.same, False), (args.differing, True)) for at in range(count)
     ]
-    trials: list[Trial] = []
+    runs: list[ExperimentRun] = []
     with tempfile.TemporaryDirectory() as folder:
         trainings = Trainings(Path(folder), args.delay_ms, args.steps)
         trainings.warm_up()
         for seed, (_, differs) in enumerate(sorted(places), args.seed):
             if time.perf_counter() > end_s:
                 break
-            trials.append(trainings.trial(differs, seed))
+            runs.append(trainings.run(differs, seed))
             if not args.json:
-                print(trials[-1].line, flush=True)
-    found = counts(trials)
+                print(runs[-1].line, flush=True)
+    found = counts(runs)
     if args.json:
-        print(json.dumps({**found, "own_ms": trainings.own_ms, "runs": [asdict(trial) for trial in trials]}, indent=1))
+        print(json.dumps({**found, "own_ms": trainings.own_ms, "runs": [asdict(run) for run in runs]}, indent=1))
     else:
         print(*(f"{name:20} {value}" for name, value in found.items()), sep="\n")
-    return 0 if good(found) else 1
+    return 0 if is_good(found) else 1
 
 
 if __name__ == "__main__":

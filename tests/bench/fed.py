@@ -1,4 +1,4 @@
-"""Trainings that somebody else turns the knobs of, and whose every batch is told by a checksum of its labels."""
+"""Trainings whose knobs another thread switches, and whose batches are identified by checksums of their labels."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter
 
 SEED = 3
-#: Elements of a batch of the injected loaders; where a GPU trains, each stands for so many images.
+#: Elements of a batch of the injected loaders; on a GPU, each stands for several images.
 _LABELS, _IMAGES = 8, 32
-#: Batches that are looked through on both sides for one that came out of order.
+#: Batches that are searched on both sides for one out of order.
 _MORE = 256
-#: Epochs that no bench gets to the end of.
+#: More epochs than any benchmark trains.
 _EPOCHS = 10_000
 
 
@@ -44,9 +44,9 @@ _EPOCHS = 10_000
 class Case:
     """A pipeline at its worst setting.
 
-    workload: one of tfwatch's own; empty is an injected loader: each of a batch's examples takes `example_ms` of sleep,
-    and a whole batch in the fast pipeline `fast_ms`, None where there is no such form; latency is in `knobs`. step_ms: of
-    the model that it feeds; where `sleeps`, it needs no core, as on another device.
+    workload: a built-in one; empty is an injected loader. example_ms: the loader's sleep for each example of a batch.
+    fast_ms: that for a whole batch in the fast pipeline; None without one. The latency is in `knobs`. step_ms: the
+    model's step; without a GPU it sleeps, so that it needs no core.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Case:
 
     @property
     def turns(self) -> tuple[str, ...]:
-        """The knobs that are turned."""
+        """The knobs that are switched."""
         entry = registry.find(self.workload) if self.workload else None
         fast = bool(entry.fast) if entry else self.fast_ms is not None
         return ("prefetch", "workers", "fast_form") if fast else ("prefetch", "workers")
@@ -66,9 +66,9 @@ class Case:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a training gave: the checksums of its batches in the order of the steps, and those that it should have.
+    """The checksums of a training's batches in the order of the steps, and the expected ones.
 
-    due: some more than there were steps, so that a batch that came too early is known.
+    due: more than the steps, so that a batch that came too early is found.
     """
 
     seen: list[int]
@@ -76,7 +76,7 @@ class TrainingResult:
 
     @property
     def broken(self) -> str:
-        """Where the order broke, and how; empty where every batch came once and in order."""
+        """The first error in the order; empty where every batch came once and in order."""
         pairs = enumerate(zip(self.seen, self.due, strict=False))
         at = next((n for n, (seen, due) in pairs if seen != due), None)
         if at is None:
@@ -87,29 +87,29 @@ class TrainingResult:
 
 
 class Checksum(keras.metrics.Metric):
-    """Of the last batch's labels and their order."""
+    """The checksum of the last batch's labels and their order."""
 
     def __init__(self) -> None:
         super().__init__(name="checksum")
         self.last = self.add_weight(name="last", initializer="zeros", dtype="float32")
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Take a batch."""
+        """Compute the checksum of a batch."""
         self.last.assign(_checksum(y_true))
 
     def result(self) -> Any:
-        """The last batch's."""
+        """Return the checksum of the last batch."""
         return self.last + 0.0
 
 
 def _checksum(labels: Any) -> Any:
-    """Below 2**24, so that a float holds it exactly."""
+    """Return a checksum below 2**24, which a float holds exactly."""
     flat = tf.cast(tf.reshape(labels, (-1,)), tf.int64)
     return tf.cast(tf.reduce_sum(flat * (1 + 7 * tf.range(tf.size(flat, tf.int64)))) % 16_000_057, tf.float32)
 
 
 def train(case: Case, runs_dir: Path, conduct: Callable[[RunWriter, Control], None]) -> TrainingResult:
-    """Train until `conduct`, which turns knobs in a thread of its own, returns."""
+    """Train until `conduct`, which switches knobs in a separate thread, returns."""
     prepared = _prepared(case)
     device = find_device()
     knobs = {name: value for name, value in describe(case.knobs).items() if name in (*case.turns, "latency_ms")}
@@ -121,19 +121,21 @@ def train(case: Case, runs_dir: Path, conduct: Callable[[RunWriter, Control], No
     assert not lost, lost
     writer.describe(device=device.name, accelerated=device.accelerated or not case.workload)
     control, sensors = Control(case.knobs), Sensors(writer)
-    told = _Told(prepared.labels)
+    recorder = _Recorder(prepared.labels)
     sensors.start()
     conductor = threading.Thread(target=_conducted, args=(conduct, writer, control), daemon=True)
     conductor.start()
     try:
-        _fit(prepared.prepared, writer, control, told)
+        _fit(prepared.prepared, writer, control, recorder)
     finally:
         control.stop.set()
         conductor.join()
         writer.end("stopped")
         sensors.stop()
         writer.close()
-    return TrainingResult(told.seen, list(itertools.islice(told.due(_prepared(case).prepared), len(told.seen) + _MORE)))
+    return TrainingResult(
+        recorder.seen, list(itertools.islice(recorder.due(_prepared(case).prepared), len(recorder.seen) + _MORE))
+    )
 
 
 def _conducted(conduct: Callable[[RunWriter, Control], None], writer: RunWriter, control: Control) -> None:
@@ -143,7 +145,7 @@ def _conducted(conduct: Callable[[RunWriter, Control], None], writer: RunWriter,
         control.stop.set()
 
 
-class _Told(keras.callbacks.Callback):
+class _Recorder(keras.callbacks.Callback):
     def __init__(self, labels: Callable[[Any], Any]) -> None:
         super().__init__()
         self.seen: list[int] = []
@@ -153,7 +155,7 @@ class _Told(keras.callbacks.Callback):
         self.seen.append(int(logs["checksum"]))
 
     def due(self, prepared: Prepared) -> Iterator[int]:
-        """What the same source gives where nobody turns a knob."""
+        """Yield the checksums of the same source without switches."""
         for _ in range(_EPOCHS):
             for element in prepared.source:
                 yield int(_checksum(self._labels(element)))
@@ -167,7 +169,7 @@ class _Known:
     labels: Callable[[Any], Any]
 
 
-def _fit(prepared: Prepared, writer: RunWriter, control: Control, told: _Told) -> None:
+def _fit(prepared: Prepared, writer: RunWriter, control: Control, recorder: _Recorder) -> None:
     model = prepared.model()
     model.compile(optimizer=model.optimizer, loss=model.loss, metrics=[Checksum()], jit_compile=False)
     session = Session(
@@ -184,11 +186,11 @@ def _fit(prepared: Prepared, writer: RunWriter, control: Control, told: _Told) -
     stand_in = (
         tf.data.Dataset.from_tensors(one).repeat(prepared.steps_per_epoch).with_options(work_ahead.without_autotune())
     )
-    model.fit(stand_in, epochs=_EPOCHS, verbose=0, shuffle=False, callbacks=[Watch(session=session), told])
+    model.fit(stand_in, epochs=_EPOCHS, verbose=0, shuffle=False, callbacks=[Watch(session=session), recorder])
 
 
 def _prepared(case: Case) -> _Known:
-    keras.utils.set_random_seed(SEED)  # a data set's own seed counts together with it
+    keras.utils.set_random_seed(SEED)  # a data set combines its own seed with this one
     if case.workload:
         settings = registry.settle(case.workload, {"seed": SEED})
         known = registry.load(case.workload, case.knobs).prepare(settings, lambda _: None)
@@ -207,7 +209,7 @@ def _injected(case: Case) -> Prepared:
 
 
 def _loaded(numbers: tf.data.Dataset, knobs: Knobs, case: Case, images: int) -> tf.data.Dataset:
-    """Batches of `_LABELS` images and labels: storage, then an example after another or the batch at once."""
+    """Return batches of `_LABELS` images and labels: storage, then single examples or whole batches."""
     calls = work_ahead.num_parallel_calls(knobs.workers)
     read = numbers.map(_late(knobs.latency_ms), calls) if knobs.latency_ms else numbers
     if knobs.fast_form:

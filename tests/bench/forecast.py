@@ -1,13 +1,12 @@
-"""How near forecasts of switches come, and how often what came lies in their range.
+"""The errors of forecasts of switches, and the share of measured steps within their range.
 
     python -m tests.bench.forecast [--switches 24] [--json] [--keep DIR]
 
-Trains with knobs that are turned on the way: loaders that sleep before convolutions (where there is no GPU, half of
-them before a step that sleeps too, for there data and compute share the cores), and the workloads cnn and generator as
-they are. Each forecast is made from the run folder as it was just before the switch was asked for, and held against the
-median of the settled steps after it. `wander` is by how much the compute of a step differs between settings of one
-training, which no switch changes: what a forecast cannot know. Takes two minutes where cores are free. Exits with 1
-where too few switches were foretold.
+Trains with knobs that are switched: loaders that sleep before convolutions (without a GPU, half of them before a step
+that sleeps too, because there data and compute share the cores), and the workloads cnn and generator. Each forecast is
+made from the run folder as it was just before the switch was requested, and compared with the median of the settled
+steps after it. `variation` is the difference of compute between the settings of one training, which no switch changes
+and no forecast can know. Takes two minutes on free cores. Exits with 1 where too few switches have a forecast.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ if TYPE_CHECKING:
     from tfwatch.analysis.tuning.forecast import CheckedForecast
 
 _STEP_MS = 15.0
-#: Once enough switches are foretold, no training begins after so long.
+#: No training starts after this time once enough switches have a forecast.
 _BUDGET_S = 110.0
-#: A loader's times in turn: every eighth batch takes long.
+#: A loader's times, repeated: every eighth batch takes long.
 _BURSTS = (60.0, *[0.0] * 7)
 CASES = (
     Case(
@@ -91,91 +90,91 @@ CASES = (
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """A case, what was foretold of its switches, and how its compute wandered: standard deviation over median."""
+    """A case, the forecasts of its switches, and the variation of its compute: standard deviation over median."""
 
     case: Case
     record: Record
-    wander: float
+    variation: float
 
 
 def train(case: Case, accelerated: bool, folder: Path, models: dict[bool, Any], batch: int) -> TrainingResult:
-    """One case, foretold from its run folder."""
+    """Train one case and make its forecasts from the run folder."""
     path = run(case, models[case.sleeps and not accelerated], batch, folder)
     record = JudgedRun(open_run(path)).record
-    computes = [one.switch.after.compute.median for one in record.foretold if one.switch.after]
+    computes = [one.switch.after.compute.median for one in record.checked if one.switch.after]
     return TrainingResult(case, record, float(np.std(computes) / np.median(computes)) if len(computes) > 1 else 0.0)
 
 
 def print_rows(trained: TrainingResult) -> None:
-    """A row a switch."""
-    for one in trained.record.foretold:
-        switch, told = one.switch, one.forecast
-        turned = f"{switch.knob} {switch.old} > {switch.new}"
+    """Print a row for each switch."""
+    for one in trained.record.checked:
+        switch, forecast = one.switch, one.forecast
+        switched = f"{switch.knob} {switch.old} > {switch.new}"
         before = switch.before.step.median if switch.before else float("nan")
-        expected = f"{told.step_ms:.1f} ({told.low_ms:.1f} to {told.high_ms:.1f})"
-        note = "measured before" if told.measured else told.why
+        expected = f"{forecast.step_ms:.1f} ({forecast.low_ms:.1f} to {forecast.high_ms:.1f})"
+        note = "measured before" if forecast.measured else forecast.why
         print(
-            f"| {trained.case.name} | {turned} | {before:.1f} | {expected} | {one.came_ms:.1f} "
+            f"| {trained.case.name} | {switched} | {before:.1f} | {expected} | {one.measured_ms:.1f} "
             f"| {one.off:+.1%} | {'yes' if one.inside else 'NO'} | {note} |",
             flush=True,
         )
 
 
 def as_row(case: Case, one: CheckedForecast) -> dict[str, Any]:
-    """A switch for `--json`."""
-    told, switch = one.forecast, one.switch
+    """Return a switch for `--json`."""
+    forecast, switch = one.forecast, one.switch
     return {
         "case": case.name,
         "knob": switch.knob,
         "from": switch.old,
         "to": switch.new,
         "before_ms": switch.before.step.median if switch.before else None,
-        "step_ms": told.step_ms,
-        "low_ms": told.low_ms,
-        "high_ms": told.high_ms,
-        "came_ms": one.came_ms,
+        "step_ms": forecast.step_ms,
+        "low_ms": forecast.low_ms,
+        "high_ms": forecast.high_ms,
+        "measured_ms": one.measured_ms,
         "off": one.off,
         "inside": one.inside,
-        "measured": told.measured,
+        "measured": forecast.measured,
     }
 
 
 def conclude(trained: list[TrainingResult], as_json: bool, device: str) -> int:
-    """Say how near they came; returns how many switches were foretold."""
-    found = Record(tuple(one for each in trained for one in each.record.foretold))
-    count = len(found.foretold)
-    fresh = Record(tuple(one for one in found.foretold if not one.forecast.measured))
-    wander = median([each.wander for each in trained] or [float("nan")])
+    """Print the errors; return the number of switches with a forecast."""
+    found = Record(tuple(one for each in trained for one in each.record.checked))
+    count = len(found.checked)
+    fresh = Record(tuple(one for one in found.checked if not one.forecast.measured))
+    variation = median([each.variation for each in trained] or [float("nan")])
     if as_json:
-        rows = [as_row(each.case, one) for each in trained for one in each.record.foretold]
-        words = {"device": device, "median_off": found.median_off, "inside": found.inside, "of": count}
-        print(json.dumps({**words, "wander": wander, "switches": rows}, indent=1))
+        rows = [as_row(each.case, one) for each in trained for one in each.record.checked]
+        summary = {"device": device, "median_error": found.median_error, "inside": found.inside, "of": count}
+        print(json.dumps({**summary, "variation": variation, "switches": rows}, indent=1))
         return count
-    print(f"\n{device}: {count} switches, median {found.median_off:.1%} off, {found.inside} of {count} in range")
-    print(f"never measured before: {len(fresh.foretold)}, median {fresh.median_off:.1%}, {fresh.inside} in range")
-    print(f"compute alone wandered by {wander:.1%} between the settings of one training (median of trainings)")
+    print(f"\n{device}: {count} switches, median {found.median_error:.1%} off, {found.inside} of {count} in range")
+    print(f"never measured before: {len(fresh.checked)}, median {fresh.median_error:.1%}, {fresh.inside} in range")
+    print(f"compute alone varied by {variation:.1%} between the settings of one training (median of trainings)")
     return count
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--switches", type=int, default=24, help="that have to be foretold at least")
+    parser.add_argument("--switches", type=int, default=24, help="the least number of switches with a forecast")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--keep", type=Path, help="a folder to keep the run folders in")
-    parser.add_argument("--only", default="", help="cases by a part of their name")
+    parser.add_argument("--only", default="", help="cases whose names contain this")
     options = parser.parse_args()
     device = find_device()
     models = {False: make_model(), True: make_sleeper(_STEP_MS)}
     batch = find_batch(models[False], _STEP_MS)
     if not options.json:
-        print("| training | switch | before, ms | forecast, ms | came, ms | off | in range | |")
+        print("| training | switch | before, ms | forecast, ms | measured, ms | off | in range | |")
         print("| --- | --- | ---: | ---: | ---: | ---: | --- | --- |", flush=True)
     trained: list[TrainingResult] = []
-    begun_s = time.perf_counter()
+    start_s = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         for case in CASES:
-            enough = sum(len(each.record.foretold) for each in trained) >= options.switches
-            if options.only in case.name and not (enough and time.perf_counter() - begun_s > _BUDGET_S):
+            enough = sum(len(each.record.checked) for each in trained) >= options.switches
+            if options.only in case.name and not (enough and time.perf_counter() - start_s > _BUDGET_S):
                 trained.append(train(case, device.accelerated, options.keep or Path(folder), models, batch))
                 if not options.json:
                     print_rows(trained[-1])

@@ -1,9 +1,9 @@
-"""What a frame of the live screen costs in CPU: at several sizes, and after a thousand and a million steps.
+"""The CPU time of a frame of the live screen, at several sizes, and after a thousand and a million steps.
 
     python -m tests.bench.frame [--sizes 80x24,120x40,200x60] [--steps 1000,100000,1000000] [--frames 100]
 
-Shows a run written by hand on a pseudo terminal, with steps, samples, pauses and epochs that go on coming. A frame is
-all CPU of the process from one frame to the next: reading, judging, and every cell drawn and sent.
+Shows a synthetic, growing run with steps, samples, pauses and epochs on a pseudo terminal. The cost of a frame is all
+CPU time of the process from one frame to the next: reading, analysis, and every cell drawn and sent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tfwatch.core import events as facts
 from tfwatch.core.rows import Phase
 from tfwatch.runs.control import Control
 
-#: Frames come faster than live ones, so that the bench ends; every cell is painted in between.
+#: Frames come faster than live ones, so that the benchmark ends sooner; every cell is painted in between.
 tfwatch.app.FRAME_S = 0.1
 #: Steps of 13.9 ms in a quarter second.
 STEPS_A_FRAME = 18
@@ -33,8 +33,8 @@ EPOCH, PAUSE_EVERY, SAMPLE_EVERY, STAGES_EVERY = 250, 500, 36, 72
 WARM_UP = 15
 
 
-class Fed(tfwatch.app.TfwatchApp):
-    """The app over a run that goes on; leaves after so many frames."""
+class GrowingRunApp(tfwatch.app.TfwatchApp):
+    """The app over a growing run, which exits after a number of frames."""
 
     def __init__(self, run: Canned, frames: int) -> None:
         super().__init__(run.reader(), Control(), clock=run.clock)
@@ -43,7 +43,7 @@ class Fed(tfwatch.app.TfwatchApp):
         self._since_ns = 0
 
     def frame(self) -> None:
-        """Count what was spent since the last frame, and show the run a quarter second later."""
+        """Record the cost since the last frame, and show the run a quarter second later."""
         if self._since_ns:
             self.costs_ms.append((time.process_time_ns() - self._since_ns) / 1e6)
         self._left -= 1
@@ -56,7 +56,7 @@ class Fed(tfwatch.app.TfwatchApp):
 
 
 def advance(run: Canned, count: int) -> None:
-    """So many steps more, with the events that a training makes on the way."""
+    """Add steps, with the events of a training."""
     for _ in range(count):
         run.steps(1, COMPUTE_BOUND if run.step % 1000 < 800 else STARVING)
         if run.step % SAMPLE_EVERY == 0:
@@ -72,17 +72,17 @@ def advance(run: Canned, count: int) -> None:
 
 
 def child(steps: int, frames: int, out: Path) -> None:
-    """Show a run that has made `steps` steps, and write each frame's cost."""
+    """Show a run of `steps` steps, and write the cost of each frame."""
     run = usual(None)
     advance(run, max(0, steps - run.step))
-    app = Fed(run, frames + WARM_UP)
+    app = GrowingRunApp(run, frames + WARM_UP)
     gc.freeze()  # as a training does
     app.run()
     out.write_text(json.dumps(app.costs_ms[WARM_UP - 1 :]), encoding="utf-8")
 
 
 def frames_ms(size: tuple[int, int], steps: int, frames: int) -> list[float]:
-    """What each frame cost, ms."""
+    """Return the cost of each frame, ms."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "costs.json"
         case = ("--child", str(out), "--steps", str(steps), "--frames", str(frames))
@@ -94,8 +94,8 @@ def frames_ms(size: tuple[int, int], steps: int, frames: int) -> list[float]:
 
 
 def main() -> None:
-    """Print a line a case."""
-    parser = argparse.ArgumentParser(description="what a frame of the live screen costs")
+    """Print a line for each case."""
+    parser = argparse.ArgumentParser(description="the cost of a frame of the live screen")
     parser.add_argument("--sizes", default="80x24,120x40,200x60")
     parser.add_argument("--steps", default="1000,100000,1000000")
     parser.add_argument("--frames", type=int, default=100)

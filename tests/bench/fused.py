@@ -1,10 +1,10 @@
-"""What Watch costs, and tells, where several steps run in one call: `steps_per_execution`.
+"""The cost and the figures of Watch with several steps per execution.
 
     python -m tests.bench.fused [--steps-per-execution 10] [--rounds 8] [--steps 400] [--delay-ms 0] [--convolutions]
 
-Every round runs every arm once, in an order of its own: bare `fit`, `fit` with Watch as it is by default (the clock is
-read inside the graph), with `Watch(split="exact")` (steps one by one), and bare again, which is the noise. Prints for
-each arm the median of its ratios to the bare `fit` of the same round and the medians of what it told.
+Every round runs every arm once, in random order: bare `fit`, `fit` with the default Watch (which reads the clock inside
+the graph), with `Watch(split="exact")` (single steps), and bare again, which is the noise. Prints for each arm the
+median of its ratios to the bare `fit` of the same round, and its medians of wait and compute.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ SPLITS = {BARE: "", "Watch": "fused", 'Watch(split="exact")': "exact", AGAIN: ""
 
 @dataclass
 class Arm:
-    """One way to call `fit`. `told`: medians of wait and compute, ms, of the last round."""
+    """One way to call `fit`. medians: those of wait and compute, ms, in the last round."""
 
     split: str
     model: Any
-    told: tuple[float, float] | None = None
+    medians: tuple[float, float] | None = None
 
     def step_ms(self, data: Any, steps: int, folder: str) -> float:
-        """One `fit` of one epoch, ms a step."""
+        """Run one `fit` of one epoch; return ms/step."""
         stopwatch = Stopwatch()
         watch = Watch(folder, self.split) if self.split else None  # type: ignore[arg-type]
         callbacks = [*([watch] if watch else []), stopwatch]
         self.model.fit(data, epochs=1, steps_per_epoch=SKIP + steps, verbose=0, shuffle=False, callbacks=callbacks)
         if watch:
             rows = open_run(watch.run_path or "").steps[SKIP:]
-            self.told = float(np.median(rows["wait_ms"])), float(np.median(rows["compute_ms"]))
+            self.medians = float(np.median(rows["wait_ms"])), float(np.median(rows["compute_ms"]))
         return float(stopwatch.step_ms)
 
 
 def make_arms(options: argparse.Namespace) -> dict[str, Arm]:
-    """A model for each: a compiled function is its own."""
+    """Return the arms, each with its own model, which has its own compiled function."""
     arms = {}
     for name, split in SPLITS.items():
         model = starvation.make_model() if options.convolutions else make_model(options.width)
@@ -57,11 +57,11 @@ def make_arms(options: argparse.Namespace) -> dict[str, Arm]:
 
 
 def make_batches(options: argparse.Namespace) -> Any:
-    """Batches without an end, each late by the delay; nothing works ahead where there is one."""
+    """Return endless batches, each late by the delay; with a delay nothing is prepared ahead."""
     import tensorflow as tf
 
     from tfwatch.core.knobs import Knobs
-    from tfwatch.tfdata.work_ahead import options as hands
+    from tfwatch.tfdata.work_ahead import options as pipeline_options
     from tfwatch.workloads.data.jpeg import delayed
 
     if options.convolutions:
@@ -72,11 +72,11 @@ def make_batches(options: argparse.Namespace) -> Any:
     if not options.delay_ms:
         return batches
     late = batches.map(lambda x, y: (x, delayed(y, options.delay_ms)))
-    return late.with_options(hands(Knobs()))
+    return late.with_options(pipeline_options(Knobs()))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="what Watch costs where several steps run in one call")
+    parser = argparse.ArgumentParser(description="the cost of Watch with several steps per execution")
     parser.add_argument("--steps-per-execution", type=int, default=10, help="a divisor of 40")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--steps", type=int, default=400)
@@ -96,14 +96,14 @@ def main() -> None:
 
 
 def print_table(arms: dict[str, Arm], rows: list[dict[str, float]]) -> None:
-    """A line an arm, as Markdown."""
-    print(f"| {len(rows)} rounds | ms a step | ratio to bare, median (least to most) | wait | compute |")
+    """Print a line for each arm, as Markdown."""
+    print(f"| {len(rows)} rounds | ms/step | ratio to bare, median (least to most) | wait | compute |")
     print("| --- | ---: | ---: | ---: | ---: |")
     for name, arm in arms.items():
         ratios = ratios_of(name, rows)
         spread = f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
-        told = " | ".join(f"{value:.2f}" for value in arm.told) if arm.told else "|"
-        print(f"| {name} | {statistics.median(row[name] for row in rows):.3f} | {spread} | {told} |")
+        medians = " | ".join(f"{value:.2f}" for value in arm.medians) if arm.medians else "|"
+        print(f"| {name} | {statistics.median(row[name] for row in rows):.3f} | {spread} | {medians} |")
 
 
 if __name__ == "__main__":

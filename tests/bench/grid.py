@@ -1,12 +1,11 @@
-"""Whether the verdict is right for data that takes 0.1 to 3 times as long as compute, with and without prefetch.
+"""The verdict for data that takes 0.1 to 3 times as long as compute, with and without prefetch.
 
     python -m tests.bench.grid [--compute 40] [--host 4] [--steps 45]
 
-Trains with sleeps in the fetch, in the compute and in a callback; the first two overlap truly where prefetch is on.
-The true share of a step that waits is D / (D + C + H) without prefetch, max(0, D - (C + H)) / max(D, C + H) with it:
-D is what the sleeps in the fetch really took, C + H what a step takes without them, by a clock that is not tfwatch's.
-A cell within 2 points of a line is told and not judged. Exits with 1 where a verdict is wrong twice: on a busy machine
-C + H changes from one training to the next.
+Trains with sleeps in the fetch, in the compute and in a callback; the first two overlap with prefetch. The true share
+of data wait is D / (D + C + H) without prefetch, max(0, D - (C + H)) / max(D, C + H) with it: D is the actual time of the
+sleeps in the fetch, C + H the step without them, by a clock outside tfwatch. A cell within 2 points of a threshold is
+printed and not judged. Exits with 1 where a verdict is wrong twice: on a busy machine C + H changes between trainings.
 """
 
 from __future__ import annotations
@@ -34,21 +33,21 @@ _WORK_STEPS = 20
 
 @dataclass(frozen=True)
 class Cell:
-    """What was true of a training and what tfwatch said of it; `label` is None near a line."""
+    """The true share of data wait and the measured one; `label` is None near a threshold."""
 
     true: float
-    told: float
+    measured: float
     label: Verdict | None
     verdict: Verdict
 
     @property
     def is_wrong(self) -> bool:
-        """Whether the verdict is another one than the label."""
+        """True where the verdict differs from the label."""
         return self.label is not None and self.label is not self.verdict
 
 
 def train(trainings: Trainings, ratio: float, options: argparse.Namespace, *, prefetch: bool) -> Cell:
-    """Two trainings: data takes no time, and `ratio` times as long as compute and host."""
+    """Train twice: without a data delay, and with one of `ratio` times compute and host."""
     kind = "prefetch" if prefetch else "tf.data"
     work = Schedule(compute_ms=(options.compute,), host_ms=(options.host,), kind=kind, steps=_WORK_STEPS)
     work_ms = trainings.train(work).step_ms
@@ -56,17 +55,17 @@ def train(trainings: Trainings, ratio: float, options: argparse.Namespace, *, pr
     trained = trainings.train(replace(work, wait_ms=(data_ms,), steps=options.steps))
     true = starving(trained.slept_ms["wait"], work_ms, prefetch=prefetch)
     found = summarise(trained.run.steps, trained.run.events)
-    told = found.steady.wait_share if found.steady else float("nan")
-    return Cell(true, told, verdict_of(true), found.verdict)
+    measured = found.steady.wait_share if found.steady else float("nan")
+    return Cell(true, measured, verdict_of(true), found.verdict)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="whether the verdict is right over a grid of data against compute")
+    parser = argparse.ArgumentParser(description="the verdict over a grid of data time against compute")
     parser.add_argument("--compute", type=float, default=40.0, help="ms")
     parser.add_argument("--host", type=float, default=4.0, help="ms")
     parser.add_argument("--steps", type=int, default=45)
     options = parser.parse_args()
-    print("| D/(C+H) | prefetch | true | told | verdict | |\n| ---: | --- | ---: | ---: | --- | --- |", flush=True)
+    print("| D/(C+H) | prefetch | true | measured | verdict | |\n| ---: | --- | ---: | ---: | --- | --- |", flush=True)
     wrong = judged = 0
     with tempfile.TemporaryDirectory() as folder:
         trainings = Trainings(Path(folder), seed=20_11)
@@ -76,11 +75,11 @@ def main() -> int:
                 if cell.is_wrong:
                     cell, again = train(trainings, ratio, options, prefetch=prefetch), ", 2nd try"
                 judged, wrong = judged + (cell.label is not None), wrong + cell.is_wrong
-                result = "near a line" if cell.label is None else "WRONG" if cell.is_wrong else "right"
-                shares = f"{cell.true:.1%} | {cell.told:.1%}"
+                result = "near a threshold" if cell.label is None else "WRONG" if cell.is_wrong else "right"
+                shares = f"{cell.true:.1%} | {cell.measured:.1%}"
                 switched = "on" if prefetch else "off"
                 print(f"| {ratio:g} | {switched} | {shares} | {cell.verdict.value} | {result}{again} |", flush=True)
-    print(f"\n{judged - wrong} of {judged} cells right, {2 * len(RATIOS) - judged} near a line")
+    print(f"\n{judged - wrong} of {judged} cells right, {2 * len(RATIOS) - judged} near a threshold")
     return 1 if wrong else 0
 
 

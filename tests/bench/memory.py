@@ -1,4 +1,4 @@
-"""What a long run costs in memory and on disk: while it is written and followed, and when it is opened.
+"""The memory and disk space of a long run: while it is written and followed, and when it is opened.
 
     python -m tests.bench.memory [--steps 1000000] [--opened 10000000] [--events 100000]
 
@@ -44,7 +44,7 @@ MEBI = 2**20
 
 
 def memory_mb() -> float:
-    """What this process has in memory, its mapped files included."""
+    """Return the memory of this process, including mapped files."""
     return float(psutil.Process().memory_info().rss) / MEBI
 
 
@@ -52,7 +52,7 @@ def memory_mb() -> float:
 
 
 def write_and_follow(steps: int) -> None:
-    """Append steps as fast as it goes, and print memory ten times on the way."""
+    """Append steps as fast as possible, and print the memory ten times."""
     with tempfile.TemporaryDirectory() as folder:
         writer, _ = begin_run(Path(folder), "fake")
         stop = threading.Event()
@@ -71,7 +71,7 @@ def write_and_follow(steps: int) -> None:
 
 
 def append(writer: RunWriter, step: int) -> None:
-    """What a training does a step, without the training."""
+    """Write the rows and events of a step, without a training."""
     now_ns, epoch = writer.now_ns(), step // STEPS_AN_EPOCH
     writer.status = (Phase.WAIT, now_ns, step, epoch, "")
     writer.step(now_ns, step, epoch, 0, 0.1, 0.2, 0.3, 0.1)
@@ -82,7 +82,7 @@ def append(writer: RunWriter, step: int) -> None:
 
 
 def follow(writer: RunWriter, stop: threading.Event) -> None:
-    """Look at the run as often as the live screen does, with what it finds out."""
+    """Read the run as often as the live screen does, with its analysis."""
     reader = RunReader(writer)
     follower = Follower(reader.steps_between, live=True)
     while not stop.wait(FRAME_S):
@@ -93,7 +93,7 @@ def follow(writer: RunWriter, stop: threading.Event) -> None:
 
 
 def make_run(folder: Path, steps: int, pauses: int) -> None:
-    """A run of 20 ms steps without an end, with a sample and a progress twice a second."""
+    """Write a running run of 20 ms steps, with a sample and a progress row twice a second."""
     manifest = Manifest("long", "fake", 0, SYSTEM.wall_ns(), os.getpid(), psutil.Process().create_time(), boot_id())
     (folder / layout.MANIFEST).write_text(manifest.encode(), encoding="utf-8")
     length_s = steps * STEP_MS / 1e3
@@ -110,7 +110,7 @@ def make_run(folder: Path, steps: int, pauses: int) -> None:
 
 
 def make_steps(number: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray[tuple[int], np.dtype[np.void]]:
-    """Plain rows; `number` counts from 0."""
+    """Return plain rows; `number` counts from 0."""
     rows = np.zeros(len(number), dtype=STEP)
     rows["start_ns"], rows["step"] = number * int(STEP_MS * 1e6), number + 1
     rows["epoch"] = number // STEPS_AN_EPOCH & 0xFFFF
@@ -119,7 +119,7 @@ def make_steps(number: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray
 
 
 def make_events(steps: int, pauses: int) -> deque[facts.Event]:
-    """The epochs of a run, and so many pauses, in the order of their times."""
+    """Return the epochs and pauses of a run, in order of time."""
     found: list[facts.Event] = []
     for epoch in range(-(-steps // STEPS_AN_EPOCH)):
         at_ns = int(epoch * STEPS_AN_EPOCH * STEP_MS * 1e6)
@@ -134,7 +134,7 @@ def make_events(steps: int, pauses: int) -> deque[facts.Event]:
 
 
 def open_as(what: str, folder: Path) -> None:
-    """Open a run in this process and print what that took."""
+    """Open a run in this process and print time and memory."""
     before_mb, began_s, began_cpu_s = memory_mb(), time.perf_counter(), time.process_time()
     if what == "replay":
         reader = RunReader(FolderSource(folder))
@@ -148,8 +148,8 @@ def open_as(what: str, folder: Path) -> None:
 
 
 def main() -> None:
-    """Print all of it."""
-    parser = argparse.ArgumentParser(description="what a long run costs in memory and on disk")
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description="the memory and disk space of a long run")
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--opened", type=int, default=10_000_000)
     parser.add_argument("--events", type=int, default=100_000)

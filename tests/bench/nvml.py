@@ -1,4 +1,4 @@
-"""What the NVML sensor reads beside what nvidia-smi prints in the same seconds, while something loads the GPU.
+"""The readings of the NVML sensor against those of nvidia-smi in the same seconds, on a loaded GPU.
 
 python -m tests.bench.nvml [--seconds 10] [--load "python3 train.py"] [--json FILE]
 
@@ -30,7 +30,7 @@ from tfwatch.sensors.protocol import FullReading, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: The column of nvidia-smi, and the field of a reading it is compared with, in nvidia-smi's unit.
+#: The column of nvidia-smi, and the field of a reading that it is compared with, in nvidia-smi's unit.
 COLUMNS = {
     "utilization.gpu": ("busy", 100.0),
     "power.draw": ("power_w", 1.0),
@@ -41,13 +41,13 @@ COLUMNS = {
 
 
 @dataclass
-class Told:
-    """Lines of a program that prints for ever, each with the second it came at."""
+class LineReader:
+    """The lines of a program that prints forever, each with its time in seconds."""
 
     argv: list[str]
     lines: deque[tuple[float, str]] = field(default_factory=deque)
 
-    def __enter__(self) -> Told:
+    def __enter__(self) -> LineReader:
         self._process = subprocess.Popen(self.argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
@@ -67,8 +67,8 @@ class Told:
 
 
 @dataclass
-class Taken:
-    """The sensor's readings with the second they were taken at, and what they cost."""
+class SensorReader:
+    """The sensor's readings with their times in seconds, and their cost."""
 
     readings: list[tuple[float, FullReading]] = field(default_factory=list)
     cpu_s: float = 0.0
@@ -88,23 +88,23 @@ class Taken:
 
 
 def main() -> None:
-    """Load, read, compare, print."""
+    """Load the GPU, read it, and print the comparison."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--warm", type=float, default=20.0, help="seconds the load is given to start")
+    parser.add_argument("--warm", type=float, default=20.0, help="seconds before the load counts as started")
     parser.add_argument("--load", default="", help="a command that keeps the GPU busy")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     with contextlib.ExitStack() as stack:
         load = stack.enter_context(_loaded(args.load, args.warm))
-        told = _compare(args.seconds, load)
+        compared = _compare(args.seconds, load)
     if args.json:
-        args.json.write_text(json.dumps(told, indent=1))
+        args.json.write_text(json.dumps(compared, indent=1))
 
 
 @contextlib.contextmanager
 def _loaded(command: str, warm_s: float) -> Iterator[subprocess.Popen[bytes] | None]:
-    """The load's process, warmed up; None without one."""
+    """Run the load and yield its process after the warm-up; None without a load."""
     if not command:
         yield None
         return
@@ -131,7 +131,7 @@ def _compare(seconds: float, load: subprocess.Popen[bytes] | None) -> dict[str, 
         sys.exit(1)
     source.read()
     print(source.identity())
-    taken = Taken()
+    taken = SensorReader()
     query = [
         "nvidia-smi",
         f"--query-gpu={','.join(COLUMNS)}",
@@ -142,8 +142,8 @@ def _compare(seconds: float, load: subprocess.Popen[bytes] | None) -> dict[str, 
         "0",
     ]
     with (
-        Told(query) as smi,
-        Told(["nvidia-smi", "pmon", "-s", "um", "-d", "1", "-c", str(int(seconds)), "-i", "0"]) as pmon,
+        LineReader(query) as smi,
+        LineReader(["nvidia-smi", "pmon", "-s", "um", "-d", "1", "-c", str(int(seconds)), "-i", "0"]) as pmon,
     ):
         time.sleep(1.5)
         taken.take(source, seconds)
@@ -180,7 +180,7 @@ def _compare(seconds: float, load: subprocess.Popen[bytes] | None) -> dict[str, 
 def side_by_side(
     readings: list[tuple[float, FullReading]], lines: list[tuple[float, str]]
 ) -> list[dict[str, tuple[float, float]]]:
-    """For each line of nvidia-smi the figures of both, ours a mean of the readings of the second around it."""
+    """Return the figures of both for each line of nvidia-smi; the sensor's are means over the second around it."""
     rows = []
     for at, line in lines:
         cells = next(csv.reader(io.StringIO(line)), [])
@@ -197,7 +197,7 @@ def side_by_side(
 
 
 def summarise(rows: list[dict[str, tuple[float, float]]]) -> dict[str, dict[str, float]]:
-    """Means of both, and the median and the largest difference, for each figure."""
+    """Return for each figure the means of both, and the median and the largest difference."""
     summary = {}
     for name, _ in COLUMNS.values():
         pairs = [row[name] for row in rows if name in row]

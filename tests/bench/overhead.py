@@ -1,4 +1,4 @@
-"""What Watch adds to a step, beside what Keras' own progress bar and TensorBoard add: one interleaved run.
+"""The time that Watch, Keras' progress bar and TensorBoard each add to a step, in one interleaved run.
 
     python -m tests.bench.overhead [--rounds 10] [--steps 400] [--width 256] [--batch 384]
 
@@ -35,18 +35,18 @@ from tfwatch import Watch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: Steps before the clock starts: the trace, and the first write of each logger.
+#: Steps before the timed ones: the trace, and the first write of each logger.
 SKIP = 40
-#: First and last profiled step, as a user sets it to look at what a step does.
+#: First and last profiled step, as users set it.
 PROFILED = (60, 159)
-#: What Watch may add to a step, us.
+#: The most that Watch may add to a step, us.
 MOST_US = 20.0
 BARE, AGAIN, WATCH = "bare", "bare again", "Watch"
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One way to call `fit`. `missing`: why it cannot be tried here."""
+    """One way to call `fit`. missing: the reason why it cannot run here."""
 
     callbacks: Callable[[], list[Any]] = list
     verbose: int = 0
@@ -56,14 +56,14 @@ class Arm:
 
 @contextlib.contextmanager
 def to_a_file() -> Iterator[None]:
-    """Standard output is a file, as in a batch job."""
+    """Redirect standard output to a file, as in a batch job."""
     with tempfile.TemporaryFile("w", encoding="utf-8") as file, contextlib.redirect_stdout(file):
         yield
 
 
 @contextlib.contextmanager
 def to_a_terminal() -> Iterator[None]:
-    """Standard output is a terminal that another process reads and does not draw: a real one costs more."""
+    """Redirect standard output to a pseudo terminal that nothing draws: a real terminal costs more."""
     ours, theirs = os.openpty()
     with subprocess.Popen(["cat"], stdin=ours, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as reader:
         os.close(ours)
@@ -73,7 +73,7 @@ def to_a_terminal() -> Iterator[None]:
 
 
 def make_arms(folder: Path) -> dict[str, Arm]:
-    """Every arm by its name."""
+    """Return every arm by its name."""
     missing = "" if find_spec("tensorboard") else "the package tensorboard is not installed"
 
     def tensorboard(**options: Any) -> Arm:
@@ -92,7 +92,7 @@ def make_arms(folder: Path) -> dict[str, Arm]:
 
 
 def make_model(width: int) -> Any:
-    """A dense net whose step takes about 2 ms on two cores."""
+    """Return a dense network whose step takes about 2 ms on two cores."""
     keras.utils.set_random_seed(1)
     layers = [keras.layers.Dense(width, activation="relu") for _ in range(2)]
     model = keras.Sequential([keras.Input((width,)), *layers, keras.layers.Dense(10, activation="softmax")])
@@ -101,7 +101,7 @@ def make_model(width: int) -> Any:
 
 
 def make_data(width: int, batch: int) -> tf.data.Dataset:
-    """Random examples without an end."""
+    """Return endless random examples."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(16 * batch, width)).astype("float32")
     y = rng.integers(0, 10, size=16 * batch)
@@ -109,7 +109,7 @@ def make_data(width: int, batch: int) -> tf.data.Dataset:
 
 
 class Stopwatch(keras.callbacks.Callback):
-    """Milliseconds a step, from the end of the last skipped batch to the end of the newest."""
+    """Measures ms/step from the end of the last skipped batch to the end of the newest."""
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         now_s = time.perf_counter()
@@ -120,7 +120,7 @@ class Stopwatch(keras.callbacks.Callback):
 
 
 def step_ms(arm: Arm, model: Any, data: tf.data.Dataset, steps: int) -> float:
-    """One `fit` of one epoch."""
+    """Run one `fit` of one epoch; return ms/step."""
     stopwatch = Stopwatch()
     with arm.stdout():
         callbacks = [*arm.callbacks(), stopwatch]
@@ -129,7 +129,7 @@ def step_ms(arm: Arm, model: Any, data: tf.data.Dataset, steps: int) -> float:
 
 
 def measure(arms: dict[str, Arm], options: argparse.Namespace) -> list[dict[str, float]]:
-    """Milliseconds a step of each arm, a row a round."""
+    """Return ms/step of each arm, a row for each round."""
     data, turns, rows = make_data(options.width, options.batch), random.Random(1), []
     models = {name: make_model(options.width) for name in arms}
     for name, arm in arms.items():
@@ -143,8 +143,8 @@ def measure(arms: dict[str, Arm], options: argparse.Namespace) -> list[dict[str,
 
 
 def print_table(arms: dict[str, Arm], rows: list[dict[str, float]]) -> None:
-    """A line an arm, as Markdown."""
-    print(f"\n| {len(rows)} rounds | ms a step | ratio to bare, median (least to most) | added, us a step |")
+    """Print a line for each arm, as Markdown."""
+    print(f"\n| {len(rows)} rounds | ms/step | ratio to bare, median (least to most) | added, us/step |")
     print("| --- | ---: | ---: | ---: |")
     for name, arm in arms.items():
         if arm.missing:
@@ -157,19 +157,19 @@ def print_table(arms: dict[str, Arm], rows: list[dict[str, float]]) -> None:
 
 
 def ratios_of(name: str, rows: list[dict[str, float]]) -> list[float]:
-    """An arm's step time over that of the bare `fit` in the same round."""
+    """Return an arm's step times over those of the bare `fit` in the same rounds."""
     return [row[name] / row[BARE] for row in rows]
 
 
 def added_us(name: str, rows: list[dict[str, float]]) -> float:
-    """What an arm adds to a step: the median over the rounds, us."""
+    """Return the time that an arm adds to a step: the median over the rounds, us."""
     return statistics.median((row[name] - row[BARE]) * 1e3 for row in rows)
 
 
 def print_demands(rows: list[dict[str, float]]) -> bool:
-    """Say whether Watch costs as little as it must, and return it.
+    """Print and return True where Watch costs no more than its budget.
 
-    Noise is how far two bare runs lie apart in half of the rounds.
+    The noise is the median difference of two bare runs.
     """
     ratio = statistics.median(ratios_of(WATCH, rows))
     noise = statistics.median(abs(again - 1) for again in ratios_of(AGAIN, rows))
@@ -177,7 +177,7 @@ def print_demands(rows: list[dict[str, float]]) -> bool:
     cheaper = [name for name in others if statistics.median(ratios_of(name, rows)) < ratio]
     demands = {
         f"ratio {ratio:.3f} <= 1 within the noise of {noise:.3f}": ratio <= 1 + noise,
-        f"{added_us(WATCH, rows):+.0f} us a step <= {MOST_US:.0f}": added_us(WATCH, rows) <= MOST_US,
+        f"{added_us(WATCH, rows):+.0f} us/step <= {MOST_US:.0f}": added_us(WATCH, rows) <= MOST_US,
         f"below the others{', but not: ' + ', '.join(cheaper) if cheaper else ''}": not cheaper,
     }
     print()
@@ -187,7 +187,7 @@ def print_demands(rows: list[dict[str, float]]) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="what Watch adds to a step, beside what other callbacks add")
+    parser = argparse.ArgumentParser(description="the time that Watch and other callbacks add to a step")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--width", type=int, default=256)
@@ -195,9 +195,9 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         arms = make_arms(Path(folder))
-        tried = {name: arm for name, arm in arms.items() if not arm.missing}
-        print("ms a step: " + ", ".join(tried), flush=True)
-        rows = measure(tried, options)
+        available = {name: arm for name, arm in arms.items() if not arm.missing}
+        print("ms/step: " + ", ".join(available), flush=True)
+        rows = measure(available, options)
     print_table(arms, rows)
     return 0 if print_demands(rows) else 1
 

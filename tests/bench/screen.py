@@ -1,4 +1,4 @@
-"""What the live screen costs: `tfwatch train cnn` with its screen at 120x40 against the same run headless.
+"""The cost of the live screen: `tfwatch train cnn` with its screen at 120x40 against the same run headless.
 
     python -m tests.bench.screen [--rounds 5] [--steps 400]
 
@@ -26,7 +26,7 @@ WARM_UP = 60
 
 
 def command(runs_dir: Path, steps: int, *more: str) -> list[str]:
-    """The run that every arm makes."""
+    """Return the command of every arm."""
     return [
         *(sys.executable, "-m", "tfwatch", "train", "cnn", "--seed", "1", "--steps", str(steps)),
         *("--runs-dir", str(runs_dir), *more),
@@ -39,7 +39,7 @@ def run_headless(runs_dir: Path, steps: int) -> None:
 
 
 def run_screen(runs_dir: Path, steps: int) -> None:
-    """Train with the screen on a pseudo terminal of 120x40, and leave it when the run is over."""
+    """Train with the screen on a pseudo terminal of 120x40, and quit at the end of the run."""
     asked = False
 
     def leave() -> bytes:
@@ -56,17 +56,17 @@ def _has_ended(runs_dir: Path) -> bool:
 
 
 def median_ms(runs_dir: Path) -> float:
-    """The median step time of the only run in a folder, warm-up and flagged steps left out."""
+    """Return the median step time of the only run in a folder, without warm-up and flagged steps."""
     steps = open_run(list_runs(runs_dir)[0]).steps[WARM_UP:]
     steps = steps[steps["flags"] == 0]
     return float(np.median(steps["wait_ms"] + steps["compute_ms"] + steps["host_ms"]))
 
 
 def main() -> None:
-    """Run the rounds and print them."""
-    parser = argparse.ArgumentParser(description="what the live screen costs")
+    """Run the benchmark and print each round."""
+    parser = argparse.ArgumentParser(description="the cost of the live screen")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=400, help=f"more than {WARM_UP}, which are left out")
+    parser.add_argument("--steps", type=int, default=400, help=f"more than {WARM_UP}, which are not counted")
     options = parser.parse_args()
     if options.steps <= WARM_UP:
         parser.error(f"--steps {options.steps}: no step is left after {WARM_UP} of warm-up")

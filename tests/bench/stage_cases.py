@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Case:
-    """A pipeline: `build` makes it of a `Maker`. slowest: the label of its bottleneck; reason: why.
+    """A labelled pipeline, which `build` makes with a `Maker`.
 
-    gated: it stands below tfwatch's gate, with prefetch above it. stock: with TensorFlow's own optimisations.
+    slowest: the label of its bottleneck. reason: the bottleneck's reason. gated: it is below tfwatch's gate, with
+    prefetch above it. stock: with TensorFlow's own optimisations.
     """
 
     name: str
@@ -33,7 +34,7 @@ def _one(kind: str, ms: float) -> Callable[[Maker], tf.data.Dataset]:
 
 
 def _chain(*stages: tuple[str, str, float, int | None]) -> Callable[[Maker], tf.data.Dataset]:
-    """Stages of whole batches: kind, name, milliseconds, workers; a kind `prefetch` is one."""
+    """Return stages of whole batches: kind, name, milliseconds, workers; the kind `prefetch` is a prefetch."""
 
     def build(make: Maker) -> tf.data.Dataset:
         made = make.start().batch(4)
@@ -136,13 +137,13 @@ CASES = (
         "storage",
     ),
     Case("parallel CPU", _chain(("burn", "decode", 50, 2)), "map(decode)", "cpu"),
-    Case("an example at a time", _elements, "map(decode)", "storage"),
+    Case("single examples", _elements, "map(decode)", "storage"),
     Case("unbatched and shuffled", _unbatched, "map(read)", "storage"),
     Case("half of the examples left out", _half_left_out, "map(decode)", "storage"),
     Case("a generator", _generated, "from_generator(rows)", "python"),
     Case("a generator before a slower stage", _generated_fast, "map(augment)", "storage"),
-    Case("files one at a time", _interleaved, "interleave(opened)", "storage"),
-    Case("files four at a time", _interleaved_parallel, "map(augment)", "storage"),
+    Case("files, sequential", _interleaved, "interleave(opened)", "storage"),
+    Case("files, four parallel", _interleaved_parallel, "map(augment)", "storage"),
     Case("map and batch fused", _fused, "map(decode), batch(4)", "storage", stock=True),
     Case(
         "below the gate",

@@ -1,4 +1,4 @@
-"""Stages of a pipeline that cost what is asked, and tell with each element what they did cost."""
+"""Pipeline stages of a given cost, whose elements carry the actual cost."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from tfwatch.workloads.data import jpeg
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: So many stages at most carry their cost with the elements.
+#: The most stages whose cost the elements carry.
 _STAGES = 6
 
 
 class Maker:
-    """Makes stages that cost what is asked; `labels` of them in the order of their making."""
+    """Makes stages of a given cost; `labels` lists them in order."""
 
     def __init__(self) -> None:
         self.labels: list[str] = []
 
     def start(self) -> tf.data.Dataset:
-        """Elements without end: each the milliseconds that it cost so far, by stage."""
+        """Return endless elements: the milliseconds of each so far, by stage."""
         return tf.data.Dataset.from_tensors(tf.zeros(_STAGES)).repeat()
 
     def sleep(self, name: str, ms: float) -> Callable[[Any], Any]:
-        """Waits inside TensorFlow, as for storage."""
+        """Return a stage that waits inside TensorFlow, as for storage."""
         return self._timed(name, partial(jpeg.delayed, latency_ms=ms))
 
     def burn(self, name: str, ms: float) -> Callable[[Any], Any]:
-        """Works on one core."""
+        """Return a stage that computes on one core."""
         return self._timed(name, partial(_at_work, encoded=_jpeg(max(8, round(ms * _rows_a_ms())))))
 
     def python(self, name: str, ms: float) -> Callable[[Any], Any]:
-        """Works in Python, with its lock."""
+        """Return a stage that computes in Python and holds the GIL."""
 
         def work(x: Any) -> Any:
             _spin(ms)
@@ -47,7 +47,7 @@ class Maker:
         return self._timed(name, lambda x: tf.ensure_shape(tf.numpy_function(work, [x], x.dtype), x.shape))
 
     def generator(self, name: str, ms: float) -> tf.data.Dataset:
-        """A Python generator."""
+        """Return a Python generator as a stage."""
         at = self._at(f"from_generator({name})")
 
         def rows() -> Iterator[Any]:
@@ -62,7 +62,7 @@ class Maker:
         return tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec((_STAGES,), tf.float32))
 
     def interleaved(self, name: str, ms: float, workers: int | None) -> tf.data.Dataset:
-        """Files, each of which gives elements that cost so much."""
+        """Return files whose elements have a given cost."""
         inner = self._timed(name, partial(jpeg.delayed, latency_ms=ms))
         self.labels[-1] = f"interleave({name})"
 
@@ -93,7 +93,7 @@ class Maker:
 
 
 def _at_work(x: Any, encoded: Any) -> Any:
-    """Decodes an image: one kernel, on one core. The element says which, or TensorFlow would decode but once."""
+    """Decode an image, one kernel on one core; it depends on the element, or TensorFlow would decode only once."""
     which = tf.cast(tf.reduce_min(x) < 0, tf.int32)
     pixels = tf.io.decode_jpeg(tf.gather(encoded, which))
     return x + 0.0 * tf.cast(pixels[0, 0, 0], x.dtype)
@@ -107,7 +107,7 @@ def _jpeg(rows: int) -> Any:
 
 @functools.cache
 def _rows_a_ms() -> float:
-    """Rows of an image that are decoded in a millisecond of CPU time."""
+    """Return the rows of an image that are decoded in 1 ms of CPU time."""
     work = tf.function(partial(_at_work, encoded=_jpeg(512)))
     work(tf.zeros(_STAGES))
     begun = time.process_time()

@@ -1,12 +1,12 @@
-"""What tfwatch reads of a pipeline's stages, against delays that time themselves; and the bottleneck that it names.
+"""The stage times and the bottleneck that tfwatch reports, against injected delays that time themselves.
 
     python -m tests.bench.stages [--seconds S] [--only WORD] [--sentences]
 
-Each labelled pipeline has work put into chosen stages, of 5, 20 or 50 ms or near: a sleep inside TensorFlow (storage),
-decoding an image (CPU, one kernel), or Python. A stage's function reads the clock in the graph before and after its
-work and hands the difference on with the element, so the batches say what each stage took. Read: the mean of `busy_ms`
-over the same run, as the screen shows it. Exits with 1 where a stage is off by more than a tenth or a bottleneck is
-named wrongly.
+Each labelled pipeline has work of about 5, 20 or 50 ms in some stages: a sleep inside TensorFlow (storage), decoding an
+image (CPU, one kernel), or Python. A stage's function reads the clock in the graph before and after its work and adds
+the difference to the element, so that the batches hold the time of each stage. It is compared with the mean of
+`busy_ms` over the same run, as on the screen. Exits with 1 where a stage's error is more than a tenth or the bottleneck
+is wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import tensorflow as tf
 
 from tests.bench.stage_cases import CASES, Case
 from tests.bench.stage_work import Maker
-from tfwatch.analysis.findings.bottleneck import stage_table
+from tfwatch.analysis.findings.bottleneck import make_stage_table
 from tfwatch.core.events import StagesFound
 from tfwatch.core.knobs import Knobs
 from tfwatch.core.rows import Phase
@@ -43,36 +43,36 @@ if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter
 
 _OFF = 0.10
-#: What follows a batch, milliseconds.
+#: The compute after a batch, milliseconds.
 _STEP_MS = 2.0
 _WARM_UP = 8
 
 
 class Pipeline:
-    """What a training of these batches would hold."""
+    """The pipeline of a training on these batches."""
 
     def __init__(self, dataset: tf.data.Dataset, gated: bool) -> None:
         self._iterator = iter(dataset)
-        self._feed = SwitchablePipeline(prefetch_only) if gated else None
-        if self._feed:
-            self._feed.start(self._iterator, Knobs(prefetch=2))
+        self._pipeline = SwitchablePipeline(prefetch_only) if gated else None
+        if self._pipeline:
+            self._pipeline.start(self._iterator, Knobs(prefetch=2))
 
     def iterators(self) -> tuple[Any, Any]:
-        """As `StageReader` wants them."""
-        return (self._feed.source, self._feed.iterator) if self._feed else (None, self._iterator)
+        """Return the iterators for `StageReader`."""
+        return (self._pipeline.source, self._pipeline.iterator) if self._pipeline else (None, self._iterator)
 
     def batch(self) -> Any:
-        """The next."""
-        return self._feed.get() if self._feed else next(self._iterator)
+        """Return the next batch."""
+        return self._pipeline.get() if self._pipeline else next(self._iterator)
 
     def close(self) -> None:
-        """Let go of it."""
-        if self._feed:
-            self._feed.close()
+        """Close the pipeline."""
+        if self._pipeline:
+            self._pipeline.close()
 
 
 def run(case: Case, seconds: float, folder: Path) -> Ran:
-    """Takes batches for so long."""
+    """Take batches for `seconds`, and read the stages."""
     make = Maker()
     dataset = case.build(make)
     pipeline = Pipeline(dataset if case.stock else dataset.with_options(options(Knobs())), case.gated)
@@ -91,12 +91,12 @@ def run(case: Case, seconds: float, folder: Path) -> Ran:
     writer.close()
     read = read_run(writer)
     found = {event.pipeline: event for event in read.events if isinstance(event, StagesFound)}
-    table = stage_table(read.stages, found)
+    table = make_stage_table(read.stages, found)
     return Ran(make, costs, table.judged(os.cpu_count() or 1, others / seconds) if table else None)
 
 
 def _busy(now: Any, before: Any) -> float:
-    """Seconds of CPU between two readings."""
+    """Return the CPU seconds between two readings."""
     return float(sum(getattr(now, name) - getattr(before, name) for name in ("user", "system")))
 
 
@@ -113,42 +113,42 @@ def _take(pipeline: Pipeline, writer: RunWriter, seconds: float) -> NDArray[np.f
 
 
 def main() -> int:
-    """Run all."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=6.0, help="for each pipeline")
-    parser.add_argument("--only", default="", help="pipelines that have this word in their names")
-    parser.add_argument("--sentences", action="store_true", help="print what is said of each bottleneck")
-    asked = parser.parse_args()
+    parser.add_argument("--only", default="", help="pipelines whose names contain this")
+    parser.add_argument("--sentences", action="store_true", help="print the sentence on each bottleneck")
+    arguments = parser.parse_args()
     print(f"{len(CASES)} pipelines, {os.cpu_count()} cores, TensorFlow {tf.__version__}")
-    print("| pipeline | stage | injected ms | read ms | off | bottleneck | why |")
+    print("| pipeline | stage | injected ms | reported ms | error | bottleneck | reason |")
     print("| --- | --- | ---: | ---: | ---: | --- | --- |")
     tally = Tally()
     with tempfile.TemporaryDirectory() as folder:
-        for case in (case for case in CASES if asked.only in case.name):
-            ran = run(case, asked.seconds, Path(folder))
-            if asked.sentences and ran.table and ran.table.bottleneck:
+        for case in (case for case in CASES if arguments.only in case.name):
+            ran = run(case, arguments.seconds, Path(folder))
+            if arguments.sentences and ran.table and ran.table.bottleneck:
                 print(ran.table.bottleneck.sentence)
-            tally.take(case, ran)
+            tally.add(case, ran)
             sys.stdout.flush()
-    off = np.abs(tally.errors)
-    print(f"\n{len(off)} stages: median off {np.median(off):.1%}, most {np.max(off):.1%}, ", end="")
-    print(f"{np.sum(~(off <= _OFF))} beyond a tenth; ", end="")
-    print(f"bottleneck wrong: {tally.wrong}, of no account: {tally.void}; its reason wrong: {tally.wrong_reasons}")
-    return int(tally.wrong > 0 or not np.all(off <= _OFF))
+    errors = np.abs(tally.errors)
+    print(f"\n{len(errors)} stages: median error {np.median(errors):.1%}, largest {np.max(errors):.1%}, ", end="")
+    print(f"{np.sum(~(errors <= _OFF))} beyond a tenth; ", end="")
+    print(f"wrong bottlenecks: {tally.wrong}, void: {tally.void}; wrong reasons: {tally.wrong_reasons}")
+    return int(tally.wrong > 0 or not np.all(errors <= _OFF))
 
 
 @dataclass
 class Tally:
-    """What was right. void: another stage than the label's was named, and took as long by its own clock: other programs
-    had the cores."""
+    """The counts of errors. void: another stage was reported and took as long by its own clock, because other programs
+    used the cores."""
 
     errors: list[float] = field(default_factory=list)
     wrong: int = 0
     void: int = 0
     wrong_reasons: int = 0
 
-    def take(self, case: Case, ran: Ran) -> None:
-        """Print a pipeline's rows, and count."""
+    def add(self, case: Case, ran: Ran) -> None:
+        """Print a pipeline's rows, and count the errors."""
         place = ran.table.bottleneck if ran.table else None
         named = ran.table.stages[place.stage].name if ran.table and place else "none"
         reason = place.reason if place else "none"
@@ -157,30 +157,30 @@ class Tally:
         self.void += not right and void
         self.wrong_reasons += reason != case.reason
         verdict = "ok" if right else f"{'void' if void else 'WRONG'}: {case.slowest}"
-        words = f"{named} {verdict} | {reason} {'ok' if reason == case.reason else f'not {case.reason}'}"
+        result = f"{named} {verdict} | {reason} {'ok' if reason == case.reason else f'not {case.reason}'}"
         for n, label in enumerate(ran.make.labels):
             read = ran.read(label)
             self.errors.append(read / ran.costs[n] - 1)
             figures = f"{ran.costs[n]:.2f} | {read:.2f} | {self.errors[-1]:+.1%}"
-            print(f"| {case.name} | {label} | {figures} | {words} |")
-            words = " | "
+            print(f"| {case.name} | {label} | {figures} | {result} |")
+            result = " | "
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What came of a pipeline. costs: of each of `make.labels` by its own clock, milliseconds a batch."""
+    """The result of a pipeline. costs: milliseconds per batch of each of `make.labels`, by its own clock."""
 
     make: Maker
     costs: NDArray[np.float32]
     table: StageTable | None
 
     def read(self, label: str) -> float:
-        """The same as tfwatch read it; NaN where the stage is not found, or twice."""
+        """Return the time that tfwatch reports; NaN where the stage is missing or found twice."""
         found = self._stages(label)
         return found[0].busy_ms if len(found) == 1 else float("nan")
 
     def cost_of(self, name: str) -> float:
-        """What a batch took in a stage with its workers, by its own clock; 0 of one without injected work."""
+        """Return a stage's time per batch with its workers, by its own clock; 0 without injected work."""
         labels = [n for n, label in enumerate(self.make.labels) if label in name]
         workers = [stage.busy_ms / stage.batch_ms for stage in self._stages(name)]
         return float(self.costs[labels[0]] / workers[0]) if labels and workers else 0.0

@@ -1,11 +1,11 @@
-"""Whether data wait is what the device starves: Watch's data-wait share against the GPU's busy share in its trace.
+"""Watch's data-wait share against the GPU's busy share in its device trace.
 
     python -m tests.bench.starvation [--delays 0,5,10,20,40] [--step-ms 15] [--steps 40] [--rounds 3]
 
-Trains convolutions on batches that come late, with prefetch off and 4, under one device trace. Prints a row a case,
-over all rounds: the mean step and its compute, the share of wall clock that Watch calls data wait, the share in which
-the GPU ran a kernel or a copy, what the cases without delay foretell (their busy share without a wait, times
-1 - data wait), and the share of the data wait itself in which the GPU ran something. Without a GPU, busy reads n/a.
+Trains convolutions on delayed batches, with prefetch off and 4, under one device trace. Prints a row for each case,
+over all rounds: the mean step and its compute; Watch's data-wait share of the wall clock; the share in which the GPU runs a
+kernel or a copy; the expected one from the cases without delay (their busy share without data wait, times 1 - data
+wait); and the share of the data wait in which the GPU is busy. Without a GPU, busy is n/a.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 W = TypeVar("W")
 SIZE, FILTERS, CLASSES = 32, 128, 10
-#: Steps before those that count: compile, convolution algorithms, the start of the pipeline.
+#: Steps before the counted ones: compile, convolution algorithms, the start of the pipeline.
 SKIP = 15
 PREFETCHES: tuple[Setting, ...] = ("off", 4)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What was set."""
+    """The settings of a case."""
 
     delay_ms: float
     prefetch: Setting
@@ -52,7 +52,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The steps of one `fit` that count: where it lies, and its data waits, in nanoseconds since 1970."""
+    """The counted steps of one `fit`: begin, end and data waits, in nanoseconds since 1970."""
 
     start_ns: int
     end_ns: int
@@ -62,7 +62,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A case over all rounds; shares of 1. `busy` and `busy_in_wait` are None where the trace holds no GPU."""
+    """A case over all rounds; shares of 1. `busy` and `busy_in_wait` are None where the trace has no GPU."""
 
     step_ms: float
     compute_ms: float
@@ -72,7 +72,7 @@ class Reading:
 
 
 def make_model() -> Any:
-    """Four convolutions of equal size, so that the device is the limit once a batch is there."""
+    """Return four convolutions of equal size, so that a step with its batch is device-bound."""
     keras.utils.set_random_seed(1)
     image = x = keras.Input((SIZE, SIZE, 3))
     for _ in range(4):
@@ -85,7 +85,7 @@ def make_model() -> Any:
 
 
 def make_data(batch: int, delay_ms: float, prefetch: Setting) -> tf.data.Dataset:
-    """One random batch without an end, each time after a sleep inside TensorFlow."""
+    """Return one random batch endlessly, each time after a sleep inside TensorFlow."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(batch, SIZE, SIZE, 3)).astype("float32")
     data = tf.data.Dataset.from_tensors((x, rng.integers(0, CLASSES, size=batch))).repeat()
@@ -96,7 +96,7 @@ def make_data(batch: int, delay_ms: float, prefetch: Setting) -> tf.data.Dataset
 
 
 class Bounds(keras.callbacks.Callback):
-    """Notes when the steps that count begin and end; the device is drained then, for Keras has read the metrics."""
+    """Records begin and end of the counted steps; the device is drained then, because Keras has read the metrics."""
 
     def __init__(self, steps: int) -> None:
         super().__init__()
@@ -111,14 +111,14 @@ class Bounds(keras.callbacks.Callback):
 
 
 def run(model: Any, batch: int, case: Case, steps: int, runs_dir: Path) -> Window:
-    """One watched `fit`."""
+    """Run one watched `fit`."""
     watch, bounds = Watch(runs_dir), Bounds(steps)
     data = make_data(batch, case.delay_ms, case.prefetch)
     model.fit(data, steps_per_epoch=SKIP + steps + 2, verbose=0, callbacks=[watch, bounds])
     assert watch.run_path
     rows = open_run(watch.run_path).steps
     before, rows = rows[SKIP], rows[SKIP + 1 : SKIP + steps + 1]
-    # The callback runs within 50 us of the end of its step's compute: that sets the run's clock against the trace's.
+    # The callback runs within 50 us of the end of its step's compute, which aligns the run's clock with the trace's.
     drained_ns = int(before["start_ns"]) + int((before["wait_ms"] + before["compute_ms"]) * 1e6)
     starts = rows["start_ns"].astype(np.int64) + (bounds.start_ns - drained_ns)
     waits = np.stack([starts, starts + (rows["wait_ms"] * 1e6).astype(np.int64)], axis=1)
@@ -126,7 +126,7 @@ def run(model: Any, batch: int, case: Case, steps: int, runs_dir: Path) -> Windo
 
 
 def read(windows: list[Window], busy: Busy) -> Reading:
-    """A case's windows together."""
+    """Combine the windows of a case."""
     wall_ns = sum(window.end_ns - window.start_ns for window in windows)
     waits = np.concatenate([window.waits_ns for window in windows])
     wait_ns = float((waits[:, 1] - waits[:, 0]).sum())
@@ -141,7 +141,7 @@ def read(windows: list[Window], busy: Busy) -> Reading:
 
 
 def find_batch(model: Any, step_ms: float) -> int:
-    """The batch with which a step without data wait takes about `step_ms`."""
+    """Return the batch size at which a step without data wait takes about `step_ms`."""
     batch = 32
     for _ in range(3):
         measured = _compute_ms(model, batch)
@@ -160,20 +160,20 @@ def _compute_ms(model: Any, batch: int) -> float:
 
 
 def print_table(readings: dict[Case, Reading]) -> None:
-    """A row a case."""
+    """Print a row for each case."""
     unstarved = [r.busy / (1 - r.wait) for case, r in readings.items() if case.delay_ms == 0 and r.busy is not None]
-    print("delay ms  prefetch  step ms  compute ms  data wait  GPU busy  foretold  off, points  busy in wait")
+    print("delay ms  prefetch  step ms  compute ms  data wait  GPU busy  expected  off, points  busy in wait")
     for case, r in readings.items():
         row = f"{case.delay_ms:8g}  {case.prefetch!s:>8}  {r.step_ms:7.2f}  {r.compute_ms:10.2f}  {r.wait:9.3f}"
         if r.busy is None or not unstarved:
             print(f"{row}  {'n/a':>8}")
             continue
-        foretold = float(np.mean(unstarved)) * (1 - r.wait)
-        print(f"{row}  {r.busy:8.3f}  {foretold:8.3f}  {(r.busy - foretold) * 100:+11.1f}  {r.busy_in_wait:12.4f}")
+        expected = float(np.mean(unstarved)) * (1 - r.wait)
+        print(f"{row}  {r.busy:8.3f}  {expected:8.3f}  {(r.busy - expected) * 100:+11.1f}  {r.busy_in_wait:12.4f}")
 
 
 def in_turns(rounds: int, cases: list[Case], measure: Callable[[Case], W]) -> dict[Case, list[W]]:
-    """Run every case `rounds` times, in turning order."""
+    """Run every case `rounds` times, in alternating order."""
     windows: dict[Case, list[W]] = {case: [] for case in cases}
     for n in range(rounds):
         for case in cases if n % 2 else reversed(cases):
@@ -183,7 +183,7 @@ def in_turns(rounds: int, cases: list[Case], measure: Callable[[Case], W]) -> di
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--delays", default="0,5,10,20,40", help="milliseconds a batch comes late")
+    parser.add_argument("--delays", default="0,5,10,20,40", help="milliseconds by which batches are late")
     parser.add_argument("--step-ms", type=float, default=15.0)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=3)
@@ -201,7 +201,7 @@ def main() -> None:
         windows: dict[Case, list[Window]] = {}
         busy = trace(Path(folder) / "trace", lambda: windows.update(in_turns(options.rounds, cases, measure)))
         print_table({case: read(windows[case], busy) for case in cases})
-        busy.tell_what_is_missing((w.start_ns, w.end_ns) for found in windows.values() for w in found)
+        busy.print_if_incomplete((w.start_ns, w.end_ns) for found in windows.values() for w in found)
 
 
 if __name__ == "__main__":

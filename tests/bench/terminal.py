@@ -1,4 +1,4 @@
-"""Runs a program on a pseudo terminal that is read and thrown away."""
+"""Runs a program on a pseudo terminal whose output is discarded."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: How often a program's user looks whether to press a key: looking takes time from what is measured.
+#: The interval between two calls of `keys`, which take time from the measured program.
 ASK_S = 0.5
 
 
 def run_on_terminal(command: list[str], size: tuple[int, int], keys: Callable[[], bytes] = bytes) -> None:
-    """Run to the end on `size` columns and rows; what `keys` gives, twice a second, is typed."""
+    """Run a program to its end on `size` columns and rows, and type the result of `keys` twice a second."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")

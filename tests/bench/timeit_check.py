@@ -2,10 +2,10 @@
 
     python -m tests.bench.timeit_check [--pairs 100] [--rounds 5] [--size 2048]
 
-First in one process, call by call in turns, which no other program disturbs one-sidedly; then in `rounds` rounds, each
-a process of `tfwatch bench` and a process of nothing but `timeit`, in an order of their own. Prints the median of the
-ratios with what they span (of six or more the interval in which the true median lies 95 times of 100), and what other
-programs used of the processor. Exits with 1 where such a span lies wholly outside of 5 %.
+First in one process with alternating calls, so that other programs disturb both alike; then in `rounds` rounds of a
+`tfwatch bench` process and a plain `timeit` process in random order. Prints the median of the ratios with their span
+(of six or more, the 95 % interval of the median), and the cores that other programs used. Exits with 1 where a span is
+completely outside of 5 %.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tfwatch.checks.bench import find_interval_cut, run_in_process
 from tfwatch.checks.bench_program import OtherPrograms, Spec, step_of, timed_ms
 
 MOST = 0.05
-#: As somebody would write it who has never heard of tfwatch.
+#: The same measurement without tfwatch.
 PLAIN = """
 import statistics, sys, timeit
 import tensorflow as tf
@@ -39,7 +39,7 @@ print(1e3 * statistics.median(timeit.repeat(lambda: tf.matmul(a, b), number=time
 
 
 def main() -> None:
-    """Run it."""
+    """Run the benchmark."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     options.add_argument("--pairs", type=int, default=100)
     options.add_argument("--rounds", type=int, default=5)
@@ -47,15 +47,15 @@ def main() -> None:
     args = options.parse_args()
     spec = Spec("matmul", "cpu", "graph", size=args.size)
     others = OtherPrograms()
-    fine = is_fine("one process, in turns", in_turns(spec, args.pairs, random.Random(1)))
+    fine = is_fine("one process, alternating", in_turns(spec, args.pairs, random.Random(1)))
     if args.rounds:
-        fine = is_fine("a process each", side_by_side(spec, args.rounds, random.Random(2))) and fine
+        fine = is_fine("separate processes", side_by_side(spec, args.rounds, random.Random(2))) and fine
     print(f"all processes but this one used {others.cores() or 0:.1f} of {os.cpu_count()} cores")
     sys.exit(not fine)
 
 
 def in_turns(spec: Spec, pairs: int, rng: random.Random) -> list[float]:
-    """bench / timeit of each pair of calls."""
+    """Return bench / timeit of each pair of calls."""
     assert spec.size
     a, b = tf.random.normal((spec.size, spec.size)), tf.random.normal((spec.size, spec.size))
     step, _ = step_of(spec.workload, spec.settings())
@@ -75,7 +75,7 @@ def in_turns(spec: Spec, pairs: int, rng: random.Random) -> list[float]:
 
 
 def side_by_side(spec: Spec, rounds: int, rng: random.Random) -> list[float]:
-    """bench / timeit of each round's two processes."""
+    """Return bench / timeit of each round's two processes."""
     ratios = []
     print("round   tfwatch bench    timeit   ratio")
     for number in range(1, rounds + 1):
@@ -88,22 +88,22 @@ def side_by_side(spec: Spec, rounds: int, rng: random.Random) -> list[float]:
 
 
 def bench_ms(spec: Spec) -> float:
-    """Milliseconds of a product, as one round of `tfwatch bench` has it."""
+    """Return the milliseconds of a product by one round of `tfwatch bench`."""
     return float(statistics.median(run_in_process(spec).results["measured"]["steps_ms"]))
 
 
 def plain_ms(spec: Spec) -> float:
-    """Milliseconds of a product, by timeit."""
+    """Return the milliseconds of a product by timeit."""
     words = [sys.executable, "-c", PLAIN, str(spec.size)]
     return float(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
 
 
 def is_fine(title: str, ratios: list[float]) -> bool:
-    """Print what came of it; whether 5 % are within the interval."""
+    """Print the ratios; return True where the interval overlaps 5 %."""
     ordered, cut = sorted(ratios), find_interval_cut(len(ratios))
     low, high = ordered[cut], ordered[-1 - cut]
-    told = f"median {statistics.median(ratios):.3f}, {low:.3f} to {high:.3f} ({len(ratios)} pairs)"
-    print(f"bench / timeit, {title}: {told}", flush=True)
+    summary = f"median {statistics.median(ratios):.3f}, {low:.3f} to {high:.3f} ({len(ratios)} pairs)"
+    print(f"bench / timeit, {title}: {summary}", flush=True)
     return low <= 1 + MOST and high >= 1 - MOST
 
 

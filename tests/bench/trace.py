@@ -1,4 +1,4 @@
-"""What TensorFlow's device trace says of the first GPU: how long it ran a kernel or a copy, between which instants."""
+"""The time that the first GPU runs kernels and copies, from TensorFlow's device trace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PLANE = "/device:GPU:0"
-#: Lines of the GPU's plane that TensorFlow derives from the others: spans of steps and operators, not of work.
+#: Lines of the GPU's plane that TensorFlow derives from others: spans of steps and operators, not of work.
 DERIVED = (
     "Steps",
     "XLA Modules",
@@ -30,12 +30,12 @@ DERIVED = (
     "Launch Stats",
     "Async XLA Ops",
 )
-#: Nanoseconds since 1970 are beyond it, those since a trace's start are not: 2001.
+#: Nanoseconds since 1970 are above it (2001), those since a trace's start below.
 _SINCE_1970_NS = 10**18
 
 
 class Busy:
-    """How long the first GPU ran a kernel or a copy on any stream, from a trace's folder; `any` is False without it."""
+    """The time that the first GPU runs a kernel or a copy on any stream; `any` is False without a GPU in the trace."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -49,15 +49,15 @@ class Busy:
             self._times, self._busy = busy_until(spans - self.first_ns)
 
     def within_ns(self, spans: Iterable[Sequence[int]]) -> float:
-        """Nanoseconds of work within spans of time."""
+        """Return the nanoseconds of work within spans of time."""
         edges = np.array(list(spans), np.int64)
         if not self.any or not edges.size:
             return 0.0
         ran = np.interp((edges - self.first_ns).ravel(), self._times, self._busy).reshape(-1, 2)
         return float((ran[:, 1] - ran[:, 0]).sum())
 
-    def tell_what_is_missing(self, windows: Iterable[Sequence[int]]) -> None:
-        """Where the trace has no work of a GPU, or none within the windows measured, print what it holds instead."""
+    def print_if_incomplete(self, windows: Iterable[Sequence[int]]) -> None:
+        """Print the contents of a trace without GPU work, or without any in the measured windows."""
         windows = list(windows)
         if self.any and self.within_ns(windows) > 0:
             return
@@ -80,7 +80,7 @@ def trace(folder: Path, measure: Callable[[], None]) -> Busy:
 
 
 def busy_until(spans: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Instants in order and, for each, how long any of the spans has run until then."""
+    """Return instants in order and, for each, the total time covered by the spans until then."""
     spans = spans[np.argsort(spans[:, 0])]
     starts, ends = spans[:, 0], np.maximum.accumulate(spans[:, 1])
     apart = starts[1:] > ends[:-1]
@@ -106,7 +106,7 @@ def _spans(space: Any) -> Iterator[tuple[int, int]]:
 
 
 def _started_ns(space: Any) -> int:
-    """When the trace began, in nanoseconds since 1970: its instants are counted from then; 0 where it does not say."""
+    """Return the begin of the trace, from which its instants count, in nanoseconds since 1970; 0 where unknown."""
     for plane in space.planes:
         for stat in plane.stats:
             if plane.stat_metadata[stat.metadata_id].name == "profile_start_time":
@@ -115,7 +115,7 @@ def _started_ns(space: Any) -> int:
 
 
 def _contents(folder: Path, spaces: list[Any]) -> Iterator[str]:
-    """What a trace holds, a line each: its files, errors, planes and lines; and which CUPTI the process has loaded."""
+    """Yield the contents of a trace (files, errors, planes, lines) and the loaded CUPTI, one line each."""
     written = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     yield "files: " + (", ".join(f"{path.name} {path.stat().st_size} B" for path in written) or "none")
     yield "CUPTI in this process: " + (", ".join(_loaded("cupti")) or "none")
@@ -133,12 +133,12 @@ def _contents(folder: Path, spaces: list[Any]) -> Iterator[str]:
 
 
 def _packages(word: str) -> list[str]:
-    """The installed packages whose name holds a word, with their versions."""
+    """Return the installed packages whose name contains a word, with their versions."""
     return sorted({f"{found.name} {found.version}" for found in metadata.distributions() if word in found.name})
 
 
 def _loaded(word: str) -> list[str]:
-    """The libraries mapped into this process whose path holds a word; none where the system does not tell."""
+    """Return the libraries in this process whose path contains a word; none where the system does not list them."""
     try:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

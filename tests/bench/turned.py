@@ -1,4 +1,4 @@
-"""Trainings whose knobs are turned on the way: injected loaders before convolutions, and workloads as they are."""
+"""Trainings whose knobs are switched: injected loaders before convolutions, and tfwatch's workloads."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.writer import RunWriter
 
-#: A setting is kept for so many steps and so long: 60 make a comparison, and stages are read once a second.
+#: The least steps and seconds of a setting: a comparison takes 60 steps, and stages are read once a second.
 STEPS, SECONDS = 72, 1.9
-#: Of the first setting more: compile, and the start of the pipeline.
+#: More steps of the first setting: compile, and the start of the pipeline.
 FIRST_STEPS = 15
-#: Files of a batch in the form that loads one after another.
+#: Files of a batch in the sequential form.
 FILES = 8
 _LOOK_S = 0.01
 
 
 @dataclass(frozen=True)
 class Case:
-    """A training and the (knob, value) turned in it, one after another.
+    """A training and its switches, as (knob, value) in order.
 
     workload: one of tfwatch's own; empty is a loader whose batches take `load_ms`, in turn, and `fast_ms` in its fast
     form. sleeps: where there is no GPU, the step sleeps instead of computing.
@@ -61,7 +61,7 @@ class Case:
 
 
 def make_sleeper(step_ms: float) -> Any:
-    """A model whose step sleeps, so that it needs no core: as a step on another device does."""
+    """Return a model whose step sleeps and so needs no core, like a step on another device."""
     image, sleeping = keras.Input((SIZE, SIZE, 3)), Sleeping()
     sleeping.sleeps = Sleeps(np.full(1, step_ms))
     pooled = keras.layers.GlobalAveragePooling2D()(sleeping(image))
@@ -153,7 +153,7 @@ def _loader(case: Case, batch: int) -> Callable[[tf.data.Dataset, Knobs], tf.dat
 
 
 def _turn(turns: Sequence[tuple[str, Any]], control: Control, writer: RunWriter, over: threading.Event) -> None:
-    """Turn each knob once the setting before it was kept for long enough, then stop the training."""
+    """Switch each knob after the setting before it has lasted long enough, then stop the training."""
     reader, since = RunReader(writer), FIRST_STEPS
     for turn in [*turns, None]:
         begun_ns = time.perf_counter_ns()

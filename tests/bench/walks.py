@@ -1,10 +1,10 @@
-"""The autopilot's rule over tables of step times: how many of its walks end within 5 % of the best, without a training.
+"""The autopilot's search over tables of step times: the share of searches that end within 5 % of the best.
 
-    python -m tests.bench.walks [--walks 60] [--cases "cnn;generator;..."]
+    python -m tests.bench.walks [--searches 60] [--cases "cnn;generator;..."]
 
-Each walk sees the steps of a setting as such a machine gives them: noise in which neighbours resemble each other, a
-factor of its own each time that it comes to a setting, single spikes, and visits in which another program takes its
-share. Forecasts are off by shares of what they promise. The tables are of two quiet cores (`tests.bench.autopilot`).
+No model trains. Each search gets the steps of a setting on a simulated machine: correlated noise, a random factor for
+each visit to a setting, single spikes, and visits in which another program takes its share. Forecasts have errors in
+proportion to their expected gain. The tables are of two quiet cores (`tests.bench.autopilot`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tests.analysis.plants import Plant
-from tfwatch.analysis.tuning.autopilot_moves import BUDGET, LEAST, MOST, Limits, Stop, settling, stretch
+from tfwatch.analysis.tuning.autopilot_moves import BUDGET, LEAST, MOST, Limits, Stop, judging_steps, settling_steps
 from tfwatch.analysis.tuning.autopilot_search import AutopilotSearch
 from tfwatch.analysis.tuning.estimator import measure
 from tfwatch.analysis.tuning.forecast import Forecast
@@ -74,11 +74,14 @@ _SHARED = ("cnn", "cnn, no latency", "generator")
 
 @dataclass(frozen=True)
 class Machine:
-    """Shares of a step: of each step, of each visit to a setting; likeness of neighbours; and slow visits, of all."""
+    """A simulated machine.
+
+    noise, visit_noise: the variation of each step and of each visit to a setting, as shares of a step. likeness: the correlation of neighbouring steps. slow: the share of slow visits.
+    """
 
     noise: float
     likeness: float
-    wanders: float
+    visit_noise: float
     slow: float
 
 
@@ -87,29 +90,29 @@ MACHINES = {
     "usual": Machine(0.05, 0.3, 0.03, 0.02),
     "busy": Machine(0.10, 0.4, 0.08, 0.08),
 }
-#: What another program takes in a slow visit; spikes of all steps, and their mean, as shares.
+#: The factor of a slow visit; the share of steps with spikes; the mean of a spike as a share of a step.
 SLOW, SPIKES, SPIKE = 1.3, 0.02, 0.5
-#: By how much forecasts are off: of what they promise, and of the step.
-OFF_OF_PROMISE, OFF = 0.4, 0.05
-#: Milliseconds that building a pipeline takes, and between two looks at the run.
+#: The errors of forecasts, as shares of the expected gain and of the step.
+GAIN_ERROR, STEP_ERROR = 0.4, 0.05
+#: Milliseconds to build a pipeline, and between two readings of the run.
 BUILD_MS, POLL_MS = 15.0, 20.0
 
 
 @dataclass(frozen=True)
 class Table(Plant):
-    """Steps by a table; workers and depths between its own are as the nearest."""
+    """Step times by a table; workers and depths between its own take the nearest entry."""
 
     case: str = ""
 
     def parts_ms(self, knobs: Mapping[str, str]) -> tuple[float, float]:
-        """Data wait, and compute and host, of a step."""
+        """Return data wait, and compute plus host, of a step."""
         table = _FAST[self.case] if knobs.get("fast_form") == "on" else _TABLES[self.case]
         step, work = table[_nearest(DEPTHS, knobs["prefetch"])][_nearest(CALLS, knobs["workers"])]
         return step - work, work
 
     @property
     def least_ms(self) -> float:
-        """The best of the table."""
+        """The best step of the table."""
         return min(step for table in (_TABLES, _FAST) for row in table.get(self.case, ()) for step, _ in row)
 
 
@@ -125,9 +128,11 @@ def _nearest(values: tuple[int, ...], word: str) -> int:
 
 
 def visit(plant: Plant, machine: Machine, knobs: Mapping[str, str], count: int, rng: np.random.Generator) -> Rows:
-    """So many steps of a setting."""
+    """Return steps of a setting."""
     rows = replace(plant, noise=machine.noise, drift=machine.likeness).rows(knobs, count, rng)
-    times = np.full(count, math.exp(machine.wanders * rng.normal()) * (SLOW if rng.random() < machine.slow else 1.0))
+    times = np.full(
+        count, math.exp(machine.visit_noise * rng.normal()) * (SLOW if rng.random() < machine.slow else 1.0)
+    )
     times[rng.random(count) < SPIKES] *= 1 + rng.exponential(SPIKE)
     for part in STEP.names or ():
         if part.endswith("_ms"):
@@ -135,66 +140,71 @@ def visit(plant: Plant, machine: Machine, knobs: Mapping[str, str], count: int, 
     return rows
 
 
-def walk(plant: Table, machine: Machine, seed: int) -> tuple[float, int]:
-    """One walk: its step over the best of the table, and the steps that it took."""
+def run_search(plant: Table, machine: Machine, seed: int) -> tuple[float, int]:
+    """Run one search; return its step over the best of the table, and the steps that it took."""
     rng = np.random.default_rng(seed)
-    told: dict[tuple[tuple[str, str], ...], Forecast] = {}
+    forecasts: dict[tuple[tuple[str, str], ...], Forecast] = {}
 
-    def make_forecast(knobs: Mapping[str, str], turned: Mapping[str, str]) -> Forecast:
-        then = {**knobs, **turned}
-        key = (*knobs.items(), *turned.items())
-        if key not in told:
-            promise = math.log(plant.step_ms(then) / plant.step_ms(knobs))
-            promise += promise * OFF_OF_PROMISE * rng.normal() + OFF * rng.normal()
-            (knob, value), *_ = turned.items()
-            ms = plant.step_ms(knobs) * math.exp(promise)
-            told[key] = Forecast(knob, value, ms, 0.9 * ms, 1.1 * ms, math.nan, "")
-        return told[key]
+    def make_forecast(knobs: Mapping[str, str], switched: Mapping[str, str]) -> Forecast:
+        then = {**knobs, **switched}
+        key = (*knobs.items(), *switched.items())
+        if key not in forecasts:
+            expected_gain = math.log(plant.step_ms(then) / plant.step_ms(knobs))
+            expected_gain += expected_gain * GAIN_ERROR * rng.normal() + STEP_ERROR * rng.normal()
+            (knob, value), *_ = switched.items()
+            ms = plant.step_ms(knobs) * math.exp(expected_gain)
+            forecasts[key] = Forecast(knob, value, ms, 0.9 * ms, 1.1 * ms, math.nan, "")
+        return forecasts[key]
 
     knobs = plant.worst
     first = measure(visit(plant, machine, knobs, MOST, rng))
     assert first is not None
-    flight, steps = AutopilotSearch(knobs, first), MOST
+    search, steps = AutopilotSearch(knobs, first), MOST
     build = min(math.ceil(BUILD_MS / plant.least_ms), 30)
     limits = Limits(1e12, 1e5, plant.cores, frozenset(knobs), plant.accelerated, switch_steps=build)
     while True:
         now = replace(limits, steps=BUDGET - steps)
-        move = flight.next(partial(make_forecast, flight.knobs), now)
+        move = search.next(partial(make_forecast, search.knobs), now)
         if isinstance(move, Stop):
-            return plant.step_ms(flight.knobs) / plant.least_ms, steps
-        before, turned = dict(flight.knobs), move.turned(flight.knobs)
-        longest = stretch(flight.place(lambda _: None), move, now)
-        look = max(math.ceil(POLL_MS / plant.step_ms(turned)), 1)
-        rows, kept = visit(plant, machine, turned, longest, rng), None
+            return plant.step_ms(search.knobs) / plant.least_ms, steps
+        before, switched = dict(search.knobs), move.settings_after(search.knobs)
+        longest = judging_steps(search.state(lambda _: None), move, now)
+        look = max(math.ceil(POLL_MS / plant.step_ms(switched)), 1)
+        rows, kept = visit(plant, machine, switched, longest, rng), None
         for count in [*range(max(look, LEAST), longest, look), longest]:
-            kept = flight.judge(move, rows[:count], last=count == longest)
+            kept = search.judge(move, rows[:count], last=count == longest)
             if kept is not None:
                 break
-        steps += now.in_flight(before) + settling(turned) + count + (0 if kept else now.in_flight(turned))
+        steps += (
+            now.buffered_steps(before)
+            + settling_steps(switched)
+            + count
+            + (0 if kept else now.buffered_steps(switched))
+        )
 
 
 def main() -> int:
     """Run the benchmark; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--walks", type=int, default=60, help="of each case on each machine (60)")
-    parser.add_argument("--cases", default=";".join(PLANTS), help="parted by semicolons")
+    parser.add_argument("--searches", type=int, default=60, help="of each case on each machine (60)")
+    parser.add_argument("--cases", default=";".join(PLANTS), help="separated by semicolons")
     options = parser.parse_args()
     print("| machine | case | within 5 % | median | mean | worst | steps |")
     print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
     for name, machine in MACHINES.items():
-        everyone = []
+        of_all = []
         for case in options.cases.split(";"):
-            walked = [walk(PLANTS[case], machine, seed) for seed in range(options.walks)]
-            everyone += walked
-            _print_row(name, case, walked)
-        _print_row(name, "all", everyone)
+            found = [run_search(PLANTS[case], machine, seed) for seed in range(options.searches)]
+            of_all += found
+            _print_row(name, case, found)
+        _print_row(name, "all", of_all)
     return 0
 
 
-def _print_row(machine: str, case: str, walked: list[tuple[float, int]]) -> None:
-    over, steps = np.array(walked).T
-    told = f"{(over <= 1.05).mean():.2f} | {np.median(over):.3f} | {over.mean():.3f} | {over.max():.2f}"
-    print(f"| {machine} | {case} | {told} | {np.median(steps):.0f} |", flush=True)
+def _print_row(machine: str, case: str, found: list[tuple[float, int]]) -> None:
+    over, steps = np.array(found).T
+    figures = f"{(over <= 1.05).mean():.2f} | {np.median(over):.3f} | {over.mean():.3f} | {over.max():.2f}"
+    print(f"| {machine} | {case} | {figures} | {np.median(steps):.0f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ def test_a_tool_that_cannot_be_started(path: str, trouble: str) -> None:
 def test_a_tool_that_does_not_end_is_killed(make_tool: Callable[[str], str], lines: str) -> None:
     result = system_tool.run([make_tool(lines)], timeout_s=1.0)
 
-    assert (result.code, result.failure) == (None, "gives no answer within 1 s")
+    assert (result.code, result.failure) == (None, "did not respond within 1 s")
     assert result.out == "begun\n"
     assert not [child for child in psutil.Process().children() if child.name() == "tool"]
 
@@ -106,7 +106,7 @@ def test_polling_a_tool_does_not_wait(make_tool: Callable[[str], str]) -> None:
     assert hanging.poll(1_999_999_999) is None
     result = hanging.poll(2_000_000_000)
     assert result is not None
-    assert result.trouble == "gives no answer within 2 s"
+    assert result.trouble == "did not respond within 2 s"
     assert hanging.poll(3_000_000_000) is result
 
     quick = system_tool.RunningTool([make_tool("echo yes")], timeout_s=2, now_ns=0)

@@ -151,7 +151,7 @@ def test_the_gpu_sources_are_those_of_a_run(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(room, "sources_of", lambda *_: sources)
+    monkeypatch.setattr(room, "choose_sources", lambda *_: sources)
     facts = collect_facts(scope(tmp_path, is_beside_training=True), lambda _: None)
 
     assert (facts.powermetrics, facts.gpu_counters) == (powermetrics, counters)
@@ -180,7 +180,7 @@ def test_a_gpu_source_that_hangs_is_reported_and_abandoned(tmp_path: Path, monke
     held = threading.Event()
     source = Source("nvml", Available())
     monkeypatch.setattr(source, "available", _hang(held))
-    monkeypatch.setattr(room, "sources_of", lambda *_: [source])
+    monkeypatch.setattr(room, "choose_sources", lambda *_: [source])
     monkeypatch.setattr(room, "_PATIENCE_S", 0.05)
     facts = collect_facts(scope(tmp_path, is_beside_training=True), lambda _: None)
     held.set()

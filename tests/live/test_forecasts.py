@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned
-from tfwatch.analysis.tuning.switch_text import last_words, record_words
+from tfwatch.analysis.tuning.switch_text import last_forecast_text, record_text
 from tfwatch.core.events import SwitchAsked
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.live.view import Follower, RunView
@@ -68,8 +68,8 @@ def test_after_a_switch_the_way_back_is_told_as_it_was_measured_and_the_record_b
     assert back.step_ms == pytest.approx(23.4, rel=0.02)
     assert notes(view)["depth"].endswith("no gain")
     assert view.situation.record
-    assert record_words(view.situation.record).endswith("in its range")
-    assert last_words(view.situation.record) == "foretold 13.9, came 13.8 ms"
+    assert record_text(view.situation.record).endswith("in its range")
+    assert last_forecast_text(view.situation.record) == "foretold 13.9, came 13.8 ms"
 
 
 def test_a_run_that_is_over_foretells_nothing_and_keeps_its_record() -> None:
@@ -81,7 +81,7 @@ def test_a_run_that_is_over_foretells_nothing_and_keeps_its_record() -> None:
 
     assert view.situation.forecasts == {}
     assert view.situation.record
-    assert len(view.situation.record.foretold) == 1
+    assert len(view.situation.record.checked) == 1
 
 
 def test_a_run_of_many_switches_is_foretold_a_few_in_each_frame() -> None:
@@ -96,7 +96,7 @@ def test_a_run_of_many_switches_is_foretold_a_few_in_each_frame() -> None:
     counts = []
     for _ in range(5):
         found = follower.follow(reader.tail(), (), None).situation.record
-        counts.append(len(found.foretold) if found else 0)
+        counts.append(len(found.checked) if found else 0)
 
     assert counts == [2, 4, 6, 6, 6]
 

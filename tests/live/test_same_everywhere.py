@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.screens.canned import COMPUTE_BOUND, MODERATE, STAGES, STARVING, Canned, usual
-from tfwatch.analysis.findings.situation import Given
+from tfwatch.analysis.findings.situation import SourceKind
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.live.judged_run import EndedFinding, JudgedRun
@@ -61,7 +61,7 @@ def short_epochs() -> Canned:
 
 def generator() -> Canned:
     run = Canned(None, knobs={}, switchable=[]).started()
-    return run.staged(("from_generator", f"Generator {Given.GENERATOR.value}", 9.0, 1.0, 0.0, 0.0)).steps(FEW, STARVING)
+    return run.staged(("from_generator", f"Generator {SourceKind.GENERATOR.value}", 9.0, 1.0, 0.0, 0.0)).steps(FEW, STARVING)
 
 
 RUNS: list[Any] = [

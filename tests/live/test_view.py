@@ -10,7 +10,7 @@ from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tests.screens.hardware import swapping, throttled
 from tests.screens.states import starving
 from tfwatch.analysis.steps.verdict import Verdict
-from tfwatch.analysis.tuning.knob_state import Ask
+from tfwatch.analysis.tuning.knob_state import KnobRequest
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.live.view import Follower, steps_in_all
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfwatch.live.view import RunView
 
 
-def look(run: Canned, asks: tuple[Ask, ...] = (), live: bool = True) -> RunView:
+def look(run: Canned, asks: tuple[KnobRequest, ...] = (), live: bool = True) -> RunView:
     reader = run.reader()
     return Follower(reader.steps_between, live).follow(reader.tail(), asks, None)
 
@@ -203,7 +203,7 @@ def test_what_is_unrecorded_is_told_with_its_step() -> None:
 def test_a_request_of_this_screen_is_shown_at_once() -> None:
     run = usual(None)
 
-    rows = pane_views.knob_rows(look(run, (Ask("workers", "auto", run.at_s),)), live=True)
+    rows = pane_views.knob_rows(look(run, (KnobRequest("workers", "auto", run.at_s),)), live=True)
 
     assert [row.note for row in rows if row.name == "workers"] == ["asked 10:17:21, waits for the batch in flight"]
 

@@ -70,7 +70,7 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
         "experiments",
         "forecasts",
         "lost",
-        "ledger",
+        "time_breakdown",
         "pipeline",
         "keras_step_ms",
         "energy_j",

@@ -88,14 +88,14 @@ CANNED = [
     pytest.param(hardware.unseen, "machine.missing", id="a GPU that no sensor reads"),
     pytest.param(hardware.throttled, "machine.thermal_limit_s", id="heat"),
     pytest.param(hardware.swapping, "machine.swapping_s", id="swapping"),
-    pytest.param(states.stalled, "ledger.epochs", id="stalled now"),
-    pytest.param(states.importing, "ledger.start", id="importing"),
+    pytest.param(states.stalled, "time_breakdown.epochs", id="stalled now"),
+    pytest.param(states.importing, "time_breakdown.start", id="importing"),
     pytest.param(states.slow_callback, "finding", id="a slow callback"),
     pytest.param(states.failed, "steps", id="failed"),
     pytest.param(states.validating, "steps", id="validating"),
 ]
 WRITTEN = [
-    pytest.param(plain(0), (), "ledger", id="no step"),
+    pytest.param(plain(0), (), "time_breakdown", id="no step"),
     pytest.param(switched_run(), (*SWITCH, FINISHED), "forecasts.switches", id="a forecast"),
     pytest.param(plain(30), (SwitchAsked(0, "prefetch", "off", "4", 2, "key"),), "steps", id="a request"),
     pytest.param(plain(30), (SwitchMissed(3, "prefetch", "off", "4", 100), FINISHED), "switches", id="too short"),

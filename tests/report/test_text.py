@@ -162,9 +162,9 @@ def test_what_else_was_lost_and_keras_own_figure_are_told(tmp_path: Path) -> Non
     )
     found = document.as_json(run)
     assert found["keras_step_ms"] == pytest.approx(45.13, abs=0.01)
-    assert found["ledger"]["total"]["wall_s"] == pytest.approx(11.0)
-    assert found["ledger"]["epochs"][0]["validation_s"] == pytest.approx(4.0)
-    assert found["ledger"]["start"]["epoch"] is None
+    assert found["time_breakdown"]["total"]["wall_s"] == pytest.approx(11.0)
+    assert found["time_breakdown"]["epochs"][0]["validation_s"] == pytest.approx(4.0)
+    assert found["time_breakdown"]["start"]["epoch"] is None
 
 
 def test_a_last_epoch_quicker_than_the_run_explains_keras_own_figure(tmp_path: Path) -> None:

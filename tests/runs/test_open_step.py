@@ -48,12 +48,12 @@ def left_in(folder: Path, phase: Phase, *, ended: bool) -> Run:
 def test_an_open_wait_is_a_stall_and_counts_as_data_wait(tmp_path: Path, ended: bool) -> None:
     found = document.as_json(left_in(tmp_path / "run", Phase.WAIT, ended=ended))
 
-    assert found["ledger"]["total"]["data_wait_s"] == pytest.approx(30 + STEPS * 0.002, rel=1e-3)
+    assert found["time_breakdown"]["total"]["data_wait_s"] == pytest.approx(30 + STEPS * 0.002, rel=1e-3)
     assert [(stall["step"], stall["start_s"], stall["lost_ms"]) for stall in found["stalls"]] == [
         (STEPS + 1, BEGAN_S, pytest.approx(30_000))
     ]
     assert found["steps"] == STEPS
-    assert found["ledger"]["total"]["wall_s"] == pytest.approx(ENDED_S)
+    assert found["time_breakdown"]["total"]["wall_s"] == pytest.approx(ENDED_S)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_another_open_phase_counts_as_its_part(tmp_path: Path, phase: Phase, par
     run = left_in(tmp_path / "run", phase, ended=True)
     found = document.as_json(run)
 
-    assert found["ledger"]["total"][part] == pytest.approx(30, abs=2)
+    assert found["time_breakdown"]["total"][part] == pytest.approx(30, abs=2)
     assert (found["stalls"], found["steps"]) == ([], STEPS)
     assert run.ended is not None
     assert run.ended.doing == phase.name

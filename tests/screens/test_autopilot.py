@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.screens.canned import COMPUTE_BOUND, STARVING
 from tests.screens.showing import shown
 from tests.screens.states import starving
-from tfwatch.analysis.tuning.switch_text import note as forecast_note
+from tfwatch.analysis.tuning.switch_text import forecast_note
 from tfwatch.core.events import AutopilotBegan, AutopilotEnded, MoveJudged, MoveMade
 from tfwatch.core.rows import Phase
 from tfwatch.runs.control import Autopilot

@@ -1,4 +1,4 @@
-"""Recorded outputs of macOS' tools, tools that print what they are given, and machines to measure on."""
+"""Fixtures: recorded outputs of macOS' tools, fake tools, and fake machines."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     from tfwatch.sensors.protocol import Sensor
 
-#: Beside the checkout, where there are any; the project ships none.
+#: Recordings next to the checkout; the project has none.
 RECORDINGS = Path(__file__).parents[3] / "shared/recordings"
 
 
 @pytest.fixture
 def recording() -> Callable[[str], str]:
-    """The text of a recorded output, by the name of its file."""
+    """Return a function that reads a recorded output by file name."""
 
     def read(name: str) -> str:
         if not RECORDINGS.is_dir():
@@ -37,40 +37,40 @@ def recording() -> Callable[[str], str]:
 
 
 class Tools:
-    """Makes tools in a folder."""
+    """Fake tools in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def print(self, name: str, text: str) -> str:
-        """A tool that prints this from now on; its path."""
-        said = self._folder / f"{name}.txt"
-        said.write_text(text)
-        return self.does(name, f"exec cat '{said}'")
+        """Write a tool that prints a text; return its path."""
+        output = self._folder / f"{name}.txt"
+        output.write_text(text)
+        return self.does(name, f"exec cat '{output}'")
 
     def does(self, name: str, lines: str) -> str:
-        """A tool that does these lines of shell from now on; its path."""
+        """Write a tool of these shell lines; return its path."""
         path = self._folder / name
         path.write_text(f"#!/bin/sh\n{lines}\n")
         path.chmod(0o755)
         return str(path)
 
     def settled(self, sensor: Sensor, now_ns: int, holds: Callable[[Mapping[str, float]], bool]) -> Mapping[str, float]:
-        """What a sensor that asks a tool reads once its answer is there."""
+        """Read a sensor until its tool has finished; return the figures."""
         wait_until(lambda: holds(sensor.read(now_ns)))
         return sensor.read(now_ns)
 
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
-    """Tools in a folder of the test's own; they may take their time, for a machine that tests is busy."""
+    """Return tools in a folder of the test, with longer time limits: a test machine is busy."""
     monkeypatch.setattr(tool_readers, "PATIENCE_S", 20.0)
     return Tools(tmp_path)
 
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine with an NVIDIA driver, on which the process numbers OWN and OTHER are in use."""
+    """Simulate a machine with an NVIDIA driver and the processes OWN and OTHER."""
     monkeypatch.setattr(nvml, "_DRIVER", (tmp_path,))
     monkeypatch.setattr(psutil, "pid_exists", lambda pid: pid in (OWN, OTHER))
 

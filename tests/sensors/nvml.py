@@ -1,4 +1,4 @@
-"""An NVML library that says what a test wants."""
+"""A fake NVML library with given results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NVMLError_NotFound(NVMLError):
 
 
 class FakeNvml:
-    """nvidia-ml-py over `gpus` cards; `answers` holds what a call returns or raises, by its name."""
+    """nvidia-ml-py over `gpus` cards; `answers`: what a call returns or raises, by name."""
 
     NVML_SUCCESS = 0
     NVML_ERROR_INVALID_ARGUMENT = 2
@@ -83,10 +83,10 @@ class FakeNvml:
 
         def call(*args: Any) -> Any:
             self.calls.append((name, *args))
-            said = answer(*args) if callable(answer) else answer
-            if isinstance(said, Exception):
-                raise said
-            return said
+            result = answer(*args) if callable(answer) else answer
+            if isinstance(result, Exception):
+                raise result
+            return result
 
         return call
 

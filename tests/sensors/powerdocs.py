@@ -1,4 +1,4 @@
-"""Documents in the form of powermetrics, made to measure."""
+"""Documents in the form of powermetrics, for tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ HEAD = """<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
 <plist version="1.0">
 """
-#: One of two clusters' worth of what stands before the figures.
+#: The part of a cluster that precedes the figures.
 CLUSTER = """<dict><key>name</key><string>%s</string><key>hw_resid_counters</key><true/>
 <key>freq_hz</key><real>2.1e+09</real><key>idle_ns</key><integer>7</integer><key>idle_ratio</key><real>0.25</real>
 <key>dvfm_states</key><array><dict><key>freq</key><integer>972</integer><key>used_ns</key><integer>5</integer></dict>
@@ -44,7 +44,7 @@ def document(
     thermal: str = "<key>thermal_pressure</key><string>Nominal</string>",
     clusters: str = CLUSTER % "E-Cluster" + CLUSTER % "P0-Cluster",
 ) -> bytes:
-    """A document in the form of powermetrics: 1.5 s, 2 W of GPU, 3 W of CPU, 0.5 W of ANE."""
+    """Return a document in the form of powermetrics: 1.5 s, 2 W of GPU, 3 W of CPU, 0.5 W of ANE."""
     part = (
         f"<key>processor</key><dict><key>clusters</key><array>{clusters}</array>{processor}</dict>" if processor else ""
     )

@@ -1,4 +1,4 @@
-"""A source of GPU figures that a test leads, and the sensor over several."""
+"""A fake source of GPU figures, and the sensor over several."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
     from tests.runs.folders import FakeClock
     from tfwatch.runs.writer import RunWriter
-    from tfwatch.sensors.gpu.sensor import Lane
+    from tfwatch.sensors.gpu.sensor import SourceThread
 
 REFUSED = Unavailable("sudo has no rule for it", "tfwatch doctor --sudoers")
-NO_WATTS = Unavailable("ioreg does not tell it", "powermetrics does")
+NO_WATTS = Unavailable("ioreg does not report it", "powermetrics does")
 
 
 @dataclass
 class FakeSource:
-    """A source that answers and reads what the test says; an exception is raised."""
+    """A source with given results; an exception is raised."""
 
     name: str = "nvml"
     period_s: float = 0.25
@@ -60,11 +60,11 @@ class FakeSource:
         if self.closing:
             raise self.closing
 
-    def leave(self) -> None: ...
+    def cancel(self) -> None: ...
 
 
-def told(writer: RunWriter) -> list[Event | None]:
-    """The events since the last call."""
+def new_events(writer: RunWriter) -> list[Event | None]:
+    """Return the events since the last call."""
     writer.flush()
     lines = writer.read(EVENTS, 0, 10**6).splitlines()
     before = getattr(writer, "seen", 0)
@@ -73,14 +73,14 @@ def told(writer: RunWriter) -> list[Event | None]:
 
 
 class Machine:
-    """A sensor whose lanes take their turns when the test says so."""
+    """A sensor whose sources are read at the test's command."""
 
     def __init__(self, writer: RunWriter, clock: FakeClock, *sources: FakeSource) -> None:
         self.clock = clock
         self.sensor = GpuSensor(writer, clock.clock, sources)
-        self.lanes = self.sensor._lanes
+        self.threads = self.sensor._threads
 
-    def sample(self, *lanes: Lane) -> dict[str, float]:
-        for lane in lanes or self.lanes:
-            lane.turn()
+    def sample(self, *threads: SourceThread) -> dict[str, float]:
+        for thread in threads or self.threads:
+            thread.read_once()
         return dict(self.sensor.read(self.clock.now_ns()))

@@ -1,4 +1,4 @@
-"""Cores in use, and which of them are the fast ones."""
+"""Cores in use, and their kinds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tfwatch.sensors import cpu as cores
-from tfwatch.sensors.cpu import CpuSensor, Kinds, KindsSensor, busy_shares, kinds_of, parse_ioreg, parse_list
+from tfwatch.sensors.cpu import (
+    CoreKinds,
+    CoreKindsSensor,
+    CpuSensor,
+    busy_shares,
+    group_clusters,
+    parse_ioreg,
+    parse_list,
+)
 from tfwatch.sensors.protocol import Available, Unavailable
 
 if TYPE_CHECKING:
@@ -57,7 +65,7 @@ def test_cores_in_use_and_the_busiest(before: list[Any], after: list[Any], monke
         pytest.param([(1, 10)], [(0.9, 11)], [0.0], id="a counter that fell is not less than idle"),
         pytest.param([(1, 10)], [(2.1, 11)], [1.0], id="never more than one core"),
         pytest.param([(1, 10)], [(1, 10)], [], id="no time passed"),
-        pytest.param([(1, 10)], [(1, 10), (2, 12)], [], id="a core came"),
+        pytest.param([(1, 10)], [(1, 10), (2, 12)], [], id="a core was added"),
     ],
 )
 def test_busy_shares(before: list[Any], after: list[Any], shares: list[float]) -> None:
@@ -65,7 +73,7 @@ def test_busy_shares(before: list[Any], after: list[Any], shares: list[float]) -
 
 
 def node(number: int, letter: str, as_bytes: bool = True, name: str = "cpu-id") -> str:
-    """One core in the form that `ioreg -r -d 1 -k cluster-type` prints; the order of its lines changes."""
+    """Return one core in the form that `ioreg -r -d 1 -k cluster-type` prints; the order of its lines changes."""
     shown = f"<{number.to_bytes(4, 'little').hex()}>" if as_bytes else str(number)
     lines = [f'"cluster-type" = <"{letter}">', f'"{name}" = {shown}', f'"name" = <"cpu{number}">']
     lines = lines if number % 2 else lines[::-1]
@@ -78,9 +86,9 @@ def chip(letters: str, **options: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("letters", "fast"),
+    ("letters", "performance"),
     [
-        pytest.param("EEPPPPPPPP", {*range(2, 10)}, id="frugal ones first"),
+        pytest.param("EEPPPPPPPP", {*range(2, 10)}, id="efficiency cores first"),
         pytest.param("EEPPEEPP", {2, 3, 6, 7}, id="two dies"),
         pytest.param("MMMMPP", {4, 5}, id="a chip without E"),
         pytest.param("PPPPSS", {4, 5}, id="the same under a later system"),
@@ -94,15 +102,15 @@ def chip(letters: str, **options: Any) -> str:
     [{}, {"as_bytes": False}, {"name": "logical-cpu-id", "as_bytes": False}],
     ids=["bytes", "number", "logical"],
 )
-def test_which_cores_are_fast(letters: str, fast: set[int] | None, options: dict[str, Any]) -> None:
-    kinds = kinds_of(parse_ioreg(chip(letters, **options)), len(letters))
+def test_performance_cores(letters: str, performance: set[int] | None, options: dict[str, Any]) -> None:
+    kinds = group_clusters(parse_ioreg(chip(letters, **options)), len(letters))
 
-    assert kinds == (None if fast is None else Kinds(frozenset(fast), frozenset(range(len(letters))) - fast))
+    assert kinds == (None if performance is None else CoreKinds(frozenset(performance), frozenset(range(len(letters))) - performance))
 
 
 def test_a_core_too_few_or_too_many_is_not_guessed() -> None:
     clusters = parse_ioreg(chip("EEPP"))
-    assert kinds_of(clusters, 5) is kinds_of(clusters, 3) is None
+    assert group_clusters(clusters, 5) is group_clusters(clusters, 3) is None
     assert parse_ioreg(chip("EEPP").replace("cpu-id", "id")) == {}
     assert parse_ioreg('+-o cluster0\n  "cluster-type" = <"P">\n' + chip("EP")) == {0: "E", 1: "P"}
 
@@ -124,10 +132,10 @@ def test_any_text_is_cores_or_none(text: str) -> None:
     assert all(0 <= core < 10_000 for core in parse_list(text))
 
 
-def test_fast_and_frugal_cores_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_performance_and_efficiency_cores_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = CpuSensor()
-    sensor = KindsSensor(cpu, "linux")
-    monkeypatch.setattr(cores, "kinds_here", lambda _: Kinds(frozenset({1, 2}), frozenset({0})))
+    sensor = CoreKindsSensor(cpu, "linux")
+    monkeypatch.setattr(cores, "detect_core_kinds", lambda _: CoreKinds(frozenset({1, 2}), frozenset({0})))
     assert sensor.available() == Available()
     assert sensor.read(0) == {}
 
@@ -138,10 +146,10 @@ def test_fast_and_frugal_cores_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sensor.read(0) == {}
 
 
-def test_cores_of_unknown_kinds_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_kinds_of_cores_are_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cores, "IOREG", ("/nowhere/ioreg",))
-    sensor = KindsSensor(CpuSensor(), "darwin")
-    assert sensor.available() == Unavailable("this system does not tell which cores are the fast ones", "")
+    sensor = CoreKindsSensor(CpuSensor(), "darwin")
+    assert sensor.available() == Unavailable("this system does not report which cores are performance cores", "")
     assert sensor.read(0) == {}
 
 
@@ -149,16 +157,16 @@ def test_cores_of_unknown_kinds_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     ("lists", "kinds"),
     [
         pytest.param(
-            {"cpu_core": "0-3\n", "cpu_atom": "4-5\n"}, Kinds(frozenset(range(4)), frozenset({4, 5})), id="both"
+            {"cpu_core": "0-3\n", "cpu_atom": "4-5\n"}, CoreKinds(frozenset(range(4)), frozenset({4, 5})), id="both"
         ),
         pytest.param({}, None, id="one kind"),
         pytest.param({"cpu_core": "0-4\n", "cpu_atom": "4-5\n"}, None, id="a core in both"),
     ],
 )
-def test_kinds_of_cores_on_linux(tmp_path: Path, lists: dict[str, str], kinds: Kinds | None) -> None:
+def test_kinds_of_cores_on_linux(tmp_path: Path, lists: dict[str, str], kinds: CoreKinds | None) -> None:
     for name, text in lists.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "cpus").write_text(text)
 
-    assert cores.kinds_here("linux", tmp_path) == kinds
-    assert cores.has_kinds("linux", tmp_path) == bool(lists)
+    assert cores.detect_core_kinds("linux", tmp_path) == kinds
+    assert cores.has_core_kinds("linux", tmp_path) == bool(lists)

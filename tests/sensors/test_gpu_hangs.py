@@ -46,8 +46,8 @@ def test_a_source_that_hangs_is_told_within_two_seconds_and_holds_no_other_up(
     seen = []
     for _ in range(4):  # two seconds, a sample every half
         clock.at_s += 0.5
-        before = len(sensor._lanes[1].readings)
-        wait_until(lambda seen_before=before: len(sensor._lanes[1].readings) > seen_before)  # type: ignore[misc]
+        before = len(sensor._threads[1].readings)
+        wait_until(lambda seen_before=before: len(sensor._threads[1].readings) > seen_before)  # type: ignore[misc]
         seen.append((sensor.read(clock.now_ns()).get("gpu_busy"), [type(event).__name__ for event in told(writer)]))
     assert seen[0] == (0.9, [])  # not stale yet
     assert seen[-1][0] == 0.5
@@ -76,7 +76,7 @@ def test_a_sole_source_that_hangs_is_told_and_stopping_does_not_wait_for_it(
     sensor.stop()
     hanging.go.set()
 
-    reason = "nvml has not answered for 1.5 s"
+    reason = "nvml has not responded for 1.5 s"
     assert told(writer) == [SensorMissing(2_500_000_000, "GPU", reason, "tfwatch waits for it")]
 
 

@@ -36,7 +36,7 @@ def test_a_driver_without_the_library_says_what_to_install(monkeypatch: pytest.M
     [
         pytest.param(12, "libnvidia-ml.so.1, a part of the NVIDIA driver, is not found", id="no libnvidia-ml"),
         pytest.param(9, "the NVIDIA driver is not loaded", id="not loaded"),
-        pytest.param(4, "this user may not ask the NVIDIA driver", id="no permission"),
+        pytest.param(4, "this user has no access to the NVIDIA driver", id="no permission"),
         pytest.param(18, "the NVIDIA driver was updated and the old one is still loaded", id="updated"),
         pytest.param(999, "NVML does not start: error 999", id="anything else"),
     ],

@@ -46,11 +46,11 @@ class Sampled:
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        pytest.param("exec sleep 600", "powermetrics has not answered", id="sleeps"),
+        pytest.param("exec sleep 600", "powermetrics has not responded", id="sleeps"),
         pytest.param("exit 7", "powermetrics: it ended with 7", id="dies"),
-        pytest.param("while :; do cat /bin/sh; done", "powermetrics: it has ", id="floods"),
-        pytest.param("while :; do printf x; sleep 0.05; done", "powermetrics has not answered", id="prints slowly"),
-        pytest.param("printf 'Password:'; read answer; exec sleep 600", "powermetrics has not answered", id="asks"),
+        pytest.param("while :; do cat /bin/sh; done", "powermetrics: it ", id="floods"),
+        pytest.param("while :; do printf x; sleep 0.05; done", "powermetrics has not responded", id="prints slowly"),
+        pytest.param("printf 'Password:'; read answer; exec sleep 600", "powermetrics has not responded", id="asks"),
         pytest.param("echo sudo: a password is required >&2; exit 1", "powermetrics runs as root only", id="refuses"),
     ],
 )
@@ -81,11 +81,11 @@ def test_a_tool_that_hangs_in_the_middle_is_told_and_comes_back(
     wait_until(lambda: sampled.rows() > 1)
     assert sampled.reasons() == []
 
-    works = (tmp_path / "ioreg").read_text()
+    is_working = (tmp_path / "ioreg").read_text()
     (tmp_path / "ioreg").write_text("#!/bin/sh\nexec sleep 600\n")
     wait_until(lambda: len(sampled.reasons()) > 0)
-    assert sampled.reasons()[0] == "ioreg: gives no answer within 0.6 s"
-    (tmp_path / "ioreg").write_text(works)
+    assert sampled.reasons()[0] == "ioreg: did not respond within 0.6 s"
+    (tmp_path / "ioreg").write_text(is_working)
     told = len(sampled.writer.read(EVENTS, 0, 10**7))
     wait_until(lambda: b"GpuFound" in sampled.writer.read(EVENTS, told, 10**7) or not sampled.rows())
     sampled.sensors.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.sensors.sources import NO_WATTS, REFUSED, FakeSource, Machine, told
+from tests.sensors.sources import NO_WATTS, REFUSED, FakeSource, Machine, new_events
 from tfwatch.core.events import GpuFound, SensorMissing
 from tfwatch.sensors.protocol import GpuReading, SensorError, Unavailable
 
@@ -16,47 +16,47 @@ if TYPE_CHECKING:
 def test_a_mac_without_permission_has_ioregs_figures_and_is_told_what_is_missing(
     writer: RunWriter, clock: FakeClock
 ) -> None:
-    gaps = {"power_w": NO_WATTS, "freq_mhz": NO_WATTS, "temperature_c": Unavailable("macOS tells it to no tool", "")}
+    gaps = {"power_w": NO_WATTS, "freq_mhz": NO_WATTS, "temperature_c": Unavailable("no tool of macOS reports it", "")}
     machine = Machine(writer, clock, FakeSource("powermetrics", answer=REFUSED), FakeSource("ioreg", missing=gaps))
     figures = [machine.sample() for _ in range(3)][-1]
 
     assert figures["gpu_busy"] == 0.5
-    assert told(writer) == [
+    assert new_events(writer) == [
         GpuFound(10**9, "ioreg", "GPU of ioreg", 2**34, unified=False, gpus=2),
         SensorMissing(10**9, "powermetrics", "sudo has no rule for it", "tfwatch doctor --sudoers"),
-        SensorMissing(10**9, "GPU power, frequency", "ioreg does not tell it", "powermetrics does"),
-        SensorMissing(10**9, "GPU temperature", "macOS tells it to no tool", ""),
+        SensorMissing(10**9, "GPU power, frequency", "ioreg does not report it", "powermetrics does"),
+        SensorMissing(10**9, "GPU temperature", "no tool of macOS reports it", ""),
     ]
 
 
 def test_only_what_no_source_tells_is_missing(writer: RunWriter, clock: FakeClock) -> None:
-    other = Unavailable("powermetrics does not tell it", "ioreg does")
+    other = Unavailable("powermetrics does not report it", "ioreg does")
     power = FakeSource("powermetrics", missing={"memory_bytes": other, "temperature_c": other})
     registry = FakeSource("ioreg", missing={"power_w": NO_WATTS, "temperature_c": NO_WATTS})
     Machine(writer, clock, power, registry).sample()
 
-    missing = [event for event in told(writer) if isinstance(event, SensorMissing)]
-    assert [(event.sensor, event.reason) for event in missing] == [("GPU temperature", "ioreg does not tell it")]
+    missing = [event for event in new_events(writer) if isinstance(event, SensorMissing)]
+    assert [(event.sensor, event.reason) for event in missing] == [("GPU temperature", "ioreg does not report it")]
 
 
 def test_nothing_is_told_before_every_source_has_said_whether_it_works(writer: RunWriter, clock: FakeClock) -> None:
     machine = Machine(writer, clock, FakeSource("powermetrics"), FakeSource("ioreg", missing={"power_w": NO_WATTS}))
 
-    assert machine.sample(machine.lanes[1]) == {"gpu_busy": 0.5}
-    assert told(writer) == []
-    machine.sample(machine.lanes[0])
-    assert [event.source for event in told(writer) if isinstance(event, GpuFound)] == ["powermetrics"]
+    assert machine.sample(machine.threads[1]) == {"gpu_busy": 0.5}
+    assert new_events(writer) == []
+    machine.sample(machine.threads[0])
+    assert [event.source for event in new_events(writer) if isinstance(event, GpuFound)] == ["powermetrics"]
 
 
 def test_where_no_source_works_the_reasons_are_told_together_and_once(writer: RunWriter, clock: FakeClock) -> None:
     none = Unavailable("macOS shows no GPU", "")
     machine = Machine(writer, clock, FakeSource("powermetrics", answer=REFUSED), FakeSource("ioreg", answer=none))
 
-    assert machine.sample(machine.lanes[0]) == {}
-    assert told(writer) == []
-    assert [machine.sample(machine.lanes[1]) for _ in range(3)] == [{}] * 3
+    assert machine.sample(machine.threads[0]) == {}
+    assert new_events(writer) == []
+    assert [machine.sample(machine.threads[1]) for _ in range(3)] == [{}] * 3
     reason = "sudo has no rule for it; macOS shows no GPU"
-    assert told(writer) == [SensorMissing(10**9, "GPU", reason, "tfwatch doctor --sudoers")]
+    assert new_events(writer) == [SensorMissing(10**9, "GPU", reason, "tfwatch doctor --sudoers")]
 
 
 def test_a_source_that_fails_is_dropped_with_a_word_and_tried_again(writer: RunWriter, clock: FakeClock) -> None:
@@ -73,7 +73,7 @@ def test_a_source_that_fails_is_dropped_with_a_word_and_tried_again(writer: RunW
     found = GpuFound(10**9, "nvml", "GPU of nvml", 2**34, unified=False, gpus=2)
     at_ns = 1_250_000_000
     lost = SensorMissing(at_ns, "GPU", "NVML: GPU is lost", "tfwatch tries again in 1 s")
-    assert told(writer) == [found, lost, GpuFound(at_ns, "nvml", "GPU of nvml", 2**34, unified=False, gpus=2)]
+    assert new_events(writer) == [found, lost, GpuFound(at_ns, "nvml", "GPU of nvml", 2**34, unified=False, gpus=2)]
     assert (source.asked, source.closed) == (3, 2)
 
 
@@ -84,7 +84,7 @@ def test_reasons_that_take_turns_are_told_once_each_while_nothing_works(writer: 
         source.reading = SensorError(error)
         machine.sample()
 
-    assert [event.reason for event in told(writer) if isinstance(event, SensorMissing)] == ["hangs", "died"]
+    assert [event.reason for event in new_events(writer) if isinstance(event, SensorMissing)] == ["hangs", "died"]
 
 
 def test_a_figure_that_comes_and_goes_is_told_once(writer: RunWriter, clock: FakeClock) -> None:
@@ -94,19 +94,19 @@ def test_a_figure_that_comes_and_goes_is_told_once(writer: RunWriter, clock: Fak
         source.missing = missing
         machine.sample()
 
-    assert len([event for event in told(writer) if isinstance(event, SensorMissing)]) == 1
+    assert len([event for event in new_events(writer) if isinstance(event, SensorMissing)]) == 1
 
 
 def test_another_source_takes_over_at_once(writer: RunWriter, clock: FakeClock) -> None:
     power = FakeSource("powermetrics", reading=GpuReading(busy=0.9, power_w=20))
     machine = Machine(writer, clock, power, FakeSource("ioreg", missing={"power_w": NO_WATTS}))
     machine.sample()
-    told(writer)
+    new_events(writer)
     power.reading = SensorError("powermetrics: it ended with 1")
     figures = machine.sample()
 
     assert (figures["gpu_busy"], figures.get("gpu_power_w")) == (0.5, None)
-    assert [(type(event).__name__, getattr(event, "sensor", "")) for event in told(writer)] == [
+    assert [(type(event).__name__, getattr(event, "sensor", "")) for event in new_events(writer)] == [
         ("GpuFound", ""),
         ("SensorMissing", "powermetrics"),
         ("SensorMissing", "GPU power"),

@@ -19,7 +19,7 @@ from tfwatch.core.rows import SAMPLE
 from tfwatch.runs.format import EVENTS, SAMPLES
 from tfwatch.runs.writer import RunWriter
 from tfwatch.sensors import host, macos, tool_readers
-from tfwatch.sensors.host import DiskSensor, MainsSensor, host_sensors
+from tfwatch.sensors.host import DiskSensor, PowerSupplySensor, host_sensors
 from tfwatch.sensors.protocol import Available, Rate, Unavailable
 from tfwatch.sensors.runner import Sampler
 
@@ -71,21 +71,21 @@ def test_a_machine_without_a_battery_or_kinds_of_cores_misses_none(monkeypatch: 
 )
 def test_the_power_source(answers: list[bool | None], on_mains: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "sensors_battery", one_after_another([Battery(answer) for answer in answers]))
-    sensor = MainsSensor()
+    sensor = PowerSupplySensor()
     for now_ns in (5, 5 + host.PERIOD_NS - 1):  # the battery is asked once
         assert sensor.read(now_ns)["on_mains"] == pytest.approx(on_mains, nan_ok=True)
 
 
 def test_a_battery_that_goes_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "sensors_battery", one_after_another([Battery(False), Battery(False), None]))
-    sensor = MainsSensor()
+    sensor = PowerSupplySensor()
     assert sensor.available() == Available()
     assert [sensor.read(at)["on_mains"] for at in (0, host.PERIOD_NS)] == pytest.approx([0.0, math.nan], nan_ok=True)
 
 
 def test_a_system_without_batteries_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(psutil, "sensors_battery")
-    assert MainsSensor().available() == Unavailable("this machine has no battery", "")
+    assert PowerSupplySensor().available() == Unavailable("this machine has no battery", "")
 
 
 def test_a_rate_is_per_second_and_starts_anew_where_its_counter_does() -> None:
@@ -127,9 +127,9 @@ def mac(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> Tools:
 @pytest.mark.parametrize(
     ("lines", "ends", "reason"),
     [
-        pytest.param("exec sleep 600", False, "gives no answer within 1 s", id="hangs"),
-        pytest.param("exec sleep 600 >&- 2>&-", False, "gives no answer within 1 s", id="hangs without a word"),
-        pytest.param("while :; do echo aaaa; done", False, "gives no answer within 1 s", id="floods"),
+        pytest.param("exec sleep 600", False, "did not respond within 1 s", id="hangs"),
+        pytest.param("exec sleep 600 >&- 2>&-", False, "did not respond within 1 s", id="hangs without a word"),
+        pytest.param("while :; do echo aaaa; done", False, "did not respond within 1 s", id="floods"),
         pytest.param(
             "echo a password is required >&2; exit 1", True, "it ended with 1: a password is required", id="asks"
         ),

@@ -18,7 +18,7 @@ from tfwatch.runs import format as layout
 from tfwatch.runs.format import decode_pulse
 from tfwatch.runs.writer import RunWriter
 from tfwatch.sensors import pauses, pressure
-from tfwatch.sensors.pauses import CallbackTimes, Collections, Pauses, callback_name
+from tfwatch.sensors.pauses import CallbackTimes, CollectionTimes, Pauses, callback_name
 from tfwatch.sensors.pressure import Pressure
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ def as_keras(callback: Any, then: Callable[[], None]) -> None:
     space["on_epoch_end"]([callback], then)
 
 
-def beside(look: Callable[[], _T]) -> _T:
+def beside(poll: Callable[[], _T]) -> _T:
     """What another thread sees, as tfwatch's looks at the one that trains."""
     with ThreadPoolExecutor(1) as looking:
-        return looking.submit(look).result()
+        return looking.submit(poll).result()
 
 
 def told(writer: RunWriter) -> list[Paused]:
@@ -80,11 +80,11 @@ def make_writer(clock: FakeClock) -> RunWriter:
 )
 def test_the_outermost_callback_is_named_and_never_watch(callback: ModelCheckpoint, name: str) -> None:
     found: list[str] = []
-    look = partial(callback_name, threading.get_ident())
-    as_keras(callback, lambda: found.append(beside(look)))
+    poll = partial(callback_name, threading.get_ident())
+    as_keras(callback, lambda: found.append(beside(poll)))
 
     assert found == [name]
-    assert beside(look) == ""
+    assert beside(poll) == ""
     assert callback_name(0) == ""
 
 
@@ -97,14 +97,14 @@ def test_a_callback_is_timed_from_the_steps_end() -> None:
     def lasts() -> None:
         for _ in range(5):
             clock.at_s += 0.012
-            beside(times.look)
+            beside(times.poll)
 
     as_keras(ModelCheckpoint(), lasts)
     writer.flush()
     pulse = decode_pulse(writer.read(layout.PULSES, 0, 4096), layout.TABLES[layout.PULSES])
     clock.at_s += 0.005
     writer.status = (Phase.WAIT, round(1.062e9), 8, 0, "")
-    times.look()
+    times.poll()
 
     assert pulse is not None
     assert pulse.detail == "ModelCheckpoint"
@@ -120,9 +120,9 @@ def test_only_what_follows_a_step_is_looked_at(phase: Phase, monkeypatch: pytest
     writer = make_writer(clock)
     times = CallbackTimes(writer)
     writer.status = (phase, 0, 1, 0, "")
-    times.look()
+    times.poll()
     writer.status = (Phase.HOST, round(0.995e9), 1, 0, "")
-    times.look()
+    times.poll()
 
     assert told(writer) == []
 
@@ -135,9 +135,9 @@ def test_a_callback_that_is_slow_every_step_does_not_fill_the_disk(monkeypatch: 
     for step in range(1000):
         writer.status = (Phase.HOST, round(clock.at_s * 1e9), step, 0, "")
         clock.at_s += 0.1 if step == 500 else 0.02
-        times.look()
+        times.poll()
         writer.status = (Phase.WAIT, round(clock.at_s * 1e9), step, 0, "")
-        times.look()
+        times.poll()
 
     found = told(writer)
     assert 20 + 20 <= len(found) <= 20 + 23  # 20 s of it
@@ -148,7 +148,7 @@ def test_a_callback_that_is_slow_every_step_does_not_fill_the_disk(monkeypatch: 
 def test_a_collection_is_timed() -> None:
     clock = FakeClock(1.0)
     writer = make_writer(clock)
-    collected = Collections(writer)
+    collected = CollectionTimes(writer)
     for generation, took_s in ((0, 1.0), (2, 0.04), (1, 0.001)):
         collected("start", {"generation": generation})
         clock.at_s += took_s
@@ -176,7 +176,7 @@ class Machine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.aside = 0
-        monkeypatch.setattr(pressure, "_put_aside", lambda: self.aside)
+        monkeypatch.setattr(pressure, "_preemptions", lambda: self.aside)
         monkeypatch.setattr("psutil.cpu_count", lambda: 2)
         self.clock = FakeClock(1.0)
         self.writer = make_writer(self.clock)
@@ -186,7 +186,7 @@ class Machine:
         self.clock.at_s += 0.5
         self.aside += aside
         figures = dict.fromkeys(SAMPLE.names or (), math.nan)
-        self.pressure.look({**figures, "cpu_cores": cpu, "process_cores": own, "swap_used_bytes": swap, **others})
+        self.pressure.poll({**figures, "cpu_cores": cpu, "process_cores": own, "swap_used_bytes": swap, **others})
 
 
 def test_contention_takes_a_full_cpu_others_and_switches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from tfwatch.core.rows import Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.writer import RunWriter
-from tfwatch.sensors.pauses import Stops
+from tfwatch.sensors.pauses import StopDetector
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 def test_a_stop_is_a_gap_without_cpu(gap_s: float, cpu_s: float, phase: Phase, told: list[tuple[float, str]]) -> None:
     clock, cpu_ns = FakeClock(1.0), [0]
     writer = RunWriter(None, make_manifest(), clock.clock)
-    stops = Stops(writer, replace(clock.clock, process_ns=lambda: cpu_ns[0]))
+    stops = StopDetector(writer, replace(clock.clock, process_ns=lambda: cpu_ns[0]))
     writer.status = (phase, 0, 7, 0, "")
 
     clock.at_s += gap_s
     cpu_ns[0] += round(cpu_s * 1e9)
-    stops.look()
+    stops.poll()
     clock.at_s += 0.02
-    stops.look()
+    stops.poll()
 
     writer.flush()
     events = map(decode, writer.read(layout.EVENTS, 0, 10**6).splitlines())

@@ -62,7 +62,7 @@ def test_heat_on_macos(tools: Tools, monkeypatch: pytest.MonkeyPatch, level: int
 def test_heat_that_macos_does_not_tell(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(macos, "NOTIFYUTIL", (tools.print("notifyutil", f"{KEY}: Failed with code 9\n"),))
 
-    reason = f"notifyutil prints '{KEY}: Failed with code 9', which says nothing"
+    reason = f"notifyutil prints '{KEY}: Failed with code 9', which tfwatch cannot parse"
     assert macos.ThermalSensor().available() == Unavailable(reason, "")
 
 

@@ -103,7 +103,7 @@ def test_stages_have_the_names_of_the_code_and_no_gate() -> None:
     assert by_name["prefetch"].buffer_size == 2
     assert by_name["shuffle(100)"].buffer_size == 100
     assert by_name["shuffle(100)"].buffered >= 99
-    assert all(stage.busy_ms >= 0 for stage in made.stages if not stage.hands_over)
+    assert all(stage.busy_ms >= 0 for stage in made.stages if not stage.is_buffer)
 
 
 def test_a_source_without_autotuning_is_one_row_and_a_generator_has_its_name() -> None:

@@ -177,10 +177,10 @@ def test_where_its_own_judging_breaks_the_open_move_is_taken_back_and_the_end_to
 def test_where_it_breaks_between_two_moves_what_was_kept_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     following = AutopilotSearch.next
 
-    def broken(walk: AutopilotSearch, *given: Any) -> Move | Stop:
-        if walk.knobs["prefetch"] != "off":
+    def broken(search: AutopilotSearch, *given: Any) -> Move | Stop:
+        if search.knobs["prefetch"] != "off":
             raise ZeroDivisionError("a mistake of its own")
-        return following(walk, *given)
+        return following(search, *given)
 
     monkeypatch.setattr(AutopilotSearch, "next", broken)
     training = flown(GPU)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.tuner.simulated import ODD_MS, Simulated
-from tfwatch.analysis.tuning.experiment import figures
+from tfwatch.analysis.tuning.experiment import block_means
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded, PipelineSwitched, SwitchAsked
 from tfwatch.core.knobs import Knobs, Setting
 from tfwatch.core.rows import Flag
@@ -39,7 +39,7 @@ def end_of(run: Simulated) -> ExperimentEnded:
     return ended
 
 
-def standing(events: list[Event]) -> str:
+def evaluate(events: list[Event]) -> str:
     return [event.new for event in events if isinstance(event, PipelineSwitched)][-1]
 
 
@@ -54,7 +54,7 @@ def test_the_faster_setting_is_found_and_left() -> None:
     assert ended.high is not None
     assert ended.low < 23.4 / 13.9 < ended.high
     assert ended.step_ms == pytest.approx({"off": 23.4, "4": 13.9}, rel=0.03)
-    assert standing(events) == "4"
+    assert evaluate(events) == "4"
     (began,) = (event for event in events if isinstance(event, ExperimentBegan))
     assert (began.values, began.budget) == (["off", "4"], 600)
     assert ended.spent < 300
@@ -75,7 +75,7 @@ def test_where_nothing_differs_it_says_so_and_the_knob_stays() -> None:
     run.advance(20)
     ended = end_of(run)
     assert (ended.cause, ended.answer, ended.kept) == ("clear", "same", "4")
-    assert standing(run.events()) == "4"
+    assert evaluate(run.events()) == "4"
 
 
 def test_noise_spends_the_budget_and_is_no_answer() -> None:
@@ -134,7 +134,7 @@ def test_a_key_pressed_meanwhile_ends_it_and_stands() -> None:
     run.advance(40)
     ended, events = end_of(run), run.events()
     assert (ended.cause, ended.kept) == ("key", "")
-    assert standing(events) == "8"
+    assert evaluate(events) == "8"
     assert [event.by for event in events if isinstance(event, SwitchAsked)][-1] == "key"
 
 
@@ -173,7 +173,7 @@ def test_a_setting_that_is_on_its_way_when_it_is_ended_is_taken_back() -> None:
     run.advance(40)
     assert turned
     assert (end_of(run).cause, end_of(run).kept) == ("cancelled", "off")
-    assert standing(run.events()) == run.control.knobs.prefetch == "off"
+    assert evaluate(run.events()) == run.control.knobs.prefetch == "off"
 
 
 @pytest.mark.parametrize(("end", "cause"), [("stop", "stopped"), ("order", "cancelled")])
@@ -188,7 +188,7 @@ def test_it_can_be_ended(end: str, cause: str) -> None:
     ended = end_of(run)
     assert (ended.cause, ended.answer) == (cause, "unclear")
     if end == "order":
-        assert ended.kept == standing(run.events()) == "off"
+        assert ended.kept == evaluate(run.events()) == "off"
 
 
 def test_where_a_run_is_stopped_in_the_slower_setting_the_better_is_asked_for_the_next_one() -> None:
@@ -225,16 +225,16 @@ def test_where_its_own_reckoning_breaks_the_knob_is_put_right_and_the_end_told(m
     def broken(times: list[list[NDArray[np.float64]]]) -> NDArray[np.float64]:
         if len(times[0]) > 3 and run.control.knobs.prefetch == 4:
             raise ZeroDivisionError("a mistake of its own")
-        return figures(times)
+        return block_means(times)
 
     run = Simulated(noisy({"off": 20.0, 4: 20.0}, spread=0.2))
-    monkeypatch.setattr(experiment, "figures", broken)
+    monkeypatch.setattr(experiment, "block_means", broken)
     experiment.run(run.driver(OFF_4), OFF_4)
     run.advance(40)
     ended = end_of(run)
     assert (ended.cause, ended.answer, ended.kept) == ("failed", "unclear", "off")
     assert ended.reason == "ZeroDivisionError: a mistake of its own"
-    assert standing(run.events()) == "off"
+    assert evaluate(run.events()) == "off"
 
 
 def test_it_begins_from_what_was_asked_for_just_before() -> None:

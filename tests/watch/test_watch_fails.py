@@ -192,7 +192,7 @@ def test_a_fit_does_not_wait_for_its_disk_and_is_recorded_once_the_disk_responds
     assert seen[0] is None
     (folder,) = tmp_path.iterdir()
     assert len(open_run(folder).steps) == EPOCHS * STEPS
-    assert capsys.readouterr().err.count("did not answer") == 1
+    assert capsys.readouterr().err.count("did not respond") == 1
 
 
 def test_an_eager_step_never_compiles_and_does_not_run_again_if_it_raises(

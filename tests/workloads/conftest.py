@@ -1,4 +1,4 @@
-"""A file of the user's own, written where it is run."""
+"""A fixture that writes a user's own file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
-    """Writes `own.py` into a folder of its own, the current one; returns its name."""
+    """Return a function that writes `own.py` into a temporary working folder and returns its name."""
     (tmp_path / "files").mkdir()
     monkeypatch.chdir(tmp_path / "files")
     monkeypatch.syspath_prepend(str(tmp_path / "files"))

@@ -1,4 +1,4 @@
-"""What a file of the user's own may hold, and how it trains."""
+"""The parts of a user's own file, and a function that trains it."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ ONCE = IMPORTS + EXAMPLE + DATASET + MODEL
 def train(
     name: str, runs_dir: Path, knobs: Knobs | None = None, *switches: Scheduled, **asked: Any
 ) -> tuple[Run, Outcome]:
-    """Train a file with what was asked of it."""
+    """Train a file with the given settings and knobs."""
     return whole.train(name, registry.settle(name, asked), runs_dir, *switches, knobs=knobs)

@@ -1,4 +1,4 @@
-"""The workloads whose pipelines have a slow and a fast pipeline, with TensorFlow."""
+"""The workloads whose pipelines have a usual and a fast form, with TensorFlow."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_both_forms_give_the_same_examples_bit_for_bit(name: str, monkeypatch: p
 
 
 @pytest.mark.parametrize("name", WITH_FORMS)
-def test_a_seed_repeats_its_epochs_and_each_is_shuffled_anew(name: str) -> None:
+def test_a_seed_repeats_its_epochs_and_each_is_shuffled_differently(name: str) -> None:
     prepared, again = prepare(name), prepare(name)
     first, second = (np.concatenate(list(prepared.source.take(5).as_numpy_iterator())) for _ in range(2))
     repeated = np.concatenate(list(again.source.take(5).as_numpy_iterator()))
@@ -93,7 +93,7 @@ def test_it_learns(name: str) -> None:
     assert prepared.validation is not None
 
 
-def test_settings_are_the_workloads_own_where_nothing_was_asked() -> None:
+def test_settings_default_to_those_of_the_workload() -> None:
     assert registry.settle("dense", {"epochs": None, "seed": 4}) == Settings(epochs=10, seed=4)
     assert registry.settle("dense", {"epochs": 2}).epochs == 2
     with pytest.raises(BadInputError, match="dense takes no --image-size"):

@@ -1,4 +1,4 @@
-"""Keras' own loading code over files that lie in its cache: nothing is downloaded."""
+"""Keras' own loading code over files in its cache, without downloads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.tensorflow
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Keras' home. The files in it are not the true ones, so their hashes are not looked at."""
+    """Return Keras' home; its files are synthetic, so their hashes are not checked."""
     from keras.src.utils import file_utils
 
     def fail(*_: Any) -> None:
@@ -76,8 +76,8 @@ def test_weights_of_a_known_network(cache: Path) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def test_weights_that_cannot_be_had_are_random_and_it_says_so(cache: Path) -> None:
+def test_weights_that_cannot_be_loaded_are_random_with_a_note(cache: Path) -> None:
     _, note = transfer.make_base(Settings(seed=1), lambda _: None)
-    assert "cannot be loaded (downloads): the base starts at random" in note
+    assert "cannot be loaded (downloads): the base starts with random weights" in note
     _, note = transfer.make_base(Settings(weights="none"), lambda _: None)
     assert note == ""

@@ -1,4 +1,4 @@
-"""The estimate of memory counts what the models and pipelines are made of."""
+"""The memory estimate counts the values of the models and pipelines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfwatch.workloads.memory_estimate import SIZES, needed_alone_bytes, needed_
 from tfwatch.workloads.workload import Settings
 
 
-def test_a_matrix_of_four_billion_weights_takes_what_its_weights_gradients_and_means_take() -> None:
+def test_a_large_matrix_takes_its_weights_gradients_and_means() -> None:
     settings = Settings(size=60_000)
     batches = 60_000 * 4 * (2 * 60_000 + 4 * 60_000 + 4 * 60_000)  # held, made, computed
     assert needed_bytes("matmul", settings) == 6 * 4 * 60_000**2 + batches + 75_000_000
@@ -27,7 +27,7 @@ def test_loading_may_take_more_than_training() -> None:
     assert training > 2 * loading
 
 
-def test_it_grows_with_the_batch_and_the_image_and_mixed_precision_takes_less() -> None:
+def test_the_estimate_grows_with_batch_and_image_and_shrinks_with_mixed_precision() -> None:
     small = needed_bytes("cnn", Settings(batch_size=32, image_size=64))
     assert small
     wide, deep = (needed_bytes("cnn", s) for s in (Settings(image_size=128), Settings(batch_size=128)))
@@ -39,7 +39,7 @@ def test_it_grows_with_the_batch_and_the_image_and_mixed_precision_takes_less() 
     assert small / 2 < mixed < small
 
 
-def test_of_a_file_of_the_users_nothing_is_known() -> None:
+def test_the_users_own_file_has_no_estimate() -> None:
     assert needed_bytes("mine.py", Settings()) is None
 
 

@@ -1,4 +1,4 @@
-"""What the start knobs make of a workload's model."""
+"""The start settings reach the model of a workload."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def compiled(**changes: Any) -> keras.Model:
     return model_parts.compiled(model, replace(Settings(), **changes), "mse", "mean_absolute_error", learning_rate=0.25)
 
 
-def test_by_default_it_is_a_graph_and_adam_at_the_workloads_own_rate() -> None:
+def test_the_default_is_a_graph_and_adam_at_the_workloads_rate() -> None:
     model = compiled()
     assert (model.run_eagerly, model.jit_compile, model.steps_per_execution) == (False, False, 1)
     assert (type(model.optimizer).__name__, float(model.optimizer.learning_rate)) == ("Adam", 0.25)
@@ -46,7 +46,7 @@ def test_an_optimizer_has_its_own_rate_unless_one_is_given(name: str) -> None:
     assert float(compiled(optimizer=name, learning_rate=0.125).optimizer.learning_rate) == 0.125
 
 
-def test_xla_is_never_left_out_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_without_xla_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from keras.src.trainers import trainer
 
     monkeypatch.setattr(trainer, "model_supports_jit", lambda _: True)

@@ -1,4 +1,4 @@
-"""Data sets, models and steps of many kinds, all of a file of the user's own."""
+"""Data sets, models and steps of many kinds in the user's own file."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_data_set_of_any_length_trains(
         pytest.param({"steps_per_execution": 5}, "False float32 False 5", id="steps per execution"),
     ],
 )
-def test_how_a_step_is_computed_can_be_asked_of_a_file(
+def test_mode_and_steps_per_execution_apply_to_a_file(
     asked: dict[str, Any], seen: str, written: Callable[[str], str], tmp_path: Path
 ) -> None:
     looks = """
@@ -74,10 +74,10 @@ def model():
     assert run.manifest.op_by_op == (asked == {"mode": "eager"})
 
 
-def test_an_eager_model_is_not_to_be_compiled(written: Callable[[str], str], tmp_path: Path) -> None:
+def test_an_eager_model_cannot_be_compiled(written: Callable[[str], str], tmp_path: Path) -> None:
     eager = MODEL.replace('"mse",', '"mse", run_eagerly=True,')
     _, outcome = train(written(IMPORTS + EXAMPLE + DATASET + eager), tmp_path, mode="jit")
-    assert outcome.message == "own.py:12: model() compiles with run_eagerly=True: XLA compiles no eager step"
+    assert outcome.message == "own.py:12: model() compiles with run_eagerly=True: XLA cannot compile an eager step"
 
 
 IMAGES = """
@@ -127,7 +127,7 @@ SHORT = (
     ("text", "steps"),
     [
         pytest.param(IMAGES.replace("STEPS", "1"), 3, id="images of any size"),
-        pytest.param(IMAGES.replace("STEPS", "2"), 3, id="two steps a call"),
+        pytest.param(IMAGES.replace("STEPS", "2"), 3, id="two steps per execution"),
         pytest.param(SHORT, 3, id="names that the shapes decide, and classes by name"),
         pytest.param(EXAMPLE + NAMED, 5, id="named inputs and weights"),
         pytest.param(EXAMPLE + DATASET + ODD + MODEL.replace('"mse"', "Odd()"), 13, id="a loss that cannot be saved"),

@@ -1,4 +1,4 @@
-"""A file of the user's own trains as `fit` does, whatever is switched, and says what it does by itself."""
+"""The user's own file trains as with `fit`, under every switch, and its own prefetch is noted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.tensorflow
 
 
 def plain_fit(name: str, epochs: int, seed: int) -> tuple[float, str]:
-    """What a script of the same functions gives without tfwatch."""
+    """Return the result of a script with the same functions, without tfwatch."""
     import keras
     import tensorflow as tf
 
@@ -36,7 +36,7 @@ def plain_fit(name: str, epochs: int, seed: int) -> tuple[float, str]:
     return history.history["loss"][-1], digest(model)
 
 
-def test_a_data_set_trains_as_in_a_script_bit_for_bit_whatever_is_switched(
+def test_a_data_set_trains_as_in_a_script_bit_for_bit_under_every_switch(
     written: Callable[[str], str], tmp_path: Path
 ) -> None:
     name = written(ONCE)
@@ -67,34 +67,34 @@ def test_a_pipeline_is_switched_live_and_changes_no_bit(written: Callable[[str],
     [
         pytest.param("", "off", [], id="none"),
         pytest.param("", 2, [], id="asked"),
-        pytest.param(".prefetch(2)", 2, ["own.py sets prefetch by itself: off does not turn that off"], id="prefetch"),
+        pytest.param(".prefetch(2)", 2, ["own.py sets prefetch itself: the knobs do not turn it off"], id="prefetch"),
         pytest.param(
             ".map(lambda *xy: xy, num_parallel_calls=2).prefetch(2)",
             "off",
-            ["own.py sets num_parallel_calls and prefetch by itself: off does not turn that off"],
+            ["own.py sets num_parallel_calls and prefetch itself: the knobs do not turn it off"],
             id="both",
         ),
     ],
 )
-def test_what_the_file_does_ahead_by_itself_is_noted(
+def test_prefetch_and_parallel_calls_in_the_file_are_noted(
     stages: str, workers: Setting, notes: list[str], written: Callable[[str], str], tmp_path: Path
 ) -> None:
     run, _ = train(written(ONCE.replace(".batch(8)", f".batch(8){stages}")), tmp_path, Knobs(workers=workers), steps=2)
     assert [event.text for event in events_of(run, Noted) if "by itself" in event.text] == notes
 
 
-def test_a_form_whose_batches_look_otherwise_is_refused_while_the_other_trains_on(
+def test_a_form_with_other_shapes_is_refused_and_training_continues(
     written: Callable[[str], str], tmp_path: Path
 ) -> None:
     text = LIVE.replace("(tf.float32, tf.float32)))", "(tf.float32, tf.float32))).map(lambda x, y: (x, y, y))")
     run, outcome = train(written(IMPORTS + EXAMPLE + text + MODEL), tmp_path, None, Scheduled(3, "fast_form", True))
     assert outcome == Outcome("finished")
     (refused,) = events_of(run, SwitchFailed)
-    assert refused.reason.endswith("own.py:11: pipeline() gives batches of another shape or type under these knobs")
+    assert refused.reason.endswith("own.py:11: pipeline() returns batches of another shape or type under these knobs")
     assert len(run.steps) == 13
 
 
-def test_what_helps_the_file_is_found_beside_it(written: Callable[[str], str], tmp_path: Path) -> None:
+def test_modules_beside_the_file_can_be_imported(written: Callable[[str], str], tmp_path: Path) -> None:
     Path("beside.py").write_text("raise ValueError('not today')")
     _, outcome = train(written("import beside\n" + ONCE), tmp_path)
     assert outcome.message == "beside.py:1: ValueError: not today"

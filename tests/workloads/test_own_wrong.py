@@ -1,4 +1,4 @@
-"""What is wrong in a file of the user's own, as it shows when it is run: a sentence with its line."""
+"""Errors in the user's own file while it runs are reported in a sentence with the line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.tensorflow
 
 
-#: Several devices are to be set up before TensorFlow begins, which in the tests it has.
+#: Several devices must be set up before TensorFlow starts, which the tests have done.
 SPREAD = """
 class Spread(keras.Sequential):
     @property
@@ -38,7 +38,7 @@ def dataset(knobs):
 
 
 def batched(stages: str) -> str:
-    """The file with other stages at the end of its data set."""
+    """Return the file with other stages at the end of its data set."""
     return ONCE.replace(".batch(8)", stages)
 
 
@@ -49,30 +49,30 @@ WRONG = {
     "star": ("from x_not_here import *", "own.py:1: ModuleNotFoundError: No module named 'x_not_here'"),
     "no function": (ONCE + "\nmodel = 3", "own.py has no function model()"),
     "model raises": (ONCE + "\ndef model():\n    return 1 / 0\n", "own.py:19: ZeroDivisionError: division by zero"),
-    "no model": (ONCE + "\ndef model(): ...\n", "own.py:18: model() gives None, not a compiled Keras model"),
+    "no model": (ONCE + "\ndef model(): ...\n", "own.py:18: model() returns None, not a compiled Keras model"),
     "not compiled": (
         ONCE.replace("model.compile", "(lambda *_, **__: 0)"),
-        "own.py:12: model() gives a model that is not compiled: call its compile()",
+        "own.py:12: model() returns a model that is not compiled: call its compile()",
     ),
     "no such loss": (
         ONCE.replace('"mse"', '"mean_sqared_error"'),
-        "own.py:12: model() compiles with the loss 'mean_sqared_error', which is no loss of Keras' (is it 'mean_s",
+        "own.py:12: model() compiles with the loss 'mean_sqared_error', which Keras does not know (is it 'mean_s",
     ),
     "no such loss, op by op": (
         ONCE.replace('"mse"', '["nothing_like_it"], run_eagerly=True'),
-        "own.py:12: model() compiles with the loss 'nothing_like_it', which is no loss of Keras'",
+        "own.py:12: model() compiles with the loss 'nothing_like_it', which Keras does not know",
     ),
     "no such metric": (
         ONCE.replace('["mean_absolute_error"]', '["mae", "acuracy"]'),
-        "own.py:12: model() compiles with the metric 'acuracy', which is no metric of Keras' (is it 'accuracy'?)",
+        "own.py:12: model() compiles with the metric 'acuracy', which Keras does not know (is it 'accuracy'?)",
     ),
     "no such metric, of weighted examples": (
         ONCE.replace('"mse"', '"mse", weighted_metrics=[["nothing_like_it"]]'),
-        "own.py:12: model() compiles with the metric 'nothing_like_it', which is no metric of Keras'",
+        "own.py:12: model() compiles with the metric 'nothing_like_it', which Keras does not know",
     ),
     "no data set": (
         ONCE + "\ndef dataset(knobs):\n    return [1]\n",
-        "own.py:18: dataset() gives a list, not a tf.data.Dataset",
+        "own.py:18: dataset() returns a list, not a tf.data.Dataset",
     ),
     "a map raises": (
         ONCE.replace("tf.reduce_sum(x, ", "tf.reduce_summ(x, "),
@@ -88,12 +88,12 @@ WRONG = {
     "not batched": (batched(""), UNFIT),
     "empty": (
         ONCE.replace("range(100)", "range(0)").replace("shuffle(100", "shuffle(1"),
-        "own.py:8: dataset() gives no batch: the data set is empty",
+        "own.py:8: dataset() returns no batch: the data set is empty",
     ),
     "empty, as it proves": (batched(".filter(lambda x, y: False).batch(8)"), "the data set is empty: it gave no batch"),
     "infinite": (
         batched(".repeat().batch(8)"),
-        "own.py:8: dataset() gives a data set that never ends: say with --steps how long to train",
+        "own.py:8: dataset() returns an infinite data set: set the length of the training with --steps",
     ),
     "batches of batches": (
         IMPORTS
@@ -102,36 +102,36 @@ WRONG = {
         .replace("if ", "if not ")
         .replace("example, ns", "lambda n: example(n[0]), ns")
         + MODEL,
-        "own.py:11: pipeline() gives 7 batches for the 13 of source(): batch in source()",
+        "own.py:11: pipeline() returns 7 batches for the 13 of source(): batch in source()",
     ),
     "ragged": (
         batched(".batch(8).map(lambda x, y: (tf.RaggedTensor.from_tensor(x), y))"),
-        "own.py:8: dataset() gives a RaggedTensor: only plain tensors can be fed here",
+        "own.py:8: dataset() returns a RaggedTensor: only plain tensors are supported",
     ),
     "asserted": (
         IMPORTS
         + EXAMPLE
         + LIVE.replace(".batch(8)\n", ".batch(8).apply(tf.data.experimental.assert_cardinality(13))\n")
         + MODEL,
-        "own.py:11: pipeline() asserts how many batches it gives: do so in source()",
+        "own.py:11: pipeline() asserts its number of batches: do that in source()",
     ),
     "on a device": (
         batched('.batch(8).apply(tf.data.experimental.copy_to_device("/cpu:0"))'),
-        "own.py:8: dataset() hands its batches out on a device: leave prefetch_to_device out",
+        "own.py:8: dataset() returns batches on a device: remove prefetch_to_device",
     ),
     "spread": (
         IMPORTS + EXAMPLE + DATASET + SPREAD + MODEL.replace("keras.Sequential", "Spread"),
-        "own.py:17: model() gives a model that is spread over 2 devices: watch it with Watch()",
+        "own.py:17: model() returns a model on 2 devices: train it in a script with Watch()",
     ),
     "validation": (
         ONCE + "\ndef validation(): return 5\n",
-        "own.py:18: validation() gives an int, not a tf.data.Dataset",
+        "own.py:18: validation() returns an int, not a tf.data.Dataset",
     ),
 }
 
 
 @pytest.mark.parametrize(("text", "sentence"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_before_training_is_bad_input(
+def test_an_error_before_training_is_bad_input(
     text: str, sentence: str, written: Callable[[str], str], tmp_path: Path
 ) -> None:
     run, outcome = train(written(text), tmp_path)
@@ -155,7 +155,7 @@ def dataset(knobs):
 CHANGING = {
     "between batches": (
         RAGGED_LENGTHS + MODEL,
-        "own.py:8: dataset() gives a batch of another shape: (2, 5), and model() takes (None, 4)",
+        "own.py:8: dataset() returns a batch of shape (2, 5), but model() takes (None, 4)",
     ),
     "in a batch": (
         ROWS + MODEL,
@@ -175,7 +175,7 @@ CHANGING = {
 
 
 @pytest.mark.parametrize(("text", "sentence"), CHANGING.values(), ids=CHANGING)
-def test_shapes_that_change_fail_with_a_line(
+def test_changing_shapes_fail_with_the_line(
     text: str, sentence: str, written: Callable[[str], str], tmp_path: Path
 ) -> None:
     run, outcome = train(written(IMPORTS + text), tmp_path)
@@ -184,7 +184,7 @@ def test_shapes_that_change_fail_with_a_line(
     assert len(run.steps) == 2
 
 
-def test_a_generator_that_raises_fails_with_its_line(written: Callable[[str], str], tmp_path: Path) -> None:
+def test_a_failing_generator_fails_with_its_line(written: Callable[[str], str], tmp_path: Path) -> None:
     text = RAGGED_LENGTHS.replace("for size in (4, 4, 5)", "for size in (4, 4, 4)").replace(
         "* 2\n", "* 2\n    1 / 0\n", 1
     )

@@ -35,7 +35,7 @@ class Result:
     """The result of a tool.
 
     code: the exit code, negative for the signal that ended the tool; None where it did not end by itself.
-    trouble: why it did not, e.g. `gives no answer within 2 s`; empty where it did, for any exit code.
+    trouble: why it did not, e.g. `did not respond within 2 s`; empty where it did, for any exit code.
     cpu_ns: CPU time of the tool and its children.
     """
 
@@ -141,7 +141,7 @@ class RunningTool:
         elif not self._pipes.get_map() and self._has_ended(min(left_s, _CLOSED_S) if wait else 0.0):
             self._end("")
         elif not left_s:
-            self._kill(f"gives no answer within {self._timeout_s:g} s")
+            self._kill(f"did not respond within {self._timeout_s:g} s")
         return self._result
 
     def _take(self, wait_s: float) -> bool:

@@ -23,7 +23,7 @@ from tfwatch.doctor.packages import Installed, providers
 from tfwatch.doctor.probes import backend, interpreter, nvidia, read_speed, runs_folder, terminal
 from tfwatch.doctor.trial import Trial, try_tensorflow
 from tfwatch.runs.machine_info import limits
-from tfwatch.sensors.gpu.sensor import sources_of
+from tfwatch.sensors.gpu.sensor import choose_sources
 from tfwatch.sensors.host import host_sensors
 from tfwatch.sensors.protocol import Availability, Unavailable, reason
 
@@ -188,7 +188,7 @@ def _gpu_counters(system: str) -> tuple[Availability | None, tuple[str, Availabi
     """Return the availability of powermetrics (None off macOS), and the first GPU source that works, else the last."""
     asked = {
         one.name: _within_limit(partial(_ask, one), one.name, "is its driver stuck?")
-        for one in sources_of("auto", system)
+        for one in choose_sources("auto", system)
     }
     working = [name for name, answer in asked.items() if not isinstance(answer, Unavailable)]
     name = working[0] if working else list(asked)[-1]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.findings.bottleneck import stage_table
+from tfwatch.analysis.findings.bottleneck import make_stage_table
 from tfwatch.analysis.steps.summary import between
 from tfwatch.analysis.tuning.comparison import compare
-from tfwatch.analysis.tuning.evidence import Evidence, EvidenceTables, build_evidence, tables
+from tfwatch.analysis.tuning.evidence import Evidence, EvidenceTables, build_evidence, stage_tables_by_time
 from tfwatch.core.events import PipelineSwitched, StagesFound, SwitchAsked, SwitchFailed
 
 if TYPE_CHECKING:
@@ -37,17 +37,17 @@ def build_evidence_tables(snapshot: Snapshot, steps_between: Callable[[int, int]
 
     steps_between: reads rows of the run, by the first and the last step.
     """
-    return _grounds(snapshot, steps_between, _tables_kept(snapshot), snapshot.events.of(PipelineSwitched))
+    return _tables(snapshot, steps_between, _tables_kept(snapshot), snapshot.events.of(PipelineSwitched))
 
 
 def build_evidence_tables_of_run(run: Run) -> EvidenceTables:
     """The tables that evidence is gathered from, of all that a run has recorded."""
     switched = [event for event in run.events if isinstance(event, PipelineSwitched)]
-    table_at = tables(run.stages, stages_found(run.events))
-    return _grounds(run, lambda first, last: between(run.steps, first, last), table_at, switched)
+    table_at = stage_tables_by_time(run.stages, stages_found(run.events))
+    return _tables(run, lambda first, last: between(run.steps, first, last), table_at, switched)
 
 
-def _grounds(
+def _tables(
     run: Snapshot | Run,
     steps_between: Callable[[int, int], Rows],
     table_at: Callable[[int, int], StageTable | None],
@@ -60,7 +60,7 @@ def evidence_now(
     snapshot: Snapshot,
     steps_between: Callable[[int, int], Rows],
     comparisons: Sequence[Comparison] | None = None,
-    silence: str = "",
+    no_forecast_reason: str = "",
 ) -> Evidence:
     """The evidence of this moment. comparisons: of the switches so far, made here where they are not given.
 
@@ -69,7 +69,7 @@ def evidence_now(
     if comparisons is None:
         comparisons = compare(switches_of(snapshot.events), snapshot.steps_total, steps_between)
     tables = build_evidence_tables(snapshot, steps_between)
-    return build_evidence(tables, comparisons, snapshot.steps_total, round(snapshot.now_s * 1e9), silence)
+    return build_evidence(tables, comparisons, snapshot.steps_total, round(snapshot.now_s * 1e9), no_forecast_reason)
 
 
 def _tables_kept(snapshot: Snapshot) -> Callable[[int, int], StageTable | None]:
@@ -78,6 +78,6 @@ def _tables_kept(snapshot: Snapshot) -> Callable[[int, int], StageTable | None]:
     def table_at(step: int, at_ns: int) -> StageTable | None:
         del at_ns
         rows = snapshot.stages if step == snapshot.steps_total else snapshot.stages_before.get(step)
-        return None if rows is None else stage_table(rows, snapshot.stages_found)
+        return None if rows is None else make_stage_table(rows, snapshot.stages_found)
 
     return table_at

@@ -72,8 +72,8 @@ class ForecastFollower:
         self.record = self._record(build_evidence_tables(snapshot, self._steps_between), comparisons)
         asked = any(state.asked and not epochs_until(knob, state.asked) for knob, state in knobs.items())
         running_test = running_experiment(snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded))
-        silence = _EXPERIMENT if running_test else _UNDER_WAY if asked else ""
-        known = evidence_now(snapshot, self._steps_between, comparisons, silence)
+        no_forecast_reason = _EXPERIMENT if running_test else _UNDER_WAY if asked else ""
+        known = evidence_now(snapshot, self._steps_between, comparisons, no_forecast_reason)
         self.table = known.stages
         if snapshot.ended is not None:
             self.forecasts, self._series = {}, None
@@ -111,7 +111,7 @@ class _Series:
 
     def go_on(self, since_s: float) -> bool:
         """Make as many as `since_s` seconds ask for, and say whether all are made; those without a number cost none."""
-        share = 1.0 if self._known.silence else since_s / _SPREAD_S
+        share = 1.0 if self._known.no_forecast_reason else since_s / _SPREAD_S
         due = len(self.made) + math.ceil(len(self._wanted) * share)
         for knob, value in self._wanted[len(self.made) : due]:
             self.made[knob, value] = forecast(self._known, knob, value)

@@ -13,13 +13,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings import banner
-from tfwatch.analysis.findings.advice import held_end
+from tfwatch.analysis.findings.advice import find_slow_epoch_end
 from tfwatch.analysis.findings.machine import Hardware, hardware
 from tfwatch.analysis.findings.situation import Banner, Tone
-from tfwatch.analysis.findings.starving_cost import Lost, lost
+from tfwatch.analysis.findings.starving_cost import DataWaitCost, lost
 from tfwatch.analysis.steps.breakdown import breakdown
 from tfwatch.analysis.steps.summary import LastSetting, Summary, summarise
-from tfwatch.analysis.steps.time_breakdown import Ledger, make_ledger, mean_of
+from tfwatch.analysis.steps.time_breakdown import TimeBreakdown, make_time_breakdown, mean_time_spent
 from tfwatch.analysis.tuning.evidence import Evidence, build_evidence, last_table
 from tfwatch.analysis.tuning.forecast import Record, forecasts, record
 from tfwatch.core.errors import reason
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.findings.bottleneck import StageTable
     from tfwatch.analysis.findings.situation import Situation
-    from tfwatch.analysis.steps.time_breakdown import Entry
+    from tfwatch.analysis.steps.time_breakdown import TimeSpent
     from tfwatch.analysis.tuning.comparison import Restart
     from tfwatch.analysis.tuning.evidence import EvidenceTables
     from tfwatch.runs.opened import Run
@@ -42,7 +42,7 @@ class JudgedRun:
     """A run that was read once, and its judgement. Each part is made when it is first asked for.
 
     The verdict, what the steps are bound by and the finding are those of `setting`, the last setting that counts;
-    `summary.steady`, `ledger`, `hardware` and `lost` are figures over the whole run.
+    `summary.steady`, `time_breakdown`, `hardware` and `lost` are figures over the whole run.
     """
 
     def __init__(self, run: Run) -> None:
@@ -56,10 +56,10 @@ class JudgedRun:
         return summarise(run.steps, run.events, manifest.accelerated, open_wait, manifest.op_by_op)
 
     @cached_property
-    def ledger(self) -> Ledger:
+    def time_breakdown(self) -> TimeBreakdown:
         """Every second of the run by what it went to."""
         run = self.run
-        return make_ledger(run.epochs, run.events, run.length_s, run.open_phase.phase if run.open_phase else None)
+        return make_time_breakdown(run.epochs, run.events, run.length_s, run.open_phase.phase if run.open_phase else None)
 
     @cached_property
     def hardware(self) -> Hardware:
@@ -69,14 +69,14 @@ class JudgedRun:
     @cached_property
     def record(self) -> Record:
         """The forecasts of the run's switches against the measured steps."""
-        return record(self._grounds, self.summary.switches)
+        return record(self._tables, self.summary.switches)
 
     @cached_property
-    def lost(self) -> Lost:
+    def lost(self) -> DataWaitCost:
         """The cost of all data wait."""
         size = self.run.manifest.batch_size
         examples = self.summary.steps * size if size else None
-        return lost(self.ledger.total, self.run.length_s, examples, self.hardware.energy)
+        return lost(self.time_breakdown.total, self.run.length_s, examples, self.hardware.energy)
 
     @cached_property
     def restart(self) -> Restart | None:
@@ -86,7 +86,7 @@ class JudgedRun:
     @cached_property
     def pipeline(self) -> StageTable | None:
         """The stages of the input pipeline as they were read last."""
-        return last_table(self._grounds, self.run.stages, self.setting.judgement.breakdown)
+        return last_table(self._tables, self.run.stages, self.setting.judgement.breakdown)
 
     @property
     def setting(self) -> LastSetting:
@@ -114,15 +114,15 @@ class JudgedRun:
             knobs=evidence.knobs,
             epoch_spent=self._epoch_spent,
             callback=self.summary.callback,
-            fills=self.summary.fills,
-            held_end=held_end(self.run.events),
+            has_shuffle_fill=self.summary.has_shuffle_fill,
+            slow_epoch_end=find_slow_epoch_end(self.run.events),
             forecasts={(one.knob, one.value): one for one in forecasts(evidence)},
             stages=evidence.stages,
         )
         return build_situation(self.run.manifest, stages_found(self.run.events), setting)
 
     @cached_property
-    def _grounds(self) -> EvidenceTables:
+    def _tables(self) -> EvidenceTables:
         return build_evidence_tables_of_run(self.run)
 
     @property
@@ -134,20 +134,20 @@ class JudgedRun:
         else:
             last, at_ns = setting.undecided.stretches[-1][1], setting.undecided.at_ns
             switches = [switch for switch in switches if switch.step is not None and switch.step <= last]
-        found = build_evidence(self._grounds, switches, last, at_ns)
+        found = build_evidence(self._tables, switches, last, at_ns)
         if setting.undecided is None and len(setting.stretches) <= 1:
             return found
         # One block of an A/B test is too short to forecast from: all those of the setting are.
         return replace(found, rows=setting.newest, breakdown=breakdown(setting.newest))
 
     @property
-    def _epoch_spent(self) -> Entry:
+    def _epoch_spent(self) -> TimeSpent:
         """The mean whole epoch since the last setting began; of all epochs where none is that new."""
-        run, ledger = self.run, self.ledger
+        run, time_breakdown = self.run, self.time_breakdown
         is_finished = run.ended is not None and run.ended.cause == "finished"
-        epochs = list(zip(ledger.epochs, ledger.begins_ns, strict=True))
+        epochs = list(zip(time_breakdown.epochs, time_breakdown.begins_ns, strict=True))
         whole = epochs if is_finished else epochs[:-1]  # an epoch that was broken off lacks its end
-        return mean_of([one for one, at_ns in whole if at_ns >= self.setting.begin_ns] or ledger.epochs)
+        return mean_time_spent([one for one, at_ns in whole if at_ns >= self.setting.begin_ns] or time_breakdown.epochs)
 
 
 class EndedFinding:

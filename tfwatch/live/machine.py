@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.findings.machine import Machine, evidence, growth, machine_of, recent
+from tfwatch.analysis.findings.machine import Machine, evidence, growth, recent, summarise_machine
 from tfwatch.analysis.findings.starving_cost import Energy, RunningEnergy
 from tfwatch.core.events import ExperimentEnded, GpuFound, PipelineSwitched, SensorMissing, without_experiments
 from tfwatch.core.rows import Phase
@@ -46,7 +46,7 @@ class MachineFollower:
         words = events.of(GpuFound, SensorMissing)
         if snapshot.life is Life.ENDED:
             if self._whole is None or self._whole[0] != len(samples):
-                self._whole = len(samples), machine_of(samples, words, typical=True)
+                self._whole = len(samples), summarise_machine(samples, words, typical=True)
             return self._whole[1]
         if snapshot.now_s >= self._due_s:
             self._due_s = snapshot.now_s + _GROWTH_EVERY_S
@@ -54,7 +54,7 @@ class MachineFollower:
         changes_ns = [switch.at_ns for switch in without_experiments(events.of(PipelineSwitched))]
         changes_ns += [ended.at_ns for ended in events.of(ExperimentEnded)]
         since_s = max(changes_ns) / 1e9 + _LAG_S if changes_ns else 0.0
-        machine = machine_of(recent(samples, snapshot.now_s), words, self._growth, since_s=since_s)
+        machine = summarise_machine(recent(samples, snapshot.now_s), words, self._growth, since_s=since_s)
         return replace(machine, evidence=evidence(snapshot.steps, samples, snapshot.now_s, since_s))
 
     def energy(self, snapshot: Snapshot) -> Energy | None:

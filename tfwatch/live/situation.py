@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.findings.loss import lasting
-from tfwatch.analysis.findings.situation import NOT_JUDGED, Memory, Situation, origin_of
+from tfwatch.analysis.findings.loss import current_divergence
+from tfwatch.analysis.findings.situation import NOT_JUDGED, Memory, Situation, find_batch_source
 from tfwatch.analysis.steps.verdict import Judgement, judge
 from tfwatch.core.errors import printable
 from tfwatch.core.events import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfwatch.analysis.findings.bottleneck import StageTable
-    from tfwatch.analysis.steps.time_breakdown import Entry
+    from tfwatch.analysis.steps.time_breakdown import TimeSpent
     from tfwatch.analysis.tuning.forecast import Forecast
     from tfwatch.core.events import Paused, StagesFound
     from tfwatch.runs.format import Manifest
@@ -44,10 +44,10 @@ class MeasuredSetting:
 
     judgement: Judgement = NOT_JUDGED
     knobs: Mapping[str, str] = field(default_factory=dict)
-    epoch_spent: Entry | None = None
+    epoch_spent: TimeSpent | None = None
     callback: str = ""
-    fills: bool = False
-    held_end: Paused | None = None
+    has_shuffle_fill: bool = False
+    slow_epoch_end: Paused | None = None
     forecasts: Mapping[tuple[str, str], Forecast] = field(default_factory=dict)
     stages: StageTable | None = None
 
@@ -62,8 +62,8 @@ def build_situation(
         knobs=setting.knobs,
         epoch_spent=setting.epoch_spent,
         callback=setting.callback,
-        fills=setting.fills,
-        held_end=setting.held_end,
+        has_shuffle_fill=setting.has_shuffle_fill,
+        slow_epoch_end=setting.slow_epoch_end,
         forecasts=setting.forecasts,
         stages=setting.stages,
         pid=manifest.pid,
@@ -75,7 +75,7 @@ def build_situation(
         switchable=tuple(manifest.switchable),
         fast_form=manifest.fast_form,
         started=manifest.knobs,
-        origin=origin_of(found.values()),
+        origin=find_batch_source(found.values()),
         batch_size=manifest.batch_size,
         batch_bytes=manifest.batch_bytes,
     )
@@ -106,7 +106,7 @@ def at_this_moment(setting: Situation, snapshot: Snapshot) -> Situation:
         memory=_memory(snapshot),
         run=replay_argument(snapshot.folder) if snapshot.folder else "",
         located=_located(snapshot),
-        diverged=lasting(events.of(LossDiverged, LossRecovered)),
+        diverged=current_divergence(events.of(LossDiverged, LossRecovered)),
     )
 
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.findings.advice import fills_shuffle, held_end, slow_callback
+from tfwatch.analysis.findings.advice import has_shuffle_fill, slow_callback, slow_epoch_end
 from tfwatch.analysis.findings.banner import banner
-from tfwatch.analysis.findings.log_lines import Heard, Said
+from tfwatch.analysis.findings.log_lines import LogFinding, LogFollower
 from tfwatch.analysis.findings.situation import NOT_JUDGED, Situation
-from tfwatch.analysis.findings.starving_cost import Lost, lost
+from tfwatch.analysis.findings.starving_cost import DataWaitCost, lost
 from tfwatch.analysis.steps.breakdown import left_s
 from tfwatch.analysis.steps.causes import STOPPED
-from tfwatch.analysis.steps.time_breakdown import RunningLedger
+from tfwatch.analysis.steps.time_breakdown import RunningTimeBreakdown
 from tfwatch.analysis.steps.verdict import NEEDED
-from tfwatch.analysis.tuning.comparison import Comparison, Known, compare
-from tfwatch.analysis.tuning.knob_state import Ask, KnobState, knob_states
+from tfwatch.analysis.tuning.comparison import Comparison, KnownSplits, compare
+from tfwatch.analysis.tuning.knob_state import KnobRequest, KnobState, knob_states
 from tfwatch.analysis.tuning.search_text import (
     AUTOPILOT_EVENTS,
     UNDECIDED_EVENTS,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.patterns import Pattern
     from tfwatch.analysis.steps.spikes import Compiled
     from tfwatch.analysis.steps.stalls import Stall
-    from tfwatch.analysis.steps.time_breakdown import Entry
+    from tfwatch.analysis.steps.time_breakdown import TimeSpent
     from tfwatch.analysis.tuning.comparison import Earlier
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
@@ -78,7 +78,7 @@ class RunView:
     patterns: tuple[Pattern, ...] = ()
     compiles: tuple[Compiled, ...] = ()
     energy: Energy | None = None
-    said: tuple[Said, ...] = ()
+    log_findings: tuple[LogFinding, ...] = ()
     undecided: Undecided | None = None
 
     @property
@@ -98,7 +98,7 @@ class _Figures:
     machine: Machine | None = None
     energy: Energy | None = None
     left_s: float | None = None
-    lost: Lost | None = None
+    lost: DataWaitCost | None = None
 
 
 class Follower:
@@ -120,21 +120,21 @@ class Follower:
         self._ended_finding = ended_finding
         self._restarts = RestartFollower(earlier, steps_between)
         self._comparisons: tuple[Comparison, ...] = ()
-        self._known: Known = {}
+        self._known: KnownSplits = {}
         self._figures = _Figures()
         self._figured: tuple[int, int, int] | None = None
         self._step_search = StepSearch(steps_between)
         self._switches = 0
-        self._ledger = RunningLedger()
-        self._of_ledger: list[Event] = []
+        self._time_breakdown = RunningTimeBreakdown()
+        self._breakdown_events: list[Event] = []
         self._seen = 0
-        self._heard = Heard()
+        self._log = LogFollower()
         self._forecasts = ForecastFollower(steps_between)
 
-    def follow(self, snapshot: Snapshot, asks: Sequence[Ask], stopping_s: float | None) -> RunView:
+    def follow(self, snapshot: Snapshot, asks: Sequence[KnobRequest], stopping_s: float | None) -> RunView:
         """Judge a snapshot; `asks`: this screen's requests, `stopping_s`: since it asked to stop."""
         self._step_search.take(snapshot)
-        self._heard.follow(snapshot.log_head, snapshot.log, snapshot.log_total)
+        self._log.follow(snapshot.log_head, snapshot.log, snapshot.log_total)
         switches = switches_of(snapshot.events)
         # The clock of a run that is over stands still while its steps are still searched; the first ones are counted.
         second = second_of(snapshot.now_s, Slot.JUDGE)
@@ -159,19 +159,19 @@ class Follower:
             tuple(self._step_search.patterns.values()),
             tuple(self._step_search.compiles),
             self._figures.energy,
-            self._heard.said,
+            self._log.log_findings,
             find_undecided(snapshot.events.of(*UNDECIDED_EVENTS)) if over else None,
         )
 
     def _figure(self, snapshot: Snapshot) -> _Figures:
         recent = snapshot.steps[-64:]
         steps_ms = step_ms(recent)
-        total, whole = self._take_ledger(snapshot)
+        total, whole = self._take_time_breakdown(snapshot)
         images = snapshot.latest.images if snapshot.latest else None
         return _Figures(
             replace(self._measure(snapshot), epoch_spent=whole),
             float(np.median(steps_ms)) if len(recent) else None,
-            total.waiting_s,
+            total.data_wait_s,
             total.between_s,
             machine=self._step_search.machine.machine(snapshot),
             energy=self._step_search.machine.energy(snapshot),
@@ -187,19 +187,19 @@ class Follower:
         host_ms = judgement.breakdown.host.mean if judgement.breakdown else 0.0
         return MeasuredSetting(
             judgement,
-            callback=slow_callback(pauses_of(rows, snapshot.events), host_ms),
-            fills=fills_shuffle(rows),
-            held_end=_held_end(snapshot.events),
+            callback=find_slow_callback(pauses_of(rows, snapshot.events), host_ms),
+            has_shuffle_fill=has_shuffle_fill(rows),
+            slow_epoch_end=_slow_epoch_end(snapshot.events),
         )
 
-    def _take_ledger(self, snapshot: Snapshot) -> tuple[Entry, Entry | None]:
-        """The ledger of the whole run so far, and its newest whole epoch."""
+    def _take_time_breakdown(self, snapshot: Snapshot) -> tuple[TimeSpent, TimeSpent | None]:
+        """The time breakdown of the run so far, and of its newest whole epoch."""
         last = find_open_phase(snapshot.ended, snapshot.pulse)
-        # Pauses are many, and the ledger asks for stops only.
-        self._of_ledger += (event for event in snapshot.events[self._seen :] if _is_of_ledger(event))
+        # Pauses are many, and the time breakdown needs only the stops.
+        self._breakdown_events += (event for event in snapshot.events[self._seen :] if _is_breakdown_event(event))
         self._seen = len(snapshot.events)
         doing = last.phase if last else None
-        return self._ledger.take(snapshot.epochs.rows, self._of_ledger, snapshot.now_s, doing)
+        return self._time_breakdown.take(snapshot.epochs.rows, self._breakdown_events, snapshot.now_s, doing)
 
     def _situation(self, snapshot: Snapshot, knobs: dict[str, KnobState], stopping_s: float | None) -> Situation:
         figures, comparisons = self._figures, self._comparisons
@@ -213,8 +213,8 @@ class Follower:
         now = at_this_moment(now, snapshot)
         return replace(
             now,
-            at_last=self._ended_finding.finding() if self._ended_finding and snapshot.life.is_over else None,
-            shuffle=self._heard.shuffle if now.epoch_begins else None,
+            last_finding=self._ended_finding.finding() if self._ended_finding and snapshot.life.is_over else None,
+            shuffle=self._log.shuffle if now.epoch_begins else None,
             median_step_ms=figures.median_step_ms,
             waited_s=figures.waited_s,
             between_s=figures.between_s,
@@ -241,10 +241,10 @@ def steps_in_all(snapshot: Snapshot) -> int | None:
     return epochs * per_epoch if epochs and per_epoch else None
 
 
-def _held_end(events: Events) -> Paused | None:
+def _slow_epoch_end(events: Events) -> Paused | None:
     """Of the newest epochs: pauses are many."""
     ended = events.of(EpochEnded)[-_ENDS:]
-    return held_end([*ended, *events.between(Paused, ended[0].at_ns - 10**9, 2**63)]) if ended else None
+    return find_slow_epoch_end([*ended, *events.between(Paused, ended[0].at_ns - 10**9, 2**63)]) if ended else None
 
 
 def _experiment(snapshot: Snapshot) -> RunningExperiment | None:
@@ -258,5 +258,5 @@ def _asked(knobs: dict[str, KnobState]) -> dict[str, str]:
     return {knob: value for knob, value in asked.items() if not epochs_until(knob, value)}
 
 
-def _is_of_ledger(event: Event) -> bool:
+def _is_breakdown_event(event: Event) -> bool:
     return not isinstance(event, Paused) or event.cause == STOPPED

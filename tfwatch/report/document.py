@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.analysis.findings.log_lines import meanings
+from tfwatch.analysis.findings.log_lines import find_meanings
 from tfwatch.analysis.findings.loss import divergences
 from tfwatch.analysis.findings.machine import PIPELINE
-from tfwatch.analysis.steps.time_breakdown import PARTS, Entry, Ledger, keras_step_ms
+from tfwatch.analysis.steps.time_breakdown import PARTS, TimeBreakdown, TimeSpent, keras_step_ms
 from tfwatch.core.events import EpochEnded, SensorMissing, StallLocated
 from tfwatch.live.judged_run import JudgedRun
 from tfwatch.report.document_switches import (
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tfwatch.analysis.findings.bottleneck import Bottleneck, Stage, StageTable
-    from tfwatch.analysis.findings.log_lines import Said
+    from tfwatch.analysis.findings.log_lines import LogFinding
     from tfwatch.analysis.findings.loss import Divergence
     from tfwatch.analysis.findings.machine import Hardware
     from tfwatch.analysis.steps.patterns import Pattern
@@ -107,9 +107,9 @@ def as_json(run: Run) -> dict[str, Any]:
         where there is none.
     spikes: [{step, extra_ms, part, cause, detail}], steps that stand out over the median step around them; detail is a
         callback's class, or empty.
-    ledger: {total, start, epochs: [...]}, each {epoch, steps, wall_s} and the seconds that sum to wall_s: import_s,
-        data_set_s, compile_s, compute_s, waiting_s, host_s, first_batch_s, validation_s, epoch_end_s (these three
-        lie between epochs: between_s), asleep_s, other_s. start: before the first epoch.
+    time_breakdown: {total, start, epochs: [...]}, each {epoch, steps, wall_s} and the seconds that sum to wall_s:
+        import_s, data_set_s, compile_s, compute_s, data_wait_s, host_s, first_batch_s, validation_s, epoch_end_s (these three
+        lie between epochs: between_s), asleep_s, unaccounted_s. start: before the first epoch.
     pipeline: {stages: [{name, kind, busy_ms, parallelism, buffered, buffer_size, buffered_bytes}], all_ms, bottleneck:
         {stage, reason, sentence}, missing}, as tf.data's own model had it over the run's last seconds, in the order of
         the code. busy_ms: milliseconds a batch in this stage alone, summed over its `parallelism` workers; all_ms: in
@@ -137,7 +137,7 @@ def as_json(run: Run) -> dict[str, Any]:
         steps, step_ms, kept, reason}], see `core.trials.ExperimentEnded`; answer is `faster`, `slower`, `same` or
         `unclear`, of `setting` against the first one. ratio: step time of `against` over that of `setting`, within low
         to high with 95 % confidence; None where it is not known. Switches of experiments are not among `switches`.
-    lost: {waiting_s, share, images, energy_j, run_without_s}, what data wait took: seconds and their share of the run;
+    lost: {data_wait_s, share, images, energy_j, run_without_s}, what data wait took: seconds and their share of the run;
         images that were trained on in as much time of compute and host; joules; and what the run would have taken at
         best, had no step waited. None is unknown.
     energy_j: what the device that trained drew: the GPU where the steps ran on one, else the CPU. The integral of its
@@ -179,12 +179,12 @@ def as_json(run: Run) -> dict[str, Any]:
         "experiments": experiments_json(run.events),
         "forecasts": forecasts_json(judged.record),
         "lost": lost_json(judged.lost),
-        "ledger": _ledger(judged.ledger),
+        "time_breakdown": _time_breakdown(judged.time_breakdown),
         "pipeline": pipeline_json(judged.pipeline, run.events),
         "keras_step_ms": keras_step_ms(run.epochs, run.events),
         **_energy(judged.hardware),
         "machine": _machine(judged.hardware),
-        "tensorflow_said": [_said(one) for one in meanings(run.log)],
+        "tensorflow_said": [_said(one) for one in find_meanings(run.log)],
     }
     told: dict[str, Any] = finite(document)
     return told
@@ -212,7 +212,7 @@ def _divergence(one: Divergence) -> dict[str, Any]:
     }
 
 
-def _said(one: Said) -> dict[str, Any]:
+def _said(one: LogFinding) -> dict[str, Any]:
     meaning = one.meaning
     return {"name": meaning.name, "harmless": meaning.harmless, "meaning": meaning.text, "lines": one.count}
 
@@ -244,12 +244,12 @@ def _machine(machine: Hardware) -> dict[str, Any]:
     }
 
 
-def _ledger(ledger: Ledger) -> dict[str, Any]:
-    epochs = [_entry(entry) for entry in ledger.epochs]
-    return {"total": _entry(ledger.total), "start": _entry(ledger.start), "epochs": epochs}
+def _time_breakdown(time_breakdown: TimeBreakdown) -> dict[str, Any]:
+    epochs = [_entry(entry) for entry in time_breakdown.epochs]
+    return {"total": _entry(time_breakdown.total), "start": _entry(time_breakdown.start), "epochs": epochs}
 
 
-def _entry(entry: Entry) -> dict[str, Any]:
+def _entry(entry: TimeSpent) -> dict[str, Any]:
     parts = {name: getattr(entry, name) for name in PARTS}
     return {"epoch": entry.epoch, "steps": entry.steps, "wall_s": entry.wall_s, "between_s": entry.between_s, **parts}
 

@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.analysis.tuning.search_text import AutopilotRun, autopilot_runs
-from tfwatch.analysis.tuning.switch_text import turned
+from tfwatch.analysis.tuning.switch_text import changes_text
 from tfwatch.core.events import ExperimentEnded, SwitchMissed
 from tfwatch.core.knobs import option_name
 
@@ -62,8 +62,8 @@ def switches_json(switches: Iterable[Comparison], events: Iterable[Event]) -> li
 
 def forecasts_json(found: Record) -> dict[str, Any]:
     """What was foretold of each switch against what came."""
-    told = [_foretold(one) for one in found.foretold]
-    return {"median_off": found.median_off, "inside": found.inside, "switches": told}
+    told = [_foretold(one) for one in found.checked]
+    return {"median_off": found.median_error, "inside": found.inside, "switches": told}
 
 
 def experiments_json(events: Iterable[Event]) -> list[dict[str, Any]]:
@@ -161,7 +161,7 @@ def _move(move: MoveJudged) -> dict[str, Any]:
         "knob": option_name(move.knob),
         "from": move.old,
         "to": move.new,
-        "with": turned(move.beside) if move.beside else None,
+        "with": changes_text(move.beside) if move.beside else None,
         "step": move.step,
         "forecast_ms": move.forecast_ms,
         "before_ms": move.before_ms,

@@ -20,7 +20,7 @@ from tfwatch.report.document_switches import by_name, split_json
 
 if TYPE_CHECKING:
     from tfwatch.analysis.findings.situation import Banner
-    from tfwatch.analysis.findings.starving_cost import Lost
+    from tfwatch.analysis.findings.starving_cost import DataWaitCost
     from tfwatch.analysis.steps.breakdown import Breakdown
     from tfwatch.analysis.steps.summary import LastSetting, Summary
     from tfwatch.analysis.tuning.comparison import Earlier, Restart
@@ -52,10 +52,10 @@ def finding_json(found: Banner | None) -> dict[str, str | None] | None:
     return {"word": found.word, "sentence": found.sentence, "advice": found.advice, "edit": found.edit or None}
 
 
-def lost_json(found: Lost) -> dict[str, float | None]:
+def lost_json(found: DataWaitCost) -> dict[str, float | None]:
     """The cost of data wait for `--json`."""
     return {
-        "waiting_s": found.waiting_s,
+        "data_wait_s": found.data_wait_s,
         "share": found.share,
         "images": found.examples,
         "energy_j": found.energy_j,
@@ -99,7 +99,7 @@ def next_words(judged: JudgedRun) -> list[str]:
     return [f"{share}next: {words[0].lower()}{words[1:]}{most}", *(f"  edit: {line}" for line in lines)]
 
 
-def lost_words(found: Lost) -> list[str]:
+def lost_words(found: DataWaitCost) -> list[str]:
     """The length of the run without data wait; none where next to nothing was lost."""
     sentence = starving_cost.words(found)
     return [sentence] if sentence else []
@@ -123,18 +123,18 @@ def _where(setting: LastSetting) -> str:
 
 def beginning(earlier: Earlier, manifest: Manifest) -> str:
     """What a run says of the restart that it begins with."""
-    return f"restarted after {earlier.run}: {switch_text.turned(changes(earlier.start, start_of(manifest)))}"
+    return f"restarted after {earlier.run}: {switch_text.changes_text(changes(earlier.start, start_of(manifest)))}"
 
 
 def restart_words(gave: Restart | None) -> str:
     """What the restart gave that began a run, in a line; empty where none did."""
     if gave is None:
         return ""
-    turned = f"restarted, {switch_text.turned(gave.changes)}"
+    turned = f"restarted, {switch_text.changes_text(gave.changes)}"
     if gave.ratio is None or gave.before is None or gave.after is None:
         return f"{turned}: too few steps to compare"
     sides = " to ".join(switch_text.duration(gave, gave.typical(side.step)) for side in (gave.before, gave.after))
-    return f"{turned}: {switch_text.gave(gave, gave.ratio)}, {sides} over {units.count(gave.after.steps)} steps"
+    return f"{turned}: {switch_text.gain_text(gave, gave.ratio)}, {sides} over {units.count(gave.after.steps)} steps"
 
 
 def restart_json(gave: Restart | None) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.findings.loss import diverged_words, lasting
+from tfwatch.analysis.findings.loss import current_divergence, divergence_text
 from tfwatch.analysis.tuning.search_text import AUTOPILOT_EVENTS, running_autopilot, running_experiment
 from tfwatch.core import units
 from tfwatch.core.errors import printable
@@ -69,9 +69,9 @@ def _how_far(snapshot: Snapshot) -> list[_Piece]:
     pieces.append((3, f"step {units.count(latest.step)}"))
     if snapshot.images_s is not None:
         pieces.append((2, f"{units.count(round(snapshot.images_s))} img/s"))
-    diverged = lasting(snapshot.events.of(LossDiverged, LossRecovered))
+    diverged = current_divergence(snapshot.events.of(LossDiverged, LossRecovered))
     if diverged:
-        pieces.append((1, diverged_words(diverged)))
+        pieces.append((1, divergence_text(diverged)))
     elif latest.loss is not None:
         pieces.append((5, f"loss {units.number(latest.loss, 3)}"))
     if latest.metric is not None and snapshot.manifest.metric:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.findings.log_lines import meanings, told
-from tfwatch.analysis.findings.loss import divergences, in_all
+from tfwatch.analysis.findings.log_lines import find_meanings, summarise_log
+from tfwatch.analysis.findings.loss import divergences, divergences_text
 from tfwatch.analysis.findings.machine import GPU
-from tfwatch.analysis.steps.patterns import shape
+from tfwatch.analysis.steps.patterns import pattern_text
 from tfwatch.analysis.steps.time_breakdown import keras_step_ms
 from tfwatch.analysis.tuning import switch_text
-from tfwatch.analysis.tuning.search_text import autopilot_runs, ended_words, in_a_line
-from tfwatch.analysis.tuning.switch_text import missed, outcome, speed
+from tfwatch.analysis.tuning.search_text import autopilot_end_text, autopilot_runs, experiment_line
+from tfwatch.analysis.tuning.switch_text import missed_switch_text, outcome_text, speed
 from tfwatch.core import units
 from tfwatch.core.events import (
     DatasetReady,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.findings.machine import Hardware
     from tfwatch.analysis.steps.summary import Summary
-    from tfwatch.analysis.steps.time_breakdown import Ledger
+    from tfwatch.analysis.steps.time_breakdown import TimeBreakdown
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.runs.opened import Run
 
@@ -55,13 +55,13 @@ def as_text(run: Run, home: Path) -> str:
     Text from outside is cut to one line and stripped of control characters.
     """
     judged = JudgedRun(run)
-    summary, ledger, machine = judged.summary, judged.ledger, judged.hardware
+    summary, time_breakdown, machine = judged.summary, judged.time_breakdown, judged.hardware
     lines = [
         _what(run, summary),
         *_failure(run),
-        *filter(None, [in_all(divergences(run.events))]),
+        *filter(None, [divergences_text(divergences(run.events))]),
         *_skipped(run),
-        *_waited(run, summary, ledger),
+        *_waited(run, summary, time_breakdown),
         *lost_words(judged.lost),
         *_split(run),
         *_op_by_op(run, summary),
@@ -71,7 +71,7 @@ def as_text(run: Run, home: Path) -> str:
         *_missed(run),
         *_experiments(run),
         *_flights(run),
-        *filter(None, [switch_text.record_words(judged.record)]),
+        *filter(None, [switch_text.record_text(judged.record)]),
         *_stall(summary, run),
         *_pattern(summary),
         *next_words(judged),
@@ -114,13 +114,13 @@ def _skipped(run: Run) -> list[str]:
     return [f"skipped {units.counted(ready.skipped, 'file')} that cannot be read{names}"]
 
 
-def _waited(run: Run, summary: Summary, ledger: Ledger) -> list[str]:
+def _waited(run: Run, summary: Summary, time_breakdown: TimeBreakdown) -> list[str]:
     if not summary.steps:
         return []
     device = "the GPU" if run.manifest.accelerated else "the device"
-    waited_s = ledger.total.waiting_s
+    waited_s = time_breakdown.total.data_wait_s
     share = units.percent(waited_s / run.length_s if run.length_s > 0 else None)
-    line = f"{device} waited for data {units.seconds(waited_s)} of it ({share}){_other_losses(ledger, run.length_s)}"
+    line = f"{device} waited for data {units.seconds(waited_s)} of it ({share}){_other_losses(time_breakdown, run.length_s)}"
     split = summary.steady
     if split is None:
         return [f"{line}; no steady steps to judge by"]
@@ -128,13 +128,13 @@ def _waited(run: Run, summary: Summary, ledger: Ledger) -> list[str]:
 
 
 def _experiments(run: Run) -> list[str]:
-    ended = [in_a_line(event) for event in run.events if isinstance(event, ExperimentEnded)]
+    ended = [experiment_line(event) for event in run.events if isinstance(event, ExperimentEnded)]
     noted = [event.text for event in run.events if isinstance(event, Noted) and event.is_refusal]
     return [*ended, *noted[-1:]]
 
 
 def _flights(run: Run) -> list[str]:
-    return [ended_words(autopilot_run.ended) for autopilot_run in autopilot_runs(run.events) if autopilot_run.ended]
+    return [autopilot_end_text(autopilot_run.ended) for autopilot_run in autopilot_runs(run.events) if autopilot_run.ended]
 
 
 def _split(run: Run) -> list[str]:
@@ -155,9 +155,9 @@ def _op_by_op(run: Run, summary: Summary) -> list[str]:
     return [f"op by op: {spent} of a steady step go to {what} ({units.percent(split.dispatch_share)})"]
 
 
-def _other_losses(ledger: Ledger, length_s: float) -> str:
+def _other_losses(time_breakdown: TimeBreakdown, length_s: float) -> str:
     """What else took a hundredth of the run or more, the largest first; steps themselves are no loss."""
-    total = ledger.total
+    total = time_breakdown.total
     losses = {
         "between epochs": total.between_s,
         "compile": total.compile_s,
@@ -222,7 +222,7 @@ def _switches(summary: Summary, form: str) -> list[str]:
 def _missed(run: Run) -> list[str]:
     """The switches for which it was too short."""
     events = [event for event in run.events if isinstance(event, SwitchMissed)]
-    return _first_few([missed(event, run.manifest.fast_form) for event in events], "switches that did not come")
+    return _first_few([missed_switch_text(event, run.manifest.fast_form) for event in events], "switches that did not come")
 
 
 def _first_few(lines: list[str], what: str) -> list[str]:
@@ -236,7 +236,7 @@ def _outcome(switch: Comparison, form: str) -> str:
         return f"{turned}: asked, and not yet in effect at the last step"
     turned = f"{turned} at step {units.count(switch.step)}"
     if switch.beside:
-        return f"{turned}: {outcome(switch)}"
+        return f"{turned}: {outcome_text(switch)}"
     if switch.ratio is None or switch.before is None or switch.after is None:
         return f"{turned}: too few steps to compare"
     gave = " to ".join(units.in_one_unit(*(switch.typical(side.step) for side in (switch.before, switch.after))))
@@ -271,12 +271,12 @@ def _pattern(summary: Summary) -> list[str]:
     if worst is None:
         return []
     where = f"from step {units.count(worst.step)} over {units.counted(worst.steps, 'step')}"
-    return [f"{shape(worst)} {where}: {units.seconds(worst.lost_ms / 1e3)} lost"]
+    return [f"{pattern_text(worst)} {where}: {units.seconds(worst.lost_ms / 1e3)} lost"]
 
 
 def _said(run: Run) -> list[str]:
     """What TensorFlow's log means, that which matters first."""
-    sentences = sorted(told(meanings(run.log)), key=lambda one: one.harmless)
+    sentences = sorted(summarise_log(find_meanings(run.log)), key=lambda one: one.harmless)
     return [one.text if one.harmless else f"TensorFlow: {one.text}" for one in sentences]
 
 

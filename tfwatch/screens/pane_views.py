@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis.tuning import knob_state
 from tfwatch.analysis.tuning.comparison import ENOUGH_STEPS
 from tfwatch.analysis.tuning.search_text import AUTOPILOT_EVENTS, autopilot_runs
-from tfwatch.analysis.tuning.switch_text import between, last_forecast_text, than
-from tfwatch.analysis.tuning.switch_text import note as forecast_note
+from tfwatch.analysis.tuning.switch_text import forecast_note, interval_text, last_forecast_text, than
+from tfwatch.analysis.tuning.switch_text import forecast_note
 from tfwatch.core import units
 from tfwatch.core.events import AUTOPILOT, EpochStarted, ExperimentEnded
 from tfwatch.core.knobs import epochs_until
@@ -189,7 +189,7 @@ def _knob_row(view: RunView, live: bool, one: KnobKey, label: str) -> KnobRow:
         now=state.now,
         next="" if refused or (following == state.now and not waits) else waits or following,
         note=refused.words if refused and can_switch else note,
-        forecast_range=between(forecast) if forecast and has_forecast else "",
+        forecast_range=interval_text(forecast) if forecast and has_forecast else "",
         has_forecast=has_forecast,
         busy=busy and not refused,
         enabled=not refused,

@@ -153,7 +153,9 @@ class SwitchRequests:
 
     def _ask(self, view: RunView, knob: str, value: str) -> str:
         assert self.control is not None
-        self.asks = [ask for ask in self.asks if ask.knob != knob] + [knob_state.KnobRequest(knob, value, view.snapshot.now_s)]
+        self.asks = [ask for ask in self.asks if ask.knob != knob] + [
+            knob_state.KnobRequest(knob, value, view.snapshot.now_s)
+        ]
         self.control.ask(Request(knob, as_value(knob, value), by="key"))
         return ""
 

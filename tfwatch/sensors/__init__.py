@@ -1,1 +1,1 @@
-"""What the machine does while it trains: sensors that fill columns of `core.rows.SAMPLE`."""
+"""The machine during a training: sensors that fill columns of `core.rows.SAMPLE`."""

@@ -1,4 +1,4 @@
-"""Cores in use: all, the busiest, and the fast and the frugal ones of a processor that has both."""
+"""Cores in use: all, the busiest, and the performance and efficiency cores of a processor that has both."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 IOREG = ("/usr/sbin/ioreg", "-r", "-d", "1", "-w", "0", "-k", "cluster-type")
-#: Intel's, of processors that have two kinds of cores.
+#: Linux, for Intel's processors with two kinds of cores.
 _LINUX = Path("/sys/devices")
-#: Letters of Apple's clusters from frugal to fast. Most chips have E and P; the M5 has M and P, from macOS 26.4 on
-#: called P and S.
+#: Letters of Apple's clusters from efficiency to performance. Most chips have E and P; the M5 has M and P, which
+#: macOS 26.4 and later call P and S.
 _CLUSTERS = "EMPS"
 
 _CPU = re.compile(r"^[^\n]{0,80}\+-o cpu\d{1,4}\b", re.MULTILINE | re.ASCII)
 _CLUSTER = re.compile(r'"cluster-type" = <"(\w)(?:\\0)?">', re.ASCII)
-#: A number, or the bytes of one, the lowest first.
+#: A number, or its bytes, the lowest first.
 _NUMBER = r'"{name}" = (?:(\d{{1,4}})\s|<([0-9a-f]{{2}}(?:[0-9a-f]{{2}}){{0,3}})>)'
 _IDS = [re.compile(_NUMBER.format(name=name), re.ASCII) for name in ("logical-cpu-id", "cpu-id")]
 _RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Kinds:
-    """Numbers of the fast cores and of the frugal ones, counted from 0."""
+class CoreKinds:
+    """Numbers of the performance and the efficiency cores, counted from 0."""
 
-    fast: frozenset[int]
-    frugal: frozenset[int]
+    performance: frozenset[int]
+    efficiency: frozenset[int]
 
 
 class CpuSensor:
-    """Cores in use by everything on the machine, and the busiest core.
+    """Cores in use by all programs, and the busiest core.
 
     shares: each core's share of busy time between the last two readings, 0 to 1; empty before there are two.
     """
@@ -54,13 +54,13 @@ class CpuSensor:
         self._before: list[tuple[float, float]] = []
 
     def available(self) -> Availability:
-        """Wherever psutil runs."""
+        """Return `Available`: psutil works everywhere."""
         return Available()
 
     def read(self, now_ns: int) -> Mapping[str, float]:
-        """`cpu_cores` and `core_max`, over the time since the last call."""
+        """Return `cpu_cores` and `core_max`, over the time since the last call."""
         del now_ns
-        times = [_busy_and_all(core) for core in psutil.cpu_times(percpu=True)]
+        times = [_busy_and_total(core) for core in psutil.cpu_times(percpu=True)]
         before, self._before = self._before, times
         self.shares = busy_shares(before, times)
         if not self.shares:
@@ -68,60 +68,60 @@ class CpuSensor:
         return {"cpu_cores": sum(self.shares), "core_max": max(self.shares)}
 
 
-class KindsSensor:
-    """Fast and frugal cores in use, of the shares that a `CpuSensor` has just read."""
+class CoreKindsSensor:
+    """Performance and efficiency cores in use, from the shares that a `CpuSensor` has just read."""
 
     name = "cores"
 
     def __init__(self, cpu: CpuSensor, system: str = sys.platform) -> None:
         self._cpu = cpu
         self._system = system
-        self._kinds: Kinds | None = None
+        self._kinds: CoreKinds | None = None
 
     def available(self) -> Availability:
-        """Where the system tells which core is of which kind."""
-        self._kinds = kinds_here(self._system)
+        """Return whether the system reports the kind of each core."""
+        self._kinds = detect_core_kinds(self._system)
         if self._kinds:
             return Available()
-        return Unavailable("this system does not tell which cores are the fast ones", fix="")
+        return Unavailable("this system does not report which cores are performance cores", fix="")
 
     def read(self, now_ns: int) -> Mapping[str, float]:
-        """`p_cores` and `e_cores`."""
+        """Return `p_cores` and `e_cores`."""
         del now_ns
         shares = dict(enumerate(self._cpu.shares))
-        if self._kinds is None or not shares.keys() >= self._kinds.fast | self._kinds.frugal:
+        if self._kinds is None or not shares.keys() >= self._kinds.performance | self._kinds.efficiency:
             return {}
-        fast, frugal = (sum(shares[core] for core in kind) for kind in (self._kinds.fast, self._kinds.frugal))
-        return {"p_cores": fast, "e_cores": frugal}
+        kinds = {"p_cores": self._kinds.performance, "e_cores": self._kinds.efficiency}
+        return {column: sum(shares[core] for core in cores) for column, cores in kinds.items()}
 
 
-def has_kinds(system: str = sys.platform, devices: Path = _LINUX) -> bool:
-    """Whether this processor has cores of several kinds."""
+def has_core_kinds(system: str = sys.platform, devices: Path = _LINUX) -> bool:
+    """Return whether this processor has cores of several kinds."""
     return platform.machine() == "arm64" if system == "darwin" else (devices / "cpu_atom").is_dir()
 
 
-def kinds_here(system: str = sys.platform, devices: Path = _LINUX) -> Kinds | None:
-    """Which cores of this machine are of which kind; None where the system does not say."""
+def detect_core_kinds(system: str = sys.platform, devices: Path = _LINUX) -> CoreKinds | None:
+    """Return the kinds of this machine's cores; None where the system does not report them."""
     if system == "darwin":
-        return kinds_of(parse_ioreg(run(IOREG, timeout_s=1.0).out), psutil.cpu_count() or 0)
-    fast, frugal = (parse_list(_read(devices / kind / "cpus")) for kind in ("cpu_core", "cpu_atom"))
-    return Kinds(fast, frugal) if fast and frugal and not fast & frugal else None
+        return group_clusters(parse_ioreg(run(IOREG, timeout_s=1.0).out), psutil.cpu_count() or 0)
+    performance, efficiency = (parse_list(_read(devices / kind / "cpus")) for kind in ("cpu_core", "cpu_atom"))
+    return CoreKinds(performance, efficiency) if performance and efficiency and not performance & efficiency else None
 
 
-def kinds_of(clusters: Mapping[int, str], cores: int) -> Kinds | None:
-    """From each core's letter; None unless there is one for each of `cores` cores, of more than one known kind.
+def group_clusters(clusters: Mapping[int, str], cores: int) -> CoreKinds | None:
+    """Return the kinds from each core's letter; None unless all of `cores` cores have one, of more than one known kind.
 
-    Frugal cores do not always come first: chips of two dies have some in the middle.
+    Efficiency cores do not always come first: chips of two dies have some in the middle.
     """
     known = sorted(set(clusters.values()) & set(_CLUSTERS), key=_CLUSTERS.index)
     if clusters.keys() != set(range(cores)) or len(known) < 2 or set(clusters.values()) - set(known):
         return None
-    fast = frozenset(core for core, letter in clusters.items() if letter == known[-1])
-    return Kinds(fast, frozenset(clusters) - fast)
+    performance = frozenset(core for core, letter in clusters.items() if letter == known[-1])
+    return CoreKinds(performance, frozenset(clusters) - performance)
 
 
 def parse_ioreg(text: str) -> dict[int, str]:
-    """Each core's number and its cluster's letter, from ioreg's device tree; cores that say too little are left out."""
+    """Return each core's number and its cluster's letter, from ioreg's device tree; incomplete cores are left out."""
     starts = [found.start() for found in _CPU.finditer(text)]
     clusters: dict[int, str] = {}
     for start, end in zip(starts, [*starts, len(text)][1:], strict=True):
@@ -135,7 +135,7 @@ def parse_ioreg(text: str) -> dict[int, str]:
 
 
 def parse_list(text: str) -> frozenset[int]:
-    """The numbers in `0-3,8`; empty where it is no such list."""
+    """Return the numbers in `0-3,8`; empty where the text is not such a list."""
     cores: set[int] = set()
     for part in text.strip().split(","):
         found = _RANGE.fullmatch(part)
@@ -146,9 +146,9 @@ def parse_list(text: str) -> frozenset[int]:
 
 
 def busy_shares(before: Sequence[tuple[float, float]], after: Sequence[tuple[float, float]]) -> list[float]:
-    """Each core's share of busy time, 0 to 1, from two readings of (busy, all) seconds.
+    """Return each core's share of busy time, 0 to 1, from two readings of (busy, total) seconds.
 
-    Empty where the readings do not belong together (a core came or went) or no time has passed.
+    Empty where the readings do not match (a core came or went) or no time has passed.
     """
     if len(before) != len(after):
         return []
@@ -158,8 +158,8 @@ def busy_shares(before: Sequence[tuple[float, float]], after: Sequence[tuple[flo
     return [min(max(busy / span, 0.0), 1.0) for busy, span in spans]
 
 
-def _busy_and_all(times: Any) -> tuple[float, float]:
-    """(busy, all) seconds of a core. Linux counts guests' time a second time, within user and nice."""
+def _busy_and_total(times: Any) -> tuple[float, float]:
+    """Return (busy, total) seconds of a core. Linux counts guests' time twice: within user and nice too."""
     spent = times._asdict()
     total = sum(spent.values()) - spent.get("guest", 0.0) - spent.get("guest_nice", 0.0)
     return total - times.idle - spent.get("iowait", 0.0), total

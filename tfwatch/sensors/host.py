@@ -1,8 +1,6 @@
-"""The machine and this process, from the operating system's own counters.
+"""The machine and this process, from the operating system's own counters, and a laptop's power supply.
 
-The machine and this process, from the operating system's own counters. They update 100 times a second or so.
-
-Whether a laptop runs on its battery, where systems lower clocks.
+The counters update about 100 times a second. On battery, systems lower clocks.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from tfwatch.sensors import linux, macos
-from tfwatch.sensors.cpu import CpuSensor, KindsSensor, has_kinds
+from tfwatch.sensors.cpu import CoreKindsSensor, CpuSensor, has_core_kinds
 from tfwatch.sensors.protocol import Availability, Available, Rate, Sensor, Unavailable
 
 if TYPE_CHECKING:
@@ -22,19 +20,19 @@ if TYPE_CHECKING:
 
 
 def host_sensors(system: str = sys.platform) -> list[Sensor]:
-    """One sensor for each thing that can fail by itself, as far as this machine has it."""
+    """Return this machine's sensors, one for each source that can fail by itself."""
     cpu = CpuSensor()
     return [
         cpu,
         ProcessSensor(),
-        *_of_system(system),
+        *_system_sensors(system),
         DiskSensor(),
-        *([KindsSensor(cpu, system)] if has_kinds(system) else []),
-        *([MainsSensor()] if has_battery() else []),
+        *([CoreKindsSensor(cpu, system)] if has_core_kinds(system) else []),
+        *([PowerSupplySensor()] if has_battery() else []),
     ]
 
 
-def _of_system(system: str) -> list[Sensor]:
+def _system_sensors(system: str) -> list[Sensor]:
     if system == "darwin":
         return [macos.MemorySensor(), macos.PressureSensor(), macos.ThermalSensor()]
     return [
@@ -46,7 +44,7 @@ def _of_system(system: str) -> list[Sensor]:
 
 
 class ProcessSensor:
-    """Cores and resident memory of the process that trains."""
+    """Cores and resident memory of the training process."""
 
     name = "process"
 
@@ -55,18 +53,18 @@ class ProcessSensor:
         self._rate = Rate()
 
     def available(self) -> Availability:
-        """Wherever psutil runs: it is this very process."""
+        """Return `Available`: it is this process."""
         return Available()
 
     def read(self, now_ns: int) -> Mapping[str, float]:
-        """`process_cores` since the last call, and `process_bytes`."""
+        """Return `process_cores` since the last call, and `process_bytes`."""
         with self._process.oneshot():
             times, memory = self._process.cpu_times(), self._process.memory_info()
         return {"process_cores": self._rate.of(now_ns, times.user + times.system), "process_bytes": memory.rss}
 
 
 class DiskSensor:
-    """Bytes read from all local disks by everything on the machine; what memory had cached is not among them."""
+    """Bytes read from all local disks by all programs, without reads from the file cache."""
 
     name = "disk"
 
@@ -74,23 +72,23 @@ class DiskSensor:
         self._rate = Rate()
 
     def available(self) -> Availability:
-        """Not where the system shows no disks, as in some containers."""
+        """Return `Unavailable` where the system shows no disks, as in some containers."""
         if psutil.disk_io_counters() is None:
             return Unavailable("this system shows no disk counters", "run outside the container to see disk reads")
         return Available()
 
     def read(self, now_ns: int) -> Mapping[str, float]:
-        """`disk_read_bytes_s` since the last call."""
+        """Return `disk_read_bytes_s` since the last call."""
         counters = psutil.disk_io_counters(nowrap=False)
         return {"disk_read_bytes_s": math.nan if counters is None else self._rate.of(now_ns, counters.read_bytes)}
 
 
-#: Some laptops' controllers take tens of milliseconds to tell of the battery.
+#: Some laptops' controllers take tens of milliseconds to read the battery.
 PERIOD_NS = 10 * 10**9
 
 
-class MainsSensor:
-    """On mains or on battery."""
+class PowerSupplySensor:
+    """The power supply: mains or battery."""
 
     name = "mains"
 
@@ -99,11 +97,11 @@ class MainsSensor:
         self._on_mains = math.nan
 
     def available(self) -> Availability:
-        """Where there is a battery."""
+        """Return `Available` where there is a battery."""
         return Available() if has_battery() else Unavailable("this machine has no battery", fix="")
 
     def read(self, now_ns: int) -> Mapping[str, float]:
-        """`on_mains`, of the last ten seconds."""
+        """Return `on_mains`, at most ten seconds old."""
         if now_ns >= self._due_ns:
             self._due_ns = now_ns + PERIOD_NS
             battery = psutil.sensors_battery()
@@ -113,7 +111,7 @@ class MainsSensor:
 
 
 def has_battery() -> bool:
-    """Whether the system tells of one; psutil does not know of batteries everywhere."""
+    """Return whether the system reports a battery; psutil supports batteries on some systems only."""
     try:
         return psutil.sensors_battery() is not None
     except (AttributeError, OSError, NotImplementedError, ValueError):

@@ -1,10 +1,8 @@
 """Memory and heat on Linux.
 
-Memory on Linux: the machine's, or what a container leaves of it; swap traffic; time lost to waiting for memory.
-
-Heat on Linux: the time for which the kernel says that a processor ran slower because it was hot.
-
-Temperatures alone say nothing: 95 degrees are usual for one processor and too much for another.
+Memory: of the machine or within a container's limit, swap traffic, and time lost to waiting for memory.
+Heat: the time in which the kernel reports that a processor ran slower because of heat. A temperature does not show
+that: 95 degrees are usual for one processor and too much for another.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ _PRESSURE = Path("/proc/pressure/memory")
 
 
 class MemorySensor:
-    """What is used and what can be had without swapping, within what a container leaves of it."""
+    """Memory used, and available without swapping, within a container's limit."""
 
     name = "memory"
 
@@ -38,11 +36,11 @@ class MemorySensor:
         self._allowed = limits() if allowed is None else allowed
 
     def available(self) -> Availability:
-        """Wherever psutil runs."""
+        """Return `Available`: psutil works everywhere."""
         return Available()
 
     def read(self, now_ns: int) -> Mapping[str, float]:
-        """`memory_used_bytes` and `memory_available_bytes`."""
+        """Return `memory_used_bytes` and `memory_available_bytes`."""
         del now_ns
         memory = psutil.virtual_memory()
         limit, group = self._allowed.memory_bytes, self._allowed.group
@@ -53,7 +51,7 @@ class MemorySensor:
 
 
 class SwapSensor:
-    """Memory moved to disk, and what is moved now."""
+    """Swapped memory and swap traffic."""
 
     name = "swap"
 
@@ -63,11 +61,11 @@ class SwapSensor:
         self._rates = {"swap_in_bytes_s": ("pswpin", Rate()), "swap_out_bytes_s": ("pswpout", Rate())}
 
     def available(self) -> Availability:
-        """Wherever psutil runs."""
+        """Return `Available`: psutil works everywhere."""
         return Available()
 
     def read(self, now_ns: int) -> Mapping[str, float]:
-        """`swap_used_bytes`, and since the last call `swap_in_bytes_s` and `swap_out_bytes_s`."""
+        """Return `swap_used_bytes`, and since the last call `swap_in_bytes_s` and `swap_out_bytes_s`."""
         text = self._vmstat.read_text(encoding="ascii", errors="replace")
         figures = {"swap_used_bytes": float(psutil.swap_memory().used)}
         for column, (counter, rate) in self._rates.items():
@@ -77,7 +75,7 @@ class SwapSensor:
 
 
 class PressureSensor:
-    """The share of time in which some task waited for memory: of the container where it is limited, else of all."""
+    """The share of time in which some task waited for memory, in a limited container or on the machine."""
 
     name = "pressure"
 
@@ -87,7 +85,7 @@ class PressureSensor:
         self._rate = Rate()
 
     def available(self) -> Availability:
-        """Not on kernels that do not count it."""
+        """Return `Unavailable` on kernels that do not count it."""
         try:
             known = parse_pressure(self._path.read_text(encoding="ascii", errors="replace")) is not None
         except OSError:
@@ -96,14 +94,14 @@ class PressureSensor:
         return Available() if known else Unavailable("this kernel does not count waits for memory (PSI)", fix)
 
     def read(self, now_ns: int) -> Mapping[str, float]:
-        """`memory_stalled` since the last call."""
+        """Return `memory_stalled` since the last call."""
         waited_us = parse_pressure(self._path.read_text(encoding="ascii", errors="replace"))
         waited_s = math.nan if waited_us is None else waited_us / 1e6
         return {"memory_stalled": min(self._rate.of(now_ns, waited_s), 1.0)}
 
 
 def parse_pressure(text: str) -> int | None:
-    """Microseconds since the boot in which some task waited; None where the text does not say."""
+    """Return the microseconds since the boot in which some task waited; None where the text has none."""
     found = _SOME.search(text)
     return int(found[1]) if found else None
 
@@ -111,12 +109,12 @@ def parse_pressure(text: str) -> int | None:
 #: Counted since Linux 5.6 on Intel's processors (arch/x86/kernel/cpu/mce/therm_throt.c), for each package.
 _PACKAGES = "topology/physical_package_id"
 _THROTTLED = "thermal_throttle/package_throttle_total_time_ms"
-#: The share of time at a lowered clock from which on the level is heavy; below it is light.
+#: From this share of time at a lowered clock the level is heavy; below it is light.
 _HEAVY = 0.1
 
 
 class ThermalSensor:
-    """Whether heat makes a processor slower."""
+    """The slowdown of a processor by heat."""
 
     name = "heat"
 
@@ -125,7 +123,7 @@ class ThermalSensor:
         self._counters: dict[Path, Rate] = {}
 
     def available(self) -> Availability:
-        """Not where the kernel does not count it: other processors than Intel's, virtual machines."""
+        """Return `Unavailable` where the kernel does not count it: other processors than Intel's, virtual machines."""
         packages = {_read(cpu / _PACKAGES): cpu / _THROTTLED for cpu in sorted(self._cpus.glob("cpu[0-9]*"))}
         self._counters = {path: Rate() for path in packages.values() if parse_limit(_read(path)) is not None}
         if self._counters:
@@ -133,14 +131,14 @@ class ThermalSensor:
         return Unavailable("this kernel does not count the time for which heat slows this processor", fix="")
 
     def read(self, now_ns: int) -> Mapping[str, float]:
-        """`thermal_level`: nominal, light or heavy, of the time since the last call."""
+        """Return `thermal_level`: nominal, light or heavy, over the time since the last call."""
         shares = [rate.of(now_ns, _seconds(path)) for path, rate in self._counters.items()]
         known = [share for share in shares if not math.isnan(share)]
         return {"thermal_level": level(max(known))} if known else {}
 
 
 def level(share: float) -> float:
-    """`thermal_level` in `core.rows.SAMPLE`, given the share of time at a lowered clock, 0 to 1."""
+    """Return `thermal_level` of `core.rows.SAMPLE` from the share of time at a lowered clock, 0 to 1."""
     if share >= _HEAVY:
         return 3.0
     return 1.0 if share > 0 else 0.0

@@ -1,8 +1,6 @@
 """Memory and heat on macOS.
 
-Memory on macOS: what vm_stat and sysctl tell. One pool, which the GPU shares.
-
-Heat on macOS: the system's thermal pressure, which any program may read.
+Memory, which the GPU shares: from vm_stat and sysctl. Heat: the system's thermal pressure, which any program may read.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from tfwatch.sensors.protocol import Rate
-from tfwatch.sensors.tool_readers import Asked
+from tfwatch.sensors.tool_readers import PolledTool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
 VM_STAT = ("/usr/bin/vm_stat",)
 SYSCTL = ("/usr/sbin/sysctl", "-i", "vm.swapusage", "kern.memorystatus_vm_pressure_level")
-#: Each of the two takes some 3 ms of a core.
+#: Each of the two tools takes some 3 ms of a core.
 PERIOD_S = 2.0
 
 _PAGE = re.compile(r"page size of (\d{1,7}) bytes", re.ASCII)
@@ -37,7 +35,7 @@ _LEVELS = {"1": 0, "2": 1, "4": 2}
 
 @dataclass(frozen=True, slots=True)
 class VmStat:
-    """Bytes; None is n/a. used: held by programs, the kernel and the compressor, as Activity Monitor counts it.
+    """Bytes; None is n/a. used: by programs, the kernel and the compressor, as in Activity Monitor.
 
     swapped_in, swapped_out: since the boot.
     """
@@ -56,55 +54,55 @@ class MemoryStatus:
 
 
 class MemorySensor:
-    """What is used, what can be had without swapping, and what is swapped now."""
+    """Memory used, and available without swapping, and swap traffic."""
 
     name = "memory"
 
     def __init__(self) -> None:
-        self._asked = Asked(VM_STAT, parse_vm_stat, PERIOD_S)
+        self._tool = PolledTool(VM_STAT, parse_vm_stat, PERIOD_S)
         self._installed = psutil.virtual_memory().total
         self._rates = {"swap_in_bytes_s": Rate(), "swap_out_bytes_s": Rate()}
         self._known: dict[str, float] = {}
-        self._of_ns = -1
+        self._newest_ns = -1
 
     def available(self) -> Availability:
-        """Where vm_stat works."""
-        return self._asked.available()
+        """Return `Available` where vm_stat works."""
+        return self._tool.available()
 
     def read(self, now_ns: int) -> Mapping[str, float]:
-        """`memory_used_bytes`, `memory_available_bytes`, `swap_in_bytes_s` and `swap_out_bytes_s`."""
-        newest = self._asked.newest(now_ns)
-        if newest and newest[0] != self._of_ns:
-            self._of_ns = newest[0]
+        """Return `memory_used_bytes`, `memory_available_bytes`, `swap_in_bytes_s` and `swap_out_bytes_s`."""
+        newest = self._tool.newest(now_ns)
+        if newest and newest[0] != self._newest_ns:
+            self._newest_ns = newest[0]
             self._known = self._figures(*newest)
         return self._known
 
-    def _figures(self, asked_ns: int, stat: VmStat) -> dict[str, float]:
+    def _figures(self, at_ns: int, stat: VmStat) -> dict[str, float]:
         figures: dict[str, float] = {}
         if stat.used is not None:
             figures["memory_used_bytes"] = stat.used
             figures["memory_available_bytes"] = max(self._installed - stat.used, 0)
         for column, moved in (("swap_in_bytes_s", stat.swapped_in), ("swap_out_bytes_s", stat.swapped_out)):
             if moved is not None:
-                figures[column] = self._rates[column].of(asked_ns, moved)
+                figures[column] = self._rates[column].of(at_ns, moved)
         return figures
 
 
 class PressureSensor:
-    """The kernel's own word on memory, and how much is swapped."""
+    """The kernel's memory pressure level, and swapped memory."""
 
     name = "pressure"
 
     def __init__(self) -> None:
-        self._asked = Asked(SYSCTL, parse_sysctl, PERIOD_S)
+        self._tool = PolledTool(SYSCTL, parse_sysctl, PERIOD_S)
 
     def available(self) -> Availability:
-        """Where sysctl works."""
-        return self._asked.available()
+        """Return `Available` where sysctl works."""
+        return self._tool.available()
 
     def read(self, now_ns: int) -> Mapping[str, float]:
-        """`memory_level` and `swap_used_bytes`."""
-        newest = self._asked.newest(now_ns)
+        """Return `memory_level` and `swap_used_bytes`."""
+        newest = self._tool.newest(now_ns)
         if newest is None:
             return {}
         figures = {"memory_level": newest[1].level, "swap_used_bytes": newest[1].swap_used}
@@ -112,7 +110,7 @@ class PressureSensor:
 
 
 def parse_vm_stat(text: str) -> VmStat | None:
-    """Read what vm_stat prints; None where it gives no page size or none of the counts."""
+    """Parse the output of vm_stat; None where it has no page size or none of the counts."""
     page = _PAGE.search(text)
     if page is None or not int(page[1]):
         return None
@@ -120,15 +118,15 @@ def parse_vm_stat(text: str) -> VmStat | None:
     pages: dict[str, int] = {}
     for name, count in _COUNT.findall(text):
         pages.setdefault(name, int(count))
-    held = [pages.get(name) for name in ("Anonymous pages", "Pages wired down", "Pages occupied by compressor")]
-    used = None if None in held else sum(filter(None, held)) - pages.get("Pages purgeable", 0)
+    parts = [pages.get(name) for name in ("Anonymous pages", "Pages wired down", "Pages occupied by compressor")]
+    used = None if None in parts else sum(filter(None, parts)) - pages.get("Pages purgeable", 0)
     moved = [None if name not in pages else pages[name] * size for name in ("Swapins", "Swapouts")]
     read = VmStat(None if used is None else max(used, 0) * size, *moved)
     return None if read == VmStat() else read
 
 
 def parse_sysctl(text: str) -> MemoryStatus | None:
-    """Read `vm.swapusage` and `kern.memorystatus_vm_pressure_level`; None where neither is told."""
+    """Parse `vm.swapusage` and `kern.memorystatus_vm_pressure_level`; None where both are missing."""
     settings: dict[str, str] = {}
     for name, value in _SETTING.findall(text):
         settings.setdefault(name, value.strip())
@@ -142,34 +140,34 @@ def parse_sysctl(text: str) -> MemoryStatus | None:
 
 KEY = "com.apple.system.thermalpressurelevel"
 NOTIFYUTIL = ("/usr/bin/notifyutil", "-g", KEY)
-#: It takes some 8 ms of a core, and heat is slow.
+#: A call takes some 8 ms of a core, and heat changes slowly.
 THERMAL_PERIOD_S = 4.0
-#: nominal, moderate, heavy, trapping and sleeping (libkern/OSThermalNotification.h) as `thermal_level` in
-#: `core.rows.SAMPLE` has them: this system has no light, and what follows heavy is critical.
+#: nominal, moderate, heavy, trapping and sleeping (libkern/OSThermalNotification.h) as `thermal_level` of
+#: `core.rows.SAMPLE`: this system has no light, and the levels after heavy are critical.
 LEVELS = (0.0, 2.0, 3.0, 4.0, 4.0)
 
 _LEVEL = re.compile(rf"^{re.escape(KEY)} ([0-4])[ \t\r]*$", re.MULTILINE | re.ASCII)
 
 
 class ThermalSensor:
-    """Whether heat makes the machine slower."""
+    """The slowdown of the machine by heat."""
 
     name = "heat"
 
     def __init__(self) -> None:
-        self._asked = Asked(NOTIFYUTIL, parse_notifyutil, THERMAL_PERIOD_S)
+        self._tool = PolledTool(NOTIFYUTIL, parse_notifyutil, THERMAL_PERIOD_S)
 
     def available(self) -> Availability:
-        """Where notifyutil works."""
-        return self._asked.available()
+        """Return `Available` where notifyutil works."""
+        return self._tool.available()
 
     def read(self, now_ns: int) -> Mapping[str, float]:
-        """`thermal_level`."""
-        newest = self._asked.newest(now_ns)
+        """Return `thermal_level`."""
+        newest = self._tool.newest(now_ns)
         return {} if newest is None else {"thermal_level": LEVELS[newest[1]]}
 
 
 def parse_notifyutil(text: str) -> int | None:
-    """The level, 0 to 4, an index of `LEVELS`; None where there is none: a failure is printed in its place."""
+    """Return the level, an index of `LEVELS`; None where the tool prints an error instead."""
     found = _LEVEL.search(text)
     return int(found[1]) if found else None

@@ -1,9 +1,4 @@
-"""What a sensor is: its readings, its availability with a reason, and a counter's rate.
-
-What the machine does while it trains: sensors that fill columns of `core.rows.SAMPLE`, and what reads them.
-
-A counter's change per second.
-"""
+"""The protocols of sensors, their readings, their availability with a reason, and the rate of a counter."""
 
 from __future__ import annotations
 
@@ -16,18 +11,18 @@ from tfwatch.core import errors
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: What `--gpu-sensor` takes.
+#: The values of `--gpu-sensor`.
 GPU_SENSORS = ("auto", "powermetrics", "ioreg", "nvml", "none")
 
 
 @dataclass(frozen=True, slots=True)
 class Available:
-    """The sensor gives figures."""
+    """The sensor has figures."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """The sensor gives none on this machine: why, and how a user gets them."""
+    """The sensor has no figures on this machine. reason: why. fix: how to get them."""
 
     reason: str
     fix: str
@@ -35,7 +30,7 @@ class Unavailable:
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """What a GPU does. `busy`, `process_busy`: 0 to 1, of all programs and of the one that trains. None is n/a."""
+    """A reading of a GPU. busy, process_busy: 0 to 1, by all programs and by the training process. None is n/a."""
 
     busy: float | None = None
     freq_mhz: float | None = None
@@ -47,10 +42,10 @@ class GpuReading:
 
 @dataclass(frozen=True, slots=True)
 class FullReading(GpuReading):
-    """What a GPU's source may tell besides. None is n/a.
+    """A reading with more figures than every source has. None is n/a.
 
-    thermal_level: as in `core.rows.SAMPLE`. limited_by: what keeps the GPU below the clock it could have, in words;
-    empty where nothing does. resets: how often the GPU was reset since the machine booted.
+    thermal_level: as in `core.rows.SAMPLE`. limited_by: the reason why the GPU's clock is limited, as text; empty where
+    it is not. resets: resets of the GPU since the machine booted.
     """
 
     cpu_power_w: float | None = None
@@ -62,7 +57,7 @@ class FullReading(GpuReading):
 
 @dataclass(frozen=True, slots=True)
 class GpuIdentity:
-    """Whose figures they are; the fields are those of `core.events.GpuFound`."""
+    """The GPU of the figures; the fields are those of `core.events.GpuFound`."""
 
     name: str
     memory_bytes: int | None = None
@@ -74,62 +69,62 @@ Availability: TypeAlias = Available | Unavailable
 
 
 class SensorError(Exception):
-    """A source has stopped giving figures; its text is the reason."""
+    """A source has no more figures; the message is the reason."""
 
 
 def reason(error: Exception) -> str:
-    """Why a sensor gives nothing: a `SensorError`'s text, and of any other error also what it is."""
+    """Return an error as text: a `SensorError`'s message, and of any other error the class too."""
     return str(error) if isinstance(error, SensorError) else errors.reason(error)
 
 
 class GpuSource(Protocol):
-    """One way to a GPU's figures. `gpu.Lane` calls it from one thread of its own, so that a call may take long."""
+    """A source of GPU figures. A `SourceThread` calls it from its own thread, so a call may take long."""
 
     @property
     def name(self) -> str:
-        """As `--gpu-sensor` takes it."""
+        """The name, as in `--gpu-sensor`."""
 
     @property
     def period_s(self) -> float:
-        """How often a reading holds something new."""
+        """The interval of new readings, seconds."""
 
     def available(self) -> Availability:
-        """Whether it can be read here. Asked again after it failed; makes it ready for `read`."""
+        """Return whether it can be read here, and prepare `read`. Called again after a failure."""
 
     def read(self) -> GpuReading:
-        """The newest figures.
+        """Return the newest figures.
 
         Raises:
-            SensorError: there are none any more.
+            SensorError: there are no more figures.
         """
 
     def identity(self) -> GpuIdentity:
-        """Of the GPU that is read, after a first `read`."""
+        """Return the identity of the GPU, after a first `read`."""
 
     def gaps(self) -> Mapping[str, Unavailable]:
-        """Why fields of `GpuReading` are None, by name, as of the last `read`."""
+        """Return the reasons why fields of `GpuReading` are None, by name, as of the last `read`."""
 
     def close(self) -> None:
-        """Let go of what `available` took. Never raises."""
+        """Release the resources of `available`. Never raises."""
 
-    def leave(self) -> None:
-        """Let a `read` that waits in another thread return soon."""
+    def cancel(self) -> None:
+        """Make a `read` that waits in another thread return soon."""
 
 
 class Sensor(Protocol):
-    """One source of figures. Both calls come from the one thread of `runner.Sensors`."""
+    """A source of figures. The thread of `runner.Sensors` makes all calls."""
 
     @property
     def name(self) -> str:
-        """What it measures, as the screen names it, e.g. `disk`."""
+        """The name on the screen, e.g. `disk`."""
 
     def available(self) -> Availability:
-        """Whether it can be read here; asked once, before the first `read`."""
+        """Return whether it can be read here; called once, before the first `read`."""
 
     def read(self, now_ns: int) -> Mapping[str, float]:
-        """Columns of `core.rows.SAMPLE` and their figures; NaN for a rate that needs a second reading.
+        """Return columns of `core.rows.SAMPLE` and their figures; NaN for a rate that needs a second reading.
 
-        now_ns: the monotonic clock. May raise anything: the runner publishes it and reads again the next time.
+        now_ns: the monotonic clock. It may raise anything: the runner publishes the error and reads again next time.
         """
 
 
@@ -140,7 +135,7 @@ class Rate:
         self._before: tuple[int, float] | None = None
 
     def of(self, now_ns: int, value: float) -> float:
-        """Since the last call; NaN at the first one, and where the counter fell (it started anew)."""
+        """Return the rate since the last call; NaN at the first call, and where the counter fell (it was reset)."""
         before, self._before = self._before, (now_ns, value)
         if before is None or now_ns <= before[0] or not value >= before[1]:
             return math.nan

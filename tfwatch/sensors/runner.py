@@ -1,4 +1,4 @@
-"""Reads the sensors twice a second on a thread of its own and writes what they say into the run folder."""
+"""Reads the sensors twice a second on a thread of their own and writes their figures into the run folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import SensorMissing, Slept
 from tfwatch.core.rows import SAMPLE
-from tfwatch.sensors.gpu.sensor import GpuSensor, sources_of
+from tfwatch.sensors.gpu.sensor import GpuSensor, choose_sources
 from tfwatch.sensors.host import host_sensors
 from tfwatch.sensors.pauses import Pauses
 from tfwatch.sensors.pressure import Pressure
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter
 
 PERIOD_NS = 500_000_000
-#: Clocks drift apart and are set right by less than this; a longer jump is a machine that slept.
+#: Clock drift and corrections are smaller than this; after a longer jump the machine has slept.
 SLEPT_NS = 2_000_000_000
 _AGAIN = "tfwatch tries again twice a second"
 _NEXT_RUN = "the next run tries again"
@@ -31,13 +31,13 @@ _COLUMNS = tuple(SAMPLE.names or ())
 
 
 class Sensors:
-    """The thread that samples the machine, from `start` to `stop`. A sensor that fails stops no other."""
+    """The thread that samples the machine, from `start` to `stop`. A failed sensor stops no other."""
 
     def __init__(
         self, writer: RunWriter, clock: Clock = SYSTEM, gpu: str = "auto", sensors: Sequence[Sensor] | None = None
     ) -> None:
-        """gpu: one of `GPU_SENSORS`. sensors: others than the machine's, for tests."""
-        self._gpu = GpuSensor(writer, clock, sources_of(gpu, clock=clock))
+        """gpu: one of `GPU_SENSORS`. sensors: in place of the machine's, for tests."""
+        self._gpu = GpuSensor(writer, clock, choose_sources(gpu, clock=clock))
         self._sensors = sensors
         self._writer = writer
         self._clock = clock
@@ -46,11 +46,11 @@ class Sensors:
         self._thread = threading.Thread(target=self._run, name="tfwatch-sensors", daemon=True)
 
     def start(self) -> None:
-        """Begin to sample. Where the system gives no more threads, the run says so."""
+        """Start the thread; an event reports where the system cannot start one."""
         try:
             self._thread.start()
         except RuntimeError as error:
-            self._tell_over(f"nobody reads it: {error}")
+            self._report_end(f"the thread cannot start: {error}")
         self._pauses.start()
 
     def stop(self) -> None:
@@ -61,21 +61,21 @@ class Sensors:
             self._thread.join(timeout=2)
 
     def _run(self) -> None:
-        with fails_open(self._tell_over):
+        with fails_open(self._report_end):
             sensors = [*host_sensors(), self._gpu] if self._sensors is None else self._sensors
             sampler = Sampler(self._writer, self._clock, sensors, self._pauses, self._gpu)
             sampler.begin()
             sample_on_schedule(sampler.sample, self._clock, self._stopping.wait)
         self._gpu.stop()
 
-    def _tell_over(self, why: str) -> None:
+    def _report_end(self, why: str) -> None:
         self._writer.event(SensorMissing(self._writer.now_ns(), "machine", why, _NEXT_RUN))
 
 
 def sample_on_schedule(sample: Callable[[float], None], clock: Clock, wait: Callable[[float], bool]) -> None:
-    """Call `sample(late_ms)` at every multiple of the period since now, until `wait(seconds)` is true.
+    """Call `sample(late_ms)` at every multiple of the period from now on, until `wait(seconds)` is true.
 
-    A sample that comes late does not move the next one; times that have passed are left out.
+    A late sample does not move the next one; missed times are left out.
     """
     due_ns = clock.now_ns()
     while not wait(max(due_ns - clock.now_ns(), 0) / 1e9):
@@ -85,7 +85,7 @@ def sample_on_schedule(sample: Callable[[float], None], clock: Clock, wait: Call
 
 
 class Sampler:
-    """One row for each call of `sample`. All calls come from one thread."""
+    """Writes one row for each call of `sample`. One thread makes all calls."""
 
     def __init__(
         self,
@@ -101,62 +101,62 @@ class Sampler:
         self._pressure = Pressure(writer)
         self._clock = clock
         self._sensors = list(sensors)
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._own = Rate()
         self._ahead_ns = self._clock_ahead_ns()
 
     def begin(self) -> None:
-        """Ask each sensor whether it is available; one that is not is told once and never read."""
+        """Keep the available sensors; the others are reported once and never read."""
         self._sensors = [sensor for sensor in self._sensors if self._is_available(sensor)]
 
     def sample(self, late_ms: float) -> None:
-        """Read every sensor and append a row; `late_ms` is by how much this call is late."""
+        """Read every sensor and append a row. late_ms: the delay of this call."""
         now_ns = self._clock.now_ns()
-        self._look_for_sleep()
+        self._check_sleep()
         figures = dict.fromkeys(_COLUMNS, math.nan)
         figures["late_ms"] = late_ms
         figures["own_cores"] = self._own.of(now_ns, self._own_ns() / 1e9)
         for sensor in self._sensors:
             read = self._read(sensor, now_ns)
-            # The CPU's sensor tells its heat, the GPU's its own.
+            # The CPU and the GPU have a level of their own.
             read["thermal_level"] = _hotter(figures["thermal_level"], read.get("thermal_level", math.nan))
             figures.update(read)
         self._writer.sample(self._writer.now_ns(), figures)
-        self._pressure.look(figures, self._gpu.limited_by if self._gpu else "")
+        self._pressure.update(figures, self._gpu.limited_by if self._gpu else "")
 
     def _own_ns(self) -> int:
-        """CPU of the writer's thread, of the stages', of all the sensors' threads and of the tools they ran."""
+        """Return the CPU time of the threads of the writer, the stages and the sensors, and of the sensors' tools."""
         others_ns = sum(part.cpu_ns for part in (self._pauses, self._gpu) if part)
         own_ns = self._writer.cpu_ns + self._writer.stages_cpu_ns
         return own_ns + others_ns + system_tool.spent_ns() + self._clock.thread_ns()
 
     def _is_available(self, sensor: Sensor) -> bool:
-        with fails_open(lambda why: self._tell(sensor, Unavailable(why, _NEXT_RUN)), reason):
-            answer = sensor.available()
-            if not isinstance(answer, Unavailable):
+        with fails_open(lambda why: self._report(sensor, Unavailable(why, _NEXT_RUN)), reason):
+            availability = sensor.available()
+            if not isinstance(availability, Unavailable):
                 return True
-            self._tell(sensor, answer)
+            self._report(sensor, availability)
         return False
 
     def _read(self, sensor: Sensor, now_ns: int) -> dict[str, float]:
-        with fails_open(lambda why: self._tell(sensor, Unavailable(why, _AGAIN)), reason):
+        with fails_open(lambda why: self._report(sensor, Unavailable(why, _AGAIN)), reason):
             return dict(sensor.read(now_ns))
         return {}
 
-    def _tell(self, sensor: Sensor, why: Unavailable) -> None:
-        if sensor.name not in self._told:
-            self._told.add(sensor.name)
+    def _report(self, sensor: Sensor, why: Unavailable) -> None:
+        if sensor.name not in self._reported:
+            self._reported.add(sensor.name)
             self._writer.event(SensorMissing(self._writer.now_ns(), sensor.name, why.reason, why.fix))
 
-    def _look_for_sleep(self) -> None:
-        """The monotonic clock stands still while the machine sleeps, and another does not."""
+    def _check_sleep(self) -> None:
+        """Write an event after a sleep: the monotonic clock stops during it, and another clock does not."""
         ahead_ns = self._clock_ahead_ns()
         slept_ns, self._ahead_ns = ahead_ns - self._ahead_ns, ahead_ns
         if slept_ns > SLEPT_NS:
             self._writer.event(Slept(self._writer.now_ns(), slept_ns / 1e6))
 
     def _clock_ahead_ns(self) -> int:
-        """Grows by the time asleep. Where no clock counts that alone, setting the wall clock forward counts too."""
+        """Return a difference that grows by the time asleep; without a clock of that, by changes of the wall clock."""
         asleep_ns = self._clock.asleep_ns()
         return self._clock.wall_ns() - self._clock.now_ns() if asleep_ns is None else asleep_ns
 

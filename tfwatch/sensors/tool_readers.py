@@ -1,9 +1,4 @@
-"""Reads a tool of the operating system: every few seconds without waiting for it, or as a stream.
-
-A tool that is asked every few seconds, and for which nobody waits.
-
-A tool of the operating system that prints for as long as it is read.
-"""
+"""Readers of the operating system's tools: one runs a tool every few seconds without waiting, one reads a stream."""
 
 from __future__ import annotations
 
@@ -22,14 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _T = TypeVar("_T")
-#: How long a tool may take, seconds: those asked here take some milliseconds.
+#: The time limit of a tool, seconds: the tools here take some milliseconds.
 PATIENCE_S = 1.0
 
 
-class Asked(Generic[_T]):
-    """What `parse` makes of the output of a tool; None is an output that it does not know.
+class PolledTool(Generic[_T]):
+    """Runs a tool at an interval and parses its output, without waiting.
 
-    argv: the tool's absolute path and its arguments. period_s: how often it is asked.
+    argv: the tool's absolute path and its arguments. parse: returns None for an output that it cannot parse.
+    period_s: the interval.
     """
 
     def __init__(self, argv: Sequence[str], parse: Callable[[str], _T | None], period_s: float) -> None:
@@ -37,11 +33,11 @@ class Asked(Generic[_T]):
         self._parse = parse
         self._period_ns = round(period_s * 1e9)
         self._running: RunningTool | None = None
-        self._asked_ns = -self._period_ns
+        self._started_ns = -self._period_ns
         self._newest: tuple[int, _T] | None = None
 
     def available(self, clock: Clock = SYSTEM) -> Availability:
-        """Ask once, and wait `PATIENCE_S` at most."""
+        """Run the tool once, and wait `PATIENCE_S` at most."""
         now_ns = clock.now_ns()
         try:
             self._newest = now_ns, self._read(run(self._argv, PATIENCE_S))
@@ -50,19 +46,19 @@ class Asked(Generic[_T]):
         return Available()
 
     def newest(self, now_ns: int) -> tuple[int, _T] | None:
-        """The newest answer and when it was asked for; None before there is one. Asks again where that is due.
+        """Return the start and the parsed output of the last run, or None. Start the next run if it is due.
 
         Raises:
-            SensorError: the newest answer is none; the tool is asked again in the next period.
+            SensorError: the last run failed; the tool runs again in the next period.
         """
         if self._running is None:
-            if now_ns - self._asked_ns >= self._period_ns:
-                self._asked_ns = now_ns
+            if now_ns - self._started_ns >= self._period_ns:
+                self._started_ns = now_ns
                 self._running = RunningTool(self._argv, PATIENCE_S, now_ns)
             return self._newest
         if (result := self._running.poll(now_ns)) is not None:
             self._running, self._newest = None, None
-            self._newest = self._asked_ns, self._read(result)
+            self._newest = self._started_ns, self._read(result)
         return self._newest
 
     def _read(self, result: Result) -> _T:
@@ -71,33 +67,35 @@ class Asked(Generic[_T]):
             raise SensorError(f"{tool}: {why}")
         if (read := self._parse(result.out)) is None:
             words = " ".join(result.out.split())[:100]
-            raise SensorError(f"{tool} prints {words!r}, which says nothing" if words else f"{tool} prints nothing")
+            raise SensorError(
+                f"{tool} prints {words!r}, which tfwatch cannot parse" if words else f"{tool} prints nothing"
+            )
         return read
 
 
-_PIECE = 2**16
-#: What one document may have; the limit of `gpu_powermetrics.documents` is as high.
-_MOST_BYTES = 2**22
-#: What is kept of stderr, and how long a tool whose output has ended may take to end itself.
-_WORDS_BYTES = 2000
+_READ_BYTES = 2**16
+#: The limit of one document, the same as in `gpu.powermetrics.documents`.
+_MAX_BYTES = 2**22
+#: The limit of stderr, and the time that a tool may take to end after its output ended.
+_STDERR_BYTES = 2000
 _END_S = 0.2
-#: How soon a `leave` from another thread is noticed.
-_LOOK_S = 0.2
+#: The delay of a `cancel` from another thread.
+_CANCEL_S = 0.2
 
 
-class Stream:
-    """A running tool's stdout. It has no stdin and no shell, and is found by its absolute path.
+class ToolStream:
+    """The stdout of a running tool, which has no stdin and no shell and is started by its absolute path.
 
-    It is ended by closing its pipes, since one that belongs to root cannot be killed; others are killed, too.
+    It ends because its pipes close: a tool that belongs to root cannot be killed. Others are killed, too.
     """
 
     def __init__(self, argv: Sequence[str], clock: Clock = SYSTEM) -> None:
-        """Raises: SensorError: it cannot be started."""
+        """Raises: SensorError: the tool cannot be started."""
         self._clock = clock
         self._due_ns = 0
-        self._words = bytearray()
-        self._taken = 0
-        self._left = threading.Event()
+        self._error_text = bytearray()
+        self._total_bytes = 0
+        self._cancelled = threading.Event()
         try:
             self._process = start_long_running(argv)
         except NotStartedError as error:
@@ -111,40 +109,40 @@ class Stream:
         self._pipes.register(self._err, selectors.EVENT_READ)
 
     def wait_until(self, due_ns: int) -> None:
-        """From now on `read` waits until then, on the monotonic clock, and takes 4 MiB at most."""
+        """Limit the following calls of `read`: to this time on the monotonic clock, and to 4 MiB."""
         self._due_ns = due_ns
-        self._taken = 0
+        self._total_bytes = 0
 
-    def read(self, size: int = _PIECE) -> bytes:
-        """What is there, at least one byte; nothing at its end.
+    def read(self, size: int = _READ_BYTES) -> bytes:
+        """Return the available bytes, at least one; none at the end.
 
         Raises:
-            SensorError: nothing came in time, or too much.
+            SensorError: there was no output in time, or too much.
         """
-        while self._out in self._open and not self._left.is_set():
+        while self._out in self._open and not self._cancelled.is_set():
             left_s = (self._due_ns - self._clock.now_ns()) / 1e9
             if left_s <= 0:
-                raise SensorError(f"it has printed nothing that can be read in time{self._told(0)}")
-            if piece := self._take(min(left_s, _LOOK_S), size):
+                raise SensorError(f"it printed nothing readable in time{self._first_error(0)}")
+            if piece := self._read_once(min(left_s, _CANCEL_S), size):
                 return piece
         return b""
 
     @property
-    def ended_well(self) -> bool:
-        """Whether it came to its end by itself, and with exit code 0."""
+    def has_succeeded(self) -> bool:
+        """True where the tool ended by itself, with exit code 0."""
         return self._wait(_END_S) == 0
 
     def why_ended(self) -> str:
-        """In words, with the first of its own."""
+        """Return the reason, with the first line of its stderr."""
         code = self._wait(_END_S)
-        return ("it has closed its output" if code is None else f"it ended with {code}") + self._told(_END_S)
+        return ("it has closed its output" if code is None else f"it ended with {code}") + self._first_error(_END_S)
 
-    def leave(self) -> None:
-        """Let a `read` in another thread return soon, as at the end."""
-        self._left.set()
+    def cancel(self) -> None:
+        """Make a `read` in another thread return soon, as at the end."""
+        self._cancelled.set()
 
     def close(self) -> None:
-        """Close its pipes, and end it where that is allowed. A second call does nothing."""
+        """Close the pipes, and kill the tool where that is allowed. A second call does nothing."""
         self._open.clear()
         self._pipes.close()
         self._out.close()
@@ -154,20 +152,20 @@ class Stream:
                 self._process.kill()
             self._wait(_END_S)
 
-    def _take(self, wait_s: float, size: int = _PIECE) -> bytes:
-        """Wait for either pipe: what came through stdout; the first words of stderr are kept."""
+    def _read_once(self, wait_s: float, size: int = _READ_BYTES) -> bytes:
+        """Wait for either pipe and return the bytes of stdout; the beginning of stderr is kept."""
         for pipe in [key.fileobj for key, _ in self._pipes.select(wait_s)]:
             piece: bytes = pipe.read(size)  # type: ignore[union-attr]
-            self._taken += len(piece)
-            if self._taken > _MOST_BYTES:
-                raise SensorError(f"it has printed more than {_MOST_BYTES} bytes that cannot be read")
+            self._total_bytes += len(piece)
+            if self._total_bytes > _MAX_BYTES:
+                raise SensorError(f"it printed more than {_MAX_BYTES} unreadable bytes")
             if not piece:
                 self._pipes.unregister(pipe)
                 self._open.discard(pipe)
             elif pipe is self._out:
                 return piece
             else:
-                self._words += piece[: _WORDS_BYTES - len(self._words)]
+                self._error_text += piece[: _STDERR_BYTES - len(self._error_text)]
         return b""
 
     def _wait(self, seconds: float) -> int | None:
@@ -175,10 +173,10 @@ class Stream:
             return self._process.wait(seconds)
         return None
 
-    def _told(self, wait_s: float) -> str:
-        """The first line of stderr, for whose end it waits."""
+    def _first_error(self, wait_s: float) -> str:
+        """Return the first line of stderr; wait for its end."""
         due_ns = self._clock.now_ns() + round(wait_s * 1e9)
         while self._out not in self._open and self._err in self._open and self._clock.now_ns() < due_ns:
-            self._take(wait_s)
-        words = self._words.decode(errors="replace").strip().split("\n")[0][:200]
+            self._read_once(wait_s)
+        words = self._error_text.decode(errors="replace").strip().split("\n")[0][:200]
         return f": {words}" if words else ""

@@ -48,27 +48,27 @@ _LOOKS, _MOST_SPARED = 3, 60
 _TURNS = frozenset({"prefetch", "workers", "fast_form", "cache"})
 
 
-def run(driver: Driver, order: Autopilot) -> None:
+def run(driver: Driver, request: Autopilot) -> None:
     """Carry the order out and tell what came of it. The run goes on with what was found to help.
 
     Raises:
         Interrupt: the order is over before it began.
     """
-    _Flight(driver, order).run()
+    _AutopilotJob(driver, request).run()
 
 
 class _SpentError(Exception):
     """The steps that it may take are used up."""
 
 
-class _Flight:
-    def __init__(self, driver: Driver, order: Autopilot) -> None:
+class _AutopilotJob:
+    def __init__(self, driver: Driver, request: Autopilot) -> None:
         self._driver = driver
-        self._order = order
+        self._request = request
         self._began = driver.snapshot.steps_total
         self._memory_bytes = self._had_bytes = self._peak_bytes = math.nan
-        self._walk: AutopilotSearch | None = None
-        self._open: Move | None = None
+        self._search_state: AutopilotSearch | None = None
+        self._open_move: Move | None = None
         self._seen = self._unseen = 0
 
     def run(self) -> None:
@@ -81,9 +81,9 @@ class _Flight:
         failures: list[str] = []
         with fails_open(failures.append):
             try:
-                stop = self._fly()
+                stop = self._search()
             except Interrupt as over:
-                return self._put_down(over.cause), over.reason
+                return self._cancel(over.cause), over.reason
             return stop.cause, stop.reason
         self._take_back("the autopilot failed")
         return "failed", failures[0]
@@ -94,24 +94,24 @@ class _Flight:
         self._began = self._driver.snapshot.steps_total
         available = self._sampled("memory_available_bytes")
         share = SHARE * available if math.isfinite(available) else _UNKNOWN
-        self._memory_bytes = share if self._order.memory_bytes is None else self._order.memory_bytes
-        self._driver.tell(AutopilotBegan(self._driver.now_ns(), self._began, self._memory_bytes))
+        self._memory_bytes = share if self._request.memory_bytes is None else self._request.memory_bytes
+        self._driver.publish(AutopilotBegan(self._driver.now_ns(), self._began, self._memory_bytes))
 
-    def _fly(self) -> Stop:
+    def _search(self) -> Stop:
         try:
             first = self._first()
         except _SpentError:
             few = f"of {autopilot_moves.BUDGET} steps fewer than {LEAST} were ordinary ones"
             return Stop("budget", f"{few}: where epochs are short, buffers fill most of the time")
-        self._walk = walk = AutopilotSearch(self._driver.knobs, first)
+        self._search_state = search = AutopilotSearch(self._driver.knobs, first)
         self._had_bytes, self._seen = self._sampled("process_bytes"), self._driver.snapshot.steps_total
         make_forecast = make_forecaster(self._driver)
         while True:
-            action = walk.next(make_forecast, self._limits())
+            action = search.next(make_forecast, self._limits())
             if isinstance(action, Stop):
                 return action
             try:
-                kept = self._try(walk, action)
+                kept = self._try(search, action)
             except _SpentError:
                 return Stop(
                     "budget", f"its {autopilot_moves.BUDGET} steps were used up before another switch could be judged"
@@ -121,63 +121,63 @@ class _Flight:
 
     # -- a move -----------------------------------------------------------------------------------
 
-    def _try(self, walk: AutopilotSearch, move: Move) -> bool:
+    def _try(self, search: AutopilotSearch, move: Move) -> bool:
         """Make a move, wait for what comes of it and tell; says whether it is kept."""
-        before = walk.now
-        tell_made(self._driver, move)
-        self._open = move
+        before = search.now
+        publish_made(self._driver, move)
+        self._open_move = move
         try:
-            first = self._settled(move, walk)
-            kept, reason, after = self._judged(walk, move, first)
+            first = self._settled(move, search)
+            kept, reason, after = self._judged(search, move, first)
         except RefusedError as refusal:
-            walk.drop(move)
+            search.exclude(move)
             kept, reason, after = False, str(refusal), None
-            self._open = move if move.beside else None
+            self._open_move = move if move.beside else None
         except _SpentError:
             reason = "the steps were used up before it took effect"
-            tell_judged(self._driver, move, before, None, False, reason)
+            publish_judged(self._driver, move, before, None, False, reason)
             self._take_back(reason)
             raise
-        tell_judged(self._driver, move, before, after, kept, reason)
+        publish_judged(self._driver, move, before, after, kept, reason)
         if not kept:
             self._take_back(reason)
-        self._open = None
+        self._open_move = None
         return kept
 
-    def _settled(self, move: Move, walk: AutopilotSearch) -> int:
+    def _settled(self, move: Move, search: AutopilotSearch) -> int:
         """Ask for a move and wait for it to take effect. Returns the first step to judge it by."""
-        told = len(self._driver.snapshot.events)
-        turned, stands = move.turned(walk.knobs), self._driver.knobs
+        known_events = len(self._driver.snapshot.events)
+        turned, setting_of = move.settings_after(search.knobs), self._driver.knobs
         # Also what was taken back before and does not stand yet: where that was refused, it never would.
-        due = {turn.knob for turn in move.turns} | {
-            knob for knob in _TURNS & turned.keys() if turned[knob] != stands[knob]
+        due = {change.knob for change in move.changes} | {
+            knob for knob in _TURNS & turned.keys() if turned[knob] != setting_of[knob]
         }
         for knob in sorted(due):
             self._driver.ask(knob, as_value(knob, turned[knob]), AUTOPILOT)
-        self._wait(lambda _: self._driver.knobs == turned or bool(self._since(told, SwitchFailed)), move)
-        for failed in self._since(told, SwitchFailed):
+        self._wait(lambda _: self._driver.knobs == turned or bool(self._since(known_events, SwitchFailed)), move)
+        for failed in self._since(known_events, SwitchFailed):
             raise RefusedError(failed.reason)
         # A knob whose last move is taken back in the same switch as it is turned again is not switched at all.
-        steps = [switched.step for switched in self._since(told, PipelineSwitched)]
-        return max(steps, default=self._driver.snapshot.steps_total) + autopilot_moves.settling(turned)
+        steps = [switched.step for switched in self._since(known_events, PipelineSwitched)]
+        return max(steps, default=self._driver.snapshot.steps_total) + autopilot_moves.settling_steps(turned)
 
-    def _since(self, told: int, kind: type[_Event]) -> list[_Event]:
+    def _since(self, known_events: int, kind: type[_Event]) -> list[_Event]:
         """The events of a kind after so many."""
-        return [event for event in self._driver.snapshot.events[told:] if isinstance(event, kind)]
+        return [event for event in self._driver.snapshot.events[known_events:] if isinstance(event, kind)]
 
-    def _judged(self, walk: AutopilotSearch, move: Move, first: int) -> tuple[bool, str, Measurement | None]:
+    def _judged(self, search: AutopilotSearch, move: Move, first: int) -> tuple[bool, str, Measurement | None]:
         """Wait until it is clear. Returns whether the move is kept, what that rests on, and what came."""
         seen = 0
         while True:
             total = self._driver.wait(lambda snapshot, seen=seen: snapshot.steps_total > seen).steps_total  # type: ignore[misc]
             seen, rows = total, self._counted(first)
             if self._is_over_memory():
-                walk.drop(move)
+                search.exclude(move)
                 return False, f"memory: {units.gigabytes(self._peak_bytes)} more than before", measure(rows)
             last = len(rows) >= MOST or self._is_spent(move)
-            verdict = walk.judge(move, rows, last=last)
+            verdict = search.judge(move, rows, last=last)
             if verdict is not None:
-                return verdict, walk.reason, measure(rows)
+                return verdict, search.reason, measure(rows)
 
     def _wait(self, until: Callable[[Snapshot], bool], move: Move) -> None:
         """Look until something holds.
@@ -191,29 +191,29 @@ class _Flight:
 
     def _is_spent(self, move: Move) -> bool:
         """Whether what is left of its steps is what it takes to take a move back."""
-        assert self._walk is not None
+        assert self._search_state is not None
         done = self._driver.snapshot.steps_total
         self._unseen, self._seen = max(self._unseen, done - self._seen), done
-        spared = _LOOKS * POLL_S * 1e3 / max(self._walk.now.step_ms, 1e-3)
+        spared = _LOOKS * POLL_S * 1e3 / max(self._search_state.now.step_ms, 1e-3)
         spared = max(min(spared, _MOST_SPARED), min(self._unseen, 2 * _MOST_SPARED))
         limits = self._limits()
-        return limits.steps <= limits.in_flight(move.turned(self._walk.knobs)) + math.ceil(spared)
+        return limits.steps <= limits.buffered_steps(move.settings_after(self._search_state.knobs)) + math.ceil(spared)
 
     def _take_back(self, why: str) -> None:
         """Ask for what stood before the open move. It comes with the next move, or by itself."""
-        turns = self._back()
-        if turns:
-            tell_made(self._driver, Move(turns, why), undoes=True)
-        self._leave(turns)
+        changes = self._back()
+        if changes:
+            publish_made(self._driver, Move(changes, why), undoes=True)
+        self._ask_final(changes)
 
     def _back(self) -> tuple[KnobChange, ...]:
         """What takes the open move back, and it is open no more; not what somebody else turned since."""
-        move, self._open = self._open, None
-        return tuple(turn.back for turn in move.turns if not self._driver.is_turned(turn.knob)) if move else ()
+        move, self._open_move = self._open_move, None
+        return tuple(change.back for change in move.changes if not self._driver.is_changed_by_user(change.knob)) if move else ()
 
-    def _leave(self, turns: tuple[KnobChange, ...]) -> None:
-        for turn in turns:
-            self._driver.leave(turn.knob, as_value(turn.knob, turn.new), AUTOPILOT)
+    def _ask_final(self, changes: tuple[KnobChange, ...]) -> None:
+        for change in changes:
+            self._driver.ask_final(change.knob, as_value(change.knob, change.new), AUTOPILOT)
 
     # -- what it sees -----------------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class _Flight:
             _SpentError: that takes more steps than there are: where epochs are short, buffers fill most of the time.
         """
         switches = self._driver.snapshot.events.of(PipelineSwitched)
-        since = switches[-1].step + autopilot_moves.settling(self._driver.knobs) if switches else 1
+        since = switches[-1].step + autopilot_moves.settling_steps(self._driver.knobs) if switches else 1
         while True:
             total = self._driver.snapshot.steps_total
             found = measure(self._counted(max(since, total - autopilot_moves.BUDGET))[-MOST:])
@@ -236,7 +236,7 @@ class _Flight:
 
     def _counted(self, first: int) -> Rows:
         """The rows from a step on, without those in which a pipeline that begins anew settles."""
-        return self._driver.settled_rows(first, autopilot_moves.settling(self._driver.knobs))
+        return self._driver.settled_rows(first, autopilot_moves.settling_steps(self._driver.knobs))
 
     def _limits(self) -> Limits:
         snapshot, manifest = self._driver.snapshot, self._driver.snapshot.manifest
@@ -248,7 +248,7 @@ class _Flight:
             memory_bytes=self._memory_bytes,
             batch_bytes=manifest.batch_bytes,
             cores=cores_of(manifest),
-            open=_TURNS & frozenset(manifest.switchable),
+            switchable=_TURNS & frozenset(manifest.switchable),
             accelerated=manifest.accelerated,
             steps=autopilot_moves.BUDGET - (snapshot.steps_total - self._began),
             epoch_steps=max(2 * per_epoch - latest.epoch_step, 0) if latest and per_epoch else None,
@@ -268,38 +268,38 @@ class _Flight:
 
     # -- the end ---------------------------------------------------------------------------------
 
-    def _put_down(self, cause: str) -> str:
+    def _cancel(self, cause: str) -> str:
         """The order is over before its end: what was not judged yet is taken back, unless somebody turned that knob."""
         if cause not in ("key", "cancelled"):
             # A run that ends obeys no more, but one that it restarts as begins with what is asked now.
-            self._leave(self._back())
+            self._ask_final(self._back())
             return "over"
         self._take_back("it was not judged yet")
         return "user"
 
     def _end(self, cause: str, reason: str) -> None:
-        walk, step = self._walk, self._driver.snapshot.steps_total
-        self._driver.tell(
+        search, step = self._search_state, self._driver.snapshot.steps_total
+        self._driver.publish(
             AutopilotEnded(
                 self._driver.now_ns(),
                 step,
                 cause,
                 reason,
                 step - self._began,
-                walk.first.step_ms if walk else None,
-                walk.now.step_ms if walk else None,
-                walk.first.wait_share if walk else None,
-                walk.now.wait_share if walk else None,
+                search.first.step_ms if search else None,
+                search.now.step_ms if search else None,
+                search.first.wait_share if search else None,
+                search.now.wait_share if search else None,
                 self._peak_bytes if math.isfinite(self._peak_bytes) else None,
-                dict(walk.knobs) if walk else self._driver.knobs,
+                dict(search.knobs) if search else self._driver.knobs,
             )
         )
 
 
-def tell_made(driver: Driver, move: Move, *, undoes: bool = False) -> None:
+def publish_made(driver: Driver, move: Move, *, undoes: bool = False) -> None:
     """A move is asked for; undoes: it takes back the one before."""
     forecast = move.forecast if move.forecast and move.forecast.is_known else None
-    driver.tell(
+    driver.publish(
         MoveMade(
             driver.now_ns(),
             driver.snapshot.steps_total,
@@ -316,12 +316,12 @@ def tell_made(driver: Driver, move: Move, *, undoes: bool = False) -> None:
     )
 
 
-def tell_judged(
+def publish_judged(
     driver: Driver, move: Move, before: Measurement, after: Measurement | None, kept: bool, reason: str
 ) -> None:
     """A move is kept, or it is not, and why not. after: None where too few steps were seen."""
     forecast = move.forecast if move.forecast and move.forecast.is_known else None
-    driver.tell(
+    driver.publish(
         MoveJudged(
             driver.now_ns(),
             driver.snapshot.steps_total,

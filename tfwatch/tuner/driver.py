@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.tuning.autopilot_moves import settled
+from tfwatch.analysis.tuning.autopilot_moves import drop_settling_rows
 from tfwatch.analysis.tuning.forecast import Forecast, forecast
-from tfwatch.analysis.tuning.knob_state import in_effect, knob_states
+from tfwatch.analysis.tuning.knob_state import knobs_in_effect, knob_states
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import KNOBS, epochs_until, show
@@ -77,14 +77,14 @@ class Driver:
         self,
         source: Source,
         control: Control,
-        tell: Callable[[Event], None],
+        publish: Callable[[Event], None],
         order: int,
         clock: Clock = SYSTEM,
         pause: Callable[[], object] | None = None,
         refresh: Callable[[], object] = lambda: None,
     ) -> None:
         self.control = control
-        self.tell = tell
+        self.publish = publish
         self.clock = clock
         self._order = order
         self._user_request_count = control.user_request_count
@@ -147,19 +147,19 @@ class Driver:
         """The rows of steps first to last, counted from 1, both included; up to the newest without `last`."""
         return self._reader.steps_between(first, self.snapshot.steps_total if last is None else last)
 
-    def settled_rows(self, first: int, settling: int) -> Rows:
+    def settled_rows(self, first: int, settling_steps: int) -> Rows:
         """The rows from a step on, without so many each time that a pipeline begins anew, and be it just before it."""
-        rows = settled(self.rows(max(first - settling, 1)), settling)
+        rows = drop_settling_rows(self.rows(max(first - settling_steps, 1)), settling_steps)
         return rows[rows["step"] >= first]
 
-    def stands(self, knob: str) -> str | None:
+    def setting_of(self, knob: str) -> str | None:
         """What a knob stands at, in words, with the pipeline that runs; None where the run has no such knob."""
         return self.knobs.get(knob)
 
     @property
     def knobs(self) -> dict[str, str]:
         """The value of every knob in words, with the pipeline that runs."""
-        return in_effect(self.snapshot.manifest.knobs, self.snapshot.events.of(PipelineSwitched))
+        return knobs_in_effect(self.snapshot.manifest.knobs, self.snapshot.events.of(PipelineSwitched))
 
     @property
     def is_switching(self) -> bool:
@@ -184,11 +184,11 @@ class Driver:
         if not self.control.ask_if_no_user_request(Request(knob, value, by), self._user_request_count):
             raise Interrupt("key")
 
-    def leave(self, knob: str, value: Setting | float, by: str) -> None:
+    def ask_final(self, knob: str, value: Setting | float, by: str) -> None:
         """Ask for the setting that an order which is over leaves, unless somebody turned that knob meanwhile."""
         self.control.ask_if_knob_untouched(Request(knob, value, by), self._knob_request_counts[knob])
 
-    def is_turned(self, knob: str) -> bool:
+    def is_changed_by_user(self, knob: str) -> bool:
         """Whether somebody turned a knob since the order was given."""
         return self.control.knob_request_count(knob) != self._knob_request_counts[knob]
 
@@ -218,8 +218,8 @@ def make_forecaster(driver: Driver) -> MakeForecast:
     known = evidence_now(driver.snapshot, driver.rows)
 
     def make_forecast(turned: Mapping[str, str]) -> Forecast | None:
-        (knob, value), *beside = turned.items()
-        found = forecast(known, knob, value, dict(beside))
+        (knob, value), *together_with = turned.items()
+        found = forecast(known, knob, value, dict(together_with))
         return found if found.is_known else None
 
     return make_forecast

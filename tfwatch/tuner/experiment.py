@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.tuning.autopilot_moves import settling
-from tfwatch.analysis.tuning.experiment import Standing, counted, figures, standing
+from tfwatch.analysis.tuning.autopilot_moves import settling_steps
+from tfwatch.analysis.tuning.experiment import ExperimentState, block_means, counted_steps, evaluate
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import EXPERIMENT, WITH_THE_RUN, ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.core.knobs import show
@@ -70,37 +70,37 @@ def _carry_out(driver: Driver, order: Experiment) -> str:
         raise RefusedError(f"{', '.join(map(show, order.values))} are not two different settings of {knob}")
     # What was asked for just before is where the run stands.
     driver.wait(lambda snapshot: snapshot.steps_total >= _WARM and not driver.is_switching)
-    return _Trial(driver, order).run()
+    return _ExperimentJob(driver, order).run()
 
 
 class _SpentError(Exception):
     """The budget is spent."""
 
 
-class _Trial:
+class _ExperimentJob:
     def __init__(self, driver: Driver, order: Experiment) -> None:
         self._driver = driver
-        self._order = order
+        self._request = order
         self._random = random.Random(order.seed)
         self._values = [show(value) for value in order.values]
         self._began = driver.snapshot.steps_total
         self._began_ns = driver.now_ns()
-        self._stood = driver.stands(order.knob)
-        self._now = self._stood
+        self._first_setting = driver.setting_of(order.knob)
+        self._now = self._first_setting
         self._coming: str | None = None
         self._next = 0
         self._blocks: list[list[Rows]] = [[] for _ in order.values]
-        self._found = standing(figures(self._times()))
+        self._found = evaluate(block_means(self._times()))
         rows = driver.rows(max(1, self._began - _RECENT))
         self._step_ms = float(np.median(step_ms(rows, np.float64))) if len(rows) else _BLOCK_MS
         self._block_steps = self._steps_of_block()
 
     def run(self) -> str:
         """Returns why it ended, as `ExperimentEnded` has it."""
-        budget = self._order.steps or BUDGET_STEPS
-        self._driver.tell(
+        budget = self._request.steps or BUDGET_STEPS
+        self._driver.publish(
             ExperimentBegan(
-                self._driver.now_ns(), self._order.knob, self._values, self._began, budget, self._order.seed
+                self._driver.now_ns(), self._request.knob, self._values, self._began, budget, self._request.seed
             )
         )
         cause, reason = self._outcome()
@@ -134,7 +134,7 @@ class _Trial:
         self._random.shuffle(order)
         for value in order:
             self._blocks[value].append(self._block(value))
-            self._tell_block(value)
+            self._publish_block(value)
 
     def _block(self, value: int) -> Rows:
         """The rows of a block of a setting, from where it has settled."""
@@ -144,7 +144,7 @@ class _Trial:
             self._next = switched.step + self._settle()
         self._next = self._next or self._driver.snapshot.steps_total + 1
         rows = self._rows()
-        while missing := max(0, self._block_steps - (len(counted([rows])[0]) if len(rows) else 0)):
+        while missing := max(0, self._block_steps - (len(counted_steps([rows])[0]) if len(rows) else 0)):
             self._check_budget()
             enough = max(self._next - 1, self._driver.snapshot.steps_total) + missing
             left_s = (enough - self._driver.snapshot.steps_total) * self._step_ms / 1e3
@@ -156,8 +156,8 @@ class _Trial:
     def _steps_of_block(self) -> int:
         """How many steps are to count in each: as many as last `_BLOCK_MS`, as far as the budget is enough for that."""
         steps = math.ceil(_BLOCK_MS / max(self._step_ms, 1e-3))
-        if self._order.steps:
-            steps = min(steps, self._order.steps // (_ROUNDS * len(self._values)) - self._settle())
+        if self._request.steps:
+            steps = min(steps, self._request.steps // (_ROUNDS * len(self._values)) - self._settle())
         return max(BLOCK, steps)
 
     def _rows(self) -> Rows:
@@ -166,10 +166,10 @@ class _Trial:
 
     def _switched(self, value: int) -> PipelineSwitched:
         """Have a setting; one that was asked for comes, though the experiment ends meanwhile."""
-        self._driver.ask(self._order.knob, self._order.values[value], EXPERIMENT)
+        self._driver.ask(self._request.knob, self._request.values[value], EXPERIMENT)
         self._coming = self._values[value]
         try:
-            switched = self._driver.wait_switched(self._order.knob, self._order.values[value])
+            switched = self._driver.wait_switched(self._request.knob, self._request.values[value])
         except RefusedError:
             self._coming = None
             raise
@@ -177,13 +177,13 @@ class _Trial:
         return switched
 
     def _settle(self) -> int:
-        prefetch = self._now if self._order.knob == "prefetch" else self._driver.stands("prefetch")
-        return settling({"prefetch": prefetch or "off"})
+        prefetch = self._now if self._request.knob == "prefetch" else self._driver.setting_of("prefetch")
+        return settling_steps({"prefetch": prefetch or "off"})
 
     def _check_budget(self) -> None:
         spent = self._driver.snapshot.steps_total - self._began
         lasted_s = (self._driver.now_ns() - self._began_ns) / 1e9
-        if spent >= (self._order.steps or BUDGET_STEPS) and (self._order.steps or lasted_s >= _LEAST_S):
+        if spent >= (self._request.steps or BUDGET_STEPS) and (self._request.steps or lasted_s >= _LEAST_S):
             raise _SpentError
 
     # -- what it shows ------------------------------------------------------------------------------
@@ -191,18 +191,18 @@ class _Trial:
     def _times(self) -> list[list[NDArray[np.float64]]]:
         """The step times that count of every whole round, by setting."""
         rounds = min(len(blocks) for blocks in self._blocks)
-        return [counted(blocks[:rounds]) for blocks in self._blocks]
+        return [counted_steps(blocks[:rounds]) for blocks in self._blocks]
 
-    def _standing(self) -> Standing:
+    def _standing(self) -> ExperimentState:
         rounds = min(len(blocks) for blocks in self._blocks)
         if self._found.rounds != rounds:
-            self._found = standing(figures(self._times()))
+            self._found = evaluate(block_means(self._times()))
         return self._found
 
-    def _tell_block(self, value: int) -> None:
+    def _publish_block(self, value: int) -> None:
         blocks, rows = self._blocks[value], self._blocks[value][-1]
-        times, found = counted(blocks)[-1], self._standing()
-        self._driver.tell(
+        times, found = counted_steps(blocks)[-1], self._standing()
+        self._driver.publish(
             ExperimentBlock(
                 self._driver.now_ns(),
                 sum(map(len, self._blocks)),
@@ -219,14 +219,14 @@ class _Trial:
 
     def _end(self, cause: str, reason: str) -> None:
         times = self._times()
-        table = figures(times)
-        found = standing(table)
-        kept = self._leave(cause, found)
+        table = block_means(times)
+        found = evaluate(table)
+        kept = self._ask_best(cause, found)
         step = self._driver.snapshot.steps_total
-        self._driver.tell(
+        self._driver.publish(
             ExperimentEnded(
                 self._driver.now_ns(),
-                self._order.knob,
+                self._request.knob,
                 self._values,
                 self._began,
                 step,
@@ -244,21 +244,21 @@ class _Trial:
             )
         )
 
-    def _leave(self, cause: str, found: Standing) -> str:
+    def _ask_best(self, cause: str, found: ExperimentState) -> str:
         """Have the run go on with the better setting. Returns it; empty where somebody else decided."""
-        if self._driver.is_turned(self._order.knob):
+        if self._driver.is_changed_by_user(self._request.knob):
             return ""
         at = found.fastest
-        stood = self._values.index(self._stood) if self._stood in self._values else None
-        if cause == "failed" or (stood is not None and stood not in found.beaten):
-            at = stood if stood is not None else 0
-        if {self._driver.stands(self._order.knob), self._coming or self._values[at]} != {self._values[at]}:
-            self._driver.leave(self._order.knob, self._order.values[at], EXPERIMENT)
+        first = self._values.index(self._first_setting) if self._first_setting in self._values else None
+        if cause == "failed" or (first is not None and first not in found.beaten):
+            at = first if first is not None else 0
+        if {self._driver.setting_of(self._request.knob), self._coming or self._values[at]} != {self._values[at]}:
+            self._driver.ask_final(self._request.knob, self._request.values[at], EXPERIMENT)
         # A run that ends obeys no more, but one that it restarts as begins with what is asked now.
         return (self._now or "") if cause in WITH_THE_RUN else self._values[at]
 
 
-def _in_numbers(found: Standing) -> dict[str, float | None]:
+def _in_numbers(found: ExperimentState) -> dict[str, float | None]:
     """The answer's numbers, as events hold them."""
     known = found.estimate
     if not math.isfinite(known.high):

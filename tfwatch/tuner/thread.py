@@ -29,7 +29,7 @@ class TunerThread:
         self._writer = writer
         self._control = control
         self._clock = clock
-        self._over = threading.Event()
+        self._is_stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tfwatch-pilot", daemon=True)
 
     def start(self) -> None:
@@ -38,27 +38,27 @@ class TunerThread:
 
     def stop(self) -> None:
         """End what goes on. Call it before the run's writer is closed: how it ended is still to be told."""
-        self._over.set()
+        self._is_stopping.set()
         self._control.ask_tuner(None)
         if self._thread.is_alive():
             self._thread.join(_JOIN_S)
 
     def _run(self) -> None:
         known = 0
-        while not self._over.is_set():
-            known, order = self._control.next_tuner_request(known)
-            if order is not None and not self._over.is_set():
-                self._carry_out(order, known)
+        while not self._is_stopping.is_set():
+            known, request = self._control.next_tuner_request(known)
+            if request is not None and not self._is_stopping.is_set():
+                self._carry_out(request, known)
 
     def _driver(self, number: int) -> Driver:
         writer = self._writer
         return Driver(writer, self._control, writer.event, number, self._clock, refresh=writer.flush)
 
-    def _carry_out(self, order: TunerRequest, number: int) -> None:
-        what = type(order).__name__.lower()
+    def _carry_out(self, request: TunerRequest, number: int) -> None:
+        what = type(request).__name__.lower()
         with fails_open(lambda why: self._writer.note(f"{what} failed: {why}", is_refusal=True)):
             try:
-                _JOBS[type(order)](self._driver(number), order)
+                _JOBS[type(request)](self._driver(number), request)
             except Interrupt as over:
                 self._writer.note(f"{what} ended before it began: {over.reason}", is_refusal=True)
             except RefusedError as error:

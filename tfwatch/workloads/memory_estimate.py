@@ -1,4 +1,4 @@
-"""How much memory a training will take, roughly, told before anything is made."""
+"""A rough estimate of the memory that a training will take, made before it starts."""
 
 from __future__ import annotations
 
@@ -11,33 +11,34 @@ if TYPE_CHECKING:
     from tfwatch.workloads.workload import Settings
 
 _FLOAT = 4
-#: A weight, its gradient, Adam's two means, and two more while its new value is made: `m * alpha` and `sqrt(v) + eps`
-#: of `update_step` in keras/src/optimizers/adam.py, which are operations of their own.
-_OF_A_WEIGHT = 6
-#: The gradient of what the largest layer gives, and of what it takes.
+#: A weight, its gradient, Adam's two means, and two temporary values of its update, `m * alpha` and `sqrt(v) + eps` in
+#: `update_step` of keras/src/optimizers/adam.py.
+_VALUES_PER_WEIGHT = 6
+#: The gradients of the largest layer's output and input.
 _GRADIENTS = 2
-#: Examples are made one by one and copied into a batch.
+#: Single examples are copied into a batch.
 _WHILE_BATCHED = 2
-#: Arrays that are left over where random numbers are drawn: what `stateless_normal` draws, and what it scales.
+#: Arrays that drawing random numbers leaves in the allocator: the draws of `stateless_normal`, and the scaled ones.
 _DRAWING = 2
-#: The graph, and the heaps that the C library keeps for the threads that run it: 20 to 70 MB were seen.
+#: The graph, and the C library's heaps for its threads: 20 to 70 MB were measured.
 _BESIDE = 75_000_000
 _MNIST = 70_000 * 28 * 28
 _CIFAR = 60_000 * 32 * 32 * 3
-#: While it is loaded: the images as they come, with those held out in one array, and as a tensor twice, for a moment.
+#: Copies while loading: the original images, one array with the held-out ones, and a tensor, briefly twice.
 _WHILE_LOADED = 4
-#: An LSTM keeps its gates and states of every value of the window; of its four gates there are gradients at once.
-_OF_AN_LSTM, _GATES = 6, 4
+#: An LSTM keeps six gates and states for every value of the window, and has gradients of four gates at the same time.
+_LSTM_VALUES, _GATES = 6, 4
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What a workload is made of, in numbers.
+    """The sizes of a workload, as numbers of values unless the name has a unit.
 
-    inputs: of an example and its label. layers: what all layers that train give for one example. largest: the one that
-    gives most. weights: those that train. loss: what it keeps of an example. making: values that an example takes while
-    its batch is made, None where examples are made one by one. data_bytes: what lies in memory all the time.
-    loading_bytes: and what does while it is loaded. batch: examples of a step, where the settings' do not say.
+    inputs: those of an example and its label. layers: the outputs of all trained layers for one example. largest: the
+    outputs of the largest layer. weights: the trained ones. loss: the values that the loss keeps for an example.
+    making: the temporary values of an example while its batch is made; None where examples are made one by one.
+    data_bytes: the data in memory. loading_bytes: the memory while loading. batch: the examples of a step where the
+    settings' batch size does not apply.
     """
 
     inputs: int
@@ -53,13 +54,13 @@ class Sizes:
 
 def _matmul(settings: Settings) -> Sizes:
     size = settings.size
-    # `noise.rows` makes a batch in int64, of which two copies are there at a time: a value takes the room of four.
+    # `numbered_examples.rows` computes a batch in int64 with two copies, so that a value takes the space of four.
     return Sizes(2 * size, size, size, size * size, loss=size, making=4 * size, batch=size)
 
 
 def _conv(_: Settings) -> Sizes:
     given = 256 * 256 * 32
-    # The images, their shifted copies, and these in one array, of which one channel is cut off.
+    # The images, their shifted copies, and the copies in one array, from which one channel is cut off.
     return Sizes(256 * 256 * (3 + 32), given, given, 896, loss=given, making=256 * 256 * (3 + 33 + 33))
 
 
@@ -87,12 +88,12 @@ def _small_dense(features: int, hidden: int, **known: int) -> Callable[[Settings
 
 
 def _timeseries(_: Settings) -> Sizes:
-    return Sizes(65, 64 * 32 * _OF_AN_LSTM, 64 * 32 * _GATES, 4385)
+    return Sizes(65, 64 * 32 * _LSTM_VALUES, 64 * 32 * _GATES, 4385)
 
 
 def _transfer(_: Settings) -> Sizes:
-    # Nothing of the frozen base is kept: of what its largest layers give, 112x112 of 96, up to four were there at a
-    # time. Its graph of 155 layers took 140 MB whatever the batch.
+    # The frozen base keeps nothing: up to four outputs of its largest layers, 112x112 of 96, exist at the same time.
+    # Its graph of 155 layers takes 140 MB for any batch.
     largest, base_bytes = 112 * 112 * 96, 4 * 2_257_984 + 100_000_000
     return Sizes(3 * 224 * 224 + 1, 2 * largest, largest, 12_810, data_bytes=base_bytes)
 
@@ -107,24 +108,24 @@ SIZES: dict[str, Callable[[Settings], Sizes]] = {
     "large-images": _small_convolution(256, 3, 10 * 256 * 256 * 3),
     "timeseries": _timeseries,
     "transfer": _transfer,
-    # Its slow form indexes the images as they came, its fast one the tensor.
+    # Its usual form indexes the original images, its fast one the tensor.
     "array": _small_dense(784, 128, data_bytes=2 * _MNIST, loading_bytes=_WHILE_LOADED * _MNIST),
-    # Four noises are made at a time, of which two in float64, and the angles in float64: room for 4 x 2 + 2 + 2 values.
+    # Four noises exist at the same time, two of them and the angles in float64: the space of 4 x 2 + 2 + 2 values.
     "generator": _small_dense(256, 512, making=12 * 256),
 }
 
 
 def needed_bytes(name: str, settings: Settings) -> int | None:
-    """What training takes, beside TensorFlow itself; None for a file of the user's own, which nobody knows.
+    """Return the bytes that a training takes besides TensorFlow; None for the user's own file, where it is unknown.
 
-    The larger of what loading takes and of data + 4 bytes x (6 x weights + batch x (inputs + making + loss + layers + 2
-    x largest)), and 75 MB: backpropagation keeps what every layer gave until its gradient is there (Chen et al. 2016,
-    Training Deep Nets with Sublinear Memory Cost), and while one batch is trained on, the next one is made. Each batch
-    that prefetch holds comes on top. Mixed precision halves what layers and loss take.
+    The estimate is the larger of loading and of data + 4 bytes x (6 x weights + batch x (inputs + making + loss +
+    layers + 2 x largest)), plus 75 MB: backpropagation keeps every layer's output until its gradient is computed (Chen
+    et al. 2016, Training Deep Nets with Sublinear Memory Cost), and the next batch is made during a step. Batches held
+    by prefetch are not included. Mixed precision halves layers and loss.
 
-    It is made to warn before memory runs out, so it is rather too high: what TensorFlow computes in place is counted,
-    and all is taken to be there at once. `tests/bench/estimate.py` holds it against processes that train: on two CPU
-    cores with TensorFlow 2.21 they grew by 0.60 to 0.94 times the estimate.
+    The estimate is for a warning before memory runs out, so it is rather too high: it counts operations in place, and
+    takes all values to exist at the same time. `tests/bench/estimate.py` compares it with trainings: on two CPU cores
+    with TensorFlow 2.21 the processes grow by 0.60 to 0.94 times the estimate.
     """
     if name not in SIZES:
         return None
@@ -134,17 +135,17 @@ def needed_bytes(name: str, settings: Settings) -> int | None:
     making = _WHILE_BATCHED * sizes.inputs if sizes.making is None else sizes.making
     computed = sizes.layers + sizes.loss + _GRADIENTS * sizes.largest
     per_example = _FLOAT * (sizes.inputs + making) + value * computed
-    training = sizes.data_bytes + _FLOAT * _OF_A_WEIGHT * sizes.weights + batch * per_example
+    training = sizes.data_bytes + _FLOAT * _VALUES_PER_WEIGHT * sizes.weights + batch * per_example
     return max(training, sizes.loading_bytes) + _BESIDE
 
 
 def needed_alone_bytes(name: str, settings: Settings) -> int | None:
-    """What `tfwatch bench` takes: of matmul and conv it times one operation, of the others a step of the training.
+    """Return the bytes that `tfwatch bench` takes: for matmul and conv one operation, for others a training step.
 
-    Random numbers are drawn, scaled and shifted, each into an array of its own, and TensorFlow's allocator keeps the
-    two that are free again: after the first of two equal matrices a process had grown by 3.1 of them.
+    Drawing, scaling and shifting random numbers each fill an array, and TensorFlow's allocator keeps the two that are
+    free again: after the first of two equal matrices a process has grown by 3.1 of them.
     """
-    if name == "matmul":  # two matrices, their product, and what drawing them takes
+    if name == "matmul":  # two matrices, their product, and the arrays of drawing them
         return (3 + _DRAWING) * _FLOAT * settings.size**2 + _BESIDE
     if name == "conv":
         return _FLOAT * settings.batch_size * 256 * 256 * (3 + _DRAWING * 3 + 32) + _BESIDE

@@ -58,8 +58,8 @@ class Settings:
 
     steps: the run ends after these steps, or after `epochs` where it is None; an execution of several steps is
     completed. data: a folder of classes; None is the synthetic image set. weights: those that a pretrained network
-    starts with; `none` is random ones. size: a matrix' number of rows and columns. device: `auto` is TensorFlow's choice.
-    mode: op by op, as a graph, or compiled by XLA. mixed_precision: compute in float16, weights in float32.
+    starts with; `none` is random ones. size: a matrix' number of rows and columns. device: `auto` is TensorFlow's
+    choice. mode: op by op, as a graph, or compiled by XLA. mixed_precision: compute in float16, weights in float32.
     optimizer: one of `OPTIMIZERS`; None is Adam. learning_rate: None is the workload's own for Adam, else Keras'.
     """
 

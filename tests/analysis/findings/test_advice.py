@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfwatch.analysis.findings.advice import between_parts, slow_callback
-from tfwatch.analysis.steps.time_breakdown import Entry
+from tfwatch.analysis.findings.advice import between_epochs_parts, find_slow_callback
+from tfwatch.analysis.steps.time_breakdown import TimeSpent
 from tfwatch.core.events import Paused
 
 
@@ -24,10 +24,10 @@ def pauses(name: str, took_ms: float, times: int, cause: str = "callback") -> li
     ],
 )
 def test_a_callback_is_named_where_it_takes_half_of_what_follows_a_step(found: list[Paused], name: str) -> None:
-    assert slow_callback(found, host_ms=20.0) == name
+    assert find_slow_callback(found, host_ms=20.0) == name
 
 
 def test_of_what_lies_between_epochs_less_than_a_tenth_is_left_out() -> None:
-    spent = Entry(0, 250, validation_s=0.13, first_batch_s=0.8, epoch_end_s=0.07)
+    spent = TimeSpent(0, 250, validation_s=0.13, first_batch_s=0.8, epoch_end_s=0.07)
 
-    assert between_parts(spent) == {"first batch": 0.8, "validation": 0.13}
+    assert between_epochs_parts(spent) == {"first batch": 0.8, "validation": 0.13}

@@ -11,7 +11,7 @@ from tests.analysis.situations import RUNNING, finding, judged, split
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.situation import Memory, Tone
 from tfwatch.analysis.steps.breakdown import Stat
-from tfwatch.analysis.steps.time_breakdown import Entry
+from tfwatch.analysis.steps.time_breakdown import TimeSpent
 from tfwatch.analysis.steps.verdict import Bound, Judgement, Verdict
 from tfwatch.analysis.tuning.comparison import Comparison
 from tfwatch.core.events import RunEnded, TrainingFailed
@@ -20,7 +20,7 @@ from tfwatch.core.rows import Phase
 SWITCH = Comparison(
     "prefetch", "off", "4", "key", 0, 300, 301, split(9.6, 13, 0.8), split(0.2, 12.9, 0.8, 34), 1.7, False
 )
-SHORT_EPOCH = Entry(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0.6, epoch_end_s=0.01)
+SHORT_EPOCH = TimeSpent(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0.6, epoch_end_s=0.01)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_the_end_sums_the_waiting_up() -> None:
 def test_below_the_end_stands_what_the_last_setting_was_bound_by() -> None:
     last = banner(replace(RUNNING, live=False, judgement=judged(Verdict.HIGHLY)))
     ended = RunEnded(100_000_000_000, "finished", 5000)
-    found = banner(replace(RUNNING, ended=ended, waited_s=25.0, at_last=last))
+    found = banner(replace(RUNNING, ended=ended, waited_s=25.0, last_finding=last))
 
     assert (found.word, found.tone) == ("FINISHED", Tone.GOOD)
     assert found.remark == "1 epoch, 5 000 steps in 1:40; waited 25.0 s (25 %); fed, it takes 1:15 at best"
@@ -290,7 +290,7 @@ def test_of_a_run_that_broke_off_why_is_told_below_and_its_verdict_beside_the_wo
     changes: dict[str, Any], sentence: str
 ) -> None:
     last = banner(replace(RUNNING, live=False, judgement=judged(Verdict.HIGHLY)))
-    found = banner(replace(RUNNING, at_last=last, **changes))
+    found = banner(replace(RUNNING, last_finding=last, **changes))
 
     assert (found.sentence, found.edit) == (sentence, last.edit)
     assert found.remark == f"STARVING 41 %; {last.advice}"

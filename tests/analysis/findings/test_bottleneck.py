@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tfwatch.analysis.findings.bottleneck import Stage, StageTable, bottleneck, stage_table
+from tfwatch.analysis.findings.bottleneck import Stage, StageTable, bottleneck, make_stage_table
 from tfwatch.core.events import StagesFound
 from tfwatch.core.rows import STAGE, Rows
 
@@ -29,7 +29,7 @@ def stage(kind: str, busy_ms: float, parallelism: float = 1.0, name: str = "") -
 def test_costs_are_means_weighted_with_what_passed() -> None:
     rows = np.concatenate([row(1, 1, 10.0, elements=30), row(2, 1, 20.0, elements=10)])
 
-    table = stage_table(rows, FOUND)
+    table = make_stage_table(rows, FOUND)
 
     assert table is not None
     assert [s.busy_ms for s in table.stages][1] == pytest.approx(12.5)
@@ -40,7 +40,7 @@ def test_costs_are_means_weighted_with_what_passed() -> None:
 def test_a_reading_in_which_nothing_passed_changes_no_cost() -> None:
     rows = np.concatenate([row(1, 1, 10.0), row(2, 1, NAN, elements=0)])
 
-    table = stage_table(rows, FOUND)
+    table = make_stage_table(rows, FOUND)
 
     assert table is not None
     assert table.stages[1].busy_ms == pytest.approx(10.0)
@@ -49,7 +49,7 @@ def test_a_reading_in_which_nothing_passed_changes_no_cost() -> None:
 def test_a_stage_in_which_nothing_ever_passed_has_no_cost_and_the_sum_leaves_it_out() -> None:
     rows = np.concatenate([row(1, 0, NAN, elements=0), row(1, 1, 10.0)])
 
-    table = stage_table(rows, FOUND)
+    table = make_stage_table(rows, FOUND)
 
     assert table is not None
     assert math.isnan(table.stages[0].busy_ms)
@@ -57,7 +57,7 @@ def test_a_stage_in_which_nothing_ever_passed_has_no_cost_and_the_sum_leaves_it_
 
 
 def test_what_a_prefetch_seems_to_cost_is_no_work() -> None:
-    table = stage_table(np.concatenate([row(1, 0, 0.2), row(1, 1, 0.6), row(1, 2, 1.8)]), FOUND)
+    table = make_stage_table(np.concatenate([row(1, 0, 0.2), row(1, 1, 0.6), row(1, 2, 1.8)]), FOUND)
 
     assert table is not None
     assert math.isnan(table.stages[2].busy_ms)
@@ -69,7 +69,7 @@ def test_only_the_newest_pipeline_is_told() -> None:
     found = {**FOUND, 1: StagesFound(0, 1, ["range"], ["Range"])}
     rows = np.concatenate([row(1, 1, 10.0), row(2, 0, 3.0, pipeline=1)])
 
-    table = stage_table(rows, found)
+    table = make_stage_table(rows, found)
 
     assert table is not None
     assert [(s.name, s.busy_ms) for s in table.stages] == [("range", 3.0)]
@@ -79,7 +79,7 @@ def test_only_the_newest_pipeline_is_told() -> None:
     "rows", [pytest.param(row(1, 0, 1.0)[:0], id="none"), pytest.param(row(1, 0, 1.0, pipeline=9), id="unnamed")]
 )
 def test_without_rows_or_names_there_is_no_table(rows: Rows) -> None:
-    assert stage_table(rows, FOUND) is None
+    assert make_stage_table(rows, FOUND) is None
 
 
 def test_a_table_in_which_nothing_passed_has_no_sum_and_no_bottleneck() -> None:
@@ -227,8 +227,8 @@ def test_where_only_a_pipeline_s_end_was_read_the_whole_one_before_is_told() -> 
     found = {**FOUND, 1: StagesFound(0, 1, ["prefetch"], ["Prefetch"]), 2: StagesFound(0, 2, ["batch"], ["BatchV2"])}
     whole = np.concatenate([row(1, 0, 1.0), row(1, 1, 10.0), row(1, 2, 0.1)])
 
-    after_the_end = stage_table(np.concatenate([whole, row(2, 0, 0.1, pipeline=1)]), found)
-    after_another = stage_table(np.concatenate([whole, row(2, 0, 0.1, pipeline=2)]), found)
+    after_the_end = make_stage_table(np.concatenate([whole, row(2, 0, 0.1, pipeline=1)]), found)
+    after_another = make_stage_table(np.concatenate([whole, row(2, 0, 0.1, pipeline=2)]), found)
 
     assert after_the_end is not None
     assert [stage.name for stage in after_the_end.stages] == ["range", "map(decode)", "prefetch"]

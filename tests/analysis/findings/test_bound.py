@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.analysis.situations import finding, judged
-from tfwatch.analysis.findings.advice import held_end
-from tfwatch.analysis.steps.time_breakdown import Entry
+from tfwatch.analysis.findings.advice import find_slow_epoch_end
+from tfwatch.analysis.steps.time_breakdown import TimeSpent
 from tfwatch.analysis.steps.verdict import Bound, Verdict
 from tfwatch.core.events import EpochEnded, Paused
 
@@ -64,7 +64,7 @@ def test_the_fast_form_is_proposed_where_prefetch_cannot_hide_the_slow_one(
     ],
 )
 def test_what_lies_between_epochs_has_its_own_next_step(spent: dict[str, float], says: str) -> None:
-    epoch = Entry(0, 250, compute_s=3.0, **spent)
+    epoch = TimeSpent(0, 250, compute_s=3.0, **spent)
 
     assert says in finding(judgement=judged(Verdict.NOT, 0.2), epoch_spent=epoch)[2]
     assert finding(judgement=judged(Verdict.HIGHLY, 20.0), epoch_spent=epoch)[0].startswith("STARVING")
@@ -89,15 +89,15 @@ def paused(at_ms: int, cause: str, took_ms: float, name: str) -> Paused:
     ],
 )
 def test_who_held_an_epochs_end_up_is_found_beside_watchs_own(events: list[Event], held: str) -> None:
-    found = held_end([ended(6000), *events])
+    found = find_slow_epoch_end([ended(6000), *events])
     assert (found.detail if found else "") == held
 
 
 def test_checkpoints_are_named_only_where_one_was_seen() -> None:
-    spent = {"judgement": judged(Verdict.NOT, 0.2), "epoch_spent": Entry(0, 250, compute_s=3.0, epoch_end_s=2.0)}
+    spent = {"judgement": judged(Verdict.NOT, 0.2), "epoch_spent": TimeSpent(0, 250, compute_s=3.0, epoch_end_s=2.0)}
 
     def advised(cause: str, took_ms: float) -> str:
-        return finding(**spent, held_end=Paused(0, cause, took_ms, "Saver"))[2]
+        return finding(**spent, slow_epoch_end=Paused(0, cause, took_ms, "Saver"))[2]
 
     assert finding(**spent)[2] == "longer epochs (.repeat() with steps_per_epoch), or less in on_epoch_end"
     assert advised("checkpoint", 1900.0) == "save less often (Saver), or longer epochs"
@@ -106,7 +106,7 @@ def test_checkpoints_are_named_only_where_one_was_seen() -> None:
 
 
 def test_short_times_between_epochs_keep_their_digits() -> None:
-    short = Entry(0, 20, compute_s=0.03, first_batch_s=0.0176, epoch_end_s=0.0122)
+    short = TimeSpent(0, 20, compute_s=0.03, first_batch_s=0.0176, epoch_end_s=0.0122)
 
     assert finding(judgement=judged(Verdict.NOT, 0.2), epoch_spent=short)[1] == (
         "29.8 ms around every 20 steps: first batch 17.6 ms, epoch's end 12.2 ms"
@@ -114,9 +114,9 @@ def test_short_times_between_epochs_keep_their_digits() -> None:
 
 
 def test_a_shuffle_buffer_that_is_filled_before_each_epoch_may_be_smaller() -> None:
-    spent = {"judgement": judged(Verdict.NOT, 0.2), "epoch_spent": Entry(0, 250, compute_s=3.0, first_batch_s=2.0)}
+    spent = {"judgement": judged(Verdict.NOT, 0.2), "epoch_spent": TimeSpent(0, 250, compute_s=3.0, first_batch_s=2.0)}
 
-    assert "smaller shuffle buffer" in finding(**spent, fills=True)[2]
+    assert "smaller shuffle buffer" in finding(**spent, has_shuffle_fill=True)[2]
     assert "shuffle" not in finding(**spent)[2]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.analysis.situations import RUNNING, judged, split
 from tfwatch.analysis.findings import code_suggestions
-from tfwatch.analysis.findings.advice import starving
+from tfwatch.analysis.findings.advice import advise_starving
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable, bottleneck
 from tfwatch.analysis.steps.verdict import Bound, Verdict
@@ -45,7 +45,7 @@ WORKERS = Forecast("workers", "auto", 9.1, 8.6, 9.9, 8.8, "the rest is compute",
     ],
 )
 def test_a_knob_is_a_line_of_a_pipeline(knob: str, value: str, form: str, line: str) -> None:
-    edit = code_suggestions.turned(knob, value, TABLE, form)
+    edit = code_suggestions.switch_line(knob, value, TABLE, form)
     assert edit.startswith(line)
     assert bool(edit) == bool(line)
 
@@ -61,19 +61,19 @@ def test_a_knob_is_a_line_of_a_pipeline(knob: str, value: str, form: str, line: 
     ],
 )
 def test_a_phrase_says_what_a_pipeline_is_with_or_without(knob: str, value: str, words: str) -> None:
-    assert code_suggestions.phrase(knob, value, "tf.data") == words
+    assert code_suggestions.switch_phrase(knob, value, "tf.data") == words
 
 
 def test_lines_are_python_and_name_the_map_that_costs_most_and_has_a_name() -> None:
     started = dict.fromkeys(("prefetch", "workers", "cache", "fast_form"), "off")
     knobs = {"prefetch": "4", "workers": "8", "cache": "on", "fast_form": "off"}
-    text = code_suggestions.pasted(knobs, started, TABLE)
+    text = code_suggestions.pasted_lines(knobs, started, TABLE)
     compile(text, "edit", "exec")
     assert [line.partition("(")[0].rpartition(".")[2] for line in text.splitlines()] == ["map", "cache", "prefetch"]
     assert "map(decode," in text
-    assert code_suggestions.map_of(None) == "decode"
+    assert code_suggestions.costliest_map(None) == "decode"
     assert (
-        code_suggestions.pasted(started, started) == code_suggestions.pasted({"prefetch": "4"}, {"prefetch": "4"}) == ""
+        code_suggestions.pasted_lines(started, started) == code_suggestions.pasted_lines({"prefetch": "4"}, {"prefetch": "4"}) == ""
     )
 
 
@@ -96,7 +96,7 @@ def test_without_keys_the_sentence_holds_the_stage_the_number_and_the_edit() -> 
     table = replace(TABLE, stages=(DECODE,), bottleneck=bottleneck((DECODE,), 1.0, 8))
     knobs = {"prefetch": "4", "workers": "off"}
     now = replace(RUNNING, live=False, knobs=knobs, stages=table, forecasts={("workers", "auto"): WORKERS})
-    found = starving(now, split(9.6, 13.0, 0.8))
+    found = advise_starving(now, split(9.6, 13.0, 0.8))
     assert found.sentence == (
         "num_parallel_calls=tf.data.AUTOTUNE: about 9.1 ms, 2.6 x (the rest is compute); "
         "map(decode) runs one at a time on one of 8 cores: 21.0 ms a batch"

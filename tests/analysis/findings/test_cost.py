@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tfwatch.analysis.findings.starving_cost import Energy, lost, words
-from tfwatch.analysis.steps.time_breakdown import Entry
+from tfwatch.analysis.steps.time_breakdown import TimeSpent
 
-STEPS = Entry(steps=1000, compute_s=50.0, host_s=10.0, waiting_s=30.0, validation_s=10.0)
+STEPS = TimeSpent(steps=1000, compute_s=50.0, host_s=10.0, data_wait_s=30.0, validation_s=10.0)
 
 
 def test_time_examples_and_energy() -> None:
@@ -21,9 +21,9 @@ def test_what_is_not_known_is_left_out() -> None:
     found = lost(STEPS, 100.0, None, None)
     assert (found.examples, found.energy_j) == (None, None)
     assert words(found) == "fed, it takes 1:10 at best"
-    assert lost(Entry(waiting_s=3.0), 3.0, 32, None).examples is None
+    assert lost(TimeSpent(data_wait_s=3.0), 3.0, 32, None).examples is None
 
 
 def test_a_run_that_lost_next_to_nothing_says_nothing() -> None:
-    assert words(lost(Entry(compute_s=99.8, waiting_s=0.2), 100.0, 32, None)) == ""
-    assert lost(Entry(), 0.0, None, None).share == 0.0
+    assert words(lost(TimeSpent(compute_s=99.8, data_wait_s=0.2), 100.0, 32, None)) == ""
+    assert lost(TimeSpent(), 0.0, None, None).share == 0.0

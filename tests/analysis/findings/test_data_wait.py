@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.step_rows import make_steps
-from tfwatch.analysis.findings.data_wait import stall_sentence, waits
+from tfwatch.analysis.findings.data_wait import stall_sentence, waits_sentence
 from tfwatch.analysis.findings.situation import Situation
 from tfwatch.analysis.steps.breakdown import breakdown
 from tfwatch.core import units
@@ -16,7 +16,7 @@ def test_the_figures_of_the_sentence_have_the_share_for_their_ratio() -> None:
     split = breakdown(make_steps(np.tile([0.0, 0.0, 0.0, 40.0], 10), compute=10.0, host=0.0))
     assert split
 
-    assert waits(Situation(device="the GPU"), split) == "the GPU waits 10.0 of 20.0 ms a step"
+    assert waits_sentence(Situation(device="the GPU"), split) == "the GPU waits 10.0 of 20.0 ms a step"
     assert units.percent(split.wait_share) == "50 %"
 
 

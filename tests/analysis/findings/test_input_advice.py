@@ -11,8 +11,8 @@ import pytest
 from tests.analysis.situations import RUNNING, judged
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable
-from tfwatch.analysis.findings.situation import Given, Origin, origin_of
-from tfwatch.analysis.steps.time_breakdown import Entry
+from tfwatch.analysis.findings.situation import BatchSource, SourceKind, find_batch_source
+from tfwatch.analysis.steps.time_breakdown import TimeSpent
 from tfwatch.analysis.steps.verdict import Verdict
 from tfwatch.core.events import StagesFound
 
@@ -35,8 +35,8 @@ def table(*stages: Stage, wait_cores: float = 0.1) -> StageTable:
     return StageTable(0, stages, wait_cores=wait_cores).judged(8, 0.0, 9.6, 13.8)
 
 
-def found(given: Given, stages: StageTable | None = None, *, workers: bool = False) -> Banner:
-    return banner(replace(SCRIPT, origin=Origin(given, workers), stages=stages))
+def found(given: SourceKind, stages: StageTable | None = None, *, workers: bool = False) -> Banner:
+    return banner(replace(SCRIPT, origin=BatchSource(given, workers), stages=stages))
 
 
 def pipeline(number: int, *kinds: str) -> StagesFound:
@@ -46,28 +46,28 @@ def pipeline(number: int, *kinds: str) -> StagesFound:
 @pytest.mark.parametrize(
     ("pipelines", "origin"),
     [
-        pytest.param([["FlatMap python PyDataset", "Prefetch"]], Origin(Given.PY_DATASET), id="PyDataset"),
-        pytest.param([["FlatMap python PyDataset"]], Origin(Given.PY_DATASET, True), id="with workers"),
-        pytest.param([["FlatMap python generator", "Prefetch"]], Origin(Given.GENERATOR), id="generator"),
-        pytest.param([["Range", "Map arrays", "ParallelMapV2 arrays", "Prefetch"]], Origin(Given.ARRAYS), id="arrays"),
-        pytest.param([["FlatMap python", "Prefetch"]], Origin(Given.TF_DATA), id="tf.data"),
+        pytest.param([["FlatMap python PyDataset", "Prefetch"]], BatchSource(SourceKind.PY_DATASET), id="PyDataset"),
+        pytest.param([["FlatMap python PyDataset"]], BatchSource(SourceKind.PY_DATASET, True), id="with workers"),
+        pytest.param([["FlatMap python generator", "Prefetch"]], BatchSource(SourceKind.GENERATOR), id="generator"),
+        pytest.param([["Range", "Map arrays", "ParallelMapV2 arrays", "Prefetch"]], BatchSource(SourceKind.ARRAYS), id="arrays"),
+        pytest.param([["FlatMap python", "Prefetch"]], BatchSource(SourceKind.TF_DATA), id="tf.data"),
         pytest.param(
-            [["Prefetch"], ["FlatMap python generator"]], Origin(Given.GENERATOR), id="its end was read first"
+            [["Prefetch"], ["FlatMap python generator"]], BatchSource(SourceKind.GENERATOR), id="its end was read first"
         ),
-        pytest.param([["Python iterator"]], Origin(Given.ITERATOR), id="Python's own"),
-        pytest.param([["Prefetch"]], Origin(), id="only its end was read"),
-        pytest.param([], Origin(), id="nothing was read"),
+        pytest.param([["Python iterator"]], BatchSource(SourceKind.ITERATOR), id="Python's own"),
+        pytest.param([["Prefetch"]], BatchSource(), id="only its end was read"),
+        pytest.param([], BatchSource(), id="nothing was read"),
     ],
 )
-def test_the_stages_tell_what_fit_was_given(pipelines: list[list[str]], origin: Origin) -> None:
-    assert origin_of(pipeline(n, *kinds) for n, kinds in enumerate(pipelines)) == origin
+def test_the_stages_tell_what_fit_was_given(pipelines: list[list[str]], origin: BatchSource) -> None:
+    assert find_batch_source(pipeline(n, *kinds) for n, kinds in enumerate(pipelines)) == origin
 
 
 def test_a_pydataset_is_told_of_workers_and_never_of_a_prefetch_that_it_has_not() -> None:
     source = replace(ROWS, name="PyDataset", kind="FlatMap python PyDataset")
-    waits = found(Given.PY_DATASET, table(source, PREFETCH))
-    computes = found(Given.PY_DATASET, table(source, PREFETCH, wait_cores=1.0))
-    has_some = found(Given.PY_DATASET, workers=True)
+    waits = found(SourceKind.PY_DATASET, table(source, PREFETCH))
+    computes = found(SourceKind.PY_DATASET, table(source, PREFETCH, wait_cores=1.0))
+    has_some = found(SourceKind.PY_DATASET, workers=True)
 
     assert waits.advice.startswith("workers=4, max_queue_size=8 for the PyDataset")
     assert waits.edit.startswith("dataset.workers, dataset.max_queue_size = 4, 8")
@@ -78,13 +78,13 @@ def test_a_pydataset_is_told_of_workers_and_never_of_a_prefetch_that_it_has_not(
 
 
 def test_a_generator_and_arrays_are_told_of_what_there_is_for_them() -> None:
-    generator = found(Given.GENERATOR, table(replace(ROWS, kind="FlatMap python generator"), PREFETCH))
-    arrays = found(Given.ARRAYS, table(Stage("map", "ParallelMapV2 arrays", 21.0, 1.0), PREFETCH))
+    generator = found(SourceKind.GENERATOR, table(replace(ROWS, kind="FlatMap python generator"), PREFETCH))
+    arrays = found(SourceKind.ARRAYS, table(Stage("map", "ParallelMapV2 arrays", 21.0, 1.0), PREFETCH))
 
     assert generator.advice.startswith("a PyDataset(workers=4) in place of the generator")
     assert "model.fit(Batches(workers=4), ...)" in generator.edit
     assert arrays.advice.startswith("larger batches, or compile(steps_per_execution=8)")
-    assert found(Given.ITERATOR).edit.startswith("dataset = tf.data.Dataset.from_generator(rows, ")
+    assert found(SourceKind.ITERATOR).edit.startswith("dataset = tf.data.Dataset.from_generator(rows, ")
     assert not [one for one in (generator, arrays) if "prefetch(" in one.advice + one.edit]
 
 
@@ -116,7 +116,7 @@ def test_a_generator_and_arrays_are_told_of_what_there_is_for_them() -> None:
 def test_a_tfdata_pipeline_is_told_of_a_prefetch_only_where_none_is_its_last_stage(
     stages: StageTable | None, advice: str, edit: str
 ) -> None:
-    one = found(Given.TF_DATA, stages)
+    one = found(SourceKind.TF_DATA, stages)
 
     assert one.advice.startswith(advice)
     assert one.edit.startswith(edit)
@@ -126,15 +126,15 @@ def test_a_tfdata_pipeline_is_told_of_a_prefetch_only_where_none_is_its_last_sta
 @pytest.mark.parametrize(
     ("given", "advice", "edit"),
     [
-        pytest.param(Given.ARRAYS, "longer epochs (tf.data's .repeat()", "from_tensor_slices((x, y))", id="arrays"),
-        pytest.param(Given.PY_DATASET, "longer epochs: let the PyDataset's __len__", "", id="PyDataset"),
-        pytest.param(Given.GENERATOR, "longer epochs: a larger steps_per_epoch", "", id="generator"),
-        pytest.param(Given.TF_DATA, "longer epochs (.repeat()", "model.fit(dataset.repeat()", id="tf.data"),
+        pytest.param(SourceKind.ARRAYS, "longer epochs (tf.data's .repeat()", "from_tensor_slices((x, y))", id="arrays"),
+        pytest.param(SourceKind.PY_DATASET, "longer epochs: let the PyDataset's __len__", "", id="PyDataset"),
+        pytest.param(SourceKind.GENERATOR, "longer epochs: a larger steps_per_epoch", "", id="generator"),
+        pytest.param(SourceKind.TF_DATA, "longer epochs (.repeat()", "model.fit(dataset.repeat()", id="tf.data"),
     ],
 )
-def test_longer_epochs_are_made_otherwise_of_each_kind(given: Given, advice: str, edit: str) -> None:
-    spent = Entry(0, 20, compute_s=1.0, first_batch_s=1.0)
-    one = banner(replace(SCRIPT, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, origin=Origin(given)))
+def test_longer_epochs_are_made_otherwise_of_each_kind(given: SourceKind, advice: str, edit: str) -> None:
+    spent = TimeSpent(0, 20, compute_s=1.0, first_batch_s=1.0)
+    one = banner(replace(SCRIPT, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, origin=BatchSource(given)))
 
     assert one.advice.startswith(advice)
     assert edit in one.edit
@@ -142,7 +142,7 @@ def test_longer_epochs_are_made_otherwise_of_each_kind(given: Given, advice: str
 
 
 def test_where_the_screen_obeys_keys_the_same_is_said_beside_them() -> None:
-    live = replace(SCRIPT, live=True, origin=Origin(Given.PY_DATASET))
+    live = replace(SCRIPT, live=True, origin=BatchSource(SourceKind.PY_DATASET))
     fixed = replace(live, switchable=())
 
     assert banner(live).advice.endswith("four batches are made at once; no key helps")
@@ -157,7 +157,7 @@ def test_a_full_buffer_before_quicker_stages_leaves_the_fetch_itself(now: Situat
         judgement=judged(Verdict.MODERATELY, 0.1, 0.8, 0.1),
         stages=StageTable(0, (Stage("shuffled, batch(32)", "Map", 0.1), full)).judged(8, 0.0, 0.1, 0.9),
         knobs={**now.knobs, "prefetch": "4"},
-        origin=Origin(Given.TF_DATA),
+        origin=BatchSource(SourceKind.TF_DATA),
     )
     one = banner(ready)
 

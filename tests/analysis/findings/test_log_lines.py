@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tfwatch.analysis.findings import log_lines
-from tfwatch.analysis.findings.log_lines import Heard, meaning_of, meanings, told, wall_s
+from tfwatch.analysis.findings.log_lines import LogFollower, find_meanings, meaning_of, summarise_log, wall_s
 
 #: A meaning's name, a tab, and a line as TensorFlow, Keras or tensorflow-metal printed it.
 KNOWN = [line.split("\t") for line in Path(__file__).parents[1].joinpath("tensorflow_log.tsv").read_text().splitlines()]
@@ -59,7 +59,7 @@ def test_any_text_is_known_or_not(text: str) -> None:
 
 
 def test_each_thing_is_said_once_with_its_number_and_time() -> None:
-    said = meanings(["begin", ONEDNN, NO_CUDA, ONEDNN, CU_INIT, *LINES["retracing"], "end"])
+    said = find_meanings(["begin", ONEDNN, NO_CUDA, ONEDNN, CU_INIT, *LINES["retracing"], "end"])
 
     assert [(one.meaning.name, one.count, one.wall_s) for one in said] == [
         ("onednn", 2, 1795263242.021949),
@@ -92,18 +92,18 @@ NO_GPU = "no NVIDIA GPU was found, so the CPU trains; if there is one: tfwatch d
     ],
 )
 def test_what_was_said_in_sentences(lines: list[str], sentences: list[str]) -> None:
-    assert [one.text for one in told(meanings(lines))] == sentences
+    assert [one.text for one in summarise_log(find_meanings(lines))] == sentences
 
 
 def test_a_sentence_is_of_the_time_of_its_first_line() -> None:
-    harmless, matters = told(meanings([*LINES["stderr"], ONEDNN, NO_CUDA, CU_INIT]))
+    harmless, matters = summarise_log(find_meanings([*LINES["stderr"], ONEDNN, NO_CUDA, CU_INIT]))
 
     assert (harmless.harmless, harmless.wall_s) == (True, 1795263242.021949)
     assert (matters.harmless, matters.wall_s) == (False, 1795263242.5)
 
 
 def test_the_shuffle_buffer_is_told_while_it_fills() -> None:
-    heard = Heard()
+    heard = LogFollower()
     found = []
     for line in ("x", FILLING, "y", FILLED, "z", FILLING.replace("4298", "20"), FILLED):
         heard.take([line])
@@ -118,7 +118,7 @@ def test_no_line_is_read_twice_however_the_log_grows(first: int, step: int, monk
     read: list[str] = []
     monkeypatch.setattr(log_lines, "meaning_of", read.append)
     lines = [str(number) for number in range(20)]
-    heard = Heard()
+    heard = LogFollower()
     for end in [*range(first, 20, step), 20, 20]:
         heard.follow(lines[:end][:2], lines[:end][-8:], end)
 
@@ -127,7 +127,7 @@ def test_no_line_is_read_twice_however_the_log_grows(first: int, step: int, monk
 
 def test_of_a_long_log_the_beginning_and_the_end_are_heard() -> None:
     lines = [ONEDNN, NO_CUDA, *LINES["retracing"], *LINES["xla"], "x"]
-    heard = Heard()
+    heard = LogFollower()
     heard.follow(lines[:2], lines[-2:], len(lines))
 
     assert [one.meaning.name for one in heard.said] == ["onednn", "no gpu", "xla"]

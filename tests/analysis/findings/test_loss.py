@@ -8,7 +8,7 @@ import pytest
 
 from tests.analysis.situations import RUNNING, judged
 from tfwatch.analysis.findings.banner import banner
-from tfwatch.analysis.findings.loss import diverged_words, divergences, in_all, lasting
+from tfwatch.analysis.findings.loss import current_divergence, divergence_text, divergences, divergences_text
 from tfwatch.analysis.findings.machine import Machine
 from tfwatch.analysis.findings.situation import Tone
 from tfwatch.analysis.steps.verdict import Verdict
@@ -28,7 +28,7 @@ LATER = LossDiverged(2, 1310, "infinite", 1300)
     ],
 )
 def test_since_when(event: LossDiverged, words: str) -> None:
-    assert diverged_words(event) == words
+    assert divergence_text(event) == words
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_since_when(event: LossDiverged, words: str) -> None:
     ],
 )
 def test_all_of_a_run(events: list[object], words: str) -> None:
-    assert in_all(divergences(events)) == words
+    assert divergences_text(divergences(events)) == words
 
 
 def test_what_is_finite_again_does_not_last() -> None:
-    assert lasting([AT_151]) is AT_151
-    assert lasting([AT_151, AGAIN]) is None
-    assert lasting([AT_151, AGAIN, LATER]) is LATER
-    assert lasting([]) is None
+    assert current_divergence([AT_151]) is AT_151
+    assert current_divergence([AT_151, AGAIN]) is None
+    assert current_divergence([AT_151, AGAIN, LATER]) is LATER
+    assert current_divergence([]) is None
 
 
 def test_the_banner_of_a_fed_run_is_no_good_news_then() -> None:

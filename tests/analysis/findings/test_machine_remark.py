@@ -18,12 +18,12 @@ from tfwatch.analysis.findings.machine import (
     Growth,
     Machine,
     gpu_figures,
-    gpu_word,
-    machine_of,
+    gpu_status,
     medians,
     recent,
+    summarise_machine,
 )
-from tfwatch.analysis.findings.machine_remark import remark, swaps_in
+from tfwatch.analysis.findings.machine_remark import remark, swap_time_text
 from tfwatch.analysis.findings.situation import Memory
 from tfwatch.analysis.steps.verdict import Verdict
 from tfwatch.core.events import GpuFound, Noted, RunEnded, SensorMissing
@@ -148,7 +148,7 @@ def test_the_finding_carries_it() -> None:
     ],
 )
 def test_the_time_to_swapping_in_words(left_s: float | None, words: str) -> None:
-    assert swaps_in(Machine(growth=Growth(1.0, left_s))) == words
+    assert swap_time_text(Machine(growth=Growth(1.0, left_s))) == words
 
 
 # -- samples ------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def test_the_machine_is_the_mean_of_its_samples_and_the_newest_of_its_levels() -
         swap_in_bytes_s=[0, 10, 20],
         on_mains=[1, 1, 0],
     )
-    found = machine_of(rows, [FOUND])
+    found = summarise_machine(rows, [FOUND])
 
     assert found.gpu is not None
     assert [found.gpu.busy, found.gpu.ours, found.gpu.others] == pytest.approx([0.9, 0.7, 0.2])
@@ -176,7 +176,7 @@ def test_the_machine_is_the_mean_of_its_samples_and_the_newest_of_its_levels() -
 
 @pytest.mark.parametrize("rows", [make_samples([]), make_samples([0, 1])], ids=["no sample", "nothing read"])
 def test_what_is_missing_is_none_and_never_nought(rows: Rows) -> None:
-    found = machine_of(rows, [])
+    found = summarise_machine(rows, [])
     assert replace(found, row={}) == Machine()
     assert set(found.row.values()) == {None}
     assert gpu_figures(rows) is None
@@ -192,10 +192,10 @@ def test_others_are_never_less_than_nothing() -> None:
 def test_the_newest_word_on_the_gpu_counts() -> None:
     lost = SensorMissing(5, "GPU", "powermetrics ended", "tfwatch tries again")
 
-    assert gpu_word([]) is None
-    assert gpu_word([SensorMissing(0, "disk", "no counters", "")]) is None
-    assert gpu_word([FOUND, Noted(1, "a note"), lost]) is lost
-    assert gpu_word([FOUND, lost, FOUND]) is FOUND
+    assert gpu_status([]) is None
+    assert gpu_status([SensorMissing(0, "disk", "no counters", "")]) is None
+    assert gpu_status([FOUND, Noted(1, "a note"), lost]) is lost
+    assert gpu_status([FOUND, lost, FOUND]) is FOUND
 
 
 def test_now_is_the_last_seconds_and_of_the_gpu_nothing_before_a_switch() -> None:
@@ -205,16 +205,16 @@ def test_now_is_the_last_seconds_and_of_the_gpu_nothing_before_a_switch() -> Non
     seen = recent(samples, 59.5)
 
     assert seen["at_ns"][0] == 54.5e9
-    assert machine_of(seen, [], since_s=58.0).gpu == GpuFigures(1.0)
-    assert machine_of(seen, [], since_s=59.9).gpu is None
-    assert machine_of(seen, [], since_s=59.9).row["cpu_cores"] == 4.0
+    assert summarise_machine(seen, [], since_s=58.0).gpu == GpuFigures(1.0)
+    assert summarise_machine(seen, [], since_s=59.9).gpu is None
+    assert summarise_machine(seen, [], since_s=59.9).row["cpu_cores"] == 4.0
     assert not len(recent(samples, 90.0))
 
 
 def test_of_a_whole_run_the_machine_is_its_medians() -> None:
     rows = make_samples(np.arange(5), gpu_busy=[0.0, 0.9, 0.9, 0.9, 0.1], cpu_cores=[1, 2, 8, 8, 8])
 
-    found = machine_of(rows, [], typical=True)
+    found = summarise_machine(rows, [], typical=True)
 
     assert found.gpu is not None
     assert found.gpu.busy == pytest.approx(0.9)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfwatch.analysis.steps.summary import summarise
-from tfwatch.analysis.steps.time_breakdown import PARTS, make_ledger
+from tfwatch.analysis.steps.time_breakdown import PARTS, make_time_breakdown
 from tfwatch.analysis.steps.verdict import Verdict, judge
 from tfwatch.core.events import DatasetReady, EpochEnded, EpochStarted, ImportEnded, Slept, ValidationEnded, WatchFailed
 from tfwatch.core.rows import STEP, Flag, Phase
@@ -70,11 +70,11 @@ def runs(draw: st.DrawFn) -> Told:
 def test_the_ledger_sums_to_the_wall_clock_and_no_part_is_negative(told: Told, doing: Phase | None) -> None:
     sums = EpochSums()
     sums.add(told.rows)
-    ledger = make_ledger(sums.rows, told.events, told.length_s, doing)
+    time_breakdown = make_time_breakdown(sums.rows, told.events, told.length_s, doing)
 
     slept_s = sum(event.slept_ms for event in told.events if isinstance(event, Slept)) / 1e3
-    assert ledger.total.wall_s == pytest.approx(told.length_s + slept_s, abs=1e-4)
-    for entry in (ledger.start, *ledger.epochs, ledger.total):
+    assert time_breakdown.total.wall_s == pytest.approx(told.length_s + slept_s, abs=1e-4)
+    for entry in (time_breakdown.start, *time_breakdown.epochs, time_breakdown.total):
         assert all(-1e-6 <= getattr(entry, part) < math.inf for part in PARTS)
         assert 0 <= entry.between_share <= 1 + 1e-9
 

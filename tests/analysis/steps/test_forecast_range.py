@@ -42,7 +42,7 @@ def test_beside_other_programs_the_range_is_wider() -> None:
 
 
 def test_nothing_is_foretold_while_stalled_or_before_twenty_steps() -> None:
-    stalled = forecast(evidence(20.0, silence="stalled"), "prefetch", "4")
+    stalled = forecast(evidence(20.0, no_forecast_reason="stalled"), "prefetch", "4")
     few = make_steps(np.full(12, 9.6))
     early = forecast(replace(evidence(20.0), breakdown=breakdown(few), rows=few), "prefetch", "4")
 
@@ -106,7 +106,7 @@ def test_every_open_switch_has_a_forecast_between_floor_and_reason(
         assert one.why
         if one.is_known:
             assert 0 < one.low_ms <= one.step_ms <= one.high_ms < math.inf
-            assert one.step_ms >= one.floor_ms * 0.999
+            assert one.step_ms >= one.compute_floor_ms * 0.999
             assert one.mean_ms > 0
 
 
@@ -133,7 +133,7 @@ def test_the_keys_choices_are_foretold() -> None:
 def test_what_is_turned_on_again_is_what_it_was_whoever_turned_it_off() -> None:
     by_key = PipelineSwitched(0, "prefetch", "16", "off", 100, 101, 1.0, "key")
     by_experiment = PipelineSwitched(0, "workers", "2", "off", 200, 201, 1.0, "experiment")
-    at_off = evidence(20.0, turns=(by_key, by_experiment))
+    at_off = evidence(20.0, switches=(by_key, by_experiment))
 
     assert choices(at_off, "prefetch")[0] == "16"
     assert choices(at_off, "workers") == ("2",)

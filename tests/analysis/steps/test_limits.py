@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfwatch.analysis.steps.causes import limited_s, limits
+from tfwatch.analysis.steps.causes import find_limits, limit_time_s
 from tfwatch.core.events import Noted, Paused
 
 SECOND = 10**9
@@ -15,13 +15,13 @@ def piece(end_s: float, took_s: float, cause: str = "thermal limit", detail: str
 
 
 def test_pieces_that_touch_are_one_stretch() -> None:
-    found = limits([piece(5, 5), Noted(6, "a note"), piece(10, 5), piece(12, 2)])
+    found = find_limits([piece(5, 5), Noted(6, "a note"), piece(10, 5), piece(12, 2)])
 
     assert [(limit.at_ns, limit.took_ms) for limit in found] == [(12 * SECOND, 12_000)]
 
 
 def test_a_pause_between_makes_two_and_causes_stay_apart() -> None:
-    found = limits([piece(5, 5), piece(6, 1, "swap", "40 MB"), piece(20, 5), piece(7, 1, "swap", "60 MB")])
+    found = find_limits([piece(5, 5), piece(6, 1, "swap", "40 MB"), piece(20, 5), piece(7, 1, "swap", "60 MB")])
 
     assert [(limit.cause, limit.took_ms, limit.detail) for limit in found] == [
         ("thermal limit", 5000, ""),
@@ -31,9 +31,9 @@ def test_a_pause_between_makes_two_and_causes_stay_apart() -> None:
 
 
 def test_what_holds_only_the_training_up_is_no_limit() -> None:
-    assert limits([piece(5, 5, "callback", "CSVLogger"), piece(6, 1, "CPU contention")]) == []
+    assert find_limits([piece(5, 5, "callback", "CSVLogger"), piece(6, 1, "CPU contention")]) == []
 
 
 @pytest.mark.parametrize(("cause", "seconds"), [("thermal limit", 10.0), ("swap", 0.0)])
 def test_how_long_a_limit_held(cause: str, seconds: float) -> None:
-    assert limited_s([piece(5, 5), piece(30, 5)], cause) == seconds
+    assert limit_time_s([piece(5, 5), piece(30, 5)], cause) == seconds

@@ -9,7 +9,7 @@ import pytest
 
 from tests.analysis.step_rows import make_steps, plain, restart
 from tfwatch.analysis.steps.causes import Pauses
-from tfwatch.analysis.steps.patterns import Pattern, find_patterns, shape
+from tfwatch.analysis.steps.patterns import Pattern, find_patterns, pattern_text
 from tfwatch.analysis.steps.stalls import find_stalls
 from tfwatch.core.events import Paused
 from tfwatch.core.rows import Flag, Rows
@@ -104,7 +104,7 @@ def test_each_setting_is_looked_at_by_itself() -> None:
     ],
 )
 def test_the_shape_in_words(period: int, words: str) -> None:
-    assert shape(Pattern(1, 0, 500, period, 80.0, 900.0)) == words
+    assert pattern_text(Pattern(1, 0, 500, period, 80.0, 900.0)) == words
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 10_000])
@@ -140,7 +140,7 @@ def test_a_period_has_the_cause_that_comes_with_it(part: str, cause: str, detail
     (found,) = find_patterns(rows, Pauses(pauses_at(rows, slice(19, 420, 20), cause, detail)))
 
     assert (found.part, found.period, found.cause, found.detail) == (part, 20, cause, detail)
-    assert shape(replace(found, extra_ms=60.0)) == words
+    assert pattern_text(replace(found, extra_ms=60.0)) == words
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_every_part_may_drift(part: str, words: str) -> None:
     (found,) = find_patterns(restart(rows))
 
     assert (found.part, found.period, found.cause) == (part, 0, "unexplained")
-    assert shape(found).startswith(f"{words} slowly by ")
+    assert pattern_text(found).startswith(f"{words} slowly by ")
 
 
 def test_a_drift_has_the_limit_that_came_meanwhile() -> None:

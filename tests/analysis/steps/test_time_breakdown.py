@@ -9,12 +9,12 @@ import pytest
 
 from tfwatch.analysis.steps.time_breakdown import (
     PARTS,
-    Entry,
-    Ledger,
-    RunningLedger,
+    RunningTimeBreakdown,
+    TimeBreakdown,
+    TimeSpent,
     keras_step_ms,
-    make_ledger,
-    mean_of,
+    make_time_breakdown,
+    mean_time_spent,
 )
 from tfwatch.core.events import (
     DatasetReady,
@@ -82,8 +82,8 @@ class Told:
         sums.add(np.array(self.rows, dtype=STEP))
         return sums.rows
 
-    def ledger(self, doing: Phase | None = None) -> Ledger:
-        return make_ledger(self.sums(), self.events, self.at_s, doing)
+    def time_breakdown(self, doing: Phase | None = None) -> TimeBreakdown:
+        return make_time_breakdown(self.sums(), self.events, self.at_s, doing)
 
 
 def whole_run() -> Told:
@@ -95,22 +95,22 @@ def whole_run() -> Told:
     return told
 
 
-def expect(entry: Entry, **parts: float) -> None:
+def expect(entry: TimeSpent, **parts: float) -> None:
     found = {name: getattr(entry, name) for name in PARTS}
     assert found == pytest.approx({**dict.fromkeys(PARTS, 0.0), **parts}, abs=1e-4)
 
 
 def test_every_second_of_a_run_has_its_place() -> None:
-    ledger = whole_run().ledger(Phase.ENDED)
+    time_breakdown = whole_run().time_breakdown(Phase.ENDED)
 
-    expect(ledger.start, import_s=6.0, data_set_s=1.5, compile_s=1.0, other_s=1.5)
-    steps = {"compute_s": 1.7, "waiting_s": 0.2, "host_s": 0.1}
+    expect(time_breakdown.start, import_s=6.0, data_set_s=1.5, compile_s=1.0, unaccounted_s=1.5)
+    steps = {"compute_s": 1.7, "data_wait_s": 0.2, "host_s": 0.1}
     between = {"first_batch_s": 0.5 + 2.998, "validation_s": 2.0, "epoch_end_s": 1.0}
-    expect(ledger.epochs[0], compile_s=4.0, **steps, **between)
-    expect(ledger.epochs[1], **steps, **between)
-    expect(ledger.epochs[2], **steps, **between)
-    assert [entry.steps for entry in (*ledger.epochs, ledger.total)] == [100, 100, 100, 300]
-    assert [entry.epoch for entry in ledger.epochs] == [0, 1, 2]
+    expect(time_breakdown.epochs[0], compile_s=4.0, **steps, **between)
+    expect(time_breakdown.epochs[1], **steps, **between)
+    expect(time_breakdown.epochs[2], **steps, **between)
+    assert [entry.steps for entry in (*time_breakdown.epochs, time_breakdown.total)] == [100, 100, 100, 300]
+    assert [entry.epoch for entry in time_breakdown.epochs] == [0, 1, 2]
 
 
 def test_epochs_beyond_what_a_row_counts_to_keep_their_numbers() -> None:
@@ -118,7 +118,7 @@ def test_epochs_beyond_what_a_row_counts_to_keep_their_numbers() -> None:
     for epoch in numbers:
         told.begin(epoch).end(epoch)
     told.rows = [(at, step, int(epoch) & 0xFFFF, *rest) for at, step, epoch, *rest in told.rows]
-    assert [entry.epoch for entry in told.ledger(Phase.ENDED).epochs] == numbers
+    assert [entry.epoch for entry in told.time_breakdown(Phase.ENDED).epochs] == numbers
 
 
 @pytest.mark.parametrize("cut_s", [0.5, 6.5, 8.0, 9.5, 10.2, 12.0, 17.8, 20.0, 22.0, 23.9, 30.0, 38.0, 42.2])
@@ -127,22 +127,22 @@ def test_it_sums_to_the_wall_wherever_the_run_was_cut(cut_s: float, doing: Phase
     told = whole_run()
     told.rows = [row for row in told.rows if row[0] / 1e9 + sum(row[4::1]) / 1e3 - row[5] / 1e3 <= cut_s]
     told.events = [event for event in told.events if event.at_ns / 1e9 <= cut_s]
-    ledger = make_ledger(told.sums(), told.events, cut_s, doing)
+    time_breakdown = make_time_breakdown(told.sums(), told.events, cut_s, doing)
 
-    assert ledger.total.wall_s == pytest.approx(cut_s, rel=1e-3)
-    assert sum(entry.wall_s for entry in (ledger.start, *ledger.epochs)) == pytest.approx(cut_s, rel=1e-3)
-    assert all(getattr(ledger.total, name) >= 0 for name in PARTS)
+    assert time_breakdown.total.wall_s == pytest.approx(cut_s, rel=1e-3)
+    assert sum(entry.wall_s for entry in (time_breakdown.start, *time_breakdown.epochs)) == pytest.approx(cut_s, rel=1e-3)
+    assert all(getattr(time_breakdown.total, name) >= 0 for name in PARTS)
 
 
 def test_what_lasts_now_counts_as_what_it_is() -> None:
     told = Told().started().begin(0).step(0)
-    before = told.ledger(Phase.WAIT).total
+    before = told.time_breakdown(Phase.WAIT).total
     told.at_s += 20.0
 
-    assert told.ledger(Phase.WAIT).total.waiting_s == pytest.approx(before.waiting_s + 20)
-    assert told.ledger(Phase.HOST).total.host_s == pytest.approx(before.host_s + 20)
-    assert told.ledger(Phase.VALIDATION).total.between_s == pytest.approx(before.between_s + 20)
-    assert told.ledger().total.other_s == pytest.approx(before.other_s + 20)
+    assert told.time_breakdown(Phase.WAIT).total.data_wait_s == pytest.approx(before.data_wait_s + 20)
+    assert told.time_breakdown(Phase.HOST).total.host_s == pytest.approx(before.host_s + 20)
+    assert told.time_breakdown(Phase.VALIDATION).total.between_s == pytest.approx(before.between_s + 20)
+    assert told.time_breakdown().total.unaccounted_s == pytest.approx(before.unaccounted_s + 20)
 
 
 def test_an_epoch_that_waits_for_its_first_batch_lies_between_epochs() -> None:
@@ -150,10 +150,10 @@ def test_an_epoch_that_waits_for_its_first_batch_lies_between_epochs() -> None:
     told.events.append(EpochStarted(round(told.at_s * 1e9), 3, 4, STEPS))
     told.at_s += 5.0
 
-    ledger = told.ledger(Phase.WAIT)
+    time_breakdown = told.time_breakdown(Phase.WAIT)
 
-    expect(ledger.epochs[3], first_batch_s=5.0)
-    assert (ledger.newest_whole, ledger.epochs[3].epoch) == (ledger.epochs[2], 3)
+    expect(time_breakdown.epochs[3], first_batch_s=5.0)
+    assert (time_breakdown.newest_whole, time_breakdown.epochs[3].epoch) == (time_breakdown.epochs[2], 3)
 
 
 def test_a_callback_before_watch_that_ends_the_epoch_is_no_host_time() -> None:
@@ -164,7 +164,7 @@ def test_a_callback_before_watch_that_ends_the_epoch_is_no_host_time() -> None:
     told.rows[100] = (told.rows[100][0] + 3 * 10**9, *told.rows[100][1:])
     told.at_s += 3.0
 
-    entry = told.ledger().epochs[0]
+    entry = told.time_breakdown().epochs[0]
 
     assert entry.host_s == pytest.approx(0.1)
     assert entry.epoch_end_s == pytest.approx(3.0)
@@ -174,10 +174,10 @@ def test_a_sleep_belongs_to_its_epoch_and_to_the_wall() -> None:
     told = whole_run()
     told.events.insert(6, Slept(told.events[6].at_ns, 60_000.0))
 
-    ledger = told.ledger()
+    time_breakdown = told.time_breakdown()
 
-    assert ledger.total.wall_s == pytest.approx(told.at_s + 60)
-    assert [entry.asleep_s for entry in ledger.epochs] == [0, 60, 0]
+    assert time_breakdown.total.wall_s == pytest.approx(told.at_s + 60)
+    assert [entry.asleep_s for entry in time_breakdown.epochs] == [0, 60, 0]
 
 
 def test_after_tfwatch_failed_nothing_is_made_up() -> None:
@@ -185,16 +185,16 @@ def test_after_tfwatch_failed_nothing_is_made_up() -> None:
     told.events.append(WatchFailed(round(told.at_s * 1e9), "boom"))
     told.at_s += 100.0
 
-    assert told.ledger(Phase.HOST).total.other_s == pytest.approx(100.0)
+    assert told.time_breakdown(Phase.HOST).total.unaccounted_s == pytest.approx(100.0)
 
 
 def test_lost_rows_are_not_accounted_for() -> None:
     told = Told().begin(0).end(0).begin(1)
     del told.rows[40:60]
 
-    entry = told.ledger().epochs[0]
+    entry = told.time_breakdown().epochs[0]
 
-    assert entry.other_s == pytest.approx(0.4)
+    assert entry.unaccounted_s == pytest.approx(0.4)
     assert entry.steps == 80
 
 
@@ -202,21 +202,21 @@ def test_rows_without_events_make_epochs_too() -> None:
     told = Told().begin(0).end(0).begin(1).end(1)
     told.events = []
 
-    assert [entry.steps for entry in told.ledger().epochs] == [100, 100]
-    assert told.ledger().total.wall_s == pytest.approx(told.at_s)
+    assert [entry.steps for entry in told.time_breakdown().epochs] == [100, 100]
+    assert told.time_breakdown().total.wall_s == pytest.approx(told.at_s)
 
 
 def test_a_running_ledger_is_the_whole_one_at_every_moment() -> None:
-    running, told = RunningLedger(), Told().started()
+    running, told = RunningTimeBreakdown(), Told().started()
     for epoch in range(40):
         told.begin(epoch, 300.0).end(epoch, validation_s=0.4, callbacks_s=0.2)
         if epoch == 20:
             told.events.append(Slept(told.events[-1].at_ns, 5000.0))
         total, whole = running.take(told.sums(), told.events, told.at_s, Phase.EPOCH_END)
-        ledger = told.ledger(Phase.EPOCH_END)
-        assert whole == ledger.newest_whole
-        expect(total, **{name: getattr(ledger.total, name) for name in PARTS})
-        assert total.steps == ledger.total.steps
+        time_breakdown = told.time_breakdown(Phase.EPOCH_END)
+        assert whole == time_breakdown.newest_whole
+        expect(total, **{name: getattr(time_breakdown.total, name) for name in PARTS})
+        assert total.steps == time_breakdown.total.steps
 
 
 @pytest.mark.parametrize("block", [1, 7, 100, 150, 1000])
@@ -253,9 +253,9 @@ def test_what_follows_the_last_call_of_an_epoch_is_measured_against_the_other_ca
     sums = told.sums().copy()
     row = sums[-1]
     row["calls"], row["last_host_ms"], row["host_ms"] = 10, 30.0, 300.0
-    before = make_ledger(sums, told.events, 1000.0).epochs[-1]
+    before = make_time_breakdown(sums, told.events, 1000.0).epochs[-1]
     row["calls"] = row["steps"]
-    after = make_ledger(sums, told.events, 1000.0).epochs[-1]
+    after = make_time_breakdown(sums, told.events, 1000.0).epochs[-1]
 
     assert before.host_s == pytest.approx(0.3)
     assert after.host_s < 0.28
@@ -287,18 +287,18 @@ def test_what_the_process_was_stopped_for_is_no_wait_and_no_compute(
         run.end(0)
     told.events.append(Paused(told._ns(), "process stopped", 19_990.0, where))
 
-    found, expected = told.ledger().total, usual.ledger().total
+    found, expected = told.time_breakdown().total, usual.time_breakdown().total
 
-    assert found.other_s == pytest.approx(19.99)
-    assert found.waiting_s + found.first_batch_s == pytest.approx(
-        expected.waiting_s + expected.first_batch_s, abs=0.011
+    assert found.unaccounted_s == pytest.approx(19.99)
+    assert found.data_wait_s + found.first_batch_s == pytest.approx(
+        expected.data_wait_s + expected.first_batch_s, abs=0.011
     )
     assert found.compute_s == pytest.approx(expected.compute_s, abs=0.011)
     assert found.wall_s == pytest.approx(told.at_s)
 
 
 def test_what_an_epoch_went_to_in_the_mean() -> None:
-    entries = [Entry(0, 100, compute_s=3.0, validation_s=1.0), Entry(1, 51, compute_s=2.0), Entry(2)]
+    entries = [TimeSpent(0, 100, compute_s=3.0, validation_s=1.0), TimeSpent(1, 51, compute_s=2.0), TimeSpent(2)]
 
-    assert mean_of(entries) == Entry(None, 76, compute_s=2.5, validation_s=0.5)
-    assert mean_of([]) == Entry()
+    assert mean_time_spent(entries) == TimeSpent(None, 76, compute_s=2.5, validation_s=0.5)
+    assert mean_time_spent([]) == TimeSpent()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tfwatch.analysis.tuning.search_text import (
+    autopilot_end_text,
+    autopilot_gain_text,
     autopilot_runs,
-    ended_words,
     find_undecided_move,
-    gave,
     move_line,
     running_autopilot,
 )
@@ -52,8 +52,8 @@ def test_one_that_has_ended_goes_on_no_more() -> None:
 def test_what_it_gave_is_of_the_moves_that_it_kept() -> None:
     (helped,) = autopilot_runs([BEGAN, MADE, KEPT, SECOND, UNDONE, BACK, ENDED])
     (idle,) = autopilot_runs([BEGAN, SECOND, UNDONE, BACK, ENDED])
-    assert gave(helped) == "autopilot: 2.53 x faster, 1 of 2 moves kept"
-    assert gave(idle) == "autopilot: as it was, 0 of 1 moves kept"
+    assert autopilot_gain_text(helped) == "autopilot: 2.53 x faster, 1 of 2 moves kept"
+    assert autopilot_gain_text(idle) == "autopilot: as it was, 0 of 1 moves kept"
 
 
 def test_two_knobs_turned_at_once_are_told_as_one_move() -> None:
@@ -65,10 +65,10 @@ def test_two_knobs_turned_at_once_are_told_as_one_move() -> None:
 
 def test_the_end_says_what_waiting_is_left() -> None:
     told = AutopilotEnded(6, 170, "not_starving", "it waits 0.1 of 9.2 ms a step", 169, 23.4, 9.24, 0.612, 0.011)
-    assert ended_words(told) == (
+    assert autopilot_end_text(told) == (
         "autopilot: 23.4 to 9.2 ms a step, data wait 61 % to 1 %, in 169 steps; it waits 0.1 of 9.2 ms a step"
     )
-    assert ended_words(ENDED) == "autopilot: 23.4 to 9.2 ms a step in 169 steps; it waits 0.1 of 9.2 ms a step"
+    assert autopilot_end_text(ENDED) == "autopilot: 23.4 to 9.2 ms a step in 169 steps; it waits 0.1 of 9.2 ms a step"
 
 
 def turned(knob: str, old: str, new: str, by: str = "autopilot") -> PipelineSwitched:

@@ -20,9 +20,9 @@ from tfwatch.analysis.tuning.autopilot_moves import (
     Limits,
     Move,
     Stop,
-    in_flight,
-    settling,
-    stretch,
+    buffered_steps,
+    judging_steps,
+    settling_steps,
 )
 from tfwatch.analysis.tuning.autopilot_search import AutopilotSearch
 from tfwatch.analysis.tuning.batch_supply import needed_bytes
@@ -100,28 +100,28 @@ def walk_over(
     knobs = dict(start or plant.worst)
     first = measure(rows_of(knobs, 0, MOST))
     assert first is not None
-    walk, steps = AutopilotSearch(knobs, first), MOST
+    search, steps = AutopilotSearch(knobs, first), MOST
     moves: list[Move] = []
     most = begun = needed_bytes(knobs, plant.batch_bytes)
     limits = Limits(memory, plant.batch_bytes, plant.cores, frozenset(knobs), plant.accelerated)
     while True:
-        move = walk.next(partial(make_forecast, plant, walk.knobs), replace(limits, steps=BUDGET - steps))
+        move = search.next(partial(make_forecast, plant, search.knobs), replace(limits, steps=BUDGET - steps))
         if isinstance(move, Stop):
-            return Walked(move, walk.knobs, moves, most - begun, steps)
+            return Walked(move, search.knobs, moves, most - begun, steps)
         moves.append(move)
         limits_now = replace(limits, steps=BUDGET - steps)
         assert len(moves) < 100, "it does not end"
-        before, turned = dict(walk.knobs), move.turned(walk.knobs)
+        before, turned = dict(search.knobs), move.settings_after(search.knobs)
         most = max(most, needed_bytes(turned, plant.batch_bytes))
-        longest = stretch(walk.place(lambda _: None), move, limits_now)
+        longest = judging_steps(search.state(lambda _: None), move, limits_now)
         assert longest >= LEAST
-        steps += in_flight(before) + settling(turned)
+        steps += buffered_steps(before) + settling_steps(turned)
         rows, kept = rows_of(turned, steps, longest), None
         for count in [*range(LEAST, longest, 5), longest]:
-            kept = walk.judge(move, rows[:count], last=count == longest)
+            kept = search.judge(move, rows[:count], last=count == longest)
             if kept is not None:
                 break
-        steps += count + (0 if kept else in_flight(turned))
+        steps += count + (0 if kept else buffered_steps(turned))
 
 
 GPU = Plant(data_ms=21, compute_ms=8)
@@ -291,15 +291,15 @@ def test_a_cache_is_tried_where_memory_bears_it_and_an_epoch_is_short(
 def test_a_move_is_kept_where_all_that_is_known_says_so(
     after_ms: float, noise: float, forecast_ms: float, kept: bool, reason: str
 ) -> None:
-    walk = AutopilotSearch({"prefetch": "off"}, Measurement(40, 20.0, noise * 4, 10.0))
+    search = AutopilotSearch({"prefetch": "off"}, Measurement(40, 20.0, noise * 4, 10.0))
     move = Move((KnobChange("prefetch", "off", "4"),), "", forecast({"prefetch": "4"}, forecast_ms))
     spread = np.where(np.arange(40) % 2, 1 + noise, 1 - noise)
     rows = np.zeros(40, dtype=STEP)
     rows["compute_ms"], rows["wait_ms"] = 10.0, after_ms * spread - 10.0
 
-    assert walk.judge(move, rows, last=True) is kept
-    assert walk.reason == reason
-    assert walk.knobs == {"prefetch": "4" if kept else "off"}
+    assert search.judge(move, rows, last=True) is kept
+    assert search.reason == reason
+    assert search.knobs == {"prefetch": "4" if kept else "off"}
 
 
 def test_no_buffer_is_taken_to_bring_a_step_below_the_devices_own_time() -> None:
@@ -316,35 +316,35 @@ def test_no_buffer_is_taken_to_bring_a_step_below_the_devices_own_time() -> None
 
 def test_the_devices_own_time_is_the_least_that_any_setting_took() -> None:
     knobs = {"prefetch": "4", "workers": "8"}
-    walk = AutopilotSearch(knobs, Measurement(40, 15.0, 0.05, 12.0))
+    search = AutopilotSearch(knobs, Measurement(40, 15.0, 0.05, 12.0))
     rows = np.zeros(40, dtype=STEP)
     rows["compute_ms"], rows["wait_ms"] = 10.0, 0.1
 
-    assert walk.judge(Move((KnobChange("workers", "8", "4"),), ""), rows, last=True)
-    found = walk.next(lambda _: None, Limits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True))
+    assert search.judge(Move((KnobChange("workers", "8", "4"),), ""), rows, last=True)
+    found = search.next(lambda _: None, Limits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True))
     assert isinstance(found, Stop)
     assert (found.cause, "the device's own 10.0 ms" in found.reason) == ("compute_floor", True)
 
 
 def test_a_setting_that_was_measured_and_can_no_longer_be_had_is_not_returned_to() -> None:
-    walk = AutopilotSearch({"prefetch": "4"}, Measurement(40, 20.0, 1.0, 10.0))
+    search = AutopilotSearch({"prefetch": "4"}, Measurement(40, 20.0, 1.0, 10.0))
     limits = Limits(ROOMY, 1e6, 8, frozenset({"prefetch"}), accelerated=True)
     rows = np.zeros(40, dtype=STEP)
     rows["compute_ms"], rows["wait_ms"] = 10.0, np.where(np.arange(40) % 2, 10.0, 8.0)
 
-    assert walk.judge(Move((KnobChange("prefetch", "4", "16"),), ""), rows, last=True)
-    back = walk.next(lambda _: None, limits)
+    assert search.judge(Move((KnobChange("prefetch", "4", "16"),), ""), rows, last=True)
+    back = search.next(lambda _: None, limits)
     assert isinstance(back, Move)
-    assert back.turned(walk.knobs) == {"prefetch": "4"}
-    walk.drop(back)
-    assert isinstance(walk.next(lambda _: None, limits), Stop)
+    assert back.settings_after(search.knobs) == {"prefetch": "4"}
+    search.exclude(back)
+    assert isinstance(search.next(lambda _: None, limits), Stop)
 
 
 def test_what_could_not_be_had_is_not_asked_for_again() -> None:
     knobs = {"prefetch": "off"}
-    walk = AutopilotSearch(knobs, TIGHT)
+    search = AutopilotSearch(knobs, TIGHT)
     limits = Limits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True)
-    first = walk.next(lambda _: None, limits)
+    first = search.next(lambda _: None, limits)
     assert isinstance(first, Move)
-    walk.drop(first)
-    assert isinstance(walk.next(lambda _: None, limits), Stop)
+    search.exclude(first)
+    assert isinstance(search.next(lambda _: None, limits), Stop)

@@ -9,7 +9,7 @@ import pytest
 from tests.analysis.situations import split
 from tfwatch.analysis.steps.breakdown import Stat
 from tfwatch.analysis.tuning.comparison import Comparison
-from tfwatch.analysis.tuning.switch_text import cells, in_a_line, longest_ms, outcome, parts, speed
+from tfwatch.analysis.tuning.switch_text import cells, comparison_line, longest_ms, outcome_text, part_texts, speed
 
 BEFORE, AFTER = split(9.6, 13.0, 0.8, 600), split(0.2, 12.9, 0.8, 600)
 SETTLED = Comparison("prefetch", "off", "4", "key", 0, 3470, 3477, BEFORE, AFTER, 1.68, True)
@@ -27,7 +27,7 @@ ASKED = replace(SETTLED, step=None, before=None, after=None, ratio=None, settled
         pytest.param(
             replace(SETTLED, after=split(0.2, 12.9, 0.8, 34), settled=False),
             "1.68 x faster so far, 34 of 60 steps",
-            id="settling",
+            id="settling_steps",
         ),
         pytest.param(replace(SETTLED, after=None, ratio=None, settled=False), "0 of 60 steps", id="nothing measured"),
         pytest.param(replace(SETTLED, before=None, ratio=None), "too few steps before it to compare", id="asked early"),
@@ -40,14 +40,14 @@ ASKED = replace(SETTLED, step=None, before=None, after=None, ratio=None, settled
     ],
 )
 def test_faster_and_slower_are_said_of_what_was_measured(switch: Comparison, words: str) -> None:
-    assert outcome(switch) == words
+    assert outcome_text(switch) == words
 
 
 def test_a_switch_is_told_in_a_line() -> None:
-    assert in_a_line(SETTLED) == "prefetch off → 4 at step 3 477: 1.68 x faster"
-    assert in_a_line(ASKED) == "prefetch off → 4: asked, waits for the batch in flight"
+    assert comparison_line(SETTLED) == "prefetch off → 4 at step 3 477: 1.68 x faster"
+    assert comparison_line(ASKED) == "prefetch off → 4: asked, waits for the batch in flight"
     form = replace(SETTLED, knob="fast_form", new="on")
-    assert in_a_line(form, "tf.data") == "fast pipeline (tf.data) off → on at step 3 477: 1.68 x faster"
+    assert comparison_line(form, "tf.data") == "fast pipeline (tf.data) off → on at step 3 477: 1.68 x faster"
     assert speed(1.0) == "no difference"
 
 
@@ -60,7 +60,7 @@ def test_bars_share_one_scale_and_fill_it() -> None:
 
 
 def test_the_parts_are_told_on_both_sides() -> None:
-    assert parts(SETTLED) == ["wait 9.6 > 0.2", "compute 13.0 > 12.9", "host 0.8 > 0.8"]
+    assert part_texts(SETTLED) == ["wait 9.6 > 0.2", "compute 13.0 > 12.9", "host 0.8 > 0.8"]
 
 
 def test_where_batches_come_in_bursts_both_sides_are_told_by_their_means() -> None:
@@ -69,6 +69,6 @@ def test_where_batches_come_in_bursts_both_sides_are_told_by_their_means() -> No
 
     assert not SETTLED.in_bursts
     assert switch.in_bursts
-    assert parts(switch)[0] == "wait 9.6 > 0.2"
+    assert part_texts(switch)[0] == "wait 9.6 > 0.2"
     assert longest_ms(switch) == pytest.approx(23.4)
-    assert parts(ASKED) == ["wait", "compute", "host"]
+    assert part_texts(ASKED) == ["wait", "compute", "host"]

@@ -10,17 +10,17 @@ import pytest
 from tests.analysis.findings.test_bottleneck import FOUND, row
 from tests.analysis.samples import make_samples
 from tests.analysis.tuning.test_record import Manifest, made, rows_of
-from tfwatch.analysis.tuning.evidence import build_evidence, last_table, tables
+from tfwatch.analysis.tuning.evidence import build_evidence, last_table, stage_tables_by_time
 
 
 def test_a_table_is_made_of_the_readings_of_ten_seconds_and_of_none_of_a_dropped_stretch() -> None:
     rows = np.concatenate([row(5, 1, 90.0), row(6, 1, 10.0), row(0, 1, 50.0), row(16, 1, 20.0), row(17, 1, 70.0)])
 
-    table = tables(rows, FOUND)(0, 16 * 10**9)
+    table = stage_tables_by_time(rows, FOUND)(0, 16 * 10**9)
 
     assert table
     assert table.stages[1].busy_ms == pytest.approx(15.0)
-    assert tables(rows, FOUND)(0, 4 * 10**9) is None
+    assert stage_tables_by_time(rows, FOUND)(0, 4 * 10**9) is None
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 from tests.analysis.step_rows import make_steps
-from tfwatch.analysis.tuning.experiment import ALPHA, Estimate, counted, estimate, figures, half_width, standing
+from tfwatch.analysis.tuning.experiment import (
+    ALPHA,
+    Estimate,
+    block_means,
+    counted_steps,
+    estimate,
+    evaluate,
+    half_width,
+)
 from tfwatch.core.rows import Flag
 
 if TYPE_CHECKING:
@@ -18,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tfwatch.analysis.tuning.experiment import Standing
+    from tfwatch.analysis.tuning.experiment import ExperimentState
 
     Floats = NDArray[np.float64]
 
@@ -34,7 +42,7 @@ def noise(rng: np.random.Generator, resembling: float, spread: float, slow: floa
     return logs + np.log1p((rng.random(BUDGET) < slow) * rng.exponential(0.4, BUDGET))
 
 
-def experiment(rng: np.random.Generator, logs: Floats, of: Callable[[int, Floats], Floats], settings: int) -> Standing:
+def experiment(rng: np.random.Generator, logs: Floats, of: Callable[[int, Floats], Floats], settings: int) -> ExperimentState:
     """Blocks in random order over steps that take `of(setting, plain)`, until it is clear or the budget is spent."""
     times: list[list[Floats]] = [[] for _ in range(settings)]
     at, before = 0, -1
@@ -44,10 +52,10 @@ def experiment(rng: np.random.Generator, logs: Floats, of: Callable[[int, Floats
             before = setting
             if at + BLOCK > BUDGET:
                 rounds = min(map(len, times))
-                return standing(figures([blocks[:rounds] for blocks in times]))
+                return evaluate(block_means([blocks[:rounds] for blocks in times]))
             times[setting].append(of(setting, 20 * np.exp(logs[at : at + BLOCK])))
             at += BLOCK
-        found = standing(figures(times))
+        found = evaluate(block_means(times))
         if found.clear:
             return found
 
@@ -73,8 +81,8 @@ def test_of_four_settings_alike_seldom_one_is_found_better() -> None:
 def test_what_may_be_missed_is_shared_out_among_the_pairs_of_several_settings() -> None:
     step_ms = np.exp(np.random.default_rng(15).normal(2.0, 0.05, (12, 3))) * [1.2, 1.0, 1.1]
     differences = np.log(step_ms[:, 0]) - np.log(step_ms[:, 1])
-    assert standing(step_ms).estimate == estimate(differences, ALPHA / 3)
-    assert standing(step_ms[:, :2]).estimate == estimate(differences, ALPHA)
+    assert evaluate(step_ms).estimate == estimate(differences, ALPHA / 3)
+    assert evaluate(step_ms[:, :2]).estimate == estimate(differences, ALPHA)
 
 
 @pytest.mark.parametrize(("resembling", "spread", "slow"), [(0.0, 0.03, 0.0), (0.9, 0.03, 0.0), (0.5, 0.03, 0.1)])
@@ -137,20 +145,20 @@ def test_the_half_width_is_that_of_the_published_sequence() -> None:
 
 def test_three_rounds_tell_nothing() -> None:
     assert estimate(np.full(3, 0.5)) == Estimate(1.0, 0.0, math.inf)
-    assert not standing(np.array([[20.0, 10.0]] * 3)).clear
-    assert standing(np.empty((0, 2))).estimate.answer == "unclear"
+    assert not evaluate(np.array([[20.0, 10.0]] * 3)).clear
+    assert evaluate(np.empty((0, 2))).estimate.answer == "unclear"
 
 
 def test_steps_without_noise_answer_as_soon_as_may_be() -> None:
-    found = standing(np.array([[20.0, 10.0]] * 4))
+    found = evaluate(np.array([[20.0, 10.0]] * 4))
     assert (found.clear, found.fastest, found.beaten) == (True, 1, frozenset({0}))
     assert found.estimate.ratio == pytest.approx(2.0)
-    assert not standing(np.array([[10.0, 10.0]] * 4)).clear
-    assert standing(np.array([[10.0, 10.0]] * 8)).clear
+    assert not evaluate(np.array([[10.0, 10.0]] * 4)).clear
+    assert evaluate(np.array([[10.0, 10.0]] * 8)).clear
 
 
 def test_the_first_setting_is_what_others_are_compared_with() -> None:
-    found = standing(np.array([[10.0, 30.0, 20.0]] * 8))
+    found = evaluate(np.array([[10.0, 30.0, 20.0]] * 8))
     assert (found.fastest, found.value, found.estimate.answer) == (0, 2, "slower")
     assert found.estimate.ratio == pytest.approx(0.5)
     assert found.beaten == {1, 2}
@@ -177,7 +185,7 @@ def test_stalls_and_flagged_steps_do_not_count() -> None:
     rows = make_steps(np.full(24, 10.0), compute=2.0, host=1.0)
     rows["flags"][3] = Flag.EPOCH_START
     rows["wait_ms"][[3, 17]] = 4000.0
-    first, second = counted([rows[:12], rows[12:]])
+    first, second = counted_steps([rows[:12], rows[12:]])
     assert (len(first), len(second)) == (11, 11)
     assert np.concatenate([first, second]) == pytest.approx(13.0)
-    assert counted([]) == []
+    assert counted_steps([]) == []

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tfwatch.analysis.steps.stalls import Stall, without_switches
-from tfwatch.analysis.tuning.search_text import answer, in_a_line, running_experiment
+from tfwatch.analysis.tuning.search_text import answer_text, experiment_line, running_experiment
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded, Noted, PipelineSwitched, SwitchAsked
 
 BEGAN = ExperimentBegan(10, "prefetch", ["off", "4"], 100, 600, 0)
@@ -52,21 +52,21 @@ FASTER = ExperimentEnded(
     ],
 )
 def test_the_answer(ended: ExperimentEnded, words: str) -> None:
-    assert answer(ended) == words
+    assert answer_text(ended) == words
 
 
 def test_in_a_line_it_says_what_was_compared_and_what_the_run_goes_on_with() -> None:
-    assert in_a_line(FASTER) == f"prefetch off against 4: {answer(FASTER)}; left at 4"
-    assert in_a_line(replace(FASTER, cause="ended")) == f"prefetch off against 4: {answer(FASTER)}"
+    assert experiment_line(FASTER) == f"prefetch off against 4: {answer_text(FASTER)}; left at 4"
+    assert experiment_line(replace(FASTER, cause="ended")) == f"prefetch off against 4: {answer_text(FASTER)}"
     three = replace(FASTER, values=["off", "2", "4"])
-    assert in_a_line(three) == f"prefetch off against 2, 4: 4 is {answer(FASTER)}; left at 4"
+    assert experiment_line(three) == f"prefetch off against 2, 4: 4 is {answer_text(FASTER)}; left at 4"
 
 
 def test_what_goes_on_is_told_from_the_events() -> None:
     assert running_experiment([]) is None
     begun = running_experiment([BEGAN])
     assert begun is not None
-    assert (begun.subject, begun.progress) == ("prefetch off against 4", "block 1")
+    assert (begun.subject_text, begun.progress) == ("prefetch off against 4", "block 1")
     going = running_experiment([BEGAN, Noted(1, "x"), BLOCK])
     assert going is not None
     assert going.progress == "block 7, so far 1.60 x (1.20 to 2.10)"

@@ -150,23 +150,23 @@ def test_a_buffer_beyond_the_memory_limit_is_foretold_as_such(limit: float | Non
     found = forecast(evidence(20.0, batch_bytes=1e6, memory_limit=limit), "prefetch", "4")
 
     assert found.is_known
-    assert (found.needs_bytes, found.beyond_limit) == (4e6, beyond)
+    assert (found.needs_bytes, found.is_over_memory_limit) == (4e6, beyond)
 
 
 def test_what_workers_make_at_once_is_held_to_the_limit_as_the_autopilot_holds_it() -> None:
     known = evidence(20.0, knobs={"prefetch": "4"}, batch_bytes=1e6, memory_limit=5e6)
     few, many = (forecast(known, "workers", calls) for calls in ("4", "8"))
 
-    assert (few.needs_bytes, few.beyond_limit) == (4e6, False)
-    assert (many.needs_bytes, many.beyond_limit) == (8e6, True)
+    assert (few.needs_bytes, few.is_over_memory_limit) == (4e6, False)
+    assert (many.needs_bytes, many.is_over_memory_limit) == (8e6, True)
 
 
 def test_of_two_knobs_turned_at_once_the_buffers_of_both_count() -> None:
     known = evidence(20.0, batch_bytes=1e6, memory_limit=5e6)
     both, back = (forecast(known, "prefetch", "4", {"workers": workers}) for workers in ("8", "off"))
 
-    assert (both.needs_bytes, both.beyond_limit) == (12e6, True)
-    assert (back.needs_bytes, back.beyond_limit) == (4e6, False)
+    assert (both.needs_bytes, both.is_over_memory_limit) == (12e6, True)
+    assert (back.needs_bytes, back.is_over_memory_limit) == (4e6, False)
 
 
 def test_a_cache_leaves_the_last_map_which_is_the_random_one() -> None:

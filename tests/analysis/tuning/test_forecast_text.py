@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.analysis.situations import RUNNING, judged, split
-from tfwatch.analysis.findings.advice import starving
+from tfwatch.analysis.findings.advice import advise_starving
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.bottleneck import Bottleneck, Stage, StageTable
-from tfwatch.analysis.findings.data_wait import Cure, cure, press, starves
+from tfwatch.analysis.findings.data_wait import SwitchAdvice, advise_switch, key_text, wait_sentence
 from tfwatch.analysis.findings.situation import Memory
 from tfwatch.analysis.steps.verdict import Verdict
 from tfwatch.analysis.tuning.forecast import Forecast
-from tfwatch.analysis.tuning.switch_text import best, between, expected_gain_text, has_usable_gain, note
+from tfwatch.analysis.tuning.switch_text import best, expected_gain_text, forecast_note, has_usable_gain, interval_text
 
 if TYPE_CHECKING:
     from tfwatch.analysis.findings.situation import Situation
@@ -33,13 +33,13 @@ def now(*forecasts: Forecast, **knobs: str) -> Situation:
 
 
 def test_the_banner_promises_a_number_and_says_about() -> None:
-    assert cure(now(ON), STARVING).sentence == "p prefetch on: about 13.8 ms, 1.7 x (the rest is compute)"
+    assert advise_switch(now(ON), STARVING).sentence == "p prefetch on: about 13.8 ms, 1.7 x (the rest is compute)"
 
 
 def test_where_prefetch_cannot_hide_it_another_key_may() -> None:
     beside = replace(ON, value="8", step_ms=22.3, mean_ms=22.3, now_mean_ms=22.3)
 
-    assert cure(now(beside, WORKERS, prefetch="4"), STARVING).sentence == (
+    assert advise_switch(now(beside, WORKERS, prefetch="4"), STARVING).sentence == (
         "prefetch is on and cannot hide it. w workers auto: about 13.9 ms, 1.6 x (the rest is compute)"
     )
 
@@ -47,12 +47,12 @@ def test_where_prefetch_cannot_hide_it_another_key_may() -> None:
 def test_a_deeper_buffer_is_named_by_both_depths() -> None:
     deeper = replace(ON, value="4", step_ms=14.1, mean_ms=14.1, now_ms=15.7, now_mean_ms=15.7)
 
-    assert cure(now(deeper, prefetch="2"), STARVING).sentence.startswith("+ depth 2 -> 4: about 14.1 ms, 1.1 x")
+    assert advise_switch(now(deeper, prefetch="2"), STARVING).sentence.startswith("+ depth 2 -> 4: about 14.1 ms, 1.1 x")
 
 
 def test_where_nothing_is_foretold_the_key_is_named_without_a_number() -> None:
     assert (
-        cure(now(NONE), STARVING).sentence
+        advise_switch(now(NONE), STARVING).sentence
         == "p turns prefetch on: batches are made during the 13.8 ms of work in a step"
     )
 
@@ -64,17 +64,17 @@ def test_where_no_key_helps_it_is_said_what_does_not_let_it() -> None:
     )
     known = replace(now(no_gain, prefetch="4"), stages=table)
 
-    assert cure(known, STARVING).sentence == "no key helps: read waits for storage: 19 of 22 ms"
-    assert cure(now(no_gain, prefetch="4"), STARVING) == Cure("no key helps: making batches is the limit")
+    assert advise_switch(known, STARVING).sentence == "no key helps: read waits for storage: 19 of 22 ms"
+    assert advise_switch(now(no_gain, prefetch="4"), STARVING) == SwitchAdvice("no key helps: making batches is the limit")
 
 
 @pytest.mark.parametrize("live", [True, False])
 def test_what_needs_more_memory_than_is_allowed_is_not_advised(live: bool) -> None:
-    dear = replace(ON, needs_bytes=1.5 * 2**20, beyond_limit=True)
+    dear = replace(ON, needs_bytes=1.5 * 2**20, is_over_memory_limit=True)
     forbidden = replace(now(dear), live=live)
 
-    found = starving(forbidden, STARVING)
-    other = starving(replace(now(dear, WORKERS), live=live), STARVING)
+    found = advise_starving(forbidden, STARVING)
+    other = advise_starving(replace(now(dear, WORKERS), live=live), STARVING)
 
     assert found.sentence.startswith("prefetch 4 needs 2 MB, more than the memory limit")
     assert found.edit == ""
@@ -82,9 +82,9 @@ def test_what_needs_more_memory_than_is_allowed_is_not_advised(live: bool) -> No
 
 
 def test_of_what_promises_nothing_no_memory_limit_is_told() -> None:
-    idle = replace(ON, mean_ms=23.4, step_ms=23.4, needs_bytes=1.5 * 2**20, beyond_limit=True)
+    idle = replace(ON, mean_ms=23.4, step_ms=23.4, needs_bytes=1.5 * 2**20, is_over_memory_limit=True)
 
-    assert cure(now(idle, prefetch="4"), STARVING).sentence == "no key helps: making batches is the limit"
+    assert advise_switch(now(idle, prefetch="4"), STARVING).sentence == "no key helps: making batches is the limit"
 
 
 @pytest.mark.parametrize("live", [True, False])
@@ -103,7 +103,7 @@ def test_a_switch_that_promises_nothing_is_no_edit_either(live: bool) -> None:
 def test_of_a_simulated_latency_the_way_out_is_told_with_its_number() -> None:
     disk = replace(ON, knob="latency_ms", value="off")
 
-    assert cure(now(disk, latency_ms="20 ms"), STARVING).sentence == (
+    assert advise_switch(now(disk, latency_ms="20 ms"), STARVING).sentence == (
         "the simulated latency is the limit. l latency off: about 13.8 ms, 1.7 x (the rest is compute)"
     )
 
@@ -113,14 +113,14 @@ def test_a_cache_is_proposed_with_what_it_needs_and_from_when_on() -> None:
     room = Memory(used=0.0, available=9.2 * 2**30, swap=0.0, total=16.0 * 2**30)
     known = replace(now(cache), memory=room, epoch=0)
 
-    assert cure(known, STARVING).sentence.endswith(
+    assert advise_switch(known, STARVING).sentence.endswith(
         "1.7 x (the rest is compute); from epoch 3, needs 4.1 GB of 9.2 GB free"
     )
 
 
 def test_behind_a_prefetch_the_sentence_sets_the_batch_against_the_steps_work() -> None:
-    assert starves(now(prefetch="4"), split(8.5, 13.0, 0.8)) == "a batch takes 22.3 ms, a step's work 13.8"
-    assert starves(now(), STARVING) == "the GPU waits 9.6 of 23.4 ms a step"
+    assert wait_sentence(now(prefetch="4"), split(8.5, 13.0, 0.8)) == "a batch takes 22.3 ms, a step's work 13.8"
+    assert wait_sentence(now(), STARVING) == "the GPU waits 9.6 of 23.4 ms a step"
 
 
 def test_a_wide_range_is_told_beside_the_number() -> None:
@@ -130,7 +130,7 @@ def test_a_wide_range_is_told_beside_the_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("known", "words"),
     [
         pytest.param(ON, "13.8 ms  1.7 x", id="a gain"),
         pytest.param(
@@ -150,8 +150,8 @@ def test_a_wide_range_is_told_beside_the_number() -> None:
         ),
     ],
 )
-def test_beside_a_knob_stands_the_step_and_what_it_gains(told: Forecast, words: str) -> None:
-    assert note(told) == words
+def test_beside_a_knob_stands_the_step_and_what_it_gains(known: Forecast, words: str) -> None:
+    assert forecast_note(known) == words
 
 
 def test_of_equals_the_one_that_costs_least_is_proposed_and_a_faster_disk_never() -> None:
@@ -166,14 +166,14 @@ def test_of_equals_the_one_that_costs_least_is_proposed_and_a_faster_disk_never(
 
 
 def test_keys_are_named_as_they_are_pressed() -> None:
-    assert press(ON, "off") == "p prefetch on"
-    assert press(replace(ON, value="off"), "4") == "p prefetch off"
-    assert press(replace(ON, value="2"), "4") == "- depth 4 -> 2"
-    assert press(replace(ON, value="auto"), "4") == "+ depth 4 -> auto"
-    assert press(replace(WORKERS, knob="fast_form", value="on"), "off", "tf.data") == "t fast pipeline (tf.data) on"
+    assert key_text(ON, "off") == "p prefetch on"
+    assert key_text(replace(ON, value="off"), "4") == "p prefetch off"
+    assert key_text(replace(ON, value="2"), "4") == "- depth 4 -> 2"
+    assert key_text(replace(ON, value="auto"), "4") == "+ depth 4 -> auto"
+    assert key_text(replace(WORKERS, knob="fast_form", value="on"), "off", "tf.data") == "t fast pipeline (tf.data) on"
 
 
 def test_of_bursts_the_mean_is_told_without_the_range_of_the_median() -> None:
     wide = replace(ON, low_ms=10.0, high_ms=20.0)
-    assert between(wide) == "10.0 to 20.0"
-    assert between(replace(wide, mean_ms=42.0, now_mean_ms=60.0)) == ""
+    assert interval_text(wide) == "10.0 to 20.0"
+    assert interval_text(replace(wide, mean_ms=42.0, now_mean_ms=60.0)) == ""

@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from tfwatch.analysis.tuning.knob_state import Ask, deeper, knob_states, no_experiment, shallower, toggled, undone
+from tfwatch.analysis.tuning.knob_state import (
+    KnobRequest,
+    deeper,
+    find_undo,
+    knob_states,
+    shallower,
+    toggled,
+    why_no_experiment,
+)
 from tfwatch.core.events import Event, PipelineSwitched, SwitchAsked, SwitchFailed
 
 START = {"prefetch": "off", "workers": "off"}
@@ -45,11 +53,11 @@ def test_a_request_is_asked_until_it_is_taken_back() -> None:
 
 
 def test_this_screens_own_request_counts_until_the_training_speaks_of_it() -> None:
-    ask = Ask("prefetch", "4", at_s=5.0)
+    ask = KnobRequest("prefetch", "4", at_s=5.0)
 
     assert knob_states(START, [], [ask])["prefetch"].coming == "4"
     assert knob_states(START, [asked(6, "4"), made(7, "4"), made(8, "off", "4")], [ask])["prefetch"].coming == "off"
-    assert knob_states(START, [], [Ask("prefetch", "off", 5.0)])["prefetch"].asked is None
+    assert knob_states(START, [], [KnobRequest("prefetch", "off", 5.0)])["prefetch"].asked is None
 
 
 def test_a_knob_is_turned_back_on_to_what_it_was() -> None:
@@ -77,9 +85,9 @@ def test_depth_doubles_and_halves(value: str, more: str, less: str) -> None:
 def test_undo_takes_back_what_was_asked_before_what_was_made() -> None:
     events: list[Event] = [asked(1, "4"), made(2, "4"), asked(3, "auto", "off", "workers")]
 
-    assert undone(knob_states(START, events), events) == ("workers", "off")
-    assert undone(knob_states(START, events[:2]), events[:2]) == ("prefetch", "off")
-    assert undone(knob_states(START, []), []) is None
+    assert find_undo(knob_states(START, events), events) == ("workers", "off")
+    assert find_undo(knob_states(START, events[:2]), events[:2]) == ("prefetch", "off")
+    assert find_undo(knob_states(START, []), []) is None
 
 
 def test_an_experiment_is_undone_as_one_switch() -> None:
@@ -87,9 +95,9 @@ def test_an_experiment_is_undone_as_one_switch() -> None:
     tried = [replace(made(at, new, old), by="experiment") for at, new, old in ((2, "4", "2"), (3, "2", "4"))]
     better = replace(made(4, "4", "2"), by="experiment")
 
-    assert undone(states, [made(1, "2"), *tried, better]) == ("prefetch", "2")
-    assert undone(states, [made(1, "2"), *tried]) == ("prefetch", "off")
-    assert undone(states, [*tried]) is None
+    assert find_undo(states, [made(1, "2"), *tried, better]) == ("prefetch", "2")
+    assert find_undo(states, [made(1, "2"), *tried]) == ("prefetch", "off")
+    assert find_undo(states, [*tried]) is None
 
 
 def test_an_experiment_that_followed_another_switch_is_undone_to_what_stood_before_it() -> None:
@@ -97,7 +105,7 @@ def test_an_experiment_that_followed_another_switch_is_undone_to_what_stood_befo
     key = made(3, "auto", knob="workers")
     second = [replace(made(at, new, old), by="experiment") for at, new, old in ((4, "off", "4"), (5, "2", "off"))]
 
-    assert undone(knob_states(START, []), [first, key, *second]) == ("prefetch", "4")
+    assert find_undo(knob_states(START, []), [first, key, *second]) == ("prefetch", "4")
 
 
 def test_what_the_autopilot_took_back_is_undone_already() -> None:
@@ -105,7 +113,7 @@ def test_what_the_autopilot_took_back_is_undone_already() -> None:
         return replace(made(at_s, new, old, knob), by="autopilot")
 
     def last(*events: Event) -> tuple[str, str] | None:
-        return undone(knob_states(START, events), events)
+        return find_undo(knob_states(START, events), events)
 
     kept, tried, key = flown(2, "4", "off"), flown(3, "8", "4"), made(4, "auto", "off", "workers")
     back = replace(asked(5, "4", "8"), by="autopilot")
@@ -118,7 +126,7 @@ def test_what_the_autopilot_took_back_is_undone_already() -> None:
 
 
 def test_a_cache_and_a_shuffle_are_no_experiment_and_say_why() -> None:
-    told = {knob: no_experiment(knob) for knob in ("cache", "shuffle", "prefetch")}
+    told = {knob: why_no_experiment(knob) for knob in ("cache", "shuffle", "prefetch")}
 
     assert told["prefetch"] == ""
     assert told["cache"].startswith("cache: no experiment")

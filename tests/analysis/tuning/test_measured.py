@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.analysis.situations import split
 from tfwatch.analysis.tuning.comparison import Comparison
-from tfwatch.analysis.tuning.estimator import Interval, find, intervals
+from tfwatch.analysis.tuning.estimator import Interval, find_measured, intervals
 from tfwatch.core.events import PipelineSwitched
 
 OFF, FOUR = {"prefetch": "off", "workers": "off"}, {"prefetch": "4", "workers": "off"}
@@ -30,16 +30,16 @@ def test_each_switch_parts_two_stretches() -> None:
 def test_knobs_that_were_turned_at_one_step_began_one_stretch() -> None:
     both = [switched("prefetch", "off", "4", 101), switched("workers", "off", "8", 101)]
 
-    assert [stay.knobs for stay in intervals(both, {"prefetch": "4", "workers": "8"})] == [
+    assert [interval.knobs for interval in intervals(both, {"prefetch": "4", "workers": "8"})] == [
         OFF,
         {"prefetch": "4", "workers": "8"},
     ]
 
 
 def test_what_an_experiment_turned_since_is_taken_back_first() -> None:
-    turns = [turned("prefetch", "4", 101), turned("workers", "8", 201)]
+    switches = [turned("prefetch", "4", 101), turned("workers", "8", 201)]
 
-    assert intervals([switched("prefetch", "off", "4", 101)], {**FOUR, "workers": "8"}, turns) == [
+    assert intervals([switched("prefetch", "off", "4", 101)], {**FOUR, "workers": "8"}, switches) == [
         Interval(OFF, SLOW),
         Interval(FOUR, FAST),
     ]
@@ -54,6 +54,6 @@ def test_a_shuffle_makes_no_other_setting() -> None:
 def test_the_newest_stretch_of_a_setting_is_found_with_its_neighbour() -> None:
     older, newer, other = Interval(OFF, SLOW), Interval(OFF, split(12.0, 13.0, 0.8)), Interval(FOUR, FAST)
 
-    assert find([older, other, newer], OFF, FOUR) == (newer.split, other.split)
-    assert find([older, newer], OFF, FOUR) == (newer.split, None)
-    assert find([Interval(OFF, split(9.6, 13.0, 0.8, steps=19)), Interval(OFF, None)], OFF, FOUR) is None
+    assert find_measured([older, other, newer], OFF, FOUR) == (newer.split, other.split)
+    assert find_measured([older, newer], OFF, FOUR) == (newer.split, None)
+    assert find_measured([Interval(OFF, split(9.6, 13.0, 0.8, steps=19)), Interval(OFF, None)], OFF, FOUR) is None

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 WORK = 13.8
 
 
-def after(known: Evidence, knob: str, value: str, floor_ms: float = WORK, **beside: str) -> Prediction:
+def after(known: Evidence, knob: str, value: str, compute_floor_ms: float = WORK, **together_with: str) -> Prediction:
     assert known.breakdown is not None
-    found = predict(known, known.breakdown, knob, value, floor_ms, beside)
+    found = predict(known, known.breakdown, knob, value, compute_floor_ms, together_with)
     assert isinstance(found, Prediction), found
     return found
 
@@ -51,7 +51,7 @@ def test_of_maps_that_ran_in_parallel_the_stages_tell_too_much() -> None:
 
 
 def test_a_fast_form_is_a_guess_and_frees_the_lock_that_launching_needs() -> None:
-    found = after(evidence(20.0), "fast_form", "on", floor_ms=10.0)
+    found = after(evidence(20.0), "fast_form", "on", compute_floor_ms=10.0)
 
     assert within(found) == pytest.approx((0.5 * 12, 10 + 2, 10 + 10))
     assert found.why == "a guess: this form has not run yet"

@@ -58,14 +58,14 @@ def test_each_settled_switch_is_held_against_its_forecast() -> None:
     rows = rows_of(WAITS)
     found = record(made(rows), compare(EVENTS, len(rows), made(rows).rows_between))
 
-    first, second = found.foretold
-    assert (first.came_ms, second.came_ms) == (20.0, 30.0)
+    first, second = found.checked
+    assert (first.measured_ms, second.measured_ms) == (20.0, 30.0)
     assert first.forecast.step_ms == pytest.approx(20.0, rel=0.03)
     assert not first.forecast.measured
     assert second.forecast.measured
     assert second.forecast.step_ms == pytest.approx(30.0)
     assert found.inside == 2
-    assert found.median_off == pytest.approx(0.0, abs=0.03)
+    assert found.median_error == pytest.approx(0.0, abs=0.03)
 
 
 def test_only_what_was_known_before_counts() -> None:
@@ -82,7 +82,7 @@ def test_only_what_was_known_before_counts() -> None:
 
 def test_a_forecast_that_is_wrong_is_told_as_that() -> None:
     rows = rows_of([20.0] * 100 + [35.0] * 100)
-    (one,) = record(made(rows), compare(EVENTS[:2], 200, made(rows).rows_between)).foretold
+    (one,) = record(made(rows), compare(EVENTS[:2], 200, made(rows).rows_between)).checked
 
     assert one.off == pytest.approx(20 / 45 - 1, abs=0.01)
     assert not one.inside
@@ -99,7 +99,7 @@ def test_what_has_not_settled_and_what_was_turned_together_is_left_out() -> None
 
     assert record(made(rows, together), compare(together, 200, made(rows).rows_between)) == Record()
     assert record(made(rows[:150]), compare(EVENTS[:2], 150, made(rows[:150]).rows_between)) == Record()
-    assert np.isnan(Record().median_off)
+    assert np.isnan(Record().median_error)
 
 
 def test_cores_are_those_of_the_samples_of_the_setting_and_those_that_a_container_leaves() -> None:
@@ -123,4 +123,4 @@ def test_switches_that_are_not_compared_count_too() -> None:
 
     assert known.knobs["prefetch"] == "8"
     assert known.rows["step"][0] == 202
-    assert [stay.knobs["prefetch"] for stay in known.history] == ["off", "4"]
+    assert [interval.knobs["prefetch"] for interval in known.history] == ["off", "4"]

@@ -78,36 +78,36 @@ def test_a_setting_in_which_it_was_left_at_once_is_passed_over() -> None:
 
 
 def test_steps_are_compared_where_the_batch_is_the_same() -> None:
-    gave = restarted(
+    found = restarted(
         earlier_run("a", start(mode="graph"), steps(100), []), start(mode="jit"), make_steps(np.zeros(100))
     )
-    assert gave.ratio == pytest.approx(21 / 11)
-    assert switch_text.outcome(gave) == "1.91 x faster over 100 steps, settled"
-    assert switch_text.in_a_line(gave) == "mode graph > jit: 1.91 x faster"
-    assert switch_text.label(gave, gave.new) == "mode jit"
+    assert found.ratio == pytest.approx(21 / 11)
+    assert switch_text.outcome_text(found) == "1.91 x faster over 100 steps, settled"
+    assert switch_text.comparison_line(found) == "mode graph → jit: 1.91 x faster"
+    assert switch_text.side_label(found, found.new) == "mode jit"
 
 
 def test_images_are_compared_where_the_batch_differs() -> None:
     longer = make_steps(np.full(100, 10.0), compute=24.0)
-    gave = restarted(earlier_run("a", start(32), steps(100), []), start(64), longer)
-    assert gave.ratio == pytest.approx((21 / 32) / (35 / 64))
-    assert switch_text.in_a_line(gave) == "batch_size 32 → 64: 1.20 x faster per image"
-    assert switch_text.duration(gave, gave.before.step.median if gave.before else 0) == "0.656 ms/image"
-    assert switch_text.parts(gave)[0] == "wait 0.312 > 0.156"
+    found = restarted(earlier_run("a", start(32), steps(100), []), start(64), longer)
+    assert found.ratio == pytest.approx((21 / 32) / (35 / 64))
+    assert switch_text.comparison_line(found) == "batch_size 32 → 64: 1.20 x faster per image"
+    assert switch_text.duration(found, found.before.step.median if found.before else 0) == "0.656 ms/image"
+    assert switch_text.part_texts(found)[0] == "wait 0.312 > 0.156"
 
 
 def test_a_batch_size_that_nobody_knows_leaves_steps_to_be_compared() -> None:
-    gave = restarted(earlier_run("a", start(None), steps(100), []), start(64), steps(100))
-    assert not gave.per_image
-    assert gave.ratio == pytest.approx(1.0)
+    found = restarted(earlier_run("a", start(None), steps(100), []), start(64), steps(100))
+    assert not found.per_image
+    assert found.ratio == pytest.approx(1.0)
 
 
 def test_the_new_run_counts_up_to_its_first_switch() -> None:
     rows = np.concatenate([steps(50), steps(50, 500.0)])
-    gave = restarted(earlier_run("a", start(), steps(100), []), start(), rows, switched(51))
-    assert gave.after is not None
-    assert (gave.after.steps, gave.settled) == (50, False)
-    assert gave.ratio == pytest.approx(1.0)
+    found = restarted(earlier_run("a", start(), steps(100), []), start(), rows, switched(51))
+    assert found.after is not None
+    assert (found.after.steps, found.settled) == (50, False)
+    assert found.ratio == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
@@ -120,19 +120,19 @@ def test_the_new_run_counts_up_to_its_first_switch() -> None:
     ],
 )
 def test_too_few_steps_give_no_ratio(before: int, after: int, outcome: str) -> None:
-    gave = restarted(earlier_run("a", start(), steps(before), []), start(seed=1), steps(after))
-    assert gave.ratio is None
-    assert switch_text.outcome(gave) == outcome
+    found = restarted(earlier_run("a", start(), steps(before), []), start(seed=1), steps(after))
+    assert found.ratio is None
+    assert switch_text.outcome_text(found) == outcome
 
 
 def test_several_changes_are_told_beside_the_bars() -> None:
-    gave = restarted(earlier_run("a", start(), steps(100), []), start(mode="jit", seed=1), steps(100))
-    assert (switch_text.label(gave, gave.old), switch_text.label(gave, gave.new)) == ("before", "after")
-    assert switch_text.turned(gave.changes) == "mode graph → jit, seed none → 1"
+    found = restarted(earlier_run("a", start(), steps(100), []), start(mode="jit", seed=1), steps(100))
+    assert (switch_text.side_label(found, found.old), switch_text.side_label(found, found.new)) == ("before", "after")
+    assert switch_text.changes_text(found.changes) == "mode graph → jit, seed none → 1"
     nothing = restarted(earlier_run("a", start(), steps(100), []), start(), steps(100))
-    assert switch_text.turned(nothing.changes) == "nothing changed"
+    assert switch_text.changes_text(nothing.changes) == "nothing changed"
 
 
 def test_a_name_that_has_no_room_is_left_out() -> None:
-    gave = restarted(earlier_run("a", start(), steps(100), []), start(steps_per_execution=8), steps(100))
-    assert switch_text.label(gave, gave.new) == "8"
+    found = restarted(earlier_run("a", start(), steps(100), []), start(steps_per_execution=8), steps(100))
+    assert switch_text.side_label(found, found.new) == "8"

@@ -32,17 +32,17 @@ def measured(step_ms: float, work_ms: float, error_ms: float = 0.05) -> Measurem
     return Measurement(40, step_ms, error_ms, work_ms)
 
 
-def place(knobs: dict[str, str], now: Measurement, *been: dict[str, str]) -> SearchState:
-    return SearchState(knobs, knobs, now, been)
+def state(knobs: dict[str, str], now: Measurement, *visited: dict[str, str]) -> SearchState:
+    return SearchState(knobs, knobs, now, visited)
 
 
 def limits(memory_bytes: float = 1e12, **changes: Any) -> Limits:
-    known: dict[str, Any] = {"batch_bytes": 1e6, "cores": 8, "open": frozenset((*OFF, "cache")), "accelerated": True}
+    known: dict[str, Any] = {"batch_bytes": 1e6, "cores": 8, "switchable": frozenset((*OFF, "cache")), "accelerated": True}
     return Limits(memory_bytes, **{**known, **changes})
 
 
-def turns(moves: list[Move]) -> list[dict[str, str]]:
-    return [{turn.knob: turn.new for turn in move.turns} for move in moves]
+def changes_of(moves: list[Move]) -> list[dict[str, str]]:
+    return [{change.knob: change.new for change in move.changes} for move in moves]
 
 
 @pytest.mark.parametrize(
@@ -96,21 +96,21 @@ def test_what_feeds_a_run_that_starves(
     knobs: dict[str, str], now: Measurement, memory: float, found: list[dict[str, str]]
 ) -> None:
     within = limits(memory)
-    at = place(knobs, now)
+    at = state(knobs, now)
 
-    assert turns([move for move in find_data_wait_moves(at, within) if fits(at, within, move)]) == found
+    assert changes_of([move for move in find_data_wait_moves(at, within) if fits(at, within, move)]) == found
 
 
 def test_where_it_has_been_it_is_not_new() -> None:
     now = measured(20, 10)
-    (more, deeper) = find_data_wait_moves(place(ON, now), limits())
+    (more, deeper) = find_data_wait_moves(state(ON, now), limits())
 
-    assert find_data_wait_moves(place(ON, now, more.turned(ON)), limits()) == [deeper]
-    assert turns(find_return_moves(place(ON, now), [ON, OFF])) == [OFF]
+    assert find_data_wait_moves(state(ON, now, more.settings_after(ON)), limits()) == [deeper]
+    assert changes_of(find_return_moves(state(ON, now), [ON, OFF])) == [OFF]
 
 
 def test_a_knob_that_is_not_open_is_left() -> None:
-    assert turns(find_data_wait_moves(place(ON, measured(20, 10)), limits(open=frozenset({"prefetch"})))) == [
+    assert changes_of(find_data_wait_moves(state(ON, measured(20, 10)), limits(switchable=frozenset({"prefetch"})))) == [
         {"prefetch": "16"}
     ]
 
@@ -136,11 +136,11 @@ def test_a_knob_that_is_not_open_is_left() -> None:
 def test_what_eases_a_run_whose_cores_are_crowded(
     knobs: dict[str, str], known: dict[str, Any], found: list[dict[str, str]]
 ) -> None:
-    assert turns(find_core_sharing_moves(place(knobs, measured(10, 10)), limits(**known))) == found
+    assert changes_of(find_core_sharing_moves(state(knobs, measured(10, 10)), limits(**known))) == found
 
 
 @pytest.mark.parametrize(
-    ("turn", "batch_bytes", "memory", "does"),
+    ("change", "batch_bytes", "memory", "does"),
     [
         pytest.param(KnobChange("workers", "8", "16"), 1e6, 8e6, True, id="eight batches more"),
         pytest.param(KnobChange("workers", "8", "16"), 1e6, 7.9e6, False, id="a little too much"),
@@ -152,11 +152,11 @@ def test_what_eases_a_run_whose_cores_are_crowded(
     ],
 )
 def test_a_move_keeps_within_the_memory_limit(
-    turn: KnobChange, batch_bytes: float | None, memory: float, does: bool
+    change: KnobChange, batch_bytes: float | None, memory: float, does: bool
 ) -> None:
-    at = place({**ON, turn.knob: turn.old}, measured(20, 10))
+    at = state({**ON, change.knob: change.old}, measured(20, 10))
 
-    assert fits(at, limits(memory, batch_bytes=batch_bytes), Move((turn,), "")) is does
+    assert fits(at, limits(memory, batch_bytes=batch_bytes), Move((change,), "")) is does
 
 
 @pytest.mark.parametrize(("memory", "does"), [(1e9, True), (0.9e9, False)])
@@ -164,20 +164,20 @@ def test_a_cache_fits_by_what_its_forecast_says_it_needs(memory: float, does: bo
     told = Forecast("cache", "on", 11, 10, 12, math.nan, "", needs_bytes=1e9)
     move = Move((KnobChange("cache", "off", "on"),), "", told)
 
-    assert fits(place(ON, measured(20, 10)), limits(memory), move) is does
+    assert fits(state(ON, measured(20, 10)), limits(memory), move) is does
 
 
 @pytest.mark.parametrize(("crowding", "eases"), [(1.015, False), (1.03, True)])
 def test_work_of_two_hundredths_over_the_devices_own_time_shares_its_cores(crowding: float, eases: bool) -> None:
-    walk = AutopilotSearch({"prefetch": "4", "workers": "off"}, measured(20, 10))
+    search = AutopilotSearch({"prefetch": "4", "workers": "off"}, measured(20, 10))
     rows = np.zeros(40, dtype=STEP)
     rows["compute_ms"], rows["wait_ms"] = 10 * crowding, 0.1 * crowding
-    assert walk.judge(Move((KnobChange("workers", "off", "8"),), ""), rows, last=True)
-    found = walk.next(lambda _: None, limits())
+    assert search.judge(Move((KnobChange("workers", "off", "8"),), ""), rows, last=True)
+    found = search.next(lambda _: None, limits())
 
     if eases:
         assert isinstance(found, Move)
-        assert turns([found]) == [{"workers": "4"}]
+        assert changes_of([found]) == [{"workers": "4"}]
     else:
         assert isinstance(found, Stop)
         assert found.cause == "not_starving"

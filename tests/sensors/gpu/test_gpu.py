@@ -1,4 +1,4 @@
-"""Several sources of GPU figures: which there are, and which is believed."""
+"""Several sources of GPU figures, and their order of preference."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.sensors.sources import FakeSource, Machine, told
+from tests.sensors.sources import FakeSource, Machine, new_events
 from tfwatch.core.events import GpuFound, Noted
-from tfwatch.sensors.gpu.sensor import GpuSensor, sources_of
+from tfwatch.sensors.gpu.sensor import GpuSensor, choose_sources
 from tfwatch.sensors.protocol import GPU_SENSORS, FullReading, GpuReading, Unavailable
 
 if TYPE_CHECKING:
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
         pytest.param("auto", "linux", ["nvml"], id="Linux"),
         pytest.param("auto", "win32", ["nvml"], id="Windows"),
         pytest.param("ioreg", "darwin", ["ioreg"], id="forced"),
-        pytest.param("nvml", "darwin", ["nvml"], id="forced against all hope"),
+        pytest.param("nvml", "darwin", ["nvml"], id="forced on the wrong system"),
         pytest.param("none", "linux", [], id="none"),
     ],
 )
 def test_the_order_of_sources(choice: str, system: str, names: list[str]) -> None:
     assert choice in GPU_SENSORS
-    assert [source.name for source in sources_of(choice, system)] == names
+    assert [source.name for source in choose_sources(choice, system)] == names
 
 
 def test_every_choice_has_its_source() -> None:
-    assert all(source.name == name for name in GPU_SENSORS[1:-1] for source in sources_of(name))
+    assert all(source.name == name for name in GPU_SENSORS[1:-1] for source in choose_sources(name))
 
 
 def test_switched_off_is_a_reason(writer: RunWriter) -> None:
@@ -51,7 +51,7 @@ def test_switched_off_is_a_reason(writer: RunWriter) -> None:
 def test_a_sample_is_the_mean_of_the_readings_since_the_last(writer: RunWriter, clock: FakeClock) -> None:
     source = FakeSource(reading=GpuReading(0.2, 1000, 100, 2**30, 60, 0.1))
     machine = Machine(writer, clock, source)
-    machine.lanes[0].turn()
+    machine.threads[0].read_once()
     clock.at_s += 0.25
     source.reading = GpuReading(0.6, 2000, 300, 2**30, 62, None)
     figures = machine.sample()
@@ -67,10 +67,10 @@ def test_a_sample_is_the_mean_of_the_readings_since_the_last(writer: RunWriter, 
             "gpu_late_ms": 0.0,
         }
     )
-    assert told(writer) == [GpuFound(1_250_000_000, "nvml", "GPU of nvml", 2**34, unified=False, gpus=2)]
+    assert new_events(writer) == [GpuFound(1_250_000_000, "nvml", "GPU of nvml", 2**34, unified=False, gpus=2)]
 
 
-def test_the_first_source_that_tells_a_figure_is_believed(writer: RunWriter, clock: FakeClock) -> None:
+def test_a_figure_comes_from_the_first_source_that_has_it(writer: RunWriter, clock: FakeClock) -> None:
     power = FakeSource("powermetrics", 1.0, reading=FullReading(busy=0.9, power_w=20, cpu_power_w=5, thermal_level=1))
     registry = FakeSource("ioreg", reading=GpuReading(busy=0.4, memory_bytes=7, process_busy=0.3))
     figures = Machine(writer, clock, power, registry).sample()
@@ -79,7 +79,7 @@ def test_the_first_source_that_tells_a_figure_is_believed(writer: RunWriter, clo
     assert (figures["gpu_memory_bytes"], figures["gpu_process_busy"], figures["thermal_level"]) == (7, 0.3, 1)
 
 
-def test_a_reading_is_held_while_it_is_late_and_not_when_it_is_stale(writer: RunWriter, clock: FakeClock) -> None:
+def test_a_late_reading_is_shown_until_it_is_stale(writer: RunWriter, clock: FakeClock) -> None:
     machine = Machine(writer, clock, FakeSource("powermetrics", 1.0))
     machine.sample()
     seen = []
@@ -91,15 +91,15 @@ def test_a_reading_is_held_while_it_is_late_and_not_when_it_is_stale(writer: Run
     assert seen == [(0.5, 0.0), (0.5, 0.0), (0.5, 500.0), (0.5, 1000.0), (None, None)]
 
 
-def test_a_source_beside_another_is_asked_less_often(writer: RunWriter, clock: FakeClock) -> None:
+def test_a_secondary_source_is_read_less_often(writer: RunWriter, clock: FakeClock) -> None:
     machine = Machine(writer, clock, FakeSource("powermetrics", 1.0), FakeSource("ioreg"))
     machine.sample()
     machine.sample()
 
-    assert [lane.pace_s for lane in machine.lanes] == [0.25, 1.0]
+    assert [lane.interval_s for lane in machine.threads] == [0.25, 1.0]
 
 
-def test_what_limits_the_clock_is_of_this_sample(writer: RunWriter, clock: FakeClock) -> None:
+def test_the_limit_of_the_clock_belongs_to_its_sample(writer: RunWriter, clock: FakeClock) -> None:
     source = FakeSource(reading=FullReading(busy=1, limited_by="power brake"))
     machine = Machine(writer, clock, source)
     limits = []
@@ -119,5 +119,5 @@ def test_a_reset_of_the_gpu_is_noted(writer: RunWriter, clock: FakeClock) -> Non
         source.reading = FullReading(busy=1, resets=resets)
         machine.sample()
 
-    notes = [event for event in told(writer) if isinstance(event, Noted)]
-    assert [note.text for note in notes] == ["the GPU was reset by the system: what it computed then may be lost"]
+    notes = [event for event in new_events(writer) if isinstance(event, Noted)]
+    assert [note.text for note in notes] == ["the system reset the GPU: results of that moment may be lost"]

@@ -65,7 +65,7 @@ def test_recordings(
         pytest.param(document(gpu(idle="<real>nan</real>")), "busy", 0.6, id="idle NaN: from the states"),
         pytest.param(document(gpu(idle="<real>-nan</real>", states="")), "busy", None, id="idle NaN, no states"),
         pytest.param(document(gpu(idle="<real>-0.0001</real>")), "busy", 1.0, id="idle a little below 0"),
-        pytest.param(document(gpu(idle="<real>7</real>", states="")), "busy", None, id="idle that cannot be"),
+        pytest.param(document(gpu(idle="<real>7</real>", states="")), "busy", None, id="implausible idle"),
         pytest.param(
             document(gpu(again="<key>idle_ns</key><integer>400</integer><key>idle_ratio</key><real>0.4</real>")),
             "busy",
@@ -103,7 +103,7 @@ def test_recordings(
             document(gpu(energy="<key>gpu_energy</key><integer>-5</integer>")),
             "power_w",
             None,
-            id="energy below nothing",
+            id="negative energy",
         ),
         pytest.param(document(processor=""), "cpu_power_w", None, id="without the processor"),
         pytest.param(document(processor=""), "power_w", 2.0, id="without the processor, the GPU's watts"),
@@ -148,13 +148,13 @@ def test_heat(word: str, level: int | None, limit: str) -> None:
         pytest.param(lambda text: text.replace(b"DOCTYPE plist", b'DOCTYPE plist [<!ENTITY a "b">]'), id="an entity"),
     ],
 )
-def test_what_a_damaged_document_still_says(damage: Callable[[bytes], bytes]) -> None:
+def test_figures_of_a_damaged_document(damage: Callable[[bytes], bytes]) -> None:
     reading = parse(damage(document()))
 
     assert (reading.busy, reading.power_w, reading.cpu_power_w) == (0.6, 2.0, 3.0)
 
 
-def test_a_document_that_is_cut_anywhere_says_nothing_false() -> None:
+def test_a_document_cut_anywhere_has_no_false_figure() -> None:
     whole = document()
     for end in range(0, len(whole), 7):
         reading = parse(whole[:end])
@@ -179,7 +179,7 @@ def test_a_document_that_is_cut_anywhere_says_nothing_false() -> None:
         pytest.param(b"<plist><" + b"a" * 10**7 + b"</plist>", id="one long token"),
     ],
 )
-def test_what_is_no_document_says_nothing(text: bytes) -> None:
+def test_other_text_has_no_figures(text: bytes) -> None:
     assert parse(text) == PowerReading()
     assert not [found for found in documents(io.BytesIO(text)) if parse(found) != PowerReading()]
 
@@ -188,7 +188,7 @@ def test_what_is_no_document_says_nothing(text: bytes) -> None:
 
 
 class Slow(io.RawIOBase):
-    """Gives a few bytes at a time, as a pipe does."""
+    """Returns a few bytes per read, as a pipe does."""
 
     def __init__(self, text: bytes, size: int) -> None:
         self._text, self._size = io.BytesIO(text), size
@@ -206,7 +206,7 @@ def test_a_stream_is_cut_into_documents(size: int) -> None:
     assert list(documents(io.BytesIO(stream))) == [first, second]
 
 
-def test_a_piece_without_its_beginning_or_end_is_left_out() -> None:
+def test_an_incomplete_document_is_left_out() -> None:
     whole = document()
     stream = whole[300:] + b"\0" + whole + b"\0" + whole[:500] + b"\0" + whole + b"junk"
 
@@ -232,7 +232,7 @@ def test_a_flood_without_documents_ends_them() -> None:
 # -- fuzz -------------------------------------------------------------------------------------------
 
 
-def can_be_true(reading: PowerReading) -> bool:
+def is_plausible(reading: PowerReading) -> bool:
     shares = (reading.busy, reading.process_busy)
     figures = (reading.freq_mhz, reading.power_w, reading.cpu_power_w, reading.ane_power_w, reading.freq_max_mhz)
     return all(share is None or 0 <= share <= 1 for share in shares) and all(
@@ -243,8 +243,8 @@ def can_be_true(reading: PowerReading) -> bool:
 @settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=3000))
 def test_any_bytes(text: bytes) -> None:
-    assert can_be_true(parse(text))
-    assert can_be_true(parse(HEAD.encode() + b"<dict><key>gpu</key><dict>" + text))
+    assert is_plausible(parse(text))
+    assert is_plausible(parse(HEAD.encode() + b"<dict><key>gpu</key><dict>" + text))
     for found in documents(io.BytesIO(text)):
         assert found in text
 
@@ -258,7 +258,7 @@ def test_a_document_with_damages(damages: list[tuple[int, bytes, int]]) -> None:
     for at, put, cut in damages:
         text = text[:at] + put + text[at + cut :]
 
-    assert can_be_true(parse(text))
+    assert is_plausible(parse(text))
 
 
 _numbers = st.one_of(
@@ -273,4 +273,4 @@ _numbers = st.one_of(
 def test_any_numbers(freq: str, idle: str, energy: str, elapsed: str) -> None:
     part = gpu(freq, idle, again="", energy=f"<key>gpu_energy</key>{energy}")
 
-    assert can_be_true(parse(document(part, elapsed=f"<key>elapsed_ns</key>{elapsed}")))
+    assert is_plausible(parse(document(part, elapsed=f"<key>elapsed_ns</key>{elapsed}")))

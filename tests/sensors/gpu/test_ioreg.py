@@ -1,4 +1,4 @@
-"""What ioreg prints of GPUs and of their clients, whole and damaged."""
+"""ioreg's output about GPUs and their clients, whole and damaged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.runs.folders import FakeClock
 from tfwatch.sensors.gpu import ioreg
-from tfwatch.sensors.gpu.ioreg import Source, parse, parse_clients, parse_resets, share_of
+from tfwatch.sensors.gpu.ioreg import Source, parse, parse_clients, parse_resets, gpu_share
 from tfwatch.sensors.protocol import Available, FullReading, GpuReading, SensorError, Unavailable
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def gpu(
     resets: int = 0,
     model: str = '"Apple M9 Max"',
 ) -> str:
-    """An entry in ioreg's form, with what has misled others around the figures."""
+    """Return an entry in ioreg's form, with misleading text around the figures."""
     return f"""+-o AGXAcceleratorG99X  <class AGXAcceleratorG99X, id 0x100000a42, registered, retain 82>
     {{
       "IONameMatched" = "gpu,t9999"
@@ -81,7 +81,7 @@ def test_recordings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = recording(name)
-    source = asked(tools, monkeypatch, text)
+    source = make_source(tools, monkeypatch, text)
     source.available()
 
     assert parse(text) == GpuReading(busy=busy, memory_bytes=memory)
@@ -98,11 +98,11 @@ def test_recordings(
         pytest.param(gpu(memory='"x"=1'), 0.87, None, id="no memory"),
         pytest.param(gpu(busy='"Device Utilization %"=0,'), 0.0, 3 * 2**30, id="idle"),
         pytest.param(gpu(busy='"Device Utilization %"=104,'), 1.0, 3 * 2**30, id="a little over"),
-        pytest.param(gpu(busy='"Device Utilization %"=18446744073709551612,'), None, 3 * 2**30, id="below nothing"),
+        pytest.param(gpu(busy='"Device Utilization %"=18446744073709551612,'), None, 3 * 2**30, id="negative"),
         pytest.param(gpu(busy='"Device Utilization %"=-3,'), None, 3 * 2**30, id="with a sign"),
-        pytest.param(gpu(memory=f'"In use system memory"={2**64 - 4096}'), 0.87, None, id="memory below nothing"),
+        pytest.param(gpu(memory=f'"In use system memory"={2**64 - 4096}'), 0.87, None, id="negative memory"),
         pytest.param(gpu(busy='"Device Utilization %" = 41, '), 0.41, 3 * 2**30, id="with spaces"),
-        pytest.param(gpu(busy="") + gpu(busy='"Device Utilization %"=9,'), 0.09, 3 * 2**30, id="the second tells"),
+        pytest.param(gpu(busy="") + gpu(busy='"Device Utilization %"=9,'), 0.09, 3 * 2**30, id="two: the second"),
         pytest.param(gpu(busy='"Device Utilization %"=9,') + gpu(), 0.09, 3 * 2**30, id="two: the first"),
         pytest.param("| " + gpu().replace("\n", "\n| "), 0.87, 3 * 2**30, id="with the tree's strokes"),
         pytest.param(gpu().split("87")[0] + "8", None, None, id="cut in a number"),
@@ -113,7 +113,7 @@ def test_traps(text: str, busy: float | None, memory: int | None) -> None:
     assert parse(text) == GpuReading(busy=busy, memory_bytes=memory)
 
 
-def test_an_output_that_is_cut_anywhere_says_nothing_false() -> None:
+def test_an_output_cut_anywhere_has_no_false_figure() -> None:
     whole = gpu() + client(7, 55) + client(8, 66)
     for end in range(len(whole)):
         reading, spent = parse(whole[:end]), parse_clients(whole[:end])
@@ -143,7 +143,7 @@ def test_clients_are_summed_for_each_process() -> None:
         pytest.param(client(7, 5, name='a +-o b "pid 9, c'), {7: 5}, id="a name that looks like an entry"),
         pytest.param(client(7, 5, name="évil [b]"), {7: 5}, id="a name of any kind"),
         pytest.param(client(7, 5, mark="  | +-o ") + client(8, 6, mark="    +-o "), {7: 5, 8: 6}, id="deep in a tree"),
-        pytest.param(client(7, 2**64 - 5, 8), {7: 8}, id="below nothing"),
+        pytest.param(client(7, 2**64 - 5, 8), {7: 8}, id="negative"),
         pytest.param(client(7, 5).replace("pid 7,", "pid seven,"), {}, id="a process without a number"),
         pytest.param("accumulatedGPUTime" * 1000, {}, id="words"),
     ],
@@ -157,13 +157,13 @@ def test_clients_that_mislead(text: str, spent: dict[int, int]) -> None:
     [
         pytest.param((0, 100), (1000, 350), 0.25, id="a quarter"),
         pytest.param((0, 100), (1000, 100), 0.0, id="idle"),
-        pytest.param((0, 0), (1000, 1700), 1.0, id="queues that ran at the same time"),
+        pytest.param((0, 0), (1000, 1700), 1.0, id="parallel queues"),
         pytest.param((0, 900), (1000, 100), None, id="a client was closed"),
         pytest.param((5, 0), (5, 10), None, id="no time passed"),
     ],
 )
-def test_the_share_between_two_looks(before: tuple[int, int], after: tuple[int, int], share: float | None) -> None:
-    assert share_of(before, after) == share
+def test_the_share_between_two_readings(before: tuple[int, int], after: tuple[int, int], share: float | None) -> None:
+    assert gpu_share(before, after) == share
 
 
 # -- fuzz ---------------------------------------------------------------------------------------------
@@ -213,10 +213,10 @@ def test_huge_outputs(text: str) -> None:
 # -- the sensor ---------------------------------------------------------------------------------------
 
 
-def asked(
+def make_source(
     tools: Tools, monkeypatch: pytest.MonkeyPatch, text: str, clients: str = "", clock: FakeClock | None = None
 ) -> Source:
-    """A source whose tools print this."""
+    """Return a source whose tools print these texts."""
     monkeypatch.setattr(ioreg, "COMMAND", (tools.print("ioreg", text),))
     monkeypatch.setattr(ioreg, "CLIENTS", (tools.print("clients", clients),))
     monkeypatch.setattr(ioreg, "_TIMEOUT_S", 20)
@@ -225,7 +225,7 @@ def asked(
 
 def test_a_reading_has_the_share_of_this_process(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeClock()
-    source = asked(tools, monkeypatch, gpu(resets=3), client(OWN, 10**9) + client(7, 5), clock)
+    source = make_source(tools, monkeypatch, gpu(resets=3), client(OWN, 10**9) + client(7, 5), clock)
     assert source.available() == Available()
     assert source.read() == FullReading(busy=0.87, memory_bytes=3 * 2**30, resets=3)
 
@@ -250,7 +250,7 @@ def test_a_reading_has_the_share_of_this_process(tools: Tools, monkeypatch: pyte
     ],
 )
 def test_no_gpu_is_a_reason(text: str, reason: str, tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = asked(tools, monkeypatch, text).available()
+    answer = make_source(tools, monkeypatch, text).available()
 
     assert isinstance(answer, Unavailable)
     assert answer.reason == reason
@@ -264,9 +264,9 @@ def test_other_systems_have_no_ioreg(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer.reason == "ioreg is a tool of macOS"
 
 
-def test_clients_that_cannot_be_had_take_nothing_else_away(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_clients_the_other_figures_remain(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeClock()
-    source = asked(tools, monkeypatch, gpu(), "", clock)
+    source = make_source(tools, monkeypatch, gpu(), "", clock)
     assert (source.read().busy, source.read().process_busy) == (0.87, None)
     assert source.gaps()["process_busy"].reason == "ioreg lists no process that uses this GPU"
 
@@ -277,7 +277,7 @@ def test_clients_that_cannot_be_had_take_nothing_else_away(tools: Tools, monkeyp
 
 
 def test_activity_that_is_missing_has_its_reason(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = asked(tools, monkeypatch, gpu(busy=""), client(OWN, 5))
+    source = make_source(tools, monkeypatch, gpu(busy=""), client(OWN, 5))
     assert source.available() == Available()
     assert source.read().busy is None
     assert source.gaps()["busy"].reason == 'ioreg prints no "Device Utilization %" for this GPU'
@@ -287,22 +287,22 @@ def test_activity_that_is_missing_has_its_reason(tools: Tools, monkeypatch: pyte
     ("lines", "reason"),
     [
         pytest.param("exit 1", "ioreg: it ended with 1", id="fails"),
-        pytest.param("exit 0", "ioreg prints no activity of a GPU any more", id="prints nothing"),
-        pytest.param("exec sleep 600", "ioreg: gives no answer within 0.3 s", id="hangs"),
+        pytest.param("exit 0", "ioreg no longer prints the activity of a GPU", id="prints nothing"),
+        pytest.param("exec sleep 600", "ioreg: did not respond within 0.3 s", id="hangs"),
         pytest.param("while :; do cat /bin/sh; done", "ioreg: prints more than 8388608 bytes", id="floods"),
         pytest.param(
-            "while :; do printf x; sleep 0.02; done", "ioreg: gives no answer within 0.3 s", id="prints slowly"
+            "while :; do printf x; sleep 0.02; done", "ioreg: did not respond within 0.3 s", id="prints slowly"
         ),
     ],
 )
-def test_a_tool_that_fails_in_the_middle_says_why(
+def test_a_tool_that_fails_during_a_run_has_a_reason(
     lines: str, reason: str, tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = asked(tools, monkeypatch, gpu(), client(OWN, 5))
+    source = make_source(tools, monkeypatch, gpu(), client(OWN, 5))
     assert source.available() == Available()
     (tmp_path / "ioreg").write_text(f"#!/bin/sh\n{lines}\n")
     monkeypatch.setattr(ioreg, "_TIMEOUT_S", 20 if "cat" in lines else 0.3)
 
-    with pytest.raises(SensorError) as told:
+    with pytest.raises(SensorError) as raised:
         source.read()
-    assert str(told.value) == reason
+    assert str(raised.value) == reason

@@ -1,4 +1,4 @@
-"""What the NVML source reads, over a library that says what the test wants."""
+"""Figures of the NVML source over a fake library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfwatch.sensors.protocol import GpuIdentity, SensorError
 pytestmark = pytest.mark.usefixtures("driver")
 
 
-def test_a_reading_holds_what_nvidia_smi_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reading_has_the_figures_of_nvidia_smi(monkeypatch: pytest.MonkeyPatch) -> None:
     nvml = FakeNvml()
     nvml.samples = [sample(OWN, 10, 30), sample(OTHER, 10, 5), sample(OWN, 20, 20)]
     source = opened(nvml, monkeypatch)
@@ -44,10 +44,10 @@ def test_a_mig_slice_has_its_own_memory_and_no_activity(visible: str, monkeypatc
     assert (reading.busy, reading.power_w, reading.process_busy) == (None, None, None)
     assert (reading.temperature_c, reading.freq_mhz) == (61, 1980)
     assert {"busy", "power_w", "process_busy"} == set(source.gaps())
-    assert source.gaps()["busy"].reason == "the driver counts a MIG slice's memory alone"
+    assert source.gaps()["busy"].reason == "the driver reports only a MIG slice's memory"
 
 
-def test_what_a_driver_refuses_is_asked_once_and_has_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_figure_is_read_once_and_has_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     nvml = FakeNvml(nvmlDeviceGetPowerUsage=NVMLError(3), nvmlDeviceGetTemperature=MISSING)
     source = opened(nvml, monkeypatch)
     assert [source.read().power_w for _ in range(3)] == [None] * 3
@@ -60,7 +60,7 @@ def test_what_a_driver_refuses_is_asked_once_and_has_its_reason(monkeypatch: pyt
     assert source.read().busy == 0.37
 
 
-def test_an_old_driver_counts_memory_and_names_its_limits_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_driver_has_other_calls_for_memory_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     def memory(handle: str, version: int | None = None) -> Any:
         return NVMLError(13) if version else SimpleNamespace(used=2**31, total=2**34)
 
@@ -85,10 +85,10 @@ def test_an_old_driver_counts_memory_and_names_its_limits_otherwise(monkeypatch:
         pytest.param(0x20, "thermal slowdown by the driver", 3.0, id="by the driver"),
         pytest.param(0x48, "thermal slowdown by the hardware", 4.0, id="the hardware's comes first"),
         pytest.param(0x88, "power brake", 3.0, id="power brake"),
-        pytest.param(0x8, "hardware slowdown", 3.0, id="of no told kind"),
+        pytest.param(0x8, "hardware slowdown", 3.0, id="of unknown kind"),
     ],
 )
-def test_what_limits_the_clock(bits: int, words: str, level: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limits_of_the_clock(bits: int, words: str, level: float, monkeypatch: pytest.MonkeyPatch) -> None:
     reading = opened(FakeNvml(nvmlDeviceGetCurrentClocksEventReasons=bits), monkeypatch).read()
 
     assert (reading.limited_by, reading.thermal_level) == (words, level)

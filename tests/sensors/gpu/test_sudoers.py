@@ -25,11 +25,11 @@ def test_every_argument_of_the_command_that_a_run_uses_is_in_it() -> None:
 
 
 @pytest.mark.parametrize("name", ["ALICE", "a b", "DOMAIN\\alice", "%admin", "", "alice,bob", "ünal"])
-def test_a_name_that_means_something_else_there_is_a_number(name: str) -> None:
+def test_a_special_name_is_replaced_by_its_number(name: str) -> None:
     assert line_of(sudoers(name, 501)).startswith("#501 ALL=(root)")
 
 
-def test_the_rest_are_comments_that_say_how_to_check_and_remove_it() -> None:
+def test_the_rest_are_comments_about_checking_and_removing_it() -> None:
     text = sudoers("alice", 501)
     comments = text.splitlines()[:-1]
 
@@ -41,7 +41,7 @@ def test_the_rest_are_comments_that_say_how_to_check_and_remove_it() -> None:
 
 
 @pytest.mark.skipif(not shutil.which("visudo", path="/usr/sbin:/usr/bin:/sbin"), reason="no visudo on this machine")
-def test_visudo_takes_it(tmp_path: Path) -> None:
+def test_visudo_accepts_it(tmp_path: Path) -> None:
     (tmp_path / "tfwatch").write_text(sudoers("alice", 501))
     visudo = shutil.which("visudo", path="/usr/sbin:/usr/bin:/sbin")
     done = subprocess.run([str(visudo), "-cf", str(tmp_path / "tfwatch")], capture_output=True, text=True, check=False)

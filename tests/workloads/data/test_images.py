@@ -46,7 +46,7 @@ def test_files_deeper_in_a_class_belong_to_it(tmp_path: Path) -> None:
     assert list_images(tmp_path).classes == ("ant",)
 
 
-def test_hidden_files_other_kinds_and_folders_without_images_are_passed_over(tmp_path: Path) -> None:
+def test_hidden_files_other_kinds_and_folders_without_images_are_skipped(tmp_path: Path) -> None:
     put(tmp_path, "ant/1.jpg")
     put(tmp_path, "ant/._1.jpg")
     put(tmp_path, "ant/notes.txt")
@@ -58,7 +58,7 @@ def test_hidden_files_other_kinds_and_folders_without_images_are_passed_over(tmp
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS refuses file names that are not UTF-8")
-def test_a_name_need_not_be_text(tmp_path: Path) -> None:
+def test_a_file_name_may_be_invalid_text(tmp_path: Path) -> None:
     (tmp_path / "ant").mkdir()
     with open(bytes(tmp_path) + b"/ant/\xff.jpg", "wb") as file:
         file.write(JPEG)
@@ -100,14 +100,14 @@ def _all_broken(folder: Path) -> Path:
         pytest.param(_all_broken, "none of the 2 files in {} is a JPEG image", id="all plainly broken"),
     ],
 )
-def test_a_folder_that_cannot_be_used_is_one_sentence(make: object, sentence: str, tmp_path: Path) -> None:
+def test_a_bad_folder_is_reported_in_one_sentence(make: object, sentence: str, tmp_path: Path) -> None:
     folder = make(tmp_path)  # type: ignore[operator]
     with pytest.raises(BadInputError) as caught:
         cnn.check(Settings(data=folder))
     assert str(caught.value) == sentence.format(folder)
 
 
-def test_one_file_that_may_be_an_image_is_enough_for_the_first_look(tmp_path: Path) -> None:
+def test_one_possible_image_passes_the_first_check(tmp_path: Path) -> None:
     put(tmp_path, "ant/1.jpg", b"<html>")
     put(tmp_path, "ant/2.jpg", b"\x89PNG under a wrong name")
     check_images(tmp_path)

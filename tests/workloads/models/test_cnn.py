@@ -39,7 +39,7 @@ EVERY_KNOB = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two classes, 61 good images."""
+    """Return a folder of two classes with 61 readable images."""
     top = write_images(tmp_path_factory.mktemp("data"), 31, "disk", "dots")
     (top / "dots" / "30.jpg").unlink()
     return top
@@ -79,7 +79,7 @@ def test_validation_holds_the_other_images(folder: Path) -> None:
     assert ready.validation.cardinality().numpy() == 1
 
 
-def test_each_epoch_is_shuffled_anew_and_a_seed_repeats_them_all(folder: Path) -> None:
+def test_each_epoch_is_shuffled_differently_and_a_seed_repeats_all_epochs(folder: Path) -> None:
     ready, again = prepare(folder), prepare(folder)
     first, second = drain(ready.source), drain(ready.source)
     assert_same(first, drain(again.source))
@@ -97,7 +97,7 @@ def test_no_setting_changes_a_bit(folder: Path, knobs: Knobs) -> None:
         assert_same(one, drain(turned.pipeline(turned.source, knobs)))
 
 
-def test_pipelines_in_turn_over_the_rest_of_an_epoch_give_what_one_gives(folder: Path) -> None:
+def test_several_pipelines_over_one_epoch_give_the_batches_of_one(folder: Path) -> None:
     import tensorflow as tf
 
     ready, again = prepare(folder), prepare(folder)
@@ -189,16 +189,16 @@ def test_files_that_all_break_on_decoding_are_bad_input(tmp_path: Path) -> None:
         prepare(tmp_path)
 
 
-def test_a_second_start_remembers_until_a_file_changes(folder: Path) -> None:
-    listed, said = image_folder.list_images(folder), list[str]()
-    assert image_folder.readable(listed, said.append).all()
-    assert said[-1] == "looking at the images, 61 of 61 (once)"
-    said.clear()
-    assert image_folder.readable(listed, said.append).all()
-    assert not said
+def test_the_check_of_the_images_is_stored_until_a_file_changes(folder: Path) -> None:
+    listed, reported = image_folder.list_images(folder), list[str]()
+    assert image_folder.readable(listed, reported.append).all()
+    assert reported[-1] == "checking the images, 61 of 61 (once)"
+    reported.clear()
+    assert image_folder.readable(listed, reported.append).all()
+    assert not reported
     os.utime(folder / "disk" / "0.jpg", ns=(1, random.getrandbits(40)))
-    image_folder.readable(image_folder.list_images(folder), said.append)
-    assert said
+    image_folder.readable(image_folder.list_images(folder), reported.append)
+    assert reported
 
 
 def test_the_model_trains_on_a_batch_and_is_the_same_for_the_same_seed(folder: Path) -> None:
@@ -215,26 +215,26 @@ def test_the_model_trains_on_a_batch_and_is_the_same_for_the_same_seed(folder: P
 
 @pytest.fixture
 def _small_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_folder, "A_CLASS", 4)
+    monkeypatch.setattr(image_folder, "IMAGES_PER_CLASS", 4)
     monkeypatch.setattr(image_folder, "_CHUNK", 2)
 
 
 @pytest.mark.usefixtures("_small_set")
 def test_the_image_set_is_made_once_and_the_same_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = list[str]()
-    first = image_folder.make_images(said.append)
-    assert said[0] == "making the image set, 0 of 40 (once)"
-    assert said[-1] == "making the image set, 40 of 40, 0 s left (once)"
+    reported = list[str]()
+    first = image_folder.make_images(reported.append)
+    assert reported[0] == "making the image set, 0 of 40 (once)"
+    assert reported[-1] == "making the image set, 40 of 40, 0 s left (once)"
     assert (first / "disk" / "00001.jpg").is_file()
     assert [path.name for path in first.parent.iterdir()] == ["images-v1"]
     assert image_folder.make_images(pytest.fail) == first
     monkeypatch.setattr(image_folder, "cache_dir", lambda: tmp_path)
-    second = image_folder.make_images(said.append)
+    second = image_folder.make_images(reported.append)
     assert _contents(first) == _contents(second)
 
 
 @pytest.mark.usefixtures("_small_set")
-def test_a_set_that_lacks_files_is_made_again() -> None:
+def test_an_incomplete_set_is_made_again() -> None:
     home = image_folder.make_images(lambda _: None)
     whole = _contents(home)
     (home / "disk" / "00002.jpg").unlink()
@@ -243,32 +243,32 @@ def test_a_set_that_lacks_files_is_made_again() -> None:
 
 
 @pytest.mark.usefixtures("_small_set")
-def test_who_comes_second_uses_the_set_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    fill, said = image_folder._fill, list[str]()
+def test_the_second_of_two_processes_uses_the_set_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    fill, reported = image_folder._fill, list[str]()
 
     def overtaken(part: Path, report: Any, clock: Any) -> None:
         monkeypatch.setattr(image_folder, "_fill", fill)
-        image_folder.make_images(said.append)
+        image_folder.make_images(reported.append)
         fill(part, report, clock)
 
     monkeypatch.setattr(image_folder, "_fill", overtaken)
     home = image_folder.make_images(lambda _: None)
-    assert said
+    assert reported
     assert len(image_folder.list_images(home).paths) == 40
     assert [path.name for path in home.parent.iterdir()] == ["images-v1"]
 
 
 @pytest.mark.usefixtures("_small_set")
-def test_without_a_cache_folder_the_set_is_temporary_and_says_so(
+def test_without_a_cache_folder_the_image_set_is_temporary_and_reported_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setattr(image_folder, "cache_dir", lambda: tmp_path / "file")
-    said = list[str]()
-    home = image_folder.make_images(said.append)
+    reported = list[str]()
+    home = image_folder.make_images(reported.append)
     assert not home.is_relative_to(tmp_path / "file")
     assert len(image_folder.list_images(home).paths) == 40
-    assert said[-1] == "making the image set, 40 of 40, 0 s left (once) - for this run only, cache: File exists"
+    assert reported[-1] == "making the image set, 40 of 40, 0 s left (once) - for this run only, cache: File exists"
 
 
 def _contents(folder: Path) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""A file of the user's own: what is seen of it without running it."""
+"""The user's own file is checked without running it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.workloads.files import EXAMPLE, IMPORTS, LIVE, MODEL, ONCE
 from tfwatch import cli
 from tfwatch.workloads import registry
 from tfwatch.workloads.user import file
-from tfwatch.workloads.user.errors import ErrorLocator, named
+from tfwatch.workloads.user.errors import ErrorLocator, name_error
 from tfwatch.workloads.workload import BadInputError, RaisedError, Settings
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ NO_WORKLOADS = {
 
 
 @pytest.mark.parametrize(("text", "sentence"), NO_WORKLOADS.values(), ids=NO_WORKLOADS)
-def test_a_file_that_is_no_workload_is_told_before_anything_starts(
+def test_a_file_that_is_not_a_workload_is_refused_before_the_start(
     text: str, sentence: str, written: Callable[[str], str]
 ) -> None:
     with pytest.raises(BadInputError) as raised:
@@ -62,7 +62,7 @@ NO_FILES = {
 
 
 @pytest.mark.parametrize(("name", "sentence"), NO_FILES.values(), ids=NO_FILES)
-def test_a_path_that_is_no_file_is_told(name: str, sentence: str, written: Callable[[str], str]) -> None:
+def test_a_path_that_is_not_a_file_is_refused(name: str, sentence: str, written: Callable[[str], str]) -> None:
     written("")
     Path("folder.py").mkdir()
     with pytest.raises(BadInputError) as raised:
@@ -70,7 +70,7 @@ def test_a_path_that_is_no_file_is_told(name: str, sentence: str, written: Calla
     assert str(raised.value) == sentence
 
 
-def test_functions_may_come_from_elsewhere_and_take_more_than_they_are_given(written: Callable[[str], str]) -> None:
+def test_functions_may_be_imported_and_have_optional_arguments(written: Callable[[str], str]) -> None:
     assert registry.find(written("from models import *")).only
     assert registry.find(written("from models import model\ndataset = print")).is_built_once
     entry = registry.find(written("def model(size=3): ...\nif True:\n    def dataset(*args): ..."))
@@ -84,14 +84,12 @@ def test_functions_may_come_from_elsewhere_and_take_more_than_they_are_given(wri
         (True, "own.py:8: a batch of dataset(): ValueError: no"),
     ],
 )
-def test_what_was_raised_is_laid_to_the_function_that_it_is_about(
-    in_fetch: bool, sentence: str, written: Callable[[str], str]
-) -> None:
+def test_an_error_names_the_function_that_failed(in_fetch: bool, sentence: str, written: Callable[[str], str]) -> None:
     places = ErrorLocator(file.read(written(ONCE)))
     assert places.explain(RaisedError(ValueError("no"), in_fetch)) == sentence
 
 
-def test_the_knobs_are_those_that_the_file_asks(written: Callable[[str], str]) -> None:
+def test_the_file_has_the_knobs_that_it_uses(written: Callable[[str], str]) -> None:
     entry = registry.find(written(IMPORTS + EXAMPLE + LIVE + MODEL))
     assert (entry.is_built_once, entry.fast) == (False, "fast form")
 
@@ -100,15 +98,15 @@ def test_the_knobs_are_those_that_the_file_asks(written: Callable[[str], str]) -
     ("text", "name"),
     [
         pytest.param(ONCE, "own", id="the file's"),
-        pytest.param(f'{ONCE}\nNAME = "flowers, big/small"', "flowers__big_small", id="said"),
+        pytest.param(f'{ONCE}\nNAME = "flowers, big/small"', "flowers__big_small", id="set"),
         pytest.param(f'{ONCE}\nNAME = ".."', "own", id="dots"),
     ],
 )
-def test_a_run_is_called_as_the_file_says(text: str, name: str, written: Callable[[str], str]) -> None:
+def test_a_run_has_the_name_that_the_file_sets(text: str, name: str, written: Callable[[str], str]) -> None:
     assert registry.title(written(text)) == name
 
 
-def test_only_few_settings_can_be_asked(written: Callable[[str], str]) -> None:
+def test_a_file_takes_few_settings(written: Callable[[str], str]) -> None:
     name = written(ONCE)
     assert registry.settle(name, {"steps": 5, "seed": 1, "data": None}) == Settings(epochs=1, steps=5, seed=1)
     for setting, value in (("batch_size", 8), ("image_size", 32), ("data", Path("x")), ("weights", "none")):
@@ -118,7 +116,7 @@ def test_only_few_settings_can_be_asked(written: Callable[[str], str]) -> None:
 
 REFUSED = {
     "train own.py --batch-size 8": "own.py takes no --batch-size: dataset(knobs) makes the batches",
-    "train own.py --optimizer sgd": "own.py takes no --optimizer: model() compiles with an optimizer of its own",
+    "train own.py --optimizer sgd": "own.py takes no --optimizer: model() compiles with its own optimizer",
     "train own.py --image-size 32": "own.py takes no --image-size",
     "train own.py --fast-form": "own.py takes no fast-form: it has no fast pipeline",
     "train own.py --storage-latency 5": "own.py takes no storage-latency: it reads no files while it trains",
@@ -128,7 +126,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("command", "sentence"), REFUSED.items(), ids=REFUSED)
-def test_what_a_file_does_not_take_is_refused_in_a_sentence(
+def test_a_setting_that_a_file_does_not_take_is_refused_in_a_sentence(
     command: str, sentence: str, written: Callable[[str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     written(ONCE)
@@ -136,8 +134,8 @@ def test_what_a_file_does_not_take_is_refused_in_a_sentence(
     assert capsys.readouterr() == ("", f"tfwatch: {sentence}\n")
 
 
-def test_an_error_that_says_nothing_is_named_once() -> None:
-    assert [named(error) for error in (OSError(), ValueError("no"), KeyError("KeyError: 1"))] == [
+def test_an_error_without_a_message_is_named_once() -> None:
+    assert [name_error(error) for error in (OSError(), ValueError("no"), KeyError("KeyError: 1"))] == [
         "OSError",
         "ValueError: no",
         "KeyError: 'KeyError: 1'",

@@ -1,1 +1,1 @@
-"""Findings: bottleneck, advice, code suggestions, machine and log warnings."""
+"""Findings: the banner, advice, code suggestions, the bottleneck, machine and log warnings."""

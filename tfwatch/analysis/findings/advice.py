@@ -1,4 +1,4 @@
-"""What to try next, by what a run loses most to: the same words on the screen and in a summary."""
+"""The advice for the largest loss of a run: the same words on the screen and in a summary."""
 
 from __future__ import annotations
 
@@ -19,148 +19,150 @@ from tfwatch.core.rows import Flag
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tfwatch.analysis.findings.data_wait import Cure
+    from tfwatch.analysis.findings.data_wait import SwitchAdvice
     from tfwatch.analysis.findings.situation import Situation
     from tfwatch.analysis.steps.breakdown import Breakdown
-    from tfwatch.analysis.steps.time_breakdown import Entry
+    from tfwatch.analysis.steps.time_breakdown import TimeSpent
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
 
-#: Above this share of an epoch, what lies between epochs is the finding: the line of HIGHLY.
+#: Above this share of an epoch, the time between epochs is the finding: the threshold of HIGHLY.
 BETWEEN_SHARE = 0.2
 _LAUNCHING = Advice(
-    "Nothing to gain from the pipeline: compile(steps_per_execution=8), jit_compile=True or larger batches",
+    "The input pipeline is not the limit. Try compile(steps_per_execution=8), jit_compile=True or larger batches.",
     code_suggestions.FEWER_LAUNCHES,
 )
 _AS_GRAPH = Advice(
     "Run the step as a graph: tf.function, or fit without run_eagerly (here: without --eager)", code_suggestions.GRAPH
 )
-#: Measured on two cores: a batch eight times as large took a quarter of the fetch an image; eight steps a call left the
-#: fetch as it was, and made a step of 0.8 ms one of 0.3.
+#: Measured on two cores: a batch eight times as large took a quarter of the fetch time per image; eight steps per
+#: execution left the fetch unchanged and shortened a step from 0.8 to 0.3 ms.
 _FETCHING = Advice(
-    "larger batches are fetched less often; compile(steps_per_execution=8) shortens steps; the buffer is full: what is "
-    "waited is the fetch itself",
+    "larger batches need fewer fetches; compile(steps_per_execution=8) shortens steps; the buffer is full, so the data "
+    "wait is the fetch itself",
     code_suggestions.SHARED_CALLS,
 )
 _VALIDATION = Advice(
-    "validate less often or on less: validation_freq=2, validation_steps; or longer epochs",
+    "validate less often or on less data: validation_freq=2, validation_steps; or longer epochs",
     code_suggestions.VALIDATE_LESS,
 )
 _SHUFFLE = Advice(
-    "longer epochs (.repeat() with steps_per_epoch), or a smaller shuffle buffer, which fills sooner",
+    "longer epochs (.repeat() with steps_per_epoch), or a smaller shuffle buffer, which fills faster",
     code_suggestions.ONE_ITERATOR,
 )
-#: A callback is what steps are bound by where it takes this share of what follows a step, so many times; what takes
-#: this share of an epoch's end is named too.
+#: A callback is named where it takes this share of the host time of a step, this many times; one that takes this share
+#: of an epoch's end is named too.
 _MOST = 0.5
 _TIMES = 3
-#: A callback's part of an epoch's end lies this near to Watch's own.
+#: A callback's part of an epoch's end is this near to Watch's own.
 _NEAR_NS = 100_000_000
 
 
-def next_step(bound: Bound, compute_share: str, *, accelerated: bool, op_by_op: bool = False) -> Advice:
-    """For steps that neither starve nor wait for callbacks. `compute_share`: of compute in a step, in words."""
+def advise_next(bound: Bound, compute_share: str, *, accelerated: bool, op_by_op: bool = False) -> Advice:
+    """Advise on steps that neither starve nor wait for callbacks; `compute_share` of the step is compute."""
     if op_by_op:
         return _AS_GRAPH
     if bound is Bound.LAUNCH:
         return _LAUNCHING
-    faster = "mixed precision or jit_compile cut" if accelerated else "a smaller model or a GPU cut"
-    sentence = f"Nothing to gain from the pipeline: {faster} compute ({compute_share} of a step)"
-    return Advice(sentence, code_suggestions.PRECISION if accelerated else "")
+    limit = f"The input pipeline is not the limit: {compute_share} of the step is compute."
+    shorter = "Mixed precision or jit_compile" if accelerated else "A GPU or a smaller model"
+    return Advice(f"{limit} {shorter} would shorten it.", code_suggestions.PRECISION if accelerated else "")
 
 
-def called_less(part: Breakdown) -> Advice:
-    """For steps that wait for callbacks: what follows a call is shared by its steps where calls are longer."""
+def advise_longer_calls(part: Breakdown) -> Advice:
+    """Advise on steps that wait for callbacks: with more steps per execution, callbacks run less often."""
     saved_ms = part.host.mean * (1 - 1 / code_suggestions.STEPS_PER_EXECUTION)
     longer = f"compile(steps_per_execution={code_suggestions.STEPS_PER_EXECUTION})"
-    figure = f"about {units.milliseconds(part.step.mean - saved_ms)} a step"
+    figure = f"about {units.milliseconds(part.step.mean - saved_ms)}/step"
     return Advice(f"{longer}: {figure}; or log and save less often, larger batches", code_suggestions.LONGER_CALLS)
 
 
-def starving(now: Situation, part: Breakdown) -> Advice:
-    """For a device that waits: the key that helps most where keys are obeyed, else the edit, each with its number."""
-    if data_wait.only_fetched(now, part):
+def advise_starving(now: Situation, part: Breakdown) -> Advice:
+    """Advise on a starving device: the key that helps most on a live screen, else the edit, each with its number."""
+    if data_wait.is_fetch_bound(now, part):
         return _FETCHING
-    cure = data_wait.cure(now, part)
-    if "prefetch" not in now.switchable or not (cure.turn or "workers" in now.switchable) or now.origin.has_no_pipeline:
-        return _in_a_script(now, cure)
-    edit = _with_switched(now, *cure.turn) if cure.turn else ""
-    return Advice(cure.sentence if now.live else _without_keys(now, part, cure), edit)
+    switch = data_wait.advise_switch(now, part)
+    can_switch = "prefetch" in now.switchable and bool(switch.setting or "workers" in now.switchable)
+    if not can_switch or now.origin.has_no_pipeline:
+        return _advise_script(now, switch)
+    edit = _edit_with_switch(now, *switch.setting) if switch.setting else ""
+    return Advice(switch.sentence if now.live else _advise_edit(now, part, switch), edit)
 
 
-def _in_a_script(now: Situation, cure: Cure) -> Advice:
-    """Where no knob helps, or what helps here cannot be written there: a `PyDataset` has no prefetch."""
-    found = input_advice.to_lessen(now)
+def _advise_script(now: Situation, switch: SwitchAdvice) -> Advice:
+    """Advise on a user's script, or where no switch helps."""
+    found = input_advice.advise_data_wait(now)
     if not now.live:
         return Advice(f"{found.sentence}{_limit(now)}", found.edit)
     if "prefetch" not in now.switchable:
-        return Advice(f"{found.sentence}; it cannot be switched live", found.edit)
-    return Advice(cure.sentence if cure.turn else f"{found.sentence}; no key helps", found.edit)
+        return Advice(f"{found.sentence}; this pipeline cannot be switched live", found.edit)
+    return Advice(switch.sentence if switch.setting else f"{found.sentence}; no key helps", found.edit)
 
 
 def _limit(now: Situation) -> str:
-    """`; map(decode) runs one at a time on one of 8 cores: 21.0 ms a batch`; empty where no stage is the limit."""
+    """Return `; map(decode) runs serially on one of 8 cores: 21.0 ms/batch`; empty where no stage is the limit."""
     place = now.stages.bottleneck if now.stages else None
     return f"; {place.sentence}" if place else ""
 
 
-def _with_switched(now: Situation, knob: str, value: str) -> str:
-    """The line of the switch that is advised, among those of the switches that were made here."""
-    written = code_suggestions.pasted({**now.knobs, knob: value}, now.started, now.stages, now.fast_form)
-    return written or code_suggestions.turned(knob, value, now.stages, now.fast_form)
+def _edit_with_switch(now: Situation, knob: str, value: str) -> str:
+    """Return the line of the advised switch, among those of the switches already made."""
+    written = code_suggestions.pasted_lines({**now.knobs, knob: value}, now.started, now.stages, now.fast_form)
+    return written or code_suggestions.switch_line(knob, value, now.stages, now.fast_form)
 
 
-def _without_keys(now: Situation, part: Breakdown, cure: Cure) -> str:
-    """`num_parallel_calls=8: about 13.8 ms, 1.7 x (...); map(decode) runs one at a time on one of 8 cores: ...`.
+def _advise_edit(now: Situation, part: Breakdown, switch: SwitchAdvice) -> str:
+    """Return `num_parallel_calls=8: about 13.8 ms, 1.7 x (...); map(decode) runs serially on one of 8 cores: ...`.
 
-    What to do stands first: where a line is short, its end is cut.
+    The advice comes first: a narrow row cuts the end.
     """
     limit = _limit(now)
-    told = best(now.forecasts.values())
-    if told is not None:
-        return f"{code_suggestions.phrase(told.knob, told.value, now.fast_form)}: {expected_gain_text(told)}{limit}"
-    if dear := data_wait.over_limit(now):
-        return f"{dear}: make batches cheaper, or allow more{limit}"
+    forecast = best(now.forecasts.values())
+    if forecast is not None:
+        phrase = code_suggestions.switch_phrase(forecast.knob, forecast.value, now.fast_form)
+        return f"{phrase}: {expected_gain_text(forecast)}{limit}"
+    if over_limit := data_wait.memory_limit_text(now):
+        return f"{over_limit}: make batches cheaper, or raise the limit{limit}"
     prefetch = now.knobs.get("prefetch", "default")
     work = units.milliseconds(part.work_mean_ms)
-    if prefetch == "off" and cure.turn and cure.turn[0] == "prefetch":
-        return f"prefetch makes batches during the {work} of work in a step{limit}"
+    if prefetch == "off" and switch.setting and switch.setting[0] == "prefetch":
+        return f"prefetch prepares batches during the {work} of compute and host{limit}"
     if prefetch == "default":
         return f"{input_advice.GENERAL.sentence}{limit}"
-    return f"prefetch cannot hide it: {input_advice.CHEAPER}{limit}"
+    return f"prefetch cannot hide the wait: {input_advice.CHEAPER}{limit}"
 
 
-def between_parts(spent: Entry) -> dict[str, float]:
-    """Seconds between epochs by what they went to, the longest first; what is less than a tenth is left out."""
+def between_epochs_parts(spent: TimeSpent) -> dict[str, float]:
+    """Return the seconds between epochs by part, the longest first; parts below a tenth are left out."""
     parts = {"validation": spent.validation_s, "first batch": spent.first_batch_s, "epoch's end": spent.epoch_end_s}
-    told = sorted((part for part in parts if parts[part] >= 0.1 * spent.between_s), key=lambda part: -parts[part])
-    return {part: parts[part] for part in told}
+    longest = sorted((part for part in parts if parts[part] >= 0.1 * spent.between_s), key=lambda part: -parts[part])
+    return {part: parts[part] for part in longest}
 
 
-def between_next(now: Situation, spent: Entry) -> Advice:
-    """For epochs that lose most between them."""
-    part = next(iter(between_parts(spent)))
+def advise_between_epochs(now: Situation, spent: TimeSpent) -> Advice:
+    """Advise on epochs that lose most time between them."""
+    part = next(iter(between_epochs_parts(spent)))
     if part == "epoch's end":
-        return _at_the_end(now, spent)
+        return _advise_epoch_end(now, spent)
     if part == "validation":
         return _VALIDATION
-    return _SHUFFLE if now.fills else input_advice.to_go_on(now)
+    return _SHUFFLE if now.has_shuffle_fill else input_advice.advise_longer_epochs(now)
 
 
-def _at_the_end(now: Situation, spent: Entry) -> Advice:
-    held = now.held_end
-    if held is None or held.took_ms < _MOST * spent.epoch_end_s * 1e3:
-        longer = input_advice.to_go_on(now)
+def _advise_epoch_end(now: Situation, spent: TimeSpent) -> Advice:
+    slow = now.slow_epoch_end
+    if slow is None or slow.took_ms < _MOST * spent.epoch_end_s * 1e3:
+        longer = input_advice.advise_longer_epochs(now)
         return Advice(f"{longer.sentence}, or less in on_epoch_end", longer.edit)
-    if held.cause == "checkpoint":
-        return Advice(f"save less often ({held.detail}), or longer epochs", code_suggestions.SAVE_LESS)
-    return Advice(f"do less in {held.detail}.on_epoch_end, or longer epochs")
+    if slow.cause == "checkpoint":
+        return Advice(f"save less often ({slow.detail}), or longer epochs", code_suggestions.SAVE_LESS)
+    return Advice(f"do less in {slow.detail}.on_epoch_end, or longer epochs")
 
 
-def held_end(events: Iterable[Event]) -> Paused | None:
-    """The callback that was seen to take most of the epochs' ends, with its milliseconds of one; None: none was seen.
+def find_slow_epoch_end(events: Iterable[Event]) -> Paused | None:
+    """Find the callback that takes most of the epochs' ends, with its milliseconds per epoch; None without one.
 
-    Only callbacks of 15 ms or more are told of.
+    Events report only callbacks of 15 ms or more.
     """
     events = list(events)
     ends = [event.at_ns for event in events if isinstance(event, EpochEnded)]
@@ -175,26 +177,26 @@ def held_end(events: Iterable[Event]) -> Paused | None:
 
 
 def _is_near(pause: Paused, ends: list[int]) -> bool:
-    """Whether an epoch ended during a pause, or just before or after it; `ends` in their order."""
+    """Return True if an epoch ended during a pause, or just before or after it; `ends` are sorted."""
     at = bisect_left(ends, pause.at_ns - round(pause.took_ms * 1e6) - _NEAR_NS)
     return at < len(ends) and ends[at] <= pause.at_ns + _NEAR_NS
 
 
-def fills_shuffle(rows: Rows) -> bool:
-    """Whether a shuffle buffer was seen to be filled before an epoch's first batch."""
+def has_shuffle_fill(rows: Rows) -> bool:
+    """Return True if a shuffle buffer was filled before an epoch's first batch."""
     both = np.uint16(Flag.SHUFFLE_FILL | Flag.EPOCH_START)
     return bool(((rows["flags"] & both) == both).any())
 
 
-def slow_callback(pauses: Iterable[Paused], host_ms: float) -> str:
-    """The class of the callback that takes most of the `host_ms` of a step; empty where none is known to.
+def find_slow_callback(pauses: Iterable[Paused], host_ms: float) -> str:
+    """Return the class of the callback that takes most of the `host_ms` of a step; empty where unknown.
 
-    Only callbacks of 15 ms or more are told of.
+    Events report only callbacks of 15 ms or more.
     """
     took: dict[str, list[float]] = {}
     for pause in pauses:
         if pause.cause in ("callback", "checkpoint"):
             took.setdefault(pause.detail, []).append(pause.took_ms)
-    usual = {name: statistics.median(times) for name, times in took.items() if len(times) >= _TIMES}
-    best = max(usual, key=lambda name: usual[name], default="")
-    return best if best and usual[best] >= _MOST * host_ms else ""
+    usual_ms = {name: statistics.median(times) for name, times in took.items() if len(times) >= _TIMES}
+    slowest = max(usual_ms, key=lambda name: usual_ms[name], default="")
+    return slowest if slowest and usual_ms[slowest] >= _MOST * host_ms else ""

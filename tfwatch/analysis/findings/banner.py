@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings import advice, code_suggestions, data_wait
-from tfwatch.analysis.findings.loss import diverged_words
+from tfwatch.analysis.findings.loss import divergence_text
 from tfwatch.analysis.findings.machine_remark import remark
 from tfwatch.analysis.findings.situation import Advice, Banner, Tone
-from tfwatch.analysis.findings.starving_cost import Lost, at_best
+from tfwatch.analysis.findings.starving_cost import DataWaitCost, best_case_text
 from tfwatch.analysis.steps.verdict import Bound, Verdict
-from tfwatch.analysis.tuning.comparison import SETTLED
+from tfwatch.analysis.tuning.comparison import ENOUGH_STEPS
 from tfwatch.core import units
 from tfwatch.core.knobs import knob_name
 from tfwatch.core.rows import Phase
@@ -37,9 +37,9 @@ def between(now: Situation) -> Banner | None:
     spent = now.epoch_spent
     if spent is None or spent.between_share < max(advice.BETWEEN_SHARE, data_wait.share(now.judgement.breakdown)):
         return None
-    parts = (f"{part} {_lasts(seconds)}" for part, seconds in advice.between_parts(spent).items())
+    parts = (f"{part} {_lasts(seconds)}" for part, seconds in advice.between_epochs_parts(spent).items())
     brief = f"{_lasts(spent.between_s)} around every {units.count(spent.steps)} steps"
-    less = advice.between_next(now, spent)
+    less = advice.advise_between_epochs(now, spent)
     word = f"BETWEEN EPOCHS {units.percent(spent.between_share)}"
     return Banner(word, f"{brief}: {', '.join(parts)}", less.sentence, Tone.WARN, edit=less.edit, brief=brief)
 
@@ -58,15 +58,15 @@ def judged(now: Situation) -> Banner | None:
 def _fed(now: Situation, part: Breakdown) -> Banner:
     sentence = f"NOT input-bound, compute-bound: {data_wait.waits(now, part)}"
     found = _next(now, part)
-    switched = code_suggestions.pasted(now.knobs, now.started, now.stages, now.fast_form)
+    switched = code_suggestions.pasted_lines(now.knobs, now.started, now.stages, now.fast_form)
     edit = "\n".join(filter(None, (switched, found.edit)))
-    brief = f"NOT input-bound: waits {data_wait.of_a_step(part.wait, part.step)}"
+    brief = f"NOT input-bound: waits {data_wait.per_step(part.wait, part.step)}"
     return Banner(f"FED {units.percent(part.wait_share)}", sentence, found.sentence, Tone.GOOD, edit=edit, brief=brief)
 
 
 def _launching(now: Situation, part: Breakdown) -> Banner:
     share = units.percent(part.dispatch.mean / part.step.mean if part.step.mean else None)
-    spent = data_wait.of_a_step(part.dispatch, part.step)
+    spent = data_wait.per_step(part.dispatch, part.step)
     by_python = now.op_by_op and not now.accelerated
     where = "Python between the operations" if by_python else f"launching, more than {now.device} then needs"
     small = ": its kernels are too small for it" if now.accelerated else ""
@@ -79,8 +79,8 @@ def _launching(now: Situation, part: Breakdown) -> Banner:
 def _starving(now: Situation, part: Breakdown) -> Banner:
     highly = now.judgement.verdict is Verdict.HIGHLY
     simulated = now.knobs.get("latency_ms", "off")
-    sentence = f"{now.judgement.verdict.value}: {data_wait.starves(now, part)}"
-    brief = f"{now.judgement.verdict.value}: waits {data_wait.of_a_step(part.wait, part.step)}"
+    sentence = f"{now.judgement.verdict.value}: {data_wait.wait_sentence(now, part)}"
+    brief = f"{now.judgement.verdict.value}: waits {data_wait.per_step(part.wait, part.step)}"
     if simulated != "off":
         sentence = f"{brief}, {simulated} of it simulated{' (l)' if now.live else ''}"
     word = f"STARVING {units.percent(part.wait_share)}"
@@ -91,17 +91,17 @@ def _starving(now: Situation, part: Breakdown) -> Banner:
 
 def _host(now: Situation, part: Breakdown) -> Banner:
     share = units.percent(part.host.mean / part.step.mean if part.step.mean else None)
-    spent = data_wait.of_a_step(part.host, part.step)
+    spent = data_wait.per_step(part.host, part.step)
     where = f", most in callback {now.callback}" if now.callback else " go to callbacks and Python between the steps"
     brief = f"NOT input-bound, host-bound: {spent}"
-    found = advice.called_less(part)
+    found = advice.advise_longer_calls(part)
     return Banner(f"BETWEEN STEPS {share}", f"{brief}{where}", found.sentence, Tone.WARN, edit=found.edit, brief=brief)
 
 
 def _next(now: Situation, part: Breakdown) -> Advice:
     work = units.percent(part.compute.mean / part.step.mean if part.step.mean else None)
     bound = now.judgement.bound or Bound.COMPUTE
-    return advice.next_step(bound, work, accelerated=now.accelerated, op_by_op=now.op_by_op)
+    return advice.advise_next(bound, work, accelerated=now.accelerated, op_by_op=now.op_by_op)
 
 
 _BOUND: dict[Bound, Callable[[Situation, Breakdown], Banner]] = {
@@ -123,8 +123,8 @@ _NODE = re.compile(r"\{\{function_node [^}]*\}\} ?")
 def banner(now: Situation) -> Banner:
     """The finding of the first check that has one, and what to know of the loss and the machine."""
     found = next(result for check in _CHECKS if (result := check(now)))
-    if now.at_last and not found.remark:  # it broke off: why stands below the word, and keeps its place
-        found = replace(found, remark=f"{now.at_last.word}; {now.at_last.advice}", edit=now.at_last.edit)
+    if now.last_finding and not found.remark:  # it broke off: why stands below the word, and keeps its place
+        found = replace(found, remark=f"{now.last_finding.word}; {now.last_finding.advice}", edit=now.last_finding.edit)
     found = _with_loss(now, replace(found, remark=found.remark or remark(now)))
     if now.unrecorded and now.ended is None:
         lost = f"NOT RECORDED since step {units.count(now.unrecorded_step)}: {now.unrecorded}; training goes on"
@@ -136,7 +136,7 @@ def _with_loss(now: Situation, found: Banner) -> Banner:
     """No finding is good news while the loss is no finite number."""
     if now.diverged is None:
         return found
-    told = "; ".join(filter(None, [diverged_words(now.diverged), found.remark]))
+    told = "; ".join(filter(None, [divergence_text(now.diverged), found.remark]))
     tone = Tone.WARN if found.tone in (Tone.GOOD, Tone.CALM) else found.tone
     return replace(found, remark=told, tone=tone)
 
@@ -170,7 +170,7 @@ def _ended(now: Situation) -> Banner | None:
 
 def _with_last(now: Situation, found: Banner) -> Banner:
     """How the run went beside the word, and below it what its last setting was bound by and what to try next."""
-    last = now.at_last
+    last = now.last_finding
     if last is None:
         return found
     brief = f"{last.word}, {last.brief}" if last.brief else ""
@@ -224,7 +224,7 @@ def _starting(now: Situation) -> Banner | None:
     if now.phase in known:
         return Banner("STARTING", known[now.phase], _early_keys(now), Tone.BUSY)
     if now.starts:
-        filling = data_wait.shuffle_words(now)
+        filling = data_wait.shuffle_fill_text(now)
         sentence = f"{filling}, {so_far}" if filling else f"waiting for the first batch, {so_far}"
         again = ["every epoch does this again"] if filling else []
         return Banner("STARTING", sentence, " - ".join(filter(None, [*again, _early_keys(now)])), Tone.BUSY)
@@ -247,7 +247,7 @@ def _stalled(now: Situation) -> Banner | None:
 
 
 def _long_step(now: Situation) -> Banner | None:
-    if not now.runs_long:
+    if not now.is_running_long:
         return None
     where = (
         "in compute" if now.phase is Phase.COMPUTE else f"in callback {now.detail}" if now.detail else "in host code"
@@ -302,7 +302,7 @@ def _settling(now: Situation) -> Banner | None:
     done = switch.after.steps if switch.after else 0
     so_far = f", so far {units.milliseconds(switch.typical(switch.after.step))}" if switch.after else ""
     before = f"before: {units.milliseconds(switch.typical(switch.before.step))} a step" if switch.before else ""
-    sentence = f"{knob_name(switch.knob)} {switch.new}: {done} of {SETTLED} steps{so_far}"
+    sentence = f"{knob_name(switch.knob)} {switch.new}: {done} of {ENOUGH_STEPS} steps{so_far}"
     return Banner("SETTLING", sentence, before, Tone.BUSY)
 
 
@@ -350,13 +350,13 @@ def _sum_up(now: Situation) -> str:
 
 def _cost(now: Situation) -> str:
     """`waited 4:12 (2 %), 3 stalls, longest 41.0 s; fed, it takes 3 h 8 min at best`."""
-    lost = Lost(now.waited_s, now.now_s)
+    lost = DataWaitCost(now.waited_s, now.now_s)
     share = units.percent(lost.share if now.now_s > 0 else None)
     parts = [f"waited {units.seconds(now.waited_s)} ({share})"]
     if now.stalls:
         plural = "s" if now.stalls > 1 else ""
         parts.append(f"{now.stalls} stall{plural}, longest {units.seconds(now.longest_stall_s)}")
-    return "; ".join(filter(None, [", ".join(parts), at_best(lost)]))
+    return "; ".join(filter(None, [", ".join(parts), best_case_text(lost)]))
 
 
 def _last_evidence(now: Situation) -> str:

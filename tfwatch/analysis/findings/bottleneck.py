@@ -75,7 +75,7 @@ class Stage:
         return "files" in self.kind.split()
 
     @property
-    def hands_over(self) -> bool:
+    def is_buffer(self) -> bool:
         """Whether it only keeps elements for the next."""
         return self.kind.startswith(_HANDING_OVER)
 
@@ -123,7 +123,7 @@ class StageTable:
     @property
     def is_prefetched(self) -> bool:
         """Whether the last stage is a prefetch, whoever put it there."""
-        return bool(self.stages) and self.stages[-1].hands_over
+        return bool(self.stages) and self.stages[-1].is_buffer
 
     def is_ahead(self, work_ms: float) -> bool:
         """Whether batches are ready in a full buffer, and made in less than the `work_ms` of a step's own work."""
@@ -144,7 +144,7 @@ class StageTable:
         return replace(self, bottleneck=found)
 
 
-def stage_table(rows: Rows, found: Mapping[int, StagesFound]) -> StageTable | None:
+def make_stage_table(rows: Rows, found: Mapping[int, StagesFound]) -> StageTable | None:
     """The table of the newest pipeline among readings of `core.rows.STAGE`, not judged; None where there is none.
 
     Costs are means over the readings, weighted with the elements that passed in each.
@@ -199,7 +199,7 @@ def _stretches(stages: tuple[Stage, ...]) -> list[list[int]]:
     """The stages (their indices) that take a batch one after another; those without a figure are left out."""
     stretches: list[list[int]] = [[]]
     for n, stage in enumerate(stages):
-        if stage.is_parallel or stage.hands_over:
+        if stage.is_parallel or stage.is_buffer:
             stretches += [[n], []] if stage.is_parallel and stage.busy_ms > 0 else [[]]
         elif stage.busy_ms > 0:
             stretches[-1].append(n)
@@ -271,7 +271,7 @@ def _stage(rows: Rows, name: str, kind: str) -> Stage:
     filled = float((sized["buffered"] / sized["buffer_size"]).mean()) if len(sized) else math.nan
     held = {name: float(last[name]) for name in names}
     stage = Stage(name, kind, math.nan, **held, filled=filled)
-    if stage.hands_over:
+    if stage.is_buffer:
         return stage
     busy, elements = rows["busy_ms"].astype(float), rows["elements"].astype(float)
     known = ~np.isnan(busy) & (elements > 0)

@@ -63,7 +63,7 @@ _CALLS = {
 }
 
 
-def turned(knob: str, value: str, table: StageTable | None = None, form: str = "") -> str:
+def switch_line(knob: str, value: str, table: StageTable | None = None, form: str = "") -> str:
     """The line that does in a pipeline what a knob turned to a value does here; empty where there is none to add.
 
     table: its stages, where they are known. form: what the workload's fast pipeline is called.
@@ -73,14 +73,14 @@ def turned(knob: str, value: str, table: StageTable | None = None, form: str = "
     if knob == "prefetch":
         return f"dataset = dataset.prefetch({_number(value)})  # the last stage: batches are made while a step runs"
     if knob == "workers":
-        name = map_of(table)
+        name = costliest_map(table)
         return f"dataset = dataset.map({name}, num_parallel_calls={_number(value)})  # in place of .map({name})"
     if knob == "cache":
         return "dataset = dataset.cache()  # after what costs, before shuffle and anything random"
-    return _fast(form, map_of(table)) if knob == "fast_form" else ""
+    return _fast(form, costliest_map(table)) if knob == "fast_form" else ""
 
 
-def phrase(knob: str, value: str, form: str = "") -> str:
+def switch_phrase(knob: str, value: str, form: str = "") -> str:
     """The same in few words, for a sentence: `num_parallel_calls=tf.data.AUTOTUNE`, `without .cache()`."""
     if value in ("off", "default"):
         return f"without {_CALLS.get(knob, knob)}"
@@ -93,7 +93,7 @@ def phrase(knob: str, value: str, form: str = "") -> str:
     return words.get(knob, f"{knob} {value}")
 
 
-def pasted(
+def pasted_lines(
     knobs: Mapping[str, str], started: Mapping[str, str], table: StageTable | None = None, form: str = ""
 ) -> str:
     """Lines for every knob that stands elsewhere than at the start, in the order of a pipeline; empty where none does.
@@ -101,11 +101,11 @@ def pasted(
     They are for the pipeline as it would be without any of them.
     """
     changed = [knob for knob in _ORDER if knobs.get(knob, "off") not in ("off", started.get(knob, "off"))]
-    lines = (turned(knob, knobs[knob], table, form) for knob in changed)
+    lines = (switch_line(knob, knobs[knob], table, form) for knob in changed)
     return "\n".join(line for line in lines if line)
 
 
-def map_of(table: StageTable | None) -> str:
+def costliest_map(table: StageTable | None) -> str:
     """The function of the map that costs most, as its author named it; `decode` where nobody knows."""
     maps = ((stage.busy_ms, _NAMED_MAP.fullmatch(stage.name)) for stage in (table.stages if table else ()))
     known = [(cost, match["name"]) for cost, match in maps if match and not math.isnan(cost)]

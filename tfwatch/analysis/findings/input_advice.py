@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings import code_suggestions
-from tfwatch.analysis.findings.situation import Advice, Given
+from tfwatch.analysis.findings.situation import Advice, SourceKind
 
 if TYPE_CHECKING:
     from tfwatch.analysis.findings.situation import Situation
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 _COMPUTES = 0.5
 
 
-def to_lessen(now: Situation) -> Advice:
+def advise_data_wait(now: Situation) -> Advice:
     """What a script's author can do against the wait: words that hold for his kind of data, and the lines."""
     return _FOR[now.origin.given](now)
 
 
-def to_go_on(now: Situation) -> Advice:
+def advise_longer_epochs(now: Situation) -> Advice:
     """What spares epochs a beginning of their own."""
     given = now.origin.given
-    if given is Given.ARRAYS:
+    if given is SourceKind.ARRAYS:
         return Advice("longer epochs (tf.data's .repeat() with steps_per_epoch)", code_suggestions.REPEATED)
-    if given is Given.PY_DATASET:
+    if given is SourceKind.PY_DATASET:
         return Advice("longer epochs: let the PyDataset's __len__ span several passes over the data")
-    if given is Given.GENERATOR:
+    if given is SourceKind.GENERATOR:
         return Advice("longer epochs: a larger steps_per_epoch")
     return Advice("longer epochs (.repeat() with steps_per_epoch)", code_suggestions.ONE_ITERATOR)
 
@@ -86,7 +86,7 @@ def _tf_data(now: Situation) -> Advice:
         return _DEARER
     return Advice(
         "num_parallel_calls=tf.data.AUTOTUNE on the map: several run at once",
-        code_suggestions.turned("workers", "auto", table),
+        code_suggestions.switch_line("workers", "auto", table),
     )
 
 
@@ -115,10 +115,10 @@ CHEAPER = "make batches cheaper: a parallel map, cache, vectorise before batch"
 GENERAL = Advice(f".prefetch(tf.data.AUTOTUNE) at the pipeline's end; where it is there, {CHEAPER}")
 _DEARER = Advice(f"{CHEAPER}; they are made ahead already")
 _FOR = {
-    Given.PY_DATASET: _py_dataset,
-    Given.GENERATOR: _generator,
-    Given.ARRAYS: _arrays,
-    Given.ITERATOR: _iterator,
-    Given.TF_DATA: _tf_data,
-    Given.UNKNOWN: _unknown,
+    SourceKind.PY_DATASET: _py_dataset,
+    SourceKind.GENERATOR: _generator,
+    SourceKind.ARRAYS: _arrays,
+    SourceKind.ITERATOR: _iterator,
+    SourceKind.TF_DATA: _tf_data,
+    SourceKind.UNKNOWN: _unknown,
 }

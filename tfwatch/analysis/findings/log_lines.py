@@ -30,7 +30,7 @@ class Meaning:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class LogFinding:
     """A meaning and how often it was said. wall_s: when first, seconds since 1970; None where no line says."""
 
     meaning: Meaning
@@ -43,8 +43,8 @@ _Parts = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A sentence on what was said. wall_s: as in `Said`."""
+class LogSummary:
+    """A sentence on what was said. wall_s: as in `LogFinding`."""
 
     text: str
     harmless: bool
@@ -213,34 +213,34 @@ def meaning_of(line: str) -> Meaning | None:
     return None
 
 
-def meanings(lines: Iterable[str]) -> list[Said]:
+def find_meanings(lines: Iterable[str]) -> list[LogFinding]:
     """What these lines say, each thing once, in the order in which it was said first."""
-    heard = Heard()
+    heard = LogFollower()
     heard.take(lines)
-    return list(heard.said)
+    return list(heard.findings)
 
 
-def told(said: Sequence[Said]) -> list[Told]:
+def summarise_log(findings: Sequence[LogFinding]) -> list[LogSummary]:
     """One sentence for all that is harmless, and one for each thing that matters."""
-    matter = [one for one in said if not one.meaning.harmless]
-    harmless = [one for one in said if one.meaning.harmless]
-    sentences = [Told(one.meaning.text, False, one.wall_s) for one in matter]
+    matter = [one for one in findings if not one.meaning.harmless]
+    harmless = [one for one in findings if one.meaning.harmless]
+    sentences = [LogSummary(one.meaning.text, False, one.wall_s) for one in matter]
     if harmless:
         number = f"{len(harmless)} {'more ' if matter else ''}thing{'' if len(harmless) == 1 else 's'}"
         text = f"TensorFlow said {number}, {'all ' if len(harmless) > 1 else ''}harmless"
         first = next((one.wall_s for one in harmless if one.wall_s is not None), None)
-        sentences.insert(0, Told(text, True, first))
+        sentences.insert(0, LogSummary(text, True, first))
     return sentences
 
 
-class Heard:
+class LogFollower:
     """What a log has said so far; fed with the lines as they come.
 
     said: oldest first. shuffle: elements in the shuffle buffer and its size, while it fills.
     """
 
     def __init__(self) -> None:
-        self.said: tuple[Said, ...] = ()
+        self.findings: tuple[LogFinding, ...] = ()
         self.shuffle: tuple[int, int] | None = None
         self._wall_s: float | None = None
         self._lines = 0
@@ -256,17 +256,17 @@ class Heard:
 
     def take(self, lines: Iterable[str]) -> None:
         """Take lines in their order."""
-        counts = {one.meaning.name: one for one in self.said}
+        counts = {one.meaning.name: one for one in self.findings}
         for line in lines:
             self._lines += 1
             self._wall_s = wall_s(line) or self._wall_s
             if (meaning := meaning_of(line)) is None:
                 continue
-            known = counts.get(meaning.name, Said(meaning, 0, self._wall_s))
+            known = counts.get(meaning.name, LogFinding(meaning, 0, self._wall_s))
             counts[meaning.name] = replace(known, count=known.count + 1)
             if meaning.name == "shuffle fill":
                 self.shuffle = _filling(line)
-        self.said = tuple(counts.values())
+        self.findings = tuple(counts.values())
 
 
 def wall_s(line: str) -> float | None:

@@ -31,30 +31,30 @@ def divergences(events: Iterable[object]) -> list[Divergence]:
     return found
 
 
-def lasting(events: Iterable[object]) -> LossDiverged | None:
+def current_divergence(events: Iterable[object]) -> LossDiverged | None:
     """What the loss is now, where it is no finite number."""
     found = divergences(events)
     return found[-1].began if found and found[-1].ended is None else None
 
 
-def diverged_words(began: LossDiverged) -> str:
+def divergence_text(began: LossDiverged) -> str:
     """`loss is NaN since step 151`."""
     return f"loss is {began.loss} since {_which(began)}"
 
 
-def recovered_words(ended: LossRecovered) -> str:
+def recovery_text(ended: LossRecovered) -> str:
     """`loss is finite again, from step 400 on`."""
     return f"loss is finite again, from step {units.count(ended.step)} on"
 
 
-def in_all(found: list[Divergence]) -> str:
+def divergences_text(found: list[Divergence]) -> str:
     """All of a run in one line; empty where its loss was finite throughout."""
     if not found:
         return ""
     last = found[-1]
     before = f" ({len(found)} times NaN or infinite)" if len(found) > 1 else ""
     if last.ended is None:
-        return diverged_words(last.began) + before
+        return divergence_text(last.began) + before
     until = f"finite again from step {units.count(last.ended.step)} on"
     return f"loss was {last.began.loss} from {_which(last.began)} on, {until}{before}"
 

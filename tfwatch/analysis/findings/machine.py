@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tfwatch.analysis.findings.starving_cost import Energy, energy
-from tfwatch.analysis.steps.causes import limited_s
+from tfwatch.analysis.steps.causes import limit_time_s
 from tfwatch.analysis.steps.verdict import HIGHLY_FROM, Bound
 from tfwatch.core import units
 from tfwatch.core.events import GpuFound, SensorMissing
@@ -239,7 +239,7 @@ class Machine:
     row: Mapping[str, float | None] = field(default_factory=dict)
 
 
-def machine_of(
+def summarise_machine(
     rows: Rows, events: Sequence[object], growth: Growth | None = None, *, since_s: float = 0.0, typical: bool = False
 ) -> Machine:
     """The machine over these rows of `core.rows.SAMPLE`: means, and the newest level of what has levels.
@@ -247,7 +247,7 @@ def machine_of(
     since_s: what the GPU did before is of another setting. typical: medians instead, as is fit for a whole run.
     """
     of = np.median if typical else np.mean
-    word = gpu_word(events)
+    word = gpu_status(events)
     swapped = [_figure(rows[f"swap_{way}_bytes_s"], of) for way in ("in", "out")]
     known = [value for value in swapped if value is not None]
     mains = _newest(rows["on_mains"])
@@ -265,7 +265,7 @@ def machine_of(
     )
 
 
-def gpu_word(events: Sequence[object]) -> GpuFound | SensorMissing | None:
+def gpu_status(events: Sequence[object]) -> GpuFound | SensorMissing | None:
     """The newest word on the GPU's figures: whose they are, or why there are none."""
     for event in reversed(events):
         if isinstance(event, GpuFound) or (isinstance(event, SensorMissing) and event.sensor == GPU):
@@ -320,7 +320,7 @@ def _level(values: NDArray[np.floating], words: Sequence[str]) -> int | None:
 
 
 #: Columns of `core.rows.SAMPLE` whose medians are told.
-TOLD = (
+MEDIAN_COLUMNS = (
     *("gpu_busy", "gpu_process_busy", "gpu_power_w", "gpu_freq_mhz", "gpu_temperature_c", "gpu_memory_bytes"),
     *("cpu_power_w", "cpu_cores", "process_cores", "process_bytes", "memory_used_bytes", "memory_available_bytes"),
     *("swap_used_bytes", "swap_in_bytes_s", "swap_out_bytes_s", "disk_read_bytes_s", "own_cores"),
@@ -331,7 +331,7 @@ TOLD = (
 class Hardware:
     """found: whose GPU figures these are; None where no sensor read one. missing: the sensors that gave none.
 
-    medians: of each column of `TOLD` over the samples from the first step to the last; None is n/a.
+    medians: of each column of `MEDIAN_COLUMNS` over the samples from the first step to the last; None is n/a.
     energy: of the device that trained; None where no power was read, for the reason in `energy_missing`.
     heat_s, swap_s: for how long heat and swapping held the run back.
     """
@@ -360,11 +360,11 @@ def hardware(samples: Rows, steps: Rows, events: Sequence[object], accelerated: 
     return Hardware(
         found=found[-1] if found else None,
         missing=tuple(missing),
-        medians=medians(_while_training(samples, steps), TOLD),
+        medians=medians(_while_training(samples, steps), MEDIAN_COLUMNS),
         energy=spent,
         energy_missing="" if spent else _why_no_energy(samples, missing, accelerated),
-        heat_s=limited_s(events, "thermal limit"),
-        swap_s=limited_s(events, "swap"),
+        heat_s=limit_time_s(events, "thermal limit"),
+        swap_s=limit_time_s(events, "swap"),
     )
 
 

@@ -33,7 +33,7 @@ def remark(now: Situation) -> str:
     return next((text for look in _LOOKS if (text := look(now, now.machine))), "")
 
 
-def takes_over(machine: Machine) -> bool:
+def is_gpu_shared(machine: Machine) -> bool:
     """Whether other programs use enough of the GPU to slow the training down."""
     others = machine.gpu.others if machine.gpu else None
     return others is not None and others > OTHERS_FROM
@@ -49,18 +49,18 @@ def is_hot(machine: Machine) -> bool:
     return machine.heat is not None and machine.heat >= _HOT
 
 
-def runs_out(machine: Machine, left_s: float | None) -> bool:
+def is_running_out(machine: Machine, left_s: float | None) -> bool:
     """Whether memory will be used up soon, and before the end of a run of which `left_s` is left."""
     out_s = machine.growth.left_s if machine.growth else None
     return out_s is not None and out_s < min(_SOON_S, left_s if left_s is not None else _SOON_S)
 
 
-def is_unused(now: Situation, machine: Machine) -> bool:
+def is_gpu_unused(now: Situation, machine: Machine) -> bool:
     """Whether there is a GPU on which TensorFlow does not train, though nobody asked for that."""
     return machine.found is not None and not now.accelerated and not now.cpu_asked and bool(now.steps_total)
 
 
-def swaps_in(machine: Machine) -> str:
+def swap_time_text(machine: Machine) -> str:
     """`swaps in 4 h`; empty where memory does not run out."""
     out_s = machine.growth.left_s if machine.growth else None
     if out_s is None:
@@ -109,7 +109,7 @@ def _hot(now: Situation, machine: Machine) -> str:
 
 
 def _others(now: Situation, machine: Machine) -> str:
-    if machine.gpu is None or not now.accelerated or not takes_over(machine):
+    if machine.gpu is None or not now.accelerated or not is_gpu_shared(machine):
         return ""
     return f"other programs use {units.percent(machine.gpu.others)} of the GPU"
 
@@ -119,10 +119,10 @@ def _disagrees(now: Situation, machine: Machine) -> str:
 
 
 def _runs_out(now: Situation, machine: Machine) -> str:
-    if machine.growth is None or not runs_out(machine, now.left_s):
+    if machine.growth is None or not is_running_out(machine, now.left_s):
         return ""
     grows = f"memory grows {units.number(machine.growth.bytes_h / 2**30)} GB/h"
-    return f"{grows}: {swaps_in(machine)}{', before the end' if now.left_s is not None else ''}"
+    return f"{grows}: {swap_time_text(machine)}{', before the end' if now.left_s is not None else ''}"
 
 
 def _battery(now: Situation, machine: Machine) -> str:
@@ -130,7 +130,7 @@ def _battery(now: Situation, machine: Machine) -> str:
 
 
 def _unused(now: Situation, machine: Machine) -> str:
-    return "TensorFlow does not use the GPU; tfwatch doctor says why" if is_unused(now, machine) else ""
+    return "TensorFlow does not use the GPU; tfwatch doctor says why" if is_gpu_unused(now, machine) else ""
 
 
 _LOOKS: tuple[Callable[[Situation, Machine], str], ...] = (

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.findings.bottleneck import StageTable
     from tfwatch.analysis.findings.machine import Machine
-    from tfwatch.analysis.findings.starving_cost import Lost
-    from tfwatch.analysis.steps.time_breakdown import Entry
+    from tfwatch.analysis.findings.starving_cost import DataWaitCost
+    from tfwatch.analysis.steps.time_breakdown import TimeSpent
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.analysis.tuning.forecast import Forecast, Record
     from tfwatch.analysis.tuning.search_text import AutopilotRun, RunningExperiment
     from tfwatch.core.events import LossDiverged, Paused, RunEnded, StagesFound, StallLocated, TrainingFailed
 
 
-class Given(Enum):
+class SourceKind(Enum):
     """What `fit` was given, or a loop goes over. ITERATOR: one of Python's. UNKNOWN: the stages were never read."""
 
     PY_DATASET = "PyDataset"
@@ -41,10 +41,10 @@ class Given(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class BatchSource:
     """Where batches come from. workers: a `PyDataset` has some, and is not prefetched by Keras then."""
 
-    given: Given = Given.UNKNOWN
+    given: SourceKind = SourceKind.UNKNOWN
     workers: bool = False
 
     @property
@@ -53,7 +53,7 @@ class Origin:
         return self.given in _MARKED
 
 
-def origin_of(found: Iterable[StagesFound]) -> Origin:
+def find_batch_source(found: Iterable[StagesFound]) -> BatchSource:
     """By the names of all pipelines of a run.
 
     The first that is marked tells of all, for what is read while an epoch begins or ends may lack its source.
@@ -63,12 +63,12 @@ def origin_of(found: Iterable[StagesFound]) -> Origin:
         for kind in pipeline.kinds:
             given = next((one for one in _MARKED if one.value in kind.split()[1:]), None)
             if given is not None:
-                return Origin(given, given is Given.PY_DATASET and "Prefetch" not in pipeline.kinds[-1])
+                return BatchSource(given, given is SourceKind.PY_DATASET and "Prefetch" not in pipeline.kinds[-1])
         whole = whole or len(pipeline.kinds) > 1
-    return Origin(Given.TF_DATA) if whole else Origin()
+    return BatchSource(SourceKind.TF_DATA) if whole else BatchSource()
 
 
-_MARKED = (Given.PY_DATASET, Given.GENERATOR, Given.ARRAYS, Given.ITERATOR)
+_MARKED = (SourceKind.PY_DATASET, SourceKind.GENERATOR, SourceKind.ARRAYS, SourceKind.ITERATOR)
 
 
 class Tone(Enum):
@@ -149,7 +149,7 @@ class Situation:
     waiting for data and to what lies between epochs. longest_stall_s and stalls: of its stalls.
     machine: over the last seconds; None before there is a sample. left_s: until the run's end, None where unknown.
     cpu_asked: the user chose to train on the CPU. callback: the class that takes most of what follows a step, where
-    it is known. fills: a shuffle buffer was filled before an epoch's first batch. held_end: see `advice.held_end`.
+    it is known. fills: a shuffle buffer was filled before an epoch's first batch. held_end: see `advice.slow_epoch_end`.
     forecasts: by knob and value, of what the keys would ask for now; record: how near those of this run came.
     started: what the knobs stood at as the run began. stages: of the pipeline, None where they cannot be read. origin:
     where its batches come from.
@@ -182,7 +182,7 @@ class Situation:
     switch: Comparison | None = None
     experiment: RunningExperiment | None = None
     autopilot_run: AutopilotRun | None = None
-    epoch_spent: Entry | None = None
+    epoch_spent: TimeSpent | None = None
     epoch_begins: bool = False
     shuffle: tuple[int, int] | None = None
     located: StallLocated | None = None
@@ -202,19 +202,19 @@ class Situation:
     left_s: float | None = None
     cpu_asked: bool = False
     callback: str = ""
-    fills: bool = False
-    held_end: Paused | None = None
+    has_shuffle_fill: bool = False
+    slow_epoch_end: Paused | None = None
     run: str = ""
     forecasts: Mapping[tuple[str, str], Forecast] = field(default_factory=dict)
     record: Record | None = None
     started: Mapping[str, str] = field(default_factory=dict)
     stages: StageTable | None = None
-    origin: Origin = field(default_factory=Origin)
+    origin: BatchSource = field(default_factory=BatchSource)
     batch_size: int | None = None
     batch_bytes: int | None = None
-    lost: Lost | None = None
+    lost: DataWaitCost | None = None
     diverged: LossDiverged | None = None
-    at_last: Banner | None = None
+    last_finding: Banner | None = None
 
     @property
     def starts(self) -> bool:
@@ -222,17 +222,17 @@ class Situation:
         return self.phase is Phase.WAIT and not self.steps_total and self.step <= 1
 
     @property
-    def waits_long(self) -> bool:
+    def is_waiting_long(self) -> bool:
         """Whether the training thread waits for a batch for longer than is usual, for the first one too."""
         return self.life == "running" and self.phase is Phase.WAIT and self.phase_s >= self._long_s(STALL_S)
 
     @property
     def stalled(self) -> bool:
         """Whether a run that was under way waits so: how long its first batch takes is told as its start."""
-        return self.waits_long and not self.starts
+        return self.is_waiting_long and not self.starts
 
     @property
-    def runs_long(self) -> bool:
+    def is_running_long(self) -> bool:
         """Whether a step, or what follows it, lasts for longer than is usual."""
         busy = self.phase in (Phase.COMPUTE, Phase.HOST)
         return self.life == "running" and busy and self.phase_s >= self._long_s(LONG_S)

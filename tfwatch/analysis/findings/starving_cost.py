@@ -22,7 +22,7 @@ from tfwatch.core import units
 from tfwatch.core.rows import plausible, step_ms
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.steps.time_breakdown import Entry
+    from tfwatch.analysis.steps.time_breakdown import TimeSpent
     from tfwatch.core.rows import Rows
 
 #: A smaller share of a run is not worth a sentence.
@@ -30,14 +30,14 @@ _WORTH_TELLING = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class DataWaitCost:
     """What data wait took of a run so far.
 
-    waiting_s: seconds; run_s: the run's own length. examples: as many as were trained on in a second of compute and
-    host, for `waiting_s` of them; energy_j: what the device drew meanwhile. None is unknown.
+    data_wait_s: seconds; run_s: the run's own length. examples: as many as were trained on in a second of compute and
+    host, for `data_wait_s` of them; energy_j: what the device drew meanwhile. None is unknown.
     """
 
-    waiting_s: float
+    data_wait_s: float
     run_s: float
     examples: float | None = None
     energy_j: float | None = None
@@ -45,10 +45,10 @@ class Lost:
     @property
     def share(self) -> float:
         """Of the run, 0 to 1."""
-        return self.waiting_s / self.run_s if self.run_s > 0 else 0.0
+        return self.data_wait_s / self.run_s if self.run_s > 0 else 0.0
 
     @property
-    def is_worth_telling(self) -> bool:
+    def is_notable(self) -> bool:
         """Whether it is a hundredth of the run."""
         return self.share >= _WORTH_TELLING
 
@@ -58,33 +58,33 @@ class Lost:
 
         It is reached where batches are made beside the steps, on cores that these leave free.
         """
-        return max(self.run_s - self.waiting_s, 0.0)
+        return max(self.run_s - self.data_wait_s, 0.0)
 
 
-def lost(total: Entry, run_s: float, examples: int | None, energy: Energy | None) -> Lost:
+def lost(total: TimeSpent, run_s: float, examples: int | None, energy: Energy | None) -> DataWaitCost:
     """What a run lost. total: its ledger. examples: that it was trained on, None where nobody knows."""
     worked_s = total.compute_s + total.host_s
     known = examples is not None and examples > 0 and worked_s > 0
-    return Lost(
-        total.waiting_s,
+    return DataWaitCost(
+        total.data_wait_s,
         run_s,
-        total.waiting_s * examples / worked_s if known and examples else None,
+        total.data_wait_s * examples / worked_s if known and examples else None,
         energy.starving_j if energy else None,
     )
 
 
-def words(found: Lost, what: str = "images") -> str:
+def words(found: DataWaitCost, what: str = "images") -> str:
     """`fed, it takes 3 h 8 min at best, or 312 000 images more in its time`; empty below a hundredth of the run."""
-    if not found.is_worth_telling:
+    if not found.is_notable:
         return ""
     more = found.examples is not None and round(found.examples) > 0
     instead = f", or {units.count(round(found.examples or 0))} {what} more in its time" if more else ""
-    return f"{at_best(found)}{instead}"
+    return f"{best_case_text(found)}{instead}"
 
 
-def at_best(found: Lost) -> str:
+def best_case_text(found: DataWaitCost) -> str:
     """`fed, it takes 3 h 8 min at best`; empty below a hundredth of the run."""
-    return f"fed, it takes {units.seconds(found.without_s)} at best" if found.is_worth_telling else ""
+    return f"fed, it takes {units.seconds(found.without_s)} at best" if found.is_notable else ""
 
 
 Floats = NDArray[np.float64]
@@ -128,7 +128,7 @@ class Energy:
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class EnergyCurve:
     """What was drawn up to each of n moments, joules, and for how many seconds of the time before it that is known."""
 
     at_s: Floats
@@ -149,7 +149,7 @@ def power_column(accelerated: bool) -> str:
     return "gpu_power_w" if accelerated else "cpu_power_w"
 
 
-def drawn(at_s: Floats, power_w: Floats) -> Drawn | None:
+def drawn(at_s: Floats, power_w: Floats) -> EnergyCurve | None:
     """The energy curve of samples in the order of their time; None where less than two hold a power."""
     known = np.isfinite(power_w) & (power_w >= 0)
     at_s, power_w = at_s[known], power_w[known]
@@ -159,7 +159,7 @@ def drawn(at_s: Floats, power_w: Floats) -> Drawn | None:
     told = np.where(apart <= GAP_S, apart, 0.0)
     mean_w = (power_w[1:] + power_w[:-1]) / 2
     curves = (np.concatenate([[0.0], np.cumsum(part)]) for part in (mean_w * told, told))
-    return Drawn(at_s, *curves)
+    return EnergyCurve(at_s, *curves)
 
 
 def energy(samples: Rows, steps: Rows, accelerated: bool) -> Energy | None:
@@ -198,7 +198,7 @@ class RunningEnergy:
         joules = curve.between(np.array([waits_since_s]), np.array([self._read_s]))[0] if curve else np.zeros(1)
         return sums + Energy(starving_j=float(joules[0]))
 
-    def _curve(self, samples: Rows, begin_s: float, end_s: float) -> Drawn | None:
+    def _curve(self, samples: Rows, begin_s: float, end_s: float) -> EnergyCurve | None:
         """The curve over a stretch of the run and a gap's length on both sides of it."""
         at_ns = samples["at_ns"]
         first = bisect_left(at_ns, (begin_s - GAP_S) * 1e9)

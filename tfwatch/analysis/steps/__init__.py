@@ -1,1 +1,1 @@
-"""Steps and their time: breakdown, verdict, spikes, stalls, patterns."""
+"""Steps and their time: breakdown, verdict, spikes, stalls, patterns and the time breakdown."""

@@ -1,7 +1,4 @@
-"""How a stretch of steps splits into data wait, compute and host.
-
-How fast a run goes and how long it still takes.
-"""
+"""The split of a stretch of steps into data wait, compute and host, and the time that a run still needs."""
 
 from __future__ import annotations
 
@@ -19,13 +16,13 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
 
 _PARTS = ("wait", "dispatch", "compute", "host")
-#: A mean that is so many times the median is made by a few steps that wait for many: batches come in bursts.
+#: Batches come in bursts where the mean step is this many times the median: a few steps wait for many.
 BURSTS = 1.25
 
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """Of one part over a stretch of steps, milliseconds."""
+    """The median, mean and 95th percentile of one part over a stretch of steps, milliseconds."""
 
     median: float
     mean: float
@@ -49,17 +46,17 @@ class Breakdown:
 
     @property
     def in_bursts(self) -> bool:
-        """Whether batches come in bursts: of a typical step the wait is not seen then."""
+        """True where batches come in bursts: the median step shows no data wait then."""
         return self.step.mean > BURSTS * self.step.median
 
     @property
     def work_mean_ms(self) -> float:
-        """The mean of what is not data wait: compute and host."""
+        """The mean of compute and host together."""
         return self.compute.mean + self.host.mean
 
     @property
     def work_median_ms(self) -> float:
-        """The median compute and the median host."""
+        """The sum of the median compute and the median host."""
         return self.compute.median + self.host.median
 
     @property
@@ -74,22 +71,22 @@ class Breakdown:
 
     @property
     def launch_share(self) -> float:
-        """The part of compute until the step's call returns, 0 to 1 of compute."""
+        """The time until the step's call returns as a share of compute, 0 to 1."""
         return self.dispatch.mean / self.compute.mean if self.compute.mean > 0 else 0.0
 
 
 def steady(rows: Rows, search: SpikeSearch | None = None) -> Rows:
-    """The rows without flags and without single spikes, each with its share of its call's host part (see `calls`).
+    """Return the rows without flags and single spikes, each with its share of its call's host time.
 
-    Slow steps that come back, or that follow one another, are how the run is: they stay.
-    search: of these rows, where there is one already.
+    Slow steps that recur, or that follow one another, are typical of the run and are kept.
+    search: the search over these rows, if there is one already.
     """
     single = (search or SpikeSearch(rows)).single
     return spread_hosts(rows[(rows["flags"] == 0) & ~single])
 
 
 def breakdown(rows: Rows) -> Breakdown | None:
-    """The split of all the rows given; None where there are none."""
+    """Split the time of all rows; None without rows."""
     if not len(rows):
         return None
     parts = {name: np.ascontiguousarray(rows[f"{name}_ms"]) for name in _PARTS}
@@ -100,12 +97,12 @@ def breakdown(rows: Rows) -> Breakdown | None:
 
 
 def _stat(values: NDArray[np.float32]) -> Stat:
-    """Of one part; quantiles are linear between neighbours."""
+    """Return the statistics of one part; quantiles interpolate linearly."""
     mean, last = float(values.mean(dtype=np.float64)), len(values) - 1
     places = [share * last for share in (0.5, 0.95)]
     lows = [int(place) for place in places]
     wanted = sorted({*lows, *(min(low + 1, last) for low in lows)})
-    # Only these have to be in their place: a tenth of what sorting ten million steps takes.
+    # A partition takes a tenth of the time of a sort of ten million steps.
     ordered = np.partition(values, wanted)
     median, p95 = (
         float(ordered[low] + (place - low) * (float(ordered[min(low + 1, last)]) - float(ordered[low])))
@@ -118,7 +115,7 @@ _WINDOW_S = 60.0
 
 
 def left_s(progress: Rows, steps: int | None) -> float | None:
-    """Seconds until step `steps`, at the pace of the last minute, pauses included; None where it cannot be told.
+    """Estimate the seconds until step `steps` at the pace of the last minute, pauses included; None where unknown.
 
     `progress` holds rows of `core.rows.PROGRESS`.
     """

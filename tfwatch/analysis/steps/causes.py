@@ -1,9 +1,4 @@
-"""Causes that hold a step up: events and rows joined by time, and the limits of heat and memory.
-
-What held a step up: events and rows joined by time.
-
-Heat and memory as limits of the machine: stretches of a run in which it could not go as fast as it can.
-"""
+"""Causes of slow steps: events and rows joined by time, and the limits that heat and memory set."""
 
 from __future__ import annotations
 
@@ -19,13 +14,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-#: A pause explains a step where it covers this share of what the step took too long.
+#: A pause explains a slow step where it covers this share of its extra time.
 _COVERS = 0.5
-#: The process got no CPU at all: nothing that it did was slow.
+#: The process got no CPU time: nothing that it did was slow.
 STOPPED = "process stopped"
-#: Told by limits of the machine: it lowers clocks for minutes, so that steps get slower, and not one of them.
+#: Heat lowers clocks for minutes: all steps get slower, not a single one.
 THERMAL = "thermal limit"
-#: What is looked at first: a collection, which may happen in a callback; then the callback; then what held everybody.
+#: The order of the search: a collection, which may run in a callback; then the callback; then causes of the machine.
 _RANK = {
     STOPPED: 0,
     "garbage collection": 1,
@@ -36,13 +31,13 @@ _RANK = {
     THERMAL: 5,
 }
 _BETWEEN_STEPS = ("checkpoint", "callback")
-#: Heat explains a step that stands out only where it began to limit then: sensors look twice a second.
+#: Heat explains a single slow step only where the limit began with it: sensors read twice a second.
 _ONSET_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why in words, e.g. `callback` and its class `CSVLogger`; `detail` may be empty."""
+    """A cause in words, e.g. `callback` and its class `CSVLogger`; `detail` may be empty."""
 
     name: str
     detail: str = ""
@@ -52,12 +47,12 @@ UNEXPLAINED = Cause("unexplained")
 
 
 class Pauses:
-    """The pauses that a run's events tell of."""
+    """The pauses among a run's events."""
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         known = [event for event in events if isinstance(event, Paused) and event.cause in _RANK and event.took_ms > 0]
         found = [*(event for event in known if event.cause != THERMAL)]
-        found += [limit for limit in limits(known) if limit.cause == THERMAL]
+        found += [limit for limit in find_limits(known) if limit.cause == THERMAL]
         self._events = sorted(found, key=lambda event: event.at_ns)
         self._end_ns: NDArray[np.float64] = np.array([event.at_ns for event in self._events], dtype=np.float64)
         took_ns = np.array([event.took_ms * 1e6 for event in self._events], dtype=np.float64)
@@ -65,7 +60,7 @@ class Pauses:
         self._longest_ns = float(took_ns.max(initial=0.0))
 
     def cause(self, start_ns: float, end_ns: float, extra_ms: float, part: str) -> Cause:
-        """Why the `part` (`wait`, `compute` or `host`) of a step between two times took `extra_ms` too long."""
+        """Find the cause for which the `part` (`wait`, `compute` or `host`) of a step took `extra_ms` longer."""
         first = int(np.searchsorted(self._end_ns, start_ns, side="right"))
         last = int(np.searchsorted(self._end_ns, end_ns + self._longest_ns, side="right"))
         overlap = np.minimum(self._end_ns[first:last], end_ns) - np.maximum(self._begin_ns[first:last], start_ns)
@@ -77,7 +72,7 @@ class Pauses:
         return Cause(self._events[best].cause, self._events[best].detail)
 
     def covered(self, name: str, start_ns: float, end_ns: float) -> float:
-        """The share of a stretch of time, 0 to 1, that pauses of this cause cover."""
+        """Return the share of a stretch of time, 0 to 1, that pauses of this cause cover."""
         own = np.array([event.cause == name for event in self._events], dtype=np.bool_)
         overlap = np.minimum(self._end_ns[own], end_ns) - np.maximum(self._begin_ns[own], start_ns)
         return float(np.maximum(overlap, 0).sum()) / max(end_ns - start_ns, 1.0)
@@ -90,37 +85,37 @@ class Pauses:
 
 #: The causes of `Paused` that are limits: a letter and a word for each.
 LIMITS = {"thermal limit": ("H", "heat"), "swap": ("M", "swap")}
-#: What lasts is told in pieces; pieces nearer than this are one stretch.
+#: Sensors report a lasting limit in pieces; pieces nearer than this are one stretch.
 _NEAR_NS = 1_500_000_000
 
 
-def limits(events: Iterable[object]) -> list[Paused]:
-    """The limits among a run's events, the pieces of one stretch as one; `detail` is that of the last piece."""
+def find_limits(events: Iterable[object]) -> list[Paused]:
+    """Return the limits among a run's events, one for each stretch; `detail` is that of the last piece."""
     found: list[Paused] = []
     for event in events:
         if isinstance(event, Paused) and event.cause in LIMITS:
-            joined(found, event)
+            join_piece(found, event)
     return found
 
 
 class RunningLimits:
-    """The limits of a run that goes on: each event is looked at once."""
+    """The limits of a run in progress; reads each event once."""
 
     def __init__(self) -> None:
         self._found: list[Paused] = []
         self._seen = 0
 
     def take(self, events: Sequence[object]) -> list[Paused]:
-        """As `limits`; every call hands in all events of the same run."""
+        """Return the limits; every call passes all events of the same run."""
         for event in events[self._seen :]:
             if isinstance(event, Paused) and event.cause in LIMITS:
-                joined(self._found, event)
+                join_piece(self._found, event)
         self._seen = max(self._seen, len(events))
         return self._found
 
 
-def joined(found: list[Paused], piece: Paused) -> None:
-    """Add a piece to what was found so far: to the stretch that it goes on with, or as a new one."""
+def join_piece(found: list[Paused], piece: Paused) -> None:
+    """Add a piece to the limits so far: to the stretch that it continues, or as a new one."""
     at = next((at for at in reversed(range(len(found))) if found[at].cause == piece.cause), None)
     if at is None or _begin_ns(piece) - found[at].at_ns > _NEAR_NS:
         found.append(piece)
@@ -132,6 +127,6 @@ def _begin_ns(limit: Paused) -> int:
     return limit.at_ns - round(limit.took_ms * 1e6)
 
 
-def limited_s(events: Iterable[object], cause: str) -> float:
-    """Seconds of a run for which a limit held, by its cause."""
-    return sum(limit.took_ms for limit in limits(events) if limit.cause == cause) / 1e3
+def limit_time_s(events: Iterable[object], cause: str) -> float:
+    """Return the seconds of a run for which a limit of this cause held."""
+    return sum(limit.took_ms for limit in find_limits(events) if limit.cause == cause) / 1e3

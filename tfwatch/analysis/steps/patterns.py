@@ -1,4 +1,4 @@
-"""Slow steps that have a shape: a part that takes longer every n steps, and one that grows slowly."""
+"""Patterns of slow steps: a part that takes longer every n steps, and a part that grows slowly."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ _PARTS = ("wait", "compute", "host")
 #: A part stands out by this much, and by this share of the median step.
 _LEAST_MS = 5.0
 _SHARE = 0.5
-#: So many steps that stand out make a period where this share of the distances between them fit it, within 5 %.
+#: This many slow steps make a period where this share of the distances between them fits it, within 5 %.
 _LEAST_TIMES = 6
 _FIT = 0.8
 _OFF = 0.05
-#: A drift is looked for in so many parts of at least so many steps; no single rise may be most of it.
+#: A drift is searched in this many pieces of at least this many steps; no single rise may be most of it.
 _PIECES = 8
 _PIECE_STEPS = 50
 _DRIFT_MS = 2.0
 _DRIFT_SHARE = 0.25
 _JUMP = 0.6
-#: A cause is that of a period where it explains this share of its first steps, and of those that anything explains
-#: nearly all. Sensors tell of twenty pauses of one name in a row and then of one a second.
-_TOLD = 20
+#: A period has a cause where the cause explains this share of its first steps, and nearly all of those that have
+#: any cause. Sensors report twenty pauses of one name in a row and then one per second.
+_CHECKED = 20
 _EXPLAINS, _ALONE = 0.5, 0.8
-#: A machine's limit explains a drift where it covers this share of the last piece, and this of the first at most.
+#: A limit of the machine explains a drift where it covers this share of the last piece, and at most this of the first.
 _LIMITS = (THERMAL, "swap", "CPU contention")
 _COVERS, _COVERED = 0.5, 0.1
 _WORDS = {
-    "wait": ("waits {} longer", "the wait grew slowly by {}"),
+    "wait": ("waits {} longer for data", "data wait grew slowly by {}"),
     "compute": ("computes {} longer", "compute grew slowly by {}"),
-    "host": ("takes {} longer after it", "what follows a step grew slowly by {}"),
+    "host": ("has {} more host time", "host time grew slowly by {}"),
 }
 
 
@@ -54,8 +54,8 @@ class Pattern:
     """Slow steps over a stretch of one setting, from `step` (at `start_ns`) over `steps` steps.
 
     part: `wait`, `compute` or `host`. period: steps from one slow one to the next; 0 for a drift.
-    extra_ms: what the part of each slow step takes over its median; of a drift, by how much it has grown.
-    lost_ms: the sum over the stretch. cause, detail: as of a spike; `unexplained` where nothing tells.
+    extra_ms: the excess of the part over its median in a slow step; in a drift, its growth.
+    lost_ms: the sum over the stretch. cause, detail: as in `Spike`; `unexplained` without a known cause.
     """
 
     step: int
@@ -70,10 +70,10 @@ class Pattern:
 
 
 def find_patterns(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Pattern]:
-    """For each stretch between two switches and each part the period or the drift, where there is one."""
+    """Find the period or the drift of each part in each stretch between two switches."""
     found: list[Pattern] = []
     for stretch in np.split(rows, np.flatnonzero(rows["flags"] & Flag.SWITCH)):
-        # A buffer that is filled again and again makes a period, which its flag explains.
+        # A buffer that fills repeatedly makes a period, which its flag explains.
         flagged = (stretch["flags"] & ~np.uint16(Flag.SHUFFLE_FILL)) != 0
         plain = stretch[~flagged] if flagged.any() else stretch
         if len(plain) > _LEAST_TIMES:
@@ -81,8 +81,8 @@ def find_patterns(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Pattern]:
     return found
 
 
-def shape(pattern: Pattern) -> str:
-    """`every 10th step waits 95 ms longer (shuffle fill)`."""
+def pattern_text(pattern: Pattern) -> str:
+    """Return `every 10th step waits 95 ms longer for data (shuffle fill)`."""
     periodic, grew = _WORDS[pattern.part]
     more = units.milliseconds(pattern.extra_ms)
     words = f"every {_ordinal(pattern.period)} step {periodic.format(more)}" if pattern.period else grew.format(more)
@@ -121,7 +121,7 @@ def _periodic(rows: Rows, part: str, times: NDArray[np.float32], median_ms: floa
 
 
 def _period(distances: NDArray[Any]) -> int | None:
-    """The distance that nearly all distances are, or are twice or three times of where one did not stand out."""
+    """Return the distance between slow steps, if nearly all distances are one to three times as long; else None."""
     period = int(np.median(distances))
     if period < 2:
         return None
@@ -131,10 +131,10 @@ def _period(distances: NDArray[Any]) -> int | None:
 
 
 def _cause(rows: Rows, begins: NDArray[np.intp], extra_ms: float, part: str, pauses: Pauses) -> Cause:
-    """What explains the steps of a period, if one thing does."""
+    """Return the one cause that explains the steps of a period, if there is one."""
     if _begin_calls(rows, begins):
         return Cause("steps_per_execution")
-    some = rows[begins[:_TOLD]]
+    some = rows[begins[:_CHECKED]]
     causes = (_cause_of(row, extra_ms, part, pauses) for row in some)
     found = Counter(cause for cause in causes if cause is not UNEXPLAINED and cause.name not in _LIMITS)
     best, times = max(found.items(), key=lambda counted: counted[1], default=(UNEXPLAINED, 0))
@@ -149,7 +149,7 @@ def _cause_of(row: np.void, extra_ms: float, part: str, pauses: Pauses) -> Cause
 
 
 def _begin_calls(rows: Rows, at: NDArray[np.intp]) -> bool:
-    """Whether each step is the first of a call of several: only the last one's row has a host part."""
+    """Return True if each step is the first of a call of several steps: only the last row has a host part."""
     return bool((rows["host_ms"][at] == 0).all() and (rows["host_ms"][at[at > 0] - 1] > 0).all())
 
 
@@ -169,7 +169,7 @@ def _drift(rows: Rows, part: str, times: NDArray[np.float32], median_ms: float, 
 
 
 def _limit(rows: Rows, pauses: Pauses) -> Cause:
-    """What pressed on the machine at the end of a drift and not at its begin."""
+    """Return the limit of the machine at the end of a drift that was not there at its start."""
     starts = rows["start_ns"]
     early = float(starts[0]), float(starts[len(rows) // _PIECES])
     late = float(starts[-len(rows) // _PIECES]), float(starts[-1])

@@ -1,13 +1,7 @@
-"""Steps that are not like the others, each with its cause; compiled steps; steps that ran in one call.
+"""Spikes: single slow steps, each with its cause; and the steps that were traced or compiled.
 
-Steps that ran several in one call (`steps_per_execution`).
-
-What follows a call stands in the row of its last step: the host part of the others is 0, which no step has that is a
-call of its own.
-
-Steps that are not like the others, each with its cause.
-
-The steps that were traced or compiled: slow once, and not counted.
+With `steps_per_execution` several steps run in one call. The row of the last step of a call holds the host part of the
+whole call; the host part of its other steps is 0, which no other step has.
 """
 
 from __future__ import annotations
@@ -26,14 +20,14 @@ if TYPE_CHECKING:
 
     from tfwatch.core.rows import Rows
 
-#: Calls that their usual host part is told from.
+#: The number of calls that a median host part needs.
 _CALLS = 3
 
 
 def spread_hosts(rows: Rows) -> Rows:
-    """The rows with the host part of each call spread over its steps; as they are where each step is a call.
+    """Return the rows with the host part of each call spread over its steps; unchanged where each step is a call.
 
-    Steps of a call that has not ended keep their 0.
+    Steps of a call in progress keep their 0.
     """
     ends = np.flatnonzero(rows["host_ms"])
     if not len(ends) or len(ends) == len(rows):
@@ -45,7 +39,7 @@ def spread_hosts(rows: Rows) -> Rows:
 
 
 def hosts_over_usual(rows: Rows) -> NDArray[np.float32]:
-    """Each row's host part; where calls have several steps, what it is over the median of all calls."""
+    """Return each row's host part; where calls have several steps, its excess over the median of all calls."""
     hosts: NDArray[np.float32] = rows["host_ms"]
     if np.count_nonzero(hosts) == len(hosts):
         return hosts
@@ -56,18 +50,18 @@ def hosts_over_usual(rows: Rows) -> NDArray[np.float32]:
     return over
 
 
-#: A step without a flag stands out by more than this, and by more than the median around it. What holds a step up by
-#: 30 ms is found, though the rest of that step may be shorter than usual; in 10 000 plain steps the largest was 14.
+#: A step without a flag is a spike if it exceeds the median around it by more than this and by more than that median.
+#: A delay of 30 ms is found even in an otherwise short step; in 10 000 plain steps the largest excess was 14 ms.
 LEAST_MS = 25.0
-#: A step with a flag has its cause already, and stands out by more than this and half the median around it.
+#: A step with a flag has its cause already; it is a spike if the excess is more than this and half the median.
 FLAGGED_MS = 5.0
 FLAGGED_TIMES = 0.5
-#: Steps around one that its median is taken of, and how far apart these medians are: each one costs.
+#: The number of steps in a median, and the distance between medians: each one costs time.
 _AROUND = 65
 _STRIDE = 16
 _ANCHORS_AT_ONCE = 8192
-#: More than `_SINGLE` steps that stand out within `_NEAR` steps on either side are no accident but the way the
-#: run goes: every tenth batch slow, a stretch of starving.
+#: More than `_SINGLE` slow steps within `_NEAR` steps on either side are typical of the run and no spikes: every tenth
+#: batch is slow, or a stretch starves.
 _NEAR = 100
 _SINGLE = 2
 _PARTS = ("wait", "compute", "host")
@@ -76,7 +70,7 @@ NO_PAUSES = Pauses()
 
 @dataclass(frozen=True, slots=True)
 class Spike:
-    """One step that stands out by `extra_ms` over the median step; `part` is `wait`, `compute` or `host`.
+    """One step that exceeds the median step by `extra_ms`; `part` is `wait`, `compute` or `host`.
 
     detail: more of the cause, e.g. a callback's class; may be empty.
     """
@@ -90,13 +84,13 @@ class Spike:
 
 
 class SpikeSearch:
-    """What stands out of some rows of `core.rows.STEP`.
+    """The search for spikes in rows of `core.rows.STEP`.
 
-    A step without a flag stands out where it takes more than max(25 ms, median) over the median of the unflagged steps
-    around it, and where such steps are rare: one or two in 200.
+    A step without a flag is a spike where it exceeds the median of the unflagged steps around it by more than
+    max(25 ms, median), and where such steps are rare: one or two in 200.
 
     Attributes:
-        single: which of the rows are unflagged and stand out.
+        single: True for each row that is an unflagged spike.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -108,7 +102,7 @@ class SpikeSearch:
             self.single = _rare(self._plain & _stands_out(*self._extra))
 
     def spikes(self, pauses: Pauses = NO_PAUSES) -> list[Spike]:
-        """The steps that stand out, flagged ones too. A cause comes from flags or pauses; else it is `unexplained`."""
+        """Return the spikes, flagged ones too. A cause comes from flags or pauses; else it is `unexplained`."""
         if self._extra is None:
             return []
         times, medians = self._extra
@@ -120,11 +114,11 @@ class SpikeSearch:
 
 
 def find_spikes(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Spike]:
-    """The steps that stand out (see `SpikeSearch`)."""
+    """Find the spikes (see `SpikeSearch`)."""
     return SpikeSearch(rows).spikes(pauses)
 
 
-#: What a flag explains: a step that was traced may also have waited long, for another reason.
+#: The flags that explain each part: a traced step may also have waited for another reason.
 _OF_PART = {
     "wait": Flag.SWITCH | Flag.SHUFFLE_FILL | Flag.EPOCH_START,
     "compute": Flag.COMPILE | Flag.RETRACE | Flag.SWITCH,
@@ -133,7 +127,7 @@ _OF_PART = {
 
 
 def flag_cause(flags: int, part: str) -> str:
-    """The cause that a step's flags name for a part of it; empty where they name none."""
+    """Return the cause of a slow part by the step's flags; empty where they name none."""
     return Flag(flags & _OF_PART[part]).cause
 
 
@@ -141,7 +135,7 @@ def _spike(row: np.void, extra_ms: float, part: str, pauses: Pauses) -> Spike:
     start_ns, flags = int(row["start_ns"]), int(row["flags"])
     known = flag_cause(flags, part)
     found = Cause(known) if known else UNEXPLAINED
-    # A validation comes after the step that tells of it: what the step itself lost may have another cause.
+    # A validation follows the step with its flag: the delay in the step itself may have another cause.
     if not known or flags & Flag.VALIDATION:
         paused = pauses.cause(start_ns, start_ns + float(step_ms(row)) * 1e6, extra_ms, part)
         found = found if paused is UNEXPLAINED else paused
@@ -154,7 +148,7 @@ def _stands_out(times: NDArray[np.float32], medians: NDArray[np.float32]) -> NDA
 
 
 def _extra_ms(rows: Rows, plain: NDArray[np.bool_]) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
-    """Each row's step time and the median of the unflagged step times around it; None where all are flagged."""
+    """Return each row's step time and the median of the unflagged step times around it; None where all are flagged."""
     times = rows["wait_ms"] + rows["compute_ms"] + hosts_over_usual(rows)
     ordinary = times[plain]
     if not len(ordinary):
@@ -171,19 +165,19 @@ def _extra_ms(rows: Rows, plain: NDArray[np.bool_]) -> tuple[NDArray[np.float32]
 
 
 def _window_starts(count: int) -> NDArray[np.intp]:
-    """Where the windows of `count` unflagged steps begin, one for each `_STRIDE` steps and centred on them."""
+    """Return the starts of the windows over `count` unflagged steps, one for each `_STRIDE` steps, centred on them."""
     centres = np.arange(0, count, _STRIDE) + _STRIDE // 2
     return np.clip(centres - _AROUND // 2, 0, max(count - _AROUND, 0))
 
 
 def _anchors(plain: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """For each row, the number of its window: that of the nearest unflagged step before it, or of the first."""
+    """Return the number of each row's window: that of the nearest unflagged step before it, or of the first."""
     anchors: NDArray[np.intp] = np.maximum(np.cumsum(plain) - 1, 0) // _STRIDE
     return anchors
 
 
 def _rare(found: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Those of `found` with few others near."""
+    """Return those of `found` that have few others near."""
     at = np.flatnonzero(found)
     near = np.searchsorted(at, at + _NEAR, side="right") - np.searchsorted(at, at - _NEAR, side="left")
     rare = np.zeros(len(found), dtype=np.bool_)
@@ -192,7 +186,7 @@ def _rare(found: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _largest_part(rows: Rows, plain: NDArray[np.bool_], at: NDArray[np.intp]) -> list[str]:
-    """Which part of each row in `at` is furthest above the median of that part around it."""
+    """Return the part of each row in `at` that is furthest above the median of that part around it."""
     if not len(at):
         return []
     parts = np.array([rows["wait_ms"], rows["compute_ms"], hosts_over_usual(rows)])
@@ -205,7 +199,7 @@ def _largest_part(rows: Rows, plain: NDArray[np.bool_], at: NDArray[np.intp]) ->
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A step that took `took_ms` because its graph was made; `again`: another input shape or type asked for it."""
+    """A step that took `took_ms` because its graph was traced; `again`: for another input shape or type."""
 
     step: int
     start_ns: int
@@ -214,7 +208,7 @@ class Compiled:
 
 
 def find_compiles(rows: Rows) -> list[Compiled]:
-    """Of rows of `core.rows.STEP`, in their order."""
+    """Find the traced steps among rows of `core.rows.STEP`, in their order."""
     made = rows[(rows["flags"] & np.uint16(Flag.COMPILE | Flag.RETRACE)) != 0]
     took_ms = step_ms(made)
     return [

@@ -1,4 +1,4 @@
-"""Stretches of steps in which the device starves for much longer than it usually does."""
+"""Stalls: stretches of steps in which the device starves for much longer than usual."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
 
-#: What a stall costs at least, in one wait or in several that follow one another.
+#: The least data wait of a stall, in one step or in several that follow one another.
 LEAST_LOST_MS = 1000.0
-#: A wait belongs to a stall where it is longer than usual by `LEAST_LOST_MS`, or by this and so many median steps.
+#: A wait belongs to a stall where it exceeds the usual one by `LEAST_LOST_MS`, or by this and this many median steps.
 _LONGER_MS = 30.0
 _LONGER_STEPS = 3.0
-#: What is usual is the median of so many steps before, looked at anew every so many steps, and of a setting's first
-#: steps sooner: those before the first of `_EARLY` are compared with themselves, those before the last of them
-#: are told only where they are longer by `LEAST_LOST_MS`.
+#: The usual wait is the median of the `_AROUND` steps before, computed every `_EVERY` steps, and more often for the
+#: first steps of a setting: steps before the first of `_EARLY` are compared with themselves, steps before the last of
+#: `_EARLY` are stalls only where they exceed it by `LEAST_LOST_MS`.
 _AROUND = 256
 _EVERY = 64
 _EARLY = (8, 16, 32, 64)
@@ -51,7 +51,7 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A stall whose cause is still to be looked for: that of its longest wait, from `longest_ns` over `longest_ms`."""
+    """A stall without its cause yet; the cause is that of its longest wait, from `longest_ns` over `longest_ms`."""
 
     step: int
     start_ns: int
@@ -63,37 +63,37 @@ class Stretch:
 
     @property
     def end_ns(self) -> float:
-        """When its longest wait was over."""
+        """The end of its longest wait."""
         return self.longest_ns + self.longest_ms * 1e6
 
     def named(self, pauses: Pauses) -> Stall:
-        """With its cause: a flag, or a pause that covers half of the longest wait; else `unexplained`."""
+        """Return the stall and its cause: a flag, a pause that covers half of the longest wait, or `unexplained`."""
         cause = flag_cause(self.flags, "wait")
         cause = cause or pauses.cause(self.longest_ns, self.end_ns, self.longest_ms, "wait").name
         return Stall(self.step, self.start_ns, self.steps, self.lost_ms, cause)
 
 
 class StallSearch:
-    """Finds the stalls of a run whose rows come bit by bit. What is found does not depend on the bits.
+    """The search for stalls in rows that arrive in blocks. The result does not depend on the blocks.
 
     A stall is a stretch of steps that wait much longer than usual, and loses a second or more. Much longer: by a
-    second, or by 30 ms and three median steps. A run that always waits as long has a verdict, not a stall, and so has
-    one that has waited as long for 128 steps. Each setting of the pipeline is looked at by itself.
+    second, or by 30 ms and three median steps. A run that always waits this long, or has waited this long for 128
+    steps, has a verdict and no stall. Each setting of the pipeline is searched separately.
     """
 
     def __init__(self) -> None:
         self._closed: list[Stretch] = []
         self._open: Stretch | None = None
-        # Of the present setting: rows that are too few to judge, and the last of those that were judged.
+        # Rows of the current setting: those that are too few to judge, and the last that were judged.
         self._held = self._judged = np.empty(0, dtype=STEP)
         self._seen = 0
 
     def stretches(self, since: int = 0) -> list[Stretch]:
-        """All stalls from the `since`-th on, oldest first; the newest may still grow."""
+        """Return the stalls from number `since` on, oldest first; the newest may still grow."""
         return [*self._closed[since:], *filter(_is_stall, self._newest())]
 
     def take(self, rows: Rows) -> None:
-        """The next rows of `core.rows.STEP`."""
+        """Search the next rows of `core.rows.STEP`."""
         for setting in np.split(rows, np.flatnonzero(rows["flags"] & Flag.SWITCH)):
             if not len(setting):
                 continue
@@ -107,7 +107,7 @@ class StallSearch:
                 self._judge(held)
 
     def _newest(self) -> list[Stretch]:
-        """What may still grow."""
+        """Return the stretches that may still grow."""
         if self._open:
             return [self._open]
         return _stretches(self._held, _over(self._held["wait_ms"], self._held["wait_ms"]))
@@ -128,22 +128,22 @@ class StallSearch:
 
 
 def find_stalls(rows: Rows, pauses: Pauses = NO_PAUSES) -> list[Stall]:
-    """The stalls of a whole run (see `StallSearch`)."""
+    """Find the stalls of a whole run (see `StallSearch`)."""
     search = StallSearch()
     for first in range(0, len(rows), _BLOCK):
         search.take(rows[first : first + _BLOCK])
-    return starved([stretch.named(pauses) for stretch in search.stretches()])
+    return without_stops([stretch.named(pauses) for stretch in search.stretches()])
 
 
-def starved(stalls: Iterable[Stall]) -> list[Stall]:
-    """Those in which the device starved: not those in which the whole process was stopped."""
+def without_stops(stalls: Iterable[Stall]) -> list[Stall]:
+    """Return the stalls without those in which the whole process was stopped."""
     return [stall for stall in stalls if stall.cause != STOPPED]
 
 
 def _starves(rows: Rows, first: int) -> NDArray[np.bool_]:
-    """Which of the rows wait much longer than usual; the first of them is the `first`-th of its setting.
+    """Return True for each row that waits much longer than usual; the first row is number `first` of its setting.
 
-    Rows that lie so near to the first one that those before it would be needed are told anything.
+    The result is not valid for rows so near to the first one that their median needs rows before it.
     """
     waits, number = rows["wait_ms"], first + np.arange(len(rows))
     starves = np.zeros(len(rows), dtype=np.bool_)
@@ -167,7 +167,7 @@ def _over(waits: NDArray[np.float32], before: NDArray[np.float32]) -> NDArray[np
 
 
 def _medians(values: NDArray[np.float32], begins: NDArray[np.intp]) -> NDArray[np.float32]:
-    """The medians of the `_AROUND` values before each of `begins`, of fewer where there are no more."""
+    """Return the medians of the `_AROUND` values before each of `begins`, of fewer at the start."""
     found = np.zeros(len(begins), dtype=np.float32)
     for early in np.flatnonzero(begins < _AROUND).tolist():
         found[early] = np.median(values[: max(begins[early], 1)])
@@ -179,7 +179,7 @@ def _medians(values: NDArray[np.float32], begins: NDArray[np.intp]) -> NDArray[n
 
 
 def _stretches(rows: Rows, starves: NDArray[np.bool_]) -> list[Stretch]:
-    """The steps that starve one after another, whatever they lose."""
+    """Return each stretch of consecutive steps that starve."""
     edges = np.flatnonzero(np.diff(starves, prepend=False, append=False))
     return [_stretch(rows[first:end]) for first, end in edges.reshape(-1, 2).tolist()]
 
@@ -208,7 +208,7 @@ def _is_stall(stretch: Stretch) -> bool:
 
 
 def without_switches(stalls: Iterable[Stall], events: Iterable[Event]) -> list[Stall]:
-    """The stalls without those in which an experiment built its pipelines: it has many of them.
+    """Return the stalls without those in which an A/B test built its pipelines: it has many of them.
 
     events: `SwitchAsked` and `PipelineSwitched` among others.
     """

@@ -1,4 +1,4 @@
-"""A whole run in figures."""
+"""The summary of a run: its verdict, spikes, stalls, patterns and switches."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.findings.advice import fills_shuffle, slow_callback
+from tfwatch.analysis.findings.advice import find_slow_callback, has_shuffle_fill
 from tfwatch.analysis.steps.breakdown import breakdown, steady
 from tfwatch.analysis.steps.causes import Pauses
 from tfwatch.analysis.steps.patterns import find_patterns
 from tfwatch.analysis.steps.spikes import SpikeSearch
 from tfwatch.analysis.steps.stalls import find_stalls, without_switches
-from tfwatch.analysis.steps.verdict import NEEDED, Bound, Judgement, Verdict, bound_by, classify
+from tfwatch.analysis.steps.verdict import NEEDED, Bound, Judgement, Verdict, classify, find_bound
 from tfwatch.analysis.tuning.comparison import LONGEST, compare
 from tfwatch.analysis.tuning.search_text import UNDECIDED_EVENTS, Undecided, blocks_like_the_last, find_undecided
 from tfwatch.core.events import Paused
@@ -36,9 +36,9 @@ class LastSetting:
     """The last setting of a run that was decided on: the run's verdict is on these steps.
 
     stretches: first and last step of each stretch with that setting, oldest first: several after an A/B test.
-    begin_ns: the start of the first of them. whole: these are all steps of the run. tried: the settings that the run's
-    end left undecided, if any.
-    newest: the last of the steady steps, at most 600. judgement: on all of them, without hysteresis.
+    begin_ns: the start of the first of them. whole: these are all steps of the run. undecided: the settings that the
+    run's end left undecided, if any.
+    newest: the last of the steady steps, at most 600. judgement: on all steady steps, without hysteresis.
     """
 
     stretches: tuple[tuple[int, int], ...]
@@ -57,7 +57,7 @@ class Summary:
         steady, flagged ones and single spikes.
     setting: the last one, with the run's verdict.
     callback: the class of the one that takes most of the host time of a step of that setting, where it is known.
-    fills: a shuffle buffer was filled before an epoch's first batch.
+    has_shuffle_fill: a shuffle buffer was filled before an epoch's first batch.
     """
 
     steps: int
@@ -69,7 +69,7 @@ class Summary:
     stalls: list[Stall]
     patterns: list[Pattern]
     callback: str = ""
-    fills: bool = False
+    has_shuffle_fill: bool = False
 
     @property
     def verdict(self) -> Verdict:
@@ -78,7 +78,7 @@ class Summary:
 
     @property
     def bound(self) -> Bound | None:
-        """What the steps of the last setting are bound by; None where there is not enough data."""
+        """The limit of the steps of the last setting; None without enough data."""
         return self.setting.judgement.bound
 
 
@@ -91,8 +91,8 @@ def summarise(
 ) -> Summary:
     """Sum up a run; `steps` are all its rows of `core.rows.STEP`, step 1 first.
 
-    accelerated: the steps ran on a device beside the CPU. open_wait: a row of the wait that had not ended, if any:
-    it may be a stall, and is no step. op_by_op: as `Manifest` has it.
+    accelerated: the steps ran on a device other than the CPU. open_wait: a row of the wait in progress, if any: it may
+    be a stall, and is no step. op_by_op: as in `Manifest`.
     """
     rows = steps[plausible(steps)]
     pauses, search = Pauses(events), SpikeSearch(rows)
@@ -111,8 +111,8 @@ def summarise(
             find_stalls(rows if open_wait is None else np.concatenate([rows, open_wait]), pauses), events
         ),
         patterns=find_patterns(rows, pauses),
-        callback=slow_callback((e for e in events if isinstance(e, Paused)), host),
-        fills=fills_shuffle(rows),
+        callback=find_slow_callback((e for e in events if isinstance(e, Paused)), host),
+        has_shuffle_fill=has_shuffle_fill(rows),
     )
 
 
@@ -121,8 +121,8 @@ def last_setting(
 ) -> LastSetting:
     """Find the last setting that counts, and judge it.
 
-    It is not a setting that a move of the autopilot or an A/B test had in hand as the run ended (`tried`). After an
-    A/B test all blocks with the setting count. rows: all plausible ones; calm: the steady ones of them.
+    A setting that the autopilot or an A/B test was testing when the run ended (`undecided`) does not count. After an
+    A/B test all blocks with the setting count. rows: all plausible rows; calm: the steady ones of them.
     """
     known = [event for event in events if isinstance(event, UNDECIDED_EVENTS)]
     undecided, begins = find_undecided(known), np.flatnonzero(rows["flags"] & Flag.SWITCH).tolist()
@@ -140,14 +140,14 @@ def last_setting(
 
 
 def _within(rows: Rows, first: int, last: int) -> Rows:
-    """The rows of steps first to last."""
+    """Return the rows of steps first to last."""
     begin, end = np.searchsorted(rows["step"], [first, last + 1])
     found: Rows = rows[begin:end]
     return found
 
 
 def _since_switch(rows: Rows) -> Rows:
-    """The rows from the last switch among them on."""
+    """Return the rows from the last switch on."""
     return rows[np.flatnonzero(rows["flags"] & Flag.SWITCH).max(initial=0) :]
 
 
@@ -160,11 +160,11 @@ def _judged(calm: Rows, accelerated: bool, op_by_op: bool) -> Judgement:
     if split is None or split.steps < NEEDED:
         return Judgement(Verdict.UNKNOWN, len(calm), NEEDED, split)
     verdict = classify(split)
-    return Judgement(verdict, split.steps, NEEDED, split, bound_by(split, verdict, accelerated, op_by_op=op_by_op))
+    return Judgement(verdict, split.steps, NEEDED, split, find_bound(split, verdict, accelerated, op_by_op=op_by_op))
 
 
 def between(steps: Rows, first: int, last: int) -> Rows:
-    """The plausible rows of steps first to last (counted from 1, both included); `steps` are all of them."""
+    """Return the plausible rows of steps first to last (counted from 1, both included) of all `steps`."""
     rows = steps[max(first, 1) - 1 : last]
     kept: Rows = rows[plausible(rows)]
     return kept

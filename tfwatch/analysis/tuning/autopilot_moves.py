@@ -35,7 +35,7 @@ BUDGET = 400
 #: A first buffer.
 FIRST_DEPTH = 4
 #: Flags after which a pipeline begins anew.
-_BEGINS = np.uint16(Flag.EPOCH_START | Flag.SHUFFLE_FILL | Flag.SWITCH)
+_PIPELINE_STARTS = np.uint16(Flag.EPOCH_START | Flag.SHUFFLE_FILL | Flag.SWITCH)
 
 Cause: TypeAlias = Literal["not_starving", "compute_floor", "nothing_left", "budget"]
 
@@ -47,33 +47,33 @@ class Move:
     forecast: None where there is none.
     """
 
-    turns: tuple[KnobChange, ...]
+    changes: tuple[KnobChange, ...]
     why: str
     forecast: Forecast | None = None
 
     @property
     def knob(self) -> str:
         """The knob that is turned first."""
-        return self.turns[0].knob
+        return self.changes[0].knob
 
     @property
     def old(self) -> str:
         """What that one is turned from."""
-        return self.turns[0].old
+        return self.changes[0].old
 
     @property
     def new(self) -> str:
         """What that one is turned to."""
-        return self.turns[0].new
+        return self.changes[0].new
 
     @property
     def beside(self) -> tuple[KnobChange, ...]:
         """The other turns."""
-        return self.turns[1:]
+        return self.changes[1:]
 
-    def turned(self, knobs: Mapping[str, str]) -> dict[str, str]:
+    def settings_after(self, knobs: Mapping[str, str]) -> dict[str, str]:
         """The settings after it."""
-        return {**knobs, **{turn.knob: turn.new for turn in self.turns}}
+        return {**knobs, **{change.knob: change.new for change in self.changes}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +98,15 @@ class Limits:
     memory_bytes: float
     batch_bytes: float | None
     cores: int
-    open: frozenset[str]
+    switchable: frozenset[str]
     accelerated: bool
     steps: int = BUDGET
     epoch_steps: int | None = None
     switch_steps: int = 0
 
-    def in_flight(self, knobs: Mapping[str, str]) -> int:
+    def buffered_steps(self, knobs: Mapping[str, str]) -> int:
         """Steps until another setting is in effect: what the buffers still give, or what a switch took before."""
-        return max(in_flight(knobs), self.switch_steps)
+        return max(buffered_steps(knobs), self.switch_steps)
 
 
 @dataclass(frozen=True)
@@ -120,47 +120,47 @@ class SearchState:
     start: Mapping[str, str]
     knobs: Mapping[str, str]
     now: Measurement
-    been: Sequence[Mapping[str, str]] = ()
-    make_forecast: MakeForecast = lambda turned: None
-    floor_ms: float = math.inf
+    visited: Sequence[Mapping[str, str]] = ()
+    make_forecast: MakeForecast = lambda settings_after: None
+    compute_floor_ms: float = math.inf
 
 
-def stretch(place: SearchState, move: Move, limits: Limits) -> int:
+def judging_steps(state: SearchState, move: Move, limits: Limits) -> int:
     """How many steps a move from here may be judged by: what is left without switching there and back."""
-    knobs = place.knobs
-    turned = move.turned(knobs)
-    switching = limits.in_flight(knobs) + settling(turned) + limits.in_flight(turned)
-    first = 0 if move.knob != "cache" else max((limits.epoch_steps or BUDGET) - in_flight(knobs), 0)
+    knobs = state.knobs
+    settings_after = move.settings_after(knobs)
+    switching = limits.buffered_steps(knobs) + settling_steps(settings_after) + limits.buffered_steps(settings_after)
+    first = 0 if move.knob != "cache" else max((limits.epoch_steps or BUDGET) - buffered_steps(knobs), 0)
     return min(MOST, limits.steps - switching - first)
 
 
-def settling(knobs: Mapping[str, str]) -> int:
+def settling_steps(knobs: Mapping[str, str]) -> int:
     """Steps left out after a switch: what the new buffers make together at first comes together."""
-    return _SETTLING + min(in_flight(knobs), _MOST_TOGETHER)
+    return _SETTLING + min(buffered_steps(knobs), _MOST_TOGETHER)
 
 
-def in_flight(knobs: Mapping[str, str]) -> int:
+def buffered_steps(knobs: Mapping[str, str]) -> int:
     """Steps that a setting's buffers still give after another is asked for, and one to begin with."""
     return depth(knobs.get("prefetch", "off")) + depth(knobs.get("workers", "off")) + 1
 
 
-def settled(rows: Rows, steps: int) -> Rows:
+def drop_settling_rows(rows: Rows, steps: int) -> Rows:
     """The rows without so many steps each time that a pipeline begins anew."""
     keep = np.ones(len(rows), dtype=np.bool_)
-    for start in np.flatnonzero(rows["flags"] & _BEGINS):
+    for start in np.flatnonzero(rows["flags"] & _PIPELINE_STARTS):
         keep[start : start + steps] = False
     return rows[keep]
 
 
 #: Parallel calls grow up to so many: a storage that takes 100 ms is hidden behind steps of 2 ms.
-_MOST = 64
+_MOST_WORKERS = 64
 #: Workers double, a buffer is taken times four; where a step waits for more than this share, workers are too.
-_FAR_FROM_FED = 0.75
+_HIGH_WAIT_SHARE = 0.75
 #: Of the first workers: so many times what would hide the data if each call gained in full, and at most so many, or as
 #: many as there are cores.
 _SPARE, _MOST_FIRST = 1.25, 8
 #: A buffer grows up to so many: what it can even out are bursts. Where a step's work is shorter, it begins there.
-_DEEP, _SHORT_MS = 16, 3.0
+_MOST_DEPTH, _SHORT_MS = 16, 3.0
 #: On a CPU that trains too, so many workers a core were the best of the grid where few were no better than none.
 _CROWD = 4
 _OFF = ("off", "default")
@@ -177,146 +177,146 @@ _CROWDS = "many workers may get more of the cores than few do"
 _AGAIN = "it may be the better one by all that is known: the two are compared once more"
 
 
-def find_data_wait_moves(place: SearchState, limits: Limits) -> list[Move]:
+def find_data_wait_moves(state: SearchState, limits: Limits) -> list[Move]:
     """Switches that bring batches sooner, the likely ones first."""
-    prefetch, workers = place.knobs.get("prefetch", "off"), place.knobs.get("workers", "off")
-    found = [_turned(place, "fast_form", "on" if place.knobs.get("fast_form") == "off" else "")]
-    if prefetch in _OFF and workers in _OFF and place.now.work_ms < place.now.step_ms - place.now.work_ms:
-        found.append(_both(place, limits, _few(place, limits)))
+    prefetch, workers = state.knobs.get("prefetch", "off"), state.knobs.get("workers", "off")
+    found = [_single_change(state, "fast_form", "on" if state.knobs.get("fast_form") == "off" else "")]
+    if prefetch in _OFF and workers in _OFF and state.now.work_ms < state.now.step_ms - state.now.work_ms:
+        found.append(_prefetch_and_workers(state, limits, _first_workers(state, limits)))
     calls = (
-        _bearable(place, limits, "workers", _few(place, limits)) if workers in _OFF else _more(place, limits, "workers")
+        _largest_fitting(state, limits, "workers", _first_workers(state, limits)) if workers in _OFF else _next_larger(state, limits, "workers")
     )
-    first = _bearable(place, limits, "prefetch", _deep(place))
-    depth = first if prefetch in _OFF else _more(place, limits, "prefetch")
-    found += [_turned(place, "workers", calls), _turned(place, "prefetch", depth)]
-    found.append(_turned(place, "cache", "on" if place.knobs.get("cache") == "off" else ""))
-    return _untried(place, limits, found)
+    first = _largest_fitting(state, limits, "prefetch", _first_depth(state))
+    depth = first if prefetch in _OFF else _next_larger(state, limits, "prefetch")
+    found += [_single_change(state, "workers", calls), _single_change(state, "prefetch", depth)]
+    found.append(_single_change(state, "cache", "on" if state.knobs.get("cache") == "off" else ""))
+    return _new_moves(state, limits, found)
 
 
-def find_core_sharing_moves(place: SearchState, limits: Limits) -> list[Move]:
+def find_core_sharing_moves(state: SearchState, limits: Limits) -> list[Move]:
     """Switches that take less of the cores that the training needs too, or that share them out otherwise."""
-    prefetch, workers = place.knobs.get("prefetch", "off"), place.knobs.get("workers", "off")
+    prefetch, workers = state.knobs.get("prefetch", "off"), state.knobs.get("workers", "off")
     cores = max(limits.cores, 2)
     found: list[Move | None] = []
     if workers.isdigit() and prefetch not in _OFF:
         fewer = str(int(workers) // 2) if int(workers) > 2 else "off"
-        found.append(_turned(place, "workers", fewer, _FEWER))
+        found.append(_single_change(state, "workers", fewer, _FEWER))
     if workers.isdigit() and prefetch in _OFF and int(workers) > max(cores // 4, 2):
-        found.append(_both(place, limits, max(cores // 4, 2)))
+        found.append(_prefetch_and_workers(state, limits, max(cores // 4, 2)))
     if not limits.accelerated and prefetch not in _OFF:
         calls = workers if workers.isdigit() else str(cores)
-        turns = (("prefetch", "off"), ("workers", calls))
-        found.append(_move(place, _ALONE, *turns))
+        changes = (("prefetch", "off"), ("workers", calls))
+        found.append(_move(state, _ALONE, *changes))
     if not limits.accelerated and limits.batch_bytes is not None:
-        many = ("workers", str(min(_CROWD * cores, _MOST)))
-        found.append(_move(place, _CROWDS, many))
+        many = ("workers", str(min(_CROWD * cores, _MOST_WORKERS)))
+        found.append(_move(state, _CROWDS, many))
         if prefetch not in _OFF:
-            found.append(_move(place, _CROWDS, many, ("prefetch", "off")))
-    return _untried(place, limits, found)
+            found.append(_move(state, _CROWDS, many, ("prefetch", "off")))
+    return _new_moves(state, limits, found)
 
 
-def find_return_moves(place: SearchState, settings: Iterable[Mapping[str, str]]) -> list[Move]:
+def find_return_moves(state: SearchState, settings: Iterable[Mapping[str, str]]) -> list[Move]:
     """Switches to other settings that were measured."""
-    others = [knobs for knobs in settings if knobs != place.knobs]
-    return [Move(_changes(place, knobs.items()), _AGAIN) for knobs in others]
+    others = [knobs for knobs in settings if knobs != state.knobs]
+    return [Move(_changes(state, knobs.items()), _AGAIN) for knobs in others]
 
 
-def fits(place: SearchState, limits: Limits, move: Move) -> bool:
+def fits(state: SearchState, limits: Limits, move: Move) -> bool:
     """Whether a move's buffers stay within the memory limit; one batch's size unknown, the first ones do."""
     if move.knob == "fast_form":
         return True
     if move.knob == "cache":
         return move.forecast is not None and (move.forecast.needs_bytes or math.inf) <= limits.memory_bytes
     if limits.batch_bytes is None:
-        return all(turn.old in _OFF or _count(turn.new) <= _count(turn.old) for turn in move.turns)
-    return _needs_more(place, move.turned(place.knobs), limits.batch_bytes) <= limits.memory_bytes
+        return all(change.old in _OFF or _number(change.new) <= _number(change.old) for change in move.changes)
+    return _extra_bytes(state, move.settings_after(state.knobs), limits.batch_bytes) <= limits.memory_bytes
 
 
-def _few(place: SearchState, limits: Limits) -> int:
+def _first_workers(state: SearchState, limits: Limits) -> int:
     """As many calls at once as hide the data, by the first guess that each gains in full: a power of two."""
-    times = _SPARE * (place.now.step_ms - place.now.work_ms) / max(place.now.work_ms, 1e-3)
+    times = _SPARE * (state.now.step_ms - state.now.work_ms) / max(state.now.work_ms, 1e-3)
     return min(1 << math.ceil(math.log2(max(times, 2.0))), max(_MOST_FIRST, limits.cores))
 
 
-def _deep(place: SearchState) -> int:
-    return _DEEP if place.now.work_ms < _SHORT_MS else FIRST_DEPTH
+def _first_depth(state: SearchState) -> int:
+    return _MOST_DEPTH if state.now.work_ms < _SHORT_MS else FIRST_DEPTH
 
 
-def _both(place: SearchState, limits: Limits, calls: int) -> Move | None:
+def _prefetch_and_workers(state: SearchState, limits: Limits, calls: int) -> Move | None:
     """Prefetch and workers in one move, as far as the memory limit bears them."""
-    if not {"prefetch", "workers"} <= set(place.knobs):
+    if not {"prefetch", "workers"} <= set(state.knobs):
         return None
     while calls >= 2:
-        depth = _bearable(place, limits, "prefetch", _deep(place))
-        move = _move(place, _BOTH, ("prefetch", depth), ("workers", str(calls)))
-        if move is None or fits(place, limits, move):
+        depth = _largest_fitting(state, limits, "prefetch", _first_depth(state))
+        move = _move(state, _BOTH, ("prefetch", depth), ("workers", str(calls)))
+        if move is None or fits(state, limits, move):
             return move
         calls //= 2
     return None
 
 
-def _turned(place: SearchState, knob: str, new: str, why: str = "") -> Move | None:
+def _single_change(state: SearchState, knob: str, new: str, why: str = "") -> Move | None:
     """One knob turned; None where there is none, or nothing to turn it to."""
-    if not new or knob not in place.knobs:
+    if not new or knob not in state.knobs:
         return None
-    turn = KnobChange(knob, place.knobs[knob], new)
-    return Move((turn,), why or _WHY[knob], place.make_forecast({knob: new}))
+    change = KnobChange(knob, state.knobs[knob], new)
+    return Move((change,), why or _WHY[knob], state.make_forecast({knob: new}))
 
 
-def _move(place: SearchState, why: str, *turns: tuple[str, str]) -> Move | None:
+def _move(state: SearchState, why: str, *changes: tuple[str, str]) -> Move | None:
     """Knobs turned at once, but those that stand there already; None where one is missing, or none turns."""
-    if any(knob not in place.knobs for knob, _ in turns):
+    if any(knob not in state.knobs for knob, _ in changes):
         return None
-    found = _changes(place, turns)
-    return Move(found, why, _foretold(place, found)) if found else None
+    found = _changes(state, changes)
+    return Move(found, why, _forecast(state, found)) if found else None
 
 
-def _changes(place: SearchState, values: Iterable[tuple[str, str]]) -> tuple[KnobChange, ...]:
+def _changes(state: SearchState, values: Iterable[tuple[str, str]]) -> tuple[KnobChange, ...]:
     """What it takes to turn knobs to these values."""
-    return tuple(KnobChange(knob, place.knobs[knob], new) for knob, new in values if place.knobs[knob] != new)
+    return tuple(KnobChange(knob, state.knobs[knob], new) for knob, new in values if state.knobs[knob] != new)
 
 
-def _foretold(place: SearchState, turns: tuple[KnobChange, ...]) -> Forecast | None:
-    return place.make_forecast({turn.knob: turn.new for turn in turns})
+def _forecast(state: SearchState, changes: tuple[KnobChange, ...]) -> Forecast | None:
+    return state.make_forecast({change.knob: change.new for change in changes})
 
 
-def _untried(place: SearchState, limits: Limits, moves: list[Move | None]) -> list[Move]:
+def _new_moves(state: SearchState, limits: Limits, moves: list[Move | None]) -> list[Move]:
     """Those of knobs that are open, and to settings where it has not been."""
     return [
         move
         for move in moves
-        if move and all(turn.knob in limits.open for turn in move.turns) and move.turned(place.knobs) not in place.been
+        if move and all(change.knob in limits.switchable for change in move.changes) and move.settings_after(state.knobs) not in state.visited
     ]
 
 
-def _bearable(place: SearchState, limits: Limits, knob: str, most: int) -> str:
+def _largest_fitting(state: SearchState, limits: Limits, knob: str, most: int) -> str:
     """What a knob that is off is turned to: `most`, or the half of it, of that, ... that the memory limit bears."""
     fitting = most
-    while fitting > 1 and not _bears(place, limits, knob, str(fitting)):
+    while fitting > 1 and not _value_fits(state, limits, knob, str(fitting)):
         fitting //= 2
     return str(fitting)
 
 
-def _more(place: SearchState, limits: Limits, knob: str) -> str:
+def _next_larger(state: SearchState, limits: Limits, knob: str) -> str:
     """The next larger number that the memory bears; empty where it is none, or there."""
-    value = place.knobs[knob]
-    most = _DEEP if knob == "prefetch" else _MOST
+    value = state.knobs[knob]
+    most = _MOST_DEPTH if knob == "prefetch" else _MOST_WORKERS
     if not value.isdigit() or int(value) >= most:
         return ""
     wide, next_up = (str(min(times * int(value), most)) for times in (4, 2))
-    far = knob == "prefetch" or place.now.wait_share >= _FAR_FROM_FED
-    return wide if far and _bears(place, limits, knob, wide) else next_up
+    far = knob == "prefetch" or state.now.wait_share >= _HIGH_WAIT_SHARE
+    return wide if far and _value_fits(state, limits, knob, wide) else next_up
 
 
-def _bears(place: SearchState, limits: Limits, knob: str, value: str) -> bool:
+def _value_fits(state: SearchState, limits: Limits, knob: str, value: str) -> bool:
     if limits.batch_bytes is None:
-        return place.knobs.get(knob) in _OFF
-    return _needs_more(place, {**place.knobs, knob: value}, limits.batch_bytes) <= limits.memory_bytes
+        return state.knobs.get(knob) in _OFF
+    return _extra_bytes(state, {**state.knobs, knob: value}, limits.batch_bytes) <= limits.memory_bytes
 
 
-def _needs_more(place: SearchState, turned: Mapping[str, str], batch_bytes: float) -> float:
-    return needed_bytes(turned, batch_bytes) - needed_bytes(place.start, batch_bytes)
+def _extra_bytes(state: SearchState, settings_after: Mapping[str, str], batch_bytes: float) -> float:
+    return needed_bytes(settings_after, batch_bytes) - needed_bytes(state.start, batch_bytes)
 
 
-def _count(value: str) -> int:
+def _number(value: str) -> int:
     return int(value) if value.isdigit() else 0

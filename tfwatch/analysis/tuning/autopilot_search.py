@@ -26,7 +26,7 @@ from tfwatch.analysis.tuning.autopilot_moves import (
     find_data_wait_moves,
     find_return_moves,
     fits,
-    stretch,
+    judging_steps,
 )
 from tfwatch.analysis.tuning.batch_supply import needed_bytes
 from tfwatch.analysis.tuning.estimator import Estimator, ForecastDatum, MeasuredDatum, Measurement, measure
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 #: Less data wait than this share of a step is no starving: without any, a step is 4 % shorter at most. The verdict's
 #: own 5 % would leave a step at 1.053 of the best. To go on at 2 % took 1.5 to 2 times the steps, won nothing in most
 #: cases and 2 % of a step at most (`python -m tests.bench.walks`).
-FED_BELOW = 0.04
+NOT_STARVING_BELOW = 0.04
 #: A step this near the device's own time has reached it.
-NEAR_FLOOR = 0.02
+NEAR_COMPUTE_FLOOR = 0.02
 #: Work this much longer than the device's own time shares its cores with those who make batches.
 _CROWDED = 0.02
 #: What a doubling of the batches that are held at once has to save of a step, and what a cache has to.
 _PRICE, _CACHE_PRICE = 0.003, 0.015
 #: A switch that gains less than this share of a step on average is not worth its steps.
-_ENOUGH = 0.001
+_LEAST_GAIN = 0.001
 #: A stretch tells no more than a machine that wanders allows; and a difference is beyond noise by so many deviations.
 _EXACT, _SURE = 0.01, 2.0
 #: What was measured as slower by more than this is not kept, whatever was forecast; it may be tried again.
@@ -72,41 +72,41 @@ class AutopilotSearch:
         self.first = first
         self.reason = ""
         self._start = dict(knobs)
-        self._seen = [MeasuredDatum(dict(knobs), first)]
-        self._told: list[ForecastDatum] = []
-        self._barred: list[dict[str, str]] = []
-        self._floor_ms = first.work_ms
+        self._measured = [MeasuredDatum(dict(knobs), first)]
+        self._forecast_data: list[ForecastDatum] = []
+        self._refused: list[dict[str, str]] = []
+        self._compute_floor_ms = first.work_ms
 
     @property
     def now(self) -> Measurement:
         """What was measured last under what it stands at."""
         return self._newest.measured
 
-    def place(self, make_forecast: MakeForecast) -> SearchState:
+    def state(self, make_forecast: MakeForecast) -> SearchState:
         """Where it stands."""
-        been = [*(one.knobs for one in self._seen), *self._barred]
-        return SearchState(self._start, self.knobs, self.now, been, make_forecast, self._floor_ms)
+        visited = [*(one.knobs for one in self._measured), *self._refused]
+        return SearchState(self._start, self.knobs, self.now, visited, make_forecast, self._compute_floor_ms)
 
     def next(self, make_forecast: MakeForecast, limits: Limits) -> Move | Stop:
         """What comes next. foretell: the forecast of knobs turned to values from where it stands."""
-        place, now = self.place(make_forecast), self.now
-        if now.step_ms <= (1 + NEAR_FLOOR) * self._floor_ms < math.inf:
-            above = f"less than {units.percent(NEAR_FLOOR)} above the device's own {units.milliseconds(self._floor_ms)}"
+        state, now = self.state(make_forecast), self.now
+        if now.step_ms <= (1 + NEAR_COMPUTE_FLOOR) * self._compute_floor_ms < math.inf:
+            above = f"less than {units.percent(NEAR_COMPUTE_FLOOR)} above the device's own {units.milliseconds(self._compute_floor_ms)}"
             return Stop("compute_floor", f"a step takes {units.milliseconds(now.step_ms)}, {above}")
-        starves = now.wait_share >= FED_BELOW
-        crowded = now.work_ms > (1 + _CROWDED) * self._floor_ms
+        starves = now.wait_share >= NOT_STARVING_BELOW
+        crowded = now.work_ms > (1 + _CROWDED) * self._compute_floor_ms
         if not starves and limits.accelerated and not crowded:
-            return Stop("not_starving", _fed(now))
-        feed = [move for move in find_data_wait_moves(place, limits) if starves or move.knob in _LIGHTER]
-        fitting = [move for move in feed if fits(place, limits, move)]
-        eased = [move for move in find_core_sharing_moves(place, limits) if crowded and fits(place, limits, move)]
-        moves = self._worth(place, fitting, eased)
-        best = next((move for move in moves if stretch(place, move, limits) >= LEAST), None)
+            return Stop("not_starving", _wait_text(now))
+        feed = [move for move in find_data_wait_moves(state, limits) if starves or move.knob in _LIGHTER]
+        fitting = [move for move in feed if fits(state, limits, move)]
+        eased = [move for move in find_core_sharing_moves(state, limits) if crowded and fits(state, limits, move)]
+        moves = self._rank(state, fitting, eased)
+        best = next((move for move in moves if judging_steps(state, move, limits) >= LEAST), None)
         if best:
             return best
         if any(move.knob != "cache" for move in moves):
             left = f"the {max(limits.steps, 0)} steps left of its {BUDGET} are too few to judge another switch by"
-            return Stop("budget", f"{left}; {_fed(now)}")
+            return Stop("budget", f"{left}; {_wait_text(now)}")
         return _nothing_left(now, starves, bool(feed) and not fitting, "cache" in [move.knob for move in fitting])
 
     def judge(self, move: Move, rows: Rows, *, last: bool) -> bool | None:
@@ -114,65 +114,65 @@ class AutopilotSearch:
         after, before = measure(rows), self._newest
         if after is None or after.steps < LEAST:
             return self._too_few(move) if last else None
-        came = MeasuredDatum(move.turned(self.knobs), after)
-        came_off = math.hypot(came.off, before.off)
-        slower = came.log - before.log > _SURE * came_off
+        came = MeasuredDatum(move.settings_after(self.knobs), after)
+        measured_error = math.hypot(came.deviation, before.deviation)
+        slower = came.log - before.log > _SURE * measured_error
         if not last and not slower and after.error_ms > _EXACT * after.step_ms:
             return None
-        told = self._told
-        if came.knobs not in [one.knobs for one in self._seen]:
-            told = [*told, replace(self._foretold(move), came=came.log - before.log, came_off=came_off)]
-        self._floor_ms = min(self._floor_ms, after.work_ms)
-        self._seen, self._told = [*self._seen, came], told
+        forecast_data = self._forecast_data
+        if came.knobs not in [one.knobs for one in self._measured]:
+            forecast_data = [*forecast_data, replace(self._forecast_datum(move), came=came.log - before.log, measured_error=measured_error)]
+        self._compute_floor_ms = min(self._compute_floor_ms, after.work_ms)
+        self._measured, self._forecast_data = [*self._measured, came], forecast_data
         price = _price(came.knobs) - _price(self.knobs)
-        kept = came.log - before.log <= _SLOWER and Estimator(self._seen, told).gain(self.knobs, came.knobs) > price
-        promises = move.forecast is not None and self._promised(move) < 0
-        self.reason = _reason(before, came, promises=promises, kept=kept)
+        kept = came.log - before.log <= _SLOWER and Estimator(self._measured, forecast_data).expected_saving(self.knobs, came.knobs) > price
+        has_gain = move.forecast is not None and self._expected_log(move) < 0
+        self.reason = _reason(before, came, has_gain=has_gain, kept=kept)
         if kept:
             self.knobs = dict(came.knobs)
         return kept
 
-    def drop(self, move: Move) -> None:
+    def exclude(self, move: Move) -> None:
         """A setting could not be had, or not be borne: it is never asked for again."""
-        self._barred.append(move.turned(self.knobs))
+        self._refused.append(move.settings_after(self.knobs))
 
     def _too_few(self, move: Move) -> bool:
-        self.drop(move)
+        self.exclude(move)
         self.reason = "too few steps to judge it by"
         return False
 
     @property
     def _newest(self) -> MeasuredDatum:
-        return next(one for one in reversed(self._seen) if one.knobs == self.knobs)
+        return next(one for one in reversed(self._measured) if one.knobs == self.knobs)
 
-    def _worth(self, place: SearchState, feed: list[Move], eased: list[Move]) -> list[Move]:
+    def _rank(self, state: SearchState, feed: list[Move], eased: list[Move]) -> list[Move]:
         """The moves that are worth their steps, the best first."""
         opened = [*feed, *eased]
-        known = Estimator(self._seen, [*self._told, *map(self._foretold, opened)])
-        back = find_return_moves(place, [one.knobs for one in self._seen if one.knobs not in self._barred])
+        known = Estimator(self._measured, [*self._forecast_data, *map(self._forecast_datum, opened)])
+        back = find_return_moves(state, [one.knobs for one in self._measured if one.knobs not in self._refused])
         # No setting of the buffers brings a step below the device's own time.
-        most = math.log(place.now.step_ms / place.floor_ms) if place.floor_ms > 0 else math.inf
+        most = math.log(state.now.step_ms / state.compute_floor_ms) if state.compute_floor_ms > 0 else math.inf
         worth = {}
         for move in [*opened, *back]:
-            turned = move.turned(self.knobs)
-            gains = known.worth(self.knobs, turned, _price(turned) - _price(self.knobs))
-            worth[move.turns] = gains if move.knob in _LIGHTER else min(gains, most)
-        ranked = sorted([*opened, *back], key=lambda move: -worth[move.turns])
+            settings_after = move.settings_after(self.knobs)
+            gains = known.worth(self.knobs, settings_after, _price(settings_after) - _price(self.knobs))
+            worth[move.changes] = gains if move.knob in _LIGHTER else min(gains, most)
+        ranked = sorted([*opened, *back], key=lambda move: -worth[move.changes])
         # To one that starves highly all that feeds and is new comes first, also what was foretold to give nothing.
-        new = [move for move in ranked if move in feed] if place.now.wait_share >= HIGHLY_FROM else []
-        return [*new, *(move for move in ranked if worth[move.turns] >= _ENOUGH)]
+        new = [move for move in ranked if move in feed] if state.now.wait_share >= HIGHLY_FROM else []
+        return [*new, *(move for move in ranked if worth[move.changes] >= _LEAST_GAIN)]
 
-    def _foretold(self, move: Move) -> ForecastDatum:
-        told, wide = move.forecast, 0.0
-        if told is not None and 0 < told.low_ms < told.high_ms:
-            wide = math.log(told.high_ms / told.low_ms) / (2 * NINE_OF_TEN)
-        return ForecastDatum(dict(self.knobs), move.turned(self.knobs), self._promised(move), wide)
+    def _forecast_datum(self, move: Move) -> ForecastDatum:
+        forecast_data, wide = move.forecast, 0.0
+        if forecast_data is not None and 0 < forecast_data.low_ms < forecast_data.high_ms:
+            wide = math.log(forecast_data.high_ms / forecast_data.low_ms) / (2 * NINE_OF_TEN)
+        return ForecastDatum(dict(self.knobs), move.settings_after(self.knobs), self._expected_log(move), wide)
 
-    def _promised(self, move: Move) -> float:
+    def _expected_log(self, move: Move) -> float:
         """The logarithm of the step after a move, less that before it, by its forecast."""
-        told, now = move.forecast, self.now
-        if told is not None and told.is_known:
-            return math.log((told.step_ms if math.isnan(told.mean_ms) else told.mean_ms) / now.step_ms)
+        forecast_data, now = move.forecast, self.now
+        if forecast_data is not None and forecast_data.is_known:
+            return math.log((forecast_data.step_ms if math.isnan(forecast_data.mean_ms) else forecast_data.mean_ms) / now.step_ms)
         return math.log(1 - _HALF * now.wait_share)
 
 
@@ -186,31 +186,31 @@ def _price(knobs: Mapping[str, str]) -> float:
     return _PRICE * held + (_CACHE_PRICE if knobs.get("cache") == "on" else 0.0)
 
 
-def _reason(before: MeasuredDatum, came: MeasuredDatum, *, promises: bool, kept: bool) -> str:
+def _reason(before: MeasuredDatum, came: MeasuredDatum, *, has_gain: bool, kept: bool) -> str:
     """What a verdict rests on where what was measured does not say it beyond noise."""
     gained = before.log - came.log
-    sure = _SURE * math.hypot(before.off, came.off)
+    sure = _SURE * math.hypot(before.deviation, came.deviation)
     if gained > sure:
         return "" if kept else "it gains less than what it holds is worth"
     if gained < -sure:
         return "slower"
     if not kept:
         return "no gain beyond noise"
-    return "not beyond noise" + (", as forecast" if promises and gained > 0 else ", likely no slower")
+    return "not beyond noise" + (", as forecast" if has_gain and gained > 0 else ", likely no slower")
 
 
 def _nothing_left(now: Measurement, starves: bool, refused: bool, caches: bool) -> Stop:
     later = "; a cache would gain once an epoch has filled it: c" if caches else ""
     if not starves:
-        return Stop("not_starving", _fed(now) + later)
+        return Stop("not_starving", _wait_text(now) + later)
     limit = (
         "the switches that are left need more memory than its limit"
         if refused
         else "no other switch is likely to make it less"
     )
-    return Stop("nothing_left", f"{_fed(now)}; {limit}{later}")
+    return Stop("nothing_left", f"{_wait_text(now)}; {limit}{later}")
 
 
-def _fed(now: Measurement) -> str:
+def _wait_text(now: Measurement) -> str:
     waits = units.number(now.step_ms - now.work_ms)
     return f"it waits {waits} of {units.milliseconds(now.step_ms)} a step"

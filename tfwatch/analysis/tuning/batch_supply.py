@@ -48,7 +48,7 @@ class Range(NamedTuple):
     """A figure that is not known exactly: what makes the step short, what is likely, and what makes it long."""
 
     short: float
-    likely: float
+    middle: float
     long: float
 
 
@@ -90,7 +90,7 @@ class Supply:
         """The same pipeline with all of its work so many times as large."""
         return replace(self, serial_ms=self.serial_ms * times, parallel_ms=self.parallel_ms * times)
 
-    def later(self, latency_ms: float) -> Supply:
+    def with_latency(self, latency_ms: float) -> Supply:
         """The same with so much more latency at the read, a map of whole batches; less than nothing is nothing."""
         return replace(self, parallel_ms=max(self.parallel_ms + latency_ms, 0.0))
 

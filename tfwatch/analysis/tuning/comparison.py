@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfwatch.analysis.steps.breakdown import Breakdown, Stat, breakdown, steady
-from tfwatch.analysis.tuning.knob_state import in_effect
+from tfwatch.analysis.tuning.knob_state import knobs_in_effect
 from tfwatch.core.events import EXPERIMENT, PipelineSwitched, SwitchAsked, SwitchFailed, without_experiments
 from tfwatch.core.knobs import ChangesKnob, KnobChange, epochs_until
 from tfwatch.core.rows import Flag, plausible
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
 
 #: Steps after which a comparison is called settled.
-SETTLED = 60
+ENOUGH_STEPS = 60
 #: Steps looked at on each side, at most.
 LONGEST = 600
 #: Steady steps on both sides before a ratio is told.
 LEAST = 20
 
 #: The splits of stretches (first step, last step) that grow no more.
-Known: TypeAlias = dict[tuple[int, int], Breakdown | None]
+KnownSplits: TypeAlias = dict[tuple[int, int], Breakdown | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Comparison(ChangesKnob):
     step: the first step of the new setting; None while the switch is asked and not yet in effect.
     before, after: the steady steps on both sides, up to the neighbouring switch and at most 600 each.
     ratio: `typical` step time before over after; above 1 is faster. None until there are 20 steps on both sides.
-    settled: `after` holds at least `SETTLED` steps.
+    settled: `after` holds at least `ENOUGH_STEPS` steps.
     beside: another knob that was turned at the same step: what each of them gave nobody can tell, so there is no ratio.
     """
 
@@ -75,7 +75,7 @@ def compare(
     events: Sequence[Event],
     steps_total: int,
     rows_between: Callable[[int, int], Rows],
-    known: Known | None = None,
+    known: KnownSplits | None = None,
 ) -> list[Comparison]:
     """Every switch of a run in order; `rows_between(first, last)` gives the rows of steps first to last.
 
@@ -141,7 +141,7 @@ def _sides(step: int, bounds: list[int]) -> tuple[tuple[int, int], tuple[int, in
 
 
 def _split(
-    first: int, last: int, steps_total: int, rows_between: Callable[[int, int], Rows], known: Known
+    first: int, last: int, steps_total: int, rows_between: Callable[[int, int], Rows], known: KnownSplits
 ) -> Breakdown | None:
     if (first, last) in known:
         return known[first, last]
@@ -166,7 +166,7 @@ def _comparison(
         before=before,
         after=after,
         ratio=None if beside else ratio(before, after),
-        settled=after is not None and after.steps >= SETTLED,
+        settled=after is not None and after.steps >= ENOUGH_STEPS,
         beside=beside,
     )
 
@@ -267,7 +267,7 @@ def earlier_run(run: str, start: Start, steps: Rows, events: Sequence[Event]) ->
 
 
 def _at(start: Start, switches: Iterable[PipelineSwitched]) -> Start:
-    return replace(start, knobs=in_effect(start.knobs, switches))
+    return replace(start, knobs=knobs_in_effect(start.knobs, switches))
 
 
 def changes(before: Start, now: Start) -> tuple[KnobChange, ...]:
@@ -324,7 +324,7 @@ def restart(
         before=sides[0],
         after=sides[1],
         ratio=ratio(*sides),
-        settled=after is not None and after.steps >= SETTLED,
+        settled=after is not None and after.steps >= ENOUGH_STEPS,
         run=earlier.run,
         changes=changed,
         per_image=per_image,

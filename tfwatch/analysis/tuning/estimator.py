@@ -21,7 +21,7 @@ import numpy as np
 
 from tfwatch.analysis.steps.breakdown import steady
 from tfwatch.analysis.tuning.comparison import LEAST
-from tfwatch.analysis.tuning.knob_state import taken_back
+from tfwatch.analysis.tuning.knob_state import undo_changes
 from tfwatch.core.rows import step_ms
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ def measure(rows: Rows) -> Measurement | None:
         return None
     work = _winsorised(kept["compute_ms"].astype(np.float64) + kept["host_ms"])
     step = _winsorised(step_ms(kept, np.float64))
-    off = step - step.mean()
-    spread = float(off @ off)
-    likeness = float(off[1:] @ off[:-1]) / spread if spread > 0 else 0.0
+    deviation = step - step.mean()
+    spread = float(deviation @ deviation)
+    likeness = float(deviation[1:] @ deviation[:-1]) / spread if spread > 0 else 0.0
     likeness = min(max(likeness, 0.0), _LIKEST)
     count = max(len(kept) * (1 - likeness) / (1 + likeness), 2.0)
     error = math.sqrt(spread / (len(kept) - 1) / count) / (1 - 2 * _TAIL)
@@ -88,7 +88,7 @@ def _winsorised(values: NDArray[np.float64]) -> NDArray[np.float64]:
 _WANDERS, _ERRORS = 0.02, 2.0
 #: A forecast is off by this share of a step at least, and by this share of what it promises, until its record tells:
 #: before that, it counts as so many that came true.
-_OFF, _OFF_OF_PROMISE, _FAITH = 0.05, 0.5, 2.0
+_LEAST_ERROR, _ERROR_OF_CHANGE, _FAITH = 0.05, 0.5, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class MeasuredDatum:
         return math.log(self.measured.step_ms)
 
     @property
-    def off(self) -> float:
+    def deviation(self) -> float:
         """How far the setting's own step may be from it: a standard deviation, as a share."""
         return math.hypot(_ERRORS * self.measured.error_ms / self.measured.step_ms, _WANDERS)
 
@@ -117,37 +117,37 @@ class ForecastDatum:
     """
 
     knobs: Mapping[str, str]
-    turned: Mapping[str, str]
-    promised: float
-    range: float
-    came: float = math.nan
-    came_off: float = 0.0
+    settings_after: Mapping[str, str]
+    log_ratio: float
+    spread: float
+    measured_log_ratio: float = math.nan
+    measured_error: float = 0.0
 
     @property
-    def off(self) -> float:
+    def deviation(self) -> float:
         """How far it is taken to be off, before anything is known of forecasts: a standard deviation, as a share."""
-        return math.hypot(max(self.range, _OFF), _OFF_OF_PROMISE * self.promised)
+        return math.hypot(max(self.spread, _LEAST_ERROR), _ERROR_OF_CHANGE * self.log_ratio)
 
 
 class Estimator:
     """Estimates of every setting in `seen`, at least one, and in `told`, which begin at settings that are known."""
 
-    def __init__(self, seen: Sequence[MeasuredDatum], told: Sequence[ForecastDatum]) -> None:
-        settings = [one.knobs for one in seen] + [one.turned for one in told]
+    def __init__(self, measurements: Sequence[MeasuredDatum], forecasts: Sequence[ForecastDatum]) -> None:
+        settings = [one.knobs for one in measurements] + [one.settings_after for one in forecasts]
         self._at = {_key(one): n for n, one in enumerate({_key(one): one for one in settings}.values())}
-        off = _record(told)
-        rows = [self._row(one.knobs) for one in seen] + [self._row(one.turned) - self._row(one.knobs) for one in told]
-        sure = 1 / np.array([one.off for one in seen] + [off * one.off for one in told])
-        says = np.array([one.log for one in seen] + [one.promised for one in told])
+        deviation = _error_scale(forecasts)
+        rows = [self._row(one.knobs) for one in measurements] + [self._row(one.settings_after) - self._row(one.knobs) for one in forecasts]
+        sure = 1 / np.array([one.deviation for one in measurements] + [deviation * one.deviation for one in forecasts])
+        logs = np.array([one.log for one in measurements] + [one.log_ratio for one in forecasts])
         weighed = np.array(rows) * sure[:, None]
         self._spread = np.linalg.inv(weighed.T @ weighed)
-        self._mean = self._spread @ (weighed.T @ (says * sure))
+        self._mean = self._spread @ (weighed.T @ (logs * sure))
 
-    def gain(self, here: Mapping[str, str], there: Mapping[str, str]) -> float:
+    def expected_saving(self, here: Mapping[str, str], there: Mapping[str, str]) -> float:
         """The share of a step that a setting is likely to save over another; below 0 where it is slower."""
         return float((self._row(here) - self._row(there)) @ self._mean)
 
-    def worth(self, here: Mapping[str, str], there: Mapping[str, str], price: float) -> float:
+    def expected_gain(self, here: Mapping[str, str], there: Mapping[str, str], price: float) -> float:
         """The share of a step that trying a setting gains on average, where the better of the two is kept.
 
         price: what it has to save to be the better. It is the knowledge gradient (Frazier, Powell, Dayanik 2008).
@@ -155,7 +155,7 @@ class Estimator:
         apart = self._row(there) - self._row(here)
         spread = float(self._row(there) @ self._spread @ self._row(there))
         learns = abs(float(apart @ self._spread @ self._row(there))) / math.sqrt(spread + _WANDERS**2)
-        better = self.gain(here, there) - price
+        better = self.expected_saving(here, there) - price
         z = better / learns
         return learns * math.exp(-z * z / 2) / math.sqrt(2 * math.pi) + better * (1 + math.erf(z / math.sqrt(2))) / 2
 
@@ -165,10 +165,10 @@ class Estimator:
         return row
 
 
-def _record(told: Iterable[ForecastDatum]) -> float:
+def _error_scale(forecasts: Iterable[ForecastDatum]) -> float:
     """So many times as far off as they are taken to be, forecasts were so far."""
-    known = [one for one in told if not math.isnan(one.came)]
-    offs = [((one.came - one.promised) / math.hypot(one.off, one.came_off)) ** 2 for one in known]
+    known = [one for one in forecasts if not math.isnan(one.measured_log_ratio)]
+    offs = [((one.measured_log_ratio - one.log_ratio) / math.hypot(one.deviation, one.measured_error)) ** 2 for one in known]
     return math.sqrt((_FAITH + sum(offs)) / (_FAITH + len(offs)))
 
 
@@ -185,7 +185,7 @@ class Interval:
 
 
 def intervals(
-    comparisons: Sequence[Comparison], knobs: Mapping[str, str], turns: Sequence[PipelineSwitched] = ()
+    comparisons: Sequence[Comparison], knobs: Mapping[str, str], switches: Sequence[PipelineSwitched] = ()
 ) -> list[Interval]:
     """The stretches on both sides of each comparison, oldest first; the last one ended with `knobs`.
 
@@ -193,29 +193,29 @@ def intervals(
     Knobs that were turned at one step began one stretch together.
     """
     made = [(switch.step, switch) for switch in comparisons if switch.step is not None]
-    past = [(turn.step, turn.change) for turn in turns] or [(step, switch.change) for step, switch in made]
+    past = [(turn.step, turn.change) for turn in switches] or [(step, switch.change) for step, switch in made]
     state, found = dict(knobs), []
     for n in range(len(made) - 1, -1, -1):
         step, switch = made[n]
-        state = _go_back(state, past, step)
+        state = _undo_after(state, past, step)
         if n == len(made) - 1 or made[n + 1][0] != step:
             found.append(Interval(step_time_knobs(state), switch.after))
     if made:
         step, switch = made[0]
-        state = _go_back(state, past, step - 1)
+        state = _undo_after(state, past, step - 1)
         found.append(Interval(step_time_knobs(state), switch.before))
     return found[::-1]
 
 
-def _go_back(state: dict[str, str], past: list[tuple[int, KnobChange]], step: int) -> dict[str, str]:
+def _undo_after(state: dict[str, str], past: list[tuple[int, KnobChange]], step: int) -> dict[str, str]:
     """The knobs before what was turned after a step, which leaves `past`."""
     later = []
     while past and past[-1][0] > step:
         later.append(past.pop()[1])
-    return taken_back(state, later)
+    return undo_changes(state, later)
 
 
-def find(
+def find_measured(
     history: Sequence[Interval], wanted: Mapping[str, str], now: Mapping[str, str]
 ) -> tuple[Breakdown, Breakdown | None] | None:
     """The newest stretch of the wanted setting, and of a neighbour with the present one, `now`, if there is any.

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from tfwatch.analysis.findings.bottleneck import stage_table
+from tfwatch.analysis.findings.bottleneck import make_stage_table
 from tfwatch.analysis.steps.breakdown import breakdown, steady
 from tfwatch.analysis.tuning.comparison import LONGEST
 from tfwatch.analysis.tuning.estimator import Interval, intervals
-from tfwatch.analysis.tuning.knob_state import in_effect
+from tfwatch.analysis.tuning.knob_state import knobs_in_effect
 from tfwatch.core.rows import STEP, step_ms
 
 if TYPE_CHECKING:
@@ -60,25 +60,25 @@ class Evidence:
     memory_free: float | None = None
     memory_limit: float | None = None
     comparisons: tuple[Comparison, ...] = ()
-    turns: tuple[PipelineSwitched, ...] = ()
+    switches: tuple[PipelineSwitched, ...] = ()
     batch_size: int | None = None
     batch_bytes: float | None = None
     cache_bytes: float | None = None
     rows: Rows = field(default_factory=lambda: np.empty(0, dtype=STEP))
-    silence: str = ""
+    no_forecast_reason: str = ""
 
     @cached_property
     def history(self) -> list[Interval]:
         """What the settings of this run have shown, oldest first."""
-        return intervals(self.comparisons, self.knobs, self.turns)
+        return intervals(self.comparisons, self.knobs, self.switches)
 
     @cached_property
-    def wandering(self) -> float:
+    def step_variation(self) -> float:
         """`wanders` of the rows."""
-        return wanders(self.rows)
+        return block_variation(self.rows)
 
 
-class Described(Protocol):
+class RunDescription(Protocol):
     """What is asked of a run's manifest (`runs.format.Manifest`)."""
 
     @property
@@ -108,11 +108,11 @@ class EvidenceTables:
     switched: every switch of the run that took effect, in order.
     """
 
-    run: Described
+    run: RunDescription
     rows_between: Callable[[int, int], Rows]
     samples: Rows
     table_at: Callable[[int, int], StageTable | None]
-    switched: Sequence[PipelineSwitched]
+    switches: Sequence[PipelineSwitched]
 
     @property
     def cores(self) -> int:
@@ -120,13 +120,13 @@ class EvidenceTables:
         return cores_of(self.run)
 
 
-def cores_of(run: Described) -> int:
+def cores_of(run: RunDescription) -> int:
     """Cores that a run may use; 1 where its manifest does not tell."""
     known = (run.machine.get(name) for name in ("cores", "cores_allowed"))
     return max(1, math.ceil(min((n for n in known if isinstance(n, int | float) and n > 0), default=1)))
 
 
-def tables(rows: Rows, found: Mapping[int, StagesFound]) -> Callable[[int, int], StageTable | None]:
+def stage_tables_by_time(rows: Rows, found: Mapping[int, StagesFound]) -> Callable[[int, int], StageTable | None]:
     """For `EvidenceTables.table_at`, of all of a run's rows of `core.rows.STAGE`: the readings of the 10 s before."""
     rows = rows[rows["at_ns"] > 0]  # a dropped stretch reads as zeros
 
@@ -134,61 +134,61 @@ def tables(rows: Rows, found: Mapping[int, StagesFound]) -> Callable[[int, int],
         del step
         last = int(np.searchsorted(rows["at_ns"], np.uint64(at_ns), side="right"))
         first = int(np.searchsorted(rows["at_ns"], np.uint64(max(at_ns - _READINGS_NS, 0)), side="left"))
-        return stage_table(rows[first:last], found)
+        return make_stage_table(rows[first:last], found)
 
     return table_at
 
 
 def build_evidence(
-    grounds: EvidenceTables, comparisons: Sequence[Comparison], step: int, at_ns: int, silence: str = ""
+    tables: EvidenceTables, comparisons: Sequence[Comparison], step: int, at_ns: int, no_forecast_reason: str = ""
 ) -> Evidence:
     """What is known after `step` steps, at `at_ns`; `comparisons`: the switches up to then.
 
     silence: why nothing is to be forecast now, e.g. `stalled`.
     """
-    run, made = grounds.run, [switch for switch in grounds.switched if switch.step <= step]
+    run, made = tables.run, [switch for switch in tables.switches if switch.step <= step]
     since = made[-1].step if made else 1
-    rows = steady(grounds.rows_between(max(since, step - LONGEST + 1), step))
-    samples = _since(grounds.samples, int(rows["start_ns"][0]) if len(rows) else at_ns, at_ns)
+    rows = steady(tables.rows_between(max(since, step - LONGEST + 1), step))
+    samples = _since(tables.samples, int(rows["start_ns"][0]) if len(rows) else at_ns, at_ns)
     available = _mean(samples[-1:], "memory_available_bytes")
     split = breakdown(rows)
-    table = grounds.table_at(step, at_ns)
+    table = tables.table_at(step, at_ns)
     return Evidence(
         breakdown=split,
-        knobs=in_effect(run.knobs, made),
+        knobs=knobs_in_effect(run.knobs, made),
         switchable=tuple(run.switchable),
-        stages=_judged(grounds, table, samples, split),
-        cores=grounds.cores,
-        cores_free=max(grounds.cores - _mean(samples, "cpu_cores"), 0.0),
+        stages=_judged(tables, table, samples, split),
+        cores=tables.cores,
+        cores_free=max(tables.cores - _mean(samples, "cpu_cores"), 0.0),
         cores_used=_mean(samples, "process_cores"),
         accelerated=run.accelerated,
         memory_free=None if math.isnan(available) else available,
         memory_limit=run.memory_limit,
         comparisons=tuple(switch for switch in comparisons if switch.step is not None),
-        turns=tuple(made),
+        switches=tuple(made),
         batch_size=run.batch_size,
         batch_bytes=run.batch_bytes,
         cache_bytes=run.cache_bytes,
         rows=rows,
-        silence=silence,
+        no_forecast_reason=no_forecast_reason,
     )
 
 
 def _judged(
-    grounds: EvidenceTables, table: StageTable | None, samples: Rows, split: Breakdown | None
+    tables: EvidenceTables, table: StageTable | None, samples: Rows, split: Breakdown | None
 ) -> StageTable | None:
     if table is None:
         return None
     others = _mean(samples, "cpu_cores") - _mean(samples, "process_cores")
     took_ms = (split.wait.mean, split.work_mean_ms) if split else ()
-    return table.judged(grounds.cores, others, *took_ms)
+    return table.judged(tables.cores, others, *took_ms)
 
 
-def last_table(grounds: EvidenceTables, rows: Rows, split: Breakdown | None) -> StageTable | None:
+def last_table(tables: EvidenceTables, rows: Rows, split: Breakdown | None) -> StageTable | None:
     """The last table of a run, of all its rows of `core.rows.STAGE`; split: of its last steps. None without rows."""
     at_ns = int(rows["at_ns"].max(initial=0))
-    samples = _since(grounds.samples, max(at_ns - _READINGS_NS - _PERIOD_NS, 0), at_ns)
-    return _judged(grounds, grounds.table_at(0, at_ns), samples, split)
+    samples = _since(tables.samples, max(at_ns - _READINGS_NS - _PERIOD_NS, 0), at_ns)
+    return _judged(tables, tables.table_at(0, at_ns), samples, split)
 
 
 def _since(samples: Rows, begun_ns: int, at_ns: int) -> Rows:
@@ -203,7 +203,7 @@ def _mean(samples: Rows, column: str) -> float:
     return float(known.mean()) if len(known) else math.nan
 
 
-def wanders(rows: Rows) -> float:
+def block_variation(rows: Rows) -> float:
     """By how much the median step of one block of 20 differs from that of another: standard deviation over median.
 
     0 where there are fewer than three blocks.

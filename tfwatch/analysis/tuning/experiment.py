@@ -97,7 +97,7 @@ UNKNOWN = Estimate(1.0, 0.0, math.inf)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ExperimentState:
     """Where an experiment stands.
 
     value: number of the setting that the answer is about, compared with setting 0: the fastest one, or the second
@@ -132,7 +132,7 @@ def estimate(differences: NDArray[np.float64], alpha: float = ALPHA) -> Estimate
     return Estimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
-def standing(step_ms: NDArray[np.float64]) -> Standing:
+def evaluate(step_ms: NDArray[np.float64]) -> ExperimentState:
     """What is known of settings whose mean step times are the columns and whose rounds are the rows."""
     rounds, count = step_ms.shape
     logs = np.log(step_ms)
@@ -142,13 +142,13 @@ def standing(step_ms: NDArray[np.float64]) -> Standing:
     value = fastest or int(order[1])
     against = {at: estimate(logs[:, at] - logs[:, fastest], alpha) for at in range(count) if at != fastest}
     beaten = frozenset(at for at, found in against.items() if found.low > 1)
-    told = estimate(logs[:, 0] - logs[:, value], alpha)
+    found = estimate(logs[:, 0] - logs[:, value], alpha)
     seen = rounds >= _ROUNDS_OF_SAME
     clear = all(found.is_clear and (seen or found.answer != "same") for found in against.values())
-    return Standing(value, told, fastest, beaten, clear, rounds)
+    return ExperimentState(value, found, fastest, beaten, clear, rounds)
 
 
-def figures(times: Sequence[Sequence[NDArray[np.float64]]]) -> NDArray[np.float64]:
+def block_means(times: Sequence[Sequence[NDArray[np.float64]]]) -> NDArray[np.float64]:
     """What rounds are compared by, milliseconds: a row a round, a column a setting; `times[setting][round]` are steps.
 
     The mean step time of a block whose slowest quarter counts as the quickest of that quarter: what the machine does
@@ -176,7 +176,7 @@ def _alike(tails: NDArray[np.float64]) -> bool:
     return True
 
 
-def counted(blocks: Sequence[Rows]) -> list[NDArray[np.float64]]:
+def counted_steps(blocks: Sequence[Rows]) -> list[NDArray[np.float64]]:
     """The step times that count, milliseconds, of the blocks of one setting, in the order of the run.
 
     Flagged steps do not, nor do single spikes; what is rare is told over all blocks together.

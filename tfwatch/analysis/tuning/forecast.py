@@ -46,7 +46,7 @@ class Forecast:
 
     step_ms, low_ms, high_ms are NaN where nothing can be said; `why` says then why not, else what bounds the step.
     mean_ms: the mean step, which differs from the median where batches come in bursts.
-    floor_ms: see `floor_ms`: no setting of the pipeline goes below.
+    floor_ms: see `compute_floor_ms`: no setting of the pipeline goes below.
     now_ms, now_mean_ms: the median and the mean of the present setting.
     measured: this run has stood at that setting before, and its steps are the forecast.
     needs_bytes: the memory that the switch takes; None where it takes none worth telling or nobody knows.
@@ -58,14 +58,14 @@ class Forecast:
     step_ms: float
     low_ms: float
     high_ms: float
-    floor_ms: float
+    compute_floor_ms: float
     why: str
     needs_bytes: float | None = None
     mean_ms: float = math.nan
     now_ms: float = math.nan
     now_mean_ms: float = math.nan
     measured: bool = False
-    beyond_limit: bool = False
+    is_over_memory_limit: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -78,15 +78,15 @@ class Forecast:
         return max(self.mean_ms, self.now_mean_ms) > BURSTS * max(self.step_ms, self.now_ms)
 
     @property
-    def telling_ms(self) -> float:
+    def typical_ms(self) -> float:
         """The median step, as what came is told; where batches come in bursts the mean."""
         return self.mean_ms if self.in_bursts else self.step_ms
 
     @property
     def ratio(self) -> float:
-        """The step now over `telling_ms`, as that is told: above 1 is a gain. NaN where nothing can be said."""
+        """The step now over `typical_ms`, as that is told: above 1 is a gain. NaN where nothing can be said."""
         now_ms = self.now_mean_ms if self.in_bursts else self.now_ms
-        return now_ms / self.telling_ms if self.telling_ms > 0 else math.nan
+        return now_ms / self.typical_ms if self.typical_ms > 0 else math.nan
 
 
 def forecasts(evidence: Evidence) -> tuple[Forecast, ...]:
@@ -99,33 +99,33 @@ def choices(evidence: Evidence, knob: str) -> tuple[str, ...]:
     now = evidence.knobs.get(knob)
     if now is None or not estimator.affects_step_time(knob):
         return ()
-    made = evidence.turns or evidence.comparisons
+    made = evidence.switches or evidence.comparisons
     last_on = next((turn.old for turn in reversed(made) if turn.knob == knob and turn.old != "off"), None)
     return knob_state.choices(knob_state.KnobState(knob, now, last_on or knob_state.first_on(knob)))
 
 
-def forecast(evidence: Evidence, knob: str, value: str, beside: Mapping[str, str] = _NO_OTHER) -> Forecast:
+def forecast(evidence: Evidence, knob: str, value: str, together_with: Mapping[str, str] = _NO_OTHER) -> Forecast:
     """The step after one switch. Its number is NaN where nothing can be said, and `why` says why not.
 
     beside: what prefetch or workers are turned to at the same time.
     """
-    split, why_not = evidence.breakdown, silence(evidence)
+    split, why_not = evidence.breakdown, no_forecast_reason(evidence)
     if why_not or split is None:
-        return Forecast(knob, value, math.nan, math.nan, math.nan, floor_ms(evidence), why_not)
-    wanted = estimator.step_time_knobs({**evidence.knobs, knob: value, **beside})
-    stood = estimator.find(evidence.history, wanted, evidence.knobs)
-    seen = True
+        return Forecast(knob, value, math.nan, math.nan, math.nan, compute_floor_ms(evidence), why_not)
+    wanted = estimator.step_time_knobs({**evidence.knobs, knob: value, **together_with})
+    measured_before = estimator.find_measured(evidence.history, wanted, evidence.knobs)
+    is_measured = True
     if wanted == estimator.step_time_knobs(evidence.knobs) or _is_as_written(evidence, knob, value):
         found: Prediction | str = _as_seen(split, split, split)
-    elif stood:
-        found = _as_seen(split, *stood)
+    elif measured_before:
+        found = _as_seen(split, *measured_before)
     else:
-        found, seen = predict(evidence, split, knob, value, floor_ms(evidence), beside), False
+        found, is_measured = predict(evidence, split, knob, value, compute_floor_ms(evidence), together_with), False
     if full := _no_room(evidence, knob, value):
         found = f"a cache {full.words}"
     if isinstance(found, str):
-        return Forecast(knob, value, math.nan, math.nan, math.nan, floor_ms(evidence), f"no forecast: {found}")
-    return _told(evidence, split, knob, value, beside, found, seen)
+        return Forecast(knob, value, math.nan, math.nan, math.nan, compute_floor_ms(evidence), f"no forecast: {found}")
+    return _make_forecast(evidence, split, knob, value, together_with, found, is_measured)
 
 
 def _is_as_written(evidence: Evidence, knob: str, value: str) -> bool:
@@ -140,57 +140,57 @@ def _no_room(evidence: Evidence, knob: str, value: str) -> NoRoom | None:
     return no_room(evidence.cache_bytes, evidence.memory_free) if (knob, value) == ("cache", "on") else None
 
 
-def silence(evidence: Evidence) -> str:
+def no_forecast_reason(evidence: Evidence) -> str:
     """Why nothing can be forecast now; empty where something can."""
-    if evidence.silence:
-        return f"no forecast while {evidence.silence}"
+    if evidence.no_forecast_reason:
+        return f"no forecast while {evidence.no_forecast_reason}"
     steps = evidence.breakdown.steps if evidence.breakdown else 0
     return f"{steps} of {LEAST} steps, no forecast yet" if steps < LEAST else ""
 
 
-def floor_ms(evidence: Evidence) -> float:
+def compute_floor_ms(evidence: Evidence) -> float:
     """The device's own time and the host's: the least that compute and host took in any setting of this run, medians.
 
     Batches made on the same cores, or under Python's lock, make both longer. NaN where nothing was measured.
     """
-    splits = [evidence.breakdown, *(stay.split for stay in evidence.history)]
+    splits = [evidence.breakdown, *(interval.split for interval in evidence.history)]
     known = [split.work_median_ms for split in splits if split and split.steps >= LEAST]
     return min(known, default=math.nan)
 
 
-def _as_seen(now: Breakdown, then: Breakdown, beside: Breakdown | None) -> Prediction:
+def _as_seen(now: Breakdown, then: Breakdown, together_with: Breakdown | None) -> Prediction:
     """A stretch of this run; where one of the present setting lies beside it, in proportion to how that has changed."""
-    times = now.step.median / beside.step.median if beside else 1.0
+    times = now.step.median / together_with.step.median if together_with else 1.0
     step_ms, mean_ms = then.step.median * times, then.step.mean * times
     return Prediction(step_ms, mean_ms, step_ms, step_ms, "measured in this run")
 
 
-def _told(
+def _make_forecast(
     evidence: Evidence,
     split: Breakdown,
     knob: str,
     value: str,
-    beside: Mapping[str, str],
+    together_with: Mapping[str, str],
     found: Prediction,
-    seen: bool,
+    is_measured: bool,
 ) -> Forecast:
     usual = _OFF if evidence.accelerated else _OFF_SHARED
-    needs, limit = _needs_bytes(evidence, {knob: value, **beside}), evidence.memory_limit
-    off = math.hypot(usual, NINE_OF_TEN * evidence.wandering, _OTHERS * _taken_by_others(evidence))
+    needs, limit = _needs_bytes(evidence, {knob: value, **together_with}), evidence.memory_limit
+    off = math.hypot(usual, NINE_OF_TEN * evidence.step_variation, _OTHERS * _taken_by_others(evidence))
     return Forecast(
         knob=knob,
         value=value,
         step_ms=found.step_ms,
         low_ms=max(found.low_ms * (1 - min(off, _MOST_OFF)) - _OFF_MS, found.low_ms * _MOST_OFF),
         high_ms=found.high_ms * (1 + off) + _OFF_MS,
-        floor_ms=floor_ms(evidence),
+        compute_floor_ms=compute_floor_ms(evidence),
         why=found.why or _why(evidence, split, found.step_ms),
         needs_bytes=needs,
-        beyond_limit=needs is not None and limit is not None and needs > limit,
+        is_over_memory_limit=needs is not None and limit is not None and needs > limit,
         mean_ms=found.mean_ms,
         now_ms=split.step.median,
         now_mean_ms=split.step.mean,
-        measured=seen,
+        measured=is_measured,
     )
 
 
@@ -221,38 +221,38 @@ def _taken_by_others(evidence: Evidence) -> float:
 
 @dataclass(frozen=True, slots=True)
 class CheckedForecast:
-    """A switch whose forecast can be held against what came: `came_ms` is the median of the settled steps after it."""
+    """A switch whose forecast can be held against what came: `measured_ms` is the median of the settled steps after it."""
 
     switch: Comparison
     forecast: Forecast
-    came_ms: float
+    measured_ms: float
 
     @property
     def off(self) -> float:
         """By how much the forecast was too high, as a share of what came; below 0 it was too low."""
-        return self.forecast.step_ms / self.came_ms - 1
+        return self.forecast.step_ms / self.measured_ms - 1
 
     @property
     def inside(self) -> bool:
         """Whether what came lies in the forecast's range."""
-        return self.forecast.low_ms <= self.came_ms <= self.forecast.high_ms
+        return self.forecast.low_ms <= self.measured_ms <= self.forecast.high_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """Every switch of a run that was foretold and has settled, oldest first."""
 
-    foretold: tuple[CheckedForecast, ...] = ()
+    checked: tuple[CheckedForecast, ...] = ()
 
     @property
-    def median_off(self) -> float:
+    def median_error(self) -> float:
         """The median distance of the forecasts from what came, as a share of it; NaN where there were none."""
-        return median(abs(one.off) for one in self.foretold) if self.foretold else math.nan
+        return median(abs(one.off) for one in self.checked) if self.checked else math.nan
 
     @property
     def inside(self) -> int:
         """How many lay in their range."""
-        return sum(one.inside for one in self.foretold)
+        return sum(one.inside for one in self.checked)
 
 
 def record(tables: EvidenceTables, comparisons: Sequence[Comparison]) -> Record:
@@ -267,10 +267,10 @@ def check_forecast(tables: EvidenceTables, comparisons: Sequence[Comparison], n:
     None where it has not settled, where several knobs were turned at once, and where nothing could be said.
     """
     switch = comparisons[n]
-    if switch.step is None or not switch.settled or switch.beside or switch.after is None:
+    if switch.step is None or not switch.settled or switch.together_with or switch.after is None:
         return None
-    told = forecast(evidence_before(tables, comparisons, n), switch.knob, switch.new)
-    return CheckedForecast(switch, told, switch.after.step.median) if told.is_known else None
+    forecast_made = forecast(evidence_before(tables, comparisons, n), switch.knob, switch.new)
+    return CheckedForecast(switch, forecast_made, switch.after.step.median) if forecast_made.is_known else None
 
 
 def evidence_before(tables: EvidenceTables, comparisons: Sequence[Comparison], n: int) -> Evidence:

@@ -19,7 +19,7 @@ _UNSET_DEPTH = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class KnobRequest:
     """A setting asked for on this screen, seconds since the clock origin."""
 
     knob: str
@@ -49,7 +49,7 @@ class KnobState:
         return self.now if self.asked is None else self.asked
 
 
-def knob_states(start: Mapping[str, str], events: Iterable[Event], asks: Iterable[Ask] = ()) -> dict[str, KnobState]:
+def knob_states(start: Mapping[str, str], events: Iterable[Event], asks: Iterable[KnobRequest] = ()) -> dict[str, KnobState]:
     """Each knob of `start` (name to value at the run's start) after the events and this screen's own asks."""
     folds = {knob: _Fold(knob, value) for knob, value in start.items()}
     for event in events:
@@ -61,12 +61,12 @@ def knob_states(start: Mapping[str, str], events: Iterable[Event], asks: Iterabl
     return {knob: fold.state() for knob, fold in folds.items()}
 
 
-def in_effect(start: Mapping[str, str], switches: Iterable[PipelineSwitched]) -> dict[str, str]:
+def knobs_in_effect(start: Mapping[str, str], switches: Iterable[PipelineSwitched]) -> dict[str, str]:
     """The value of every knob after these switches, where the run began with `start`."""
     return {**start, **{switch.knob: switch.new for switch in switches}}
 
 
-def taken_back(knobs: Mapping[str, str], changes: Iterable[KnobChange]) -> dict[str, str]:
+def undo_changes(knobs: Mapping[str, str], changes: Iterable[KnobChange]) -> dict[str, str]:
     """The value of every knob before these changes, the newest of them first, which led to `knobs`."""
     return {**knobs, **{change.knob: change.old for change in changes}}
 
@@ -79,22 +79,22 @@ class _Fold:
         self.asked: str | None = None
         self.asked_s = 0.0
         self.asked_by = ""
-        self.told_s = -1.0
+        self.reported_s = -1.0
         self.failed = ""
 
     def take(self, event: SwitchAsked | PipelineSwitched | SwitchFailed) -> None:
-        self.told_s = event.at_ns / 1e9
+        self.reported_s = event.at_ns / 1e9
         self.failed = event.reason if isinstance(event, SwitchFailed) else ""
         self.asked = event.new if isinstance(event, SwitchAsked) and event.new != event.old else None
         if isinstance(event, SwitchAsked):
-            self.asked_s, self.asked_by = self.told_s, event.by
+            self.asked_s, self.asked_by = self.reported_s, event.by
         elif isinstance(event, PipelineSwitched):
             self.now = event.new
             self.last_on = event.new if event.new != "off" else self.last_on
 
-    def ask(self, ask: Ask) -> None:
+    def ask(self, ask: KnobRequest) -> None:
         """A screen's own request counts until the training thread has said a word about that knob since."""
-        if ask.at_s < self.told_s:
+        if ask.at_s < self.reported_s:
             return
         self.failed = ""
         self.asked = None if ask.value == self.now else ask.value
@@ -134,7 +134,7 @@ def shallower(value: str) -> str:
     return "off" if _depth(value) < 2 else str(_depth(value) // 2)
 
 
-def undone(states: Mapping[str, KnobState], events: Iterable[Event]) -> tuple[str, str] | None:
+def find_undo(states: Mapping[str, KnobState], events: Iterable[Event]) -> tuple[str, str] | None:
     """(knob, value) that takes the last switch back, one asked for first; None where there was none.
 
     The switches of an experiment are one: from what stood before it. What the autopilot took back itself is none.
@@ -161,7 +161,7 @@ def _without_detours(made: Iterable[tuple[KnobChange, str]]) -> list[tuple[KnobC
     return kept
 
 
-def no_experiment(knob: str) -> str:
+def why_no_experiment(knob: str) -> str:
     """Why a knob cannot be experimented on; empty where it can."""
     if knob == "shuffle":
         return "shuffle buffer: no experiment, it changes at an epoch's start and what is trained with it"

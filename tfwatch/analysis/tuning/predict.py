@@ -59,22 +59,22 @@ class Prediction:
 
 
 def predict(
-    evidence: Evidence, split: Breakdown, knob: str, value: str, floor_ms: float, beside: Mapping[str, str]
+    evidence: Evidence, split: Breakdown, knob: str, value: str, compute_floor_ms: float, together_with: Mapping[str, str]
 ) -> Prediction | str:
     """The step after `knob` is turned to `value`; a sentence where nothing is known of it.
 
     What the formulas say of the switch is added to the step as it is: where nothing is turned, it stays.
     floor_ms: the least that compute and host took in this run. beside: see `forecast`.
     """
-    then = {**evidence.knobs, knob: value, **beside}
-    new = {name: _plain(turned) for name, turned in ((knob, value), *beside.items())}
+    then = {**evidence.knobs, knob: value, **together_with}
+    new = {name: _plain(turned) for name, turned in ((knob, value), *together_with.items())}
     guesses = _guesses(evidence, split)
     turned = _turned(evidence, guesses, knob, value)
     if turned is None:
         return _UNSEEN.get(knob, "nothing is known of it")
     work_ms = _typical(split.compute) + _typical(split.host)
     # A slow form in Python holds the lock that launching a step needs: without it a step's own work is the least seen.
-    work_then_ms = min(work_ms, floor_ms) if knob == "fast_form" else work_ms
+    work_then_ms = min(work_ms, compute_floor_ms) if knob == "fast_form" else work_ms
     changes = [
         _step_ms(after, {**runs, **new}, work_then_ms, evidence.cores) - _step_ms(before, runs, work_ms, evidence.cores)
         for before, after, runs in zip(guesses, turned, _as_it_runs(evidence), strict=True)
@@ -83,7 +83,7 @@ def predict(
     means = [max(split.step.mean + change, work_then_ms) for change in changes]
     found = Prediction(steps[1], means[1], min(steps), max(steps), "")
     if knob == "prefetch":
-        queue = None if beside else _through_a_queue(evidence, value)
+        queue = None if together_with else _through_a_queue(evidence, value)
         if queue is not None:
             likely = float(np.median(queue))
             found = Prediction(likely, float(queue.mean()), likely, likely, "")
@@ -133,7 +133,7 @@ def _starves(evidence: Evidence, split: Breakdown) -> bool:
     held = [
         stage.buffered / stage.buffer_size
         for stage in (evidence.stages.stages if evidence.stages else ())
-        if stage.hands_over and stage.buffer_size > 0 and stage.buffered >= 0
+        if stage.is_buffer and stage.buffer_size > 0 and stage.buffered >= 0
     ]
     if split.wait_share < MODERATELY_FROM or split.wait.mean < FETCH_MS:
         return False
@@ -153,15 +153,15 @@ def _unseen_work(split: Breakdown, at_once: int, ahead: bool, starves: bool) -> 
 def _from_history(evidence: Evidence) -> float | None:
     """The work by a stretch without workers whose form and cache are the present ones; latency is added or taken."""
     now = evidence.knobs
-    for stay in reversed(evidence.history):
-        same = all(stay.knobs.get(knob) == now.get(knob) for knob in ("fast_form", "cache"))
-        if not same or stay.knobs.get("workers", "off") != "off" or stay.split is None or stay.split.steps < LEAST:
+    for interval in reversed(evidence.history):
+        same = all(interval.knobs.get(knob) == now.get(knob) for knob in ("fast_form", "cache"))
+        if not same or interval.knobs.get("workers", "off") != "off" or interval.split is None or interval.split.steps < LEAST:
             continue
-        more_ms = _latency(now.get("latency_ms", "off")) - _latency(stay.knobs.get("latency_ms", "off"))
-        if stay.knobs.get("prefetch", "off") == "off":
-            return max(_typical(stay.split.wait) + more_ms, 0.0)
-        if stay.split.wait_share >= MODERATELY_FROM and stay.knobs.get("prefetch") != "default":
-            return max(_typical(stay.split.step) + more_ms, 0.0)
+        more_ms = _latency(now.get("latency_ms", "off")) - _latency(interval.knobs.get("latency_ms", "off"))
+        if interval.knobs.get("prefetch", "off") == "off":
+            return max(_typical(interval.split.wait) + more_ms, 0.0)
+        if interval.split.wait_share >= MODERATELY_FROM and interval.knobs.get("prefetch") != "default":
+            return max(_typical(interval.split.step) + more_ms, 0.0)
     return None
 
 
@@ -202,7 +202,7 @@ def _turned(evidence: Evidence, guesses: tuple[Supply, ...], knob: str, new: str
     old = evidence.knobs.get(knob, "off")
     if knob == "latency_ms":
         more_ms = _latency(new) - _latency(old)
-        return tuple(one.later(more_ms) for one in guesses)
+        return tuple(one.with_latency(more_ms) for one in guesses)
     if knob == "fast_form":
         return batch_supply.in_form(guesses, new == "on")
     if knob == "cache":

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.tuning.experiment import SAME
-from tfwatch.analysis.tuning.switch_text import speed, turned
+from tfwatch.analysis.tuning.switch_text import speed, changes_text
 from tfwatch.core import units
 from tfwatch.core.events import (
     AUTOPILOT,
@@ -56,12 +56,12 @@ class RunningExperiment:
     cut_off: bool = False
 
     @property
-    def subject(self) -> str:
+    def subject_text(self) -> str:
         """`prefetch off against 4`."""
-        return subject(self.began.knob, self.began.values)
+        return subject_text(self.began.knob, self.began.values)
 
     @property
-    def prospect(self) -> str:
+    def status(self) -> str:
         """What is to come of it."""
         return "no answer: the run ended before" if self.cut_off else "goes on until the answer is clear"
 
@@ -99,12 +99,12 @@ def running_experiment(events: Iterable[Event]) -> RunningExperiment | None:
     return found
 
 
-def subject(knob: str, values: list[str]) -> str:
+def subject_text(knob: str, values: list[str]) -> str:
     """`prefetch off against 4`, `prefetch off against 2, 4`."""
     return f"{knob_name(knob)} {values[0]} against {', '.join(values[1:])}"
 
 
-def answer(ended: ExperimentEnded) -> str:
+def answer_text(ended: ExperimentEnded) -> str:
     """`1.68 x faster (1.61 to 1.74) over 412 steps`, `no difference: between 0.97 and 1.03 ...`, `not clear: ...`.
 
     What differs by less than anybody turns a knob for reads `less than 3 % apart: between 1.00 and 1.02 ...`.
@@ -126,15 +126,15 @@ def answer(ended: ExperimentEnded) -> str:
     return f"not clear: between {units.times(ended.low)} and {units.times(ended.high)} {over}, {why}"
 
 
-def how(ended: ExperimentEnded) -> str:
+def rounds_text(ended: ExperimentEnded) -> str:
     """`14 rounds in random order; left at 4`."""
     return f"{units.counted(ended.rounds, 'round')} in random order{_left(ended)}"
 
 
-def in_a_line(ended: ExperimentEnded) -> str:
+def experiment_line(ended: ExperimentEnded) -> str:
     """`prefetch off against 4: 1.68 x faster (1.61 to 1.74) over 412 steps; left at 4`."""
     of = f"{ended.value} is " if len(ended.values) > 2 and ended.answer in ("faster", "slower") else ""
-    return f"{subject(ended.knob, ended.values)}: {of}{answer(ended)}{_left(ended)}"
+    return f"{subject_text(ended.knob, ended.values)}: {of}{answer_text(ended)}{_left(ended)}"
 
 
 def _left(ended: ExperimentEnded) -> str:
@@ -183,8 +183,8 @@ class AutopilotRun:
             return ["measuring the present setting"]
         judged = self.moves[-1] if self.moves else None
         waits = judged is None or (self.made.at_ns >= judged.at_ns and not self.made.undoes)
-        told = [f"move {len(self.moves) + 1}: {move_words(self.made)}"] if waits else []
-        return [*told, judged_words(judged)] if judged else told
+        told = [f"move {len(self.moves) + 1}: {move_text(self.made)}"] if waits else []
+        return [*told, judged_move_text(judged)] if judged else told
 
 
 def autopilot_runs(events: Iterable[object]) -> list[AutopilotRun]:
@@ -211,15 +211,15 @@ def running_autopilot(events: Iterable[object]) -> AutopilotRun | None:
 def find_undecided_move(events: Iterable[object]) -> MoveMade | None:
     """The move that is in effect at the end of a run's events though it was not kept: the run ended first."""
     newest: MoveMade | None = None
-    in_effect: MoveMade | None = None
+    knobs_in_effect: MoveMade | None = None
     for event in events:
         if isinstance(event, MoveMade):
             newest = event
         elif isinstance(event, PipelineSwitched) and event.by == AUTOPILOT:
-            in_effect = newest if newest and not newest.undoes else None
-        elif in_effect and _decides(event, in_effect):
-            in_effect = None
-    return in_effect
+            knobs_in_effect = newest if newest and not newest.undoes else None
+        elif knobs_in_effect and _decides(event, knobs_in_effect):
+            knobs_in_effect = None
+    return knobs_in_effect
 
 
 def _decides(event: object, made: MoveMade) -> bool:
@@ -229,13 +229,13 @@ def _decides(event: object, made: MoveMade) -> bool:
     return isinstance(event, MoveJudged) and event.kept
 
 
-def move_words(made: MoveMade) -> str:
+def move_text(made: MoveMade) -> str:
     """`workers off > 8, forecast 9.1 ms`."""
     forecast = f", forecast {units.milliseconds(made.forecast_ms)}" if made.forecast_ms is not None else ""
     return f"{made.change.words()}{_beside(made)}{forecast}"
 
 
-def judged_words(judged: MoveJudged) -> str:
+def judged_move_text(judged: MoveJudged) -> str:
     """`prefetch off > 4 kept: 23.4 to 13.9 ms`, `workers off > 8 undone: 13.9 to 14.0 ms, no gain beyond noise`."""
     what = f"{judged.change.words()}{_beside(judged)}"
     did, why = "kept" if judged.kept else "undone", judged.reason and f", {judged.reason}"
@@ -245,16 +245,16 @@ def judged_words(judged: MoveJudged) -> str:
 
 
 def _beside(move: MoveMade | MoveJudged) -> str:
-    return f" with {turned(move.beside)}" if move.beside else ""
+    return f" with {changes_text(move.beside)}" if move.beside else ""
 
 
 def move_line(judged: MoveJudged) -> str:
     """`prefetch off > 4 kept: 23.4 to 13.9 ms, forecast 13.8`: with what was foretold of it."""
     known = judged.after_ms is not None and judged.forecast_ms is not None
-    return judged_words(judged) + (f", forecast {units.number(judged.forecast_ms)}" if known else "")
+    return judged_move_text(judged) + (f", forecast {units.number(judged.forecast_ms)}" if known else "")
 
 
-def gave(autopilot_run: AutopilotRun) -> str:
+def autopilot_gain_text(autopilot_run: AutopilotRun) -> str:
     """`autopilot: 1.68 x faster, 2 of 3 moves kept`; of means, in its own steps.
 
     Where none was kept the settings are what they were, and so is what their steps differ by: `as it was`.
@@ -267,16 +267,16 @@ def gave(autopilot_run: AutopilotRun) -> str:
     return f"autopilot: {speed(before / after)}, {kept}" if before and after else f"autopilot: {kept}"
 
 
-def ended_words(ended: AutopilotEnded) -> str:
+def autopilot_end_text(ended: AutopilotEnded) -> str:
     """`autopilot: 23.4 to 9.1 ms a step, data wait 61 % to 1 %, in 180 steps;` and why it ended."""
     over = f"in {units.counted(ended.steps, 'step')}; {ended.reason}"
     if ended.before_ms is None or ended.after_ms is None:
         return f"autopilot: {over}"
-    gave = f"{' to '.join(units.in_one_unit(ended.before_ms, ended.after_ms))} a step"
+    autopilot_gain_text = f"{' to '.join(units.in_one_unit(ended.before_ms, ended.after_ms))} a step"
     if ended.before_share is None or ended.after_share is None:
-        return f"autopilot: {gave} {over}"
+        return f"autopilot: {autopilot_gain_text} {over}"
     waits = f"data wait {units.percent(ended.before_share)} to {units.percent(ended.after_share)}"
-    return f"autopilot: {gave}, {waits}, {over}"
+    return f"autopilot: {autopilot_gain_text}, {waits}, {over}"
 
 
 #: The events that tell.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.tuning.comparison import SETTLED, Restart
+from tfwatch.analysis.tuning.comparison import ENOUGH_STEPS, Restart
 from tfwatch.core import units
 from tfwatch.core.knobs import knob_name
 
@@ -29,7 +29,7 @@ _SAME = 0.02
 LABEL = 16
 
 
-def outcome(switch: Comparison) -> str:
+def outcome_text(switch: Comparison) -> str:
     """`1.68 x faster over 600 steps, settled`; `faster` and `slower` only for what was measured."""
     if switch.step is None:
         return "asked, waits for the batch in flight"
@@ -39,9 +39,9 @@ def outcome(switch: Comparison) -> str:
     if switch.ratio is None and switch.settled:
         return "too few steps before it to compare"
     if switch.ratio is None:
-        return f"{done} of {SETTLED} steps"
-    over = f"over {units.count(done)} steps" if switch.settled else f"so far, {done} of {SETTLED} steps"
-    return f"{gave(switch, switch.ratio)} {over}{', settled' if switch.settled else ''}"
+        return f"{done} of {ENOUGH_STEPS} steps"
+    over = f"over {units.count(done)} steps" if switch.settled else f"so far, {done} of {ENOUGH_STEPS} steps"
+    return f"{gain_text(switch, switch.ratio)} {over}{', settled' if switch.settled else ''}"
 
 
 def is_same(ratio: float) -> bool:
@@ -61,42 +61,42 @@ def speed(ratio: float) -> str:
     return f"{units.times(ratio)} x faster" if ratio > 1 else f"{units.times(1 / ratio)} x slower"
 
 
-def gave(switch: Comparison, ratio: float) -> str:
+def gain_text(switch: Comparison, ratio: float) -> str:
     """`1.68 x faster`, `1.20 x faster per image`."""
     return speed(ratio) + (" per image" if isinstance(switch, Restart) and switch.per_image else "")
 
 
-def setting(knob: str, value: str, form: str = "") -> str:
+def setting_text(knob: str, value: str, form: str = "") -> str:
     """`prefetch off`, `fast pipeline (tf.data) off` where `form` names the fast pipeline."""
     return f"{knob_name(knob, form)} {value}"
 
 
-def missed(switch: SwitchMissed, form: str = "") -> str:
+def missed_switch_text(switch: SwitchMissed, form: str = "") -> str:
     """A switch for which the run was too short; `form` names the pipeline's fast pipeline."""
     return f"{switch.change.words(form)} at step {units.count(switch.step)}: the run ended before it was in effect"
 
 
-def label(switch: Comparison, value: str) -> str:
+def side_label(switch: Comparison, value: str) -> str:
     """What stands before a side's bar, `prefetch off`: the value alone where there is no room for its knob's name."""
-    words = setting(switch.knob, value).strip()
+    words = setting_text(switch.knob, value).strip()
     return words if len(words) <= LABEL or not isinstance(switch, Restart) else value
 
 
-def turned(changes: Sequence[KnobChange]) -> str:
+def changes_text(changes: Sequence[KnobChange]) -> str:
     """`batch_size 32 > 64, device cpu > gpu`."""
     return ", ".join(change.words() for change in changes) or "nothing changed"
 
 
-def in_a_line(switch: Comparison, form: str = "") -> str:
+def comparison_line(switch: Comparison, form: str = "") -> str:
     """`prefetch off > 4 at step 3 477: 1.68 x faster`; of a restart, `batch_size 32 > 64: 1.20 x faster per image`."""
-    came = gave(switch, switch.ratio) if switch.settled and switch.ratio is not None else outcome(switch)
+    came = gain_text(switch, switch.ratio) if switch.settled and switch.ratio is not None else outcome_text(switch)
     if isinstance(switch, Restart):
-        return f"{turned(switch.changes)}: {came}"
+        return f"{changes_text(switch.changes)}: {came}"
     where = f" at step {units.count(switch.step)}" if switch.step is not None else ""
     return f"{switch.change.words(form)}{where}: {came}"
 
 
-def missing(switch: Comparison, value: str) -> str:
+def missing_side_text(switch: Comparison, value: str) -> str:
     """Why a side has no bar."""
     if isinstance(switch, Restart) and value != switch.new:
         return "no steady steps in the run before"
@@ -105,7 +105,7 @@ def missing(switch: Comparison, value: str) -> str:
     return "no steady steps yet" if value == switch.new else "no steady steps before it"
 
 
-def parts(switch: Comparison) -> list[str]:
+def part_texts(switch: Comparison) -> list[str]:
     """`wait 9.6 > 0.2`, and for compute and host, ms; without figures where a side is missing."""
     before, after = switch.before, switch.after
     if before is None or after is None:
@@ -154,34 +154,34 @@ WORTH = 0.05
 _WIDE = 1.4
 
 
-def note(told: Forecast) -> str:
+def forecast_note(known: Forecast) -> str:
     """`23.4 ms  0.6 x`, `13.9 ms  no gain`, or why there is no number; beside a knob."""
-    if not told.is_known:
-        return told.why
-    return f"{units.milliseconds(told.telling_ms)}  {_gain(told)}"
+    if not known.is_known:
+        return known.why
+    return f"{units.milliseconds(known.typical_ms)}  {_gain(known)}"
 
 
-def expected_gain_text(told: Forecast) -> str:
+def expected_gain_text(known: Forecast) -> str:
     """`about 13.8 ms, 1.7 x (the rest is compute)`; with its range where that is wide."""
-    within = f" ({between(told)})" if between(told) else ""
-    return f"about {units.milliseconds(told.telling_ms)}{within}, {_gain(told)} ({told.why})"
+    within = f" ({interval_text(known)})" if interval_text(known) else ""
+    return f"about {units.milliseconds(known.typical_ms)}{within}, {_gain(known)} ({known.why})"
 
 
-def between(told: Forecast) -> str:
+def interval_text(known: Forecast) -> str:
     """`13.2 to 78.4`: its range in milliseconds; empty where that is narrow, and where not the median is told."""
-    if not told.is_known or told.high_ms <= _WIDE * told.low_ms or told.in_bursts:
+    if not known.is_known or known.high_ms <= _WIDE * known.low_ms or known.in_bursts:
         return ""
-    return " to ".join(units.in_one_unit(told.low_ms, told.high_ms)).removesuffix(" ms")
+    return " to ".join(units.in_one_unit(known.low_ms, known.high_ms)).removesuffix(" ms")
 
 
-def has_usable_gain(told: Forecast) -> bool:
+def has_usable_gain(known: Forecast) -> bool:
     """Whether the switch promises anything that may be had."""
-    return has_expected_gain(told) and not told.beyond_limit
+    return has_expected_gain(known) and not known.is_over_memory_limit
 
 
-def has_expected_gain(told: Forecast) -> bool:
+def has_expected_gain(known: Forecast) -> bool:
     """Whether the switch promises anything, whatever memory it takes."""
-    return told.is_known and told.ratio >= 1 + WORTH
+    return known.is_known and known.ratio >= 1 + WORTH
 
 
 def best(forecasts: Iterable[Forecast]) -> Forecast | None:
@@ -189,36 +189,36 @@ def best(forecasts: Iterable[Forecast]) -> Forecast | None:
 
     Of switches that promise nearly the same the first is taken that a key makes, in the order of the screen.
     """
-    promising = [one for one in forecasts if has_usable_gain(one) and one.knob != "latency_ms"]
-    most = max((one.ratio for one in promising), default=0.0)
-    near = [one for one in promising if one.ratio >= most * (1 - WORTH)]
+    worthwhile = [one for one in forecasts if has_usable_gain(one) and one.knob != "latency_ms"]
+    most = max((one.ratio for one in worthwhile), default=0.0)
+    near = [one for one in worthwhile if one.ratio >= most * (1 - WORTH)]
     return min(near, key=lambda one: _ORDER.index(one.knob) if one.knob in _ORDER else len(_ORDER), default=None)
 
 
-def record_words(found: Record) -> str:
+def record_text(found: Record) -> str:
     """`forecasts: 4 switches, 3 % off (median), 4 in their range`; empty where nothing was foretold."""
-    count = len(found.foretold)
+    count = len(found.checked)
     if not count:
         return ""
-    off = f"{units.percent(found.median_off)} off"
+    off = f"{units.percent(found.median_error)} off"
     if count == 1:
         return f"its forecast was {off}, {'in' if found.inside else 'outside'} its range"
     return f"forecasts: {count} switches, {off} (median), {found.inside} in their range"
 
 
-def last_words(found: Record | None) -> str:
+def last_forecast_text(found: Record | None) -> str:
     """`foretold 13.8, came 13.9 ms`, then `forecasts off by 4 % in the median of 5`; empty where none was made."""
-    if not found or not found.foretold:
+    if not found or not found.checked:
         return ""
-    newest, count = found.foretold[-1], len(found.foretold)
+    newest, count = found.checked[-1], len(found.checked)
     if count > 1:
-        return f"forecasts off by {units.percent(found.median_off)} in the median of {count}"
-    return f"foretold {', came '.join(units.in_one_unit(newest.forecast.step_ms, newest.came_ms))}"
+        return f"forecasts off by {units.percent(found.median_error)} in the median of {count}"
+    return f"foretold {', came '.join(units.in_one_unit(newest.forecast.step_ms, newest.measured_ms))}"
 
 
 #: What costs least comes first.
 _ORDER = ("prefetch", "workers", "fast_form", "cache")
 
 
-def _gain(told: Forecast) -> str:
-    return "no gain" if abs(told.ratio - 1) < WORTH else f"{units.times(told.ratio, 1)} x"
+def _gain(known: Forecast) -> str:
+    return "no gain" if abs(known.ratio - 1) < WORTH else f"{units.times(known.ratio, 1)} x"

@@ -1,1 +1,1 @@
-"""The GPU's figures, a module a source."""
+"""The GPU's figures: one module for each source."""

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 COMMAND = ("/usr/sbin/ioreg", "-r", "-d", "1", "-w", "0", "-c", "IOAccelerator")
 CLIENTS = ("/usr/sbin/ioreg", "-r", "-d", "1", "-w", "0", "-c", "AGXDeviceUserClient")
-#: A call takes some 15 ms. Both calls together end before anybody is told that the sensor hangs.
+#: A call takes some 15 ms. Both calls end before the sensor counts as hung.
 _TIMEOUT_S = 0.6
-#: A browser's worth of clients is some hundred KB.
-_MOST_BYTES = 2**23
-#: GPU time is counted up, so it need not be asked often; a list that cannot be had is asked for this much later again.
+#: The clients of a browser take some hundred KB.
+_MAX_BYTES = 2**23
+#: GPU time is a counter, so it is seldom read; after a failure it is read this much later.
 _CLIENTS_NS = 1_000_000_000
 _CLIENTS_AGAIN_NS = 10_000_000_000
 
-#: An entry of the registry begins a line, behind nothing but the tree's own strokes.
+#: An entry of the registry begins a line, after the lines of the tree.
 _ENTRY = re.compile(r"^[ \t|]*\+-o ", re.MULTILINE)
 _STATISTICS = re.compile(r'"PerformanceStatistics"\s?=\s?\{([^\n]*)')
 _MODEL = re.compile(r'"model"\s?=\s?<?"([^"\n]{1,80})"')
@@ -42,7 +42,7 @@ _CREATOR = re.compile(r'"IOUserClientCreator"\s?=\s?"pid (\d{1,10})[,"]', re.ASC
 
 
 def _counter(key: str) -> re.Pattern[str]:
-    """Of the whole quoted key, since some begin as others do, and a whole number, which a cut may have shortened."""
+    """Return a pattern of the whole quoted key, because some are prefixes of others, and of a complete number."""
     return re.compile(rf'"{re.escape(key)}"\s?=\s?(\d{{1,20}})(?=\s?[,}}])', re.ASCII)
 
 
@@ -50,16 +50,16 @@ _BUSY = _counter("Device Utilization %")
 _MEMORY = _counter("In use system memory")
 _GPU_TIME = _counter("accumulatedGPUTime")
 _RESETS = _counter("recoveryCount")
-#: Beyond these a number is no measurement: a negative one is printed as 2**64 less than nothing.
-_MOST_MEMORY = 2**46
-_MOST_TIME_NS = 2**62
+#: The largest plausible numbers: a negative one is printed as 2**64 minus its value.
+_MAX_MEMORY = 2**46
+_MAX_TIME_NS = 2**62
 
 
 def parse(text: str) -> GpuReading:
-    """The figures in `ioreg -c IOAccelerator`: `busy` and `memory_bytes`; None for what it does not hold.
+    """Parse `ioreg -c IOAccelerator`: `busy` and `memory_bytes`; None for missing figures.
 
-    `busy` is "Device Utilization %", which alone shows machine-learning load; memory is "In use system memory", for
-    "Alloc system memory" is virtual. Of several GPUs the first that tells its activity. Never raises.
+    `busy` is "Device Utilization %", the only figure that shows machine-learning load; memory is "In use system
+    memory", because "Alloc system memory" is virtual. Of several GPUs the first with activity. Never raises.
     """
     readings = [_reading(found[1]) for found in _STATISTICS.finditer(text)]
     return next(
@@ -71,24 +71,24 @@ def _reading(statistics: str) -> GpuReading:
     busy = _BUSY.search(statistics)
     memory = _MEMORY.search(statistics)
     percent = int(busy[1]) if busy else None
-    held = int(memory[1]) if memory else None
+    used = int(memory[1]) if memory else None
     return GpuReading(
         # Some releases print a little more than 100.
         busy=None if percent is None or percent > 200 else min(percent / 100, 1.0),
-        memory_bytes=None if held is None or held > _MOST_MEMORY else float(held),
+        memory_bytes=None if used is None or used > _MAX_MEMORY else float(used),
     )
 
 
 def parse_resets(text: str) -> int | None:
-    """How often the GPUs in `ioreg -c IOAccelerator` were reset since the machine booted; None where it is not told."""
+    """Return the resets of the GPUs in `ioreg -c IOAccelerator` since the machine booted; None where it is unknown."""
     found = [int(count[1]) for count in _RESETS.finditer(text)]
     return sum(found) if found else None
 
 
 def parse_clients(text: str) -> dict[int, int]:
-    """GPU nanoseconds of each process since its clients were opened, summed over those that are open; {pid: ns}.
+    """Return {pid: ns}: GPU time of each process since its clients were opened, summed over the open clients.
 
-    From `ioreg -c AGXDeviceUserClient`. A process whose clients tell no time has 0. Never raises.
+    From `ioreg -c AGXDeviceUserClient`. A process whose clients have no time has 0. Never raises.
     """
     spent: dict[int, int] = {}
     for entry in _ENTRY.split(text)[1:]:
@@ -96,15 +96,15 @@ def parse_clients(text: str) -> dict[int, int]:
         if creator:
             times = (int(found[1]) for found in _GPU_TIME.finditer(entry))
             pid = int(creator[1])
-            spent[pid] = spent.get(pid, 0) + sum(time for time in times if time <= _MOST_TIME_NS)
+            spent[pid] = spent.get(pid, 0) + sum(time for time in times if time <= _MAX_TIME_NS)
     return spent
 
 
-def share_of(before: tuple[int, int], after: tuple[int, int]) -> float | None:
-    """The share of the GPU between two readings of (monotonic ns, GPU ns), 0 to 1.
+def gpu_share(before: tuple[int, int], after: tuple[int, int]) -> float | None:
+    """Return the share of the GPU between two readings of (monotonic ns, GPU ns), 0 to 1.
 
-    None where the sum fell: a client was closed, and nobody knows what it did before. Queues that ran at the same
-    time count twice, so that it can pass 1.
+    None where the sum fell: a client was closed, and its time since the last reading is unknown. Parallel queues count
+    twice, so the share is limited to 1.
     """
     passed_ns, spent_ns = after[0] - before[0], after[1] - before[1]
     if passed_ns <= 0 or spent_ns < 0:
@@ -113,7 +113,7 @@ def share_of(before: tuple[int, int], after: tuple[int, int]) -> float | None:
 
 
 class Source:
-    """ioreg, asked again for each reading."""
+    """ioreg, which runs for each reading."""
 
     name = "ioreg"
     period_s = 0.25
@@ -122,17 +122,17 @@ class Source:
         self._clock = clock
         self._pid = os.getpid() if pid is None else pid
         self._text = ""
-        self._tells_busy = True
+        self._has_busy = True
         self._spent: tuple[int, int] | None = None
         self._share: float | None = None
         self._clients_due_ns = 0
         self._no_clients = ""
 
     def available(self) -> Availability:
-        """Not on other systems, and not where macOS shows no GPU."""
+        """Return `Unavailable` on other systems, and where macOS shows no GPU."""
         if not Path(COMMAND[0]).exists():
-            return Unavailable("ioreg is a tool of macOS", "--gpu-sensor auto takes what this system has")
-        self._text = self._ask(COMMAND)
+            return Unavailable("ioreg is a tool of macOS", "--gpu-sensor auto selects this system's sources")
+        self._text = self._run(COMMAND)
         if not self._text.strip():
             return Unavailable("macOS shows no GPU, as in a virtual machine", "")
         if parse(self._text) == GpuReading():
@@ -142,13 +142,13 @@ class Source:
         return Available()
 
     def read(self) -> FullReading:
-        """Activity and memory now, and this process' share of the GPU since the last look at it."""
-        self._text = self._ask(COMMAND)
+        """Return the present activity and memory, and this process' share of the GPU since its last reading."""
+        self._text = self._run(COMMAND)
         reading = parse(self._text)
-        self._tells_busy = reading.busy is not None
+        self._has_busy = reading.busy is not None
         if reading == GpuReading():
-            raise SensorError("ioreg prints no activity of a GPU any more")
-        self._look_at_clients()
+            raise SensorError("ioreg no longer prints the activity of a GPU")
+        self._read_clients()
         return FullReading(
             busy=reading.busy,
             memory_bytes=reading.memory_bytes,
@@ -157,43 +157,43 @@ class Source:
         )
 
     def identity(self) -> GpuIdentity:
-        """The GPU's model, and the memory that it shares."""
+        """Return the GPU's model, and the memory that it shares."""
         model = _MODEL.search(self._text)
         gpus = len(_STATISTICS.findall(self._text))
         return GpuIdentity(model[1] if model else "Apple GPU", psutil.virtual_memory().total, unified=True, gpus=gpus)
 
     def gaps(self) -> Mapping[str, Unavailable]:
-        """What it does not print."""
-        watts = Unavailable("ioreg does not tell it", "powermetrics does: tfwatch doctor --sudoers")
-        gaps = {"power_w": watts, "freq_mhz": watts, "temperature_c": Unavailable("macOS tells it to no tool", "")}
-        if not self._tells_busy:
+        """Return the figures that ioreg does not print."""
+        watts = Unavailable("ioreg does not report it", "powermetrics does: tfwatch doctor --sudoers")
+        gaps = {"power_w": watts, "freq_mhz": watts, "temperature_c": Unavailable("no tool of macOS reports it", "")}
+        if not self._has_busy:
             gaps["busy"] = Unavailable('ioreg prints no "Device Utilization %" for this GPU', "")
         if self._no_clients:
             gaps["process_busy"] = Unavailable(self._no_clients, "")
         return gaps
 
     def close(self) -> None:
-        """Forget what was counted."""
+        """Reset the counters."""
         self._text, self._spent, self._share, self._no_clients, self._clients_due_ns = "", None, None, "", 0
 
-    def leave(self) -> None:
-        """It ends by itself within a second."""
+    def cancel(self) -> None:
+        """Do nothing: ioreg ends within a second."""
 
-    def _look_at_clients(self) -> None:
+    def _read_clients(self) -> None:
         now_ns = self._clock.now_ns()
         if now_ns < self._clients_due_ns:
             return
         try:
-            spent = parse_clients(self._ask(CLIENTS))
+            spent = parse_clients(self._run(CLIENTS))
             self._no_clients = "" if spent else "ioreg lists no process that uses this GPU"
         except SensorError as error:
             spent, self._no_clients = {}, str(error)
         self._clients_due_ns = now_ns + (_CLIENTS_AGAIN_NS if self._no_clients else _CLIENTS_NS)
         before, self._spent = self._spent, None if self._no_clients else (now_ns, spent.get(self._pid, 0))
-        self._share = share_of(before, self._spent) if before and self._spent else None
+        self._share = gpu_share(before, self._spent) if before and self._spent else None
 
-    def _ask(self, command: tuple[str, ...]) -> str:
-        result = run(command, _TIMEOUT_S, _MOST_BYTES, self._clock)
+    def _run(self, command: tuple[str, ...]) -> str:
+        result = run(command, _TIMEOUT_S, _MAX_BYTES, self._clock)
         if result.failure:
             raise SensorError(f"ioreg: {result.failure}")
         return result.out

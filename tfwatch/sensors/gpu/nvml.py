@@ -1,4 +1,4 @@
-"""An NVIDIA GPU, through NVML (nvidia-ml-py, the extra `nvidia`): the library that nvidia-smi prints."""
+"""An NVIDIA GPU, through NVML (nvidia-ml-py, the extra `nvidia`), the library behind nvidia-smi."""
 
 from __future__ import annotations
 
@@ -23,29 +23,30 @@ from tfwatch.sensors.protocol import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-#: What the kernel module puts there; /dev/dxg is Windows' subsystem for Linux.
+#: Files of the kernel module; /dev/dxg is that of Windows' subsystem for Linux.
 _DRIVER = tuple(map(Path, ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg")))
 #: The driver samples processes about 6 times a second (NVML reference, nvmlDeviceGetProcessUtilization).
 _PROCESSES_NS = 500_000_000
-#: Bits of nvmlDeviceGetCurrentClocksEventReasons that a user can do something about, the worst first: the words and
-#: the thermal level. A power cap alone is how a GPU at full load runs.
+#: Bits of nvmlDeviceGetCurrentClocksEventReasons that a user can change, the worst first, with their text and thermal
+#: level. A power cap alone is normal at full load.
 LIMITS = (
     (0x40, "thermal slowdown by the hardware", 4.0),
     (0x20, "thermal slowdown by the driver", 3.0),
     (0x80, "power brake", 3.0),
     (0x08, "hardware slowdown", 3.0),
 )
+_NEWER = "a newer driver may report it"
 _INSTALL = "pip install 'tfwatch[nvidia]'"
 _CONTAINER = "a container needs --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility"
 _UNLISTED = Unavailable(
-    "the NVIDIA driver does not list this process: inside a container it counts the host's processes",
+    "the NVIDIA driver does not list this process: inside a container it lists the host's processes",
     "docker run --pid=host",
 )
 _FIELDS = {field.name for field in fields(GpuReading)}
 
 
 class Source:
-    """The GPU that this process trains on: where several are, the first that CUDA_VISIBLE_DEVICES leaves."""
+    """The GPU that this process trains on: of several, the first that CUDA_VISIBLE_DEVICES allows."""
 
     name = "nvml"
     period_s = 0.25
@@ -62,10 +63,10 @@ class Source:
         self._is_slice = False
         self._share: float | None = None
         self._share_due_ns = 0
-        self._seen_us = 0
+        self._newest_us = 0
 
     def available(self) -> Availability:
-        """Not without a driver, the library, or a GPU that this process may see."""
+        """Return `Unavailable` without a driver, the library, or a GPU that is visible to this process."""
         if not any(path.exists() for path in _DRIVER):
             return Unavailable(
                 "no NVIDIA driver on this machine", f"with an NVIDIA GPU: install its driver; {_CONTAINER}"
@@ -84,18 +85,18 @@ class Source:
             return _not_ready(pynvml, error)
 
     def read(self) -> FullReading:
-        """The figures that nvidia-smi prints for this GPU; of a MIG slice, those that it has of its own."""
-        busy = self._ask("busy", "nvmlDeviceGetUtilizationRates", self._chosen)
-        power = None if self._is_slice else self._ask("power_w", "nvmlDeviceGetPowerUsage", self._card)
+        """Return the figures that nvidia-smi prints for this GPU; for a MIG slice, the slice's own."""
+        busy = self._call("busy", "nvmlDeviceGetUtilizationRates", self._chosen)
+        power = None if self._is_slice else self._call("power_w", "nvmlDeviceGetPowerUsage", self._card)
         memory = self._memory()
         reasons = self._reasons()
         limit = next(((words, level) for bit, words, level in LIMITS if (reasons or 0) & bit), ("", 0.0))
         return FullReading(
             busy=None if busy is None else min(busy.gpu / 100, 1.0),
-            freq_mhz=self._ask("freq_mhz", "nvmlDeviceGetClockInfo", self._card, self._nvml.NVML_CLOCK_SM),
+            freq_mhz=self._call("freq_mhz", "nvmlDeviceGetClockInfo", self._card, self._nvml.NVML_CLOCK_SM),
             power_w=None if power is None else power / 1e3,
             memory_bytes=None if memory is None else memory.used,
-            temperature_c=self._ask(
+            temperature_c=self._call(
                 "temperature_c", "nvmlDeviceGetTemperature", self._card, self._nvml.NVML_TEMPERATURE_GPU
             ),
             process_busy=self._process_share(0 if busy is None else busy.gpu),
@@ -104,14 +105,14 @@ class Source:
         )
 
     def identity(self) -> GpuIdentity:
-        """The name and the memory, of the slice where it is one."""
+        """Return the name and the memory, of the slice if it is one."""
         memory = self._memory()
-        name = self._ask("name", "nvmlDeviceGetName", self._chosen) or self._ask("", "nvmlDeviceGetName", self._card)
-        count = self._ask("count", "nvmlDeviceGetCount") or 1
+        name = self._call("name", "nvmlDeviceGetName", self._chosen) or self._call("", "nvmlDeviceGetName", self._card)
+        count = self._call("count", "nvmlDeviceGetCount") or 1
         return GpuIdentity(str(name or "NVIDIA GPU"), None if memory is None else memory.total, False, count)
 
     def gaps(self) -> Mapping[str, Unavailable]:
-        """What the driver refuses."""
+        """Return the figures that the driver refuses."""
         unlisted = {"process_busy": self._unlisted} if self._unlisted else {}
         return unlisted | {name: gap for name, gap in self._gaps.items() if name in _FIELDS}
 
@@ -119,7 +120,7 @@ class Source:
         """End the session with the driver."""
         nvml, self._nvml = self._nvml, None
         self._gaps, self._unlisted = {}, None
-        self._share, self._share_due_ns, self._seen_us = None, 0, 0
+        self._share, self._share_due_ns, self._newest_us = None, 0, 0
         if nvml is None:
             return
         try:
@@ -127,10 +128,10 @@ class Source:
         except nvml.NVMLError:
             return
 
-    def leave(self) -> None:
-        """A call to the driver cannot be interrupted."""
+    def cancel(self) -> None:
+        """Do nothing: a call to the driver cannot be interrupted."""
 
-    # -- which GPU --------------------------------------------------------------------------------
+    # -- the choice of a GPU ----------------------------------------------------------------------
 
     def _choose(self) -> Availability:
         words = self._environ.get("CUDA_VISIBLE_DEVICES")
@@ -141,18 +142,18 @@ class Source:
             reason = "the NVIDIA driver shows no GPU" if count == 0 else hidden
             return Unavailable(reason, "to train on a GPU: unset CUDA_VISIBLE_DEVICES")
         self._card = self._chosen = self._handle(first or "0", count)
-        self._is_slice = bool(self._ask("", "nvmlDeviceIsMigDeviceHandle", self._chosen))
+        self._is_slice = bool(self._call("", "nvmlDeviceIsMigDeviceHandle", self._chosen))
         if self._is_slice:
             self._card = self._nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self._chosen)
-        elif (self._ask("", "nvmlDeviceGetMigMode", self._card) or [0])[0]:
+        elif (self._call("", "nvmlDeviceGetMigMode", self._card) or [0])[0]:
             self._chosen, self._is_slice = self._first_slice(), True
         if self._is_slice:
-            why = Unavailable("the driver counts a MIG slice's memory alone", "dcgmi dmon -e 1002, as administrator")
+            why = Unavailable("the driver reports only a MIG slice's memory", "dcgmi dmon -e 1002, as administrator")
             self._gaps.update(dict.fromkeys(("busy", "power_w", "process_busy"), why))
         return Available()
 
     def _handle(self, first: str, count: int) -> Any:
-        """By a number, or by the beginning of a UUID; CUDA numbers several kinds of GPU otherwise than NVML does."""
+        """Find a GPU by number, or by the beginning of a UUID. CUDA and NVML number GPUs differently."""
         if first.isdecimal():
             return self._nvml.nvmlDeviceGetHandleByIndex(min(int(first), count - 1))
         if first.startswith("GPU-"):
@@ -166,7 +167,7 @@ class Source:
         return self._nvml.nvmlDeviceGetHandleByIndex(0)
 
     def _first_slice(self) -> Any:
-        """Of the card's places for slices, most of which are empty; the card where this process may see none."""
+        """Return the first slice of the card, most of whose places are empty; the card if no slice is visible."""
         places = range(self._nvml.nvmlDeviceGetMaxMigDeviceCount(self._card))
         slices = (self._slice_at(index) for index in places)
         return next((found for found in slices if found is not None), self._card)
@@ -177,10 +178,12 @@ class Source:
         except self._nvml.NVMLError_NotFound:
             return None
 
-    # -- what the driver says -----------------------------------------------------------------------
+    # -- calls of the driver ------------------------------------------------------------------------
 
-    def _ask(self, field: str, function: str, *args: Any) -> Any:
-        """Its answer, or None where it has none on this GPU; then the field's gap says why, and it is not asked again.
+    def _call(self, field: str, function: str, *args: Any) -> Any:
+        """Call the driver; return None where this GPU does not support the call, and then never call it again.
+
+        The field's gap is the reason.
 
         Raises:
             SensorError: the driver has lost the GPU, or fails otherwise.
@@ -206,57 +209,57 @@ class Source:
             if error.value not in lasting:
                 raise SensorError(f"NVML: {error}") from error
             if field:
-                self._gaps[field] = Unavailable(f"the NVIDIA driver refuses it: {error}", "a newer driver may tell it")
+                self._gaps[field] = Unavailable(
+                    f"the NVIDIA driver refuses it: {error}", "a newer driver may report it"
+                )
         return None
 
     def _memory(self) -> Any:
-        """As nvidia-smi counts it, without what the driver keeps for itself; an old driver knows only the sum."""
+        """Return the memory as in nvidia-smi, without the driver's own; an old driver reports only the sum."""
         version = getattr(self._nvml, "nvmlMemory_v2", None)
-        return (version and self._ask("", "nvmlDeviceGetMemoryInfo", self._chosen, version)) or self._ask(
+        return (version and self._call("", "nvmlDeviceGetMemoryInfo", self._chosen, version)) or self._call(
             "memory_bytes", "nvmlDeviceGetMemoryInfo", self._chosen
         )
 
     def _reasons(self) -> int | None:
-        """Bits of why the clock is not higher. Drivers before 535 know the call by its former name."""
-        reasons = self._ask("clock_event", "nvmlDeviceGetCurrentClocksEventReasons", self._card)
+        """Return the bits of the reasons that limit the clock. The call has another name before driver 535."""
+        reasons = self._call("clock_event", "nvmlDeviceGetCurrentClocksEventReasons", self._card)
         if reasons is None:
-            reasons = self._ask("thermal_level", "nvmlDeviceGetCurrentClocksThrottleReasons", self._card)
+            reasons = self._call("thermal_level", "nvmlDeviceGetCurrentClocksThrottleReasons", self._card)
         return None if reasons is None else int(reasons)
 
     def _process_share(self, gpu_percent: int) -> float | None:
-        """Of the last half second in which the driver was asked."""
+        """Return this process' share, at most half a second old."""
         now_ns = self._clock.now_ns()
         if now_ns >= self._share_due_ns and "process_busy" not in self._gaps:
             self._share_due_ns = now_ns + _PROCESSES_NS
             samples = self._samples()
-            holders = self._ask("process_busy", "nvmlDeviceGetComputeRunningProcesses", self._card)
-            self._share = self._share_of(samples, [process.pid for process in holders or ()], gpu_percent)
+            running = self._call("process_busy", "nvmlDeviceGetComputeRunningProcesses", self._card)
+            self._share = self._share_of(samples, [process.pid for process in running or ()], gpu_percent)
         return None if "process_busy" in self._gaps else self._share
 
     def _samples(self) -> list[Any]:
-        """(pid, timeStamp, smUtil) since the last call; empty where nothing ran."""
+        """Return samples (pid, timeStamp, smUtil) since the last call; empty where nothing ran."""
         try:
-            samples = list(self._nvml.nvmlDeviceGetProcessUtilization(self._card, self._seen_us))
+            samples = list(self._nvml.nvmlDeviceGetProcessUtilization(self._card, self._newest_us))
         except self._nvml.NVMLError as error:
             if error.value in (self._nvml.NVML_SUCCESS, self._nvml.NVML_ERROR_NOT_FOUND):
                 return []
-            self._gaps["process_busy"] = Unavailable(
-                f"the NVIDIA driver refuses it: {error}", "a newer driver may tell it"
-            )
+            self._gaps["process_busy"] = Unavailable(f"the NVIDIA driver refuses it: {error}", _NEWER)
             return []
-        new = [sample for sample in samples if sample.timeStamp > self._seen_us]
-        self._seen_us = max((sample.timeStamp for sample in new), default=self._seen_us)
+        new = [sample for sample in samples if sample.timeStamp > self._newest_us]
+        self._newest_us = max((sample.timeStamp for sample in new), default=self._newest_us)
         return new
 
-    def _share_of(self, samples: list[Any], holders: list[int], gpu_percent: int) -> float | None:
-        """This process' part, 0 to 1.
+    def _share_of(self, samples: list[Any], pids: list[int], gpu_percent: int) -> float | None:
+        """Return this process' share, 0 to 1.
 
-        0 where others are listed and it is not, or nothing is listed and the GPU idles. Inside a container the driver
-        lists the host's process numbers, or none: then it cannot be told, until this process is listed after all.
+        0 where only others are listed, or no process is listed and the GPU is idle. Inside a container the driver lists
+        the host's process numbers, or none: the share is unknown until this process is listed.
         """
         own = own_pids(self._pid)
         shares: list[float] = [min(sample.smUtil, 100) / 100 for sample in samples if sample.pid in own]
-        listed = {*holders, *(sample.pid for sample in samples)}
+        listed = {*pids, *(sample.pid for sample in samples)}
         if listed & own:
             self._unlisted = None
             return sum(shares) / len(shares) if shares else 0.0
@@ -269,7 +272,7 @@ class Source:
 
 
 def own_pids(pid: int) -> set[int]:
-    """The numbers of a process in the name spaces that can be seen from here."""
+    """Return the numbers of a process in the visible name spaces."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -279,7 +282,7 @@ def own_pids(pid: int) -> set[int]:
 
 
 def _not_ready(nvml: Any, error: Any) -> Unavailable:
-    """Why NVML does not start, in the words of somebody who can do something about it."""
+    """Return why NVML does not start, and what to do."""
     known = {
         nvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
             "libnvidia-ml.so.1, a part of the NVIDIA driver, is not found",
@@ -287,7 +290,7 @@ def _not_ready(nvml: Any, error: Any) -> Unavailable:
         ),
         nvml.NVML_ERROR_DRIVER_NOT_LOADED: ("the NVIDIA driver is not loaded", "load it, or restart the machine"),
         nvml.NVML_ERROR_NO_PERMISSION: (
-            "this user may not ask the NVIDIA driver",
+            "this user has no access to the NVIDIA driver",
             "read and write permission on /dev/nvidiactl",
         ),
         nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: (
@@ -295,5 +298,5 @@ def _not_ready(nvml: Any, error: Any) -> Unavailable:
             "restart the machine",
         ),
     }
-    reason, fix = known.get(error.value, (f"NVML does not start: {error}", "nvidia-smi tells whether the driver works"))
+    reason, fix = known.get(error.value, (f"NVML does not start: {error}", "run nvidia-smi to check the driver"))
     return Unavailable(reason, fix)

@@ -1,10 +1,6 @@
 """An Apple GPU, its CPU and its Neural Engine through macOS' powermetrics, which only root may run.
 
-Property lists as macOS' tools print them, whole, or cut off and damaged.
-
-An Apple GPU, its CPU and its Neural Engine through macOS' powermetrics, which only root may run.
-
-The line of sudoers that permits powermetrics as tfwatch runs it. It is printed; nothing is written.
+The parser of property lists also reads damaged ones. `sudoers` returns the line that permits tfwatch's command.
 """
 
 from __future__ import annotations
@@ -23,13 +19,13 @@ import psutil
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.system_tool import run
 from tfwatch.sensors.protocol import Availability, Available, FullReading, GpuIdentity, SensorError, Unavailable
-from tfwatch.sensors.tool_readers import Stream
+from tfwatch.sensors.tool_readers import ToolStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _BEGIN_TAG = re.compile(rb"<\?xml|<plist")
-#: plistlib's parser looks at an unfinished token anew every 2 KB: 4 MiB of one take it 7 s.
+#: plistlib's parser reads an unfinished token again every 2 KB: 4 MiB of one take 7 s.
 _LONGEST_TOKEN = 2**16
 _TOKEN = re.compile(
     rb"<(?:key>([^<]{0,200})</key>"
@@ -40,21 +36,21 @@ _TOKEN = re.compile(
 
 
 def read(document: bytes) -> dict[str, Any]:
-    """A document's outermost dict: as the standard library reads it, else what can be made out of a damaged one.
+    """Return a document's outermost dict, from the standard library or else the readable parts of a damaged one.
 
     Empty where there is none. Never raises.
     """
     document = document.strip(b"\0 \t\r\n")
-    is_sound = _BEGIN_TAG.match(document) and max(map(len, document.split(b"<"))) <= _LONGEST_TOKEN
+    is_intact = _BEGIN_TAG.match(document) and max(map(len, document.split(b"<"))) <= _LONGEST_TOKEN
     try:
-        root = plistlib.loads(document, fmt=plistlib.FMT_XML) if is_sound else _pieces(document)
+        root = plistlib.loads(document, fmt=plistlib.FMT_XML) if is_intact else _parse_damaged(document)
     except (ExpatError, ValueError, TypeError, AttributeError, LookupError, OverflowError):
-        root = _pieces(document)
+        root = _parse_damaged(document)
     return root if isinstance(root, dict) else {}
 
 
-def _pieces(document: bytes) -> dict[str, Any]:
-    """The keys of a property list that is cut off, or damaged in places; a value that cannot be read is left out."""
+def _parse_damaged(document: bytes) -> dict[str, Any]:
+    """Return the keys of a property list that is cut off or damaged, without unreadable values."""
     root: dict[str, Any] | None = None
     open_: list[dict[str, Any] | list[Any]] = []
     keys: list[str | None] = []
@@ -78,16 +74,16 @@ def _pieces(document: bytes) -> dict[str, Any]:
 
 
 def _put(open_: list[dict[str, Any] | list[Any]], keys: list[str | None], value: Any) -> None:
-    """Into the innermost container, under the key that was read last."""
+    """Put a value into the innermost container, under the last key."""
     if not open_:
         return
-    into, key = open_[-1], keys[-1]
-    if isinstance(into, list):
-        into.append(value)
+    container, key = open_[-1], keys[-1]
+    if isinstance(container, list):
+        container.append(value)
     elif key is not None:
         keys[-1] = None
         if value is not None:
-            into[key] = value
+            container[key] = value
 
 
 def _value(kind: bytes | None, text: bytes | None) -> Any:
@@ -100,23 +96,23 @@ def _value(kind: bytes | None, text: bytes | None) -> Any:
 
 
 PERIOD_S = 1.0
-#: Ends by itself after an hour, whatever becomes of who reads it: root's process cannot be killed from here.
+#: The tool ends by itself after an hour, even without a reader: root's process cannot be killed from here.
 DOCUMENTS = 3600
-#: The whole of what a sudoers line has to permit. Short flags: macOS 12 renamed the long ones.
+#: The command that a sudoers line permits. Short flags: macOS 12 renamed the long ones.
 COMMAND = (
     "/usr/bin/powermetrics",
     *("-s", "cpu_power,gpu_power,thermal", "-f", "plist"),
     *("-i", str(round(PERIOD_S * 1000)), "-n", str(DOCUMENTS)),
 )
 SUDO = ("/usr/bin/sudo", "-n")
-#: `thermal_level` in `core.rows.SAMPLE` of the words in any release; what is as bad as critical counts as that.
+#: `thermal_level` of `core.rows.SAMPLE` by the words of all releases; the worst three are critical.
 LEVELS = {"nominal": 0, "light": 1, "moderate": 2, "heavy": 3, "critical": 4, "trapping": 4, "sleeping": 4}
 _HEAVY = 3
 #: A document of an M1 has 29 KB, the largest chips have five times as many cores, and other samplers print more.
-_MOST_BYTES = 2**22
+_MAX_BYTES = 2**22
 _END = b"</plist>"
 _BEGIN = re.compile(rb"<\?xml|<plist")
-#: How long a document may be late before the stream counts as dead, seconds.
+#: The delay of a document after which the stream counts as dead, seconds.
 _PATIENCE_S = 4.0
 _REFUSED = re.compile(
     r"superuser|password is required|not allowed|may not run|not in the sudoers|no tty", re.IGNORECASE
@@ -126,52 +122,52 @@ _PERMIT = "tfwatch doctor --sudoers prints the line that permits powermetrics"
 
 @dataclass(frozen=True, slots=True)
 class PowerReading(FullReading):
-    """One document. thermal_pressure: as it is printed, e.g. `Nominal`. freq_max_mhz: the GPU's highest state's."""
+    """The figures of one document. thermal_pressure: as printed, e.g. `Nominal`. freq_max_mhz: the GPU's maximum."""
 
     thermal_pressure: str | None = None
     freq_max_mhz: float | None = None
 
 
 def documents(stream: BinaryIO) -> Iterator[bytes]:
-    """The whole plist documents of powermetrics' output, one after another.
+    """Yield the complete plist documents of powermetrics' output.
 
-    A NUL stands before every document but the first; a piece of one that has no beginning or no end is left out. Ends
-    with the stream, and where 4 MiB hold no end of a document. A stream that has no `read1` must return from `read`
-    with what is there.
+    A NUL precedes every document but the first; a document without a beginning or an end is left out. The iterator
+    ends with the stream, and after 4 MiB without the end of a document. A stream without `read1` must return the
+    available bytes from `read`.
     """
     read = getattr(stream, "read1", stream.read)
-    held = bytearray()
-    looked = 0
-    while len(held) <= _MOST_BYTES:
-        end = held.find(_END, max(looked - len(_END), 0))
+    buffer = bytearray()
+    searched = 0
+    while len(buffer) <= _MAX_BYTES:
+        end = buffer.find(_END, max(searched - len(_END), 0))
         if end < 0:
-            looked = len(held)
+            searched = len(buffer)
             piece = read(2**16)
             if not piece:
                 return
-            held += piece
+            buffer += piece
             continue
-        end, looked = end + len(_END), 0
-        whole = bytes(held[:end])
-        del held[:end]
-        begins = [found.start() for found in re.finditer(rb"<\?xml", whole)] or _first(whole)
+        end, searched = end + len(_END), 0
+        whole = bytes(buffer[:end])
+        del buffer[:end]
+        begins = [found.start() for found in re.finditer(rb"<\?xml", whole)] or _first_begin(whole)
         if begins:
             yield whole[begins[-1] :]
 
 
-def _first(whole: bytes) -> list[int]:
+def _first_begin(whole: bytes) -> list[int]:
     found = _BEGIN.search(whole)
     return [found.start()] if found else []
 
 
 def parse(document: bytes) -> PowerReading:
-    """The figures of one document; None for each that it does not hold in a form that can be true. Never raises.
+    """Parse the figures of one document; None for missing or implausible ones. Never raises.
 
-    Watts are energy (mJ) over `elapsed_ns`, not over the interval that was asked for. Activity is 1 - `idle_ratio`,
-    never from `elapsed_ns`, which counts otherwise on some chips; without it, the share of time in any state.
+    Watts are energy (mJ) over `elapsed_ns`, not over the requested interval. Activity is 1 - `idle_ratio`, never from
+    `elapsed_ns`, which differs on some chips; without it, the share of time in any state.
     `freq_hz` is MHz in spite of its name (powermetrics' own text output prints the same number as MHz).
     """
-    root = read(document[:_MOST_BYTES])
+    root = read(document[:_MAX_BYTES])
     gpu = _part(root, "gpu")
     processor = _part(root, "processor")
     states = _states(gpu)
@@ -194,7 +190,7 @@ def parse(document: bytes) -> PowerReading:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """A frequency of the GPU: the share of time, and the nanoseconds, that it ran at."""
+    """A frequency of the GPU, and the time at it: as a share and in nanoseconds."""
 
     mhz: float
     ratio: float
@@ -202,7 +198,7 @@ class _State:
 
 
 def _states(gpu: Mapping[str, Any]) -> list[_State]:
-    """In no order, and some twice."""
+    """Return the GPU's states, unsorted, and some twice."""
     listed = gpu.get("dvfm_states")
     states = []
     for state in listed if isinstance(listed, list) else []:
@@ -228,16 +224,16 @@ def _busy(gpu: Mapping[str, Any], states: Sequence[_State]) -> float | None:
 
 
 def _frequency(gpu: Mapping[str, Any], states: Sequence[_State]) -> float | None:
-    """MHz: as told, or the mean over the time in each state. A later release may come to mean its name."""
-    told = _number(gpu.get("freq_hz"), 0, 1e11)
-    if told is not None:
-        return told / 1e6 if told >= 1e5 else told
+    """Return MHz: as reported, or the mean over the time in each state. A later release may really print Hz."""
+    reported = _number(gpu.get("freq_hz"), 0, 1e11)
+    if reported is not None:
+        return reported / 1e6 if reported >= 1e5 else reported
     used = sum(state.ratio for state in states)
     return sum(state.mhz * state.ratio for state in states) / used if used > 0 else None
 
 
 def _watts(what: str, elapsed_ns: float | None, *parts: Mapping[str, Any]) -> float | None:
-    """Of the first part that tells: energy in mJ over the time, else `..._power` in mW."""
+    """Return watts from the first part with figures: energy in mJ over the time, else `..._power` in mW."""
     if elapsed_ns is not None:
         for part in parts:
             millijoules = _number(part.get(f"{what}_energy"), 0, 1e15)
@@ -248,14 +244,14 @@ def _watts(what: str, elapsed_ns: float | None, *parts: Mapping[str, Any]) -> fl
 
 
 def _number(value: Any, least: float, most: float) -> float | None:
-    """A number between two bounds; None for NaN, other types, and what lies outside."""
+    """Return a number between two bounds; None for NaN, other types and numbers outside."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     return float(value) if math.isfinite(value) and least <= value <= most else None
 
 
 def _part(root: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A dict of the document, or the first of a list of them; empty where there is none."""
+    """Return a dict of the document, or the first of a list of them; empty where there is none."""
     part = root.get(name)
     if isinstance(part, list):
         part = next((item for item in part if isinstance(item, dict)), None)
@@ -266,7 +262,7 @@ def _part(root: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 class Source:
-    """powermetrics, as root or through a sudoers rule. It prints a document a second for as long as it is read."""
+    """powermetrics, as root or through a sudoers rule. It prints a document a second while it is read."""
 
     name = "powermetrics"
     period_s = PERIOD_S
@@ -275,19 +271,19 @@ class Source:
         self._clock = clock
         as_root = os.name == "posix" and os.geteuid() == 0
         self._command = tuple(command or (COMMAND if as_root else (*SUDO, *COMMAND)))
-        self._stream: Stream | None = None
+        self._stream: ToolStream | None = None
         self._documents: Iterator[bytes] = iter(())
         self._first: PowerReading | None = None
         self._has_more = False
 
     def available(self) -> Availability:
-        """Not on other systems, and not without permission: then sudo says so at once, and asks nobody.
+        """Return `Unavailable` on other systems, and without permission: sudo then fails immediately, without a prompt.
 
         Raises:
-            SensorError: it starts, and prints nothing that can be read.
+            SensorError: powermetrics starts, and prints nothing readable.
         """
         if not all(Path(word).exists() for word in self._command if word.startswith("/")):
-            return Unavailable("powermetrics is a tool of macOS", "--gpu-sensor auto takes what this system has")
+            return Unavailable("powermetrics is a tool of macOS", "--gpu-sensor auto selects this system's sources")
         try:
             self._begin()
             self._first = self._next()
@@ -299,7 +295,7 @@ class Source:
         return Available()
 
     def read(self) -> PowerReading:
-        """The next document's figures; waits for it, `_PATIENCE_S` at most."""
+        """Return the next document's figures; wait for it, `_PATIENCE_S` at most."""
         first, self._first = self._first, None
         if first:
             return first
@@ -307,38 +303,38 @@ class Source:
             return self._next()
         except SensorError:
             stream = self._stream
-            if not (self._has_more and stream and stream.ended_well):
+            if not (self._has_more and stream and stream.has_succeeded):
                 raise
             self._begin()
             return self._next()
 
     def identity(self) -> GpuIdentity:
-        """The chip's name, and the memory that its GPU shares."""
+        """Return the chip's name, and the memory that its GPU shares."""
         result = run(("/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"), 0.5)
         return GpuIdentity(result.out.strip()[:80] or "Apple GPU", psutil.virtual_memory().total, unified=True)
 
     def gaps(self) -> Mapping[str, Unavailable]:
-        """What it does not print."""
-        elsewhere = Unavailable("powermetrics does not tell it", "--gpu-sensor auto asks ioreg too")
-        nowhere = Unavailable("macOS tells it to no tool", "")
+        """Return the figures that powermetrics does not print."""
+        elsewhere = Unavailable("powermetrics does not report it", "--gpu-sensor auto reads ioreg too")
+        nowhere = Unavailable("no tool of macOS reports it", "")
         return {"memory_bytes": elsewhere, "process_busy": elsewhere, "temperature_c": nowhere}
 
     def close(self) -> None:
-        """Close its pipes: it ends when it prints next."""
+        """Close its pipes: powermetrics ends when it prints next."""
         stream, self._stream = self._stream, None
         self._first, self._has_more = None, False
         if stream:
             stream.close()
 
-    def leave(self) -> None:
+    def cancel(self) -> None:
         """End the wait for a document."""
         if self._stream:
-            self._stream.leave()
+            self._stream.cancel()
 
     def _begin(self) -> None:
         self.close()
         try:
-            self._stream = Stream(self._command, self._clock)
+            self._stream = ToolStream(self._command, self._clock)
         except SensorError as error:
             raise SensorError(f"powermetrics: {error}") from error
         self._documents = documents(self._stream)  # type: ignore[arg-type]
@@ -361,18 +357,18 @@ class Source:
 
 #: Characters with a meaning of their own in a command's arguments (sudoers manual, "Other special characters").
 _SPECIAL = re.compile(r"([,:=\\*?\[\]!])")
-#: A name in capitals would be an alias, and others need quotes: their number serves as well.
+#: A name in capitals would be an alias, and other names need quotes: the user's number replaces them.
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,63}")
-_AROUND = """\
+_FILE = """\
 # Lets {user} run one command as root without a password, so that tfwatch shows watts and clocks of this Mac's GPU.
 # The line below pins the whole command. Never permit /usr/bin/powermetrics alone, as is often advised: with its
-# option -o, whatever runs in your name could then write any file as root.
+# option -o, any program of yours could then write any file as root.
 #
 # Check and install it (tfwatch writes no file itself):
 #   tfwatch doctor --sudoers > tfwatch.sudoers
 #   visudo -cf tfwatch.sudoers
 #   sudo install -o root -g wheel -m 0440 tfwatch.sudoers /etc/sudoers.d/tfwatch
-# See that it is permitted:
+# Check that it is permitted:
 #   sudo -n -l {command}
 # Remove it:
 #   sudo rm /etc/sudoers.d/tfwatch
@@ -381,15 +377,15 @@ _AROUND = """\
 
 
 def sudoers(user: str, uid: int) -> str:
-    """A whole file for /etc/sudoers.d: the line for a user, and how to check, install and remove it."""
+    """Return a whole file for /etc/sudoers.d: the line for a user, and how to check, install and remove it."""
     who = user if _NAME.fullmatch(user) else f"#{uid}"
-    return _AROUND.format(user=who, command=" ".join(COMMAND), line=line(who))
+    return _FILE.format(user=who, command=" ".join(COMMAND), line=line(who))
 
 
 def line(who: str) -> str:
-    """The line itself, without its end."""
-    return f"{who} ALL=(root) NOPASSWD: {' '.join(map(_escaped, COMMAND))}"
+    """Return the line alone, without its line end."""
+    return f"{who} ALL=(root) NOPASSWD: {' '.join(map(_escape, COMMAND))}"
 
 
-def _escaped(word: str) -> str:
+def _escape(word: str) -> str:
     return _SPECIAL.sub(r"\\\1", word)

@@ -96,12 +96,12 @@ def check_images(folder: Path) -> None:
 
 
 def make_images(report: Callable[[str], None], clock: Clock = SYSTEM) -> Path:
-    """The folder of tfwatch's own image set, made on first use; `say` tells how far it is.
+    """Return the folder of the synthetic image set, made on first use; `report` gets progress texts.
 
-    Where the cache folder cannot be written it is a temporary folder, which goes when the process ends.
+    Where the cache folder cannot be written, it is a temporary folder that is removed when the process ends.
 
     Raises:
-        BadInputError: neither can be written.
+        BadInputError: neither folder can be written.
     """
     home = cache_dir() / "images-v1"
     if _is_complete(home):
@@ -228,7 +228,7 @@ _BATCH = 64
 
 
 def readable(images: ImageFolder, report: Callable[[str], None]) -> NDArray[np.bool_]:
-    """One truth value a file: whether TensorFlow decodes it. `say` tells how far a first look is."""
+    """Return for each file True where TensorFlow decodes it; `report` gets progress texts of the first check."""
     path = cache_dir() / "checked" / f"{_key(images)}.json"
     count = len(images.paths)
     good = np.ones(count, dtype=np.bool_)

@@ -196,7 +196,7 @@ def _getting(cached: CachedExamples) -> Callable[..., Any]:
 
 
 def _augmenting(image: tf.Tensor, label: tf.Tensor, number: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    """`jpeg.augment`, and what is to be cached."""
+    """Return `augment`, and the number and the image to cache."""
     return *augment(image, label, number, seed), number, image
 
 

@@ -110,7 +110,7 @@ def example(number: int) -> Example:
 
 @functools.cache
 def _patterns() -> NDArray[np.float32]:
-    """Return the classes' values, shape [classes, features]: one table, because sines of numpy and TensorFlow differ."""
+    """Return the classes' values, shape [classes, features], for both forms: numpy's and TensorFlow's sines differ."""
     return np.sin(np.arange(_CLASSES * _FEATURES).reshape(_CLASSES, _FEATURES)).astype(np.float32) / np.float32(2)
 
 

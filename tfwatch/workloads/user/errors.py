@@ -1,9 +1,4 @@
-"""Errors in a user's file as one sentence that names the line.
-
-What went wrong in a file of the user's own, in a sentence that names the line.
-
-Losses and metrics by their names, as a file's `compile()` gives them: Keras looks them up with the first batch.
-"""
+"""Errors in the user's own file, each as one sentence that names the line."""
 
 from __future__ import annotations
 
@@ -23,40 +18,44 @@ if TYPE_CHECKING:
     from tfwatch.workloads.workload import RaisedError
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
-#: A frame, as Python and TensorFlow print it into messages.
+#: A frame in a message of Python or TensorFlow.
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
-#: Lines that Keras and TensorFlow put around the sentence that says what is wrong.
-_AROUND = re.compile(
+#: Lines of Keras and TensorFlow around the sentence with the error.
+_CONTEXT = re.compile(
     r"Exception encountered when calling|Arguments received by|in user code:|Graph execution error|Detected at node"
     r"|defined at|<stack traces|Traceback \(|File \"|\s|\[\[|\d+ root error|\(\d+\)|$"
 )
 _NODE = re.compile(
     r"\{\{.*?\}\}\s*|\s*\[Op:.*|Error in user-defined function passed to \S+ transformation with iterator: \S+ "
 )
-#: An exception's name before its message, in a message that holds another's traceback.
+#: An exception's name and message, in a message that quotes another traceback.
 _RAISED = re.compile(r"^\s*([A-Za-z_.]*(?:Error|Exception|Exit|Interrupt): .+)$", re.MULTILINE)
 _LONGEST = 300
 
 
 class ErrorLocator:
-    """Lines of a file and of others in its folder."""
+    """Locates errors in the user's file and in other files of its folder."""
 
     def __init__(self, file: UserFile) -> None:
         self._file = file
         self._folder = str(file.path.parent)
 
-    def frame(self, error: BaseException) -> str:
-        """The innermost of the user's own lines that an exception went through; empty where it met none."""
+    def locate(self, error: BaseException) -> str:
+        """Return the innermost line of the user's own code in an exception's traceback; empty without one."""
         found = [place for at in _frames(error) if (place := self._place(*at))]
         return found[-1] if found else ""
 
     def explain(self, raised: RaisedError) -> str:
-        """What was raised while it trained: with a line of the user's, or the function that it is about."""
-        batches = "pipeline" if self._file.live else "dataset"
+        """Return the error of a training with a line of the user's code, else with the function that failed."""
+        batches = "pipeline" if self._file.has_pipeline else "dataset"
         function, where = (batches, "a batch of") if raised.in_fetch else ("model", "a step of")
         error = raised.error
-        at = self.frame(error)
-        return f"{at}: {named(error)}" if at else f"{self._file.at(function)}: {where} {function}(): {named(error)}"
+        at = self.locate(error)
+        return (
+            f"{at}: {name_error(error)}"
+            if at
+            else f"{self._file.at(function)}: {where} {function}(): {name_error(error)}"
+        )
 
     def _place(self, path: str, line: int) -> str:
         path = os.path.realpath(path)
@@ -69,14 +68,14 @@ class ErrorLocator:
 
 
 def fits(shape: tuple[int, ...] | None, takes: object) -> bool:
-    """Whether a batch can be the input of a model that takes such a shape, None in it being any; so if nobody knows."""
+    """Return True where a batch fits a model's input shape, in which None is any size, or where either is unknown."""
     if shape is None or not isinstance(takes, tuple) or not all(n is None or isinstance(n, int) for n in takes):
         return True
     return len(shape) == len(takes) and all(n in (None, side) for side, n in zip(shape, takes, strict=True))
 
 
 def _frames(error: BaseException) -> Iterator[tuple[str, int]]:
-    """Files and lines, the outermost first: those of the traceback, then those that TensorFlow wrote in the message."""
+    """Yield files and lines, outermost first: those of the traceback, then those in TensorFlow's message."""
     for frame in traceback.extract_tb(error.__traceback__):
         yield frame.filename, frame.lineno or 0
     for path, line in _FRAME.findall(str(error)):
@@ -84,30 +83,30 @@ def _frames(error: BaseException) -> Iterator[tuple[str, int]]:
 
 
 def sentence(error: BaseException) -> str:
-    """What an exception says, in a line: without colours, node names and what Keras puts around it."""
+    """Return an exception's message in one line, without colours, node names and Keras' context lines."""
     text = _ESCAPES.sub("", str(getattr(error, "message", None) or error))
-    told = [raised for raised in _RAISED.findall(text) if raised]
-    lines = [line.strip() for line in text.splitlines() if not _AROUND.match(line)]
-    said = told[-1] if told and 'File "' in text else lines[0] if lines else ""
-    said = _NODE.sub("", said).strip().rstrip(":")
-    return (said if len(said) <= _LONGEST else f"{said[:_LONGEST]}...") or type(error).__name__
+    quoted = [message for message in _RAISED.findall(text) if message]
+    lines = [line.strip() for line in text.splitlines() if not _CONTEXT.match(line)]
+    message = quoted[-1] if quoted and 'File "' in text else lines[0] if lines else ""
+    message = _NODE.sub("", message).strip().rstrip(":")
+    return (message if len(message) <= _LONGEST else f"{message[:_LONGEST]}...") or type(error).__name__
 
 
-def named(error: BaseException) -> str:
-    """What an exception says, with its name; where it tells of another one, of that."""
-    said, name = sentence(error), type(error).__name__
-    return said if said == name or _RAISED.match(said) else f"{name}: {said}"
+def name_error(error: BaseException) -> str:
+    """Return an exception's name and message; where the message quotes another exception, that one's."""
+    message, name = sentence(error), type(error).__name__
+    return message if message == name or _RAISED.match(message) else f"{name}: {message}"
 
 
-#: What Keras takes beside the names in its table, in any case: which of several is meant, the shapes tell.
+#: Names that Keras takes besides those in its table, in upper or lower case: the shapes select one of several.
 _BY_SHAPE = {"loss": ("crossentropy", "ce"), "metric": ("accuracy", "acc")}
 
 
 def unknown_name(model: keras.Model) -> str:
-    """`loss 'mean_sqared_error', which is no loss of Keras' (is it 'mean_squared_error'?)`: the first name that a
-    compiled model gives and Keras does not know; empty without one.
+    """Return the first loss or metric of a compiled model whose name Keras does not know; empty without one.
 
-    Keras knows no custom object here, registered or not: such a loss or metric is given itself, not its name.
+    For example: `loss 'mean_sqared_error', which Keras does not know (is it 'mean_squared_error'?)`. Keras looks names
+    up only with the first batch. It knows no custom object by name; such a loss or metric is passed as the object.
     """
     import keras
 
@@ -117,12 +116,12 @@ def unknown_name(model: keras.Model) -> str:
 
 
 def _unknown(kind: str, given: Any, get: Any) -> str:
-    """given: an object, its name, or a structure of them. get: Keras' way to look one up, which would also make it."""
+    """Find an unknown name in `given`: an object, its name, or a structure of them. get: Keras' lookup function."""
     import keras
 
     table = getattr(sys.modules[get.__module__], "ALL_OBJECTS_DICT", {})
     for name in keras.tree.flatten(given) if table else ():
         if isinstance(name, str) and name not in table and name.lower() not in _BY_SHAPE[kind]:
             near = difflib.get_close_matches(name, table, n=1)
-            return f"{kind} {name!r}, which is no {kind} of Keras'{f' (is it {near[0]!r}?)' if near else ''}"
+            return f"{kind} {name!r}, which Keras does not know{f' (is it {near[0]!r}?)' if near else ''}"
     return ""

@@ -1,4 +1,4 @@
-"""A file of the user's own, as far as it can be judged without running it: what a workload needs is in it."""
+"""The user's own file as a workload, checked without running it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfwatch.workloads.workload import BadInputError, Entry
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-#: The functions that a file may have, and what they are called with.
+#: The functions that a file may have, and their arguments.
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "model": (),
     "dataset": ("knobs",),
@@ -22,56 +22,56 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "pipeline": ("source", "knobs"),
     "validation": (),
 }
-#: What can be asked of it before it starts; all else its own code says.
+#: The settings that a file takes; its own code decides the others.
 _SETTINGS = frozenset({"epochs", "steps", "seed", "device", "mode", "mixed_precision", "steps_per_execution"})
-_COMPILED = "model() compiles with an optimizer of its own"
+_COMPILED = "model() compiles with its own optimizer"
 _LONGEST_NAME = 40
 
 
 @dataclass(frozen=True, slots=True)
 class UserFile:
-    """A file that has what a workload needs.
+    """A file with the functions of a workload.
 
-    shown: its path as the user wrote it. name: what the run is called. lines: of its functions, by their names; those
-    that it imports or assigns are not among them. live: it has `pipeline`, which can be built anew while it trains.
-    has_forms: it asks `knobs.fast_form`.
+    shown: its path as the user wrote it. name: the name of its runs. lines: the line of each function that it defines;
+    imported and assigned functions have none. has_pipeline: it has `pipeline`, which can be rebuilt while it trains.
+    has_fast_form: it uses `knobs.fast_form`.
     """
 
     shown: str
     path: Path
     name: str
     lines: Mapping[str, int]
-    live: bool
-    has_forms: bool
+    has_pipeline: bool
+    has_fast_form: bool
 
     def at(self, function: str) -> str:
-        """Where a function stands: `my_file.py:12`."""
+        """Return the place of a function, e.g. `my_file.py:12`."""
         line = self.lines.get(function)
         return self.shown if line is None else f"{self.shown}:{line}"
 
     def entry(self) -> Entry:
-        """As the registry has the other workloads."""
+        """Return the file's entry among the workloads."""
         return Entry(
             "a file of your own",
             defaults={"epochs": 1},
-            fast="fast form" if self.has_forms else "",
+            fast="fast form" if self.has_fast_form else "",
             only=_SETTINGS,
             why_not={
-                "batch_size": f"{'source()' if self.live else 'dataset(knobs)'} makes the batches",
+                "batch_size": f"{'source()' if self.has_pipeline else 'dataset(knobs)'} makes the batches",
                 "optimizer": _COMPILED,
                 "learning_rate": _COMPILED,
                 "data": "its own code reads the data",
             },
-            is_built_once=not self.live,
+            is_built_once=not self.has_pipeline,
             shuffles=False,
         )
 
 
 def read(name: str) -> UserFile:
-    """Look into a file.
+    """Parse and check a file.
 
     Raises:
-        BadInputError: there is none, it is no Python, or lacks a function; the message names the line.
+        BadInputError: the file does not exist, is not Python, or lacks a function; the message names the line.
     """
     path = Path(name)
     tree = _parsed(name, _content(name, path))
@@ -86,8 +86,8 @@ def read(name: str) -> UserFile:
         path=path.resolve(),
         name=_title(tree, path),
         lines={function: node.lineno for function, node in bound.items() if isinstance(node, ast.FunctionDef)},
-        live="pipeline" in bound,
-        has_forms=any(isinstance(node, ast.Attribute) and node.attr == "fast_form" for node in ast.walk(tree)),
+        has_pipeline="pipeline" in bound,
+        has_fast_form=any(isinstance(node, ast.Attribute) and node.attr == "fast_form" for node in ast.walk(tree)),
     )
 
 
@@ -114,18 +114,18 @@ def _python_files(folder: Path) -> list[str]:
 def _parsed(name: str, content: bytes) -> ast.Module:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd escapes, which importing it tells again
+            warnings.simplefilter("ignore")  # of invalid escapes, which the import repeats
             tree = ast.parse(content, name)
             compile(tree, name, "exec")
     except SyntaxError as error:
         raise BadInputError(f"{name}:{error.lineno or 1}: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise BadInputError(f"{name} is no Python that can be read: {error or type(error).__name__}") from None
+        raise BadInputError(f"{name} is not readable as Python: {error or type(error).__name__}") from None
     return tree
 
 
 def _bound(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """The names that a module has once it is run, with what binds each; `*` where it imports all of another's."""
+    """Yield the names that a module binds, each with its node; `*` for an import of all names."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield child.name, child
@@ -161,12 +161,12 @@ def _check_arguments(name: str, node: ast.FunctionDef | ast.AsyncFunctionDef) ->
 
 
 def _title(tree: ast.Module, path: Path) -> str:
-    """What `NAME = "..."` says, else the file's own name; fit for a folder's."""
-    said = [
+    """Return the value of `NAME = "..."`, else the file's name, as a valid folder name."""
+    titles = [
         node.value.value
         for node in tree.body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         if any(isinstance(target, ast.Name) and target.id == "NAME" for target in node.targets)
     ]
-    name = "".join(c if c.isalnum() or c in "-_." else "_" for c in (said or [path.stem])[-1])
+    name = "".join(c if c.isalnum() or c in "-_." else "_" for c in (titles or [path.stem])[-1])
     return name.strip(".")[:_LONGEST_NAME] or "own"

@@ -275,10 +275,10 @@ def test_cnn_trains_on_the_screen_and_is_switched_by_a_key(tmp_path: Path) -> No
 
 @pytest.mark.tensorflow
 def test_cnn_trains_on_after_its_terminal_is_gone(tmp_path: Path) -> None:
-    words = ("-m", "tfwatch", "train", "cnn", "--runs-dir", str(tmp_path), "--batch-size", "16", "--steps", "150")
+    words = ("-m", "tfwatch", "train", "cnn", "--runs-dir", str(tmp_path), "--batch-size", "16", "--steps", "60")
     with Pseudo(*words, columns=120, rows=40, XDG_CONFIG_HOME=str(tmp_path / "config")) as terminal:
         until(lambda: trains(tmp_path), timeout_s=120)
         terminal.hang_up()
         assert terminal.process.wait(timeout=120) == 0
     run = the_run(tmp_path)
-    assert (end_of(run), len(run.steps)) == ("finished", 150)
+    assert (end_of(run), len(run.steps)) == ("finished", 60)

@@ -78,6 +78,14 @@ def arrays() -> tuple[Any, Any]:
 
 
 @pytest.fixture
+def two_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cnn workload has two of its four blocks: its trace, most of a short run, takes half as long."""
+    from tfwatch.workloads import cnn
+
+    monkeypatch.setattr(cnn, "_FILTERS", (8, 16))
+
+
+@pytest.fixture
 def make_model() -> Iterator[Callable[[], Any]]:
     """Convolution, batch norm and dropout: what differs first when a step is not the same."""
     import keras

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from tfwatch.training.plan import Scheduled
 from tfwatch.workloads import BadInputError, Settings, array
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import keras
@@ -47,6 +49,17 @@ def train(
     return whole.train(name, settings, runs_dir, *switches, control=control)
 
 
+@pytest.fixture(scope="module")
+def still(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
+    """The run of a workload in which nothing is switched: it is the same in each test, and trains once."""
+
+    @functools.cache
+    def run(name: str) -> Run:
+        return train(name, tmp_path_factory.mktemp("still"))[0]
+
+    return run
+
+
 def by_itself(name: str, settings: Settings = SETTINGS) -> tuple[float, str]:
     """The same loop without any of tfwatch's training; the loss is the last epoch's mean over the examples."""
     import keras
@@ -64,7 +77,9 @@ def by_itself(name: str, settings: Settings = SETTINGS) -> tuple[float, str]:
 
 
 @pytest.mark.parametrize("name", BY_HAND)
-def test_random_switches_change_no_bit_and_a_plain_loop_gives_the_same(name: str, tmp_path: Path) -> None:
+def test_random_switches_change_no_bit_and_a_plain_loop_gives_the_same(
+    name: str, still: Callable[[str], Run], tmp_path: Path
+) -> None:
     rng = random.Random(2)
     choices: list[tuple[str, Any]] = [
         *(("prefetch", value) for value in ("off", "default", "auto", 1, 5)),
@@ -72,16 +87,15 @@ def test_random_switches_change_no_bit_and_a_plain_loop_gives_the_same(name: str
         *(("fast_form", value) for value in ("on", "off")),
     ]
     switches = [Scheduled(rng.randrange(2 * STEPS), *rng.choice(choices)) for _ in range(40)]
-    still, _ = train(name, tmp_path)
     switched, outcome = train(name, tmp_path, *switches)
     assert outcome.cause == "finished"
     assert len(told(switched, PipelineSwitched)) >= 3
-    assert result(switched) == result(still) == by_itself(name)
+    assert result(switched) == result(still(name)) == by_itself(name)
 
 
 @pytest.mark.parametrize("name", BY_HAND)
-def test_every_step_has_its_parts_and_every_epoch_its_end(name: str, tmp_path: Path) -> None:
-    run, _ = train(name, tmp_path)
+def test_every_step_has_its_parts_and_every_epoch_its_end(name: str, still: Callable[[str], Run]) -> None:
+    run = still(name)
     steps = run.steps
     assert steps["step"].tolist() == list(range(1, 2 * STEPS + 1))
     assert all((steps[part] > 0).all() for part in ("wait_ms", "dispatch_ms", "compute_ms", "host_ms"))
@@ -100,7 +114,9 @@ def test_every_step_has_its_parts_and_every_epoch_its_end(name: str, tmp_path: P
 
 
 @pytest.mark.parametrize("name", BY_HAND)
-def test_op_by_op_python_is_told_from_the_operations_and_nothing_changes(name: str, tmp_path: Path) -> None:
+def test_op_by_op_python_is_told_from_the_operations_and_nothing_changes(
+    name: str, still: Callable[[str], Run], tmp_path: Path
+) -> None:
     eager = replace(SETTINGS, mode="eager", epochs=1)
     run, _ = train(name, tmp_path, settings=eager)
     steps = run.steps[2:]
@@ -109,11 +125,13 @@ def test_op_by_op_python_is_told_from_the_operations_and_nothing_changes(name: s
     assert (steps["dispatch_ms"] < steps["compute_ms"]).all()
     assert not (run.steps["flags"] & (Flag.COMPILE | Flag.RETRACE)).any()
     assert result(run) == by_itself(name, eager)
-    assert not train(name, tmp_path)[0].manifest.op_by_op
+    assert not still(name).manifest.op_by_op
 
 
-def test_an_epoch_of_unknown_length_ends_with_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, _ = train("array", tmp_path)
+def test_an_epoch_of_unknown_length_ends_with_its_data(
+    still: Callable[[str], Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = still("array")
     prepare = array.prepare
     monkeypatch.setattr(array, "prepare", lambda *asked: replace(prepare(*asked), steps_per_epoch=None))
     run, outcome = train("array", tmp_path)
@@ -171,8 +189,10 @@ def test_what_a_step_raises_is_told_with_its_traceback(tmp_path: Path, monkeypat
     assert len(run.steps) == 3
 
 
-def test_books_that_are_lost_cost_the_record_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, _ = train("cnn-loop", tmp_path)
+def test_books_that_are_lost_cost_the_record_alone(
+    still: Callable[[str], Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = still("cnn-loop")
     monkeypatch.setattr(RunWriter, "step", lambda *_: 1 / 0)
     lost, outcome = train("cnn-loop", tmp_path)
     assert (outcome.cause, len(lost.steps)) == ("finished", 0)

@@ -30,7 +30,7 @@ from tfwatch.workloads import Prepared, Settings, cnn
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache")]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache", "two_blocks")]
 
 EPOCHS = 2
 

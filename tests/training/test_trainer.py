@@ -30,7 +30,7 @@ from tfwatch.workloads import Prepared, Settings, cnn
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache", "two_blocks")]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache", "one_block")]
 
 EPOCHS = 2
 

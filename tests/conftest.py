@@ -26,19 +26,17 @@ SOON_S, ROUNDS = 0.02, 30
 
 
 def pytest_collection_finish() -> None:
-    """Spare collections the three million objects of TensorFlow and of the tests: Keras asks for one after each."""
+    """Spare collections the objects of TensorFlow and of the tests: Keras asks for one after each of many tests."""
     gc.collect()
     gc.freeze()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _leaves_no_models(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A `Trainer` freezes what there is, the models of tests before it too: they go with their module."""
-    yield
-    if request.node.get_closest_marker("tensorflow"):
-        gc.unfreeze()
-        gc.collect()
-        gc.freeze()
+@pytest.fixture(scope="session", autouse=True)
+def _no_models_are_frozen() -> Iterator[None]:
+    """A `Trainer` freezes what there is: here, it would keep the models of all tests before it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gc, "freeze", lambda: None)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -256,7 +256,8 @@ def test_replay_follows_a_run_and_its_end_by_a_signal_ends_no_training(tmp_path:
 
 @pytest.mark.tensorflow
 def test_cnn_trains_on_the_screen_and_is_switched_by_a_key(tmp_path: Path) -> None:
-    words = ("-m", "tfwatch", "train", "cnn", "--runs-dir", str(tmp_path), "--batch-size", "16")
+    small = ("--batch-size", "16", "--image-size", "32")
+    words = ("-m", "tfwatch", "train", "cnn", "--runs-dir", str(tmp_path), *small)
     with Pseudo(*words, columns=120, rows=40, XDG_CONFIG_HOME=str(tmp_path / "config")) as terminal:
         terminal.wait_for("importing TensorFlow")
         terminal.wait_for("STARVING", timeout_s=120)
@@ -275,7 +276,8 @@ def test_cnn_trains_on_the_screen_and_is_switched_by_a_key(tmp_path: Path) -> No
 
 @pytest.mark.tensorflow
 def test_cnn_trains_on_after_its_terminal_is_gone(tmp_path: Path) -> None:
-    words = ("-m", "tfwatch", "train", "cnn", "--runs-dir", str(tmp_path), "--batch-size", "16", "--steps", "60")
+    small = ("--batch-size", "16", "--image-size", "32", "--steps", "60")
+    words = ("-m", "tfwatch", "train", "cnn", "--runs-dir", str(tmp_path), *small)
     with Pseudo(*words, columns=120, rows=40, XDG_CONFIG_HOME=str(tmp_path / "config")) as terminal:
         until(lambda: trains(tmp_path), timeout_s=120)
         terminal.hang_up()

@@ -25,18 +25,30 @@ PAINTED_S = 0.001
 SOON_S, ROUNDS = 0.02, 30
 
 
+_freeze = gc.freeze
+
+
 def pytest_collection_finish() -> None:
     """Spare collections the objects of TensorFlow and of the tests: Keras asks for one after each of many tests."""
     gc.collect()
-    gc.freeze()
+    _freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_models_are_frozen() -> Iterator[None]:
-    """A `Trainer` freezes what there is: here, it would keep the models of all tests before it."""
+    """A `Trainer` freezes what there is: here, it would keep the models of the tests before it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gc, "freeze", lambda: None)
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _caches_are_frozen(request: pytest.FixtureRequest) -> Iterator[None]:
+    """TensorFlow's caches grow with every trace: those of the modules before are not walked again."""
+    yield
+    if request.node.get_closest_marker("tensorflow"):
+        gc.collect()
+        _freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

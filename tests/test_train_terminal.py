@@ -60,6 +60,11 @@ def trains(runs_dir: Path) -> bool:
     return any((run / "steps.bin").stat().st_size > 20 * STEP.itemsize for run in list_runs(runs_dir))
 
 
+def trains_a_step(runs_dir: Path) -> bool:
+    """Whether the first step, after which a training that hangs does, is on disk."""
+    return bool(len(the_run(runs_dir).steps))
+
+
 def end_of(run: Run) -> str:
     return run.ended.cause if run.ended else str(run.life)
 
@@ -107,6 +112,7 @@ def test_ctrl_c_after_leaving_stops_at_the_next_batch(tmp_path: Path) -> None:
 def test_y_twice_leaves_a_hung_loader(tmp_path: Path) -> None:
     with session(tmp_path, "hang") as terminal:
         terminal.wait_for(PAINTED)
+        until(lambda: trains_a_step(tmp_path))
         terminal.press("q")
         terminal.wait_for("Leave the screen?")
         terminal.press("y")
@@ -132,6 +138,7 @@ def test_sigterm_stops_and_restores_the_terminal(tmp_path: Path) -> None:
 def test_a_second_sigterm_leaves_a_hung_loader(tmp_path: Path) -> None:
     with session(tmp_path, "hang") as terminal:
         terminal.wait_for(PAINTED)
+        until(lambda: trains_a_step(tmp_path))
         terminal.process.send_signal(signal.SIGTERM)
         terminal.wait_for("stopping after the batch in flight")
         terminal.process.send_signal(signal.SIGTERM)

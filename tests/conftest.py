@@ -25,20 +25,30 @@ PAINTED_S = 0.001
 SOON_S, ROUNDS = 0.02, 30
 
 
+_freeze = gc.freeze
+
+
 def pytest_collection_finish() -> None:
     """Keep the three million objects of TensorFlow and the tests out of collections: Keras collects after each."""
     gc.collect()
-    gc.freeze()
+    _freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_models_are_frozen() -> Iterator[None]:
+    """A `Trainer` freezes what there is: here, it would keep the models of the tests before it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gc, "freeze", lambda: None)
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _collect_models(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Unfreeze and collect the models that a `Trainer` froze, once their module ends."""
+def _freeze_caches(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Freeze TensorFlow's caches, which grow with every trace, after each module: collections skip them then."""
     yield
     if request.node.get_closest_marker("tensorflow"):
-        gc.unfreeze()
         gc.collect()
-        gc.freeze()
+        _freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

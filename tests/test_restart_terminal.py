@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.test_train_terminal import LEFT_SCREEN, PAINTED, end_of, session, the_run, trains, until
+from tests.test_train_terminal import LEFT_SCREEN, PAINTED, end_of, session, the_run, trains, trains_a_step, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +58,3 @@ def test_a_run_that_is_over_begins_again(tmp_path: Path) -> None:
         assert "became train cnn" in terminal.words
         assert terminal.state == terminal.before
     assert end_of(the_run(tmp_path)) == "finished"
-
-
-def trains_a_step(runs_dir: Path) -> bool:
-    return bool(len(the_run(runs_dir).steps))

@@ -62,6 +62,11 @@ def trains(runs_dir: Path) -> bool:
     return any((run / "steps.bin").stat().st_size > 20 * STEP.itemsize for run in list_runs(runs_dir))
 
 
+def trains_a_step(runs_dir: Path) -> bool:
+    """Whether the first step, after which a training that hangs does, is on disk."""
+    return bool(len(the_run(runs_dir).steps))
+
+
 def end_of(run: Run) -> str:
     return run.ended.cause if run.ended else str(run.life)
 
@@ -109,6 +114,7 @@ def test_ctrl_c_after_leaving_stops_at_the_next_batch(tmp_path: Path) -> None:
 def test_y_twice_leaves_a_hung_loader(tmp_path: Path) -> None:
     with session(tmp_path, "hang") as terminal:
         terminal.wait_for(PAINTED)
+        until(lambda: trains_a_step(tmp_path))
         terminal.press("q")
         terminal.wait_for("Leave the screen?")
         terminal.press("y")
@@ -134,6 +140,7 @@ def test_sigterm_stops_and_restores_the_terminal(tmp_path: Path) -> None:
 def test_a_second_sigterm_leaves_a_hung_loader(tmp_path: Path) -> None:
     with session(tmp_path, "hang") as terminal:
         terminal.wait_for(PAINTED)
+        until(lambda: trains_a_step(tmp_path))
         terminal.process.send_signal(signal.SIGTERM)
         terminal.wait_for("stopping after the current batch")
         terminal.process.send_signal(signal.SIGTERM)
@@ -271,7 +278,8 @@ def test_replay_follows_a_run_and_its_end_by_a_signal_ends_no_training(tmp_path:
 
 @pytest.mark.tensorflow
 def test_cnn_trains_on_the_screen_and_is_switched_by_a_key(tmp_path: Path) -> None:
-    words = ("-m", "tfwatch", "train", "cnn", "--runs-dir", str(tmp_path), "--batch-size", "16")
+    small = ("--batch-size", "16", "--image-size", "32")
+    words = ("-m", "tfwatch", "train", "cnn", "--runs-dir", str(tmp_path), *small)
     with Pseudo(*words, columns=120, rows=40, XDG_CONFIG_HOME=str(tmp_path / "config")) as terminal:
         terminal.wait_for("importing TensorFlow")
         terminal.wait_for("STARVING", timeout_s=120)
@@ -290,10 +298,11 @@ def test_cnn_trains_on_the_screen_and_is_switched_by_a_key(tmp_path: Path) -> No
 
 @pytest.mark.tensorflow
 def test_cnn_trains_on_after_its_terminal_is_gone(tmp_path: Path) -> None:
-    words = ("-m", "tfwatch", "train", "cnn", "--runs-dir", str(tmp_path), "--batch-size", "16", "--steps", "150")
+    small = ("--batch-size", "16", "--image-size", "32", "--steps", "60")
+    words = ("-m", "tfwatch", "train", "cnn", "--runs-dir", str(tmp_path), *small)
     with Pseudo(*words, columns=120, rows=40, XDG_CONFIG_HOME=str(tmp_path / "config")) as terminal:
         until(lambda: trains(tmp_path), timeout_s=120)
         terminal.hang_up()
         assert terminal.process.wait(timeout=120) == 0
     run = the_run(tmp_path)
-    assert (end_of(run), len(run.steps)) == ("finished", 150)
+    assert (end_of(run), len(run.steps)) == ("finished", 60)

@@ -1,5 +1,5 @@
 """The fixtures of these tests."""
 
-from tests.keras_fixtures import always_deterministic, op_determinism
+from tests.keras_fixtures import always_deterministic, one_block, op_determinism
 
-__all__ = ["always_deterministic", "op_determinism"]
+__all__ = ["always_deterministic", "one_block", "op_determinism"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from tfwatch.workloads.models import array
 from tfwatch.workloads.workload import BadInputError, Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import keras
@@ -47,6 +49,17 @@ def train(
     return whole.train(name, settings, runs_dir, *switches, control=control)
 
 
+@pytest.fixture(scope="module")
+def unswitched(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
+    """Train a workload without a switch, once for all tests."""
+
+    @functools.cache
+    def run(name: str) -> Run:
+        return train(name, tmp_path_factory.mktemp("unswitched"))[0]
+
+    return run
+
+
 def plain_loop(name: str, settings: Settings = SETTINGS) -> tuple[float, str]:
     """Run the same loop without tfwatch; the loss is the last epoch's mean over the examples."""
     import keras
@@ -64,7 +77,9 @@ def plain_loop(name: str, settings: Settings = SETTINGS) -> tuple[float, str]:
 
 
 @pytest.mark.parametrize("name", CUSTOM_LOOPS)
-def test_random_switches_change_no_bit_and_a_plain_loop_gives_the_same(name: str, tmp_path: Path) -> None:
+def test_random_switches_change_no_bit_and_a_plain_loop_gives_the_same(
+    name: str, unswitched: Callable[[str], Run], tmp_path: Path
+) -> None:
     rng = random.Random(2)
     choices: list[tuple[str, Any]] = [
         *(("prefetch", value) for value in ("off", "default", "auto", 1, 5)),
@@ -72,16 +87,15 @@ def test_random_switches_change_no_bit_and_a_plain_loop_gives_the_same(name: str
         *(("fast_form", value) for value in ("on", "off")),
     ]
     switches = [Scheduled(rng.randrange(2 * STEPS), *rng.choice(choices)) for _ in range(40)]
-    still, _ = train(name, tmp_path)
     switched, outcome = train(name, tmp_path, *switches)
     assert outcome.cause == "finished"
     assert len(events_of(switched, PipelineSwitched)) >= 3
-    assert result(switched) == result(still) == plain_loop(name)
+    assert result(switched) == result(unswitched(name)) == plain_loop(name)
 
 
 @pytest.mark.parametrize("name", CUSTOM_LOOPS)
-def test_every_step_has_its_parts_and_every_epoch_its_end(name: str, tmp_path: Path) -> None:
-    run, _ = train(name, tmp_path)
+def test_every_step_has_its_parts_and_every_epoch_its_end(name: str, unswitched: Callable[[str], Run]) -> None:
+    run = unswitched(name)
     steps = run.steps
     assert steps["step"].tolist() == list(range(1, 2 * STEPS + 1))
     assert all((steps[part] > 0).all() for part in ("wait_ms", "dispatch_ms", "compute_ms", "host_ms"))
@@ -100,7 +114,9 @@ def test_every_step_has_its_parts_and_every_epoch_its_end(name: str, tmp_path: P
 
 
 @pytest.mark.parametrize("name", CUSTOM_LOOPS)
-def test_op_by_op_python_is_separated_from_operations_and_the_result_is_the_same(name: str, tmp_path: Path) -> None:
+def test_op_by_op_python_is_separated_from_operations_and_the_result_is_the_same(
+    name: str, unswitched: Callable[[str], Run], tmp_path: Path
+) -> None:
     eager = replace(SETTINGS, mode="eager", epochs=1)
     run, _ = train(name, tmp_path, settings=eager)
     steps = run.steps[2:]
@@ -109,11 +125,13 @@ def test_op_by_op_python_is_separated_from_operations_and_the_result_is_the_same
     assert (steps["dispatch_ms"] < steps["compute_ms"]).all()
     assert not (run.steps["flags"] & (Flag.COMPILE | Flag.RETRACE)).any()
     assert result(run) == plain_loop(name, eager)
-    assert not train(name, tmp_path)[0].manifest.op_by_op
+    assert not unswitched(name).manifest.op_by_op
 
 
-def test_an_epoch_of_unknown_length_ends_with_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, _ = train("array", tmp_path)
+def test_an_epoch_of_unknown_length_ends_with_its_data(
+    unswitched: Callable[[str], Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = unswitched("array")
     prepare = array.prepare
     monkeypatch.setattr(array, "prepare", lambda *asked: replace(prepare(*asked), steps_per_epoch=None))
     run, outcome = train("array", tmp_path)
@@ -171,8 +189,10 @@ def test_an_error_of_a_step_is_recorded_with_its_traceback(tmp_path: Path, monke
     assert len(run.steps) == 3
 
 
-def test_a_lost_step_log_affects_only_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, _ = train("cnn-loop", tmp_path)
+def test_a_lost_step_log_affects_only_the_record(
+    unswitched: Callable[[str], Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = unswitched("cnn-loop")
     monkeypatch.setattr(RunWriter, "step", lambda *_: 1 / 0)
     lost, outcome = train("cnn-loop", tmp_path)
     assert (outcome.cause, len(lost.steps)) == ("finished", 0)

@@ -30,7 +30,7 @@ from tfwatch.workloads.workload import Prepared, Settings
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache")]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache", "one_block")]
 
 EPOCHS = 2
 

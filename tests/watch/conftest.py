@@ -7,7 +7,17 @@ from tests.keras_fixtures import (
     freed_in,
     made,
     make_model,
+    one_block,
     op_determinism,
 )
 
-__all__ = ["all_runs_ended", "always_deterministic", "arrays", "freed_in", "made", "make_model", "op_determinism"]
+__all__ = [
+    "all_runs_ended",
+    "always_deterministic",
+    "arrays",
+    "freed_in",
+    "made",
+    "make_model",
+    "one_block",
+    "op_determinism",
+]

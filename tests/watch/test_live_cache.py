@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.opened import Run
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache")]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("own_cache", "one_block")]
 
 #: Batches of an epoch, the last of them ragged.
 STEPS = 21

@@ -180,36 +180,40 @@ def test_a_tracked_data_set_given_to_fit_shows_the_way_to_watch_a_fit(
         make_model().fit(tfwatch.track(dataset(arrays), tmp_path), verbose=0)
 
 
-def test_devices_are_not_initialized_by_a_probe() -> None:
-    code = (
-        "import tensorflow as tf\n"
-        "from tfwatch.watch.async_loop import can_probe_gpu\n"
-        "print(can_probe_gpu())\n"
-        "tf.config.set_logical_device_configuration(tf.config.list_physical_devices('CPU')[0],\n"
-        "    [tf.config.LogicalDeviceConfiguration()] * 2)\n"
-        "tf.constant(1)\n"
-        "print(can_probe_gpu())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
-    )
-    assert done.stdout.split() == ["False", "True"]
+#: Prints whether a GPU may be probed, before TensorFlow initializes the devices and after, and whether a completion is
+#: between two readings of the run's clock.
+PROBES = """
+import tensorflow as tf
+from tests.runs.folders import make_manifest
+from tfwatch.runs.writer import RunWriter
+from tfwatch.watch.async_loop import can_probe_gpu, make_completion_probe
+
+print(can_probe_gpu())
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+tf.constant(1)
+print(can_probe_gpu())
+writer = RunWriter(None, make_manifest())
+probe = make_completion_probe(writer, "/CPU:0")
+for _ in range(100):
+    before_ns = writer.now_ns()
+    completed_ns = probe()
+    print(before_ns - 1e6 < completed_ns < writer.now_ns() + 1e6)
+"""
 
 
-def test_a_completion_is_on_the_runs_clock() -> None:
-    """In another process: under op determinism, as in these tests, another clock is read."""
-    code = (
-        "from pathlib import Path\n"
-        "from tests.runs.folders import make_manifest\n"
-        "from tfwatch.runs.writer import RunWriter\n"
-        "from tfwatch.watch.async_loop import make_completion_probe\n"
-        "writer = RunWriter(None, make_manifest())\n"
-        "mark = make_completion_probe(writer, '/CPU:0')\n"
-        "for _ in range(100):\n"
-        "    before_ns = writer.now_ns()\n"
-        "    landed_ns = mark()\n"
-        "    assert before_ns - 1e6 < landed_ns < writer.now_ns() + 1e6\n"
-        "print('done')"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.stdout.strip() == "events_of", done.stderr
+@pytest.fixture(scope="module")
+def probes() -> list[str]:
+    """Run `PROBES` in another process: under op determinism, as in these tests, another clock is read."""
+    done = subprocess.run([sys.executable, "-c", PROBES], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_devices_are_not_initialized_by_a_probe(probes: list[str]) -> None:
+    assert probes[:2] == ["False", "True"]
+
+
+def test_a_completion_is_on_the_runs_clock(probes: list[str]) -> None:
+    assert probes[2:] == ["True"] * 100

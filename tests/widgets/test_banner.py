@@ -113,13 +113,17 @@ FINDINGS: list[Any] = [
     ),
     pytest.param(last(judgement=judged(HIGHLY), stages=BURNS, knobs=ALL_ON), "make batches cheaper", id="ended, on"),
     pytest.param(
-        last(judgement=judged(HIGHLY), **forecast_for("prefetch", "4", 3.3, needs_bytes=4e9, is_over_memory_limit=True)),
+        last(
+            judgement=judged(HIGHLY), **forecast_for("prefetch", "4", 3.3, needs_bytes=4e9, is_over_memory_limit=True)
+        ),
         "make batches cheaper",
         id="ended, beyond the limit",
     ),
     pytest.param(epoch(validation_s=2.0), "validation_freq=2", id="validation"),
     pytest.param(epoch(first_batch_s=2.0), ".repeat() with steps_per_epoch", id="first batch"),
-    pytest.param({**epoch(first_batch_s=2.0), "has_shuffle_fill": True}, "a smaller shuffle buffer", id="shuffle buffer"),
+    pytest.param(
+        {**epoch(first_batch_s=2.0), "has_shuffle_fill": True}, "a smaller shuffle buffer", id="shuffle buffer"
+    ),
     pytest.param(epoch(epoch_end_s=2.0), "less in on_epoch_end", id="the epoch's end"),
     pytest.param(last(**epoch(epoch_end_s=2.0)), "less in on_epoch_end", id="ended, the epoch's end"),
     pytest.param({"judgement": judged(NOT, 0.2)}, "a smaller model or a GPU cut compute", id="compute"),

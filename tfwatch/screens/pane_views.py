@@ -9,7 +9,6 @@ from tfwatch.analysis.tuning import knob_state
 from tfwatch.analysis.tuning.comparison import ENOUGH_STEPS
 from tfwatch.analysis.tuning.search_text import AUTOPILOT_EVENTS, autopilot_runs
 from tfwatch.analysis.tuning.switch_text import forecast_note, interval_text, last_forecast_text, than
-from tfwatch.analysis.tuning.switch_text import forecast_note
 from tfwatch.core import units
 from tfwatch.core.events import AUTOPILOT, EpochStarted, ExperimentEnded
 from tfwatch.core.knobs import epochs_until

@@ -3,9 +3,10 @@
     python -m tests.bench.grid [--compute 40] [--host 4] [--steps 45]
 
 Trains with sleeps in the fetch, in the compute and in a callback; the first two overlap with prefetch. The true share
-of data wait is D / (D + C + H) without prefetch, max(0, D - (C + H)) / max(D, C + H) with it: D is the actual time of the
-sleeps in the fetch, C + H the step without them, by a clock outside tfwatch. A cell within 2 points of a threshold is
-printed and not judged. Exits with 1 where a verdict is wrong twice: on a busy machine C + H changes between trainings.
+of data wait is D / (D + C + H) without prefetch, max(0, D - (C + H)) / max(D, C + H) with it: D is the actual time of
+the sleeps in the fetch, C + H the step without them, by a clock outside tfwatch. A cell within 2 points of a threshold
+is printed and not judged. Exits with 1 where a verdict is wrong twice: on a busy machine C + H changes between
+trainings.
 """
 
 from __future__ import annotations

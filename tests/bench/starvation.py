@@ -3,9 +3,9 @@
     python -m tests.bench.starvation [--delays 0,5,10,20,40] [--step-ms 15] [--steps 40] [--rounds 3]
 
 Trains convolutions on delayed batches, with prefetch off and 4, under one device trace. Prints a row for each case,
-over all rounds: the mean step and its compute; Watch's data-wait share of the wall clock; the share in which the GPU runs a
-kernel or a copy; the expected one from the cases without delay (their busy share without data wait, times 1 - data
-wait); and the share of the data wait in which the GPU is busy. Without a GPU, busy is n/a.
+over all rounds: the mean step and its compute; Watch's data-wait share of the wall clock; the share in which the GPU
+runs a kernel or a copy; the expected one from the cases without delay (their busy share without data wait, times 1 -
+data wait); and the share of the data wait in which the GPU is busy. Without a GPU, busy is n/a.
 """
 
 from __future__ import annotations

@@ -76,7 +76,8 @@ _SHARED = ("cnn", "cnn, no latency", "generator")
 class Machine:
     """A simulated machine.
 
-    noise, visit_noise: the variation of each step and of each visit to a setting, as shares of a step. likeness: the correlation of neighbouring steps. slow: the share of slow visits.
+    noise, visit_noise: the variation of each step and of each visit to a setting, as shares of a step. likeness: the
+    correlation of neighbouring steps. slow: the share of slow visits.
     """
 
     noise: float

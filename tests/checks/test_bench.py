@@ -92,7 +92,7 @@ def test_the_interval_of_a_median_agrees_with_published_tables(rounds: int, cut:
         pytest.param([None] * 9, "unsteady, the machine throttled or was busy: dense graph cpu", id="not known"),
     ],
 )
-def test_rows_that_stay_unsteady_are_reported_with_the_reason(
+def test_rows_that_remain_unsteady_are_reported_with_the_reason(
     others: list[float | None], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)

@@ -86,7 +86,7 @@ def test_the_facts_of_this_machine_are_collected(tmp_path: Path, monkeypatch: py
     assert stages == ["the installation", "the disk", "the machine"]
 
 
-def test_beside_a_training_tensorflow_is_not_tried_and_the_disk_not_read(
+def test_beside_a_training_tensorflow_is_not_started_and_the_disk_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "read_speed", lambda *_: pytest.fail("the disk was read"))

@@ -16,7 +16,7 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.reactive import reactive
 
-from tfwatch.analysis.findings.log_lines import LogSummary, told
+from tfwatch.analysis.findings.log_lines import LogSummary, summarise_log
 from tfwatch.analysis.findings.loss import divergence_text, recovery_text
 from tfwatch.analysis.steps.causes import LIMITS, STOPPED, join_piece
 from tfwatch.analysis.steps.patterns import Pattern, pattern_text
@@ -344,7 +344,7 @@ def _find_provisional(view: RunView) -> Iterator[_Timed]:
     yield from ((stall.start_ns / 1e9, stall, None) for stall in view.stalls)
     yield from ((pattern.start_ns / 1e9, pattern, None) for pattern in view.patterns)
     yield from (((compiled.start_ns / 1e6 + compiled.took_ms) / 1e3, compiled, None) for compiled in view.compiles)
-    yield from ((_moment(view.snapshot, one.wall_s), one, None) for one in told(view.log_findings))
+    yield from ((_moment(view.snapshot, one.wall_s), one, None) for one in summarise_log(view.log_findings))
     waiting = {state.asked_s for state in view.knobs.values() if state.asked is not None}
     if waiting:
         asked = without_experiments(view.snapshot.events.of(facts.SwitchAsked))

@@ -84,7 +84,7 @@ def write_images(top: Path, count: int, *classes: str) -> Path:
 def generate_arrays(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """Generate `count` images in place of a downloaded set, and 20 for validation."""
 
-    def load(name: str, load: Any, shape: tuple[int, ...], counts: tuple[int, int], say: Any) -> arrays.Arrays:
+    def load(name: str, load: Any, shape: tuple[int, ...], counts: tuple[int, int], notify: Any) -> arrays.Arrays:
         return arrays.generated(shape, (count, 20), f"{name} is not asked for in tests")
 
     monkeypatch.setattr(arrays, "_load", load)

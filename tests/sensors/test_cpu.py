@@ -105,7 +105,9 @@ def chip(letters: str, **options: Any) -> str:
 def test_performance_cores(letters: str, performance: set[int] | None, options: dict[str, Any]) -> None:
     kinds = group_clusters(parse_ioreg(chip(letters, **options)), len(letters))
 
-    assert kinds == (None if performance is None else CoreKinds(frozenset(performance), frozenset(range(len(letters))) - performance))
+    assert kinds == (
+        None if performance is None else CoreKinds(frozenset(performance), frozenset(range(len(letters))) - performance)
+    )
 
 
 def test_a_core_too_few_or_too_many_is_not_guessed() -> None:

@@ -1,4 +1,4 @@
-"""What a source of GPU figures that hangs costs: real threads."""
+"""A hung source of GPU figures, with real threads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from tests.runs.processes import wait_until
-from tests.sensors.sources import FakeSource, told
+from tests.sensors.sources import FakeSource, new_events
 from tfwatch.core.events import SensorMissing
 from tfwatch.sensors.gpu.sensor import GpuSensor
 from tfwatch.sensors.protocol import Available, GpuReading
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Hanging(FakeSource):
-    """Hangs in `read` from the second call on, until it is let go."""
+    """Hangs in `read` from the second call on, until it is released."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -33,34 +33,34 @@ class Hanging(FakeSource):
         return super().read()
 
 
-def test_a_source_that_hangs_is_told_within_two_seconds_and_holds_no_other_up(
-    writer: RunWriter, clock: FakeClock
-) -> None:
+def test_a_hung_source_is_reported_within_two_seconds_and_blocks_no_other(writer: RunWriter, clock: FakeClock) -> None:
     hanging = Hanging(name="powermetrics", reading=GpuReading(busy=0.9))
     sensor = GpuSensor(writer, clock.clock, [hanging, FakeSource("ioreg")])
     assert sensor.available() == Available()
     wait_until(lambda: sensor.read(clock.now_ns()).get("gpu_busy") == 0.9)
     assert hanging.hangs.wait(10)
-    told(writer)
+    new_events(writer)
 
     seen = []
     for _ in range(4):  # two seconds, a sample every half
         clock.at_s += 0.5
         before = len(sensor._threads[1].readings)
         wait_until(lambda seen_before=before: len(sensor._threads[1].readings) > seen_before)  # type: ignore[misc]
-        seen.append((sensor.read(clock.now_ns()).get("gpu_busy"), [type(event).__name__ for event in told(writer)]))
+        seen.append(
+            (sensor.read(clock.now_ns()).get("gpu_busy"), [type(event).__name__ for event in new_events(writer)])
+        )
     assert seen[0] == (0.9, [])  # not stale yet
     assert seen[-1][0] == 0.5
     assert [names for _, names in seen if names] == [["GpuFound", "SensorMissing"]]
 
     hanging.go.set()
     wait_until(lambda: sensor.read(clock.now_ns()).get("gpu_busy") == 0.9)
-    assert [type(event).__name__ for event in told(writer)] == ["GpuFound"]
+    assert [type(event).__name__ for event in new_events(writer)] == ["GpuFound"]
     sensor.stop()
     assert not [thread for thread in threading.enumerate() if thread.name in ("tfwatch-ioreg", "tfwatch-powermetrics")]
 
 
-def test_a_sole_source_that_hangs_is_told_and_stopping_does_not_wait_for_it(
+def test_the_only_source_hangs_and_stopping_does_not_wait_for_it(
     writer: RunWriter, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tfwatch.sensors.gpu.sensor._STOP_S", 0.05)
@@ -70,15 +70,15 @@ def test_a_sole_source_that_hangs_is_told_and_stopping_does_not_wait_for_it(
     sensor.available()
     assert hanging.hangs.wait(10)
     assert sensor.read(clock.now_ns()) == {}
-    assert told(writer) == []
+    assert new_events(writer) == []
     clock.at_s += 1.5
     assert sensor.read(clock.now_ns()) == {}
     sensor.stop()
     hanging.go.set()
 
     reason = "nvml has not responded for 1.5 s"
-    assert told(writer) == [SensorMissing(2_500_000_000, "GPU", reason, "tfwatch waits for it")]
+    assert new_events(writer) == [SensorMissing(2_500_000_000, "GPU", reason, "tfwatch waits for it")]
 
 
-def test_a_sensor_that_was_never_begun_can_be_stopped(writer: RunWriter) -> None:
+def test_a_sensor_that_never_started_can_be_stopped(writer: RunWriter) -> None:
     GpuSensor(writer, sources=[FakeSource()]).stop()

@@ -1,4 +1,4 @@
-"""Whether the NVML source works, and which GPU it reads."""
+"""The availability of the NVML source, and its choice of a GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfwatch.sensors.protocol import Unavailable
 pytestmark = pytest.mark.usefixtures("driver")
 
 
-def test_without_a_driver_nobody_is_told_to_install_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_driver_the_fix_depends_on_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "_DRIVER", ())
     monkeypatch.setitem(sys.modules, "pynvml", None)
     answer = nvml.Source().available()
@@ -23,7 +23,7 @@ def test_without_a_driver_nobody_is_told_to_install_anything(monkeypatch: pytest
     assert "pip" not in answer.fix
 
 
-def test_a_driver_without_the_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_without_the_library_has_an_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
 
     answer = nvml.Source().available()
@@ -41,7 +41,7 @@ def test_a_driver_without_the_library_says_what_to_install(monkeypatch: pytest.M
         pytest.param(999, "NVML does not start: error 999", id="anything else"),
     ],
 )
-def test_a_library_that_does_not_start_says_why(code: int, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_does_not_start_has_a_reason(code: int, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(nvmlInit=NVMLError(code)))
     answer = nvml.Source().available()
 
@@ -61,7 +61,7 @@ def test_a_library_that_does_not_start_says_why(code: int, reason: str, monkeypa
         pytest.param("rubbish", 2, "gpu0", id="rubbish"),
     ],
 )
-def test_which_of_several_gpus_is_read(
+def test_the_choice_among_several_gpus(
     visible: str | None, gpus: int, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     identity = opened(FakeNvml(gpus), monkeypatch, visible=visible).identity()

@@ -1,4 +1,4 @@
-"""What of a GPU's activity the NVML source calls this process' own."""
+"""This process' share of a GPU's activity, from NVML."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("driver")
         pytest.param([], [OWN], 0.0, id="it holds memory and idles"),
         pytest.param([sample(OTHER, 5, 90)], [OTHER], 0.0, id="another works"),
         pytest.param([sample(UNSEEN, 5, 90)], [UNSEEN], None, id="numbers of another name space"),
-        pytest.param([], [], None, id="busy, and nobody is listed"),
+        pytest.param([], [], None, id="busy, and no process is listed"),
     ],
 )
 def test_the_share_of_this_process(
@@ -37,7 +37,7 @@ def test_the_share_of_this_process(
     assert ("process_busy" in source.gaps()) == (share is None)
 
 
-def test_a_process_that_is_not_listed_stays_unknown_while_the_gpu_idles(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_share_of_an_unlisted_process_is_unknown_on_an_idle_gpu_too(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeClock()
     nvml = FakeNvml(nvmlDeviceGetComputeRunningProcesses=[])
     source = opened(nvml, monkeypatch, clock)
@@ -55,7 +55,7 @@ def test_a_process_that_is_not_listed_stays_unknown_while_the_gpu_idles(monkeypa
     ("error", "share", "gap"),
     [
         pytest.param(NVMLError_NotFound(), 0.0, None, id="nothing ran"),
-        pytest.param(NVMLError(0), 0.0, None, id="as nvidia-ml-py tells of an empty list"),
+        pytest.param(NVMLError(0), 0.0, None, id="an empty list of nvidia-ml-py"),
         pytest.param(NVMLError(3), None, "the NVIDIA driver refuses it: Not Supported", id="not supported"),
     ],
 )
@@ -68,7 +68,7 @@ def test_a_driver_without_samples(
     assert getattr(source.gaps().get("process_busy"), "reason", None) == gap
 
 
-def test_samples_are_counted_once_and_the_share_lasts_until_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_count_once_and_the_share_is_shown_until_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeClock()
     nvml = FakeNvml()
     source = opened(nvml, monkeypatch, clock)

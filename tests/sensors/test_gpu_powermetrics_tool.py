@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def tool(tmp_path: Path) -> Callable[[str], Source]:
-    """Makes a source whose tool runs these lines of shell; `"$d"` is a document's path."""
+    """Return a function that makes a source whose tool runs these shell lines; `"$d"` is a document's path."""
     (tmp_path / "document").write_bytes(document() + b"\n\0")
 
     def make(lines: str) -> Source:
@@ -43,7 +43,7 @@ def test_a_tool_that_works(tool: Callable[[str], Source]) -> None:
         source.read()
 
 
-def test_a_tool_that_has_printed_its_number_of_documents_is_started_again(tool: Callable[[str], Source]) -> None:
+def test_a_tool_that_has_printed_all_documents_is_started_again(tool: Callable[[str], Source]) -> None:
     source = tool('cat "$d" "$d"')
 
     assert source.available() == Available()
@@ -59,7 +59,7 @@ def test_a_tool_that_has_printed_its_number_of_documents_is_started_again(tool: 
         pytest.param("echo 'user x is not allowed to execute' >&2; exit 1", "a rule", id="sudo has another rule"),
     ],
 )
-def test_without_permission_it_says_how_to_get_it(lines: str, reason: str, tool: Callable[[str], Source]) -> None:
+def test_without_permission_there_is_a_fix(lines: str, reason: str, tool: Callable[[str], Source]) -> None:
     answer = tool(lines).available()
 
     assert answer == Unavailable(
@@ -72,18 +72,16 @@ def test_without_permission_it_says_how_to_get_it(lines: str, reason: str, tool:
     ("lines", "reason"),
     [
         pytest.param("exit 3", "it ended with 3", id="exits at once"),
-        pytest.param("echo no such sampler >&2; exit 64", "it ended with 64: no such sampler", id="says why"),
-        pytest.param(
-            "printf 'Password:' >&2; read answer; exit 1", "it ended with 1: Password:", id="asks and is not heard"
-        ),
+        pytest.param("echo no such sampler >&2; exit 64", "it ended with 64: no such sampler", id="prints its reason"),
+        pytest.param("printf 'Password:' >&2; read answer; exit 1", "it ended with 1: Password:", id="prompts"),
         pytest.param("exec sleep 600", "printed nothing readable in time", id="hangs"),
-        pytest.param("while :; do printf x; sleep 0.05; done", "nothing that can be read in time", id="prints slowly"),
-        pytest.param("while :; do cat /bin/sh; done", "it has (closed its output|printed more)", id="floods"),
+        pytest.param("while :; do printf x; sleep 0.05; done", "nothing readable in time", id="prints slowly"),
+        pytest.param("while :; do cat /bin/sh; done", "it (has closed its output|printed more)", id="floods"),
         pytest.param("while :; do cat /bin/sh >&2; done", "it printed more", id="floods stderr"),
         pytest.param("exec 1>&-; exec sleep 600", "it has closed its output", id="closes its output"),
     ],
 )
-def test_a_tool_that_does_not_work_says_why(
+def test_a_failed_tool_has_a_reason(
     lines: str, reason: str, tool: Callable[[str], Source], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(powermetrics, "_PATIENCE_S", 0.4)
@@ -92,7 +90,7 @@ def test_a_tool_that_does_not_work_says_why(
         tool(lines).available()
 
 
-def test_a_tool_that_is_not_there() -> None:
+def test_a_missing_tool() -> None:
     answer = Source(command=("/nowhere/sudo", "-n", "/nowhere/powermetrics")).available()
 
     assert isinstance(answer, Unavailable)

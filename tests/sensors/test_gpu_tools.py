@@ -1,4 +1,4 @@
-"""The whole sampling thread over GPU tools that misbehave: samples keep coming, and what is wrong is told."""
+"""The whole sampling thread over faulty GPU tools: samples continue, and the fault is reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GPU = '+-o GPU\n      "PerformanceStatistics" = {"Device Utilization %"=40,"In u
 
 
 class Sampled:
-    """The sampling thread of a run in memory."""
+    """The sampling thread of a run without a folder."""
 
     def __init__(self, gpu: str) -> None:
         self.writer = RunWriter(None, make_manifest(origin_ns=SYSTEM.now_ns()))
@@ -37,7 +37,7 @@ class Sampled:
         return len(self.writer.read(SAMPLES, 0, 10**7)) // SAMPLE.itemsize
 
     def reasons(self) -> list[str]:
-        """What was told of the GPU as a whole."""
+        """Return the reported reasons for the GPU as a whole."""
         self.writer.flush()
         events = map(decode, self.writer.read(EVENTS, 0, 10**7).splitlines())
         return [event.reason for event in events if isinstance(event, SensorMissing) and event.sensor == "GPU"]
@@ -54,7 +54,7 @@ class Sampled:
         pytest.param("echo sudo: a password is required >&2; exit 1", "powermetrics runs as root only", id="refuses"),
     ],
 )
-def test_a_tool_that_misbehaves_is_told_and_the_samples_go_on(
+def test_a_faulty_tool_is_reported_and_samples_continue(
     lines: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "powermetrics"
@@ -72,7 +72,7 @@ def test_a_tool_that_misbehaves_is_told_and_the_samples_go_on(
     sampled.sensors.stop()
 
 
-def test_a_tool_that_hangs_in_the_middle_is_told_and_comes_back(
+def test_a_tool_that_hangs_during_a_run_is_reported_and_recovers(
     tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ioreg, "COMMAND", (tools.print("ioreg", GPU),))
@@ -86,6 +86,6 @@ def test_a_tool_that_hangs_in_the_middle_is_told_and_comes_back(
     wait_until(lambda: len(sampled.reasons()) > 0)
     assert sampled.reasons()[0] == "ioreg: did not respond within 0.6 s"
     (tmp_path / "ioreg").write_text(is_working)
-    told = len(sampled.writer.read(EVENTS, 0, 10**7))
-    wait_until(lambda: b"GpuFound" in sampled.writer.read(EVENTS, told, 10**7) or not sampled.rows())
+    size = len(sampled.writer.read(EVENTS, 0, 10**7))
+    wait_until(lambda: b"GpuFound" in sampled.writer.read(EVENTS, size, 10**7) or not sampled.rows())
     sampled.sensors.stop()

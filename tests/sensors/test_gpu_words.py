@@ -1,4 +1,4 @@
-"""What is told of sources of GPU figures that do not work, that fail, and that work again."""
+"""Events about sources of GPU figures that do not work, that fail, and that recover."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter
 
 
-def test_a_mac_without_permission_has_ioregs_figures_and_is_told_what_is_missing(
+def test_a_mac_without_permission_has_ioregs_figures_and_reasons_for_the_others(
     writer: RunWriter, clock: FakeClock
 ) -> None:
     gaps = {"power_w": NO_WATTS, "freq_mhz": NO_WATTS, "temperature_c": Unavailable("no tool of macOS reports it", "")}
@@ -29,7 +29,7 @@ def test_a_mac_without_permission_has_ioregs_figures_and_is_told_what_is_missing
     ]
 
 
-def test_only_what_no_source_tells_is_missing(writer: RunWriter, clock: FakeClock) -> None:
+def test_a_figure_is_missing_only_if_no_source_has_it(writer: RunWriter, clock: FakeClock) -> None:
     other = Unavailable("powermetrics does not report it", "ioreg does")
     power = FakeSource("powermetrics", missing={"memory_bytes": other, "temperature_c": other})
     registry = FakeSource("ioreg", missing={"power_w": NO_WATTS, "temperature_c": NO_WATTS})
@@ -39,7 +39,7 @@ def test_only_what_no_source_tells_is_missing(writer: RunWriter, clock: FakeCloc
     assert [(event.sensor, event.reason) for event in missing] == [("GPU temperature", "ioreg does not report it")]
 
 
-def test_nothing_is_told_before_every_source_has_said_whether_it_works(writer: RunWriter, clock: FakeClock) -> None:
+def test_nothing_is_reported_before_the_state_of_every_source_is_known(writer: RunWriter, clock: FakeClock) -> None:
     machine = Machine(writer, clock, FakeSource("powermetrics"), FakeSource("ioreg", missing={"power_w": NO_WATTS}))
 
     assert machine.sample(machine.threads[1]) == {"gpu_busy": 0.5}
@@ -48,7 +48,7 @@ def test_nothing_is_told_before_every_source_has_said_whether_it_works(writer: R
     assert [event.source for event in new_events(writer) if isinstance(event, GpuFound)] == ["powermetrics"]
 
 
-def test_where_no_source_works_the_reasons_are_told_together_and_once(writer: RunWriter, clock: FakeClock) -> None:
+def test_without_a_working_source_the_reasons_are_one_event(writer: RunWriter, clock: FakeClock) -> None:
     none = Unavailable("macOS shows no GPU", "")
     machine = Machine(writer, clock, FakeSource("powermetrics", answer=REFUSED), FakeSource("ioreg", answer=none))
 
@@ -59,7 +59,7 @@ def test_where_no_source_works_the_reasons_are_told_together_and_once(writer: Ru
     assert new_events(writer) == [SensorMissing(10**9, "GPU", reason, "tfwatch doctor --sudoers")]
 
 
-def test_a_source_that_fails_is_dropped_with_a_word_and_tried_again(writer: RunWriter, clock: FakeClock) -> None:
+def test_a_failed_source_is_reported_and_tried_again(writer: RunWriter, clock: FakeClock) -> None:
     source = FakeSource()
     machine = Machine(writer, clock, source)
     assert machine.sample()["gpu_busy"] == 0.5
@@ -77,7 +77,7 @@ def test_a_source_that_fails_is_dropped_with_a_word_and_tried_again(writer: RunW
     assert (source.asked, source.closed) == (3, 2)
 
 
-def test_reasons_that_take_turns_are_told_once_each_while_nothing_works(writer: RunWriter, clock: FakeClock) -> None:
+def test_alternating_reasons_are_reported_once_each(writer: RunWriter, clock: FakeClock) -> None:
     source = FakeSource()
     machine = Machine(writer, clock, source)
     for error in ("hangs", "died", "hangs", "died"):
@@ -87,7 +87,7 @@ def test_reasons_that_take_turns_are_told_once_each_while_nothing_works(writer: 
     assert [event.reason for event in new_events(writer) if isinstance(event, SensorMissing)] == ["hangs", "died"]
 
 
-def test_a_figure_that_comes_and_goes_is_told_once(writer: RunWriter, clock: FakeClock) -> None:
+def test_an_intermittent_figure_is_reported_once(writer: RunWriter, clock: FakeClock) -> None:
     source = FakeSource()
     machine = Machine(writer, clock, source)
     for missing in ({"power_w": NO_WATTS}, {}, {"power_w": NO_WATTS}):
@@ -97,7 +97,7 @@ def test_a_figure_that_comes_and_goes_is_told_once(writer: RunWriter, clock: Fak
     assert len([event for event in new_events(writer) if isinstance(event, SensorMissing)]) == 1
 
 
-def test_another_source_takes_over_at_once(writer: RunWriter, clock: FakeClock) -> None:
+def test_another_source_takes_over_immediately(writer: RunWriter, clock: FakeClock) -> None:
     power = FakeSource("powermetrics", reading=GpuReading(busy=0.9, power_w=20))
     machine = Machine(writer, clock, power, FakeSource("ioreg", missing={"power_w": NO_WATTS}))
     machine.sample()

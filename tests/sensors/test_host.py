@@ -1,4 +1,4 @@
-"""The host's figures from given counters."""
+"""The machine's figures from given counters."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ def test_every_column_of_a_sample_that_this_host_can_fill_is_filled() -> None:
     assert always <= columns <= set(SAMPLE.names or ())
 
 
-def test_a_machine_without_a_battery_or_kinds_of_cores_misses_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_battery_or_core_kinds_has_no_sensor_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     def names() -> set[str]:
         return {sensor.name for sensor in host_sensors("linux")}
 
     monkeypatch.setattr(psutil, "sensors_battery", lambda: None)
-    monkeypatch.setattr("tfwatch.sensors.host.has_kinds", lambda _: False)
+    monkeypatch.setattr("tfwatch.sensors.host.has_core_kinds", lambda _: False)
     plain = names()
     monkeypatch.setattr(psutil, "sensors_battery", lambda: Battery(True))
-    monkeypatch.setattr("tfwatch.sensors.host.has_kinds", lambda _: True)
+    monkeypatch.setattr("tfwatch.sensors.host.has_core_kinds", lambda _: True)
 
     assert plain == {"CPU", "process", "memory", "swap", "pressure", "heat", "disk"}
     assert names() - plain == {"cores", "mains"}
@@ -76,19 +76,19 @@ def test_the_power_source(answers: list[bool | None], on_mains: float, monkeypat
         assert sensor.read(now_ns)["on_mains"] == pytest.approx(on_mains, nan_ok=True)
 
 
-def test_a_battery_that_goes_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removed_battery_has_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "sensors_battery", one_after_another([Battery(False), Battery(False), None]))
     sensor = PowerSupplySensor()
     assert sensor.available() == Available()
     assert [sensor.read(at)["on_mains"] for at in (0, host.PERIOD_NS)] == pytest.approx([0.0, math.nan], nan_ok=True)
 
 
-def test_a_system_without_batteries_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_batteries_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(psutil, "sensors_battery")
     assert PowerSupplySensor().available() == Unavailable("this machine has no battery", "")
 
 
-def test_a_rate_is_per_second_and_starts_anew_where_its_counter_does() -> None:
+def test_a_rate_is_per_second_and_restarts_with_its_counter() -> None:
     rate = Rate()
     assert math.isnan(rate.of(0, 100))
     assert rate.of(SECOND_NS // 2, 150) == 100
@@ -104,7 +104,7 @@ def test_disk_reads_are_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     assert math.isnan(sensor.read(4 * SECOND_NS)["disk_read_bytes_s"])
 
 
-def test_a_machine_without_disks_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_disks_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "disk_io_counters", lambda **_: None)
     answer = DiskSensor().available()
     assert isinstance(answer, Unavailable)
@@ -113,14 +113,14 @@ def test_a_machine_without_disks_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.fixture
 def mac(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> Tools:
-    """A Mac whose tools all work."""
+    """Simulate a Mac whose tools all work."""
     for module, name, text in (
         (macos, "VM_STAT", VM_STAT),
         (macos, "SYSCTL", SYSCTL),
         (macos, "NOTIFYUTIL", f"{macos.KEY} 2\n"),
     ):
         monkeypatch.setattr(module, name, (tools.print(name, text),))
-    monkeypatch.setattr("tfwatch.sensors.host.has_kinds", lambda _: False)
+    monkeypatch.setattr("tfwatch.sensors.host.has_core_kinds", lambda _: False)
     return tools
 
 
@@ -128,7 +128,7 @@ def mac(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> Tools:
     ("lines", "ends", "reason"),
     [
         pytest.param("exec sleep 600", False, "did not respond within 1 s", id="hangs"),
-        pytest.param("exec sleep 600 >&- 2>&-", False, "did not respond within 1 s", id="hangs without a word"),
+        pytest.param("exec sleep 600 >&- 2>&-", False, "did not respond within 1 s", id="closes its output"),
         pytest.param("while :; do echo aaaa; done", False, "did not respond within 1 s", id="floods"),
         pytest.param(
             "echo a password is required >&2; exit 1", True, "it ended with 1: a password is required", id="asks"
@@ -136,7 +136,7 @@ def mac(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> Tools:
         pytest.param("kill -9 $$", True, "it ended with -9", id="dies"),
     ],
 )
-def test_a_tool_that_breaks_is_told_in_time_and_holds_nothing_up(
+def test_a_broken_tool_is_reported_in_time_and_blocks_nothing(
     lines: str, ends: bool, reason: str, mac: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     time = FakeTime()
@@ -152,14 +152,14 @@ def test_a_tool_that_breaks_is_told_in_time_and_holds_nothing_up(
     writer.flush()
     samples = np.frombuffer(writer.read(SAMPLES, 0, 10**6), dtype=SAMPLE)
     events = [decode(line) for line in writer.read(EVENTS, 0, 10**6).splitlines()]
-    (told,) = (event for event in events if isinstance(event, SensorMissing) and event.sensor == "memory")
+    (missing,) = (event for event in events if isinstance(event, SensorMissing) and event.sensor == "memory")
 
-    assert told.reason == f"VM_STAT: {reason}"
-    assert told.at_ns <= 2 * SECOND_NS
+    assert missing.reason == f"VM_STAT: {reason}"
+    assert missing.at_ns <= 2 * SECOND_NS
     assert np.isnan(samples["memory_used_bytes"][1:]).any()
     assert (samples["thermal_level"][-1], samples["memory_level"][-1]) == (3, 1)
 
 
 def tools_of_this_process() -> list[psutil.Process]:
-    """Those that have not ended."""
+    """Return the tools that have not ended."""
     return [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]

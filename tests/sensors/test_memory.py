@@ -1,4 +1,4 @@
-"""Memory, swap traffic and pressure, from what Linux and macOS tell."""
+"""Memory, swap traffic and pressure on Linux and macOS."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_recorded_sysctl(recording: Callable[[str], str], file: str, status: Mem
         pytest.param(VM_STAT.replace("\n", "\r\n"), VmStat(590 * 4096, 5 * 4096, 7 * 4096), id="other line ends"),
         pytest.param(VM_STAT[: VM_STAT.index("Swapins")], VmStat(590 * 4096), id="cut off"),
         pytest.param(VM_STAT.replace("Anonymous", "Other"), VmStat(None, 5 * 4096, 7 * 4096), id="a count is missing"),
-        pytest.param(VM_STAT + VM_STAT.replace("5.", "9."), VmStat(590 * 4096, 5 * 4096, 7 * 4096), id="told twice"),
+        pytest.param(VM_STAT + VM_STAT.replace("5.", "9."), VmStat(590 * 4096, 5 * 4096, 7 * 4096), id="printed twice"),
         pytest.param(VM_STAT.replace("5.", "5"), VmStat(590 * 4096, 5 * 4096, 7 * 4096), id="without its full stop"),
         pytest.param(VM_STAT.replace("5.", f"{'9' * 40}."), VmStat(590 * 4096, None, 7 * 4096), id="an absurd count"),
         pytest.param(VM_STAT.replace("5.", "nan."), VmStat(590 * 4096, None, 7 * 4096), id="no number"),
@@ -106,7 +106,7 @@ def test_sysctl(text: str, status: MemoryStatus | None) -> None:
 
 
 def torn(text: str) -> some.SearchStrategy[str]:
-    """The text with some of it cut out and something else put in."""
+    """Generate the text with a part cut out and another put in."""
     at = some.integers(0, len(text))
     return some.builds(lambda a, b, other: text[: min(a, b)] + other + text[max(a, b) :], at, at, some.text(max_size=9))
 
@@ -154,7 +154,7 @@ def test_memory_pressure_on_macos(tools: Tools, monkeypatch: pytest.MonkeyPatch)
     assert sensor.read(0) == {"memory_level": 1, "swap_used_bytes": 512.5 * 2**20}
 
 
-def test_tools_that_are_not_there_are_reasons() -> None:
+def test_missing_tools_are_reasons() -> None:
     if Path(macos.VM_STAT[0]).exists():
         pytest.skip("this is a Mac")
     reason = "No such file or directory"
@@ -166,9 +166,7 @@ def test_tools_that_are_not_there_are_reasons() -> None:
     [
         pytest.param("3000\n", {"memory_used_bytes": 2500, "memory_available_bytes": 5500}, id="limited"),
         pytest.param("9000\n", {"memory_used_bytes": 8500, "memory_available_bytes": 0}, id="over the limit"),
-        pytest.param(
-            "", {"memory_used_bytes": 7_000_000, "memory_available_bytes": 6000}, id="the limit tells nothing"
-        ),
+        pytest.param("", {"memory_used_bytes": 7_000_000, "memory_available_bytes": 6000}, id="unknown use"),
     ],
 )
 def test_memory_in_a_container(
@@ -218,7 +216,7 @@ def test_swap_traffic_on_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         pytest.param(250_000, 0.25, id="a quarter of the time"),
         pytest.param(0, 0.0, id="none"),
         pytest.param(2_000_000, 1.0, id="counted late: never more than all"),
-        pytest.param(-5, math.nan, id="counted anew"),
+        pytest.param(-5, math.nan, id="counter reset"),
     ],
 )
 def test_time_lost_to_waiting_for_memory(tmp_path: Path, waited_us: int, stalled: float) -> None:
@@ -232,7 +230,7 @@ def test_time_lost_to_waiting_for_memory(tmp_path: Path, waited_us: int, stalled
     assert sensor.read(SECOND_NS)["memory_stalled"] == pytest.approx(stalled, nan_ok=True)
 
 
-def test_a_kernel_that_counts_no_waits_says_so(tmp_path: Path) -> None:
+def test_a_kernel_that_counts_no_waits_has_a_reason(tmp_path: Path) -> None:
     sensor = linux.PressureSensor(Limits(8000, tmp_path))
     fix = "start Linux 4.20 or newer with psi=1"
 

@@ -1,4 +1,4 @@
-"""Which callback holds the training up, how long a collection takes, and what presses on the whole machine."""
+"""Pauses by callbacks and garbage collections, and pressure on the whole machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def on_epoch_end(callbacks, *args):
 
 
 class ModelCheckpoint:
-    """Does what it is given while a list of callbacks calls it."""
+    """Calls a given function while a list of callbacks runs it."""
 
     def __call__(self, then: Callable[[], None]) -> None:
         then()
@@ -44,26 +44,26 @@ class Watch(ModelCheckpoint):
 
 
 class Evaluator(ModelCheckpoint):
-    """A callback that runs callbacks of its own."""
+    """A callback that runs other callbacks."""
 
     def __call__(self, then: Callable[[], None]) -> None:
         as_keras(ModelCheckpoint(), then)
 
 
 def as_keras(callback: Any, then: Callable[[], None]) -> None:
-    """Call as Keras' own callback_list.py does."""
+    """Call a callback as Keras' callback_list.py does."""
     space: dict[str, Any] = {}
     exec(compile(_LIST, "/site-packages/keras/src/callbacks/callback_list.py", "exec"), space)
     space["on_epoch_end"]([callback], then)
 
 
-def beside(poll: Callable[[], _T]) -> _T:
-    """What another thread sees, as tfwatch's looks at the one that trains."""
-    with ThreadPoolExecutor(1) as looking:
-        return looking.submit(poll).result()
+def in_another_thread(read: Callable[[], _T]) -> _T:
+    """Return the result of `read` in another thread, as tfwatch's thread reads the training thread."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(read).result()
 
 
-def told(writer: RunWriter) -> list[Paused]:
+def pauses_in(writer: RunWriter) -> list[Paused]:
     writer.flush()
     lines = writer.read(layout.EVENTS, 0, 10**6).splitlines()
     return [event for line in lines if isinstance(event := decode(line), Paused)]
@@ -81,10 +81,10 @@ def make_writer(clock: FakeClock) -> RunWriter:
 def test_the_outermost_callback_is_named_and_never_watch(callback: ModelCheckpoint, name: str) -> None:
     found: list[str] = []
     poll = partial(callback_name, threading.get_ident())
-    as_keras(callback, lambda: found.append(beside(poll)))
+    as_keras(callback, lambda: found.append(in_another_thread(poll)))
 
     assert found == [name]
-    assert beside(poll) == ""
+    assert in_another_thread(poll) == ""
     assert callback_name(0) == ""
 
 
@@ -97,7 +97,7 @@ def test_a_callback_is_timed_from_the_steps_end() -> None:
     def lasts() -> None:
         for _ in range(5):
             clock.at_s += 0.012
-            beside(times.poll)
+            in_another_thread(times.poll)
 
     as_keras(ModelCheckpoint(), lasts)
     writer.flush()
@@ -108,13 +108,13 @@ def test_a_callback_is_timed_from_the_steps_end() -> None:
 
     assert pulse is not None
     assert pulse.detail == "ModelCheckpoint"
-    (pause,) = told(writer)
+    (pause,) = pauses_in(writer)
     assert (pause.cause, pause.detail, pause.at_ns) == ("checkpoint", "ModelCheckpoint", 1_062_000_000)
     assert pause.took_ms == pytest.approx(62.0)
 
 
 @pytest.mark.parametrize("phase", [Phase.WAIT, Phase.COMPUTE, Phase.VALIDATION])
-def test_only_what_follows_a_step_is_looked_at(phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_time_after_a_step_is_checked(phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pauses, "callback_name", lambda thread: pytest.fail("looked"))
     clock = FakeClock(1.0)
     writer = make_writer(clock)
@@ -124,7 +124,7 @@ def test_only_what_follows_a_step_is_looked_at(phase: Phase, monkeypatch: pytest
     writer.status = (Phase.HOST, round(0.995e9), 1, 0, "")
     times.poll()
 
-    assert told(writer) == []
+    assert pauses_in(writer) == []
 
 
 def test_a_callback_that_is_slow_every_step_does_not_fill_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +139,7 @@ def test_a_callback_that_is_slow_every_step_does_not_fill_the_disk(monkeypatch: 
         writer.status = (Phase.WAIT, round(clock.at_s * 1e9), step, 0, "")
         times.poll()
 
-    found = told(writer)
+    found = pauses_in(writer)
     assert 20 + 20 <= len(found) <= 20 + 23  # 20 s of it
     assert [round(pause.took_ms) for pause in found].count(100) == 1
     assert {pause.cause for pause in found} == {"callback"}
@@ -154,80 +154,82 @@ def test_a_collection_is_timed() -> None:
         clock.at_s += took_s
         collected("stop", {"generation": generation})
 
-    (pause,) = told(writer)
+    (pause,) = pauses_in(writer)
     assert (pause.cause, pause.detail) == ("garbage collection", "generation 2")
     assert pause.took_ms == pytest.approx(40.0)
 
 
-def test_nothing_is_left_behind() -> None:
+def test_stopping_removes_the_callback_and_the_thread() -> None:
     before = list(gc.callbacks)
-    looking = Pauses(make_writer(FakeClock()))
-    looking.start()
+    thread = Pauses(make_writer(FakeClock()))
+    thread.start()
     assert len(gc.callbacks) == len(before) + 1
-    looking.stop()
-    looking.stop()
+    thread.stop()
+    thread.stop()
 
     assert gc.callbacks == before
-    assert not [thread for thread in threading.enumerate() if thread is looking._thread]
+    assert thread._thread not in threading.enumerate()
 
 
 class Machine:
-    """Samples of a machine of two cores, half a second apart."""
+    """A machine of two cores with a sample every half second."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.aside = 0
-        monkeypatch.setattr(pressure, "_preemptions", lambda: self.aside)
+        self.preemptions = 0
+        monkeypatch.setattr(pressure, "_preemptions", lambda: self.preemptions)
         monkeypatch.setattr("psutil.cpu_count", lambda: 2)
         self.clock = FakeClock(1.0)
         self.writer = make_writer(self.clock)
         self.pressure = Pressure(self.writer)
 
-    def sample(self, cpu: float = 1.2, own: float = 1.1, aside: int = 5, swap: float = 0.0, **others: float) -> None:
+    def sample(
+        self, cpu: float = 1.2, own: float = 1.1, preemptions: int = 5, swap: float = 0.0, **others: float
+    ) -> None:
         self.clock.at_s += 0.5
-        self.aside += aside
+        self.preemptions += preemptions
         figures = dict.fromkeys(SAMPLE.names or (), math.nan)
-        self.pressure.poll({**figures, "cpu_cores": cpu, "process_cores": own, "swap_used_bytes": swap, **others})
+        self.pressure.update({**figures, "cpu_cores": cpu, "process_cores": own, "swap_used_bytes": swap, **others})
 
 
-def test_contention_takes_a_full_cpu_others_and_switches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contention_needs_a_full_cpu_other_processes_and_preemptions(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch)
-    machine.sample(cpu=2.0, own=1.9, aside=500)  # full of its own work
-    machine.sample(cpu=1.4, own=0.4, aside=500)  # others work, and there is room
-    machine.sample(cpu=2.0, own=1.0, aside=1)  # full, and nobody was put aside
-    machine.sample(cpu=float("nan"), own=1.0, aside=500)
-    assert told(machine.writer) == []
+    machine.sample(cpu=2.0, own=1.9, switches=500)  # full of its own work
+    machine.sample(cpu=1.4, own=0.4, switches=500)  # others work, and there is room
+    machine.sample(cpu=2.0, own=1.0, switches=1)  # full, without preemptions
+    machine.sample(cpu=float("nan"), own=1.0, switches=500)
+    assert pauses_in(machine.writer) == []
 
-    machine.sample(cpu=1.95, own=1.0, aside=500)
-    machine.sample(cpu=1.95, own=1.0, aside=500)
+    machine.sample(cpu=1.95, own=1.0, switches=500)
+    machine.sample(cpu=1.95, own=1.0, switches=500)
     machine.sample()
 
-    (pause,) = told(machine.writer)
+    (pause,) = pauses_in(machine.writer)
     assert (pause.cause, pause.detail) == ("CPU contention", "other processes use 0.9 of 2 cores")
     assert pause.at_ns == 4 * 10**9
     assert pause.took_ms == pytest.approx(1000.0)
 
 
-def test_contention_that_lasts_is_told_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lasting_contention_is_reported_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch)
     for _ in range(23):
-        machine.sample(cpu=1.95, own=1.0, aside=500)
+        machine.sample(cpu=1.95, own=1.0, switches=500)
 
-    found = told(machine.writer)
+    found = pauses_in(machine.writer)
     assert [pause.took_ms for pause in found] == pytest.approx([5000.0, 5000.0])
     assert found[1].at_ns - found[0].at_ns == 5 * 10**9
 
 
-def test_memory_that_is_swapped_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_swapped_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch)
     for swap in (0.0, 1.0, 40.0, 10.0, 10.0):
         machine.sample(swap=swap * 2**20)
 
-    (pause,) = told(machine.writer)
+    (pause,) = pauses_in(machine.writer)
     assert (pause.cause, pause.detail) == ("swap", "30 MB")
     assert pause.took_ms == pytest.approx(1000.0)
 
 
-def test_traffic_goes_before_what_is_swapped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_swap_traffic_wins_over_the_swapped_size(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch)
     rate = 2.0**20
     machine.sample(swap=0, swap_in_bytes_s=0, swap_out_bytes_s=0)
@@ -235,7 +237,7 @@ def test_traffic_goes_before_what_is_swapped(monkeypatch: pytest.MonkeyPatch) ->
     machine.sample(swap=100 * 2**20, swap_in_bytes_s=30 * rate, swap_out_bytes_s=30 * rate)  # in and out the same
     machine.sample(swap=100 * 2**20, swap_in_bytes_s=10 * rate, swap_out_bytes_s=10 * rate)
 
-    (pause,) = told(machine.writer)
+    (pause,) = pauses_in(machine.writer)
     assert (pause.cause, pause.detail) == ("swap", "30 MB")
     assert pause.took_ms == pytest.approx(500.0)
 
@@ -246,17 +248,17 @@ def test_traffic_goes_before_what_is_swapped(monkeypatch: pytest.MonkeyPatch) ->
         pytest.param([0, 1, 2, 0], [], id="warm"),
         pytest.param([0, 3, 3, 2], [("heavy", 1000.0)], id="heavy"),
         pytest.param([math.nan, 3, 4, 4, math.nan], [("critical", 1500.0)], id="critical"),
-        pytest.param([3] * 23, [("heavy", 5000.0)] * 2, id="told while it lasts"),
+        pytest.param([3] * 23, [("heavy", 5000.0)] * 2, id="reported before it ends"),
     ],
 )
-def test_heat_that_holds_the_training_up(
+def test_heat_that_slows_the_training(
     monkeypatch: pytest.MonkeyPatch, levels: list[float], found: list[tuple[str, float]]
 ) -> None:
     machine = Machine(monkeypatch)
     for level in levels:
         machine.sample(thermal_level=level)
 
-    pauses = told(machine.writer)
+    pauses = pauses_in(machine.writer)
     assert [pause.detail for pause in pauses] == [word for word, _ in found]
     assert [pause.took_ms for pause in pauses] == pytest.approx([ms for _, ms in found])
     assert {pause.cause for pause in pauses} <= {"thermal limit"}

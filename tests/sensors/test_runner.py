@@ -1,4 +1,4 @@
-"""The sampling thread, on a clock that the tests turn."""
+"""The sampling thread under a fake clock."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def events(writer: RunWriter) -> list[Event | None]:
     return [decode(line) for line in writer.read(EVENTS, 0, 10**6).splitlines()]
 
 
-def test_a_row_holds_each_sensors_figures_and_what_is_missing_is_nan(time: FakeTime, writer: RunWriter) -> None:
+def test_a_row_has_each_sensors_figures_and_nan_for_missing_ones(time: FakeTime, writer: RunWriter) -> None:
     sensors = [FakeSensor(), FakeSensor("swap", {"swap_used_bytes": 9.0})]
     sampler = Sampler(writer, time.clock(), sensors)
     sampler.begin()
@@ -129,7 +129,7 @@ def test_the_hotter_of_two_counts(time: FakeTime, writer: RunWriter) -> None:
     np.testing.assert_array_equal(rows(writer)["thermal_level"], [2.0, 2.0, np.nan])
 
 
-def test_what_limits_the_gpu_is_a_pause_while_it_lasts(time: FakeTime, writer: RunWriter) -> None:
+def test_a_limited_gpu_is_a_pause(time: FakeTime, writer: RunWriter) -> None:
     gpu = GpuSensor(writer, time.clock())
     sampler = Sampler(writer, time.clock(), [], gpu=gpu)
     for limit in ("", "thermal slowdown by the driver", "thermal slowdown by the driver", ""):
@@ -139,7 +139,7 @@ def test_what_limits_the_gpu_is_a_pause_while_it_lasts(time: FakeTime, writer: R
     assert events(writer) == [Paused(1500 * MS, "thermal limit", 1000.0, "thermal slowdown by the driver")]
 
 
-def test_an_unavailable_sensor_is_told_once_and_never_read(time: FakeTime, writer: RunWriter) -> None:
+def test_an_unavailable_sensor_is_reported_once_and_never_read(time: FakeTime, writer: RunWriter) -> None:
     gone = FakeSensor("GPU", answer=Unavailable("no permission", "sudo powermetrics"))
     sampler = Sampler(writer, time.clock(), [gone])
     sampler.begin()
@@ -148,10 +148,10 @@ def test_an_unavailable_sensor_is_told_once_and_never_read(time: FakeTime, write
     assert gone.reads == 0
 
 
-def test_a_sensor_that_fails_stops_no_other_and_is_told_once(time: FakeTime, writer: RunWriter) -> None:
+def test_a_failed_sensor_stops_no_other_and_is_reported_once(time: FakeTime, writer: RunWriter) -> None:
     broken = FakeSensor("swap", {"swap_used_bytes": 9.0}, error=PermissionError("not allowed"))
-    cannot_say = FakeSensor("CPU", answer=RuntimeError())
-    sampler = Sampler(writer, time.clock(), [broken, cannot_say, FakeSensor()])
+    unavailable = FakeSensor("CPU", answer=RuntimeError())
+    sampler = Sampler(writer, time.clock(), [broken, unavailable, FakeSensor()])
     sampler.begin()
     sampler.sample(0)
     sampler.sample(0)
@@ -233,7 +233,7 @@ def test_the_schedule_is_absolute(
     assert calls == list(zip(began_ms, late_ms, strict=True))
 
 
-def test_lateness_is_confessed_and_does_not_move_the_next_sample(time: FakeTime) -> None:
+def test_lateness_is_recorded_and_does_not_move_the_next_sample(time: FakeTime) -> None:
     late_ms = list[float]()
     oversleep_ms = iter([0, 30, 0, 0])
 
@@ -245,12 +245,12 @@ def test_lateness_is_confessed_and_does_not_move_the_next_sample(time: FakeTime)
     assert late_ms == [0, 30, 0]
 
 
-class TellingWriter(RunWriter):
-    """Says when a row, and when an event came."""
+class SignallingWriter(RunWriter):
+    """A writer that signals its first row and its first event."""
 
     def __init__(self) -> None:
         super().__init__(None, Manifest("r", "cnn", 0, 0, pid=1, process_started_s=0, boot_id=""))
-        self.sampled, self.told = threading.Event(), threading.Event()
+        self.sampled, self.reported = threading.Event(), threading.Event()
 
     def sample(self, at_ns: int, figures: Mapping[str, float]) -> None:
         super().sample(at_ns, figures)
@@ -258,11 +258,11 @@ class TellingWriter(RunWriter):
 
     def event(self, event: Event) -> None:
         super().event(event)
-        self.told.set()
+        self.reported.set()
 
 
-def test_the_thread_samples_this_machine_until_it_is_told_to_stop() -> None:
-    writer = TellingWriter()
+def test_the_thread_samples_this_machine_until_it_is_stopped() -> None:
+    writer = SignallingWriter()
     sensors = Sensors(writer)
     before = set(threading.enumerate())
     sensors.start()
@@ -273,11 +273,11 @@ def test_the_thread_samples_this_machine_until_it_is_told_to_stop() -> None:
     assert not set(threading.enumerate()) - before
 
 
-def test_a_thread_that_fails_says_so() -> None:
-    writer = TellingWriter()
+def test_a_failed_thread_is_reported() -> None:
+    writer = SignallingWriter()
     sensors = Sensors(writer, sensors=[FakeSensor(figures={"swap_used_bytes": "much"})])  # type: ignore[dict-item]
     sensors.start()
-    assert writer.told.wait(timeout=10)
+    assert writer.reported.wait(timeout=10)
     sensors.stop()
     (event,) = events(writer)
     assert isinstance(event, SensorMissing)

@@ -1,4 +1,4 @@
-"""A process that was stopped is told from one that held Python's lock."""
+"""A stopped process is distinguished from one that held Python's lock."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("gap_s", "cpu_s", "phase", "told"),
+    ("gap_s", "cpu_s", "phase", "pauses"),
     [
         pytest.param(20.0, 0.01, Phase.WAIT, [(20_000.0, "in data wait")], id="stopped in a fetch"),
         pytest.param(20.0, 0.01, Phase.COMPUTE, [(20_000.0, "in compute")], id="stopped in a step"),
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         pytest.param(0.4, 0.0, Phase.WAIT, [], id="a busy machine"),
     ],
 )
-def test_a_stop_is_a_gap_without_cpu(gap_s: float, cpu_s: float, phase: Phase, told: list[tuple[float, str]]) -> None:
+def test_a_stop_is_a_gap_without_cpu(gap_s: float, cpu_s: float, phase: Phase, pauses: list[tuple[float, str]]) -> None:
     clock, cpu_ns = FakeClock(1.0), [0]
     writer = RunWriter(None, make_manifest(), clock.clock)
     stops = StopDetector(writer, replace(clock.clock, process_ns=lambda: cpu_ns[0]))
@@ -49,7 +49,7 @@ def test_a_stop_is_a_gap_without_cpu(gap_s: float, cpu_s: float, phase: Phase, t
     writer.flush()
     events = map(decode, writer.read(layout.EVENTS, 0, 10**6).splitlines())
     found = [event for event in events if isinstance(event, Paused)]
-    assert [(event.took_ms, event.detail) for event in found] == told
+    assert [(event.took_ms, event.detail) for event in found] == pauses
     assert {event.cause for event in found} <= {"process stopped"}
 
 
@@ -69,7 +69,7 @@ writer.close()
 """
 
 
-def test_a_stopped_process_says_so_when_it_goes_on(tmp_path: Path) -> None:
+def test_a_stopped_process_reports_the_stop_when_it_continues(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _WAITS, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin
@@ -80,11 +80,11 @@ def test_a_stopped_process_says_so_when_it_goes_on(tmp_path: Path) -> None:
         time.sleep(1.2)
         process.send_signal(signal.SIGCONT)
         give_up_s = time.monotonic() + 20
-        while not (told := pauses_of(folder)) and time.monotonic() < give_up_s:
+        while not (found := pauses_of(folder)) and time.monotonic() < give_up_s:
             time.sleep(0.02)
         process.stdin.close()
 
-    assert [event.cause for event in told if event.took_ms >= 1200] == ["process stopped"]
+    assert [event.cause for event in found if event.took_ms >= 1200] == ["process stopped"]
 
 
 def pauses_of(folder: str) -> list[Paused]:

@@ -1,4 +1,4 @@
-"""Heat, from what Linux and macOS tell."""
+"""Heat on Linux and macOS."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_heat_on_macos(tools: Tools, monkeypatch: pytest.MonkeyPatch, level: int
     assert sensor.read(0) == {"thermal_level": figure}
 
 
-def test_heat_that_macos_does_not_tell(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heat_that_macos_does_not_report(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(macos, "NOTIFYUTIL", (tools.print("notifyutil", f"{KEY}: Failed with code 9\n"),))
 
     reason = f"notifyutil prints '{KEY}: Failed with code 9', which tfwatch cannot parse"

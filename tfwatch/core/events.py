@@ -403,7 +403,7 @@ class WatchFailed:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """A note for the user. is_refusal: it says why a request to the tuner was not carried out."""
+    """A note for the user. is_refusal: it gives the reason why the tuner did not carry out a request."""
 
     at_ns: int
     text: str

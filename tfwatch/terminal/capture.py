@@ -74,7 +74,7 @@ class Capture:
 
     @property
     def write_error(self) -> str:
-        """Why text written to `out` is lost; empty where it is not, or where the reader closed the pipe."""
+        """The reason why text written to `out` is lost; empty where it is not, or where the reader closed the pipe."""
         return self._ends[0].write_error
 
     def record_to(self, log: Path | None) -> Path:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.runs.folders import FakeClock
 from tfwatch.sensors.gpu import ioreg
-from tfwatch.sensors.gpu.ioreg import Source, parse, parse_clients, parse_resets, gpu_share
+from tfwatch.sensors.gpu.ioreg import Source, gpu_share, parse, parse_clients, parse_resets
 from tfwatch.sensors.protocol import Available, FullReading, GpuReading, SensorError, Unavailable
 
 if TYPE_CHECKING:

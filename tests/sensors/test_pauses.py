@@ -183,10 +183,10 @@ class Machine:
         self.pressure = Pressure(self.writer)
 
     def sample(
-        self, cpu: float = 1.2, own: float = 1.1, preemptions: int = 5, swap: float = 0.0, **others: float
+        self, cpu: float = 1.2, own: float = 1.1, switches: int = 5, swap: float = 0.0, **others: float
     ) -> None:
         self.clock.at_s += 0.5
-        self.preemptions += preemptions
+        self.preemptions += switches
         figures = dict.fromkeys(SAMPLE.names or (), math.nan)
         self.pressure.update({**figures, "cpu_cores": cpu, "process_cores": own, "swap_used_bytes": swap, **others})
 

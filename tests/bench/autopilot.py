@@ -166,10 +166,10 @@ class Conductor:
 
     def _measure(self, driver: Driver, setting: Mapping[str, str], long: Stretch, best_ms: float = math.inf) -> float:
         """Return the mean of the steady steps of a setting, of fewer steps where it is far from the best."""
-        asked = {knob: value for knob, value in setting.items() if driver.stands(knob) != value}
-        for knob, value in asked.items():
+        changed = {knob: value for knob, value in setting.items() if driver.setting_of(knob) != value}
+        for knob, value in changed.items():
             driver.ask(knob, as_value(knob, value), "code")
-        driver.wait(lambda _: all(driver.stands(knob) == value for knob, value in asked.items()))
+        driver.wait(lambda _: all(driver.setting_of(knob) == value for knob, value in changed.items()))
         first = driver.snapshot.steps_total + settling_steps(setting)
         driver.wait(lambda snapshot: snapshot.steps_total >= first + FEW)
         few = measure(driver.rows(first))

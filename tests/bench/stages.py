@@ -92,7 +92,7 @@ def run(case: Case, seconds: float, folder: Path) -> Ran:
     read = read_run(writer)
     found = {event.pipeline: event for event in read.events if isinstance(event, StagesFound)}
     table = make_stage_table(read.stages, found)
-    return Ran(make, costs, table.judged(os.cpu_count() or 1, others / seconds) if table else None)
+    return Ran(make, costs, table.with_bottleneck(os.cpu_count() or 1, others / seconds) if table else None)
 
 
 def _busy(now: Any, before: Any) -> float:

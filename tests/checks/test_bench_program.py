@@ -27,7 +27,7 @@ def test_a_configuration_is_timed_with_its_first_step_and_other_programs(spec: S
     assert all(ms > 0 for ms in measured["steps_ms"])
     assert measured["others_cores"] >= 0
     row = Row(spec)
-    row.take(trial)
+    row.add_round(trial)
     assert (row.reason, row.examples, row.fell_back, len(row.medians_ms)) == ("", examples, [], 1)
     assert row.first_ms[0] > 0
 
@@ -36,6 +36,6 @@ def test_a_configuration_is_timed_with_its_first_step_and_other_programs(spec: S
 def test_a_missing_gpu_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     row = Row(Spec("matmul", "gpu", "graph", size=64, seconds=0.1))
-    row.take(run_in_process(row.spec))
+    row.add_round(run_in_process(row.spec))
     assert row.no_gpu
     assert row.reason.startswith("TensorFlow sees no GPU")

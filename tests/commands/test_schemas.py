@@ -15,7 +15,7 @@ from tfwatch.checks.bench_program import Spec
 from tfwatch.checks.selftest import cases_json as selftest_json
 from tfwatch.checks.selftest_cases import Case
 from tfwatch.commands.doctor import as_json as doctor_json
-from tfwatch.commands.doctor import check_up
+from tfwatch.commands.factories import check_up
 from tfwatch.commands.workloads import list_workloads
 
 if TYPE_CHECKING:

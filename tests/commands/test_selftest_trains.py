@@ -29,9 +29,9 @@ def test_a_known_delay_is_measured(trainings: Trainings) -> None:
 
     assert len(run.run.steps) == 60
     assert run.slow_steps[0].ms >= 60
-    assert {found.part for found in run.found} == {"wait", "compute", "host"}
-    assert all(found.injected_ms >= found.slept_ms for found in run.found)
-    assert all(found.measured_ms > 0 for found in run.found)
+    assert {found.part for found in run.comparisons} == {"wait", "compute", "host"}
+    assert all(found.injected_ms >= found.slept_ms for found in run.comparisons)
+    assert all(found.measured_ms > 0 for found in run.comparisons)
     assert run.wall_error < 0.001
 
 

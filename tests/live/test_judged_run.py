@@ -44,7 +44,7 @@ def of(wait: float, compute: float, host: float, dispatch: float = 2.0) -> Rows:
             ".prefetch(4): about 12.5 ms",
             id="off",
         ),
-        pytest.param(of(*WAITS), {"knobs": {"prefetch": "4"}}, "prefetch cannot hide it: make batches", id="on"),
+        pytest.param(of(*WAITS), {"knobs": {"prefetch": "4"}}, "prefetch cannot hide the wait: make batches", id="on"),
         pytest.param(of(*WAITS), {"knobs": {"prefetch": "default"}}, ".prefetch(tf.data.AUTOTUNE)", id="a script's"),
         pytest.param(of(*WAITS), {}, ".prefetch(tf.data.AUTOTUNE)", id="a loop's"),
         pytest.param(
@@ -73,7 +73,7 @@ def test_a_callback_that_takes_most_is_named(tmp_path: Path) -> None:
     lines = text_of(open_written(tmp_path / "run", rows, *pauses, FINISHED))
 
     assert any(
-        "compile(steps_per_execution=8): about 14.6 ms a step" in line and line.endswith("(CSVLogger takes most)")
+        "compile(steps_per_execution=8): about 14.6 ms/step" in line and line.endswith("(CSVLogger takes most)")
         for line in lines
     )
 

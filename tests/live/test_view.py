@@ -35,7 +35,7 @@ def test_a_stall_is_counted_from_the_pulse_and_belongs_to_the_waiting() -> None:
     run.at_s += 20.0
     view = look(run.doing(Phase.WAIT, 20.0))
 
-    assert view.situation.stalled
+    assert view.situation.is_stalled
     assert view.situation.phase_s == pytest.approx(20.0)
     assert view.situation.waited_s == pytest.approx(waited_s + 20.0, abs=0.1)
 
@@ -86,7 +86,7 @@ def test_a_wait_that_comes_back_is_told_once_and_where_it_began() -> None:
         view = follower.follow(reader.tail(), (), None)
 
     (row,) = [row.text for row in EventCollector().take(view) if row.mark == "S"]
-    assert row == "every 10th step waits 80.9 ms longer, from step 61 on"
+    assert row == "every 10th step waits 80.9 ms longer for data, from step 61 on"
 
 
 def test_what_comes_back_is_explained_once_its_cause_is_told() -> None:
@@ -133,7 +133,7 @@ def test_the_shuffle_buffer_is_read_from_tensorflows_log(tmp_path: Path) -> None
     finding = look(run.begin_epoch().doing(Phase.WAIT, 3.0)).finding
 
     assert finding.sentence == "filling the shuffle buffer, 4 298 of 50 000, 3.0 s"
-    assert finding.advice == "every epoch does this again - knobs can be set already"
+    assert finding.advice == "it fills again in every epoch - settings can be changed already"
 
 
 def test_what_the_shuffle_buffer_held_an_epoch_ago_is_not_told(tmp_path: Path) -> None:
@@ -153,10 +153,10 @@ def test_what_tensorflow_said_is_a_row_for_each_thing_that_matters(tmp_path: Pat
         log.write(FILLING + FILLED + "a line of somebody else's\n" + FILLING)
     after = [(round(row.at_s, 1), row.text) for row in rows.take(follower.follow(reader.tail(), (), None))]
 
-    assert before == [(0.0, "TensorFlow said 1 thing, harmless (5 log)")]
+    assert before == [(0.0, "TensorFlow logged 1 message, harmless (5 log)")]
     assert after == [
-        (0.0, "TensorFlow said 1 more thing, harmless (5 log)"),
-        (8.8, "TensorFlow (5 log): training waits while the shuffle buffer fills; every epoch does this again"),
+        (0.0, "TensorFlow logged 1 more message, harmless (5 log)"),
+        (8.8, "TensorFlow (5 log): training waits while the shuffle buffer fills; it fills again in every epoch"),
     ]
 
 

@@ -90,7 +90,7 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
     assert whole["host_ms"] == pytest.approx({"median": 1, "mean": 1, "p95": 1})
     assert whole["data_wait_share"] == pytest.approx(5 / 18)
     assert (found["verdict"], found["bound"]) == ("NOT input-bound", "compute-bound")
-    assert found["finding"]["word"] == "FED 0 %"
+    assert found["finding"]["word"] == "OK, data wait 0 %"
     assert (found["last_setting"]["steps"], found["last_setting"]["data_wait_share"]) == (99, 0)
     assert (found["final_loss"], found["weights_sha256"]) == (1.25, "ab" * 32)
     assert found["spikes"] == [{"step": 1, "extra_ms": 2388.0, "part": "compute", "cause": "compile", "detail": ""}]
@@ -184,7 +184,7 @@ def test_stalls_are_told_by_their_kind(tmp_path: Path) -> None:
     assert [(one["part"], one["cause"], one["detail"]) for one in (hiccup, periodic)] == [
         ("wait", "unexplained", "")
     ] * 2
-    assert any(line.startswith("every 20th step waits 60.0 ms longer from step 21 over") for line in text_of(run))
+    assert any(line.startswith("every 20th step waits 60.0 ms longer for data from step 21 over") for line in text_of(run))
 
 
 def test_what_takes_longer_again_and_again_is_told_with_its_part_and_its_cause(tmp_path: Path) -> None:

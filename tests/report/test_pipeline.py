@@ -64,7 +64,7 @@ def test_the_last_table_is_in_the_json_object_with_null_where_there_is_no_figure
         "bottleneck": {
             "stage": "map(decode)",
             "reason": "serial",
-            "sentence": "map(decode) runs one at a time on one of 8 cores: 21.0 ms a batch",
+            "sentence": "map(decode) runs serially on one of 8 cores: 21.0 ms/batch",
         },
         "missing": None,
     }

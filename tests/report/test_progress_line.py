@@ -56,11 +56,11 @@ def test_what_does_not_fit_goes_and_starving_goes_last(width: int, line: str) ->
 def test_what_the_pilot_does_stands_in_place_of_the_verdict() -> None:
     writer, clock = training()
     writer.event(ExperimentBegan(0, "prefetch", ["off", "4"], 50, 600, 1))
-    assert line_of(writer, clock, 79).endswith("  1 240 img/s  experiment prefetch off against 4: block 1")
+    assert line_of(writer, clock, 79).endswith("  1 240 img/s  experiment prefetch off vs 4: block 1")
     writer.event(ExperimentEnded(0, "prefetch", ["off", "4"], 50, 90, "key", "unclear", "4", "off", 0, 0, 40, ""))
     assert line_of(writer, clock).endswith("  20.0 ms a step, starving 41 %")
     writer.event(AutopilotBegan(0, 90, 1e9))
-    assert line_of(writer, clock).endswith("  autopilot, measuring the present setting")
+    assert line_of(writer, clock).endswith("  autopilot, measuring the current setting")
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ FLIGHT: tuple[Event, ...] = (
     MoveMade(3, 90, "prefetch", "off", "4", "it overlaps"),
     MoveJudged(4, 160, "prefetch", "off", "4", 9.24, None, 0, False, "the run ended"),
     AutopilotEnded(
-        6, 170, "compute_bound", "it waits 0.1 of 9.2 ms a step", 169, 23.4, 9.24, knobs={"latency_ms": "off"}
+        6, 170, "compute_bound", "each step waits 0.1 of 9.2 ms for data", 169, 23.4, 9.24, knobs={"latency_ms": "off"}
     ),
     AutopilotBegan(7, 180, 2e9),
 )

@@ -62,7 +62,7 @@ def test_what_tensorflow_said_is_told_with_its_meaning(tmp_path: Path) -> None:
 
     assert [line for line in text_of(run) if line.startswith("TensorFlow")] == [
         "TensorFlow: a function is traced again and again: give it tensors of the same shapes, not Python numbers",
-        "TensorFlow said 1 more thing, harmless",
+        "TensorFlow logged 1 more message, harmless",
     ]
     assert [(one["name"], one["harmless"], one["lines"]) for one in document.as_json(run)["tensorflow_said"]] == [
         ("onednn", True, 2),
@@ -89,12 +89,12 @@ def test_the_text_of_a_finished_run(tmp_path: Path) -> None:
         "the GPU waited for data 42.0 s of it (6 %)",
         f"over the whole run a steady step waits 5.0 of 18.0 ms on average (28 %){left_out}",
         "since step 101 a steady step waits 0.0 of 13.0 ms on average (0 %): NOT input-bound, compute-bound",
-        "fed, it takes 11:22 at best",
+        "without data wait: 11:22 at best",
         "prefetch off → 4 at step 101: 1.77 x faster, 23.0 to 13.0 ms a step over 99 steps",
         "its forecast was 0 % off, in its range",
         "longest stall: 41.0 s without data at step 31, unexplained",
-        "next: nothing to gain from the pipeline: mixed precision or jit_compile cut compute (92 % of a step)",
-        "edit: dataset = dataset.prefetch(4)  # the last stage: batches are made while a step runs",
+        "next: the input pipeline is not the limit: 92 % of the step is compute. Mixed precision or jit_compile would shorten it.",
+        "edit: dataset = dataset.prefetch(4)  # the last stage: prepares batches while a step runs",
         'edit: keras.mixed_precision.set_global_policy("mixed_float16")  # before the model is made',
         "recorded in ~/runs/r1",
         "open it again:  tfwatch replay ~/runs/r1",

@@ -24,7 +24,7 @@ async def test_f_starts_the_autopilot_and_f_again_ends_it(tmp_path: Path) -> Non
         run = show.run.event(AutopilotBegan, step=show.run.step, memory_bytes=2e9).doing(Phase.COMPUTE, 0.001)
         await show.frame()
         assert "AUTOPILOT" in show.text
-        assert "measuring the present setting" in show.text
+        assert "measuring the current setting" in show.text
         assert "f autopilot f ends it; measuring" in show.words
         assert "moves kept" not in show.text
         run.event(
@@ -44,7 +44,7 @@ async def test_a_move_of_two_knobs_marks_both(tmp_path: Path) -> None:
         assert "w workers 4 next: off measuring: 30 of 60 steps" in show.words
         run.steps(60, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.001)
         await show.frame()
-        assert "together with prefetch: what each gave cannot be told" in show.words
+        assert "together with prefetch: the two effects cannot be separated" in show.words
         view = show.live.view
         assert view
         for key in "pw":
@@ -64,7 +64,7 @@ async def test_its_result_is_listed_among_the_events(tmp_path: Path) -> None:
         AutopilotEnded,
         step=run.step,
         cause="compute_bound",
-        reason="it waits 0.2 of 13.9 ms a step",
+        reason="each step waits 0.2 of 13.9 ms for data",
         steps=80,
         before_ms=23.4,
         after_ms=13.9,

@@ -59,12 +59,12 @@ async def test_a_running_experiment_is_shown_and_a_ends_it(tmp_path: Path) -> No
     run.event(ExperimentBegan, knob="prefetch", values=["off", "4"], step=150, budget=600, seed=0)
     run.experimented("off", "4").steps(20, COMPUTE_BOUND)
     async with shown(run) as show:
-        assert "EXPERIMENT" in show.text
-        assert "prefetch off against 4: block 1" in show.text
+        assert "A/B TEST" in show.text
+        assert "prefetch off vs 4: block 1" in show.text
         block = {"block": 6, "round": 3, "value": "4", "first": 160, "last": 170, "steps": 11, "step_ms": 13.9}
         run.event(ExperimentBlock, **block, best="4", ratio=1.6, low=1.2, high=2.1)
         await show.frame()
-        assert "prefetch off against 4: block 7, so far 1.60 x (1.20 to 2.10)" in show.text
+        assert "prefetch off vs 4: block 7, so far 1.60 x (1.20 to 2.10)" in show.text
         assert "A/B test, block 7" in show.text
         await show.press("a")
         assert show.control is not None
@@ -84,7 +84,7 @@ async def test_a_finished_experiment_is_one_event_and_fills_the_card(tmp_path: P
         assert "did it help?" in show.text
         assert "1.68 x faster (1.61 to 1.74) over 412 steps" in show.text
         assert "prefetch off → 4" not in show.text
-        assert show.text.count("A/B test: prefetch off against 4") == 1
+        assert show.text.count("A/B test: prefetch off vs 4") == 1
         assert "u undo: prefetch back to off" in show.text
         run.switched("prefetch", "4", "off").steps(80, STARVING)
         await show.frame()
@@ -97,5 +97,5 @@ async def test_a_run_that_ended_during_an_experiment_shows_the_kept_setting(tmp_
     run.experimented("off", "4").steps(20, COMPUTE_BOUND)
     async with shown(run.ended("stopped"), live=False) as show:
         assert "run ended in its test; kept off" in show.text
-        assert "no answer: the run ended before" in show.text
+        assert "no answer: the run ended first" in show.text
         assert "A/B test, block 1" not in show.text

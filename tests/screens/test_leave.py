@@ -83,7 +83,7 @@ async def test_y_twice_quits_immediately(tmp_path: Path) -> None:
     run.at_s += 5.0
     async with shown(run.doing(Phase.WAIT, 5.0)) as show:
         await show.press("q", "y")
-        assert "y again leaves now" in show.text
+        assert "y again quits now" in show.text
         await show.press("y")
         assert show.app.return_value is Leave.NOW
 

@@ -33,17 +33,17 @@ SIZES = [(60, 18), (80, 24), (99, 40), (100, 32), (120, 40), (200, 60)]
     ("make", "words"),
     [
         pytest.param(
-            importing, ["STARTING", "importing TensorFlow, 3.0 s", "knobs can be set already"], id="importing"
+            importing, ["STARTING", "importing TensorFlow, 3.0 s", "settings can be changed already"], id="importing"
         ),
-        pytest.param(starving, ["STARVING 41 %", "HIGHLY input-bound: the CPU's compute waits"], id="starving"),
+        pytest.param(starving, ["STARVING 41 %", "HIGHLY input-bound: each step waits"], id="starving"),
         pytest.param(
-            usual, ["FED 1 %", "NOT input-bound", "1.69 x faster over 150 steps, settled"], id="compute_bound"
+            usual, ["OK, data wait 1 %", "compute-bound", "1.69 x faster over 150 steps, enough steps"], id="compute_bound"
         ),
         pytest.param(stalled, ["NO BATCH FOR 20.3 s", "0 img/s", "ETA stalled"], id="stalled"),
-        pytest.param(settling, ["SETTLING", "prefetch 4: 30 of 60 steps", "so far, 30 of 60 steps"], id="settling"),
+        pytest.param(settling, ["MEASURING", "prefetch 4: 30 of 60 steps", "so far, 30 of 60 steps"], id="settling"),
         pytest.param(slow_callback, ["STEP 451 RUNS FOR 8.0 s", "in callback ModelCheckpoint"], id="slow callback"),
         pytest.param(validating, ["BETWEEN EPOCHS", "validation, 2.1 s so far"], id="validating"),
-        pytest.param(failed, ["FAILED at step 451", "b.py:3 - 5: traceback - 451 steps kept"], id="failed"),
+        pytest.param(failed, ["FAILED at step 451", "b.py:3 - 5 shows the traceback - 451 steps kept"], id="failed"),
         pytest.param(lambda folder: usual(folder).ended(), ["FINISHED", "2 epochs, 451 steps"], id="finished"),
     ],
 )
@@ -69,16 +69,16 @@ async def test_the_wait_for_the_first_batch_counts_as_the_start_everywhere() -> 
     [
         pytest.param(
             usual,
-            "FED 1 %",
-            "NOT input-bound: waits 0.2 of 13.9 ms a step",
-            "Nothing to gain from the pipeline",
+            "OK, data wait 1 %",
+            "compute-bound: only 0.2 of 13.9 ms is data wait",
+            "would shorten it.",
             id="compute_bound",
         ),
         pytest.param(
             lambda folder: Canned(folder).started().steps(150, (0.2, 13.0, 7.1)).doing(Phase.COMPUTE, 0.0),
-            "BETWEEN STEPS 35 %",
-            "NOT input-bound, host-bound: 7.1 of 20.3 ms a step",
-            "compile(steps_per_execution=8): about 14.1 ms a step",
+            "HOST-BOUND 35 %",
+            "host time takes 7.1 of 20.3 ms/step",
+            "compile(steps_per_execution=8): about 14.1 ms/step",
             id="callbacks",
         ),
     ],
@@ -139,8 +139,8 @@ async def test_every_size_and_kind_of_screen_shows_finding_and_keys(options: dic
         for size in SIZES:
             await show.resize(size)
             rows = show.rows
-            assert rows[1].startswith("  FED 1 %")
-            assert "NOT input-bound" in rows[2]
+            assert rows[1].startswith("  OK, data wait 1 %")
+            assert "compute-bound" in rows[2]
             assert rows[-1].strip().startswith("p prefetch")
             assert "q quit" in rows[-1]
             assert {len(row) for row in rows} == {size[0]}
@@ -166,7 +166,7 @@ async def test_a_large_screen_shows_every_pane(tmp_path: Path) -> None:
         ("3", "prefetch off → 4 at step 301"),
         ("4", "1.6 of 2 cores, busiest 96 %"),
         ("5", "a line of the log"),
-        ("6", "1.69 x faster over 150 steps, settled"),
+        ("6", "1.69 x faster over 150 steps, enough steps"),
     ],
 )
 async def test_a_small_screen_shows_one_pane_at_a_time(tmp_path: Path, key: str, text: str) -> None:

@@ -55,12 +55,12 @@ async def test_known_log_lines_are_a_row_of_the_events(tmp_path: Path) -> None:
     run.writer.log.write_text(f"{ONEDNN}\n")
     async with shown(run) as show:
         await show.press("3")
-        assert "TensorFlow said 1 thing, harmless (5 log)" in show.text
+        assert "TensorFlow logged 1 message, harmless (5 log)" in show.text
 
         with run.writer.log.open("a") as log:
             log.write(f"{RETRACED}\n")
         await show.frame()
-        assert "TensorFlow said 1 more thing, harmless (5 log)" in show.text
+        assert "TensorFlow logged 1 more message, harmless (5 log)" in show.text
         assert "TensorFlow (5 log): a function is traced again" in show.text
 
 

@@ -196,7 +196,7 @@ async def test_the_card_spans_the_restart(size: tuple[int, int]) -> None:
         await show.frame()
         assert "batch_size 32   " in show.text
         assert "batch_size 64   " in show.text
-        assert "3.37 x faster per image over 150 steps, settled" in show.text
+        assert "3.37 x faster per image over 150 steps, enough steps" in show.text
         assert "restarted: batch_size 32 → 64" in show.text
         run.switched("prefetch", "off", "4").steps(100, COMPUTE_BOUND)
         await show.frame()

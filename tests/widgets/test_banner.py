@@ -10,7 +10,7 @@ import pytest
 
 from tests.analysis.situations import RUNNING, judged
 from tfwatch.analysis.findings.banner import banner
-from tfwatch.analysis.findings.bottleneck import Stage, StageTable, bottleneck
+from tfwatch.analysis.findings.bottleneck import Stage, StageTable, find_bottleneck
 from tfwatch.analysis.findings.situation import BatchSource, Memory, SourceKind
 from tfwatch.analysis.steps.time_breakdown import TimeSpent
 from tfwatch.analysis.steps.verdict import Bound, Verdict
@@ -23,11 +23,11 @@ from tfwatch.widgets.banner import BannerPane
 WIDTH = 78
 HIGHLY, NOT = Verdict.HIGHLY, Verdict.NOT
 MAP = Stage("map(batch)", "ParallelMapV2", 1.4, 2.0)
-BURNS = StageTable(0, (MAP,), bottleneck((MAP,), 2.0, 2))
+BURNS = StageTable(0, (MAP,), find_bottleneck((MAP,), 2.0, 2))
 FILES = Stage("map(read_and_decode)", "Map files", 19.0)
-STORAGE = StageTable(0, (FILES,), bottleneck((FILES,), 0.1, 2))
+STORAGE = StageTable(0, (FILES,), find_bottleneck((FILES,), 0.1, 2))
 PYTHON = Stage("from_generator(examples)", "Generator python", 20.8)
-LOCKED = StageTable(0, (PYTHON,), bottleneck((PYTHON,), 1.0, 2))
+LOCKED = StageTable(0, (PYTHON,), find_bottleneck((PYTHON,), 1.0, 2))
 ALL_ON = {"prefetch": "4", "workers": "auto"}
 KNOBS = ("prefetch", "workers")
 
@@ -61,7 +61,7 @@ FINDINGS: list[Any] = [
     ),
     pytest.param(
         {"judgement": judged(HIGHLY), "knobs": ALL_ON, "stages": BURNS, **forecast_for("workers", "off", 23.4)},
-        "no key helps: map(batch) burns CPU with 2 workers on 2 cores",
+        "no key helps: map(batch) is CPU-bound with 2 workers on 2 cores",
         id="no key helps, CPU",
     ),
     pytest.param(
@@ -71,7 +71,7 @@ FINDINGS: list[Any] = [
     ),
     pytest.param(
         {"judgement": judged(HIGHLY), "knobs": ALL_ON, "stages": LOCKED, **forecast_for("workers", "off", 23.4)},
-        "no key helps: from_generator(examples) runs Python under its lock",
+        "no key helps: from_generator(examples) runs Python and holds the GIL",
         id="no key helps, Python",
     ),
     pytest.param(
@@ -126,9 +126,11 @@ FINDINGS: list[Any] = [
     ),
     pytest.param(epoch(epoch_end_s=2.0), "less in on_epoch_end", id="the epoch's end"),
     pytest.param(last(**epoch(epoch_end_s=2.0)), "less in on_epoch_end", id="ended, the epoch's end"),
-    pytest.param({"judgement": judged(NOT, 0.2)}, "a smaller model or a GPU cut compute", id="compute"),
+    pytest.param({"judgement": judged(NOT, 0.2)}, "A GPU or a smaller model would shorten it.", id="compute"),
     pytest.param(
-        {"judgement": judged(NOT, 0.2), "accelerated": True}, "mixed precision or jit_compile cut", id="on a GPU"
+        {"judgement": judged(NOT, 0.2), "accelerated": True},
+        "Mixed precision or jit_compile would shorten it.",
+        id="on a GPU",
     ),
     pytest.param(
         {"judgement": judged(NOT, 0.1, bound=Bound.LAUNCH), "accelerated": True},
@@ -141,13 +143,13 @@ FINDINGS: list[Any] = [
     ),
     pytest.param({"phase": Phase.WAIT, "phase_s": 20.3}, "No key helps while a fetch blocks", id="stalled"),
     pytest.param(
-        {"phase": Phase.WAIT, "phase_s": 20.3, "asked": {"fast_form": "on"}}, "Asked: fast pipeline on", id="asked"
+        {"phase": Phase.WAIT, "phase_s": 20.3, "asked": {"fast_form": "on"}}, "Requested: fast pipeline on", id="asked"
     ),
     pytest.param({"life": "killed", "memory": Memory(15e9, 1e8, 9e9, 16e9)}, "out of memory is likely", id="killed"),
-    pytest.param({"life": "folder gone"}, "tfwatch replay shows it from where it is now", id="gone"),
+    pytest.param({"life": "folder gone"}, "tfwatch replay opens it at its new place", id="gone"),
     pytest.param(
         {"failed": TrainingFailed(0, 412, "ValueError: no", 'File "a_rather_long_name_of_a_file.py", line 412')},
-        "5: traceback",
+        "5 shows the traceback",
         id="failed",
     ),
 ]

@@ -37,7 +37,7 @@ async def test_the_cache_shows_its_size_and_its_first_epoch(tmp_path: Path) -> N
         asked(run, "cache", "off", "on").steps(30, STARVING)
         await show.frame()
         assert "c cache off next: on from epoch 3; c undoes it" in show.words
-        assert "cache off > on requested, after an epoch has filled it" in show.text
+        assert "cache off → on requested, after an epoch has filled it" in show.text
         await show.press("c")
         assert show.asked() == [("cache", False)]
 
@@ -82,7 +82,7 @@ async def test_a_shuffle_is_switched_off_undone_and_listed(tmp_path: Path) -> No
         assert show.asked() == [("shuffle", "off")]
         asked(run, "shuffle", "auto", "off").steps(5, STARVING)
         await show.frame()
-        assert "shuffle auto > off requested, from the next epoch" in show.text
+        assert "shuffle auto → off requested, from the next epoch" in show.text
         await show.press("u")
         assert show.asked() == [("shuffle", "auto")]
         asked(run, "shuffle", "auto", "auto").steps(5, STARVING)

@@ -68,7 +68,7 @@ def pane(shown_rows: list[str]) -> list[str]:
         pytest.param(hardware.starving, ["STARVING 41 %", "56 %", "56 J starving (35 %)"], id="starving"),
         pytest.param(
             hardware.eaten,
-            ["FED 1 %   other programs use 36 % of the GPU", "GPU     97 %, ours 61 %, others 36 %"],
+            ["OK, data wait 1 %   other programs use 36 % of the GPU", "GPU     97 %, ours 61 %, others 36 %"],
             id="a browser eats the GPU",
         ),
         pytest.param(
@@ -84,7 +84,7 @@ def pane(shown_rows: list[str]) -> list[str]:
         pytest.param(
             hardware.swapping,
             [
-                "swapping 81 MB/s: smaller batches, buffers or caches",
+                "swapping 81 MB/s: use smaller batches, buffers or caches",
                 "M swap 15.0 s",
                 "M swapping for 15.0 s: memory was too small",
                 "swap    5.2 GB, 81 MB/s, pressure critical",
@@ -97,12 +97,12 @@ def pane(shown_rows: list[str]) -> list[str]:
         pytest.param(hardware.leaking, ["memory  10.8 of 16, +1.2 GB/h, swaps in 4 h"], id="leaking"),
         pytest.param(
             hardware.disagreeing,
-            ["STARVING 41 %   GPU counter says 97 %: short kernels keep it high; step times decide"],
+            ["STARVING 41 %   GPU counter reads 97 %: short kernels keep it high; step times decide"],
             id="disagreeing",
         ),
         pytest.param(
             hardware.unused,
-            ["TensorFlow does not use the GPU; tfwatch doctor says why", "GPU     unused: see tfwatch doctor"],
+            ["TensorFlow does not use the GPU; tfwatch doctor shows why", "GPU     unused: see tfwatch doctor"],
             id="unused",
         ),
         pytest.param(
@@ -156,7 +156,7 @@ _LANES = ("starve", "GPU", "busy")
 
 async def test_short_texts_at_80_columns_keep_the_figures() -> None:
     async with shown(hardware.disagreeing(None), (80, 24)) as show:
-        assert show.rows[1].rstrip().endswith("GPU counter says 97 %: short kernels keep it high")
+        assert show.rows[1].rstrip().endswith("GPU counter reads 97 %: short kernels keep it high")
 
 
 # -- the pane ---------------------------------------------------------------------------------------

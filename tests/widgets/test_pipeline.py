@@ -42,7 +42,7 @@ async def test_a_row_a_stage_in_the_order_of_the_code_and_the_slowest_marked_wit
         assert row_of(rows, "map(decode)") == "→ map(decode) 7.7 ██████████ 1 of 2"
         assert row_of(rows, "prefetch").endswith(" 1 of 4")
         assert row_of(rows, "total") == "total 9.6 < 13.7 compute + host: fully overlapped with compute"
-        assert "map(decode) runs one at a time on one of 2 cores" in show.text
+        assert "map(decode) runs serially on one of 2 cores" in show.text
         assert "tf.data, 1 s ago" in show.text
         names = [
             at for name in ("list", "map(read)", "→ map(decode)", "batch(32)", "prefetch ") for at in where(rows, name)
@@ -54,7 +54,7 @@ async def test_behind_a_full_buffer_a_pipeline_that_is_quicker_than_the_step_has
     async with shown(usual(None, **GPU).staged(*STAGES, PREFETCHED), (140, 40)) as show:
         assert row_of(show.rows, "map(decode)") == "map(decode) 7.7 ██████████ 1 of 2"
         assert row_of(show.rows, "prefetch") == "prefetch ██████████ 4 of 4"
-        assert "one at a time" not in show.text
+        assert "runs serially" not in show.text
 
 
 async def test_at_120_columns_the_figures_of_a_full_shuffle_buffer_are_whole() -> None:
@@ -183,9 +183,9 @@ async def test_a_running_experiment_is_shown_in_the_card() -> None:
     run = starving(None)
     run.event(ExperimentBegan, knob="prefetch", values=["off", "4"], step=150, budget=600, seed=0)
     async with shown(run) as show:
-        assert "A/B test: prefetch off against 4" in show.text
+        assert "A/B test: prefetch off vs 4" in show.text
         assert "no forecast while trying both" in show.text
-        assert "goes on until the answer is clear" in show.text
+        assert "runs until the answer is clear" in show.text
         assert "u undo:" not in show.text
 
 

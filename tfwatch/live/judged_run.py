@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings import banner
 from tfwatch.analysis.findings.advice import find_slow_epoch_end
-from tfwatch.analysis.findings.machine import Hardware, hardware
+from tfwatch.analysis.findings.machine import Hardware, summarise_hardware
 from tfwatch.analysis.findings.situation import Banner, Tone
-from tfwatch.analysis.findings.starving_cost import DataWaitCost, lost
+from tfwatch.analysis.findings.starving_cost import DataWaitCost, cost_of_data_wait
 from tfwatch.analysis.steps.breakdown import breakdown
 from tfwatch.analysis.steps.summary import LastSetting, Summary, summarise
 from tfwatch.analysis.steps.time_breakdown import TimeBreakdown, make_time_breakdown, mean_time_spent
@@ -64,7 +64,7 @@ class JudgedRun:
     @cached_property
     def hardware(self) -> Hardware:
         """The machine in figures."""
-        return hardware(self.run.samples, self.run.steps, self.run.events, self.run.manifest.accelerated)
+        return summarise_hardware(self.run.samples, self.run.steps, self.run.events, self.run.manifest.accelerated)
 
     @cached_property
     def record(self) -> Record:
@@ -76,7 +76,7 @@ class JudgedRun:
         """The cost of all data wait."""
         size = self.run.manifest.batch_size
         examples = self.summary.steps * size if size else None
-        return lost(self.time_breakdown.total, self.run.length_s, examples, self.hardware.energy)
+        return cost_of_data_wait(self.time_breakdown.total, self.run.length_s, examples, self.hardware.energy)
 
     @cached_property
     def restart(self) -> Restart | None:
@@ -98,12 +98,12 @@ class JudgedRun:
         """The finding of the last setting: the limit and the advice. None where it has too few steps."""
         if self.setting.judgement.bound is None:
             return None
-        return self.between_epochs or banner.judged(self.situation)
+        return self.between_epochs or banner.describe_bound(self.situation)
 
     @cached_property
     def between_epochs(self) -> Banner | None:
         """The finding that more is lost between the epochs than in their steps; None where it is not so."""
-        return banner.between(self.situation)
+        return banner.describe_between_epochs(self.situation)
 
     @cached_property
     def situation(self) -> Situation:

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.findings.machine import Machine, evidence, growth, recent, summarise_machine
+from tfwatch.analysis.findings.machine import Machine, check_gpu, growth, recent, summarise_machine
 from tfwatch.analysis.findings.starving_cost import Energy, RunningEnergy
 from tfwatch.core.events import ExperimentEnded, GpuFound, PipelineSwitched, SensorMissing, without_experiments
 from tfwatch.core.rows import Phase
@@ -55,7 +55,7 @@ class MachineFollower:
         changes_ns += [ended.at_ns for ended in events.of(ExperimentEnded)]
         since_s = max(changes_ns) / 1e9 + _LAG_S if changes_ns else 0.0
         machine = summarise_machine(recent(samples, snapshot.now_s), words, self._growth, since_s=since_s)
-        return replace(machine, evidence=evidence(snapshot.steps, samples, snapshot.now_s, since_s))
+        return replace(machine, gpu_check=check_gpu(snapshot.steps, samples, snapshot.now_s, since_s))
 
     def energy(self, snapshot: Snapshot) -> Energy | None:
         """The energy so far; None where no power is read."""

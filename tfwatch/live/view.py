@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.findings.advice import has_shuffle_fill, slow_callback, slow_epoch_end
+from tfwatch.analysis.findings.advice import find_slow_callback, find_slow_epoch_end, has_shuffle_fill
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.log_lines import LogFinding, LogFollower
 from tfwatch.analysis.findings.situation import NOT_JUDGED, Situation
-from tfwatch.analysis.findings.starving_cost import DataWaitCost, lost
+from tfwatch.analysis.findings.starving_cost import DataWaitCost, cost_of_data_wait
 from tfwatch.analysis.steps.breakdown import left_s
 from tfwatch.analysis.steps.causes import STOPPED
 from tfwatch.analysis.steps.time_breakdown import RunningTimeBreakdown
@@ -176,7 +176,7 @@ class Follower:
             machine=self._step_search.machine.machine(snapshot),
             energy=self._step_search.machine.energy(snapshot),
             left_s=left_s(snapshot.progress, steps_in_all(snapshot)),
-            lost=lost(total, snapshot.now_s, images, None),
+            lost=cost_of_data_wait(total, snapshot.now_s, images, None),
         )
 
     def _measure(self, snapshot: Snapshot) -> MeasuredSetting:

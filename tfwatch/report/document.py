@@ -137,7 +137,7 @@ def as_json(run: Run) -> dict[str, Any]:
         steps, step_ms, kept, reason}], see `core.trials.ExperimentEnded`; answer is `faster`, `slower`, `same` or
         `unclear`, of `setting` against the first one. ratio: step time of `against` over that of `setting`, within low
         to high with 95 % confidence; None where it is not known. Switches of experiments are not among `switches`.
-    lost: {data_wait_s, share, images, energy_j, run_without_s}, what data wait took: seconds and their share of the run;
+    lost: {data_wait_s, share, images, energy_j, run_without_s}, the cost of data wait: seconds, their share of the run;
         images that were trained on in as much time of compute and host; joules; and what the run would have taken at
         best, had no step waited. None is unknown.
     energy_j: what the device that trained drew: the GPU where the steps ran on one, else the CPU. The integral of its

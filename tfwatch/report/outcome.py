@@ -101,7 +101,7 @@ def next_words(judged: JudgedRun) -> list[str]:
 
 def lost_words(found: DataWaitCost) -> list[str]:
     """The length of the run without data wait; none where next to nothing was lost."""
-    sentence = starving_cost.words(found)
+    sentence = starving_cost.cost_text(found)
     return [sentence] if sentence else []
 
 

@@ -59,50 +59,50 @@ SHORT_EPOCH = TimeSpent(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0
         ),
         pytest.param(
             {"judgement": judged(Verdict.NOT, 0.2)},
-            "FED 1 %",
-            "NOT input-bound, compute-bound: the GPU waits 0.2 of 14.0 ms a step",
+            "OK, data wait 1 %",
+            "compute-bound: only 0.2 of 14.0 ms is data wait",
             id="healthy",
         ),
         pytest.param(
             {"judgement": judged(Verdict.MODERATELY, 1.9)},
             "STARVING 12 %",
-            "MODERATELY input-bound: the GPU waits 1.9 of 15.7 ms a step",
+            "MODERATELY input-bound: each step waits 1.9 of 15.7 ms for data",
             id="moderate",
         ),
         pytest.param(
             {"judgement": judged(Verdict.HIGHLY)},
             "STARVING 41 %",
-            "HIGHLY input-bound: the GPU waits 9.6 of 23.4 ms a step",
+            "HIGHLY input-bound: each step waits 9.6 of 23.4 ms for data",
             id="starving",
         ),
         pytest.param(
             {"judgement": judged(Verdict.HIGHLY, 29.6), "knobs": {"prefetch": "off", "latency_ms": "20 ms"}},
             "STARVING 68 %",
-            "HIGHLY input-bound: waits 29.6 of 43.4 ms a step, 20 ms of it simulated (l)",
+            "HIGHLY input-bound: waits 29.6 of 43.4 ms/step, 20 ms of it simulated (l)",
             id="simulated",
         ),
         pytest.param(
             {"judgement": judged(Verdict.NOT, 0.0, 2.0, 0.1, Bound.LAUNCH)},
-            "LAUNCHING 48 %",
-            "NOT input-bound, launch-bound: 1.0 of 2.1 ms a step go to launching, more than the GPU then needs",
+            "LAUNCH-BOUND 48 %",
+            "launching kernels takes 1.0 of 2.1 ms/step, longer than the GPU then computes",
             id="launch-bound",
         ),
         pytest.param(
             {"judgement": judged(Verdict.NOT, 0.0, 2.0, 0.1, Bound.LAUNCH), "op_by_op": True},
-            "LAUNCHING 48 %",
-            "NOT input-bound, launch-bound: 1.0 of 2.1 ms a step go to Python between the operations",
+            "LAUNCH-BOUND 48 %",
+            "Python between operations takes 1.0 of 2.1 ms/step",
             id="op by op",
         ),
         pytest.param(
             {"judgement": judged(Verdict.NOT, 0.2, 13.6, 7.1, Bound.HOST)},
-            "BETWEEN STEPS 34 %",
-            "NOT input-bound, host-bound: 7.1 of 20.9 ms a step go to callbacks and Python between the steps",
+            "HOST-BOUND 34 %",
+            "host time takes 7.1 of 20.9 ms/step, in callbacks and Python between the steps",
             id="host-bound",
         ),
         pytest.param(
             {"judgement": judged(Verdict.NOT, 0.2), "epoch_spent": SHORT_EPOCH},
             "BETWEEN EPOCHS 38 %",
-            "2.1 s around every 250 steps: validation 1.5 s, first batch 0.6 s",
+            "2.1 s per epoch of 250 steps: validation 1.5 s, first batch 0.6 s",
             id="between epochs",
         ),
         pytest.param(
@@ -111,7 +111,7 @@ SHORT_EPOCH = TimeSpent(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0
         pytest.param(
             {"phase": Phase.WAIT, "phase_s": 20.3},
             "NO BATCH FOR 20.3 s",
-            "Step 412 waits for its batch: the input pipeline has handed out none.",
+            "Step 412 waits for its batch: the input pipeline has delivered none.",
             id="stalled now",
         ),
         pytest.param(
@@ -128,33 +128,33 @@ SHORT_EPOCH = TimeSpent(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0
             id="long callback",
         ),
         pytest.param(
-            {"asked": {"prefetch": "4"}}, "ASKED", "prefetch off -> 4: waits for the batch in flight", id="switching"
+            {"asked": {"prefetch": "4"}}, "SWITCHING", "prefetch off → 4: waits for the batch in flight", id="switching"
         ),
         pytest.param(
             {"switch": SWITCH, "knobs": {"prefetch": "4"}},
-            "SETTLING",
-            "prefetch 4: 34 of 60 steps, so far 13.9 ms",
+            "MEASURING",
+            "prefetch 4: 34 of 60 steps, so far 13.9 ms/step",
             id="settling",
         ),
         pytest.param(
             {"life": "not responding", "silent_s": 3.1},
-            "NO ANSWER for 3.1 s",
-            "training is stopped, asleep, or holds Python's lock",
+            "NOT RESPONDING for 3.1 s",
+            "training is stopped, asleep, or holds the GIL",
             id="no pulse",
         ),
         pytest.param(
             {"life": "folder gone", "run": "~/runs/20T10"},
-            "NOTHING TO READ",
-            "the run's folder is gone: ~/runs/20T10",
+            "RUN FOLDER GONE",
+            "moved or deleted: ~/runs/20T10",
             id="its folder was moved",
         ),
         pytest.param(
-            {"life": "killed", "now_s": 11560.0}, "ENDED WITHOUT A WORD", "at step 412, after 3 h 12 min", id="killed"
+            {"life": "killed", "now_s": 11560.0}, "KILLED (no end record)", "at step 412, after 3 h 12 min", id="killed"
         ),
         pytest.param(
             {"life": "unknown", "silent_s": 720.0, "host": "there"},
             "UNKNOWN",
-            "no word for 12:00; it ran on another machine, there",
+            "no new data for 12:00; run on another machine, there",
             id="unknown",
         ),
         pytest.param(
@@ -213,7 +213,7 @@ def test_a_request_during_a_stall_is_said_beside_it() -> None:
     word, _, advice = finding(phase=Phase.WAIT, phase_s=20.3, asked={"prefetch": "4"})
 
     assert word == "NO BATCH FOR 20.3 s"
-    assert advice == "Asked: prefetch 4; it waits for the batch in flight. q is safe."
+    assert advice == "Requested: prefetch 4; it waits for the batch in flight. q is safe."
 
 
 def test_what_is_not_recorded_takes_the_second_line() -> None:
@@ -227,13 +227,15 @@ def test_a_killed_run_shows_the_last_evidence() -> None:
 
     advice = finding(life="killed", memory=memory)[2]
 
-    assert advice == "out of memory is likely: memory 12.8 of 16.0 GB, swap 9.0 GB; last seen in compute"
+    assert advice == "out of memory is likely: memory 12.8 of 16.0 GB, swap 9.0 GB; last phase: compute"
 
 
 def test_a_failure_names_the_line_that_raised() -> None:
     failed = TrainingFailed(0, 412, "ValueError: no", 'File "/home/me/train.py", line 41, in f')
 
-    assert finding(failed=failed)[2] == "train.py:41 - 5: traceback - 411 steps kept - q leaves with 1"
+    assert (
+        finding(failed=failed)[2] == "train.py:41 - 5 shows the traceback - 411 steps kept - q quits with exit status 1"
+    )
 
 
 def test_a_failure_says_what_tensorflow_says_and_not_where_in_its_graph() -> None:
@@ -247,8 +249,8 @@ def test_a_switch_that_settles_is_told_by_means_where_batches_come_in_bursts() -
     now = replace(RUNNING, switch=replace(SWITCH, before=bursts), knobs={"prefetch": "4"})
     after = replace(now, switch=replace(SWITCH, after=replace(bursts, steps=34)), knobs={"prefetch": "4"})
 
-    assert banner(now).advice == "before: 23.4 ms a step"
-    assert banner(after).sentence.endswith("so far 23.4 ms")
+    assert banner(now).advice == "before: 23.4 ms/step"
+    assert banner(after).sentence.endswith("so far 23.4 ms/step")
 
 
 def test_an_end_that_waited_for_less_than_a_hundredth_promises_nothing() -> None:
@@ -262,7 +264,7 @@ def test_the_end_sums_the_waiting_up() -> None:
     advice = finding(ended=ended, waited_s=25.0, stalls=3, longest_stall_s=41.0)[2]
 
     assert advice == (
-        "waited 25.0 s (25 %), 3 stalls, longest 41.0 s; fed, it takes 1:15 at best"
+        "data wait 25.0 s (25 %), 3 stalls, longest 41.0 s; without data wait: 1:15 at best"
         " - tfwatch replay 2026-11-20T10-17-03_cnn"
     )
 
@@ -273,9 +275,9 @@ def test_below_the_end_stands_what_the_last_setting_was_bound_by() -> None:
     found = banner(replace(RUNNING, ended=ended, waited_s=25.0, last_finding=last))
 
     assert (found.word, found.tone) == ("FINISHED", Tone.GOOD)
-    assert found.remark == "1 epoch, 5 000 steps in 1:40; waited 25.0 s (25 %); fed, it takes 1:15 at best"
-    assert found.sentence == "STARVING 41 %, HIGHLY input-bound: the GPU waits 9.6 of 23.4 ms a step"
-    assert found.brief == "STARVING 41 %, HIGHLY input-bound: waits 9.6 of 23.4 ms a step"
+    assert found.remark == "1 epoch, 5 000 steps in 1:40; data wait 25.0 s (25 %); without data wait: 1:15 at best"
+    assert found.sentence == "STARVING 41 %, HIGHLY input-bound: each step waits 9.6 of 23.4 ms for data"
+    assert found.brief == "STARVING 41 %, HIGHLY input-bound: waits 9.6 of 23.4 ms/step"
     assert (found.advice, found.edit) == (last.advice, last.edit)
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tfwatch.analysis.findings.bottleneck import Stage, StageTable, bottleneck, make_stage_table
+from tfwatch.analysis.findings.bottleneck import Stage, StageTable, find_bottleneck, make_stage_table
 from tfwatch.core.events import StagesFound
 from tfwatch.core.rows import STAGE, Rows
 
@@ -86,11 +86,11 @@ def test_a_table_in_which_nothing_passed_has_no_sum_and_no_bottleneck() -> None:
     table = StageTable(0, (stage("Map", NAN), stage("Prefetch", NAN)))
 
     assert math.isnan(table.all_ms)
-    assert bottleneck(table.stages) is None
+    assert find_bottleneck(table.stages) is None
 
 
 def named(*stages: Stage) -> int | None:
-    found = bottleneck(stages)
+    found = find_bottleneck(stages)
     return found.stage if found else None
 
 
@@ -141,14 +141,14 @@ def test_the_slowest_stretch_of_stages_that_take_turns_bounds_the_pipeline(stage
     ],
 )
 def test_why_a_stage_is_slow(kind: str, parallelism: float, wait_cores: float, others: float, reason: str) -> None:
-    found = bottleneck((stage(kind, 40.0, parallelism),), wait_cores, 8, others)
+    found = find_bottleneck((stage(kind, 40.0, parallelism),), wait_cores, 8, others)
 
     assert found is not None
     assert found.reason == reason
 
 
 def test_on_one_core_nothing_could_run_in_parallel() -> None:
-    found = bottleneck((stage("Map", 40.0),), 1.0, 1)
+    found = find_bottleneck((stage("Map", 40.0),), 1.0, 1)
 
     assert found is not None
     assert found.reason == "cpu"
@@ -159,14 +159,14 @@ def test_on_one_core_nothing_could_run_in_parallel() -> None:
     [(0.5, True), (4.0, True), (6.0, False), (NAN, True)],
 )
 def test_a_stage_that_takes_next_to_nothing_of_the_wait_is_not_blamed(wait_ms: float, named: bool) -> None:
-    table = StageTable(0, (stage("Map", 1.0),)).judged(8, 0.0, wait_ms)
+    table = StageTable(0, (stage("Map", 1.0),)).with_bottleneck(8, 0.0, wait_ms)
 
     assert (table.bottleneck is not None) == named
 
 
 @pytest.mark.parametrize(("wait_ms", "reason"), [(2.0, "serial"), (10.0, "storage"), (NAN, "storage")])
 def test_waits_too_short_to_look_into_tell_nothing(wait_ms: float, reason: str) -> None:
-    table = StageTable(0, (stage("Map", 10.0),), wait_cores=0.0).judged(8, 0.0, wait_ms)
+    table = StageTable(0, (stage("Map", 10.0),), wait_cores=0.0).with_bottleneck(8, 0.0, wait_ms)
 
     assert table.bottleneck is not None
     assert table.bottleneck.reason == reason
@@ -174,7 +174,7 @@ def test_waits_too_short_to_look_into_tell_nothing(wait_ms: float, reason: str) 
 
 def test_what_works_beside_a_waiting_stage_is_not_its_work() -> None:
     """Reading takes 15 of 20 ms: the CPU is busy in the other 5."""
-    found = bottleneck((stage("Map files", 15.0), stage("Map", 5.0)), 0.3, 8)
+    found = find_bottleneck((stage("Map files", 15.0), stage("Map", 5.0)), 0.3, 8)
 
     assert found is not None
     assert (found.stage, found.reason) == (0, "storage")
@@ -186,38 +186,37 @@ def test_what_works_beside_a_waiting_stage_is_not_its_work() -> None:
         pytest.param(
             [stage("Map", 21.0, name="map(decode)"), stage("BatchV2", 2.0)],
             1.0,
-            "map(decode) runs one at a time on one of 8 cores: 21.0 of 23.0 ms a batch",
+            "map(decode) runs serially on one of 8 cores: 21.0 of 23.0 ms/batch",
             id="serial",
         ),
         pytest.param(
             [stage("Map files", 18.0, name="map(read)")],
             0.1,
-            "map(read) waits for storage: 18.0 ms a batch, one at a time, with 0.1 cores in use meanwhile",
+            "map(read) waits for storage: 18.0 ms/batch, serial, with 0.1 cores in use",
             id="storage",
         ),
         pytest.param(
             [stage("ParallelMapV2", 18.0, 2, name="map(ask)")],
             0.1,
-            "map(ask) waits for something else than the CPU: 9.0 ms a batch, 2 at a time, "
-            "with 0.1 cores in use meanwhile",
+            "map(ask) waits for something other than the CPU: 9.0 ms/batch, 2 parallel, with 0.1 cores in use",
             id="something else",
         ),
         pytest.param(
             [stage("ParallelMapV2", 64.0, 8, name="map(decode)")],
             7.8,
-            "map(decode) burns CPU with 8 workers on 8 cores: 64.0 ms of work a batch, 8.0 ms a batch",
+            "map(decode) is CPU-bound with 8 workers on 8 cores: 64.0 ms of work per batch, 8.0 ms/batch",
             id="cpu",
         ),
         pytest.param(
             [stage("FlatMap python", 17.0, name="from_generator(rows)")],
             1.0,
-            "from_generator(rows) runs Python under its lock, one at a time: 17.0 ms a batch",
+            "from_generator(rows) runs Python and holds the GIL: 17.0 ms/batch, serial",
             id="python",
         ),
     ],
 )
 def test_one_sentence_says_which_why_and_how_much(stages: list[Stage], wait_cores: float, sentence: str) -> None:
-    found = bottleneck(tuple(stages), wait_cores, 8)
+    found = find_bottleneck(tuple(stages), wait_cores, 8)
 
     assert found is not None
     assert found.sentence == sentence

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     [
         pytest.param({"prefetch": "off"}, ("prefetch",), "p turns prefetch on", id="prefetch is off"),
         pytest.param(
-            {"prefetch": "4", "workers": "off"}, ("prefetch", "workers"), "w makes batches", id="workers are off"
+            {"prefetch": "4", "workers": "off"}, ("prefetch", "workers"), "w prepares batches", id="workers are off"
         ),
         pytest.param(
             {"prefetch": "4", "workers": "auto", "latency_ms": "20 ms"},
@@ -42,9 +42,13 @@ def test_a_starving_device_is_told_the_next_thing_to_try(
 @pytest.mark.parametrize(
     ("wait", "knobs", "says"),
     [
-        pytest.param(40.0, {"fast_form": "off"}, "t turns the fast pipeline on (tf.data); prefetch can", id="far too slow"),
+        pytest.param(
+            40.0, {"fast_form": "off"}, "t turns the fast pipeline on (tf.data); prefetch can", id="far too slow"
+        ),
         pytest.param(9.6, {"fast_form": "off"}, "p turns prefetch on", id="prefetch can hide it"),
-        pytest.param(9.6, {"fast_form": "off", "prefetch": "4"}, "hide it all: t turns the fast", id="prefetch is on"),
+        pytest.param(
+            9.6, {"fast_form": "off", "prefetch": "4"}, "hide all of the wait: t turns the fast", id="prefetch is on"
+        ),
         pytest.param(40.0, {"fast_form": "on"}, "p turns prefetch on", id="the fast pipeline runs"),
     ],
 )
@@ -109,7 +113,7 @@ def test_short_times_between_epochs_keep_their_digits() -> None:
     short = TimeSpent(0, 20, compute_s=0.03, first_batch_s=0.0176, epoch_end_s=0.0122)
 
     assert finding(judgement=judged(Verdict.NOT, 0.2), epoch_spent=short)[1] == (
-        "29.8 ms around every 20 steps: first batch 17.6 ms, epoch's end 12.2 ms"
+        "29.8 ms per epoch of 20 steps: first batch 17.6 ms, epoch's end 12.2 ms"
     )
 
 
@@ -123,14 +127,14 @@ def test_a_shuffle_buffer_that_is_filled_before_each_epoch_may_be_smaller() -> N
 def test_a_callback_that_is_known_to_take_most_is_named() -> None:
     found = finding(judgement=judged(Verdict.NOT, 0.2, 13.6, 7.1, Bound.HOST), callback="CSVLogger")
 
-    assert found[1] == "NOT input-bound, host-bound: 7.1 of 20.9 ms a step, most in callback CSVLogger"
+    assert found[1] == "host time takes 7.1 of 20.9 ms/step, most of it callback CSVLogger"
 
 
 @pytest.mark.parametrize(
     ("bound", "accelerated", "says"),
     [
-        pytest.param(Bound.COMPUTE, True, "Nothing to gain from the pipeline", id="compute"),
-        pytest.param(Bound.COMPUTE, True, "mixed precision or jit_compile", id="compute on a GPU"),
+        pytest.param(Bound.COMPUTE, True, "The input pipeline is not the limit", id="compute"),
+        pytest.param(Bound.COMPUTE, True, "Mixed precision or jit_compile", id="compute on a GPU"),
         pytest.param(Bound.COMPUTE, False, "smaller model", id="compute on a CPU"),
         pytest.param(Bound.LAUNCH, True, "steps_per_execution", id="launch"),
         pytest.param(Bound.LAUNCH, True, "jit_compile", id="launching less"),

@@ -11,7 +11,7 @@ from tests.analysis.situations import RUNNING, judged, split
 from tfwatch.analysis.findings import code_suggestions
 from tfwatch.analysis.findings.advice import advise_starving
 from tfwatch.analysis.findings.banner import banner
-from tfwatch.analysis.findings.bottleneck import Stage, StageTable, bottleneck
+from tfwatch.analysis.findings.bottleneck import Stage, StageTable, find_bottleneck
 from tfwatch.analysis.steps.verdict import Bound, Verdict
 from tfwatch.analysis.tuning.forecast import Forecast
 
@@ -73,7 +73,9 @@ def test_lines_are_python_and_name_the_map_that_costs_most_and_has_a_name() -> N
     assert "map(decode," in text
     assert code_suggestions.costliest_map(None) == "decode"
     assert (
-        code_suggestions.pasted_lines(started, started) == code_suggestions.pasted_lines({"prefetch": "4"}, {"prefetch": "4"}) == ""
+        code_suggestions.pasted_lines(started, started)
+        == code_suggestions.pasted_lines({"prefetch": "4"}, {"prefetch": "4"})
+        == ""
     )
 
 
@@ -93,13 +95,13 @@ def test_every_other_edit_is_a_comment_beside_python(line: str) -> None:
 
 
 def test_without_keys_the_sentence_holds_the_stage_the_number_and_the_edit() -> None:
-    table = replace(TABLE, stages=(DECODE,), bottleneck=bottleneck((DECODE,), 1.0, 8))
+    table = replace(TABLE, stages=(DECODE,), bottleneck=find_bottleneck((DECODE,), 1.0, 8))
     knobs = {"prefetch": "4", "workers": "off"}
     now = replace(RUNNING, live=False, knobs=knobs, stages=table, forecasts={("workers", "auto"): WORKERS})
     found = advise_starving(now, split(9.6, 13.0, 0.8))
     assert found.sentence == (
         "num_parallel_calls=tf.data.AUTOTUNE: about 9.1 ms, 2.6 x (the rest is compute); "
-        "map(decode) runs one at a time on one of 8 cores: 21.0 ms a batch"
+        "map(decode) runs serially on one of 8 cores: 21.0 ms/batch"
     )
     assert found.edit.startswith("dataset = dataset.map(decode, num_parallel_calls=tf.data.AUTOTUNE)")
 
@@ -145,7 +147,7 @@ def test_steps_that_do_not_starve_have_edits_too(bound: Bound, accelerated: bool
 def test_what_was_switched_here_is_what_to_write_there() -> None:
     knobs, started = {"prefetch": "4", "workers": "off"}, {"prefetch": "off", "workers": "off"}
     found = banner(replace(RUNNING, judgement=judged(Verdict.NOT, 0.1), knobs=knobs, started=started))
-    assert found.edit == "dataset = dataset.prefetch(4)  # the last stage: batches are made while a step runs"
+    assert found.edit == "dataset = dataset.prefetch(4)  # the last stage: prepares batches while a step runs"
 
 
 def test_what_is_advised_stands_among_what_was_switched() -> None:
@@ -159,4 +161,4 @@ def test_what_is_advised_stands_among_what_was_switched() -> None:
 
 def test_what_longer_calls_would_bring_is_a_number() -> None:
     found = banner(replace(RUNNING, judgement=judged(Verdict.NOT, 0.2, 13.6, 8.0, Bound.HOST)))
-    assert found.advice.startswith("compile(steps_per_execution=8): about 14.8 ms a step; or ")
+    assert found.advice.startswith("compile(steps_per_execution=8): about 14.8 ms/step; or ")

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from tfwatch.analysis.findings.starving_cost import Energy, lost, words
+from tfwatch.analysis.findings.starving_cost import Energy, cost_of_data_wait, cost_text
 from tfwatch.analysis.steps.time_breakdown import TimeSpent
 
 STEPS = TimeSpent(steps=1000, compute_s=50.0, host_s=10.0, data_wait_s=30.0, validation_s=10.0)
 
 
 def test_time_examples_and_energy() -> None:
-    found = lost(STEPS, 100.0, 32_000, Energy(joules=9000.0, known_s=100.0, starving_j=1200.0))
+    found = cost_of_data_wait(STEPS, 100.0, 32_000, Energy(joules=9000.0, known_s=100.0, starving_j=1200.0))
     assert (found.share, found.without_s, found.energy_j) == (0.3, 70.0, 1200.0)
     assert found.examples == pytest.approx(16_000)
-    assert words(found) == "fed, it takes 1:10 at best, or 16 000 images more in its time"
+    assert cost_text(found) == "without data wait: 1:10 at best, or 16 000 more images in the same time"
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    found = lost(STEPS, 100.0, None, None)
+    found = cost_of_data_wait(STEPS, 100.0, None, None)
     assert (found.examples, found.energy_j) == (None, None)
-    assert words(found) == "fed, it takes 1:10 at best"
-    assert lost(TimeSpent(data_wait_s=3.0), 3.0, 32, None).examples is None
+    assert cost_text(found) == "without data wait: 1:10 at best"
+    assert cost_of_data_wait(TimeSpent(data_wait_s=3.0), 3.0, 32, None).examples is None
 
 
 def test_a_run_that_lost_next_to_nothing_says_nothing() -> None:
-    assert words(lost(TimeSpent(compute_s=99.8, data_wait_s=0.2), 100.0, 32, None)) == ""
-    assert lost(TimeSpent(), 0.0, None, None).share == 0.0
+    assert cost_text(cost_of_data_wait(TimeSpent(compute_s=99.8, data_wait_s=0.2), 100.0, 32, None)) == ""
+    assert cost_of_data_wait(TimeSpent(), 0.0, None, None).share == 0.0

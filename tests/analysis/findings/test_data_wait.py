@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.step_rows import make_steps
-from tfwatch.analysis.findings.data_wait import stall_sentence, waits_sentence
+from tfwatch.analysis.findings.data_wait import stall_sentence, wait_sentence
 from tfwatch.analysis.findings.situation import Situation
 from tfwatch.analysis.steps.breakdown import breakdown
 from tfwatch.core import units
@@ -16,7 +16,7 @@ def test_the_figures_of_the_sentence_have_the_share_for_their_ratio() -> None:
     split = breakdown(make_steps(np.tile([0.0, 0.0, 0.0, 40.0], 10), compute=10.0, host=0.0))
     assert split
 
-    assert waits_sentence(Situation(device="the GPU"), split) == "the GPU waits 10.0 of 20.0 ms a step"
+    assert wait_sentence(Situation(), split) == "each step waits 10.0 of 20.0 ms for data"
     assert units.percent(split.wait_share) == "50 %"
 
 
@@ -29,21 +29,21 @@ def located(stage: str, place: str = "", thread: str = "") -> StallLocated:
     [
         pytest.param(
             located("map(read)", "train.py:9 in <module>", "training"),
-            "Step 412 waits in map(read): nothing from it for 20.3 s.",
+            "Step 412 waits in map(read): no output for 20.3 s.",
             id="a stage of tf.data's: the training only fetches",
         ),
         pytest.param(
             located("from_generator(rows)", "feed.py:41 in rows", "generator"),
-            "Step 412 waits in from_generator(rows), at feed.py:41 in rows: nothing from it for 20.3 s.",
+            "Step 412 waits in from_generator(rows), at feed.py:41 in rows: no output for 20.3 s.",
             id="a generator",
         ),
         pytest.param(
             located("", "feed.py:41 in rows", "training"),
-            "Step 412 waits for its batch: the training stands at feed.py:41 in rows.",
+            "Step 412 waits for its batch: the training is at feed.py:41 in rows.",
             id="no stages",
         ),
         pytest.param(
-            None, "Step 412 waits for its batch: the input pipeline has handed out none.", id="nobody has looked yet"
+            None, "Step 412 waits for its batch: the input pipeline has delivered none.", id="nobody has looked yet"
         ),
     ],
 )

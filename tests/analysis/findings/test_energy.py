@@ -7,14 +7,14 @@ import pytest
 
 from tests.analysis.samples import make_samples
 from tests.analysis.step_rows import make_steps, plain
-from tfwatch.analysis.findings.starving_cost import GAP_S, RunningEnergy, drawn, energy
+from tfwatch.analysis.findings.starving_cost import GAP_S, RunningEnergy, energy, energy_curve
 from tfwatch.core.rows import Flag
 
 NAN = float("nan")
 
 
 def test_between_two_samples_power_is_the_mean_of_both() -> None:
-    curve = drawn(np.array([0.0, 1.0, 2.0]), np.array([10.0, 20.0, 20.0]))
+    curve = energy_curve(np.array([0.0, 1.0, 2.0]), np.array([10.0, 20.0, 20.0]))
 
     assert curve is not None
     assert curve.joules.tolist() == [0.0, 15.0, 35.0]
@@ -22,7 +22,7 @@ def test_between_two_samples_power_is_the_mean_of_both() -> None:
 
 
 def test_nothing_is_made_up_in_a_gap_nor_beyond_the_ends() -> None:
-    curve = drawn(np.array([0.0, 1.0, 2.0 + GAP_S, 3.0 + GAP_S]), np.array([10.0] * 4))
+    curve = energy_curve(np.array([0.0, 1.0, 2.0 + GAP_S, 3.0 + GAP_S]), np.array([10.0] * 4))
 
     assert curve is not None
     assert (curve.joules[-1], curve.known_s[-1]) == (20.0, 2.0)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.analysis.samples import make_samples
 from tests.analysis.step_rows import make_steps
-from tfwatch.analysis.findings.machine import Evidence, disagreement, evidence
+from tfwatch.analysis.findings.machine import GpuCheck, check_gpu, disagreement_text
 from tfwatch.analysis.steps.verdict import Bound
 from tfwatch.core.rows import Flag
 
@@ -34,27 +34,27 @@ NAN = float("nan")
 def test_a_starving_device_cannot_be_busy_for_more_than_the_rest(
     wait_share: float, busy: float, disagrees: bool
 ) -> None:
-    words = disagreement(Evidence(wait_share, busy), Bound.INPUT, accelerated=True)
+    words = disagreement_text(GpuCheck(wait_share, busy), Bound.INPUT, accelerated=True)
 
-    assert words == (f"GPU counter says {busy * 100:.0f} %: {HIGH}" if disagrees else "")
+    assert words == (f"GPU counter reads {busy * 100:.0f} %: {HIGH}" if disagrees else "")
 
 
 def test_a_fed_gpu_that_hardly_works_is_told() -> None:
-    idle = Evidence(0.01, 0.12)
+    idle = GpuCheck(0.01, 0.12)
 
-    words = "GPU counter says 12 %: gaps between short kernels, or work on the CPU"
-    assert disagreement(idle, Bound.COMPUTE, accelerated=True) == words
-    assert disagreement(Evidence(0.01, 0.31), Bound.COMPUTE, accelerated=True) == ""
-    assert disagreement(idle, Bound.HOST, accelerated=True) == "", "host code keeps it idle: nothing to wonder at"
+    words = "GPU counter reads 12 %: gaps between short kernels, or work on the CPU"
+    assert disagreement_text(idle, Bound.COMPUTE, accelerated=True) == words
+    assert disagreement_text(GpuCheck(0.01, 0.31), Bound.COMPUTE, accelerated=True) == ""
+    assert disagreement_text(idle, Bound.HOST, accelerated=True) == "", "host code keeps it idle: nothing to wonder at"
 
 
 @pytest.mark.parametrize(
     ("found", "bound", "accelerated"),
-    [(None, Bound.INPUT, True), (Evidence(0.4, 0.99), None, True), (Evidence(0.4, 0.99), Bound.INPUT, False)],
+    [(None, Bound.INPUT, True), (GpuCheck(0.4, 0.99), None, True), (GpuCheck(0.4, 0.99), Bound.INPUT, False)],
     ids=["no counter", "no verdict", "the CPU trains"],
 )
 def test_without_both_sides_nothing_disagrees(found: Evidence | None, bound: Bound | None, accelerated: bool) -> None:
-    assert disagreement(found, bound, accelerated) == ""
+    assert disagreement_text(found, bound, accelerated) == ""
 
 
 # -- the same seconds ---------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def test_both_are_of_the_last_five_seconds() -> None:
     early = samples()
     early["gpu_busy"][:11] = 0.0
 
-    found = evidence(steps(), early, now_s=10.0)
+    found = check_gpu(steps(), early, now_s=10.0)
 
     assert found is not None
     assert found.wait_share == pytest.approx(0.4)
@@ -81,7 +81,7 @@ def test_both_are_of_the_last_five_seconds() -> None:
 
 
 def test_the_trainings_own_share_counts_where_it_is_known() -> None:
-    found = evidence(steps(), samples(0.97, ours=0.55), now_s=10.0)
+    found = check_gpu(steps(), samples(0.97, ours=0.55), now_s=10.0)
 
     assert found is not None
     assert found.busy == pytest.approx(0.55)
@@ -91,11 +91,11 @@ def test_nothing_from_before_a_switch_counts() -> None:
     changed = samples()
     changed["gpu_busy"][:17] = 0.0
 
-    found = evidence(steps(), changed, now_s=10.0, since_s=8.0)
+    found = check_gpu(steps(), changed, now_s=10.0, since_s=8.0)
 
     assert found is not None
     assert found.busy == pytest.approx(0.9)
-    assert evidence(steps(), samples(), now_s=10.0, since_s=9.0) is None, "two samples say too little"
+    assert check_gpu(steps(), samples(), now_s=10.0, since_s=9.0) is None, "two samples say too little"
 
 
 def flagged() -> Rows:
@@ -121,9 +121,9 @@ def with_a_gap() -> Rows:
     ],
 )
 def test_what_is_not_of_the_same_seconds_is_no_evidence(rows: Rows, now_s: float) -> None:
-    assert evidence(rows, samples(), now_s) is None
+    assert check_gpu(rows, samples(), now_s) is None
 
 
 @pytest.mark.parametrize("rows", [samples(NAN), samples()[:0], samples()[:12]], ids=["never read", "none", "too old"])
 def test_without_a_counter_there_is_no_evidence(rows: Rows) -> None:
-    assert evidence(steps(), rows, now_s=10.0) is None
+    assert check_gpu(steps(), rows, now_s=10.0) is None

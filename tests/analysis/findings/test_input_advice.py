@@ -32,7 +32,7 @@ SCRIPT = replace(
 
 
 def table(*stages: Stage, wait_cores: float = 0.1) -> StageTable:
-    return StageTable(0, stages, wait_cores=wait_cores).judged(8, 0.0, 9.6, 13.8)
+    return StageTable(0, stages, wait_cores=wait_cores).with_bottleneck(8, 0.0, 9.6, 13.8)
 
 
 def found(given: SourceKind, stages: StageTable | None = None, *, workers: bool = False) -> Banner:
@@ -49,7 +49,9 @@ def pipeline(number: int, *kinds: str) -> StagesFound:
         pytest.param([["FlatMap python PyDataset", "Prefetch"]], BatchSource(SourceKind.PY_DATASET), id="PyDataset"),
         pytest.param([["FlatMap python PyDataset"]], BatchSource(SourceKind.PY_DATASET, True), id="with workers"),
         pytest.param([["FlatMap python generator", "Prefetch"]], BatchSource(SourceKind.GENERATOR), id="generator"),
-        pytest.param([["Range", "Map arrays", "ParallelMapV2 arrays", "Prefetch"]], BatchSource(SourceKind.ARRAYS), id="arrays"),
+        pytest.param(
+            [["Range", "Map arrays", "ParallelMapV2 arrays", "Prefetch"]], BatchSource(SourceKind.ARRAYS), id="arrays"
+        ),
         pytest.param([["FlatMap python", "Prefetch"]], BatchSource(SourceKind.TF_DATA), id="tf.data"),
         pytest.param(
             [["Prefetch"], ["FlatMap python generator"]], BatchSource(SourceKind.GENERATOR), id="its end was read first"
@@ -110,7 +112,9 @@ def test_a_generator_and_arrays_are_told_of_what_there_is_for_them() -> None:
         pytest.param(
             table(Stage("map(decode)", "ParallelMapV2", 84.0, 4.0), PREFETCH), "make batches cheaper", "", id="cpu"
         ),
-        pytest.param(None, ".prefetch(tf.data.AUTOTUNE) at the pipeline's end; where it is there", "", id="never read"),
+        pytest.param(
+            None, ".prefetch(tf.data.AUTOTUNE) at the end of the pipeline; if it is there", "", id="never read"
+        ),
     ],
 )
 def test_a_tfdata_pipeline_is_told_of_a_prefetch_only_where_none_is_its_last_stage(
@@ -126,7 +130,9 @@ def test_a_tfdata_pipeline_is_told_of_a_prefetch_only_where_none_is_its_last_sta
 @pytest.mark.parametrize(
     ("given", "advice", "edit"),
     [
-        pytest.param(SourceKind.ARRAYS, "longer epochs (tf.data's .repeat()", "from_tensor_slices((x, y))", id="arrays"),
+        pytest.param(
+            SourceKind.ARRAYS, "longer epochs (tf.data's .repeat()", "from_tensor_slices((x, y))", id="arrays"
+        ),
         pytest.param(SourceKind.PY_DATASET, "longer epochs: let the PyDataset's __len__", "", id="PyDataset"),
         pytest.param(SourceKind.GENERATOR, "longer epochs: a larger steps_per_epoch", "", id="generator"),
         pytest.param(SourceKind.TF_DATA, "longer epochs (.repeat()", "model.fit(dataset.repeat()", id="tf.data"),
@@ -145,8 +151,8 @@ def test_where_the_screen_obeys_keys_the_same_is_said_beside_them() -> None:
     live = replace(SCRIPT, live=True, origin=BatchSource(SourceKind.PY_DATASET))
     fixed = replace(live, switchable=())
 
-    assert banner(live).advice.endswith("four batches are made at once; no key helps")
-    assert banner(fixed).advice.endswith("four batches are made at once; it cannot be switched live")
+    assert banner(live).advice.endswith("four batches are prepared in parallel; no key helps")
+    assert banner(fixed).advice.endswith("four batches are prepared in parallel; this pipeline cannot be switched live")
 
 
 @pytest.mark.parametrize("now", [SCRIPT, RUNNING], ids=["a script", "a workload of tfwatch's"])
@@ -155,7 +161,7 @@ def test_a_full_buffer_before_quicker_stages_leaves_the_fetch_itself(now: Situat
     ready = replace(
         now,
         judgement=judged(Verdict.MODERATELY, 0.1, 0.8, 0.1),
-        stages=StageTable(0, (Stage("shuffled, batch(32)", "Map", 0.1), full)).judged(8, 0.0, 0.1, 0.9),
+        stages=StageTable(0, (Stage("shuffled, batch(32)", "Map", 0.1), full)).with_bottleneck(8, 0.0, 0.1, 0.9),
         knobs={**now.knobs, "prefetch": "4"},
         origin=BatchSource(SourceKind.TF_DATA),
     )
@@ -163,8 +169,8 @@ def test_a_full_buffer_before_quicker_stages_leaves_the_fetch_itself(now: Situat
 
     assert ready.stages is not None
     assert ready.stages.bottleneck is None
-    assert one.sentence.endswith("MODERATELY input-bound: the GPU waits 0.1 of 1.0 ms a step")
-    assert one.advice.startswith("larger batches are fetched less often")
+    assert one.sentence.endswith("MODERATELY input-bound: each step waits 0.1 of 1.0 ms for data")
+    assert one.advice.startswith("larger batches need fewer fetches")
     assert "prefetch" not in one.advice + one.edit
 
 

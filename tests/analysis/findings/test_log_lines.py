@@ -83,11 +83,11 @@ NO_GPU = "no NVIDIA GPU was found, so the CPU trains; if there is one: tfwatch d
     ("lines", "sentences"),
     [
         pytest.param([], [], id="nothing"),
-        pytest.param([ONEDNN], ["TensorFlow said 1 thing, harmless"], id="one"),
+        pytest.param([ONEDNN], ["TensorFlow logged 1 message, harmless"], id="one"),
         pytest.param(
-            [ONEDNN, *LINES["numa"], *LINES["gpu"]], ["TensorFlow said 3 things, all harmless"], id="harmless"
+            [ONEDNN, *LINES["numa"], *LINES["gpu"]], ["TensorFlow logged 3 messages, all harmless"], id="harmless"
         ),
-        pytest.param([ONEDNN, NO_CUDA], ["TensorFlow said 1 more thing, harmless", NO_GPU], id="one matters"),
+        pytest.param([ONEDNN, NO_CUDA], ["TensorFlow logged 1 more message, harmless", NO_GPU], id="one matters"),
         pytest.param([NO_CUDA, CU_INIT], [NO_GPU], id="the same in other words"),
     ],
 )
@@ -103,11 +103,11 @@ def test_a_sentence_is_of_the_time_of_its_first_line() -> None:
 
 
 def test_the_shuffle_buffer_is_told_while_it_fills() -> None:
-    heard = LogFollower()
+    log = LogFollower()
     found = []
     for line in ("x", FILLING, "y", FILLED, "z", FILLING.replace("4298", "20"), FILLED):
-        heard.take([line])
-        found.append(heard.shuffle)
+        log.take([line])
+        found.append(log.shuffle)
 
     assert found == [None, (4298, 50000), (4298, 50000), None, None, (20, 50000), None]
 
@@ -118,16 +118,16 @@ def test_no_line_is_read_twice_however_the_log_grows(first: int, step: int, monk
     read: list[str] = []
     monkeypatch.setattr(log_lines, "meaning_of", read.append)
     lines = [str(number) for number in range(20)]
-    heard = LogFollower()
+    log = LogFollower()
     for end in [*range(first, 20, step), 20, 20]:
-        heard.follow(lines[:end][:2], lines[:end][-8:], end)
+        log.follow(lines[:end][:2], lines[:end][-8:], end)
 
     assert read == lines
 
 
-def test_of_a_long_log_the_beginning_and_the_end_are_heard() -> None:
+def test_of_a_long_log_the_beginning_and_the_end_are_log() -> None:
     lines = [ONEDNN, NO_CUDA, *LINES["retracing"], *LINES["xla"], "x"]
-    heard = LogFollower()
-    heard.follow(lines[:2], lines[-2:], len(lines))
+    log = LogFollower()
+    log.follow(lines[:2], lines[-2:], len(lines))
 
-    assert [one.meaning.name for one in heard.said] == ["onednn", "no gpu", "xla"]
+    assert [one.meaning.name for one in log.findings] == ["onednn", "no gpu", "xla"]

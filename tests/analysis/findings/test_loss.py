@@ -63,7 +63,7 @@ def test_the_banner_of_a_fed_run_is_no_good_news_then() -> None:
 
     found = banner(replace(fed, diverged=AT_151))
 
-    assert (found.word, found.tone) == ("FED 1 %", Tone.WARN)
+    assert (found.word, found.tone) == ("OK, data wait 1 %", Tone.WARN)
     assert found.remark == "loss is NaN since step 1 151; heat is heavy: clocks are lowered"
 
 

@@ -13,7 +13,7 @@ from tests.analysis.situations import RUNNING, judged
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable
 from tfwatch.analysis.findings.machine import (
-    Evidence,
+    GpuCheck,
     GpuFigures,
     Growth,
     Machine,
@@ -51,12 +51,12 @@ def said(machine: Machine, **changes: Any) -> str:
         pytest.param(Machine(gpu=GpuFigures(0.59, 0.57, 9.8), heat=0, pressure=0, on_mains=True), "", id="all is well"),
         pytest.param(
             Machine(swap_bytes_s=38 * 2**20, heat=3),
-            "swapping 38 MB/s: smaller batches, buffers or caches",
+            "swapping 38 MB/s: use smaller batches, buffers or caches",
             id="swapping is worse than heat",
         ),
         pytest.param(Machine(swap_bytes_s=2 * 2**20), "", id="an idle machine tidies up"),
         pytest.param(
-            Machine(pressure=2), "memory is nearly full: smaller batches, buffers or caches", id="memory pressure"
+            Machine(pressure=2), "memory is nearly full: use smaller batches, buffers or caches", id="memory pressure"
         ),
         pytest.param(Machine(heat=2), "heat is moderate: clocks are lowered", id="hot"),
         pytest.param(Machine(heat=1), "", id="warm"),
@@ -65,8 +65,8 @@ def said(machine: Machine, **changes: Any) -> str:
         ),
         pytest.param(Machine(gpu=GpuFigures(0.30, 0.15)), "", id="an idle desktop is no browser"),
         pytest.param(
-            Machine(evidence=Evidence(0.41, 0.97)),
-            "GPU counter says 97 %: short kernels keep it high; step times decide",
+            Machine(gpu_check=GpuCheck(0.41, 0.97)),
+            "GPU counter reads 97 %: short kernels keep it high; step times decide",
             id="the counter disagrees",
         ),
         pytest.param(Machine(growth=LEAK), "memory grows 1.2 GB/h: swaps in 4 h", id="a leak"),
@@ -83,8 +83,8 @@ def test_the_most_urgent_thing_is_told(machine: Machine, words: str) -> None:
         pytest.param(
             1000,
             50_000,
-            "shuffle(50000) takes 7.0 GB more once it is full, 2.0 GB are free: "
-            "a buffer of 7 985, or names before decoding",
+            "shuffle(50000) needs 7.0 GB more once it is full, 2.0 GB are free: "
+            "use a buffer of 7 985, or shuffle file names",
             id="a shuffle buffer",
         ),
         pytest.param(1000, 5000, "", id="it fits"),
@@ -106,7 +106,7 @@ def test_a_prefetch_that_holds_more_than_there_is_is_told() -> None:
     memory = Memory(used=12 * GIB, available=2 * GIB, swap=0, total=16 * GIB)
 
     assert said(Machine(), stages=StageTable(0, (prefetch,)), memory=memory) == (
-        "prefetch(64) takes 6.0 GB more once it is full, 2.0 GB are free: a buffer of 13"
+        "prefetch(64) needs 6.0 GB more once it is full, 2.0 GB are free: use a buffer of 13"
     )
 
 
@@ -119,7 +119,7 @@ def test_a_leak_matters_only_before_the_runs_end() -> None:
 def test_a_gpu_that_tensorflow_does_not_use_is_told_once_it_trains() -> None:
     idle = Machine(gpu=GpuFigures(0.02), found=FOUND)
 
-    assert said(idle, accelerated=False) == "TensorFlow does not use the GPU; tfwatch doctor says why"
+    assert said(idle, accelerated=False) == "TensorFlow does not use the GPU; tfwatch doctor shows why"
     assert said(idle, accelerated=False, steps_total=0) == ""
     assert said(idle, accelerated=False, cpu_asked=True) == ""
     assert said(idle) == ""

@@ -48,7 +48,7 @@ def test_nothing_is_foretold_while_stalled_or_before_twenty_steps() -> None:
 
     assert math.isnan(stalled.step_ms)
     assert stalled.why == "no forecast while stalled"
-    assert early.why == "12 of 20 steps, no forecast yet"
+    assert early.why == "no forecast yet: 12 of 20 steps"
 
 
 #: Of a step, and where the knobs stand that any pipeline has.

@@ -96,11 +96,11 @@ def test_each_setting_is_looked_at_by_itself() -> None:
 @pytest.mark.parametrize(
     ("period", "words"),
     [
-        (0, "the wait grew slowly by 80.0 ms"),
-        (2, "every 2nd step waits 80.0 ms longer"),
-        (11, "every 11th step waits 80.0 ms longer"),
-        (43, "every 43rd step waits 80.0 ms longer"),
-        (100, "every 100th step waits 80.0 ms longer"),
+        (0, "data wait grew slowly by 80.0 ms"),
+        (2, "every 2nd step waits 80.0 ms longer for data"),
+        (11, "every 11th step waits 80.0 ms longer for data"),
+        (43, "every 43rd step waits 80.0 ms longer for data"),
+        (100, "every 100th step waits 80.0 ms longer for data"),
     ],
 )
 def test_the_shape_in_words(period: int, words: str) -> None:
@@ -128,10 +128,15 @@ def pauses_at(rows: Rows, at: slice, cause: str, detail: str = "", took_ms: floa
 @pytest.mark.parametrize(
     ("part", "cause", "detail", "words"),
     [
-        ("wait", "garbage collection", "generation 2", "every 20th step waits 60.0 ms longer (garbage collection)"),
+        (
+            "wait",
+            "garbage collection",
+            "generation 2",
+            "every 20th step waits 60.0 ms longer for data (garbage collection)",
+        ),
         ("compute", "garbage collection", "", "every 20th step computes 60.0 ms longer (garbage collection)"),
-        ("host", "callback", "CSVLogger", "every 20th step takes 60.0 ms longer after it (CSVLogger)"),
-        ("host", "checkpoint", "BackupAndRestore", "every 20th step takes 60.0 ms longer after it (BackupAndRestore)"),
+        ("host", "callback", "CSVLogger", "every 20th step has 60.0 ms more host time (CSVLogger)"),
+        ("host", "checkpoint", "BackupAndRestore", "every 20th step has 60.0 ms more host time (BackupAndRestore)"),
     ],
 )
 def test_a_period_has_the_cause_that_comes_with_it(part: str, cause: str, detail: str, words: str) -> None:
@@ -188,7 +193,7 @@ def test_a_call_s_first_step_may_wait_for_its_batch() -> None:
     assert (found.part, found.period, found.cause) == ("wait", 5, "steps_per_execution")
 
 
-@pytest.mark.parametrize(("part", "words"), [("compute", "compute grew"), ("host", "what follows a step grew")])
+@pytest.mark.parametrize(("part", "words"), [("compute", "compute grew"), ("host", "host time grew")])
 def test_every_part_may_drift(part: str, words: str) -> None:
     rows = noisy(1000)
     rows[f"{part}_ms"] += np.linspace(0, 16, 1000)

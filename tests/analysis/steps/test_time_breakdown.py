@@ -130,7 +130,9 @@ def test_it_sums_to_the_wall_wherever_the_run_was_cut(cut_s: float, doing: Phase
     time_breakdown = make_time_breakdown(told.sums(), told.events, cut_s, doing)
 
     assert time_breakdown.total.wall_s == pytest.approx(cut_s, rel=1e-3)
-    assert sum(entry.wall_s for entry in (time_breakdown.start, *time_breakdown.epochs)) == pytest.approx(cut_s, rel=1e-3)
+    assert sum(entry.wall_s for entry in (time_breakdown.start, *time_breakdown.epochs)) == pytest.approx(
+        cut_s, rel=1e-3
+    )
     assert all(getattr(time_breakdown.total, name) >= 0 for name in PARTS)
 
 

@@ -40,20 +40,20 @@ def test_where_prefetch_cannot_hide_it_another_key_may() -> None:
     beside = replace(ON, value="8", step_ms=22.3, mean_ms=22.3, now_mean_ms=22.3)
 
     assert advise_switch(now(beside, WORKERS, prefetch="4"), STARVING).sentence == (
-        "prefetch is on and cannot hide it. w workers auto: about 13.9 ms, 1.6 x (the rest is compute)"
+        "prefetch is on and cannot hide the wait. w workers auto: about 13.9 ms, 1.6 x (the rest is compute)"
     )
 
 
 def test_a_deeper_buffer_is_named_by_both_depths() -> None:
     deeper = replace(ON, value="4", step_ms=14.1, mean_ms=14.1, now_ms=15.7, now_mean_ms=15.7)
 
-    assert advise_switch(now(deeper, prefetch="2"), STARVING).sentence.startswith("+ depth 2 -> 4: about 14.1 ms, 1.1 x")
+    assert advise_switch(now(deeper, prefetch="2"), STARVING).sentence.startswith("+ depth 2 → 4: about 14.1 ms, 1.1 x")
 
 
 def test_where_nothing_is_foretold_the_key_is_named_without_a_number() -> None:
     assert (
         advise_switch(now(NONE), STARVING).sentence
-        == "p turns prefetch on: batches are made during the 13.8 ms of work in a step"
+        == "p turns prefetch on: it prepares batches during the 13.8 ms of compute and host"
     )
 
 
@@ -96,7 +96,7 @@ def test_a_switch_that_promises_nothing_is_no_edit_either(live: bool) -> None:
     assert found.advice == (
         "no key helps: making batches is the limit"
         if live
-        else "prefetch cannot hide it: make batches cheaper: a parallel map, cache, vectorise before batch"
+        else "prefetch cannot hide the wait: make batches cheaper: a parallel map, cache, a map over whole batches"
     )
 
 
@@ -120,7 +120,7 @@ def test_a_cache_is_proposed_with_what_it_needs_and_from_when_on() -> None:
 
 def test_behind_a_prefetch_the_sentence_sets_the_batch_against_the_steps_work() -> None:
     assert wait_sentence(now(prefetch="4"), split(8.5, 13.0, 0.8)) == "a batch takes 22.3 ms, a step's work 13.8"
-    assert wait_sentence(now(), STARVING) == "the GPU waits 9.6 of 23.4 ms a step"
+    assert wait_sentence(now(), STARVING) == "each step waits 9.6 of 23.4 ms for data"
 
 
 def test_a_wide_range_is_told_beside_the_number() -> None:
@@ -168,8 +168,8 @@ def test_of_equals_the_one_that_costs_least_is_proposed_and_a_faster_disk_never(
 def test_keys_are_named_as_they_are_pressed() -> None:
     assert key_text(ON, "off") == "p prefetch on"
     assert key_text(replace(ON, value="off"), "4") == "p prefetch off"
-    assert key_text(replace(ON, value="2"), "4") == "- depth 4 -> 2"
-    assert key_text(replace(ON, value="auto"), "4") == "+ depth 4 -> auto"
+    assert key_text(replace(ON, value="2"), "4") == "- depth 4 → 2"
+    assert key_text(replace(ON, value="auto"), "4") == "+ depth 4 → auto"
     assert key_text(replace(WORKERS, knob="fast_form", value="on"), "off", "tf.data") == "t fast pipeline (tf.data) on"
 
 

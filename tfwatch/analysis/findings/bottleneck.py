@@ -1,4 +1,4 @@
-"""The input pipeline from inside: what each stage costs a batch, and which one the others wait for."""
+"""The stages of the input pipeline: the time of a batch in each stage, and the stage that limits the others."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ if TYPE_CHECKING:
     from tfwatch.core.events import StagesFound
     from tfwatch.core.rows import Rows
 
-#: A stage whose workers use less than this share of a core each waits for something else than the CPU; one that reads
-#: no files has to show it more clearly. The machine is crowded where other programs use this share of its cores.
+#: A stage whose workers use less than this share of a core each waits for something other than the CPU; the share is
+#: higher for a stage that reads files, and lower on a crowded machine: other programs use `_CROWDED` of its cores.
 _WAITS, _WAITS_FILES, _WAITS_CROWDED = 0.25, 0.5, 0.1
 _CROWDED = 0.5
-#: A stage that takes less than this share of the wait for a batch is not what is waited for: where batches take next
-#: to nothing, handing them over takes longer.
+#: A stage that takes less than this share of the data wait does not explain it: the handover of a batch takes longer.
 _EXPLAINS = 0.2
-#: Of shorter waits only those that last uncommonly long are looked into, for 3 ms each: they tell of themselves alone.
+#: Of shorter waits the sensor samples only uncommonly long ones, for 3 ms each: they say nothing about the others.
 _TOO_SHORT_MS = 6.0
-#: Taking a batch from a buffer that has one: up to so much on two cores with Python's lock contended.
+#: The longest fetch of a ready batch from a buffer, on two cores with the GIL contended.
 FETCH_MS = 0.6
-#: A buffer that holds this share of its elements, in the mean of the readings, is not what is waited for.
+#: A buffer that holds this share of its elements, in the mean of the readings, does not limit the pipeline.
 _FULL = 0.5
-#: Stages whose own time is that of handing over: what tf.data's model charges them with is waiting, 1.8 ms a batch for
-#: the prefetch of `generator` against 0.8 ms of work.
-_HANDING_OVER = ("Prefetch",)
+#: Stages that only buffer: tf.data's model charges them with waiting, 1.8 ms per batch for the prefetch of `generator`
+#: against 0.8 ms of work.
+_BUFFERS = ("Prefetch",)
 _PARALLEL = ("Parallel", "MapAndBatch")
 
 Reason: TypeAlias = Literal["storage", "cpu", "serial", "python"]
@@ -39,15 +38,14 @@ Reason: TypeAlias = Literal["storage", "cpu", "serial", "python"]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage over the last seconds. name: as its author would name it. kind: tf.data's own name, with `python`
-    behind it where the stage goes back to Python, `files` where it reads files, and `PyDataset`, `generator` or
-    `arrays` where Keras made it of what `fit` was given, `iterator` for one of Python's; `Source` is all of a source
-    that has no model.
+    """One stage over the last seconds.
 
-    busy_ms: what a batch of the training costs in this stage alone, summed over its workers. It is work: with
-    `parallelism` workers a batch takes it `busy_ms / parallelism`. buffered: of `buffer_size` elements, at the last
-    reading. filled: their ratio in the mean of the readings. NaN: it has none, as a stage that only hands over has no
-    work, or nothing passed.
+    name: as its author would write it. kind: tf.data's own name, followed by `python` for a stage that calls Python,
+    `files` for one that reads files, `PyDataset`, `generator` or `arrays` for one that Keras made of the data passed
+    to `fit`, `iterator` for a Python iterator; `Source` is a whole source without a model.
+    busy_ms: the work of a training batch in this stage alone, summed over its workers; with `parallelism` workers a
+    batch takes `busy_ms / parallelism`. buffered: of `buffer_size` elements, at the last reading. filled: their ratio
+    in the mean of the readings. NaN: the stage has none (a buffer has no work), or no element passed.
     """
 
     name: str
@@ -61,34 +59,37 @@ class Stage:
 
     @property
     def is_parallel(self) -> bool:
-        """Whether it has workers of its own, and so works while the stages around it do."""
+        """True for a stage with its own workers, which runs in parallel with the stages around it."""
         return self.kind.startswith(_PARALLEL)
 
     @property
     def calls_python(self) -> bool:
-        """Whether it goes back to Python."""
+        """True for a stage that calls Python."""
         return "python" in self.kind.split()
 
     @property
     def reads_files(self) -> bool:
-        """Whether it reads files."""
+        """True for a stage that reads files."""
         return "files" in self.kind.split()
 
     @property
     def is_buffer(self) -> bool:
-        """Whether it only keeps elements for the next."""
-        return self.kind.startswith(_HANDING_OVER)
+        """True for a stage that only buffers elements for the next."""
+        return self.kind.startswith(_BUFFERS)
 
     @property
     def batch_ms(self) -> float:
-        """The least that a batch takes in it, with its workers; NaN where nothing passed."""
+        """The least time of a batch in this stage, with its workers; NaN where no element passed."""
         return self.busy_ms / (max(1.0, self.parallelism) if self.is_parallel else 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """The stage (its index) that bounds the pipeline's rate, and why: it waits for `storage`, burns `cpu` on all of
-    its workers, runs one at a time (`serial`), or copies from `python` and holds its lock."""
+    """The stage (its index) that limits the pipeline's rate, and the reason.
+
+    reason: it waits for `storage`, is `cpu`-bound on all of its workers, runs `serial`, or runs `python` and holds the
+    GIL.
+    """
 
     stage: int
     reason: Reason
@@ -99,8 +100,8 @@ class Bottleneck:
 class StageTable:
     """The stages in the order of the code, the source first. at_ns: of the last reading.
 
-    bottleneck: once it is `judged`. wait_cores: cores that the process used while the training waited for a batch; NaN
-    where it hardly did.
+    bottleneck: set by `with_bottleneck`. wait_cores: the cores that the process used during data wait; NaN where there
+    was hardly any.
     """
 
     at_ns: int
@@ -110,42 +111,44 @@ class StageTable:
 
     @property
     def all_ms(self) -> float:
-        """What a batch costs in all stages, one after another; NaN where nothing passed."""
+        """The time of a batch in all stages, one after another; NaN where no element passed."""
         known = [stage.busy_ms for stage in self.stages if not math.isnan(stage.busy_ms)]
         return sum(known) if known else math.nan
 
     @property
     def rate_ms(self) -> float:
-        """What a batch takes where all stages work at once: the slowest stretch; NaN where nothing passed."""
+        """The time of a batch where all stages run in parallel: the slowest stretch; NaN where no element passed."""
         taken = [sum(self.stages[n].batch_ms for n in part) for part in _stretches(self.stages)]
         return max(taken, default=math.nan)
 
     @property
     def is_prefetched(self) -> bool:
-        """Whether the last stage is a prefetch, whoever put it there."""
+        """True where the last stage is a prefetch, tfwatch's or another."""
         return bool(self.stages) and self.stages[-1].is_buffer
 
     def is_ahead(self, work_ms: float) -> bool:
-        """Whether batches are ready in a full buffer, and made in less than the `work_ms` of a step's own work."""
+        """Return True if batches wait in a full buffer and take less than `work_ms`, a step's compute and host."""
         return self.is_prefetched and self.stages[-1].filled >= _FULL and self.rate_ms < work_ms
 
-    def judged(self, cores: int, others: float, wait_ms: float = math.nan, work_ms: float = math.nan) -> StageTable:
-        """The same with its bottleneck: none where it is ahead, or the stages do not explain the wait.
+    def with_bottleneck(
+        self, cores: int, others: float, wait_ms: float = math.nan, work_ms: float = math.nan
+    ) -> StageTable:
+        """Return the table with its bottleneck: none where batches are ready, or no stage explains the data wait.
 
-        cores: of the machine; others: in use by other programs; wait_ms: what a step waits for its batch; work_ms: its
-        own work. NaN is unknown.
+        cores: of the machine; others: in use by other programs; wait_ms: data wait of a step; work_ms: its compute and
+        host. NaN is unknown.
         """
         if self.is_ahead(work_ms):
             return self
         wait_cores = math.nan if wait_ms < _TOO_SHORT_MS else self.wait_cores
-        found = bottleneck(self.stages, wait_cores, cores, others)
+        found = find_bottleneck(self.stages, wait_cores, cores, others)
         if found and self.stages[found.stage].batch_ms < _EXPLAINS * wait_ms:
             found = None
         return replace(self, bottleneck=found)
 
 
 def make_stage_table(rows: Rows, found: Mapping[int, StagesFound]) -> StageTable | None:
-    """The table of the newest pipeline among readings of `core.rows.STAGE`, not judged; None where there is none.
+    """Make the table of the newest pipeline from readings of `core.rows.STAGE`, without a bottleneck; None if empty.
 
     Costs are means over the readings, weighted with the elements that passed in each.
     """
@@ -165,7 +168,7 @@ def make_stage_table(rows: Rows, found: Mapping[int, StagesFound]) -> StageTable
 
 
 def _whole(numbers: Rows, found: Mapping[int, StagesFound]) -> int:
-    """The newest pipeline; where only its end was read, as happens while an epoch begins, the one that it is of."""
+    """Return the newest pipeline; where only its last stages were read, at an epoch's start, the whole one."""
     newest = int(numbers[-1])
     names = found[newest].names if newest in found else []
     others = (int(number) for number in np.unique(numbers)[::-1] if number in found)
@@ -173,15 +176,15 @@ def _whole(numbers: Rows, found: Mapping[int, StagesFound]) -> int:
     return next((number for number in longer if found[number].names[-len(names) :] == names), newest)
 
 
-def bottleneck(
+def find_bottleneck(
     stages: tuple[Stage, ...], wait_cores: float = math.nan, cores: int | None = None, others: float = 0.0
 ) -> Bottleneck | None:
-    """The stage that bounds the rate of batches; None where nothing passed.
+    """Find the stage that limits the rate of batches; None where no element passed.
 
-    Stages without workers of their own take a batch one after another, in one thread, up to the next prefetch or
-    parallel stage: the slowest such stretch bounds the pipeline, and its costliest stage is named.
+    Stages without their own workers process a batch one after another, in one thread, up to the next prefetch or
+    parallel stage. The slowest such stretch limits the pipeline; its slowest stage is the bottleneck.
 
-    wait_cores: cores that the process used while the training waited. cores: of the machine; others: in use by other
+    wait_cores: the cores that the process used during data wait. cores: of the machine; others: in use by other
     programs.
     """
     slowest = max(_stretches(stages), key=lambda part: sum(stages[n].batch_ms for n in part), default=[])
@@ -196,7 +199,7 @@ def bottleneck(
 
 
 def _stretches(stages: tuple[Stage, ...]) -> list[list[int]]:
-    """The stages (their indices) that take a batch one after another; those without a figure are left out."""
+    """Return the stages (their indices) that run one after another; stages without a figure are left out."""
     stretches: list[list[int]] = [[]]
     for n, stage in enumerate(stages):
         if stage.is_parallel or stage.is_buffer:
@@ -214,7 +217,7 @@ def _reason(stage: Stage, in_all: float, wait_cores: float, cores: int | None, c
     share = stage.batch_ms / in_all
     at_work = min(workers, cores or workers) * share
     least = _WAITS_FILES if reads else _WAITS
-    if crowded:  # a worker waits for its turn too: only what reads files is believed to wait for them
+    if crowded:  # workers also wait for a core: only a stage that reads files can be said to wait for storage
         least = _WAITS_CROWDED if reads else -math.inf
     if wait_cores < 1 - share + least * at_work or (math.isnan(wait_cores) and reads):
         return "storage"
@@ -222,36 +225,36 @@ def _reason(stage: Stage, in_all: float, wait_cores: float, cores: int | None, c
 
 
 def _takes(stage: Stage, in_all: float) -> str:
-    """`21.0 of 23.1 ms a batch`, of the stages that take turns with it."""
+    """Return `21.0 of 23.1 ms/batch`, of the stages that share its thread."""
     whole, part = units.milliseconds(in_all), units.milliseconds(stage.batch_ms)
-    return f"{whole} a batch" if part == whole else f"{part.removesuffix(' ms')} of {whole} a batch"
+    return f"{whole}/batch" if part == whole else f"{part.removesuffix(' ms')} of {whole}/batch"
 
 
 def _storage(stage: Stage, in_all: float, wait_cores: float, cores: int | None) -> str:
-    what = "storage" if stage.reads_files else "something else than the CPU"
-    cpu = "" if math.isnan(wait_cores) else f", with {wait_cores:.1f} cores in use meanwhile"
-    return f"{stage.name} waits for {what}: {_takes(stage, in_all)}{_at_once(stage)}{cpu}"
+    what = "storage" if stage.reads_files else "something other than the CPU"
+    cpu = "" if math.isnan(wait_cores) else f", with {wait_cores:.1f} cores in use"
+    return f"{stage.name} waits for {what}: {_takes(stage, in_all)}{_parallel_words(stage)}{cpu}"
 
 
 def _cpu(stage: Stage, in_all: float, wait_cores: float, cores: int | None) -> str:
     if not stage.is_parallel:
-        return f"{stage.name} burns CPU: {_takes(stage, in_all)}"
-    work = f"{units.milliseconds(stage.busy_ms)} of work a batch"
+        return f"{stage.name} is CPU-bound: {_takes(stage, in_all)}"
+    work = f"{units.milliseconds(stage.busy_ms)} of work per batch"
     of_cores = f" on {cores} cores" if cores else ""
-    return f"{stage.name} burns CPU with {stage.parallelism:.0f} workers{of_cores}: {work}, {_takes(stage, in_all)}"
+    return f"{stage.name} is CPU-bound with {stage.parallelism:.0f} workers{of_cores}: {work}, {_takes(stage, in_all)}"
 
 
 def _serial(stage: Stage, in_all: float, wait_cores: float, cores: int | None) -> str:
     of_cores = f" on one of {cores} cores" if cores else ""
-    return f"{stage.name} runs one at a time{of_cores}: {_takes(stage, in_all)}"
+    return f"{stage.name} runs serially{of_cores}: {_takes(stage, in_all)}"
 
 
 def _python(stage: Stage, in_all: float, wait_cores: float, cores: int | None) -> str:
-    return f"{stage.name} runs Python under its lock, one at a time: {_takes(stage, in_all)}"
+    return f"{stage.name} runs Python and holds the GIL: {_takes(stage, in_all)}, serial"
 
 
-def _at_once(stage: Stage) -> str:
-    return f", {stage.parallelism:.0f} at a time" if stage.is_parallel else ", one at a time"
+def _parallel_words(stage: Stage) -> str:
+    return f", {stage.parallelism:.0f} parallel" if stage.is_parallel else ", serial"
 
 
 _SENTENCES: dict[Reason, Callable[[Stage, float, float, int | None], str]] = {

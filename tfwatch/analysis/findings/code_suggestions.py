@@ -1,4 +1,4 @@
-"""Lines of Python to paste into the user's own pipeline or training: what a knob does here, written out there.
+"""Lines of Python for the user's own pipeline or training, which do there what a knob does in tfwatch.
 
 `dataset` is the user's input pipeline, `model` the model.
 """
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from tfwatch.analysis.findings.bottleneck import StageTable
 
 _NAMED_MAP = re.compile(r"map\((?P<name>[^()]+)\)")
-#: What stands in place of a function of the user's that has no name that is known.
+#: The name in place of a user's function whose name is unknown.
 _FUNCTION = "decode"
-#: Fuller calls: so much of what happens between them happens less often.
+#: The `steps_per_execution` to try: callbacks run this many times less often.
 STEPS_PER_EXECUTION = 8
 
 PRECISION = 'keras.mixed_precision.set_global_policy("mixed_float16")  # before the model is made'
 GRAPH = "model.compile(..., run_eagerly=False)  # a loop of your own: @tf.function over its step"
-LONGER_CALLS = f"model.compile(..., steps_per_execution={STEPS_PER_EXECUTION})  # callbacks run once a call"
+LONGER_CALLS = f"model.compile(..., steps_per_execution={STEPS_PER_EXECUTION})  # callbacks run once per call"
 FEWER_LAUNCHES = f"model.compile(..., steps_per_execution={STEPS_PER_EXECUTION}, jit_compile=True)"
 VALIDATE_LESS = "model.fit(..., validation_freq=2)"
-ONE_ITERATOR = "model.fit(dataset.repeat(), steps_per_epoch=...)  # no iterator is made anew for each epoch"
+ONE_ITERATOR = "model.fit(dataset.repeat(), steps_per_epoch=...)  # one iterator for all epochs"
 REPEATED = (
     "dataset = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(batch_size).repeat()\n"
-    "model.fit(dataset.prefetch(tf.data.AUTOTUNE), steps_per_epoch=...)  # no iterator is made anew for each epoch"
+    "model.fit(dataset.prefetch(tf.data.AUTOTUNE), steps_per_epoch=...)  # one iterator for all epochs"
 )
-PREFETCH = "dataset = dataset.prefetch(tf.data.AUTOTUNE)  # the last stage: batches are made while a step runs"
-THREADS = "dataset.workers, dataset.max_queue_size = 4, 8  # before fit: four threads make batches"
+PREFETCH = "dataset = dataset.prefetch(tf.data.AUTOTUNE)  # the last stage: prepares batches while a step runs"
+THREADS = "dataset.workers, dataset.max_queue_size = 4, 8  # before fit: four threads prepare batches"
 MORE_WORKERS = "dataset.workers, dataset.max_queue_size = 8, 16  # before fit"
 PROCESSES = "dataset.workers, dataset.use_multiprocessing = 4, True  # before fit, below if __name__ == '__main__':"
 PY_DATASET = """class Batches(keras.utils.PyDataset):  # in place of the generator
@@ -44,16 +44,16 @@ INTERLEAVED = (
 )
 FROM_PYTHON = (
     "dataset = tf.data.Dataset.from_generator(rows, output_signature=...).prefetch(tf.data.AUTOTUNE)"
-    "  # rows() begins your iterator; the loop goes over dataset"
+    "  # rows() returns your iterator; loop over dataset"
 )
 SHARED_CALLS = f"model.compile(..., steps_per_execution={STEPS_PER_EXECUTION})  # and a larger batch_size in fit"
 SAVE_LESS = "keras.callbacks.ModelCheckpoint(..., save_freq=...)  # in steps"
 FROM_GENERATOR = (
     "dataset = dataset.map(load, num_parallel_calls=tf.data.AUTOTUNE)"
-    "  # TensorFlow operations in place of from_generator: no lock of Python's"
+    "  # TensorFlow operations in place of from_generator: they do not hold the GIL"
 )
 _GENERATOR = "tf.data"
-#: What a pipeline is without where a knob is off.
+#: The call that a pipeline lacks where a knob is off.
 _CALLS = {
     "prefetch": ".prefetch()",
     "workers": "num_parallel_calls",
@@ -64,24 +64,24 @@ _CALLS = {
 
 
 def switch_line(knob: str, value: str, table: StageTable | None = None, form: str = "") -> str:
-    """The line that does in a pipeline what a knob turned to a value does here; empty where there is none to add.
+    """Return the line of Python that sets a knob to a value in a pipeline; empty where there is none to add.
 
-    table: its stages, where they are known. form: what the workload's fast pipeline is called.
+    table: its stages, where they are known. form: the name of the workload's fast pipeline.
     """
     if value in ("off", "default"):
         return ""
     if knob == "prefetch":
-        return f"dataset = dataset.prefetch({_number(value)})  # the last stage: batches are made while a step runs"
+        return f"dataset = dataset.prefetch({_number(value)})  # the last stage: prepares batches while a step runs"
     if knob == "workers":
         name = costliest_map(table)
         return f"dataset = dataset.map({name}, num_parallel_calls={_number(value)})  # in place of .map({name})"
     if knob == "cache":
-        return "dataset = dataset.cache()  # after what costs, before shuffle and anything random"
+        return "dataset = dataset.cache()  # after the slow stages, before shuffle and anything random"
     return _fast(form, costliest_map(table)) if knob == "fast_form" else ""
 
 
 def switch_phrase(knob: str, value: str, form: str = "") -> str:
-    """The same in few words, for a sentence: `num_parallel_calls=tf.data.AUTOTUNE`, `without .cache()`."""
+    """Return the same in a few words, for a sentence: `num_parallel_calls=tf.data.AUTOTUNE`, `without .cache()`."""
     if value in ("off", "default"):
         return f"without {_CALLS.get(knob, knob)}"
     words = {
@@ -96,9 +96,9 @@ def switch_phrase(knob: str, value: str, form: str = "") -> str:
 def pasted_lines(
     knobs: Mapping[str, str], started: Mapping[str, str], table: StageTable | None = None, form: str = ""
 ) -> str:
-    """Lines for every knob that stands elsewhere than at the start, in the order of a pipeline; empty where none does.
+    """Return the lines for all knobs that changed since the start, in the order of a pipeline; empty without a change.
 
-    They are for the pipeline as it would be without any of them.
+    They are for a pipeline without any of them.
     """
     changed = [knob for knob in _ORDER if knobs.get(knob, "off") not in ("off", started.get(knob, "off"))]
     lines = (switch_line(knob, knobs[knob], table, form) for knob in changed)
@@ -106,7 +106,7 @@ def pasted_lines(
 
 
 def costliest_map(table: StageTable | None) -> str:
-    """The function of the map that costs most, as its author named it; `decode` where nobody knows."""
+    """Return the name of the function of the slowest map; `decode` where unknown."""
     maps = ((stage.busy_ms, _NAMED_MAP.fullmatch(stage.name)) for stage in (table.stages if table else ()))
     known = [(cost, match["name"]) for cost, match in maps if match and not math.isnan(cost)]
     named = [one for one in known if one[1].isidentifier()]
@@ -116,8 +116,8 @@ def costliest_map(table: StageTable | None) -> str:
 def _fast(form: str, name: str) -> str:
     if form == _GENERATOR:
         return FROM_GENERATOR
-    once = f"dataset = dataset.batch(batch_size).map({name}_batch)"
-    return f"{once}  # one call a batch, in place of .map({name}).batch(batch_size)"
+    whole = f"dataset = dataset.batch(batch_size).map({name}_batch)"
+    return f"{whole}  # one call per batch, in place of .map({name}).batch(batch_size)"
 
 
 def _number(value: str) -> str:

@@ -46,12 +46,12 @@ def is_fetch_bound(now: Situation, part: Breakdown) -> bool:
 
 
 def wait_sentence(now: Situation, part: Breakdown) -> str:
-    """Return `each step waits 9.6 of 23.4 ms for data`; with prefetch on, the time of a batch against the step's own."""
+    """Return `each step waits 9.6 of 23.4 ms for data`; with prefetch on, the time of a batch instead."""
     prefetches = now.knobs.get("prefetch", "default") not in ("off", "default")
     if not prefetches or part.wait.median < part.wait.mean / 2 or is_fetch_bound(now, part):
         return f"each step waits {of_step(part.wait, part.step)} for data"
-    batch, work = units.in_one_unit(part.step.mean, part.work_mean_ms)
-    return f"a batch takes {batch} ms, compute and host only {work}"
+    batch, work = units.milliseconds(part.step.mean), units.milliseconds(part.work_mean_ms)
+    return f"a batch takes {batch}, compute and host only {work}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,13 @@ def _advise_without_forecast(now: Situation, part: Breakdown) -> SwitchAdvice:
         if part.wait.median > part.work_median_ms:
             return SwitchAdvice(f"{cheaper}; prefetch can hide {work} at most", _FAST_FORM)
     if not prefetches:
-        return SwitchAdvice(f"p turns prefetch on: it prepares batches during the {work} of compute and host", _PREFETCH)
+        return SwitchAdvice(
+            f"p turns prefetch on: it prepares batches during the {work} of compute and host", _PREFETCH
+        )
     if "workers" in now.switchable and now.knobs.get("workers", "off") == "off":
-        return SwitchAdvice("prefetch is on and cannot hide all of the wait: w prepares batches on several cores", _WORKERS)
+        return SwitchAdvice(
+            "prefetch is on and cannot hide all of the wait: w prepares batches on several cores", _WORKERS
+        )
     if now.knobs.get("latency_ms", "off") != "off":
         return SwitchAdvice("l turns the simulated latency off: it is the limit; prefetch and workers are on")
     return SwitchAdvice(
@@ -111,7 +115,9 @@ def _cache_costs(now: Situation, forecast: Forecast) -> str:
 
 def _no_switch_helps(now: Situation) -> str:
     """Return the reason why no switch helps, where every switch has a forecast and none an expected gain."""
-    faster = next((one for key, one in now.forecasts.items() if key == ("latency_ms", "off") and has_usable_gain(one)), None)
+    faster = next(
+        (one for key, one in now.forecasts.items() if key == ("latency_ms", "off") and has_usable_gain(one)), None
+    )
     if faster is not None:
         current = now.knobs.get("latency_ms", "off")
         return f"the simulated latency is the limit. {key_text(faster, current)}: {expected_gain_text(faster)}"
@@ -122,13 +128,10 @@ def _no_switch_helps(now: Situation) -> str:
 
 
 def memory_limit_text(now: Situation) -> str:
-    """`prefetch 4 needs 1.5 MB, more than the memory limit`; empty where that forbids nothing that would help."""
-    dear = next((one for one in now.forecasts.values() if one.is_over_memory_limit and has_expected_gain(one)), None)
-    return (
-        f"{knob_name(dear.knob)} {dear.value} needs {units.memory(dear.needs_bytes)}, more than the memory limit"
-        if dear
-        else ""
-    )
+    """Return `prefetch 4 needs 1.5 MB, more than the memory limit`; empty where the limit excludes no useful switch."""
+    useful = (one for one in now.forecasts.values() if one.is_over_memory_limit and has_expected_gain(one))
+    needs = (f"{knob_name(one.knob)} {one.value} needs {units.memory(one.needs_bytes)}" for one in useful)
+    return next((f"{words}, more than the memory limit" for words in needs), "")
 
 
 def stall_sentence(now: Situation) -> str:
@@ -146,7 +149,7 @@ def stall_sentence(now: Situation) -> str:
 def _where(now: Situation, located: StallLocated) -> str:
     """Return `in from_generator(rows), at feed.py:41 in rows: no output for 20.3 s`; a narrow row cuts the end."""
     if not located.stage:
-        return "for its batch" + (f": the {located.thread} thread is at {located.place}" if located.place else "")
+        return "for its batch" + (f": the {located.thread} is at {located.place}" if located.place else "")
     # Where the stage is known, the training thread is only in the fetch.
     place = f", at {located.place}" if located.place and located.thread == "generator" else ""
     return f"in {located.stage}{place}: no output for {units.seconds(now.now_s - located.since_ns / 1e9)}"
@@ -159,7 +162,7 @@ def stall_advice(now: Situation) -> str:
     if now.asked:
         knob, new = next(reversed(list(now.asked.items())))
         return f"Requested: {knob_name(knob)} {new}; it waits for the batch in flight. q is safe."
-    return "No key helps while a fetch blocks. The training process responds; q is safe."
+    return "No key helps while a fetch blocks; the training process responds, q is safe."
 
 
 def shuffle_fill_text(now: Situation) -> str:

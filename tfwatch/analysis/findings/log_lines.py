@@ -1,4 +1,4 @@
-"""What lines of TensorFlow's log mean, and which of them matter. Text in, findings out; nothing raises on any text."""
+"""The known lines of TensorFlow's log: their meaning, and the ones that matter. No text raises an error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-#: A line's beginning says what it is: Keras' progress bar may go on for long.
+#: The start of a line is enough to identify it; lines of Keras' progress bar are long.
 _LOOKED_AT = 1000
 #: absl's prefix holds seconds since 1970, `I0000 00:00:1795263242.021949`; older lines hold the local time.
 _ABSL = re.compile(r"[IWEF]\d{4} \d\d:\d\d:(\d{10}(?:\.\d{1,9})?)", re.ASCII)
@@ -22,7 +22,7 @@ _FILLED = "Shuffle buffer filled"
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a line says, one sentence; `harmless` where nobody has to do anything. name: short and for good."""
+    """The meaning of a line in one sentence; `harmless` where no action is needed. name: short and stable."""
 
     name: str
     harmless: bool
@@ -31,27 +31,27 @@ class Meaning:
 
 @dataclass(frozen=True, slots=True)
 class LogFinding:
-    """A meaning and how often it was said. wall_s: when first, seconds since 1970; None where no line says."""
+    """A meaning and its number of lines. wall_s: time of the first line, seconds since 1970; None where unknown."""
 
     meaning: Meaning
     count: int
     wall_s: float | None
 
 
-#: Parts of a line, all of which it has to hold.
+#: Parts that a line has to contain, all of them.
 _Parts = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class LogSummary:
-    """A sentence on what was said. wall_s: as in `LogFinding`."""
+    """A sentence on one or several findings. wall_s: as in `LogFinding`."""
 
     text: str
     harmless: bool
     wall_s: float | None
 
 
-def _matters(name: str, text: str, *lines: str | _Parts) -> tuple[Meaning, list[_Parts]]:
+def _important(name: str, text: str, *lines: str | _Parts) -> tuple[Meaning, list[_Parts]]:
     return Meaning(name, False, text), [(line,) if isinstance(line, str) else line for line in lines]
 
 
@@ -59,7 +59,7 @@ def _harmless(name: str, text: str, *lines: str | _Parts) -> tuple[Meaning, list
     return Meaning(name, True, text), [(line,) if isinstance(line, str) else line for line in lines]
 
 
-#: The first that fits counts. Texts are those of TensorFlow 2.18 to 2.21, Keras 3.8 to 3.15 and tensorflow-metal 1.2.
+#: The first match counts. Texts are those of TensorFlow 2.18 to 2.21, Keras 3.8 to 3.15 and tensorflow-metal 1.2.
 _TABLE = (
     _harmless(
         "tensorrt",
@@ -68,7 +68,7 @@ _TABLE = (
         "TF-TRT Warning",
         "dynamic library 'libnvinfer",
     ),
-    _matters(
+    _important(
         "no gpu",
         "no NVIDIA GPU was found, so the CPU trains; if there is one: tfwatch doctor",
         "Could not find cuda drivers",
@@ -77,7 +77,7 @@ _TABLE = (
         "dynamic library 'libcuda.so",
         "kernel driver does not appear to be running",
     ),
-    _matters(
+    _important(
         "gpu libraries",
         "CUDA libraries are missing, so the GPU is not used: pip install 'tensorflow[and-cuda]'",
         "Cannot dlopen some GPU libraries",
@@ -85,7 +85,7 @@ _TABLE = (
         "dynamic library 'libcu",
         "dynamic library 'libnv",
     ),
-    _matters(
+    _important(
         "plugin failed",
         "the GPU's plugin does not fit this TensorFlow and did not load: tfwatch doctor",
         ("tensorflow-plugins", "ymbol not found"),
@@ -93,82 +93,82 @@ _TABLE = (
         ("libmetal_plugin", "ymbol not found"),
         "Library not loaded: @rpath/_pywrap_tensorflow_internal",
     ),
-    _matters(
+    _important(
         "cpu fallback",
-        "operations that the GPU cannot do run on the CPU, and their data goes there and back",
+        "operations without a GPU kernel run on the CPU, and their data is copied there and back",
         "no supported kernel for GPU devices",
         "Failed to place the graph without changing the devices",
         "falling back to CPU",
         "fallback to CPU",
     ),
-    _matters(
+    _important(
         "slow rnn",
-        "a recurrent layer runs without its fast cuDNN kernel: default activations and no recurrent dropout bring it",
+        "a recurrent layer runs without its fast cuDNN kernel: use default activations and no recurrent dropout",
         "will not use cuDNN kernels since",
     ),
-    _matters(
+    _important(
         "retracing",
-        "a function is traced again and again: give it tensors of the same shapes, not Python numbers",
+        "a function is traced repeatedly: pass tensors of the same shapes, not Python numbers",
         "triggered tf.function retracing",
     ),
-    _matters(
+    _important(
         "memory nearly full",
         "the GPU's memory is nearly full: no failure yet, a smaller batch may be faster",
         ("ran out of memory trying to allocate", "not a failure"),
         "Garbage collection: deallocate free memory regions",
     ),
-    _matters(
+    _important(
         "out of memory",
-        "memory was not enough: a smaller batch, or a smaller model",
+        "memory ran out: use a smaller batch or a smaller model",
         ("Allocator (", "ran out of memory trying to allocate"),
         "OOM when allocating tensor",
         "RESOURCE_EXHAUSTED: Out of memory",
     ),
-    _matters(
+    _important(
         "large allocation",
-        "one piece of data takes over a tenth of the free memory",
+        "one allocation takes more than a tenth of the free memory",
         "exceeds 10% of free system memory",
     ),
-    _matters(
+    _important(
         "shuffle fill",
-        "training waits while the shuffle buffer fills; every epoch does this again",
+        "training waits while the shuffle buffer fills; it fills again in every epoch",
         "Filling up shuffle buffer",
         _FILLED,
     ),
-    _matters(
+    _important(
         "data ended",
         "the data ended before steps_per_epoch: add .repeat(), or ask for fewer steps",
         "input ran out of data; interrupting training",
     ),
-    _matters(
+    _important(
         "cache dropped",
-        "a cache was thrown away because it was not read to its end: take() before cache()",
+        "a cache was discarded because it was not read to its end: call take() before cache()",
         "did not fully read the dataset being cached",
     ),
-    _matters(
+    _important(
         "layout",
-        "TensorFlow could not choose a layout for the images: results are right, speed may suffer",
+        "TensorFlow could not choose a layout for the images: results are correct, steps may be slower",
         "layout failed: ",
     ),
-    _harmless("pruner", "one tidying of the graph was left out", "model_pruner failed: ", "remapper failed: "),
+    _harmless("pruner", "one graph optimization was skipped", "model_pruner failed: ", "remapper failed: "),
     _harmless("onednn", "oneDNN is on: the last digits of sums may differ", "oneDNN custom operations are on"),
     _harmless(
         "instructions",
-        "which of the processor's instructions TensorFlow was built for",
+        "the CPU instructions that TensorFlow was built for",
         "TensorFlow binary is optimized",
         "To enable the following instructions",
         "To enable them in other operations",
     ),
     _harmless(
         "numa",
-        "asked which memory is near to the GPU; Macs and virtual machines have no answer",
+        "the memory nearest to the GPU is unknown; normal on Macs and virtual machines",
         "Could not identify NUMA node",
         "NUMA node read from SysFS had negative value",
     ),
     _harmless("plugin optimizer", "the GPU's plugin works", ("Plugin optimizer for device_type", "is enabled")),
     _harmless(
         "registered twice",
-        "two parts of TensorFlow bring the same library",
+        "two parts of TensorFlow register the same library",
         ("Unable to register cu", "factory"),
         "computation placer already registered",
     ),
@@ -185,26 +185,22 @@ _TABLE = (
     _harmless("xla", "XLA compiles parts of the model", ("XLA service", "initialized"), "Compiled cluster using XLA"),
     _harmless(
         "no model",
-        "tf.data keeps no figures of a pipeline whose autotuning is off",
+        "tf.data has no stage figures for a pipeline without autotuning",
         "Cannot find this iterator's analytical model",
     ),
-    _harmless("end of data", "how a data set says that it is at its end", "OUT_OF_RANGE: End of sequence"),
-    _harmless(
-        "cpu frequency", "asked for the processor's clock, which Macs do not tell", "Failed to get CPU frequency"
-    ),
+    _harmless("end of data", "a data set reached its end", "OUT_OF_RANGE: End of sequence"),
+    _harmless("cpu frequency", "the CPU's clock rate is unknown; normal on Macs", "Failed to get CPU frequency"),
     _harmless(
         "shuffle ignored", "Keras leaves shuffling to the data set", "`shuffle=True` was passed, but will be ignored"
     ),
-    _harmless(
-        "generator", "the memory of a Python generator is given back early", "Memory patch applied: M_TRIM_THRESHOLD"
-    ),
-    _harmless("stderr", "where these lines go", "All log messages before absl::InitializeLog"),
+    _harmless("generator", "the memory of a Python generator is freed early", "Memory patch applied: M_TRIM_THRESHOLD"),
+    _harmless("stderr", "early log lines go to stderr", "All log messages before absl::InitializeLog"),
 )
 
 
 @lru_cache(maxsize=4096)
 def meaning_of(line: str) -> Meaning | None:
-    """What a line means; None where it is not one of those known."""
+    """Return the meaning of a line; None where it is unknown."""
     line = line[:_LOOKED_AT]
     for meaning, known in _TABLE:
         for parts in known:
@@ -214,29 +210,29 @@ def meaning_of(line: str) -> Meaning | None:
 
 
 def find_meanings(lines: Iterable[str]) -> list[LogFinding]:
-    """What these lines say, each thing once, in the order in which it was said first."""
-    heard = LogFollower()
-    heard.take(lines)
-    return list(heard.findings)
+    """Return the findings of these lines, each once, in the order of their first lines."""
+    log = LogFollower()
+    log.take(lines)
+    return list(log.findings)
 
 
 def summarise_log(findings: Sequence[LogFinding]) -> list[LogSummary]:
-    """One sentence for all that is harmless, and one for each thing that matters."""
-    matter = [one for one in findings if not one.meaning.harmless]
+    """Return one sentence for all harmless findings, and one for each of the others."""
+    important = [one for one in findings if not one.meaning.harmless]
     harmless = [one for one in findings if one.meaning.harmless]
-    sentences = [LogSummary(one.meaning.text, False, one.wall_s) for one in matter]
+    sentences = [LogSummary(one.meaning.text, False, one.wall_s) for one in important]
     if harmless:
-        number = f"{len(harmless)} {'more ' if matter else ''}thing{'' if len(harmless) == 1 else 's'}"
-        text = f"TensorFlow said {number}, {'all ' if len(harmless) > 1 else ''}harmless"
+        number = f"{len(harmless)} {'more ' if important else ''}message{'' if len(harmless) == 1 else 's'}"
+        text = f"TensorFlow logged {number}, {'all ' if len(harmless) > 1 else ''}harmless"
         first = next((one.wall_s for one in harmless if one.wall_s is not None), None)
         sentences.insert(0, LogSummary(text, True, first))
     return sentences
 
 
 class LogFollower:
-    """What a log has said so far; fed with the lines as they come.
+    """The findings of a log so far; takes the lines as they come.
 
-    said: oldest first. shuffle: elements in the shuffle buffer and its size, while it fills.
+    findings: oldest first. shuffle: elements in the shuffle buffer and its size, while it fills.
     """
 
     def __init__(self) -> None:
@@ -246,12 +242,12 @@ class LogFollower:
         self._lines = 0
 
     def follow(self, head: Sequence[str], tail: Sequence[str], total: int) -> None:
-        """Take what is new of a log of `total` lines, of which the first and the last ones are at hand."""
+        """Take the new lines of a log of `total` lines, given its first and its last lines."""
         if total == self._lines:
             return
         self.take(head[self._lines :])
-        missed = max(self._lines, total - len(tail)) - (total - len(tail))
-        self.take(tail[missed:])
+        first_new = max(self._lines, total - len(tail)) - (total - len(tail))
+        self.take(tail[first_new:])
         self._lines = total
 
     def take(self, lines: Iterable[str]) -> None:
@@ -270,7 +266,7 @@ class LogFollower:
 
 
 def wall_s(line: str) -> float | None:
-    """When a line was written, seconds since 1970; None where it does not say."""
+    """Return the time of a line, seconds since 1970; None where it has none."""
     if found := _ABSL.match(line):
         return float(found[1])
     if found := _DATED.match(line):
@@ -282,6 +278,6 @@ def wall_s(line: str) -> float | None:
 
 
 def _filling(line: str) -> tuple[int, int] | None:
-    """How full the shuffle buffer is; None where the line says that it is full."""
+    """Return the elements in the shuffle buffer and its size; None where the line reports it as full."""
     found = _FILLING.search(line)
     return (int(found[1]), int(found[2])) if found else None

@@ -1,4 +1,4 @@
-"""When a run's loss was no finite number, in words."""
+"""The stretches of a run in which the loss was NaN or infinite, and their text."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """A stretch of steps whose loss is no finite number; `ended` is None where it lasts."""
+    """A stretch of steps whose loss is NaN or infinite; `ended` is None while it lasts."""
 
     began: LossDiverged
     ended: LossRecovered | None = None
 
 
 def divergences(events: Iterable[object]) -> list[Divergence]:
-    """All of a run, oldest first."""
+    """Return all divergences of a run, oldest first."""
     found: list[Divergence] = []
     for event in events:
         if isinstance(event, LossDiverged):
@@ -32,23 +32,23 @@ def divergences(events: Iterable[object]) -> list[Divergence]:
 
 
 def current_divergence(events: Iterable[object]) -> LossDiverged | None:
-    """What the loss is now, where it is no finite number."""
+    """Return the divergence that lasts; None where the loss is finite."""
     found = divergences(events)
     return found[-1].began if found and found[-1].ended is None else None
 
 
 def divergence_text(began: LossDiverged) -> str:
-    """`loss is NaN since step 151`."""
+    """Return `loss is NaN since step 151`."""
     return f"loss is {began.loss} since {_which(began)}"
 
 
 def recovery_text(ended: LossRecovered) -> str:
-    """`loss is finite again, from step 400 on`."""
+    """Return `loss is finite again, from step 400 on`."""
     return f"loss is finite again, from step {units.count(ended.step)} on"
 
 
 def divergences_text(found: list[Divergence]) -> str:
-    """All of a run in one line; empty where its loss was finite throughout."""
+    """Return all divergences of a run in one line; empty where the loss was always finite."""
     if not found:
         return ""
     last = found[-1]

@@ -1,12 +1,6 @@
-"""The machine's samples: GPU, heat, memory pressure and growth; now, and over a whole run.
+"""The machine in figures from its samples: GPU, heat, memory pressure and memory growth; now, and over a whole run.
 
-What the GPU's counter says beside the step times: where the two disagree it is said, and the step times decide.
-
-Memory as a slope: how fast what is available shrinks, and when nothing is left.
-
-What the samples say of the machine: the GPU, heat, memory pressure, and what else holds a training back.
-
-A whole run's machine in figures: medians while it trained, energy, and for how long heat or memory held it back.
+The GPU's busy counter is checked against the step times. Where they disagree, the step times decide.
 """
 
 from __future__ import annotations
@@ -32,37 +26,37 @@ if TYPE_CHECKING:
 
     _Of: TypeAlias = Callable[[NDArray[np.float64]], np.floating]
 
-#: The seconds that both are looked at for, and the samples with a figure that they have to hold.
+#: The window of both, seconds, and the least number of samples in it.
 _WINDOW_S = 5.0
 _LEAST_SAMPLES = 3
-#: A sample is of the half second before it: the first one belongs to the steps before.
+#: A sample covers the half second before it: the first one belongs to the steps before.
 _PERIOD_S = 0.5
-#: Steps have to fill the window by this share, and the newest one not to have ended for so long: a counter also counts
-#: what lies between the steps, and a stall that is still open.
+#: Steps have to fill this share of the window, and the newest one has to end less than `_OPEN_S` ago: a counter also
+#: covers the time between steps, and a stall in progress.
 _FILLED = 0.95
 _OPEN_S = 0.5
 #: Keras waits for the device at the end of each step, so a device that starves for a share of the time cannot be
-#: busy for more than the rest. Counters average over up to a second: what passes the rest by less is no contradiction.
-#: At the line of HIGHLY, 20 %, that is a counter at 90 %.
+#: busy for more than the rest. Counters average over up to a second: a smaller excess is no contradiction.
+#: At the threshold of HIGHLY, 20 %, that is a counter at 90 %.
 _MARGIN = 0.10
 #: A step that is compute by three quarters (neither 5 % data wait nor 20 % host) and a GPU with a kernel on it for less
-#: than this: in more than half of the compute the GPU had nothing to do.
+#: than this: the GPU was idle in more than half of the compute.
 _HARDLY_BUSY = 0.30
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """Data wait over step time, and how busy the training kept the GPU, over the same seconds; both 0 to 1."""
+class GpuCheck:
+    """Data wait over step time, and the share of time in which the training kept the GPU busy; both 0 to 1."""
 
     wait_share: float
     busy: float
 
 
-def evidence(steps: Rows, samples: Rows, now_s: float, since_s: float = 0.0) -> Evidence | None:
-    """Step times and counter over the last seconds; None where they do not cover the same ones.
+def check_gpu(steps: Rows, samples: Rows, now_s: float, since_s: float = 0.0) -> GpuCheck | None:
+    """Return step times and counter of the last seconds; None where they do not cover the same seconds.
 
-    The newest rows of `core.rows.STEP` and `SAMPLE`. The training's own share of the GPU counts where it is known:
-    another program keeps a GPU busy without any contradiction. since_s: what was before is of another setting.
+    Takes the newest rows of `core.rows.STEP` and `SAMPLE`. The training's own share of the GPU counts where it is
+    known, as another program may keep the GPU busy. since_s: the start of the current setting.
     """
     if not len(steps):
         return None
@@ -76,7 +70,7 @@ def evidence(steps: Rows, samples: Rows, now_s: float, since_s: float = 0.0) -> 
         return None
     busy = _busy(samples[-64:], begin_s + _PERIOD_S, end_s + _PERIOD_S / 2)
     return (
-        None if busy is None else Evidence(float(steps["wait_ms"][seen].sum(dtype=np.float64)) / 1e3 / filled_s, busy)
+        None if busy is None else GpuCheck(float(steps["wait_ms"][seen].sum(dtype=np.float64)) / 1e3 / filled_s, busy)
     )
 
 
@@ -89,55 +83,55 @@ def _busy(samples: Rows, begin_s: float, end_s: float) -> float | None:
     return None
 
 
-def disagreement(found: Evidence | None, bound: Bound | None, accelerated: bool) -> str:
-    """What to say where counter and step times tell different stories; empty where they do not.
+def disagreement_text(found: GpuCheck | None, bound: Bound | None, accelerated: bool) -> str:
+    """Return a sentence where counter and step times disagree; empty where they agree.
 
-    bound: what the steps are bound by. accelerated: they run on the GPU.
+    bound: the limit of the steps. accelerated: they run on the GPU.
     """
     if found is None or bound is None or not accelerated:
         return ""
-    says = f"GPU counter says {units.percent(found.busy)}"
+    reading = f"GPU counter reads {units.percent(found.busy)}"
     if found.wait_share >= HIGHLY_FROM and found.busy + found.wait_share >= 1 + _MARGIN:
-        return f"{says}: short kernels keep it high; step times decide"
+        return f"{reading}: short kernels keep it high; step times decide"
     if bound is Bound.COMPUTE and found.busy < _HARDLY_BUSY:
-        return f"{says}: gaps between short kernels, or work on the CPU"
+        return f"{reading}: gaps between short kernels, or work on the CPU"
     return ""
 
 
-#: The stretch looked at, seconds: half an hour tells a leak of 0.1 GB an hour from what other programs take and give.
+#: The window, seconds: half an hour separates a leak of 0.1 GB/h from the changes that other programs cause.
 WINDOW_S = 1800.0
-#: Less than this says nothing: a start fills caches and buffers.
+#: A shorter time is not enough: a start fills caches and buffers.
 LEAST_S = 120.0
-#: Medians that the stretch is thinned to: Theil and Sen's slope looks at every pair of them.
+#: The number of medians that stand for the window: Theil and Sen's slope uses every pair of them.
 _POINTS = 48
-#: The slope counts where so much was taken, bytes, ...
+#: The slope counts where memory grew by this much, bytes, ...
 _LEAST_BYTES = 64 * 2**20
-#: ... of all pairs so many more point up than down (Kendall's tau), and the newer half of the stretch still rises at
-#: so much of the slope: a buffer that has filled up is no leak.
+#: ... more pairs point up than down by this share (Kendall's tau), and the newer half of the window still rises at
+#: this share of the slope: a buffer that has filled up is no leak.
 _LEAST_TAU = 0.6
 _STILL = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How fast memory is used up. bytes_s: 0 where it is steady. left_s: until none is available; None is never."""
+    """The growth of the memory in use. bytes_s: 0 where it is steady. left_s: until none is available; None: never."""
 
     bytes_s: float = 0.0
     left_s: float | None = None
 
     @property
     def bytes_h(self) -> float:
-        """Bytes an hour."""
+        """The growth in bytes per hour."""
         return self.bytes_s * 3600
 
 
 def growth(samples: Rows) -> Growth | None:
-    """The robust slope of what is available at the end of `samples`; None where that is not known for long enough.
+    """Return the robust slope of the available memory at the end of `samples`; None where it is unknown for too long.
 
     Theil and Sen's estimator, the median of the slopes between all pairs of points, which single jumps do not move.
     In a container `memory_available_bytes` counts to its limit.
     """
-    # Twice a second: more rows than the window holds are not looked at.
+    # At two samples a second, this is the window.
     recent = samples[-round(2 * WINDOW_S) :]
     recent = recent[np.isfinite(recent["memory_available_bytes"])]
     if not len(recent):
@@ -154,14 +148,14 @@ def growth(samples: Rows) -> Growth | None:
 
 
 def _thinned(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Medians of `_POINTS` stretches of equal length, the newest rows in the last."""
+    """Return the medians of `_POINTS` stretches of equal length, the newest rows in the last."""
     each = len(values) // _POINTS
     medians: NDArray[np.float64] = np.median(values[-each * _POINTS :].reshape(_POINTS, each), axis=1)
     return medians
 
 
 def _rise(at_s: NDArray[np.float64], used: NDArray[np.float64]) -> float | None:
-    """The slope, bytes a second; None where it is not significant, or falls."""
+    """Return the slope, bytes per second; None where it is not significant, or falls."""
     slopes = _slopes(at_s, used)
     slope = float(np.median(slopes))
     half = len(at_s) // 2
@@ -175,30 +169,30 @@ def _rise(at_s: NDArray[np.float64], used: NDArray[np.float64]) -> float | None:
 
 
 def _slopes(at_s: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Between all pairs."""
+    """Return the slopes between all pairs."""
     first, second = np.triu_indices(len(at_s), 1)
     apart = at_s[second] - at_s[first]
     slopes: NDArray[np.float64] = (values[second] - values[first]) / np.maximum(apart, 1e-9)
     return slopes
 
 
-#: The stretch whose mean is told as now, seconds: counters of a GPU flicker from one half second to the next.
+#: The window of current figures, seconds: counters of a GPU vary from one half second to the next.
 NOW_S = 5.0
 #: `SensorMissing.sensor` of the GPU.
 GPU = "GPU"
-#: And of what reads the stages of the input pipeline.
+#: `SensorMissing.sensor` of the reader of the input pipeline's stages.
 PIPELINE = "pipeline"
 _COLUMNS = tuple(name for name in SAMPLE.names or () if name != "at_ns")
-#: Words of `thermal_level` and `memory_level` in `core.rows.SAMPLE`.
+#: The words of `thermal_level` and `memory_level` in `core.rows.SAMPLE`.
 HEAT = ("nominal", "light", "moderate", "heavy", "critical")
 PRESSURE = ("normal", "warning", "critical")
 
 
 @dataclass(frozen=True, slots=True)
 class GpuFigures:
-    """Of a GPU over some samples; None is n/a. `busy`, `ours`: 0 to 1, of all programs and of the one that trains.
+    """The figures of a GPU over some samples; None is n/a. `busy`, `ours`: 0 to 1, of all programs and of the training.
 
-    late_ms: how old the figures are beyond their period.
+    late_ms: the age of the figures beyond their period.
     """
 
     busy: float | None = None
@@ -211,7 +205,7 @@ class GpuFigures:
 
     @property
     def others(self) -> float | None:
-        """What other programs make of it: busy less ours, 0 to 1. None where one of the two is not known."""
+        """The share that other programs use: busy less ours, 0 to 1; None where one of the two is unknown."""
         return None if self.busy is None or self.ours is None else max(0.0, self.busy - self.ours)
 
 
@@ -219,10 +213,10 @@ class GpuFigures:
 class Machine:
     """The machine over some samples; None is n/a.
 
-    found: whose GPU figures these are.
-    heat, pressure: levels of `HEAT` and `PRESSURE`. stalled: the share of time in which something waited for memory.
+    found: the source of the GPU figures.
+    heat, pressure: levels of `HEAT` and `PRESSURE`. stalled: the share of time in which a process waited for memory.
     swap_bytes_s: read and written. growth: of the memory in use.
-    evidence: step times and the GPU's counter side by side.
+    gpu_check: step times and the GPU's counter over the same seconds.
     row: every column of the newest sample, or the median of each over a whole run; None is missing.
     """
 
@@ -235,25 +229,25 @@ class Machine:
     swap_bytes_s: float | None = None
     on_mains: bool | None = None
     growth: Growth | None = None
-    evidence: Evidence | None = None
+    gpu_check: GpuCheck | None = None
     row: Mapping[str, float | None] = field(default_factory=dict)
 
 
 def summarise_machine(
     rows: Rows, events: Sequence[object], growth: Growth | None = None, *, since_s: float = 0.0, typical: bool = False
 ) -> Machine:
-    """The machine over these rows of `core.rows.SAMPLE`: means, and the newest level of what has levels.
+    """Sum up these rows of `core.rows.SAMPLE`: means, and the newest level of heat and memory pressure.
 
-    since_s: what the GPU did before is of another setting. typical: medians instead, as is fit for a whole run.
+    since_s: the start of the current setting, for the GPU. typical: medians instead of means, for a whole run.
     """
     of = np.median if typical else np.mean
-    word = gpu_status(events)
+    status = gpu_status(events)
     swapped = [_figure(rows[f"swap_{way}_bytes_s"], of) for way in ("in", "out")]
     known = [value for value in swapped if value is not None]
     mains = _newest(rows["on_mains"])
     return Machine(
         gpu=gpu_figures(rows[rows["at_ns"] >= max(since_s, 0.0) * 1e9], of),
-        found=word if isinstance(word, GpuFound) else None,
+        found=status if isinstance(status, GpuFound) else None,
         cpu_power_w=_figure(rows["cpu_power_w"], of),
         heat=_level(rows["thermal_level"], HEAT),
         pressure=_level(rows["memory_level"], PRESSURE),
@@ -266,7 +260,7 @@ def summarise_machine(
 
 
 def gpu_status(events: Sequence[object]) -> GpuFound | SensorMissing | None:
-    """The newest word on the GPU's figures: whose they are, or why there are none."""
+    """Return the newest event on the GPU's figures: their source, or the reason for none."""
     for event in reversed(events):
         if isinstance(event, GpuFound) or (isinstance(event, SensorMissing) and event.sensor == GPU):
             return event
@@ -274,7 +268,7 @@ def gpu_status(events: Sequence[object]) -> GpuFound | SensorMissing | None:
 
 
 def missing_sensors(events: Sequence[object]) -> list[SensorMissing]:
-    """The newest word of each sensor that gives nothing; of the whole GPU none where one was found later."""
+    """Return the newest event of each sensor without figures; of the GPU none where one was found later."""
     newest: dict[str, SensorMissing] = {}
     for event in events:
         if isinstance(event, SensorMissing):
@@ -286,21 +280,21 @@ def missing_sensors(events: Sequence[object]) -> list[SensorMissing]:
 
 
 def gpu_figures(rows: Rows, of: _Of = np.mean) -> GpuFigures | None:
-    """The GPU's columns over some samples; None where all of them are missing."""
+    """Return the GPU's figures over some samples; None where all of them are missing."""
     columns = (*("gpu_busy", "gpu_process_busy", "gpu_power_w", "gpu_freq_mhz", "gpu_temperature_c"),)
     means = [_figure(rows[name], of) for name in (*columns, "gpu_memory_bytes", "gpu_late_ms")]
     return None if all(mean is None for mean in means[:-1]) else GpuFigures(*means)
 
 
 def recent(samples: Rows, now_s: float) -> Rows:
-    """The samples of the last `NOW_S` seconds."""
+    """Return the samples of the last `NOW_S` seconds."""
     tail = samples[-64:]
     rows: Rows = tail[tail["at_ns"] >= max(now_s - NOW_S, 0.0) * 1e9]
     return rows
 
 
 def medians(rows: Rows, columns: Sequence[str]) -> dict[str, float | None]:
-    """The median of each column over the samples that hold it; None where none does."""
+    """Return the median of each column over the samples that hold it; None where none does."""
     return {name: _figure(rows[name], np.median) for name in columns}
 
 
@@ -319,7 +313,7 @@ def _level(values: NDArray[np.floating], words: Sequence[str]) -> int | None:
     return None if newest is None else min(max(round(newest), 0), len(words) - 1)
 
 
-#: Columns of `core.rows.SAMPLE` whose medians are told.
+#: The columns of `core.rows.SAMPLE` whose medians are reported.
 MEDIAN_COLUMNS = (
     *("gpu_busy", "gpu_process_busy", "gpu_power_w", "gpu_freq_mhz", "gpu_temperature_c", "gpu_memory_bytes"),
     *("cpu_power_w", "cpu_cores", "process_cores", "process_bytes", "memory_used_bytes", "memory_available_bytes"),
@@ -329,11 +323,12 @@ MEDIAN_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """found: whose GPU figures these are; None where no sensor read one. missing: the sensors that gave none.
+    """The machine over a whole run.
 
+    found: the source of the GPU figures; None where no sensor read a GPU. missing: the sensors without figures.
     medians: of each column of `MEDIAN_COLUMNS` over the samples from the first step to the last; None is n/a.
     energy: of the device that trained; None where no power was read, for the reason in `energy_missing`.
-    heat_s, swap_s: for how long heat and swapping held the run back.
+    heat_s, swap_s: the seconds for which heat and swapping slowed the run.
     """
 
     found: GpuFound | None
@@ -346,13 +341,13 @@ class Hardware:
 
     @property
     def others(self) -> float | None:
-        """What other programs made of the GPU, 0 to 1; None is n/a."""
+        """The share of the GPU that other programs used, 0 to 1; None is n/a."""
         busy, ours = self.medians["gpu_busy"], self.medians["gpu_process_busy"]
         return None if busy is None or ours is None else max(0.0, busy - ours)
 
 
-def hardware(samples: Rows, steps: Rows, events: Sequence[object], accelerated: bool) -> Hardware:
-    """Sum a run's machine up; rows of `core.rows.SAMPLE` and of `STEP`. accelerated: the steps ran on a GPU."""
+def summarise_hardware(samples: Rows, steps: Rows, events: Sequence[object], accelerated: bool) -> Hardware:
+    """Sum up the machine of a run; rows of `core.rows.SAMPLE` and of `STEP`. accelerated: the steps ran on a GPU."""
     steps = steps[plausible(steps)]
     spent = energy(samples, steps, accelerated)
     missing = missing_sensors(events)
@@ -385,5 +380,5 @@ def _why_no_energy(samples: Rows, missing: Sequence[SensorMissing], accelerated:
         return "the machine was not sampled"
     if not accelerated:
         return "the steps ran on the CPU, and no sensor read its power"
-    told = [event for event in missing if event.sensor == GPU or "power" in event.sensor]
-    return told[-1].reason if told else "no sensor read the GPU's power"
+    power = [event for event in missing if event.sensor == GPU or "power" in event.sensor]
+    return power[-1].reason if power else "no sensor read the GPU's power"

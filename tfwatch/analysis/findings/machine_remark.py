@@ -1,11 +1,11 @@
-"""What about the machine a user should know beside the finding: the most urgent thing, in one line."""
+"""The remark on the machine beside the finding: the most urgent problem, in one line."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.findings.machine import HEAT, PRESSURE, disagreement
+from tfwatch.analysis.findings.machine import HEAT, PRESSURE, disagreement_text
 from tfwatch.core import units
 
 if TYPE_CHECKING:
@@ -14,54 +14,54 @@ if TYPE_CHECKING:
     from tfwatch.analysis.findings.machine import Machine
     from tfwatch.analysis.findings.situation import Situation
 
-#: Other programs' share of the GPU from which on it is told: idle desktops read 12 to 18 % (window compositing).
+#: Other programs' share of the GPU that is reported: idle desktops read 12 to 18 % (window compositing).
 OTHERS_FROM = 0.20
-#: Swap traffic from which on memory is too small, bytes a second: half of what `sensors.pressure` calls a pause.
+#: Swap traffic that means too little memory, bytes per second: half of what `sensors.pressure` calls a pause.
 SWAPPING_BYTES_S = 16 * 2**20
-#: Elements of a buffer that tell how large one is; a buffer that is proposed leaves this share of what is free.
+#: The least elements in a buffer to estimate an element's size; the advised buffer takes this share of free memory.
 _SEEN, _HALF = 1, 0.5
-#: From `moderate` on clocks are lowered.
+#: The level `moderate`, from which on clocks are lowered.
 _HOT = 2
-#: Memory that lasts longer than this is nobody's worry.
+#: Memory that lasts longer than this is no problem.
 _SOON_S = 12 * 3600.0
 
 
 def remark(now: Situation) -> str:
-    """The first of what is wrong, the worst first; empty where all is well, or the run does not go on."""
+    """Return the most urgent problem; empty where there is none, or the run is not running."""
     if now.machine is None or now.life != "running" or now.ended is not None:
         return ""
-    return next((text for look in _LOOKS if (text := look(now, now.machine))), "")
+    return next((text for check in _CHECKS if (text := check(now, now.machine))), "")
 
 
 def is_gpu_shared(machine: Machine) -> bool:
-    """Whether other programs use enough of the GPU to slow the training down."""
+    """Return True if other programs use enough of the GPU to slow the training."""
     others = machine.gpu.others if machine.gpu else None
     return others is not None and others > OTHERS_FROM
 
 
 def is_swapping(machine: Machine) -> bool:
-    """Whether memory moves to and from the disk."""
+    """Return True if memory is swapped to and from the disk."""
     return machine.swap_bytes_s is not None and machine.swap_bytes_s >= SWAPPING_BYTES_S
 
 
 def is_hot(machine: Machine) -> bool:
-    """Whether heat lowers clocks."""
+    """Return True if heat lowers clocks."""
     return machine.heat is not None and machine.heat >= _HOT
 
 
 def is_running_out(machine: Machine, left_s: float | None) -> bool:
-    """Whether memory will be used up soon, and before the end of a run of which `left_s` is left."""
+    """Return True if memory runs out soon, and before the end of a run with `left_s` to go."""
     out_s = machine.growth.left_s if machine.growth else None
     return out_s is not None and out_s < min(_SOON_S, left_s if left_s is not None else _SOON_S)
 
 
 def is_gpu_unused(now: Situation, machine: Machine) -> bool:
-    """Whether there is a GPU on which TensorFlow does not train, though nobody asked for that."""
+    """Return True if there is a GPU that TensorFlow does not use, and the user did not choose the CPU."""
     return machine.found is not None and not now.accelerated and not now.cpu_asked and bool(now.steps_total)
 
 
 def swap_time_text(machine: Machine) -> str:
-    """`swaps in 4 h`; empty where memory does not run out."""
+    """Return `swaps in 4 h`; empty where memory does not run out."""
     out_s = machine.growth.left_s if machine.growth else None
     if out_s is None:
         return ""
@@ -73,29 +73,29 @@ def swap_time_text(machine: Machine) -> str:
 
 def _swapping(now: Situation, machine: Machine) -> str:
     if is_swapping(machine):
-        return f"swapping {(machine.swap_bytes_s or 0) / 2**20:.0f} MB/s: smaller batches, buffers or caches"
+        return f"swapping {(machine.swap_bytes_s or 0) / 2**20:.0f} MB/s: use smaller batches, buffers or caches"
     if machine.pressure is not None and machine.pressure >= PRESSURE.index("critical"):
-        return "memory is nearly full: smaller batches, buffers or caches"
+        return "memory is nearly full: use smaller batches, buffers or caches"
     return ""
 
 
-def _overfills(now: Situation, machine: Machine) -> str:
-    """The buffer that, once it is full, takes more than there is: measured per element of it, else per batch."""
+def _oversized_buffer(now: Situation, machine: Machine) -> str:
+    """Return the buffer that needs more than the free memory once it is full, by the size of its elements so far."""
     available = now.memory.available if now.memory else math.nan
     for name, size, held, each in _buffers(now):
         more = (size - held) * each
         if more > available and held >= _SEEN:
-            bears = int((held * each + _HALF * available) / each)
-            takes = f"{name} takes {units.memory(more)} more once it is full, {units.memory(available)} are free"
-            names = ", or names before decoding" if "shuffle" in name else ""
-            return f"{takes}: a buffer of {units.count(max(bears, 1))}{names}"
+            fits = int((held * each + _HALF * available) / each)
+            needs = f"{name} needs {units.memory(more)} more once it is full, {units.memory(available)} are free"
+            names = ", or shuffle file names" if "shuffle" in name else ""
+            return f"{needs}: use a buffer of {units.count(max(fits, 1))}{names}"
     return ""
 
 
 def _buffers(now: Situation) -> Iterable[tuple[str, float, float, float]]:
-    """Name, size, elements held and bytes of an element, of each buffer whose bytes can be read.
+    """Yield name, size, number of elements and bytes per element of each buffer whose bytes can be read.
 
-    tf.data's model tells the size of a prefetch alone; that of a shuffle stands in the log while it is filled.
+    tf.data's model has the size of a prefetch only; the size of a shuffle is in the log while it fills.
     """
     for stage in now.stages.stages if now.stages else ():
         filling = now.shuffle[1] if now.shuffle and stage.kind.startswith("Shuffle") else math.nan
@@ -115,7 +115,7 @@ def _others(now: Situation, machine: Machine) -> str:
 
 
 def _disagrees(now: Situation, machine: Machine) -> str:
-    return disagreement(machine.evidence, now.judgement.bound, now.accelerated)
+    return disagreement_text(machine.gpu_check, now.judgement.bound, now.accelerated)
 
 
 def _runs_out(now: Situation, machine: Machine) -> str:
@@ -130,12 +130,12 @@ def _battery(now: Situation, machine: Machine) -> str:
 
 
 def _unused(now: Situation, machine: Machine) -> str:
-    return "TensorFlow does not use the GPU; tfwatch doctor says why" if is_gpu_unused(now, machine) else ""
+    return "TensorFlow does not use the GPU; tfwatch doctor shows why" if is_gpu_unused(now, machine) else ""
 
 
-_LOOKS: tuple[Callable[[Situation, Machine], str], ...] = (
+_CHECKS: tuple[Callable[[Situation, Machine], str], ...] = (
     _swapping,
-    _overfills,
+    _oversized_buffer,
     _hot,
     _others,
     _disagrees,

@@ -1,11 +1,4 @@
-"""What a run is like at one moment, in plain values, and the finding that is made from it.
-
-Where a training's batches come from, as the names of its pipeline's stages show.
-
-A finding: one word, one sentence and one piece of advice.
-
-What a run is like at one moment, in plain values: all that its finding is made from.
-"""
+"""The situation of a run at one moment in plain values, and the types of the finding that is made from it."""
 
 from __future__ import annotations
 
@@ -30,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SourceKind(Enum):
-    """What `fit` was given, or a loop goes over. ITERATOR: one of Python's. UNKNOWN: the stages were never read."""
+    """The data passed to `fit` or to a custom loop. ITERATOR: a Python iterator. UNKNOWN: the stages were never read."""
 
     PY_DATASET = "PyDataset"
     GENERATOR = "generator"
@@ -42,28 +35,28 @@ class SourceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BatchSource:
-    """Where batches come from. workers: a `PyDataset` has some, and is not prefetched by Keras then."""
+    """The source of the batches. has_workers: a `PyDataset` with workers, which Keras does not prefetch."""
 
-    given: SourceKind = SourceKind.UNKNOWN
-    workers: bool = False
+    kind: SourceKind = SourceKind.UNKNOWN
+    has_workers: bool = False
 
     @property
     def has_no_pipeline(self) -> bool:
-        """Whether its author wrote no pipeline, to which a stage could be added."""
-        return self.given in _MARKED
+        """True where there is no tf.data pipeline in the user's code to add a stage to."""
+        return self.kind in _MARKED
 
 
 def find_batch_source(found: Iterable[StagesFound]) -> BatchSource:
-    """By the names of all pipelines of a run.
+    """Find the source of the batches by the names of all pipelines of a run.
 
-    The first that is marked tells of all, for what is read while an epoch begins or ends may lack its source.
+    The first marked pipeline decides: one that is read at the start or end of an epoch may lack its source.
     """
     whole = False
     for pipeline in found:
         for kind in pipeline.kinds:
-            given = next((one for one in _MARKED if one.value in kind.split()[1:]), None)
-            if given is not None:
-                return BatchSource(given, given is SourceKind.PY_DATASET and "Prefetch" not in pipeline.kinds[-1])
+            source = next((one for one in _MARKED if one.value in kind.split()[1:]), None)
+            if source is not None:
+                return BatchSource(source, source is SourceKind.PY_DATASET and "Prefetch" not in pipeline.kinds[-1])
         whole = whole or len(pipeline.kinds) > 1
     return BatchSource(SourceKind.TF_DATA) if whole else BatchSource()
 
@@ -72,7 +65,7 @@ _MARKED = (SourceKind.PY_DATASET, SourceKind.GENERATOR, SourceKind.ARRAYS, Sourc
 
 
 class Tone(Enum):
-    """How a finding looks."""
+    """The tone of a finding, which sets its colour."""
 
     CALM = "calm"
     GOOD = "good"
@@ -83,7 +76,7 @@ class Tone(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to try next: a sentence with the number, and lines of Python that do it; empty where there is none."""
+    """Advice: a sentence with its number, and lines of Python that follow it; empty where there are none."""
 
     sentence: str
     edit: str = ""
@@ -91,10 +84,10 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Banner:
-    """The finding. `advice` and `remark`, what to know of the machine beside it, may be empty.
+    """The finding; `advice`, and `remark` on the machine, may be empty.
 
     edit: lines of Python for the user's own pipeline or training; empty where there is nothing to change.
-    brief: the sentence where there is no room for it, its figures kept; empty where it says no more than that.
+    brief: a shorter sentence with the same figures for a narrow row; empty where `sentence` is short.
     """
 
     word: str
@@ -108,7 +101,7 @@ class Banner:
 
 NOT_JUDGED = Judgement(Verdict.UNKNOWN, 0, 20, None)
 
-#: A wait is called a stall, and a step long, when it lasts this many median steps, and at least so long.
+#: A wait is a stall, and a step is long, from this many median steps on, and from this many seconds on.
 LONG_STEPS = 4.0
 STALL_S = 0.15
 LONG_S = 1.0
@@ -116,9 +109,9 @@ LONG_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The machine's memory at the last sample, bytes; NaN where it could not be had.
+    """The machine's memory at the last sample, bytes; NaN where unknown.
 
-    total: what the run could have; not everywhere do what is used and what is available make up the whole.
+    total: the memory that the run can use; `used` and `available` do not add up to it on every system.
     """
 
     used: float
@@ -128,7 +121,7 @@ class Memory:
 
     @property
     def is_full(self) -> bool:
-        """Whether under a twentieth of it is available."""
+        """True where less than a twentieth is available."""
         return self.available < 0.05 * self.total
 
 
@@ -137,25 +130,26 @@ class Situation:
     """One moment of a run.
 
     life: `running`, `not responding`, `ended`, `killed`, `unknown` or `folder gone`.
-    silent_s: age of a pulse without an answer.
-    step: the step in progress, counted from 1, or the last one of a run that is over.
-    phase_s: how long the training thread has done what it does. asked: settings asked for and not yet obeyed.
-    device: who waits, in words, e.g. `the GPU`; accelerated: it is beside the CPU. op_by_op: steps run as
-    Python, not as a graph.
-    knobs: what is in effect, in words. live: keys are obeyed. fast_form: what the pipeline's fast pipeline is called.
-    located: where the wait for this step's batch stands; None where it is short, or nobody knows.
-    shuffle: elements in the shuffle buffer and its size, while it fills. stopping_s: since when stop is asked.
-    epoch_spent: what the newest whole epoch went to. waited_s, between_s: seconds of the whole run that went to
-    waiting for data and to what lies between epochs. longest_stall_s and stalls: of its stalls.
-    machine: over the last seconds; None before there is a sample. left_s: until the run's end, None where unknown.
-    cpu_asked: the user chose to train on the CPU. callback: the class that takes most of what follows a step, where
-    it is known. fills: a shuffle buffer was filled before an epoch's first batch. held_end: see `advice.slow_epoch_end`.
-    forecasts: by knob and value, of what the keys would ask for now; record: how near those of this run came.
-    started: what the knobs stood at as the run began. stages: of the pipeline, None where they cannot be read. origin:
-    where its batches come from.
-    batch_bytes: of one batch of `batch_size` examples; None where nobody knows. lost: to data wait so far.
-    diverged: since when the loss is no finite number; None where it is one, or nobody knows.
-    at_last: what the last setting of a run that is over was bound by; None before that, and where too few steps tell.
+    silent_s: seconds since the last sign of life.
+    step: the step in progress, counted from 1, or the last one of a finished run.
+    phase_s: seconds in the current phase. asked: settings that were requested and are not yet in effect.
+    device: the device in words, e.g. `the GPU`; accelerated: it is not the CPU. op_by_op: steps run as Python, not as
+    a graph.
+    knobs: the settings in effect, in words. live: keys take effect. fast_form: the name of the fast pipeline.
+    located: the place of the current data wait; None where it is short, or the place unknown.
+    shuffle: elements in the shuffle buffer and its size, while it fills. stopping_s: seconds since stop was requested.
+    epoch_spent: the time of the newest complete epoch. waited_s, between_s: seconds of data wait, and between epochs,
+    over the whole run. longest_stall_s, stalls: the longest stall, and the number of stalls.
+    machine: over the last seconds; None before the first sample. left_s: until the run's end, None where unknown.
+    cpu_asked: the user chose to train on the CPU. callback: the class that takes most of the host time of a step, where
+    known. has_shuffle_fill: a shuffle buffer was filled before an epoch's first batch. slow_epoch_end: see
+    `advice.find_slow_epoch_end`.
+    forecasts: by knob and value, for the settings that the keys request now; record: the errors of earlier forecasts.
+    started: the settings at the start of the run. stages: of the pipeline, None where they cannot be read. origin: the
+    source of its batches.
+    batch_bytes: of one batch of `batch_size` examples; None where unknown. lost: the cost of data wait so far.
+    diverged: the start of a loss that is NaN or infinite; None where it is finite, or unknown.
+    last_finding: the finding on the last setting of a finished run; None before its end, and with too few steps.
     """
 
     life: str = "running"
@@ -217,23 +211,23 @@ class Situation:
     last_finding: Banner | None = None
 
     @property
-    def starts(self) -> bool:
-        """Whether the training thread waits for the run's first batch."""
+    def is_starting(self) -> bool:
+        """True while the training thread waits for the run's first batch."""
         return self.phase is Phase.WAIT and not self.steps_total and self.step <= 1
 
     @property
     def is_waiting_long(self) -> bool:
-        """Whether the training thread waits for a batch for longer than is usual, for the first one too."""
+        """True while a data wait is longer than usual, the first one of the run included."""
         return self.life == "running" and self.phase is Phase.WAIT and self.phase_s >= self._long_s(STALL_S)
 
     @property
-    def stalled(self) -> bool:
-        """Whether a run that was under way waits so: how long its first batch takes is told as its start."""
-        return self.is_waiting_long and not self.starts
+    def is_stalled(self) -> bool:
+        """True while a data wait is longer than usual, except for the first batch of the run."""
+        return self.is_waiting_long and not self.is_starting
 
     @property
     def is_running_long(self) -> bool:
-        """Whether a step, or what follows it, lasts for longer than is usual."""
+        """True while compute or host time is longer than usual."""
         busy = self.phase in (Phase.COMPUTE, Phase.HOST)
         return self.life == "running" and busy and self.phase_s >= self._long_s(LONG_S)
 

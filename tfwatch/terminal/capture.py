@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import faulthandler
@@ -18,7 +19,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from tfwatch.runs.format import FILE_MODE
 from tfwatch.terminal.guard import LEAVE_SCREEN, short_path, start_guard
-from tfwatch.terminal.output import WITHOUT_UNICODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +29,8 @@ _STOPS = (signal.SIGINT, signal.SIGTERM)
 _TEMPORARY = re.compile(r"tfwatch-([1-9][0-9]*)-.*\.log")
 #: The beginning of a line of the summary that is code to paste.
 _CODE = "edit: "
+#: An error handler of encodings without Unicode: `→` as `>`, other characters as Python escapes them.
+WITHOUT_UNICODE = "tfwatch.without_unicode"
 
 
 class Capture:
@@ -257,6 +259,17 @@ def has_unicode(environ: Mapping[str, str]) -> bool:
     coerced = ctype in ("C.UTF-8", "C.utf8", "UTF-8") and environ.get("LANG") in ("C", "POSIX")
     locale = environ.get("LC_ALL") or ("" if coerced else ctype) or environ.get("LANG") or "UTF-8"
     return "utf" in locale.lower()
+
+
+def _replace_character(error: UnicodeError) -> tuple[str | bytes, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    if error.object[error.start] == "→":
+        return ">", error.start + 1
+    error.end = error.start + 1
+    return codecs.backslashreplace_errors(error)
+
+
+codecs.register_error(WITHOUT_UNICODE, _replace_character)
 
 
 class _SafeWriter(io.FileIO):

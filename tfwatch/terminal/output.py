@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import shutil
 import sys
 from io import StringIO
 from typing import TYPE_CHECKING, TextIO
 
+from tfwatch.terminal.capture import WITHOUT_UNICODE
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-
-#: An error handler of encodings without Unicode: `→` as `>`, other characters as Python escapes them.
-WITHOUT_UNICODE = "tfwatch.without_unicode"
-
-
-def _replace(error: UnicodeError) -> tuple[str | bytes, int]:
-    assert isinstance(error, UnicodeEncodeError)
-    if error.object[error.start] == "→":
-        return ">", error.start + 1
-    error.end = error.start + 1
-    return codecs.backslashreplace_errors(error)
-
-
-codecs.register_error(WITHOUT_UNICODE, _replace)
 
 
 def write(out: TextIO, text: str) -> int:

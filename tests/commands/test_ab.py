@@ -60,8 +60,8 @@ def obedient(interrupted: int = 0) -> Factories:
 def test_it_ends_with_the_answer_in_the_summary(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert ab(OPTIONS, tmp_path, factories=obedient()) == 0
     out, _ = capfd.readouterr()
-    assert "prefetch off against 4: 2.00 x faster (" in out
-    assert "; left at 4\n" in out
+    assert "prefetch off vs 4: 2.00 x faster (" in out
+    assert "; kept 4\n" in out
     assert "prefetch off > 4" not in out
     (folder,) = list_runs(tmp_path)
     run = open_run(folder)
@@ -88,7 +88,7 @@ def test_json_is_one_document_with_the_answer(tmp_path: Path, capfd: pytest.Capt
 
 def test_an_interrupted_ab_test_prints_its_result_so_far(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert ab(OPTIONS, tmp_path, factories=obedient(interrupted=45)) == 130
-    assert "prefetch off against 4: not clear: the training was stopped before (" in capfd.readouterr().out
+    assert "prefetch off vs 4: not clear: the training was stopped before (" in capfd.readouterr().out
     (folder,) = list_runs(tmp_path)
     run = open_run(folder)
     (ended,) = (event for event in run.events if isinstance(event, ExperimentEnded))

@@ -80,7 +80,7 @@ def _reasons(here: GpuPresence, workload: str) -> dict[str, str]:
             {
                 "device": "gpu: no GPU",
                 "precision": "mixed: slower on a CPU",
-                "steps per execution": "its loop runs one step at a time",
+                "steps per execution": "its loop runs one step per iteration",
             },
             id="no GPU, and a loop written by hand",
         ),

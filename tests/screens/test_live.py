@@ -59,7 +59,7 @@ async def test_the_wait_for_the_first_batch_counts_as_the_start_everywhere() -> 
     async with shown(run.doing(Phase.WAIT, 3.0), (80, 24)) as show:
         assert "STARTING" in show.rows[1]
         assert "waiting for the first batch, 3.0 s" in show.rows[2]
-        assert "0 of 20 steps, no forecast yet" in show.text
+        assert "no forecast yet: 0 of 20 steps" in show.text
         assert "stall" not in show.text
         assert show.app.title == "cnn"
 

@@ -80,7 +80,7 @@ def test_prefetch_and_parallel_calls_in_the_file_are_noted(
     stages: str, workers: Setting, notes: list[str], written: Callable[[str], str], tmp_path: Path
 ) -> None:
     run, _ = train(written(ONCE.replace(".batch(8)", f".batch(8){stages}")), tmp_path, Knobs(workers=workers), steps=2)
-    assert [event.text for event in events_of(run, Noted) if "by itself" in event.text] == notes
+    assert [event.text for event in events_of(run, Noted) if " itself: " in event.text] == notes
 
 
 def test_a_form_with_other_shapes_is_refused_and_training_continues(

@@ -145,7 +145,7 @@ def _device(settings: Settings, here: GpuPresence) -> StartKnob:
 
 
 def _mode(settings: Settings, here: GpuPresence) -> StartKnob:
-    metal = (Constraint(_METAL, where=("device", ("auto", "gpu"))),) if here.metal and not here.missing else ()
+    metal = (Constraint(_METAL, where=("device", ("auto", "gpu"))),) if here.is_metal and not here.missing else ()
     values = (Value("eager", ("--eager",)), Value("graph"), Value("jit", ("--jit",), metal))
     return StartKnob("mode", values, ("eager", "graph", "jit").index(settings.mode), "of a step; jit is XLA")
 

@@ -159,7 +159,7 @@ class Follower:
             tuple(self._step_search.patterns.values()),
             tuple(self._step_search.compiles),
             self._figures.energy,
-            self._log.log_findings,
+            self._log.findings,
             find_undecided(snapshot.events.of(*UNDECIDED_EVENTS)) if over else None,
         )
 

@@ -115,7 +115,7 @@ def _foretold(one: CheckedForecast) -> dict[str, Any]:
         "low_ms": told.low_ms,
         "high_ms": told.high_ms,
         "measured": told.measured,
-        "came_ms": one.came_ms,
+        "came_ms": one.measured_ms,
     }
 
 

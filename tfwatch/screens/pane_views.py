@@ -86,14 +86,14 @@ def _step(snapshot: Snapshot) -> str:
 
 
 def _speed(view: RunView) -> str:
-    if view.situation.stalled:
+    if view.situation.is_stalled:
         return "0 img/s"
     images_s = view.snapshot.images_s
     return "" if images_s is None else f"{units.count(round(images_s))} img/s"
 
 
 def _eta(view: RunView) -> str:
-    if view.situation.stalled:
+    if view.situation.is_stalled:
         return "ETA stalled"
     left_s = view.situation.left_s
     return "" if left_s is None else f"ETA {units.seconds(round(left_s) if left_s >= 10 else left_s)}"
@@ -122,7 +122,7 @@ def title(view: RunView) -> str:
         parts.append(view.snapshot.ended.cause)
     elif life is not Life.RUNNING:
         parts.append(life.value)
-    elif view.situation.stalled:
+    elif view.situation.is_stalled:
         parts.append("stalled")
     elif part:
         parts.append(units.percent(part.wait_share))
@@ -178,7 +178,7 @@ def _knob_row(view: RunView, live: bool, one: KnobKey, label: str) -> KnobRow:
     forecast = view.situation.forecasts.get((one.knob, following))
     note, busy = _note(view, state, one, can_switch) or (text or one.purpose or _purpose(view, state), False)
     has_forecast = (
-        forecast is not None and forecast.is_known and note == text and not (refused or view.situation.stalled)
+        forecast is not None and forecast.is_known and note == text and not (refused or view.situation.is_stalled)
     )
     waits = None if one is _OF_DEPTH else state.asked
     return KnobRow(
@@ -205,7 +205,7 @@ def _purpose(view: RunView, state: knob_state.KnobState) -> str:
 def _forecast_text(view: RunView, state: knob_state.KnobState, value: str) -> str:
     """Return the forecast of a switch, and the memory that a cache needs; empty where there is no forecast yet."""
     forecast = view.situation.forecasts.get((state.knob, value))
-    if forecast is None or view.situation.stalled:
+    if forecast is None or view.situation.is_stalled:
         return "no forecast while stalled" if forecast else ""
     if state.knob == "fast_form":
         return f"{forecast_note(forecast)}, {view.snapshot.manifest.fast_form}" if forecast.is_known else ""
@@ -374,7 +374,7 @@ class PaneUpdater:
             len(view.snapshot.events),
             len(view.stalls),
             len(view.compiles),
-            len(view.said),
+            len(view.log_findings),
             view.patterns,
             view.comparisons,
             waiting,

@@ -102,7 +102,7 @@ class SwitchRequests:
         running = view.situation.experiment
         if running and self.control is not None:
             self.control.ask_tuner(None)
-            return f"A/B test ended: {running.subject_text}"
+            return f"A/B test ended: {running.subject}"
         refusal, state = self._state(view, knob)
         if state is None or self.control is None:
             return refusal

@@ -281,7 +281,7 @@ def _lost(view: RunView) -> Reading:
         parts.append(f"between epochs {_share_of_run(now.between_s, now.now_s)}")
     if view.stalls:
         parts.append(f"{len(view.stalls)} stall{'' if len(view.stalls) == 1 else 's'}")
-    instead = starving_cost.words(now.lost) if now.lost else ""
+    instead = starving_cost.cost_text(now.lost) if now.lost else ""
     texts = (f"{', '.join(parts)}; {instead}",) if instead else ()
     return Reading("cost", (*texts, ", ".join(parts), waiting), rank=2)
 

@@ -39,7 +39,7 @@ WORKLOADS: dict[str, Entry] = {
         "one convolution on MNIST in a custom loop: --eager shows the gain of tf.function",
         defaults={"epochs": 5, "batch_size": 100},
         fast="whole batches",
-        why_not={"steps_per_execution": "its loop runs single steps"},
+        why_not={"steps_per_execution": "its loop runs one step per iteration"},
     ),
     "dense": Entry(
         "784-128-10 on MNIST: steps of a millisecond, starved by picking single examples",

@@ -53,7 +53,7 @@ def test_a_fed_gpu_that_hardly_works_is_told() -> None:
     [(None, Bound.INPUT, True), (GpuCheck(0.4, 0.99), None, True), (GpuCheck(0.4, 0.99), Bound.INPUT, False)],
     ids=["no counter", "no verdict", "the CPU trains"],
 )
-def test_without_both_sides_nothing_disagrees(found: Evidence | None, bound: Bound | None, accelerated: bool) -> None:
+def test_without_both_sides_nothing_disagrees(found: GpuCheck | None, bound: Bound | None, accelerated: bool) -> None:
     assert disagreement_text(found, bound, accelerated) == ""
 
 

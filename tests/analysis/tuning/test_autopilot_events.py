@@ -21,7 +21,7 @@ KEPT = MoveJudged(2, 90, "workers", "off", "8", 23.4, 9.24, 60, True)
 SECOND = MoveMade(3, 90, "prefetch", "off", "4", "it overlaps")
 UNDONE = MoveJudged(4, 160, "prefetch", "off", "4", 9.24, 9.21, 60, False, "no gain beyond noise")
 BACK = MoveMade(5, 160, "prefetch", "4", "off", "it did not help", undoes=True)
-ENDED = AutopilotEnded(6, 170, "not_starving", "it waits 0.1 of 9.2 ms a step", 169, 23.4, 9.24)
+ENDED = AutopilotEnded(6, 170, "not_starving", "each step waits 0.1 of 9.2 ms for data", 169, 23.4, 9.24)
 
 
 def test_a_flight_is_told_move_by_move() -> None:
@@ -31,7 +31,7 @@ def test_a_flight_is_told_move_by_move() -> None:
         if (autopilot_run := running_autopilot([BEGAN, MADE, KEPT, SECOND, UNDONE, BACK][:n]))
     ]
     assert words == [
-        "measuring the present setting",
+        "measuring the current setting",
         "move 1: workers off → 8, forecast 9.1 ms",
         "workers off → 8 kept: 23.4 to 9.2 ms",
         "move 2: prefetch off → 4; workers off → 8 kept: 23.4 to 9.2 ms",
@@ -53,22 +53,22 @@ def test_what_it_gave_is_of_the_moves_that_it_kept() -> None:
     (helped,) = autopilot_runs([BEGAN, MADE, KEPT, SECOND, UNDONE, BACK, ENDED])
     (idle,) = autopilot_runs([BEGAN, SECOND, UNDONE, BACK, ENDED])
     assert autopilot_gain_text(helped) == "autopilot: 2.53 x faster, 1 of 2 moves kept"
-    assert autopilot_gain_text(idle) == "autopilot: as it was, 0 of 1 moves kept"
+    assert autopilot_gain_text(idle) == "autopilot: unchanged, 0 of 1 moves kept"
 
 
 def test_two_knobs_turned_at_once_are_told_as_one_move() -> None:
     both = MoveJudged(2, 90, "prefetch", "off", "4", 38.5, 6.15, 20, True, beside=(KnobChange("workers", "off", "4"),))
     assert move_line(both) == "prefetch off → 4 with workers off → 4 kept: 38.5 to 6.2 ms"
-    likely = MoveJudged(2, 90, "prefetch", "off", "4", 4.2, 3.5, 20, True, "not beyond noise, as forecast", 1.3)
-    assert move_line(likely) == "prefetch off → 4 kept: 4.2 to 3.5 ms, not beyond noise, as forecast, forecast 1.3"
+    likely = MoveJudged(2, 90, "prefetch", "off", "4", 4.2, 3.5, 20, True, "within noise, faster as forecast", 1.3)
+    assert move_line(likely) == "prefetch off → 4 kept: 4.2 to 3.5 ms, within noise, faster as forecast, forecast 1.3"
 
 
 def test_the_end_says_what_waiting_is_left() -> None:
-    told = AutopilotEnded(6, 170, "not_starving", "it waits 0.1 of 9.2 ms a step", 169, 23.4, 9.24, 0.612, 0.011)
+    told = AutopilotEnded(6, 170, "not_starving", "each step waits 0.1 of 9.2 ms for data", 169, 23.4, 9.24, 0.612, 0.011)
     assert autopilot_end_text(told) == (
-        "autopilot: 23.4 to 9.2 ms a step, data wait 61 % to 1 %, in 169 steps; it waits 0.1 of 9.2 ms a step"
+        "autopilot: 23.4 to 9.2 ms/step, data wait 61 % to 1 %, in 169 steps; each step waits 0.1 of 9.2 ms for data"
     )
-    assert autopilot_end_text(ENDED) == "autopilot: 23.4 to 9.2 ms a step in 169 steps; it waits 0.1 of 9.2 ms a step"
+    assert autopilot_end_text(ENDED) == "autopilot: 23.4 to 9.2 ms/step in 169 steps; each step waits 0.1 of 9.2 ms for data"
 
 
 def turned(knob: str, old: str, new: str, by: str = "autopilot") -> PipelineSwitched:

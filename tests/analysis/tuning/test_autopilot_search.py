@@ -274,17 +274,17 @@ def test_a_cache_is_tried_where_memory_bears_it_and_an_epoch_is_short(
     found = AutopilotSearch(CACHES, TIGHT).next(lambda turned: forecast(turned, 11.0, 1e9), limits)
     assert (found.knob if isinstance(found, Move) else "") == says
     if isinstance(found, Stop):
-        assert ("a cache would gain" in found.reason) is (memory > 1e9)
+        assert ("a cache (key c) would gain" in found.reason) is (memory > 1e9)
 
 
 @pytest.mark.parametrize(
     ("after_ms", "noise", "forecast_ms", "kept", "reason"),
     [
         pytest.param(12.0, 0.02, 12.0, True, "", id="clear"),
-        pytest.param(19.2, 0.15, 10.0, True, "not beyond noise, as forecast", id="likely by both"),
+        pytest.param(19.2, 0.15, 10.0, True, "within noise, faster as forecast", id="likely by both"),
         pytest.param(19.9, 0.02, 19.9, False, "no gain beyond noise", id="as it was, and it holds more"),
         pytest.param(30.0, 0.02, 10.0, False, "slower", id="whatever was forecast"),
-        pytest.param(20.4, 0.3, 8.0, True, "not beyond noise, likely no slower", id="about as it was, and foretold"),
+        pytest.param(20.4, 0.3, 8.0, True, "within noise, probably no slower", id="about as it was, and foretold"),
         pytest.param(21.6, 0.45, 8.0, False, "no gain beyond noise", id="measured slower, though nobody knows"),
     ],
 )
@@ -323,7 +323,7 @@ def test_the_devices_own_time_is_the_least_that_any_setting_took() -> None:
     assert search.judge(Move((KnobChange("workers", "8", "4"),), ""), rows, last=True)
     found = search.next(lambda _: None, Limits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True))
     assert isinstance(found, Stop)
-    assert (found.cause, "the device's own 10.0 ms" in found.reason) == ("compute_floor", True)
+    assert (found.cause, "the 10.0 ms of compute and host" in found.reason) == ("compute_floor", True)
 
 
 def test_a_setting_that_was_measured_and_can_no_longer_be_had_is_not_returned_to() -> None:

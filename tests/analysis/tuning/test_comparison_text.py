@@ -19,21 +19,21 @@ ASKED = replace(SETTLED, step=None, before=None, after=None, ratio=None, settled
 @pytest.mark.parametrize(
     ("switch", "words"),
     [
-        pytest.param(SETTLED, "1.68 x faster over 600 steps, settled", id="settled"),
-        pytest.param(replace(SETTLED, ratio=0.5), "2.00 x slower over 600 steps, settled", id="slower"),
-        pytest.param(replace(SETTLED, ratio=20.11), "20 x faster over 600 steps, settled", id="many times"),
-        pytest.param(replace(SETTLED, ratio=1.01), "no difference over 600 steps, settled", id="the same"),
-        pytest.param(replace(SETTLED, ratio=1.03), "1.03 x faster over 600 steps, settled", id="a little"),
+        pytest.param(SETTLED, "1.68 x faster over 600 steps, enough steps", id="settled"),
+        pytest.param(replace(SETTLED, ratio=0.5), "2.00 x slower over 600 steps, enough steps", id="slower"),
+        pytest.param(replace(SETTLED, ratio=20.11), "20 x faster over 600 steps, enough steps", id="many times"),
+        pytest.param(replace(SETTLED, ratio=1.01), "no difference over 600 steps, enough steps", id="the same"),
+        pytest.param(replace(SETTLED, ratio=1.03), "1.03 x faster over 600 steps, enough steps", id="a little"),
         pytest.param(
             replace(SETTLED, after=split(0.2, 12.9, 0.8, 34), settled=False),
             "1.68 x faster so far, 34 of 60 steps",
             id="settling_steps",
         ),
         pytest.param(replace(SETTLED, after=None, ratio=None, settled=False), "0 of 60 steps", id="nothing measured"),
-        pytest.param(replace(SETTLED, before=None, ratio=None), "too few steps before it to compare", id="asked early"),
+        pytest.param(replace(SETTLED, before=None, ratio=None), "not enough steps before it to compare", id="asked early"),
         pytest.param(
             replace(SETTLED, ratio=None, beside="workers"),
-            "together with workers: what each gave cannot be told",
+            "together with workers: the two effects cannot be separated",
             id="two at one step",
         ),
         pytest.param(ASKED, "asked, waits for the batch in flight", id="asked"),
@@ -60,7 +60,7 @@ def test_bars_share_one_scale_and_fill_it() -> None:
 
 
 def test_the_parts_are_told_on_both_sides() -> None:
-    assert part_texts(SETTLED) == ["wait 9.6 > 0.2", "compute 13.0 > 12.9", "host 0.8 > 0.8"]
+    assert part_texts(SETTLED) == ["wait 9.6 → 0.2", "compute 13.0 → 12.9", "host 0.8 → 0.8"]
 
 
 def test_where_batches_come_in_bursts_both_sides_are_told_by_their_means() -> None:
@@ -69,6 +69,6 @@ def test_where_batches_come_in_bursts_both_sides_are_told_by_their_means() -> No
 
     assert not SETTLED.in_bursts
     assert switch.in_bursts
-    assert part_texts(switch)[0] == "wait 9.6 > 0.2"
+    assert part_texts(switch)[0] == "wait 9.6 → 0.2"
     assert longest_ms(switch) == pytest.approx(23.4)
     assert part_texts(ASKED) == ["wait", "compute", "host"]

@@ -39,11 +39,11 @@ FASTER = ExperimentEnded(
         ),
         (
             replace(FASTER, answer="unclear", cause="key", rounds=2, steps=48, ratio=None, low=None, high=None),
-            "not clear: a knob was turned before (48 steps in 2 rounds)",
+            "not clear: a knob was switched first (48 steps in 2 rounds)",
         ),
         (
             replace(FASTER, answer="unclear", cause="budget", rounds=0, steps=0, ratio=None, low=None, high=None),
-            "not clear: too few steps (0 steps in 0 rounds)",
+            "not clear: not enough steps (0 steps in 0 rounds)",
         ),
         (
             replace(FASTER, answer="unclear", cause="failed", reason="no memory", ratio=None),
@@ -56,17 +56,17 @@ def test_the_answer(ended: ExperimentEnded, words: str) -> None:
 
 
 def test_in_a_line_it_says_what_was_compared_and_what_the_run_goes_on_with() -> None:
-    assert experiment_line(FASTER) == f"prefetch off against 4: {answer_text(FASTER)}; left at 4"
-    assert experiment_line(replace(FASTER, cause="ended")) == f"prefetch off against 4: {answer_text(FASTER)}"
+    assert experiment_line(FASTER) == f"prefetch off vs 4: {answer_text(FASTER)}; kept 4"
+    assert experiment_line(replace(FASTER, cause="ended")) == f"prefetch off vs 4: {answer_text(FASTER)}"
     three = replace(FASTER, values=["off", "2", "4"])
-    assert experiment_line(three) == f"prefetch off against 2, 4: 4 is {answer_text(FASTER)}; left at 4"
+    assert experiment_line(three) == f"prefetch off vs 2, 4: 4 is {answer_text(FASTER)}; kept 4"
 
 
 def test_what_goes_on_is_told_from_the_events() -> None:
     assert running_experiment([]) is None
     begun = running_experiment([BEGAN])
     assert begun is not None
-    assert (begun.subject_text, begun.progress) == ("prefetch off against 4", "block 1")
+    assert (begun.subject, begun.progress) == ("prefetch off vs 4", "block 1")
     going = running_experiment([BEGAN, Noted(1, "x"), BLOCK])
     assert going is not None
     assert going.progress == "block 7, so far 1.60 x (1.20 to 2.10)"

@@ -65,7 +65,7 @@ def test_where_no_key_helps_it_is_said_what_does_not_let_it() -> None:
     known = replace(now(no_gain, prefetch="4"), stages=table)
 
     assert advise_switch(known, STARVING).sentence == "no key helps: read waits for storage: 19 of 22 ms"
-    assert advise_switch(now(no_gain, prefetch="4"), STARVING) == SwitchAdvice("no key helps: making batches is the limit")
+    assert advise_switch(now(no_gain, prefetch="4"), STARVING) == SwitchAdvice("no key helps: preparing batches is the limit")
 
 
 @pytest.mark.parametrize("live", [True, False])
@@ -84,7 +84,7 @@ def test_what_needs_more_memory_than_is_allowed_is_not_advised(live: bool) -> No
 def test_of_what_promises_nothing_no_memory_limit_is_told() -> None:
     idle = replace(ON, mean_ms=23.4, step_ms=23.4, needs_bytes=1.5 * 2**20, is_over_memory_limit=True)
 
-    assert advise_switch(now(idle, prefetch="4"), STARVING).sentence == "no key helps: making batches is the limit"
+    assert advise_switch(now(idle, prefetch="4"), STARVING).sentence == "no key helps: preparing batches is the limit"
 
 
 @pytest.mark.parametrize("live", [True, False])
@@ -94,7 +94,7 @@ def test_a_switch_that_promises_nothing_is_no_edit_either(live: bool) -> None:
 
     assert found.edit == ""
     assert found.advice == (
-        "no key helps: making batches is the limit"
+        "no key helps: preparing batches is the limit"
         if live
         else "prefetch cannot hide the wait: make batches cheaper: a parallel map, cache, a map over whole batches"
     )

@@ -82,7 +82,7 @@ def test_steps_are_compared_where_the_batch_is_the_same() -> None:
         earlier_run("a", start(mode="graph"), steps(100), []), start(mode="jit"), make_steps(np.zeros(100))
     )
     assert found.ratio == pytest.approx(21 / 11)
-    assert switch_text.outcome_text(found) == "1.91 x faster over 100 steps, settled"
+    assert switch_text.outcome_text(found) == "1.91 x faster over 100 steps, enough steps"
     assert switch_text.comparison_line(found) == "mode graph → jit: 1.91 x faster"
     assert switch_text.side_label(found, found.new) == "mode jit"
 
@@ -93,7 +93,7 @@ def test_images_are_compared_where_the_batch_differs() -> None:
     assert found.ratio == pytest.approx((21 / 32) / (35 / 64))
     assert switch_text.comparison_line(found) == "batch_size 32 → 64: 1.20 x faster per image"
     assert switch_text.duration(found, found.before.step.median if found.before else 0) == "0.656 ms/image"
-    assert switch_text.part_texts(found)[0] == "wait 0.312 > 0.156"
+    assert switch_text.part_texts(found)[0] == "wait 0.312 → 0.156"
 
 
 def test_a_batch_size_that_nobody_knows_leaves_steps_to_be_compared() -> None:
@@ -115,8 +115,8 @@ def test_the_new_run_counts_up_to_its_first_switch() -> None:
     [
         pytest.param(100, 0, "0 of 60 steps", id="nothing trained yet"),
         pytest.param(100, 10, "10 of 60 steps", id="too few yet"),
-        pytest.param(5, 100, "too few steps before it to compare", id="the earlier run was short"),
-        pytest.param(0, 100, "too few steps before it to compare", id="the earlier run had none"),
+        pytest.param(5, 100, "not enough steps before it to compare", id="the earlier run was short"),
+        pytest.param(0, 100, "not enough steps before it to compare", id="the earlier run had none"),
     ],
 )
 def test_too_few_steps_give_no_ratio(before: int, after: int, outcome: str) -> None:

@@ -29,7 +29,7 @@ def test_arrays_that_cannot_be_loaded_are_synthetic_with_a_note() -> None:
     assert "MNIST cannot be loaded (URL fetch failure" in made.note
     assert made.note.endswith("synthetic images of the same shapes replace it")
     assert "second line" not in made.note
-    assert reported[-1].startswith("MNIST cannot be had")
+    assert reported[-1].startswith("MNIST cannot be loaded: ")
 
 
 def test_synthetic_arrays_are_always_the_same() -> None:

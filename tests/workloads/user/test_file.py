@@ -121,7 +121,7 @@ REFUSED = {
     "train own.py --fast-form": "own.py takes no fast-form: it has no fast pipeline",
     "train own.py --storage-latency 5": "own.py takes no storage-latency: it reads no files while it trains",
     "train own.py --switch 9:workers=2": "own.py takes switches of prefetch only: dataset() is built once",
-    "bench own.py": "bench times the workloads that `tfwatch workloads` lists: own.py is a file",
+    "bench own.py": "own.py is a file: bench times the workloads that `tfwatch workloads` lists",
 }
 
 

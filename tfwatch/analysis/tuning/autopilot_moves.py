@@ -1,9 +1,4 @@
-"""The moves of a search: what a move is, what it may use, and which ones make sense.
-
-What a walk consists of: moves and reasons to stop, what they may use, and how many steps and bytes a move takes.
-
-Which switches make sense from where a walk stands: what feeds, what takes less, and back.
-"""
+"""The moves of an autopilot search: their limits, their cost in steps and memory, and the candidates from a setting."""
 
 from __future__ import annotations
 
@@ -26,15 +21,15 @@ if TYPE_CHECKING:
 
     MakeForecast: TypeAlias = Callable[[Mapping[str, str]], "Forecast | None"]
 
-#: Steady steps of a judging stretch: so many at least, so many at most.
+#: Steady steps that a move is judged by: at least, and at most.
 LEAST, MOST = 20, 40
-#: Steps that a new pipeline needs to settle, and so many more for what its buffers hold.
+#: Steps that a new pipeline takes to settle, and the most that its buffers add to them.
 _SETTLING, _MOST_TOGETHER = 4, 16
-#: Steps of the run that the whole walk may take.
+#: Steps of the run that a whole search may take.
 BUDGET = 400
-#: A first buffer.
+#: The first prefetch depth.
 FIRST_DEPTH = 4
-#: Flags after which a pipeline begins anew.
+#: Flags of the first step of a pipeline.
 _PIPELINE_STARTS = np.uint16(Flag.EPOCH_START | Flag.SHUFFLE_FILL | Flag.SWITCH)
 
 Cause: TypeAlias = Literal["not_starving", "compute_floor", "nothing_left", "budget"]
@@ -42,9 +37,9 @@ Cause: TypeAlias = Literal["not_starving", "compute_floor", "nothing_left", "bud
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Knobs to turn, at once; why, in one sentence.
+    """Switches to make together.
 
-    forecast: None where there is none.
+    why: one sentence. forecast: None where there is none.
     """
 
     changes: tuple[KnobChange, ...]
@@ -53,32 +48,32 @@ class Move:
 
     @property
     def knob(self) -> str:
-        """The knob that is turned first."""
+        """The knob of the first switch."""
         return self.changes[0].knob
 
     @property
     def old(self) -> str:
-        """What that one is turned from."""
+        """The old setting of the first switch."""
         return self.changes[0].old
 
     @property
     def new(self) -> str:
-        """What that one is turned to."""
+        """The new setting of the first switch."""
         return self.changes[0].new
 
     @property
     def beside(self) -> tuple[KnobChange, ...]:
-        """The other turns."""
+        """The switches after the first."""
         return self.changes[1:]
 
     def settings_after(self, knobs: Mapping[str, str]) -> dict[str, str]:
-        """The settings after it."""
+        """Return the settings after the move."""
         return {**knobs, **{change.knob: change.new for change in self.changes}}
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Nothing more to do, and why, in one sentence."""
+    """The end of a search. reason: one sentence."""
 
     cause: Cause
     reason: str
@@ -86,13 +81,13 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a walk may use.
+    """The resources of a search.
 
-    memory_bytes: what buffers may take beyond those of the start. batch_bytes: of one batch; None where it is unknown,
-    and then no buffer grows beyond the first. cores: that the run may use. open: the knobs that can be switched.
-    accelerated: the steps run on a device beside the CPU. steps: that are left of the budget. epoch_steps: until the
-    epoch after the next, which a cache that fills from now on serves; None where nobody knows. switch_steps: the most
-    that a switch has taken so far, from where it was asked for to where it took effect.
+    memory_bytes: for buffers, beyond those of the start. batch_bytes: of one batch; None where it is unknown, and then
+    no buffer grows beyond the first. cores: of the run. switchable: the knobs that can be switched. accelerated: the
+    steps run on a device beside the CPU. steps: the rest of the budget. epoch_steps: until the epoch after the next,
+    the first that reads from a cache which fills from now on; None where unknown. switch_steps: the most steps between
+    the request for a switch and its effect so far.
     """
 
     memory_bytes: float
@@ -105,16 +100,16 @@ class Limits:
     switch_steps: int = 0
 
     def buffered_steps(self, knobs: Mapping[str, str]) -> int:
-        """Steps until another setting is in effect: what the buffers still give, or what a switch took before."""
+        """Return the steps until another setting is in effect: the buffered ones, or the most that a switch took."""
         return max(buffered_steps(knobs), self.switch_steps)
 
 
 @dataclass(frozen=True)
 class SearchState:
-    """Where a walk stands: the settings at its start and now, and the steps measured under those of now.
+    """The state of a search: its first and current settings, and the measurement of the current ones.
 
-    been: settings that were measured, and that could not be had. foretell: the forecast of knobs turned to values from
-    here. floor_ms: the device's own time a step, as far as it is known.
+    visited: settings that were measured or refused. make_forecast: returns the forecast of a switch from here.
+    compute_floor_ms: the least compute and host time of a step so far.
     """
 
     start: Mapping[str, str]
@@ -126,7 +121,7 @@ class SearchState:
 
 
 def judging_steps(state: SearchState, move: Move, limits: Limits) -> int:
-    """How many steps a move from here may be judged by: what is left without switching there and back."""
+    """Return the number of steps that a move may be judged by: the budget less the switches there and back."""
     knobs = state.knobs
     settings_after = move.settings_after(knobs)
     switching = limits.buffered_steps(knobs) + settling_steps(settings_after) + limits.buffered_steps(settings_after)
@@ -135,50 +130,50 @@ def judging_steps(state: SearchState, move: Move, limits: Limits) -> int:
 
 
 def settling_steps(knobs: Mapping[str, str]) -> int:
-    """Steps left out after a switch: what the new buffers make together at first comes together."""
+    """Return the number of steps to leave out after a switch: the first batches of new buffers come together."""
     return _SETTLING + min(buffered_steps(knobs), _MOST_TOGETHER)
 
 
 def buffered_steps(knobs: Mapping[str, str]) -> int:
-    """Steps that a setting's buffers still give after another is asked for, and one to begin with."""
+    """Return the number of steps that the buffers of a setting still serve after a request for another, plus one."""
     return depth(knobs.get("prefetch", "off")) + depth(knobs.get("workers", "off")) + 1
 
 
 def drop_settling_rows(rows: Rows, steps: int) -> Rows:
-    """The rows without so many steps each time that a pipeline begins anew."""
+    """Return the rows without the first `steps` of each pipeline."""
     keep = np.ones(len(rows), dtype=np.bool_)
     for start in np.flatnonzero(rows["flags"] & _PIPELINE_STARTS):
         keep[start : start + steps] = False
     return rows[keep]
 
 
-#: Parallel calls grow up to so many: a storage that takes 100 ms is hidden behind steps of 2 ms.
+#: The most workers: they overlap 100 ms of storage latency with steps of 2 ms.
 _MOST_WORKERS = 64
-#: Workers double, a buffer is taken times four; where a step waits for more than this share, workers are too.
+#: Workers double and a buffer grows fourfold; above this share of data wait, workers grow fourfold too.
 _HIGH_WAIT_SHARE = 0.75
-#: Of the first workers: so many times what would hide the data if each call gained in full, and at most so many, or as
-#: many as there are cores.
+#: The first workers: this many times the number that overlaps all data work at full speedup, and at most this many or
+#: the number of cores.
 _SPARE, _MOST_FIRST = 1.25, 8
-#: A buffer grows up to so many: what it can even out are bursts. Where a step's work is shorter, it begins there.
+#: The deepest buffer: more only helps with bursts. Where compute and host take less than this, a search begins there.
 _MOST_DEPTH, _SHORT_MS = 16, 3.0
-#: On a CPU that trains too, so many workers a core were the best of the grid where few were no better than none.
+#: On a CPU that also trains, this many workers per core were the best of the grid where few were no better than none.
 _CROWD = 4
 _OFF = ("off", "default")
 _WHY = {
-    "fast_form": "the same batches, made with fewer calls",
-    "workers": "batches are made on several cores, and storage is asked for several at a time",
-    "prefetch": "batches are made while a step runs",
-    "cache": "what was read and decoded once is kept",
+    "fast_form": "fewer calls prepare the same batches",
+    "workers": "several cores prepare batches, and reads of storage overlap",
+    "prefetch": "batches are prepared while a step runs",
+    "cache": "examples are read and decoded once",
 }
-_BOTH = "batches are made while a step runs, by as few workers as hide them"
+_BOTH = "batches are prepared while a step runs, by as few workers as suffice"
 _FEWER = "fewer workers leave more of the cores to the training"
-_ALONE = "workers alone may leave more of the cores to the training"
+_ALONE = "workers without prefetch may leave more of the cores to the training"
 _CROWDS = "many workers may get more of the cores than few do"
-_AGAIN = "it may be the better one by all that is known: the two are compared once more"
+_AGAIN = "the measurements so far favor it: the two settings are compared again"
 
 
 def find_data_wait_moves(state: SearchState, limits: Limits) -> list[Move]:
-    """Switches that bring batches sooner, the likely ones first."""
+    """Return the moves that may shorten data wait, the most promising kinds first."""
     prefetch, workers = state.knobs.get("prefetch", "off"), state.knobs.get("workers", "off")
     found = [_single_change(state, "fast_form", "on" if state.knobs.get("fast_form") == "off" else "")]
     if prefetch in _OFF and workers in _OFF and state.now.work_ms < state.now.step_ms - state.now.work_ms:
@@ -194,7 +189,7 @@ def find_data_wait_moves(state: SearchState, limits: Limits) -> list[Move]:
 
 
 def find_core_sharing_moves(state: SearchState, limits: Limits) -> list[Move]:
-    """Switches that take less of the cores that the training needs too, or that share them out otherwise."""
+    """Return the moves that leave more of the cores to the training, or divide them in another way."""
     prefetch, workers = state.knobs.get("prefetch", "off"), state.knobs.get("workers", "off")
     cores = max(limits.cores, 2)
     found: list[Move | None] = []
@@ -216,13 +211,13 @@ def find_core_sharing_moves(state: SearchState, limits: Limits) -> list[Move]:
 
 
 def find_return_moves(state: SearchState, settings: Iterable[Mapping[str, str]]) -> list[Move]:
-    """Switches to other settings that were measured."""
+    """Return the moves to other measured settings."""
     others = [knobs for knobs in settings if knobs != state.knobs]
     return [Move(_changes(state, knobs.items()), _AGAIN) for knobs in others]
 
 
 def fits(state: SearchState, limits: Limits, move: Move) -> bool:
-    """Whether a move's buffers stay within the memory limit; one batch's size unknown, the first ones do."""
+    """Return whether a move's buffers stay within the memory limit. Without a batch size, only first buffers do."""
     if move.knob == "fast_form":
         return True
     if move.knob == "cache":
@@ -233,7 +228,7 @@ def fits(state: SearchState, limits: Limits, move: Move) -> bool:
 
 
 def _first_workers(state: SearchState, limits: Limits) -> int:
-    """As many calls at once as hide the data, by the first guess that each gains in full: a power of two."""
+    """Return the workers that overlap all data work if each gives its full speedup: a power of two."""
     times = _SPARE * (state.now.step_ms - state.now.work_ms) / max(state.now.work_ms, 1e-3)
     return min(1 << math.ceil(math.log2(max(times, 2.0))), max(_MOST_FIRST, limits.cores))
 
@@ -243,7 +238,7 @@ def _first_depth(state: SearchState) -> int:
 
 
 def _prefetch_and_workers(state: SearchState, limits: Limits, calls: int) -> Move | None:
-    """Prefetch and workers in one move, as far as the memory limit bears them."""
+    """Return a move of prefetch and workers that fits the memory limit."""
     if not {"prefetch", "workers"} <= set(state.knobs):
         return None
     while calls >= 2:
@@ -256,7 +251,7 @@ def _prefetch_and_workers(state: SearchState, limits: Limits, calls: int) -> Mov
 
 
 def _single_change(state: SearchState, knob: str, new: str, why: str = "") -> Move | None:
-    """One knob turned; None where there is none, or nothing to turn it to."""
+    """Return the move of one knob; None where the run lacks it, or `new` is empty."""
     if not new or knob not in state.knobs:
         return None
     change = KnobChange(knob, state.knobs[knob], new)
@@ -264,7 +259,7 @@ def _single_change(state: SearchState, knob: str, new: str, why: str = "") -> Mo
 
 
 def _move(state: SearchState, why: str, *changes: tuple[str, str]) -> Move | None:
-    """Knobs turned at once, but those that stand there already; None where one is missing, or none turns."""
+    """Return the move to these values; None where a knob is missing, or nothing changes."""
     if any(knob not in state.knobs for knob, _ in changes):
         return None
     found = _changes(state, changes)
@@ -272,7 +267,7 @@ def _move(state: SearchState, why: str, *changes: tuple[str, str]) -> Move | Non
 
 
 def _changes(state: SearchState, values: Iterable[tuple[str, str]]) -> tuple[KnobChange, ...]:
-    """What it takes to turn knobs to these values."""
+    """Return the changes that lead to these values."""
     return tuple(KnobChange(knob, state.knobs[knob], new) for knob, new in values if state.knobs[knob] != new)
 
 
@@ -281,7 +276,7 @@ def _forecast(state: SearchState, changes: tuple[KnobChange, ...]) -> Forecast |
 
 
 def _new_moves(state: SearchState, limits: Limits, moves: list[Move | None]) -> list[Move]:
-    """Those of knobs that are open, and to settings where it has not been."""
+    """Return the moves of switchable knobs that lead to unvisited settings."""
     return [
         move
         for move in moves
@@ -290,7 +285,7 @@ def _new_moves(state: SearchState, limits: Limits, moves: list[Move | None]) -> 
 
 
 def _largest_fitting(state: SearchState, limits: Limits, knob: str, most: int) -> str:
-    """What a knob that is off is turned to: `most`, or the half of it, of that, ... that the memory limit bears."""
+    """Return the first value of a knob that is off: `most`, halved until it fits the memory limit."""
     fitting = most
     while fitting > 1 and not _value_fits(state, limits, knob, str(fitting)):
         fitting //= 2
@@ -298,7 +293,7 @@ def _largest_fitting(state: SearchState, limits: Limits, knob: str, most: int) -
 
 
 def _next_larger(state: SearchState, limits: Limits, knob: str) -> str:
-    """The next larger number that the memory bears; empty where it is none, or there."""
+    """Return the next larger value that fits the memory limit; empty where there is none."""
     value = state.knobs[knob]
     most = _MOST_DEPTH if knob == "prefetch" else _MOST_WORKERS
     if not value.isdigit() or int(value) >= most:

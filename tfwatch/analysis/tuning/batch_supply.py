@@ -1,11 +1,6 @@
-"""How batches are made: serial work, parallel calls, batches prepared ahead, and how that overlaps with compute.
+"""A model of the batch supply: serial work, parallel calls, prefetch, and their overlap with compute.
 
-How batches are made: what of the work is serial, what workers share, and what is made ahead without prefetch.
-
-What a step takes when batches are made one after another, ahead of it, or by several workers: formulas alone.
-
-Milliseconds throughout. D is what making a batch takes, C + H (`work`) what a step does with it on the device and after
-it on the host.
+Milliseconds throughout. D is the time to prepare a batch, C + H (`work`) the compute and host time of a step.
 """
 
 from __future__ import annotations
@@ -24,28 +19,28 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.findings.bottleneck import StageTable
 
-#: A buffer size of TensorFlow's own choice is taken for this many batches, and a map's parallelism for all cores.
+#: A buffer size that TensorFlow chooses counts as this many batches; a map's parallelism counts as all cores.
 AUTO_DEPTH = 8
 _MAPS = ("Map", "ParallelMap")
-#: A batch whose size nobody knows is taken for one of so many examples.
+#: The examples of a batch of unknown size.
 _BATCH = 32
-#: Of the work of a pipeline that cannot be seen inside: the share that lies in maps. Decoding is most of a JPEG
-#: pipeline (0.95 of it in `cnn`); a Python generator has none. In the order of `Range`: what makes steps short first.
+#: The share of maps in the work of a pipeline without stage figures. Decoding is most of a JPEG pipeline (0.95 in
+#: `cnn`); a Python generator has no maps. In the order of `Range`: the shortest step first.
 _IN_MAPS = (1.0, 0.9, 0.4)
-#: By the same guesses: of the work that no stage shows, what lies in maps; and of all work, what the stages may tell of
-#: the wrong one: on an H200's host a batch stage seemed to be most of a pipeline whose maps were.
+#: In the same order: the share of maps in work that no stage shows, and the share of all work that stage figures may
+#: assign to the wrong stage. On an H200's host a batch stage seemed to take most of the time of the maps.
 _HIDDEN_IN_MAPS = (1.0, 0.5, 0.0)
-_MISTOLD = (0.3, 0.0, -0.05)
-#: Parallel maps take more work in all: 1.0 where they sleep, 1.3 for JPEGs decoded on all of two cores.
+_MISASSIGNED = (0.3, 0.0, -0.05)
+#: Parallel maps take more work in total: 1.0 where they sleep, 1.3 for JPEGs decoded on both of two cores.
 _LOSSES = (1.0, 1.05, 1.3)
-#: The fast pipeline of a pipeline never seen to run: its share of the slow form's work. 0.04 in `generator`.
+#: The work of a fast pipeline that has not run yet, as a share of the slow one's: 0.04 in `generator`.
 _FAST = (0.01, 0.1, 0.5)
-#: A cache that never held anything: what is left of the work. Random augmentation is made anew.
+#: The share of the work that remains with a cache that has not run yet: random augmentation runs each epoch.
 _CACHED = (0.02, 0.3, 0.9)
 
 
 class Range(NamedTuple):
-    """A figure that is not known exactly: what makes the step short, what is likely, and what makes it long."""
+    """An uncertain figure: the values for the shortest, the expected and the longest step."""
 
     short: float
     middle: float
@@ -54,11 +49,11 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """One way in which a pipeline may be built.
+    """One assumption about the work of a pipeline.
 
-    serial_ms: a batch's work in stages that stay serial; parallel_ms: in maps, which `workers` share. elements: what
-    the maps hand on singly for each batch, 1 where they make whole batches: so much finer is what they make ahead.
-    loss: the maps' work becomes so many times as much where threads share it.
+    serial_ms: a batch's work in serial stages. parallel_ms: in maps, which `workers` share. elements: of a map's
+    output per batch, 1 where it makes whole batches; a map works ahead by elements. loss: the factor by which the
+    maps' work grows where threads share it.
     """
 
     serial_ms: float
@@ -68,16 +63,16 @@ class Supply:
 
     @property
     def work_ms(self) -> float:
-        """What a batch takes where nothing is parallel."""
+        """The time of a batch without parallel calls."""
         return self.serial_ms + self.parallel_ms
 
     def data_ms(self, workers: str, cores: int) -> float:
-        """D: what a batch takes after another where nothing waits for the step."""
+        """Return D, the time between two batches where none waits for the step."""
         at_once = parallelism(workers, cores)
         return by_workers(self.parallel_ms * self.loss, self.serial_ms, at_once, cores) if at_once else self.work_ms
 
     def step_ms(self, prefetch: str, workers: str, work_ms: float, cores: int) -> float:
-        """The step, where it takes `work_ms` of compute and host."""
+        """Return the step time with `work_ms` of compute and host."""
         data_ms = self.data_ms(workers, cores)
         if depth(prefetch):
             return overlapped(data_ms, work_ms)
@@ -87,39 +82,39 @@ class Supply:
         return partly_ahead(data_ms, work_ms, min(at_once / self.elements, 1.0))
 
     def scaled(self, times: float) -> Supply:
-        """The same pipeline with all of its work so many times as large."""
+        """Return the same pipeline with all work multiplied."""
         return replace(self, serial_ms=self.serial_ms * times, parallel_ms=self.parallel_ms * times)
 
     def with_latency(self, latency_ms: float) -> Supply:
-        """The same with so much more latency at the read, a map of whole batches; less than nothing is nothing."""
+        """Return the same pipeline with more latency at the read, a map of whole batches."""
         return replace(self, parallel_ms=max(self.parallel_ms + latency_ms, 0.0))
 
 
 def depth(value: str) -> int:
-    """How many batches a prefetch, or a parallel map, may hold; 0 where it is off."""
+    """Return the number of batches that a prefetch or a parallel map may hold; 0 where it is off."""
     if value == "off":
         return 0
     return int(value) if value.isdigit() else AUTO_DEPTH
 
 
 def parallelism(workers: str, cores: int) -> int:
-    """How many calls of a map run at once; 0 where it is not parallel. tf.data runs them on a thread a core."""
+    """Return the number of parallel calls of a map; 0 where it is serial. tf.data uses one thread per core."""
     if workers == "off":
         return 0
     return int(workers) if workers.isdigit() else max(cores, 1)
 
 
 def needed_bytes(knobs: Mapping[str, str], batch_bytes: float) -> float:
-    """At most what the buffers of a setting hold: a batch each for the prefetch and for what is made in parallel."""
+    """Return the most bytes in the buffers of a setting: those of the prefetch and of the parallel calls."""
     return batch_bytes * (depth(knobs.get("prefetch", "off")) + depth(knobs.get("workers", "off")))
 
 
 def supplies(
     work_ms: Range, table: StageTable | None, batch_size: int | None, latency_ms: float
 ) -> tuple[Supply, Supply, Supply]:
-    """The pipeline by three guesses, in the order of `Range`; alike where its stages are known.
+    """Return three assumptions about a pipeline, in the order of `Range`; alike where its stages are known.
 
-    Simulated latency is part of the work, and in a map for certain.
+    Simulated latency is part of the work, and always in a map.
     """
     each = _elements(table, batch_size)
     elements = (1.0, each, each) if table is None else (each, each, each)
@@ -134,14 +129,14 @@ def supplies(
 
 
 def in_form(found: tuple[Supply, ...], fast: bool) -> tuple[Supply, ...] | None:
-    """The supplies with the pipeline's other form in place of the present one; None where that cannot be guessed."""
+    """Return the supplies of the fast pipeline in place of the slow one; None for the slow one."""
     return tuple(one.scaled(share) for one, share in zip(found, _FAST, strict=True)) if fast else None
 
 
 def cached(found: tuple[Supply, ...], table: StageTable | None) -> tuple[Supply, ...]:
-    """The supplies once a cache holds every example: what was made of them before anything random is not made again.
+    """Return the supplies with a full cache: the stages before the first random one do no work.
 
-    Of several maps the last one is taken for the random one.
+    Of several maps, the last one counts as random.
     """
     left = _left(table)
     shares = _CACHED if left is None else (left / 2, left, min(1.5 * left, 1.0))
@@ -149,7 +144,7 @@ def cached(found: tuple[Supply, ...], table: StageTable | None) -> tuple[Supply,
 
 
 def _left(table: StageTable | None) -> float | None:
-    """The share of the work that a cache leaves; None where the stages do not tell."""
+    """Return the share of the work that remains with a cache; None without stage figures."""
     if table is None or not table.all_ms > 0:
         return None
     maps = [stage.busy_ms for stage in table.stages if stage.kind.startswith(_MAPS) and stage.busy_ms > 0]
@@ -157,21 +152,21 @@ def _left(table: StageTable | None) -> float | None:
 
 
 def _in_maps(table: StageTable | None, work_ms: float, guess: int) -> float | None:
-    """What of a batch's work lies in maps, by one of the three guesses; None where the stages do not tell.
+    """Return the part of a batch's work in maps, by one of the three assumptions; None without stage figures.
 
-    Work that no stage shows may lie in maps or beside them.
+    Work that no stage shows may be in maps or outside them.
     """
     if table is None or not table.all_ms > 0:
         return None
     maps_ms = sum(stage.busy_ms for stage in table.stages if stage.kind.startswith(_MAPS) and stage.busy_ms > 0)
     hidden_ms = max(work_ms - table.all_ms, 0.0)
     shown_ms = min(maps_ms, work_ms * maps_ms / table.all_ms)
-    more_ms = _HIDDEN_IN_MAPS[guess] * hidden_ms + _MISTOLD[guess] * work_ms
+    more_ms = _HIDDEN_IN_MAPS[guess] * hidden_ms + _MISASSIGNED[guess] * work_ms
     return min(max(shown_ms + more_ms, 0.0), work_ms)
 
 
 def _elements(table: StageTable | None, batch_size: int | None) -> float:
-    """What the costliest map hands on for each batch: examples where a batch stage follows it."""
+    """Return the elements of the costliest map per batch: examples where a batch stage follows it."""
     each = float(batch_size or _BATCH)
     if table is None:
         return each
@@ -180,35 +175,35 @@ def _elements(table: StageTable | None, batch_size: int | None) -> float:
     return each if any("Batch" in stage.kind for stage in table.stages[costliest:]) else 1.0
 
 
-#: What taking a batch from a prefetch buffer costs over nothing: 0.2 ms on an H200, 0.1 to 0.4 on two cores.
+#: The cost of a batch from a prefetch buffer: 0.2 ms on an H200, 0.1 to 0.4 ms on two cores.
 HAND_OVER_MS = 0.2
 
 
 def in_turn(data_ms: float, work_ms: float) -> float:
-    """D + C + H: nothing works ahead, so that each batch is waited for in full."""
+    """Return D + C + H: no batch is prepared ahead, so that each step waits for all of D."""
     return data_ms + work_ms
 
 
 def overlapped(data_ms: float, work_ms: float) -> float:
-    """max(D, C + H) and a little: a batch is made while the step before it runs.
+    """Return max(D, C + H) plus the hand-over: a batch is prepared while the previous step runs.
 
-    The bound of a two-stage pipeline. Held within 5 % on an H200 with loaders of 5 to 40 ms against steps of 13.4
+    The bound of a two-stage pipeline. It held within 5 % on an H200 with loaders of 5 to 40 ms and steps of 13.4 ms
     (docs/results.md).
     """
     return max(data_ms, work_ms + HAND_OVER_MS)
 
 
 def queued(data_ms: Sequence[float], work_ms: Sequence[float], depth: int) -> NDArray[np.float64]:
-    """The steps of a training over these batches behind a buffer of `depth` of them, shape [len(data_ms)].
+    """Return the step times over these batches behind a buffer of `depth` batches, shape [len(data_ms)].
 
-    Batch i is begun when i - 1 is made and i - depth is taken, as tf.data's prefetch does, and is taken when it is made
-    and step i - 1 is over: Lindley's recursion with a finite buffer. The series runs twice, and the second pass is
-    given: the first begins with an empty buffer.
+    Work on batch i begins when batch i - 1 is ready and batch i - depth is taken, as in tf.data's prefetch; a step
+    takes its batch when it is ready and the previous step is over: Lindley's recursion with a finite buffer. The series
+    runs twice and the second pass is returned, since the first begins with an empty buffer.
     """
     taken = deque([0.0] * depth, maxlen=depth)
     made = ready = 0.0
     overs = []
-    # Most of what a forecast costs: calls of `max` made it take 1.6 times as long.
+    # The costliest loop of a forecast: with calls of `max` it took 1.6 times as long.
     for data, work in (*zip(data_ms, work_ms, strict=True),) * 2:
         oldest = taken[0]
         made = (oldest if oldest > made else made) + data
@@ -220,22 +215,22 @@ def queued(data_ms: Sequence[float], work_ms: Sequence[float], depth: int) -> ND
 
 
 def partly_ahead(data_ms: float, work_ms: float, share: float) -> float:
-    """A pipeline that makes `share` (0 to 1) of the next batch ahead while a step runs, and the rest when asked."""
+    """Return the step of a pipeline that prepares `share` (0 to 1) of the next batch ahead, the rest on request."""
     return data_ms + work_ms - min(share * data_ms, work_ms)
 
 
 def shared_cores(core_ms: float, cores: float) -> float:
-    """The shortest step for work of `core_ms` core milliseconds on so many cores, whatever overlaps: work is conserved.
+    """Return the shortest step for `core_ms` core milliseconds of work on these cores: work is conserved.
 
-    NaN where one of them is not known.
+    NaN where one of the two is unknown.
     """
     return core_ms / cores if cores > 0 else math.nan
 
 
 def by_workers(parallel_ms: float, serial_ms: float, workers: float, cores: float) -> float:
-    """A batch whose maps run on `workers` threads: work / min(workers, free cores); the serial rest stays beside it.
+    """Return the time of a batch whose maps run on `workers` threads: work / min(workers, free cores).
 
-    The maps of one batch run while the serial rest of another does, so that the slower of the two bounds the rate
-    (tf.data: each parallel map is a stage of its own).
+    The maps of one batch overlap with the serial stages of another, so that the slower of the two bounds the rate
+    (in tf.data each parallel map is a stage).
     """
     return max(parallel_ms / max(min(workers, cores), 1.0), serial_ms)

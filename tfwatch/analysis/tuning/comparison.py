@@ -1,9 +1,4 @@
-"""Did it help: steps before a switch, or of the run before a restart, against the steps after it.
-
-Did it help: steps before a switch against the steps after it.
-
-Did a restart help: the last steps of the run before it against the steps of the run that it began.
-"""
+"""Comparison of the steps before and after a switch, and of the runs before and after a restart."""
 
 from __future__ import annotations
 
@@ -23,26 +18,26 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
 
-#: Steps after which a comparison is called settled.
+#: Steps after a switch that are enough for a comparison.
 ENOUGH_STEPS = 60
-#: Steps looked at on each side, at most.
+#: The most steps on each side.
 LONGEST = 600
-#: Steady steps on both sides before a ratio is told.
+#: The fewest steady steps on each side of a ratio.
 LEAST = 20
 
-#: The splits of stretches (first step, last step) that grow no more.
+#: The splits of complete stretches (first step, last step).
 KnownSplits: TypeAlias = dict[tuple[int, int], Breakdown | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison(ChangesKnob):
-    """One switch and what it gave.
+    """One switch, with the steps before and after it.
 
-    step: the first step of the new setting; None while the switch is asked and not yet in effect.
-    before, after: the steady steps on both sides, up to the neighbouring switch and at most 600 each.
+    step: the first step of the new setting; None while the switch is requested and not yet in effect.
+    before, after: the steady steps on both sides, up to the neighboring switch and at most 600 each.
     ratio: `typical` step time before over after; above 1 is faster. None until there are 20 steps on both sides.
     settled: `after` holds at least `ENOUGH_STEPS` steps.
-    beside: another knob that was turned at the same step: what each of them gave nobody can tell, so there is no ratio.
+    beside: another knob switched at the same step; their effects cannot be separated, so there is no ratio.
     """
 
     knob: str
@@ -60,13 +55,13 @@ class Comparison(ChangesKnob):
 
     @property
     def in_bursts(self) -> bool:
-        """Whether batches come in bursts on either side."""
+        """True where batches come in bursts on either side."""
         return any(side.in_bursts for side in (self.before, self.after) if side)
 
     def typical(self, part: Stat) -> float:
-        """What a part takes: its median, which a second in which the machine was busy does not move.
+        """Return the typical time of a part: its median, which a busy second of the machine does not move.
 
-        Where batches come in bursts the mean, for then only that holds the wait whose share is told beside it.
+        The mean where batches come in bursts: only the mean contains their data wait.
         """
         return part.mean if self.in_bursts else part.median
 
@@ -77,13 +72,13 @@ def compare(
     rows_between: Callable[[int, int], Rows],
     known: KnownSplits | None = None,
 ) -> list[Comparison]:
-    """Every switch of a run in order; `rows_between(first, last)` gives the rows of steps first to last.
+    """Compare every switch of a run, in order; `rows_between(first, last)` returns the rows of steps first to last.
 
-    A switch that a later request replaced before it took effect, and one that failed, is left out, and so are those of
-    experiments, which compare for themselves. Settings that change at one step share that step's two sides, no ratio.
+    Switches that a later request replaced, that failed, or that belong to an A/B test are left out. Knobs that change
+    at one step share its two sides, and have no ratio.
 
     Args:
-        known: kept by a caller that asks often, and filled here: a stretch that grows no more is read once.
+        known: the complete splits so far, filled here; a caller that compares often keeps it.
     """
     known = {} if known is None else known
     made, waiting = _made_and_waiting(events)
@@ -101,14 +96,14 @@ def compare(
         sides = (_split(*side, steps_total, rows_between, known) for side in (before, after))
         others = (knob for knob in knobs_at[switch.step] if knob != switch.knob)
         found.append(_comparison(asked_at_ns, switch, next(others, ""), *sides))
-    # What waits for an epoch to begin may do so for minutes: its knob's row says so, and the newest comparison stands.
+    # A request that waits for an epoch to begin may wait for minutes: its knob's row shows it.
     return found + [
         _not_yet(request) for request in without_experiments(waiting) if not epochs_until(request.knob, request.new)
     ]
 
 
 def _made_and_waiting(events: Sequence[Event]) -> tuple[list[tuple[int, PipelineSwitched]], list[SwitchAsked]]:
-    """The switches that took effect, each with when it was asked, and the requests that still wait."""
+    """Return the switches that took effect, each with the time of its request, and the requests that still wait."""
     waiting: list[SwitchAsked] = []
     made = []
     for event in events:
@@ -125,7 +120,7 @@ def _made_and_waiting(events: Sequence[Event]) -> tuple[list[tuple[int, Pipeline
 
 
 def _answered(switch: PipelineSwitched, waiting: list[SwitchAsked]) -> list[SwitchAsked]:
-    """The request that a switch obeys, after the ones that it replaced."""
+    """Return the requests that a switch answers: those it replaced, then its own."""
     same = [request for request in waiting if request.knob == switch.knob]
     while same and same[-1].new != switch.new:
         same.pop()
@@ -133,7 +128,7 @@ def _answered(switch: PipelineSwitched, waiting: list[SwitchAsked]) -> list[Swit
 
 
 def _sides(step: int, bounds: list[int]) -> tuple[tuple[int, int], tuple[int, int]]:
-    """First and last step on both sides of `step`, whether they have come or not."""
+    """Return the first and last step on both sides of `step`; the run may not have reached them yet."""
     at = bisect_left(bounds, step)
     earliest = bounds[at - 1] if at else 1
     latest = bounds[at + 1] - 1 if at + 1 < len(bounds) else step + LONGEST
@@ -188,7 +183,7 @@ def _not_yet(request: SwitchAsked) -> Comparison:
 
 
 def ratio(before: Breakdown | None, after: Breakdown | None) -> float | None:
-    """The median step before over the one after, in bursts the mean; None below 20 steps on either side."""
+    """Return the median step before over the one after, in bursts the mean; None below 20 steps on either side."""
     if before is None or after is None or min(before.steps, after.steps) < LEAST or after.step.median <= 0:
         return None
     if before.in_bursts or after.in_bursts:
@@ -196,7 +191,7 @@ def ratio(before: Breakdown | None, after: Breakdown | None) -> float | None:
     return before.step.median / after.step.median
 
 
-#: Start knobs in the order in which they are told, with what stands for a value that was not given.
+#: Start knobs in the order of their changes, with the word for a value that was not given.
 _SETTINGS: dict[str, str] = {
     "device": "auto",
     "mode": "graph",
@@ -215,7 +210,7 @@ _SETTINGS: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a run trains with: settings and batch size as run.json has them, and its knobs, values in words."""
+    """The start of a run: its settings and batch size as in run.json, and its knobs, values in words."""
 
     settings: Mapping[str, object]
     knobs: Mapping[str, str]
@@ -226,8 +221,8 @@ class Start:
 class Earlier:
     """The run before a restart.
 
-    run: its name. start: with its knobs as they stood then. split: of the last steady steps of one setting, at most
-    600; None where there are none.
+    run: its name. start: with its last knobs. split: of the last steady steps of one setting, at most 600; None where
+    there are none.
     """
 
     run: str
@@ -237,11 +232,10 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True)
 class Restart(Comparison):
-    """A restart and what it gave; its first step is 1.
+    """A restart, with the steps before and after it; its first step is 1.
 
-    run: the run before it. changes: of start knobs and live ones; `knob`, `old` and `new` are those of the one where
-    there is one.
-    per_image: the batch size differs: `before`, `after` and `ratio` are of an image, not of a step.
+    run: the run before it. changes: of start knobs and live ones; `knob`, `old` and `new` are those of a single change.
+    per_image: the batch size differs, so that `before`, `after` and `ratio` are per image, not per step.
     """
 
     run: str
@@ -250,9 +244,9 @@ class Restart(Comparison):
 
 
 def earlier_run(run: str, start: Start, steps: Rows, events: Sequence[Event]) -> Earlier:
-    """A run that is over, as the next one is compared with it; `steps` are all its rows, step 1 first.
+    """Summarise a finished run for the comparison with the next one; `steps` are all its rows, step 1 first.
 
-    It counts with its last setting that has `LEAST` steady steps: one in which it was left at once shows nothing.
+    The last setting with `LEAST` steady steps counts.
     """
     switches = [event for event in events if isinstance(event, PipelineSwitched)]
     rows = steps[plausible(steps)]
@@ -271,7 +265,7 @@ def _at(start: Start, switches: Iterable[PipelineSwitched]) -> Start:
 
 
 def changes(before: Start, now: Start) -> tuple[KnobChange, ...]:
-    """What differs of the settings and of the knobs, in the order in which it is told."""
+    """Return the differences of settings and knobs, in the order of `_SETTINGS`."""
     return tuple(_changes(before, now))
 
 
@@ -300,10 +294,10 @@ def restart(
     steps_total: int,
     rows_between: Callable[[int, int], Rows],
 ) -> Restart:
-    """What a restart gave so far.
+    """Compare a restarted run with the run before it.
 
-    `events` are of the run that it began, `steps_total` how many steps that has; `rows_between(first, last)` gives
-    its rows. Its steps up to its first switch count, at most 600.
+    `events`, `steps_total` and `rows_between(first, last)` are of the new run. Its steps up to its first switch count,
+    at most 600.
     """
     changed = changes(earlier.start, now)
     switch = next((event.step for event in events if isinstance(event, PipelineSwitched)), LONGEST + 1)
@@ -332,7 +326,7 @@ def restart(
 
 
 def _of_an_image(side: Breakdown | None, batch_size: int | None) -> Breakdown | None:
-    """A step's milliseconds spread over the images of its batch."""
+    """Return the milliseconds per image of a batch."""
     if side is None or not batch_size:
         return side
 

@@ -1,14 +1,8 @@
-"""The step time of each setting: measured, seen earlier in the run, and estimated from both and the forecasts.
+"""The step time of each setting, measured and estimated.
 
-What was measured under a setting, from few steps, and how sure it is.
-
-What each setting's step takes, by all that is known of it: what was measured, and what was forecast.
-
-Weighted least squares over the logarithms of step times. A stretch of steps says what its setting takes, as exactly as
-its own error and a machine that wanders allow; a forecast says how far two settings lie apart, as exactly as the
-forecasts so far came true.
-
-What the settings of a run have shown so far: where it has stood before, nothing needs to be forecast.
+`measure` gives a mean step with its standard error. `Estimator` combines measurements and forecasts by weighted least
+squares over the logarithms of step times: a measurement is as exact as its error and the variation of the machine, a
+forecast as exact as the forecasts so far. `intervals` and `find_measured` find the settings that a run has measured.
 """
 
 from __future__ import annotations
@@ -35,15 +29,15 @@ if TYPE_CHECKING:
     from tfwatch.core.knobs import KnobChange
     from tfwatch.core.rows import Rows
 
-#: The share of steps on each side that counts as far off as its nearest neighbour.
+#: The share of steps in each tail.
 _TAIL = 0.05
-#: Neighbours may resemble each other so much; beyond it a stretch is too short to tell.
-_LIKEST = 0.9
+#: The largest autocorrelation that counts; above it a stretch is too short to estimate it.
+_MOST_AUTOCORRELATION = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Steady steps of one setting, means: step_ms with its standard error, work_ms the part that is no data wait."""
+    """The mean steady step of one setting. error_ms: its standard error. work_ms: the part without data wait."""
 
     steps: int
     step_ms: float
@@ -57,11 +51,11 @@ class Measurement:
 
 
 def measure(rows: Rows) -> Measurement | None:
-    """Of rows of `core.rows.STEP` of one setting; None below two steady ones.
+    """Measure one setting from its rows of `core.rows.STEP`; None below two steady ones.
 
     The means are winsorised at `_TAIL`, and the standard error is that of a trimmed mean (Wilcox, Introduction to
-    Robust Estimation). It counts neighbouring steps that resemble each other as fewer: n (1 - r) / (1 + r) for a
-    lag-one autocorrelation r above 0 (an AR(1) process).
+    Robust Estimation). Correlated steps count as fewer: n (1 - r) / (1 + r) for a lag-one autocorrelation r above 0
+    (an AR(1) process).
     """
     kept = steady(rows)
     if len(kept) < 2:
@@ -70,30 +64,30 @@ def measure(rows: Rows) -> Measurement | None:
     step = _winsorised(step_ms(kept, np.float64))
     deviation = step - step.mean()
     spread = float(deviation @ deviation)
-    likeness = float(deviation[1:] @ deviation[:-1]) / spread if spread > 0 else 0.0
-    likeness = min(max(likeness, 0.0), _LIKEST)
-    count = max(len(kept) * (1 - likeness) / (1 + likeness), 2.0)
+    correlation = float(deviation[1:] @ deviation[:-1]) / spread if spread > 0 else 0.0
+    correlation = min(max(correlation, 0.0), _MOST_AUTOCORRELATION)
+    count = max(len(kept) * (1 - correlation) / (1 + correlation), 2.0)
     error = math.sqrt(spread / (len(kept) - 1) / count) / (1 - 2 * _TAIL)
     return Measurement(len(kept), float(step.mean()), error, min(float(work.mean()), float(step.mean())))
 
 
 def _winsorised(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What lies in the tails moved to where they begin: a slow batch in ten still counts, one in a hundred does not."""
+    """Return the values with the tails clipped: a slow batch in ten still counts, one in a hundred does not."""
     low, high = np.quantile(values, [_TAIL, 1 - _TAIL])
     return np.clip(values, low, high)
 
 
-#: A machine that comes back to a setting is as fast as before to this share, and to so many standard errors of a
-#: stretch: between visits the same setting's steps lay 1 % to 8 % apart on two cores that others used too.
-_WANDERS, _ERRORS = 0.02, 2.0
-#: A forecast is off by this share of a step at least, and by this share of what it promises, until its record tells:
-#: before that, it counts as so many that came true.
+#: A setting measured again varies by this share, and by this many standard errors of a stretch: on two cores that
+#: others used too, the same setting's steps differed by 1 % to 8 % between visits.
+_VARIATION, _ERRORS = 0.02, 2.0
+#: The assumed error of a forecast: at least this share of a step, and this share of the expected change. The assumption
+#: weighs as much as this many checked forecasts.
 _LEAST_ERROR, _ERROR_OF_CHANGE, _FAITH = 0.05, 0.5, 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredDatum:
-    """A stretch of steps that was measured under a setting."""
+    """One measurement of a setting."""
 
     knobs: Mapping[str, str]
     measured: Measurement
@@ -105,15 +99,16 @@ class MeasuredDatum:
 
     @property
     def deviation(self) -> float:
-        """How far the setting's own step may be from it: a standard deviation, as a share."""
-        return math.hypot(_ERRORS * self.measured.error_ms / self.measured.step_ms, _WANDERS)
+        """The standard deviation of the setting's step around the measured one, as a share."""
+        return math.hypot(_ERRORS * self.measured.error_ms / self.measured.step_ms, _VARIATION)
 
 
 @dataclass(frozen=True, slots=True)
 class ForecastDatum:
-    """What was foretold of a switch: the logarithm of the step after it over the one before; came: NaN until it did.
+    """The forecast of a switch, as the logarithm of the step after it over the step before.
 
-    range, came_off: standard deviations, by the forecast's own range, and of what came by how exactly it was measured.
+    measured_log_ratio: NaN until the switch was measured. spread, measured_error: standard deviations, of the forecast
+    by its interval and of the measured ratio.
     """
 
     knobs: Mapping[str, str]
@@ -125,36 +120,36 @@ class ForecastDatum:
 
     @property
     def deviation(self) -> float:
-        """How far it is taken to be off, before anything is known of forecasts: a standard deviation, as a share."""
+        """The assumed standard deviation of the forecast, as a share."""
         return math.hypot(max(self.spread, _LEAST_ERROR), _ERROR_OF_CHANGE * self.log_ratio)
 
 
 class Estimator:
-    """Estimates of every setting in `seen`, at least one, and in `told`, which begin at settings that are known."""
+    """Estimates the step of every measured setting (at least one) and of those forecast from them."""
 
     def __init__(self, measurements: Sequence[MeasuredDatum], forecasts: Sequence[ForecastDatum]) -> None:
         settings = [one.knobs for one in measurements] + [one.settings_after for one in forecasts]
         self._at = {_key(one): n for n, one in enumerate({_key(one): one for one in settings}.values())}
-        deviation = _error_scale(forecasts)
+        scale = _error_scale(forecasts)
         rows = [self._row(one.knobs) for one in measurements] + [self._row(one.settings_after) - self._row(one.knobs) for one in forecasts]
-        sure = 1 / np.array([one.deviation for one in measurements] + [deviation * one.deviation for one in forecasts])
+        sure = 1 / np.array([one.deviation for one in measurements] + [scale * one.deviation for one in forecasts])
         logs = np.array([one.log for one in measurements] + [one.log_ratio for one in forecasts])
         weighed = np.array(rows) * sure[:, None]
         self._spread = np.linalg.inv(weighed.T @ weighed)
         self._mean = self._spread @ (weighed.T @ (logs * sure))
 
     def expected_saving(self, here: Mapping[str, str], there: Mapping[str, str]) -> float:
-        """The share of a step that a setting is likely to save over another; below 0 where it is slower."""
+        """Return the expected saving of a setting over another, as a share of a step; below 0 where it is slower."""
         return float((self._row(here) - self._row(there)) @ self._mean)
 
     def expected_gain(self, here: Mapping[str, str], there: Mapping[str, str], price: float) -> float:
-        """The share of a step that trying a setting gains on average, where the better of the two is kept.
+        """Return the expected gain of a measurement of a setting, as a share of a step; the better of the two is kept.
 
-        price: what it has to save to be the better. It is the knowledge gradient (Frazier, Powell, Dayanik 2008).
+        price: the saving that it needs to be the better. The knowledge gradient (Frazier, Powell, Dayanik 2008).
         """
         apart = self._row(there) - self._row(here)
         spread = float(self._row(there) @ self._spread @ self._row(there))
-        learns = abs(float(apart @ self._spread @ self._row(there))) / math.sqrt(spread + _WANDERS**2)
+        learns = abs(float(apart @ self._spread @ self._row(there))) / math.sqrt(spread + _VARIATION**2)
         better = self.expected_saving(here, there) - price
         z = better / learns
         return learns * math.exp(-z * z / 2) / math.sqrt(2 * math.pi) + better * (1 + math.erf(z / math.sqrt(2))) / 2
@@ -166,10 +161,10 @@ class Estimator:
 
 
 def _error_scale(forecasts: Iterable[ForecastDatum]) -> float:
-    """So many times as far off as they are taken to be, forecasts were so far."""
+    """Return the error of the forecasts so far over the assumed one."""
     known = [one for one in forecasts if not math.isnan(one.measured_log_ratio)]
-    offs = [((one.measured_log_ratio - one.log_ratio) / math.hypot(one.deviation, one.measured_error)) ** 2 for one in known]
-    return math.sqrt((_FAITH + sum(offs)) / (_FAITH + len(offs)))
+    errors = [(one.measured_log_ratio - one.log_ratio) / math.hypot(one.deviation, one.measured_error) for one in known]
+    return math.sqrt((_FAITH + sum(error**2 for error in errors)) / (_FAITH + len(errors)))
 
 
 def _key(knobs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -178,7 +173,7 @@ def _key(knobs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A stretch of steps with one setting of all knobs, in words; `split` of its steady steps, where there are any."""
+    """A stretch of steps with one setting of all knobs. split: of its steady steps, if there are any."""
 
     knobs: Mapping[str, str]
     split: Breakdown | None
@@ -187,10 +182,10 @@ class Interval:
 def intervals(
     comparisons: Sequence[Comparison], knobs: Mapping[str, str], switches: Sequence[PipelineSwitched] = ()
 ) -> list[Interval]:
-    """The stretches on both sides of each comparison, oldest first; the last one ended with `knobs`.
+    """Return the stretches on both sides of each comparison, oldest first; the last one ended with `knobs`.
 
-    turns: every switch of the run in order, where more were made than are compared (those of experiments are not).
-    Knobs that were turned at one step began one stretch together.
+    switches: all of the run in order, where more were made than compared (those of A/B tests are not compared).
+    Switches at one step begin one stretch.
     """
     made = [(switch.step, switch) for switch in comparisons if switch.step is not None]
     past = [(turn.step, turn.change) for turn in switches] or [(step, switch.change) for step, switch in made]
@@ -208,7 +203,7 @@ def intervals(
 
 
 def _undo_after(state: dict[str, str], past: list[tuple[int, KnobChange]], step: int) -> dict[str, str]:
-    """The knobs before what was turned after a step, which leaves `past`."""
+    """Return the knobs before the changes after a step, and remove these from `past`."""
     later = []
     while past and past[-1][0] > step:
         later.append(past.pop()[1])
@@ -218,9 +213,9 @@ def _undo_after(state: dict[str, str], past: list[tuple[int, KnobChange]], step:
 def find_measured(
     history: Sequence[Interval], wanted: Mapping[str, str], now: Mapping[str, str]
 ) -> tuple[Breakdown, Breakdown | None] | None:
-    """The newest stretch of the wanted setting, and of a neighbour with the present one, `now`, if there is any.
+    """Find the newest stretch of the wanted setting, and a neighbor with the current one, `now`, if there is any.
 
-    None where the run has not stood there for `LEAST` steady steps.
+    None where the run lacks `LEAST` steady steps with the wanted setting.
     """
     wanted, now = step_time_knobs(wanted), step_time_knobs(now)
     for n in range(len(history) - 1, -1, -1):
@@ -236,10 +231,10 @@ def _is_at(history: Sequence[Interval], n: int, knobs: Mapping[str, str]) -> boo
 
 
 def step_time_knobs(knobs: Mapping[str, str]) -> dict[str, str]:
-    """The knobs that change a step's time."""
+    """Return the knobs that affect the step time."""
     return {knob: value for knob, value in knobs.items() if affects_step_time(knob)}
 
 
 def affects_step_time(knob: str) -> bool:
-    """Whether it changes a step's time: a shuffle changes only the order of the examples."""
+    """Return whether a knob affects the step time: a shuffle changes only the order of the examples."""
     return knob != "shuffle"

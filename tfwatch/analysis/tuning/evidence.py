@@ -1,4 +1,4 @@
-"""What a forecast stands on: the evidence of a moment, gathered from a run's tables."""
+"""The evidence for a forecast: the measurements of a run at one moment, from its tables."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
     from tfwatch.core.events import PipelineSwitched, StagesFound
     from tfwatch.core.rows import Rows
 
-#: A sample is of the half second before it: those before belong to the setting before.
+#: A sample covers the half second before it: the first one after a switch belongs to the old setting.
 _PERIOD_NS = 500_000_000
-#: A table is made of the readings of so long: where a batch takes a second, a single one may hold none.
+#: The readings of a table span this time: where a batch takes a second, a single reading may hold none.
 _READINGS_NS = 10 * 10**9
-#: A stretch is looked at in blocks of so many steps, to see how the step wanders by itself.
+#: The steps of a block, for the variation of the median step.
 _BLOCK = 20
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What is known of a run at the moment of a forecast, all of it of the present setting but `comparisons`.
+    """The measurements of a run at one moment, of its current setting except `comparisons`.
 
-    breakdown: of the steady steps since the last switch, None where there are none; rows: these steps, the newest last.
-    knobs: every knob's value in words, in effect. switchable: the knobs that can be turned.
-    stages: what a batch costs in each stage; None where tf.data's model cannot be read.
-    cores: of the machine. cores_free: in use by nobody; cores_used: by the process that trains. NaN is unknown.
+    breakdown: of the steady steps since the last switch, None where there are none. rows: these steps, the newest last.
+    knobs: the value of every knob in words, in effect. switchable: the knobs that can be switched.
+    stages: the cost of a batch in each stage; None where tf.data's model cannot be read.
+    cores: of the machine. cores_free: idle. cores_used: by the process that trains. NaN where unknown.
     accelerated: the steps run on a device beside the CPU. memory_free: bytes, None where unknown.
-    memory_limit: bytes that the user lets buffers take, None where there is no limit.
-    comparisons: the run's switches so far, oldest first; turns: all that took effect, where not all are compared.
+    memory_limit: of the user for buffers, bytes, None where there is no limit.
+    comparisons: of the switches so far, oldest first. switches: all that took effect, where not all are compared.
     batch_size: examples in a batch, None where unknown.
-    batch_bytes: of one batch, cache_bytes: of the whole data set in a cache; None where unknown.
-    silence: why nothing is to be forecast now, e.g. `stalled`; empty where something is.
+    batch_bytes: of one batch. cache_bytes: of the whole data set in a cache. None where unknown.
+    no_forecast_reason: e.g. `stalled`; empty where a forecast can be made.
     """
 
     breakdown: Breakdown | None
@@ -69,17 +69,17 @@ class Evidence:
 
     @cached_property
     def history(self) -> list[Interval]:
-        """What the settings of this run have shown, oldest first."""
+        """The measured settings of the run, oldest first."""
         return intervals(self.comparisons, self.knobs, self.switches)
 
     @cached_property
     def step_variation(self) -> float:
-        """`wanders` of the rows."""
+        """`block_variation` of the rows."""
         return block_variation(self.rows)
 
 
 class RunDescription(Protocol):
-    """What is asked of a run's manifest (`runs.format.Manifest`)."""
+    """The fields that are read of a run's manifest (`runs.format.Manifest`)."""
 
     @property
     def knobs(self) -> Mapping[str, str]: ...
@@ -101,11 +101,11 @@ class RunDescription(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class EvidenceTables:
-    """A run's tables.
+    """The tables of a run.
 
-    rows_between: rows of `core.rows.STEP`, by the first and the last step. samples: rows of `SAMPLE`, as many as there
-    are. table_at: the stages as they were read last before `at_ns`, after so many steps; None where they were not.
-    switched: every switch of the run that took effect, in order.
+    rows_between: rows of `core.rows.STEP`, by the first and the last step. samples: all rows of `SAMPLE`.
+    table_at: the last stages before `at_ns`, after this many steps; None where none were read.
+    switches: all that took effect, in order.
     """
 
     run: RunDescription
@@ -116,18 +116,18 @@ class EvidenceTables:
 
     @property
     def cores(self) -> int:
-        """`cores_of` the run."""
+        """The cores that the run may use."""
         return cores_of(self.run)
 
 
 def cores_of(run: RunDescription) -> int:
-    """Cores that a run may use; 1 where its manifest does not tell."""
+    """Return the cores that a run may use; 1 where its manifest lacks them."""
     known = (run.machine.get(name) for name in ("cores", "cores_allowed"))
     return max(1, math.ceil(min((n for n in known if isinstance(n, int | float) and n > 0), default=1)))
 
 
 def stage_tables_by_time(rows: Rows, found: Mapping[int, StagesFound]) -> Callable[[int, int], StageTable | None]:
-    """For `EvidenceTables.table_at`, of all of a run's rows of `core.rows.STAGE`: the readings of the 10 s before."""
+    """Return `EvidenceTables.table_at` for all rows of `core.rows.STAGE`: it reads the 10 s before a moment."""
     rows = rows[rows["at_ns"] > 0]  # a dropped stretch reads as zeros
 
     def table_at(step: int, at_ns: int) -> StageTable | None:
@@ -142,10 +142,7 @@ def stage_tables_by_time(rows: Rows, found: Mapping[int, StagesFound]) -> Callab
 def build_evidence(
     tables: EvidenceTables, comparisons: Sequence[Comparison], step: int, at_ns: int, no_forecast_reason: str = ""
 ) -> Evidence:
-    """What is known after `step` steps, at `at_ns`; `comparisons`: the switches up to then.
-
-    silence: why nothing is to be forecast now, e.g. `stalled`.
-    """
+    """Build the evidence after `step` steps, at `at_ns`; `comparisons` are those up to then."""
     run, made = tables.run, [switch for switch in tables.switches if switch.step <= step]
     since = made[-1].step if made else 1
     rows = steady(tables.rows_between(max(since, step - LONGEST + 1), step))
@@ -181,11 +178,11 @@ def _judged(
         return None
     others = _mean(samples, "cpu_cores") - _mean(samples, "process_cores")
     took_ms = (split.wait.mean, split.work_mean_ms) if split else ()
-    return table.judged(tables.cores, others, *took_ms)
+    return table.with_bottleneck(tables.cores, others, *took_ms)
 
 
 def last_table(tables: EvidenceTables, rows: Rows, split: Breakdown | None) -> StageTable | None:
-    """The last table of a run, of all its rows of `core.rows.STAGE`; split: of its last steps. None without rows."""
+    """Return the last stage table of a run, from all rows of `core.rows.STAGE`. split: of its last steps."""
     at_ns = int(rows["at_ns"].max(initial=0))
     samples = _since(tables.samples, max(at_ns - _READINGS_NS - _PERIOD_NS, 0), at_ns)
     return _judged(tables, tables.table_at(0, at_ns), samples, split)
@@ -204,9 +201,9 @@ def _mean(samples: Rows, column: str) -> float:
 
 
 def block_variation(rows: Rows) -> float:
-    """By how much the median step of one block of 20 differs from that of another: standard deviation over median.
+    """Return the variation of the median step between blocks of 20: standard deviation over median.
 
-    0 where there are fewer than three blocks.
+    0 below three blocks.
     """
     count = len(rows) // _BLOCK
     if count < 3:

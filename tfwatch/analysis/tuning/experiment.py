@@ -1,21 +1,20 @@
-"""Which of several settings is faster: what blocks of steps in random order prove, however often one looks.
+"""The statistics of an A/B test: the fastest of several settings, with an interval that holds at every look.
 
-The run alternates between settings in short blocks; a round has one block of each, in random order, and the unit of
-the statistics is the round: the log of one block's step time (`figures`) less that of another's. Three things are asked
-of it.
+The run alternates between settings in short blocks. A round has one block of each setting in random order, and is the
+unit of the statistics: the log of one block's step time (`block_means`) less that of another's.
 
-* Neighbouring steps resemble each other, so a thousand steps are not a thousand observations (Kalibera & Jones,
-  "Rigorous benchmarking in reasonable time", ISMM 2013). What is slow to change is in both blocks of a round and
-  cancels. The order is drawn anew for each round: where the setting changes nothing, the differences of rounds have
-  random signs, so they are uncorrelated whatever the noise (Fisher, "The Design of Experiments", 1935; for settings
-  that take turns in time: Bojinov, Simchi-Levi & Zhao, "Design and analysis of switchback experiments", Management
-  Science 69, 2023). What a setting leaves behind for the next one is not: the steps after a switch are left out.
-* Who looks after each round and stops when he likes the answer is fooled by a t-interval far more often than it says
-  (Johari, Koomen, Pekelis & Walsh, "Always valid inference", Operations Research 70, 2022). `half_width` is that of a
-  confidence sequence: it covers the truth at all rounds at once with the probability that it names. It may widen from
-  one look to the next. To keep the narrowest of all looks would be valid for a difference that stays what it is, and
-  save a round in twelve; of one that fades (10 %, gone after 6 of 17 rounds with noise of 5 %; 200 simulated runs) what
-  is left held the mean of the rounds in 72 of 100, where this holds it in 99.
+* Neighboring steps are correlated, so a thousand steps are not a thousand observations (Kalibera & Jones,
+  "Rigorous benchmarking in reasonable time", ISMM 2013). Slow changes are in both blocks of a round and cancel. Each
+  round draws a new order: where the setting changes nothing, the differences of rounds have random signs, and are
+  uncorrelated for any noise (Fisher, "The Design of Experiments", 1935; for settings that alternate in time: Bojinov,
+  Simchi-Levi & Zhao, "Design and analysis of switchback experiments", Management Science 69, 2023). The effect of one
+  setting on the next is correlated: the steps after a switch are left out.
+* A test that looks after each round and stops at the first clear answer errs far more often than its t-interval
+  states (Johari, Koomen, Pekelis & Walsh, "Always valid inference", Operations Research 70, 2022). `half_width` is
+  that of a confidence sequence: it covers the truth at all rounds together with its stated probability. It may widen
+  from one look to the next. The narrowest interval of all looks would be valid for a constant difference, and save a
+  round in twelve; for one that fades (10 %, gone after 6 of 17 rounds with noise of 5 %; 200 simulated runs) it covered
+  the mean of the rounds in 72 of 100 runs, this one in 99.
 * The noise is unknown. The sequence is the t-test's with a normal mixture over the effect in units of the noise
   (Lai, "On confidence sequences", Annals of Statistics 4, 1976; Wang & Ramdas, "Anytime-valid t-tests and confidence
   sequences for Gaussian means with unknown variance", arXiv:2310.03722): with n rounds, S the sum of
@@ -45,31 +44,31 @@ if TYPE_CHECKING:
 
 Answer: TypeAlias = Literal["faster", "slower", "same", "unclear"]
 
-#: That the interval misses the truth at any time.
+#: The probability that the interval misses the truth at any look.
 ALPHA = 0.05
-#: `c` of the mixture: effects of about 1/sqrt(c) = 3 times the noise of a round are found soonest, 3 rounds at least.
-#: With 0.3 noisy experiments took 1 to 6 % fewer rounds (simulated), and three settings five rounds at least.
+#: `c` of the mixture: effects of about 1/sqrt(c) = 3 times the noise of a round are found first, after at least 3
+#: rounds. With 0.3, noisy tests took 1 to 6 % fewer rounds (simulated), and three settings at least five rounds.
 _MIXTURE = 0.1
-#: Rounds before anything is told.
+#: The rounds before a first answer.
 LEAST_ROUNDS = 4
-#: Rounds before settings are called the same: steps that are slow now and then have to come by.
+#: The rounds before the answer `same`: rare slow steps have to occur.
 _ROUNDS_OF_SAME = 8
-#: Ratios within this of 1, the whole interval, are no difference: nobody turns a knob for it, and of 40 experiments in
-#: which nothing differed four were told as 0.9 to 1.5 % on a machine where five ran side by side.
+#: An interval within this distance of 1 is no difference: it is too small to act on, and of 40 tests without a
+#: difference four gave 0.9 to 1.5 % on a machine that ran five of them together.
 SAME = 0.03
-#: A difference is told once the log of its ratio is known to within this, or to within this share of itself.
+#: A difference is clear once the log of its ratio is known to within this, or to within this share of itself.
 _PRECISE = 0.03
 _PRECISE_SHARE = 0.125
-#: Where the slowest quarter begins.
+#: The quantile at which the slowest quarter begins.
 _TOP = 0.75
-#: Slow steps may differ from so many standard errors on, but not below this share of a step, and surely from `SAME` on.
+#: The tails differ from this many standard errors, not below this share of a step, and always above `SAME`.
 _TAIL_ERRORS = 2.0
 _TAIL_LEAST = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """How many times faster, with its interval; 0 to infinity where nothing is known yet."""
+    """A speedup with its interval; 0 to infinity where nothing is known yet."""
 
     ratio: float
     low: float
@@ -77,7 +76,7 @@ class Estimate:
 
     @property
     def answer(self) -> Answer:
-        """What the interval proves."""
+        """The answer that the interval proves."""
         if self.low >= 1 - SAME and self.high <= 1 + SAME:
             return "same"
         if self.low > 1:
@@ -86,7 +85,7 @@ class Estimate:
 
     @property
     def is_clear(self) -> bool:
-        """Whether more rounds would tell nothing that matters."""
+        """True where more rounds would not change the answer."""
         if self.answer == "same":
             return True
         wide = math.log(self.high / self.low) / 2 if self.low > 0 else math.inf
@@ -98,11 +97,11 @@ UNKNOWN = Estimate(1.0, 0.0, math.inf)
 
 @dataclass(frozen=True, slots=True)
 class ExperimentState:
-    """Where an experiment stands.
+    """The state of an A/B test.
 
-    value: number of the setting that the answer is about, compared with setting 0: the fastest one, or the second
-    where setting 0 is the fastest. fastest: number of the setting that the run is best left at, by what was measured.
-    beaten: the settings proved slower than that one. clear: nothing is left to be found out.
+    value: number of the setting that the answer compares with setting 0: the fastest one, or the second where setting 0
+    is the fastest. fastest: number of the fastest measured setting. beaten: the settings proved slower than that one.
+    clear: more rounds would not change the answer.
     """
 
     value: int
@@ -114,7 +113,7 @@ class ExperimentState:
 
 
 def half_width(differences: NDArray[np.float64], alpha: float = ALPHA) -> float:
-    """Of the confidence sequence around the mean of `differences`, see above; infinite where they are too few."""
+    """Return the half width of the confidence sequence around the mean of `differences`; infinite for too few."""
     n = len(differences)
     if n < LEAST_ROUNDS:
         return math.inf
@@ -125,7 +124,7 @@ def half_width(differences: NDArray[np.float64], alpha: float = ALPHA) -> float:
 
 
 def estimate(differences: NDArray[np.float64], alpha: float = ALPHA) -> Estimate:
-    """The ratio whose log the mean of `differences` is: log step time of the one less that of the other, by round."""
+    """Estimate a ratio from the differences of log step times, one per round."""
     if len(differences) < LEAST_ROUNDS:
         return UNKNOWN
     mean, half = float(differences.mean()), half_width(differences, alpha)
@@ -133,28 +132,28 @@ def estimate(differences: NDArray[np.float64], alpha: float = ALPHA) -> Estimate
 
 
 def evaluate(step_ms: NDArray[np.float64]) -> ExperimentState:
-    """What is known of settings whose mean step times are the columns and whose rounds are the rows."""
+    """Evaluate an A/B test from its mean step times: a row per round, a column per setting."""
     rounds, count = step_ms.shape
     logs = np.log(step_ms)
     alpha = ALPHA / (count * (count - 1) / 2)
     order = np.argsort(logs.mean(axis=0), kind="stable") if rounds else np.arange(count)
     fastest = int(order[0])
     value = fastest or int(order[1])
-    against = {at: estimate(logs[:, at] - logs[:, fastest], alpha) for at in range(count) if at != fastest}
-    beaten = frozenset(at for at, found in against.items() if found.low > 1)
-    found = estimate(logs[:, 0] - logs[:, value], alpha)
-    seen = rounds >= _ROUNDS_OF_SAME
-    clear = all(found.is_clear and (seen or found.answer != "same") for found in against.values())
-    return ExperimentState(value, found, fastest, beaten, clear, rounds)
+    others = {at: estimate(logs[:, at] - logs[:, fastest], alpha) for at in range(count) if at != fastest}
+    beaten = frozenset(at for at, other in others.items() if other.low > 1)
+    may_be_same = rounds >= _ROUNDS_OF_SAME
+    clear = all(other.is_clear and (may_be_same or other.answer != "same") for other in others.values())
+    answer = estimate(logs[:, 0] - logs[:, value], alpha)
+    return ExperimentState(value, answer, fastest, beaten, clear, rounds)
 
 
 def block_means(times: Sequence[Sequence[NDArray[np.float64]]]) -> NDArray[np.float64]:
-    """What rounds are compared by, milliseconds: a row a round, a column a setting; `times[setting][round]` are steps.
+    """Return the mean step time of each block, milliseconds: a row per round, a column per setting.
 
-    The mean step time of a block whose slowest quarter counts as the quickest of that quarter: what the machine does
-    beside the training makes single steps slow, and hides small differences. Where the slow steps themselves may
-    differ, as they do where every tenth batch comes late, it is the plain mean. What slow steps differ by without being
-    seen to, `SAME` at most, is in neither the ratio nor its interval.
+    times: the steps, by setting and round. The slowest quarter of a block counts as the fastest of that quarter: other
+    work of the machine slows single steps, and hides small differences. Where the slow steps themselves may differ, as
+    where every tenth batch comes late, it is the plain mean. A hidden difference of slow steps, at most `SAME`, is in
+    neither the ratio nor its interval.
     """
     plain = np.array([[block.mean() for block in blocks] for blocks in times], dtype=np.float64).T
     if not len(plain):
@@ -165,7 +164,7 @@ def block_means(times: Sequence[Sequence[NDArray[np.float64]]]) -> NDArray[np.fl
 
 
 def _alike(tails: NDArray[np.float64]) -> bool:
-    """Whether what was cut off, as shares of a step, is the same for all settings as far as that can be told."""
+    """Return whether the tails, as shares of a step, are the same for all settings within their error."""
     if len(tails) < LEAST_ROUNDS:
         return True
     for first in range(tails.shape[1] - 1):
@@ -177,9 +176,9 @@ def _alike(tails: NDArray[np.float64]) -> bool:
 
 
 def counted_steps(blocks: Sequence[Rows]) -> list[NDArray[np.float64]]:
-    """The step times that count, milliseconds, of the blocks of one setting, in the order of the run.
+    """Return the step times that count, milliseconds, of the blocks of one setting, in the order of the run.
 
-    Flagged steps do not, nor do single spikes; what is rare is told over all blocks together.
+    Flagged steps and single spikes do not count; spikes are found over all blocks together.
     """
     if not blocks:
         return []

@@ -1,9 +1,4 @@
-"""The step time after a switch, before it is made, and how near earlier forecasts came.
-
-The step time after a switch, before it is made: a number with a range, from what this run has measured.
-
-What forecasts of a run's switches said just before they were asked for, against what came.
-"""
+"""Forecasts of the step time after a switch, with an interval, and their comparison with the measured steps."""
 
 from __future__ import annotations
 
@@ -28,29 +23,30 @@ if TYPE_CHECKING:
     from tfwatch.analysis.tuning.evidence import Evidence, EvidenceTables
     from tfwatch.core.refusals import NoRoom
 
-#: What a forecast is off by where all is known, of the step: on a device of its own, and where compute and data share
-#: the cores (`python -m tests.bench.forecast`).
+#: The error of a forecast from complete evidence, as a share of the step: on a separate device, and where compute and
+#: data share the cores (`python -m tests.bench.forecast`).
 _OFF, _OFF_SHARED = 0.06, 0.10
-#: And of what handing a batch over takes: that counts where steps are short. Of a range's low end at most this is cut.
+#: The error of the hand-over, which counts for short steps; the most that is cut off an interval's low end.
 _OFF_MS, _MOST_OFF = 0.3, 0.5
-#: Other programs come and go: what they may change of a step where they use all cores.
+#: The change of a step by other programs where they use all cores.
 _OTHERS = 0.25
-#: Of a normal distribution so many standard deviations hold nine of ten.
+#: The standard deviations of a normal distribution that hold 90 %.
 NINE_OF_TEN = 1.64
 _NO_OTHER: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The median step after `knob` is turned to `value`, milliseconds; the truth lies in low..high in 9 of 10.
+    """The forecast of the median step after a switch of `knob` to `value`, milliseconds.
 
-    step_ms, low_ms, high_ms are NaN where nothing can be said; `why` says then why not, else what bounds the step.
+    low_ms, high_ms: the 90 % prediction interval. step_ms, low_ms and high_ms are NaN without a forecast.
+    why: the limit of the step, or the reason for no forecast.
     mean_ms: the mean step, which differs from the median where batches come in bursts.
-    floor_ms: see `compute_floor_ms`: no setting of the pipeline goes below.
-    now_ms, now_mean_ms: the median and the mean of the present setting.
-    measured: this run has stood at that setting before, and its steps are the forecast.
-    needs_bytes: the memory that the switch takes; None where it takes none worth telling or nobody knows.
-    beyond_limit: it is more than the user allows.
+    compute_floor_ms: the least step of any pipeline setting, see `compute_floor_ms`.
+    now_ms, now_mean_ms: the median and the mean of the current setting.
+    measured: the run has measured that setting before, and its steps are the forecast.
+    needs_bytes: the memory that the switch takes; None where it is next to nothing or unknown.
+    is_over_memory_limit: that is more than the user allows.
     """
 
     knob: str
@@ -69,33 +65,33 @@ class Forecast:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is a number."""
+        """True where there is a number."""
         return not math.isnan(self.step_ms)
 
     @property
     def in_bursts(self) -> bool:
-        """Whether batches come in bursts, now or then: only means show them."""
+        """True where batches come in bursts, before or after the switch: only means show them."""
         return max(self.mean_ms, self.now_mean_ms) > BURSTS * max(self.step_ms, self.now_ms)
 
     @property
     def typical_ms(self) -> float:
-        """The median step, as what came is told; where batches come in bursts the mean."""
+        """The median step, as for a measured step; the mean where batches come in bursts."""
         return self.mean_ms if self.in_bursts else self.step_ms
 
     @property
     def ratio(self) -> float:
-        """The step now over `typical_ms`, as that is told: above 1 is a gain. NaN where nothing can be said."""
+        """The current step over `typical_ms`: above 1 is a gain. NaN without a forecast."""
         now_ms = self.now_mean_ms if self.in_bursts else self.now_ms
         return now_ms / self.typical_ms if self.typical_ms > 0 else math.nan
 
 
 def forecasts(evidence: Evidence) -> tuple[Forecast, ...]:
-    """One for every switch that is open to the user, in the order of the keys, by which `foretelling.best` chooses."""
+    """Return the forecast of every switch that the keys offer, in their order."""
     return tuple(forecast(evidence, knob, value) for knob in evidence.switchable for value in choices(evidence, knob))
 
 
 def choices(evidence: Evidence, knob: str) -> tuple[str, ...]:
-    """The values that the keys of a knob ask for next; none for a knob that changes no step's time."""
+    """Return the settings that the keys of a knob ask for next; none for a knob that does not affect the step time."""
     now = evidence.knobs.get(knob)
     if now is None or not estimator.affects_step_time(knob):
         return ()
@@ -105,10 +101,7 @@ def choices(evidence: Evidence, knob: str) -> tuple[str, ...]:
 
 
 def forecast(evidence: Evidence, knob: str, value: str, together_with: Mapping[str, str] = _NO_OTHER) -> Forecast:
-    """The step after one switch. Its number is NaN where nothing can be said, and `why` says why not.
-
-    beside: what prefetch or workers are turned to at the same time.
-    """
+    """Return the forecast of one switch. together_with: prefetch or workers switched at the same step."""
     split, why_not = evidence.breakdown, no_forecast_reason(evidence)
     if why_not or split is None:
         return Forecast(knob, value, math.nan, math.nan, math.nan, compute_floor_ms(evidence), why_not)
@@ -129,29 +122,29 @@ def forecast(evidence: Evidence, knob: str, value: str, together_with: Mapping[s
 
 
 def _is_as_written(evidence: Evidence, knob: str, value: str) -> bool:
-    """Whether a script's own pipeline is left as it is: there, off and default are the same (see `Watch.set`)."""
+    """Return whether a script's pipeline stays as written: there, off and default are the same (see `Watch.set`)."""
     as_written = ("off", "default")
     own = knob == "prefetch" and "workers" not in evidence.switchable
     return own and value in as_written and evidence.knobs.get(knob) in as_written
 
 
 def _no_room(evidence: Evidence, knob: str, value: str) -> NoRoom | None:
-    """Why the training would not take the switch."""
+    """Return the reason why the training would refuse a cache; None where it would not."""
     return no_room(evidence.cache_bytes, evidence.memory_free) if (knob, value) == ("cache", "on") else None
 
 
 def no_forecast_reason(evidence: Evidence) -> str:
-    """Why nothing can be forecast now; empty where something can."""
+    """Return the reason for no forecast; empty where one can be made."""
     if evidence.no_forecast_reason:
         return f"no forecast while {evidence.no_forecast_reason}"
     steps = evidence.breakdown.steps if evidence.breakdown else 0
-    return f"{steps} of {LEAST} steps, no forecast yet" if steps < LEAST else ""
+    return f"no forecast yet: {steps} of {LEAST} steps" if steps < LEAST else ""
 
 
 def compute_floor_ms(evidence: Evidence) -> float:
-    """The device's own time and the host's: the least that compute and host took in any setting of this run, medians.
+    """Return the least median of compute and host in any setting of this run; NaN where nothing was measured.
 
-    Batches made on the same cores, or under Python's lock, make both longer. NaN where nothing was measured.
+    Batches prepared on the same cores, or with the GIL, make both longer.
     """
     splits = [evidence.breakdown, *(interval.split for interval in evidence.history)]
     known = [split.work_median_ms for split in splits if split and split.steps >= LEAST]
@@ -159,7 +152,7 @@ def compute_floor_ms(evidence: Evidence) -> float:
 
 
 def _as_seen(now: Breakdown, then: Breakdown, together_with: Breakdown | None) -> Prediction:
-    """A stretch of this run; where one of the present setting lies beside it, in proportion to how that has changed."""
+    """Return the measured step of a stretch, scaled by the change of a neighbor with the current setting."""
     times = now.step.median / together_with.step.median if together_with else 1.0
     step_ms, mean_ms = then.step.median * times, then.step.mean * times
     return Prediction(step_ms, mean_ms, step_ms, step_ms, "measured in this run")
@@ -195,12 +188,12 @@ def _make_forecast(
 
 
 def _why(evidence: Evidence, split: Breakdown, step_ms: float) -> str:
-    """What bounds the step then."""
+    """Return the limit of the step after the switch."""
     if step_ms <= split.work_median_ms * (1 + _OFF_SHARED):
         return "the rest is compute"
     table = evidence.stages
     place = table.bottleneck if table else None
-    return f"{table.stages[place.stage].name} is the limit" if table and place else "making batches is the limit"
+    return f"{table.stages[place.stage].name} is the limit" if table and place else "preparing batches is the limit"
 
 
 def _needs_bytes(evidence: Evidence, turned: Mapping[str, str]) -> float | None:
@@ -214,14 +207,14 @@ def _needs_bytes(evidence: Evidence, turned: Mapping[str, str]) -> float | None:
 
 
 def _taken_by_others(evidence: Evidence) -> float:
-    """The share of the cores that other programs use, 0 to 1; 0 where that is not known."""
+    """Return the share of the cores that other programs use, 0 to 1; 0 where it is unknown."""
     others = evidence.cores - evidence.cores_used - evidence.cores_free
     return 0.0 if math.isnan(others) else min(max(others / evidence.cores, 0.0), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedForecast:
-    """A switch whose forecast can be held against what came: `measured_ms` is the median of the settled steps after it."""
+    """A switch with its forecast and the measured step: `measured_ms` is the median of the settled steps after it."""
 
     switch: Comparison
     forecast: Forecast
@@ -229,51 +222,51 @@ class CheckedForecast:
 
     @property
     def off(self) -> float:
-        """By how much the forecast was too high, as a share of what came; below 0 it was too low."""
+        """The error of the forecast, as a share of the measured step; below 0 it was too low."""
         return self.forecast.step_ms / self.measured_ms - 1
 
     @property
     def inside(self) -> bool:
-        """Whether what came lies in the forecast's range."""
+        """True where the measured step lies in the prediction interval."""
         return self.forecast.low_ms <= self.measured_ms <= self.forecast.high_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Every switch of a run that was foretold and has settled, oldest first."""
+    """The checked forecasts of a run, oldest first."""
 
     checked: tuple[CheckedForecast, ...] = ()
 
     @property
     def median_error(self) -> float:
-        """The median distance of the forecasts from what came, as a share of it; NaN where there were none."""
+        """The median absolute error of the forecasts, as a share of the measured step; NaN where there were none."""
         return median(abs(one.off) for one in self.checked) if self.checked else math.nan
 
     @property
     def inside(self) -> int:
-        """How many lay in their range."""
+        """The number of measured steps in their prediction interval."""
         return sum(one.inside for one in self.checked)
 
 
 def record(tables: EvidenceTables, comparisons: Sequence[Comparison]) -> Record:
-    """The forecast of each settled switch from what was known before it was asked for."""
+    """Check the forecast of each settled switch, made from the evidence before its request."""
     found = (check_forecast(tables, comparisons, n) for n in range(len(comparisons)))
     return Record(tuple(one for one in found if one is not None))
 
 
 def check_forecast(tables: EvidenceTables, comparisons: Sequence[Comparison], n: int) -> CheckedForecast | None:
-    """The n-th switch, foretold from what was known before it was asked for.
+    """Check the forecast of the n-th switch, made from the evidence before its request.
 
-    None where it has not settled, where several knobs were turned at once, and where nothing could be said.
+    None where it lacks steps, where several knobs switched at one step, and where no forecast can be made.
     """
     switch = comparisons[n]
-    if switch.step is None or not switch.settled or switch.together_with or switch.after is None:
+    if switch.step is None or not switch.settled or switch.beside or switch.after is None:
         return None
     forecast_made = forecast(evidence_before(tables, comparisons, n), switch.knob, switch.new)
     return CheckedForecast(switch, forecast_made, switch.after.step.median) if forecast_made.is_known else None
 
 
 def evidence_before(tables: EvidenceTables, comparisons: Sequence[Comparison], n: int) -> Evidence:
-    """What was known just before the n-th switch was asked for."""
+    """Return the evidence just before the request for the n-th switch."""
     switch = comparisons[n]
     return build_evidence(tables, comparisons[:n], switch.asked_step, switch.asked_at_ns)

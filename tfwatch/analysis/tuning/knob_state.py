@@ -1,4 +1,4 @@
-"""What each knob stands at, what was asked of it, and what a key would ask next."""
+"""The state of each knob: its setting, the request that waits, and the settings that its keys ask for next."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Event
 
 _FIRST_ON = {"prefetch": "4", "workers": "auto", "latency_ms": "20 ms", "fast_form": "on", "cache": "on"}
-#: The depth that `auto` and `default` are taken for when a key doubles or halves it.
+#: The depth that a key doubles or halves from `auto` and `default`.
 _UNSET_DEPTH = 4
 
 
 @dataclass(frozen=True, slots=True)
 class KnobRequest:
-    """A setting asked for on this screen, seconds since the clock origin."""
+    """A request of this screen for a setting, seconds since the clock origin."""
 
     knob: str
     value: str
@@ -29,10 +29,10 @@ class KnobRequest:
 
 @dataclass(frozen=True, slots=True)
 class KnobState:
-    """One knob, values in words.
+    """The state of one knob, values in words.
 
-    now: in effect; asked: asked for and not yet obeyed, with since when and by whom; last_on: what it is turned on to;
-    failed: why the last request could not be obeyed, empty where it could.
+    now: in effect. asked, asked_s, asked_by: the request that waits, its time and its origin. last_on: the setting that
+    a key turns it on to. failed: the reason why the last request failed; empty where it did not.
     """
 
     knob: str
@@ -45,12 +45,12 @@ class KnobState:
 
     @property
     def coming(self) -> str:
-        """What it stands at once everything asked for is obeyed."""
+        """The setting after the request that waits."""
         return self.now if self.asked is None else self.asked
 
 
 def knob_states(start: Mapping[str, str], events: Iterable[Event], asks: Iterable[KnobRequest] = ()) -> dict[str, KnobState]:
-    """Each knob of `start` (name to value at the run's start) after the events and this screen's own asks."""
+    """Return each knob of `start` (name to value at the run's start) after the events and this screen's requests."""
     folds = {knob: _Fold(knob, value) for knob, value in start.items()}
     for event in events:
         if isinstance(event, (SwitchAsked, PipelineSwitched, SwitchFailed)) and event.knob in folds:
@@ -62,12 +62,12 @@ def knob_states(start: Mapping[str, str], events: Iterable[Event], asks: Iterabl
 
 
 def knobs_in_effect(start: Mapping[str, str], switches: Iterable[PipelineSwitched]) -> dict[str, str]:
-    """The value of every knob after these switches, where the run began with `start`."""
+    """Return the value of every knob after these switches of a run that began with `start`."""
     return {**start, **{switch.knob: switch.new for switch in switches}}
 
 
 def undo_changes(knobs: Mapping[str, str], changes: Iterable[KnobChange]) -> dict[str, str]:
-    """The value of every knob before these changes, the newest of them first, which led to `knobs`."""
+    """Return the value of every knob before these changes, newest first, that led to `knobs`."""
     return {**knobs, **{change.knob: change.old for change in changes}}
 
 
@@ -93,7 +93,7 @@ class _Fold:
             self.last_on = event.new if event.new != "off" else self.last_on
 
     def ask(self, ask: KnobRequest) -> None:
-        """A screen's own request counts until the training thread has said a word about that knob since."""
+        """Take a request of this screen; it counts until the training reports a newer event of that knob."""
         if ask.at_s < self.reported_s:
             return
         self.failed = ""
@@ -105,12 +105,12 @@ class _Fold:
 
 
 def first_on(knob: str) -> str:
-    """What a knob that never was on is turned to."""
+    """Return the setting that turns on a knob that was never on."""
     return _FIRST_ON.get(knob, "auto")
 
 
 def choices(state: KnobState) -> tuple[str, ...]:
-    """The values that the keys of a knob ask for next, each once."""
+    """Return the settings that the keys of a knob ask for next, each once."""
     found = [toggled(state)]
     if state.knob == "prefetch":
         found += [deeper(state.coming), shallower(state.coming)]
@@ -118,26 +118,26 @@ def choices(state: KnobState) -> tuple[str, ...]:
 
 
 def toggled(state: KnobState) -> str:
-    """Off where it is on or coming on; else what it last was on."""
+    """Return `off` for a knob that is on or about to be, else its last setting that was on."""
     return state.last_on if state.coming == "off" else "off"
 
 
 def deeper(value: str) -> str:
-    """Twice the depth."""
+    """Return twice the depth."""
     return "1" if value == "off" else str(min(2 * _depth(value), LARGEST))
 
 
 def shallower(value: str) -> str:
-    """Half the depth; below 1 it is off."""
+    """Return half the depth; below 1 it is off."""
     if value == "off":
         return "off"
     return "off" if _depth(value) < 2 else str(_depth(value) // 2)
 
 
 def find_undo(states: Mapping[str, KnobState], events: Iterable[Event]) -> tuple[str, str] | None:
-    """(knob, value) that takes the last switch back, one asked for first; None where there was none.
+    """Return the (knob, value) that undoes the last switch, a waiting request first; None where there is none.
 
-    The switches of an experiment are one: from what stood before it. What the autopilot took back itself is none.
+    The switches of an A/B test count as one, from the setting before it. A move that the autopilot undid does not count.
     """
     made = [(e.change, e.by) for e in events if isinstance(e, PipelineSwitched) and e.knob in states]
     asked = sorted((state for state in states.values() if state.asked is not None), key=lambda state: state.asked_s)
@@ -147,7 +147,7 @@ def find_undo(states: Mapping[str, KnobState], events: Iterable[Event]) -> tuple
 
 
 def _without_detours(made: Iterable[tuple[KnobChange, str]]) -> list[tuple[KnobChange, str]]:
-    """The changes, each with who asked for it, as a user counts them: see `undone`."""
+    """Return the changes with their origin, as a user counts them: see `find_undo`."""
     kept: list[tuple[KnobChange, str]] = []
     for change, by in made:
         at = next((n for n in range(len(kept) - 1, -1, -1) if kept[n][0].knob == change.knob), -1)
@@ -162,10 +162,10 @@ def _without_detours(made: Iterable[tuple[KnobChange, str]]) -> list[tuple[KnobC
 
 
 def why_no_experiment(knob: str) -> str:
-    """Why a knob cannot be experimented on; empty where it can."""
+    """Return the reason why a knob has no A/B test; empty where it has one."""
     if knob == "shuffle":
-        return "shuffle buffer: no experiment, it changes at an epoch's start and what is trained with it"
-    return "cache: no experiment, what it keeps is kept for both" if knob == "cache" else ""
+        return "shuffle buffer: no A/B test, it changes at an epoch's start and changes the order of training"
+    return "cache: no A/B test, the cached examples would serve both settings" if knob == "cache" else ""
 
 
 def _depth(value: str) -> int:

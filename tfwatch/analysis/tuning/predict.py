@@ -1,4 +1,4 @@
-"""The step after a switch that this run has not seen, from what a batch costs to make and how that overlaps."""
+"""The predicted step after a switch to an unmeasured setting, from the cost of a batch and its overlap."""
 
 from __future__ import annotations
 
@@ -24,32 +24,31 @@ if TYPE_CHECKING:
     from tfwatch.analysis.tuning.batch_supply import Supply
     from tfwatch.analysis.tuning.evidence import Evidence
 
-#: Of what other programs use of the cores, the share that a training gets once it asks for it: as threads of one
-#: priority share them.
+#: The share that a training gets of the cores in use by other programs, as threads of one priority share them.
 _YIELDED = 0.5
-#: Busy time of tf.data's own model against what a batch takes without workers. It is wall clock: of maps that ran in
-#: parallel it holds what they waited for each other, four times the work on two cores that were in use.
+#: The work of a batch over its busy time in tf.data's model. Busy time is wall clock: of parallel maps it includes the
+#: waits for each other, four times the work on two cores in use.
 _ALONE = (0.9, 1.0, 1.1)
 _BESIDE_EACH_OTHER = (0.3, 0.7, 1.1)
-#: Waits shorter than this behind a prefetch may be those of fetching alone, where the stages tell of less work.
+#: Shorter waits behind a prefetch may be those of fetching alone, where the stages show less work.
 _SHORT_MS = 2.0
-#: A prefetch buffer that holds this share of its batches is not what is waited for.
+#: A prefetch buffer that is fuller than this share is not the limit.
 _FULL = 0.5
-#: More threads on cores that are all in use: parallel decoding beside a CPU's compute made steps up to so much longer.
+#: The most that more workers lengthen a step on a CPU with no free core: parallel decoding beside compute.
 _CROWDED = 1.4
-#: A slow form in Python holds its lock while a step is launched: without it a step may be so much shorter.
+#: The least share of a step that remains without a slow Python pipeline, which holds the GIL while a step is launched.
 _UNLOCKED = 0.5
-#: Stages that show what TensorFlow made of a knob that it was left.
+#: Stages that show TensorFlow's choice for a knob left at its default.
 _WORKS_AHEAD = {"prefetch": ("Prefetch",), "workers": ("Parallel", "MapAndBatch")}
 _UNSEEN = {
-    "fast_form": "the slow form has not run yet in this run",
-    "cache": "what a batch takes without a cache has not been measured in this run",
+    "fast_form": "the slow pipeline has not run yet in this run",
+    "cache": "the time of a batch without a cache has not been measured in this run",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Milliseconds: the median and the mean step, and between what the median lies for all that is not known."""
+    """A predicted step, milliseconds: its median and mean, and the bounds of the median."""
 
     step_ms: float
     mean_ms: float
@@ -61,19 +60,19 @@ class Prediction:
 def predict(
     evidence: Evidence, split: Breakdown, knob: str, value: str, compute_floor_ms: float, together_with: Mapping[str, str]
 ) -> Prediction | str:
-    """The step after `knob` is turned to `value`; a sentence where nothing is known of it.
+    """Predict the step after a switch of `knob` to `value`; a sentence where that is not possible.
 
-    What the formulas say of the switch is added to the step as it is: where nothing is turned, it stays.
-    floor_ms: the least that compute and host took in this run. beside: see `forecast`.
+    The difference of the formulas before and after the switch is added to the measured step.
+    compute_floor_ms: the least compute and host time in this run. together_with: see `forecast`.
     """
     then = {**evidence.knobs, knob: value, **together_with}
     new = {name: _plain(turned) for name, turned in ((knob, value), *together_with.items())}
     guesses = _guesses(evidence, split)
     turned = _turned(evidence, guesses, knob, value)
     if turned is None:
-        return _UNSEEN.get(knob, "nothing is known of it")
+        return _UNSEEN.get(knob, "this knob has no model")
     work_ms = _typical(split.compute) + _typical(split.host)
-    # A slow form in Python holds the lock that launching a step needs: without it a step's own work is the least seen.
+    # A slow Python pipeline holds the GIL that launching a step needs: without it compute and host are the least seen.
     work_then_ms = min(work_ms, compute_floor_ms) if knob == "fast_form" else work_ms
     changes = [
         _step_ms(after, {**runs, **new}, work_then_ms, evidence.cores) - _step_ms(before, runs, work_ms, evidence.cores)
@@ -91,7 +90,7 @@ def predict(
             found = replace(found, high_ms=found.high_ms + split.dispatch.mean)
     elif knob == "fast_form":
         low_ms = min(found.low_ms, _UNLOCKED * found.step_ms)
-        found = replace(found, low_ms=low_ms, why="a guess: this form has not run yet")
+        found = replace(found, low_ms=low_ms, why="a guess: this pipeline has not run yet")
     return _on_shared_cores(evidence, split, found, then)
 
 
@@ -99,7 +98,7 @@ def _step_ms(made: Supply, knobs: Mapping[str, str], work_ms: float, cores: int)
     return made.step_ms(knobs.get("prefetch", "off"), knobs.get("workers", "off"), work_ms, cores)
 
 
-# -- what making a batch takes ------------------------------------------------------------------
+# -- the cost of a batch ------------------------------------------------------------------------
 
 
 def _guesses(evidence: Evidence, split: Breakdown) -> tuple[Supply, ...]:
@@ -108,7 +107,7 @@ def _guesses(evidence: Evidence, split: Breakdown) -> tuple[Supply, ...]:
 
 
 def _work(evidence: Evidence, split: Breakdown) -> Range:
-    """All the work of a batch, as it would take where nothing is parallel."""
+    """Return the total work of a batch, as without parallel calls."""
     short, runs, _ = _as_it_runs(evidence)
     at_once = batch_supply.parallelism(runs.get("workers", "off"), evidence.cores)
     starves = _starves(evidence, split)
@@ -129,7 +128,7 @@ def _work(evidence: Evidence, split: Breakdown) -> Range:
 
 
 def _starves(evidence: Evidence, split: Breakdown) -> bool:
-    """Whether steps wait for batches to be made: a prefetch buffer that stays full says that they wait for less."""
+    """Return whether steps wait for batch preparation; behind a full prefetch buffer they do not."""
     held = [
         stage.buffered / stage.buffer_size
         for stage in (evidence.stages.stages if evidence.stages else ())
@@ -141,7 +140,7 @@ def _starves(evidence: Evidence, split: Breakdown) -> bool:
 
 
 def _unseen_work(split: Breakdown, at_once: int, ahead: bool, starves: bool) -> Range:
-    """What lies hidden behind a prefetch or a parallel map: at most as much as the step leaves time for."""
+    """Return the work hidden by a prefetch or a parallel map: at most as much as fits into the step."""
     work_ms = split.work_mean_ms
     if ahead and starves:
         return Range(split.wait.mean, split.step.mean * (1 + at_once) / 2, split.step.mean * at_once)
@@ -151,7 +150,7 @@ def _unseen_work(split: Breakdown, at_once: int, ahead: bool, starves: bool) -> 
 
 
 def _from_history(evidence: Evidence) -> float | None:
-    """The work by a stretch without workers whose form and cache are the present ones; latency is added or taken."""
+    """Return the work from a stretch without workers but with the current form and cache, corrected for latency."""
     now = evidence.knobs
     for interval in reversed(evidence.history):
         same = all(interval.knobs.get(knob) == now.get(knob) for knob in ("fast_form", "cache"))
@@ -166,7 +165,7 @@ def _from_history(evidence: Evidence) -> float | None:
 
 
 def _as_it_runs(evidence: Evidence) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """The knobs by the three guesses: under `default` only the stages say whether something works ahead."""
+    """Return the knobs by the three assumptions: under `default` only the stages show prefetch and parallel calls."""
     kinds = [stage.kind for stage in evidence.stages.stages] if evidence.stages else None
     found: tuple[dict[str, str], ...] = ({}, {}, {})
     for knob, value in evidence.knobs.items():
@@ -186,9 +185,9 @@ def _plain(value: str) -> str:
 
 
 def _holds_lock(evidence: Evidence, split: Breakdown) -> bool:
-    """Whether making batches keeps Python's lock, which launching a step needs too: in Python, and on the CPU.
+    """Return whether batch preparation holds the GIL, which launching a step needs too: in Python, and on the CPU.
 
-    What the process uses of the cores beyond one for the step itself goes to the batches; a sleep uses none.
+    The cores in use beyond one for the step prepare batches; a sleep uses none.
     """
     table = evidence.stages
     spent = sum(s.busy_ms for s in table.stages if s.calls_python and s.busy_ms > 0) if table else 0.0
@@ -215,7 +214,7 @@ def _latency(words: str) -> float:
 
 
 def _typical(part: Stat) -> float:
-    """The median, which a machine that was busy for a second does not move; the mean where the part comes in bursts."""
+    """Return the median, which a busy second of the machine does not move; in bursts the mean."""
     return part.median if part.mean < 2 * part.median else part.mean
 
 
@@ -227,7 +226,7 @@ def _exactly(ms: float) -> Range:
 
 
 def _through_a_queue(evidence: Evidence, value: str) -> NDArray[np.float64] | None:
-    """The steps behind a prefetch of this depth, from the series of the steps as they are; None where it hides them."""
+    """Return the steps behind a prefetch of this depth, from the measured series; None where that does not show them."""
     rows, depth = evidence.rows, batch_supply.depth(value)
     short, runs, _ = _as_it_runs(evidence)
     if not depth or short != runs or runs.get("workers", "off") != "off" or not len(rows):
@@ -242,15 +241,15 @@ def _through_a_queue(evidence: Evidence, value: str) -> NDArray[np.float64] | No
 
 
 def _before_the_buffer(waits: NDArray[np.float64], work: NDArray[np.float64], depth: int) -> NDArray[np.float64] | None:
-    """What batches took that came in bursts behind a buffer of `depth`; None where they did not.
+    """Return the times of batches that came in bursts behind a buffer of `depth`; None where they did not.
 
-    A wait behind a buffer that was full is what of a burst `depth` steps could not hide.
+    A wait behind a full buffer is the part of a burst that `depth` steps did not overlap.
     """
     late = waits > max(float(np.median(waits)) * 4, 0.1 * float(np.median(work)))
     if not late.any() or late.mean() > 0.5 or waits[late].sum() < 0.5 * waits.sum():
         return None
     took = np.where(late, waits + depth * float(np.median(work)), 0.0)
-    # Between bursts the buffer has filled again: what the others took is at most what was left of the time.
+    # Between bursts the buffer fills again: the other batches fit into the steps.
     return took
 
 
@@ -258,7 +257,7 @@ def _before_the_buffer(waits: NDArray[np.float64], work: NDArray[np.float64], de
 
 
 def _on_shared_cores(evidence: Evidence, split: Breakdown, found: Prediction, then: Mapping[str, str]) -> Prediction:
-    """Where another part overlaps than now, the cores may not be there for it, or come free: work is conserved."""
+    """Correct a prediction for the cores: more overlap may need more of them than there are, as work is conserved."""
     turned = [knob for knob in ("prefetch", "workers") if then.get(knob, "off") != evidence.knobs.get(knob, "off")]
     if not turned:
         return found

@@ -1,10 +1,6 @@
-"""Experiments and autopilot runs in words, and what of a run is theirs.
+"""A/B tests and autopilot runs in words, and the settings that a run's end left undecided.
 
-Experiments in words, and what of a run is theirs: the same for the screen, a summary and a line of progress.
-
-The autopilot in words, and what of a run is its own: the same for the screen, a summary and a line of progress.
-
-What was only being tried as a run ended: a setting that stands though nobody had decided on it.
+The screen, the summary and the progress line use the same words.
 """
 
 from __future__ import annotations
@@ -37,16 +33,16 @@ if TYPE_CHECKING:
 
 _WHY = {
     "budget": "too noisy",
-    "cancelled": "it was ended before",
-    "key": "a knob was turned before",
-    "stopped": "the training was stopped before",
-    "ended": "the run ended before",
+    "cancelled": "it was cancelled",
+    "key": "a knob was switched first",
+    "stopped": "the training was stopped first",
+    "ended": "the run ended first",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class RunningExperiment:
-    """An experiment that has not ended: `began`, and its newest block; None before the first one is over.
+    """An A/B test that has not ended. block: its newest one; None before the first one is over.
 
     cut_off: the run ended first.
     """
@@ -56,18 +52,18 @@ class RunningExperiment:
     cut_off: bool = False
 
     @property
-    def subject_text(self) -> str:
-        """`prefetch off against 4`."""
+    def subject(self) -> str:
+        """`prefetch off vs 4`."""
         return subject_text(self.began.knob, self.began.values)
 
     @property
     def status(self) -> str:
-        """What is to come of it."""
-        return "no answer: the run ended before" if self.cut_off else "goes on until the answer is clear"
+        """The end of the test, or that it still runs."""
+        return "no answer: the run ended first" if self.cut_off else "runs until the answer is clear"
 
     @property
     def block_words(self) -> str:
-        """`block 7`: the one that runs."""
+        """`block 7`: the current one."""
         return f"block {self.block.block + 1 if self.block else 1}"
 
     @property
@@ -87,7 +83,7 @@ class RunningExperiment:
 
 
 def running_experiment(events: Iterable[Event]) -> RunningExperiment | None:
-    """The experiment that goes on; None where none does. events: those of experiments, others are passed over."""
+    """Return the A/B test that runs; None where none does. Other events are skipped."""
     found: RunningExperiment | None = None
     for event in events:
         if isinstance(event, ExperimentBegan):
@@ -100,18 +96,18 @@ def running_experiment(events: Iterable[Event]) -> RunningExperiment | None:
 
 
 def subject_text(knob: str, values: list[str]) -> str:
-    """`prefetch off against 4`, `prefetch off against 2, 4`."""
-    return f"{knob_name(knob)} {values[0]} against {', '.join(values[1:])}"
+    """Return `prefetch off vs 4`, `prefetch off vs 2, 4`."""
+    return f"{knob_name(knob)} {values[0]} vs {', '.join(values[1:])}"
 
 
 def answer_text(ended: ExperimentEnded) -> str:
-    """`1.68 x faster (1.61 to 1.74) over 412 steps`, `no difference: between 0.97 and 1.03 ...`, `not clear: ...`.
+    """Return `1.68 x faster (1.61 to 1.74) over 412 steps`, `no difference: between 0.97 and 1.03 ...`.
 
-    What differs by less than anybody turns a knob for reads `less than 3 % apart: between 1.00 and 1.02 ...`.
+    A clear but small difference reads `less than 3 % apart: between 1.00 and 1.02 ...`, no answer `not clear: ...`.
     """
     over = f"over {units.count(ended.steps)} steps"
     if ended.ratio is None or ended.low is None or ended.high is None:
-        few = "too few steps" if ended.cause == "budget" else ""
+        few = "not enough steps" if ended.cause == "budget" else ""
         why = ended.reason or few or _WHY.get(ended.cause, ended.cause)
         return f"not clear: {why} ({units.counted(ended.steps, 'step')} in {units.counted(ended.rounds, 'round')})"
     if ended.answer == "faster":
@@ -127,30 +123,27 @@ def answer_text(ended: ExperimentEnded) -> str:
 
 
 def rounds_text(ended: ExperimentEnded) -> str:
-    """`14 rounds in random order; left at 4`."""
-    return f"{units.counted(ended.rounds, 'round')} in random order{_left(ended)}"
+    """Return `14 rounds in random order; kept 4`."""
+    return f"{units.counted(ended.rounds, 'round')} in random order{_kept(ended)}"
 
 
 def experiment_line(ended: ExperimentEnded) -> str:
-    """`prefetch off against 4: 1.68 x faster (1.61 to 1.74) over 412 steps; left at 4`."""
+    """Return `prefetch off vs 4: 1.68 x faster (1.61 to 1.74) over 412 steps; kept 4`."""
     of = f"{ended.value} is " if len(ended.values) > 2 and ended.answer in ("faster", "slower") else ""
-    return f"{subject_text(ended.knob, ended.values)}: {of}{answer_text(ended)}{_left(ended)}"
+    return f"{subject_text(ended.knob, ended.values)}: {of}{answer_text(ended)}{_kept(ended)}"
 
 
-def _left(ended: ExperimentEnded) -> str:
-    return f"; left at {ended.kept}" if ended.kept and ended.cause not in WITH_THE_RUN else ""
+def _kept(ended: ExperimentEnded) -> str:
+    return f"; kept {ended.kept}" if ended.kept and ended.cause not in WITH_THE_RUN else ""
 
 
-#: The events of a flight.
+#: The events of an autopilot run.
 AUTOPILOT_EVENTS = (AutopilotBegan, MoveMade, MoveJudged, AutopilotEnded)
 
 
 @dataclass(frozen=True, slots=True)
 class AutopilotRun:
-    """One time that the autopilot was on. made: its newest move.
-
-    moves: all that were judged, oldest first. ended: None while it goes on.
-    """
+    """One run of the autopilot. made: its newest move. moves: the judged ones, oldest first. ended: None while it runs."""
 
     began: AutopilotBegan
     made: MoveMade | None = None
@@ -159,13 +152,13 @@ class AutopilotRun:
 
     @property
     def before_ms(self) -> float | None:
-        """The step as it began; None before a move was judged."""
-        told = self.ended.before_ms if self.ended else None
-        return self.moves[0].before_ms if told is None and self.moves else told
+        """The mean step at its start; None before a move was judged."""
+        known = self.ended.before_ms if self.ended else None
+        return self.moves[0].before_ms if known is None and self.moves else known
 
     @property
     def after_ms(self) -> float | None:
-        """The step with what it has kept so far; None before a move was judged."""
+        """The mean step with the moves kept so far; None before a move was judged."""
         if self.ended and self.ended.after_ms is not None:
             return self.ended.after_ms
         kept = [move.after_ms for move in self.moves if move.kept and move.after_ms is not None]
@@ -173,22 +166,22 @@ class AutopilotRun:
 
     @property
     def progress(self) -> str:
-        """`move 3: workers off > 8, forecast 9.1 ms; prefetch off > 4 was kept: 23.4 to 13.9 ms`."""
+        """`move 3: workers off → 8, forecast 9.1 ms; prefetch off → 4 kept: 23.4 to 13.9 ms`."""
         return "; ".join(self.parts)
 
     @property
     def parts(self) -> list[str]:
-        """What goes on, and what came of the move before."""
+        """The current move, and the judgement of the move before."""
         if self.made is None:
-            return ["measuring the present setting"]
+            return ["measuring the current setting"]
         judged = self.moves[-1] if self.moves else None
         waits = judged is None or (self.made.at_ns >= judged.at_ns and not self.made.undoes)
-        told = [f"move {len(self.moves) + 1}: {move_text(self.made)}"] if waits else []
-        return [*told, judged_move_text(judged)] if judged else told
+        texts = [f"move {len(self.moves) + 1}: {move_text(self.made)}"] if waits else []
+        return [*texts, judged_move_text(judged)] if judged else texts
 
 
 def autopilot_runs(events: Iterable[object]) -> list[AutopilotRun]:
-    """Every flight of a run, oldest first; other events are passed over."""
+    """Return every autopilot run, oldest first; other events are skipped."""
     found: list[AutopilotRun] = []
     for event in events:
         if isinstance(event, AutopilotBegan):
@@ -203,13 +196,13 @@ def autopilot_runs(events: Iterable[object]) -> list[AutopilotRun]:
 
 
 def running_autopilot(events: Iterable[object]) -> AutopilotRun | None:
-    """The flight that goes on; None where none does."""
+    """Return the autopilot run that has not ended; None where there is none."""
     newest = next(iter(reversed(autopilot_runs(events))), None)
     return newest if newest and newest.ended is None else None
 
 
 def find_undecided_move(events: Iterable[object]) -> MoveMade | None:
-    """The move that is in effect at the end of a run's events though it was not kept: the run ended first."""
+    """Return the move in effect at the end of a run's events that was not kept: the run ended first."""
     newest: MoveMade | None = None
     knobs_in_effect: MoveMade | None = None
     for event in events:
@@ -223,20 +216,20 @@ def find_undecided_move(events: Iterable[object]) -> MoveMade | None:
 
 
 def _decides(event: object, made: MoveMade) -> bool:
-    """Whether a move stands from then on, or somebody else has turned its knob."""
+    """Return whether an event keeps a move, or is another switch of its knob."""
     if isinstance(event, PipelineSwitched):
         return event.knob == made.knob
     return isinstance(event, MoveJudged) and event.kept
 
 
 def move_text(made: MoveMade) -> str:
-    """`workers off > 8, forecast 9.1 ms`."""
+    """Return `workers off → 8, forecast 9.1 ms`."""
     forecast = f", forecast {units.milliseconds(made.forecast_ms)}" if made.forecast_ms is not None else ""
     return f"{made.change.words()}{_beside(made)}{forecast}"
 
 
 def judged_move_text(judged: MoveJudged) -> str:
-    """`prefetch off > 4 kept: 23.4 to 13.9 ms`, `workers off > 8 undone: 13.9 to 14.0 ms, no gain beyond noise`."""
+    """Return `prefetch off → 4 kept: 23.4 to 13.9 ms`, `workers off → 8 undone: 13.9 to 14.0 ms, slower`."""
     what = f"{judged.change.words()}{_beside(judged)}"
     did, why = "kept" if judged.kept else "undone", judged.reason and f", {judged.reason}"
     if judged.after_ms is None:
@@ -249,45 +242,42 @@ def _beside(move: MoveMade | MoveJudged) -> str:
 
 
 def move_line(judged: MoveJudged) -> str:
-    """`prefetch off > 4 kept: 23.4 to 13.9 ms, forecast 13.8`: with what was foretold of it."""
+    """Return `prefetch off → 4 kept: 23.4 to 13.9 ms, forecast 13.8`."""
     known = judged.after_ms is not None and judged.forecast_ms is not None
     return judged_move_text(judged) + (f", forecast {units.number(judged.forecast_ms)}" if known else "")
 
 
 def autopilot_gain_text(autopilot_run: AutopilotRun) -> str:
-    """`autopilot: 1.68 x faster, 2 of 3 moves kept`; of means, in its own steps.
-
-    Where none was kept the settings are what they were, and so is what their steps differ by: `as it was`.
-    """
+    """Return `autopilot: 1.68 x faster, 2 of 3 moves kept`, of mean steps; `unchanged` where no move was kept."""
     count = sum(move.kept for move in autopilot_run.moves)
     kept = f"{count} of {len(autopilot_run.moves)} moves kept"
     if not count:
-        return f"autopilot: as it was, {kept}"
+        return f"autopilot: unchanged, {kept}"
     before, after = autopilot_run.before_ms, autopilot_run.after_ms
     return f"autopilot: {speed(before / after)}, {kept}" if before and after else f"autopilot: {kept}"
 
 
 def autopilot_end_text(ended: AutopilotEnded) -> str:
-    """`autopilot: 23.4 to 9.1 ms a step, data wait 61 % to 1 %, in 180 steps;` and why it ended."""
+    """Return `autopilot: 23.4 to 9.1 ms/step, data wait 61 % to 1 %, in 180 steps; reason`."""
     over = f"in {units.counted(ended.steps, 'step')}; {ended.reason}"
     if ended.before_ms is None or ended.after_ms is None:
         return f"autopilot: {over}"
-    autopilot_gain_text = f"{' to '.join(units.in_one_unit(ended.before_ms, ended.after_ms))} a step"
+    steps = f"{' to '.join(units.in_one_unit(ended.before_ms, ended.after_ms))}/step"
     if ended.before_share is None or ended.after_share is None:
-        return f"autopilot: {autopilot_gain_text} {over}"
+        return f"autopilot: {steps} {over}"
     waits = f"data wait {units.percent(ended.before_share)} to {units.percent(ended.after_share)}"
-    return f"autopilot: {autopilot_gain_text}, {waits}, {over}"
+    return f"autopilot: {steps}, {waits}, {over}"
 
 
-#: The events that tell.
+#: The events that show an undecided setting.
 UNDECIDED_EVENTS = (PipelineSwitched, MoveMade, MoveJudged, ExperimentBegan, ExperimentBlock, ExperimentEnded)
 
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """The knobs that an experiment or the autopilot had in hand at the end of a run.
+    """The knobs under test by an A/B test or the autopilot at the end of a run.
 
-    decided: by knob, what the experiment left it at by its answer; without one what it stood at before.
+    decided: by knob, the setting by the answer of the test; without an answer the setting before it.
     stretches: first and last step of each stretch with `decided`, oldest first. at_ns: the end of the last of them.
     """
 
@@ -297,7 +287,7 @@ class Undecided:
 
 
 def find_undecided(events: Iterable[object]) -> Undecided | None:
-    """What was being tried at the end of a run's events, of `UNDECIDED_EVENTS`; None where all was decided."""
+    """Return the knobs under test at the end of a run's events, of `UNDECIDED_EVENTS`; None where all was decided."""
     events = list(events)
     move = find_undecided_move(events)
     if move:
@@ -307,7 +297,7 @@ def find_undecided(events: Iterable[object]) -> Undecided | None:
 
 
 def blocks_like_the_last(events: Iterable[object]) -> tuple[tuple[int, int], ...]:
-    """First and last step of the earlier stretches of the newest A/B test with the setting that the run ended with.
+    """Return first and last step of the newest A/B test's earlier stretches with the final setting of the run.
 
     Empty where no A/B test made the last switch. events: of `UNDECIDED_EVENTS`.
     """
@@ -316,7 +306,7 @@ def blocks_like_the_last(events: Iterable[object]) -> tuple[tuple[int, int], ...
 
 
 def _before(move: MoveMade, events: list[object]) -> dict[str, str]:
-    """What the knobs stood at that a move has turned, but those that somebody else has turned since."""
+    """Return the settings before a move, without the knobs that somebody else has switched since."""
     switched = [event for event in events[events.index(move) :] if isinstance(event, PipelineSwitched)]
     newest = {one.knob: one for one in switched}.values()
     its_own = [one for one in newest if one.by == AUTOPILOT and one.change in move.beside]
@@ -331,7 +321,7 @@ class _Experiment:
     ended: ExperimentEnded | None = None
 
     def find_undecided(self) -> Undecided | None:
-        """None where no switch was made, or the last one was to what was decided."""
+        """Return the undecided knob; None where no switch was made, or the last one made the decided setting."""
         if not self.switches:
             return None
         before, now = self.switches[0].old, self.switches[-1].new
@@ -344,18 +334,18 @@ class _Experiment:
         return Undecided({self.began.knob: decided}, self._stretches(decided), at_ns)
 
     def like_the_last(self) -> tuple[tuple[int, int], ...]:
-        """The stretches with the value of the last switch that end before it."""
+        """Return the stretches with the value of the last switch that end before it."""
         last = self.switches[-1]
         return tuple(stretch for stretch in self._stretches(last.new) if stretch[1] < last.step)
 
     def _stretches(self, value: str) -> tuple[tuple[int, int], ...]:
-        """First and last step of each stretch with a value of the knob, also of the one before the test."""
+        """Return first and last step of each stretch with a value of the knob, also of the one before the test."""
         stood = [(1, self.began.step)] if value == self.switches[0].old else []
         return (*stood, *((block.first, block.last) for block in self.blocks if block.value == value))
 
 
 def _newest(events: Iterable[object]) -> _Experiment | None:
-    """The newest experiment; None where a switch was made since that was not its own."""
+    """Return the newest A/B test; None where another switch was made since."""
     found: _Experiment | None = None
     for event in events:
         if isinstance(event, ExperimentBegan):

@@ -1,9 +1,4 @@
-"""Comparisons and forecasts in words.
-
-A comparison in words and in cells of a bar.
-
-A forecast in words. It says `about`: `faster` and `slower` are for what was measured.
-"""
+"""Comparisons and forecasts in words: `faster` and `slower` for measured steps, `about` for forecasts."""
 
 from __future__ import annotations
 
@@ -23,81 +18,81 @@ if TYPE_CHECKING:
     from tfwatch.core.events import SwitchMissed
     from tfwatch.core.knobs import KnobChange
 
-#: Steps nearer than this are told as no difference.
+#: Steps that differ by less than this share show no difference.
 _SAME = 0.02
 #: Cells of the words before a bar.
 LABEL = 16
 
 
 def outcome_text(switch: Comparison) -> str:
-    """`1.68 x faster over 600 steps, settled`; `faster` and `slower` only for what was measured."""
+    """Return `1.68 x faster over 600 steps, enough steps`, or the reason for no ratio."""
     if switch.step is None:
         return "asked, waits for the batch in flight"
     done = switch.after.steps if switch.after else 0
     if switch.beside:
-        return f"together with {knob_name(switch.beside)}: what each gave cannot be told"
+        return f"together with {knob_name(switch.beside)}: the two effects cannot be separated"
     if switch.ratio is None and switch.settled:
-        return "too few steps before it to compare"
+        return "not enough steps before it to compare"
     if switch.ratio is None:
         return f"{done} of {ENOUGH_STEPS} steps"
     over = f"over {units.count(done)} steps" if switch.settled else f"so far, {done} of {ENOUGH_STEPS} steps"
-    return f"{gain_text(switch, switch.ratio)} {over}{', settled' if switch.settled else ''}"
+    return f"{gain_text(switch, switch.ratio)} {over}{', enough steps' if switch.settled else ''}"
 
 
 def is_same(ratio: float) -> bool:
-    """Whether two steps are too near each other to call one the faster."""
+    """Return whether the difference of two steps is too small to call one faster."""
     return abs(ratio - 1) < _SAME
 
 
 def than(ratio: float, old: str) -> str:
-    """`1.68 x faster than off`, `no difference from off`."""
+    """Return `1.68 x faster than off`, `no difference from off`."""
     return f"{speed(ratio)} {'from' if is_same(ratio) else 'than'} {old}"
 
 
 def speed(ratio: float) -> str:
-    """`1.68 x faster`, `20 x faster`, `1.20 x slower` or `no difference`."""
+    """Return `1.68 x faster`, `20 x faster`, `1.20 x slower` or `no difference`."""
     if is_same(ratio):
         return "no difference"
     return f"{units.times(ratio)} x faster" if ratio > 1 else f"{units.times(1 / ratio)} x slower"
 
 
 def gain_text(switch: Comparison, ratio: float) -> str:
-    """`1.68 x faster`, `1.20 x faster per image`."""
+    """Return `1.68 x faster`, `1.20 x faster per image`."""
     return speed(ratio) + (" per image" if isinstance(switch, Restart) and switch.per_image else "")
 
 
 def setting_text(knob: str, value: str, form: str = "") -> str:
-    """`prefetch off`, `fast pipeline (tf.data) off` where `form` names the fast pipeline."""
+    """Return `prefetch off`, `fast pipeline (tf.data) off`. form: the name of the fast pipeline."""
     return f"{knob_name(knob, form)} {value}"
 
 
 def missed_switch_text(switch: SwitchMissed, form: str = "") -> str:
-    """A switch for which the run was too short; `form` names the pipeline's fast pipeline."""
+    """Return the sentence of a switch that the run ended before. form: the name of the fast pipeline."""
     return f"{switch.change.words(form)} at step {units.count(switch.step)}: the run ended before it was in effect"
 
 
 def side_label(switch: Comparison, value: str) -> str:
-    """What stands before a side's bar, `prefetch off`: the value alone where there is no room for its knob's name."""
+    """Return the label of a side's bar, `prefetch off`: the value alone where there is no room for the knob's name."""
     words = setting_text(switch.knob, value).strip()
     return words if len(words) <= LABEL or not isinstance(switch, Restart) else value
 
 
 def changes_text(changes: Sequence[KnobChange]) -> str:
-    """`batch_size 32 > 64, device cpu > gpu`."""
+    """Return `batch_size 32 → 64, device cpu → gpu`."""
     return ", ".join(change.words() for change in changes) or "nothing changed"
 
 
 def comparison_line(switch: Comparison, form: str = "") -> str:
-    """`prefetch off > 4 at step 3 477: 1.68 x faster`; of a restart, `batch_size 32 > 64: 1.20 x faster per image`."""
-    came = gain_text(switch, switch.ratio) if switch.settled and switch.ratio is not None else outcome_text(switch)
+    """Return `prefetch off → 4 at step 3 477: 1.68 x faster`; of a restart, `batch_size 32 → 64: 1.20 x faster ...`."""
+    result = gain_text(switch, switch.ratio) if switch.settled and switch.ratio is not None else outcome_text(switch)
     if isinstance(switch, Restart):
-        return f"{changes_text(switch.changes)}: {came}"
+        return f"{changes_text(switch.changes)}: {result}"
     where = f" at step {units.count(switch.step)}" if switch.step is not None else ""
-    return f"{switch.change.words(form)}{where}: {came}"
+    return f"{switch.change.words(form)}{where}: {result}"
 
 
 def missing_side_text(switch: Comparison, value: str) -> str:
-    """Why a side has no bar."""
+    """Return the reason why a side has no bar."""
     if isinstance(switch, Restart) and value != switch.new:
         return "no steady steps in the run before"
     if switch.step is None:
@@ -106,39 +101,39 @@ def missing_side_text(switch: Comparison, value: str) -> str:
 
 
 def part_texts(switch: Comparison) -> list[str]:
-    """`wait 9.6 > 0.2`, and for compute and host, ms; without figures where a side is missing."""
+    """Return `wait 9.6 → 0.2`, and the same of compute and host, ms; without figures where a side is missing."""
     before, after = switch.before, switch.after
     if before is None or after is None:
         return ["wait", "compute", "host"]
     pairs = ((before.wait, after.wait), (before.compute, after.compute), (before.host, after.host))
-    figures = [f"{figure(switch, switch.typical(old))} > {figure(switch, switch.typical(new))}" for old, new in pairs]
+    figures = [f"{figure(switch, switch.typical(old))} → {figure(switch, switch.typical(new))}" for old, new in pairs]
     return [f"{name} {figure}" for name, figure in zip(("wait", "compute", "host"), figures, strict=True)]
 
 
 def figure(switch: Comparison, took_ms: float) -> str:
-    """`13.9`, milliseconds; of an image with as many decimals as its longer side needs for three figures, `0.434`."""
+    """Return `13.9`, milliseconds; per image with three significant figures of the longer side, `0.434`."""
     if not isinstance(switch, Restart) or not switch.per_image or longest_ms(switch) <= 0:
         return units.number(took_ms)
     return units.number(took_ms, max(1, 2 - math.floor(math.log10(longest_ms(switch)))))
 
 
 def duration(switch: Comparison, took_ms: float) -> str:
-    """`13.9 ms`; of an image `0.434 ms/image`."""
+    """Return `13.9 ms`; per image `0.434 ms/image`."""
     if isinstance(switch, Restart) and switch.per_image:
         return f"{figure(switch, took_ms)} ms/image"
     return units.milliseconds(took_ms)
 
 
 def longest_ms(switch: Comparison) -> float:
-    """The longer side's step, the whole of a bar."""
+    """Return the longer side's step, the full width of a bar."""
     sides = [side for side in (switch.before, switch.after) if side]
     return max((switch.typical(side.step) for side in sides), default=0.0)
 
 
 def cells(side: Breakdown, step_ms: float, longest: float, width: int) -> tuple[int, int, int]:
-    """Cells of wait, compute and host in a bar whose `width` stands for `longest` milliseconds.
+    """Return the cells of wait, compute and host in a bar whose `width` is `longest` milliseconds.
 
-    The bar is as long as `step_ms` and split as the means are.
+    The bar is as long as `step_ms` and split like the means.
     """
     if longest <= 0 or side.step.mean <= 0:
         return (0, 0, 0)
@@ -148,46 +143,46 @@ def cells(side: Breakdown, step_ms: float, longest: float, width: int) -> tuple[
     return wait, total - wait - host, host
 
 
-#: A forecast that promises less than this, or costs less, is told as no gain.
+#: A forecast change below this share of a step reads as no gain.
 WORTH = 0.05
-#: A range that spreads by more than this, high over low, is told beside the number.
+#: An interval wider than this, high over low, is shown beside the forecast.
 _WIDE = 1.4
 
 
 def forecast_note(known: Forecast) -> str:
-    """`23.4 ms  0.6 x`, `13.9 ms  no gain`, or why there is no number; beside a knob."""
+    """Return `23.4 ms  0.6 x`, `13.9 ms  no gain`, or the reason for no forecast; shown beside a knob."""
     if not known.is_known:
         return known.why
     return f"{units.milliseconds(known.typical_ms)}  {_gain(known)}"
 
 
 def expected_gain_text(known: Forecast) -> str:
-    """`about 13.8 ms, 1.7 x (the rest is compute)`; with its range where that is wide."""
+    """Return `about 13.8 ms, 1.7 x (the rest is compute)`, with a wide prediction interval."""
     within = f" ({interval_text(known)})" if interval_text(known) else ""
     return f"about {units.milliseconds(known.typical_ms)}{within}, {_gain(known)} ({known.why})"
 
 
 def interval_text(known: Forecast) -> str:
-    """`13.2 to 78.4`: its range in milliseconds; empty where that is narrow, and where not the median is told."""
+    """Return `13.2 to 78.4`, a wide prediction interval in milliseconds; empty for a narrow one and in bursts."""
     if not known.is_known or known.high_ms <= _WIDE * known.low_ms or known.in_bursts:
         return ""
     return " to ".join(units.in_one_unit(known.low_ms, known.high_ms)).removesuffix(" ms")
 
 
 def has_usable_gain(known: Forecast) -> bool:
-    """Whether the switch promises anything that may be had."""
+    """Return whether a gain is expected within the memory limit."""
     return has_expected_gain(known) and not known.is_over_memory_limit
 
 
 def has_expected_gain(known: Forecast) -> bool:
-    """Whether the switch promises anything, whatever memory it takes."""
+    """Return whether a gain is expected, at any cost of memory."""
     return known.is_known and known.ratio >= 1 + WORTH
 
 
 def best(forecasts: Iterable[Forecast]) -> Forecast | None:
-    """The switch that promises most; None where none does. Simulated latency is turned off by nobody to train faster.
+    """Return the switch with the largest usable gain; None where there is none. Simulated latency does not count.
 
-    Of switches that promise nearly the same the first is taken that a key makes, in the order of the screen.
+    Among nearly equal gains, the cheapest knob wins.
     """
     worthwhile = [one for one in forecasts if has_usable_gain(one) and one.knob != "latency_ms"]
     most = max((one.ratio for one in worthwhile), default=0.0)
@@ -196,27 +191,28 @@ def best(forecasts: Iterable[Forecast]) -> Forecast | None:
 
 
 def record_text(found: Record) -> str:
-    """`forecasts: 4 switches, 3 % off (median), 4 in their range`; empty where nothing was foretold."""
+    """Return `4 forecasts: median error 3 %, 4 within the 90 % prediction interval`; empty without a checked one."""
     count = len(found.checked)
     if not count:
         return ""
-    off = f"{units.percent(found.median_error)} off"
+    error = units.percent(found.median_error)
     if count == 1:
-        return f"its forecast was {off}, {'in' if found.inside else 'outside'} its range"
-    return f"forecasts: {count} switches, {off} (median), {found.inside} in their range"
+        return f"1 forecast: error {error}, {'within' if found.inside else 'outside'} the 90 % prediction interval"
+    return f"{count} forecasts: median error {error}, {found.inside} within the 90 % prediction interval"
 
 
 def last_forecast_text(found: Record | None) -> str:
-    """`foretold 13.8, came 13.9 ms`, then `forecasts off by 4 % in the median of 5`; empty where none was made."""
+    """Return `forecast 13.8 ms, measured 13.9 ms`, of several `median forecast error 4 % (5 switches)`."""
     if not found or not found.checked:
         return ""
     newest, count = found.checked[-1], len(found.checked)
     if count > 1:
-        return f"forecasts off by {units.percent(found.median_error)} in the median of {count}"
-    return f"foretold {', came '.join(units.in_one_unit(newest.forecast.step_ms, newest.measured_ms))}"
+        return f"median forecast error {units.percent(found.median_error)} ({count} switches)"
+    forecast_ms, measured_ms = units.milliseconds(newest.forecast.step_ms), units.milliseconds(newest.measured_ms)
+    return f"forecast {forecast_ms}, measured {measured_ms}"
 
 
-#: What costs least comes first.
+#: The cheapest knob first.
 _ORDER = ("prefetch", "workers", "fast_form", "cache")
 
 

@@ -120,7 +120,7 @@ REFUSED = {
     "train own.py --image-size 32": "own.py takes no --image-size",
     "train own.py --fast-form": "own.py takes no fast-form: it has no fast pipeline",
     "train own.py --storage-latency 5": "own.py takes no storage-latency: it reads no files while it trains",
-    "train own.py --switch 9:workers=2": "own.py takes switches of prefetch only: dataset() is built once",
+    "train own.py --switch 9:workers=2": "own.py takes switches of prefetch only, for its dataset() is built once",
     "bench own.py": "own.py is a file: bench times the workloads that `tfwatch workloads` lists",
 }
 

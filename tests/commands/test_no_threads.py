@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 REFUSED = "can't start new thread"
 
 
-@pytest.fixture(params=["tfwatch-writer", "tfwatch-pilot", "training"])
+@pytest.fixture(params=["tfwatch-writer", "tfwatch-tuner", "training"])
 def refused(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     begin = threading.Thread.start
 

@@ -52,9 +52,9 @@ async def test_a_replay_says_what_json_says(tmp_path: Path, size: tuple[int, int
         assert show.rows[3].strip().startswith(advice)
         assert ("y copies the lines" in show.rows[1]) is (size[0] > 80)
         await show.press("y")
-        assert show.app.clipboard == finding["edit"]
+        assert show.app.clipboard == finding["code"]
     lines = (tmp_path / "copied.py").read_text()
-    assert lines == finding["edit"] + "\n"
+    assert lines == finding["code"] + "\n"
     assert ast.parse(lines).body
 
 

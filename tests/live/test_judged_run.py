@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.step_rows import make_steps, plain, restart
-from tests.report.told import FINISHED, open_written, text_of
+from tests.report.written_runs import FINISHED, open_written, text_of
 from tfwatch.core.events import (
     EpochStarted,
     Event,
@@ -119,7 +119,7 @@ def test_what_python_takes_op_by_op_is_told(tmp_path: Path) -> None:
 
     lines = text_of(run)
     assert lines[2].endswith("NOT input-bound, launch-bound")
-    assert "op by op: 5.1 of 6.0 ms of a steady step go to Python between the operations (85 %)" in lines
+    assert "eager execution: 5.1 of 6.0 ms of a steady step go to Python between the operations (85 %)" in lines
     assert "next: run the step as a graph: tf.function, or fit without run_eagerly (here: without --eager)" in lines
     assert document.as_json(run)["whole_run"]["dispatch_ms"]["median"] == pytest.approx(5.1)
 

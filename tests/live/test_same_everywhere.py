@@ -61,7 +61,9 @@ def short_epochs() -> Canned:
 
 def generator() -> Canned:
     run = Canned(None, knobs={}, switchable=[]).started()
-    return run.staged(("from_generator", f"Generator {SourceKind.GENERATOR.value}", 9.0, 1.0, 0.0, 0.0)).steps(FEW, STARVING)
+    return run.staged(("from_generator", f"Generator {SourceKind.GENERATOR.value}", 9.0, 1.0, 0.0, 0.0)).steps(
+        FEW, STARVING
+    )
 
 
 RUNS: list[Any] = [

@@ -267,7 +267,7 @@ def test_heat_and_swapping_are_one_row_a_stretch() -> None:
     view = look(throttled(None))
     rows = EventCollector().take(view)
 
-    assert [f"{row.mark} {row.text}" for row in rows][-1:] == ["H held back by heat for 10.0 s (moderate)"]
+    assert [f"{row.mark} {row.text}" for row in rows][-1:] == ["H slowed down by heat for 10.0 s (moderate)"]
     swapped = EventCollector().take(look(swapping(None)))
     assert [f"{row.mark} {row.text}" for row in swapped][-1:] == ["M swapping for 15.0 s: memory was too small"]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.step_rows import make_steps, plain, restart
-from tests.report.told import FINISHED, SWITCH, open_written, switched_run, text_of
+from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run, text_of
 from tests.screens.canned import STAGES, usual
 from tfwatch.core.events import (
     EpochEnded,
@@ -69,21 +69,21 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
         "autopilot",
         "experiments",
         "forecasts",
-        "lost",
+        "data_wait_cost",
         "time_breakdown",
         "pipeline",
         "keras_step_ms",
         "energy_j",
         "energy_per_step_j",
-        "energy_starving_j",
+        "energy_data_wait_j",
         "energy_missing",
         "machine",
-        "tensorflow_said",
+        "tensorflow_log",
     ]
     assert (found["run"], found["workload"], found["device"]) == ("2026-11-20T10-17-03_cnn", "cnn", "CPU")
     assert (found["knobs"], found["settings"], found["steps"]) == ({"prefetch": "off"}, {"mode": "graph"}, 200)
     whole = found["whole_run"]
-    assert (whole["steps"], whole["left_out"]) == (198, 2)
+    assert (whole["steps"], whole["excluded_steps"]) == (198, 2)
     assert whole["step_ms"] == pytest.approx({"median": 18, "mean": 18, "p95": 23})
     assert whole["data_wait_ms"] == pytest.approx({"median": 5, "mean": 5, "p95": 10})
     assert whole["compute_ms"] == pytest.approx({"median": 12, "mean": 12, "p95": 12})
@@ -184,7 +184,9 @@ def test_stalls_are_told_by_their_kind(tmp_path: Path) -> None:
     assert [(one["part"], one["cause"], one["detail"]) for one in (hiccup, periodic)] == [
         ("wait", "unexplained", "")
     ] * 2
-    assert any(line.startswith("every 20th step waits 60.0 ms longer for data from step 21 over") for line in text_of(run))
+    assert any(
+        line.startswith("every 20th step waits 60.0 ms longer for data from step 21 over") for line in text_of(run)
+    )
 
 
 def test_what_takes_longer_again_and_again_is_told_with_its_part_and_its_cause(tmp_path: Path) -> None:

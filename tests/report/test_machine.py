@@ -32,12 +32,12 @@ def test_the_summary_tells_what_the_gpu_did_and_drew() -> None:
     lines = lines_of(hardware.starving(None))
 
     assert "the GPU was 56 % busy (53 % ours, 2 % other programs') at 6.5 W, median" in lines
-    assert "energy: 0.15 J a step, 160 J in all, 56 J (35 %) starving" in lines
+    assert "energy: 0.15 J/step, 160 J total, 56 J (35 %) starving" in lines
 
 
 def test_the_summary_tells_what_held_it_back() -> None:
-    assert "held back by heat 10.0 s" in lines_of(hardware.throttled(None))
-    assert "held back by swapping 15.0 s" in lines_of(hardware.swapping(None))
+    assert "slowed down by heat 10.0 s" in lines_of(hardware.throttled(None))
+    assert "slowed down by swapping 15.0 s" in lines_of(hardware.swapping(None))
 
 
 def test_without_figures_the_summary_says_why_and_how_to_get_them() -> None:
@@ -59,8 +59,8 @@ def test_the_json_holds_energy_and_medians() -> None:
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     # 900 steps of 23.4 ms at 6.5 W, and 8.7 s of import and compiling at 11.4 W and less.
     assert found["energy_per_step_j"] == pytest.approx(0.0234 * 6.51, rel=0.02)
-    assert found["energy_starving_j"] == pytest.approx(8.6 * 6.51, rel=0.05)
-    assert found["energy_starving_j"] < found["energy_j"]
+    assert found["energy_data_wait_j"] == pytest.approx(8.6 * 6.51, rel=0.05)
+    assert found["energy_data_wait_j"] < found["energy_j"]
     assert found["energy_missing"] is None
     assert (machine["gpu"], machine["gpu_source"], machine["unified_memory"]) == ("Apple M2 Pro", "powermetrics", True)
     assert machine["gpu_busy"] == pytest.approx(0.556, abs=0.001)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.analysis.step_rows import make_steps, restart
 from tests.live.stretches import COMPUTE_BOUND, HALF_FED, STARVING, alternating, starving_then
-from tests.report.told import FINISHED, SWITCH, open_written, text_of
+from tests.report.written_runs import FINISHED, SWITCH, open_written, text_of
 from tfwatch.core.events import RunEnded
 from tfwatch.core.rows import Flag
 from tfwatch.report.document import as_json
@@ -72,9 +72,9 @@ def test_the_document_says_of_which_steps_its_figures_are(tmp_path: Path) -> Non
     found = as_json(switched_to(tmp_path / "run", COMPUTE_BOUND))
 
     last, whole = found["last_setting"], found["whole_run"]
-    assert (last["knobs"], last["stretches"], last["steps"]) == ({"prefetch": "4"}, [[101, 200]], 99)
+    assert (last["knobs"], last["step_ranges"], last["steps"]) == ({"prefetch": "4"}, [[101, 200]], 99)
     assert last["data_wait_ms"]["mean"] == pytest.approx(COMPUTE_BOUND[0])
-    assert (whole["steps"], whole["left_out"]) == (199, 1)
+    assert (whole["steps"], whole["excluded_steps"]) == (199, 1)
     assert whole["data_wait_ms"]["mean"] == pytest.approx((100 * STARVING[0] + 99 * COMPUTE_BOUND[0]) / 199)
 
 
@@ -84,16 +84,16 @@ def test_after_an_ab_test_all_blocks_of_the_kept_setting_count(tmp_path: Path) -
     last = as_json(open_written(tmp_path / "run", rows, *events, FINISHED, **KNOBS))["last_setting"]
 
     assert last["knobs"] == {"prefetch": "4"}
-    assert last["stretches"][0] == [54, 64]
-    assert last["stretches"][-1] == [185, 189]
+    assert last["step_ranges"][0] == [54, 64]
+    assert last["step_ranges"][-1] == [185, 189]
     assert last["steps"] == 6 * 11 + 4
 
 
 def test_the_summary_gives_the_verdict_with_its_steps_and_the_whole_run_by_itself(tmp_path: Path) -> None:
     lines = text_of(switched_to(tmp_path / "run", COMPUTE_BOUND))
 
-    assert "over the whole run a steady step waits 4.6 of 17.1 ms on average (27 %); 1 step left out" in lines
-    assert "since step 101 a steady step waits 0.1 of 12.6 ms on average (1 %): NOT input-bound, compute-bound" in lines
+    assert "over the whole run mean steady step: 4.6 of 17.1 ms is data wait (27 %); 1 step excluded" in lines
+    assert "since step 101 mean steady step: 0.1 of 12.6 ms is data wait (1 %): NOT input-bound, compute-bound" in lines
 
 
 def test_the_summary_of_an_ab_test_judges_the_kept_setting(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_the_summary_of_an_ab_test_judges_the_kept_setting(tmp_path: Path) -> No
     lines = text_of(open_written(tmp_path / "run", rows, *events, FINISHED, **KNOBS))
 
     (line,) = [line for line in lines if "input-bound" in line]
-    assert line.startswith("with the last setting, in 7 stretches of the steps 54 to 189, a steady step waits 0.1 of")
+    assert line.startswith("last setting, 7 stretches of steps 54 to 189, mean steady step: 0.1 of")
     assert line.endswith("NOT input-bound, compute-bound")
 
 
@@ -112,4 +112,4 @@ def test_a_run_of_one_setting_has_one_line(tmp_path: Path) -> None:
 
     lines = text_of(open_written(tmp_path / "run", restart(rows), FINISHED))
 
-    assert "a steady step waits 9.0 of 21.5 ms on average (42 %): HIGHLY input-bound; 1 step left out" in lines
+    assert "mean steady step: 9.0 of 21.5 ms is data wait (42 %): HIGHLY input-bound; 1 step excluded" in lines

@@ -14,7 +14,7 @@ from tests.runs.folders import FakeClock, write_run
 from tfwatch.analysis.steps.stalls import Stall
 from tfwatch.core.events import Event, RunEnded, SensorMissing, StagesFound, StallLocated
 from tfwatch.report import document
-from tfwatch.report.document import stood_words
+from tfwatch.report.document import stall_place_text
 from tfwatch.report.text import as_text
 from tfwatch.runs.opened import Run, open_run
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 S = 10**9
 NAN = math.nan
 FOUND = StagesFound(S, 0, ["map(decode)", "prefetch"], ["Map", "Prefetch"])
-NO_TABLE: dict[str, Any] = {"stages": [], "all_ms": None, "bottleneck": None}
+NO_TABLE: dict[str, Any] = {"stages": [], "total_ms": None, "bottleneck": None}
 
 
 def opened(folder: Path, *events: Event, stages: bool = True) -> Run:
@@ -60,7 +60,7 @@ def test_the_last_table_is_in_the_json_object_with_null_where_there_is_no_figure
                 "buffered_bytes": 0.0,
             },
         ],
-        "all_ms": 21.0,
+        "total_ms": 21.0,
         "bottleneck": {
             "stage": "map(decode)",
             "reason": "serial",
@@ -92,7 +92,7 @@ def test_a_table_without_a_figure_says_why_too(tmp_path: Path) -> None:
 
     found = document.as_json(open_run(tmp_path, FakeClock(60).clock))["pipeline"]
 
-    assert (found["all_ms"], found["missing"]) == (None, "epochs are too short")
+    assert (found["total_ms"], found["missing"]) == (None, "epochs are too short")
 
 
 STALL = Stall(412, 5 * S, 3, 9000.0, "unexplained")
@@ -119,7 +119,7 @@ STALL = Stall(412, 5 * S, 3, 9000.0, "unexplained")
     ],
 )
 def test_where_a_stall_stood(located: StallLocated | None, words: str) -> None:
-    assert stood_words(STALL, [located] if located else []) == words
+    assert stall_place_text(STALL, [located] if located else []) == words
 
 
 def test_the_summary_says_where_the_longest_stall_stood(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.analysis.step_rows import plain, restart
-from tests.report.told import FINISHED, SWITCH, open_written, switched_run
+from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run
 from tests.schemas import DOCS, errors, schema
 from tests.screens import hardware, states
 from tests.screens.canned import COMPUTE_BOUND, PREFETCHED, STAGES, STARVING, Canned, usual

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.analysis.step_rows import plain
-from tests.report.told import FINISHED, SWITCH, open_written, switched_run, text_of
+from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run, text_of
 from tfwatch.core.events import Noted, PipelineSwitched, SwitchAsked, SwitchMissed
 from tfwatch.report import document
 from tfwatch.training.request import parse_switch
@@ -66,11 +66,11 @@ def test_what_was_foretold_is_told_against_what_came(tmp_path: Path) -> None:
         "4",
         False,
     )
-    assert one["came_ms"] == pytest.approx(13)
+    assert one["measured_ms"] == pytest.approx(13)
     assert one["low_ms"] <= one["step_ms"] <= one["high_ms"]
     assert one["step_ms"] == pytest.approx(13, rel=0.05)
-    assert told["median_off"] < 0.05
-    assert told["inside"] == 1
+    assert told["median_error_share"] < 0.05
+    assert told["within_interval"] == 1
     assert "its forecast was 0 % off, in its range" in text_of(run)
 
 
@@ -92,8 +92,8 @@ def test_switches_that_cannot_be_compared_promise_nothing(tmp_path: Path) -> Non
     )
     lines = text_of(open_written(tmp_path / "run", plain(52), *events, FINISHED))
 
-    assert "prefetch off → 4 at step 50: too few steps to compare" in lines
-    assert "workers off → 2: asked, and not yet in effect at the last step" in lines
+    assert "prefetch off → 4 at step 50: not enough steps to compare" in lines
+    assert "workers off → 2: requested, not yet in effect at the last step" in lines
     assert "faster" not in "\n".join(lines)
 
 
@@ -108,7 +108,7 @@ def test_the_fast_form_is_called_by_its_name(tmp_path: Path) -> None:
     switch = PipelineSwitched(0, "fast_form", "off", "on", 49, 50, 1.0, "key")
     run = open_written(tmp_path / "run", plain(52), switch, FINISHED, settings={"fast_form": "tf.data"})
 
-    assert "fast pipeline (tf.data) off → on at step 50: too few steps to compare" in text_of(run)
+    assert "fast pipeline (tf.data) off → on at step 50: not enough steps to compare" in text_of(run)
 
 
 def test_in_json_a_knob_has_the_name_that_the_command_line_takes(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.analysis.step_rows import plain, restart
-from tests.report.told import FINISHED, SWITCH, open_written, switched_run, text_of
+from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run, text_of
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import (
     DatasetReady,
@@ -36,8 +36,11 @@ if TYPE_CHECKING:
     [
         ("exact", []),
         ("", []),
-        ("in-graph timestamps, steps_per_execution=10", ["how the steps were told apart: in-graph timestamps, "]),
-        ("none: not in a graph", ["the steps were not split: not in a graph"]),
+        (
+            "in-graph timestamps, steps_per_execution=10",
+            ["the parts of a step were separated by in-graph timestamps, "],
+        ),
+        ("none: not in a graph", ["the parts of a step were not separated: not in a graph"]),
     ],
 )
 def test_how_steps_were_told_apart_is_told_where_it_is_not_as_usual(
@@ -64,7 +67,7 @@ def test_what_tensorflow_said_is_told_with_its_meaning(tmp_path: Path) -> None:
         "TensorFlow: a function is traced again and again: give it tensors of the same shapes, not Python numbers",
         "TensorFlow logged 1 more message, harmless",
     ]
-    assert [(one["name"], one["harmless"], one["lines"]) for one in document.as_json(run)["tensorflow_said"]] == [
+    assert [(one["name"], one["harmless"], one["lines"]) for one in document.as_json(run)["tensorflow_log"]] == [
         ("onednn", True, 2),
         ("retracing", False, 1),
     ]
@@ -75,7 +78,7 @@ def test_a_cause_that_took_next_to_nothing_is_not_told(tmp_path: Path) -> None:
     rows["wait_ms"][30] = 45.0
     run = open_written(tmp_path / "runs" / "r1", rows, FINISHED)
     (line,) = (line for line in text_of(run, str(tmp_path)) if "left out" in line)
-    assert line.endswith("; 1 step left out")
+    assert line.endswith("; 1 step excluded")
 
 
 def test_the_text_of_a_finished_run(tmp_path: Path) -> None:
@@ -83,14 +86,14 @@ def test_the_text_of_a_finished_run(tmp_path: Path) -> None:
     rows["wait_ms"][30] = 41_000
     run = open_written(tmp_path / "runs" / "r1", rows, *SWITCH, FINISHED, device="GPU:0 Apple M2 Pro", accelerated=True)
 
-    left_out = "; 3 steps left out: unexplained 41.0 s, compile 2.4 s"
+    left_out = "; 3 steps excluded: unexplained 41.0 s, compile 2.4 s"
     assert text_of(run, str(tmp_path)) == [
         "cnn on GPU:0 Apple M2 Pro: finished, 200 steps in 12:04",
-        "the GPU waited for data 42.0 s of it (6 %)",
-        f"over the whole run a steady step waits 5.0 of 18.0 ms on average (28 %){left_out}",
-        "since step 101 a steady step waits 0.0 of 13.0 ms on average (0 %): NOT input-bound, compute-bound",
+        "the GPU waited 42.0 s for data (6 % of the run)",
+        f"over the whole run mean steady step: 5.0 of 18.0 ms is data wait (28 %){left_out}",
+        "since step 101 mean steady step: 0.0 of 13.0 ms is data wait (0 %): NOT input-bound, compute-bound",
         "without data wait: 11:22 at best",
-        "prefetch off → 4 at step 101: 1.77 x faster, 23.0 to 13.0 ms a step over 99 steps",
+        "prefetch off → 4 at step 101: 1.77 x faster, 23.0 to 13.0 ms/step over 99 steps",
         "its forecast was 0 % off, in its range",
         "longest stall: 41.0 s without data at step 31, unexplained",
         "next: the input pipeline is not the limit: 92 % of the step is compute. Mixed precision or jit_compile would shorten it.",
@@ -130,7 +133,7 @@ def test_files_that_were_skipped_are_counted_and_named(tmp_path: Path) -> None:
 def test_a_killed_run_says_so(tmp_path: Path) -> None:
     run = open_written(tmp_path / "run", plain(50), pid=2**22 + 1)
 
-    assert text_of(run)[0].startswith("cnn: ended without a word (killed, or out of memory), 50 steps in")
+    assert text_of(run)[0].startswith("cnn: killed (no end record; out of memory?), 50 steps in")
 
 
 def test_a_run_that_goes_on_says_so(tmp_path: Path) -> None:
@@ -154,11 +157,11 @@ def test_what_else_was_lost_and_keras_own_figure_are_told(tmp_path: Path) -> Non
     run = open_written(tmp_path / "run", rows, ValidationEnded(end_ns + 4 * 10**9, 0, 4000.0), *events)
 
     assert text_of(run)[1:3] == [
-        "the device waited for data 0.4 s of it (4 %), between epochs 5.0 s (45 %), compile 2.0 s (18 %)",
-        "a steady step waits 2.0 of 20.0 ms on average (10 %): MODERATELY input-bound; 1 step left out: compile 2.0 s",
+        "the device waited 0.4 s for data (4 % of the run), between epochs 5.0 s (45 %), compile 2.0 s (18 %)",
+        "mean steady step: 2.0 of 20.0 ms is data wait (10 %): MODERATELY input-bound; 1 step excluded: compile 2.0 s",
     ]
     assert text_of(run)[3].startswith(
-        "Keras' progress bar reads 45.1 ms a step for the last epoch: it spreads validation"
+        "Keras' progress bar shows 45.1 ms/step for the last epoch: it includes validation"
     )
     found = document.as_json(run)
     assert found["keras_step_ms"] == pytest.approx(45.13, abs=0.01)
@@ -182,8 +185,8 @@ def test_a_last_epoch_quicker_than_the_run_explains_keras_own_figure(tmp_path: P
 
     told = [line for line in text_of(open_written(tmp_path / "run", rows, *events)) if line.startswith("Keras")]
 
-    quicker = "steps were quicker in it than in the run as a whole"
-    assert told == [f"Keras' progress bar reads 20.0 ms a step for the last epoch: {quicker}"]
+    quicker = "its steps were faster than those of the whole run"
+    assert told == [f"Keras' progress bar shows 20.0 ms/step for the last epoch: {quicker}"]
 
 
 def test_a_path_with_spaces_can_be_pasted(tmp_path: Path) -> None:
@@ -202,7 +205,7 @@ def test_a_run_without_a_folder_is_told_from_memory() -> None:
     run = read_run(write_run(None, plain(200), FINISHED), FakeClock(900).clock)
 
     assert len(run.steps) == 200
-    assert text_of(run)[-1] == "nothing was recorded: no run folder could be made"
+    assert text_of(run)[-1] == "not recorded: the run folder could not be created"
     assert document.as_json(run)["steps"] == 200
 
 

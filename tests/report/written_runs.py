@@ -1,4 +1,4 @@
-"""Canned runs for what is told of them."""
+"""Runs written for the tests of reports."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_told_to_stop_it_takes_back_what_it_has_not_judged() -> None:
 
     training = flown(GPU, each=cancel)
     (ended,) = training.events(AutopilotEnded)
-    assert (ended.cause, ended.reason) == ("user", "it was told to stop")
+    assert (ended.cause, ended.reason) == ("user", "it was cancelled")
     assert [move.undoes for move in training.events(MoveMade)] == [False, True]
     assert {knob: training.settings[-1][knob] for knob in ended.knobs} == ended.knobs
 

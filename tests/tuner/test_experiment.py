@@ -266,8 +266,8 @@ def test_it_ends_too_where_the_experiment_cannot_begin() -> None:
     ("order", "reason"),
     [
         (Experiment("latency_ms", (0.0, 5.0)), "latency_ms cannot be switched in this run"),
-        (Experiment("prefetch", (4, 4)), "4, 4 are not two different settings of prefetch"),
-        (Experiment("prefetch", (4,)), "4 are not two different settings of prefetch"),
+        (Experiment("prefetch", (4, 4)), "4, 4 are not different settings of prefetch"),
+        (Experiment("prefetch", (4,)), "4 are not different settings of prefetch"),
     ],
 )
 def test_what_cannot_be_tried_is_refused(order: Experiment, reason: str) -> None:

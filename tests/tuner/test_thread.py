@@ -61,7 +61,7 @@ def test_a_pilot_that_breaks_says_so_and_lives(monkeypatch: pytest.MonkeyPatch) 
     ("ask", "why"),
     [
         pytest.param(lambda control: control.stop.set(), "the training stops", id="a stop"),
-        pytest.param(lambda control: control.ask(Request("prefetch", 4)), "somebody turned a knob", id="a key"),
+        pytest.param(lambda control: control.ask(Request("prefetch", 4)), "a knob was switched", id="a key"),
     ],
 )
 @pytest.mark.parametrize("order", [Experiment("prefetch", ("off", 4)), Autopilot()])

@@ -87,7 +87,7 @@ def test_it_is_called_as_stock_fit_calls_it(
 def assert_not_split(run: Run) -> None:
     assert run.manifest.not_split == NOT_KERAS
     assert [note.text for note in events_of(run, Noted)] == [f"the steps of this fit are not split: {NOT_KERAS}"]
-    assert f"the steps were not split: {NOT_KERAS}" in as_text(run, Path.home())
+    assert f"the parts of a step were not separated: {NOT_KERAS}" in as_text(run, Path.home())
     assert len(run.steps) == 0
 
 

@@ -59,7 +59,9 @@ class JudgedRun:
     def time_breakdown(self) -> TimeBreakdown:
         """Every second of the run by what it went to."""
         run = self.run
-        return make_time_breakdown(run.epochs, run.events, run.length_s, run.open_phase.phase if run.open_phase else None)
+        return make_time_breakdown(
+            run.epochs, run.events, run.length_s, run.open_phase.phase if run.open_phase else None
+        )
 
     @cached_property
     def hardware(self) -> Hardware:

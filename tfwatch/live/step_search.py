@@ -89,7 +89,9 @@ class StepSearch:
         """Look for causes, which are recorded after a stall, until none can come."""
         found = self._stall_search.stretches(len(self._named))
         named = [stretch.named(Pauses(events.between(Paused, *_recorded_within(stretch)))) for stretch in found]
-        self.stalls = tuple(without_switches(without_stops([*self._named, *named]), events.of(SwitchAsked, PipelineSwitched)))
+        self.stalls = tuple(
+            without_switches(without_stops([*self._named, *named]), events.of(SwitchAsked, PipelineSwitched))
+        )
         newest_ns = max((stretch.end_ns for stretch in found), default=0.0)
         settled = [stretch.end_ns + _PAUSE_NS < newest_ns for stretch in found]
         self._named += named[: settled.index(False)] if False in settled else []

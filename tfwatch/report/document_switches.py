@@ -1,9 +1,4 @@
-"""Switches, forecasts and experiments of a run for the JSON object.
-
-Figures as the JSON object holds them: what is missing is None.
-
-What was switched, foretold and tried in a run, by a hand or by the pilot, for the JSON object.
-"""
+"""Switches, forecasts, A/B tests and autopilot runs for the JSON object. A missing figure is None."""
 
 from __future__ import annotations
 
@@ -25,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def finite(value: Any) -> Any:
-    """What JSON can hold, all the way down: None for NaN and infinity, which are no JSON."""
+    """Return the value with None for each NaN and infinity in it, which JSON cannot hold."""
     if isinstance(value, dict):
         return {name: finite(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -34,7 +29,7 @@ def finite(value: Any) -> Any:
 
 
 def split_json(split: Breakdown | None) -> dict[str, Any]:
-    """The parts of a step, each {median, mean, p95} in milliseconds, and the share of data wait."""
+    """Return the parts of a step, each {median, mean, p95} in milliseconds, and the share of data wait."""
     return {
         "step_ms": _stat(split.step if split else None),
         "data_wait_ms": _stat(split.wait if split else None),
@@ -50,29 +45,32 @@ def _stat(stat: Stat | None) -> dict[str, float | None]:
 
 
 def by_name(knobs: Mapping[str, str]) -> dict[str, str]:
-    """Settings by their knobs' names for the user."""
+    """Return settings by the names of the knobs that `--switch` takes."""
     return {option_name(knob): value for knob, value in knobs.items()}
 
 
 def switches_json(switches: Iterable[Comparison], events: Iterable[Event]) -> list[dict[str, Any]]:
-    """Every switch with the steps before and after it, and those for which the run was too short."""
+    """Return every switch with the steps before and after it, and those that the run ended before."""
     missed = (event for event in events if isinstance(event, SwitchMissed))
     return [*map(_switch, switches), *map(_missed, missed)]
 
 
 def forecasts_json(found: Record) -> dict[str, Any]:
-    """What was foretold of each switch against what came."""
-    told = [_foretold(one) for one in found.checked]
-    return {"median_off": found.median_error, "inside": found.inside, "switches": told}
+    """Return the forecast of each switch with the measured step."""
+    return {
+        "median_error_share": found.median_error,
+        "within_interval": found.inside,
+        "switches": [_checked_forecast(one) for one in found.checked],
+    }
 
 
 def experiments_json(events: Iterable[Event]) -> list[dict[str, Any]]:
-    """Every experiment that ended."""
+    """Return every A/B test that ended."""
     return [_experiment(event) for event in events if isinstance(event, ExperimentEnded)]
 
 
-def flights_json(events: Iterable[Event]) -> list[dict[str, Any]]:
-    """Every flight of the autopilot for `--json`."""
+def autopilot_json(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """Return every run of the autopilot."""
     return [_flight(autopilot_run) for autopilot_run in autopilot_runs(events)]
 
 
@@ -104,18 +102,18 @@ def _side(split: Breakdown | None) -> dict[str, Any] | None:
     return {"steps": split.steps, **split_json(split)} if split else None
 
 
-def _foretold(one: CheckedForecast) -> dict[str, Any]:
-    switch, told = one.switch, one.forecast
+def _checked_forecast(one: CheckedForecast) -> dict[str, Any]:
+    switch, forecast = one.switch, one.forecast
     return {
         "step_asked": switch.asked_step,
         "knob": option_name(switch.knob),
         "from": switch.old,
         "to": switch.new,
-        "step_ms": told.step_ms,
-        "low_ms": told.low_ms,
-        "high_ms": told.high_ms,
-        "measured": told.measured,
-        "came_ms": one.measured_ms,
+        "forecast_ms": forecast.step_ms,
+        "low_ms": forecast.low_ms,
+        "high_ms": forecast.high_ms,
+        "is_measured_setting": forecast.measured,
+        "measured_ms": one.measured_ms,
     }
 
 
@@ -128,10 +126,10 @@ def _experiment(ended: ExperimentEnded) -> dict[str, Any]:
         "cause": ended.cause,
         "answer": ended.answer,
         "setting": ended.value,
-        "against": ended.against,
-        "ratio": ended.ratio,
-        "low": ended.low,
-        "high": ended.high,
+        "baseline": ended.against,
+        "speedup": ended.ratio,
+        "speedup_low": ended.low,
+        "speedup_high": ended.high,
         "rounds": ended.rounds,
         "steps": ended.steps,
         "step_ms": ended.step_ms,

@@ -1,9 +1,4 @@
-"""The outcome of a run, and a restart's gain, in words and for the JSON object.
-
-The outcome of a run in words and for the JSON object: its verdict with the steps it is of, its finding, its cost.
-
-A restart and its gain, in words and for the JSON object.
-"""
+"""The outcome of a run in words and for the JSON object: verdict, finding, cost of data wait, gain of a restart."""
 
 from __future__ import annotations
 
@@ -29,44 +24,44 @@ if TYPE_CHECKING:
 
 
 def last_setting_json(judged: JudgedRun) -> dict[str, Any]:
-    """The last setting for `--json`: its knobs, its steps and their split."""
+    """Return the last setting: its knobs, its steps and their split."""
     setting = judged.setting
     return {
         "knobs": by_name(judged.situation.knobs),
-        "stretches": [list(stretch) for stretch in setting.stretches],
+        "step_ranges": [list(stretch) for stretch in setting.stretches],
         "steps": setting.judgement.steps,
         **split_json(setting.judgement.breakdown),
     }
 
 
 def whole_run_json(summary: Summary) -> dict[str, Any]:
-    """The steady steps of all settings for `--json`."""
+    """Return the steady steps of all settings."""
     split = summary.steady
-    return {"steps": split.steps if split else 0, "left_out": summary.left_out, **split_json(split)}
+    return {"steps": split.steps if split else 0, "excluded_steps": summary.left_out, **split_json(split)}
 
 
 def finding_json(found: Banner | None) -> dict[str, str | None] | None:
-    """A finding for `--json`."""
+    """Return a finding."""
     if found is None:
         return None
-    return {"word": found.word, "sentence": found.sentence, "advice": found.advice, "edit": found.edit or None}
+    return {"word": found.word, "sentence": found.sentence, "advice": found.advice, "code": found.edit or None}
 
 
-def lost_json(found: DataWaitCost) -> dict[str, float | None]:
-    """The cost of data wait for `--json`."""
+def data_wait_cost_json(found: DataWaitCost) -> dict[str, float | None]:
+    """Return the cost of data wait."""
     return {
         "data_wait_s": found.data_wait_s,
-        "share": found.share,
+        "share_of_run": found.share,
         "images": found.examples,
         "energy_j": found.energy_j,
-        "run_without_s": found.without_s,
+        "run_without_data_wait_s": found.without_s,
     }
 
 
 def steady_words(summary: Summary, split: Breakdown, left_out: str) -> list[str]:
-    """The mean steady step of the whole run, and that of the last setting with the verdict.
+    """Return the mean steady step of the whole run, and that of the last setting with the verdict.
 
-    One line where there was one setting. left_out: words for the steps that are not steady.
+    One line where there was one setting. left_out: the words for the excluded steps.
     """
     setting = summary.setting
     verdict = verdict_words(setting.judgement)
@@ -78,73 +73,73 @@ def steady_words(summary: Summary, split: Breakdown, left_out: str) -> list[str]
 
 
 def verdict_words(judgement: Judgement) -> str:
-    """`NOT input-bound, launch-bound`."""
+    """Return `NOT input-bound, launch-bound`."""
     if judgement.bound is None or judgement.bound is Bound.INPUT:
         return judgement.verdict.value
     return f"{judgement.verdict.value}, {judgement.bound.value}"
 
 
 def next_words(judged: JudgedRun) -> list[str]:
-    """The advice for the largest loss of the last setting, and the lines that follow it."""
+    """Return the advice for the last setting, and the lines of its code."""
     found, spent = judged.finding, judged.situation.epoch_spent
     if found is None:
         return []
     share = most = ""
     if judged.between_epochs and spent:
-        share = f"{units.percent(spent.between_share)} of the epochs lay between their steps; "
+        share = f"{units.percent(spent.between_share)} of the epoch time is between steps; "
     elif judged.summary.bound is Bound.HOST and judged.summary.callback:
         most = f" ({judged.summary.callback} takes most)"
     words = found.advice
     lines = [line for line in found.edit.split("\n") if line]
-    return [f"{share}next: {words[0].lower()}{words[1:]}{most}", *(f"  edit: {line}" for line in lines)]
+    return [f"{share}next: {words[0].lower()}{words[1:]}{most}", *(f"  code: {line}" for line in lines)]
 
 
 def lost_words(found: DataWaitCost) -> list[str]:
-    """The length of the run without data wait; none where next to nothing was lost."""
+    """Return the cost of data wait; nothing where it is next to none."""
     sentence = starving_cost.cost_text(found)
     return [sentence] if sentence else []
 
 
 def _mean_step(split: Breakdown) -> str:
-    """`a steady step waits 5.0 of 18.0 ms on average (28 %)`."""
+    """Return `mean steady step: 5.0 of 18.0 ms is data wait (28 %)`."""
     step = " of ".join(units.in_one_unit(split.wait.mean, split.step.mean))
-    return f"a steady step waits {step} on average ({units.percent(split.wait_share)})"
+    return f"mean steady step: {step} is data wait ({units.percent(split.wait_share)})"
 
 
 def _where(setting: LastSetting) -> str:
-    """`since step 101`; several stretches, or one that is not the last, have both ends."""
+    """Return `since step 101`; several stretches, or one before the last, have both ends."""
     if not setting.stretches:
-        return "with the last setting"
+        return "last setting"
     first, last = units.count(setting.stretches[0][0]), units.count(setting.stretches[-1][1])
     if len(setting.stretches) > 1:
-        return f"with the last setting, in {len(setting.stretches)} stretches of the steps {first} to {last},"
-    return f"with the last setting, in steps {first} to {last}," if setting.undecided else f"since step {first}"
+        return f"last setting, {len(setting.stretches)} stretches of steps {first} to {last},"
+    return f"last setting, steps {first} to {last}," if setting.undecided else f"since step {first}"
 
 
 def beginning(earlier: Earlier, manifest: Manifest) -> str:
-    """What a run says of the restart that it begins with."""
+    """Return the first line of a restarted run."""
     return f"restarted after {earlier.run}: {switch_text.changes_text(changes(earlier.start, start_of(manifest)))}"
 
 
 def restart_words(gave: Restart | None) -> str:
-    """What the restart gave that began a run, in a line; empty where none did."""
+    """Return the gain of the restart that began a run; empty where none did."""
     if gave is None:
         return ""
     turned = f"restarted, {switch_text.changes_text(gave.changes)}"
     if gave.ratio is None or gave.before is None or gave.after is None:
-        return f"{turned}: too few steps to compare"
+        return f"{turned}: not enough steps to compare"
     sides = " to ".join(switch_text.duration(gave, gave.typical(side.step)) for side in (gave.before, gave.after))
     return f"{turned}: {switch_text.gain_text(gave, gave.ratio)}, {sides} over {units.count(gave.after.steps)} steps"
 
 
 def restart_json(gave: Restart | None) -> dict[str, Any] | None:
-    """The restart that began a run, as `--json` prints it."""
+    """Return the restart that began a run."""
     if gave is None:
         return None
     return {
-        "after": gave.run,
+        "previous_run": gave.run,
         "changes": [{"knob": option_name(one.knob), "from": one.old, "to": one.new} for one in gave.changes],
-        "of": "image" if gave.per_image else "step",
+        "per": "image" if gave.per_image else "step",
         "before_ms": gave.typical(gave.before.step) if gave.before else None,
         "after_ms": gave.typical(gave.after.step) if gave.after else None,
     }

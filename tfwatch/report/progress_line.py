@@ -1,4 +1,4 @@
-"""A run in one line, while it trains."""
+"""The progress of a run in one line."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tfwatch.live.situation import judge_now
 if TYPE_CHECKING:
     from tfwatch.runs.reader import Snapshot
 
-#: A wait that lasts longer is told.
+#: A longer wait is shown.
 _LONG_WAIT_S = 1.0
 _GAP = "  "
-#: What `--epochs` takes: a run of more ends by something else.
+#: The largest value of `--epochs`; a run with more has no such limit.
 _MOST_EPOCHS = 65_535
 _STARTING = {
     Phase.STARTING: "starting",
@@ -38,9 +38,9 @@ _Piece = tuple[int, str]
 
 
 def progress_line(snapshot: Snapshot, width: int | None = None) -> str:
-    """How far a run is, in at most `width` cells where it is given.
+    """Return the progress of a run, in at most `width` cells where it is given.
 
-    `cnn  epoch 2/20  step 412  1 240 img/s  23.4 ms a step, starving 41 %`.
+    `cnn  epoch 2/20  step 412  1 240 img/s  23.4 ms/step, starving 41 %`.
     """
     trying = _experiment(snapshot) or _autopilot(snapshot)
     pieces = [(0, snapshot.manifest.title), *_how_far(snapshot), *(trying or _starving(snapshot)), *_now(snapshot)]
@@ -51,7 +51,7 @@ def progress_line(snapshot: Snapshot, width: int | None = None) -> str:
 
 
 def one_line(text: str) -> str:
-    """The first line of text from outside, without control characters."""
+    """Return the first line of text from outside, without control characters."""
     return printable(text.strip().split("\n")[0])
 
 
@@ -84,12 +84,12 @@ def _starving(snapshot: Snapshot) -> list[_Piece]:
     if judgement.breakdown is None or judgement.steps < judgement.needed:
         return []
     split = judgement.breakdown
-    return [(0, f"{units.milliseconds(split.step.median)} a step, starving {units.percent(split.wait_share)}")]
+    return [(0, f"{units.milliseconds(split.step.median)}/step, starving {units.percent(split.wait_share)}")]
 
 
 def _experiment(snapshot: Snapshot) -> list[_Piece]:
     found = running_experiment(snapshot.events.of(ExperimentBegan, ExperimentBlock, ExperimentEnded))
-    return [(0, f"experiment {found.subject}: {found.progress}")] if found and not snapshot.ended else []
+    return [(0, f"A/B test {found.subject}: {found.progress}")] if found and not snapshot.ended else []
 
 
 def _autopilot(snapshot: Snapshot) -> list[_Piece]:

@@ -1,4 +1,4 @@
-"""A run in a few lines for people, at its end."""
+"""The summary of a run in a few lines, at its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tfwatch.core.events import (
     TrainingFailed,
 )
 from tfwatch.live.judged_run import JudgedRun
-from tfwatch.report.document import stood_words
+from tfwatch.report.document import stall_place_text
 from tfwatch.report.outcome import lost_words, next_words, restart_words, steady_words
 from tfwatch.report.progress_line import one_line
 from tfwatch.runs.format import MANIFEST
@@ -40,19 +40,19 @@ if TYPE_CHECKING:
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.runs.opened import Run
 
-#: Switches told one by one; of more only the number.
-_TOLD = 4
-#: What took less in all reads as 0.0 s.
+#: The most lines of one kind; of more, the rest is a number.
+_MOST_LINES = 4
+#: A smaller total reads as 0.0 s.
 _LEAST_MS = 50.0
-#: Share of a run from which on a loss is told, and by how much Keras' figure differs when that is explained.
-_WORTH_TELLING = 0.01
+#: The smallest share of a run in the list of losses, and the difference of Keras' figure that is explained.
+_LEAST_SHARE = 0.01
 _DIFFERS = 0.05
 
 
 def as_text(run: Run, home: Path) -> str:
-    """The lines that are left on the terminal; `home` is written `~`.
+    """Return the summary that stays on the terminal; `home` is written `~`.
 
-    Text from outside is cut to one line and stripped of control characters.
+    Text from outside is cut to one line, without control characters.
     """
     judged = JudgedRun(run)
     summary, time_breakdown, machine = judged.summary, judged.time_breakdown, judged.hardware
@@ -93,9 +93,9 @@ def _fate(run: Run) -> str:
         return run.ended.cause
     return {
         Life.RUNNING: "still running",
-        Life.NOT_RESPONDING: "gives no answer",
-        Life.KILLED: "ended without a word (killed, or out of memory)",
-    }.get(run.life, "no word of its end")
+        Life.NOT_RESPONDING: "not responding",
+        Life.KILLED: "killed (no end record; out of memory?)",
+    }.get(run.life, "no end record")
 
 
 def _failure(run: Run) -> list[str]:
@@ -106,7 +106,7 @@ def _failure(run: Run) -> list[str]:
 
 
 def _skipped(run: Run) -> list[str]:
-    """What of the data set could not be read."""
+    """Return the number of unreadable files of the data set."""
     ready = next((event for event in run.events if isinstance(event, DatasetReady)), None)
     if ready is None or not ready.skipped:
         return []
@@ -120,10 +120,10 @@ def _waited(run: Run, summary: Summary, time_breakdown: TimeBreakdown) -> list[s
     device = "the GPU" if run.manifest.accelerated else "the device"
     waited_s = time_breakdown.total.data_wait_s
     share = units.percent(waited_s / run.length_s if run.length_s > 0 else None)
-    line = f"{device} waited for data {units.seconds(waited_s)} of it ({share}){_other_losses(time_breakdown, run.length_s)}"
+    line = f"{device} waited {units.seconds(waited_s)} for data ({share} of the run){_other_losses(time_breakdown, run.length_s)}"
     split = summary.steady
     if split is None:
-        return [f"{line}; no steady steps to judge by"]
+        return [f"{line}; no steady steps to judge"]
     return [line, *steady_words(summary, split, _left_out(summary)), *_keras(run, split.step.mean)]
 
 
@@ -134,29 +134,31 @@ def _experiments(run: Run) -> list[str]:
 
 
 def _flights(run: Run) -> list[str]:
-    return [autopilot_end_text(autopilot_run.ended) for autopilot_run in autopilot_runs(run.events) if autopilot_run.ended]
+    return [
+        autopilot_end_text(autopilot_run.ended) for autopilot_run in autopilot_runs(run.events) if autopilot_run.ended
+    ]
 
 
 def _split(run: Run) -> list[str]:
-    """How the parts of a step were told apart, where it is not as usual."""
+    """Return the method that separated the parts of a step, where it is not the exact one."""
     words, why_not = run.manifest.split, run.manifest.not_split
     if why_not:
-        return [f"the steps were not split: {why_not}"]
-    return [] if words in ("", "exact") else [f"how the steps were told apart: {words}"]
+        return [f"the parts of a step were not separated: {why_not}"]
+    return [] if words in ("", "exact") else [f"the parts of a step were separated by {words}"]
 
 
 def _op_by_op(run: Run, summary: Summary) -> list[str]:
-    """What Python takes of steps that do not run as a graph."""
+    """Return the Python time of steps that do not run as a graph."""
     split = summary.steady
     if split is None or not run.manifest.op_by_op:
         return []
     spent = " of ".join(units.in_one_unit(split.dispatch.mean, split.step.mean))
     what = "launching" if run.manifest.accelerated else "Python between the operations"
-    return [f"op by op: {spent} of a steady step go to {what} ({units.percent(split.dispatch_share)})"]
+    return [f"eager execution: {spent} of a steady step is {what} ({units.percent(split.dispatch_share)})"]
 
 
 def _other_losses(time_breakdown: TimeBreakdown, length_s: float) -> str:
-    """What else took a hundredth of the run or more, the largest first; steps themselves are no loss."""
+    """Return the other losses of at least 1 % of the run, the largest first; steps themselves are no loss."""
     total = time_breakdown.total
     losses = {
         "between epochs": total.between_s,
@@ -165,28 +167,28 @@ def _other_losses(time_breakdown: TimeBreakdown, length_s: float) -> str:
         "data set": total.data_set_s,
         "import": total.import_s,
     }
-    told = sorted((name for name in losses if losses[name] >= _WORTH_TELLING * length_s > 0), key=lambda n: -losses[n])
-    words = (f"{name} {units.seconds(losses[name])} ({units.percent(losses[name] / length_s)})" for name in told)
-    slept = f", asleep {units.seconds(total.asleep_s)} besides" if total.asleep_s else ""
+    names = sorted((name for name in losses if losses[name] >= _LEAST_SHARE * length_s > 0), key=lambda n: -losses[n])
+    words = (f"{name} {units.seconds(losses[name])} ({units.percent(losses[name] / length_s)})" for name in names)
+    slept = f", plus {units.seconds(total.asleep_s)} asleep" if total.asleep_s else ""
     return "".join(f", {word}" for word in words) + slept
 
 
 def _keras(run: Run, step_ms: float) -> list[str]:
-    """Why Keras' own figure differs, where it does."""
+    """Return the reason why Keras' own figure differs, where it does."""
     keras_ms = keras_step_ms(run.epochs, run.events)
     if keras_ms is None or abs(keras_ms - step_ms) <= _DIFFERS * step_ms:
         return []
-    reads = f"Keras' progress bar reads {units.milliseconds(keras_ms)} a step for the last epoch"
+    reads = f"Keras' progress bar shows {units.milliseconds(keras_ms)}/step for the last epoch"
     if keras_ms < step_ms:
-        return [f"{reads}: steps were quicker in it than in the run as a whole"]
-    return [f"{reads}: it spreads validation, callbacks and slow steps over all steps"]
+        return [f"{reads}: its steps were faster than those of the whole run"]
+    return [f"{reads}: it includes validation, callbacks and slow steps"]
 
 
 def _machine(run: Run, machine: Hardware) -> list[str]:
-    """What the GPU did, what it drew, and what held it back."""
+    """Return the activity and energy of the GPU, and the time that heat and swapping cost."""
     held = {"heat": machine.heat_s, "swapping": machine.swap_s}
-    told = [f"{name} {units.seconds(lasted_s)}" for name, lasted_s in held.items() if lasted_s]
-    back = [f"held back by {' and '.join(told)}"] if told else []
+    slowed = [f"{name} {units.seconds(lasted_s)}" for name, lasted_s in held.items() if lasted_s]
+    back = [f"slowed down by {' and '.join(slowed)}"] if slowed else []
     busy, ours, others = machine.medians["gpu_busy"], machine.medians["gpu_process_busy"], machine.others
     if busy is None or not run.manifest.accelerated:
         return [*_energy(machine), *back, *_gpu_missing(run, machine)]
@@ -202,12 +204,12 @@ def _energy(machine: Hardware) -> list[str]:
     if spent is None:
         return []
     share = units.percent(spent.starving_j / spent.joules if spent.joules > 0 else None)
-    step = f"{units.joules(spent.per_step_j)} a step, " if spent.per_step_j is not None else ""
-    return [f"energy: {step}{units.joules(spent.joules)} in all, {units.joules(spent.starving_j)} ({share}) starving"]
+    step = f"{units.joules(spent.per_step_j)}/step, " if spent.per_step_j is not None else ""
+    return [f"energy: {step}{units.joules(spent.joules)} total, {units.joules(spent.starving_j)} ({share}) starving"]
 
 
 def _gpu_missing(run: Run, machine: Hardware) -> list[str]:
-    """Only where a GPU trained: without one there is nothing to miss."""
+    """Return the reason why a GPU that trained has no figures."""
     why = next((event for event in machine.missing if event.sensor == GPU), None)
     if why is None or not run.manifest.accelerated:
         return []
@@ -220,40 +222,42 @@ def _switches(summary: Summary, form: str) -> list[str]:
 
 
 def _missed(run: Run) -> list[str]:
-    """The switches for which it was too short."""
+    """Return the switches that the run ended before."""
     events = [event for event in run.events if isinstance(event, SwitchMissed)]
-    return _first_few([missed_switch_text(event, run.manifest.fast_form) for event in events], "switches that did not come")
+    return _first_few(
+        [missed_switch_text(event, run.manifest.fast_form) for event in events], "switches that did not take effect"
+    )
 
 
 def _first_few(lines: list[str], what: str) -> list[str]:
-    more = len(lines) - _TOLD
-    return [*lines[: _TOLD - 1], f"and {more + 1} more {what}"] if more > 0 else lines
+    more = len(lines) - _MOST_LINES
+    return [*lines[: _MOST_LINES - 1], f"and {more + 1} more {what}"] if more > 0 else lines
 
 
 def _outcome(switch: Comparison, form: str) -> str:
     turned = switch.change.words(form)
     if switch.step is None:
-        return f"{turned}: asked, and not yet in effect at the last step"
+        return f"{turned}: requested, not yet in effect at the last step"
     turned = f"{turned} at step {units.count(switch.step)}"
     if switch.beside:
         return f"{turned}: {outcome_text(switch)}"
     if switch.ratio is None or switch.before is None or switch.after is None:
-        return f"{turned}: too few steps to compare"
-    gave = " to ".join(units.in_one_unit(*(switch.typical(side.step) for side in (switch.before, switch.after))))
-    return f"{turned}: {speed(switch.ratio)}, {gave} a step over {units.counted(switch.after.steps, 'step')}"
+        return f"{turned}: not enough steps to compare"
+    steps = " to ".join(units.in_one_unit(*(switch.typical(side.step) for side in (switch.before, switch.after))))
+    return f"{turned}: {speed(switch.ratio)}, {steps}/step over {units.counted(switch.after.steps, 'step')}"
 
 
 def _left_out(summary: Summary) -> str:
-    """How many steps are not steady, and what the spikes among them took, the costliest cause first."""
+    """Return the number of steps that are not steady, and the time of their spikes, the costliest cause first."""
     lost: dict[str, float] = {}
     for spike in summary.spikes:
         name = spike.detail if spike.cause in ("callback", "checkpoint") else spike.cause
         lost[name] = lost.get(name, 0.0) + spike.extra_ms
-    told = sorted((name for name in lost if lost[name] >= _LEAST_MS), key=lambda name: -lost[name])[: _TOLD - 1]
-    words = ", ".join(f"{name} {units.seconds(lost[name] / 1e3)}" for name in told)
+    names = sorted((name for name in lost if lost[name] >= _LEAST_MS), key=lambda name: -lost[name])[: _MOST_LINES - 1]
+    words = ", ".join(f"{name} {units.seconds(lost[name] / 1e3)}" for name in names)
     if not summary.left_out:
         return ""
-    return f"; {units.counted(summary.left_out, 'step')} left out{words and f': {words}'}"
+    return f"; {units.counted(summary.left_out, 'step')} excluded{words and f': {words}'}"
 
 
 def _stall(summary: Summary, run: Run) -> list[str]:
@@ -262,8 +266,8 @@ def _stall(summary: Summary, run: Run) -> list[str]:
         return []
     over = f" over {stall.steps} steps" if stall.steps > 1 else ""
     lost = units.seconds(stall.lost_ms / 1e3)
-    stood = stood_words(stall, run.events)
-    return [f"longest stall: {lost} without data at step {units.count(stall.step)}{over}, {stall.cause}{stood}"]
+    place = stall_place_text(stall, run.events)
+    return [f"longest stall: {lost} without data at step {units.count(stall.step)}{over}, {stall.cause}{place}"]
 
 
 def _pattern(summary: Summary) -> list[str]:
@@ -275,18 +279,18 @@ def _pattern(summary: Summary) -> list[str]:
 
 
 def _said(run: Run) -> list[str]:
-    """What TensorFlow's log means, that which matters first."""
+    """Return the meaning of TensorFlow's log, warnings first."""
     sentences = sorted(summarise_log(find_meanings(run.log)), key=lambda one: one.harmless)
     return [one.text if one.harmless else f"TensorFlow: {one.text}" for one in sentences]
 
 
 def _recorded(run: Run, home: Path) -> list[str]:
     if run.path is None:
-        return ["nothing was recorded: no run folder could be made"]
+        return ["not recorded: the run folder could not be created"]
     path = run.path.absolute()
     lost = _lost(run)
     if not (path / MANIFEST).is_file():
-        return lost or [f"nothing is kept: {_shown(path, home)} is gone"]
+        return lost or [f"no record is left: {_shown(path, home)} no longer exists"]
     again = run.path.name if path.parent == default_runs_dir() else _shown(path, home, quote=True)
     return [*lost, f"recorded in {_shown(path, home)}", f"open it again:  tfwatch replay {again}"]
 

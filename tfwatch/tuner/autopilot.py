@@ -1,8 +1,6 @@
-"""Feeds the device by itself: turns one knob after another, keeps what helps, and stops when there is no more to gain.
+"""The autopilot: makes one move after another, keeps those that help, and stops when no gain is left.
 
-What comes next and whether it helped is decided in `analysis.walk`; here it is asked, waited for and told.
-
-The autopilot's moves as events.
+`analysis.tuning.autopilot_search` decides; this module requests the switches, waits for them and publishes events.
 """
 
 from __future__ import annotations
@@ -38,27 +36,27 @@ if TYPE_CHECKING:
     from tfwatch.tuner.driver import Driver
 
 _Event = TypeVar("_Event", PipelineSwitched, SwitchFailed)
-#: Of the memory that is available, buffers may take this share where the order names none.
+#: The share of the available memory for buffers where the request has no limit.
 SHARE = 0.25
-#: Bytes where nobody knows what is available.
+#: Bytes where the available memory is unknown.
 _UNKNOWN = 256 * 2**20
-#: Looks at the run until a step that was done is seen by, and steps that are spared for that at most.
+#: Looks at the run until a completed step is visible; the most steps reserved for that.
 _LOOKS, _MOST_SPARED = 3, 60
-#: What it turns. Simulated latency is what the storage is taken to be, and a shuffle buffer is a promise of order.
-_TURNS = frozenset({"prefetch", "workers", "fast_form", "cache"})
+#: The knobs that it switches. Simulated latency stands for the storage, and a shuffle buffer changes the order.
+_KNOBS = frozenset({"prefetch", "workers", "fast_form", "cache"})
 
 
 def run(driver: Driver, request: Autopilot) -> None:
-    """Carry the order out and tell what came of it. The run goes on with what was found to help.
+    """Run the autopilot. The run continues with the settings that helped.
 
     Raises:
-        Interrupt: the order is over before it began.
+        Interrupt: the request is over before the start.
     """
     _AutopilotJob(driver, request).run()
 
 
 class _SpentError(Exception):
-    """The steps that it may take are used up."""
+    """The budget of steps is used up."""
 
 
 class _AutopilotJob:
@@ -77,7 +75,7 @@ class _AutopilotJob:
         self._end(cause, reason)
 
     def _outcome(self) -> tuple[str, str]:
-        """Search to the end: its cause and its reason. Whatever fails, the open move is taken back."""
+        """Search to the end. Returns cause and reason; a failure undoes the open move."""
         failures: list[str] = []
         with fails_open(failures.append):
             try:
@@ -89,7 +87,7 @@ class _AutopilotJob:
         return "failed", failures[0]
 
     def _begin(self) -> None:
-        """Wait for a first step and for what was asked for before, and say what memory may be used."""
+        """Wait for a first step and for earlier requests, and publish the memory limit."""
         self._driver.wait(lambda snapshot: snapshot.steps_total > 0 and not self._driver.is_switching)
         self._began = self._driver.snapshot.steps_total
         available = self._sampled("memory_available_bytes")
@@ -101,8 +99,8 @@ class _AutopilotJob:
         try:
             first = self._first()
         except _SpentError:
-            few = f"of {autopilot_moves.BUDGET} steps fewer than {LEAST} were ordinary ones"
-            return Stop("budget", f"{few}: where epochs are short, buffers fill most of the time")
+            few = f"fewer than {LEAST} of {autopilot_moves.BUDGET} steps were steady"
+            return Stop("budget", f"{few}: epochs are short, and buffers fill most of the time")
         self._search_state = search = AutopilotSearch(self._driver.knobs, first)
         self._had_bytes, self._seen = self._sampled("process_bytes"), self._driver.snapshot.steps_total
         make_forecast = make_forecaster(self._driver)
@@ -113,16 +111,14 @@ class _AutopilotJob:
             try:
                 kept = self._try(search, action)
             except _SpentError:
-                return Stop(
-                    "budget", f"its {autopilot_moves.BUDGET} steps were used up before another switch could be judged"
-                )
+                return Stop("budget", f"all {autopilot_moves.BUDGET} steps were used before another move was judged")
             if kept:
                 make_forecast = make_forecaster(self._driver)
 
     # -- a move -----------------------------------------------------------------------------------
 
     def _try(self, search: AutopilotSearch, move: Move) -> bool:
-        """Make a move, wait for what comes of it and tell; says whether it is kept."""
+        """Make a move, judge it and publish the result. Returns whether it is kept."""
         before = search.now
         publish_made(self._driver, move)
         self._open_move = move
@@ -134,7 +130,7 @@ class _AutopilotJob:
             kept, reason, after = False, str(refusal), None
             self._open_move = move if move.beside else None
         except _SpentError:
-            reason = "the steps were used up before it took effect"
+            reason = "all steps were used before it took effect"
             publish_judged(self._driver, move, before, None, False, reason)
             self._take_back(reason)
             raise
@@ -145,52 +141,56 @@ class _AutopilotJob:
         return kept
 
     def _settled(self, move: Move, search: AutopilotSearch) -> int:
-        """Ask for a move and wait for it to take effect. Returns the first step to judge it by."""
+        """Request a move and wait until it is in effect. Returns the first step to judge it by."""
         known_events = len(self._driver.snapshot.events)
         turned, setting_of = move.settings_after(search.knobs), self._driver.knobs
-        # Also what was taken back before and does not stand yet: where that was refused, it never would.
+        # Also an undone move that is not in effect yet: where it was refused, it never would be.
         due = {change.knob for change in move.changes} | {
-            knob for knob in _TURNS & turned.keys() if turned[knob] != setting_of[knob]
+            knob for knob in _KNOBS & turned.keys() if turned[knob] != setting_of[knob]
         }
         for knob in sorted(due):
             self._driver.ask(knob, as_value(knob, turned[knob]), AUTOPILOT)
         self._wait(lambda _: self._driver.knobs == turned or bool(self._since(known_events, SwitchFailed)), move)
         for failed in self._since(known_events, SwitchFailed):
             raise RefusedError(failed.reason)
-        # A knob whose last move is taken back in the same switch as it is turned again is not switched at all.
+        # A knob whose last move is undone in the same switch as its next one is not switched.
         steps = [switched.step for switched in self._since(known_events, PipelineSwitched)]
         return max(steps, default=self._driver.snapshot.steps_total) + autopilot_moves.settling_steps(turned)
 
     def _since(self, known_events: int, kind: type[_Event]) -> list[_Event]:
-        """The events of a kind after so many."""
+        """Return the events of a kind after the known ones."""
         return [event for event in self._driver.snapshot.events[known_events:] if isinstance(event, kind)]
 
     def _judged(self, search: AutopilotSearch, move: Move, first: int) -> tuple[bool, str, Measurement | None]:
-        """Wait until it is clear. Returns whether the move is kept, what that rests on, and what came."""
+        """Wait for a clear verdict. Returns whether the move is kept, the reason, and the measurement."""
         seen = 0
         while True:
             total = self._driver.wait(lambda snapshot, seen=seen: snapshot.steps_total > seen).steps_total  # type: ignore[misc]
             seen, rows = total, self._counted(first)
             if self._is_over_memory():
                 search.exclude(move)
-                return False, f"memory: {units.gigabytes(self._peak_bytes)} more than before", measure(rows)
+                return (
+                    False,
+                    f"over the memory limit: {units.gigabytes(self._peak_bytes)} more than before",
+                    measure(rows),
+                )
             last = len(rows) >= MOST or self._is_spent(move)
             verdict = search.judge(move, rows, last=last)
             if verdict is not None:
                 return verdict, search.reason, measure(rows)
 
     def _wait(self, until: Callable[[Snapshot], bool], move: Move) -> None:
-        """Look until something holds.
+        """Look at the run until a condition holds.
 
         Raises:
-            _SpentError: no steps are left to make the move in, or to take it back.
+            _SpentError: no steps are left to make the move, or to undo it.
         """
         self._driver.wait(lambda snapshot: until(snapshot) or self._is_spent(move))
         if not until(self._driver.snapshot):
             raise _SpentError
 
     def _is_spent(self, move: Move) -> bool:
-        """Whether what is left of its steps is what it takes to take a move back."""
+        """Return whether the rest of the budget is only enough to undo a move."""
         assert self._search_state is not None
         done = self._driver.snapshot.steps_total
         self._unseen, self._seen = max(self._unseen, done - self._seen), done
@@ -200,28 +200,32 @@ class _AutopilotJob:
         return limits.steps <= limits.buffered_steps(move.settings_after(self._search_state.knobs)) + math.ceil(spared)
 
     def _take_back(self, why: str) -> None:
-        """Ask for what stood before the open move. It comes with the next move, or by itself."""
+        """Request the settings before the open move. They take effect with the next move, or alone."""
         changes = self._back()
         if changes:
             publish_made(self._driver, Move(changes, why), undoes=True)
         self._ask_final(changes)
 
     def _back(self) -> tuple[KnobChange, ...]:
-        """What takes the open move back, and it is open no more; not what somebody else turned since."""
+        """Close the open move. Returns the changes that undo it, without knobs that the user switched since."""
         move, self._open_move = self._open_move, None
-        return tuple(change.back for change in move.changes if not self._driver.is_changed_by_user(change.knob)) if move else ()
+        return (
+            tuple(change.back for change in move.changes if not self._driver.is_changed_by_user(change.knob))
+            if move
+            else ()
+        )
 
     def _ask_final(self, changes: tuple[KnobChange, ...]) -> None:
         for change in changes:
             self._driver.ask_final(change.knob, as_value(change.knob, change.new), AUTOPILOT)
 
-    # -- what it sees -----------------------------------------------------------------------------
+    # -- measuring --------------------------------------------------------------------------------
 
     def _first(self) -> Measurement:
-        """The newest steps of the present setting that count: those that there are, or as many as it takes.
+        """Measure the current setting by its newest steps; wait for enough of them.
 
         Raises:
-            _SpentError: that takes more steps than there are: where epochs are short, buffers fill most of the time.
+            _SpentError: the budget is too small: with short epochs, buffers fill most of the time.
         """
         switches = self._driver.snapshot.events.of(PipelineSwitched)
         since = switches[-1].step + autopilot_moves.settling_steps(self._driver.knobs) if switches else 1
@@ -235,7 +239,7 @@ class _AutopilotJob:
             self._driver.wait(lambda snapshot, total=total: snapshot.steps_total > total)  # type: ignore[misc]
 
     def _counted(self, first: int) -> Rows:
-        """The rows from a step on, without those in which a pipeline that begins anew settles."""
+        """Return the rows from a step on, without those in which a new pipeline settles."""
         return self._driver.settled_rows(first, autopilot_moves.settling_steps(self._driver.knobs))
 
     def _limits(self) -> Limits:
@@ -248,7 +252,7 @@ class _AutopilotJob:
             memory_bytes=self._memory_bytes,
             batch_bytes=manifest.batch_bytes,
             cores=cores_of(manifest),
-            switchable=_TURNS & frozenset(manifest.switchable),
+            switchable=_KNOBS & frozenset(manifest.switchable),
             accelerated=manifest.accelerated,
             steps=autopilot_moves.BUDGET - (snapshot.steps_total - self._began),
             epoch_steps=max(2 * per_epoch - latest.epoch_step, 0) if latest and per_epoch else None,
@@ -260,7 +264,7 @@ class _AutopilotJob:
         return float(samples[column][-1]) if len(samples) else math.nan
 
     def _is_over_memory(self) -> bool:
-        """Whether the process took more than the limit since the start, by its newest sample."""
+        """Return whether the process has grown by more than the limit, by its newest sample."""
         grown = self._sampled("process_bytes") - self._had_bytes
         if math.isfinite(grown):
             self._peak_bytes = max(grown, self._peak_bytes) if math.isfinite(self._peak_bytes) else grown
@@ -269,9 +273,9 @@ class _AutopilotJob:
     # -- the end ---------------------------------------------------------------------------------
 
     def _cancel(self, cause: str) -> str:
-        """The order is over before its end: what was not judged yet is taken back, unless somebody turned that knob."""
+        """Undo the move that was not judged yet, unless the user switched its knob. Returns the cause of the end."""
         if cause not in ("key", "cancelled"):
-            # A run that ends obeys no more, but one that it restarts as begins with what is asked now.
+            # A run that ends makes no more switches, but a restart of it begins with the settings requested now.
             self._ask_final(self._back())
             return "over"
         self._take_back("it was not judged yet")
@@ -297,7 +301,7 @@ class _AutopilotJob:
 
 
 def publish_made(driver: Driver, move: Move, *, undoes: bool = False) -> None:
-    """A move is asked for; undoes: it takes back the one before."""
+    """Publish a requested move. undoes: it undoes the one before."""
     forecast = move.forecast if move.forecast and move.forecast.is_known else None
     driver.publish(
         MoveMade(
@@ -319,7 +323,7 @@ def publish_made(driver: Driver, move: Move, *, undoes: bool = False) -> None:
 def publish_judged(
     driver: Driver, move: Move, before: Measurement, after: Measurement | None, kept: bool, reason: str
 ) -> None:
-    """A move is kept, or it is not, and why not. after: None where too few steps were seen."""
+    """Publish the verdict of a move. after: None where there were not enough steps."""
     forecast = move.forecast if move.forecast and move.forecast.is_known else None
     driver.publish(
         MoveJudged(

@@ -1,7 +1,4 @@
-"""What a pilot sees of a run, and how he asks: through the reader, and as anybody asks.
-
-What a pilot may expect of a switch: the run as he sees it, for `analysis.forecast`.
-"""
+"""The tuner's view of a run, and its requests for switches."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.tuning.autopilot_moves import drop_settling_rows
 from tfwatch.analysis.tuning.forecast import Forecast, forecast
-from tfwatch.analysis.tuning.knob_state import knobs_in_effect, knob_states
+from tfwatch.analysis.tuning.knob_state import knob_states, knobs_in_effect
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import KNOBS, epochs_until, show
@@ -28,27 +25,26 @@ if TYPE_CHECKING:
     from tfwatch.runs.reader import Snapshot
     from tfwatch.runs.streams import Source
 
-#: How often a pilot looks at the run, whose writer gives out what is new ten times a second.
+#: The time between two looks at the run; its writer publishes ten times a second.
 POLL_S = 0.02
-#: How often at least while something takes its time, for a key that ends the order: a look takes 0.5 ms of CPU, and the
-#: training waits for Python's lock meanwhile.
+#: The longest time between two looks, for a key that ends the request: a look takes 0.5 ms of CPU and holds the GIL.
 _SELDOM_S = 0.2
-#: The share of that time in which one looks seldom.
+#: The share of an expected wait with few looks.
 _SURELY = 0.8
 
 
 _OVER = {
-    "key": "somebody turned a knob",
-    "cancelled": "it was told to stop",
+    "key": "a knob was switched",
+    "cancelled": "it was cancelled",
     "stopped": "the training stops",
-    "ended": "the run is over",
+    "ended": "the run has ended",
 }
 
 
 class Interrupt(Exception):
-    """What was ordered is over before it is done.
+    """The request is over before it is done.
 
-    cause: `cancelled` by another order, `key` where somebody turned a knob, `stopped`, or `ended` with the run;
+    cause: `cancelled` by another request, `key` where the user switched a knob, `stopped`, or `ended` with the run.
     reason: the same in a sentence.
     """
 
@@ -59,15 +55,15 @@ class Interrupt(Exception):
 
 
 class RefusedError(Exception):
-    """A setting could not be had; the message says why."""
+    """A setting was refused, for the reason in the message."""
 
 
 class Driver:
-    """One order's view of a run. Every method that waits raises `Interrupt` where the order is over.
+    """One request's view of a run. Every method that waits raises `Interrupt` where the request is over.
 
-    source: the run. tell: takes the pilot's events. order: the number of the order, see `Control.orders`. refresh: has
-    the source give out what it holds back: of steps of 2 ms its writer gives out fifty at a time. pause: instead of
-    waiting for another order between two looks.
+    source: the run. publish: takes the events. number: of the request, see `Control.tuner_request_count`. refresh:
+    makes the source publish its buffered rows: of steps of 2 ms its writer publishes fifty at a time. pause: replaces
+    the wait for another request between two looks.
 
     Attributes:
         snapshot: the run as of the last look.
@@ -78,7 +74,7 @@ class Driver:
         source: Source,
         control: Control,
         publish: Callable[[Event], None],
-        order: int,
+        number: int,
         clock: Clock = SYSTEM,
         pause: Callable[[], object] | None = None,
         refresh: Callable[[], object] = lambda: None,
@@ -86,7 +82,7 @@ class Driver:
         self.control = control
         self.publish = publish
         self.clock = clock
-        self._order = order
+        self._number = number
         self._user_request_count = control.user_request_count
         self._knob_request_counts = {knob: control.knob_request_count(knob) for knob in KNOBS}
         self._own_pause = pause
@@ -102,10 +98,10 @@ class Driver:
         return self.clock.now_ns() - self.snapshot.manifest.origin_ns
 
     def look(self) -> Snapshot:
-        """The run as it is now.
+        """Read the run.
 
         Raises:
-            Interrupt: the order is over.
+            Interrupt: the request is over.
         """
         self._refresh()
         self.snapshot = self._reader.tail()
@@ -113,8 +109,10 @@ class Driver:
         return self.snapshot
 
     def check(self) -> None:
-        """Raises:
-        Interrupt: the order is over.
+        """Check that the request is not over.
+
+        Raises:
+            Interrupt: it is.
         """
         if self.control.stop.is_set():
             raise Interrupt("stopped")
@@ -122,14 +120,14 @@ class Driver:
             raise Interrupt("ended")
         if self.control.user_request_count != self._user_request_count:
             raise Interrupt("key")
-        if self.control.tuner_request_count != self._order:
+        if self.control.tuner_request_count != self._number:
             raise Interrupt("cancelled")
 
     def wait(self, until: Callable[[Snapshot], bool], expected_s: float = 0.0) -> Snapshot:
-        """Look until something holds, which is expected to take so long.
+        """Look at the run until a condition holds, which is expected to take `expected_s`.
 
         Raises:
-            Interrupt: the order is over.
+            Interrupt: the request is over.
         """
         begun_ns = self.clock.now_ns()
         while not until(snapshot := self.look()):
@@ -141,29 +139,29 @@ class Driver:
         if self._own_pause:
             self._own_pause()
         else:
-            self.control.next_tuner_request(self._order, seconds)
+            self.control.next_tuner_request(self._number, seconds)
 
     def rows(self, first: int, last: int | None = None) -> Rows:
-        """The rows of steps first to last, counted from 1, both included; up to the newest without `last`."""
+        """Return the rows of steps first to last, counted from 1, both included; up to the newest without `last`."""
         return self._reader.steps_between(first, self.snapshot.steps_total if last is None else last)
 
     def settled_rows(self, first: int, settling_steps: int) -> Rows:
-        """The rows from a step on, without so many each time that a pipeline begins anew, and be it just before it."""
+        """Return the rows from a step on, without those in which a new pipeline settles, also one just before it."""
         rows = drop_settling_rows(self.rows(max(first - settling_steps, 1)), settling_steps)
         return rows[rows["step"] >= first]
 
     def setting_of(self, knob: str) -> str | None:
-        """What a knob stands at, in words, with the pipeline that runs; None where the run has no such knob."""
+        """Return the setting of a knob in the running pipeline, in words; None where the run lacks the knob."""
         return self.knobs.get(knob)
 
     @property
     def knobs(self) -> dict[str, str]:
-        """The value of every knob in words, with the pipeline that runs."""
+        """The setting of every knob in the running pipeline, in words."""
         return knobs_in_effect(self.snapshot.manifest.knobs, self.snapshot.events.of(PipelineSwitched))
 
     @property
     def is_switching(self) -> bool:
-        """Whether a setting was asked for that is to be in effect with the next batch, and is not yet."""
+        """True while a request for the next batch is not in effect yet."""
         events: list[SwitchAsked | PipelineSwitched | SwitchFailed] = self.snapshot.events.of(
             SwitchAsked, PipelineSwitched, SwitchFailed
         )
@@ -174,10 +172,10 @@ class Driver:
     # -- asking -----------------------------------------------------------------------------------
 
     def ask(self, knob: str, value: Setting | float, by: str) -> None:
-        """Ask for a setting.
+        """Request a setting.
 
         Raises:
-            Interrupt: the order is over; somebody's own request is never overridden.
+            Interrupt: the request is over; a user's own switch is never overridden.
         """
         self.check()
         self._asked_after = len(self.snapshot.events)
@@ -185,18 +183,18 @@ class Driver:
             raise Interrupt("key")
 
     def ask_final(self, knob: str, value: Setting | float, by: str) -> None:
-        """Ask for the setting that an order which is over leaves, unless somebody turned that knob meanwhile."""
+        """Request the final setting after the end, unless the user switched that knob meanwhile."""
         self.control.ask_if_knob_untouched(Request(knob, value, by), self._knob_request_counts[knob])
 
     def is_changed_by_user(self, knob: str) -> bool:
-        """Whether somebody turned a knob since the order was given."""
+        """Return whether the user switched a knob since the request."""
         return self.control.knob_request_count(knob) != self._knob_request_counts[knob]
 
     def wait_switched(self, knob: str, value: Setting | float) -> PipelineSwitched:
-        """Wait until the setting asked for last is in effect; its own fact says from which step on.
+        """Wait until the last requested setting is in effect. Returns the event with its first step.
 
         Raises:
-            Interrupt: the order is over. RefusedError: it cannot be had.
+            Interrupt: the request is over. RefusedError: the setting was refused.
         """
         while (answer := self._answer(self.look(), knob, show(value))) is None:
             self._pause(POLL_S)
@@ -214,7 +212,7 @@ class Driver:
 
 
 def make_forecaster(driver: Driver) -> MakeForecast:
-    """The step after knobs are turned to values, by all that is known now; None where nothing can be said."""
+    """Return the function that forecasts a switch from the evidence now; it returns None without a forecast."""
     known = evidence_now(driver.snapshot, driver.rows)
 
     def make_forecast(turned: Mapping[str, str]) -> Forecast | None:

@@ -1,7 +1,7 @@
-"""Runs an experiment: short blocks of settings in random order, until the answer is clear or the budget spent.
+"""A/B tests: short blocks of settings in random order, until the answer is clear or the budget spent.
 
-Each block begins with an empty pipeline, so a setting is judged as it is within its first half second, or some ten
-steps: what a deep buffer or tf.data's autotuning gains later is not in it.
+Each block begins with an empty pipeline, and judges a setting by its first half second, or about ten steps: a later
+gain of a deep buffer or of tf.data's autotuning is not included.
 """
 
 from __future__ import annotations
@@ -28,49 +28,49 @@ if TYPE_CHECKING:
     from tfwatch.runs.control import Experiment
     from tfwatch.tuner.driver import Driver
 
-#: An experiment ends unanswered after so many steps, of short ones after so long: rows come ten times a second.
+#: A test ends without an answer after this many steps, and of short steps after this time: rows come ten times a second.
 BUDGET_STEPS = 600
 _LEAST_S = 30.0
-#: Steps that count in a block, at least, and for how long where the budget allows it: a setting's first switch in an
-#: epoch takes 20 to 60 ms, and what its buffers make together at first is left out of each block.
+#: The fewest steps of a block, and its length where the budget allows it: the first switch of an epoch takes 20 to 60
+#: ms, and the first batches of new buffers are left out of each block.
 BLOCK = 10
 _BLOCK_MS = 400.0
-#: Steps of a run by which blocks are measured out.
+#: The recent steps that give the length of a block.
 _RECENT = 50
-#: Rounds that a budget of steps is to last for: settings are called the same after 8 of them.
+#: The rounds that a budget of steps should last for: the answer `same` takes 8 of them.
 _ROUNDS = 12
-#: Steps of a run before its first block.
+#: The steps of a run before its first block.
 _WARM = 10
-#: An experiment that ended so was carried out, whatever the answer.
+#: The causes of a complete test, with any answer.
 _DONE = ("clear", "budget")
 
 
-def run(driver: Driver, order: Experiment) -> None:
-    """Carry an experiment out and tell what it found. The knob is left at the better setting.
+def run(driver: Driver, request: Experiment) -> None:
+    """Run an A/B test and publish its answer. The run keeps the better setting.
 
     Raises:
-        RefusedError: it cannot begin; the message says why. Interrupt: the order is over before it began.
+        RefusedError: it cannot begin, for the reason in the message. Interrupt: the request is over before the start.
     """
     cause = ""
     try:
-        cause = _carry_out(driver, order)
+        cause = _carry_out(driver, request)
     finally:
-        # Whatever came of it: nothing else would end a training that has no other purpose.
-        if order.ends and cause in _DONE:
+        # With any answer: nothing else ends a training that runs only for its test.
+        if request.ends and cause in _DONE:
             driver.control.finish()
-        elif order.ends:
+        elif request.ends:
             driver.control.stop.set()
 
 
-def _carry_out(driver: Driver, order: Experiment) -> str:
-    knob, manifest = order.knob, driver.snapshot.manifest
+def _carry_out(driver: Driver, request: Experiment) -> str:
+    knob, manifest = request.knob, driver.snapshot.manifest
     if knob not in manifest.switchable:
         raise RefusedError(f"{knob} cannot be switched in this run")
-    if len(set(order.values)) < max(2, len(order.values)):
-        raise RefusedError(f"{', '.join(map(show, order.values))} are not two different settings of {knob}")
-    # What was asked for just before is where the run stands.
+    if len(set(request.values)) < max(2, len(request.values)):
+        raise RefusedError(f"{', '.join(map(show, request.values))} are not different settings of {knob}")
+    # An earlier request takes effect first.
     driver.wait(lambda snapshot: snapshot.steps_total >= _WARM and not driver.is_switching)
-    return _ExperimentJob(driver, order).run()
+    return _ExperimentJob(driver, request).run()
 
 
 class _SpentError(Exception):
@@ -78,25 +78,25 @@ class _SpentError(Exception):
 
 
 class _ExperimentJob:
-    def __init__(self, driver: Driver, order: Experiment) -> None:
+    def __init__(self, driver: Driver, request: Experiment) -> None:
         self._driver = driver
-        self._request = order
-        self._random = random.Random(order.seed)
-        self._values = [show(value) for value in order.values]
+        self._request = request
+        self._random = random.Random(request.seed)
+        self._values = [show(value) for value in request.values]
         self._began = driver.snapshot.steps_total
         self._began_ns = driver.now_ns()
-        self._first_setting = driver.setting_of(order.knob)
+        self._first_setting = driver.setting_of(request.knob)
         self._now = self._first_setting
         self._coming: str | None = None
         self._next = 0
-        self._blocks: list[list[Rows]] = [[] for _ in order.values]
+        self._blocks: list[list[Rows]] = [[] for _ in request.values]
         self._found = evaluate(block_means(self._times()))
         rows = driver.rows(max(1, self._began - _RECENT))
         self._step_ms = float(np.median(step_ms(rows, np.float64))) if len(rows) else _BLOCK_MS
         self._block_steps = self._steps_of_block()
 
     def run(self) -> str:
-        """Returns why it ended, as `ExperimentEnded` has it."""
+        """Run the test. Returns the cause of its end, as in `ExperimentEnded`."""
         budget = self._request.steps or BUDGET_STEPS
         self._driver.publish(
             ExperimentBegan(
@@ -108,11 +108,11 @@ class _ExperimentJob:
         return cause
 
     def _outcome(self) -> tuple[str, str]:
-        """Measure to the end: its cause, and the reason of a failure. The knob is put right behind it."""
+        """Measure to the end. Returns its cause, and the reason of a failure."""
         failures: list[str] = []
         with fails_open(failures.append):
             return self._measure()
-        self._blocks = [[] for _ in self._values]  # the rows that made it fail may lie in them
+        self._blocks = [[] for _ in self._values]  # they may hold the rows that made it fail
         return "failed", failures[0]
 
     def _measure(self) -> tuple[str, str]:
@@ -137,7 +137,7 @@ class _ExperimentJob:
             self._publish_block(value)
 
     def _block(self, value: int) -> Rows:
-        """The rows of a block of a setting, from where it has settled."""
+        """Run a block of a setting. Returns its rows after the settling steps."""
         if self._now != self._values[value]:
             switched = self._switched(value)
             self._now = self._values[value]
@@ -154,18 +154,18 @@ class _ExperimentJob:
         return rows
 
     def _steps_of_block(self) -> int:
-        """How many steps are to count in each: as many as last `_BLOCK_MS`, as far as the budget is enough for that."""
+        """Return the steps of a block: as many as last `_BLOCK_MS`, within the budget."""
         steps = math.ceil(_BLOCK_MS / max(self._step_ms, 1e-3))
         if self._request.steps:
             steps = min(steps, self._request.steps // (_ROUNDS * len(self._values)) - self._settle())
         return max(BLOCK, steps)
 
     def _rows(self) -> Rows:
-        """The block's rows so far, without those in which an epoch's new pipeline settles."""
+        """Return the block's rows so far, without those in which an epoch's new pipeline settles."""
         return self._driver.settled_rows(self._next, self._settle())
 
     def _switched(self, value: int) -> PipelineSwitched:
-        """Have a setting; one that was asked for comes, though the experiment ends meanwhile."""
+        """Switch to a setting and wait for it."""
         self._driver.ask(self._request.knob, self._request.values[value], EXPERIMENT)
         self._coming = self._values[value]
         try:
@@ -186,10 +186,10 @@ class _ExperimentJob:
         if spent >= (self._request.steps or BUDGET_STEPS) and (self._request.steps or lasted_s >= _LEAST_S):
             raise _SpentError
 
-    # -- what it shows ------------------------------------------------------------------------------
+    # -- the answer ---------------------------------------------------------------------------------
 
     def _times(self) -> list[list[NDArray[np.float64]]]:
-        """The step times that count of every whole round, by setting."""
+        """Return the step times that count of every complete round, by setting."""
         rounds = min(len(blocks) for blocks in self._blocks)
         return [counted_steps(blocks[:rounds]) for blocks in self._blocks]
 
@@ -245,7 +245,7 @@ class _ExperimentJob:
         )
 
     def _ask_best(self, cause: str, found: ExperimentState) -> str:
-        """Have the run go on with the better setting. Returns it; empty where somebody else decided."""
+        """Request the better setting for the rest of the run. Returns it; empty where the user switched the knob."""
         if self._driver.is_changed_by_user(self._request.knob):
             return ""
         at = found.fastest
@@ -254,12 +254,12 @@ class _ExperimentJob:
             at = first if first is not None else 0
         if {self._driver.setting_of(self._request.knob), self._coming or self._values[at]} != {self._values[at]}:
             self._driver.ask_final(self._request.knob, self._request.values[at], EXPERIMENT)
-        # A run that ends obeys no more, but one that it restarts as begins with what is asked now.
+        # A run that ends makes no more switches, but a restart of it begins with the setting requested now.
         return (self._now or "") if cause in WITH_THE_RUN else self._values[at]
 
 
 def _in_numbers(found: ExperimentState) -> dict[str, float | None]:
-    """The answer's numbers, as events hold them."""
+    """Return the numbers of the answer for an event."""
     known = found.estimate
     if not math.isfinite(known.high):
         return {"ratio": None, "low": None, "high": None}
@@ -267,5 +267,5 @@ def _in_numbers(found: ExperimentState) -> dict[str, float | None]:
 
 
 def _means(step_ms: NDArray[np.float64]) -> list[float]:
-    """Of each column, as ratios are made of them."""
+    """Return the geometric mean of each column, as the ratios use it."""
     return [float(mean) for mean in np.exp(np.log(step_ms).mean(axis=0))]

@@ -1,4 +1,4 @@
-"""The pilot's thread: it sleeps until something is ordered, and carries that out beside the training."""
+"""The tuner's thread: it waits for requests, and runs A/B tests and the autopilot beside the training."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter
 
 _JOIN_S = 2.0
-#: Who carries out an order. Each puts the knobs right before it returns or raises.
+#: The function for each kind of request. Each requests the final settings before it returns or raises.
 _JOBS: dict[type[TunerRequest], Callable[[Driver, Any], None]] = {Experiment: experiment.run, Autopilot: autopilot.run}
 
 
 class TunerThread:
-    """Carries out the orders of one run, the last one given at any time. Costs nothing until there is one."""
+    """Runs the newest tuner request of one run. It costs nothing until there is one."""
 
     def __init__(self, writer: RunWriter, control: Control, clock: Clock = SYSTEM) -> None:
         self._writer = writer
         self._control = control
         self._clock = clock
         self._is_stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tfwatch-pilot", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="tfwatch-tuner", daemon=True)
 
     def start(self) -> None:
-        """Begin to listen; returns at once."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End what goes on. Call it before the run's writer is closed: how it ended is still to be told."""
+        """End the current request. Call it before the run's writer is closed: it still publishes its end."""
         self._is_stopping.set()
         self._control.ask_tuner(None)
         if self._thread.is_alive():

@@ -64,11 +64,16 @@ def test_two_knobs_turned_at_once_are_told_as_one_move() -> None:
 
 
 def test_the_end_says_what_waiting_is_left() -> None:
-    told = AutopilotEnded(6, 170, "not_starving", "each step waits 0.1 of 9.2 ms for data", 169, 23.4, 9.24, 0.612, 0.011)
+    told = AutopilotEnded(
+        6, 170, "not_starving", "each step waits 0.1 of 9.2 ms for data", 169, 23.4, 9.24, 0.612, 0.011
+    )
     assert autopilot_end_text(told) == (
         "autopilot: 23.4 to 9.2 ms/step, data wait 61 % to 1 %, in 169 steps; each step waits 0.1 of 9.2 ms for data"
     )
-    assert autopilot_end_text(ENDED) == "autopilot: 23.4 to 9.2 ms/step in 169 steps; each step waits 0.1 of 9.2 ms for data"
+    assert (
+        autopilot_end_text(ENDED)
+        == "autopilot: 23.4 to 9.2 ms/step in 169 steps; each step waits 0.1 of 9.2 ms for data"
+    )
 
 
 def turned(knob: str, old: str, new: str, by: str = "autopilot") -> PipelineSwitched:

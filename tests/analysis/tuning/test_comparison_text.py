@@ -30,7 +30,9 @@ ASKED = replace(SETTLED, step=None, before=None, after=None, ratio=None, settled
             id="settling_steps",
         ),
         pytest.param(replace(SETTLED, after=None, ratio=None, settled=False), "0 of 60 steps", id="nothing measured"),
-        pytest.param(replace(SETTLED, before=None, ratio=None), "not enough steps before it to compare", id="asked early"),
+        pytest.param(
+            replace(SETTLED, before=None, ratio=None), "not enough steps before it to compare", id="asked early"
+        ),
         pytest.param(
             replace(SETTLED, ratio=None, beside="workers"),
             "together with workers: the two effects cannot be separated",

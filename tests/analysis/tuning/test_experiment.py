@@ -42,7 +42,9 @@ def noise(rng: np.random.Generator, resembling: float, spread: float, slow: floa
     return logs + np.log1p((rng.random(BUDGET) < slow) * rng.exponential(0.4, BUDGET))
 
 
-def experiment(rng: np.random.Generator, logs: Floats, of: Callable[[int, Floats], Floats], settings: int) -> ExperimentState:
+def experiment(
+    rng: np.random.Generator, logs: Floats, of: Callable[[int, Floats], Floats], settings: int
+) -> ExperimentState:
     """Blocks in random order over steps that take `of(setting, plain)`, until it is clear or the budget is spent."""
     times: list[list[Floats]] = [[] for _ in range(settings)]
     at, before = 0, -1

@@ -119,7 +119,7 @@ def test_a_fast_form_never_seen_is_told_with_a_wide_range_and_the_slow_one_not_a
     assert told(faster) < 20.0
     assert faster.high_ms / faster.low_ms > 1.5
     assert not slower.is_known
-    assert slower.why == "no forecast: the slow form has not run yet in this run"
+    assert slower.why == "no forecast: the slow pipeline has not run yet in this run"
 
 
 def test_a_cache_takes_memory_and_helps() -> None:

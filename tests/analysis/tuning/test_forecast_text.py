@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 STARVING = split(9.6, 13.0, 0.8)
 ON = Forecast("prefetch", "4", 13.8, 13.2, 14.4, 13.8, "the rest is compute", None, 13.8, 23.4, 23.4)
 WORKERS = Forecast("workers", "auto", 13.9, 13.0, 15.0, 13.8, "the rest is compute", None, 13.9, 22.3, 22.3)
-NONE = Forecast("fast_form", "off", math.nan, math.nan, math.nan, 13.8, "no forecast: the slow form has not run yet")
+NONE = Forecast(
+    "fast_form", "off", math.nan, math.nan, math.nan, 13.8, "no forecast: the slow pipeline has not run yet"
+)
 
 
 def now(*forecasts: Forecast, **knobs: str) -> Situation:
@@ -65,7 +67,9 @@ def test_where_no_key_helps_it_is_said_what_does_not_let_it() -> None:
     known = replace(now(no_gain, prefetch="4"), stages=table)
 
     assert advise_switch(known, STARVING).sentence == "no key helps: read waits for storage: 19 of 22 ms"
-    assert advise_switch(now(no_gain, prefetch="4"), STARVING) == SwitchAdvice("no key helps: preparing batches is the limit")
+    assert advise_switch(now(no_gain, prefetch="4"), STARVING) == SwitchAdvice(
+        "no key helps: preparing batches is the limit"
+    )
 
 
 @pytest.mark.parametrize("live", [True, False])
@@ -119,7 +123,10 @@ def test_a_cache_is_proposed_with_what_it_needs_and_from_when_on() -> None:
 
 
 def test_behind_a_prefetch_the_sentence_sets_the_batch_against_the_steps_work() -> None:
-    assert wait_sentence(now(prefetch="4"), split(8.5, 13.0, 0.8)) == "a batch takes 22.3 ms, a step's work 13.8"
+    assert (
+        wait_sentence(now(prefetch="4"), split(8.5, 13.0, 0.8))
+        == "a batch takes 22.3 ms, compute and host only 13.8 ms"
+    )
     assert wait_sentence(now(), STARVING) == "each step waits 9.6 of 23.4 ms for data"
 
 
@@ -144,7 +151,7 @@ def test_a_wide_range_is_told_beside_the_number() -> None:
             "5.5 ms  1.1 x",
             id="the gain is of what is told: of medians",
         ),
-        pytest.param(NONE, "no forecast: the slow form has not run yet", id="unknown"),
+        pytest.param(NONE, "no forecast: the slow pipeline has not run yet", id="unknown"),
         pytest.param(
             replace(ON, step_ms=12.0, now_ms=12.0, mean_ms=12.2, now_mean_ms=22.0), "12.2 ms  1.8 x", id="bursts"
         ),

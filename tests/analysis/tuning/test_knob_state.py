@@ -129,5 +129,5 @@ def test_a_cache_and_a_shuffle_are_no_experiment_and_say_why() -> None:
     told = {knob: why_no_experiment(knob) for knob in ("cache", "shuffle", "prefetch")}
 
     assert told["prefetch"] == ""
-    assert told["cache"].startswith("cache: no experiment")
-    assert told["shuffle"].startswith("shuffle buffer: no experiment")
+    assert told["cache"].startswith("cache: no A/B test")
+    assert told["shuffle"].startswith("shuffle buffer: no A/B test")

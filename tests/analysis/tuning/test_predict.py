@@ -54,7 +54,7 @@ def test_a_fast_form_is_a_guess_and_frees_the_lock_that_launching_needs() -> Non
     found = after(evidence(20.0), "fast_form", "on", compute_floor_ms=10.0)
 
     assert within(found) == pytest.approx((0.5 * 12, 10 + 2, 10 + 10))
-    assert found.why == "a guess: this form has not run yet"
+    assert found.why == "a guess: this pipeline has not run yet"
 
 
 def test_a_cache_is_told_by_what_it_leaves() -> None:
@@ -66,8 +66,8 @@ def test_a_cache_is_told_by_what_it_leaves() -> None:
 @pytest.mark.parametrize(
     ("knob", "says"),
     [
-        ("fast_form", "the slow form has not run yet in this run"),
-        ("cache", "what a batch takes without a cache has not been measured in this run"),
+        ("fast_form", "the slow pipeline has not run yet in this run"),
+        ("cache", "the time of a batch without a cache has not been measured in this run"),
     ],
 )
 def test_what_was_never_without_is_not_told(knob: str, says: str) -> None:

@@ -37,7 +37,12 @@ def state(knobs: dict[str, str], now: Measurement, *visited: dict[str, str]) -> 
 
 
 def limits(memory_bytes: float = 1e12, **changes: Any) -> Limits:
-    known: dict[str, Any] = {"batch_bytes": 1e6, "cores": 8, "switchable": frozenset((*OFF, "cache")), "accelerated": True}
+    known: dict[str, Any] = {
+        "batch_bytes": 1e6,
+        "cores": 8,
+        "switchable": frozenset((*OFF, "cache")),
+        "accelerated": True,
+    }
     return Limits(memory_bytes, **{**known, **changes})
 
 
@@ -110,9 +115,9 @@ def test_where_it_has_been_it_is_not_new() -> None:
 
 
 def test_a_knob_that_is_not_open_is_left() -> None:
-    assert changes_of(find_data_wait_moves(state(ON, measured(20, 10)), limits(switchable=frozenset({"prefetch"})))) == [
-        {"prefetch": "16"}
-    ]
+    assert changes_of(
+        find_data_wait_moves(state(ON, measured(20, 10)), limits(switchable=frozenset({"prefetch"})))
+    ) == [{"prefetch": "16"}]
 
 
 @pytest.mark.parametrize(

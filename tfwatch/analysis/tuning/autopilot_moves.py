@@ -179,7 +179,9 @@ def find_data_wait_moves(state: SearchState, limits: Limits) -> list[Move]:
     if prefetch in _OFF and workers in _OFF and state.now.work_ms < state.now.step_ms - state.now.work_ms:
         found.append(_prefetch_and_workers(state, limits, _first_workers(state, limits)))
     calls = (
-        _largest_fitting(state, limits, "workers", _first_workers(state, limits)) if workers in _OFF else _next_larger(state, limits, "workers")
+        _largest_fitting(state, limits, "workers", _first_workers(state, limits))
+        if workers in _OFF
+        else _next_larger(state, limits, "workers")
     )
     first = _largest_fitting(state, limits, "prefetch", _first_depth(state))
     depth = first if prefetch in _OFF else _next_larger(state, limits, "prefetch")
@@ -280,7 +282,9 @@ def _new_moves(state: SearchState, limits: Limits, moves: list[Move | None]) -> 
     return [
         move
         for move in moves
-        if move and all(change.knob in limits.switchable for change in move.changes) and move.settings_after(state.knobs) not in state.visited
+        if move
+        and all(change.knob in limits.switchable for change in move.changes)
+        and move.settings_after(state.knobs) not in state.visited
     ]
 
 

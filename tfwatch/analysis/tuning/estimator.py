@@ -131,7 +131,9 @@ class Estimator:
         settings = [one.knobs for one in measurements] + [one.settings_after for one in forecasts]
         self._at = {_key(one): n for n, one in enumerate({_key(one): one for one in settings}.values())}
         scale = _error_scale(forecasts)
-        rows = [self._row(one.knobs) for one in measurements] + [self._row(one.settings_after) - self._row(one.knobs) for one in forecasts]
+        rows = [self._row(one.knobs) for one in measurements] + [
+            self._row(one.settings_after) - self._row(one.knobs) for one in forecasts
+        ]
         sure = 1 / np.array([one.deviation for one in measurements] + [scale * one.deviation for one in forecasts])
         logs = np.array([one.log for one in measurements] + [one.log_ratio for one in forecasts])
         weighed = np.array(rows) * sure[:, None]

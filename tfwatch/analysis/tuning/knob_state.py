@@ -49,7 +49,9 @@ class KnobState:
         return self.now if self.asked is None else self.asked
 
 
-def knob_states(start: Mapping[str, str], events: Iterable[Event], asks: Iterable[KnobRequest] = ()) -> dict[str, KnobState]:
+def knob_states(
+    start: Mapping[str, str], events: Iterable[Event], asks: Iterable[KnobRequest] = ()
+) -> dict[str, KnobState]:
     """Return each knob of `start` (name to value at the run's start) after the events and this screen's requests."""
     folds = {knob: _Fold(knob, value) for knob, value in start.items()}
     for event in events:

@@ -58,7 +58,12 @@ class Prediction:
 
 
 def predict(
-    evidence: Evidence, split: Breakdown, knob: str, value: str, compute_floor_ms: float, together_with: Mapping[str, str]
+    evidence: Evidence,
+    split: Breakdown,
+    knob: str,
+    value: str,
+    compute_floor_ms: float,
+    together_with: Mapping[str, str],
 ) -> Prediction | str:
     """Predict the step after a switch of `knob` to `value`; a sentence where that is not possible.
 
@@ -154,7 +159,12 @@ def _from_history(evidence: Evidence) -> float | None:
     now = evidence.knobs
     for interval in reversed(evidence.history):
         same = all(interval.knobs.get(knob) == now.get(knob) for knob in ("fast_form", "cache"))
-        if not same or interval.knobs.get("workers", "off") != "off" or interval.split is None or interval.split.steps < LEAST:
+        if (
+            not same
+            or interval.knobs.get("workers", "off") != "off"
+            or interval.split is None
+            or interval.split.steps < LEAST
+        ):
             continue
         more_ms = _latency(now.get("latency_ms", "off")) - _latency(interval.knobs.get("latency_ms", "off"))
         if interval.knobs.get("prefetch", "off") == "off":

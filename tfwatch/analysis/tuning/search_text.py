@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.tuning.experiment import SAME
-from tfwatch.analysis.tuning.switch_text import speed, changes_text
+from tfwatch.analysis.tuning.switch_text import changes_text, speed
 from tfwatch.core import units
 from tfwatch.core.events import (
     AUTOPILOT,

@@ -24,7 +24,7 @@ def evidence(wait: Any, compute: float = 13.0, host: float = 0.8, **known: Any) 
     return Evidence(breakdown=breakdown(rows), knobs=knobs, rows=rows, **given)
 
 
-def told(found: Forecast) -> float:
+def step_ms_of(found: Forecast) -> float:
     assert found.is_known, found.why
     assert found.low_ms <= found.step_ms <= found.high_ms
     return found.step_ms

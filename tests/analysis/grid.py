@@ -12,12 +12,12 @@ from tfwatch.analysis.steps.verdict import HIGHLY_FROM, MODERATELY_FROM, Verdict
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
 
-#: Data time over that of compute and host. The first three are what a fed pipeline without prefetch is like.
+#: Data time over that of compute and host. The first three are of a fast pipeline without prefetch.
 RATIOS = (
     *(0.01, 0.02, 0.03, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
     *(1.0, 1.05, 1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5, 1.75, 2.0, 2.5, 3.0),
 )
-#: Nearer to a line than this nobody can be held to a verdict.
+#: Shares nearer to a threshold than this have no expected verdict.
 NEAR = 0.02
 
 
@@ -27,7 +27,7 @@ def starving(data: float, work: float, *, prefetch: bool) -> float:
 
 
 def verdict_of(share: float) -> Verdict | None:
-    """The label of a cell; None where it lies too near to a line."""
+    """Return the label of a cell; None where it is too near to a threshold."""
     if min(abs(share - line) for line in (MODERATELY_FROM, HIGHLY_FROM)) <= NEAR:
         return None
     if share >= HIGHLY_FROM:

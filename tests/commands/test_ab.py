@@ -81,14 +81,14 @@ def test_json_is_one_document_with_the_answer(tmp_path: Path, capfd: pytest.Capt
         "faster",
         "4",
     )
-    assert found["low"] < found["ratio"] < found["high"]
-    assert round(found["ratio"], 2) == 2.0
+    assert found["speedup_low"] < found["speedup"] < found["speedup_high"]
+    assert round(found["speedup"], 2) == 2.0
     assert document["switches"] == []
 
 
 def test_an_interrupted_ab_test_prints_its_result_so_far(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert ab(OPTIONS, tmp_path, factories=obedient(interrupted=45)) == 130
-    assert "prefetch off vs 4: not clear: the training was stopped before (" in capfd.readouterr().out
+    assert "prefetch off vs 4: not clear: the training was stopped first (" in capfd.readouterr().out
     (folder,) = list_runs(tmp_path)
     run = open_run(folder)
     (ended,) = (event for event in run.events if isinstance(event, ExperimentEnded))

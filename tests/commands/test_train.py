@@ -224,7 +224,7 @@ def test_a_size_that_may_not_fit_is_reported_and_trains(
 def test_a_hint_is_printed_and_recorded(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     mac = Installed("darwin", "arm64", (3, 13), {"tensorflow": "2.21.0"})
     assert train(order(tmp_path, headless=True), factories(installed=lambda: mac)) == 0
-    assert "trains on the CPU" in capfd.readouterr().err
+    assert "training runs on the CPU" in capfd.readouterr().err
     assert any(isinstance(event, Noted) and "CPU" in event.text for event in the_run(tmp_path).events)
 
 

@@ -30,7 +30,7 @@ def starved(folder: Path | None) -> Canned:
     return run.steps(1, STARVING, int(Flag.SWITCH)).steps(150, STARVING)
 
 
-NOTHING = "nothing to copy: what stands above has no lines to paste"
+NOTHING = "nothing to copy: this finding has no code suggestion"
 
 
 async def told(show: Shown) -> None:
@@ -50,7 +50,7 @@ async def test_a_replay_says_what_json_says(tmp_path: Path, size: tuple[int, int
         assert f"{finding['word']}, HIGHLY input-bound" in show.rows[2]
         advice = finding["advice"] if size[0] == 200 else finding["advice"].partition(" (")[0]
         assert show.rows[3].strip().startswith(advice)
-        assert ("y copies the lines" in show.rows[1]) is (size[0] > 80)
+        assert ("y copies the code" in show.rows[1]) is (size[0] > 80)
         await show.press("y")
         assert show.app.clipboard == finding["code"]
     lines = (tmp_path / "copied.py").read_text()

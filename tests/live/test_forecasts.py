@@ -68,8 +68,8 @@ def test_after_a_switch_the_way_back_is_told_as_it_was_measured_and_the_record_b
     assert back.step_ms == pytest.approx(23.4, rel=0.02)
     assert notes(view)["depth"].endswith("no gain")
     assert view.situation.record
-    assert record_text(view.situation.record).endswith("in its range")
-    assert last_forecast_text(view.situation.record) == "foretold 13.9, came 13.8 ms"
+    assert record_text(view.situation.record).endswith("within the 90 % prediction interval")
+    assert last_forecast_text(view.situation.record) == "forecast 13.9 ms, measured 13.8 ms"
 
 
 def test_a_run_that_is_over_foretells_nothing_and_keeps_its_record() -> None:

@@ -205,7 +205,7 @@ def test_a_request_of_this_screen_is_shown_at_once() -> None:
 
     rows = pane_views.knob_rows(look(run, (KnobRequest("workers", "auto", run.at_s),)), live=True)
 
-    assert [row.note for row in rows if row.name == "workers"] == ["asked 10:17:21, waits for the batch in flight"]
+    assert [row.note for row in rows if row.name == "workers"] == ["requested 10:17:21, waits for the current batch"]
 
 
 def test_a_request_that_a_run_ended_before_waits_no_more() -> None:
@@ -213,7 +213,7 @@ def test_a_request_that_a_run_ended_before_waits_no_more() -> None:
 
     rows = pane_views.knob_rows(look(run.ended("stopped")), live=True)
 
-    assert [row.note for row in rows if row.name == "workers"] == ["asked auto: the run ended before"]
+    assert [row.note for row in rows if row.name == "workers"] == ["requested auto: the run ended first"]
 
 
 def test_everything_rare_is_a_row() -> None:
@@ -242,8 +242,8 @@ def test_everything_rare_is_a_row() -> None:
         "Z asleep 10:17 - 16:36, not counted; --keep-awake next time",
         "Z asleep for 12.0 s, not counted",
         "! not recorded from step 8 112 on: disk full",
-        "! recording again; what was kept in memory is on disk",
-        "! tfwatch failed and measures no more: boom",
+        "! recording again; the rows kept in memory are now on disk",
+        "! tfwatch failed and stopped measuring: boom",
         ". a note",
         "p prefetch not switched: no memory",
         ". held up for 1.5 s by checkpoint ModelCheckpoint",
@@ -267,7 +267,7 @@ def test_heat_and_swapping_are_one_row_a_stretch() -> None:
     view = look(throttled(None))
     rows = EventCollector().take(view)
 
-    assert [f"{row.mark} {row.text}" for row in rows][-1:] == ["H slowed down by heat for 10.0 s (moderate)"]
+    assert [f"{row.mark} {row.text}" for row in rows][-1:] == ["H slowed by heat for 10.0 s (moderate)"]
     swapped = EventCollector().take(look(swapping(None)))
     assert [f"{row.mark} {row.text}" for row in swapped][-1:] == ["M swapping for 15.0 s: memory was too small"]
 

@@ -85,7 +85,7 @@ def test_the_json_holds_energy_and_medians() -> None:
 def test_energy_that_is_not_known_is_null_and_says_why(make: Callable[[Path | None], Canned], reason: str) -> None:
     found = document.as_json(run_of(make(None)))
 
-    assert [found[f"energy_{name}"] for name in ("j", "per_step_j", "starving_j")] == [None, None, None]
+    assert [found[f"energy_{name}"] for name in ("j", "per_step_j", "data_wait_j")] == [None, None, None]
     assert found["energy_missing"] == reason
     assert found["machine"]["gpu_busy"] is None
 

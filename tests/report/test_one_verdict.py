@@ -23,9 +23,9 @@ KNOBS = {"knobs": {"prefetch": "off"}, "switchable": ["prefetch"]}
 
 
 def verdict_in(finding: dict[str, Any]) -> str:
-    """The verdict that a finding's sentence begins with."""
-    known = ("NOT input-bound", "MODERATELY input-bound", "HIGHLY input-bound")
-    return next(words for words in known if finding["sentence"].startswith(words))
+    """The verdict at the start of a finding's sentence; a sentence without one is of a run that is not input-bound."""
+    words, _, _ = finding["sentence"].partition(":")
+    return words if words.endswith(" input-bound") else "NOT input-bound"
 
 
 def switched_to(folder: Path, split: tuple[float, float, float]) -> Run:

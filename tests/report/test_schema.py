@@ -42,7 +42,7 @@ FLIGHT: tuple[Event, ...] = (
     MoveMade(3, 90, "prefetch", "off", "4", "it overlaps"),
     MoveJudged(4, 160, "prefetch", "off", "4", 9.24, None, 0, False, "the run ended"),
     AutopilotEnded(
-        6, 170, "compute_bound", "each step waits 0.1 of 9.2 ms for data", 169, 23.4, 9.24, knobs={"latency_ms": "off"}
+        6, 170, "compute_floor", "each step waits 0.1 of 9.2 ms for data", 169, 23.4, 9.24, knobs={"latency_ms": "off"}
     ),
     AutopilotBegan(7, 180, 2e9),
 )
@@ -146,7 +146,7 @@ def _at(document: dict[str, Any], path: str) -> Any:
         pytest.param({"step_s": 1.0}, "$: Additional", id="an unknown key"),
         pytest.param({"verdict": "STARVING"}, "$.verdict", id="an unknown word"),
         pytest.param({"steps": "200"}, "$.steps", id="text for a number"),
-        pytest.param({"step_ms": {"median": 1.0, "mean": 1.0}}, "$.step_ms", id="a missing figure"),
+        pytest.param({"final_loss": "none"}, "$.final_loss", id="a missing figure"),
     ],
 )
 def test_the_schema_refuses(changes: dict[str, Any], broken: str, tmp_path: Path) -> None:

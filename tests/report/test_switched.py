@@ -59,7 +59,7 @@ def test_what_was_foretold_is_told_against_what_came(tmp_path: Path) -> None:
     told = document.as_json(run)["forecasts"]
     (one,) = told["switches"]
 
-    assert (one["step_asked"], one["knob"], one["from"], one["to"], one["measured"]) == (
+    assert (one["step_asked"], one["knob"], one["from"], one["to"], one["is_measured_setting"]) == (
         98,
         "prefetch",
         "off",
@@ -67,11 +67,11 @@ def test_what_was_foretold_is_told_against_what_came(tmp_path: Path) -> None:
         False,
     )
     assert one["measured_ms"] == pytest.approx(13)
-    assert one["low_ms"] <= one["step_ms"] <= one["high_ms"]
-    assert one["step_ms"] == pytest.approx(13, rel=0.05)
+    assert one["low_ms"] <= one["forecast_ms"] <= one["high_ms"]
+    assert one["forecast_ms"] == pytest.approx(13, rel=0.05)
     assert told["median_error_share"] < 0.05
     assert told["within_interval"] == 1
-    assert "its forecast was 0 % off, in its range" in text_of(run)
+    assert "1 forecast: error 0 %, within the 90 % prediction interval" in text_of(run)
 
 
 def test_many_switches_are_counted_and_the_text_stays_short(tmp_path: Path) -> None:

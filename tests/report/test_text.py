@@ -48,7 +48,7 @@ def test_how_steps_were_told_apart_is_told_where_it_is_not_as_usual(
 ) -> None:
     run = open_written(tmp_path / "run", plain(30), FINISHED, split=split)
 
-    lines = [line for line in text_of(run) if "steps were" in line]
+    lines = [line for line in text_of(run) if "parts of a step" in line]
 
     assert len(lines) == len(told)
     assert all(line.startswith(start) for line, start in zip(lines, told, strict=True))
@@ -64,7 +64,7 @@ def test_what_tensorflow_said_is_told_with_its_meaning(tmp_path: Path) -> None:
     run = open_run(folder, FakeClock(900).clock)
 
     assert [line for line in text_of(run) if line.startswith("TensorFlow")] == [
-        "TensorFlow: a function is traced again and again: give it tensors of the same shapes, not Python numbers",
+        "TensorFlow: a function is traced repeatedly: pass tensors of the same shapes, not Python numbers",
         "TensorFlow logged 1 more message, harmless",
     ]
     assert [(one["name"], one["harmless"], one["lines"]) for one in document.as_json(run)["tensorflow_log"]] == [
@@ -77,7 +77,7 @@ def test_a_cause_that_took_next_to_nothing_is_not_told(tmp_path: Path) -> None:
     rows = plain(200)
     rows["wait_ms"][30] = 45.0
     run = open_written(tmp_path / "runs" / "r1", rows, FINISHED)
-    (line,) = (line for line in text_of(run, str(tmp_path)) if "left out" in line)
+    (line,) = (line for line in text_of(run, str(tmp_path)) if "excluded" in line)
     assert line.endswith("; 1 step excluded")
 
 
@@ -94,11 +94,11 @@ def test_the_text_of_a_finished_run(tmp_path: Path) -> None:
         "since step 101 mean steady step: 0.0 of 13.0 ms is data wait (0 %): NOT input-bound, compute-bound",
         "without data wait: 11:22 at best",
         "prefetch off → 4 at step 101: 1.77 x faster, 23.0 to 13.0 ms/step over 99 steps",
-        "its forecast was 0 % off, in its range",
+        "1 forecast: error 0 %, within the 90 % prediction interval",
         "longest stall: 41.0 s without data at step 31, unexplained",
         "next: the input pipeline is not the limit: 92 % of the step is compute. Mixed precision or jit_compile would shorten it.",
-        "edit: dataset = dataset.prefetch(4)  # the last stage: prepares batches while a step runs",
-        'edit: keras.mixed_precision.set_global_policy("mixed_float16")  # before the model is made',
+        "code: dataset = dataset.prefetch(4)  # the last stage: prepares batches while a step runs",
+        'code: keras.mixed_precision.set_global_policy("mixed_float16")  # before the model is made',
         "recorded in ~/runs/r1",
         "open it again:  tfwatch replay ~/runs/r1",
     ]
@@ -229,7 +229,7 @@ def test_a_folder_that_a_full_disk_left_without_its_manifest_is_not_to_be_opened
     ("events", "last"),
     [
         pytest.param((RecordingLost(0, "its folder is gone", 21),), "not recorded since step 21: its folder is gone"),
-        pytest.param((), "nothing is kept: ~/run is gone"),
+        pytest.param((), "no record is left: ~/run no longer exists"),
     ],
 )
 def test_a_folder_that_is_gone_is_not_to_be_opened_again(tmp_path: Path, events: tuple[Event, ...], last: str) -> None:

@@ -44,7 +44,7 @@ async def test_a_move_of_two_knobs_marks_both(tmp_path: Path) -> None:
         assert "w workers 4 next: off measuring: 30 of 60 steps" in show.words
         run.steps(60, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.001)
         await show.frame()
-        assert "together with prefetch: the two effects cannot be separated" in show.words
+        assert "switched together with prefetch: no ratio of its own" in show.words
         view = show.live.view
         assert view
         for key in "pw":
@@ -73,7 +73,7 @@ async def test_its_result_is_listed_among_the_events(tmp_path: Path) -> None:
         await show.frame()
         assert "AUTOPILOT" not in show.text
         assert "prefetch off → 4 kept: 23.4 to 13.9 ms" in show.text
-        assert "autopilot: 23.4 to 13.9 ms a step" in show.text
+        assert "autopilot: 23.4 to 13.9 ms/step" in show.text
         assert "autopilot: 1.68 x faster, 1 of 1 moves kept" in show.text
         assert "at the start" in show.text
         assert "prefetch off → 4 kept: 23.4 to 13.9 ms, forecast 13.8" in show.text

@@ -37,7 +37,9 @@ SIZES = [(60, 18), (80, 24), (99, 40), (100, 32), (120, 40), (200, 60)]
         ),
         pytest.param(starving, ["STARVING 41 %", "HIGHLY input-bound: each step waits"], id="starving"),
         pytest.param(
-            usual, ["OK, data wait 1 %", "compute-bound", "1.69 x faster over 150 steps, enough steps"], id="compute_bound"
+            usual,
+            ["OK, data wait 1 %", "compute-bound", "1.69 x faster over 150 steps, enough steps"],
+            id="compute_bound",
         ),
         pytest.param(stalled, ["NO BATCH FOR 20.3 s", "0 img/s", "ETA stalled"], id="stalled"),
         pytest.param(settling, ["MEASURING", "prefetch 4: 30 of 60 steps", "so far, 30 of 60 steps"], id="settling"),
@@ -71,7 +73,7 @@ async def test_the_wait_for_the_first_batch_counts_as_the_start_everywhere() -> 
             usual,
             "OK, data wait 1 %",
             "compute-bound: only 0.2 of 13.9 ms is data wait",
-            "would shorten it.",
+            "A GPU or a smaller model would shorten it.",
             id="compute_bound",
         ),
         pytest.param(

@@ -70,7 +70,7 @@ async def test_a_pending_request_keeps_the_current_setting_in_effect(tmp_path: P
     run = starving(tmp_path).event(SwitchAsked, knob="prefetch", old="off", new="4", step=150, by="key")
     async with shown(run, (80, 24)) as show:
         assert "prefetch off in effect until then" in show.words
-        assert "prefetch 4 asked, waits for the batch in flight" in show.words
+        assert "prefetch 4 requested, waits for the current batch" in show.words
         assert show.words.count("asked, waits") == 1
 
 

@@ -77,7 +77,7 @@ def test_a_process_that_takes_more_than_the_limit_gets_its_buffer_back() -> None
     training.train(100)
     judged = {one.knob: one for one in training.events(MoveJudged)}
     assert not judged["prefetch"].kept
-    assert judged["prefetch"].reason.startswith("memory:")
+    assert judged["prefetch"].reason.startswith("over the memory limit:")
     assert training.settings[-1]["prefetch"] == "off"
 
 
@@ -156,7 +156,7 @@ def test_in_epochs_about_as_short_as_what_settles_it_ends_too(epoch_steps: int, 
     (ended,) = training.events(AutopilotEnded)
     assert ended.steps <= BUDGET
     assert bool(training.events(MoveMade)) is measures
-    assert measures or ended.reason.startswith("of 400 steps fewer than 20 were ordinary ones")
+    assert measures or ended.reason.startswith("fewer than 20 of 400 steps were steady")
 
 
 def test_where_its_own_judging_breaks_the_open_move_is_taken_back_and_the_end_told(

@@ -1,9 +1,4 @@
-"""A whole run, judged: for the JSON object, the summary, and the screen of a run that is over.
-
-A whole run, judged: for the JSON object, the summary, and the screen of a run that is over.
-
-The finding of a run that is over, made of the whole run in a thread beside the screen.
-"""
+"""The judgement of a whole run, for the JSON object, the summary and the screen of a run that is over."""
 
 from __future__ import annotations
 
@@ -174,8 +169,6 @@ class EndedFinding:
         return self._found
 
     def _look(self) -> None:
-        pass  # IMPORT-REMOVED  # after the first paint: it loads all of the analysis
-
         try:
             self._found = JudgedRun(self._whole()).finding
         except Exception as error:  # noqa: BLE001 - a thread boundary

@@ -71,7 +71,7 @@ def experiments_json(events: Iterable[Event]) -> list[dict[str, Any]]:
 
 def autopilot_json(events: Iterable[Event]) -> list[dict[str, Any]]:
     """Return every run of the autopilot."""
-    return [_flight(autopilot_run) for autopilot_run in autopilot_runs(events)]
+    return [_autopilot_run(autopilot_run) for autopilot_run in autopilot_runs(events)]
 
 
 def _switch(switch: Comparison) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _experiment(ended: ExperimentEnded) -> dict[str, Any]:
     }
 
 
-def _flight(autopilot_run: AutopilotRun) -> dict[str, Any]:
+def _autopilot_run(autopilot_run: AutopilotRun) -> dict[str, Any]:
     ended = autopilot_run.ended
     return {
         "first_step": autopilot_run.began.step + 1,

@@ -70,7 +70,7 @@ def as_text(run: Run, home: Path) -> str:
         *_switches(summary, run.manifest.fast_form),
         *_missed(run),
         *_experiments(run),
-        *_flights(run),
+        *_autopilot_runs(run),
         *filter(None, [switch_text.record_text(judged.record)]),
         *_stall(summary, run),
         *_pattern(summary),
@@ -133,7 +133,7 @@ def _experiments(run: Run) -> list[str]:
     return [*ended, *noted[-1:]]
 
 
-def _flights(run: Run) -> list[str]:
+def _autopilot_runs(run: Run) -> list[str]:
     return [
         autopilot_end_text(autopilot_run.ended) for autopilot_run in autopilot_runs(run.events) if autopilot_run.ended
     ]

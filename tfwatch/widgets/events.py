@@ -191,7 +191,7 @@ def describe_switch(event: facts.PipelineSwitched, comparison: Comparison | None
 def describe_request(event: facts.SwitchAsked, form: str) -> RowText:
     """Describe a requested switch; `form` names the pipeline's fast pipeline."""
     when = _WHEN[epochs_until(event.knob, event.new)]
-    return KEYS.get(event.knob, "."), f"{setting_text(event.knob, event.old, form)} > {event.new} requested{when}", ""
+    return KEYS.get(event.knob, "."), f"{setting_text(event.knob, event.old, form)} → {event.new} requested{when}", ""
 
 
 def describe_missed_switch(event: facts.SwitchMissed, form: str) -> RowText:

@@ -27,7 +27,7 @@ def test_a_callback_is_named_where_it_takes_half_of_what_follows_a_step(found: l
     assert find_slow_callback(found, host_ms=20.0) == name
 
 
-def test_of_what_lies_between_epochs_less_than_a_tenth_is_left_out() -> None:
+def test_parts_below_a_tenth_of_the_time_between_epochs_are_left_out() -> None:
     spent = TimeSpent(0, 250, validation_s=0.13, first_batch_s=0.8, epoch_end_s=0.07)
 
     assert between_epochs_parts(spent) == {"first batch": 0.8, "validation": 0.13}

@@ -1,4 +1,4 @@
-"""The finding: each state's word, sentence and advice."""
+"""The banner: the word, sentence and advice of each state."""
 
 from __future__ import annotations
 
@@ -194,14 +194,14 @@ def test_each_state_has_its_word_and_sentence(changes: dict[str, Any], word: str
     assert finding(**changes)[:2] == (word, sentence)
 
 
-def test_input_bound_is_said_only_of_a_verdict() -> None:
+def test_input_bound_appears_only_in_a_verdict() -> None:
     waiting = finding(phase=Phase.WAIT, phase_s=20.3, judgement=judged(Verdict.HIGHLY))
     measuring = finding(judgement=Judgement(Verdict.UNKNOWN, 12, 20, split(9.6, 13, 0.8)))
 
     assert "input-bound" not in " ".join((*waiting, *measuring))
 
 
-def test_nothing_settles_that_was_turned_again() -> None:
+def test_a_knob_that_changed_again_is_not_measured() -> None:
     assert finding(switch=SWITCH, knobs={"prefetch": "off"})[0] == "MEASURING"
 
 
@@ -209,14 +209,14 @@ def test_a_short_validation_does_not_flicker() -> None:
     assert finding(phase=Phase.VALIDATION, phase_s=0.2)[0] == "MEASURING"
 
 
-def test_a_request_during_a_stall_is_said_beside_it() -> None:
+def test_a_request_during_a_stall_appears_in_the_advice() -> None:
     word, _, advice = finding(phase=Phase.WAIT, phase_s=20.3, asked={"prefetch": "4"})
 
     assert word == "NO BATCH FOR 20.3 s"
     assert advice == "Requested: prefetch 4; it waits for the batch in flight. q is safe."
 
 
-def test_what_is_not_recorded_takes_the_second_line() -> None:
+def test_missing_recording_takes_the_place_of_the_advice() -> None:
     advice = finding(judgement=judged(Verdict.NOT, 0.2), unrecorded="disk full", unrecorded_step=8112)[2]
 
     assert advice == "NOT RECORDED since step 8 112: disk full; training goes on"
@@ -238,13 +238,13 @@ def test_a_failure_names_the_line_that_raised() -> None:
     )
 
 
-def test_a_failure_says_what_tensorflow_says_and_not_where_in_its_graph() -> None:
+def test_a_failure_shows_the_message_of_tensorflow_without_its_graph_node() -> None:
     error = "InvalidArgumentError: {{function_node __wrapped__IteratorGetNext_device_/job:localhost}} Illegal seek"
 
     assert finding(failed=TrainingFailed(0, 412, error, ""))[1] == "InvalidArgumentError: Illegal seek"
 
 
-def test_a_switch_that_settles_is_told_by_means_where_batches_come_in_bursts() -> None:
+def test_a_switch_in_bursts_of_batches_is_measured_by_means() -> None:
     bursts = replace(split(9.6, 13, 0.8), step=Stat(13.9, 23.4, 60.0))
     now = replace(RUNNING, switch=replace(SWITCH, before=bursts), knobs={"prefetch": "4"})
     after = replace(now, switch=replace(SWITCH, after=replace(bursts, steps=34)), knobs={"prefetch": "4"})
@@ -253,29 +253,29 @@ def test_a_switch_that_settles_is_told_by_means_where_batches_come_in_bursts() -
     assert banner(after).sentence.endswith("so far 23.4 ms/step")
 
 
-def test_an_end_that_waited_for_less_than_a_hundredth_promises_nothing() -> None:
-    told = [finding(ended=RunEnded(100 * 10**9, "finished", 412, ""), waited_s=waited)[2] for waited in (0.99, 1.0)]
-    assert ["at best" in advice for advice in told] == [False, True]
+def test_the_end_of_a_run_with_little_data_wait_names_no_gain() -> None:
+    advices = [finding(ended=RunEnded(100 * 10**9, "finished", 412, ""), waited_s=waited)[2] for waited in (0.99, 1.0)]
+    assert ["at best" in advice for advice in advices] == [False, True]
 
 
-def test_the_end_sums_the_waiting_up() -> None:
+def test_the_end_sums_up_the_data_wait() -> None:
     ended = RunEnded(100_000_000_000, "finished", 5000)
 
     advice = finding(ended=ended, waited_s=25.0, stalls=3, longest_stall_s=41.0)[2]
 
     assert advice == (
-        "data wait 25.0 s (25 %), 3 stalls, longest 41.0 s; without data wait: 1:15 at best"
+        "data wait 25.0 s (25 %); without it: 1:15 at best; 3 stalls, longest 41.0 s"
         " - tfwatch replay 2026-11-20T10-17-03_cnn"
     )
 
 
-def test_below_the_end_stands_what_the_last_setting_was_bound_by() -> None:
+def test_a_finished_run_shows_the_finding_on_its_last_setting() -> None:
     last = banner(replace(RUNNING, live=False, judgement=judged(Verdict.HIGHLY)))
     ended = RunEnded(100_000_000_000, "finished", 5000)
     found = banner(replace(RUNNING, ended=ended, waited_s=25.0, last_finding=last))
 
     assert (found.word, found.tone) == ("FINISHED", Tone.GOOD)
-    assert found.remark == "1 epoch, 5 000 steps in 1:40; data wait 25.0 s (25 %); without data wait: 1:15 at best"
+    assert found.remark == "1 epoch, 5 000 steps in 1:40; data wait 25.0 s (25 %); without it: 1:15 at best"
     assert found.sentence == "STARVING 41 %, HIGHLY input-bound: each step waits 9.6 of 23.4 ms for data"
     assert found.brief == "STARVING 41 %, HIGHLY input-bound: waits 9.6 of 23.4 ms/step"
     assert (found.advice, found.edit) == (last.advice, last.edit)
@@ -288,7 +288,7 @@ def test_below_the_end_stands_what_the_last_setting_was_bound_by() -> None:
         pytest.param({"life": "killed"}, "at step 412, after 1:40", id="killed"),
     ],
 )
-def test_of_a_run_that_broke_off_why_is_told_below_and_its_verdict_beside_the_word(
+def test_a_failed_or_killed_run_shows_its_cause_with_the_verdict_as_a_remark(
     changes: dict[str, Any], sentence: str
 ) -> None:
     last = banner(replace(RUNNING, live=False, judgement=judged(Verdict.HIGHLY)))
@@ -302,7 +302,7 @@ def test_the_end_of_a_run_without_a_folder_names_none() -> None:
     assert finding(ended=RunEnded(1, "stopped", 5), run="")[2].endswith("- nothing was recorded")
 
 
-def test_a_switch_that_never_settles_gives_way_to_the_verdict() -> None:
+def test_a_switch_without_enough_steps_gives_way_to_the_verdict() -> None:
     found = banner(replace(RUNNING, switch=SWITCH, steps_total=600, judgement=judged(Verdict.HIGHLY)))
 
     assert (found.word, found.tone) == ("STARVING 41 %", Tone.BAD)

@@ -1,4 +1,4 @@
-"""What a batch costs in each stage, and which stage bounds the pipeline and why."""
+"""The time of a batch in each stage, and the stage that limits the pipeline."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_what_a_prefetch_seems_to_cost_is_no_work() -> None:
     assert table.all_ms == pytest.approx(0.8)
 
 
-def test_only_the_newest_pipeline_is_told() -> None:
+def test_the_table_is_of_the_newest_pipeline() -> None:
     found = {**FOUND, 1: StagesFound(0, 1, ["range"], ["Range"])}
     rows = np.concatenate([row(1, 1, 10.0), row(2, 0, 3.0, pipeline=1)])
 
@@ -116,7 +116,7 @@ def named(*stages: Stage) -> int | None:
         pytest.param([stage("MapAndBatch", 40.0, 4), stage("Map", 11.0)], 1, id="fused stages have workers"),
     ],
 )
-def test_the_slowest_stretch_of_stages_that_take_turns_bounds_the_pipeline(stages: list[Stage], slowest: int) -> None:
+def test_the_slowest_serial_stretch_limits_the_pipeline(stages: list[Stage], slowest: int) -> None:
     assert named(*stages) == slowest
 
 
@@ -128,10 +128,10 @@ def test_the_slowest_stretch_of_stages_that_take_turns_bounds_the_pipeline(stage
         pytest.param("Map files", 1, 0.4, 0, "storage", id="reads, and mostly waits"),
         pytest.param("Map", 1, 0.4, 0, "serial", id="waits for its turn a little"),
         pytest.param("Map files", 1, 1.0, 0, "serial", id="reads from memory"),
-        pytest.param("Map files", 1, NAN, 0, "storage", id="reads, and nobody looked"),
-        pytest.param("Map", 1, NAN, 0, "serial", id="nobody looked"),
+        pytest.param("Map files", 1, NAN, 0, "storage", id="reads files, cores unknown"),
+        pytest.param("Map", 1, NAN, 0, "serial", id="cores unknown"),
         pytest.param("Map", 1, 0.2, 5, "serial", id="other programs take the cores"),
-        pytest.param("Map", 1, 0.02, 5, "serial", id="nothing is told of waits beside other programs"),
+        pytest.param("Map", 1, 0.02, 5, "serial", id="waits beside other programs are ignored"),
         pytest.param("Map files", 1, 0.02, 5, "storage", id="reads beside other programs"),
         pytest.param("ParallelMapV2", 4, 3.9, 0, "cpu", id="all workers work"),
         pytest.param("ParallelMapV2", 4, 0.3, 0, "storage", id="all workers wait"),
@@ -165,7 +165,7 @@ def test_a_stage_that_takes_next_to_nothing_of_the_wait_is_not_blamed(wait_ms: f
 
 
 @pytest.mark.parametrize(("wait_ms", "reason"), [(2.0, "serial"), (10.0, "storage"), (NAN, "storage")])
-def test_waits_too_short_to_look_into_tell_nothing(wait_ms: float, reason: str) -> None:
+def test_waits_too_short_to_sample_are_ignored(wait_ms: float, reason: str) -> None:
     table = StageTable(0, (stage("Map", 10.0),), wait_cores=0.0).with_bottleneck(8, 0.0, wait_ms)
 
     assert table.bottleneck is not None
@@ -215,14 +215,16 @@ def test_what_works_beside_a_waiting_stage_is_not_its_work() -> None:
         ),
     ],
 )
-def test_one_sentence_says_which_why_and_how_much(stages: list[Stage], wait_cores: float, sentence: str) -> None:
+def test_the_sentence_names_the_stage_the_reason_and_the_time(
+    stages: list[Stage], wait_cores: float, sentence: str
+) -> None:
     found = find_bottleneck(tuple(stages), wait_cores, 8)
 
     assert found is not None
     assert found.sentence == sentence
 
 
-def test_where_only_a_pipeline_s_end_was_read_the_whole_one_before_is_told() -> None:
+def test_where_only_the_last_stages_were_read_the_table_is_of_the_whole_pipeline_before() -> None:
     found = {**FOUND, 1: StagesFound(0, 1, ["prefetch"], ["Prefetch"]), 2: StagesFound(0, 2, ["batch"], ["BatchV2"])}
     whole = np.concatenate([row(1, 0, 1.0), row(1, 1, 10.0), row(1, 2, 0.1)])
 

@@ -1,4 +1,4 @@
-"""What is tried next, by what steps are bound by."""
+"""The advice for each limit of the steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("knobs", "switchable", "says"),
+    ("knobs", "switchable", "expected"),
     [
         pytest.param({"prefetch": "off"}, ("prefetch",), "p turns prefetch on", id="prefetch is off"),
         pytest.param(
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
         pytest.param({}, (), "cannot be switched live", id="somebody else's pipeline"),
     ],
 )
-def test_a_starving_device_is_told_the_next_thing_to_try(
-    knobs: dict[str, str], switchable: tuple[str, ...], says: str
+def test_a_starving_device_has_the_next_switch_to_try(
+    knobs: dict[str, str], switchable: tuple[str, ...], expected: str
 ) -> None:
-    assert says in finding(judgement=judged(Verdict.HIGHLY), knobs=knobs, switchable=switchable)[2]
+    assert expected in finding(judgement=judged(Verdict.HIGHLY), knobs=knobs, switchable=switchable)[2]
 
 
 @pytest.mark.parametrize(
-    ("wait", "knobs", "says"),
+    ("wait", "knobs", "expected"),
     [
         pytest.param(
             40.0, {"fast_form": "off"}, "t turns the fast pipeline on (tf.data); prefetch can", id="far too slow"
@@ -52,25 +52,25 @@ def test_a_starving_device_is_told_the_next_thing_to_try(
         pytest.param(40.0, {"fast_form": "on"}, "p turns prefetch on", id="the fast pipeline runs"),
     ],
 )
-def test_the_fast_form_is_proposed_where_prefetch_cannot_hide_the_slow_one(
-    wait: float, knobs: dict[str, str], says: str
+def test_the_fast_pipeline_is_advised_where_prefetch_cannot_hide_the_wait(
+    wait: float, knobs: dict[str, str], expected: str
 ) -> None:
     now = {"switchable": ("prefetch", "workers", "fast_form"), "fast_form": "tf.data", "knobs": knobs}
-    assert says in finding(judgement=judged(Verdict.HIGHLY, wait), **now)[2]
+    assert expected in finding(judgement=judged(Verdict.HIGHLY, wait), **now)[2]
 
 
 @pytest.mark.parametrize(
-    ("spent", "says"),
+    ("spent", "expected"),
     [
         pytest.param({"validation_s": 2.0}, "validation_freq", id="validation"),
         pytest.param({"first_batch_s": 2.0}, ".repeat() with steps_per_epoch", id="first batch"),
         pytest.param({"epoch_end_s": 2.0}, "longer epochs", id="its end"),
     ],
 )
-def test_what_lies_between_epochs_has_its_own_next_step(spent: dict[str, float], says: str) -> None:
+def test_each_part_between_epochs_has_its_own_advice(spent: dict[str, float], expected: str) -> None:
     epoch = TimeSpent(0, 250, compute_s=3.0, **spent)
 
-    assert says in finding(judgement=judged(Verdict.NOT, 0.2), epoch_spent=epoch)[2]
+    assert expected in finding(judgement=judged(Verdict.NOT, 0.2), epoch_spent=epoch)[2]
     assert finding(judgement=judged(Verdict.HIGHLY, 20.0), epoch_spent=epoch)[0].startswith("STARVING")
 
 
@@ -92,7 +92,7 @@ def paused(at_ms: int, cause: str, took_ms: float, name: str) -> Paused:
         pytest.param([], "", id="nothing was seen"),
     ],
 )
-def test_who_held_an_epochs_end_up_is_found_beside_watchs_own(events: list[Event], held: str) -> None:
+def test_the_slow_callback_of_an_epochs_end_is_found(events: list[Event], held: str) -> None:
     found = find_slow_epoch_end([ended(6000), *events])
     assert (found.detail if found else "") == held
 
@@ -131,7 +131,7 @@ def test_a_callback_that_is_known_to_take_most_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bound", "accelerated", "says"),
+    ("bound", "accelerated", "expected"),
     [
         pytest.param(Bound.COMPUTE, True, "The input pipeline is not the limit", id="compute"),
         pytest.param(Bound.COMPUTE, True, "Mixed precision or jit_compile", id="compute on a GPU"),
@@ -142,10 +142,10 @@ def test_a_callback_that_is_known_to_take_most_is_named() -> None:
         pytest.param(Bound.HOST, False, "steps_per_execution", id="calling back less"),
     ],
 )
-def test_what_binds_has_its_own_next_step(bound: Bound, accelerated: bool, says: str) -> None:
+def test_each_limit_has_its_own_advice(bound: Bound, accelerated: bool, expected: str) -> None:
     judgement = judged(Verdict.NOT, 0.1, bound=bound)
 
-    assert says in finding(judgement=judgement, accelerated=accelerated)[2]
+    assert expected in finding(judgement=judgement, accelerated=accelerated)[2]
 
 
 @pytest.mark.parametrize("bound", [Bound.COMPUTE, Bound.LAUNCH])

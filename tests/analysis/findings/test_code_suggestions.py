@@ -60,7 +60,7 @@ def test_a_knob_is_a_line_of_a_pipeline(knob: str, value: str, form: str, line: 
         ("fast_form", "off", "without the fast pipeline"),
     ],
 )
-def test_a_phrase_says_what_a_pipeline_is_with_or_without(knob: str, value: str, words: str) -> None:
+def test_a_phrase_names_the_call_that_a_pipeline_has_or_lacks(knob: str, value: str, words: str) -> None:
     assert code_suggestions.switch_phrase(knob, value, "tf.data") == words
 
 
@@ -106,7 +106,7 @@ def test_without_keys_the_sentence_holds_the_stage_the_number_and_the_edit() -> 
     assert found.edit.startswith("dataset = dataset.map(decode, num_parallel_calls=tf.data.AUTOTUNE)")
 
 
-def test_where_keys_are_obeyed_the_finding_names_the_key_and_carries_the_edit_of_the_same_switch() -> None:
+def test_on_a_live_screen_the_finding_has_the_key_and_the_edit_of_the_same_switch() -> None:
     now = replace(RUNNING, judgement=judged(Verdict.HIGHLY), forecasts={("workers", "auto"): WORKERS})
     found = banner(now)
     assert found.advice == "w workers auto: about 9.1 ms, 2.6 x (the rest is compute)"
@@ -144,13 +144,13 @@ def test_steps_that_do_not_starve_have_edits_too(bound: Bound, accelerated: bool
     assert found.edit == edit
 
 
-def test_what_was_switched_here_is_what_to_write_there() -> None:
+def test_the_edit_contains_the_switches_of_the_run() -> None:
     knobs, started = {"prefetch": "4", "workers": "off"}, {"prefetch": "off", "workers": "off"}
     found = banner(replace(RUNNING, judgement=judged(Verdict.NOT, 0.1), knobs=knobs, started=started))
     assert found.edit == "dataset = dataset.prefetch(4)  # the last stage: prepares batches while a step runs"
 
 
-def test_what_is_advised_stands_among_what_was_switched() -> None:
+def test_the_edit_contains_the_advised_switch_among_those_made() -> None:
     knobs, started = {"prefetch": "4", "workers": "off"}, {"prefetch": "off", "workers": "off"}
     found = banner(replace(RUNNING, judgement=judged(Verdict.HIGHLY), knobs=knobs, started=started))
     assert [line.partition("(")[0] for line in found.edit.splitlines()] == [
@@ -159,6 +159,6 @@ def test_what_is_advised_stands_among_what_was_switched() -> None:
     ]
 
 
-def test_what_longer_calls_would_bring_is_a_number() -> None:
+def test_the_advice_on_longer_calls_has_a_number() -> None:
     found = banner(replace(RUNNING, judgement=judged(Verdict.NOT, 0.2, 13.6, 8.0, Bound.HOST)))
     assert found.advice.startswith("compile(steps_per_execution=8): about 14.8 ms/step; or ")

@@ -1,4 +1,4 @@
-"""What starving cost."""
+"""The cost of data wait."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def test_what_is_not_known_is_left_out() -> None:
     assert cost_of_data_wait(TimeSpent(data_wait_s=3.0), 3.0, 32, None).examples is None
 
 
-def test_a_run_that_lost_next_to_nothing_says_nothing() -> None:
+def test_a_run_with_little_data_wait_has_no_sentence() -> None:
     assert cost_text(cost_of_data_wait(TimeSpent(compute_s=99.8, data_wait_s=0.2), 100.0, 32, None)) == ""
     assert cost_of_data_wait(TimeSpent(), 0.0, None, None).share == 0.0

@@ -11,7 +11,7 @@ from tfwatch.core import units
 from tfwatch.core.events import StallLocated
 
 
-def test_the_figures_of_the_sentence_have_the_share_for_their_ratio() -> None:
+def test_the_ratio_of_the_figures_in_the_sentence_is_the_share() -> None:
     """Every fourth batch is slow: the median step waits for nothing."""
     split = breakdown(make_steps(np.tile([0.0, 0.0, 0.0, 40.0], 10), compute=10.0, host=0.0))
     assert split
@@ -43,15 +43,15 @@ def located(stage: str, place: str = "", thread: str = "") -> StallLocated:
             id="no stages",
         ),
         pytest.param(
-            None, "Step 412 waits for its batch: the input pipeline has delivered none.", id="nobody has looked yet"
+            None, "Step 412 waits for its batch: the input pipeline has delivered none.", id="not located yet"
         ),
     ],
 )
-def test_a_stall_is_told_with_the_stage_and_the_line(where: StallLocated | None, sentence: str) -> None:
+def test_a_stall_names_the_stage_and_the_line(where: StallLocated | None, sentence: str) -> None:
     assert stall_sentence(Situation(step=412, now_s=40.3, located=where)) == sentence
 
 
-def test_a_shuffle_buffer_that_fills_is_told_first() -> None:
+def test_a_shuffle_buffer_that_fills_comes_first() -> None:
     now = Situation(step=412, now_s=40.3, shuffle=(4298, 50_000), located=located("range"))
 
     assert stall_sentence(now) == "Step 412 waits: filling the shuffle buffer, 4 298 of 50 000."

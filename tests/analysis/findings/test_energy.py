@@ -21,7 +21,7 @@ def test_between_two_samples_power_is_the_mean_of_both() -> None:
     assert curve.between(np.array([0.5]), np.array([1.5]))[0] == pytest.approx(7.5 + 10.0)
 
 
-def test_nothing_is_made_up_in_a_gap_nor_beyond_the_ends() -> None:
+def test_energy_in_a_gap_and_beyond_the_ends_is_unknown() -> None:
     curve = energy_curve(np.array([0.0, 1.0, 2.0 + GAP_S, 3.0 + GAP_S]), np.array([10.0] * 4))
 
     assert curve is not None
@@ -37,7 +37,7 @@ def test_without_power_there_is_no_energy(power_w: list[float]) -> None:
     assert energy(samples, plain(50), accelerated=True) is None
 
 
-def test_joules_a_step_and_while_starving() -> None:
+def test_joules_per_step_and_while_starving() -> None:
     """100 steps of 1 s that wait for 0.4 s of it, at 30 W."""
     steps = make_steps(np.full(100, 400.0), compute=600.0, host=0.0)
     samples = make_samples(np.arange(0, 100.5, 0.5), gpu_power_w=30.0)
@@ -52,8 +52,8 @@ def test_joules_a_step_and_while_starving() -> None:
     assert found.starving_j == pytest.approx(1200)
 
 
-def test_a_long_wait_is_charged_with_what_was_drawn_in_it() -> None:
-    """A stall of 20 s at 5 W, then compute at 40 W: samples are finer than the step and tell them apart."""
+def test_a_long_wait_is_charged_with_its_own_energy() -> None:
+    """A stall of 20 s at 5 W, then compute at 40 W: samples are finer than the step."""
     at_s = np.arange(0, 30.5, 0.5)
     samples = make_samples(at_s, gpu_power_w=np.where(at_s < 20, 5.0, 40.0))
 
@@ -97,20 +97,20 @@ def test_a_step_that_compiles_is_in_the_sum_and_not_in_the_mean() -> None:
 
 
 @pytest.mark.parametrize("every", [1, 7, 40], ids=["each sample", "seven samples", "all at once"])
-def test_a_run_that_grows_sums_up_to_the_same(every: int) -> None:
+def test_a_run_in_progress_sums_up_to_the_same(every: int) -> None:
     rng = np.random.default_rng(3)
     steps = make_steps(rng.uniform(0, 400, 60), compute=rng.uniform(10, 300, 60), host=1.0)
     at_s = np.arange(0, 20, 0.5)
     power_w = np.where(rng.random(40) < 0.2, np.nan, rng.uniform(5, 40, 40))
     samples = make_samples(at_s, gpu_power_w=power_w)
     ends_s = (steps["start_ns"] / 1e9) + (steps["wait_ms"] + steps["compute_ms"] + steps["host_ms"]) / 1e3
-    running, told = RunningEnergy(accelerated=True), 0
+    running, summed = RunningEnergy(accelerated=True), 0
 
     for count in range(every, 41, every):
         done = int((ends_s <= at_s[count - 1]).sum())
-        running.add(samples[:count], steps[told:done])
-        told = done
-    running.add(samples, steps[told:])
+        running.add(samples[:count], steps[summed:done])
+        summed = done
+    running.add(samples, steps[summed:])
 
     found, whole = running.so_far(samples), energy(samples, steps, accelerated=True)
     assert found is not None

@@ -1,4 +1,4 @@
-"""The GPU's counter beside the step times: told where they disagree, and only where both are of the same seconds."""
+"""The GPU's counter beside the step times: reported where they disagree over the same seconds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_starving_device_cannot_be_busy_for_more_than_the_rest(
     assert words == (f"GPU counter reads {busy * 100:.0f} %: {HIGH}" if disagrees else "")
 
 
-def test_a_fed_gpu_that_hardly_works_is_told() -> None:
+def test_an_idle_gpu_without_data_wait_is_reported() -> None:
     idle = GpuCheck(0.01, 0.12)
 
     words = "GPU counter reads 12 %: gaps between short kernels, or work on the CPU"
@@ -120,10 +120,10 @@ def with_a_gap() -> Rows:
         pytest.param(steps()[:0], 10.0, id="no step"),
     ],
 )
-def test_what_is_not_of_the_same_seconds_is_no_evidence(rows: Rows, now_s: float) -> None:
+def test_figures_of_different_seconds_are_not_compared(rows: Rows, now_s: float) -> None:
     assert check_gpu(rows, samples(), now_s) is None
 
 
 @pytest.mark.parametrize("rows", [samples(NAN), samples()[:0], samples()[:12]], ids=["never read", "none", "too old"])
-def test_without_a_counter_there_is_no_evidence(rows: Rows) -> None:
+def test_without_a_counter_there_is_no_comparison(rows: Rows) -> None:
     assert check_gpu(steps(), rows, now_s=10.0) is None

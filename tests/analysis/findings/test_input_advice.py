@@ -1,4 +1,4 @@
-"""The advice by what the training is given its batches from."""
+"""The advice for each kind of data."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ def pipeline(number: int, *kinds: str) -> StagesFound:
         pytest.param([], BatchSource(), id="nothing was read"),
     ],
 )
-def test_the_stages_tell_what_fit_was_given(pipelines: list[list[str]], origin: BatchSource) -> None:
+def test_the_stages_show_the_kind_of_data_passed_to_fit(pipelines: list[list[str]], origin: BatchSource) -> None:
     assert find_batch_source(pipeline(n, *kinds) for n, kinds in enumerate(pipelines)) == origin
 
 
-def test_a_pydataset_is_told_of_workers_and_never_of_a_prefetch_that_it_has_not() -> None:
+def test_the_advice_for_a_pydataset_is_workers_and_never_prefetch() -> None:
     source = replace(ROWS, name="PyDataset", kind="FlatMap python PyDataset")
     waits = found(SourceKind.PY_DATASET, table(source, PREFETCH))
     computes = found(SourceKind.PY_DATASET, table(source, PREFETCH, wait_cores=1.0))
@@ -79,7 +79,7 @@ def test_a_pydataset_is_told_of_workers_and_never_of_a_prefetch_that_it_has_not(
     assert not [one for one in (waits, computes, has_some) if "prefetch(" in one.advice + one.edit]
 
 
-def test_a_generator_and_arrays_are_told_of_what_there_is_for_them() -> None:
+def test_generators_and_arrays_have_their_own_advice() -> None:
     generator = found(SourceKind.GENERATOR, table(replace(ROWS, kind="FlatMap python generator"), PREFETCH))
     arrays = found(SourceKind.ARRAYS, table(Stage("map", "ParallelMapV2 arrays", 21.0, 1.0), PREFETCH))
 
@@ -117,7 +117,7 @@ def test_a_generator_and_arrays_are_told_of_what_there_is_for_them() -> None:
         ),
     ],
 )
-def test_a_tfdata_pipeline_is_told_of_a_prefetch_only_where_none_is_its_last_stage(
+def test_prefetch_is_advised_only_where_it_is_not_the_last_stage(
     stages: StageTable | None, advice: str, edit: str
 ) -> None:
     one = found(SourceKind.TF_DATA, stages)
@@ -138,7 +138,7 @@ def test_a_tfdata_pipeline_is_told_of_a_prefetch_only_where_none_is_its_last_sta
         pytest.param(SourceKind.TF_DATA, "longer epochs (.repeat()", "model.fit(dataset.repeat()", id="tf.data"),
     ],
 )
-def test_longer_epochs_are_made_otherwise_of_each_kind(given: SourceKind, advice: str, edit: str) -> None:
+def test_each_kind_of_data_has_its_own_way_to_longer_epochs(given: SourceKind, advice: str, edit: str) -> None:
     spent = TimeSpent(0, 20, compute_s=1.0, first_batch_s=1.0)
     one = banner(replace(SCRIPT, judgement=judged(Verdict.NOT, 0.1), epoch_spent=spent, origin=BatchSource(given)))
 
@@ -147,7 +147,7 @@ def test_longer_epochs_are_made_otherwise_of_each_kind(given: SourceKind, advice
     assert bool(one.edit) == bool(edit)
 
 
-def test_where_the_screen_obeys_keys_the_same_is_said_beside_them() -> None:
+def test_a_live_screen_shows_the_same_advice_and_the_limits_of_its_keys() -> None:
     live = replace(SCRIPT, live=True, origin=BatchSource(SourceKind.PY_DATASET))
     fixed = replace(live, switchable=())
 
@@ -156,7 +156,7 @@ def test_where_the_screen_obeys_keys_the_same_is_said_beside_them() -> None:
 
 
 @pytest.mark.parametrize("now", [SCRIPT, RUNNING], ids=["a script", "a workload of tfwatch's"])
-def test_a_full_buffer_before_quicker_stages_leaves_the_fetch_itself(now: Situation) -> None:
+def test_with_a_full_buffer_and_fast_stages_the_wait_is_the_fetch_itself(now: Situation) -> None:
     full = replace(PREFETCH, buffered=4.0, filled=1.0)
     ready = replace(
         now,
@@ -174,7 +174,7 @@ def test_a_full_buffer_before_quicker_stages_leaves_the_fetch_itself(now: Situat
     assert "prefetch" not in one.advice + one.edit
 
 
-def test_an_empty_buffer_or_slower_stages_are_no_mere_fetch() -> None:
+def test_with_an_empty_buffer_or_slow_stages_the_wait_is_not_the_fetch() -> None:
     quick, slow = Stage("map", "Map", 0.1), Stage("map", "Map", 1.1)
     full = replace(PREFETCH, filled=1.0)
 

@@ -1,4 +1,4 @@
-"""What lines of TensorFlow's log mean."""
+"""The meanings of lines of TensorFlow's log."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def test_any_text_is_known_or_not(text: str) -> None:
     assert at_s is None or at_s > 0
 
 
-def test_each_thing_is_said_once_with_its_number_and_time() -> None:
-    said = find_meanings(["begin", ONEDNN, NO_CUDA, ONEDNN, CU_INIT, *LINES["retracing"], "end"])
+def test_each_finding_appears_once_with_its_number_of_lines_and_time() -> None:
+    found = find_meanings(["begin", ONEDNN, NO_CUDA, ONEDNN, CU_INIT, *LINES["retracing"], "end"])
 
-    assert [(one.meaning.name, one.count, one.wall_s) for one in said] == [
+    assert [(one.meaning.name, one.count, one.wall_s) for one in found] == [
         ("onednn", 2, 1795263242.021949),
         ("no gpu", 2, 1795263242.5),
         ("retracing", 1, 1795263247.105042),  # that line holds no time: when the one before was written
@@ -91,18 +91,18 @@ NO_GPU = "no NVIDIA GPU was found, so the CPU trains; if there is one: tfwatch d
         pytest.param([NO_CUDA, CU_INIT], [NO_GPU], id="the same in other words"),
     ],
 )
-def test_what_was_said_in_sentences(lines: list[str], sentences: list[str]) -> None:
+def test_findings_in_sentences(lines: list[str], sentences: list[str]) -> None:
     assert [one.text for one in summarise_log(find_meanings(lines))] == sentences
 
 
 def test_a_sentence_is_of_the_time_of_its_first_line() -> None:
-    harmless, matters = summarise_log(find_meanings([*LINES["stderr"], ONEDNN, NO_CUDA, CU_INIT]))
+    harmless, important = summarise_log(find_meanings([*LINES["stderr"], ONEDNN, NO_CUDA, CU_INIT]))
 
     assert (harmless.harmless, harmless.wall_s) == (True, 1795263242.021949)
-    assert (matters.harmless, matters.wall_s) == (False, 1795263242.5)
+    assert (important.harmless, important.wall_s) == (False, 1795263242.5)
 
 
-def test_the_shuffle_buffer_is_told_while_it_fills() -> None:
+def test_the_shuffle_buffer_is_reported_while_it_fills() -> None:
     log = LogFollower()
     found = []
     for line in ("x", FILLING, "y", FILLED, "z", FILLING.replace("4298", "20"), FILLED):
@@ -125,7 +125,7 @@ def test_no_line_is_read_twice_however_the_log_grows(first: int, step: int, monk
     assert read == lines
 
 
-def test_of_a_long_log_the_beginning_and_the_end_are_log() -> None:
+def test_of_a_long_log_the_start_and_the_end_are_read() -> None:
     lines = [ONEDNN, NO_CUDA, *LINES["retracing"], *LINES["xla"], "x"]
     log = LogFollower()
     log.follow(lines[:2], lines[-2:], len(lines))

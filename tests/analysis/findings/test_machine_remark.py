@@ -1,4 +1,4 @@
-"""What about the machine is told beside the finding."""
+"""The remark on the machine beside the finding."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FOUND = GpuFound(0, "ioreg", "Apple M2 Pro", 16 * GIB, True)
 LEAK = Growth(1.2 * GIB / HOUR, 4 * HOUR)
 
 
-def said(machine: Machine, **changes: Any) -> str:
+def remark_of(machine: Machine, **changes: Any) -> str:
     now: Situation = replace(RUNNING, accelerated=True, judgement=judged(Verdict.HIGHLY), machine=machine)
     return remark(replace(now, **changes))
 
@@ -73,8 +73,8 @@ def said(machine: Machine, **changes: Any) -> str:
         pytest.param(Machine(on_mains=False), "on battery: clocks may be lowered", id="battery"),
     ],
 )
-def test_the_most_urgent_thing_is_told(machine: Machine, words: str) -> None:
-    assert said(machine) == words
+def test_the_remark_is_the_most_urgent_problem(machine: Machine, words: str) -> None:
+    assert remark_of(machine) == words
 
 
 @pytest.mark.parametrize(
@@ -91,43 +91,43 @@ def test_the_most_urgent_thing_is_told(machine: Machine, words: str) -> None:
         pytest.param(0, 50_000, "", id="nothing is in it yet"),
     ],
 )
-def test_a_buffer_that_will_not_fit_is_told_before_it_is_full(held: int, size: int, words: str) -> None:
+def test_a_buffer_that_will_not_fit_is_reported_before_it_is_full(held: int, size: int, words: str) -> None:
     each = 150 * 1024 + 100
     shuffle = Stage(f"shuffle({size})", "Shuffle", 0.2, NAN, held, NAN, held * each)
     memory = Memory(used=8 * GIB, available=2 * GIB, swap=0, total=16 * GIB)
 
-    told = {"memory": memory, "stages": StageTable(0, (Stage("batch(32)", "Batch", 0.1), shuffle))}
-    assert said(Machine(), **told, shuffle=(held, size)) == words
-    assert said(Machine(), **told) == ""
+    changes = {"memory": memory, "stages": StageTable(0, (Stage("batch(32)", "Batch", 0.1), shuffle))}
+    assert remark_of(Machine(), **changes, shuffle=(held, size)) == words
+    assert remark_of(Machine(), **changes) == ""
 
 
-def test_a_prefetch_that_holds_more_than_there_is_is_told() -> None:
+def test_a_prefetch_larger_than_the_memory_is_reported() -> None:
     prefetch = Stage("prefetch(64)", "Prefetch", 0.1, NAN, 4.0, 64.0, 4 * 0.1 * GIB)
     memory = Memory(used=12 * GIB, available=2 * GIB, swap=0, total=16 * GIB)
 
-    assert said(Machine(), stages=StageTable(0, (prefetch,)), memory=memory) == (
+    assert remark_of(Machine(), stages=StageTable(0, (prefetch,)), memory=memory) == (
         "prefetch(64) needs 6.0 GB more once it is full, 2.0 GB are free: use a buffer of 13"
     )
 
 
-def test_a_leak_matters_only_before_the_runs_end() -> None:
-    assert said(Machine(growth=LEAK), left_s=2 * HOUR) == ""
-    assert said(Machine(growth=LEAK), left_s=9 * HOUR).endswith("swaps in 4 h, before the end")
-    assert said(Machine(growth=replace(LEAK, left_s=13 * HOUR))) == ""
+def test_a_leak_is_reported_only_if_memory_runs_out_before_the_end() -> None:
+    assert remark_of(Machine(growth=LEAK), left_s=2 * HOUR) == ""
+    assert remark_of(Machine(growth=LEAK), left_s=9 * HOUR).endswith("swaps in 4 h, before the end")
+    assert remark_of(Machine(growth=replace(LEAK, left_s=13 * HOUR))) == ""
 
 
-def test_a_gpu_that_tensorflow_does_not_use_is_told_once_it_trains() -> None:
+def test_an_unused_gpu_is_reported_once_the_training_runs() -> None:
     idle = Machine(gpu=GpuFigures(0.02), found=FOUND)
 
-    assert said(idle, accelerated=False) == "TensorFlow does not use the GPU; tfwatch doctor shows why"
-    assert said(idle, accelerated=False, steps_total=0) == ""
-    assert said(idle, accelerated=False, cpu_asked=True) == ""
-    assert said(idle) == ""
+    assert remark_of(idle, accelerated=False) == "TensorFlow does not use the GPU; tfwatch doctor shows why"
+    assert remark_of(idle, accelerated=False, steps_total=0) == ""
+    assert remark_of(idle, accelerated=False, cpu_asked=True) == ""
+    assert remark_of(idle) == ""
 
 
 @pytest.mark.parametrize("changes", [{"life": "not responding"}, {"ended": RunEnded(1, "finished", 3)}])
-def test_of_a_run_that_does_not_go_on_nothing_is_told(changes: dict[str, Any]) -> None:
-    assert said(Machine(heat=4), **changes) == ""
+def test_a_run_that_is_not_running_has_no_remark(changes: dict[str, Any]) -> None:
+    assert remark_of(Machine(heat=4), **changes) == ""
 
 
 def test_the_finding_carries_it() -> None:
@@ -175,7 +175,7 @@ def test_the_machine_is_the_mean_of_its_samples_and_the_newest_of_its_levels() -
 
 
 @pytest.mark.parametrize("rows", [make_samples([]), make_samples([0, 1])], ids=["no sample", "nothing read"])
-def test_what_is_missing_is_none_and_never_nought(rows: Rows) -> None:
+def test_missing_figures_are_none_and_never_zero(rows: Rows) -> None:
     found = summarise_machine(rows, [])
     assert replace(found, row={}) == Machine()
     assert set(found.row.values()) == {None}
@@ -189,7 +189,7 @@ def test_others_are_never_less_than_nothing() -> None:
     assert GpuFigures(0.9).others is None
 
 
-def test_the_newest_word_on_the_gpu_counts() -> None:
+def test_the_newest_event_on_the_gpu_counts() -> None:
     lost = SensorMissing(5, "GPU", "powermetrics ended", "tfwatch tries again")
 
     assert gpu_status([]) is None

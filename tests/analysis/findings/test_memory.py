@@ -1,4 +1,4 @@
-"""Memory as a slope: leaks are told, noise and buffers that fill are not."""
+"""The slope of memory: leaks are reported, noise and buffers that fill are not."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_noise_and_single_jumps_do_not_move_it() -> None:
         pytest.param(6 * GIB + np.random.default_rng(2).normal(0, 200 * 2**20, 3600), id="other programs come and go"),
         pytest.param(ramp(600, -2 * GIB), id="memory is given back"),
         pytest.param(np.maximum(ramp(1200, 12 * GIB), 5 * GIB), id="a buffer that has filled up"),
-        pytest.param(ramp(150, 0.1 * GIB), id="too little to tell"),
+        pytest.param(ramp(150, 0.1 * GIB), id="not enough growth"),
     ],
 )
 def test_what_is_no_leak_is_steady(available: np.ndarray) -> None:
@@ -64,7 +64,7 @@ def test_what_is_no_leak_is_steady(available: np.ndarray) -> None:
         pytest.param(ramp(LEAST_S - 1, 2 * GIB), id="too short"),
     ],
 )
-def test_without_enough_samples_nothing_is_said(available: np.ndarray) -> None:
+def test_without_enough_samples_there_is_no_growth(available: np.ndarray) -> None:
     assert growth(samples(available)) is None
 
 
@@ -83,7 +83,7 @@ def test_half_an_hour_is_one_also_where_samples_are_rare() -> None:
     assert found.bytes_h == pytest.approx(2 * GIB, rel=0.02)
 
 
-def test_a_leak_is_told_once_it_took_64_megabytes() -> None:
+def test_a_leak_is_reported_from_64_megabytes_on() -> None:
     found = [growth(samples(ramp(600, mb * 6 * 2**20))) for mb in (60, 70)]
 
     assert found[0] == Growth()
@@ -91,7 +91,7 @@ def test_a_leak_is_told_once_it_took_64_megabytes() -> None:
     assert found[1].bytes_h == pytest.approx(420 * 2**20, rel=0.02)
 
 
-def test_what_is_used_up_has_no_time_left() -> None:
+def test_used_up_memory_has_no_time_left() -> None:
     found = growth(samples(np.maximum(ramp(600, 6 * GIB, GIB), 0)))
 
     assert found is not None

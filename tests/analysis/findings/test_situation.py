@@ -1,4 +1,4 @@
-"""When a wait is a stall."""
+"""The limit between a wait and a stall."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds of any run, however ragged: parts sum to the whole, shares are shares, and nothing is NaN."""
+"""Any run, however irregular: parts sum to the whole, shares are from 0 to 1, and nothing is NaN."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ STEPS = st.lists(st.tuples(MS, MS, MS, FLAGS), max_size=60)
 
 
 @dataclass(frozen=True)
-class Told:
-    """A run as it was told."""
+class RecordedRun:
+    """The rows and events of a run."""
 
     rows: Rows
     events: list[Event]
@@ -40,40 +40,42 @@ class Told:
 
 
 @st.composite
-def runs(draw: st.DrawFn) -> Told:
-    """Epochs with any steps or none; some begin, end, import or load without a word, some claim more than there was."""
+def runs(draw: st.DrawFn) -> RecordedRun:
+    """Epochs with any steps or none; some have no event of their begin, end, import or load, some events claim too much time."""
     at_s = draw(st.sampled_from([0.0, 0.5, 8.0]))
     rows: list[tuple[float, ...]] = []
     events: list[Event] = []
 
-    def tell(kind: Callable[..., Event], *fields: object) -> None:
+    def record(kind: Callable[..., Event], *fields: object) -> None:
         if draw(st.booleans()):
             events.append(kind(round(at_s * 1e9), *fields))
 
-    tell(ImportEnded, draw(st.sampled_from([0.0, 400.0, 9000.0])), "2.21")
-    tell(DatasetReady, 100, 0, draw(st.sampled_from([0.0, 400.0, 20_000.0])))
+    record(ImportEnded, draw(st.sampled_from([0.0, 400.0, 9000.0])), "2.21")
+    record(DatasetReady, 100, 0, draw(st.sampled_from([0.0, 400.0, 20_000.0])))
     for epoch, steps in enumerate(draw(st.lists(STEPS, max_size=4))):
-        tell(EpochStarted, epoch, 3, None)
+        record(EpochStarted, epoch, 3, None)
         for wait, compute, host, flags in steps:
             rows.append((round(at_s * 1e9), len(rows) + 1, epoch, flags, wait, compute / 2, compute, host))
             at_s += (wait + compute + host) / 1e3
         at_s += draw(st.sampled_from([0.0, 0.1, 3.0]))
-        tell(ValidationEnded, epoch, draw(st.sampled_from([0.0, 90.0, 9000.0])))
-        tell(EpochEnded, epoch, len(rows), {"loss": 1.0})
-        tell(Slept, 7000.0)
-    tell(WatchFailed, "a mistake of its own")
-    return Told(np.array(rows, dtype=STEP), events, at_s + draw(st.sampled_from([0.0, 1.0])))
+        record(ValidationEnded, epoch, draw(st.sampled_from([0.0, 90.0, 9000.0])))
+        record(EpochEnded, epoch, len(rows), {"loss": 1.0})
+        record(Slept, 7000.0)
+    record(WatchFailed, "a mistake of its own")
+    return RecordedRun(np.array(rows, dtype=STEP), events, at_s + draw(st.sampled_from([0.0, 1.0])))
 
 
 @settings(deadline=None)
 @given(runs(), st.sampled_from([None, *Phase]))
-def test_the_ledger_sums_to_the_wall_clock_and_no_part_is_negative(told: Told, doing: Phase | None) -> None:
+def test_the_time_breakdown_sums_to_the_wall_clock_and_no_part_is_negative(
+    recorded: RecordedRun, doing: Phase | None
+) -> None:
     sums = EpochSums()
-    sums.add(told.rows)
-    time_breakdown = make_time_breakdown(sums.rows, told.events, told.length_s, doing)
+    sums.add(recorded.rows)
+    time_breakdown = make_time_breakdown(sums.rows, recorded.events, recorded.length_s, doing)
 
-    slept_s = sum(event.slept_ms for event in told.events if isinstance(event, Slept)) / 1e3
-    assert time_breakdown.total.wall_s == pytest.approx(told.length_s + slept_s, abs=1e-4)
+    slept_s = sum(event.slept_ms for event in recorded.events if isinstance(event, Slept)) / 1e3
+    assert time_breakdown.total.wall_s == pytest.approx(recorded.length_s + slept_s, abs=1e-4)
     for entry in (time_breakdown.start, *time_breakdown.epochs, time_breakdown.total):
         assert all(-1e-6 <= getattr(entry, part) < math.inf for part in PARTS)
         assert 0 <= entry.between_share <= 1 + 1e-9
@@ -82,13 +84,13 @@ def test_the_ledger_sums_to_the_wall_clock_and_no_part_is_negative(told: Told, d
 @settings(deadline=None)
 @given(runs(), st.booleans(), st.booleans())
 def test_the_parts_of_a_step_sum_to_it_and_their_shares_are_shares(
-    told: Told, accelerated: bool, op_by_op: bool
+    recorded: RecordedRun, accelerated: bool, op_by_op: bool
 ) -> None:
-    found = summarise(told.rows, told.events, accelerated, op_by_op=op_by_op)
-    judgement = judge(told.rows, accelerated=accelerated, op_by_op=op_by_op)
+    found = summarise(recorded.rows, recorded.events, accelerated, op_by_op=op_by_op)
+    judgement = judge(recorded.rows, accelerated=accelerated, op_by_op=op_by_op)
 
     assert (judgement.bound is None) is (judgement.verdict is Verdict.UNKNOWN)
-    assert 0 <= found.left_out <= len(told.rows)
+    assert 0 <= found.left_out <= len(recorded.rows)
     assert all(0 < spike.extra_ms < math.inf for spike in found.spikes)
     assert all(0 <= stall.lost_ms < math.inf and stall.steps for stall in found.stalls)
     for split in (found.steady, judgement.breakdown, found.setting.judgement.breakdown):

@@ -44,7 +44,7 @@ def test_a_call_that_is_followed_by_much_more_than_the_others_is_a_spike_of_what
     assert spike.extra_ms == pytest.approx(200)
 
 
-def test_a_wait_in_a_calls_last_step_is_not_put_down_to_its_host() -> None:
+def test_a_wait_in_the_last_step_of_a_call_is_not_counted_as_host() -> None:
     rows = in_calls(30, 10, host=100.0)
     rows["wait_ms"][149] += 60
 
@@ -59,7 +59,7 @@ def test_the_verdict_counts_the_host_of_whole_calls(host: float, bound: Bound) -
     assert judge(in_calls(60, 10, host)).bound is bound
 
 
-def test_calls_that_have_not_ended_and_calls_of_one_step_stay_as_they_are() -> None:
+def test_calls_in_progress_and_calls_of_one_step_are_unchanged() -> None:
     rows = in_calls(2, 4, host=8.0)
     assert spread_hosts(rows[:6])["host_ms"].tolist() == [2, 2, 2, 2, 0, 0]
     assert rows["host_ms"].tolist() == [0, 0, 0, 8, 0, 0, 0, 8]

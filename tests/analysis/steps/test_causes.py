@@ -1,4 +1,4 @@
-"""Spikes and what they are put down to."""
+"""Spikes and their causes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_does_not_cover_half_of_it_explains_nothing(took_ms: float, late_ms
     assert spike_of(rows, pause(rows, "callback", took_ms, late_ms)).cause == "unexplained"
 
 
-def test_without_any_fact_it_stays_unexplained() -> None:
+def test_without_a_pause_a_spike_is_unexplained() -> None:
     assert spike_of(slow("compute")).cause == "unexplained"
 
 

@@ -1,4 +1,4 @@
-"""How sure a forecast is, when there is none, and what there is one of."""
+"""The interval of a forecast, and the switches that have a forecast."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_beside_other_programs_the_range_is_wider() -> None:
     assert beside.high_ms > alone.high_ms
 
 
-def test_nothing_is_foretold_while_stalled_or_before_twenty_steps() -> None:
+def test_there_is_no_forecast_while_stalled_or_before_twenty_steps() -> None:
     stalled = forecast(evidence(20.0, no_forecast_reason="stalled"), "prefetch", "4")
     few = make_steps(np.full(12, 9.6))
     early = forecast(replace(evidence(20.0), breakdown=breakdown(few), rows=few), "prefetch", "4")
@@ -86,7 +86,7 @@ def test_the_forecast_of_the_present_setting_is_the_present_step(
     used=st.sampled_from([math.nan, 0.5, 2.0]),
     table=st.sampled_from([None, stages(Map=20.0, BatchV2=1.0), stages(Map=math.nan)]),
 )
-def test_every_open_switch_has_a_forecast_between_floor_and_reason(
+def test_every_possible_switch_has_a_forecast_above_its_floor_or_a_reason(
     wait: float, compute: float, prefetch: str, workers: str, accelerated: bool, used: float, table: StageTable | None
 ) -> None:
     known = evidence(
@@ -110,7 +110,7 @@ def test_every_open_switch_has_a_forecast_between_floor_and_reason(
             assert one.mean_ms > 0
 
 
-def test_every_open_switch_has_a_forecast_in_the_order_of_the_keys() -> None:
+def test_every_possible_switch_has_a_forecast_in_the_order_of_the_keys() -> None:
     now = evidence(40.0, knobs={"prefetch": "4", "latency_ms": "30 ms", "fast_form": "on"})
 
     found = forecasts(now)
@@ -121,7 +121,7 @@ def test_every_open_switch_has_a_forecast_in_the_order_of_the_keys() -> None:
     assert [one.knob for one in found if not one.is_known] == ["fast_form"]
 
 
-def test_the_keys_choices_are_foretold() -> None:
+def test_the_choices_of_the_keys_have_forecasts() -> None:
     at_four = evidence(1.0, knobs={"prefetch": "4", "shuffle": "auto"})
 
     assert choices(at_four, "prefetch") == ("off", "8", "2")
@@ -130,7 +130,7 @@ def test_the_keys_choices_are_foretold() -> None:
     assert choices(at_four, "nothing") == ()
 
 
-def test_what_is_turned_on_again_is_what_it_was_whoever_turned_it_off() -> None:
+def test_a_knob_that_is_turned_on_again_takes_its_last_value() -> None:
     by_key = PipelineSwitched(0, "prefetch", "16", "off", 100, 101, 1.0, "key")
     by_experiment = PipelineSwitched(0, "workers", "2", "off", 200, 201, 1.0, "experiment")
     at_off = evidence(20.0, switches=(by_key, by_experiment))

@@ -35,7 +35,7 @@ def test_the_verdict_of_steady_times(ratio: float, depth: int) -> None:
 @pytest.mark.parametrize("jitter", [0.05, 0.1])
 @pytest.mark.parametrize(("ratio", "depth"), labelled(0, 4))
 def test_the_verdict_of_times_that_vary(ratio: float, depth: int, jitter: float, seed: int) -> None:
-    """Where data and work take as long, what varies shows as waits: a buffer of four evens a tenth out."""
+    """Variations show as data wait where data and work take the same time; a buffer of four evens out a tenth."""
     label = verdict_of(starving(ratio, 1.0, prefetch=depth > 0))
     rows = simulated(ratio * WORK_MS, COMPUTE_MS, HOST_MS, depth=depth, jitter=jitter, steps=600, seed=seed)
 

@@ -1,4 +1,4 @@
-"""Heat and swapping: pieces of one stretch are told as one."""
+"""Heat and swapping: pieces of one stretch are joined."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_pieces_that_touch_are_one_stretch() -> None:
     assert [(limit.at_ns, limit.took_ms) for limit in found] == [(12 * SECOND, 12_000)]
 
 
-def test_a_pause_between_makes_two_and_causes_stay_apart() -> None:
+def test_a_gap_makes_two_stretches_and_causes_are_separate() -> None:
     found = find_limits([piece(5, 5), piece(6, 1, "swap", "40 MB"), piece(20, 5), piece(7, 1, "swap", "60 MB")])
 
     assert [(limit.cause, limit.took_ms, limit.detail) for limit in found] == [
@@ -30,7 +30,7 @@ def test_a_pause_between_makes_two_and_causes_stay_apart() -> None:
     ]
 
 
-def test_what_holds_only_the_training_up_is_no_limit() -> None:
+def test_a_cause_within_the_training_is_no_limit() -> None:
     assert find_limits([piece(5, 5, "callback", "CSVLogger"), piece(6, 1, "CPU contention")]) == []
 
 

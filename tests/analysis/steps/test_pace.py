@@ -1,4 +1,4 @@
-"""How long a run still takes."""
+"""The estimate of the time to the end of a run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def progress(seconds: int, steps_s: int) -> Rows:
     return rows
 
 
-def test_the_rest_is_reckoned_at_the_pace_of_the_last_minute() -> None:
+def test_the_remaining_time_is_estimated_at_the_pace_of_the_last_minute() -> None:
     assert left_s(progress(10, 50), 1500) == pytest.approx(20.0)
     assert left_s(progress(10, 50), 100) == 0.0
 
 
-def test_nothing_is_said_where_nothing_is_known() -> None:
+def test_without_progress_there_is_no_estimate() -> None:
     assert left_s(progress(10, 50), None) is None
     assert left_s(progress(10, 0), 1500) is None
     assert left_s(progress(0, 50), 1500) is None

@@ -1,4 +1,4 @@
-"""A period, a drift and a hiccup are told apart."""
+"""Periods and drifts of slow steps, and their causes."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_wait_that_falls_or_jumps_is_no_drift() -> None:
     assert find_patterns(jumps) == []
 
 
-def test_each_setting_is_looked_at_by_itself() -> None:
+def test_each_setting_is_searched_separately() -> None:
     rows = np.concatenate([noisy(500), noisy(500)])
     rows["step"] = np.arange(1, 1001)
     rows["wait_ms"][20:500:20] += 60
@@ -103,7 +103,7 @@ def test_each_setting_is_looked_at_by_itself() -> None:
         (100, "every 100th step waits 80.0 ms longer for data"),
     ],
 )
-def test_the_shape_in_words(period: int, words: str) -> None:
+def test_a_pattern_in_words(period: int, words: str) -> None:
     assert pattern_text(Pattern(1, 0, 500, period, 80.0, 900.0)) == words
 
 
@@ -165,7 +165,7 @@ def test_what_does_not_come_with_a_period_is_not_its_cause(part: str, at: slice,
     assert (found.part, found.period, found.cause) == (part, 20, "unexplained")
 
 
-def test_a_buffer_that_is_filled_again_and_again_is_a_period() -> None:
+def test_a_buffer_that_fills_repeatedly_is_a_period() -> None:
     rows = every_20th("wait")
     rows["flags"][19::20] = Flag.SHUFFLE_FILL
 
@@ -204,7 +204,7 @@ def test_every_part_may_drift(part: str, words: str) -> None:
     assert pattern_text(found).startswith(f"{words} slowly by ")
 
 
-def test_a_drift_has_the_limit_that_came_meanwhile() -> None:
+def test_a_drift_has_the_limit_that_began_during_it() -> None:
     rows = noisy(1000)
     rows["compute_ms"] += np.linspace(0, 16, 1000)
     rows = restart(rows)

@@ -38,7 +38,7 @@ def test_a_spike_names_its_part_and_what_it_took_over_the_median(part: str) -> N
         (Flag.VALIDATION, "wait", "unexplained"),
     ],
 )
-def test_a_flag_is_the_cause_of_the_part_that_it_tells_of(flag: Flag, part: str, cause: str) -> None:
+def test_a_flag_is_the_cause_of_the_part_that_it_stands_for(flag: Flag, part: str, cause: str) -> None:
     rows = plain(60)
     rows["flags"][30] = flag
     rows[f"{part}_ms"][30] += 25
@@ -88,7 +88,7 @@ def test_flagged_steps_do_not_move_the_median() -> None:
     assert {spike.extra_ms for spike in spikes} == {1995.0}
 
 
-def test_three_within_two_hundred_steps_are_no_accident() -> None:
+def test_three_slow_steps_in_two_hundred_are_no_spikes() -> None:
     rows = plain(1000)
     rows["wait_ms"][[100, 900]] = 500
     rows["wait_ms"][[400, 450, 500]] = 500
@@ -109,7 +109,7 @@ def test_flagged_steps_alone_have_nothing_to_stand_out_from() -> None:
     assert not SpikeSearch(rows).single.any()
 
 
-def test_a_long_run_is_looked_at_in_parts() -> None:
+def test_a_long_run_is_searched_in_parts() -> None:
     rows = plain(400_000)
     rows["wait_ms"][[10, 300_000, 399_999]] = 5000
 

@@ -98,7 +98,7 @@ def test_no_steps_have_no_stall() -> None:
     assert StallSearch().stretches() == []
 
 
-def test_until_it_is_known_what_is_usual_only_a_second_is_a_stall() -> None:
+def test_before_the_usual_wait_is_known_only_a_second_is_a_stall() -> None:
     rows = plain(200)
     rows["wait_ms"][20:40] = 150
     rows["wait_ms"][3] = 1500
@@ -113,7 +113,7 @@ def test_a_buffer_that_was_full_at_first_makes_no_stall_of_the_rest() -> None:
     assert find_stalls(rows) == []
 
 
-def test_a_wait_that_stays_is_a_stall_until_it_is_usual() -> None:
+def test_a_longer_wait_is_a_stall_until_it_is_usual() -> None:
     rows = plain(3000)
     rows["wait_ms"][1000:] = 150
 
@@ -123,7 +123,7 @@ def test_a_wait_that_stays_is_a_stall_until_it_is_usual() -> None:
     assert 128 <= stall.steps <= 192
 
 
-def test_a_switch_begins_anew_and_its_slower_setting_is_no_stall() -> None:
+def test_a_slower_setting_after_a_switch_is_no_stall() -> None:
     rows = plain(600)
     rows["wait_ms"][300:] = 150
     rows["flags"][300] = Flag.SWITCH
@@ -151,15 +151,15 @@ def test_what_is_found_does_not_depend_on_how_the_rows_come(seed: int) -> None:
         some = int(rng.choice([1, 3, 18, 200, 700]))
         search.take(rows[at : at + some])
         at += some
-        told = [replace(stretch.named(NO_PAUSES), lost_ms=0.0) for stretch in search.stretches()]
-        assert told == [replace(stall, lost_ms=0.0) for stall in find_stalls(rows[:at])]
+        found = [replace(stretch.named(NO_PAUSES), lost_ms=0.0) for stretch in search.stretches()]
+        assert found == [replace(stall, lost_ms=0.0) for stall in find_stalls(rows[:at])]
 
     assert sum(stretch.lost_ms for stretch in search.stretches()) == pytest.approx(
         sum(stall.lost_ms for stall in find_stalls(rows))
     )
 
 
-def test_stalls_are_given_from_one_on() -> None:
+def test_stalls_are_returned_from_a_number_on() -> None:
     rows = plain(400)
     rows["wait_ms"][[100, 200, 399]] = 1500
     search = StallSearch()

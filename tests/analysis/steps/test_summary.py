@@ -13,7 +13,7 @@ from tfwatch.core.events import Paused
 from tfwatch.core.rows import Flag
 
 
-def test_flagged_steps_and_single_spikes_are_left_out_and_told() -> None:
+def test_flagged_steps_and_single_spikes_are_left_out_and_reported() -> None:
     rows = plain(200)
     rows["flags"][0], rows["compute_ms"][0] = Flag.COMPILE, 900.0
     rows["wait_ms"][120] = 400.0

@@ -1,4 +1,4 @@
-"""Where each second of a run went."""
+"""The time breakdown of a run."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ STEPS = 100
 WAIT, COMPUTE, HOST = 2.0, 17.0, 1.0
 
 
-class Told:
-    """A run's rows and events as they would be told, second by second."""
+class RunBuilder:
+    """Builds the rows and events of a run, second by second."""
 
     metrics: ClassVar[dict[str, float]] = {"loss": 1.0}
 
@@ -46,7 +46,7 @@ class Told:
         self.rows: list[tuple[float, ...]] = []
         self.events: list[Event] = []
 
-    def started(self) -> Told:
+    def started(self) -> RunBuilder:
         self.at_s = 7.0
         self.events.append(ImportEnded(self._ns(), 6000.0, "2.21"))
         self.at_s = 9.0
@@ -54,18 +54,18 @@ class Told:
         self.at_s = 10.0
         return self
 
-    def begin(self, epoch: int, first_wait: float = WAIT, compile_ms: float = 0.0) -> Told:
+    def begin(self, epoch: int, first_wait: float = WAIT, compile_ms: float = 0.0) -> RunBuilder:
         self.events.append(EpochStarted(self._ns(), epoch, 3, STEPS))
         self.at_s += 0.5
         flags = Flag.EPOCH_START | (Flag.COMPILE if compile_ms else 0)
         return self.step(epoch, first_wait, COMPUTE + compile_ms, flags=int(flags))
 
-    def step(self, epoch: int, wait: float = WAIT, compute: float = COMPUTE, flags: int = 0) -> Told:
+    def step(self, epoch: int, wait: float = WAIT, compute: float = COMPUTE, flags: int = 0) -> RunBuilder:
         self.rows.append((self._ns(), len(self.rows) + 1, epoch, flags, wait, 1.0, compute, HOST))
         self.at_s += (wait + compute + HOST) / 1e3
         return self
 
-    def end(self, epoch: int, validation_s: float = 0.0, callbacks_s: float = 0.0) -> Told:
+    def end(self, epoch: int, validation_s: float = 0.0, callbacks_s: float = 0.0) -> RunBuilder:
         for _ in range(STEPS - 1):
             self.step(epoch)
         self.at_s += validation_s
@@ -86,13 +86,13 @@ class Told:
         return make_time_breakdown(self.sums(), self.events, self.at_s, doing)
 
 
-def whole_run() -> Told:
+def whole_run() -> RunBuilder:
     """Three epochs: 4 s of compile, a shuffle buffer that fills for 3 s each, validation, a checkpoint."""
-    told = Told().started()
+    built = RunBuilder().started()
     for epoch in range(3):
-        told.begin(epoch, 3000.0, compile_ms=0.0 if epoch else 4000.0).end(epoch, validation_s=2.0, callbacks_s=1.0)
-    told.events.append(RunEnded(round(told.at_s * 1e9), "finished", 300))
-    return told
+        built.begin(epoch, 3000.0, compile_ms=0.0 if epoch else 4000.0).end(epoch, validation_s=2.0, callbacks_s=1.0)
+    built.events.append(RunEnded(round(built.at_s * 1e9), "finished", 300))
+    return built
 
 
 def expect(entry: TimeSpent, **parts: float) -> None:
@@ -100,7 +100,7 @@ def expect(entry: TimeSpent, **parts: float) -> None:
     assert found == pytest.approx({**dict.fromkeys(PARTS, 0.0), **parts}, abs=1e-4)
 
 
-def test_every_second_of_a_run_has_its_place() -> None:
+def test_every_second_of_a_run_belongs_to_a_part() -> None:
     time_breakdown = whole_run().time_breakdown(Phase.ENDED)
 
     expect(time_breakdown.start, import_s=6.0, data_set_s=1.5, compile_s=1.0, unaccounted_s=1.5)
@@ -114,20 +114,20 @@ def test_every_second_of_a_run_has_its_place() -> None:
 
 
 def test_epochs_beyond_what_a_row_counts_to_keep_their_numbers() -> None:
-    told, numbers = Told().started(), [65_535, 65_536, 65_537]
+    built, numbers = RunBuilder().started(), [65_535, 65_536, 65_537]
     for epoch in numbers:
-        told.begin(epoch).end(epoch)
-    told.rows = [(at, step, int(epoch) & 0xFFFF, *rest) for at, step, epoch, *rest in told.rows]
-    assert [entry.epoch for entry in told.time_breakdown(Phase.ENDED).epochs] == numbers
+        built.begin(epoch).end(epoch)
+    built.rows = [(at, step, int(epoch) & 0xFFFF, *rest) for at, step, epoch, *rest in built.rows]
+    assert [entry.epoch for entry in built.time_breakdown(Phase.ENDED).epochs] == numbers
 
 
 @pytest.mark.parametrize("cut_s", [0.5, 6.5, 8.0, 9.5, 10.2, 12.0, 17.8, 20.0, 22.0, 23.9, 30.0, 38.0, 42.2])
 @pytest.mark.parametrize("doing", [None, *Phase])
 def test_it_sums_to_the_wall_wherever_the_run_was_cut(cut_s: float, doing: Phase | None) -> None:
-    told = whole_run()
-    told.rows = [row for row in told.rows if row[0] / 1e9 + sum(row[4::1]) / 1e3 - row[5] / 1e3 <= cut_s]
-    told.events = [event for event in told.events if event.at_ns / 1e9 <= cut_s]
-    time_breakdown = make_time_breakdown(told.sums(), told.events, cut_s, doing)
+    built = whole_run()
+    built.rows = [row for row in built.rows if row[0] / 1e9 + sum(row[4::1]) / 1e3 - row[5] / 1e3 <= cut_s]
+    built.events = [event for event in built.events if event.at_ns / 1e9 <= cut_s]
+    time_breakdown = make_time_breakdown(built.sums(), built.events, cut_s, doing)
 
     assert time_breakdown.total.wall_s == pytest.approx(cut_s, rel=1e-3)
     assert sum(entry.wall_s for entry in (time_breakdown.start, *time_breakdown.epochs)) == pytest.approx(
@@ -136,86 +136,86 @@ def test_it_sums_to_the_wall_wherever_the_run_was_cut(cut_s: float, doing: Phase
     assert all(getattr(time_breakdown.total, name) >= 0 for name in PARTS)
 
 
-def test_what_lasts_now_counts_as_what_it_is() -> None:
-    told = Told().started().begin(0).step(0)
-    before = told.time_breakdown(Phase.WAIT).total
-    told.at_s += 20.0
+def test_the_current_phase_counts_as_its_part() -> None:
+    built = RunBuilder().started().begin(0).step(0)
+    before = built.time_breakdown(Phase.WAIT).total
+    built.at_s += 20.0
 
-    assert told.time_breakdown(Phase.WAIT).total.data_wait_s == pytest.approx(before.data_wait_s + 20)
-    assert told.time_breakdown(Phase.HOST).total.host_s == pytest.approx(before.host_s + 20)
-    assert told.time_breakdown(Phase.VALIDATION).total.between_s == pytest.approx(before.between_s + 20)
-    assert told.time_breakdown().total.unaccounted_s == pytest.approx(before.unaccounted_s + 20)
+    assert built.time_breakdown(Phase.WAIT).total.data_wait_s == pytest.approx(before.data_wait_s + 20)
+    assert built.time_breakdown(Phase.HOST).total.host_s == pytest.approx(before.host_s + 20)
+    assert built.time_breakdown(Phase.VALIDATION).total.between_s == pytest.approx(before.between_s + 20)
+    assert built.time_breakdown().total.unaccounted_s == pytest.approx(before.unaccounted_s + 20)
 
 
 def test_an_epoch_that_waits_for_its_first_batch_lies_between_epochs() -> None:
-    told = whole_run()
-    told.events.append(EpochStarted(round(told.at_s * 1e9), 3, 4, STEPS))
-    told.at_s += 5.0
+    built = whole_run()
+    built.events.append(EpochStarted(round(built.at_s * 1e9), 3, 4, STEPS))
+    built.at_s += 5.0
 
-    time_breakdown = told.time_breakdown(Phase.WAIT)
+    time_breakdown = built.time_breakdown(Phase.WAIT)
 
     expect(time_breakdown.epochs[3], first_batch_s=5.0)
     assert (time_breakdown.newest_whole, time_breakdown.epochs[3].epoch) == (time_breakdown.epochs[2], 3)
 
 
 def test_a_callback_before_watch_that_ends_the_epoch_is_no_host_time() -> None:
-    told = Told().begin(0).end(0).begin(1)
-    told.rows[99] = (*told.rows[99][:7], HOST + 3000.0)
-    told.events = [event for event in told.events if isinstance(event, EpochStarted)]
-    told.events[1] = EpochStarted(told.events[1].at_ns + 3 * 10**9, 1, 2, STEPS)
-    told.rows[100] = (told.rows[100][0] + 3 * 10**9, *told.rows[100][1:])
-    told.at_s += 3.0
+    built = RunBuilder().begin(0).end(0).begin(1)
+    built.rows[99] = (*built.rows[99][:7], HOST + 3000.0)
+    built.events = [event for event in built.events if isinstance(event, EpochStarted)]
+    built.events[1] = EpochStarted(built.events[1].at_ns + 3 * 10**9, 1, 2, STEPS)
+    built.rows[100] = (built.rows[100][0] + 3 * 10**9, *built.rows[100][1:])
+    built.at_s += 3.0
 
-    entry = told.time_breakdown().epochs[0]
+    entry = built.time_breakdown().epochs[0]
 
     assert entry.host_s == pytest.approx(0.1)
     assert entry.epoch_end_s == pytest.approx(3.0)
 
 
 def test_a_sleep_belongs_to_its_epoch_and_to_the_wall() -> None:
-    told = whole_run()
-    told.events.insert(6, Slept(told.events[6].at_ns, 60_000.0))
+    built = whole_run()
+    built.events.insert(6, Slept(built.events[6].at_ns, 60_000.0))
 
-    time_breakdown = told.time_breakdown()
+    time_breakdown = built.time_breakdown()
 
-    assert time_breakdown.total.wall_s == pytest.approx(told.at_s + 60)
+    assert time_breakdown.total.wall_s == pytest.approx(built.at_s + 60)
     assert [entry.asleep_s for entry in time_breakdown.epochs] == [0, 60, 0]
 
 
-def test_after_tfwatch_failed_nothing_is_made_up() -> None:
-    told = Told().begin(0).step(0)
-    told.events.append(WatchFailed(round(told.at_s * 1e9), "boom"))
-    told.at_s += 100.0
+def test_time_after_tfwatch_failed_is_unaccounted() -> None:
+    built = RunBuilder().begin(0).step(0)
+    built.events.append(WatchFailed(round(built.at_s * 1e9), "boom"))
+    built.at_s += 100.0
 
-    assert told.time_breakdown(Phase.HOST).total.unaccounted_s == pytest.approx(100.0)
+    assert built.time_breakdown(Phase.HOST).total.unaccounted_s == pytest.approx(100.0)
 
 
-def test_lost_rows_are_not_accounted_for() -> None:
-    told = Told().begin(0).end(0).begin(1)
-    del told.rows[40:60]
+def test_lost_rows_are_unaccounted() -> None:
+    built = RunBuilder().begin(0).end(0).begin(1)
+    del built.rows[40:60]
 
-    entry = told.time_breakdown().epochs[0]
+    entry = built.time_breakdown().epochs[0]
 
     assert entry.unaccounted_s == pytest.approx(0.4)
     assert entry.steps == 80
 
 
 def test_rows_without_events_make_epochs_too() -> None:
-    told = Told().begin(0).end(0).begin(1).end(1)
-    told.events = []
+    built = RunBuilder().begin(0).end(0).begin(1).end(1)
+    built.events = []
 
-    assert [entry.steps for entry in told.time_breakdown().epochs] == [100, 100]
-    assert told.time_breakdown().total.wall_s == pytest.approx(told.at_s)
+    assert [entry.steps for entry in built.time_breakdown().epochs] == [100, 100]
+    assert built.time_breakdown().total.wall_s == pytest.approx(built.at_s)
 
 
-def test_a_running_ledger_is_the_whole_one_at_every_moment() -> None:
-    running, told = RunningTimeBreakdown(), Told().started()
+def test_a_running_time_breakdown_equals_the_whole_one_at_every_moment() -> None:
+    running, built = RunningTimeBreakdown(), RunBuilder().started()
     for epoch in range(40):
-        told.begin(epoch, 300.0).end(epoch, validation_s=0.4, callbacks_s=0.2)
+        built.begin(epoch, 300.0).end(epoch, validation_s=0.4, callbacks_s=0.2)
         if epoch == 20:
-            told.events.append(Slept(told.events[-1].at_ns, 5000.0))
-        total, whole = running.take(told.sums(), told.events, told.at_s, Phase.EPOCH_END)
-        time_breakdown = told.time_breakdown(Phase.EPOCH_END)
+            built.events.append(Slept(built.events[-1].at_ns, 5000.0))
+        total, whole = running.take(built.sums(), built.events, built.at_s, Phase.EPOCH_END)
+        time_breakdown = built.time_breakdown(Phase.EPOCH_END)
         assert whole == time_breakdown.newest_whole
         expect(total, **{name: getattr(time_breakdown.total, name) for name in PARTS})
         assert total.steps == time_breakdown.total.steps
@@ -223,52 +223,52 @@ def test_a_running_ledger_is_the_whole_one_at_every_moment() -> None:
 
 @pytest.mark.parametrize("block", [1, 7, 100, 150, 1000])
 def test_the_sums_are_the_same_however_the_rows_come(block: int) -> None:
-    told = whole_run()
-    rows = np.array(told.rows, dtype=STEP)
+    built = whole_run()
+    rows = np.array(built.rows, dtype=STEP)
     sums = EpochSums()
     for at in range(0, len(rows), block):
         sums.add(rows[at : at + block])
 
     for name in sums.rows.dtype.names or ():
-        assert sums.rows[name].tolist() == pytest.approx(told.sums()[name].tolist())
+        assert sums.rows[name].tolist() == pytest.approx(built.sums()[name].tolist())
 
 
-def test_keras_own_figure_has_validation_in_it_and_no_first_step() -> None:
-    told = whole_run()
+def test_the_keras_step_time_includes_validation_and_not_the_first_step() -> None:
+    built = whole_run()
 
     # 2 s of validation and 1 s of callbacks over the 99 steps after the first one, whose host time counts.
-    assert keras_step_ms(told.sums(), told.events) == pytest.approx((99 * 20 + 1 + 3000) / 99)
-    assert keras_step_ms(told.sums()[:0], told.events) is None
-    assert keras_step_ms(told.sums(), []) is None
+    assert keras_step_ms(built.sums(), built.events) == pytest.approx((99 * 20 + 1 + 3000) / 99)
+    assert keras_step_ms(built.sums()[:0], built.events) is None
+    assert keras_step_ms(built.sums(), []) is None
 
 
-def test_where_steps_run_several_in_a_call_keras_figure_is_not_told() -> None:
-    told = whole_run()
-    sums = told.sums().copy()
+def test_with_several_steps_per_execution_there_is_no_keras_step_time() -> None:
+    built = whole_run()
+    sums = built.sums().copy()
     sums["calls"] = sums["steps"] // 10
 
-    assert keras_step_ms(sums, told.events) is None
+    assert keras_step_ms(sums, built.events) is None
 
 
 def test_what_follows_the_last_call_of_an_epoch_is_measured_against_the_other_calls() -> None:
-    told = whole_run()
-    sums = told.sums().copy()
+    built = whole_run()
+    sums = built.sums().copy()
     row = sums[-1]
     row["calls"], row["last_host_ms"], row["host_ms"] = 10, 30.0, 300.0
-    before = make_time_breakdown(sums, told.events, 1000.0).epochs[-1]
+    before = make_time_breakdown(sums, built.events, 1000.0).epochs[-1]
     row["calls"] = row["steps"]
-    after = make_time_breakdown(sums, told.events, 1000.0).epochs[-1]
+    after = make_time_breakdown(sums, built.events, 1000.0).epochs[-1]
 
     assert before.host_s == pytest.approx(0.3)
     assert after.host_s < 0.28
 
 
-def test_a_loop_that_is_not_keras_own_has_no_figure_of_keras(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Told, "metrics", {})
+def test_a_custom_loop_has_no_keras_step_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RunBuilder, "metrics", {})
 
-    told = whole_run()
+    built = whole_run()
 
-    assert keras_step_ms(told.sums(), told.events) is None
+    assert keras_step_ms(built.sums(), built.events) is None
 
 
 @pytest.mark.parametrize(
@@ -279,27 +279,25 @@ def test_a_loop_that_is_not_keras_own_has_no_figure_of_keras(monkeypatch: pytest
         ("in compute", {"compute": 20_000.0}, False),
     ],
 )
-def test_what_the_process_was_stopped_for_is_no_wait_and_no_compute(
-    where: str, parts: dict[str, float], first: bool
-) -> None:
-    told, usual = Told(), Told()
-    for run, more in ((told, parts), (usual, {})):
+def test_a_stop_of_the_process_is_no_data_wait_and_no_compute(where: str, parts: dict[str, float], first: bool) -> None:
+    built, usual = RunBuilder(), RunBuilder()
+    for run, more in ((built, parts), (usual, {})):
         run.begin(0, more.get("wait", WAIT) if first else WAIT)
         run.step(0, WAIT if first else more.get("wait", WAIT), more.get("compute", COMPUTE))
         run.end(0)
-    told.events.append(Paused(told._ns(), "process stopped", 19_990.0, where))
+    built.events.append(Paused(built._ns(), "process stopped", 19_990.0, where))
 
-    found, expected = told.time_breakdown().total, usual.time_breakdown().total
+    found, expected = built.time_breakdown().total, usual.time_breakdown().total
 
     assert found.unaccounted_s == pytest.approx(19.99)
     assert found.data_wait_s + found.first_batch_s == pytest.approx(
         expected.data_wait_s + expected.first_batch_s, abs=0.011
     )
     assert found.compute_s == pytest.approx(expected.compute_s, abs=0.011)
-    assert found.wall_s == pytest.approx(told.at_s)
+    assert found.wall_s == pytest.approx(built.at_s)
 
 
-def test_what_an_epoch_went_to_in_the_mean() -> None:
+def test_the_mean_time_of_an_epoch() -> None:
     entries = [TimeSpent(0, 100, compute_s=3.0, validation_s=1.0), TimeSpent(1, 51, compute_s=2.0), TimeSpent(2)]
 
     assert mean_time_spent(entries) == TimeSpent(None, 76, compute_s=2.5, validation_s=0.5)

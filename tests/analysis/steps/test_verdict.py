@@ -148,9 +148,9 @@ def test_flagged_steps_do_not_count() -> None:
 
 
 def test_the_window_is_two_seconds_of_steps() -> None:
-    fed_lately = np.concatenate([plain(500, 0.5), plain(100, 0.0)])
+    rows = np.concatenate([plain(500, 0.5), plain(100, 0.0)])
 
-    assert (judge(fed_lately).verdict, judge(fed_lately).steps) == (NOT, 100)
+    assert (judge(rows).verdict, judge(rows).steps) == (NOT, 100)
 
 
 def test_of_short_steps_the_window_is_two_seconds_too() -> None:

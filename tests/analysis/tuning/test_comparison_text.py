@@ -35,10 +35,10 @@ ASKED = replace(SETTLED, step=None, before=None, after=None, ratio=None, settled
         ),
         pytest.param(
             replace(SETTLED, ratio=None, beside="workers"),
-            "together with workers: the two effects cannot be separated",
+            "switched together with workers: no ratio of its own",
             id="two at one step",
         ),
-        pytest.param(ASKED, "asked, waits for the batch in flight", id="asked"),
+        pytest.param(ASKED, "requested, waits for the current batch", id="asked"),
     ],
 )
 def test_faster_and_slower_are_said_of_what_was_measured(switch: Comparison, words: str) -> None:
@@ -47,7 +47,7 @@ def test_faster_and_slower_are_said_of_what_was_measured(switch: Comparison, wor
 
 def test_a_switch_is_told_in_a_line() -> None:
     assert comparison_line(SETTLED) == "prefetch off → 4 at step 3 477: 1.68 x faster"
-    assert comparison_line(ASKED) == "prefetch off → 4: asked, waits for the batch in flight"
+    assert comparison_line(ASKED) == "prefetch off → 4: requested, waits for the current batch"
     form = replace(SETTLED, knob="fast_form", new="on")
     assert comparison_line(form, "tf.data") == "fast pipeline (tf.data) off → on at step 3 477: 1.68 x faster"
     assert speed(1.0) == "no difference"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.analysis.evidences import evidence, stages, told
+from tests.analysis.evidences import evidence, stages, step_ms_of
 from tests.analysis.step_rows import make_steps
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable
 from tfwatch.analysis.steps.breakdown import breakdown
@@ -23,7 +23,7 @@ from tfwatch.analysis.tuning.forecast import forecast
     [pytest.param(9.6, 13.8, id="all of it hidden"), pytest.param(40.0, 40.0, id="more than can be hidden")],
 )
 def test_prefetch_hides_what_a_batch_takes_behind_compute_and_host(data_ms: float, step_ms: float) -> None:
-    assert told(forecast(evidence(data_ms), "prefetch", "4")) == pytest.approx(step_ms, rel=0.03)
+    assert step_ms_of(forecast(evidence(data_ms), "prefetch", "4")) == pytest.approx(step_ms, rel=0.03)
 
 
 @pytest.mark.parametrize("delay_ms", [5.0, 10.0, 20.0, 40.0])
@@ -33,21 +33,21 @@ def test_it_foretells_what_an_h200_did(delay_ms: float) -> None:
 
     found = forecast(evidence(off - 13.3, compute=13.2, host=0.1), "prefetch", "4")
 
-    assert told(found) == pytest.approx(came, rel=0.05)
+    assert step_ms_of(found) == pytest.approx(came, rel=0.05)
     assert found.low_ms <= came <= found.high_ms
 
 
 def test_a_pipeline_that_starves_behind_a_prefetch_shows_what_a_batch_takes() -> None:
     known = evidence(26.2, knobs={"prefetch": "4"})
 
-    assert told(forecast(known, "prefetch", "off")) == pytest.approx(40.0 + 13.8)
-    assert told(forecast(known, "prefetch", "8")) == pytest.approx(40.0)
+    assert step_ms_of(forecast(known, "prefetch", "off")) == pytest.approx(40.0 + 13.8)
+    assert step_ms_of(forecast(known, "prefetch", "8")) == pytest.approx(40.0)
 
 
 def test_the_stages_tell_what_prefetch_hides() -> None:
     known = evidence(0.1, knobs={"prefetch": "4"}, stages=stages(Range=0.1, Map=8.9, BatchV2=0.6))
 
-    assert told(forecast(known, "prefetch", "off")) == pytest.approx(13.9 + 9.6, rel=0.05)
+    assert step_ms_of(forecast(known, "prefetch", "off")) == pytest.approx(13.9 + 9.6, rel=0.05)
 
 
 def test_without_them_a_hidden_batch_may_take_anything_up_to_the_step() -> None:
@@ -62,7 +62,7 @@ def test_bursts_take_depth_and_the_mean_tells_it() -> None:
     known = evidence(every_eighth, compute=11.5, host=0.5)
     shallow, deep = (forecast(known, "prefetch", depth) for depth in ("1", "8"))
 
-    assert told(shallow) == pytest.approx(12.0, rel=0.03)
+    assert step_ms_of(shallow) == pytest.approx(12.0, rel=0.03)
     assert shallow.mean_ms == pytest.approx(12 + 68 / 8, rel=0.03)
     assert deep.mean_ms == pytest.approx(12.0, rel=0.05)
     assert deep.ratio == pytest.approx(22 / 12, rel=0.05)
@@ -82,10 +82,12 @@ def test_to_a_scripts_own_pipeline_prefetch_is_only_added() -> None:
     alone = evidence(9.6, stages=stages(Map=9.5), **own)
 
     assert (
-        told(forecast(alone, "prefetch", "off")) == told(forecast(alone, "prefetch", "default")) == pytest.approx(23.4)
+        step_ms_of(forecast(alone, "prefetch", "off"))
+        == step_ms_of(forecast(alone, "prefetch", "default"))
+        == pytest.approx(23.4)
     )
-    assert told(forecast(alone, "prefetch", "8")) == pytest.approx(13.8, rel=0.03)
-    assert told(forecast(ahead, "prefetch", "8")) == pytest.approx(23.4, rel=0.03)
+    assert step_ms_of(forecast(alone, "prefetch", "8")) == pytest.approx(13.8, rel=0.03)
+    assert step_ms_of(forecast(ahead, "prefetch", "8")) == pytest.approx(23.4, rel=0.03)
 
 
 # -- the other knobs --------------------------------------------------------------------------------
@@ -95,28 +97,28 @@ def test_workers_share_what_is_a_map_and_the_serial_rest_stays() -> None:
     table = stages(Range=0.5, Map=35.0, BatchV2=4.5)
     known = evidence(26.2, knobs={"prefetch": "4"}, stages=table, batch_size=32)
 
-    assert told(forecast(known, "workers", "2")) == pytest.approx(17.5, rel=0.05)
-    assert told(forecast(known, "workers", "8")) == pytest.approx(13.8, rel=0.05)
+    assert step_ms_of(forecast(known, "workers", "2")) == pytest.approx(17.5, rel=0.05)
+    assert step_ms_of(forecast(known, "workers", "8")) == pytest.approx(13.8, rel=0.05)
 
 
 def test_no_more_workers_help_than_there_are_cores() -> None:
     known = evidence(66.2, knobs={"prefetch": "4"}, stages=stages(Map=80.0), cores=2)
 
-    assert told(forecast(known, "workers", "16")) == pytest.approx(40.0, rel=0.05)
+    assert step_ms_of(forecast(known, "workers", "16")) == pytest.approx(40.0, rel=0.05)
 
 
 def test_a_faster_disk_takes_its_latency_from_a_batch() -> None:
     slow = evidence(26.0, knobs={"latency_ms": "20 ms"})
 
-    assert told(forecast(slow, "latency_ms", "off")) == pytest.approx(13.8 + 6.0)
-    assert told(forecast(evidence(6.0), "latency_ms", "20 ms")) == pytest.approx(13.8 + 26.0)
+    assert step_ms_of(forecast(slow, "latency_ms", "off")) == pytest.approx(13.8 + 6.0)
+    assert step_ms_of(forecast(evidence(6.0), "latency_ms", "20 ms")) == pytest.approx(13.8 + 26.0)
 
 
 def test_a_fast_form_never_seen_is_told_with_a_wide_range_and_the_slow_one_not_at_all() -> None:
     faster = forecast(evidence(20.0), "fast_form", "on")
     slower = forecast(evidence(1.0, knobs={"fast_form": "on"}), "fast_form", "off")
 
-    assert told(faster) < 20.0
+    assert step_ms_of(faster) < 20.0
     assert faster.high_ms / faster.low_ms > 1.5
     assert not slower.is_known
     assert slower.why == "no forecast: the slow pipeline has not run yet in this run"
@@ -125,7 +127,7 @@ def test_a_fast_form_never_seen_is_told_with_a_wide_range_and_the_slow_one_not_a
 def test_a_cache_takes_memory_and_helps() -> None:
     found = forecast(evidence(20.0, knobs={"cache": "off"}, cache_bytes=2e9), "cache", "on")
 
-    assert told(found) < 33.8
+    assert step_ms_of(found) < 33.8
     assert found.needs_bytes == 2e9
 
 
@@ -173,7 +175,7 @@ def test_a_cache_leaves_the_last_map_which_is_the_random_one() -> None:
     table = StageTable(0, tuple(Stage(kind, kind, ms) for kind, ms in (("Map", 14.0), ("Map", 4.0), ("BatchV2", 2.0))))
     known = evidence(20.0, knobs={"cache": "off"}, stages=table)
 
-    assert told(forecast(known, "cache", "on")) == pytest.approx(13.8 + 6.0, rel=0.05)
+    assert step_ms_of(forecast(known, "cache", "on")) == pytest.approx(13.8 + 6.0, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +191,7 @@ def test_where_stages_mislead_the_range_still_holds_what_an_h200s_host_did(table
 
     found = forecast(known, "workers", "auto")
 
-    assert told(found) <= 12.5
+    assert step_ms_of(found) <= 12.5
     assert found.low_ms <= 7.7 <= found.high_ms
 
 
@@ -199,7 +201,7 @@ def test_short_waits_behind_a_prefetch_may_be_those_of_fetching_alone() -> None:
 
     found = forecast(known, "prefetch", "off")
 
-    assert told(found) == pytest.approx(3.0, rel=0.15)
+    assert step_ms_of(found) == pytest.approx(3.0, rel=0.15)
     assert found.low_ms <= 3.0 <= found.high_ms
 
 
@@ -216,14 +218,14 @@ def test_a_setting_that_was_measured_is_its_own_forecast() -> None:
     found = forecast(evidence(0.3, knobs={"prefetch": "4"}, comparisons=(there,)), "prefetch", "off")
 
     assert found.measured
-    assert told(found) == pytest.approx(23.4)
+    assert step_ms_of(found) == pytest.approx(23.4)
 
 
 def test_it_is_scaled_as_the_present_setting_has_changed_since() -> None:
     there = switched("prefetch", "off", "4", 101, before=9.6, after=0.3)
     slower = evidence(0.6, compute=26.0, host=1.6, knobs={"prefetch": "4"}, comparisons=(there,))
 
-    assert told(forecast(slower, "prefetch", "off")) == pytest.approx(2 * 23.4)
+    assert step_ms_of(forecast(slower, "prefetch", "off")) == pytest.approx(2 * 23.4)
 
 
 def test_a_measurement_of_other_knobs_is_none() -> None:
@@ -235,4 +237,4 @@ def test_a_measurement_of_other_knobs_is_none() -> None:
     found = forecast(evidence(16.0, knobs=knobs, comparisons=history), "prefetch", "off")
 
     assert not found.measured
-    assert told(found) == pytest.approx(29.8 + 13.8)
+    assert step_ms_of(found) == pytest.approx(29.8 + 13.8)

@@ -113,7 +113,7 @@ def test_knobs_that_change_at_one_step_share_its_sides_and_none_is_credited() ->
     assert prefetch.after == workers.after
     assert (prefetch.ratio, workers.ratio) == (None, None)
     assert (prefetch.beside, workers.beside) == ("workers", "prefetch")
-    assert outcome_text(prefetch) == "together with workers: the two effects cannot be separated"
+    assert outcome_text(prefetch) == "switched together with workers: no ratio of its own"
 
 
 def test_a_switch_that_waits_has_no_step_yet() -> None:

@@ -10,7 +10,7 @@ from tfwatch.analysis.findings import advice, code_suggestions, data_wait
 from tfwatch.analysis.findings.loss import divergence_text
 from tfwatch.analysis.findings.machine_remark import remark
 from tfwatch.analysis.findings.situation import Advice, Banner, Tone
-from tfwatch.analysis.findings.starving_cost import DataWaitCost, best_case_text
+from tfwatch.analysis.findings.starving_cost import DataWaitCost
 from tfwatch.analysis.steps.verdict import Bound, Verdict
 from tfwatch.analysis.tuning.comparison import ENOUGH_STEPS
 from tfwatch.core import units
@@ -346,14 +346,15 @@ def _sum_up(now: Situation) -> str:
 
 
 def _cost(now: Situation) -> str:
-    """Return `data wait 4:12 (2 %), 3 stalls, longest 41.0 s; without data wait: 3 h 8 min at best`."""
+    """Return `data wait 4:12 (2 %); without it: 3 h 8 min at best; 3 stalls, longest 41.0 s`."""
     cost = DataWaitCost(now.waited_s, now.now_s)
     share = units.percent(cost.share if now.now_s > 0 else None)
     parts = [f"data wait {units.seconds(now.waited_s)} ({share})"]
+    if cost.is_notable:
+        parts.append(f"without it: {units.seconds(cost.without_s)} at best")
     if now.stalls:
-        plural = "s" if now.stalls > 1 else ""
-        parts.append(f"{now.stalls} stall{plural}, longest {units.seconds(now.longest_stall_s)}")
-    return "; ".join(filter(None, [", ".join(parts), best_case_text(cost)]))
+        parts.append(f"{units.counted(now.stalls, 'stall')}, longest {units.seconds(now.longest_stall_s)}")
+    return "; ".join(parts)
 
 
 def _last_evidence(now: Situation) -> str:

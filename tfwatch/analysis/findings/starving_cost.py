@@ -76,12 +76,7 @@ def cost_text(found: DataWaitCost, what: str = "images") -> str:
         return ""
     more = found.examples is not None and round(found.examples) > 0
     instead = f", or {units.count(round(found.examples or 0))} more {what} in the same time" if more else ""
-    return f"{best_case_text(found)}{instead}"
-
-
-def best_case_text(found: DataWaitCost) -> str:
-    """Return `without data wait: 3 h 8 min at best`; empty below a hundredth of the run."""
-    return f"without data wait: {units.seconds(found.without_s)} at best" if found.is_notable else ""
+    return f"without data wait: {units.seconds(found.without_s)} at best{instead}"
 
 
 Floats = NDArray[np.float64]

@@ -27,10 +27,10 @@ LABEL = 16
 def outcome_text(switch: Comparison) -> str:
     """Return `1.68 x faster over 600 steps, enough steps`, or the reason for no ratio."""
     if switch.step is None:
-        return "asked, waits for the batch in flight"
+        return "requested, waits for the current batch"
     done = switch.after.steps if switch.after else 0
     if switch.beside:
-        return f"together with {knob_name(switch.beside)}: the two effects cannot be separated"
+        return f"switched together with {knob_name(switch.beside)}: no ratio of its own"
     if switch.ratio is None and switch.settled:
         return "not enough steps before it to compare"
     if switch.ratio is None:
@@ -96,7 +96,7 @@ def missing_side_text(switch: Comparison, value: str) -> str:
     if isinstance(switch, Restart) and value != switch.new:
         return "no steady steps in the run before"
     if switch.step is None:
-        return "asked, waits for the batch in flight" if value == switch.new else "in effect until then"
+        return "requested, waits for the current batch" if value == switch.new else "in effect until then"
     return "no steady steps yet" if value == switch.new else "no steady steps before it"
 
 

@@ -19,9 +19,41 @@ if TYPE_CHECKING:
 PACKAGE = Path(tfwatch.__file__).parent
 #: Parts of names, split at underscores and capitals, in lower case.
 NAMES = frozenset(
-    "told tell tells telling untold foretold foretell foretells foretelling foreteller reckon reckoned reckoning "
-    "outlook promise promised promises promising flight flights flown flying grounds jot jots jotted anew underway "
-    "heard happened happening happenings ledger".split()
+    [
+        "told",
+        "tell",
+        "tells",
+        "telling",
+        "untold",
+        "foretold",
+        "foretell",
+        "foretells",
+        "foretelling",
+        "foreteller",
+        "reckon",
+        "reckoned",
+        "reckoning",
+        "outlook",
+        "promise",
+        "promised",
+        "promises",
+        "promising",
+        "flight",
+        "flights",
+        "flown",
+        "flying",
+        "grounds",
+        "jot",
+        "jots",
+        "jotted",
+        "anew",
+        "underway",
+        "heard",
+        "happened",
+        "happening",
+        "happenings",
+        "ledger",
+    ]
 )
 #: In strings, docstrings and comments.
 TEXTS = re.compile(

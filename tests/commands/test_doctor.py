@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
     Collect = Callable[[Scope, Callable[[str], None]], Facts]
 
-_BROKEN = mac("2.20.0", "1.2.0", trial=stopped("import", exit_code=1, log_text="Library not loaded: @rpath/_pywrap.so\n"))
+_BROKEN = mac(
+    "2.20.0", "1.2.0", trial=stopped("import", exit_code=1, log_text="Library not loaded: @rpath/_pywrap.so\n")
+)
 
 
 def collecting(facts: Facts) -> Collect:

@@ -182,9 +182,7 @@ class Machine:
         self.writer = make_writer(self.clock)
         self.pressure = Pressure(self.writer)
 
-    def sample(
-        self, cpu: float = 1.2, own: float = 1.1, switches: int = 5, swap: float = 0.0, **others: float
-    ) -> None:
+    def sample(self, cpu: float = 1.2, own: float = 1.1, switches: int = 5, swap: float = 0.0, **others: float) -> None:
         self.clock.at_s += 0.5
         self.preemptions += switches
         figures = dict.fromkeys(SAMPLE.names or (), math.nan)

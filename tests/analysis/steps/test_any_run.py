@@ -41,7 +41,7 @@ class RecordedRun:
 
 @st.composite
 def runs(draw: st.DrawFn) -> RecordedRun:
-    """Epochs with any steps or none; some have no event of their begin, end, import or load, some events claim too much time."""
+    """Draw epochs with any steps or none; some lack events, and some events claim too much time."""
     at_s = draw(st.sampled_from([0.0, 0.5, 8.0]))
     rows: list[tuple[float, ...]] = []
     events: list[Event] = []

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SourceKind(Enum):
-    """The data passed to `fit` or to a custom loop. ITERATOR: a Python iterator. UNKNOWN: the stages were never read."""
+    """The data passed to `fit` or to a custom loop. ITERATOR: a Python iterator. UNKNOWN: no stage was read."""
 
     PY_DATASET = "PyDataset"
     GENERATOR = "generator"

@@ -139,7 +139,7 @@ def shallower(value: str) -> str:
 def find_undo(states: Mapping[str, KnobState], events: Iterable[Event]) -> tuple[str, str] | None:
     """Return the (knob, value) that undoes the last switch, a waiting request first; None where there is none.
 
-    The switches of an A/B test count as one, from the setting before it. A move that the autopilot undid does not count.
+    The switches of an A/B test count as one, from the setting before it. A move that the autopilot undid is left out.
     """
     made = [(e.change, e.by) for e in events if isinstance(e, PipelineSwitched) and e.knob in states]
     asked = sorted((state for state in states.values() if state.asked is not None), key=lambda state: state.asked_s)

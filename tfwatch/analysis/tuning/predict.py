@@ -236,7 +236,7 @@ def _exactly(ms: float) -> Range:
 
 
 def _through_a_queue(evidence: Evidence, value: str) -> NDArray[np.float64] | None:
-    """Return the steps behind a prefetch of this depth, from the measured series; None where that does not show them."""
+    """Return the steps behind a prefetch of this depth, from the measured series; None where it lacks them."""
     rows, depth = evidence.rows, batch_supply.depth(value)
     short, runs, _ = _as_it_runs(evidence)
     if not depth or short != runs or runs.get("workers", "off") != "off" or not len(rows):

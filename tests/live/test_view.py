@@ -245,7 +245,7 @@ def test_everything_rare_is_a_row() -> None:
         "! recording again; the rows kept in memory are now on disk",
         "! tfwatch failed and stopped measuring: boom",
         ". a note",
-        "p prefetch not switched: no memory",
+        "p prefetch switch failed: no memory",
         ". held up for 1.5 s by checkpoint ModelCheckpoint",
         ". held up for 7.0 s in compute: the process was stopped",
         ". Apple M2 Pro: figures from ioreg",

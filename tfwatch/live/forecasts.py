@@ -102,7 +102,7 @@ class ForecastFollower:
 
 
 class _Series:
-    """The forecasts of one moment, a few at a time; `made`: those there are."""
+    """The forecasts of one moment, made over several frames; `made`: those so far."""
 
     def __init__(self, known: Evidence, wanted: Sequence[tuple[str, str]]) -> None:
         self.made: Forecasts = {}

@@ -83,7 +83,7 @@ class RunView:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will come."""
+        """True once the run is over."""
         return self.snapshot.life.is_over
 
 
@@ -233,7 +233,7 @@ class Follower:
 
 
 def steps_in_all(snapshot: Snapshot) -> int | None:
-    """The number of steps that the run is to have; None where nobody knows."""
+    """Return the planned number of steps of the run; None where unknown."""
     steps = snapshot.manifest.settings.get("steps")
     if isinstance(steps, int):
         return steps

@@ -1,1 +1,1 @@
-"""A run for people and as JSON: read from its folder, for whoever prints."""
+"""Reports of a run: the summary, the progress line and the JSON object."""

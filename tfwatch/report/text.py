@@ -120,7 +120,8 @@ def _waited(run: Run, summary: Summary, time_breakdown: TimeBreakdown) -> list[s
     device = "the GPU" if run.manifest.accelerated else "the device"
     waited_s = time_breakdown.total.data_wait_s
     share = units.percent(waited_s / run.length_s if run.length_s > 0 else None)
-    line = f"{device} waited {units.seconds(waited_s)} for data ({share} of the run){_other_losses(time_breakdown, run.length_s)}"
+    others = _other_losses(time_breakdown, run.length_s)
+    line = f"{device} waited {units.seconds(waited_s)} for data ({share} of the run){others}"
     split = summary.steady
     if split is None:
         return [f"{line}; no steady steps to judge"]

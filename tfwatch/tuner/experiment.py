@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.control import Experiment
     from tfwatch.tuner.driver import Driver
 
-#: A test ends without an answer after this many steps, and of short steps after this time: rows come ten times a second.
+#: A test ends without an answer after this many steps, and not before this time: rows come ten times a second.
 BUDGET_STEPS = 600
 _LEAST_S = 30.0
 #: The fewest steps of a block, and its length where the budget allows it: the first switch of an epoch takes 20 to 60

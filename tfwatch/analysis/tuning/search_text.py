@@ -340,8 +340,8 @@ class _Experiment:
 
     def _stretches(self, value: str) -> tuple[tuple[int, int], ...]:
         """Return first and last step of each stretch with a value of the knob, also of the one before the test."""
-        stood = [(1, self.began.step)] if value == self.switches[0].old else []
-        return (*stood, *((block.first, block.last) for block in self.blocks if block.value == value))
+        first = [(1, self.began.step)] if value == self.switches[0].old else []
+        return (*first, *((block.first, block.last) for block in self.blocks if block.value == value))
 
 
 def _newest(events: Iterable[object]) -> _Experiment | None:

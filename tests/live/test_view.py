@@ -246,7 +246,7 @@ def test_everything_rare_is_a_row() -> None:
         "! tfwatch failed and stopped measuring: boom",
         ". a note",
         "p prefetch switch failed: no memory",
-        ". held up for 1.5 s by checkpoint ModelCheckpoint",
+        ". paused for 1.5 s by checkpoint ModelCheckpoint",
         ". held up for 7.0 s in compute: the process was stopped",
         ". Apple M2 Pro: figures from ioreg",
         ". NVIDIA H100, the first of 4: figures from nvml",

@@ -143,7 +143,7 @@ AUTOPILOT_EVENTS = (AutopilotBegan, MoveMade, MoveJudged, AutopilotEnded)
 
 @dataclass(frozen=True, slots=True)
 class AutopilotRun:
-    """A run of the autopilot. made: its newest move. moves: the judged ones, oldest first. ended: None while it runs."""
+    """A run of the autopilot. made: the newest move. moves: judged ones, oldest first. ended: None while it runs."""
 
     began: AutopilotBegan
     made: MoveMade | None = None

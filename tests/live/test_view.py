@@ -247,7 +247,7 @@ def test_everything_rare_is_a_row() -> None:
         ". a note",
         "p prefetch switch failed: no memory",
         ". paused for 1.5 s by checkpoint ModelCheckpoint",
-        ". held up for 7.0 s in compute: the process was stopped",
+        ". paused for 7.0 s in compute: the process was stopped",
         ". Apple M2 Pro: figures from ioreg",
         ". NVIDIA H100, the first of 4: figures from nvml",
         "S no batch for 3.5 s at step 452",

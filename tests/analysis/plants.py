@@ -25,9 +25,9 @@ class Plant:
     """Milliseconds a batch: data_ms of one core's work, latency_ms of a storage that takes many requests at a time,
     compute_ms and host_ms of the model. Without `accelerated` compute keeps all cores busy.
 
-    fast: data_ms of the fast pipeline over that of the slow one; None where there is one form. serial: the slow form holds
-    a lock. noise: the standard deviation of a step, as a share. drift: neighbouring steps resemble each other so much.
-    crowd_ms: what each worker adds to the work, for the thread that launches needs a core too. handing_ms: what a
+    fast: data_ms of the fast pipeline over that of the slow one; None where there is one form. serial: the slow form
+    holds a lock. noise: the standard deviation of a step, as a share. drift: how much neighbouring steps resemble
+    each other. crowd_ms: what each worker adds to the work, for the thread that launches needs a core too. handing_ms: what a
     prefetch adds to it. bursts_ms: what batches made ahead are late by, less the deeper the buffer.
     """
 

@@ -96,8 +96,10 @@ def test_the_text_of_a_finished_run(tmp_path: Path) -> None:
         "prefetch off → 4 at step 101: 1.77 x faster, 23.0 to 13.0 ms/step over 99 steps",
         "1 forecast: error 0 %, within the 90 % prediction interval",
         "longest stall: 41.0 s without data at step 31, unexplained",
-        ("next: the input pipeline is not the limit: 92 % of the step is compute. "
-        "Mixed precision or jit_compile would shorten it."),
+        (
+            "next: the input pipeline is not the limit: 92 % of the step is compute. "
+            "Mixed precision or jit_compile would shorten it."
+        ),
         "code: dataset = dataset.prefetch(4)  # the last stage: prepares batches while a step runs",
         'code: keras.mixed_precision.set_global_policy("mixed_float16")  # before the model is made',
         "recorded in ~/runs/r1",

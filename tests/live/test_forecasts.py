@@ -50,7 +50,9 @@ def test_there_is_none_in_the_first_steps_while_stalled_and_while_a_switch_is_un
     asked = Canned(None, **GPU).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.0)
     asked.event(SwitchAsked, knob="workers", old="off", new="auto", step=asked.step, by="key")
 
-    assert "no forecast yet: " in notes(look(early))["prefetch"]
+    note = notes(look(early))["prefetch"]
+    assert note.startswith("no forecast yet: ")
+    assert "of 20 steps" in note
     assert notes(look(stalled))["prefetch"] == "no forecast while stalled"
     assert notes(look(asked))["prefetch"] == "no forecast while switching"
 

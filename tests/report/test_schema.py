@@ -146,7 +146,11 @@ def _at(document: dict[str, Any], path: str) -> Any:
         pytest.param({"step_s": 1.0}, "$: Additional", id="an unknown key"),
         pytest.param({"verdict": "STARVING"}, "$.verdict", id="an unknown word"),
         pytest.param({"steps": "200"}, "$.steps", id="text for a number"),
-        pytest.param({"final_loss": "none"}, "$.final_loss", id="a missing figure"),
+        pytest.param(
+            {"data_wait_cost": {"data_wait_s": 1.0, "share_of_run": 0.1, "images": None, "energy_j": None}},
+            "$.data_wait_cost",
+            id="a missing figure",
+        ),
     ],
 )
 def test_the_schema_refuses(changes: dict[str, Any], broken: str, tmp_path: Path) -> None:

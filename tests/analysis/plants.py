@@ -27,8 +27,8 @@ class Plant:
 
     fast: data_ms of the fast pipeline over that of the slow one; None where there is one form. serial: the slow form
     holds a lock. noise: the standard deviation of a step, as a share. drift: how much neighbouring steps resemble
-    each other. crowd_ms: what each worker adds to the work, for the thread that launches needs a core too. handing_ms: what a
-    prefetch adds to it. bursts_ms: what batches made ahead are late by, less the deeper the buffer.
+    each other. crowd_ms: what each worker adds to the work, for the thread that launches needs a core too.
+    handing_ms: what a prefetch adds to it. bursts_ms: how late batches prepared ahead are, less the deeper the buffer.
     """
 
     data_ms: float

@@ -20,7 +20,7 @@ def test_the_process_becomes_the_command_and_the_terminal_is_left_in_order(tmp_p
         until(lambda: trains(tmp_path))
         pid = terminal.process.pid
         terminal.press("r")
-        terminal.wait_for("nothing changed yet")
+        terminal.wait_for("no changes yet")
         terminal.press("\r")
         assert terminal.wait() == 1  # the new process prints it
         assert terminal.process.pid == pid
@@ -38,9 +38,9 @@ def test_a_stalled_run_begins_again_at_once(tmp_path: Path) -> None:
         terminal.wait_for(PAINTED)
         until(lambda: trains_a_step(tmp_path))
         terminal.press("r")
-        terminal.wait_for("nothing changed yet")
+        terminal.wait_for("no changes yet")
         terminal.press("\r")
-        terminal.wait_for("leave now")
+        terminal.wait_for("quit now")
         terminal.press("y")
         assert terminal.wait() == 1
         assert terminal.state == terminal.before
@@ -52,7 +52,7 @@ def test_a_run_that_is_over_begins_again(tmp_path: Path) -> None:
     with session(tmp_path, steps=30) as terminal:
         terminal.wait_for("FINISHED")
         terminal.press("r")
-        terminal.wait_for("it begins at once")
+        terminal.wait_for("restarts now")
         terminal.press("\r")
         assert terminal.wait() == 1
         assert "became train cnn" in terminal.words

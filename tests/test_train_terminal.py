@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.terminal
 
 #: Stands on the live screen from its first paint on.
-PAINTED = "q leave"
+PAINTED = "q quit"
 LEFT_SCREEN = "\x1b[?1049l"
 
 
@@ -76,7 +76,7 @@ def test_stop_and_leave(tmp_path: Path) -> None:
         terminal.wait_for(PAINTED)
         until(lambda: trains(tmp_path))
         terminal.press("q")
-        terminal.wait_for("Leave the screen?")
+        terminal.wait_for("Quit?")
         terminal.press("y")
         reported = terminal.wait_for("tfwatch replay")
         assert terminal.wait() == 0
@@ -89,7 +89,7 @@ def test_leave_and_train_on(tmp_path: Path) -> None:
     with session(tmp_path, steps=400) as terminal:
         terminal.wait_for(PAINTED)
         terminal.press("q")
-        terminal.wait_for("Leave the screen?")
+        terminal.wait_for("Quit?")
         terminal.press("d")
         terminal.wait_for("training goes on without a screen")
         terminal.wait_for("cnn: finished")
@@ -102,7 +102,7 @@ def test_ctrl_c_after_leaving_stops_at_the_next_batch(tmp_path: Path) -> None:
     with session(tmp_path) as terminal:
         terminal.wait_for(PAINTED)
         terminal.press("q")
-        terminal.wait_for("Leave the screen?")
+        terminal.wait_for("Quit?")
         terminal.press("d")
         terminal.wait_for("training goes on without a screen")
         terminal.press("\x03")
@@ -116,7 +116,7 @@ def test_y_twice_leaves_a_hung_loader(tmp_path: Path) -> None:
         terminal.wait_for(PAINTED)
         until(lambda: trains_a_step(tmp_path))
         terminal.press("q")
-        terminal.wait_for("Leave the screen?")
+        terminal.wait_for("Quit?")
         terminal.press("y")
         terminal.wait_for("STOPPING")
         terminal.press("y")
@@ -204,7 +204,7 @@ def test_ctrl_z_does_not_suspend_training(tmp_path: Path) -> None:
     with session(tmp_path) as terminal:
         terminal.wait_for(PAINTED)
         terminal.press("\x1a")
-        terminal.wait_for("ctrl+z is off")
+        terminal.wait_for("ctrl+z is disabled")
         assert psutil.Process(terminal.process.pid).status() != psutil.STATUS_STOPPED
 
 
@@ -216,7 +216,7 @@ def test_a_stopped_process_that_is_continued_leaves_a_sane_terminal(tmp_path: Pa
         until(lambda: psutil.Process(terminal.process.pid).status() == psutil.STATUS_STOPPED)
         terminal.process.send_signal(signal.SIGCONT)
         terminal.press("q")
-        terminal.wait_for("Leave the screen?")
+        terminal.wait_for("Quit?")
         terminal.press("y")
         assert terminal.wait() == 0
         assert terminal.state == terminal.before
@@ -286,7 +286,7 @@ def test_cnn_trains_on_the_screen_and_is_switched_by_a_key(tmp_path: Path) -> No
         terminal.press("p")
         until(lambda: any(isinstance(event, PipelineSwitched) for event in the_run(tmp_path).events), timeout_s=60)
         terminal.press("q")
-        terminal.wait_for("Leave the screen?")
+        terminal.wait_for("Quit?")
         terminal.press("y")
         assert terminal.wait(timeout_s=60) == 0
         assert terminal.state == terminal.before

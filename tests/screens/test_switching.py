@@ -71,7 +71,7 @@ async def test_a_pending_request_keeps_the_current_setting_in_effect(tmp_path: P
     async with shown(run, (80, 24)) as show:
         assert "prefetch off in effect until then" in show.words
         assert "prefetch 4 requested, waits for the current batch" in show.words
-        assert show.words.count("asked, waits") == 1
+        assert show.words.count("requested, waits") == 1
 
 
 @pytest.mark.parametrize(

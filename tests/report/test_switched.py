@@ -1,4 +1,4 @@
-"""What was switched and foretold, in the summary and in the JSON object."""
+"""Switches and forecasts in the summary and in the JSON object."""
 
 from __future__ import annotations
 

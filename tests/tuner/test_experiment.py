@@ -1,4 +1,4 @@
-"""Experiments on a training that is only reckoned: what they find, what they leave, and how they end."""
+"""A/B tests of a simulated training: their answers, the settings they leave, and their ends."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the rows mean: pure functions over arrays and events."""
+"""Pure functions over rows and events: steps, tuning, findings."""

@@ -17,7 +17,7 @@ from tfwatch.analysis.steps.summary import LastSetting, Summary, summarise
 from tfwatch.analysis.steps.time_breakdown import TimeBreakdown, make_time_breakdown, mean_time_spent
 from tfwatch.analysis.tuning.evidence import Evidence, build_evidence, last_table
 from tfwatch.analysis.tuning.forecast import Record, forecasts, record
-from tfwatch.core.errors import reason
+from tfwatch.core.errors import fails_open
 from tfwatch.live.evidence import build_evidence_tables_of_run, stages_found
 from tfwatch.live.restart import restart_of
 from tfwatch.live.situation import MeasuredSetting, build_situation
@@ -159,7 +159,7 @@ class EndedFinding:
         self._found: Banner | None = None
 
     def finding(self) -> Banner | None:
-        """The finding of its last setting, the same as in the summary and `--json`; the first call begins to look.
+        """Return the finding of the last setting, as in the summary and `--json`; the first call starts the thread.
 
         None until it is known, and where the setting has too few steps.
         """
@@ -169,7 +169,8 @@ class EndedFinding:
         return self._found
 
     def _look(self) -> None:
-        try:
+        with fails_open(self._report_failure):
             self._found = JudgedRun(self._whole()).finding
-        except Exception as error:  # noqa: BLE001 - a thread boundary
-            self._found = Banner("VERDICT n/a", reason(error), "", Tone.WARN)
+
+    def _report_failure(self, why: str) -> None:
+        self._found = Banner("VERDICT n/a", why, "", Tone.WARN)

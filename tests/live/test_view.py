@@ -68,7 +68,7 @@ def test_stalls_are_found_once_however_the_steps_come(tmp_path: Path) -> None:
 def test_a_stall_that_a_run_was_left_in_is_one_of_its_stalls() -> None:
     run = Canned(None).started().steps(150, COMPUTE_BOUND).doing(Phase.WAIT, 0.0)
     run.at_s += 30.0
-    run.writer.end("stopped", "left before the batch in flight ended")
+    run.writer.end("stopped", "left before the current batch ended")
     view = look(run)
 
     assert [(stall.step, round(stall.lost_ms)) for stall in view.stalls] == [(152, 30_000)]

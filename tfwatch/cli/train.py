@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _EXIT_CODES = """\
 exit codes: 0 finished, or stopped from the screen; 1 training failed; 2 bad input;
-130 stopped by ctrl+c, 143 by SIGTERM (128 + the signal). The first signal stops after the batch in flight and
+130 stopped by ctrl+c, 143 by SIGTERM (128 + the signal). The first signal stops after the current batch and
 keeps the run whole, the second leaves at once. Losing the terminal (SIGHUP) never stops a training.
 """
 

@@ -128,7 +128,7 @@ SHORT_EPOCH = TimeSpent(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0
             id="long callback",
         ),
         pytest.param(
-            {"asked": {"prefetch": "4"}}, "SWITCHING", "prefetch off → 4: waits for the batch in flight", id="switching"
+            {"asked": {"prefetch": "4"}}, "SWITCHING", "prefetch off → 4: waits for the current batch", id="switching"
         ),
         pytest.param(
             {"switch": SWITCH, "knobs": {"prefetch": "4"}},
@@ -186,7 +186,7 @@ SHORT_EPOCH = TimeSpent(0, 250, compute_s=3.4, validation_s=1.5, first_batch_s=0
             "no data",
             id="failed early",
         ),
-        pytest.param({"stopping_s": 20.0}, "STOPPING", "after the batch in flight (20.0 s so far)", id="stopping"),
+        pytest.param({"stopping_s": 20.0}, "STOPPING", "after the current batch (20.0 s so far)", id="stopping"),
         pytest.param({"watch_failed": "boom"}, "NOT MEASURED", "tfwatch failed: boom", id="watch failed"),
     ],
 )
@@ -213,7 +213,7 @@ def test_a_request_during_a_stall_appears_in_the_advice() -> None:
     word, _, advice = finding(phase=Phase.WAIT, phase_s=20.3, asked={"prefetch": "4"})
 
     assert word == "NO BATCH FOR 20.3 s"
-    assert advice == "Requested: prefetch 4; it waits for the batch in flight. q is safe."
+    assert advice == "Requested: prefetch 4; it waits for the current batch. q is safe."
 
 
 def test_missing_recording_takes_the_place_of_the_advice() -> None:

@@ -201,7 +201,7 @@ def _silent(now: Situation) -> Banner | None:
 def _stopping(now: Situation) -> Banner | None:
     if now.stopping_s is None:
         return None
-    so_far = f"after the batch in flight ({units.seconds(now.stopping_s)} so far)"
+    so_far = f"after the current batch ({units.seconds(now.stopping_s)} so far)"
     return Banner("STOPPING", so_far, "y again quits now; the run folder is complete", Tone.BUSY)
 
 
@@ -286,7 +286,7 @@ def _switching(now: Situation) -> Banner | None:
     if not now.asked:
         return None
     knob, new = next(reversed(list(now.asked.items())))
-    sentence = f"{knob_name(knob)} {now.knobs.get(knob, '?')} → {new}: waits for the batch in flight"
+    sentence = f"{knob_name(knob)} {now.knobs.get(knob, '?')} → {new}: waits for the current batch"
     return Banner("SWITCHING", sentence, "the last key press counts; u undoes it", Tone.BUSY)
 
 

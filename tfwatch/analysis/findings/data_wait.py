@@ -161,7 +161,7 @@ def stall_advice(now: Situation) -> str:
         return "Read only: switch on the screen of the training itself."
     if now.asked:
         knob, new = next(reversed(list(now.asked.items())))
-        return f"Requested: {knob_name(knob)} {new}; it waits for the batch in flight. q is safe."
+        return f"Requested: {knob_name(knob)} {new}; it waits for the current batch. q is safe."
     return "No key helps while a fetch blocks; the training process responds, q is safe."
 
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     MakeForecast = Callable[[Plant, Mapping[str, str], Mapping[str, str]], Forecast | None]
 
 ROOMY = 1e12
+#: A slower step, as a share, that the estimator may take for no slower: half of its variation between visits.
+UNSEEN = 0.01
 TIGHT = Measurement(60, 20.0, 0.1, 10.0)
 
 
@@ -210,8 +212,9 @@ def test_whatever_the_plant_it_ends_keeps_its_limits_and_makes_nothing_worse(
     walked = walk_over(plant, start, memory, seed, make_forecast)
     assert walked.steps <= BUDGET
     assert walked.most_bytes <= memory
-    # What is kept was faster by two standard errors: noise passes for that, now and then, and by no more than itself.
-    assert plant.step_ms(walked.knobs) <= (1 + plant.noise) * plant.step_ms(start)
+    # Noise passes for a gain now and then, by no more than itself. A setting is assumed to vary by 2 % between visits,
+    # so a forecast outweighs a measured difference far below that.
+    assert plant.step_ms(walked.knobs) <= (1 + max(plant.noise, UNSEEN)) * plant.step_ms(start)
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)

@@ -49,7 +49,7 @@ def all_runs_ended() -> Iterator[None]:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of the pipelines that tfwatch makes; a reference to one would change the thread that deletes it."""
     from tfwatch.tfdata import live_switch
-    from tfwatch.tfdata.batches import BatchIterator
+    from tfwatch.tfdata.live_switch import BatchIterator
 
     numbers: list[int] = []
 

@@ -26,6 +26,7 @@ import tensorflow as tf
 
 from tests.bench.stage_cases import CASES, Case
 from tests.bench.stage_work import Maker
+from tests.tfdata.batches import next_batch
 from tfwatch.analysis.findings.bottleneck import make_stage_table
 from tfwatch.core.events import StagesFound
 from tfwatch.core.knobs import Knobs
@@ -63,7 +64,7 @@ class Pipeline:
 
     def batch(self) -> Any:
         """Return the next batch."""
-        return self._pipeline.get() if self._pipeline else next(self._iterator)
+        return next_batch(self._pipeline) if self._pipeline else next(self._iterator)
 
     def close(self) -> None:
         """Close the pipeline."""

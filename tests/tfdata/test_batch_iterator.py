@@ -12,7 +12,7 @@ pytestmark = pytest.mark.tensorflow
 def test_plain_tensors_get_static_shapes_in_the_graph_and_other_parts_are_unchanged() -> None:
     import tensorflow as tf
 
-    from tfwatch.tfdata.batches import BatchSpec
+    from tfwatch.tfdata.live_switch import BatchSpec
 
     spec = {
         "plain": tf.TensorSpec((None, 3)),

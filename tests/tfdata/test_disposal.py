@@ -11,6 +11,7 @@ from queue import Empty, SimpleQueue
 
 import pytest
 
+from tests.tfdata.batches import next_batch
 from tfwatch.core.knobs import Knobs
 from tfwatch.tfdata.disposal import CollectionPasses
 
@@ -44,10 +45,10 @@ def test_a_source_is_deleted_in_the_disposal_thread_after_its_pipelines_are_coll
     source = iter(tf.data.Dataset.range(10))
     reference = weakref.ref(source, note)
     feed.start(source, Knobs(2))
-    feed.get()
+    next_batch(feed)
     feed.switch(Knobs("off"))
     while feed.is_switching:
-        feed.get()
+        next_batch(feed)
     del source
     feed.close()
     for _ in range(1200):  # a minute: deleting an iterator took up to 27 s
@@ -71,9 +72,9 @@ def test_an_evicted_pipeline_is_deleted_in_the_disposal_thread() -> None:
     first = weakref.ref(feed.iterator, lambda _: gone_in.put(threading.current_thread().name))
     for depth in range(2, 9):
         feed.switch(Knobs(depth))
-        feed.get()
+        next_batch(feed)
         while feed.is_switching:
-            feed.get()
+            next_batch(feed)
     assert gone_in.get(timeout=60) == "tfwatch-disposal"
     assert first() is None
     feed.close()

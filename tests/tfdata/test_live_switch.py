@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.tfdata.batches import next_batch
 from tfwatch.core.knobs import Knobs, Setting
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def read(pipeline: Any, switch_at: dict[int, Knobs]) -> list[int]:
         if (knobs := switch_at.get(len(got))) and not pipeline.is_switching:
             pipeline.switch(knobs)
         try:
-            got.append(int(pipeline.get()[0]))
+            got.append(int(next_batch(pipeline)[0]))
         except StopIteration:
             return got
 
@@ -103,10 +104,10 @@ def test_a_pipeline_that_cannot_be_built_changes_nothing() -> None:
 
     pipeline = SwitchablePipeline(picky)
     pipeline.start(iter(tf.data.Dataset.range(4)), Knobs())
-    assert int(pipeline.get()[0]) == 0
+    assert int(next_batch(pipeline)[0]) == 0
     with pytest.raises(ValueError, match="no"):
         pipeline.switch(Knobs(16))
-    assert [int(pipeline.get()[0]) for _ in range(3)] == [1, 2, 3]
+    assert [int(next_batch(pipeline)[0]) for _ in range(3)] == [1, 2, 3]
 
 
 def read_and_switch(pipeline: Any, rng: random.Random) -> tuple[list[int], int]:
@@ -116,7 +117,7 @@ def read_and_switch(pipeline: Any, rng: random.Random) -> tuple[list[int], int]:
             pipeline.switch(rng.choice(RESTARTS))
             switches += 1
         try:
-            got.append(int(pipeline.get()[0]))
+            got.append(int(next_batch(pipeline)[0]))
         except StopIteration:
             return got, switches
 
@@ -137,7 +138,7 @@ def test_a_setting_that_returns_restarts_its_pipeline_and_no_batch_is_lost(seed:
         assert got == list(range(0, 2000, 2))
         assert switches > 20
         with pytest.raises(StopIteration):
-            pipeline.get()
+            next_batch(pipeline)
         # After the end of a restarted pipeline another one is built, which confirms the end.
         assert len(made) <= epoch * (len(RESTARTS) + 1)
 
@@ -151,15 +152,15 @@ def test_an_ended_pipeline_takes_no_element_until_it_restarts(knobs: Knobs) -> N
 
     pipeline = SwitchablePipeline(build)
     pipeline.start(iter(tf.data.Dataset.range(100)), knobs)
-    got = [int(pipeline.get()[0])]
+    got = [int(next_batch(pipeline)[0])]
     ended: Any = pipeline.iterator
     pipeline.switch(Knobs(3))
     while pipeline.is_switching:
-        got.append(int(pipeline.get()[0]))
-    got += [int(pipeline.get()[0]) for _ in range(20)]
+        got.append(int(next_batch(pipeline)[0]))
+    got += [int(next_batch(pipeline)[0]) for _ in range(20)]
     pipeline.switch(knobs)
     while pipeline.is_switching:
-        got.append(int(pipeline.get()[0]))
+        got.append(int(next_batch(pipeline)[0]))
     assert pipeline.iterator is ended
     assert got + read(pipeline, {}) == list(range(0, 200, 2))
 
@@ -232,7 +233,7 @@ def test_a_setting_is_traced_once_an_epoch_and_again_for_another_state() -> None
     def go_on(knobs: Knobs) -> None:
         pipeline.switch(knobs)
         while pipeline.is_switching:
-            got.append(int(pipeline.get()[0]))
+            got.append(int(next_batch(pipeline)[0]))
 
     got: list[int] = []
     pipeline = SwitchablePipeline(counted, lambda: state[0])

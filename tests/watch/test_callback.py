@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.keras_fixtures import STEPS, fingerprint
-from tests.watch.watched import EPOCHS, Make, known, watch_in
+from tests.watch.watched import EPOCHS, Make, is_restored, known, watch_in
 from tests.whole import events_of, only
 from tfwatch.core.events import EpochEnded, PipelineSwitched, RunEnded, SwitchAsked, SwitchFailed, ValidationEnded
 from tfwatch.core.refusals import Refusal
@@ -135,7 +135,7 @@ def test_a_fit_inside_a_fit_takes_over_the_same_watch(arrays: Any, make_model: M
     outer.fit(known(arrays), verbose=0, callbacks=[watch, between])
     assert int(outer.optimizer.iterations) == STEPS
     assert [len(open_run(path).steps) for path in (*paths, watch.run_path)] == [6, STEPS]
-    assert not hasattr(outer.train_function, "tfwatch_step")
+    assert is_restored(outer)
 
 
 def test_a_forked_process_that_exits_does_not_end_its_parents_run(tmp_path: Path) -> None:

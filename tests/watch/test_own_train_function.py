@@ -9,7 +9,7 @@ import pytest
 
 from tests.keras_fixtures import STEPS, fingerprint
 from tests.runs.folders import read
-from tests.watch.watched import EPOCHS, known, watch_in
+from tests.watch.watched import EPOCHS, is_restored, known, watch_in
 from tests.whole import events_of, only
 from tfwatch.core.events import EpochEnded, Noted, RunEnded, SwitchFailed
 from tfwatch.report.text import as_text
@@ -80,7 +80,7 @@ def test_it_is_called_as_stock_fit_calls_it(
 
     watch, stock = watch_in(tmp_path), fitted(make_model, make, whole_batches, [], **settings)
     assert fitted(make_model, make, whole_batches, [watch], **settings) == stock
-    assert not hasattr(watch.model.train_function, "tfwatch_step")
+    assert is_restored(watch.model)
     assert_not_split(open_run(watch.run_path))
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.keras_fixtures import STEPS, fingerprint
 from tests.runs.hanging import hang
 from tests.runs.processes import wait_until
-from tests.watch.watched import EPOCHS, Make, homeless, known, watch_in
+from tests.watch.watched import EPOCHS, Make, homeless, is_restored, known, watch_in
 from tests.whole import events_of, only
 from tfwatch.core.events import Noted, PipelineSwitched, RunEnded, TrainingFailed, WatchFailed
 from tfwatch.core.rows import Phase
@@ -57,7 +57,7 @@ def test_a_fit_left_before_its_first_step_records_no_later_one(arrays: Any, make
     model.fit(known(arrays), verbose=0)
     run = open_run(watch.run_path)
     assert (len(run.steps), only(run, RunEnded).cause) == (0, "stopped")
-    assert not hasattr(model.train_function, "tfwatch_step")
+    assert is_restored(model)
 
 
 def test_a_step_that_raises_leaves_its_traceback_in_the_folder(make_model: Make, tmp_path: Path) -> None:

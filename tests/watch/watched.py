@@ -30,3 +30,10 @@ def watch_in(folder: Path) -> Any:
 def homeless(*_: object, **__: object) -> str:
     """Raise, as platformdirs does for a user without a home."""
     raise RuntimeError("no home")
+
+
+def is_restored(model: Any) -> bool:
+    """Return whether the model has its own train function again."""
+    from tfwatch.watch.step_runners import TrainFunction
+
+    return not isinstance(model.train_function, TrainFunction)

@@ -6,10 +6,9 @@ import threading
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.tfdata.batches import count_examples
 from tfwatch.watch.eager_operations import time_operations
 from tfwatch.watch.fetch import Fetch
-from tfwatch.watch.step_log import StepLog
+from tfwatch.watch.step_log import StepLog, count_examples
 from tfwatch.watch.step_runners import BatchStep, StepByStepRunner, on_host
 from tfwatch.watch.tensorflow_info import find_trace_count
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from tfwatch.runs.writer import RunWriter
-    from tfwatch.tfdata.batches import BatchSpec
+    from tfwatch.tfdata.live_switch import BatchSpec
     from tfwatch.watch.session import Session
     from tfwatch.workloads.workload import LoopBody
 

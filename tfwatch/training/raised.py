@@ -5,14 +5,14 @@ from __future__ import annotations
 import traceback
 from typing import TYPE_CHECKING
 
-from tfwatch.tfdata import batches, live_switch
-from tfwatch.watch import step_runners
+from tfwatch.tfdata import live_switch
+from tfwatch.watch import fetch, step_runners
 from tfwatch.workloads.workload import RaisedError
 
 if TYPE_CHECKING:
     from types import FrameType
 
-_FETCHING = (batches.__name__, live_switch.__name__)
+_FETCHING = (fetch.__name__, live_switch.__name__)
 
 
 def raised(error: BaseException) -> RaisedError:

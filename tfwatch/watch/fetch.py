@@ -16,10 +16,9 @@ from tfwatch.core.knobs import epochs_until, show
 from tfwatch.core.refusals import Refusal
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control import Request
-from tfwatch.tfdata.batches import BatchIterator, BatchSpec, count_bytes
 from tfwatch.tfdata.cache import NoRoomError
 from tfwatch.tfdata.disposal import dispose
-from tfwatch.tfdata.live_switch import SwitchablePipeline
+from tfwatch.tfdata.live_switch import BatchIterator, BatchSpec, SwitchablePipeline
 from tfwatch.tfdata.stage_model import ShuffleFill
 from tfwatch.tfdata.stage_reader import StageReader
 from tfwatch.tfdata.work_ahead import buffer_size
@@ -74,7 +73,7 @@ class Fetch:
         self._iterator = iterator
         self._filling = ShuffleFill(iterator)
         if self._is_ours:
-            return self._pipeline.shape
+            return self._pipeline.batches.shape  # type: ignore[no-any-return]
         self._is_switchable = buffer_size(self._control.knobs.prefetch) is not None and not why_not_switchable(iterator)
         if self._is_switchable:
             self._pipeline.start(iterator, self._control.knobs)
@@ -95,7 +94,15 @@ class Fetch:
             StopIteration: the data is exhausted.
         """
         self._apply_requests(steps)
-        batch = self._pipeline.get() if self._is_switchable else self._direct.next()
+        while True:
+            try:
+                batch = (self._pipeline.batches if self._is_switchable else self._direct).next()
+                break
+            except StopIteration:
+                if not self._has_successor:
+                    raise
+            # Outside the handler: the exception holds the ended iterator and would delete it in this thread.
+            self._pipeline.take_over()
         if not self._is_measured:
             self._measure(batch)
         if self._requested and not self._pipeline.is_switching:
@@ -135,10 +142,14 @@ class Fetch:
     def successor(self) -> Any:
         """Return the iterator that continues where the last one ended; None if the data is exhausted."""
         self.flags = 0
-        if not self._is_switchable or not self._pipeline.has_successor:
+        if not self._has_successor:
             return None
         self._pipeline.take_over()
         return self._pipeline.iterator
+
+    @property
+    def _has_successor(self) -> bool:
+        return self._is_switchable and self._pipeline.has_successor
 
     def iterators(self) -> tuple[Any, Any]:
         """Return the source below the gate, None without a gate, and the iterator of the batches.
@@ -244,6 +255,21 @@ class Fetch:
         # Without prefetch the gate has only a cost: nothing is buffered, so Keras' iterator can continue.
         if not self._is_ours and buffer_size(self._control.knobs.prefetch) is None:
             self._is_switchable = False
+
+
+def count_bytes(batch: Any) -> int | None:
+    """Return the bytes that a batch takes in memory; None if it holds strings or anything but tensors."""
+    leaves = tf.nest.flatten(batch, expand_composites=True)
+    sizes = [_count_tensor_bytes(leaf) for leaf in leaves]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if known and len(known) == len(sizes) else None
+
+
+def _count_tensor_bytes(tensor: Any) -> int | None:
+    count_elements = getattr(getattr(tensor, "shape", None), "num_elements", None)
+    kind = getattr(tensor, "dtype", None)
+    count, size = count_elements() if count_elements else None, getattr(kind, "size", 0)
+    return count * size if count is not None and size and getattr(kind, "name", "") != "string" else None
 
 
 def why_not_switchable(iterator: Any) -> Refusal | None:

@@ -1,4 +1,4 @@
-"""Replace Keras' train function during one `fit`, to time its steps and obey requests, in the training thread."""
+"""Choose how the steps of one `fit` run in place of Keras' train function, in the training thread."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from tfwatch.watch.step_runners import (
     BatchStep,
     InGraphRunner,
     StepByStepRunner,
+    TrainFunction,
     UnfusedRunner,
     UntimedRunner,
-    install,
-    is_installed,
     is_keras_own,
 )
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from tfwatch.watch.eager_operations import Operations
     from tfwatch.watch.session import Session
+    from tfwatch.watch.step_runners import Runner
 
 #: The way to separate the steps of a call with several: see `Watch`.
 Split = Literal["fused", "exact"]
@@ -52,34 +52,30 @@ class Recorder:
         self._split = split
         self._step_log = StepLog(session.writer, session.metric)
         self._fetch = Fetch(session)
-        self._iterator: Any = None
-        self._runner: StepByStepRunner | InGraphRunner | UntimedRunner | None = None
+        self._train_function = TrainFunction(model, session, self._step_log, self._adopt, self._report_error)
+        self._runner: Runner | None = None
         self._spec: Any = None
-        self._uninstall: Callable[[], None] = lambda: None
         self._has_step_raised = False
         self._history = getattr(model, "history", None)
-        self._expects_iterator = False
 
     # -- what Keras calls ---------------------------------------------------------------------
 
     def begin_epoch(self, epoch: int, epochs: int, steps: int | None) -> None:
         """Begin an epoch, and install the train function if it is not installed."""
-        self._expects_iterator = True
         # If an epoch's length is unknown, the number of epochs for so many steps is unknown too.
         self._step_log.begin_epoch(epoch, 0 if steps is None and self._session.stop_after else epochs, steps)
         try:
             self._install()
         except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
             self._give_up(error)
-            self._uninstall()
-            self.is_passive = True
+            self._release()
         if self._session.source is not None:
             self._fetch.begin_epoch(self._step_log.steps)
 
     def end_epoch(self, logs: dict[str, Any] | None) -> None:
         """Record the end of an epoch and its validation."""
         self._step_log.end_epoch(logs)
-        self._stop_if_asked()
+        self._train_function.stop_if_asked()
 
     def begin_validation(self) -> None:
         """Record the start of a validation."""
@@ -97,37 +93,22 @@ class Recorder:
     def end(self) -> None:
         """End the training, for whatever reason."""
         self._step_log.end_step(self.writer.now_ns())
-        self.is_passive = self._step_log.closed = True
-        self._uninstall()
-        self._iterator = self._runner = None
+        self._step_log.closed = True
+        self._release()
         self._fetch.close()
 
     def _install(self) -> None:
-        if not self.is_passive and not is_installed(self._model, self.train_step):
-            self._uninstall = install(self._model, self.train_step)
+        self._train_function.is_called = False
+        if not self.is_passive and not self._train_function.is_installed:
+            self._train_function.install()
             self._runner = None
 
-    # -- a step ---------------------------------------------------------------------------------
+    def _release(self) -> None:
+        """Leave every further call to the model's own train function."""
+        self.is_passive, self._runner = True, None
+        self._train_function.uninstall()
 
-    def train_step(self, original: Callable[[Any], Any], iterator: Any) -> Any:
-        """Run one call in place of Keras' train function."""
-        if self.is_passive:
-            return original(iterator)
-        try:
-            if iterator is self._iterator or self._adopt(original, iterator):
-                return self._run_call(original, iterator)
-        except (StopIteration, tf.errors.OutOfRangeError):
-            raise
-        except BaseException as error:
-            self._report_error(error)
-            raise
-        return original(iterator)
-
-    def _run_call(self, original: Callable[[Any], Any], iterator: Any) -> Any:
-        logs = self._runner(original, iterator)  # type: ignore[misc]
-        self._expects_iterator = False
-        self._stop_if_asked()
-        return logs
+    # -- a new iterator -------------------------------------------------------------------------
 
     def _adopt(self, original: Callable[[Any], Any], iterator: Any) -> bool:
         """Prepare for a new iterator; return False if its calls are left to Keras.
@@ -135,7 +116,7 @@ class Recorder:
         Raises:
             Exception: the training's own, from the first trace of its step.
         """
-        if isinstance(iterator, GeneratorType):  # a `train_on_batch` between two steps
+        if self.is_passive or isinstance(iterator, GeneratorType):  # a `train_on_batch` between two steps
             return False
         if self._is_abandoned():
             self._end_by(self._session.on_abandoned or (lambda: None))
@@ -147,7 +128,7 @@ class Recorder:
             if self._has_step_raised:
                 raise
             self._give_up(error)
-        self._iterator = iterator
+        self._train_function.use(self._runner, iterator)
         return True
 
     def _is_abandoned(self) -> bool:
@@ -157,7 +138,7 @@ class Recorder:
         without epochs.
         """
         history = getattr(self._model, "history", None)
-        return not self._expects_iterator or (history is not self._history and hasattr(history, "epoch"))
+        return self._train_function.is_called or (history is not self._history and hasattr(history, "epoch"))
 
     def _choose_runner(self, original: Callable[[Any], Any], iterator: Any) -> None:
         """Choose how the steps run, with the first call of an iterator."""
@@ -231,7 +212,3 @@ class Recorder:
         for part in (self.end, report):
             with fails_open(self._step_log.report_failure):
                 part()
-
-    def _stop_if_asked(self) -> None:
-        if self._session.is_over(self._step_log.steps):
-            self._model.stop_training = True

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from tfwatch.core.errors import reason
 from tfwatch.core.events import EpochEnded, EpochStarted, ValidationEnded, WatchFailed
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.tfdata.batches import count_examples
 
 if TYPE_CHECKING:
     import numpy as np
@@ -204,3 +203,14 @@ def _is_number(value: Any) -> bool:
         return math.isfinite(float(value))
     except Exception:  # noqa: BLE001  the value is a user's callback's, and may raise anything
         return False
+
+
+def count_examples(batch: Any) -> int | None:
+    """Return the number of examples in a batch, the first dimension of its first tensor; None if it has none."""
+    try:
+        while isinstance(batch, (tuple, list, dict)) and batch:
+            batch = next(iter(batch.values() if isinstance(batch, dict) else batch))
+        shape = getattr(batch, "shape", None)
+        return int(shape[0]) if shape is not None and len(shape) else None
+    except Exception:  # noqa: BLE001  the batch is the user's, of any kind, and its parts may raise anything
+        return None

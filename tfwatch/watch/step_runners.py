@@ -7,7 +7,7 @@ for bit; the fetch is cheaper than Keras' own inside the graph. With `steps_per_
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tfwatch.runs.writer import RunWriter
-    from tfwatch.tfdata.batches import BatchSpec
+    from tfwatch.tfdata.live_switch import BatchSpec
     from tfwatch.watch.eager_operations import Operations
     from tfwatch.watch.fetch import Fetch
+    from tfwatch.watch.session import Session
     from tfwatch.watch.step_log import StepLog
 
     Original = Callable[[Any], Any]
@@ -98,33 +99,6 @@ class BatchStep:
             return outputs
 
         return tf.function(step, input_signature=signature, autograph=False)
-
-
-def install(model: Any, step: Callable[[Callable[[Any], Any], Any], Any]) -> Callable[[], None]:
-    """Replace the model's train function by `step(original, iterator)`; return a function that restores it.
-
-    A replacement that another Watch left behind is replaced too, never nested.
-    """
-    found = model.train_function
-    original = getattr(found, "tfwatch_original", found)
-
-    def train_function(iterator: Any) -> Any:
-        return step(original, iterator)
-
-    train_function.tfwatch_original = original  # type: ignore[attr-defined]
-    train_function.tfwatch_step = step  # type: ignore[attr-defined]
-    model.train_function = train_function
-
-    def uninstall() -> None:
-        if model.train_function is train_function:
-            model.train_function = original
-
-    return uninstall
-
-
-def is_installed(model: Any, step: Callable[[Callable[[Any], Any], Any], Any]) -> bool:
-    """Return whether `step` is the train function: `compile` and `make_train_function` set a new one."""
-    return getattr(model.train_function, "tfwatch_step", None) == step
 
 
 def is_keras_own(original: Callable[[Any], Any]) -> bool:
@@ -314,3 +288,75 @@ class InGraphRunner:
         moved_ns = clock_offset_ns(now_ns, clock_ns) - offset_ns
         stamps_ns = None if clock_was_set(moved_ns, now_ns() - begun_ns) else stamps_s * 1e9 + offset_ns
         return stamps_ns, len(stamps_s) - 1, examples, outputs
+
+
+Runner: TypeAlias = StepByStepRunner | InGraphRunner | UntimedRunner
+
+
+class TrainFunction:
+    """Stands in for a model's train function: runs the calls over one iterator, and reports new iterators and errors.
+
+    original: Keras' own function. is_called: set to True by each call that a runner has run.
+    adopt: prepares for a new iterator, with `use`; False leaves the call to the original. report: takes an error of the
+    training before Keras does.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        session: Session,
+        step_log: StepLog,
+        adopt: Callable[[Original, Any], bool],
+        report: Callable[[BaseException], None],
+    ) -> None:
+        self.original: Any = None
+        self.is_called = False
+        self._model = model
+        self._session = session
+        self._step_log = step_log
+        self._adopt = adopt
+        self._report = report
+        self._iterator: Any = None
+        self._runner: Any = None
+
+    def __call__(self, iterator: Any) -> Any:
+        """Run one call in place of the original."""
+        try:
+            if iterator is self._iterator or self._adopt(self.original, iterator):
+                logs = self._runner(self.original, iterator)
+                self.is_called = True
+                self.stop_if_asked()
+                return logs
+        except (StopIteration, tf.errors.OutOfRangeError):
+            raise
+        except BaseException as error:
+            self._report(error)
+            raise
+        return self.original(iterator)
+
+    def use(self, runner: Runner | None, iterator: Any) -> None:
+        """Run the calls over an iterator with a runner; None for both leaves every call to `adopt`."""
+        self._runner, self._iterator = runner, iterator
+
+    def stop_if_asked(self) -> None:
+        """End the `fit` after this step if the training is to stop."""
+        if self._session.is_over(self._step_log.steps):
+            self._model.stop_training = True
+
+    @property
+    def is_installed(self) -> bool:
+        """True until `compile` or `make_train_function` sets a new train function."""
+        return self._model.train_function is self
+
+    def install(self) -> None:
+        """Become the model's train function; a stand-in that another Watch left behind is replaced, never nested."""
+        found = self._model.train_function
+        self.original = found.original if isinstance(found, TrainFunction) else found
+        self.use(None, None)
+        self._model.train_function = self
+
+    def uninstall(self) -> None:
+        """Restore the original."""
+        self.use(None, None)
+        if self.is_installed:
+            self._model.train_function = self.original

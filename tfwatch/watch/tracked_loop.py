@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open
 from tfwatch.core.rows import Flag, Phase
-from tfwatch.tfdata.batches import count_examples
 from tfwatch.tfdata.stage_reader import StageReader
 from tfwatch.watch.async_loop import GpuProbe, TrackedStep
 from tfwatch.watch.session import ErrorText, ScriptRun, call_at_exit, warn_user
-from tfwatch.watch.step_log import StepLog, failure_ends_recording
+from tfwatch.watch.step_log import StepLog, count_examples, failure_ends_recording
 from tfwatch.watch.tensorflow_info import find_device, find_trace_count, host_device
 
 if TYPE_CHECKING:

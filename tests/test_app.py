@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import TYPE_CHECKING
 
 import pytest
+from textual.color import Color
 
 from tests.screens.canned import Canned, usual
 from tests.screens.showing import shown
@@ -14,9 +16,13 @@ from tfwatch.app import TfwatchApp
 from tfwatch.core.clock import Clock
 from tfwatch.core.rows import Phase
 from tfwatch.screens.footer import FrameMeter
+from tfwatch.screens.themes import THEMES
+from tfwatch.widgets.basics.glyphs import QUIET_COLOUR
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from textual.theme import Theme
 
 
 async def test_training_is_started_after_the_first_paint() -> None:
@@ -78,6 +84,23 @@ async def test_a_starving_finding_has_white_text(theme: str) -> None:
         colour, ground = show.live.banner.styles.color, show.live.banner.styles.background
         assert colour.hex == "#FFFFFF"
         assert ground.get_contrast_text(1.0).hex == "#FFFFFF"
+
+
+def _luminance(colour: Color) -> float:
+    parts = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour.normalized)
+    return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
+
+
+@pytest.mark.parametrize("ground", ["background", "surface", "panel"])
+@pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
+def test_quiet_text_can_be_read_on_every_ground(theme: Theme, ground: str) -> None:
+    """WCAG 2.2 asks for a contrast of 4.5."""
+    behind = Color.parse(getattr(theme, ground))
+    (percent,) = re.findall(r"\d+", QUIET_COLOUR)
+    text = behind.blend(Color.parse(str(theme.foreground)), int(percent) / 100)
+    low, high = sorted([_luminance(text), _luminance(behind)])
+
+    assert (high + 0.05) / (low + 0.05) >= 4.5
 
 
 async def test_without_colour_no_cell_has_one() -> None:

@@ -180,7 +180,7 @@ def _played(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     ("code", "chosen", "runs", "printed"),
     [
         pytest.param(0, ("train", "cnn", "--steps", "9"), True, "tfwatch train cnn --steps 9\n", id="chosen"),
-        pytest.param(0, ("replay", "/a b"), True, "tfwatch replay '/a b'\n", id="as a shell takes it"),
+        pytest.param(0, ("train", "/a b"), True, "tfwatch train '/a b'\n", id="as a shell takes it"),
         pytest.param(0, (), False, "", id="left"),
         pytest.param(143, ("train", "cnn"), False, "", id="ended by a signal"),
     ],
@@ -207,6 +207,27 @@ def test_what_is_chosen_is_printed_and_run(
     assert capsys.readouterr() == ("", printed)
 
 
+@pytest.mark.parametrize(("code", "then"), [(0, [()]), (1, [])], ids=["left", "failed"])
+def test_after_a_replay_the_launcher_shows_again(
+    code: int, then: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _played(monkeypatch, 0)
+    words = ("replay", "2026-11-20T10-17-03_cnn")
+    ran: list[Sequence[str]] = []
+    became: list[Sequence[str]] = []
+
+    def run_command(words: Sequence[str]) -> int:
+        ran.append(words)
+        return code
+
+    factories = replace(
+        Factories(), launcher=lambda *_, **__: _Chooses(*words), exec_command=became.append, run_command=run_command
+    )
+
+    assert room.launch(tmp_path, factories) == code
+    assert (ran, became) == ([words], then)
+
+
 @pytest.mark.terminal
 def test_in_a_terminal_a_run_is_chosen_and_seen_again(tmp_path: Path) -> None:
     usual(tmp_path / "tfwatch" / "runs" / "2026-11-20T10-17-03_cnn").ended().writer.close()
@@ -217,10 +238,13 @@ def test_in_a_terminal_a_run_is_chosen_and_seen_again(tmp_path: Path) -> None:
         terminal.wait_for("tfwatch replay 2026-11-20T10-17-03_cnn")
         terminal.press("\r")
         terminal.wait_for("451 steps")
+        assert "tfwatch replay 2026-11-20T10-17-03_cnn\r\n" in terminal.words
+        terminal.output = b""
+        terminal.press("q")
+        terminal.wait_for("recent runs")
         terminal.press("q")
         assert terminal.wait() == 0
         assert terminal.state == terminal.before
-        assert "tfwatch replay 2026-11-20T10-17-03_cnn\r\n" in terminal.words
 
 
 def test_without_a_terminal_it_is_the_help(capsys: pytest.CaptureFixture[str]) -> None:

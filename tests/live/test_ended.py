@@ -30,7 +30,7 @@ def starved(folder: Path | None) -> Canned:
     return run.steps(1, STARVING, int(Flag.SWITCH)).steps(150, STARVING)
 
 
-NOTHING = "nothing to copy: this finding has no code suggestion"
+NOTHING = "nothing to copy: no code suggestion, and no setting is on"
 
 
 async def told(show: Shown) -> None:

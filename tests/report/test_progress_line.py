@@ -35,16 +35,16 @@ def training() -> tuple[RunWriter, FakeClock]:
 
 
 def test_a_run_that_trains() -> None:
-    line = "cnn  epoch 2/20  step 412  1 240 img/s  loss 1.312  accuracy 0.500  20.0 ms/step, starving 41 %"
+    line = "cnn  epoch 2/20  step 412  1 240 examples/s  loss 1.312  accuracy 0.500  20.0 ms/step, starving 41 %"
     assert line_of(*training()) == line
 
 
 @pytest.mark.parametrize(
     ("width", "line"),
     [
-        (95, "cnn  epoch 2/20  step 412  1 240 img/s  loss 1.312  accuracy 0.500  20.0 ms/step, starving 41 %"),
-        (94, "cnn  epoch 2/20  step 412  1 240 img/s  accuracy 0.500  20.0 ms/step, starving 41 %"),
-        (79, "cnn  epoch 2/20  step 412  1 240 img/s  20.0 ms/step, starving 41 %"),
+        (100, "cnn  epoch 2/20  step 412  1 240 examples/s  loss 1.312  accuracy 0.500  20.0 ms/step, starving 41 %"),
+        (99, "cnn  epoch 2/20  step 412  1 240 examples/s  accuracy 0.500  20.0 ms/step, starving 41 %"),
+        (79, "cnn  epoch 2/20  step 412  1 240 examples/s  20.0 ms/step, starving 41 %"),
         (40, "cnn  20.0 ms/step, starving 41 %"),
         (30, "20.0 ms/step, starving 41 %"),
     ],
@@ -56,7 +56,7 @@ def test_what_does_not_fit_goes_and_starving_goes_last(width: int, line: str) ->
 def test_what_the_pilot_does_stands_in_place_of_the_verdict() -> None:
     writer, clock = training()
     writer.event(ExperimentBegan(0, "prefetch", ["off", "4"], 50, 600, 1))
-    assert line_of(writer, clock, 79).endswith("  1 240 img/s  A/B test prefetch off vs 4: block 1")
+    assert line_of(writer, clock, 79).endswith("  1 240 examples/s  A/B test prefetch off vs 4: block 1")
     writer.event(ExperimentEnded(0, "prefetch", ["off", "4"], 50, 90, "key", "unclear", "4", "off", 0, 0, 40, ""))
     assert line_of(writer, clock).endswith("  20.0 ms/step, starving 41 %")
     writer.event(AutopilotBegan(0, 90, 1e9))

@@ -147,7 +147,7 @@ def _at(document: dict[str, Any], path: str) -> Any:
         pytest.param({"verdict": "STARVING"}, "$.verdict", id="an unknown word"),
         pytest.param({"steps": "200"}, "$.steps", id="text for a number"),
         pytest.param(
-            {"data_wait_cost": {"data_wait_s": 1.0, "share_of_run": 0.1, "images": None, "energy_j": None}},
+            {"data_wait_cost": {"data_wait_s": 1.0, "share_of_run": 0.1, "examples": None, "energy_j": None}},
             "$.data_wait_cost",
             id="a missing figure",
         ),

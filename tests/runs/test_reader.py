@@ -108,7 +108,7 @@ def test_images_per_second_cover_the_last_five_seconds(tmp_path: Path) -> None:
         clock.at_s = at_s
         writer.progress.append((images, 1, 0, 1, None, None))
         writer.flush()
-        rates.append(reader.tail().images_s)
+        rates.append(reader.tail().examples_s)
 
     assert rates == [None, 100.0, None, 200.0, 0.0]
     latest = reader.tail().latest
@@ -124,7 +124,7 @@ def test_without_known_batch_sizes_there_is_no_rate() -> None:
         clock.at_s = step
         writer.progress.append((0, step, 0, step, None, None))
         writer.flush()
-    assert reader.tail().images_s is None
+    assert reader.tail().examples_s is None
 
 
 def test_the_last_end_event_counts(tmp_path: Path) -> None:

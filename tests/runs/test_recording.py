@@ -48,7 +48,7 @@ def test_written_data_is_read_back(tmp_path: Path) -> None:
     assert snapshot.samples["cpu_cores"].tolist() == [1.5]
     assert np.isnan(snapshot.samples["process_cores"]).all()
     assert snapshot.latest is not None
-    assert (snapshot.latest.images, snapshot.latest.epoch_step, snapshot.latest.metric) == (32, 3, 0.25)
+    assert (snapshot.latest.examples, snapshot.latest.epoch_step, snapshot.latest.metric) == (32, 3, 0.25)
     assert tuple(snapshot.events) == (Noted(1_000_000_000, "hello"),)
     assert snapshot.manifest.device == "GPU:0"
     assert (snapshot.torn, snapshot.unrecorded) == (0, "")

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.screens.canned import usual
+from tests.screens.canned import STARVING, Canned, usual
 from tests.screens.hardware import compute_bound
 from tests.screens.showing import shown
 from tests.screens.states import stalled, starving
+from tfwatch.core import events as facts
 from tfwatch.core.knobs import KNOBS, LARGEST
 from tfwatch.screens.footer import OwnCost
 from tfwatch.screens.keys import LIVE_BINDINGS, PANE_BINDINGS
@@ -161,6 +162,9 @@ async def test_a_click_is_as_good_as_a_key(tmp_path: Path) -> None:
         await show.until(lambda: show.control and show.control.has_requests)
         assert show.asked() == [("prefetch", 4)]
         await show.pilot.click("#knobs", offset=(6, 3))
+        await show.until(lambda: show.live.knobs.chosen_key == "w")
+        assert show.asked() == []
+        await show.pilot.click("#knobs", offset=(6, 3))
         await show.until(lambda: show.control and show.control.has_requests)
         assert show.asked() == [("workers", "auto")]
         await show.pilot.click("#events", offset=(6, 2))
@@ -184,8 +188,14 @@ async def test_the_code_suggestion_is_copied(tmp_path: Path) -> None:
         assert (tmp_path / "copied.py").read_text() == show.app.clipboard + "\n"
 
 
-async def test_a_finding_without_code_copies_nothing(tmp_path: Path) -> None:
+async def test_a_finding_without_code_copies_the_lines_of_the_settings(tmp_path: Path) -> None:
     async with shown(stalled(tmp_path)) as show:
+        await show.press("y")
+        assert show.app.clipboard.startswith("dataset = dataset.prefetch(")
+
+
+async def test_without_code_and_with_all_settings_off_nothing_is_copied(tmp_path: Path) -> None:
+    async with shown(Canned(tmp_path).started().steps(5, STARVING)) as show:
         await show.press("y")
         assert [note.message for note in show.app._notifications][-1].startswith("nothing to copy")
         assert not show.app.clipboard
@@ -200,7 +210,8 @@ async def test_every_knob_and_the_autopilot_have_a_row(size: tuple[int, int], ro
         pane = show.live.knobs
         labels = [row.plain.split()[0] for row in pane.rows(pane.content_size.width, pane.content_size.height)]
         assert labels == rows.split()
-        await show.pilot.click("#knobs", offset=(6, len(labels) if size[0] == 120 else len(labels) - 1))
+        for _ in range(2):  # the first click selects
+            await show.pilot.click("#knobs", offset=(6, len(labels) if size[0] == 120 else len(labels) - 1))
         await show.until(lambda: show.control and show.control.next_tuner_request(0, 0.0)[1])
 
 
@@ -234,3 +245,17 @@ async def test_the_footer_of_a_finished_run_lists_the_view_keys(tmp_path: Path) 
         assert "space freeze" in show.rows[-1]
         assert "z zoom" in show.rows[-1]
         assert "r restart" not in show.rows[-1]
+
+
+async def test_enter_shows_the_whole_of_a_line_that_its_row_cuts(tmp_path: Path) -> None:
+    run = usual(tmp_path).event(facts.Noted, text="a note " * 30)
+    async with shown(run, (80, 24)) as show:
+        await show.press("3", "[", "enter")
+        assert any(note.message.startswith("a note a note") for note in show.app._notifications)
+
+
+async def test_enter_on_a_line_that_fits_shows_nothing_more(tmp_path: Path) -> None:
+    run = usual(tmp_path).event(facts.Noted, text="a note")
+    async with shown(run, (80, 24)) as show:
+        await show.press("3", "[", "enter")
+        assert not any("a note" in note.message for note in show.app._notifications)

@@ -169,5 +169,10 @@ async def test_a_tiny_window_shows_every_answer(key: str, question: str, answers
 async def test_the_question_fits_the_smallest_screen(size: tuple[int, int]) -> None:
     async with shown(Canned(None).started().steps(50, STARVING), size) as show:
         await show.press("q")
-        for word in ("stop training at the next batch, and quit", "training continues without it", "n stay"):
+        for word in (
+            "stop training at the next batch, and quit",
+            "training continues without it",
+            "shell is back",
+            "n stay",
+        ):
             assert word in show.text

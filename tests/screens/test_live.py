@@ -41,7 +41,7 @@ SIZES = [(60, 18), (80, 24), (99, 40), (100, 32), (120, 40), (200, 60)]
             ["OK, data wait 1 %", "compute-bound", "1.69 x faster over 150 steps, enough steps"],
             id="compute_bound",
         ),
-        pytest.param(stalled, ["NO BATCH FOR 20.3 s", "0 img/s", "ETA stalled"], id="stalled"),
+        pytest.param(stalled, ["NO BATCH FOR 20.3 s", "0 examples/s", "ETA stalled"], id="stalled"),
         pytest.param(settling, ["MEASURING", "prefetch 4: 30 of 60 steps", "so far, 30 of 60 steps"], id="settling"),
         pytest.param(slow_callback, ["STEP 451 RUNS FOR 8.0 s", "in callback ModelCheckpoint"], id="slow callback"),
         pytest.param(validating, ["BETWEEN EPOCHS", "validation, 2.1 s so far"], id="validating"),
@@ -100,14 +100,14 @@ async def test_a_run_without_a_sign_of_life_has_no_speed_and_no_eta(
     life: Life, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with shown(usual(None).staged(*STAGES), live=False) as show:
-        assert "img/s" in show.rows[0]
+        assert "examples/s" in show.rows[0]
         assert "tf.data, 1 s ago" in show.text
         reader = show.app._reader
         seen = reader.tail()
         # Its clock stops at the last sign of life.
         monkeypatch.setattr(reader, "tail", lambda: replace(seen, life=life))
         await show.frame()
-        assert "img/s" not in show.rows[0]
+        assert "examples/s" not in show.rows[0]
         assert "ETA" not in show.rows[0]
         assert ("newest reading" in show.text) is (life is not Life.NOT_RESPONDING)
 

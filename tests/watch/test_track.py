@@ -154,7 +154,7 @@ def test_unknown_examples_are_noted_once_and_not_counted(batch: Any) -> None:
         "examples are not counted: the size of a batch is unknown"
     ]
     assert snapshot.latest is not None
-    assert (snapshot.latest.step, snapshot.latest.images, snapshot.images_s) == (4, 0, None)
+    assert (snapshot.latest.step, snapshot.latest.examples, snapshot.examples_s) == (4, 0, None)
 
 
 @pytest.mark.parametrize("odd", ["text", np.zeros(3), 10**400, math.nan, Odd()])

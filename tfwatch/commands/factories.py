@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -103,19 +104,28 @@ def _launcher(*args: Any, **options: Any) -> Launching:
     return LauncherApp(*args, **options)
 
 
-def _exec_command(words: Sequence[str]) -> None:
+def _command_line(words: Sequence[str]) -> list[str]:
     own = len(sys.orig_argv) - len(sys.argv[1:])
+    return [sys.executable, *sys.orig_argv[1:own], *words]
+
+
+def _run_command(words: Sequence[str]) -> int:
+    return subprocess.run(_command_line(words), check=False).returncode
+
+
+def _exec_command(words: Sequence[str]) -> None:
     for name in os.listdir("/dev/fd"):  # a driver's files that stayed open would keep the GPU's memory
         with contextlib.suppress(OSError):
             os.set_inheritable(int(name), int(name) <= _STANDARD)
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:own], *words])
+    os.execv(sys.executable, _command_line(words))
 
 
 @dataclass(frozen=True)
 class Factories:
     """The factories of one run.
 
-    exit_now: ends the process at once. exec_command: replaces the process by `tfwatch` with these words.
+    exit_now: ends the process at once. exec_command: replaces the process by `tfwatch` with these
+    words. run_command: runs it in a child process, and returns its exit code.
     `app`, `doctor` and `launcher` take the arguments of `TfwatchApp`, `DoctorApp` and `LauncherApp`.
     """
 
@@ -127,6 +137,7 @@ class Factories:
     installed: Callable[[], Installed] = Installed.here
     exit_now: Callable[[int], Any] = os._exit
     exec_command: Callable[[Sequence[str]], Any] = _exec_command
+    run_command: Callable[[Sequence[str]], int] = _run_command
 
 
 def make_checkup(runs_dir: Path, data: Path | None = None) -> RunCheckup:

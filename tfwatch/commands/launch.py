@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfwatch.analysis.steps.breakdown import breakdown, steady
 from tfwatch.commands.factories import Factories, make_checkup
-from tfwatch.commands.restart import exec_command
+from tfwatch.commands.restart import announce, exec_command
 from tfwatch.commands.screen_host import show_app
 from tfwatch.commands.start_knobs import knob, start_knobs
 from tfwatch.core import units
@@ -39,9 +39,10 @@ _SHARE_STEPS = 200_000
 
 
 def launch(runs_dir: Path, factories: Factories | None = None, clock: Clock = SYSTEM) -> int:
-    """Show the launcher until the user leaves or chooses a command, which then replaces this process.
+    """Show the launcher until the user leaves or chooses a training, which then replaces this process.
 
-    A new program is started instead of a call: the launcher has threads, and a run must start without any.
+    A new program is started instead of a call: the launcher has threads, and a run must start without any. After a
+    replay the launcher shows again.
     """
     factories = factories or Factories()
     here = find_gpu()
@@ -60,9 +61,12 @@ def launch(runs_dir: Path, factories: Factories | None = None, clock: Clock = SY
 
     code = show_app(make_app)
     words = apps[0].words if apps and not code else ()
-    if words:
+    if not words:
+        return code
+    if words[0] != "replay":
         return exec_command(words, factories)
-    return code
+    announce(words)
+    return factories.run_command(words) or exec_command((), factories)
 
 
 # -- what can be trained ------------------------------------------------------------------------------

@@ -24,10 +24,15 @@ if TYPE_CHECKING:
     from tfwatch.training.request import TrainRequest
 
 
+def announce(words: Sequence[str]) -> None:
+    """Print the command that starts now."""
+    sys.stderr.write(f"{shlex.join(('tfwatch', *words))}\n")
+    sys.stderr.flush()
+
+
 def exec_command(words: Sequence[str], factories: Factories) -> int:
     """Print the command and replace this process by it. Returns 1, after a sentence, only where that fails."""
-    sys.stderr.write(f"tfwatch {shlex.join(words)}\n")
-    sys.stderr.flush()
+    announce(words)
     try:
         factories.exec_command(words)
     except OSError as error:

@@ -70,8 +70,8 @@ SAMPLE = np.dtype(
     ]
 )
 
-#: The training's progress. `images`: 0 where the number of images in a batch is unknown. `metric` is the metric that
-#: `Manifest.metric` names. Missing is NaN; for a loss that is NaN itself, or infinite, see `LossDiverged`.
+#: The training's progress. `images`: examples of any kind, 0 where the number in a batch is unknown. `metric` is the
+#: metric that `Manifest.metric` names. Missing is NaN; for a loss that is NaN itself, or infinite, see `LossDiverged`.
 PROGRESS = np.dtype(
     [
         ("at_ns", "<u8"),

@@ -9,6 +9,7 @@ import numpy as np
 
 from tfwatch.analysis.findings.advice import find_slow_callback, find_slow_epoch_end, has_shuffle_fill
 from tfwatch.analysis.findings.banner import banner
+from tfwatch.analysis.findings.code_suggestions import pasted_lines
 from tfwatch.analysis.findings.log_lines import LogFinding, LogFollower
 from tfwatch.analysis.findings.situation import NOT_JUDGED, Situation
 from tfwatch.analysis.findings.starving_cost import DataWaitCost, cost_of_data_wait
@@ -85,6 +86,13 @@ class RunView:
     def is_over(self) -> bool:
         """True once the run is over."""
         return self.snapshot.life.is_over
+
+    @property
+    def code(self) -> str:
+        """The code suggestion of the finding; without one, the lines for the current settings. Empty without either."""
+        now = {knob: state.now for knob, state in self.knobs.items()}
+        form = self.snapshot.manifest.fast_form
+        return self.finding.edit or pasted_lines(now, {}, self.situation.stages, form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +175,7 @@ class Follower:
         recent = snapshot.steps[-64:]
         steps_ms = step_ms(recent)
         total, whole = self._take_time_breakdown(snapshot)
-        images = snapshot.latest.images if snapshot.latest else None
+        examples = snapshot.latest.examples if snapshot.latest else None
         return _Figures(
             replace(self._measure(snapshot), epoch_spent=whole),
             float(np.median(steps_ms)) if len(recent) else None,
@@ -176,7 +184,7 @@ class Follower:
             machine=self._step_search.machine.machine(snapshot),
             energy=self._step_search.machine.energy(snapshot),
             left_s=left_s(snapshot.progress, steps_in_all(snapshot)),
-            lost=cost_of_data_wait(total, snapshot.now_s, images, None),
+            lost=cost_of_data_wait(total, snapshot.now_s, examples, None),
         )
 
     def _measure(self, snapshot: Snapshot) -> MeasuredSetting:

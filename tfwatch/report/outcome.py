@@ -52,7 +52,7 @@ def data_wait_cost_json(found: DataWaitCost) -> dict[str, float | None]:
     return {
         "data_wait_s": found.data_wait_s,
         "share_of_run": found.share,
-        "images": found.examples,
+        "examples": found.examples,
         "energy_j": found.energy_j,
         "run_without_data_wait_s": found.without_s,
     }

@@ -40,7 +40,7 @@ _Piece = tuple[int, str]
 def progress_line(snapshot: Snapshot, width: int | None = None) -> str:
     """Return the progress of a run, in at most `width` cells where it is given.
 
-    `cnn  epoch 2/20  step 412  1 240 img/s  23.4 ms/step, starving 41 %`.
+    `cnn  epoch 2/20  step 412  1 240 examples/s  23.4 ms/step, starving 41 %`.
     """
     trying = _experiment(snapshot) or _autopilot(snapshot)
     pieces = [(0, snapshot.manifest.title), *_how_far(snapshot), *(trying or _starving(snapshot)), *_now(snapshot)]
@@ -67,8 +67,8 @@ def _how_far(snapshot: Snapshot) -> list[_Piece]:
     of = f"/{epoch.epochs}" if epoch and 0 < epoch.epochs <= _MOST_EPOCHS else ""
     pieces = [(1, f"epoch {latest.epoch + 1}{of}")]
     pieces.append((3, f"step {units.count(latest.step)}"))
-    if snapshot.images_s is not None:
-        pieces.append((2, f"{units.count(round(snapshot.images_s))} img/s"))
+    if snapshot.examples_s is not None:
+        pieces.append((2, f"{units.count(round(snapshot.examples_s))} examples/s"))
     diverged = current_divergence(snapshot.events.of(LossDiverged, LossRecovered))
     if diverged:
         pieces.append((1, divergence_text(diverged)))

@@ -42,7 +42,7 @@ _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 class ProgressNow:
     """The training's progress; `metric` is the one that `Manifest.metric` names. None is missing, or NaN."""
 
-    images: int
+    examples: int
     step: int
     epoch: int
     epoch_step: int
@@ -63,7 +63,7 @@ class Snapshot:
     stages, by number. stages_before: the rows just before each switch, by the step of its request.
     torn: lines and rows that could not be read. silent_s: the age of the pulse where the run does not respond.
     unrecorded: why the disk takes no rows now; empty where it does.
-    images_s: images a second over the last 5 s; None before there are any.
+    examples_s: examples a second over the last 5 s; None before there are any.
     log, log_head: the log's last and first lines, of `log_total` in all.
     """
 
@@ -81,7 +81,7 @@ class Snapshot:
     samples: Rows
     progress: Rows
     latest: ProgressNow | None
-    images_s: float | None
+    examples_s: float | None
     stages: Rows
     stages_found: Mapping[int, StagesFound]
     stages_before: Mapping[int, Rows]
@@ -194,7 +194,7 @@ class RunReader:
             samples=self._samples.rows,
             progress=progress,
             latest=_latest(progress),
-            images_s=_images_s(progress),
+            examples_s=_examples_s(progress),
             stages=self._stages.newest(at_s * 1e9),
             stages_found=dict(self._stages.found),
             stages_before=dict(self._stages.before),
@@ -304,11 +304,11 @@ def _latest(progress: Rows) -> ProgressNow | None:
     return ProgressNow(int(row["images"]), int(row["step"]), int(row["epoch"]), int(row["epoch_step"]), loss, metric)
 
 
-def _images_s(progress: Rows, window_s: float = 5.0) -> float | None:
+def _examples_s(progress: Rows, window_s: float = 5.0) -> float | None:
     tail = progress[-64:]
     tail = tail[tail["at_ns"] >= tail["at_ns"][-1] - window_s * 1e9] if len(tail) else tail
     if len(tail) < 2 or not tail["images"][-1]:
         return None
     seconds = (float(tail["at_ns"][-1]) - float(tail["at_ns"][0])) / 1e9
-    images = float(tail["images"][-1]) - float(tail["images"][0])
-    return images / seconds if seconds > 0 and images >= 0 else None
+    examples = float(tail["images"][-1]) - float(tail["images"][0])
+    return examples / seconds if seconds > 0 and examples >= 0 else None

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 #: The row that asks for a user's file.
 _OWN = Trainable("your own", "your Python file with model() and dataset(knobs): enter asks for it", (), "")
+#: The workload under the cursor at the start: it shows what tfwatch is for.
+_FIRST = "cnn"
 #: Columns from which the knobs take more than half of the width.
 _WIDE = 100
 #: Rows that a long list of workloads leaves to the other panes.
@@ -141,6 +143,8 @@ class LauncherScreen(Screen[None]):
         apply_glyphs(self, self._glyphs)
         self.workloads.workloads = (*self._content.workloads, _OWN)
         self.workloads.styles.height = len(self.workloads.workloads) + 2
+        names = [one.name for one in self.workloads.workloads]
+        self.workloads.cursor = names.index(_FIRST) if _FIRST in names else 0
         self.runs.note = "loading"
         self._show_choice()
 

@@ -262,15 +262,15 @@ class LiveScreen(Screen[None], CachedLines):
         self.set_focus(None)
 
     async def action_copy(self) -> None:
-        """Copy the code suggestion, into a file too; while the training stops, quit now."""
+        """Copy the code suggestion or that of the settings, into a file too; while the training stops, quit now."""
         if self.stopping:
             await self.run_action("app.leave_now")
-        elif self.view and (lines := self.view.finding.edit):
+        elif self.view and (lines := self.view.code):
             self.app.copy_to_clipboard(lines)
             path = save_copy(self.view.snapshot.folder, lines)
             self.notify(f"copied, and written to {short_path(path)}" if path else "copied")
         else:
-            self.notify("nothing to copy: this finding has no code suggestion")
+            self.notify("nothing to copy: no code suggestion, and no setting is on")
 
     def action_help(self) -> None:
         """Show every key."""
@@ -283,8 +283,10 @@ class LiveScreen(Screen[None], CachedLines):
 
     @on(EventsPane.Chosen)
     def show_event_moment(self, message: EventsPane.Chosen) -> None:
-        """Show the moment of an event in the charts."""
+        """Show the moment of an event in the charts, and the whole of a sentence that its row cuts."""
         self.timeline.jump_to(message.at_s)
+        if message.cut_text:
+            self.notify(message.cut_text, timeout=10)
 
     @on(Timeline.Frozen)
     def follow_events(self, message: Timeline.Frozen) -> None:

@@ -87,9 +87,9 @@ def _step(snapshot: Snapshot) -> str:
 
 def _speed(view: RunView) -> str:
     if view.situation.is_stalled:
-        return "0 img/s"
-    images_s = view.snapshot.images_s
-    return "" if images_s is None else f"{units.count(round(images_s))} img/s"
+        return "0 examples/s"
+    per_s = view.snapshot.examples_s
+    return "" if per_s is None else f"{units.count(round(per_s))} examples/s"
 
 
 def _eta(view: RunView) -> str:
@@ -146,7 +146,13 @@ def knobs_title(view: RunView, live: bool) -> str:
     """Return the title of the settings; a read-only run and a finished run have their own."""
     if view.is_over:
         return "settings at the end of the run"
-    return "live switches" if live else "settings, read only"
+    return "live switches" if live else f"settings, read only{_stop_hint(view.snapshot)}"
+
+
+def _stop_hint(snapshot: Snapshot) -> str:
+    """Return the command that stops a run of this machine, which no key of a second screen does."""
+    is_reachable = snapshot.life is Life.RUNNING and snapshot.manifest.pid
+    return f"; kill {snapshot.manifest.pid} stops it" if is_reachable else ""
 
 
 def knob_of(key: str) -> str:

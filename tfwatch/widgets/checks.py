@@ -15,7 +15,7 @@ STYLES = {
     Status.FAIL: "$text-error bold",
     Status.WARN: "$text-warning bold",
     Status.OK: "$text-success",
-    Status.NA: "$foreground 60%",
+    Status.NA: "$foreground 65%",
 }
 _ID_CELLS = 17
 

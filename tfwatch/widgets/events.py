@@ -83,9 +83,13 @@ class EventsPane(RowList):
 
     @dataclass
     class Chosen(Message):
-        """The user selected a moment of the run, seconds since its clock origin."""
+        """The user selected a moment of the run, seconds since its clock origin.
+
+        cut_text: the sentence of its row where the pane cuts it; else empty.
+        """
 
         at_s: float
+        cut_text: str = ""
 
     def on_mount(self) -> None:
         self.set_titles("events", "enter jumps  [ ] previous, next")
@@ -122,7 +126,10 @@ class EventsPane(RowList):
     def action_choose(self) -> None:
         """Jump to the event under the cursor."""
         if 0 <= self.cursor < self.count():
-            self.post_message(self.Chosen(self.event_rows[-1 - self.cursor].at_s))
+            chosen = self.event_rows[-1 - self.cursor]
+            width = self.scrollable_content_region.width
+            is_cut = self.row_at(self.cursor, width).cell_length > width
+            self.post_message(self.Chosen(chosen.at_s, chosen.text if is_cut else ""))
 
     def follow(self) -> None:
         """Clear the selection and follow the newest events."""
@@ -200,8 +207,9 @@ def describe_missed_switch(event: facts.SwitchMissed, form: str) -> RowText:
 
 
 def describe_epoch(event: facts.EpochEnded, validation_ms: float | None) -> RowText:
-    """Describe an epoch, its metrics first: a narrow pane cuts the end."""
-    figures = [f"{metric_name(name)} {value:.3g}" for name, value in list(event.metrics.items())[:4]]
+    """Describe an epoch, validation first: a narrow pane cuts the end."""
+    validation_first = sorted(event.metrics.items(), key=lambda item: not item[0].startswith("val_"))
+    figures = [f"{metric_name(name)} {value:.3g}" for name, value in validation_first[:4]]
     if validation_ms is not None:
         figures.append(f"validation {units.seconds(validation_ms / 1e3)}")
     figures.append(f"to step {units.count(event.step)}")
@@ -244,7 +252,7 @@ def describe_event(event: facts.Event) -> RowText | None:
             skipped = f", {event.skipped} unreadable files skipped" if event.skipped else ""
             names = f": {', '.join(event.examples[:3])}" if event.examples else ""
             took = units.seconds(event.took_ms / 1e3)
-            what = "data set" if event.images is None else f"{units.count(event.images)} images"
+            what = "data set" if event.images is None else f"{units.count(event.images)} examples"
             return ".", f"{what} ready in {took}{skipped}{names}", ""
         case ExperimentBegan():
             return _EXPERIMENT, f"A/B test: {search_text.subject_text(event.knob, event.values)}", "$text-accent"

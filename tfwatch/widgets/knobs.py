@@ -137,7 +137,7 @@ class KnobRow:
 
 
 class KnobsPane(FramedPane, can_focus=True):
-    """The knobs in rows; posts `Pressed` with the key of the row that was clicked or entered."""
+    """The knobs in rows; posts `Pressed` with the key of the row that was entered, or clicked twice."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", "row up", show=False),
@@ -147,6 +147,8 @@ class KnobsPane(FramedPane, can_focus=True):
 
     knobs: reactive[tuple[KnobRow, ...]] = reactive((), repaint=False)
     cursor: reactive[int] = reactive(0, repaint=False)
+    #: The row of the last click, until the pane loses the focus.
+    _clicked: int | None = None
 
     watch_cursor = FramedPane.repaint_rows
 
@@ -200,7 +202,7 @@ class KnobsPane(FramedPane, can_focus=True):
         knob = self.knobs[at]
         names, values, arrows = cells
         here = self.has_focus and at == self.cursor
-        faint = "" if knob.enabled else "$foreground 50%"
+        faint = "" if knob.enabled else "$foreground 65%"
         following = column(_next_text(knob), arrows) if knob.next else " "
         value_parts = (column(_value_text(knob), values), faint or "bold"), (following, faint)
         name_style = "reverse" if here else faint
@@ -232,13 +234,20 @@ class KnobsPane(FramedPane, can_focus=True):
         at = event.get_content_offset(self)
         rows = self._in_view(self.content_size.height)
         if at is not None and 0 <= at.y - self._has_head_row < len(rows):
-            self._choose(rows[at.y - self._has_head_row])
+            self._select_or_choose(rows[at.y - self._has_head_row])
 
     def on_focus(self) -> None:
         self.refresh()
 
     def on_blur(self) -> None:
+        self._clicked = None
         self.refresh()
+
+    def _select_or_choose(self, at: int) -> None:
+        """Select a row at the first click, press its key at the next."""
+        if at == self._clicked:
+            self._choose(at)
+        self.cursor = self._clicked = at
 
     def _choose(self, at: int) -> None:
         if 0 <= at < len(self.knobs):

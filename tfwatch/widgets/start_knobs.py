@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfwatch.core.start_knobs import StartKnob, Value
 
 _QUIET = "$foreground 65%"
-_GREY = "$foreground 45%"
+_GREY = "$foreground 65%"
 _KNOB_CELLS = 14
 _VALUE_CELLS = 18
 #: Cells from which a row has room for its note.

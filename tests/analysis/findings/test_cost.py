@@ -14,7 +14,7 @@ def test_time_examples_and_energy() -> None:
     found = cost_of_data_wait(STEPS, 100.0, 32_000, Energy(joules=9000.0, known_s=100.0, starving_j=1200.0))
     assert (found.share, found.without_s, found.energy_j) == (0.3, 70.0, 1200.0)
     assert found.examples == pytest.approx(16_000)
-    assert cost_text(found) == "without data wait: 1:10 at best, or 16 000 more images in the same time"
+    assert cost_text(found) == "without data wait: 1:10 at best, or 16 000 more examples in the same time"
 
 
 def test_what_is_not_known_is_left_out() -> None:

@@ -101,9 +101,9 @@ class Banner:
 
 NOT_JUDGED = Judgement(Verdict.UNKNOWN, 0, 20, None)
 
-#: A wait is a stall, and a step is long, from this many median steps on, and from this many seconds on.
+#: A wait is a stall, and a step is long, from this many median steps on, and from this many seconds on: the first batch
+#: of an epoch often takes a few tenths.
 LONG_STEPS = 4.0
-STALL_S = 0.15
 LONG_S = 1.0
 
 
@@ -218,7 +218,7 @@ class Situation:
     @property
     def is_waiting_long(self) -> bool:
         """True while a data wait is longer than usual, the first one of the run included."""
-        return self.life == "running" and self.phase is Phase.WAIT and self.phase_s >= self._long_s(STALL_S)
+        return self.life == "running" and self.phase is Phase.WAIT and self.phase_s >= self._long_s()
 
     @property
     def is_stalled(self) -> bool:
@@ -229,7 +229,7 @@ class Situation:
     def is_running_long(self) -> bool:
         """True while compute or host time is longer than usual."""
         busy = self.phase in (Phase.COMPUTE, Phase.HOST)
-        return self.life == "running" and busy and self.phase_s >= self._long_s(LONG_S)
+        return self.life == "running" and busy and self.phase_s >= self._long_s()
 
-    def _long_s(self, least_s: float) -> float:
-        return max(least_s, LONG_STEPS * (self.median_step_ms or 0.0) / 1e3)
+    def _long_s(self) -> float:
+        return max(LONG_S, LONG_STEPS * (self.median_step_ms or 0.0) / 1e3)

@@ -70,12 +70,12 @@ def cost_of_data_wait(total: TimeSpent, run_s: float, examples: int | None, ener
     )
 
 
-def cost_text(found: DataWaitCost, what: str = "images") -> str:
-    """Return `without data wait: 3 h 8 min at best, or 312 000 more images in the same time`; empty where small."""
+def cost_text(found: DataWaitCost) -> str:
+    """Return `without data wait: 3 h 8 min at best, or 312 000 more examples in the same time`; empty where small."""
     if not found.is_notable:
         return ""
     more = found.examples is not None and round(found.examples) > 0
-    instead = f", or {units.count(round(found.examples or 0))} more {what} in the same time" if more else ""
+    instead = f", or {units.count(round(found.examples or 0))} more examples in the same time" if more else ""
     return f"without data wait: {units.seconds(found.without_s)} at best{instead}"
 
 

@@ -11,7 +11,7 @@ COMPUTE_COLOUR = "$primary"
 HOST_COLOUR = "$foreground 45%"
 MUTED_COLOUR = "$foreground 20%"
 OTHERS_COLOUR = "$secondary"
-QUIET_COLOUR = "$foreground 60%"
+QUIET_COLOUR = "$foreground 65%"
 
 
 @dataclass(frozen=True, slots=True)

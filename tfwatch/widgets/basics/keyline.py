@@ -79,7 +79,7 @@ class KeyLine(Pane):
         if key.chosen:
             return row((words, "bold reverse"))
         if not key.enabled:
-            return row((words, "$foreground 45%"))
+            return row((words, "$foreground 65%"))
         return row((key.label, "$accent bold"), words[len(key.label) :])
 
     def _placed(self, width: int) -> Iterator[tuple[int, int, Key]]:

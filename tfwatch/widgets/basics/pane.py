@@ -240,7 +240,7 @@ class FramedPane(Pane):
         border: round $foreground 30%;
         border-title-color: $foreground 80%;
         border-title-style: bold;
-        border-subtitle-color: $foreground 60%;
+        border-subtitle-color: $foreground 65%;
         &:focus { border: round $accent; }
         &.-plain { border: ascii $foreground 30%; }
         &.-plain:focus { border: ascii $accent; }

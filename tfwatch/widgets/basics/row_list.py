@@ -37,7 +37,7 @@ class RowList(ScrollView, PaintedRows, can_focus=True, inherit_bindings=False):
         border: round $foreground 30%;
         border-title-color: $foreground 80%;
         border-title-style: bold;
-        border-subtitle-color: $foreground 60%;
+        border-subtitle-color: $foreground 65%;
         background: $background;
         padding: 0 1;
         overflow-x: hidden;

@@ -242,6 +242,20 @@ def test_a_pipeline_that_cannot_be_read_is_reported_once(iterator: str, reason: 
     assert len(recorded(writer).stages) == 0
 
 
+def test_tensorflow_is_not_asked_for_a_model_that_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It logs a warning each time, once a second into the user's log."""
+    import tensorflow as tf
+
+    from tfwatch.tfdata.work_ahead import without_autotune
+
+    asked: list[Any] = []
+    monkeypatch.setattr(tf.data.experimental, "get_model_proto", asked.append)
+    _held, _, reader, _ = begin(iter(tf.data.Dataset.range(9).with_options(without_autotune())))
+    reader.read()
+
+    assert not asked
+
+
 def test_an_old_tensorflow_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     import tensorflow as tf
 

@@ -91,10 +91,18 @@ def read_model(iterator: Any) -> Any:
     get_model = getattr(tf.data.experimental, "get_model_proto", None)
     if get_model is None:
         raise NoModelError(_OLD, _UPGRADE)
+    if _is_autotune_off(iterator):
+        # TensorFlow logs a warning each time that it is asked for such a model.
+        raise NoModelError(_NOT_AUTOTUNED, AUTOTUNE_FIX)
     try:
         return get_model(iterator)
     except tf.errors.NotFoundError:
         raise NoModelError(_NOT_AUTOTUNED, AUTOTUNE_FIX) from None
+
+
+def _is_autotune_off(iterator: Any) -> bool:
+    dataset = getattr(iterator, "_dataset", None)
+    return dataset is not None and dataset.options().autotune.enabled is False
 
 
 def read_nodes(model: Any) -> tuple[list[Node], int]:

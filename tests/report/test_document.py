@@ -16,7 +16,6 @@ from tests.screens.canned import STAGES, usual
 from tfwatch.core.events import (
     EpochEnded,
     Event,
-    ExperimentEnded,
     LossDiverged,
     LossRecovered,
     Paused,
@@ -203,14 +202,11 @@ def test_what_takes_longer_again_and_again_is_told_with_its_part_and_its_cause(t
 
 
 def test_what_a_file_holds_in_place_of_a_number_is_null(tmp_path: Path) -> None:
-    ended = ExperimentEnded(
-        *(5, "prefetch", ["off", "4"], 0, 30, "cancelled", "unclear", "4", "off", 1, 20, 30, "off"),
-        step_ms={"off": math.nan},
-    )
-    run = open_written(tmp_path / "run", plain(30), ended, settings={"learning_rate": math.inf, "sizes": [1, math.nan]})
+    epoch = EpochEnded(5, 0, 30, {"loss": math.nan})
+    run = open_written(tmp_path / "run", plain(30), epoch, settings={"learning_rate": math.inf})
 
     found = document.as_json(run)
 
-    assert found["settings"] == {"learning_rate": None, "sizes": [1, None]}
-    assert found["experiments"][0]["step_ms"] == {"off": None}
+    assert found["settings"] == {"learning_rate": None}
+    assert found["final_loss"] is None
     json.dumps(found, allow_nan=False)

@@ -1,16 +1,36 @@
 """The events of a run, one frozen class each, and their lines in events.jsonl.
 
-`at_ns` counts from the run's clock origin.
+`at_ns` counts from the run's clock origin. A field's type carries its bounds (`core/bounds.py`). `decode` skips an
+event that is out of them: its readers need no check.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from tfwatch.core.knobs import KNOBS, ChangesKnob, KnobChange, as_value
+from tfwatch.core.bounds import (
+    Answer,
+    AutopilotCause,
+    Bytes,
+    Count,
+    ExperimentCause,
+    Knob,
+    MeanBytes,
+    Milliseconds,
+    Moment,
+    Names,
+    NotFinite,
+    Ratio,
+    Seed,
+    Sha256,
+    Share,
+    SleepMilliseconds,
+    StepTimes,
+    Whole,
+)
+from tfwatch.core.knobs import ChangesKnob, KnobChange, as_value
 from tfwatch.core.older_formats import translate_event
 from tfwatch.core.validation import known_fields
 
@@ -26,18 +46,18 @@ class LossDiverged:
     call, or reported no loss.
     """
 
-    at_ns: int
-    step: int
-    loss: str
-    finite_step: int
+    at_ns: Moment
+    step: Count
+    loss: NotFinite
+    finite_step: Count
 
 
 @dataclass(frozen=True, slots=True)
 class LossRecovered:
     """The loss of `step` is finite again."""
 
-    at_ns: int
-    step: int
+    at_ns: Moment
+    step: Count
 
 
 #: `by` of the switches that the autopilot asks for.
@@ -48,9 +68,9 @@ AUTOPILOT: Final = "autopilot"
 class AutopilotBegan:
     """The autopilot began. memory_bytes: memory that its buffers may add to what is used now."""
 
-    at_ns: int
-    step: int
-    memory_bytes: float
+    at_ns: Moment
+    step: Count
+    memory_bytes: MeanBytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +81,15 @@ class MoveMade(ChangesKnob):
     why: one sentence. beside: other knobs that change at the same time.
     """
 
-    at_ns: int
-    step: int
-    knob: str
+    at_ns: Moment
+    step: Count
+    knob: Knob
     old: str
     new: str
     why: str
-    forecast_ms: float | None = None
-    low_ms: float | None = None
-    high_ms: float | None = None
+    forecast_ms: Milliseconds | None = None
+    low_ms: Milliseconds | None = None
+    high_ms: Milliseconds | None = None
     undoes: bool = False
     beside: tuple[KnobChange, ...] = ()
 
@@ -82,17 +102,17 @@ class MoveJudged(ChangesKnob):
     gain beyond noise. beside: as in `MoveMade`.
     """
 
-    at_ns: int
-    step: int
-    knob: str
+    at_ns: Moment
+    step: Count
+    knob: Knob
     old: str
     new: str
-    before_ms: float
-    after_ms: float | None
-    steps: int
+    before_ms: Milliseconds
+    after_ms: Milliseconds | None
+    steps: Count
     kept: bool
     reason: str = ""
-    forecast_ms: float | None = None
+    forecast_ms: Milliseconds | None = None
     beside: tuple[KnobChange, ...] = ()
 
 
@@ -107,16 +127,16 @@ class AutopilotEnded:
     the process added since the autopilot began.
     """
 
-    at_ns: int
-    step: int
-    cause: str
+    at_ns: Moment
+    step: Count
+    cause: AutopilotCause
     reason: str
-    steps: int
-    before_ms: float | None = None
-    after_ms: float | None = None
-    before_share: float | None = None
-    after_share: float | None = None
-    peak_bytes: float | None = None
+    steps: Count
+    before_ms: Milliseconds | None = None
+    after_ms: Milliseconds | None = None
+    before_share: Share | None = None
+    after_share: Share | None = None
+    peak_bytes: MeanBytes | None = None
     knobs: dict[str, str] = field(default_factory=dict)
 
 
@@ -133,12 +153,12 @@ class ExperimentBegan:
     knob, values: as text; the other values are compared with the first. seed: of the random order of the blocks.
     """
 
-    at_ns: int
-    knob: str
-    values: list[str]
-    step: int
-    budget: int
-    seed: int
+    at_ns: Moment
+    knob: Knob
+    values: Names
+    step: Count
+    budget: Count
+    seed: Seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,18 +170,18 @@ class ExperimentBlock:
     best: the value that ratio, low and high compare with the first one: the answer so far, as in `ExperimentEnded`.
     """
 
-    at_ns: int
-    block: int
-    round: int
+    at_ns: Moment
+    block: Count
+    round: Count
     value: str
-    first: int
-    last: int
-    steps: int
-    step_ms: float
+    first: Count
+    last: Count
+    steps: Count
+    step_ms: Milliseconds
     best: str
-    ratio: float | None = None
-    low: float | None = None
-    high: float | None = None
+    ratio: Ratio | None = None
+    low: Ratio | None = None
+    high: Ratio | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,23 +195,23 @@ class ExperimentEnded:
     since the experiment began. kept: the knob's final value. reason: why it failed.
     """
 
-    at_ns: int
-    knob: str
-    values: list[str]
-    began: int
-    step: int
-    cause: str
-    answer: str
+    at_ns: Moment
+    knob: Knob
+    values: Names
+    began: Count
+    step: Count
+    cause: ExperimentCause
+    answer: Answer
     value: str
     against: str
-    rounds: int
-    steps: int
-    spent: int
+    rounds: Count
+    steps: Count
+    spent: Count
     kept: str
-    ratio: float | None = None
-    low: float | None = None
-    high: float | None = None
-    step_ms: dict[str, float] = field(default_factory=dict)
+    ratio: Ratio | None = None
+    low: Ratio | None = None
+    high: Ratio | None = None
+    step_ms: StepTimes = field(default_factory=dict)
     reason: str = ""
 
 
@@ -202,8 +222,8 @@ _E = TypeVar("_E", bound="Event")
 class ImportEnded:
     """TensorFlow was imported."""
 
-    at_ns: int
-    took_ms: float
+    at_ns: Moment
+    took_ms: Milliseconds
     tensorflow: str
 
 
@@ -211,10 +231,10 @@ class ImportEnded:
 class DatasetReady:
     """The data set is ready. images: None where their number is unknown. skipped: files that could not be read."""
 
-    at_ns: int
-    images: int | None
-    skipped: int
-    took_ms: float
+    at_ns: Moment
+    images: Whole | None
+    skipped: Count
+    took_ms: Milliseconds
     examples: list[str] = field(default_factory=list)
 
 
@@ -222,19 +242,19 @@ class DatasetReady:
 class EpochStarted:
     """An epoch (counted from 0) began; `steps` is None where the number of batches is unknown."""
 
-    at_ns: int
-    epoch: int
-    epochs: int
-    steps: int | None
+    at_ns: Moment
+    epoch: Count
+    epochs: Count
+    steps: Count | None
 
 
 @dataclass(frozen=True, slots=True)
 class EpochEnded:
     """An epoch ended, its validation included. by_keras: it was an epoch of Keras' `fit`."""
 
-    at_ns: int
-    epoch: int
-    step: int
+    at_ns: Moment
+    epoch: Count
+    step: Count
     metrics: dict[str, float]
     by_keras: bool = True
 
@@ -243,9 +263,9 @@ class EpochEnded:
 class ValidationEnded:
     """A validation ended."""
 
-    at_ns: int
-    epoch: int
-    took_ms: float
+    at_ns: Moment
+    epoch: Count
+    took_ms: Milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,11 +275,11 @@ class SwitchAsked(ChangesKnob):
     Where `new` equals `old`, a switch that waited for an epoch to begin is cancelled.
     """
 
-    at_ns: int
-    knob: str
+    at_ns: Moment
+    knob: Knob
     old: str
     new: str
-    step: int
+    step: Count
     by: str
 
 
@@ -267,13 +287,13 @@ class SwitchAsked(ChangesKnob):
 class PipelineSwitched(ChangesKnob):
     """The first batch of the new pipeline arrived at `step`. took_ms: time to build that pipeline."""
 
-    at_ns: int
-    knob: str
+    at_ns: Moment
+    knob: Knob
     old: str
     new: str
-    asked_step: int
-    step: int
-    took_ms: float
+    asked_step: Count
+    step: Count
+    took_ms: Milliseconds
     by: str
 
 
@@ -281,7 +301,7 @@ class PipelineSwitched(ChangesKnob):
 class SwitchFailed:
     """A switch failed; the old pipeline continues."""
 
-    at_ns: int
+    at_ns: Moment
     knob: str
     reason: str
 
@@ -290,18 +310,18 @@ class SwitchFailed:
 class SwitchMissed(ChangesKnob):
     """The run ended before a switch was in effect. step: the step it was planned for, or requested at."""
 
-    at_ns: int
-    knob: str
+    at_ns: Moment
+    knob: Knob
     old: str
     new: str
-    step: int
+    step: Count
 
 
 @dataclass(frozen=True, slots=True)
 class SensorMissing:
     """A sensor has no figures. reason: why. fix: how to get them."""
 
-    at_ns: int
+    at_ns: Moment
     sensor: str
     reason: str
     fix: str
@@ -315,12 +335,12 @@ class GpuFound:
     `unified` the machine's memory, which the GPU shares; None: unknown. gpus: GPUs of the machine; the first is shown.
     """
 
-    at_ns: int
+    at_ns: Moment
     source: str
     name: str
-    memory_bytes: int | None
+    memory_bytes: Bytes | None
     unified: bool
-    gpus: int = 1
+    gpus: Count = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,8 +351,8 @@ class StagesFound:
     `ParallelMapV2`.
     """
 
-    at_ns: int
-    pipeline: int
+    at_ns: Moment
+    pipeline: Count
     names: list[str]
     kinds: list[str]
 
@@ -347,10 +367,10 @@ class StallLocated:
     without a line.
     """
 
-    at_ns: int
-    step: int
+    at_ns: Moment
+    step: Count
     stage: str
-    since_ns: int
+    since_ns: Moment
     place: str = ""
     thread: str = ""
 
@@ -359,8 +379,8 @@ class StallLocated:
 class Slept:
     """The machine was asleep for `slept_ms`; no clock of the run counts that time."""
 
-    at_ns: int
-    slept_ms: float
+    at_ns: Moment
+    slept_ms: SleepMilliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,9 +391,9 @@ class Paused:
     `thermal limit`, or `process stopped` (`detail` is the part of the step: `in data wait`, `in compute`, `in host`).
     """
 
-    at_ns: int
+    at_ns: Moment
     cause: str
-    took_ms: float
+    took_ms: Milliseconds
     detail: str = ""
 
 
@@ -381,23 +401,23 @@ class Paused:
 class RecordingLost:
     """The disk takes no more rows: from `step` on they are kept in memory only."""
 
-    at_ns: int
+    at_ns: Moment
     reason: str
-    step: int
+    step: Count
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingResumed:
     """The rows kept in memory are on disk again."""
 
-    at_ns: int
+    at_ns: Moment
 
 
 @dataclass(frozen=True, slots=True)
 class WatchFailed:
     """tfwatch itself failed and stopped measuring; training continues."""
 
-    at_ns: int
+    at_ns: Moment
     reason: str
 
 
@@ -405,7 +425,7 @@ class WatchFailed:
 class Noted:
     """A note for the user. is_refusal: it gives the reason why the tuner did not carry out a request."""
 
-    at_ns: int
+    at_ns: Moment
     text: str
     is_refusal: bool = False
 
@@ -414,8 +434,8 @@ class Noted:
 class TrainingFailed:
     """Training raised an exception; `traceback` is Python's own text."""
 
-    at_ns: int
-    step: int
+    at_ns: Moment
+    step: Count
     error: str
     traceback: str
 
@@ -429,14 +449,14 @@ class RunEnded:
     doing: the training thread's phase since `since_ns`, the name of a `core.rows.Phase`; empty: unknown.
     """
 
-    at_ns: int
+    at_ns: Moment
     cause: str
-    steps: int
+    steps: Count
     detail: str = ""
     final_loss: float | None = None
-    weights_sha256: str = ""
+    weights_sha256: Sha256 = ""
     doing: str = ""
-    since_ns: int = 0
+    since_ns: Moment = 0
 
 
 Event: TypeAlias = (
@@ -472,8 +492,6 @@ Event: TypeAlias = (
     | RunEnded
 )
 
-#: Strings up to this length (causes, classes, names) are interned.
-_INTERNED_CHARACTERS = 40
 _KINDS: dict[str, Any] = {kind.__name__: kind for kind in Event.__args__}
 
 
@@ -484,22 +502,18 @@ def encode(event: Event) -> str:
 
 
 def decode(line: str | bytes) -> Event | None:
-    """Return the event of a line; None where the line is torn, its kind unknown, or a field missing or wrong."""
+    """Return the event of a line; None where it is torn, its kind unknown, or a field missing or out of bounds."""
     try:
         values = json.loads(line)
         name = values.pop("event")
         kind, values = _KINDS[name], translate_event(name, values)
-        event: Event = kind(**{name: _interned(value) for name, value in known_fields(kind, values).items()})
-        if isinstance(event, SwitchAsked | PipelineSwitched | SwitchMissed) and event.knob in KNOBS:
-            for words in (event.old, event.new):
-                as_value(event.knob, words)
+        event: Event = kind(**known_fields(kind, values))
+        if isinstance(event, ChangesKnob):
+            for text in (event.old, event.new):
+                as_value(event.knob, text)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return event
-
-
-def _interned(value: Any) -> Any:
-    return sys.intern(value) if type(value) is str and len(value) <= _INTERNED_CHARACTERS else value
 
 
 def without_experiments(events: Iterable[_E]) -> list[_E]:

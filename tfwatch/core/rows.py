@@ -12,6 +12,8 @@ from typing import TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from tfwatch.core.bounds import LARGEST_FIGURE, LATEST_NS, LONGEST_MS
+
 Rows = NDArray[np.void]
 
 #: One training step, 32 bytes. `wait_ms + compute_ms + host_ms` is the step time, from one fetch of a
@@ -203,22 +205,14 @@ class Phase(IntEnum):
     ENDED = 9
 
 
-#: Limits of a plausible row: milliseconds of one part (11 days), nanoseconds of a start (100 days).
-_LONGEST_MS = 1e9
-_LATEST_NS = 100 * 86_400 * 10**9
-
-#: The largest plausible figure of `SAMPLE` and `STAGE`: a thousand terabytes.
-_LARGEST_FIGURE = 1e15
-
-
 def clean_rows(rows: Rows) -> Rows:
     """Return the plausible rows of `SAMPLE`, `STAGE` or `PROGRESS`, with NaN for each implausible figure.
 
     A damaged file can hold any bytes. Signalling NaNs, at which arithmetic warns, become plain ones. The figures of
     `PROGRESS` are the model's own and have no limit.
     """
-    rows = rows[rows["at_ns"] < _LATEST_NS]
-    largest = math.inf if "loss" in (rows.dtype.names or ()) else _LARGEST_FIGURE
+    rows = rows[rows["at_ns"] < LATEST_NS]
+    largest = math.inf if "loss" in (rows.dtype.names or ()) else LARGEST_FIGURE
     with np.errstate(invalid="ignore"):
         for name in rows.dtype.names or ():
             if rows.dtype[name].kind == "f":
@@ -229,7 +223,7 @@ def clean_rows(rows: Rows) -> Rows:
 
 def plausible(rows: Rows) -> NDArray[np.bool_]:
     """Return a mask of the plausible rows of `STEP`: a damaged file, or a dropped stretch, holds others too."""
-    good = (rows["step"] > 0) & (rows["start_ns"] < _LATEST_NS)
+    good = (rows["step"] > 0) & (rows["start_ns"] < LATEST_NS)
     for name in ("wait_ms", "dispatch_ms", "compute_ms", "host_ms"):
-        good &= (rows[name] >= 0) & (rows[name] <= _LONGEST_MS)
+        good &= (rows[name] >= 0) & (rows[name] <= LONGEST_MS)
     return good

@@ -67,7 +67,7 @@ def build_situation(
         forecasts=setting.forecasts,
         stages=setting.stages,
         pid=manifest.pid,
-        host=str(manifest.machine.get("host", "unknown")),
+        host=manifest.machine.get("host") or "unknown",
         device="the GPU" if manifest.accelerated else "the CPU's compute",
         accelerated=manifest.accelerated,
         op_by_op=manifest.op_by_op,

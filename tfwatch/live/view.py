@@ -242,8 +242,8 @@ class Follower:
 
 def steps_in_all(snapshot: Snapshot) -> int | None:
     """Return the planned number of steps of the run; None where unknown."""
-    steps = snapshot.manifest.settings.get("steps")
-    if isinstance(steps, int):
+    steps: int | None = snapshot.manifest.settings.get("steps")
+    if steps is not None:
         return steps
     epochs, per_epoch = snapshot.manifest.epochs, snapshot.manifest.steps_per_epoch
     return epochs * per_epoch if epochs and per_epoch else None

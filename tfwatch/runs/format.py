@@ -8,16 +8,33 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tfwatch.core.bounds import (
+    LATEST_NS,
+    LATEST_WALL_NS,
+    Bytes,
+    ClockTime,
+    CoreCount,
+    Cores,
+    Count,
+    MeanBytes,
+    MemoryLimit,
+    Milliseconds,
+    ProcessId,
+    StartTime,
+    WallTime,
+)
+from tfwatch.core.errors import printable
 from tfwatch.core.knobs import KNOBS, as_value
 from tfwatch.core.older_formats import translate_manifest
 from tfwatch.core.rows import PROGRESS, PULSE, SAMPLE, STAGE, STEP, Phase
-from tfwatch.core.validation import known_fields
+from tfwatch.core.validation import known_entries, known_fields
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +66,10 @@ STAGES = "stages.bin"
 PULSES = "pulse.bin"
 LOG = "log.txt"
 STREAMS = (STEPS, SAMPLES, PROGRESSES, STAGES, EVENTS)
+#: The types of columns: whole numbers, floats, short texts.
+_COLUMN_TYPE = re.compile(r"[<>][uf][248]|\|?S\d{1,3}", re.ASCII)
+#: Characters of a file's text in a sentence.
+_LONGEST_QUOTE = 200
 #: The largest plausible row, bytes.
 _MAX_ROW_BYTES = 4096
 TABLES = {STEPS: STEP, SAMPLES: SAMPLE, PROGRESSES: PROGRESS, STAGES: STAGE, PULSES: PULSE}
@@ -56,6 +77,33 @@ TABLES = {STEPS: STEP, SAMPLES: SAMPLE, PROGRESSES: PROGRESS, STAGES: STAGE, PUL
 
 class NotARunError(ValueError):
     """The folder is not a run that this tfwatch can read; the message is a sentence for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """The known entries of `Manifest.settings`, with their bounds."""
+
+    mode: str | None = None
+    mixed_precision: bool | None = None
+    device: str | None = None
+    steps: Count | None = None
+    steps_per_execution: Count | None = None
+    memory_limit_bytes: MeanBytes | None = None
+    storage_latency_ms: Milliseconds | None = None
+    keep_awake: bool | None = None
+    fast_form: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    """The known entries of `Manifest.machine`, with their bounds."""
+
+    host: str | None = None
+    system: str | None = None
+    cores: CoreCount | None = None
+    cores_allowed: Cores | None = None
+    memory_bytes: Bytes | None = None
+    memory_limit_bytes: MemoryLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +117,15 @@ class Manifest:
     not_split: why steps are not split. op_by_op: steps run as Python, not as a graph, and their Python time is known.
     after: the run that was restarted as this one: its name where it is in the same folder, else its path; or empty.
     tables: the numpy layout (`dtype.descr`) of each binary file of this run.
+    skipped: the names of unknown knobs, and of entries of `settings` and `machine` that are out of bounds.
     """
 
     run: str
     workload: str
-    origin_ns: int
-    origin_wall_ns: int
-    pid: int
-    process_started_s: float
+    origin_ns: ClockTime
+    origin_wall_ns: WallTime
+    pid: ProcessId
+    process_started_s: StartTime
     boot_id: str
     schema: int = SCHEMA
     device: str = ""
@@ -84,12 +133,12 @@ class Manifest:
     knobs: dict[str, str] = field(default_factory=dict)
     switchable: list[str] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
-    batch_size: int | None = None
-    batch_bytes: int | None = None
-    epochs: int | None = None
-    steps_per_epoch: int | None = None
+    batch_size: Count | None = None
+    batch_bytes: Bytes | None = None
+    epochs: Count | None = None
+    steps_per_epoch: Count | None = None
     metric: str = ""
-    cache_bytes: int | None = None
+    cache_bytes: Bytes | None = None
     split: str = ""
     not_split: str = ""
     op_by_op: bool = False
@@ -97,33 +146,36 @@ class Manifest:
     versions: dict[str, str] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, Any] = field(default_factory=lambda: {n: t.descr for n, t in TABLES.items()})
+    skipped: list[str] = field(default_factory=list)
 
     @property
     def fast_form(self) -> str:
         """The name of the workload's fast pipeline; empty where it has none."""
-        return str(self.settings.get("fast_form") or "")
+        return self.settings.get("fast_form") or ""
 
     @property
     def memory_limit(self) -> float | None:
         """The bytes that buffers may add to those of the start, set by the user; None: no limit."""
-        limit = self.settings.get("memory_limit_bytes")
-        return float(limit) if isinstance(limit, int | float) else None
+        limit: float | None = self.settings.get("memory_limit_bytes")
+        return limit
 
     @property
     def title(self) -> str:
         """The workload and its unusual settings: `cnn, eager, mixed_float16`."""
         asked = self.settings
-        mode, steps = asked.get("mode"), asked.get("steps_per_execution")
+        mode, steps = asked.get("mode") or "", asked.get("steps_per_execution") or 1
         words = [
-            str(mode) if mode in ("eager", "jit") else "",
-            "mixed_float16" if asked.get("mixed_precision") is True else "",
-            f"steps_per_execution={steps}" if isinstance(steps, int) and steps > 1 else "",
+            mode if mode in ("eager", "jit") else "",
+            "mixed_float16" if asked.get("mixed_precision") else "",
+            f"steps_per_execution={steps}" if steps > 1 else "",
         ]
         return ", ".join([self.workload, *filter(None, words)])
 
     def encode(self) -> str:
         """Return the text of run.json."""
-        return json.dumps(asdict(self), indent=1)
+        values = asdict(self)
+        del values["skipped"]
+        return json.dumps(values, indent=1)
 
     @staticmethod
     def decode(text: str) -> Manifest:
@@ -136,16 +188,16 @@ class Manifest:
             values = json.loads(text)
             schema = values["schema"]
             if schema != SCHEMA:
-                raise NotARunError(f"its schema is {schema}, this tfwatch reads {SCHEMA}")
-            manifest = Manifest(**known_fields(Manifest, translate_manifest(values)))
-            for knob in manifest.knobs.keys() & KNOBS:
-                as_value(knob, manifest.knobs[knob])
+                raise NotARunError(f"its schema is {_quoted(schema)}, this tfwatch reads {SCHEMA}")
+            manifest = _manifest(translate_manifest(values))
+            for knob, value in manifest.knobs.items():
+                as_value(knob, value)
             for name in TABLES:
                 manifest.layout(name)
         except NotARunError:
             raise
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise NotARunError(f"its {MANIFEST} cannot be read: {error}") from error
+            raise NotARunError(f"its {MANIFEST} cannot be read: {_quoted(error)}") from error
         return manifest
 
     def layout(self, name: str) -> np.dtype[np.void]:
@@ -157,12 +209,33 @@ class Manifest:
             NotARunError: a required column is missing.
         """
         described = self.tables.get(name, STAGE.descr) if name == STAGES else self.tables[name]
-        layout = np.dtype([(str(column), str(kind)) for column, kind in described])
+        layout = np.dtype([(str(column), _column_type(kind)) for column, kind in described])
         needed = TABLES[name]
         lacking = [column for column in needed.names or () if not _has(layout, name, column)]
         if lacking or layout.hasobject or layout.itemsize > _MAX_ROW_BYTES:
             raise NotARunError(f"{name} lacks {', '.join(lacking) or 'plain columns'}")
         return layout
+
+
+def _quoted(value: object) -> str:
+    """Return a value of the file, or an error about it, for a sentence."""
+    return printable(str(value))[:_LONGEST_QUOTE]
+
+
+def _manifest(values: dict[str, Any]) -> Manifest:
+    manifest = Manifest(**known_fields(Manifest, values))
+    settings, skipped_settings = known_entries(_Settings, manifest.settings)
+    machine, skipped = known_entries(_Machine, manifest.machine)
+    knobs = {knob: manifest.knobs[knob] for knob in manifest.knobs if knob in KNOBS}
+    skipped += [*skipped_settings, *(manifest.knobs.keys() - knobs)]
+    return replace(manifest, settings=settings, machine=machine, knobs=knobs, skipped=skipped)
+
+
+def _column_type(described: object) -> str:
+    """Return the type of a column where it is one that tfwatch writes: numpy would parse any text."""
+    if isinstance(described, str) and _COLUMN_TYPE.fullmatch(described):
+        return described
+    raise ValueError(f"{described!r} is not the type of a column")
 
 
 def _has(layout: np.dtype[np.void], name: str, column: str) -> bool:
@@ -201,10 +274,6 @@ def write_atomically(path: Path, text: str) -> None:
         raise
 
 
-#: The latest plausible time, in the year 2262.
-_LATEST_NS = 2**63
-
-
 @dataclass(frozen=True, slots=True)
 class Pulse:
     """The training thread's phase and its start; times in ns since the clock origin (`wall_ns`: since 1970)."""
@@ -235,13 +304,13 @@ def decode_pulse(data: bytes, layout: np.dtype[np.void]) -> Pulse | None:
     row = np.frombuffer(data[: layout.itemsize], dtype=layout)[0]
     if row["seq"] != row["seq_end"] or int(row["phase"]) not in Phase._value2member_map_:
         return None
-    if max(int(row[name]) for name in ("now_ns", "wall_ns", "since_ns")) >= _LATEST_NS:
+    if max(row["now_ns"], row["since_ns"]) > LATEST_NS or row["wall_ns"] > LATEST_WALL_NS:
         return None
     return Pulse(
         now_ns=int(row["now_ns"]),
         wall_ns=int(row["wall_ns"]),
         phase=Phase(int(row["phase"])),
-        since_ns=int(row["since_ns"]),
+        since_ns=int(min(row["since_ns"], row["now_ns"])),
         step=int(row["step"]),
         epoch=int(row["epoch"]),
         detail=bytes(row["detail"]).decode(errors="replace"),

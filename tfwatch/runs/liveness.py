@@ -107,7 +107,8 @@ def find_open_phase(ended: RunEnded | None, pulse: Pulse | None) -> OpenPhase | 
     epoch = pulse.epoch if pulse else 0
     if ended:
         known = ended.doing in Phase.__members__
-        return OpenPhase(Phase[ended.doing], ended.since_ns, ended.at_ns, ended.steps + 1, epoch) if known else None
+        since_ns = min(ended.since_ns, ended.at_ns)
+        return OpenPhase(Phase[ended.doing], since_ns, ended.at_ns, ended.steps + 1, epoch) if known else None
     if pulse is None:
         return None
     return OpenPhase(pulse.phase, pulse.since_ns, pulse.now_ns, pulse.step, epoch)

@@ -54,7 +54,7 @@ def describe_machine() -> dict[str, Any]:
 def memory_total(machine: Mapping[str, Any]) -> float:
     """Return the memory in bytes that a run can use, from the result of `describe_machine`; NaN where it is unknown."""
     known = [machine.get(name) for name in ("memory_bytes", "memory_limit_bytes")]
-    return float(min((value for value in known if isinstance(value, int) and value > 0), default=math.nan))
+    return float(min((value for value in known if value), default=math.nan))
 
 
 #: No counter of the kernel has more digits.

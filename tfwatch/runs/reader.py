@@ -61,7 +61,8 @@ class Snapshot:
     samples: all rows of `core.rows.SAMPLE`; progress: rows of `PROGRESS`, the last `RECENT_PROGRESS`.
     stages: rows of `core.rows.STAGE` of the last seconds; none without a recent reading. stages_found: the names of the
     stages, by number. stages_before: the rows just before each switch, by the step of its request.
-    torn: lines and rows that could not be read. silent_s: the age of the pulse where the run does not respond.
+    torn: unreadable lines, rows and entries of the manifest.
+    silent_s: the age of the pulse where the run does not respond.
     unrecorded: why the disk takes no rows now; empty where it does.
     examples_s: examples a second over the last 5 s; None before there are any.
     log, log_head: the log's last and first lines, of `log_total` in all.
@@ -205,7 +206,7 @@ class RunReader:
             log_head=self._log.head,
             log_total=self._log.total,
             unrecorded=self._unrecorded,
-            torn=self._torn,
+            torn=self._torn + len(self._manifest.skipped),
         )
 
     # -- reading ------------------------------------------------------------------------------

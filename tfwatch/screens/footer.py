@@ -200,5 +200,5 @@ def _others(snapshot: Snapshot) -> tuple[float | None, bool]:
     if not len(newest) or float(newest["at_ns"][0]) / 1e9 < snapshot.now_s - _FRESH_S:
         return None, False
     own, used = float(newest["own_cores"][0]), float(newest["cpu_cores"][0])
-    cores = snapshot.manifest.machine.get("cores")
-    return None if units.is_missing(own) else own, isinstance(cores, int) and used >= _FULL * cores > 0
+    cores = snapshot.manifest.machine.get("cores") or 0
+    return None if units.is_missing(own) else own, used >= _FULL * cores > 0

@@ -14,6 +14,7 @@ import numpy as np
 
 from tfwatch.analysis.tuning.autopilot_moves import settling_steps
 from tfwatch.analysis.tuning.experiment import ExperimentState, block_means, counted_steps, evaluate
+from tfwatch.core.bounds import LARGEST_RATIO, SMALLEST_RATIO
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import EXPERIMENT, WITH_THE_RUN, ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.core.knobs import show
@@ -261,7 +262,7 @@ class _ExperimentJob:
 def _in_numbers(found: ExperimentState) -> dict[str, float | None]:
     """Return the numbers of the answer for an event."""
     known = found.estimate
-    if not math.isfinite(known.high):
+    if known.low < SMALLEST_RATIO or known.high > LARGEST_RATIO:
         return {"ratio": None, "low": None, "high": None}
     return {"ratio": known.ratio, "low": known.low, "high": known.high}
 

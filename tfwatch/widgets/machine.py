@@ -240,7 +240,7 @@ def _process(view: RunView, machine: Machine) -> Reading:
     """Make the row of the training process; a container's core limit is shown where there is one."""
     cores, size = machine.row.get("process_cores"), machine.row.get("process_bytes")
     allowed = view.snapshot.manifest.machine.get("cores_allowed")
-    of = f" of its {allowed:g}" if isinstance(allowed, int | float) else ""
+    of = f" of its {allowed:g}" if allowed else ""
     return Reading("process", (f"{units.number(cores)}{of} cores, {units.gigabytes(size)}",), rank=6)
 
 

@@ -123,7 +123,7 @@ class EvidenceTables:
 def cores_of(run: RunDescription) -> int:
     """Return the cores that a run may use; 1 where its manifest lacks them."""
     known = (run.machine.get(name) for name in ("cores", "cores_allowed"))
-    return max(1, math.ceil(min((n for n in known if isinstance(n, int | float) and n > 0), default=1)))
+    return max(1, math.ceil(min(filter(None, known), default=1)))
 
 
 def stage_tables_by_time(rows: Rows, found: Mapping[int, StagesFound]) -> Callable[[int, int], StageTable | None]:

@@ -60,7 +60,7 @@ def figures_of(snapshot: Snapshot, split: Breakdown | None) -> Figures:
         share=1.0 if stall and share is None else share,
         was=share_before(snapshot, switch) if switch else None,
         cores=None if units.is_missing(cores) else cores,
-        all_cores=int(snapshot.manifest.machine.get("cores") or 0),
+        all_cores=snapshot.manifest.machine.get("cores") or 0,
         accelerated=snapshot.manifest.accelerated,
         gpu=_gpu_now(snapshot, switch),
         gpu_was=_busy_before(snapshot, switch) if switch else None,

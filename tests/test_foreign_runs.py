@@ -1,0 +1,303 @@
+"""Run folders from anywhere: whatever their events and their manifest hold, the run is judged, shown and reported."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+
+from tests.analysis.step_rows import plain
+from tests.runs.folders import FakeClock, make_manifest, write_run
+from tests.schemas import errors
+from tfwatch.analysis.findings.situation import Banner
+from tfwatch.core import events as facts
+from tfwatch.core.knobs import KnobChange
+from tfwatch.core.rows import Phase
+from tfwatch.live.view import Follower
+from tfwatch.report.document import as_json
+from tfwatch.report.progress_line import progress_line
+from tfwatch.report.text import as_text
+from tfwatch.runs import format as layout
+from tfwatch.runs.format import Manifest, NotARunError, Pulse
+from tfwatch.runs.opened import open_run
+from tfwatch.runs.reader import RunReader
+from tfwatch.runs.streams import FolderSource
+from tfwatch.screens import pane_views
+from tfwatch.widgets.basics.glyphs import choose_glyphs
+from tfwatch.widgets.card import CardPane
+from tfwatch.widgets.events import EventCollector
+from tfwatch.widgets.machine import readings
+from tfwatch.widgets.pipeline import pipeline_view
+from tfwatch.widgets.timeline import picture
+from tfwatch.widgets.timeline.lanes import sampled
+from tfwatch.widgets.timeline.rows import lay_out
+from tfwatch.widgets.timeline.step_bars import next_top
+from tfwatch.widgets.timeline.window import Scene, View, Zoom, bars_in_view
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tfwatch.live.view import RunView
+    from tfwatch.runs.reader import Snapshot
+
+GLYPHS = choose_glyphs(colour=True, unicode=True)
+SECOND = 10**9
+CHANGE = {"knob": "prefetch", "old": "off", "new": "4"}
+HOSTILE_TEXT = "[bold]x[/nope] \x1b]0;title\x07\x1b[2J\r\n\x00\u202e\ud800 " + "long " * 40
+VALUES: list[Any] = [
+    *(10**400, -(10**400), 2**64, 2**63, 2**53, 10**18, 10**15, 10**12, 4 * 10**9, 65536, 1, 0, -1, True, False, None),
+    *(float("nan"), float("inf"), float("-inf"), 1e308, -1e308, 1e18, 1e9, 1e-300, -0.5, 0.0, 0.5),
+    *("", "4", "off", "NaN", HOSTILE_TEXT, HOSTILE_TEXT * 100, [], [[]], ["off"], ["off", "off"], ["4", HOSTILE_TEXT]),
+    *([1], [None], [""] * 300, {}, {"loss": 10**400}, {"off": -1.0}, {"off": float("nan")}, {"4": 1e308, "": 0.0}),
+    *({"": ""}, {"prefetch": "[b]"}, {"x": {}}, [CHANGE], [CHANGE, {"knob": 1}], [{"knob": "", "old": "", "new": ""}]),
+]
+
+#: An event of each kind, in the order of a run.
+EVENTS: tuple[facts.Event, ...] = (
+    facts.ImportEnded(0, 6200.0, "2.21.0"),
+    facts.DatasetReady(1, 8000, 1, 310.0, ["a.jpg"]),
+    facts.SensorMissing(1, "GPU", "no GPU in this machine", "none is needed"),
+    facts.GpuFound(1, "nvml", "H100", 80 * 2**30, False),
+    facts.StagesFound(1, 0, ["map(read)", "batch"], ["Map", "BatchV2"]),
+    facts.Noted(2, "experiment ended: no", True),
+    facts.RecordingLost(2, "disk full", 1),
+    facts.RecordingResumed(3),
+    facts.Slept(4, 60_000.0),
+    facts.EpochStarted(5, 0, 3, 60),
+    facts.Paused(SECOND, "garbage collection", 12.0, "generation 2"),
+    facts.Paused(SECOND, "thermal limit", 900.0),
+    facts.StallLocated(SECOND, 40, "map(read)", SECOND // 2, "feed.py:41 in rows", "generator"),
+    facts.LossDiverged(SECOND, 42, "NaN", 41),
+    facts.LossRecovered(SECOND, 44),
+    facts.ValidationEnded(SECOND, 0, 90.0),
+    facts.EpochEnded(SECOND + 1, 0, 60, {"loss": 1.31}),
+    facts.EpochStarted(SECOND + 2, 1, 3, 60),
+    facts.SwitchAsked(SECOND + 3, "prefetch", "off", "4", 60, "key"),
+    facts.PipelineSwitched(SECOND + 4, "prefetch", "off", "4", 60, 61, 21.0, "key"),
+    facts.SwitchFailed(SECOND + 5, "workers", "no map"),
+    facts.ExperimentBegan(SECOND + 6, "workers", ["off", "4"], 61, 500, 7),
+    facts.ExperimentBlock(SECOND + 7, 1, 1, "off", 62, 70, 8, 23.0, "4", 1.2, 1.1, 1.3),
+    facts.ExperimentEnded(
+        *(SECOND + 8, "workers", ["off", "4"], 61, 90, "clear", "faster", "4", "off", 2, 16, 30, "4"),
+        *(1.68, 1.61, 1.74, {"off": 23.4, "4": 13.9}, "no"),
+    ),
+    facts.AutopilotBegan(SECOND + 9, 90, 2e9),
+    facts.MoveMade(
+        SECOND + 10, 91, "prefetch", "off", "4", "slow", 9.0, 8.0, 10.0, False, (KnobChange("cache", "off", "on"),)
+    ),
+    facts.MoveJudged(SECOND + 11, 99, "prefetch", "off", "4", 23.4, 9.2, 8, True, "gain", 9.1),
+    facts.AutopilotEnded(SECOND + 12, 99, "user", "asked", 9, 23.4, 9.2, 0.4, 0.1, 1e9, {"prefetch": "4"}),
+    facts.SwitchMissed(SECOND + 13, "cache", "off", "on", 99),
+    facts.WatchFailed(SECOND + 14, "ValueError: no"),
+    facts.TrainingFailed(SECOND + 15, 99, "ValueError: no", "File 'a.py'\nValueError: no"),
+    facts.RunEnded(2 * SECOND, "failed", 100, "ValueError: no", 1.3, "ab" * 32, "WAIT", SECOND),
+)
+FIELDS = [(number, field.name) for number, event in enumerate(EVENTS) for field in fields(event)]
+SETTINGS = {"mode": "eager", "steps": 120, "memory_limit_bytes": 1e9, "fast_form": "tf.data", "storage_latency_ms": 2.0}
+MACHINE = {"host": "here", "cores": 2, "cores_allowed": 1.5, "memory_bytes": 2**34, "memory_limit_bytes": 2**33}
+MANIFEST = {
+    **{"settings": SETTINGS, "machine": MACHINE, "knobs": {"prefetch": "off", "workers": "off", "cache": "off"}},
+    **{
+        "switchable": ["prefetch", "workers"],
+        "batch_size": 32,
+        "epochs": 3,
+        "steps_per_epoch": 60,
+        "metric": "accuracy",
+    },
+}
+#: Names of the entries that a foreign manifest changes.
+ENTRIES = [
+    *((field.name,) for field in fields(Manifest) if field.name != "skipped"),
+    *(("settings", name) for name in (*SETTINGS, "device", "mixed_precision", "steps_per_execution", "other")),
+    *(("machine", name) for name in (*MACHINE, "other")),
+    *(("tables", name) for name in layout.TABLES),
+]
+
+
+def test_the_run_has_an_event_of_each_kind() -> None:
+    assert {type(event) for event in EVENTS} == set(facts.Event.__args__)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run folder with a hundred steps."""
+    path = tmp_path_factory.mktemp("foreign")
+    rows = plain(100)
+    rows["wait_ms"][20::20] += 60
+    write_run(path, rows, **MANIFEST)
+    (path / layout.PULSES).write_bytes(Pulse(2 * SECOND, 0, Phase.WAIT, SECOND, 101, 0).encode(1))
+    return path
+
+
+def write_events(folder: Path, lines: list[dict[str, Any]]) -> None:
+    (folder / layout.EVENTS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def event_lines() -> list[dict[str, Any]]:
+    return [json.loads(facts.encode(event)) for event in EVENTS]
+
+
+def show(folder: Path) -> Snapshot:
+    """Judge the run, and make its views and its reports; none holds a control character."""
+    reader = RunReader(FolderSource(folder), FakeClock(3).clock)
+    snapshot = reader.tail()
+    follower = Follower(reader.steps_between, live=True)
+    for _ in range(3):
+        view = follower.follow(snapshot, [], None)
+    for text in chain(texts_of(view), reports(folder, snapshot)):
+        assert text.isprintable(), text
+    return snapshot
+
+
+def texts_of(view: RunView) -> Iterator[str]:
+    """Make the content of each pane."""
+    pane_views.header_view(view)
+    pane_views.title(view)
+    pane_views.knob_rows(view, live=True)
+    pane_views.newest_experiment(view)
+    pane_views.newest_autopilot_run(view)
+    pane_views.log_lines(view)
+    list(EventCollector().take(view))
+    readings(view)
+    pipeline_view(view)
+    yield from (line.plain for line in card_rows(view))
+    for zoom in Zoom:
+        draw(view, zoom)
+    assert isinstance(view.finding, Banner)
+
+
+def card_rows(view: RunView) -> Iterator[Any]:
+    """Draw the card: of the switches, of the newest experiment, of the autopilot."""
+    for experiment, run in (
+        (None, None),
+        (pane_views.newest_experiment(view), None),
+        (None, pane_views.newest_autopilot_run(view)),
+    ):
+        card = CardPane()
+        card.set_reactive(CardPane.comparisons, view.comparisons)
+        card.set_reactive(CardPane.experiment, experiment)
+        card.set_reactive(CardPane.autopilot_run, run)
+        yield from card.rows(60, 20)
+
+
+def draw(view: RunView, zoom: Zoom) -> None:
+    snapshot, seen, frame = view.snapshot, View(zoom), lay_out(100, 16, compact=False)
+    bars = bars_in_view(snapshot, seen, frame.columns)
+    split = view.situation.judgement.breakdown
+    figures = picture.figures_of(snapshot, split)
+    lanes = sampled(snapshot, bars, has_gpu=True)
+    limits = snapshot.events.of(facts.Paused)
+    scene = Scene(snapshot, seen, bars, lanes, limits, next_top(bars, None), GLYPHS, figures, 5)
+    picture.draw(scene, frame)
+    picture.title_words(scene, None, frame.columns, 90)
+    picture.read_out(scene)
+
+
+def reports(folder: Path, snapshot: Snapshot) -> Iterator[str]:
+    """Make the JSON object, the summary and the line of progress."""
+    run = open_run(folder, FakeClock(3).clock)
+    document = as_json(run)
+    json.dumps(document, allow_nan=False).encode()
+    assert errors("run", document) == []
+    yield from as_text(run, Path("/")).split("\n")
+    yield progress_line(snapshot)
+
+
+CHECKED = settings(
+    max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+CHANGES = some.lists(some.tuples(some.sampled_from(FIELDS), some.sampled_from(VALUES)), min_size=1, max_size=3)
+
+
+def test_an_unchanged_run_is_read_whole(folder: Path) -> None:
+    write_events(folder, event_lines())
+
+    snapshot = show(folder)
+
+    assert tuple(snapshot.events) == EVENTS
+    assert snapshot.torn == 0
+
+
+@CHECKED
+@given(
+    changes=CHANGES, is_ended=some.booleans(), order=some.permutations(range(len(EVENTS))), is_sorted=some.booleans()
+)
+def test_any_event_is_shown_or_skipped(
+    folder: Path, changes: list[Any], is_ended: bool, order: list[int], is_sorted: bool
+) -> None:
+    lines = event_lines()
+    for (number, name), value in changes:
+        lines[number][name] = value
+    kept = [lines[number] for number in (sorted(order) if is_sorted else order)]
+    kept = [line for line in kept if is_ended or line["event"] != "RunEnded"]
+    write_events(folder, kept)
+
+    snapshot = show(folder)
+
+    assert len(snapshot.events) + snapshot.torn == len(kept)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:20])
+def test_each_field_is_shown_or_skipped_with_this_value(folder: Path, value: Any) -> None:
+    original = event_lines()
+    lines = [{**original[number], name: value} for number, name in FIELDS]
+    write_events(folder, lines)
+
+    snapshot = show(folder)
+
+    assert len(snapshot.events) + snapshot.torn == len(lines)
+
+
+def changed(text: str, entry: tuple[str, ...], value: Any) -> str:
+    """Return a manifest with another value of one entry."""
+    values = json.loads(text)
+    place = values[entry[0]] if len(entry) > 1 else values
+    place[entry[-1]] = value
+    return json.dumps(values)
+
+
+def refusal(text: str) -> str:
+    """Return why the text is no manifest; empty where it is one."""
+    try:
+        Manifest.decode(text)
+    except NotARunError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:20])
+def test_any_manifest_is_shown_or_refused_in_a_sentence(folder: Path, value: Any, tmp_path: Path) -> None:
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    write_events(tmp_path, event_lines())
+    text = (folder / layout.MANIFEST).read_text()
+    for entry in ENTRIES:
+        one = changed(text, entry, value)
+        if sentence := refusal(one):
+            assert sentence.isprintable()
+            assert len(sentence) < 500
+        else:
+            text = one
+    (tmp_path / layout.MANIFEST).write_text(text)
+
+    assert show(tmp_path).manifest.encode()
+
+
+def test_entries_of_the_manifest_that_are_out_of_bounds_are_counted() -> None:
+    values = {
+        **json.loads(make_manifest(**MANIFEST).encode()),
+        "settings": {"steps": -1, "x": {}},
+        "knobs": {"fast": "off"},
+        "machine": {"cores": "2"},
+    }
+
+    manifest = Manifest.decode(json.dumps(values))
+
+    assert (manifest.settings, manifest.machine) == ({}, {})
+    assert manifest.skipped == ["cores", "steps", "x", "fast"]

@@ -101,7 +101,7 @@ EVENTS: tuple[facts.Event, ...] = (
 FIELDS = [(number, field.name) for number, event in enumerate(EVENTS) for field in fields(event)]
 SETTINGS = {"mode": "eager", "steps": 120, "memory_limit_bytes": 1e9, "fast_form": "tf.data", "storage_latency_ms": 2.0}
 MACHINE = {"host": "here", "cores": 2, "cores_allowed": 1.5, "memory_bytes": 2**34, "memory_limit_bytes": 2**33}
-MANIFEST = {
+MANIFEST: dict[str, Any] = {
     **{"settings": SETTINGS, "machine": MACHINE, "knobs": {"prefetch": "off", "workers": "off", "cache": "off"}},
     **{
         "switchable": ["prefetch", "workers"],

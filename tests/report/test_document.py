@@ -47,6 +47,7 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
 
     assert list(found) == [
         "run",
+        "path",
         "workload",
         "device",
         "knobs",

@@ -79,6 +79,7 @@ def as_json(run: Run) -> dict[str, Any]:
     summary, ended = judged.summary, run.ended
     document = {
         "run": run.manifest.run,
+        "path": str(run.path.absolute()) if run.path else None,
         "workload": run.manifest.workload,
         "device": run.manifest.device or None,
         "knobs": by_name(run.manifest.knobs),

@@ -220,9 +220,10 @@ def test_after_a_replay_the_launcher_shows_again(
         ran.append(words)
         return code
 
-    factories = replace(
-        Factories(), launcher=lambda *_, **__: _Chooses(*words), exec_command=became.append, run_command=run_command
-    )
+    def make(offer: object, **options: object) -> Any:
+        return _Chooses(*words)
+
+    factories = replace(Factories(), launcher=make, exec_command=became.append, run_command=run_command)
 
     assert room.launch(tmp_path, factories) == code
     assert (ran, became) == ([words], then)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import errno
+from bisect import bisect_right
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -97,8 +101,15 @@ class Snapshot:
 
     def local_time(self, at_s: float) -> datetime:
         """Return the local date and time of a moment of the run. The run's clock stops while the machine sleeps."""
-        slept_ns = sum(slept.slept_ms * 1e6 for slept in self.sleeps if slept.at_ns <= at_s * 1e9)
-        return local_time(self.manifest.origin_wall_ns + round(at_s * 1e9 + slept_ns))
+        ended, slept_ns = self._sleep_sums
+        before = bisect_right(ended, at_s * 1e9)
+        return local_time(self.manifest.origin_wall_ns + round(at_s * 1e9 + (slept_ns[before - 1] if before else 0.0)))
+
+    @cached_property
+    def _sleep_sums(self) -> tuple[list[int], list[float]]:
+        """The ends of the sleeps, in order, and the nanoseconds slept up to each."""
+        sleeps = sorted(self.sleeps, key=attrgetter("at_ns"))
+        return [slept.at_ns for slept in sleeps], list(accumulate(slept.slept_ms * 1e6 for slept in sleeps))
 
 
 class RunReader:

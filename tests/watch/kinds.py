@@ -16,16 +16,20 @@ EXAMPLES, BATCH, EPOCHS, CLASSES = 100, 8, 2, 4
 STEPS = -(-EXAMPLES // BATCH)
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(EXAMPLES, 6)).astype("float32"), RNG.integers(0, CLASSES, EXAMPLES)
+#: Time series of one channel, images, and rows of words of which 0 is padding.
+SERIES = np.linspace(-1, 1, EXAMPLES * 12, dtype="float32").reshape(EXAMPLES, 12, 1)
+IMAGES = RNG.normal(size=(EXAMPLES, 6, 6, 4)).astype("float32")
+WORDS = RNG.integers(0, 20, (EXAMPLES, 10))
 
 
 # -- data -------------------------------------------------------------------------------------------
 
 
-def known() -> Any:
+def known(x: Any = X) -> Any:
     """The last of its batches is ragged."""
     import tensorflow as tf
 
-    return tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(50, seed=1).batch(BATCH)
+    return tf.data.Dataset.from_tensor_slices((x, Y)).shuffle(50, seed=1).batch(BATCH)
 
 
 def whole() -> Any:
@@ -33,25 +37,25 @@ def whole() -> Any:
     return known().take(STEPS - 1)
 
 
-def unknown() -> Any:
-    return known().filter(lambda x, y: True)
+def unknown(x: Any = X) -> Any:
+    return known(x).filter(lambda x, y: True)
 
 
 def endless() -> Any:
     return known().repeat()
 
 
-def from_generator() -> Any:
+def from_generator(x: Any = X) -> Any:
     import tensorflow as tf
 
-    signature = (tf.TensorSpec((None, 6)), tf.TensorSpec((None,), tf.int64))
-    return tf.data.Dataset.from_generator(lambda: python_generator(rounds=1), output_signature=signature)
+    signature = (tf.TensorSpec((None, *x.shape[1:]), x.dtype), tf.TensorSpec((None,), tf.int64))
+    return tf.data.Dataset.from_generator(lambda: python_generator(x, rounds=1), output_signature=signature)
 
 
-def python_generator(rounds: int = 1000) -> Iterator[Any]:
+def python_generator(x: Any = X, rounds: int = 1000) -> Iterator[Any]:
     for _ in range(rounds):
         for at in range(0, EXAMPLES, BATCH):
-            yield X[at : at + BATCH], Y[at : at + BATCH]
+            yield x[at : at + BATCH], Y[at : at + BATCH]
 
 
 def py_dataset(**workers: int) -> Any:
@@ -71,13 +75,8 @@ def of_dicts() -> Any:
     return known().map(lambda x, y: ({"left": x[:, :3], "right": x[:, 3:]}, y))
 
 
-def arrays() -> Any:
-    return X, Y
-
-
-def of_series() -> Any:
-    """Time series of one channel, as arrays."""
-    return np.linspace(-1, 1, EXAMPLES * 12, dtype="float32").reshape(EXAMPLES, 12, 1), Y
+def arrays(x: Any = X) -> Any:
+    return x, Y
 
 
 # -- models -----------------------------------------------------------------------------------------
@@ -105,13 +104,13 @@ def two_inputs() -> Any:
     return keras.Model(sides, body(keras.layers.Concatenate()([sides["left"], sides["right"]])))
 
 
-def mixed() -> Any:
+def mixed(make: Callable[[], Any] = plain) -> Any:
     import keras
 
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_float16")
     try:
-        return plain()
+        return make()
     finally:
         keras.config.set_dtype_policy(before)
 
@@ -127,6 +126,42 @@ def attention() -> Any:
     out = keras.layers.LayerNormalization()(out) + seen
     pooled = keras.layers.GlobalAveragePooling1D(data_format="channels_first")(out)
     return keras.Model(x, keras.layers.Dense(CLASSES, activation="softmax")(pooled))
+
+
+def recurrent() -> Any:
+    import keras
+
+    x = keras.Input((12, 1))
+    states = keras.layers.LSTM(3, return_sequences=True, dropout=0.1)(keras.layers.Masking(-1.0)(x))
+    return keras.Model(x, body(keras.layers.GRU(4)(states)))
+
+
+def normalising() -> Any:
+    import keras
+
+    x = keras.Input((6, 6, 4))
+    out = keras.layers.SpectralNormalization(keras.layers.Conv2D(4, 3))(x)
+    out = keras.layers.GroupNormalization(2)(out)
+    out = keras.layers.LayerNormalization()(keras.layers.RMSNormalization()(out))
+    return keras.Model(x, body(keras.layers.UnitNormalization()(keras.layers.Flatten()(out))))
+
+
+def embedding() -> Any:
+    """Its gradients are `IndexedSlices`."""
+    import keras
+
+    x = keras.Input((10,), dtype="int64")
+    words = keras.layers.Embedding(20, 4, mask_zero=True)(x)
+    return keras.Model(x, body(keras.layers.GlobalAveragePooling1D()(words)))
+
+
+def grouped() -> Any:
+    """A CPU has the gradient of a convolution in groups with XLA only."""
+    import keras
+
+    x = keras.Input((6, 6, 4))
+    out = keras.layers.DepthwiseConv2D(2)(keras.layers.Conv2D(8, 3, groups=4, activation="relu")(x))
+    return keras.Model(x, body(keras.layers.GlobalMaxPooling2D()(out)))
 
 
 def own_step() -> Any:
@@ -241,11 +276,13 @@ def one_by_one(steps: int, split: str = "fused", **options: Any) -> dict[str, An
     return {"compile": compiled, "rows": f"exact, steps_per_execution={steps} one by one", "split": split}
 
 
+BY_STEPS: dict[str, Any] = {"steps_per_epoch": STEPS}
+JIT: dict[str, Any] = {"compile": {"jit_compile": True}, "deterministic": False}
 KINDS = [
     Kind("known cardinality, ragged last batch"),
     Kind("unknown cardinality", unknown),
     Kind("tf.data from a generator", from_generator),
-    Kind("generator", python_generator, {"steps_per_epoch": STEPS}),
+    Kind("generator", python_generator, BY_STEPS),
     Kind("steps_per_epoch", endless, {"steps_per_epoch": 10}, steps=EPOCHS * 10),
     Kind("arrays", arrays, {"batch_size": BATCH, "validation_split": 0.2}, steps=EPOCHS * 10),
     Kind("sample_weight", arrays, {"batch_size": BATCH, "sample_weight": np.linspace(0.5, 2, EXAMPLES)}),
@@ -257,7 +294,14 @@ KINDS = [
     Kind("overridden train_step", model=own_step),
     Kind("mixed precision", model=mixed),
     Kind("unbuilt model", model=unbuilt),
-    Kind("attention, arrays", of_series, {"batch_size": BATCH}, model=attention),
+    Kind("attention, arrays", partial(arrays, SERIES), {"batch_size": BATCH}, model=attention),
+    Kind("attention, generator", partial(python_generator, SERIES), BY_STEPS, model=attention),
+    Kind("mixed precision, attention", partial(from_generator, SERIES), model=partial(mixed, attention)),
+    Kind("recurrent", partial(known, SERIES), model=recurrent),
+    Kind("normalising", partial(unknown, IMAGES), model=normalising),
+    Kind("embedding", partial(arrays, WORDS), {"batch_size": BATCH}, model=embedding),
+    Kind("grouped convolution, jit_compile", partial(known, IMAGES), model=grouped, **JIT),
+    Kind("mixed precision, jit_compile", arrays, {"batch_size": BATCH}, mixed, **JIT),
     Kind("jit_compile", whole, compile={"jit_compile": True}, steps=EPOCHS * (STEPS - 1), deterministic=False),
     Kind("run_eagerly", compile={"run_eagerly": True}),
     Kind("early stopping", options={"epochs": 4}, callbacks=early_stopping, steps=2 * STEPS),
@@ -278,7 +322,14 @@ KINDS = [
     Kind("steps_per_execution 3, overridden train_step", model=own_step, **in_graph(3)),
     Kind("steps_per_execution 3, mixed precision", model=mixed, **in_graph(3)),
     Kind("steps_per_execution 3, unbuilt model", model=unbuilt, **in_graph(3)),
-    Kind("steps_per_execution 3, attention", of_series, {"batch_size": BATCH}, model=attention, **in_graph(3)),
+    Kind(
+        "steps_per_execution 3, attention",
+        partial(arrays, SERIES),
+        {"batch_size": BATCH},
+        model=attention,
+        **in_graph(3),
+    ),
+    Kind("steps_per_execution 3, embedding", partial(from_generator, WORDS), model=embedding, **in_graph(3)),
     Kind("steps_per_execution 10", **in_graph(10)),
     Kind(
         "steps_per_execution 10, steps_per_epoch", endless, {"steps_per_epoch": 20}, steps=EPOCHS * 20, **in_graph(10)

@@ -12,6 +12,7 @@ stateless, so the loop does not wait for them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +44,9 @@ def find_clock(writer: RunWriter) -> GraphClock:
     and an operation of the loop failed with it.
     """
     if config.is_op_determinism_enabled():
-        return GraphClock(lambda: tf.numpy_function(lambda: writer.now_ns() / 1e9, [], tf.float64), writer.now_ns)
+        # Under its default name TensorFlow says of an error in the data's own Python that it came from here.
+        read = partial(tf.numpy_function, lambda: writer.now_ns() / 1e9, [], tf.float64, name="tfwatch_clock")
+        return GraphClock(read, writer.now_ns)
     return GraphClock(tf.timestamp, writer.clock.wall_ns)
 
 
@@ -65,7 +68,9 @@ class FusedSteps:
             for read in (self._when_landed, lambda last: self._now([last]))
         )
         signature = [iterator._type_spec, tf.TensorSpec((), tf.int32)]
-        self._run = tf.function(self._loop, input_signature=signature, autograph=False).get_concrete_function()
+        self._run = tf.function(
+            self.multi_step_on_iterator, input_signature=signature, autograph=False
+        ).get_concrete_function()
 
     def __call__(self, iterator: Any, limit: int) -> tuple[NDArray[np.float64], int, Any]:
         """Run up to `limit` steps, fewer at the end of the data.
@@ -101,7 +106,9 @@ class FusedSteps:
         with tf.control_dependencies(operations), tf.device(device):
             return tf.identity(tf.zeros(()))
 
-    def _loop(self, iterator: Any, limit: tf.Tensor) -> Any:
+    def multi_step_on_iterator(self, iterator: Any, limit: tf.Tensor) -> Any:
+        """Run the loop; its errors name this function as those of Keras' loop do."""
+
         def goes_on(step: tf.Tensor, batch: Any, *_: Any) -> tf.Tensor:
             return tf.logical_and(step < limit, batch.has_value())
 

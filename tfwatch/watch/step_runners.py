@@ -15,6 +15,7 @@ from keras.src.utils.python_utils import pythonify_logs
 
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.tfdata.stage_model import LATE_NS
+from tfwatch.watch.data_errors import fail_in_graph
 from tfwatch.watch.fused_steps import FusedSteps, clock_offset_ns, clock_was_set, find_clock
 
 if TYPE_CHECKING:
@@ -91,14 +92,14 @@ class BatchStep:
         return self._call(batch)
 
     def _compiled(self, signature: list[Any]) -> Any:
-        def step(*parts: Any) -> Any:
+        def multi_step_on_iterator(*parts: Any) -> Any:  # errors name it: it is named as Keras' function
             batch = self._shape.ensure_shapes(parts[0] if self._shape.flat is None else self._shape.pack(list(parts)))
             self._has_begun = True
             outputs = self._original(iter((batch,)))
             self.traces += 1
             return outputs
 
-        return tf.function(step, input_signature=signature, autograph=False)
+        return tf.function(multi_step_on_iterator, input_signature=signature, autograph=False)
 
 
 def is_keras_own(original: Callable[[Any], Any]) -> bool:
@@ -120,8 +121,8 @@ _COMPILE, _RETRACE = int(Flag.COMPILE), int(Flag.RETRACE)
 class StepByStepRunner:
     """Fetches a batch outside the graph and runs Keras' compiled step on it: the exact split.
 
-    description: the way in which steps are separated. calls_at_end: pass the exhausted iterator to Keras' own function,
-    which may run a step on it, as stock `fit` does with one step per call.
+    description: the way in which steps are separated. calls_at_end: pass an iterator that is exhausted, or that failed,
+    to Keras' own function, which may run a step on it, as stock `fit` does with one step per call.
     """
 
     description = "exact"
@@ -150,6 +151,10 @@ class StepByStepRunner:
             self._step_log.set_phase(Phase.EPOCH_END)
             if self._calls_at_end:
                 return original(iterator)
+            raise
+        except tf.errors.OpError as error:
+            if self._calls_at_end and isinstance(iterator, tf.data.Iterator):
+                fail_in_graph(original, iterator, error)
             raise
         return self._run(start_ns, batch)
 

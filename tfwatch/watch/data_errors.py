@@ -1,0 +1,67 @@
+"""Raise an error of the data as Keras' own train function does, which fetches inside the graph of its step.
+
+There an error of the fetch ends a step of which the operations that need no batch may have run: on a CPU, the optimizer
+has counted it. So Keras' function runs once on an iterator that has nothing to give, and fails at it as it would have
+failed at the data; its error also says how TensorFlow words one of that graph.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tfwatch.core.errors import fails_open
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_NO_DATA = "the iterator has not been initialized"
+_NO_DATA_LINE = re.compile(f".*{_NO_DATA}.*")
+_TITLE = "Graph execution error:"
+_GRAPH_OPERATION = re.compile(r"\[\[\{\{node (?P<node>.*)\}\}\]\] \[Op:(?P<function>\w+)\]")
+_EAGER_OPERATION = re.compile(r"\s*\[Op:\w+\](?: name:.*)?\s*$")
+_FUNCTION = re.compile(r"\{\{function_node .*?\}\} ?")
+_NODE = re.compile(r"\{\{node (.*?)\}\}")
+
+
+def fail_in_graph(original: Callable[[Any], Any], iterator: Any, error: tf.errors.OpError) -> None:
+    """Run Keras' function as far as the fetch that raised, and word its error as there.
+
+    Raises:
+        Exception: of the step's Python, if no batch came before: Keras traces the step before it fetches.
+    """
+    empty: list[Any] = []
+    with fails_open(lambda _: None):
+        empty.append(_without_data(iterator))
+    try:
+        for stand_in in empty:
+            original(stand_in)
+    except tf.errors.FailedPreconditionError as failed:
+        if _NO_DATA not in failed.message:
+            raise
+        error._message = _as_in_graph(error.message, failed.message)
+
+
+def _without_data(iterator: tf.data.Iterator) -> tf.data.Iterator:
+    """Return an iterator of the same elements, so that no function is traced for it, over no data set."""
+    shapes = iterator._flat_output_shapes
+    with tf.device("/CPU:0"):
+        resource = tf.raw_ops.AnonymousIteratorV3(output_types=iterator._flat_output_types, output_shapes=shapes)
+    return type(iterator)(components=[resource], element_spec=iterator.element_spec)
+
+
+def _as_in_graph(message: str, failed: str) -> str:
+    """Return the message of a fetch in the words of the graph that failed; unchanged if it failed op by op."""
+    operation = _GRAPH_OPERATION.search(failed)
+    if not operation:
+        return message
+    text = _FUNCTION.sub("", _EAGER_OPERATION.sub("", message)).strip()
+    nodes = _NODE.findall(text)
+    if not nodes:
+        return _NO_DATA_LINE.sub(lambda _: text, failed)
+    places = [
+        f"Detected at node {node} defined at (most recent call last):\n<stack traces unavailable>" for node in nodes
+    ]
+    return "\n".join([_TITLE, "", *places, text, f"\t [[{operation['node']}]] [Op:{operation['function']}]"])

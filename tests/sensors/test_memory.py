@@ -87,6 +87,25 @@ def test_vm_stat(text: str, stat: VmStat | None) -> None:
     assert parse_vm_stat(text) == stat
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_vm_stat_that_is_cut_off_gives_no_smaller_figure(end: str) -> None:
+    text = VM_STAT.replace("\n", end)
+    whole = parse_vm_stat(text)
+    assert whole
+    reads = [parse_vm_stat(text[:length]) or VmStat() for length in range(len(text))]
+
+    assert {read.used for read in reads} == {None, whole.used}
+    assert {read.swapped_in for read in reads} == {None, whole.swapped_in}
+    assert {read.swapped_out for read in reads} <= {None, whole.swapped_out}
+
+
+def test_a_sysctl_that_is_cut_off_gives_no_smaller_figure() -> None:
+    reads = [parse_sysctl(SYSCTL[:length]) or MemoryStatus() for length in range(len(SYSCTL))]
+
+    assert {read.swap_used for read in reads} == {None, 512.5 * 2**20}
+    assert {read.level for read in reads} == {None, 1}
+
+
 @pytest.mark.parametrize(
     ("text", "status"),
     [

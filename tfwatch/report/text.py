@@ -193,7 +193,8 @@ def _machine(run: Run, machine: Hardware) -> list[str]:
     busy, ours, others = machine.medians["gpu_busy"], machine.medians["gpu_process_busy"], machine.others
     if busy is None or not run.manifest.accelerated:
         return [*_energy(machine), *back, *_gpu_missing(run, machine)]
-    shares = [f"{units.percent(ours)} ours", f"{units.percent(others)} other programs'"] if ours is not None else []
+    shares = [f"{units.percent(ours)} ours"] if ours is not None else []
+    shares += [f"{units.percent(others)} other programs'"] if others is not None else []
     shared = f" ({', '.join(shares)})" if shares else ""
     power = machine.medians["gpu_power_w"]
     watts = f" at {units.watts(power)}" if power is not None else ""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from tfwatch.analysis.findings.gpu_others import others_share
 from tfwatch.analysis.findings.starving_cost import Energy, energy
 from tfwatch.analysis.steps.causes import limit_time_s
 from tfwatch.analysis.steps.verdict import HIGHLY_FROM, Bound
@@ -192,7 +193,7 @@ PRESSURE = ("normal", "warning", "critical")
 class GpuFigures:
     """The figures of a GPU over some samples; None is n/a. `busy`, `ours`: 0 to 1, of all programs and of the training.
 
-    late_ms: the age of the figures beyond their period.
+    late_ms: the age of the figures beyond their period. others: the share of other programs, see `others_share`.
     """
 
     busy: float | None = None
@@ -202,11 +203,7 @@ class GpuFigures:
     temperature_c: float | None = None
     memory_bytes: float | None = None
     late_ms: float | None = None
-
-    @property
-    def others(self) -> float | None:
-        """The share that other programs use: busy less ours, 0 to 1; None where one of the two is unknown."""
-        return None if self.busy is None or self.ours is None else max(0.0, self.busy - self.ours)
+    others: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +280,9 @@ def gpu_figures(rows: Rows, of: _Of = np.mean) -> GpuFigures | None:
     """Return the GPU's figures over some samples; None where all of them are missing."""
     columns = (*("gpu_busy", "gpu_process_busy", "gpu_power_w", "gpu_freq_mhz", "gpu_temperature_c"),)
     means = [_figure(rows[name], of) for name in (*columns, "gpu_memory_bytes", "gpu_late_ms")]
-    return None if all(mean is None for mean in means[:-1]) else GpuFigures(*means)
+    if all(mean is None for mean in means[:-1]):
+        return None
+    return GpuFigures(*means, others=others_share(rows["gpu_busy"], rows["gpu_process_busy"]))
 
 
 def recent(samples: Rows, now_s: float) -> Rows:
@@ -328,7 +327,8 @@ class Hardware:
     found: the source of the GPU figures; None where no sensor read a GPU. missing: the sensors without figures.
     medians: of each column of `MEDIAN_COLUMNS` over the samples from the first step to the last; None is n/a.
     energy: of the device that trained; None where no power was read, for the reason in `energy_missing`.
-    heat_s, swap_s: the seconds for which heat and swapping slowed the run.
+    heat_s, swap_s: the seconds for which heat and swapping slowed the run. others: the GPU's share of other programs,
+    see `others_share`.
     """
 
     found: GpuFound | None
@@ -338,12 +338,7 @@ class Hardware:
     energy_missing: str
     heat_s: float
     swap_s: float
-
-    @property
-    def others(self) -> float | None:
-        """The share of the GPU that other programs used, 0 to 1; None is n/a."""
-        busy, ours = self.medians["gpu_busy"], self.medians["gpu_process_busy"]
-        return None if busy is None or ours is None else max(0.0, busy - ours)
+    others: float | None = None
 
 
 def summarise_hardware(samples: Rows, steps: Rows, events: Sequence[object], accelerated: bool) -> Hardware:
@@ -352,14 +347,16 @@ def summarise_hardware(samples: Rows, steps: Rows, events: Sequence[object], acc
     spent = energy(samples, steps, accelerated)
     missing = missing_sensors(events)
     found = [event for event in events if isinstance(event, GpuFound)]
+    training = _while_training(samples, steps)
     return Hardware(
         found=found[-1] if found else None,
         missing=tuple(missing),
-        medians=medians(_while_training(samples, steps), MEDIAN_COLUMNS),
+        medians=medians(training, MEDIAN_COLUMNS),
         energy=spent,
         energy_missing="" if spent else _why_no_energy(samples, missing, accelerated),
         heat_s=limit_time_s(events, "thermal limit"),
         swap_s=limit_time_s(events, "swap"),
+        others=others_share(training["gpu_busy"], training["gpu_process_busy"]),
     )
 
 

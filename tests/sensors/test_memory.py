@@ -249,7 +249,8 @@ def test_time_lost_to_waiting_for_memory(tmp_path: Path, waited_us: int, stalled
     assert sensor.read(SECOND_NS)["memory_stalled"] == pytest.approx(stalled, nan_ok=True)
 
 
-def test_a_kernel_that_counts_no_waits_has_a_reason(tmp_path: Path) -> None:
+def test_a_kernel_that_counts_no_waits_has_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linux, "_PRESSURE", tmp_path / "none")
     sensor = linux.PressureSensor(Limits(8000, tmp_path))
     fix = "start Linux 4.20 or newer with psi=1"
 

@@ -162,6 +162,11 @@ class Facts:
         return self.installed.system == "darwin"
 
     @property
+    def is_rosetta(self) -> bool:
+        """True for an Intel Python on an Apple chip."""
+        return self.is_mac and self.is_x86 and bool(self.interpreter.is_translated or self.interpreter.is_arm64)
+
+    @property
     def is_x86(self) -> bool:
         """True where Python is built for x86, even if the processor is not an x86 one."""
         return self.installed.machine in ("x86_64", "AMD64", "i386", "i686")

@@ -591,6 +591,16 @@ _SMALL = Terminal(40, 10, (60, 18), 0, has_unicode=False, kind="xterm")
             linux(runs=RunsFolder("~/runs", free_bytes=1e6)), "runs-folder", "warn", "0.0 GB free", id="nearly"
         ),
         pytest.param(linux(runs=RunsFolder("~/r", is_there=False)), "runs-folder", "ok", "first run", id="no run yet"),
+        pytest.param(
+            linux(runs=RunsFolder("~/r", is_there=False, free_bytes=1e6)),
+            *("runs-folder", "warn", "created by the first run, 0.0 GB free"),
+            id="the first run on a nearly full disk",
+        ),
+        pytest.param(
+            linux(runs=RunsFolder("/home/a/runs", hangs="10 s; it is on /home (nfs4 from server:/home)")),
+            *("runs-folder", "fail", "within 10 s; it is on /home (nfs4 from server:/home)"),
+            id="a home folder that hangs",
+        ),
         pytest.param(mac(), "powermetrics", "n/a", "sudo has no rule", id="a password is needed"),
         pytest.param(mac(powermetrics=Available()), "powermetrics", "ok", "permitted", id="permitted"),
         pytest.param(

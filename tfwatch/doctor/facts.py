@@ -120,7 +120,8 @@ class RunsFolder:
     """The folder of the runs.
 
     problem: the reason why it cannot be written, empty where it can. is_there: it exists. runs: their number, None
-    where they cannot be listed. size_is_partial: the time limit ended before every file was counted.
+    where they cannot be listed. size_is_partial: the time limit ended before every file was counted. hangs: the time
+    limit and the mount where the folder did not answer, e.g. `10 s; it is on /home (nfs4 from server:/home)`.
     """
 
     path: str
@@ -130,6 +131,7 @@ class RunsFolder:
     size_bytes: float = 0.0
     size_is_partial: bool = False
     free_bytes: float | None = None
+    hangs: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,7 +241,8 @@ def _process(view: RunView, machine: Machine) -> Reading:
     cores, size = machine.row.get("process_cores"), machine.row.get("process_bytes")
     allowed = view.snapshot.manifest.machine.get("cores_allowed")
     of = f" of its {allowed:g}" if isinstance(allowed, int | float) else ""
-    return Reading("process", (f"{units.number(cores)}{of} cores, {units.gigabytes(size)}",), rank=6)
+    memory = machine.process_memory.text if machine.process_memory else units.gigabytes(size)
+    return Reading("process", (f"{units.number(cores)}{of} cores, {memory}",), rank=6)
 
 
 def _disk(machine: Machine) -> Iterable[Reading]:

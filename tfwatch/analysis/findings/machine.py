@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tfwatch.analysis.findings.gpu_others import others_share
+from tfwatch.analysis.findings.memory_course import MemoryCourse, memory_course
 from tfwatch.analysis.findings.starving_cost import Energy, energy
 from tfwatch.analysis.steps.causes import limit_time_s
 from tfwatch.analysis.steps.verdict import HIGHLY_FROM, Bound
@@ -215,6 +216,7 @@ class Machine:
     swap_bytes_s: read and written. growth: of the memory in use.
     gpu_check: step times and the GPU's counter over the same seconds.
     row: every column of the newest sample, or the median of each over a whole run; None is missing.
+    process_memory: of a whole run.
     """
 
     gpu: GpuFigures | None = None
@@ -228,6 +230,7 @@ class Machine:
     growth: Growth | None = None
     gpu_check: GpuCheck | None = None
     row: Mapping[str, float | None] = field(default_factory=dict)
+    process_memory: MemoryCourse | None = None
 
 
 def summarise_machine(
@@ -328,7 +331,7 @@ class Hardware:
     medians: of each column of `MEDIAN_COLUMNS` over the samples from the first step to the last; None is n/a.
     energy: of the device that trained; None where no power was read, for the reason in `energy_missing`.
     heat_s, swap_s: the seconds for which heat and swapping slowed the run. others: the GPU's share of other programs,
-    see `others_share`.
+    see `others_share`. process_memory: from the first step to the last.
     """
 
     found: GpuFound | None
@@ -339,6 +342,7 @@ class Hardware:
     heat_s: float
     swap_s: float
     others: float | None = None
+    process_memory: MemoryCourse | None = None
 
 
 def summarise_hardware(samples: Rows, steps: Rows, events: Sequence[object], accelerated: bool) -> Hardware:
@@ -357,6 +361,7 @@ def summarise_hardware(samples: Rows, steps: Rows, events: Sequence[object], acc
         heat_s=limit_time_s(events, "thermal limit"),
         swap_s=limit_time_s(events, "swap"),
         others=others_share(training["gpu_busy"], training["gpu_process_busy"]),
+        process_memory=memory_course(training),
     )
 
 

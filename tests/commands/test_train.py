@@ -172,6 +172,18 @@ def test_a_failure_shows_its_traceback(tmp_path: Path, capfd: pytest.CaptureFixt
     assert end_of(the_run(tmp_path)) == ("failed", "ValueError: no")
 
 
+def test_a_failure_in_a_file_of_the_user_is_one_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.py").write_text("def model(): ...\ndef dataset(knobs): ...\n")
+    wanted = order(tmp_path / "runs", headless=True)
+    wanted = replace(wanted, plan=replace(wanted.plan, workload=str(tmp_path / "mine.py")))
+
+    assert train(wanted, factories("fail")) == 1
+    err = capfd.readouterr().err
+    assert "Traceback" not in err
+    assert err.splitlines()[-2] == "tfwatch: ValueError: no"
+    assert err.splitlines()[-1].endswith("events.jsonl)")
+
+
 def test_data_that_proves_unusable_is_bad_input(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert train(order(tmp_path, headless=True), factories("bad-input")) == 2
     out, err = capfd.readouterr()

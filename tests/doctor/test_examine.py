@@ -463,7 +463,8 @@ def test_a_known_fault_of_cuda_has_a_sentence_and_a_remedy(
     log_text: str, error: str, status: str, words: str, todo: str
 ) -> None:
     good = trial(CPU, H100, build=CUDA_BUILD)
-    products = {"products": [product("CPU:0"), product("GPU:0", **({"error": error} if error else {}))], "side": 1024}
+    changes: dict[str, Any] = {"error": error} if error else {}
+    products = {"products": [product("CPU:0"), product("GPU:0", **changes)], "side": 1024}
     facts = with_gpu(trial=replace(good, results={**good.results, "products": products}, log_text=log_text))
     got = found(facts, "cuda")
 

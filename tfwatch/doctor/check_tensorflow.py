@@ -75,7 +75,7 @@ def _name(device: Mapping[str, str], facts: Facts) -> str:
 def _without_gpu_on_a_mac(facts: Facts, names: str) -> Check:
     metal = facts.installed.versions.get("tensorflow-metal")
     if not facts.installed.is_apple_silicon:
-        return Check("devices", Status.WARN, f"{names} only: TensorFlow supports no GPU on Intel Macs", "see rosetta")
+        return Check("devices", Status.WARN, f"{names} only: TensorFlow has no GPU for Intel Pythons", "see rosetta")
     if not metal:
         return Check("devices", Status.WARN, f"{names} only: the GPU needs tensorflow-metal", "see versions")
     found = f"{names} only, although tensorflow-metal {metal} is installed"

@@ -285,7 +285,8 @@ def gpu_figures(rows: Rows, of: _Of = np.mean) -> GpuFigures | None:
     means = [_figure(rows[name], of) for name in (*columns, "gpu_memory_bytes", "gpu_late_ms")]
     if all(mean is None for mean in means[:-1]):
         return None
-    return GpuFigures(*means, others_share(rows["gpu_busy"], rows["gpu_process_busy"]))
+    figures = [*means, others_share(rows["gpu_busy"], rows["gpu_process_busy"])]
+    return GpuFigures(*figures)
 
 
 def recent(samples: Rows, now_s: float) -> Rows:

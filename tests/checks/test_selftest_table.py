@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from tfwatch.checks.selftest import cases_json, print_table, run_all
+from tfwatch.checks.selftest import cases_json, describe_load, print_table, run_all
 from tfwatch.checks.selftest_cases import Case
 from tfwatch.checks.selftest_cost import Costs, FrameCost, WatchCost
 
@@ -29,6 +29,14 @@ def giving(*rounds: list[Case]) -> Experiment:
     """Return an experiment with other cases each time."""
     left = iter(rounds)
     return lambda _: iter(next(left))
+
+
+@pytest.mark.parametrize(("others_cores", "warns"), [(0.0, False), (0.2, False), (0.5, True), (None, False)])
+def test_a_busy_machine_is_reported_before_the_cases(others_cores: float | None, warns: bool) -> None:
+    text = describe_load(others_cores, 2)
+
+    assert bool(text) is warns
+    assert not warns or text.startswith("other programs use 0.5 of 2 cores: a FAIL may be theirs")
 
 
 @pytest.mark.parametrize(

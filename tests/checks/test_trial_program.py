@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from tfwatch.checks import trial_program
+from tfwatch.doctor.check_tensorflow import parting_of_losses
 from tfwatch.doctor.trial import STEP_BEGINS, STEP_ENDS, try_tensorflow
 
 if TYPE_CHECKING:
@@ -25,9 +27,31 @@ def test_this_tensorflow_works_and_ignores_the_users_files(tmp_path: Path, monke
     assert trial.devices[0]["name"] == "CPU:0"
     assert all(product["right"] and product["placed"] == product["device"] for product in trial.products)
     assert trial.results["step"]["finite"]
+    assert set(trial.results["step"]["losses"]) == ({"CPU:0", "GPU:0"} if trial.gpus else set())
     assert trial.log.placed > 20
     assert "Conv2D" in trial.log.on_cpu or trial.gpus
     assert os.getcwd() == str(tmp_path)
+
+
+@pytest.mark.tensorflow
+def test_the_seeded_training_has_the_same_losses_compiled_and_eager() -> None:
+    eager, compiled = (trial_program.train_seeded("CPU:0", eager=eager) for eager in (True, False))
+
+    assert parting_of_losses({"CPU:0": eager, "GPU:0": compiled}) == ""
+    assert eager[-1] < 0.5 * eager[0]
+    np.testing.assert_allclose(eager, compiled, rtol=1e-3)
+
+
+@pytest.mark.tensorflow
+def test_a_device_that_trains_wrongly_parts_from_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    import keras
+
+    right = trial_program.train_seeded("CPU:0", eager=False)
+    adam = keras.optimizers.Adam
+    monkeypatch.setattr(keras.optimizers, "Adam", lambda rate: adam(rate, beta_1=0.0))
+    wrong = trial_program.train_seeded("CPU:0", eager=False)
+
+    assert "on GPU:0 its loss is" in parting_of_losses({"CPU:0": right, "GPU:0": wrong})
 
 
 @pytest.mark.tensorflow

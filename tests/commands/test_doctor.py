@@ -94,7 +94,7 @@ def test_the_table_has_the_worst_first_and_what_to_do(tmp_path: Path, capsys: py
 
     assert lines[0].startswith("Apple M2 Pro, 16 GB")
     assert lines[2].startswith("FAIL  versions")
-    assert any("pip install 'tensorflow>=2.18,<2.20'" in line for line in lines[2:6])
+    assert any("pip install -U 'tensorflow>=2.18,<2.20'" in line for line in lines[2:6])
     assert lines[-1].startswith("2 failed, 0 warnings")
 
 

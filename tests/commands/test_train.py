@@ -57,6 +57,13 @@ def test_a_headless_run_ends_with_a_summary(tmp_path: Path, capfd: pytest.Captur
     assert end_of(the_run(tmp_path)) == ("finished", "")
 
 
+def test_a_named_runs_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(BadInputError, match=r"^nothing can be recorded in --runs-dir .*file is not a folder$"):
+        train(order(tmp_path / "file", headless=True), factories())
+
+
 def test_what_the_training_prints_is_in_the_log_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     train(order(tmp_path, headless=True), factories())
     assert (list_runs(tmp_path)[0] / "log.txt").read_text() == "native code speaks\nPython prints\n"
@@ -165,6 +172,18 @@ def test_a_failure_shows_its_traceback(tmp_path: Path, capfd: pytest.CaptureFixt
     assert end_of(the_run(tmp_path)) == ("failed", "ValueError: no")
 
 
+def test_a_failure_in_a_file_of_the_user_is_one_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.py").write_text("def model(): ...\ndef dataset(knobs): ...\n")
+    wanted = order(tmp_path / "runs", headless=True)
+    wanted = replace(wanted, plan=replace(wanted.plan, workload=str(tmp_path / "mine.py")))
+
+    assert train(wanted, factories("fail")) == 1
+    err = capfd.readouterr().err
+    assert "Traceback" not in err
+    assert err.splitlines()[-2] == "tfwatch: ValueError: no"
+    assert err.splitlines()[-1].endswith("events.jsonl)")
+
+
 def test_data_that_proves_unusable_is_bad_input(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert train(order(tmp_path, headless=True), factories("bad-input")) == 2
     out, err = capfd.readouterr()
@@ -172,10 +191,11 @@ def test_data_that_proves_unusable_is_bad_input(tmp_path: Path, capfd: pytest.Ca
     assert err.endswith("tfwatch: every file is broken\n")
 
 
-def test_a_folder_that_cannot_be_written_does_not_keep_from_training(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+def test_the_usual_folder_that_cannot_be_written_does_not_keep_from_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
+    monkeypatch.setattr(module, "default_runs_dir", lambda: tmp_path / "file")
     assert train(order(tmp_path / "file", headless=True, as_json=True), factories()) == 0
     out, err = capfd.readouterr()
     assert "tfwatch: nothing is recorded: " in err

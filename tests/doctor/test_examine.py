@@ -25,7 +25,8 @@ from tests.doctor.machines import (
 from tfwatch.doctor.check import Status
 from tfwatch.doctor.checkup import CHECKS, run_checks
 from tfwatch.doctor.facts import Cores, DiskSpeed, Facts, Interpreter, Machine, Nvidia, RunsFolder, Terminal
-from tfwatch.doctor.packages import Installed
+from tfwatch.doctor.packages import METAL_PAIR, Installed
+from tfwatch.doctor.quick_facts import machine_line
 from tfwatch.doctor.trial import SKIPPED, LogFacts, Trial
 from tfwatch.sensors.protocol import Available, Unavailable
 
@@ -77,17 +78,35 @@ def test_failures_come_first_and_inapplicable_checks_last() -> None:
             id="a Mac that does not say",
         ),
         pytest.param(
-            mac("2.20.0", "1.2.0"),
+            mac("2.20.0", "1.2.0", trial=stopped("import", exit_code=1)),
             "versions",
             "fail",
             "does not load with TensorFlow 2.20.0",
-            "<2.20",
+            METAL_PAIR,
             id="2.20 and 1.2",
         ),
         pytest.param(
-            mac("2.19.1", "1.1.0"), "versions", "fail", "1.1.0 does not load", "-U tensorflow-metal", id="2.19 and 1.1"
+            mac("2.19.1", "1.1.0", trial=stopped("import", exit_code=1)),
+            *("versions", "fail", "1.1.0 does not load", METAL_PAIR),
+            id="2.19 and 1.1",
         ),
-        pytest.param(mac(metal=""), "versions", "warn", "metal is not installed", "tensorflow-metal", id="no Metal"),
+        pytest.param(
+            mac("2.20.0", "1.2.0", trial=trial(CPU)),
+            *("devices", "fail", "although tensorflow-metal 1.2.0 is installed", METAL_PAIR),
+            id="a pair that loads and shows no GPU",
+        ),
+        pytest.param(mac("2.16.2", "1.1.0"), "versions", "warn", "TensorFlow 2.16.2 is older", METAL_PAIR, id="2.16"),
+        pytest.param(
+            mac("2.16.2", "", arch="x86_64", interpreter=Interpreter(is_translated=None, is_arm64=False)),
+            *("versions", "warn", "2.16.2 is older", "see rosetta"),
+            id="an Intel Mac's newest",
+        ),
+        pytest.param(
+            linux(installed=Installed("linux", "x86_64"), trial=SKIPPED, nvidia=Nvidia("580.1", True, True)),
+            *("versions", "fail", "TensorFlow is not installed", "tensorflow[and-cuda]"),
+            id="no TensorFlow beside an NVIDIA card",
+        ),
+        pytest.param(mac(metal=""), "versions", "warn", "metal is not installed", METAL_PAIR, id="no Metal"),
         pytest.param(
             mac("2.21.0", "", python=(3, 13)),
             "python",
@@ -97,7 +116,7 @@ def test_failures_come_first_and_inapplicable_checks_last() -> None:
             id="3.13",
         ),
         pytest.param(
-            linux(interpreter=Interpreter((3, 14, 0))),
+            linux(interpreter=Interpreter((3, 15, 0))),
             "python",
             "fail",
             "knows no TensorFlow wheel",
@@ -147,6 +166,39 @@ def test_a_wrong_installation_is_reported_with_a_remedy(
     assert got[0] == status
     assert words in got[1]
     assert todo in got[2]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(mac("2.21.0", "", python=(3, 13), trial=trial(CPU, METAL)), id="no tensorflow-metal"),
+        pytest.param(mac("2.20.0", "1.2.0"), id="a pair that is not known to load"),
+        pytest.param(mac("2.18.0", "1.1.0"), id="a tensorflow-metal that is too old"),
+    ],
+)
+def test_a_gpu_that_the_trial_sees_working_is_never_called_unused(facts: Facts) -> None:
+    assert find_problems(facts) == {}
+    assert machine_line(facts).endswith("GPU ok")
+    assert not [check for check in run_checks(facts) if "not installed" in check.found or "not load" in check.found]
+
+
+_ROSETTA = mac(
+    "2.16.2",
+    "",
+    arch="x86_64",
+    interpreter=Interpreter(is_translated=True, is_arm64=True, instructions=frozenset({"sse4.2"})),
+)
+
+
+def test_under_rosetta_there_is_one_remedy() -> None:
+    died = replace(_ROSETTA, trial=stopped("import", exit_code=-6, log_text="was compiled to use AVX instructions"))
+    for facts in (_ROSETTA, died):
+        todos = {check.todo for check in run_checks(facts) if check.status in (Status.FAIL, Status.WARN)}
+
+        assert todos - {"see rosetta"} == {found(facts, "rosetta")[2]}
+        assert found(facts, "avx")[0] == "n/a"
+    assert "aborts" not in found(_ROSETTA, "rosetta")[1]
+    assert "TensorFlow aborts" in found(died, "rosetta")[1]
 
 
 def test_another_distribution_of_tensorflow_is_named() -> None:
@@ -240,6 +292,28 @@ def test_a_loss_that_is_not_a_number_fails() -> None:
     step = {"compile_ms": 1.0, "step_ms": 1.0, "finite": False}
 
     assert found(linux(trial=replace(good, results={**good.results, "step": step})), "training-step")[0] == "fail"
+
+
+_LOSSES = [2.8, 2.6, 2.3]
+
+
+@pytest.mark.parametrize(
+    ("losses", "status", "words"),
+    [
+        pytest.param([2.8, 2.59, 2.31], "ok", "with the CPU's losses", id="rounding"),
+        pytest.param([2.8, 2.81, 2.9], "fail", "its loss is 2.81 at step 2, and 2.6 on the CPU", id="parts"),
+        pytest.param([2.8, 2.6, float("nan")], "fail", "nan at step 3", id="not a number"),
+        pytest.param([0.0, 0.0, 0.0], "fail", "at step 1", id="nothing is computed"),
+    ],
+)
+def test_a_device_that_trains_wrongly_fails_where_its_losses_part(losses: list[float], status: str, words: str) -> None:
+    good = trial(CPU, METAL)
+    step = {**good.results["step"], "losses": {"CPU:0": _LOSSES, "GPU:0": losses}}
+    got = found(mac(trial=replace(good, results={**good.results, "step": step})), "training-step")
+
+    assert got[0] == status
+    assert words in got[1]
+    assert status == "ok" or "--device cpu" in got[2]
 
 
 def test_operations_that_fall_back_are_named_except_housekeeping() -> None:
@@ -346,6 +420,88 @@ def test_a_mac_whose_plug_in_shows_no_gpu_fails() -> None:
     assert "though tensorflow-metal 1.2.0 is installed" in found(mac(trial=trial(CPU)), "devices")[1]
 
 
+def test_a_gpu_of_another_plug_in_needs_no_cuda() -> None:
+    gpu = {"name": "GPU:0", "kind": "GPU", "model": "another maker's"}
+    facts = with_gpu(trial=trial(CPU, gpu, build={"is_cuda_build": "False"}))
+
+    assert find_problems(facts) == {}
+    assert "a plug-in provides the GPU" in found(facts, "cuda")[1]
+
+
+_PTX = (
+    "W0000 gpu_device.cc:2433] TensorFlow was not built with CUDA kernel binaries compatible with compute capability "
+    "12.0. CUDA kernels will be jit-compiled from PTX, which could take 30 minutes or longer.\n"
+)
+_REFUSED_PTX = "'cuModuleLoadData(&module, data)' failed with 'CUDA_ERROR_INVALID_PTX'"
+_CUDNN = (
+    "E0000 cuda_dnn.cc:522] Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.  CuDNN library "
+    "needs to have matching major version and equal or higher minor version.\n"
+)
+_LIBDEVICE = "INTERNAL: libdevice not found at ./libdevice.10.bc"
+
+
+@pytest.mark.parametrize(
+    ("log_text", "error", "status", "words", "todo"),
+    [
+        pytest.param(
+            _PTX, "", "warn", "(compute capability 12.0): each one is compiled", "nvcr.io", id="Blackwell, compiled"
+        ),
+        pytest.param(
+            _PTX, _REFUSED_PTX, "fail", "the driver cannot compile them from PTX", "nvcr.io", id="Blackwell, refused"
+        ),
+        pytest.param("", "no kernel image is available for execution", "fail", "has no kernels", "nvcr.io", id="old"),
+        pytest.param(
+            _CUDNN,
+            "FAILED_PRECONDITION: DNN library initialization failed.",
+            *("fail", "loaded cuDNN 9.1.0, but it is built for 9.3.0", "'nvidia-cudnn-cu12>=9.3.0,<10'"),
+            id="cuDNN",
+        ),
+        pytest.param("", _LIBDEVICE, "fail", "does not find CUDA's libdevice.10.bc", "xla_gpu_cuda_data_dir", id="XLA"),
+    ],
+)
+def test_a_known_fault_of_cuda_has_a_sentence_and_a_remedy(
+    log_text: str, error: str, status: str, words: str, todo: str
+) -> None:
+    good = trial(CPU, H100, build=CUDA_BUILD)
+    changes: dict[str, Any] = {"error": error} if error else {}
+    products = {"products": [product("CPU:0"), product("GPU:0", **changes)], "side": 1024}
+    facts = with_gpu(trial=replace(good, results={**good.results, "products": products}, log_text=log_text))
+    got = found(facts, "cuda")
+
+    assert got[0] == status
+    assert words in got[1]
+    assert todo in got[2]
+    if error:
+        assert words in found(facts, "matmul")[1]
+        assert todo in found(facts, "matmul")[2]
+
+
+def test_a_known_fault_of_cuda_explains_a_training_step_that_dies() -> None:
+    dead = stopped("step", exit_code=1, log_text=f"{_CUDNN}tensorflow.python.framework.errors_impl.Error: DNN\n")
+    status, text, todo = found(with_gpu(trial=dead), "training-step")
+
+    assert (status, "built for 9.3.0" in text) == ("fail", True)
+    assert "nvidia-cudnn-cu12>=9.3.0,<10" in todo
+
+
+def test_a_missing_libdevice_fails_where_only_xla_needs_it() -> None:
+    good = trial(CPU, H100, build=CUDA_BUILD)
+    products = {**good.results["products"], "xla_error": _LIBDEVICE}
+
+    facts = with_gpu(trial=replace(good, results={**good.results, "products": products}))
+    assert found(facts, "cuda")[0] == "fail"
+    assert "libdevice" in found(facts, "cuda")[1]
+
+
+def test_what_xla_cannot_compile_fails_the_cuda_check() -> None:
+    good = trial(CPU, H100, build=CUDA_BUILD)
+    products = {**good.results["products"], "xla_error": "InternalError: ptxas is missing"}
+    facts = with_gpu(trial=replace(good, results={**good.results, "products": products}))
+
+    assert found(facts, "cuda")[0] == "fail"
+    assert "XLA cannot compile for the GPU: InternalError: ptxas is missing" in found(facts, "cuda")[1]
+
+
 def test_a_missing_tensorrt_library_is_no_problem() -> None:
     log = LogFacts(missing_libraries=("libnvinfer.so.8",), placed=57)
 
@@ -436,12 +592,20 @@ _SMALL = Terminal(40, 10, (60, 18), 0, has_unicode=False, kind="xterm")
             linux(runs=RunsFolder("~/runs", free_bytes=1e6)), "runs-folder", "warn", "0.0 GB free", id="nearly"
         ),
         pytest.param(linux(runs=RunsFolder("~/r", is_there=False)), "runs-folder", "ok", "first run", id="no run yet"),
+        pytest.param(
+            linux(runs=RunsFolder("~/r", is_there=False, free_bytes=1e6)),
+            *("runs-folder", "warn", "created by the first run, 0.0 GB free"),
+            id="the first run on a nearly full disk",
+        ),
+        pytest.param(
+            linux(runs=RunsFolder("/home/a/runs", hangs="10 s; it is on /home (nfs4 from server:/home)")),
+            *("runs-folder", "fail", "within 10 s; it is on /home (nfs4 from server:/home)"),
+            id="a home folder that hangs",
+        ),
         pytest.param(mac(), "powermetrics", "n/a", "sudo has no rule", id="a password is needed"),
         pytest.param(mac(powermetrics=Available()), "powermetrics", "ok", "permitted", id="permitted"),
         pytest.param(
-            with_gpu(
-                gpu_counters=("NVML", Unavailable("nvidia-ml-py is not installed", "pip install 'tfwatch[nvidia]'"))
-            ),
+            with_gpu(gpu_counters=("NVML", Unavailable("nvidia-ml-py is not installed", "pip install nvidia-ml-py"))),
             *("gpu-counters", "warn", "nvidia-ml-py is not installed"),
             id="no NVML",
         ),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from tfwatch.doctor import checkup as room
-from tfwatch.doctor.checkup import Scope, collect_facts
+from tfwatch.doctor.check import Status
+from tfwatch.doctor.checkup import Scope, collect_facts, run_checks
 from tfwatch.doctor.packages import Installed
 from tfwatch.doctor.trial import Trial
 from tfwatch.sensors.protocol import Available, SensorError, Unavailable
@@ -174,6 +177,25 @@ def test_a_folder_that_hangs_is_reported_and_abandoned(tmp_path: Path, monkeypat
 
     assert isinstance(facts.disk, Unavailable)
     assert "the disk did not answer" in facts.disk.reason
+
+
+def test_a_home_folder_that_hangs_fails_with_its_mount_and_hangs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = SimpleNamespace(mountpoint=str(tmp_path), fstype="nfs4", device="server:/home")
+    root = SimpleNamespace(mountpoint="/", fstype="ext4", device="/dev/vda")
+    monkeypatch.setattr(psutil, "disk_partitions", lambda all: [root, home])
+    held = threading.Event()
+    for name in ("runs_folder", "backend", "read_speed"):
+        monkeypatch.setattr(room, name, _hang(held))
+    monkeypatch.setattr(room, "_PATIENCE_S", 0.05)
+    facts = collect_facts(scope(tmp_path), lambda _: None)
+    held.set()
+    (check,) = (check for check in run_checks(facts) if check.id == "runs-folder")
+
+    assert facts.backend == "tensorflow"
+    assert check.status is Status.FAIL
+    assert f"it is on {tmp_path} (nfs4 from server:/home)" in check.found
 
 
 def test_a_gpu_source_that_hangs_is_reported_and_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

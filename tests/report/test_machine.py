@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.screens import hardware
-from tests.screens.canned import COMPUTE_BOUND, Canned, usual
+from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tfwatch.core import events as facts
 from tfwatch.report import document
 from tfwatch.report.text import as_text
@@ -31,7 +31,7 @@ def lines_of(canned: Canned) -> list[str]:
 def test_the_summary_tells_what_the_gpu_did_and_drew() -> None:
     lines = lines_of(hardware.starving(None))
 
-    assert "the GPU was 56 % busy (53 % ours, 2 % other programs') at 6.5 W, median" in lines
+    assert "the GPU was 56 % busy (53 % ours) at 6.5 W, median" in lines
     assert "energy: 0.15 J/step, 160 J total, 56 J (35 %) starving" in lines
 
 
@@ -44,6 +44,24 @@ def test_without_figures_the_summary_says_why_and_how_to_get_them() -> None:
     (line,) = [line for line in lines_of(hardware.unseen(None)) if line.startswith(("GPU", "energy", "the GPU was"))]
 
     assert line.startswith("GPU n/a: no permission: sudo -n refused powermetrics; tfwatch doctor --sudoers prints")
+
+
+def test_a_leak_that_a_median_hides_is_shown_by_begin_end_and_peak() -> None:
+    run = hardware.starving(None)
+    for size in (8, 8, 8, 20, 28.5, 28):
+        run.sensors = hardware.apple(process_bytes=size * 2**30)
+        run.steps(40, STARVING)
+    machine = document.as_json(run_of(run))["machine"]
+    sizes = [machine[f"process_{when}_bytes"] / 2**30 for when in ("begin", "end", "peak")]
+
+    assert sizes[1:] == [28.0, 28.5]
+    assert sizes[0] < 8
+    (line,) = (line for line in lines_of(run) if line.startswith("memory of the process"))
+    assert line.endswith("GB at the begin, 28.0 at the end, peak 28.5")
+
+
+def test_memory_that_stays_has_no_line_of_its_own() -> None:
+    assert not [line for line in lines_of(hardware.starving(None)) if line.startswith("memory of the process")]
 
 
 def test_where_no_gpu_trains_none_is_missed() -> None:
@@ -64,7 +82,7 @@ def test_the_json_holds_energy_and_medians() -> None:
     assert found["energy_missing"] is None
     assert (machine["gpu"], machine["gpu_source"], machine["unified_memory"]) == ("Apple M2 Pro", "powermetrics", True)
     assert machine["gpu_busy"] == pytest.approx(0.556, abs=0.001)
-    assert machine["gpu_others_busy"] == pytest.approx(0.04 * 0.556, abs=0.001)
+    assert machine["gpu_others_busy"] is None
     assert machine["gpu_memory_bytes"] == pytest.approx(4.1 * 2**30)
     assert machine["gpu_temperature_c"] is None
     assert machine["missing"] == {}

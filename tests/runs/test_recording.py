@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from tests.analysis.step_rows import plain
-from tests.runs.folders import FakeClock, add_steps, kinds, make_writer, write_run
+from tests.runs.folders import FakeClock, add_steps, kinds, make_manifest, make_writer, write_run
 from tests.runs.processes import wait_until
-from tfwatch.core.events import EpochEnded, Noted
+from tfwatch.core.events import EpochEnded, Noted, Paused
 from tfwatch.runs.format import Manifest
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.reader import RunReader
 from tfwatch.runs.streams import FolderSource
-from tfwatch.runs.writer import ProgressLog
+from tfwatch.runs.writer import ProgressLog, RunWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +29,21 @@ class Unwilling:
 
     def __float__(self) -> float:
         raise RuntimeError("not yet")
+
+
+def test_a_pause_after_the_end_is_none_of_the_runs(tmp_path: Path) -> None:
+    clock = FakeClock(10.0)
+    writer = RunWriter(tmp_path, make_manifest(), clock.clock)
+    writer.event(Paused(writer.now_ns(), "garbage collection", 20.0, "generation 2"))
+    writer.end("finished")
+    clock.at_s = 32.0
+    writer.event(Paused(writer.now_ns(), "garbage collection", 30.0, "generation 2"))
+    writer.note("said afterwards")
+    writer.close()
+
+    events = open_run(tmp_path).events
+    assert [event.took_ms for event in events if isinstance(event, Paused)] == [20.0]
+    assert [event.text for event in events if isinstance(event, Noted)] == ["said afterwards"]
 
 
 def test_written_data_is_read_back(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def test_a_driver_without_the_library_has_an_install_command(monkeypatch: pytest
 
     answer = nvml.Source().available()
 
-    assert answer == Unavailable("nvidia-ml-py is not installed", "pip install 'tfwatch[nvidia]'")
+    assert answer == Unavailable("nvidia-ml-py is not installed", "pip install nvidia-ml-py")
 
 
 @pytest.mark.parametrize(

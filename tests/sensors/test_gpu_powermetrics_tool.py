@@ -43,6 +43,15 @@ def test_a_tool_that_works(tool: Callable[[str], Source]) -> None:
         source.read()
 
 
+def test_a_document_without_the_processors_part_has_a_reason_for_its_watts(tool: Callable[[str], Source]) -> None:
+    source = tool('sed s/processor/other/ "$d"; exec sleep 600')
+
+    assert source.available() == Available()
+    assert source.read().power_w is None
+    assert source.gaps()["power_w"] == Unavailable("powermetrics prints none that can be read", "")
+    source.close()
+
+
 def test_a_tool_that_has_printed_all_documents_is_started_again(tool: Callable[[str], Source]) -> None:
     source = tool('cat "$d" "$d"')
 

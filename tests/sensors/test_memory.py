@@ -87,6 +87,25 @@ def test_vm_stat(text: str, stat: VmStat | None) -> None:
     assert parse_vm_stat(text) == stat
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_vm_stat_that_is_cut_off_gives_no_smaller_figure(end: str) -> None:
+    text = VM_STAT.replace("\n", end)
+    whole = parse_vm_stat(text)
+    assert whole
+    reads = [parse_vm_stat(text[:length]) or VmStat() for length in range(len(text))]
+
+    assert {read.used for read in reads} == {None, whole.used}
+    assert {read.swapped_in for read in reads} == {None, whole.swapped_in}
+    assert {read.swapped_out for read in reads} <= {None, whole.swapped_out}
+
+
+def test_a_sysctl_that_is_cut_off_gives_no_smaller_figure() -> None:
+    reads = [parse_sysctl(SYSCTL[:length]) or MemoryStatus() for length in range(len(SYSCTL))]
+
+    assert {read.swap_used for read in reads} == {None, 512.5 * 2**20}
+    assert {read.level for read in reads} == {None, 1}
+
+
 @pytest.mark.parametrize(
     ("text", "status"),
     [
@@ -230,7 +249,8 @@ def test_time_lost_to_waiting_for_memory(tmp_path: Path, waited_us: int, stalled
     assert sensor.read(SECOND_NS)["memory_stalled"] == pytest.approx(stalled, nan_ok=True)
 
 
-def test_a_kernel_that_counts_no_waits_has_a_reason(tmp_path: Path) -> None:
+def test_a_kernel_that_counts_no_waits_has_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linux, "_PRESSURE", tmp_path / "none")
     sensor = linux.PressureSensor(Limits(8000, tmp_path))
     fix = "start Linux 4.20 or newer with psi=1"
 

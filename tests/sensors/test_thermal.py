@@ -10,7 +10,8 @@ from hypothesis import strategies as some
 
 from tfwatch.sensors import linux, macos
 from tfwatch.sensors.macos import KEY, parse_notifyutil
-from tfwatch.sensors.protocol import Available, Unavailable
+from tfwatch.sensors.protocol import Available, SensorError, Unavailable
+from tfwatch.sensors.tool_readers import PolledTool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,13 +51,24 @@ def test_any_text_is_a_level_or_none(text: str) -> None:
     assert parse_notifyutil(text) in (None, *range(5))
 
 
-@pytest.mark.parametrize(("level", "figure"), [(0, 0.0), (1, 2.0), (2, 3.0), (3, 4.0), (4, 4.0)])
+@pytest.mark.parametrize(("level", "figure"), [(1, 2.0), (2, 3.0), (3, 4.0), (4, 4.0)])
 def test_heat_on_macos(tools: Tools, monkeypatch: pytest.MonkeyPatch, level: int, figure: float) -> None:
     monkeypatch.setattr(macos, "NOTIFYUTIL", (tools.print("notifyutil", f"{KEY} {level}\n"), "-g", KEY))
     sensor = macos.ThermalSensor()
 
     assert sensor.available() == Available()
     assert sensor.read(0) == {"thermal_level": figure}
+
+
+def test_a_level_of_0_is_unknown_until_macos_reports_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    levels = iter([0, 0, 2, 0])
+    monkeypatch.setattr(PolledTool, "newest", lambda tool, now_ns: (now_ns, next(levels)))
+    sensor = macos.ThermalSensor()
+    for _ in range(2):
+        with pytest.raises(SensorError, match="notifyutil prints 0, as it does for a level that nothing reports"):
+            sensor.read(0)
+
+    assert [sensor.read(0), sensor.read(0)] == [{"thermal_level": 3.0}, {"thermal_level": 0.0}]
 
 
 def test_heat_that_macos_does_not_report(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ def pane(shown_rows: list[str]) -> list[str]:
             hardware.compute_bound,
             [
                 "on GPU:0 Apple M2 Pro",
-                "GPU     93 %, ours 89 %, others 4 %",
+                "GPU     93 %, ours 89 %",
                 "93 %  (was 58)",
                 "10.6 W, 89 ours",
                 "power   GPU 10.6 W, CPU 6.2 W, 1.34 GHz",
@@ -215,9 +215,17 @@ def test_before_the_first_sample_only_the_run_is_shown() -> None:
 def test_missing_sensors_are_listed_with_their_newest_reason() -> None:
     run = hardware.compute_bound(None)
     for reason in ("tool is missing", "tool hangs"):
-        run.event(facts.SensorMissing, sensor="heat", reason=reason, fix="")
+        run.event(facts.SensorMissing, sensor="disk", reason=reason, fix="")
 
-    assert texts(run)["n/a"] == ("heat: tool hangs", False)
+    assert texts(run)["n/a"] == ("disk: tool hangs", False)
+
+
+def test_heat_that_another_sensor_reports_is_not_missing() -> None:
+    run = hardware.compute_bound(None)
+    run.event(facts.SensorMissing, sensor="heat", reason="notifyutil prints 0", fix="")
+
+    assert texts(run)["heat"] == ("nominal, on AC power", False)
+    assert "n/a" not in texts(run)
 
 
 def test_unreadable_rows_are_counted(tmp_path: Path) -> None:
@@ -234,7 +242,7 @@ def test_a_finished_run_shows_medians_and_no_alert() -> None:
     rows = readings(look(hardware.throttled(None).ended()))
 
     assert not [row for row in rows if row.alert]
-    assert {row.label: row.texts[0] for row in rows}["GPU"] == "95 %, ours 92 %, others 4 %"
+    assert {row.label: row.texts[0] for row in rows}["GPU"] == "95 %, ours 92 %"
 
 
 async def test_the_title_of_a_finished_run_names_the_medians() -> None:

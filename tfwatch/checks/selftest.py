@@ -10,9 +10,12 @@ import json
 import os
 import tempfile
 import textwrap
+import threading
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from tfwatch.terminal.capture import Capture
 
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
 _SEED = 20_11
 #: The first words of the groups' names, in the order of the table.
 _ORDER = ("wait", "compute", "host", "wait + compute + host = wall", "verdict", "spike", "stall", "switch")
+#: The load of other programs is measured for this time; from a quarter of a core on it can delay a step.
+_LOAD_S = 1.0
+_BUSY_CORES = 0.25
 #: Columns for the texts of a group.
 _WIDE = 32
 
@@ -37,6 +43,10 @@ def selftest(as_json: bool) -> int:
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     with tempfile.TemporaryDirectory() as folder, Capture(screen=False) as terminal:
         terminal.record_to(Path(folder) / "log.txt")
+        _show(terminal.err, "measuring the load of other programs")
+        if load := describe_load(measure_load(), psutil.cpu_count() or 1):
+            _show(terminal.err, "")
+            terminal.err.write(f"tfwatch: {load}\n")
         _show(terminal.err, "importing TensorFlow")
         from tfwatch.checks import selftest_cases, selftest_cost
         from tfwatch.checks.injected_trainings import Trainings
@@ -59,6 +69,22 @@ def selftest(as_json: bool) -> int:
             terminal.err.write(f"tfwatch: the output cannot be written: {terminal.write_error}\n")
             return 1
     return 0 if all(case.passed for case in cases) else 1
+
+
+def measure_load() -> float | None:
+    """Return the cores that other programs use, over `_LOAD_S` seconds."""
+    from tfwatch.checks.bench_program import OtherPrograms
+
+    others = OtherPrograms()
+    threading.Event().wait(_LOAD_S)
+    return others.cores()
+
+
+def describe_load(others_cores: float | None, cores: int) -> str:
+    """Return a warning where other programs use enough of the machine to fail a case; empty elsewhere."""
+    if others_cores is None or others_cores < _BUSY_CORES:
+        return ""
+    return f"other programs use {others_cores:.1f} of {cores} cores: a FAIL may be theirs, repeat it on an idle machine"
 
 
 def run_all(

@@ -28,6 +28,9 @@ STEP_ENDS = "tfwatch: the training step ends"
 #: A product of this size of whole numbers below 8 stays below 2^24, so float32 and TensorFloat-32 are exact.
 _SIDE = 1024
 _TIMES = 3
+#: Steps and learning rate of the training that is compared between devices.
+_STEPS = 10
+_RATE = 0.003
 
 
 def main(limit_s: float) -> None:
@@ -88,7 +91,19 @@ def _products() -> dict[str, Any]:
     right = numbers @ numbers
     products = [_on_device(tf, name, numbers, right) for name in _names(tf)]
     tf.config.set_soft_device_placement(True)
-    return {"products": products, "side": _SIDE}
+    return {"products": products, "side": _SIDE, "xla_error": _try_xla(tf)}
+
+
+def _try_xla(tf: Any) -> str:
+    """Return the error of compiling `exp`, which needs libdevice, with XLA for a GPU of CUDA; empty without one."""
+    if not tf.config.list_physical_devices("GPU") or not tf.sysconfig.get_build_info().get("is_cuda_build"):
+        return ""
+    try:
+        with tf.device("GPU:0"):
+            tf.function(tf.math.exp, jit_compile=True)(tf.constant([1.0])).numpy()
+    except (tf.errors.OpError, RuntimeError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"[:500]
+    return ""
 
 
 def _names(tf: Any) -> Iterator[str]:
@@ -136,7 +151,55 @@ def _step() -> dict[str, Any]:
     sys.stderr.write(f"{STEP_ENDS}\n")
     sys.stderr.flush()
     finite = bool(np.isfinite([first, loss]).all())
-    return {"compile_ms": (compiled_ns - begin_ns) / 1e6, "step_ms": (end_ns - compiled_ns) / 1e6, "finite": finite}
+    times = {"compile_ms": (compiled_ns - begin_ns) / 1e6, "step_ms": (end_ns - compiled_ns) / 1e6}
+    return {**times, "finite": finite, "losses": _losses_by_device()}
+
+
+def _losses_by_device() -> dict[str, list[float]]:
+    """Train the same network on the first GPU, compiled, and on the CPU, eagerly; empty without a GPU."""
+    import tensorflow as tf
+
+    gpus = [name for name in _names(tf) if name.startswith("GPU")][:1]
+    return {name: train_seeded(name, eager=not gpu) for gpu in gpus for name, gpu in (("CPU:0", ""), (gpu, gpu))}
+
+
+def train_seeded(device: str, *, eager: bool) -> list[float]:
+    """Return the losses of ten steps from fixed weights on fixed examples. A dropout would differ between devices."""
+    import keras
+    import tensorflow as tf
+
+    rng = np.random.default_rng(0)
+    images, labels = rng.normal(size=(32, 16, 16, 3)).astype(np.float32), np.arange(32) % 10
+    with tf.device(device):
+        model = _network_without_dropout(keras)
+        model.set_weights([_start(rng, weight.path, weight.shape) for weight in model.weights])
+        model.run_eagerly = eager
+        return [float(np.ravel(model.train_on_batch(images, labels))[0]) for _ in range(_STEPS)]
+
+
+def _start(rng: Any, path: str, shape: tuple[int, ...]) -> Any:
+    """Return a kernel of small random numbers, and the usual start of any other weight."""
+    if path.endswith("kernel"):
+        return rng.normal(scale=(2 / np.prod(shape[:-1])) ** 0.5, size=shape).astype(np.float32)
+    return np.full(shape, float(path.endswith(("gamma", "moving_variance"))), np.float32)
+
+
+def _network_without_dropout(keras: Any) -> Any:
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            keras.Input((16, 16, 3)),
+            layers.Conv2D(8, 3),
+            layers.BatchNormalization(),
+            layers.ReLU(),
+            layers.MaxPooling2D(),
+            layers.Flatten(),
+            layers.Dense(32, activation="tanh"),
+            layers.Dense(10, activation="softmax"),
+        ]
+    )
+    model.compile(keras.optimizers.Adam(_RATE), "sparse_categorical_crossentropy", jit_compile=False)
+    return model
 
 
 def _small_network(keras: Any) -> Any:

@@ -18,7 +18,8 @@ from tfwatch.core.refusals import LACKING
 from tfwatch.doctor.quick_facts import describe_memory_shortage, find_gpu
 from tfwatch.runs import format as layout
 from tfwatch.runs.create import NotBegunError, begin_run
-from tfwatch.runs.library import find_run
+from tfwatch.runs.library import default_runs_dir, find_run
+from tfwatch.runs.writable import find_problem_soon
 from tfwatch.terminal.capture import Capture, held_signals, why_no_screen
 from tfwatch.terminal.guard import short_path
 from tfwatch.workloads import registry
@@ -105,9 +106,16 @@ def check(request: TrainRequest, installed: Installed) -> None:
         raise BadInputError(obstacle)
     if not request.headless and (obstacle := why_no_screen(os.environ)):
         raise BadInputError(obstacle)
+    _check_runs_dir(request.runs_dir)
     workload.check(request.plan.settings)
     if request.plan.start_weights:
         _check_weights(request.plan.start_weights)
+
+
+def _check_runs_dir(folder: Path) -> None:
+    """Refuse a folder that was named and cannot be written; without the usual one a training is not recorded."""
+    if folder != default_runs_dir() and (why := find_problem_soon(folder)):
+        raise BadInputError(f"nothing can be recorded in --runs-dir {folder}: {why}")
 
 
 def _check_weights(path: Path) -> None:

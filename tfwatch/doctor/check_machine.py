@@ -9,7 +9,7 @@ from tfwatch.doctor.check import Check, Status
 from tfwatch.sensors.protocol import Available, Unavailable
 
 if TYPE_CHECKING:
-    from tfwatch.doctor.facts import DiskSpeed, Facts
+    from tfwatch.doctor.facts import DiskSpeed, Facts, RunsFolder
 
 
 #: TensorFlow with a small network takes 0.6 GB (the TensorFlow check, on Linux); a training needs twice that and more.
@@ -202,17 +202,25 @@ def runs_folder(facts: Facts) -> Check:
     if isinstance(facts.runs, Unavailable):
         return not_available("runs-folder", facts.runs)
     known = facts.runs
+    if known.hangs:
+        found = f"{known.path} did not answer within {known.hangs}: training goes on without a record"
+        todo = "restore or unmount it (umount -l), or use --runs-dir DIR on a local disk"
+        return Check("runs-folder", Status.FAIL, found, todo)
     if known.problem:
         found = f"{known.path} cannot be written: {known.problem}; training goes on without a record"
         return Check("runs-folder", Status.FAIL, found, "free space or change its permissions, or use --runs-dir DIR")
-    if not known.is_there:
-        return Check("runs-folder", Status.OK, f"{known.path}, created by the first run{_free(known.free_bytes)}")
-    runs = "" if known.runs is None else f"{units.count(known.runs)} {'run' if known.runs == 1 else 'runs'}, "
-    size = f"{'more than ' if known.size_is_partial else ''}{known.size_bytes / 1e6:.1f} MB"
-    found = f"{known.path}: {runs}{size}{_free(known.free_bytes)}"
+    found = (
+        f"{known.path}{_content(known) if known.is_there else ', created by the first run'}{_free(known.free_bytes)}"
+    )
     if known.free_bytes is not None and known.free_bytes < _LITTLE_DISK_BYTES:
         return Check("runs-folder", Status.WARN, found, "free space: 10 hours of training take 45 MB")
     return Check("runs-folder", Status.OK, found)
+
+
+def _content(known: RunsFolder) -> str:
+    runs = "" if known.runs is None else f"{units.count(known.runs)} {'run' if known.runs == 1 else 'runs'}, "
+    size = f"{'more than ' if known.size_is_partial else ''}{known.size_bytes / 1e6:.1f} MB"
+    return f": {runs}{size}"
 
 
 def _free(free_bytes: float | None) -> str:

@@ -18,9 +18,9 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.doctor import check_installation, check_machine, check_tensorflow
 from tfwatch.doctor.check import Check, worst_first
-from tfwatch.doctor.facts import Cores, DiskSpeed, Facts, Machine
+from tfwatch.doctor.facts import Cores, DiskSpeed, Facts, Machine, RunsFolder
 from tfwatch.doctor.packages import Installed, providers
-from tfwatch.doctor.probes import backend, interpreter, nvidia, read_speed, runs_folder, terminal
+from tfwatch.doctor.probes import backend, describe_mount, interpreter, nvidia, read_speed, runs_folder, terminal
 from tfwatch.doctor.trial import Trial, try_tensorflow
 from tfwatch.runs.machine_info import limits
 from tfwatch.sensors.gpu.sensor import choose_sources
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 #: A folder on a lost network answers after minutes, or never.
 _PATIENCE_S = 10.0
+_HANGS = "is a network folder gone?"
 #: Variables that affect TensorFlow and Keras.
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "KERAS_BACKEND", "TF_ENABLE_ONEDNN_OPTS", "TF_USE_LEGACY_KERAS")
 _WHILE_TRAINING = "skipped while a training runs, because the TensorFlow check takes cores from it: press t to run it"
@@ -102,7 +103,7 @@ def collect_facts(scope: Scope, notify: Callable[[str], None], clock: Clock = SY
         installed=installed,
         providers=providers(),
         environ=environ,
-        backend=backend(os.environ, Path(os.path.expanduser("~"))),
+        backend=_backend(Path(os.path.expanduser("~"))),
         trial=trial,
         nvidia=nvidia(os.environ),
         machine=machine.read(),
@@ -111,8 +112,21 @@ def collect_facts(scope: Scope, notify: Callable[[str], None], clock: Clock = SY
         gpu_counters=counters,
         powermetrics=powermetrics,
         terminal=terminal(os.environ, scope.smallest),
-        runs=_within_limit(lambda: runs_folder(scope.runs_dir, clock), "the runs folder"),
+        runs=_runs(scope.runs_dir, clock),
     )
+
+
+def _runs(folder: Path, clock: Clock) -> RunsFolder | Unavailable:
+    found = _within_limit(lambda: runs_folder(folder, clock), "the runs folder")
+    if isinstance(found, Unavailable) and found.fix == _HANGS:
+        return RunsFolder(str(folder), hangs=f"{_PATIENCE_S:g} s; it is on {describe_mount(folder)}")
+    return found
+
+
+def _backend(home: Path) -> str:
+    """Return Keras' backend; its default where the home folder hangs, which the check of the runs folder reports."""
+    found = _within_limit(lambda: backend(os.environ, home), "the home folder")
+    return "tensorflow" if isinstance(found, Unavailable) else found
 
 
 def _trial(installed: Installed, scope: Scope, notify: Callable[[str], None]) -> Trial:
@@ -202,7 +216,7 @@ def _ask(source: GpuSource) -> Availability:
         source.close()
 
 
-def _within_limit(read: Callable[[], _T], name: str, guess: str = "is a network folder gone?") -> _T | Unavailable:
+def _within_limit(read: Callable[[], _T], name: str, guess: str = _HANGS) -> _T | Unavailable:
     """Return the result of `read`; a call that hangs in the kernel is abandoned after `_PATIENCE_S`."""
     found: list[_T | Unavailable] = []
     thread = threading.Thread(target=lambda: found.append(_read_or_reason(read)), daemon=True, name="tfwatch-doctor")

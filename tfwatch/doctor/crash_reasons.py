@@ -7,12 +7,20 @@ import re
 import signal
 from typing import TYPE_CHECKING
 
+from tfwatch.core.install_source import pip_install
+from tfwatch.doctor.cuda_faults import explain_cuda
+from tfwatch.doctor.packages import AND_CUDA, METAL_PAIR
+
 if TYPE_CHECKING:
     from tfwatch.doctor.trial import Trial
 
-_REINSTALL = "reinstall it in a fresh virtual environment: python -m venv .venv; .venv/bin/pip install tfwatch"
+#: `{install}` stands for the command that installs tfwatch from its source.
+_REINSTALL = "reinstall it in a fresh virtual environment: python -m venv .venv; .venv/bin/{install}"
 _ARM = "on an Apple chip install an arm64 Python (this one may run under Rosetta 2); elsewhere build TensorFlow for it"
-_PAIR = "install a pair that works: pip install 'tensorflow>=2.18,<2.20' 'tensorflow-metal>=1.2'"
+_PAIR = f"install a pair that works: {METAL_PAIR}"
+#: How a driver's and a CUDA library's names begin.
+_DRIVER_LIBRARY = r"lib(?:cuda|nvidia-)[\w.-]{0,40}\.so"
+_CUDA_LIBRARY = r"lib(?:cu|nv|nccl)[\w.-]{1,40}\.so"
 #: Messages of a library or of the loader, with the remedy; the first one that matches counts.
 _KNOWN = (
     (r"(?:The TensorFlow library )?was compiled to use [A-Z0-9_., ]{1,200} instructions[^\n]{0,100}", _ARM),
@@ -20,10 +28,12 @@ _KNOWN = (
     (r"[Ss]ymbol not found[^\n]{1,300}", _PAIR),
     (r"A module that was compiled using NumPy 1\.x cannot be run in[^\n]{0,200}", "pip install 'numpy<2'"),
     (r"version `GLIBC[^\n]{1,300}", "this system is older than TensorFlow's wheels: use a newer one, or a container"),
+    (rf"{_DRIVER_LIBRARY}\S{{0,20}}: cannot open shared object file[^\n]{{0,100}}", "install NVIDIA's driver"),
+    (rf"{_CUDA_LIBRARY}\S{{0,20}}: cannot open shared object file[^\n]{{0,100}}", AND_CUDA),
     (r"\S{1,200}: cannot open shared object file[^\n]{0,100}", _REINSTALL),
     (
         r"(?m)^ModuleNotFoundError: No module named [^\n]{1,200}",
-        "install the missing module, or everything: pip install tfwatch",
+        "install the missing module, or everything: {install}",
     ),
     (
         r"(?m)^[^\n]{0,100}(?:out of memory|OOM when allocating)[^\n]{0,200}",
@@ -70,8 +80,9 @@ def explain(trial: Trial) -> tuple[str, str]:
             found,
             "run it by itself, twice (a first import reads 1 to 2 GB): python -X importtime -c 'import tensorflow'",
         )
-    message, todo = _find_message(trial.log_text)
-    return f"{stage} {_end(trial.exit_code)}{message and f': {message}'}", todo or _advice(trial.exit_code)
+    message, todo = explain_cuda(trial) or _find_message(trial.log_text)
+    todo = (todo or _advice(trial.exit_code)).replace("{install}", pip_install())
+    return f"{stage} {_end(trial.exit_code)}{message and f': {message}'}", todo
 
 
 def _find_message(log_text: str) -> tuple[str, str]:

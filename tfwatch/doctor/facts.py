@@ -120,7 +120,8 @@ class RunsFolder:
     """The folder of the runs.
 
     problem: the reason why it cannot be written, empty where it can. is_there: it exists. runs: their number, None
-    where they cannot be listed. size_is_partial: the time limit ended before every file was counted.
+    where they cannot be listed. size_is_partial: the time limit ended before every file was counted. hangs: the time
+    limit and the mount where the folder did not answer, e.g. `10 s; it is on /home (nfs4 from server:/home)`.
     """
 
     path: str
@@ -130,6 +131,7 @@ class RunsFolder:
     size_bytes: float = 0.0
     size_is_partial: bool = False
     free_bytes: float | None = None
+    hangs: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,11 @@ class Facts:
     def is_mac(self) -> bool:
         """True on macOS."""
         return self.installed.system == "darwin"
+
+    @property
+    def is_rosetta(self) -> bool:
+        """True for an Intel Python on an Apple chip."""
+        return self.is_mac and self.is_x86 and bool(self.interpreter.is_translated or self.interpreter.is_arm64)
 
     @property
     def is_x86(self) -> bool:

@@ -11,13 +11,16 @@ import shutil
 import struct
 import sys
 import tempfile
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING
+
+import psutil
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.system_tool import run
 from tfwatch.doctor.facts import DiskSpeed, Interpreter, Nvidia, RunsFolder, Terminal
 from tfwatch.runs.library import list_runs
+from tfwatch.runs.writable import find_problem, nearest
 from tfwatch.sensors.protocol import Unavailable
 from tfwatch.terminal.capture import has_colour, has_unicode
 from tfwatch.terminal.guard import short_path
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
 
 
 _SIZE_LIMIT_S = 0.5
-_PROBE_BYTES = 2**12
 _SYSCTL = (
     "/usr/sbin/sysctl",
     "-i",
@@ -161,7 +163,7 @@ def runs_folder(folder: Path, clock: Clock = SYSTEM) -> RunsFolder:
     size, is_partial = _size(folder, clock) if is_there else (0, False)
     return RunsFolder(
         path=short_path(folder),
-        problem=_find_problem(folder),
+        problem=find_problem(folder),
         is_there=is_there,
         runs=_count(folder),
         size_bytes=size,
@@ -170,29 +172,13 @@ def runs_folder(folder: Path, clock: Clock = SYSTEM) -> RunsFolder:
     )
 
 
-def _find_problem(folder: Path) -> str:
-    """Return the reason why no file can be written in the folder, or where it would be created; empty where one can."""
-    try:
-        with tempfile.TemporaryFile(dir=_nearest(folder), buffering=0) as file:
-            file.write(b"\0" * _PROBE_BYTES)
-            os.fsync(file.fileno())
-    except OSError as error:
-        return error.strerror or str(error)
-    return ""
-
-
-def _nearest(folder: Path) -> Path:
-    """Return the folder, or the nearest one above it that exists.
-
-    Raises:
-        NotADirectoryError: a file has the name of a folder on the way.
-    """
-    for path in (folder, *folder.parents):
-        if path.is_dir():
-            return path
-        if os.path.lexists(path):
-            raise NotADirectoryError(0, f"{short_path(path)} is not a folder")
-    return folder
+def describe_mount(folder: Path) -> str:
+    """Return the mount of a folder, e.g. `/home (nfs4 from server:/home)`, without any call that the folder answers."""
+    path = PurePath(os.path.abspath(folder))
+    mounts = [mount for mount in psutil.disk_partitions(all=True) if path.is_relative_to(mount.mountpoint)]
+    # Of several at one point the last one is on top.
+    mount = max(reversed(mounts), key=lambda mount: len(PurePath(mount.mountpoint).parts), default=None)
+    return f"{mount.mountpoint} ({mount.fstype} from {mount.device})" if mount else str(path.parent)
 
 
 def _count(folder: Path) -> int | None:
@@ -204,7 +190,7 @@ def _count(folder: Path) -> int | None:
 
 def _free(folder: Path) -> float | None:
     try:
-        return shutil.disk_usage(_nearest(folder)).free
+        return shutil.disk_usage(nearest(folder)).free
     except OSError:
         return None
 

@@ -84,7 +84,8 @@ def explain_missing_gpu(installed: Installed, nvidia: Nvidia, has_other_gpu: boo
     if installed.system == "darwin":
         if not installed.is_apple_silicon:
             return "TensorFlow has no GPU on Intel Macs"
-        return "" if "tensorflow-metal" in installed.versions else "tensorflow-metal is not installed"
+        has_plugin = installed.has_other_plugin or "tensorflow-metal" in installed.versions
+        return "" if has_plugin else "tensorflow-metal is not installed"
     if has_other_gpu:
         return ""
     if nvidia.hides_all:

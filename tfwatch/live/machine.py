@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings.machine import Machine, check_gpu, growth, recent, summarise_machine
+from tfwatch.analysis.findings.memory_course import MemoryCourse, memory_course
 from tfwatch.analysis.findings.starving_cost import Energy, RunningEnergy
 from tfwatch.core.events import ExperimentEnded, GpuFound, PipelineSwitched, SensorMissing, without_experiments
 from tfwatch.core.rows import Phase
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 _GROWTH_EVERY_S = 10.0
 #: Counters of a GPU average over up to a second, and so lag behind a switch.
 _LAG_S = 1.0
+
+
+def _process_memory(snapshot: Snapshot) -> MemoryCourse | None:
+    """Return the memory of the training process from the first step on: an import takes less."""
+    begin_ns = snapshot.steps["start_ns"][0] if len(snapshot.steps) else 0
+    return memory_course(snapshot.samples[snapshot.samples["at_ns"] >= begin_ns])
 
 
 class MachineFollower:
@@ -46,7 +53,8 @@ class MachineFollower:
         words = events.of(GpuFound, SensorMissing)
         if snapshot.life is Life.ENDED:
             if self._whole is None or self._whole[0] != len(samples):
-                self._whole = len(samples), summarise_machine(samples, words, typical=True)
+                whole = summarise_machine(samples, words, typical=True)
+                self._whole = len(samples), replace(whole, process_memory=_process_memory(snapshot))
             return self._whole[1]
         if snapshot.now_s >= self._due_s:
             self._due_s = snapshot.now_s + _GROWTH_EVERY_S

@@ -151,7 +151,7 @@ def _energy(machine: Hardware) -> dict[str, Any]:
 
 
 def _machine(machine: Hardware) -> dict[str, Any]:
-    found = machine.found
+    found, memory = machine.found, machine.process_memory
     return {
         "gpu": found.name if found else None,
         "gpu_source": found.source if found else None,
@@ -160,6 +160,9 @@ def _machine(machine: Hardware) -> dict[str, Any]:
         "unified_memory": found.unified if found else None,
         **machine.medians,
         "gpu_others_busy": machine.others,
+        "process_begin_bytes": memory.begin_bytes if memory else None,
+        "process_end_bytes": memory.end_bytes if memory else None,
+        "process_peak_bytes": memory.peak_bytes if memory else None,
         "energy_known_s": machine.energy.known_s if machine.energy else None,
         "thermal_limit_s": machine.heat_s,
         "swapping_s": machine.swap_s,

@@ -66,6 +66,7 @@ def as_text(run: Run, home: Path) -> str:
         *_split(run),
         *_op_by_op(run, summary),
         *_machine(run, machine),
+        *_memory(machine),
         *filter(None, [restart_words(judged.restart)]),
         *_switches(summary, run.manifest.fast_form),
         *_missed(run),
@@ -193,11 +194,18 @@ def _machine(run: Run, machine: Hardware) -> list[str]:
     busy, ours, others = machine.medians["gpu_busy"], machine.medians["gpu_process_busy"], machine.others
     if busy is None or not run.manifest.accelerated:
         return [*_energy(machine), *back, *_gpu_missing(run, machine)]
-    shares = [f"{units.percent(ours)} ours", f"{units.percent(others)} other programs'"] if ours is not None else []
+    shares = [f"{units.percent(ours)} ours"] if ours is not None else []
+    shares += [f"{units.percent(others)} other programs'"] if others is not None else []
     shared = f" ({', '.join(shares)})" if shares else ""
     power = machine.medians["gpu_power_w"]
     watts = f" at {units.watts(power)}" if power is not None else ""
     return [f"the GPU was {units.percent(busy)} busy{shared}{watts}, median", *_energy(machine), *back]
+
+
+def _memory(machine: Hardware) -> list[str]:
+    """Return the memory of the process where it grew."""
+    course = machine.process_memory
+    return [f"memory of the process: {course.text}"] if course and course.grew else []
 
 
 def _energy(machine: Hardware) -> list[str]:

@@ -1,4 +1,4 @@
-"""The machine of a run: its identity, its boot, and the limits of a container or control group (cgroup v2)."""
+"""The machine of a run: its identity, its boot, and the limits of a container or control group (cgroup v1, v2)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Limits:
     """The limits of this process; None: no limit.
 
     memory_bytes: the smallest limit of its control groups; `group` is the folder of that one. cores: the minimum of the
-    groups' quotas (cpu.max) and the cores that the process is bound to.
+    groups' quotas and the cores that the process is bound to.
     """
 
     memory_bytes: int | None = None
@@ -88,17 +88,27 @@ def limits(root: Path = Path("/")) -> Limits:
 
     root: of the file system, for tests.
     """
-    groups = list(_groups(root))
-    memories = [(limit, group) for group in groups if (limit := parse_limit(_read(group / "memory.max"))) is not None]
+    memories = [(limit, group) for group in _groups(root, "memory") if (limit := _memory_limit(group)) is not None]
     installed = psutil.virtual_memory().total
     limit, group = min(memories, default=(installed, None), key=lambda memory: memory[0])
-    quotas = [quota for group in groups if (quota := parse_cpu_max(_read(group / "cpu.max"))) is not None]
+    quotas = [quota for group in _groups(root, "cpu") if (quota := _cpu_quota(group)) is not None]
     cores = min([*quotas, _affinity_cores()], default=float("inf"))
     return Limits(
         memory_bytes=limit if limit < installed else None,
         group=group if limit < installed else None,
         cores=cores if cores < (psutil.cpu_count() or 1) else None,
     )
+
+
+def _memory_limit(group: Path) -> int | None:
+    """Return the limit in bytes; cgroup v1 reports no limit as a number above every machine's memory."""
+    return parse_limit(_read(group / "memory.max") or _read(group / "memory.limit_in_bytes"))
+
+
+def _cpu_quota(group: Path) -> float | None:
+    """Return the quota in cores. cgroup v1 has two files, and a quota of -1 where there is none."""
+    v1 = f"{_read(group / 'cpu.cfs_quota_us').strip()} {_read(group / 'cpu.cfs_period_us').strip()}"
+    return parse_cpu_max(_read(group / "cpu.max") or v1)
 
 
 def free_bytes() -> int:
@@ -116,8 +126,10 @@ def used_bytes(group: Path) -> int | None:
 
     The working set that Kubernetes compares with a limit (memory.current - inactive_file).
     """
-    used = parse_limit(_read(group / "memory.current"))
-    dropped = parse_stat(_read(group / "memory.stat"), "inactive_file")
+    used = parse_limit(_read(group / "memory.current") or _read(group / "memory.usage_in_bytes"))
+    stat = _read(group / "memory.stat")
+    # cgroup v1 counts a group without those below it, and both under the longer name.
+    dropped = parse_stat(stat, "total_inactive_file") or parse_stat(stat, "inactive_file")
     return None if used is None else max(used - (dropped or 0), 0)
 
 
@@ -144,17 +156,19 @@ def parse_stat(text: str, name: str) -> int | None:
     return None
 
 
-def parse_groups(own: str, mounts: str) -> list[str]:
-    """Return the folders of the groups of a process, its own first, up to the mounted one.
+def parse_groups(own: str, mounts: str, controller: str) -> list[str]:
+    """Return the folders of the groups of a process for a controller, its own first, up to the mounted one.
 
-    own: /proc/self/cgroup; mounts: /proc/self/mountinfo. Empty where it is in no cgroup v2.
+    own: /proc/self/cgroup; mounts: /proc/self/mountinfo. controller: `memory` or `cpu`. cgroup v1 mounts each
+    controller by itself, also beside a cgroup v2 that has no controllers. Empty where it is in no group.
     """
-    paths = [line[3:] for line in own.splitlines() if line.startswith("0::/")]
+    paths = dict(_group_paths(own))
     for fields in (line.split(" ") for line in mounts.splitlines()):
-        if not paths or "-" not in fields[6:] or fields[fields.index("-", 6) + 1 :][:1] != ["cgroup2"]:
+        kind, _, options = [*(fields[fields.index("-", 6) + 1 :] if "-" in fields[6:] else ()), "", "", ""][:3]
+        name = {"cgroup": controller if controller in options.split(",") else None, "cgroup2": ""}.get(kind)
+        if name is None or name not in paths or (name == "" and controller in paths):
             continue
-        mounted, point = PurePosixPath(fields[3]), PurePosixPath(fields[4])
-        path = PurePosixPath(paths[0])
+        mounted, point, path = PurePosixPath(fields[3]), PurePosixPath(fields[4]), PurePosixPath(paths[name])
         inside = path.relative_to(mounted) if path.is_relative_to(mounted) else PurePosixPath()
         if ".." in inside.parts or not point.is_absolute():
             continue
@@ -162,8 +176,18 @@ def parse_groups(own: str, mounts: str) -> list[str]:
     return []
 
 
-def _groups(root: Path) -> Iterator[Path]:
-    for folder in parse_groups(_read(root / "proc/self/cgroup"), _read(root / "proc/self/mountinfo")):
+def _group_paths(own: str) -> Iterator[tuple[str, str]]:
+    """Yield (controller, path) of each line `NUMBER:CONTROLLERS:PATH`; the controller of cgroup v2 is empty."""
+    for line in own.splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if path.startswith("/") and (controllers or number == "0"):
+            yield from ((controller, path) for controller in controllers.split(","))
+
+
+def _groups(root: Path, controller: str) -> Iterator[Path]:
+    own, mounts = _read(root / "proc/self/cgroup"), _read(root / "proc/self/mountinfo")
+    for folder in parse_groups(own, mounts, controller):
         yield root / folder.lstrip("/")
 
 

@@ -16,6 +16,7 @@ from tfwatch.core.events import (
     LossDiverged,
     LossRecovered,
     Noted,
+    Paused,
     RecordingLost,
     RecordingResumed,
     RunEnded,
@@ -149,8 +150,10 @@ class RunWriter:
         )
 
     def event(self, event: Event) -> None:
-        """Append an event."""
-        self._events.append(event)
+        """Append an event. A pause after the end is not one of the training: the screen may stay open for long."""
+        is_late = self._ended_ns is not None and isinstance(event, Paused) and event.at_ns > self._ended_ns
+        if not is_late:
+            self._events.append(event)
 
     def note(self, text: str, *, is_refusal: bool = False) -> None:
         """Append a `Noted` event with the present time."""

@@ -81,7 +81,8 @@ class PressureSensor:
 
     def __init__(self, allowed: Limits | None = None) -> None:
         group = (limits() if allowed is None else allowed).group
-        self._path = group / "memory.pressure" if group else _PRESSURE
+        # cgroup v1 does not count it for a group.
+        self._path = own if group and (own := group / "memory.pressure").exists() else _PRESSURE
         self._rate = Rate()
 
     def available(self) -> Availability:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from tfwatch.sensors.protocol import Rate
+from tfwatch.sensors.protocol import Rate, SensorError
 from tfwatch.sensors.tool_readers import PolledTool
 
 if TYPE_CHECKING:
@@ -25,7 +25,10 @@ SYSCTL = ("/usr/sbin/sysctl", "-i", "vm.swapusage", "kern.memorystatus_vm_pressu
 PERIOD_S = 2.0
 
 _PAGE = re.compile(r"page size of (\d{1,7}) bytes", re.ASCII)
-_COUNT = re.compile(r'^"?([A-Z][A-Za-z -]{1,60})"?:[ \t]{1,80}(\d{1,18})\.?[ \t\r]{0,9}$', re.MULTILINE | re.ASCII)
+#: A number ends with a full stop or a line end: the text may be cut in a number.
+_COUNT = re.compile(
+    r'^"?([A-Z][A-Za-z -]{1,60})"?:[ \t]{1,80}(\d{1,18})(?:\.[ \t\r]{0,9}$|[ \t\r]{0,9}\n)', re.MULTILINE | re.ASCII
+)
 _SETTING = re.compile(r"^([a-z][\w.]{1,80})[ \t]{0,9}[:=][ \t]{0,9}(\S.{0,200})$", re.MULTILINE | re.ASCII)
 _USED = re.compile(r"\bused\s*=\s*(\d{1,15}(?:\.\d{1,6})?)([KMGT])", re.ASCII)
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -156,15 +159,25 @@ class ThermalSensor:
 
     def __init__(self) -> None:
         self._tool = PolledTool(NOTIFYUTIL, parse_notifyutil, THERMAL_PERIOD_S)
+        self._is_reported = False
 
     def available(self) -> Availability:
         """Return `Available` where notifyutil works."""
         return self._tool.available()
 
     def read(self, now_ns: int) -> Mapping[str, float]:
-        """Return `thermal_level`."""
+        """Return `thermal_level`.
+
+        Raises:
+            SensorError: the level is 0 and has never been another one, so nothing may report it on this machine.
+        """
         newest = self._tool.newest(now_ns)
-        return {} if newest is None else {"thermal_level": LEVELS[newest[1]]}
+        if newest is None:
+            return {}
+        self._is_reported |= newest[1] > 0
+        if not self._is_reported:
+            raise SensorError("notifyutil prints 0, as it does for a level that nothing reports")
+        return {"thermal_level": LEVELS[newest[1]]}
 
 
 def parse_notifyutil(text: str) -> int | None:

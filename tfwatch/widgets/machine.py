@@ -113,7 +113,7 @@ def readings(view: RunView) -> tuple[Reading, ...]:
         _lost(view),
         *_torn(view),
         _sensors(machine),
-        *_missing(view),
+        *_missing(view, machine),
     )
     return rows if now.ended is None else tuple(row.calm() for row in rows)
 
@@ -241,7 +241,8 @@ def _process(view: RunView, machine: Machine) -> Reading:
     cores, size = machine.row.get("process_cores"), machine.row.get("process_bytes")
     allowed = view.snapshot.manifest.machine.get("cores_allowed")
     of = f" of its {allowed:g}" if allowed else ""
-    return Reading("process", (f"{units.number(cores)}{of} cores, {units.gigabytes(size)}",), rank=6)
+    memory = machine.process_memory.text if machine.process_memory else units.gigabytes(size)
+    return Reading("process", (f"{units.number(cores)}{of} cores, {memory}",), rank=6)
 
 
 def _disk(machine: Machine) -> Iterable[Reading]:
@@ -266,9 +267,10 @@ def _torn(view: RunView) -> Iterable[Reading]:
     return [Reading("record", (text,), alert=True)] if torn else []
 
 
-def _missing(view: RunView) -> Iterable[Reading]:
-    """List the missing sensors, each with its newest reason."""
-    listed = (event for event in missing(view) if event.sensor != GPU)
+def _missing(view: RunView, machine: Machine) -> Iterable[Reading]:
+    """List the missing sensors, each with its newest reason; powermetrics reports heat too."""
+    shown = {GPU} if machine.heat is None else {GPU, "heat"}
+    listed = (event for event in missing(view) if event.sensor not in shown)
     return [Reading("n/a", (f"{event.sensor}: {event.reason}",), rank=9) for event in listed]
 
 

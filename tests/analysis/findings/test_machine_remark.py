@@ -12,6 +12,7 @@ from tests.analysis.samples import make_samples
 from tests.analysis.situations import RUNNING, judged
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable
+from tfwatch.analysis.findings.gpu_others import others_share
 from tfwatch.analysis.findings.machine import (
     GpuCheck,
     GpuFigures,
@@ -61,9 +62,11 @@ def remark_of(machine: Machine, **changes: Any) -> str:
         pytest.param(Machine(heat=2), "heat is moderate: clocks are lowered", id="hot"),
         pytest.param(Machine(heat=1), "", id="warm"),
         pytest.param(
-            Machine(gpu=GpuFigures(0.91, 0.57)), "other programs use 34 % of the GPU", id="a browser eats the GPU"
+            Machine(gpu=GpuFigures(0.91, 0.57, others=0.34)),
+            "other programs use 34 % of the GPU",
+            id="a browser eats the GPU",
         ),
-        pytest.param(Machine(gpu=GpuFigures(0.30, 0.15)), "", id="an idle desktop is no browser"),
+        pytest.param(Machine(gpu=GpuFigures(0.30, 0.15, others=0.15)), "", id="an idle desktop is no browser"),
         pytest.param(
             Machine(gpu_check=GpuCheck(0.41, 0.97)),
             "GPU counter reads 97 %: short kernels keep it high; step times decide",
@@ -158,7 +161,7 @@ def test_the_machine_is_the_mean_of_its_samples_and_the_newest_of_its_levels() -
     rows = make_samples(
         [0, 1, 2],
         gpu_busy=[0.8, NAN, 1.0],
-        gpu_process_busy=[0.6, 0.8, 0.7],
+        gpu_process_busy=[0.5, 0.8, 0.7],
         gpu_power_w=[9, 10, 11],
         thermal_level=[0, 2, NAN],
         swap_in_bytes_s=[0, 10, 20],
@@ -167,7 +170,7 @@ def test_the_machine_is_the_mean_of_its_samples_and_the_newest_of_its_levels() -
     found = summarise_machine(rows, [FOUND])
 
     assert found.gpu is not None
-    assert [found.gpu.busy, found.gpu.ours, found.gpu.others] == pytest.approx([0.9, 0.7, 0.2])
+    assert [found.gpu.busy, found.gpu.ours, found.gpu.others] == pytest.approx([0.9, 2 / 3, 0.3])
     assert (found.gpu.power_w, found.gpu.freq_mhz) == (10.0, None)
     assert (found.heat, found.on_mains, found.swap_bytes_s) == (2, False, 10.0)
     assert (found.pressure, found.stalled, found.cpu_power_w) == (None, None, None)
@@ -183,10 +186,25 @@ def test_missing_figures_are_none_and_never_zero(rows: Rows) -> None:
     assert medians(rows, ["gpu_busy", "process_bytes"]) == {"gpu_busy": None, "process_bytes": None}
 
 
-def test_others_are_never_less_than_nothing() -> None:
-    """The training's own share can pass the whole GPU's: queues run at the same time, and windows differ."""
-    assert GpuFigures(0.9, 1.3).others == 0.0
-    assert GpuFigures(0.9).others is None
+@pytest.mark.parametrize(
+    ("busy", "ours", "others"),
+    [
+        pytest.param([0.97] * 10, [0.61] * 10, 0.36, id="another program"),
+        pytest.param([0.99, 1.0] * 5, [0.95, 0.96] * 5, None, id="counters that differ by 4 points"),
+        pytest.param([1.0, 0.1, 0.9, 0.8, 1.0], [0.4, 0.8, 0.2, 0.9, 0.8], None, id="bursts, seen at other times"),
+        pytest.param([0.9] * 10, [1.3] * 10, None, id="queues that run at the same time"),
+        pytest.param([0.9] * 10, [NAN] * 10, None, id="an unknown share"),
+        pytest.param([], [], None, id="no sample"),
+    ],
+)
+def test_others_are_seen_beyond_the_disagreement_of_the_counters(
+    busy: list[float], ours: list[float], others: float | None
+) -> None:
+    rows = make_samples(range(len(busy)), gpu_busy=busy, gpu_process_busy=ours)
+
+    assert others_share(rows["gpu_busy"], rows["gpu_process_busy"]) == (
+        None if others is None else pytest.approx(others)
+    )
 
 
 def test_the_newest_event_on_the_gpu_counts() -> None:

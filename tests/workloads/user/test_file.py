@@ -140,3 +140,10 @@ def test_an_error_without_a_message_is_named_once() -> None:
         "ValueError: no",
         "KeyError: 'KeyError: 1'",
     ]
+
+
+def test_an_assertion_of_tensorflow_is_its_message_alone() -> None:
+    asserted = "Expected 'tf.Tensor(False, shape=(), dtype=bool)' to be true. Summarized data: "
+    error = ValueError(f"{asserted}b'No files matched pattern: photos/*/*.jpg'")
+
+    assert name_error(error) == "ValueError: No files matched pattern: photos/*/*.jpg"

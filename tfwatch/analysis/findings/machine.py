@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from tfwatch.analysis.findings.gpu_others import others_share
+from tfwatch.analysis.findings.memory_course import MemoryCourse, memory_course
 from tfwatch.analysis.findings.starving_cost import Energy, energy
 from tfwatch.analysis.steps.causes import limit_time_s
 from tfwatch.analysis.steps.verdict import HIGHLY_FROM, Bound
@@ -192,7 +194,7 @@ PRESSURE = ("normal", "warning", "critical")
 class GpuFigures:
     """The figures of a GPU over some samples; None is n/a. `busy`, `ours`: 0 to 1, of all programs and of the training.
 
-    late_ms: the age of the figures beyond their period.
+    late_ms: the age of the figures beyond their period. others: the share of other programs, see `others_share`.
     """
 
     busy: float | None = None
@@ -202,11 +204,7 @@ class GpuFigures:
     temperature_c: float | None = None
     memory_bytes: float | None = None
     late_ms: float | None = None
-
-    @property
-    def others(self) -> float | None:
-        """The share that other programs use: busy less ours, 0 to 1; None where one of the two is unknown."""
-        return None if self.busy is None or self.ours is None else max(0.0, self.busy - self.ours)
+    others: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +216,7 @@ class Machine:
     swap_bytes_s: read and written. growth: of the memory in use.
     gpu_check: step times and the GPU's counter over the same seconds.
     row: every column of the newest sample, or the median of each over a whole run; None is missing.
+    process_memory: of a whole run.
     """
 
     gpu: GpuFigures | None = None
@@ -231,6 +230,7 @@ class Machine:
     growth: Growth | None = None
     gpu_check: GpuCheck | None = None
     row: Mapping[str, float | None] = field(default_factory=dict)
+    process_memory: MemoryCourse | None = None
 
 
 def summarise_machine(
@@ -283,7 +283,10 @@ def gpu_figures(rows: Rows, of: _Of = np.mean) -> GpuFigures | None:
     """Return the GPU's figures over some samples; None where all of them are missing."""
     columns = (*("gpu_busy", "gpu_process_busy", "gpu_power_w", "gpu_freq_mhz", "gpu_temperature_c"),)
     means = [_figure(rows[name], of) for name in (*columns, "gpu_memory_bytes", "gpu_late_ms")]
-    return None if all(mean is None for mean in means[:-1]) else GpuFigures(*means)
+    if all(mean is None for mean in means[:-1]):
+        return None
+    figures = [*means, others_share(rows["gpu_busy"], rows["gpu_process_busy"])]
+    return GpuFigures(*figures)
 
 
 def recent(samples: Rows, now_s: float) -> Rows:
@@ -328,7 +331,8 @@ class Hardware:
     found: the source of the GPU figures; None where no sensor read a GPU. missing: the sensors without figures.
     medians: of each column of `MEDIAN_COLUMNS` over the samples from the first step to the last; None is n/a.
     energy: of the device that trained; None where no power was read, for the reason in `energy_missing`.
-    heat_s, swap_s: the seconds for which heat and swapping slowed the run.
+    heat_s, swap_s: the seconds for which heat and swapping slowed the run. others: the GPU's share of other programs,
+    see `others_share`. process_memory: from the first step to the last.
     """
 
     found: GpuFound | None
@@ -338,12 +342,8 @@ class Hardware:
     energy_missing: str
     heat_s: float
     swap_s: float
-
-    @property
-    def others(self) -> float | None:
-        """The share of the GPU that other programs used, 0 to 1; None is n/a."""
-        busy, ours = self.medians["gpu_busy"], self.medians["gpu_process_busy"]
-        return None if busy is None or ours is None else max(0.0, busy - ours)
+    others: float | None = None
+    process_memory: MemoryCourse | None = None
 
 
 def summarise_hardware(samples: Rows, steps: Rows, events: Sequence[object], accelerated: bool) -> Hardware:
@@ -352,14 +352,17 @@ def summarise_hardware(samples: Rows, steps: Rows, events: Sequence[object], acc
     spent = energy(samples, steps, accelerated)
     missing = missing_sensors(events)
     found = [event for event in events if isinstance(event, GpuFound)]
+    training = _while_training(samples, steps)
     return Hardware(
         found=found[-1] if found else None,
         missing=tuple(missing),
-        medians=medians(_while_training(samples, steps), MEDIAN_COLUMNS),
+        medians=medians(training, MEDIAN_COLUMNS),
         energy=spent,
         energy_missing="" if spent else _why_no_energy(samples, missing, accelerated),
         heat_s=limit_time_s(events, "thermal limit"),
         swap_s=limit_time_s(events, "swap"),
+        others=others_share(training["gpu_busy"], training["gpu_process_busy"]),
+        process_memory=memory_course(training),
     )
 
 

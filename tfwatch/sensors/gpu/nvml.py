@@ -36,7 +36,7 @@ LIMITS = (
     (0x08, "hardware slowdown", 3.0),
 )
 _NEWER = "a newer driver may report it"
-_INSTALL = "pip install 'tfwatch[nvidia]'"
+_INSTALL = "pip install nvidia-ml-py"
 _CONTAINER = "a container needs --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility"
 _UNLISTED = Unavailable(
     "the NVIDIA driver does not list this process: inside a container it lists the host's processes",

@@ -163,8 +163,9 @@ def _first_begin(whole: bytes) -> list[int]:
 def parse(document: bytes) -> PowerReading:
     """Parse the figures of one document; None for missing or implausible ones. Never raises.
 
-    Watts are energy (mJ) over `elapsed_ns`, not over the requested interval. Activity is 1 - `idle_ratio`, never from
-    `elapsed_ns`, which differs on some chips; without it, the share of time in any state.
+    Watts are the processor's energy (mJ) over `elapsed_ns`, not over the requested interval. The energy in the GPU part
+    covers another window, up to 22 % longer or shorter, whose length no field reports. Activity is 1 - `idle_ratio`,
+    never from `elapsed_ns`, which differs on some chips; without it, the share of time in any state.
     `freq_hz` is MHz in spite of its name (powermetrics' own text output prints the same number as MHz).
     """
     root = read(document[:_MAX_BYTES])
@@ -178,7 +179,7 @@ def parse(document: bytes) -> PowerReading:
     return PowerReading(
         busy=_busy(gpu, states),
         freq_mhz=_frequency(gpu, states),
-        power_w=_watts("gpu", elapsed_ns, gpu, processor),
+        power_w=_watts("gpu", elapsed_ns, processor),
         cpu_power_w=_watts("cpu", elapsed_ns, processor),
         ane_power_w=_watts("ane", elapsed_ns, processor),
         thermal_level=None if level is None else float(level),
@@ -211,16 +212,15 @@ def _states(gpu: Mapping[str, Any]) -> list[_State]:
 
 
 def _busy(gpu: Mapping[str, Any], states: Sequence[_State]) -> float | None:
+    """Return the activity; None where there is no `idle_ratio` and no time in any state: NaN is 0 of 0 ns."""
     idle = _number(gpu.get("idle_ratio"), -0.01, 1.01)
     if idle is not None:
         return min(max(1 - idle, 0.0), 1.0)
-    if not states:
-        return None
     used_ns = sum(state.used_ns for state in states)
     idle_ns = _number(gpu.get("idle_ns"), 0, 1e18)
-    if idle_ns is not None and used_ns + idle_ns > 0:
+    if idle_ns is not None and used_ns > 0:
         return used_ns / (used_ns + idle_ns)
-    return _number(sum(state.ratio for state in states), 0, 1)
+    return _number(sum(state.ratio for state in states), 0, 1) or None
 
 
 def _frequency(gpu: Mapping[str, Any], states: Sequence[_State]) -> float | None:
@@ -232,15 +232,13 @@ def _frequency(gpu: Mapping[str, Any], states: Sequence[_State]) -> float | None
     return sum(state.mhz * state.ratio for state in states) / used if used > 0 else None
 
 
-def _watts(what: str, elapsed_ns: float | None, *parts: Mapping[str, Any]) -> float | None:
-    """Return watts from the first part with figures: energy in mJ over the time, else `..._power` in mW."""
-    if elapsed_ns is not None:
-        for part in parts:
-            millijoules = _number(part.get(f"{what}_energy"), 0, 1e15)
-            if millijoules is not None:
-                return _number(millijoules * 1e6 / elapsed_ns, 0, 1e4)
-    milliwatts = (_number(part.get(f"{what}_power"), 0, 1e7) for part in parts)
-    return next((power / 1e3 for power in milliwatts if power is not None), None)
+def _watts(what: str, elapsed_ns: float | None, processor: Mapping[str, Any]) -> float | None:
+    """Return watts: energy in mJ over the time, else `..._power` in mW."""
+    millijoules = _number(processor.get(f"{what}_energy"), 0, 1e15)
+    if elapsed_ns is not None and millijoules is not None:
+        return _number(millijoules * 1e6 / elapsed_ns, 0, 1e4)
+    milliwatts = _number(processor.get(f"{what}_power"), 0, 1e7)
+    return None if milliwatts is None else milliwatts / 1e3
 
 
 def _number(value: Any, least: float, most: float) -> float | None:
@@ -274,6 +272,7 @@ class Source:
         self._stream: ToolStream | None = None
         self._documents: Iterator[bytes] = iter(())
         self._first: PowerReading | None = None
+        self._newest = PowerReading()
         self._has_more = False
 
     def available(self) -> Availability:
@@ -297,8 +296,11 @@ class Source:
     def read(self) -> PowerReading:
         """Return the next document's figures; wait for it, `_PATIENCE_S` at most."""
         first, self._first = self._first, None
-        if first:
-            return first
+        self._newest = first or self._next_or_restart()
+        return self._newest
+
+    def _next_or_restart(self) -> PowerReading:
+        """Return the next document's figures; powermetrics ends after `DOCUMENTS` and is started again."""
         try:
             return self._next()
         except SensorError:
@@ -314,10 +316,12 @@ class Source:
         return GpuIdentity(result.out.strip()[:80] or "Apple GPU", psutil.virtual_memory().total, unified=True)
 
     def gaps(self) -> Mapping[str, Unavailable]:
-        """Return the figures that powermetrics does not print."""
+        """Return the figures that powermetrics does not print, or not in a form that can be read."""
         elsewhere = Unavailable("powermetrics does not report it", "--gpu-sensor auto reads ioreg too")
         nowhere = Unavailable("no tool of macOS reports it", "")
-        return {"memory_bytes": elsewhere, "process_busy": elsewhere, "temperature_c": nowhere}
+        unread = Unavailable("powermetrics prints none that can be read", "")
+        gaps = {name: unread for name in ("busy", "power_w", "freq_mhz") if getattr(self._newest, name) is None}
+        return {**gaps, "memory_bytes": elsewhere, "process_busy": elsewhere, "temperature_c": nowhere}
 
     def close(self) -> None:
         """Close its pipes: powermetrics ends when it prints next."""

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tfwatch.analysis.findings.gpu_others import COUNTERS_DIFFER, others_share
 from tfwatch.analysis.findings.machine_remark import OTHERS_FROM
 from tfwatch.core import units
 from tfwatch.widgets.timeline import step_bars
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from numpy.typing import NDArray
 
     from tfwatch.analysis.findings.machine import GpuFigures
     from tfwatch.core.rows import Rows
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 
 #: The longest time that one sample covers: samples come twice a second, and a late one covers the gap before it.
 _HOLD_S = 2.0
+#: The columns that are compared at a time to see other programs on the GPU.
+_BLOCK = 8
 #: The most samples to average: a long view uses every n-th.
 _SAMPLES = 4000
 
@@ -81,12 +86,21 @@ def gpu_lines(busy: Floats, ours: Floats, rows: int, glyphs: Glyphs) -> list[Lin
     """Draw the GPU's use as a gauge of `rows` rows, the training's share below the other programs' share."""
     steps = len(glyphs.levels) - 1
     total = step_bars.gauge(busy, rows * steps)
-    # Where the training's share is unknown, the total is drawn as the training's.
-    own = np.where(np.isfinite(ours), np.minimum(step_bars.gauge(ours, rows * steps), total), total)
+    # Where no other program is seen, or the training's share is unknown, the total is drawn as the training's.
+    own = np.where(_has_others(busy, ours), np.minimum(step_bars.gauge(ours, rows * steps), total), total)
     pairs = zip(
         step_bars.stacked(total, rows, steps).tolist(), step_bars.stacked(own, rows, steps).tolist(), strict=True
     )
     return [_joined(_gpu_cell(*levels, glyphs) for levels in zip(*pair, strict=True)) for pair in pairs]
+
+
+def _has_others(busy: Floats, ours: Floats) -> NDArray[np.bool_]:
+    """Return the columns in which other programs are seen; a single column says too little about bursts."""
+    seen = busy - ours > COUNTERS_DIFFER
+    for begin in range(0, len(seen), _BLOCK):
+        block = slice(begin, begin + _BLOCK)
+        seen[block] &= others_share(busy[block], ours[block]) is not None
+    return seen
 
 
 def _gpu_cell(total: int, own: int, glyphs: Glyphs) -> Piece:

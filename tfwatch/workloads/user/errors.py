@@ -74,6 +74,10 @@ def fits(shape: tuple[int, ...] | None, takes: object) -> bool:
     return len(shape) == len(takes) and all(n in (None, side) for side, n in zip(shape, takes, strict=True))
 
 
+#: What `tf.debugging.Assert` puts around its message, e.g. that no file matches the pattern of `list_files`.
+_ASSERTED = re.compile(r"^Expected 'tf\.Tensor\([^']{0,80}\)' to be true\. Summarized data: b?['\"](.*)['\"]$")
+
+
 def _frames(error: BaseException) -> Iterator[tuple[str, int]]:
     """Yield files and lines, outermost first: those of the traceback, then those in TensorFlow's message."""
     for frame in traceback.extract_tb(error.__traceback__):
@@ -88,6 +92,7 @@ def sentence(error: BaseException) -> str:
     quoted = [message for message in _RAISED.findall(text) if message]
     lines = [line.strip() for line in text.splitlines() if not _CONTEXT.match(line)]
     message = quoted[-1] if quoted and 'File "' in text else lines[0] if lines else ""
+    message = _ASSERTED.sub(r"\1", message)
     message = _NODE.sub("", message).strip().rstrip(":")
     return (message if len(message) <= _LONGEST else f"{message[:_LONGEST]}...") or type(error).__name__
 

@@ -9,7 +9,7 @@ import pytest
 from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tests.screens.showing import rows_of, shown
 from tests.screens.states import failed, importing, stalled
-from tfwatch.analysis.tuning.comparison import Earlier, Start, earlier_run
+from tfwatch.analysis.tuning.restarts import Earlier, Start, earlier_run
 from tfwatch.core.start_knobs import Constraint, RestartOffer, StartKnob, Value
 from tfwatch.screens.leave import Leave, LeaveScreen
 from tfwatch.screens.restart import RestartScreen

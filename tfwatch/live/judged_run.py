@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from tfwatch.analysis.findings.bottleneck import StageTable
     from tfwatch.analysis.findings.situation import Situation
     from tfwatch.analysis.steps.time_breakdown import TimeSpent
-    from tfwatch.analysis.tuning.comparison import Restart
     from tfwatch.analysis.tuning.evidence import EvidenceTables
+    from tfwatch.analysis.tuning.restarts import Restart
     from tfwatch.runs.opened import Run
 
 

@@ -12,7 +12,7 @@ from tfwatch.analysis.steps.patterns import pattern_text
 from tfwatch.analysis.steps.time_breakdown import keras_step_ms
 from tfwatch.analysis.tuning import switch_text
 from tfwatch.analysis.tuning.search_text import autopilot_end_text, autopilot_runs, experiment_line
-from tfwatch.analysis.tuning.switch_text import missed_switch_text, outcome_text, speed
+from tfwatch.analysis.tuning.switch_text import claim_text, missed_switch_text, outcome_text
 from tfwatch.core import units
 from tfwatch.core.events import (
     DatasetReady,
@@ -245,7 +245,7 @@ def _outcome(switch: Comparison, form: str) -> str:
     if switch.ratio is None or switch.before is None or switch.after is None:
         return f"{turned}: not enough steps to compare"
     steps = " to ".join(units.in_one_unit(*(switch.typical(side.step) for side in (switch.before, switch.after))))
-    return f"{turned}: {speed(switch.ratio)}, {steps}/step over {units.counted(switch.after.steps, 'step')}"
+    return f"{turned}: {claim_text(switch)}, {steps}/step over {units.counted(switch.after.steps, 'step')}"
 
 
 def _left_out(summary: Summary) -> str:

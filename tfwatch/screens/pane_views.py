@@ -242,7 +242,7 @@ def _note(view: RunView, state: knob_state.KnobState, one: KnobKey, can_switch: 
             found = f"{done} of {ENOUGH_STEPS} steps"
             return (f"not enough steps: {found}" if view.is_over else f"measuring: {found}", not view.is_over)
         if newest.ratio is not None:
-            return (than(newest.ratio, newest.old), False)
+            return (than(newest), False)
     return None
 
 

@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.reactive import reactive
 
 from tfwatch.analysis.tuning import search_text, switch_text
-from tfwatch.analysis.tuning.comparison import Restart
+from tfwatch.analysis.tuning.restarts import Restart
 from tfwatch.analysis.tuning.switch_text import LABEL
 from tfwatch.core import units
 from tfwatch.widgets.basics.glyphs import COMPUTE_COLOUR, HOST_COLOUR, WAIT_COLOUR

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.step_rows import make_steps
-from tfwatch.analysis.tuning.comparison import Comparison, KnownSplits, compare
+from tfwatch.analysis.tuning.comparison import Comparison, KnownSides, compare
 from tfwatch.analysis.tuning.switch_text import outcome_text
 from tfwatch.core.events import Event, Noted, PipelineSwitched, RunEnded, SwitchAsked, SwitchFailed
 from tfwatch.core.rows import Flag, Rows
@@ -23,7 +23,7 @@ class Recorded:
         self.reads.append((first, last))
         return self.rows[first - 1 : last]
 
-    def compare(self, *events: Event, known: KnownSplits | None = None) -> list[Comparison]:
+    def compare(self, *events: Event, known: KnownSides | None = None) -> list[Comparison]:
         return compare(events, len(self.rows), self.between, known)
 
 
@@ -214,7 +214,7 @@ def test_a_run_without_switches_reads_nothing() -> None:
 
 
 def test_sides_that_grow_no_more_are_read_once() -> None:
-    run, known = Recorded([10.0] * 900), KnownSplits()
+    run, known = Recorded([10.0] * 900), KnownSides()
     events = (asked(99), switched(101, 99), asked(299), switched(301, 299))
     fresh = run.compare(*events, known=known)
     run.reads.clear()
@@ -226,7 +226,7 @@ def test_sides_that_grow_no_more_are_read_once() -> None:
 
 
 def test_a_side_that_grows_is_read_again() -> None:
-    run, known = Recorded([10.0] * 200), KnownSplits()
+    run, known = Recorded([10.0] * 200), KnownSides()
     run.compare(asked(99), switched(101, 99), known=known)
     run.rows = make_steps(np.full(250, 10.0))
 

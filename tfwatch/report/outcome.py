@@ -11,7 +11,7 @@ from tfwatch.analysis.tuning.restarts import changes
 from tfwatch.core import units
 from tfwatch.core.knobs import option_name
 from tfwatch.live.restart import start_of
-from tfwatch.report.document_switches import by_name, split_json
+from tfwatch.report.document_switches import by_name, effect_json, split_json
 
 if TYPE_CHECKING:
     from tfwatch.analysis.findings.situation import Banner
@@ -142,4 +142,5 @@ def restart_json(gave: Restart | None) -> dict[str, Any] | None:
         "per": "image" if gave.per_image else "step",
         "before_ms": gave.typical(gave.before.step) if gave.before else None,
         "after_ms": gave.typical(gave.after.step) if gave.after else None,
+        **effect_json(gave),
     }

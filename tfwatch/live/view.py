@@ -17,7 +17,7 @@ from tfwatch.analysis.steps.breakdown import left_s
 from tfwatch.analysis.steps.causes import STOPPED
 from tfwatch.analysis.steps.time_breakdown import RunningTimeBreakdown
 from tfwatch.analysis.steps.verdict import NEEDED
-from tfwatch.analysis.tuning.comparison import Comparison, KnownSides, compare
+from tfwatch.analysis.tuning.comparison import Comparison, KnownSides, compare, find_better_settings
 from tfwatch.analysis.tuning.knob_state import KnobRequest, KnobState, knob_states
 from tfwatch.analysis.tuning.search_text import (
     AUTOPILOT_EVENTS,
@@ -231,6 +231,7 @@ class Follower:
             lost=figures.lost,
             asked=_asked(knobs),
             switch=comparisons[-1] if comparisons else None,
+            better=find_better_settings(comparisons, snapshot.events.of(ExperimentEnded)),
             experiment=_experiment(snapshot),
             autopilot_run=running_autopilot(snapshot.events.of(*AUTOPILOT_EVENTS)),
             stopping_s=None if stopping_s is None else max(0.0, snapshot.now_s - stopping_s),

@@ -162,3 +162,13 @@ def test_the_edit_contains_the_advised_switch_among_those_made() -> None:
 def test_the_advice_on_longer_calls_has_a_number() -> None:
     found = banner(replace(RUNNING, judgement=judged(Verdict.NOT, 0.2, 13.6, 8.0, Bound.HOST)))
     assert found.advice.startswith("compile(steps_per_execution=8): about 14.8 ms/step; or ")
+
+
+def test_a_setting_that_measured_slower_is_not_suggested() -> None:
+    started = {"prefetch": "off", "workers": "off"}
+    better = {("workers", "auto"): "off", ("prefetch", "8"): "4"}
+    text = code_suggestions.pasted_lines({"prefetch": "8", "workers": "auto"}, started, TABLE, better=better)
+    assert text.startswith("dataset = dataset.prefetch(4)")
+    assert "num_parallel_calls" not in text
+    circle = {("prefetch", "8"): "4", ("prefetch", "4"): "8"}
+    assert "prefetch(" in code_suggestions.pasted_lines({"prefetch": "8"}, started, TABLE, better=circle)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.analysis.step_rows import make_steps
-from tfwatch.analysis.tuning.comparison import Comparison, KnownSides, compare
+from tfwatch.analysis.tuning.comparison import Comparison, KnownSides, compare, find_better_settings
 from tfwatch.analysis.tuning.switch_text import outcome_text
-from tfwatch.core.events import Event, Noted, PipelineSwitched, RunEnded, SwitchAsked, SwitchFailed
+from tfwatch.core.events import Event, ExperimentEnded, Noted, PipelineSwitched, RunEnded, SwitchAsked, SwitchFailed
 from tfwatch.core.rows import Flag, Rows
 
 
@@ -244,3 +244,17 @@ def test_switches_of_an_experiment_are_compared_by_it_and_bound_the_sides_of_oth
     (found,) = run.compare(*tried, replace(asked(90), by="experiment"), asked(100, "2"), switched(101, 100, "2"))
 
     assert (found.new, found.before and found.before.steps) == ("2", 25)
+
+
+def test_the_newest_proof_says_which_setting_is_slower() -> None:
+    run = Recorded([10.0] * 100 + [0.0] * 100 + [5.0] * 100 + [5.0] * 100)
+    switches = run.compare(
+        switched(101, 100, "4"), replace(switched(201, 200, "8"), old="4"), switched(301, 300, "2", "workers")
+    )
+    assert [switch.answer for switch in switches] == ["faster", "slower", "same"]
+    assert find_better_settings(switches, []) == {("prefetch", "off"): "4", ("prefetch", "8"): "4"}
+
+    found = {"answer": "faster", "value": "8", "against": "4", "ratio": 1.2, "low": 1.1, "high": 1.3}
+    counts = {"rounds": 9, "steps": 400, "spent": 500, "kept": "8", "cause": "clear"}
+    tested = ExperimentEnded(0, "prefetch", ["4", "8"], 400, 900, **counts, **found)
+    assert find_better_settings(switches, [tested]) == {("prefetch", "off"): "4", ("prefetch", "4"): "8"}

@@ -16,10 +16,10 @@ from tfwatch.core.knobs import ChangesKnob, epochs_until
 from tfwatch.core.rows import STEP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tfwatch.analysis.tuning.before_after import Effect
-    from tfwatch.core.events import Event
+    from tfwatch.core.events import Event, ExperimentEnded
     from tfwatch.core.rows import Rows
 
 #: Steps after a switch that are enough for a comparison.
@@ -137,6 +137,21 @@ def compare(
     return found + [
         _not_yet(request) for request in without_experiments(waiting) if not epochs_until(request.knob, request.new)
     ]
+
+
+def find_better_settings(
+    switches: Iterable[Comparison], experiments: Iterable[ExperimentEnded]
+) -> dict[tuple[str, str], str]:
+    """Return the settings that measured slower, by knob and value, each with the faster value of its newest proof."""
+    proofs = [(one.step or 0, one.knob, one.old, one.new, one.answer) for one in switches]
+    proofs += [(one.step, one.knob, one.against, one.value, one.answer) for one in experiments]
+    better: dict[tuple[str, str], str] = {}
+    for _, knob, old, new, answer in sorted(proofs, key=lambda proof: proof[0]):
+        if answer in ("faster", "slower"):
+            faster, slower = (new, old) if answer == "faster" else (old, new)
+            better.pop((knob, faster), None)
+            better[knob, slower] = faster
+    return better
 
 
 def _made_and_waiting(events: Sequence[Event]) -> tuple[list[tuple[int, PipelineSwitched]], list[SwitchAsked]]:

@@ -27,15 +27,15 @@ def noisy_steps(kind: str, count: int, source: np.random.Generator) -> Times:
 
 def _correlated(count: int, source: np.random.Generator, share: float, correlation: float) -> Times:
     """An AR(1) process with this standard deviation and lag-one autocorrelation."""
-    noise = source.standard_normal(count)
+    noise: Times = share * source.standard_normal(count)
     for at in range(1, count):
         noise[at] = correlation * noise[at - 1] + np.sqrt(1 - correlation**2) * noise[at]
-    return share * noise
+    return noise
 
 
 def _drifting(count: int, source: np.random.Generator, drift: float) -> Times:
     """A straight drift over the whole series, up or down."""
-    return source.choice([-drift, drift]) * np.linspace(0, 1, count) + _correlated(count, source, 0.03, 0.3)
+    return float(source.choice([-drift, drift])) * np.linspace(0, 1, count) + _correlated(count, source, 0.03, 0.3)
 
 
 def _bursty(count: int, source: np.random.Generator, apart: float, share: float) -> Times:
@@ -50,7 +50,8 @@ def _bursty(count: int, source: np.random.Generator, apart: float, share: float)
 
 def _random_walk(count: int, source: np.random.Generator, drift: float) -> Times:
     """A random walk that ends this far away, as a standard deviation."""
-    return _correlated(count, source, 0.03, 0.3) + np.cumsum(source.standard_normal(count)) * drift / np.sqrt(count)
+    walk: Times = np.cumsum(source.standard_normal(count)) * drift / np.sqrt(count)
+    return _correlated(count, source, 0.03, 0.3) + walk
 
 
 def _jumping(count: int, source: np.random.Generator, apart: float) -> Times:

@@ -68,8 +68,15 @@ def simulate(kind: str, switches: int, seed: int) -> Result:
             answers.append(compare_sides(before, after[:look] / EFFECT).answer == "faster")
         widths.append(_half_width(before, after[:300]))
     at_any_look = [any(looks) for looks in zip(*claimed.values(), strict=True)]
-    shares = (statistics.mean(each) for each in (claimed[300], claimed[600], at_any_look, found[300], found[600]))
-    return Result(kind, *shares, statistics.median(widths))
+    return Result(
+        noise=kind,
+        claimed_300=statistics.mean(claimed[300]),
+        claimed_600=statistics.mean(claimed[600]),
+        claimed_at_any_look=statistics.mean(at_any_look),
+        found_300=statistics.mean(found[300]),
+        found_600=statistics.mean(found[600]),
+        half_width=statistics.median(widths),
+    )
 
 
 def _half_width(before: NDArray[np.float64], after: NDArray[np.float64]) -> float:

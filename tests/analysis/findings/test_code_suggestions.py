@@ -100,7 +100,7 @@ def test_without_keys_the_sentence_holds_the_stage_the_number_and_the_edit() -> 
     now = replace(RUNNING, live=False, knobs=knobs, stages=table, forecasts={("workers", "auto"): WORKERS})
     found = advise_starving(now, split(9.6, 13.0, 0.8))
     assert found.sentence == (
-        "num_parallel_calls=tf.data.AUTOTUNE: about 9.1 ms, 2.6 x (the rest is compute); "
+        "num_parallel_calls=tf.data.AUTOTUNE: 23.4 to about 9.1 ms, 2.6 x (the rest is compute); "
         "map(decode) runs serially on one of 8 cores: 21.0 ms/batch"
     )
     assert found.edit.startswith("dataset = dataset.map(decode, num_parallel_calls=tf.data.AUTOTUNE)")
@@ -109,7 +109,7 @@ def test_without_keys_the_sentence_holds_the_stage_the_number_and_the_edit() -> 
 def test_on_a_live_screen_the_finding_has_the_key_and_the_edit_of_the_same_switch() -> None:
     now = replace(RUNNING, judgement=judged(Verdict.HIGHLY), forecasts={("workers", "auto"): WORKERS})
     found = banner(now)
-    assert found.advice == "w workers auto: about 9.1 ms, 2.6 x (the rest is compute)"
+    assert found.advice == "w workers auto: 23.4 to about 9.1 ms, 2.6 x (the rest is compute)"
     assert found.edit.startswith("dataset = dataset.map(decode, num_parallel_calls=tf.data.AUTOTUNE)")
 
 

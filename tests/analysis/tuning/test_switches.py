@@ -254,7 +254,7 @@ def test_the_newest_proof_says_which_setting_is_slower() -> None:
     assert [switch.answer for switch in switches] == ["faster", "slower", "same"]
     assert find_better_settings(switches, []) == {("prefetch", "off"): "4", ("prefetch", "8"): "4"}
 
-    found = {"answer": "faster", "value": "8", "against": "4", "ratio": 1.2, "low": 1.1, "high": 1.3}
-    counts = {"rounds": 9, "steps": 400, "spent": 500, "kept": "8", "cause": "clear"}
-    tested = ExperimentEnded(0, "prefetch", ["4", "8"], 400, 900, **counts, **found)
+    tested = ExperimentEnded(
+        0, "prefetch", ["4", "8"], 400, 900, "clear", "faster", "8", "4", 9, 400, 500, "8", ratio=1.2, low=1.1, high=1.3
+    )
     assert find_better_settings(switches, [tested]) == {("prefetch", "off"): "4", ("prefetch", "4"): "8"}

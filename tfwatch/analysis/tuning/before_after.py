@@ -73,20 +73,21 @@ def measure_effect(before: Rows, after: Rows, knob: str, accelerated: bool, in_b
     accelerated: the steps run on a device beside the CPU. in_bursts: batches come in bursts on either side.
     """
     steps = [step_ms(side, np.float64) for side in (before, after)]
-    estimate = compare_sides(*steps, in_bursts)
+    estimate = compare_sides(steps[0], steps[1], in_bursts)
     fixed = [_unmoved_ms(side, knob, accelerated) for side in (before, after)]
     fixed_ms = [float(np.median(side)) for side in fixed]
     if estimate.answer not in ("faster", "slower") or min(fixed_ms) <= 0:
         return Effect(estimate)
-    moved = (step - part + sum(fixed_ms) / 2 for step, part in zip(steps, fixed, strict=True))
-    is_by_knob = compare_sides(*moved, in_bursts).answer == estimate.answer
+    moved = [step - part + sum(fixed_ms) / 2 for step, part in zip(steps, fixed, strict=True)]
+    is_by_knob = compare_sides(moved[0], moved[1], in_bursts).answer == estimate.answer
     return Effect(estimate, None if is_by_knob else fixed_ms[1] / fixed_ms[0] - 1)
 
 
 def _unmoved_ms(rows: Rows, knob: str, accelerated: bool) -> Times:
     """Return the part of each step that a knob cannot move; zeros where it may move all of it."""
     if knob in _MOVES_WAIT:
-        return step_ms(rows, np.float64) - rows["wait_ms"]
+        work: Times = step_ms(rows, np.float64) - rows["wait_ms"]
+        return work
     part: Times = rows["compute_ms"].astype(np.float64) - rows["dispatch_ms"]
     return part if accelerated and knob in _SHARES_CORES else np.zeros(len(rows))
 
@@ -96,8 +97,8 @@ def compare_sides(before: Times, after: Times, in_bursts: bool = False) -> Estim
 
     in_bursts: batches come in bursts, and the ratio is that of the means; else that of the medians.
     """
-    sides = [np.maximum(np.asarray(side, dtype=np.float64), _LEAST_MS) for side in (before, after)]
-    whole, near = _all_steps(*sides, in_bursts), _next_to_switch(*sides, in_bursts)
+    before, after = (np.maximum(np.asarray(side, dtype=np.float64), _LEAST_MS) for side in (before, after))
+    whole, near = _all_steps(before, after, in_bursts), _next_to_switch(before, after, in_bursts)
     low = min(at - half for at, half in (whole, near))
     high = max(at + half for at, half in (whole, near))
     return Estimate(math.exp(whole[0]), math.exp(low), math.exp(high))

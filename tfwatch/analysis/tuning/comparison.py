@@ -143,6 +143,7 @@ def find_better_settings(
     switches: Iterable[Comparison], experiments: Iterable[ExperimentEnded]
 ) -> dict[tuple[str, str], str]:
     """Return the settings that measured slower, by knob and value, each with the faster value of its newest proof."""
+    proofs: list[tuple[int, str, str, str, str]]
     proofs = [(one.step or 0, one.knob, one.old, one.new, one.answer) for one in switches]
     proofs += [(one.step, one.knob, one.against, one.value, one.answer) for one in experiments]
     better: dict[tuple[str, str], str] = {}

@@ -166,8 +166,8 @@ def _restart_estimate(
     """Return the ratio of the steps per image of both runs; None below 20 steady steps in either."""
     if min(len(before), len(after)) < LEAST:
         return None
-    times = (step_ms(rows, np.float64) / (size or 1) for rows, size in zip((before, after), sizes, strict=True))
-    return compare_sides(*times, any(side.in_bursts for side in sides if side))
+    times = [step_ms(rows, np.float64) / (size or 1) for rows, size in zip((before, after), sizes, strict=True)]
+    return compare_sides(times[0], times[1], any(side.in_bursts for side in sides if side))
 
 
 def _of_an_image(side: Breakdown | None, batch_size: int | None) -> Breakdown | None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from textual.screen import Screen
 
-    from tfwatch.analysis.tuning.comparison import Earlier
+    from tfwatch.analysis.tuning.restarts import Earlier
     from tfwatch.core.start_knobs import RestartOffer
     from tfwatch.doctor.check import CheckUp
     from tfwatch.live.view import RunView

@@ -11,6 +11,7 @@ from tests.analysis.step_rows import make_steps, plain, restart
 from tests.commands.made_up import Made, outcome, pause, run_of, trained
 from tfwatch.checks import selftest_cases as cases
 from tfwatch.checks.injected_schedule import AHEAD, ON_DEMAND, PartComparison, Schedule, TrainingResult
+from tfwatch.core.events import PipelineSwitched
 
 if TYPE_CHECKING:
     from tfwatch.checks.injected_trainings import Trainings
@@ -94,6 +95,17 @@ def test_stalls_and_patterns_that_are_missing_fail(experiment: Experiment) -> No
     assert all(outcome(experiment, held).values())
     lacking = outcome(experiment, lambda schedule: trained(plain(schedule.steps)))
     assert not all(lacking.values())
+
+
+@pytest.mark.parametrize(("after_ms", "passes"), [(8.0, True), (9.0, False)])
+def test_a_claim_about_equal_settings_fails(after_ms: float, passes: bool) -> None:
+    noise = np.random.default_rng(0).normal(1, 0.02, 240)
+    rows = make_steps(np.zeros(240), compute=np.repeat([8.0, after_ms], 120) * noise, host=0.1)
+    switch = PipelineSwitched(0, "prefetch", "4", "8", 120, 121, 1.0, "script")
+
+    found = outcome(cases._equal_settings, lambda _: TrainingResult([], 0.0, run_of(rows, switch), []))
+
+    assert list(found.values()) == [passes]
 
 
 def test_a_run_without_a_comparison_fails() -> None:

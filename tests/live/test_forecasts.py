@@ -40,7 +40,7 @@ def test_beside_each_knob_stands_what_its_key_would_bring() -> None:
 def test_the_banner_promises_the_best_of_them() -> None:
     run = Canned(None, **GPU).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.0)
 
-    assert look(run).finding.advice == "p prefetch on: about 13.9 ms, 1.7 x (the rest is compute)"
+    assert look(run).finding.advice == "p prefetch on: 23.6 to about 13.9 ms, 1.7 x (the rest is compute)"
 
 
 def test_there_is_none_in_the_first_steps_while_stalled_and_while_a_switch_is_under_way() -> None:

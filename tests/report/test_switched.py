@@ -8,7 +8,7 @@ import pytest
 
 from tests.analysis.step_rows import plain
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run, text_of
-from tfwatch.core.events import Noted, PipelineSwitched, SwitchAsked, SwitchMissed
+from tfwatch.core.events import ExperimentEnded, Noted, PipelineSwitched, SwitchAsked, SwitchMissed
 from tfwatch.report import document
 from tfwatch.training.request import parse_switch
 
@@ -48,6 +48,11 @@ def test_a_switch_for_which_the_run_was_too_short_is_told(tmp_path: Path) -> Non
         "to": "4",
         "before": None,
         "after": None,
+        "answer": None,
+        "speedup": None,
+        "speedup_low": None,
+        "speedup_high": None,
+        "compute_drift_share": None,
     }
     assert (second["step_asked"], second["knob"], second["to"]) == (200, "storage-latency", "20 ms")
     assert "prefetch off → 4 at step 100: the run ended before it was in effect" in text_of(run)
@@ -83,6 +88,46 @@ def test_many_switches_are_counted_and_the_text_stays_short(tmp_path: Path) -> N
 
     assert len(lines) <= 12
     assert "and 21 more switches" in lines
+
+
+def test_of_many_switches_those_that_prove_a_difference_are_listed_first(tmp_path: Path) -> None:
+    rows = plain(1000)
+    rows["wait_ms"][400:700] = 20.0
+    few = [PipelineSwitched(0, "prefetch", "off", "4", n, n, 1.0, "key") for n in range(10, 100, 10)]
+    slower = PipelineSwitched(0, "workers", "off", "2", 400, 401, 1.0, "key")
+    faster = PipelineSwitched(0, "workers", "2", "off", 700, 701, 1.0, "key")
+
+    lines = text_of(open_written(tmp_path / "run", rows, *few, slower, faster, FINISHED))
+
+    listed = [line for line in lines if " at step " in line or " more switches" in line]
+    assert listed[1].startswith("workers off → 2 at step 401: 1.90 x slower (1.90 to 1.90)")
+    assert listed[2].startswith("workers 2 → off at step 701: 1.90 x faster (1.90 to 1.90)")
+    assert listed[3] == "and 8 more switches, 8 of them without enough steps to compare"
+
+
+def test_an_experiments_answer_comes_right_after_the_run(tmp_path: Path) -> None:
+    ended = ExperimentEnded(
+        0,
+        "prefetch",
+        ["off", "4"],
+        0,
+        40,
+        "clear",
+        "faster",
+        "4",
+        "off",
+        9,
+        30,
+        40,
+        "4",
+        step_ms={},
+        ratio=1.5,
+        low=1.4,
+        high=1.6,
+    )
+    lines = text_of(open_written(tmp_path / "run", plain(52), ended, FINISHED))
+
+    assert lines[1] == "prefetch off vs 4: 1.50 x faster (1.40 to 1.60) over 30 steps; kept 4"
 
 
 def test_switches_that_cannot_be_compared_promise_nothing(tmp_path: Path) -> None:

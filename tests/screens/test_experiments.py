@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
-from tests.screens.canned import COMPUTE_BOUND, STARVING, usual
+from tests.screens.canned import COMPUTE_BOUND, STARVING, Canned, usual
 from tests.screens.showing import shown
 from tests.screens.states import starving
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.core.knobs import LARGEST
+from tfwatch.core.rows import Flag
 from tfwatch.runs.control import Experiment
 
 if TYPE_CHECKING:
@@ -34,6 +36,31 @@ async def test_a_experiments_on_the_chosen_knob(tmp_path: Path, keys: list[str],
         assert isinstance(given, Experiment)
         assert (given.knob, given.values) == order
         assert show.asked() == []
+
+
+def _noisy(run: Canned, count: int, source: np.random.Generator) -> Canned:
+    for noise in source.normal(1, 0.2, count):
+        run.steps(1, (9.6, 13.0 * max(0.5, noise), 0.8))
+    return run
+
+
+async def test_an_open_answer_offers_a_test_of_the_same_two_settings() -> None:
+    source = np.random.default_rng(0)
+    run = _noisy(Canned(None).started(), 100, source).switched("workers", "off", "8")
+    async with shown(_noisy(run.steps(1, STARVING, int(Flag.SWITCH)), 70, source).sample()) as show:
+        assert "no difference seen (" in show.text
+        assert "a runs an A/B test of workers off vs 8" in show.text
+        await show.press("a")
+        assert show.control is not None
+        _, given = show.control.next_tuner_request(0, 0.0)
+        assert isinstance(given, Experiment)
+        assert (given.knob, given.values) == ("workers", ("off", 8))
+
+
+async def test_a_proved_difference_offers_nothing() -> None:
+    async with shown(usual(None)) as show:
+        assert "1.69 x faster (1.67 to 1.70) over 150 steps" in show.text
+        assert "a runs an A/B test" not in show.text
 
 
 async def test_off_comes_first_also_where_the_knob_is_on() -> None:
@@ -88,7 +115,7 @@ async def test_a_finished_experiment_is_one_event_and_fills_the_card(tmp_path: P
         assert "u undo: prefetch back to off" in show.text
         run.switched("prefetch", "4", "off").steps(80, STARVING)
         await show.frame()
-        assert "slower over 80 steps" in show.text
+        assert " x slower (" in show.text
 
 
 async def test_a_run_that_ended_during_an_experiment_shows_the_kept_setting(tmp_path: Path) -> None:

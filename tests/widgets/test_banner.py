@@ -81,7 +81,7 @@ FINDINGS: list[Any] = [
             "fast_form": "whole batches",
             **forecast_for("fast_form", "on", 3.3, "a guess: this form has not run yet"),
         },
-        "t fast pipeline (whole batches) on: about 3.3 ms, 7.1 x",
+        "t fast pipeline (whole batches) on: 23.4 to about 3.3 ms, 7.1 x",
         id="fast pipeline",
     ),
     pytest.param(
@@ -91,7 +91,7 @@ FINDINGS: list[Any] = [
             "memory": Memory(9e9, 6e9, 0.0, 16e9),
             **forecast_for("cache", "on", 3.3, needs_bytes=4e9),
         },
-        "c cache on: about 3.3 ms, 7.1 x",
+        "c cache on: 23.4 to about 3.3 ms, 7.1 x",
         id="cache",
     ),
     pytest.param(
@@ -105,7 +105,7 @@ FINDINGS: list[Any] = [
             stages=LOCKED,
             **forecast_for("prefetch", "4", 11.7, "compute and data share the cores"),
         ),
-        ".prefetch(4): about 11.7 ms, 2.0 x",
+        ".prefetch(4): 23.4 to about 11.7 ms, 2.0 x",
         id="ended, with a forecast",
     ),
     pytest.param(

@@ -15,6 +15,7 @@ from tfwatch.analysis.steps.spikes import LEAST_MS, Spike, find_spikes
 from tfwatch.analysis.steps.stalls import find_stalls
 from tfwatch.analysis.steps.verdict import judge
 from tfwatch.analysis.tuning.comparison import compare
+from tfwatch.analysis.tuning.switch_text import outcome_text
 from tfwatch.checks.injected_schedule import (
     AHEAD,
     CHECKPOINT,
@@ -98,7 +99,8 @@ def experiments() -> Iterator[Experiment]:
         yield _verdict("prefetch", data_ms, compute_ms, word)
     yield _bound(Schedule(host_ms=(12,), compute_ms=(12,), steps=50), "host-bound")
     yield _bound(Schedule(host_ms=(2,), compute_ms=(20,), steps=50), "compute-bound")
-    yield from (_spikes, _shuffle, _slow_start, _stalls, _periodic_wait, _periodic_callback, _drift, _switches)
+    yield from (_spikes, _shuffle, _slow_start, _stalls, _periodic_wait, _periodic_callback, _drift)
+    yield from (_equal_settings, _switches)
 
 
 def compare_figures(group: str, case: str, injected: float, measured: float, tolerance: tuple[float, float]) -> Case:
@@ -299,6 +301,16 @@ def _describe(pattern: Pattern) -> str:
 
 
 # -- switches ---------------------------------------------------------------------------------------------
+
+
+def _equal_settings(trainings: Trainings) -> Iterator[Case]:
+    """A deeper prefetch changes nothing where batches are ready already: no difference may be claimed."""
+    trained = trainings.train(Schedule((2.0,), (8.0,), steps=240, switches=((0, 4), (120, 8))))
+    rows = trained.run.steps
+    found = compare(trained.run.events, len(rows), lambda first, last: rows[max(first, 1) - 1 : last])
+    is_open = found and found[-1].ratio is not None and found[-1].answer not in ("faster", "slower")
+    measured = "no difference" if is_open else outcome_text(found[-1]) if found else "no comparison"
+    yield compare_texts("switch: equal settings", "prefetch 4 → 8, data 2, compute 8 ms", "no difference", measured)
 
 
 def _switches(trainings: Trainings) -> Iterator[Case]:

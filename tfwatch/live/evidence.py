@@ -67,7 +67,9 @@ def evidence_now(
     silence: see `Evidence`.
     """
     if comparisons is None:
-        comparisons = compare(switches_of(snapshot.events), snapshot.steps_total, steps_between)
+        accelerated = snapshot.manifest.accelerated
+        switches = switches_of(snapshot.events)
+        comparisons = compare(switches, snapshot.steps_total, steps_between, accelerated=accelerated)
     tables = build_evidence_tables(snapshot, steps_between)
     return build_evidence(tables, comparisons, snapshot.steps_total, round(snapshot.now_s * 1e9), no_forecast_reason)
 

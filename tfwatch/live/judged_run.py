@@ -15,9 +15,11 @@ from tfwatch.analysis.findings.starving_cost import DataWaitCost, cost_of_data_w
 from tfwatch.analysis.steps.breakdown import breakdown
 from tfwatch.analysis.steps.summary import LastSetting, Summary, summarise
 from tfwatch.analysis.steps.time_breakdown import TimeBreakdown, make_time_breakdown, mean_time_spent
+from tfwatch.analysis.tuning.comparison import find_better_settings
 from tfwatch.analysis.tuning.evidence import Evidence, build_evidence, last_table
 from tfwatch.analysis.tuning.forecast import Record, forecasts, record
 from tfwatch.core.errors import fails_open
+from tfwatch.core.events import ExperimentEnded
 from tfwatch.live.evidence import build_evidence_tables_of_run, stages_found
 from tfwatch.live.restart import restart_of
 from tfwatch.live.situation import MeasuredSetting, build_situation
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
     from tfwatch.analysis.findings.bottleneck import StageTable
     from tfwatch.analysis.findings.situation import Situation
     from tfwatch.analysis.steps.time_breakdown import TimeSpent
-    from tfwatch.analysis.tuning.comparison import Restart
     from tfwatch.analysis.tuning.evidence import EvidenceTables
+    from tfwatch.analysis.tuning.restarts import Restart
     from tfwatch.runs.opened import Run
 
 
@@ -116,7 +118,11 @@ class JudgedRun:
             forecasts={(one.knob, one.value): one for one in forecasts(evidence)},
             stages=evidence.stages,
         )
-        return build_situation(self.run.manifest, stages_found(self.run.events), setting)
+        experiments = (event for event in self.run.events if isinstance(event, ExperimentEnded))
+        return replace(
+            build_situation(self.run.manifest, stages_found(self.run.events), setting),
+            better=find_better_settings(self.summary.switches, experiments),
+        )
 
     @cached_property
     def _tables(self) -> EvidenceTables:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.tuning.comparison import LONGEST, Earlier, Restart, Start, earlier_run, restart
+from tfwatch.analysis.tuning.comparison import LONGEST
+from tfwatch.analysis.tuning.restarts import Earlier, Restart, Start, earlier_run, restart
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.runs.library import find_earlier

@@ -17,7 +17,7 @@ from tfwatch.analysis.steps.breakdown import left_s
 from tfwatch.analysis.steps.causes import STOPPED
 from tfwatch.analysis.steps.time_breakdown import RunningTimeBreakdown
 from tfwatch.analysis.steps.verdict import NEEDED
-from tfwatch.analysis.tuning.comparison import Comparison, KnownSplits, compare
+from tfwatch.analysis.tuning.comparison import Comparison, KnownSides, compare, find_better_settings
 from tfwatch.analysis.tuning.knob_state import KnobRequest, KnobState, knob_states
 from tfwatch.analysis.tuning.search_text import (
     AUTOPILOT_EVENTS,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.spikes import Compiled
     from tfwatch.analysis.steps.stalls import Stall
     from tfwatch.analysis.steps.time_breakdown import TimeSpent
-    from tfwatch.analysis.tuning.comparison import Earlier
+    from tfwatch.analysis.tuning.restarts import Earlier
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
     from tfwatch.live.judged_run import EndedFinding
@@ -128,7 +128,7 @@ class Follower:
         self._ended_finding = ended_finding
         self._restarts = RestartFollower(earlier, steps_between)
         self._comparisons: tuple[Comparison, ...] = ()
-        self._known: KnownSplits = {}
+        self._known = KnownSides()
         self._figures = _Figures()
         self._figured: tuple[int, int, int] | None = None
         self._step_search = StepSearch(steps_between)
@@ -151,8 +151,8 @@ class Follower:
         if due != self._figured:
             self._figured = due
             self._figures = self._figure(snapshot)
-            compared = compare(switches, snapshot.steps_total, self._steps_between, self._known)
-            self._comparisons = tuple(compared)
+            total, accelerated = snapshot.steps_total, snapshot.manifest.accelerated
+            self._comparisons = tuple(compare(switches, total, self._steps_between, self._known, accelerated))
             self._restarts.take(snapshot)
         knobs = knob_states(snapshot.manifest.knobs, switches, asks)
         self._forecasts.take(snapshot, self._comparisons, knobs)
@@ -231,6 +231,7 @@ class Follower:
             lost=figures.lost,
             asked=_asked(knobs),
             switch=comparisons[-1] if comparisons else None,
+            better=find_better_settings(comparisons, snapshot.events.of(ExperimentEnded)),
             experiment=_experiment(snapshot),
             autopilot_run=running_autopilot(snapshot.events.of(*AUTOPILOT_EVENTS)),
             stopping_s=None if stopping_s is None else max(0.0, snapshot.now_s - stopping_s),

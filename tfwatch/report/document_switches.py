@@ -83,6 +83,19 @@ def _switch(switch: Comparison) -> dict[str, Any]:
         "to": switch.new,
         "before": _side(switch.before),
         "after": _side(switch.after),
+        **effect_json(switch),
+        "compute_drift_share": switch.compute_drift,
+    }
+
+
+def effect_json(switch: Comparison | None) -> dict[str, Any]:
+    """Return the ratio of both sides with its 95 % interval, and the answer that it proves; None where unknown."""
+    known = switch.estimate if switch else None
+    return {
+        "answer": switch.answer if switch and known else None,
+        "speedup": known.ratio if known else None,
+        "speedup_low": known.low if known else None,
+        "speedup_high": known.high if known else None,
     }
 
 
@@ -95,6 +108,8 @@ def _missed(switch: SwitchMissed) -> dict[str, Any]:
         "to": switch.new,
         "before": None,
         "after": None,
+        **effect_json(None),
+        "compute_drift_share": None,
     }
 
 

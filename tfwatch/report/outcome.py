@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.analysis.findings import starving_cost
 from tfwatch.analysis.steps.verdict import Bound, Judgement
 from tfwatch.analysis.tuning import switch_text
-from tfwatch.analysis.tuning.comparison import changes
+from tfwatch.analysis.tuning.restarts import changes
 from tfwatch.core import units
 from tfwatch.core.knobs import option_name
 from tfwatch.live.restart import start_of
-from tfwatch.report.document_switches import by_name, split_json
+from tfwatch.report.document_switches import by_name, effect_json, split_json
 
 if TYPE_CHECKING:
     from tfwatch.analysis.findings.situation import Banner
     from tfwatch.analysis.findings.starving_cost import DataWaitCost
     from tfwatch.analysis.steps.breakdown import Breakdown
     from tfwatch.analysis.steps.summary import LastSetting, Summary
-    from tfwatch.analysis.tuning.comparison import Earlier, Restart
+    from tfwatch.analysis.tuning.restarts import Earlier, Restart
     from tfwatch.live.judged_run import JudgedRun
     from tfwatch.runs.format import Manifest
 
@@ -129,7 +129,7 @@ def restart_words(gave: Restart | None) -> str:
     if gave.ratio is None or gave.before is None or gave.after is None:
         return f"{turned}: not enough steps to compare"
     sides = " to ".join(switch_text.duration(gave, gave.typical(side.step)) for side in (gave.before, gave.after))
-    return f"{turned}: {switch_text.gain_text(gave, gave.ratio)}, {sides} over {units.count(gave.after.steps)} steps"
+    return f"{turned}: {switch_text.claim_text(gave)}, {sides} over {units.count(gave.after.steps)} steps"
 
 
 def restart_json(gave: Restart | None) -> dict[str, Any] | None:
@@ -142,4 +142,5 @@ def restart_json(gave: Restart | None) -> dict[str, Any] | None:
         "per": "image" if gave.per_image else "step",
         "before_ms": gave.typical(gave.before.step) if gave.before else None,
         "after_ms": gave.typical(gave.after.step) if gave.after else None,
+        **effect_json(gave),
     }

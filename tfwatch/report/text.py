@@ -12,7 +12,7 @@ from tfwatch.analysis.steps.patterns import pattern_text
 from tfwatch.analysis.steps.time_breakdown import keras_step_ms
 from tfwatch.analysis.tuning import switch_text
 from tfwatch.analysis.tuning.search_text import autopilot_end_text, autopilot_runs, experiment_line
-from tfwatch.analysis.tuning.switch_text import missed_switch_text, outcome_text, speed
+from tfwatch.analysis.tuning.switch_text import claim_text, missed_switch_text, outcome_text
 from tfwatch.core import units
 from tfwatch.core.events import (
     DatasetReady,
@@ -59,6 +59,8 @@ def as_text(run: Run, home: Path) -> str:
     lines = [
         _what(run, summary),
         *_failure(run),
+        *_experiments(run),
+        *_autopilot_runs(run),
         *filter(None, [divergences_text(divergences(run.events))]),
         *_skipped(run),
         *_waited(run, summary, time_breakdown),
@@ -70,8 +72,6 @@ def as_text(run: Run, home: Path) -> str:
         *filter(None, [restart_words(judged.restart)]),
         *_switches(summary, run.manifest.fast_form),
         *_missed(run),
-        *_experiments(run),
-        *_autopilot_runs(run),
         *filter(None, [switch_text.record_text(judged.record)]),
         *_stall(summary, run),
         *_pattern(summary),
@@ -226,8 +226,24 @@ def _gpu_missing(run: Run, machine: Hardware) -> list[str]:
 
 
 def _switches(summary: Summary, form: str) -> list[str]:
+    """Return the switches in their order; of many, those that prove most, and among equals the newest."""
     switches = summary.switches
-    return _first_few([_outcome(switch, form) for switch in switches], "switches")
+    if len(switches) <= _MOST_LINES:
+        return [_outcome(switch, form) for switch in switches]
+    ranked = sorted(range(len(switches)), key=lambda n: (_rank(switches[n]), -n))
+    shown, hidden = sorted(ranked[: _MOST_LINES - 1]), ranked[_MOST_LINES - 1 :]
+    few = sum(switches[n].ratio is None for n in hidden)
+    without = f", {few} of them without enough steps to compare" if few else ""
+    return [*(_outcome(switches[n], form) for n in shown), f"and {len(hidden)} more switches{without}"]
+
+
+def _rank(switch: Comparison) -> int:
+    """Return 0 for a proved difference, 1 and 2 for an open answer with enough steps or fewer, 3 without a ratio."""
+    if switch.ratio is None:
+        return 3
+    if not switch.settled:
+        return 2
+    return 0 if switch.answer in ("faster", "slower") else 1
 
 
 def _missed(run: Run) -> list[str]:
@@ -253,7 +269,7 @@ def _outcome(switch: Comparison, form: str) -> str:
     if switch.ratio is None or switch.before is None or switch.after is None:
         return f"{turned}: not enough steps to compare"
     steps = " to ".join(units.in_one_unit(*(switch.typical(side.step) for side in (switch.before, switch.after))))
-    return f"{turned}: {speed(switch.ratio)}, {steps}/step over {units.counted(switch.after.steps, 'step')}"
+    return f"{turned}: {claim_text(switch)}, {steps}/step over {units.counted(switch.after.steps, 'step')}"
 
 
 def _left_out(summary: Summary) -> str:

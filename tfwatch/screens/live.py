@@ -15,6 +15,7 @@ from tfwatch.screens import pane_views
 from tfwatch.screens.footer import banner_note, cost_note, footer_keys, too_small_text
 from tfwatch.screens.keys import LIVE_BINDINGS, LOW, PANE_BINDINGS, TALL, Layout, layout_for, panes_shown
 from tfwatch.screens.pane_views import Panes, PaneUpdater
+from tfwatch.screens.switch_requests import find_open_switch
 from tfwatch.screens.text_screens import HelpScreen, MissingScreen
 from tfwatch.terminal.guard import short_path
 from tfwatch.widgets.banner import BannerPane
@@ -178,11 +179,17 @@ class LiveScreen(Screen[None], CachedLines):
             self._notify_result(self._switch_requests.deepen(self.view, direction), "u")
 
     def action_experiment(self) -> None:
-        """Start an A/B test of the selected knob, of prefetch where none is selected; or end the one that runs."""
+        """Start an A/B test, or end the one that runs.
+
+        It tests the selected knob, else the newest switch where its answer is open, else prefetch.
+        """
         if self.view and not self._switch_requests.is_held("experiment"):
             key = self.knobs.chosen_key if self.knobs.has_focus else ""
-            knob = pane_views.knob_of(key) or "prefetch"
-            self.notify(self._switch_requests.toggle_experiment(self.view, knob, deeper=key == "plus"))
+            knob = pane_views.knob_of(key)
+            switch = None if knob else find_open_switch(self.view, self.live)
+            knob, against = (switch.knob, switch.old) if switch else (knob or "prefetch", "")
+            message = self._switch_requests.toggle_experiment(self.view, knob, deeper=key == "plus", against=against)
+            self.notify(message)
 
     def action_autopilot(self) -> None:
         """Start the autopilot, or end it."""

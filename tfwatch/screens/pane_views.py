@@ -15,7 +15,7 @@ from tfwatch.core.knobs import epochs_until
 from tfwatch.core.rows import Phase
 from tfwatch.live.schedule import Slot, second_of
 from tfwatch.runs.liveness import Life
-from tfwatch.screens.switch_requests import cache_refusal, has_knob, refusal
+from tfwatch.screens.switch_requests import cache_refusal, experiment_offer, has_knob, refusal
 from tfwatch.widgets import knobs
 from tfwatch.widgets.basics.text import shorten
 from tfwatch.widgets.events import EventCollector
@@ -242,7 +242,7 @@ def _note(view: RunView, state: knob_state.KnobState, one: KnobKey, can_switch: 
             found = f"{done} of {ENOUGH_STEPS} steps"
             return (f"not enough steps: {found}" if view.is_over else f"measuring: {found}", not view.is_over)
         if newest.ratio is not None:
-            return (than(newest.ratio, newest.old), False)
+            return (than(newest), False)
     return None
 
 
@@ -339,6 +339,7 @@ class PaneUpdater:
             panes.knobs.show_titles(knobs_title(view, live), last_forecast_text(view.situation.record))
         if panes.card.display:
             panes.card.comparisons = view.comparisons
+            panes.card.offer = experiment_offer(view, live)
             panes.card.experiment = newest_experiment(view)
             panes.card.running_experiment = view.situation.experiment
             panes.card.autopilot_run = newest_autopilot_run(view)

@@ -14,6 +14,7 @@ from tfwatch.runs.liveness import Life
 from tfwatch.widgets.knobs import available_bytes
 
 if TYPE_CHECKING:
+    from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.analysis.tuning.knob_state import KnobState
     from tfwatch.core.clock import Clock
     from tfwatch.live.view import RunView
@@ -51,6 +52,33 @@ def refusal(snapshot: Snapshot, knob: str, live: bool, ending: bool = False) -> 
     if not live:
         return Refusal.READ_ONLY
     return None if knob in snapshot.manifest.switchable else Refusal.FIXED
+
+
+def find_open_switch(view: RunView, live: bool) -> Comparison | None:
+    """Return the newest switch where its steps prove no difference and an A/B test can; live: keys reach the training.
+
+    None while one runs, and while the new setting lacks steps.
+    """
+    newest = view.comparisons[-1] if view.comparisons else None
+    if newest is None or newest.answer != "unclear" or newest.ratio is None or not newest.settled:
+        return None
+    situation, state = view.situation, view.knobs.get(newest.knob)
+    is_busy = bool(situation.experiment or situation.autopilot_run) or state is None or state.coming != newest.new
+    refused = refusal(view.snapshot, newest.knob, live) or knob_state.why_no_experiment(newest.knob)
+    return None if is_busy or refused else newest
+
+
+def experiment_offer(view: RunView, live: bool) -> str:
+    """Return `a runs an A/B test of prefetch off vs 4`; empty where the newest switch has an answer."""
+    switch = find_open_switch(view, live)
+    if switch is None:
+        return ""
+    return f"a runs an A/B test of {subject_text(switch.knob, test_order(switch.old, switch.new))}"
+
+
+def test_order(*values: str) -> list[str]:
+    """Return the values of an A/B test, off first: the result describes the second one."""
+    return sorted(values, key=lambda value: value != "off")
 
 
 def cache_refusal(snapshot: Snapshot, state: KnobState) -> NoRoom | None:
@@ -94,10 +122,10 @@ class SwitchRequests:
             return _DEEPEST if direction > 0 else "prefetch is already off"
         return self._ask(view, "prefetch", value)
 
-    def toggle_experiment(self, view: RunView, knob: str, *, deeper: bool = False) -> str:
+    def toggle_experiment(self, view: RunView, knob: str, *, deeper: bool = False, against: str = "") -> str:
         """Start an A/B test of a knob's current value and its next one, or end the one that runs. Return a message.
 
-        deeper: test prefetch at twice its depth.
+        deeper: test prefetch at twice its depth. against: the other value, where it is not the next one.
         """
         running = view.situation.experiment
         if running and self.control is not None:
@@ -108,11 +136,10 @@ class SwitchRequests:
             return refusal
         if why := knob_state.why_no_experiment(knob):
             return why
-        other = knob_state.deeper(state.coming) if deeper else knob_state.toggled(state)
+        other = against or (knob_state.deeper(state.coming) if deeper else knob_state.toggled(state))
         if other == state.coming:
             return _DEEPEST
-        # Off comes first: the result describes the second value.
-        values = sorted((state.coming, other), key=lambda value: value != "off")
+        values = test_order(state.coming, other)
         first, second = (as_value(knob, value) for value in values)
         self.control.ask_tuner(Experiment(knob, (first, second), seed=view.snapshot.steps_total))
         return f"A/B test: {subject_text(knob, values)}; a ends it"

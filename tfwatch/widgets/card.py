@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.reactive import reactive
 
 from tfwatch.analysis.tuning import search_text, switch_text
-from tfwatch.analysis.tuning.comparison import Restart
+from tfwatch.analysis.tuning.restarts import Restart
 from tfwatch.analysis.tuning.switch_text import LABEL
 from tfwatch.core import units
 from tfwatch.widgets.basics.glyphs import COMPUTE_COLOUR, HOST_COLOUR, WAIT_COLOUR
@@ -36,6 +36,7 @@ class CardPane(FramedPane):
         experiment: the newest finished one, where no switch followed it; it comes first.
         running_experiment: the one that runs now.
         autopilot_run: the newest with moves, where no other switch followed it; it comes first.
+        offer: the key that answers the newest comparison, where it proves no difference; else empty.
         hint: the text before the first switch.
     """
 
@@ -47,9 +48,10 @@ class CardPane(FramedPane):
     experiment: reactive[ExperimentEnded | None] = reactive(None, repaint=False)
     running_experiment: reactive[RunningExperiment | None] = reactive(None, repaint=False)
     autopilot_run: reactive[AutopilotRun | None] = reactive(None, repaint=False)
+    offer: reactive[str] = reactive("", repaint=False)
     hint: reactive[str] = reactive("", repaint=False)
 
-    watch_hint = FramedPane.repaint_rows
+    watch_hint = watch_offer = FramedPane.repaint_rows
 
     def on_mount(self) -> None:
         self.set_titles(_TITLE)
@@ -83,6 +85,8 @@ class CardPane(FramedPane):
         lines.append(self._bar(newest, newest.new, newest.after, longest, width))
         if self.has_class("-bare") and newest.step is not None:
             lines.append(row((switch_text.outcome_text(newest), "bold")))
+        if self.offer:
+            lines.append(row((self.offer, "$text-accent")))
         lines.append(self._legend(newest))
         if isinstance(newest, Restart):
             lines.append(row((f"restarted: {switch_text.changes_text(newest.changes)}", "$foreground 65%")))

@@ -100,7 +100,7 @@ def test_without_keys_the_sentence_holds_the_stage_the_number_and_the_edit() -> 
     now = replace(RUNNING, live=False, knobs=knobs, stages=table, forecasts={("workers", "auto"): WORKERS})
     found = advise_starving(now, split(9.6, 13.0, 0.8))
     assert found.sentence == (
-        "num_parallel_calls=tf.data.AUTOTUNE: about 9.1 ms, 2.6 x (the rest is compute); "
+        "num_parallel_calls=tf.data.AUTOTUNE: 23.4 to about 9.1 ms, 2.6 x (the rest is compute); "
         "map(decode) runs serially on one of 8 cores: 21.0 ms/batch"
     )
     assert found.edit.startswith("dataset = dataset.map(decode, num_parallel_calls=tf.data.AUTOTUNE)")
@@ -109,7 +109,7 @@ def test_without_keys_the_sentence_holds_the_stage_the_number_and_the_edit() -> 
 def test_on_a_live_screen_the_finding_has_the_key_and_the_edit_of_the_same_switch() -> None:
     now = replace(RUNNING, judgement=judged(Verdict.HIGHLY), forecasts={("workers", "auto"): WORKERS})
     found = banner(now)
-    assert found.advice == "w workers auto: about 9.1 ms, 2.6 x (the rest is compute)"
+    assert found.advice == "w workers auto: 23.4 to about 9.1 ms, 2.6 x (the rest is compute)"
     assert found.edit.startswith("dataset = dataset.map(decode, num_parallel_calls=tf.data.AUTOTUNE)")
 
 
@@ -162,3 +162,13 @@ def test_the_edit_contains_the_advised_switch_among_those_made() -> None:
 def test_the_advice_on_longer_calls_has_a_number() -> None:
     found = banner(replace(RUNNING, judgement=judged(Verdict.NOT, 0.2, 13.6, 8.0, Bound.HOST)))
     assert found.advice.startswith("compile(steps_per_execution=8): about 14.8 ms/step; or ")
+
+
+def test_a_setting_that_measured_slower_is_not_suggested() -> None:
+    started = {"prefetch": "off", "workers": "off"}
+    better = {("workers", "auto"): "off", ("prefetch", "8"): "4"}
+    text = code_suggestions.pasted_lines({"prefetch": "8", "workers": "auto"}, started, TABLE, better=better)
+    assert text.startswith("dataset = dataset.prefetch(4)")
+    assert "num_parallel_calls" not in text
+    circle = {("prefetch", "8"): "4", ("prefetch", "4"): "8"}
+    assert "prefetch(" in code_suggestions.pasted_lines({"prefetch": "8"}, started, TABLE, better=circle)

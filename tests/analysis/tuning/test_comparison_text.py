@@ -12,21 +12,36 @@ from tfwatch.analysis.tuning.comparison import Comparison
 from tfwatch.analysis.tuning.switch_text import cells, comparison_line, longest_ms, outcome_text, part_texts, speed
 
 BEFORE, AFTER = split(9.6, 13.0, 0.8, 600), split(0.2, 12.9, 0.8, 600)
-SETTLED = Comparison("prefetch", "off", "4", "key", 0, 3470, 3477, BEFORE, AFTER, 1.68, True)
+SETTLED = Comparison("prefetch", "off", "4", "key", 0, 3470, 3477, BEFORE, AFTER, 1.68, True, low=1.61, high=1.74)
 ASKED = replace(SETTLED, step=None, before=None, after=None, ratio=None, settled=False)
 
 
 @pytest.mark.parametrize(
     ("switch", "words"),
     [
-        pytest.param(SETTLED, "1.68 x faster over 600 steps, enough steps", id="settled"),
-        pytest.param(replace(SETTLED, ratio=0.5), "2.00 x slower over 600 steps, enough steps", id="slower"),
-        pytest.param(replace(SETTLED, ratio=20.11), "20 x faster over 600 steps, enough steps", id="many times"),
-        pytest.param(replace(SETTLED, ratio=1.01), "no difference over 600 steps, enough steps", id="the same"),
-        pytest.param(replace(SETTLED, ratio=1.03), "1.03 x faster over 600 steps, enough steps", id="a little"),
+        pytest.param(SETTLED, "1.68 x faster (1.61 to 1.74) over 600 steps", id="settled"),
+        pytest.param(
+            replace(SETTLED, ratio=0.5, low=0.4, high=0.625), "2.00 x slower (1.60 to 2.50) over 600 steps", id="slower"
+        ),
+        pytest.param(
+            replace(SETTLED, ratio=20.11, low=15.0, high=25.0), "20 x faster (15 to 25) over 600 steps", id="many times"
+        ),
+        pytest.param(
+            replace(SETTLED, ratio=1.01, low=0.98, high=1.02), "no difference (0.98 to 1.02) over 600 steps", id="same"
+        ),
+        pytest.param(
+            replace(SETTLED, ratio=1.24, low=0.97, high=1.4),
+            "no difference seen (0.97 to 1.40) over 600 steps",
+            id="an interval that holds 1",
+        ),
+        pytest.param(
+            replace(SETTLED, ratio=0.85, low=0.8, high=0.9, compute_drift=0.18),
+            "compute drifted by 18 %, not the data wait, over 600 steps",
+            id="compute alone",
+        ),
         pytest.param(
             replace(SETTLED, after=split(0.2, 12.9, 0.8, 34), settled=False),
-            "1.68 x faster so far, 34 of 60 steps",
+            "1.68 x faster (1.61 to 1.74) so far, 34 of 60 steps",
             id="settling_steps",
         ),
         pytest.param(replace(SETTLED, after=None, ratio=None, settled=False), "0 of 60 steps", id="nothing measured"),
@@ -46,10 +61,13 @@ def test_faster_and_slower_are_said_of_what_was_measured(switch: Comparison, wor
 
 
 def test_a_switch_is_told_in_a_line() -> None:
-    assert comparison_line(SETTLED) == "prefetch off → 4 at step 3 477: 1.68 x faster"
+    assert comparison_line(SETTLED) == "prefetch off → 4 at step 3 477: 1.68 x faster (1.61 to 1.74)"
     assert comparison_line(ASKED) == "prefetch off → 4: requested, waits for the current batch"
     form = replace(SETTLED, knob="fast_form", new="on")
-    assert comparison_line(form, "tf.data") == "fast pipeline (tf.data) off → on at step 3 477: 1.68 x faster"
+    assert (
+        comparison_line(form, "tf.data")
+        == "fast pipeline (tf.data) off → on at step 3 477: 1.68 x faster (1.61 to 1.74)"
+    )
     assert speed(1.0) == "no difference"
 
 

@@ -35,21 +35,25 @@ def now(*forecasts: Forecast, **knobs: str) -> Situation:
 
 
 def test_the_banner_promises_a_number_and_says_about() -> None:
-    assert advise_switch(now(ON), STARVING).sentence == "p prefetch on: about 13.8 ms, 1.7 x (the rest is compute)"
+    assert (
+        advise_switch(now(ON), STARVING).sentence == "p prefetch on: 23.4 to about 13.8 ms, 1.7 x (the rest is compute)"
+    )
 
 
 def test_where_prefetch_cannot_hide_it_another_key_may() -> None:
     beside = replace(ON, value="8", step_ms=22.3, mean_ms=22.3, now_mean_ms=22.3)
 
     assert advise_switch(now(beside, WORKERS, prefetch="4"), STARVING).sentence == (
-        "prefetch is on and cannot hide the wait. w workers auto: about 13.9 ms, 1.6 x (the rest is compute)"
+        "prefetch is on and cannot hide the wait. w workers auto: 22.3 to about 13.9 ms, 1.6 x (the rest is compute)"
     )
 
 
 def test_a_deeper_buffer_is_named_by_both_depths() -> None:
     deeper = replace(ON, value="4", step_ms=14.1, mean_ms=14.1, now_ms=15.7, now_mean_ms=15.7)
 
-    assert advise_switch(now(deeper, prefetch="2"), STARVING).sentence.startswith("+ depth 2 → 4: about 14.1 ms, 1.1 x")
+    assert advise_switch(now(deeper, prefetch="2"), STARVING).sentence.startswith(
+        "+ depth 2 → 4: 15.7 to about 14.1 ms, 1.1 x"
+    )
 
 
 def test_where_nothing_is_foretold_the_key_is_named_without_a_number() -> None:
@@ -108,7 +112,7 @@ def test_of_a_simulated_latency_the_way_out_is_told_with_its_number() -> None:
     disk = replace(ON, knob="latency_ms", value="off")
 
     assert advise_switch(now(disk, latency_ms="20 ms"), STARVING).sentence == (
-        "the simulated latency is the limit. l latency off: about 13.8 ms, 1.7 x (the rest is compute)"
+        "the simulated latency is the limit. l latency off: 23.4 to about 13.8 ms, 1.7 x (the rest is compute)"
     )
 
 
@@ -133,7 +137,7 @@ def test_behind_a_prefetch_the_sentence_sets_the_batch_against_the_steps_work() 
 def test_a_wide_range_is_told_beside_the_number() -> None:
     wide = replace(ON, high_ms=23.4, why="compute and data share the cores")
 
-    assert expected_gain_text(wide) == "about 13.8 ms (13.2 to 23.4), 1.7 x (compute and data share the cores)"
+    assert expected_gain_text(wide) == "23.4 to about 13.8 ms (13.2 to 23.4), 1.7 x (compute and data share the cores)"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from tests.analysis.step_rows import make_steps
 from tfwatch.analysis.tuning import switch_text
-from tfwatch.analysis.tuning.comparison import Earlier, Restart, Start, changes, earlier_run, restart
+from tfwatch.analysis.tuning.restarts import Earlier, Restart, Start, changes, earlier_run, restart
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.knobs import KnobChange
 from tfwatch.core.rows import Flag
@@ -82,8 +82,8 @@ def test_steps_are_compared_where_the_batch_is_the_same() -> None:
         earlier_run("a", start(mode="graph"), steps(100), []), start(mode="jit"), make_steps(np.zeros(100))
     )
     assert found.ratio == pytest.approx(21 / 11)
-    assert switch_text.outcome_text(found) == "1.91 x faster over 100 steps, enough steps"
-    assert switch_text.comparison_line(found) == "mode graph → jit: 1.91 x faster"
+    assert switch_text.outcome_text(found) == "1.91 x faster (1.91 to 1.91) over 100 steps"
+    assert switch_text.comparison_line(found) == "mode graph → jit: 1.91 x faster (1.91 to 1.91)"
     assert switch_text.side_label(found, found.new) == "mode jit"
 
 
@@ -91,7 +91,7 @@ def test_images_are_compared_where_the_batch_differs() -> None:
     longer = make_steps(np.full(100, 10.0), compute=24.0)
     found = restarted(earlier_run("a", start(32), steps(100), []), start(64), longer)
     assert found.ratio == pytest.approx((21 / 32) / (35 / 64))
-    assert switch_text.comparison_line(found) == "batch_size 32 → 64: 1.20 x faster per image"
+    assert switch_text.comparison_line(found) == "batch_size 32 → 64: 1.20 x faster per image (1.20 to 1.20)"
     assert switch_text.duration(found, found.before.step.median if found.before else 0) == "0.656 ms/image"
     assert switch_text.part_texts(found)[0] == "wait 0.312 → 0.156"
 

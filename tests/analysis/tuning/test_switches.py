@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.analysis.step_rows import make_steps
-from tfwatch.analysis.tuning.comparison import Comparison, KnownSplits, compare
+from tfwatch.analysis.tuning.comparison import Comparison, KnownSides, compare, find_better_settings
 from tfwatch.analysis.tuning.switch_text import outcome_text
-from tfwatch.core.events import Event, Noted, PipelineSwitched, RunEnded, SwitchAsked, SwitchFailed
+from tfwatch.core.events import Event, ExperimentEnded, Noted, PipelineSwitched, RunEnded, SwitchAsked, SwitchFailed
 from tfwatch.core.rows import Flag, Rows
 
 
@@ -23,7 +23,7 @@ class Recorded:
         self.reads.append((first, last))
         return self.rows[first - 1 : last]
 
-    def compare(self, *events: Event, known: KnownSplits | None = None) -> list[Comparison]:
+    def compare(self, *events: Event, known: KnownSides | None = None) -> list[Comparison]:
         return compare(events, len(self.rows), self.between, known)
 
 
@@ -214,7 +214,7 @@ def test_a_run_without_switches_reads_nothing() -> None:
 
 
 def test_sides_that_grow_no_more_are_read_once() -> None:
-    run, known = Recorded([10.0] * 900), KnownSplits()
+    run, known = Recorded([10.0] * 900), KnownSides()
     events = (asked(99), switched(101, 99), asked(299), switched(301, 299))
     fresh = run.compare(*events, known=known)
     run.reads.clear()
@@ -226,7 +226,7 @@ def test_sides_that_grow_no_more_are_read_once() -> None:
 
 
 def test_a_side_that_grows_is_read_again() -> None:
-    run, known = Recorded([10.0] * 200), KnownSplits()
+    run, known = Recorded([10.0] * 200), KnownSides()
     run.compare(asked(99), switched(101, 99), known=known)
     run.rows = make_steps(np.full(250, 10.0))
 
@@ -244,3 +244,17 @@ def test_switches_of_an_experiment_are_compared_by_it_and_bound_the_sides_of_oth
     (found,) = run.compare(*tried, replace(asked(90), by="experiment"), asked(100, "2"), switched(101, 100, "2"))
 
     assert (found.new, found.before and found.before.steps) == ("2", 25)
+
+
+def test_the_newest_proof_says_which_setting_is_slower() -> None:
+    run = Recorded([10.0] * 100 + [0.0] * 100 + [5.0] * 100 + [5.0] * 100)
+    switches = run.compare(
+        switched(101, 100, "4"), replace(switched(201, 200, "8"), old="4"), switched(301, 300, "2", "workers")
+    )
+    assert [switch.answer for switch in switches] == ["faster", "slower", "same"]
+    assert find_better_settings(switches, []) == {("prefetch", "off"): "4", ("prefetch", "8"): "4"}
+
+    tested = ExperimentEnded(
+        0, "prefetch", ["4", "8"], 400, 900, "clear", "faster", "8", "4", 9, 400, 500, "8", ratio=1.2, low=1.1, high=1.3
+    )
+    assert find_better_settings(switches, [tested]) == {("prefetch", "off"): "4", ("prefetch", "4"): "8"}

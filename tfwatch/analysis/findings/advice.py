@@ -107,7 +107,10 @@ def _limit(now: Situation) -> str:
 
 def _edit_with_switch(now: Situation, knob: str, value: str) -> str:
     """Return the line of the advised switch, among those of the switches already made."""
-    written = code_suggestions.pasted_lines({**now.knobs, knob: value}, now.started, now.stages, now.fast_form)
+    if (knob, value) in now.better:
+        return ""
+    knobs = {**now.knobs, knob: value}
+    written = code_suggestions.pasted_lines(knobs, now.started, now.stages, now.fast_form, now.better)
     return written or code_suggestions.switch_line(knob, value, now.stages, now.fast_form)
 
 

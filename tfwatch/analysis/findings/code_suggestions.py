@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ FROM_GENERATOR = (
     "  # TensorFlow operations in place of from_generator: they do not hold the GIL"
 )
 _GENERATOR = "tf.data"
+_NOT_MEASURED: Mapping[tuple[str, str], str] = MappingProxyType({})
 #: The call that a pipeline lacks where a knob is off.
 _CALLS = {
     "prefetch": ".prefetch()",
@@ -94,15 +96,29 @@ def switch_phrase(knob: str, value: str, form: str = "") -> str:
 
 
 def pasted_lines(
-    knobs: Mapping[str, str], started: Mapping[str, str], table: StageTable | None = None, form: str = ""
+    knobs: Mapping[str, str],
+    started: Mapping[str, str],
+    table: StageTable | None = None,
+    form: str = "",
+    better: Mapping[tuple[str, str], str] = _NOT_MEASURED,
 ) -> str:
     """Return the lines for all knobs that changed since the start, in the order of a pipeline; empty without a change.
 
-    They are for a pipeline without any of them.
+    They are for a pipeline without any of them. better: the faster value of each setting that measured slower: it is
+    suggested in its place.
     """
+    knobs = {knob: best_measured(knob, value, better) for knob, value in knobs.items()}
     changed = [knob for knob in _ORDER if knobs.get(knob, "off") not in ("off", started.get(knob, "off"))]
     lines = (switch_line(knob, knobs[knob], table, form) for knob in changed)
     return "\n".join(line for line in lines if line)
+
+
+def best_measured(knob: str, value: str, better: Mapping[tuple[str, str], str]) -> str:
+    """Return the value, or the fastest one that the run has measured in its place."""
+    seen = {value}
+    while (value := better.get((knob, value), value)) not in seen:
+        seen.add(value)
+    return value
 
 
 def costliest_map(table: StageTable | None) -> str:

@@ -82,7 +82,7 @@ def _tf_data(now: Situation) -> Advice:
         return _from_generator(now)
     if place.reason == "python" and _computes(now):
         return Advice("TensorFlow operations in place of Python: the GIL allows no parallel calls")
-    if stage.is_parallel or "Map" not in stage.kind:
+    if stage.is_parallel or "Map" not in stage.kind or ("workers", "auto") in now.better:
         return _DEARER
     return Advice(
         "num_parallel_calls=tf.data.AUTOTUNE on the map: its calls run in parallel",

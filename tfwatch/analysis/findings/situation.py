@@ -149,6 +149,7 @@ class Situation:
     source of its batches.
     batch_bytes: of one batch of `batch_size` examples; None where unknown. lost: the cost of data wait so far.
     diverged: the start of a loss that is NaN or infinite; None where it is finite, or unknown.
+    better: the faster value of each setting that the run measured as slower, by knob and value.
     last_finding: the finding on the last setting of a finished run; None before its end, and with too few steps.
     """
 
@@ -209,6 +210,7 @@ class Situation:
     lost: DataWaitCost | None = None
     diverged: LossDiverged | None = None
     last_finding: Banner | None = None
+    better: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     @property
     def is_starting(self) -> bool:

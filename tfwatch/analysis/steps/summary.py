@@ -106,7 +106,7 @@ def summarise(
         setting=setting,
         left_out=len(rows) - (split.steps if split else 0),
         spikes=search.spikes(pauses),
-        switches=compare(events, len(steps), lambda first, last: between(steps, first, last)),
+        switches=compare(events, len(steps), lambda first, last: between(steps, first, last), None, accelerated),
         stalls=without_switches(
             find_stalls(rows if open_wait is None else np.concatenate([rows, open_wait]), pauses), events
         ),

@@ -1,21 +1,25 @@
-"""Comparison of the steps before and after a switch, and of the runs before and after a restart."""
+"""Comparison of the steps before and after each switch."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+
 from tfwatch.analysis.steps.breakdown import Breakdown, Stat, breakdown, steady
-from tfwatch.analysis.tuning.knob_state import knobs_in_effect
+from tfwatch.analysis.tuning.before_after import measure_effect
+from tfwatch.analysis.tuning.experiment import Answer, Estimate
 from tfwatch.core.events import EXPERIMENT, PipelineSwitched, SwitchAsked, SwitchFailed, without_experiments
-from tfwatch.core.knobs import ChangesKnob, KnobChange, epochs_until
-from tfwatch.core.rows import Flag, plausible
+from tfwatch.core.knobs import ChangesKnob, epochs_until
+from tfwatch.core.rows import STEP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from tfwatch.core.events import Event
+    from tfwatch.analysis.tuning.before_after import Effect
+    from tfwatch.core.events import Event, ExperimentEnded
     from tfwatch.core.rows import Rows
 
 #: Steps after a switch that are enough for a comparison.
@@ -25,8 +29,21 @@ LONGEST = 600
 #: The fewest steady steps on each side of a ratio.
 LEAST = 20
 
-#: The splits of complete stretches (first step, last step).
-KnownSplits: TypeAlias = dict[tuple[int, int], Breakdown | None]
+#: The first and the last step of one side.
+Stretch: TypeAlias = tuple[int, int]
+
+
+@dataclass(slots=True)
+class KnownSides:
+    """The results of `compare` that cannot change any more.
+
+    splits: of complete stretches. effects: of switches whose sides are both complete, by these and the knob. rows: the
+    steady ones of a complete stretch, while the other side still grows.
+    """
+
+    splits: dict[Stretch, Breakdown | None] = field(default_factory=dict)
+    effects: dict[tuple[Stretch, Stretch, str], Effect | None] = field(default_factory=dict)
+    rows: dict[Stretch, Rows] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +55,7 @@ class Comparison(ChangesKnob):
     ratio: `typical` step time before over after; above 1 is faster. None until there are 20 steps on both sides.
     settled: `after` holds at least `ENOUGH_STEPS` steps.
     beside: another knob switched at the same step; their effects cannot be separated, so there is no ratio.
+    low, high: the 95 % interval of the ratio; None without a ratio. compute_drift: as in `before_after.Effect`.
     """
 
     knob: str
@@ -52,6 +70,23 @@ class Comparison(ChangesKnob):
     ratio: float | None
     settled: bool
     beside: str = field(default="", kw_only=True)
+    low: float | None = field(default=None, kw_only=True)
+    high: float | None = field(default=None, kw_only=True)
+    compute_drift: float | None = field(default=None, kw_only=True)
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The ratio with its interval; None where either is missing."""
+        if self.ratio is None or self.low is None or self.high is None:
+            return None
+        return Estimate(self.ratio, self.low, self.high)
+
+    @property
+    def answer(self) -> Answer:
+        """The answer that the interval proves; `unclear` also where only compute drifted, and without an interval."""
+        if self.estimate is None or self.compute_drift is not None:
+            return "unclear"
+        return self.estimate.answer
 
     @property
     def in_bursts(self) -> bool:
@@ -70,7 +105,8 @@ def compare(
     events: Sequence[Event],
     steps_total: int,
     rows_between: Callable[[int, int], Rows],
-    known: KnownSplits | None = None,
+    known: KnownSides | None = None,
+    accelerated: bool = False,
 ) -> list[Comparison]:
     """Compare every switch of a run, in order; `rows_between(first, last)` returns the rows of steps first to last.
 
@@ -78,9 +114,10 @@ def compare(
     at one step share its two sides, and have no ratio.
 
     Args:
-        known: the complete splits so far, filled here; a caller that compares often keeps it.
+        known: the results so far, filled here; a caller that compares often keeps it.
+        accelerated: the steps run on a device beside the CPU.
     """
-    known = {} if known is None else known
+    sides = _Sides(steps_total, rows_between, KnownSides() if known is None else known, accelerated)
     made, waiting = _made_and_waiting(events)
     knobs_at: dict[int, list[str]] = {}
     for _, switch in made:
@@ -90,16 +127,32 @@ def compare(
     for asked_at_ns, switch in made:
         if switch.by == EXPERIMENT:
             continue
-        before, after = _sides(switch.step, bounds)
+        before, after = _stretches(switch.step, bounds)
         if epochs_until(switch.knob, switch.new) > 1:
             before = before[0], switch.asked_step  # from there on a cache was filled
-        sides = (_split(*side, steps_total, rows_between, known) for side in (before, after))
         others = (knob for knob in knobs_at[switch.step] if knob != switch.knob)
-        found.append(_comparison(asked_at_ns, switch, next(others, ""), *sides))
+        found.append(_comparison(asked_at_ns, switch, next(others, ""), sides, before, after))
+    sides.drop_rows()
     # A request that waits for an epoch to begin may wait for minutes: its knob's row shows it.
     return found + [
         _not_yet(request) for request in without_experiments(waiting) if not epochs_until(request.knob, request.new)
     ]
+
+
+def find_better_settings(
+    switches: Iterable[Comparison], experiments: Iterable[ExperimentEnded]
+) -> dict[tuple[str, str], str]:
+    """Return the settings that measured slower, by knob and value, each with the faster value of its newest proof."""
+    proofs: list[tuple[int, str, str, str, str]]
+    proofs = [(one.step or 0, one.knob, one.old, one.new, one.answer) for one in switches]
+    proofs += [(one.step, one.knob, one.against, one.value, one.answer) for one in experiments]
+    better: dict[tuple[str, str], str] = {}
+    for _, knob, old, new, answer in sorted(proofs, key=lambda proof: proof[0]):
+        if answer in ("faster", "slower"):
+            faster, slower = (new, old) if answer == "faster" else (old, new)
+            better.pop((knob, faster), None)
+            better[knob, slower] = faster
+    return better
 
 
 def _made_and_waiting(events: Sequence[Event]) -> tuple[list[tuple[int, PipelineSwitched]], list[SwitchAsked]]:
@@ -127,7 +180,7 @@ def _answered(switch: PipelineSwitched, waiting: list[SwitchAsked]) -> list[Swit
     return same
 
 
-def _sides(step: int, bounds: list[int]) -> tuple[tuple[int, int], tuple[int, int]]:
+def _stretches(step: int, bounds: list[int]) -> tuple[Stretch, Stretch]:
     """Return the first and last step on both sides of `step`; the run may not have reached them yet."""
     at = bisect_left(bounds, step)
     earliest = bounds[at - 1] if at else 1
@@ -135,21 +188,62 @@ def _sides(step: int, bounds: list[int]) -> tuple[tuple[int, int], tuple[int, in
     return (max(earliest, step - LONGEST), step - 1), (step, min(latest, step + LONGEST - 1))
 
 
-def _split(
-    first: int, last: int, steps_total: int, rows_between: Callable[[int, int], Rows], known: KnownSplits
-) -> Breakdown | None:
-    if (first, last) in known:
-        return known[first, last]
-    end = min(last, steps_total)
-    split = breakdown(steady(rows_between(first, end))) if first <= end else None
-    if last <= steps_total:
-        known[first, last] = split
-    return split
+class _Sides:
+    """Reads the sides of switches, each once."""
+
+    def __init__(
+        self, steps_total: int, rows_between: Callable[[int, int], Rows], known: KnownSides, accelerated: bool
+    ) -> None:
+        self._steps_total = steps_total
+        self._rows_between = rows_between
+        self._known = known
+        self._accelerated = accelerated
+        self._splits: dict[Stretch, Breakdown | None] = {}
+        self._growing: set[Stretch] = set()
+
+    def split(self, stretch: Stretch) -> Breakdown | None:
+        """Return the split of a stretch as far as the run has reached it."""
+        splits = self._known.splits if self._is_complete(stretch) else self._splits
+        if stretch not in splits:
+            splits[stretch] = breakdown(self._rows(stretch))
+        return splits[stretch]
+
+    def effect(self, before: Stretch, after: Stretch, knob: str) -> Effect | None:
+        """Return the effect of a switch; None below 20 steps on either side."""
+        key, effects = (before, after, knob), self._known.effects
+        if key in effects:
+            return effects[key]
+        splits = self.split(before), self.split(after)
+        found = None
+        if all(split is not None and split.steps >= LEAST for split in splits):
+            in_bursts = any(split.in_bursts for split in splits if split)
+            found = measure_effect(self._rows(before), self._rows(after), knob, self._accelerated, in_bursts)
+        if self._is_complete(before) and self._is_complete(after):
+            effects[key] = found
+        elif self._is_complete(before):
+            self._growing.add(before)
+        return found
+
+    def drop_rows(self) -> None:
+        """Forget the rows of all stretches but those before a switch whose other side still grows."""
+        self._known.rows = {stretch: rows for stretch, rows in self._known.rows.items() if stretch in self._growing}
+
+    def _rows(self, stretch: Stretch) -> Rows:
+        rows = self._known.rows
+        if stretch not in rows:
+            first, last = stretch[0], min(stretch[1], self._steps_total)
+            rows[stretch] = steady(self._rows_between(first, last)) if first <= last else np.empty(0, dtype=STEP)
+        return rows[stretch]
+
+    def _is_complete(self, stretch: Stretch) -> bool:
+        return stretch[1] <= self._steps_total
 
 
 def _comparison(
-    asked_at_ns: int, switch: PipelineSwitched, beside: str, before: Breakdown | None, after: Breakdown | None
+    asked_at_ns: int, switch: PipelineSwitched, beside: str, sides: _Sides, before: Stretch, after: Stretch
 ) -> Comparison:
+    splits = sides.split(before), sides.split(after)
+    effect = None if beside else sides.effect(before, after, switch.knob)
     return Comparison(
         knob=switch.knob,
         old=switch.old,
@@ -158,11 +252,14 @@ def _comparison(
         asked_at_ns=asked_at_ns,
         asked_step=switch.asked_step,
         step=switch.step,
-        before=before,
-        after=after,
-        ratio=None if beside else ratio(before, after),
-        settled=after is not None and after.steps >= ENOUGH_STEPS,
+        before=splits[0],
+        after=splits[1],
+        ratio=effect.estimate.ratio if effect else None,
+        settled=splits[1] is not None and splits[1].steps >= ENOUGH_STEPS,
         beside=beside,
+        low=effect.estimate.low if effect else None,
+        high=effect.estimate.high if effect else None,
+        compute_drift=effect.compute_drift if effect else None,
     )
 
 
@@ -179,165 +276,4 @@ def _not_yet(request: SwitchAsked) -> Comparison:
         after=None,
         ratio=None,
         settled=False,
-    )
-
-
-def ratio(before: Breakdown | None, after: Breakdown | None) -> float | None:
-    """Return the median step before over the one after, in bursts the mean; None below 20 steps on either side."""
-    if before is None or after is None or min(before.steps, after.steps) < LEAST or after.step.median <= 0:
-        return None
-    if before.in_bursts or after.in_bursts:
-        return before.step.mean / after.step.mean
-    return before.step.median / after.step.median
-
-
-#: Start knobs in the order of their changes, with the word for a value that was not given.
-_SETTINGS: dict[str, str] = {
-    "device": "auto",
-    "mode": "graph",
-    "mixed_precision": "off",
-    "batch_size": "own",
-    "steps_per_execution": "1",
-    "optimizer": "adam",
-    "learning_rate": "own",
-    "image_size": "own",
-    "size": "own",
-    "weights": "own",
-    "data": "made",
-    "seed": "none",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """The start of a run: its settings and batch size as in run.json, and its knobs, values in words."""
-
-    settings: Mapping[str, object]
-    knobs: Mapping[str, str]
-    batch_size: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Earlier:
-    """The run before a restart.
-
-    run: its name. start: with its last knobs. split: of the last steady steps of one setting, at most 600; None where
-    there are none.
-    """
-
-    run: str
-    start: Start
-    split: Breakdown | None
-
-
-@dataclass(frozen=True, slots=True)
-class Restart(Comparison):
-    """A restart, with the steps before and after it; its first step is 1.
-
-    run: the run before it. changes: of start knobs and live ones; `knob`, `old` and `new` are those of a single change.
-    per_image: the batch size differs, so that `before`, `after` and `ratio` are per image, not per step.
-    """
-
-    run: str
-    changes: tuple[KnobChange, ...]
-    per_image: bool
-
-
-def earlier_run(run: str, start: Start, steps: Rows, events: Sequence[Event]) -> Earlier:
-    """Summarise a finished run for the comparison with the next one; `steps` are all its rows, step 1 first.
-
-    The last setting with `LEAST` steady steps counts.
-    """
-    switches = [event for event in events if isinstance(event, PipelineSwitched)]
-    rows = steps[plausible(steps)]
-    bounds = [0, *(rows["flags"] & Flag.SWITCH).nonzero()[0], len(rows)]
-    for first, end in zip(bounds[-2::-1], bounds[:0:-1], strict=True):
-        stretch = rows[max(first, end - LONGEST) : end]
-        split = breakdown(steady(stretch)) if len(stretch) else None
-        if split and split.steps >= LEAST:
-            made = (event for event in switches if event.step <= stretch["step"][-1])
-            return Earlier(run, _at(start, made), split)
-    return Earlier(run, _at(start, switches), None)
-
-
-def _at(start: Start, switches: Iterable[PipelineSwitched]) -> Start:
-    return replace(start, knobs=knobs_in_effect(start.knobs, switches))
-
-
-def changes(before: Start, now: Start) -> tuple[KnobChange, ...]:
-    """Return the differences of settings and knobs, in the order of `_SETTINGS`."""
-    return tuple(_changes(before, now))
-
-
-def _changes(before: Start, now: Start) -> Iterator[KnobChange]:
-    for name, unset in _SETTINGS.items():
-        old, new = (_words(start.settings.get(name), unset) for start in (before, now))
-        if old != new:
-            yield KnobChange(name, old, new)
-    for knob, old in before.knobs.items():
-        if (new := now.knobs.get(knob, old)) != old:
-            yield KnobChange(knob, old, new)
-
-
-def _words(value: object, unset: str) -> str:
-    if value is None:
-        return unset
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def restart(
-    earlier: Earlier,
-    now: Start,
-    events: Sequence[Event],
-    steps_total: int,
-    rows_between: Callable[[int, int], Rows],
-) -> Restart:
-    """Compare a restarted run with the run before it.
-
-    `events`, `steps_total` and `rows_between(first, last)` are of the new run. Its steps up to its first switch count,
-    at most 600.
-    """
-    changed = changes(earlier.start, now)
-    switch = next((event.step for event in events if isinstance(event, PipelineSwitched)), LONGEST + 1)
-    last = min(switch - 1, LONGEST, steps_total)
-    after = breakdown(steady(rows_between(1, last))) if last > 0 else None
-    before, sizes = earlier.split, (earlier.start.batch_size, now.batch_size)
-    per_image = sizes[0] != sizes[1] and None not in sizes
-    sides = [_of_an_image(side, size) if per_image else side for side, size in zip((before, after), sizes, strict=True)]
-    one = changed[0] if len(changed) == 1 else KnobChange("", "before", "after")
-    return Restart(
-        knob=one.knob,
-        old=one.old,
-        new=one.new,
-        by="restart",
-        asked_at_ns=0,
-        asked_step=0,
-        step=1,
-        before=sides[0],
-        after=sides[1],
-        ratio=ratio(*sides),
-        settled=after is not None and after.steps >= ENOUGH_STEPS,
-        run=earlier.run,
-        changes=changed,
-        per_image=per_image,
-    )
-
-
-def _of_an_image(side: Breakdown | None, batch_size: int | None) -> Breakdown | None:
-    """Return the milliseconds per image of a batch."""
-    if side is None or not batch_size:
-        return side
-
-    def spread(stat: Stat) -> Stat:
-        return Stat(stat.median / batch_size, stat.mean / batch_size, stat.p95 / batch_size)
-
-    return replace(
-        side,
-        step=spread(side.step),
-        wait=spread(side.wait),
-        dispatch=spread(side.dispatch),
-        compute=spread(side.compute),
-        host=spread(side.host),
     )

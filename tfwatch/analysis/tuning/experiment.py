@@ -60,7 +60,7 @@ SAME = 0.03
 _PRECISE = 0.03
 _PRECISE_SHARE = 0.125
 #: The quantile at which the slowest quarter begins.
-_TOP = 0.75
+TOP = 0.75
 #: The tails differ from this many standard errors, not below this share of a step, and always above `SAME`.
 _TAIL_ERRORS = 2.0
 _TAIL_LEAST = 0.01
@@ -158,7 +158,7 @@ def block_means(times: Sequence[Sequence[NDArray[np.float64]]]) -> NDArray[np.fl
     plain = np.array([[block.mean() for block in blocks] for blocks in times], dtype=np.float64).T
     if not len(plain):
         return plain.reshape(0, len(times))
-    held = [[np.minimum(block, np.quantile(block, _TOP)).mean() for block in blocks] for blocks in times]
+    held = [[np.minimum(block, np.quantile(block, TOP)).mean() for block in blocks] for blocks in times]
     cut = np.array(held, dtype=np.float64).T
     return cut if _alike((plain - cut) / cut.mean(axis=0)) else plain
 

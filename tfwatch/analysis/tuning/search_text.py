@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.tuning.experiment import SAME
-from tfwatch.analysis.tuning.switch_text import changes_text, speed
+from tfwatch.analysis.tuning.experiment import SAME, Estimate
+from tfwatch.analysis.tuning.switch_text import changes_text, estimate_text, speed
 from tfwatch.core import units
 from tfwatch.core.events import (
     AUTOPILOT,
@@ -110,11 +110,8 @@ def answer_text(ended: ExperimentEnded) -> str:
         few = "not enough steps" if ended.cause == "budget" else ""
         why = ended.reason or few or _WHY.get(ended.cause, ended.cause)
         return f"not clear: {why} ({units.counted(ended.steps, 'step')} in {units.counted(ended.rounds, 'round')})"
-    if ended.answer == "faster":
-        return f"{units.times(ended.ratio)} x faster ({units.times(ended.low)} to {units.times(ended.high)}) {over}"
-    if ended.answer == "slower":
-        within = f"{units.times(1 / ended.high)} to {units.times(1 / ended.low)}"
-        return f"{units.times(1 / ended.ratio)} x slower ({within}) {over}"
+    if ended.answer in ("faster", "slower"):
+        return f"{estimate_text(Estimate(ended.ratio, ended.low, ended.high))} {over}"
     if ended.answer == "same":
         none = "no difference" if ended.low <= 1 <= ended.high else f"less than {units.percent(SAME)} apart"
         return f"{none}: between {units.times(ended.low)} and {units.times(ended.high)} {over}"

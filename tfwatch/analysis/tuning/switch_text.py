@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.tuning.comparison import ENOUGH_STEPS, Restart
+from tfwatch.analysis.tuning.comparison import ENOUGH_STEPS
+from tfwatch.analysis.tuning.experiment import Estimate
+from tfwatch.analysis.tuning.restarts import Restart
 from tfwatch.core import units
 from tfwatch.core.knobs import knob_name
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.steps.breakdown import Breakdown
     from tfwatch.analysis.tuning.comparison import Comparison
+    from tfwatch.analysis.tuning.experiment import Answer
     from tfwatch.analysis.tuning.forecast import Forecast, Record
     from tfwatch.core.events import SwitchMissed
     from tfwatch.core.knobs import KnobChange
@@ -25,7 +28,7 @@ LABEL = 16
 
 
 def outcome_text(switch: Comparison) -> str:
-    """Return `1.68 x faster over 600 steps, enough steps`, or the reason for no ratio."""
+    """Return `1.68 x faster (1.61 to 1.74) over 600 steps`, or the reason for no ratio."""
     if switch.step is None:
         return "requested, waits for the current batch"
     done = switch.after.steps if switch.after else 0
@@ -36,29 +39,52 @@ def outcome_text(switch: Comparison) -> str:
     if switch.ratio is None:
         return f"{done} of {ENOUGH_STEPS} steps"
     over = f"over {units.count(done)} steps" if switch.settled else f"so far, {done} of {ENOUGH_STEPS} steps"
-    return f"{gain_text(switch, switch.ratio)} {over}{', enough steps' if switch.settled else ''}"
+    return f"{claim_text(switch)}{',' if switch.compute_drift is not None else ''} {over}"
 
 
-def is_same(ratio: float) -> bool:
-    """Return whether the difference of two steps is too small to call one faster."""
-    return abs(ratio - 1) < _SAME
+def than(switch: Comparison) -> str:
+    """Return `1.68 x faster than off`, `no difference seen from off`; the interval has no room beside a knob."""
+    if switch.compute_drift is not None:
+        return _drift_text(switch.compute_drift)
+    return _ratio_text(switch.estimate, switch.answer, f" than {switch.old}", f" from {switch.old}")
 
 
-def than(ratio: float, old: str) -> str:
-    """Return `1.68 x faster than off`, `no difference from off`."""
-    return f"{speed(ratio)} {'from' if is_same(ratio) else 'than'} {old}"
+def claim_text(switch: Comparison) -> str:
+    """Return `1.68 x faster (1.61 to 1.74)`, `no difference seen (0.94 to 1.08)`.
+
+    Where only compute changed, and the knob cannot change it: `compute drifted by 9 %, not the data wait`.
+    """
+    if switch.compute_drift is not None:
+        return f"{_drift_text(switch.compute_drift)}, not the data wait"
+    per = " per image" if isinstance(switch, Restart) and switch.per_image else ""
+    return estimate_text(switch.estimate, per)
+
+
+def estimate_text(known: Estimate | None, per: str = "") -> str:
+    """Return `1.68 x faster (1.61 to 1.74)`: the ratio with its interval, turned over where it is below 1."""
+    if known is None:
+        return "no difference seen"
+    turned = Estimate(1 / known.ratio, 1 / known.high, 1 / known.low) if known.answer == "slower" else known
+    return f"{_ratio_text(known, known.answer, per, per)} ({units.times(turned.low)} to {units.times(turned.high)})"
+
+
+def _ratio_text(known: Estimate | None, answer: Answer, differs: str, same: str) -> str:
+    if known is None or answer == "unclear":
+        return f"no difference seen{same}"
+    if answer == "same":
+        return f"no difference{same}"
+    return f"{speed(known.ratio)}{differs}"
+
+
+def _drift_text(share: float) -> str:
+    return f"compute drifted by {units.percent(abs(share))}"
 
 
 def speed(ratio: float) -> str:
     """Return `1.68 x faster`, `20 x faster`, `1.20 x slower` or `no difference`."""
-    if is_same(ratio):
+    if abs(ratio - 1) < _SAME:
         return "no difference"
     return f"{units.times(ratio)} x faster" if ratio > 1 else f"{units.times(1 / ratio)} x slower"
-
-
-def gain_text(switch: Comparison, ratio: float) -> str:
-    """Return `1.68 x faster`, `1.20 x faster per image`."""
-    return speed(ratio) + (" per image" if isinstance(switch, Restart) and switch.per_image else "")
 
 
 def setting_text(knob: str, value: str, form: str = "") -> str:
@@ -83,8 +109,8 @@ def changes_text(changes: Sequence[KnobChange]) -> str:
 
 
 def comparison_line(switch: Comparison, form: str = "") -> str:
-    """Return `prefetch off → 4 at step 3 477: 1.68 x faster`; of a restart, `batch_size 32 → 64: 1.20 x faster ...`."""
-    result = gain_text(switch, switch.ratio) if switch.settled and switch.ratio is not None else outcome_text(switch)
+    """Return `prefetch off → 4 at step 3 477: 1.68 x faster (1.61 to 1.74)`, or the outcome so far."""
+    result = claim_text(switch) if switch.settled and switch.ratio is not None else outcome_text(switch)
     if isinstance(switch, Restart):
         return f"{changes_text(switch.changes)}: {result}"
     where = f" at step {units.count(switch.step)}" if switch.step is not None else ""
@@ -157,9 +183,13 @@ def forecast_note(known: Forecast) -> str:
 
 
 def expected_gain_text(known: Forecast) -> str:
-    """Return `about 13.8 ms, 1.7 x (the rest is compute)`, with a wide prediction interval."""
+    """Return `23.4 to about 13.8 ms, 1.7 x (the rest is compute)`, with a wide prediction interval.
+
+    The ratio is that of these two: a finding beside it may show the mean of fewer steps.
+    """
     within = f" ({interval_text(known)})" if interval_text(known) else ""
-    return f"about {units.milliseconds(known.typical_ms)}{within}, {_gain(known)} ({known.why})"
+    now, then = units.in_one_unit(known.ratio * known.typical_ms, known.typical_ms)
+    return f"{now} to about {then}{within}, {_gain(known)} ({known.why})"
 
 
 def interval_text(known: Forecast) -> str:

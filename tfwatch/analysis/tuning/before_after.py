@@ -1,0 +1,153 @@
+"""The statistics of a before/after: the ratio of the steps on both sides of one switch, with its 95 % interval.
+
+An A/B test switches often and in random order. A switch by key happens once, so whatever else changes at that moment
+looks like its effect. Two intervals are made, and the result is the smallest one that contains both:
+
+* Over all steps of both sides: the ratio of their typical steps. Its error is that of batch means: neighboring steps
+  are correlated, so a side counts as a few batches (Kalibera & Jones, "Rigorous benchmarking in reasonable time", ISMM
+  2013). The median passes over a burst, in which another program takes a core for a while. Drift is not in its error.
+* Over the blocks next to the switch: the change from the block before it to the block after it. Its error is that of
+  the same change at every other place of both sides, where nothing was switched: placebos (Chernozhukov, Wüthrich &
+  Zhu, "An exact and robust conformal inference method for counterfactual and synthetic controls", JASA 116, 2021). It
+  is the t-interval of their root mean square, and no narrower than the largest of them. Drift, random walks and bursts
+  change the placebos as much as they change the switch.
+
+A/A switches and true differences are simulated by `python -m tests.bench.before_after`. Noise that jumps once, just
+at the switch, is taken for its effect: only an A/B test separates the two.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from tfwatch.analysis.tuning.experiment import TOP, Estimate
+from tfwatch.core.rows import step_ms
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tfwatch.core.rows import Rows
+
+    Times: TypeAlias = NDArray[np.float64]
+
+#: A block next to the switch is this share of the shorter side. Of 4, 5, 6 and 8, fewer blocks find a difference in
+#: noisy steps more often, and more blocks find it more often in a run that drifts (simulated).
+_BLOCKS = 5
+#: Placebos begin this share of a block apart: overlapping ones estimate the error better.
+_OVERLAP = 4
+#: The most batches of a side, and the fewest steps of one.
+_BATCHES, _BATCH_STEPS = 8, 5
+#: A placebo shares a block with its neighbor, and so counts as less than one.
+_PLACEBO_FREEDOM = 0.8
+#: The 97.5 % quantiles of Student's t distribution, by degrees of freedom.
+_QUANTILES = {1: 12.71, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 7: 2.365, 10: 2.228, 15: 2.131, 30: 2.042, 120: 1.980}
+_NORMAL_QUANTILE = 1.960
+#: Shorter steps count as this long: the logarithm of 0 is infinite.
+_LEAST_MS = 1e-3
+#: Knobs that move only the data wait; and those that move no more where the steps run on a device of their own, beside
+#: what the CPU does for them. On a CPU that trains, loaders and training share the cores.
+_MOVES_WAIT = ("latency_ms", "shuffle")
+_SHARES_CORES = ("prefetch", "workers", "fast_form", "cache")
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """The steps before a switch against those after it.
+
+    compute_drift: the change of the part of a step that the knob cannot move, as a share of its typical time before,
+    where the steps differ by that part alone; else None.
+    """
+
+    estimate: Estimate
+    compute_drift: float | None = None
+
+
+def measure_effect(before: Rows, after: Rows, knob: str, accelerated: bool, in_bursts: bool) -> Effect:
+    """Measure a switch from its steady rows of `core.rows.STEP` on both sides, at least 20 on each.
+
+    accelerated: the steps run on a device beside the CPU. in_bursts: batches come in bursts on either side.
+    """
+    steps = [step_ms(side, np.float64) for side in (before, after)]
+    estimate = compare_sides(steps[0], steps[1], in_bursts)
+    fixed = [_unmoved_ms(side, knob, accelerated) for side in (before, after)]
+    fixed_ms = [float(np.median(side)) for side in fixed]
+    if estimate.answer not in ("faster", "slower") or min(fixed_ms) <= 0:
+        return Effect(estimate)
+    moved = [step - part + sum(fixed_ms) / 2 for step, part in zip(steps, fixed, strict=True)]
+    is_by_knob = compare_sides(moved[0], moved[1], in_bursts).answer == estimate.answer
+    return Effect(estimate, None if is_by_knob else fixed_ms[1] / fixed_ms[0] - 1)
+
+
+def _unmoved_ms(rows: Rows, knob: str, accelerated: bool) -> Times:
+    """Return the part of each step that a knob cannot move; zeros where it may move all of it."""
+    if knob in _MOVES_WAIT:
+        work: Times = step_ms(rows, np.float64) - rows["wait_ms"]
+        return work
+    part: Times = rows["compute_ms"].astype(np.float64) - rows["dispatch_ms"]
+    return part if accelerated and knob in _SHARES_CORES else np.zeros(len(rows))
+
+
+def compare_sides(before: Times, after: Times, in_bursts: bool = False) -> Estimate:
+    """Return the ratio of the step times before over those after; both in milliseconds, at least 20 in the run's order.
+
+    in_bursts: batches come in bursts, and the ratio is that of the means; else that of the medians.
+    """
+    before, after = (np.maximum(np.asarray(side, dtype=np.float64), _LEAST_MS) for side in (before, after))
+    whole, near = _all_steps(before, after, in_bursts), _next_to_switch(before, after, in_bursts)
+    low = min(at - half for at, half in (whole, near))
+    high = max(at + half for at, half in (whole, near))
+    return Estimate(math.exp(whole[0]), math.exp(low), math.exp(high))
+
+
+def _all_steps(before: Times, after: Times, in_bursts: bool) -> tuple[float, float]:
+    """Return the log ratio of the typical steps, and the half width of its interval by batch means."""
+    typical = np.mean if in_bursts else np.median
+    ratio = math.log(float(typical(before)) / float(typical(after)))
+    errors, freedom = [], 0.0
+    for side in (before, after):
+        count = min(_BATCHES, len(side) // _BATCH_STEPS)
+        size = len(side) // count
+        batches = np.log(typical(side[: count * size].reshape(count, size), axis=1))
+        errors.append(float(batches.var(ddof=1)) / count)
+        freedom += errors[-1] ** 2 / (count - 1)
+    variance = sum(errors)
+    # Welch and Satterthwaite's degrees of freedom.
+    return ratio, _t_quantile(variance**2 / freedom) * math.sqrt(variance) if freedom > 0 else 0.0
+
+
+def _next_to_switch(before: Times, after: Times, in_bursts: bool) -> tuple[float, float]:
+    """Return the log ratio of the blocks next to the switch, and the half width of its interval by placebos."""
+    size = min(len(before), len(after)) // _BLOCKS
+    at_switch = float(_changes(np.concatenate([before[-size:], after[:size]]), size, in_bursts)[0])
+    placebos = np.concatenate([_changes(side, size, in_bursts) for side in (before, after)])
+    error = math.sqrt(float((placebos**2).mean()))
+    freedom = _PLACEBO_FREEDOM * ((len(before) + len(after)) / size - 2)
+    return at_switch, max(_t_quantile(freedom) * error, float(np.abs(placebos).max()))
+
+
+def _changes(steps: Times, size: int, in_bursts: bool) -> Times:
+    """Return the log of each block's mean over that of the block after it, at places a part of a block apart."""
+    blocks = sliding_window_view(steps, size)
+    first = np.arange(0, len(steps) - 2 * size + 1, max(1, size // _OVERLAP))
+    changes: Times = _log_means(blocks[first], in_bursts) - _log_means(blocks[first + size], in_bursts)
+    return changes
+
+
+def _log_means(blocks: Times, in_bursts: bool) -> Times:
+    """Return the log of each row's mean; outside bursts slow steps are cut as in `experiment.block_means`."""
+    if not in_bursts:
+        at = int(TOP * (blocks.shape[1] - 1))
+        blocks = np.minimum(blocks, np.partition(blocks, at, axis=1)[:, at, None])
+    logs: Times = np.log(blocks.mean(axis=1))
+    return logs
+
+
+def _t_quantile(freedom: float) -> float:
+    """Return the 97.5 % quantile of the t distribution; between the table's entries by 1 / `freedom`."""
+    inverse = [0.0, *(1 / known for known in reversed(_QUANTILES))]
+    return float(np.interp(1 / max(freedom, 1.0), inverse, [_NORMAL_QUANTILE, *reversed(_QUANTILES.values())]))

@@ -10,9 +10,7 @@ from textual.app import App, SystemCommand
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.live.judged_run import EndedFinding
 from tfwatch.live.view import Follower
-from tfwatch.screens import pane_views
 from tfwatch.screens.doctor import DoctorScreen
-from tfwatch.screens.footer import FrameMeter
 from tfwatch.screens.keys import LIVE_BINDINGS
 from tfwatch.screens.leave import Leave, LeaveScreen, Question, StopScreen
 from tfwatch.screens.live import LiveScreen
@@ -21,6 +19,7 @@ from tfwatch.screens.switch_requests import SwitchRequests
 from tfwatch.screens.themes import ThemedApp
 from tfwatch.widgets.basics.glyphs import choose_glyphs
 from tfwatch.widgets.basics.text import plain
+from tfwatch.widgets.header import terminal_title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,6 +51,9 @@ _TITLE_BACK = "\x1b[23;0t"
 class TfwatchApp(ThemedApp):
     """Show a run. `run()` returns the way the user left, None where the app was closed from outside.
 
+    Attributes:
+        live: the screen that follows the run.
+
     Args:
         reader: the run. control: passes requests to the training; None where the run is read only.
         run_checkup: runs the check-up that `d` shows; None where `d` is unavailable.
@@ -73,14 +75,11 @@ class TfwatchApp(ThemedApp):
     ) -> None:
         super().__init__(**options)
         self._restart = restart
-        self._reader = reader
-        self._switch_requests = SwitchRequests(control, clock)
-        self._follower = Follower(reader.steps_between, control is not None, earlier, EndedFinding(reader.read_whole))
-        self._meter = FrameMeter(clock)
-        self._live = LiveScreen(self._switch_requests, self._colour, self._unicode)
+        self._can_stop = control is not None
+        follower = Follower(reader.steps_between, control is not None, earlier, EndedFinding(reader.read_whole))
+        glyphs = choose_glyphs(self._colour, self._unicode)
+        self.live = LiveScreen(reader, follower, SwitchRequests(control, clock), self._after_frame, glyphs, clock)
         self._run_checkup = run_checkup
-        self._view: RunView | None = None
-        self._stopping_s: float | None = None
         self._leaving = False
         self._seen_running = False
         self._titled = False
@@ -88,33 +87,23 @@ class TfwatchApp(ThemedApp):
     # -- frames -------------------------------------------------------------------------------------
 
     def on_mount(self) -> None:
-        self.push_screen(self._live)
-        self.set_interval(FRAME_S, self.frame)
+        self.push_screen(self.live)
+        self.set_interval(FRAME_S, self.live.frame)
         self.call_after_refresh(self._first_frame)
 
     def _first_frame(self) -> None:
-        self.frame()
+        self.live.frame()
         self.call_after_refresh(self.notify_painted)
 
-    def frame(self) -> None:
-        """Read the run's new data and draw it; skip frames while they cost too much CPU."""
-        if not self._live.is_shown or self._meter.skips():
-            return
-        view = self._follower.follow(self._reader.tail(), self._switch_requests.asks, self._stopping_s)
-        self._view = view
-        self._meter.frame(view.snapshot)
-        self._live.show(view, self._meter.cost)
-        self._retitle(pane_views.title(view))
-        self._notify_if_ended(view)
-
-    def _notify_if_ended(self, view: RunView) -> None:
+    def _after_frame(self, view: RunView) -> None:
+        """Set the terminal's title, and notify the user once the run has ended."""
+        self._retitle(terminal_title(view))
         if not view.is_over:
             self._seen_running = True
             return
         if self._seen_running:
             self._seen_running = False
             self.bell()
-        self._live.stopping = False
         if self._leaving:
             self.exit_with(Leave.STOP)
 
@@ -142,30 +131,30 @@ class TfwatchApp(ThemedApp):
         """Quit; ask first while the training runs."""
         if isinstance(self.screen, Question):
             return
-        if self._is_over() or self._switch_requests.control is None:
+        if self._is_over() or not self._can_stop:
             self.exit_with(Leave.LEFT)
         else:
             self.push_screen(LeaveScreen(), self._answered)
 
     def action_ask_stop(self) -> None:
         """Ask whether to stop the training."""
-        if self._is_over() or self._switch_requests.control is None:
-            self._live.notify(
+        if self._is_over() or not self._can_stop:
+            self.live.notify(
                 "the run is over: there is nothing to stop"
                 if self._is_over()
                 else "read only: stop the run in the terminal that trains it"
             )
-        elif self._live.stopping:
-            self._live.notify(_ENDING)
+        elif self.live.stopping:
+            self.live.notify(_ENDING)
         else:
             self.push_screen(StopScreen(), self._stop)
 
     def action_ask_restart(self) -> None:
         """Ask for the start knobs of a restart."""
         if self._restart is None:
-            self._live.notify(_RECORD if self._is_over() else _NO_RESTART)
+            self.live.notify(_RECORD if self._is_over() else _NO_RESTART)
         elif self._leaving:
-            self._live.notify(_ENDING)
+            self.live.notify(_ENDING)
         else:
             how = "the run restarts now" if self._is_over() else "the run stops at the next batch, then restarts"
             screen = RestartScreen(self._restart.knobs(), how, choose_glyphs(self._colour, self._unicode))
@@ -180,7 +169,7 @@ class TfwatchApp(ThemedApp):
         else:
             self._leaving = True
             self._stop(Leave.STOP)
-            self._live.notify("the run restarts after the current batch; y restarts without waiting for it")
+            self.live.notify("the run restarts after the current batch; y restarts without waiting for it")
 
     def action_leave_now(self) -> None:
         """Quit without waiting for the current batch."""
@@ -189,7 +178,7 @@ class TfwatchApp(ThemedApp):
     def action_doctor(self) -> None:
         """Show the check-up; skip the checks that would slow a running training down."""
         if self._run_checkup is None:
-            self._live.notify("the check-up is not available here: run tfwatch doctor")
+            self.live.notify("the check-up is not available here: run tfwatch doctor")
         else:
             colour = self._colour
             self.push_screen(
@@ -206,15 +195,11 @@ class TfwatchApp(ThemedApp):
             self._stop(leave)
 
     def _stop(self, leave: Leave | None) -> None:
-        if leave is None:
-            return
-        self._switch_requests.stop()
-        self._live.stopping = True
-        if self._stopping_s is None and self._view:
-            self._stopping_s = self._view.snapshot.now_s
+        if leave is not None:
+            self.live.stop()
 
     def _is_over(self) -> bool:
-        return self._view is not None and self._view.is_over
+        return self.live.view is not None and self.live.view.is_over
 
     # -- palette and theme ----------------------------------------------------------------------------
 

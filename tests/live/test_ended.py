@@ -35,7 +35,7 @@ NOTHING = "nothing to copy: no code suggestion, and no setting is on"
 
 async def told(show: Shown) -> None:
     """Wait until it is known."""
-    await show.until(lambda: show.app._follower._ended_finding and show.app._follower._ended_finding.finding())
+    await show.until(lambda: show.live.follower._ended_finding and show.live.follower._ended_finding.finding())
     await show.frame()
 
 
@@ -72,7 +72,7 @@ async def test_the_end_of_a_live_run_says_it_too(tmp_path: Path) -> None:
 
 async def test_too_few_steps_have_no_verdict_and_nothing_to_paste(tmp_path: Path) -> None:
     async with shown(Canned(tmp_path).started().steps(5, STARVING).ended(), live=False) as show:
-        found = show.app._follower._ended_finding
+        found = show.live.follower._ended_finding
         assert found
         await show.until(lambda: found._thread and not found._thread.is_alive())
         await show.press("y")

@@ -11,7 +11,7 @@ from tfwatch.analysis.tuning.switch_text import last_forecast_text, record_text
 from tfwatch.core.events import SwitchAsked
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.live.view import Follower, RunView
-from tfwatch.screens import pane_views
+from tfwatch.widgets.knob_rows import knob_rows
 
 GPU = {"device": "GPU:0 Apple M2 Pro", "accelerated": True}
 
@@ -24,7 +24,7 @@ def look(run: Canned) -> RunView:
 
 
 def notes(view: RunView) -> dict[str, str]:
-    return {row.name: row.note for row in pane_views.knob_rows(view, live=True)}
+    return {row.name: row.note for row in knob_rows(view, live=True)}
 
 
 def test_beside_each_knob_stands_what_its_key_would_bring() -> None:

@@ -14,8 +14,9 @@ from tfwatch.analysis.tuning.knob_state import KnobRequest
 from tfwatch.core import events as facts
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.live.view import Follower, steps_in_all
-from tfwatch.screens import pane_views
 from tfwatch.widgets.events import EventCollector
+from tfwatch.widgets.header import header_view
+from tfwatch.widgets.knob_rows import knob_rows
 from tfwatch.widgets.machine import readings
 
 if TYPE_CHECKING:
@@ -197,13 +198,13 @@ def test_what_is_unrecorded_is_told_with_its_step() -> None:
     view = look(run)
 
     assert view.finding.advice == "NOT RECORDED since step 451: disk full; training goes on"
-    assert pane_views.header_view(view).state == "NOT RECORDED"
+    assert header_view(view).state == "NOT RECORDED"
 
 
 def test_a_request_of_this_screen_is_shown_at_once() -> None:
     run = usual(None)
 
-    rows = pane_views.knob_rows(look(run, (KnobRequest("workers", "auto", run.at_s),)), live=True)
+    rows = knob_rows(look(run, (KnobRequest("workers", "auto", run.at_s),)), live=True)
 
     assert [row.note for row in rows if row.name == "workers"] == ["requested 10:17:21, waits for the current batch"]
 
@@ -211,7 +212,7 @@ def test_a_request_of_this_screen_is_shown_at_once() -> None:
 def test_a_request_that_a_run_ended_before_waits_no_more() -> None:
     run = usual(None).event(facts.SwitchAsked, knob="workers", old="off", new="auto", step=450, by="key")
 
-    rows = pane_views.knob_rows(look(run.ended("stopped")), live=True)
+    rows = knob_rows(look(run.ended("stopped")), live=True)
 
     assert [row.note for row in rows if row.name == "workers"] == ["requested auto: the run ended first"]
 
@@ -306,7 +307,7 @@ def test_the_runs_length_is_known_or_not(changes: dict[str, object], steps: int 
 def test_a_header_leaves_out_what_is_not_known() -> None:
     run = Canned(None, device="", steps_per_epoch=None, epochs=None, metric="").started().steps(99, STARVING)
 
-    header = pane_views.header_view(look(run))
+    header = header_view(look(run))
 
     assert (header.device, header.epoch, header.step, header.done) == ("", "epoch 1", "step 100", None)
     assert (header.metric, header.eta) == ("", "")

@@ -37,7 +37,7 @@ class Shown:
     async def frame(self) -> None:
         """Draw the run's current state."""
         self.run.writer.flush()
-        self.app.frame()
+        self.app.live.frame()
         await self.pilot.pause()
 
     async def resize(self, size: tuple[int, int]) -> None:

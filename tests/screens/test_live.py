@@ -20,7 +20,7 @@ from tfwatch.runs.reader import RunReader
 from tfwatch.runs.streams import FolderSource
 from tfwatch.screens.keys import Layout, layout_for
 from tfwatch.screens.leave import Leave
-from tfwatch.screens.pane_views import title
+from tfwatch.widgets.header import terminal_title
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +102,7 @@ async def test_a_run_without_a_sign_of_life_has_no_speed_and_no_eta(
     async with shown(usual(None).staged(*STAGES), live=False) as show:
         assert "examples/s" in show.rows[0]
         assert "tf.data, 1 s ago" in show.text
-        reader = show.app._reader
+        reader = show.live._reader
         seen = reader.tail()
         # Its clock stops at the last sign of life.
         monkeypatch.setattr(reader, "tail", lambda: replace(seen, life=life))
@@ -117,7 +117,7 @@ def test_the_title_of_a_run_that_does_not_run_has_no_share(life: Life, words: st
     view = look(usual(None))
     changed = replace(view, snapshot=replace(view.snapshot, life=life))
 
-    assert (title(view), title(changed)) == ("cnn 2/20 1 %", f"cnn 2/20 {words}")
+    assert (terminal_title(view), terminal_title(changed)) == ("cnn 2/20 1 %", f"cnn 2/20 {words}")
 
 
 async def test_a_loop_of_the_user_s_own_has_no_knobs_and_no_loss(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from tfwatch.report.document import as_json
 from tfwatch.runs.opened import read_run
 from tfwatch.runs.reader import RunReader
 from tfwatch.runs.streams import FolderSource
-from tfwatch.screens.pane_views import header_view
 from tfwatch.widgets.basics.glyphs import choose_glyphs
+from tfwatch.widgets.header import header_view
 from tfwatch.widgets.machine import MachinePane, Reading, readings
 
 if TYPE_CHECKING:

@@ -98,7 +98,7 @@ async def _frame_cost() -> FrameCost:
         for _ in range(_WARM_UP + _FRAMES):
             run.advance(_STEPS_A_FRAME)
             began_ns = SYSTEM.thread_ns()
-            app.frame()
+            app.live.frame()
             await pilot.pause()
             costs_ms.append((SYSTEM.thread_ns() - began_ns) / 1e6)
     costs_ms = costs_ms[_WARM_UP:]

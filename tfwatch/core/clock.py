@@ -1,10 +1,12 @@
-"""The clocks: no other module reads the system time."""
+"""The clocks: no other module reads the system time. And the schedule of the frames within each second."""
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from datetime import datetime
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -52,3 +54,23 @@ def local_time(wall_ns: int) -> datetime:
 
 
 SYSTEM = Clock()
+
+
+_FRAMES = 4
+
+
+class Slot(IntEnum):
+    """A frame of each second: what is due once a second has its own, so that no frame does it all.
+
+    The results of one are shown in the next.
+    """
+
+    SEARCH = 0
+    JUDGE = 1
+    MACHINE = 2
+    HEADER = 3
+
+
+def second_of(now_s: float, slot: Slot) -> int:
+    """A number that changes once a second, in the frame of this slot."""
+    return math.floor(now_s - slot / _FRAMES)

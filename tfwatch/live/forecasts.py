@@ -9,10 +9,10 @@ from tfwatch.analysis.tuning import knob_state
 from tfwatch.analysis.tuning.estimator import affects_step_time
 from tfwatch.analysis.tuning.forecast import CheckedForecast, Forecast, Record, check_forecast, forecast
 from tfwatch.analysis.tuning.search_text import running_experiment
+from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded
 from tfwatch.core.knobs import epochs_until
 from tfwatch.live.evidence import build_evidence_tables, evidence_now
-from tfwatch.live.schedule import Slot, second_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -9,9 +9,9 @@ from tfwatch.analysis.steps.causes import UNEXPLAINED, Pauses
 from tfwatch.analysis.steps.patterns import Pattern, find_patterns
 from tfwatch.analysis.steps.spikes import Compiled, find_compiles
 from tfwatch.analysis.steps.stalls import Stall, StallSearch, without_stops, without_switches
+from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import Paused, PipelineSwitched, SwitchAsked
 from tfwatch.live.machine import MachineFollower
-from tfwatch.live.schedule import Slot, second_of
 from tfwatch.runs.liveness import Life, find_open_phase
 from tfwatch.runs.reader import RECENT
 

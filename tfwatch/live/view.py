@@ -28,13 +28,13 @@ from tfwatch.analysis.tuning.search_text import (
     running_autopilot,
     running_experiment,
 )
+from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import EpochEnded, ExperimentBegan, ExperimentBlock, ExperimentEnded, Paused, PipelineSwitched
 from tfwatch.core.knobs import epochs_until
 from tfwatch.core.rows import step_ms
 from tfwatch.live.evidence import switches_of
 from tfwatch.live.forecasts import ForecastFollower
 from tfwatch.live.restart import RestartFollower
-from tfwatch.live.schedule import Slot, second_of
 from tfwatch.live.situation import MeasuredSetting, at_this_moment, build_situation, judge_now
 from tfwatch.live.step_search import StepSearch, pauses_of
 from tfwatch.runs.liveness import find_open_phase

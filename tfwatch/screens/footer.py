@@ -9,11 +9,10 @@ from tfwatch.analysis.tuning import knob_state
 from tfwatch.core import units
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.knobs import knob_name
-from tfwatch.screens import pane_views
 from tfwatch.screens.keys import SMALLEST
-from tfwatch.screens.switch_requests import has_knob, refusal
 from tfwatch.widgets.basics.keyline import ESSENTIAL_RANK, Key
-from tfwatch.widgets.knobs import KNOB_KEYS, PREFETCH
+from tfwatch.widgets.header import header_view
+from tfwatch.widgets.knob_rows import KNOB_KEYS, PREFETCH, has_knob, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,7 +97,7 @@ def too_small_text(view: RunView | None, width: int, height: int) -> str:
     if view is None:
         return text
     going = "run over" if view.is_over else "training goes on"
-    facts = ", ".join(part for part in (pane_views.header_view(view).epoch, view.finding.word) if part)
+    facts = ", ".join(part for part in (header_view(view).epoch, view.finding.word) if part)
     return f"{text} - {going}: {facts}"
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from textual.binding import Binding
 
-from tfwatch.widgets.knobs import KNOB_KEYS
+from tfwatch.widgets.knob_rows import KNOB_KEYS
 from tfwatch.widgets.timeline.style import KEYS, LOOK
 
 if TYPE_CHECKING:

@@ -11,34 +11,36 @@ from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from tfwatch.runs.library import save_copy
-from tfwatch.screens import pane_views
-from tfwatch.screens.footer import banner_note, cost_note, footer_keys, too_small_text
+from tfwatch.screens.footer import FrameMeter, banner_note, cost_note, footer_keys, too_small_text
 from tfwatch.screens.keys import LIVE_BINDINGS, LOW, PANE_BINDINGS, TALL, Layout, layout_for, panes_shown
-from tfwatch.screens.pane_views import Panes, PaneUpdater
-from tfwatch.screens.switch_requests import find_open_switch
 from tfwatch.screens.text_screens import HelpScreen, MissingScreen
 from tfwatch.terminal.guard import short_path
 from tfwatch.widgets.banner import BannerPane
-from tfwatch.widgets.basics.glyphs import choose_glyphs
 from tfwatch.widgets.basics.keyline import Key, KeyLine
 from tfwatch.widgets.basics.pane import CachedContainer, CachedHorizontal, CachedLines, apply_glyphs
 from tfwatch.widgets.card import CardPane
 from tfwatch.widgets.events import EventsPane
 from tfwatch.widgets.header import RunHeader
-from tfwatch.widgets.knobs import KnobsPane, undo_key
+from tfwatch.widgets.knob_rows import find_open_switch, knob_of, undo_key
+from tfwatch.widgets.knobs import KnobsPane
 from tfwatch.widgets.log import LogPane
 from tfwatch.widgets.machine import MachinePane, missing
 from tfwatch.widgets.pipeline import PipelinePane
 from tfwatch.widgets.timeline.widget import Timeline
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from textual.app import ComposeResult
     from textual.binding import BindingType
     from textual.events import DescendantBlur
 
-    from tfwatch.live.view import RunView
+    from tfwatch.core.clock import Clock
+    from tfwatch.live.view import Follower, RunView
+    from tfwatch.runs.reader import RunReader
     from tfwatch.screens.footer import OwnCost
     from tfwatch.screens.switch_requests import SwitchRequests
+    from tfwatch.widgets.basics.glyphs import Glyphs
 
 _TABS = ("settings", "stages", "events", "machine", "log", "effect")
 _PANES = ("#knobs", "#pipeline", "#events", "#machine", "#log", "#card")
@@ -47,10 +49,14 @@ _CONTAINERS = (("#switching", {1, 6}), ("#upper", {1, 2, 6}), ("#lower", {3, 4, 
 
 
 class LiveScreen(Screen[None], CachedLines):
-    """Shows one `RunView` per frame; sends requests to the training.
+    """Follows a run and shows one `RunView` per frame; sends requests to the training.
+
+    Args:
+        framed: called with the view of each frame.
 
     Attributes:
-        pane: the number of the pane that shows where there is room for one. stopping: the user asked to stop.
+        pane: the number of the pane that shows where there is room for one. view: that of the newest frame.
+        stopping: the user asked to stop.
     """
 
     CSS_PATH = "live.tcss"
@@ -59,8 +65,21 @@ class LiveScreen(Screen[None], CachedLines):
 
     pane: reactive[int] = reactive(1)
 
-    def __init__(self, switchboard: SwitchRequests, colour: bool, unicode: bool) -> None:
+    def __init__(
+        self,
+        reader: RunReader,
+        follower: Follower,
+        switch_requests: SwitchRequests,
+        framed: Callable[[RunView], None],
+        glyphs: Glyphs,
+        clock: Clock,
+    ) -> None:
         super().__init__()
+        self.follower = follower
+        self._reader = reader
+        self._framed = framed
+        self._meter = FrameMeter(clock)
+        self._stopping_s: float | None = None
         # Attributes: a frame would have to query a dozen widgets by selector.
         self.header = RunHeader()
         self.banner = BannerPane()
@@ -75,13 +94,9 @@ class LiveScreen(Screen[None], CachedLines):
         self.filter_input = Input(id="filter", placeholder="show lines with ...", compact=True)
         self.view: RunView | None = None
         self.stopping = False
-        self._switch_requests = switchboard
-        self._glyphs = choose_glyphs(colour, unicode)
-        self._updater = PaneUpdater(
-            Panes(self.header, self.knobs, self.card, self.pipeline, self.events_pane, self.machine, self.log_pane)
-        )
+        self._switch_requests = switch_requests
+        self._glyphs = glyphs
         self._has_shown_undo_hint = False
-        self._own_cost: OwnCost | None = None
 
     def compose(self) -> ComposeResult:
         yield self.header
@@ -120,10 +135,27 @@ class LiveScreen(Screen[None], CachedLines):
         """True where keys reach the training."""
         return self._switch_requests.control is not None
 
+    def frame(self) -> None:
+        """Read the run's new data and draw it; skip frames while they cost too much CPU."""
+        if not self.is_shown or self._meter.skips():
+            return
+        view = self.follower.follow(self._reader.tail(), self._switch_requests.asks, self._stopping_s)
+        self._meter.frame(view.snapshot)
+        if view.is_over:
+            self.stopping = False
+        self.show(view, self._meter.cost)
+        self._framed(view)
+
+    def stop(self) -> None:
+        """Ask the training to stop at the next batch."""
+        self._switch_requests.stop()
+        self.stopping = True
+        if self._stopping_s is None and self.view:
+            self._stopping_s = self.view.snapshot.now_s
+
     def show(self, view: RunView, own_cost: OwnCost | None) -> None:
         """Show a frame; hidden panes are not updated."""
         self.view = view
-        self._own_cost = own_cost
         if self.has_class(Layout.TOO_SMALL.value):
             self._show_too_small()
             return
@@ -131,7 +163,10 @@ class LiveScreen(Screen[None], CachedLines):
         self.banner.note = banner_note(view, self.live)
         self.timeline.split = view.situation.judgement.breakdown
         self.timeline.snapshot = view.snapshot
-        self._updater.update(view, self.live)
+        self.header.show(view)
+        for pane in (self.pipeline, self.knobs, self.card, self.events_pane, self.machine, self.log_pane):
+            if pane.display:
+                pane.show(view)
         self.keys.keys = footer_keys(view, self.live, self.timeline.frozen, self.stopping)
         self.keys.note = cost_note(own_cost, self.size.width)
 
@@ -153,7 +188,7 @@ class LiveScreen(Screen[None], CachedLines):
         self.query_one("#tabs", KeyLine).display = bare
         self._choose_pane()
         if self.view:
-            self.show(self.view, self._own_cost)
+            self.show(self.view, self._meter.cost)
 
     def _choose_pane(self) -> None:
         """Show the panes that fit, and mark the tab."""
@@ -185,7 +220,7 @@ class LiveScreen(Screen[None], CachedLines):
         """
         if self.view and not self._switch_requests.is_held("experiment"):
             key = self.knobs.chosen_key if self.knobs.has_focus else ""
-            knob = pane_views.knob_of(key)
+            knob = knob_of(key)
             switch = None if knob else find_open_switch(self.view, self.live)
             knob, against = (switch.knob, switch.old) if switch else (knob or "prefetch", "")
             message = self._switch_requests.toggle_experiment(self.view, knob, deeper=key == "plus", against=against)
@@ -217,7 +252,7 @@ class LiveScreen(Screen[None], CachedLines):
     def action_step(self, rows: int) -> None:
         """Jump to the event before the selected one, or after it where `rows` is negative."""
         if self.view:
-            self._updater.update_events(self.view)
+            self.events_pane.update(self.view)
         if not self.events_pane.step(rows):
             self.notify("this is the oldest event" if rows > 0 else "this is the newest event")
 

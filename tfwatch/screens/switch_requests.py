@@ -1,4 +1,4 @@
-"""Requests to the training: the knobs of a run, the reason why a switch is refused, and the requests that keys send."""
+"""The requests to the training that keys send."""
 
 from __future__ import annotations
 
@@ -7,83 +7,15 @@ from typing import TYPE_CHECKING
 from tfwatch.analysis.tuning import knob_state
 from tfwatch.analysis.tuning.search_text import subject_text
 from tfwatch.core.knobs import LARGEST, as_value, knob_name
-from tfwatch.core.refusals import LACKING, NoRoom, Refusal, no_room
+from tfwatch.core.refusals import Refusal
 from tfwatch.live.evidence import switches_of
 from tfwatch.runs.control import Autopilot, Experiment, Request
-from tfwatch.runs.liveness import Life
-from tfwatch.widgets.knobs import available_bytes
+from tfwatch.widgets.knob_rows import lacking, refusal, test_order
 
 if TYPE_CHECKING:
-    from tfwatch.analysis.tuning.comparison import Comparison
-    from tfwatch.analysis.tuning.knob_state import KnobState
     from tfwatch.core.clock import Clock
     from tfwatch.live.view import RunView
     from tfwatch.runs.control import Control
-    from tfwatch.runs.reader import Snapshot
-
-
-def has_latency(snapshot: Snapshot) -> bool:
-    """Return True where the run started with simulated storage latency."""
-    asked = snapshot.manifest.settings.get("storage_latency_ms")
-    return bool(asked) or snapshot.manifest.knobs.get("latency_ms", "off") != "off"
-
-
-def has_knob(snapshot: Snapshot, knob: str) -> bool:
-    """Return True where a run has a knob; simulated latency only where the run started with it."""
-    return knob in snapshot.manifest.knobs and (knob != "latency_ms" or has_latency(snapshot))
-
-
-def lacking(snapshot: Snapshot, knob: str) -> Refusal | None:
-    """Return the reason why a run's workload has no such knob; None where it has one, or no reason is known."""
-    if knob == "latency_ms" and not has_latency(snapshot):
-        return Refusal.NO_LATENCY
-    return LACKING.get(knob) if knob in ("fast_form", "cache") and not has_knob(snapshot, knob) else None
-
-
-def refusal(snapshot: Snapshot, knob: str, live: bool, ending: bool = False) -> Refusal | None:
-    """Return the reason why a knob cannot be switched; None where it can.
-
-    live: keys reach the training. ending: the user asked to stop.
-    """
-    if snapshot.ended or snapshot.life is Life.KILLED:
-        return Refusal.RUN_IS_OVER
-    if ending:
-        return Refusal.RUN_IS_ENDING
-    if not live:
-        return Refusal.READ_ONLY
-    return None if knob in snapshot.manifest.switchable else Refusal.FIXED
-
-
-def find_open_switch(view: RunView, live: bool) -> Comparison | None:
-    """Return the newest switch where its steps prove no difference and an A/B test can; live: keys reach the training.
-
-    None while one runs, and while the new setting lacks steps.
-    """
-    newest = view.comparisons[-1] if view.comparisons else None
-    if newest is None or newest.answer != "unclear" or newest.ratio is None or not newest.settled:
-        return None
-    situation, state = view.situation, view.knobs.get(newest.knob)
-    is_busy = bool(situation.experiment or situation.autopilot_run) or state is None or state.coming != newest.new
-    refused = refusal(view.snapshot, newest.knob, live) or knob_state.why_no_experiment(newest.knob)
-    return None if is_busy or refused else newest
-
-
-def experiment_offer(view: RunView, live: bool) -> str:
-    """Return `a runs an A/B test of prefetch off vs 4`; empty where the newest switch has an answer."""
-    switch = find_open_switch(view, live)
-    if switch is None:
-        return ""
-    return f"a runs an A/B test of {subject_text(switch.knob, test_order(switch.old, switch.new))}"
-
-
-def test_order(*values: str) -> list[str]:
-    """Return the values of an A/B test, off first: the result describes the second one."""
-    return sorted(values, key=lambda value: value != "off")
-
-
-def cache_refusal(snapshot: Snapshot, state: KnobState) -> NoRoom | None:
-    """Return the reason why a cache does not fit into memory; None where it fits, or is already on."""
-    return None if state.coming == "on" else no_room(snapshot.manifest.cache_bytes, available_bytes(snapshot))
 
 
 #: A terminal repeats a held-down key after up to 0.66 s, then faster: presses closer than this count as one.

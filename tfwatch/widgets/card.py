@@ -9,11 +9,14 @@ from textual.reactive import reactive
 
 from tfwatch.analysis.tuning import search_text, switch_text
 from tfwatch.analysis.tuning.restarts import Restart
+from tfwatch.analysis.tuning.search_text import AUTOPILOT_EVENTS, autopilot_runs
 from tfwatch.analysis.tuning.switch_text import LABEL
 from tfwatch.core import units
+from tfwatch.core.events import AUTOPILOT, ExperimentEnded
 from tfwatch.widgets.basics.glyphs import COMPUTE_COLOUR, HOST_COLOUR, WAIT_COLOUR
 from tfwatch.widgets.basics.pane import FramedPane
 from tfwatch.widgets.basics.text import column, row
+from tfwatch.widgets.knob_rows import experiment_offer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,11 +24,12 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.breakdown import Breakdown
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.analysis.tuning.search_text import AutopilotRun, RunningExperiment
-    from tfwatch.core.events import ExperimentEnded
+    from tfwatch.live.view import RunView
 
 #: Older comparisons below the newest, at most.
 _OLDER = 50
 _TITLE = "did it help?"
+_HINT = "no switch yet: p switches prefetch on or off\na runs an A/B test and shows which setting is faster"
 
 
 class CardPane(FramedPane):
@@ -55,6 +59,16 @@ class CardPane(FramedPane):
 
     def on_mount(self) -> None:
         self.set_titles(_TITLE)
+
+    def show(self, view: RunView) -> None:
+        """Show the effect of the newest switch of a view."""
+        self.comparisons = view.comparisons
+        self.offer = experiment_offer(view, view.situation.live)
+        self.experiment = newest_experiment(view)
+        self.running_experiment = view.situation.experiment
+        self.autopilot_run = newest_autopilot_run(view)
+        none_yet = _HINT if view.situation.live else "no switch in this run yet"
+        self.hint = "no switch in this run" if view.is_over else none_yet
 
     def _update_titles(self) -> None:
         note = switch_text.outcome_text(self.comparisons[-1]) if self.comparisons else ""
@@ -147,3 +161,18 @@ class CardPane(FramedPane):
 
 
 _PAINT = (WAIT_COLOUR, COMPUTE_COLOUR, HOST_COLOUR)
+
+
+def newest_experiment(view: RunView) -> ExperimentEnded | None:
+    """Return the newest finished experiment; None where a switch followed it."""
+    ended = view.snapshot.events.newest(ExperimentEnded)
+    steps = [comparison.asked_step for comparison in view.comparisons]
+    return ended if ended and ended.step >= max(steps, default=0) else None
+
+
+def newest_autopilot_run(view: RunView) -> AutopilotRun | None:
+    """Return the newest run of the autopilot, if it has moves and no other switch followed it."""
+    newest = next(reversed(autopilot_runs(view.snapshot.events.of(*AUTOPILOT_EVENTS))), None)
+    if newest is None or not newest.moves or (view.comparisons and view.comparisons[-1].by != AUTOPILOT):
+        return None
+    return newest

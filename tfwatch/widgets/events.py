@@ -91,8 +91,26 @@ class EventsPane(RowList):
         at_s: float
         cut_text: str = ""
 
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._collector = EventCollector()
+        self._shown: tuple[object, ...] = ()
+
     def on_mount(self) -> None:
         self.set_titles("events", "enter jumps  [ ] previous, next")
+
+    def show(self, view: RunView) -> None:
+        """Show the events of a view where they differ from those shown."""
+        waiting = tuple(state.asked for state in view.knobs.values())
+        counts = tuple(map(len, (view.snapshot.events, view.stalls, view.compiles, view.log_findings)))
+        key = counts, view.patterns, view.comparisons, waiting
+        if key != self._shown:
+            self._shown = key
+            self.update(view)
+
+    def update(self, view: RunView) -> None:
+        """Show the events of a view now."""
+        self.event_rows = self._collector.take(view)
 
     def count(self) -> int:
         """Return the number of events."""

@@ -1,4 +1,4 @@
-"""The first line: workload, device, progress, speed and the state of the recording."""
+"""The first line: workload, device, progress, speed and the state of the recording; and the terminal's title."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 from textual.reactive import reactive
 
+from tfwatch.core import units
+from tfwatch.core.clock import Slot, second_of
+from tfwatch.runs.liveness import Life
 from tfwatch.widgets.basics.pane import Pane
 from tfwatch.widgets.basics.text import fit, row, shorten, spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tfwatch.live.view import RunView
+    from tfwatch.runs.reader import Snapshot
+
+_RECORDING = "recording"
+#: Cells of a workload's name in the terminal's title: terminals cut titles in tabs.
+_LONGEST_IN_TITLE = 40
 #: The longest name, cells: at 60 columns the epoch and the recording state fit beside it.
 _LONGEST_NAME = 28
 
@@ -49,6 +58,16 @@ class RunHeader(Pane):
 
     watch_view = Pane.repaint_rows
 
+    _shown: tuple[object, ...] = ()
+
+    def show(self, view: RunView) -> None:
+        """Show the figures of a view, once a second: faster figures are unreadable."""
+        header = header_view(view)
+        second = second_of(view.snapshot.now_s, Slot.HEADER)
+        key = second, view.snapshot.life, header.workload, header.epoch, header.state
+        if key != self._shown:
+            self._shown, self.view = key, header
+
     def rows(self, width: int, height: int) -> Sequence[Content]:
         view, glyphs = self.view, self.glyphs
         style = "$text-error bold" if view.alert else "$text-success"
@@ -73,3 +92,86 @@ class RunHeader(Pane):
             return Content()
         full = round(10 * min(max(self.view.done, 0.0), 1.0))
         return row((self.glyphs.bar * full, "$primary"), (self.glyphs.bar_rest * (10 - full), "$foreground 40%"))
+
+
+def header_view(view: RunView) -> HeaderView:
+    """Make the header of a run."""
+    snapshot, manifest = view.snapshot, view.snapshot.manifest
+    latest, per_epoch = snapshot.latest, manifest.steps_per_epoch
+    epochs = f"/{manifest.epochs}" if manifest.epochs else ""
+    state, alert = _state(snapshot)
+    running = snapshot.life is Life.RUNNING
+    return HeaderView(
+        workload=manifest.title,
+        device=_device(view),
+        epoch=f"epoch {latest.epoch + 1}{epochs}" if latest else "",
+        done=latest.epoch_step / per_epoch if latest and per_epoch else None,
+        step=_step(snapshot),
+        speed=_speed(view) if running else "",
+        metric=view.situation.metric,
+        eta=_eta(view) if running and latest else "",
+        state=state,
+        alert=alert,
+        is_recording=state == _RECORDING,
+    )
+
+
+def _device(view: RunView) -> str:
+    """Return the GPU's name as its sensor reads it: TensorFlow has no useful name for a Mac's."""
+    manifest, machine = view.snapshot.manifest, view.situation.machine
+    if not manifest.accelerated or machine is None or machine.found is None:
+        return manifest.device
+    return f"{manifest.device.partition(' ')[0]} {machine.found.name}".strip()
+
+
+def _step(snapshot: Snapshot) -> str:
+    latest, per_epoch = snapshot.latest, snapshot.manifest.steps_per_epoch
+    if latest is None:
+        return ""
+    if per_epoch:
+        return f"{units.count(latest.epoch_step)}/{units.count(per_epoch)}"
+    return f"step {units.count(latest.step)}"
+
+
+def _speed(view: RunView) -> str:
+    if view.situation.is_stalled:
+        return "0 examples/s"
+    per_s = view.snapshot.examples_s
+    return "" if per_s is None else f"{units.count(round(per_s))} examples/s"
+
+
+def _eta(view: RunView) -> str:
+    if view.situation.is_stalled:
+        return "ETA stalled"
+    left_s = view.situation.left_s
+    return "" if left_s is None else f"ETA {units.seconds(round(left_s) if left_s >= 10 else left_s)}"
+
+
+def _state(snapshot: Snapshot) -> tuple[str, bool]:
+    if snapshot.life is Life.KILLED:
+        return "REPLAY, killed", True
+    if snapshot.is_here:
+        if snapshot.unrecorded or snapshot.folder is None:
+            return "NOT RECORDED", True
+        return ("recorded", False) if snapshot.ended else (_RECORDING, False)
+    if snapshot.ended:
+        return f"REPLAY, ended {snapshot.local_time(snapshot.ended.at_ns / 1e9):%d %b %H:%M}", False
+    return "FOLLOWING, read only", snapshot.life is not Life.RUNNING
+
+
+def terminal_title(view: RunView) -> str:
+    """Return the terminal's title, e.g. `cnn 2/20 41 %`; the share is data wait."""
+    manifest, latest = view.snapshot.manifest, view.snapshot.latest
+    parts = [shorten(manifest.workload, _LONGEST_IN_TITLE)]
+    if latest:
+        parts.append(f"{latest.epoch + 1}/{manifest.epochs}" if manifest.epochs else f"step {latest.step}")
+    part, life = view.situation.judgement.breakdown, view.snapshot.life
+    if view.snapshot.ended:
+        parts.append(view.snapshot.ended.cause)
+    elif life is not Life.RUNNING:
+        parts.append(life.value)
+    elif view.situation.is_stalled:
+        parts.append("stalled")
+    elif part:
+        parts.append(units.percent(part.wait_share))
+    return " ".join(parts)

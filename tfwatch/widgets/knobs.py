@@ -1,22 +1,18 @@
-"""The settings pane: each knob with its key, its value, its next value, and the expected step after a switch.
-
-`KNOB_KEYS` defines the keys once, for the bindings, the footer and the pane.
-"""
+"""The settings pane: each knob with its key, its value, its next value, and the expected step after a switch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
 from textual.binding import Binding
 from textual.reactive import reactive
 
-from tfwatch.core import units
-from tfwatch.core.knobs import KEYS
+from tfwatch.analysis.tuning.switch_text import last_forecast_text
 from tfwatch.widgets.basics.keyline import Pressed
 from tfwatch.widgets.basics.pane import FramedPane
 from tfwatch.widgets.basics.text import column, row, shorten, shorten_clauses
+from tfwatch.widgets.knob_rows import knob_rows, title
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,114 +22,14 @@ if TYPE_CHECKING:
     from textual.content import Content
     from textual.geometry import Size
 
-    from tfwatch.analysis.tuning.knob_state import KnobState
-    from tfwatch.runs.reader import Snapshot
-
-
-@dataclass(frozen=True, slots=True)
-class KnobKey:
-    """A key, by its Textual name, that switches a knob off and on again.
-
-    name: the knob's name on the screen. does: the key's action, for the help. purpose: describes the knob; empty where
-    the run describes it. rank: where room is short, the footer and the pane drop the highest rank first.
-    in_footer: the footer lists the key. brief: a shorter name for a narrow footer; empty where there is none.
-    """
-
-    key: str
-    knob: str
-    name: str
-    does: str
-    purpose: str
-    rank: int
-    in_footer: bool = True
-    brief: str = ""
-
-
-PREFETCH = KnobKey(
-    KEYS["prefetch"],
-    "prefetch",
-    "prefetch",
-    "prefetch off, or back on",
-    "prepares batches during a step",
-    0,
-    brief="pre",
-)
-#: Each has a row in the settings pane; a row for the depth follows that of prefetch.
-KNOB_KEYS = (
-    PREFETCH,
-    KnobKey(KEYS["workers"], "workers", "workers", "workers off, or back on", "parallel map calls", 1, brief="work"),
-    KnobKey(KEYS["cache"], "cache", "cache", "cache the prepared examples, or drop the cache", "", 2),
-    KnobKey(
-        KEYS["fast_form"], "fast_form", "fast pipeline", "the fast pipeline, or the slow one again", "", 2, brief="fast"
-    ),
-    KnobKey(
-        KEYS["latency_ms"], "latency_ms", "latency", "simulated latency off, or back on", "simulated, per batch", 7
-    ),
-    KnobKey(
-        KEYS["shuffle"],
-        "shuffle",
-        "shuffle",
-        "shuffle off, or back on, from the next epoch on",
-        "examples in the buffer",
-        8,
-        False,
-    ),
-)
-
-
-def undo_key(knob: str) -> str:
-    """Return the key that undoes a knob's switch: its own."""
-    return next(one.key for one in KNOB_KEYS if one.knob == knob)
-
-
-def cache_note(snapshot: Snapshot, state: KnobState) -> str:
-    """Return `needs 338 MB of 16.2 GB`, or `uses 338 MB` where the cache is on; empty before its size is known."""
-    needs = snapshot.manifest.cache_bytes
-    if needs is None:
-        return ""
-    if state.coming == "on":
-        return f"uses {units.memory(needs)}"
-    return f"needs {units.memory(needs)} of {units.memory(available_bytes(snapshot))}"
-
-
-def cache_size(snapshot: Snapshot, state: KnobState) -> str:
-    """Return `, 338 MB` to follow the cache's forecast; empty where the size is unknown or the cache is on."""
-    needs = snapshot.manifest.cache_bytes
-    return "" if needs is None or state.coming == "on" else f", {units.memory(needs)}"
-
-
-def available_bytes(snapshot: Snapshot) -> float | None:
-    """Return the free memory of the newest sample; None before the first sample."""
-    return float(snapshot.samples[-1]["memory_available_bytes"]) if len(snapshot.samples) else None
+    from tfwatch.live.view import RunView
+    from tfwatch.widgets.knob_rows import KnobRow
 
 
 #: The widest value, cells: the forecast behind it needs the room.
 _LONGEST_VALUE = 12
 #: The cells of a key, the head of the forecasts, and the rows of settings from which it gets no row of its own.
 _LABEL_CELLS, _HEAD, _ROWS_WITH_HEAD = 3, "expected step", 5
-
-
-@dataclass(frozen=True, slots=True)
-class KnobRow:
-    """A row of the pane.
-
-    key: the key's Textual name. label: the key on the screen. now: the current value. next: the value that the key
-    requests, empty where it requests none. note: the text beside it. has_forecast: the note is a forecast.
-    forecast_range: its prediction interval, shown where there is room. busy: a switch is requested or being measured.
-    enabled: the key has an effect. rank: where rows are few, the highest rank goes first.
-    """
-
-    key: str
-    label: str
-    name: str
-    now: str
-    next: str
-    note: str
-    has_forecast: bool = False
-    forecast_range: str = ""
-    busy: bool = False
-    enabled: bool = True
-    rank: int = 0
 
 
 class KnobsPane(FramedPane, can_focus=True):
@@ -154,6 +50,12 @@ class KnobsPane(FramedPane, can_focus=True):
 
     def on_mount(self) -> None:
         self.set_titles("live switches")
+
+    def show(self, view: RunView) -> None:
+        """Show the settings of a view."""
+        live = view.situation.live
+        self.knobs = knob_rows(view, live)
+        self.show_titles(title(view, live), last_forecast_text(view.situation.record))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Return one row per knob, and one for the head."""

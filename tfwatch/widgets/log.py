@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.content import Content
 
+    from tfwatch.live.view import RunView
     from tfwatch.widgets.basics.text import Part
 
 
@@ -52,6 +53,10 @@ class LogPane(RowList):
 
     def on_resize(self) -> None:
         self._fold()
+
+    def show(self, view: RunView) -> None:
+        """Show the log of a view."""
+        self.lines = log_lines(view)
 
     def count(self) -> int:
         """Return the number of rows of the wrapped lines."""
@@ -94,3 +99,13 @@ def _folded(lines: Iterable[str], width: int) -> Iterator[Part]:
         text = f"  = {'harmless: ' if meaning.harmless else ''}{meaning.text}"
         style = "$foreground 65%" if meaning.harmless else "$text-warning"
         yield from ((part, style) for part in wrap_text(text, width, indent="    "))
+
+
+def log_lines(view: RunView) -> tuple[str, ...]:
+    """Return the log; append the traceback of a failed training where the log does not end with it."""
+    log = view.snapshot.log
+    failed = view.situation.failed
+    if failed is None:
+        return log
+    lines = tuple(failed.traceback.splitlines())
+    return log if lines and lines[-1] in log[-len(lines) - 5 :] else (*log, *lines)

@@ -13,6 +13,7 @@ from textual.reactive import reactive
 from tfwatch.analysis.findings import machine_remark, starving_cost
 from tfwatch.analysis.findings.machine import GPU, HEAT, PRESSURE, missing_sensors
 from tfwatch.core import units
+from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import GpuFound, SensorMissing
 from tfwatch.runs.machine_info import memory_total
 from tfwatch.widgets.basics.pane import FramedPane
@@ -63,8 +64,19 @@ class MachinePane(FramedPane, can_focus=True):
     class Explained(Message):
         """The user asks for the missing sensors."""
 
+    _shown: tuple[object, ...] = ()
+
     def on_mount(self) -> None:
         self.set_titles("machine")
+
+    def show(self, view: RunView) -> None:
+        """Show the machine of a view, once a second: faster figures are unreadable."""
+        energy = view.energy if view.is_over else None
+        key = second_of(view.snapshot.now_s, Slot.MACHINE), view.is_over, energy, len(view.snapshot.samples) > 0
+        if key != self._shown:
+            self._shown = key
+            self.set_titles(title(view))
+            self.readings = readings(view)
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         room = max(_NARROWEST, width - _LABEL)

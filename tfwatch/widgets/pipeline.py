@@ -12,6 +12,7 @@ from textual.reactive import reactive
 from tfwatch.analysis.findings.machine import PIPELINE, missing_sensors
 from tfwatch.analysis.steps.verdict import Verdict
 from tfwatch.core import units
+from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import SensorMissing
 from tfwatch.core.rows import Phase
 from tfwatch.runs.liveness import Life
@@ -96,6 +97,15 @@ class PipelinePane(FramedPane):
 
     def on_mount(self) -> None:
         self.set_titles("input pipeline")
+
+    _shown: tuple[object, ...] = ()
+
+    def show(self, view: RunView) -> None:
+        """Show the stages of a view, once a second: faster figures are unreadable."""
+        now = view.situation
+        key = second_of(now.now_s, Slot.SEARCH), view.snapshot.life, now.stages, now.located
+        if key != self._shown:
+            self._shown, self.view = key, pipeline_view(view)
 
     def watch_view(self) -> None:
         self.set_titles("input pipeline", self.view.age)

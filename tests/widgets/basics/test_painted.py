@@ -12,7 +12,8 @@ from textual.selection import SELECT_ALL
 
 from tfwatch.widgets.basics.pane import FramedPane, Pane
 from tfwatch.widgets.header import HeaderView, RunHeader
-from tfwatch.widgets.knobs import KnobRow, KnobsPane
+from tfwatch.widgets.knob_rows import KnobRow
+from tfwatch.widgets.knobs import KnobsPane
 from tfwatch.widgets.machine import MachinePane, Reading
 from tfwatch.widgets.pipeline import PipelinePane, PipelineView, StageRow
 

@@ -13,8 +13,8 @@ from textual.reactive import reactive
 from textual.style import Style as ContentStyle
 
 from tfwatch.analysis.steps.causes import RunningLimits
+from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import GpuFound
-from tfwatch.live.schedule import Slot, second_of
 from tfwatch.widgets.basics.glyphs import Glyphs, choose_glyphs
 from tfwatch.widgets.basics.pane import PaintedRows
 from tfwatch.widgets.timeline import picture

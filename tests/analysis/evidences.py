@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.analysis.step_rows import make_steps
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable
-from tfwatch.analysis.steps.breakdown import breakdown
+from tfwatch.analysis.steps.verdict import breakdown
 from tfwatch.analysis.tuning.evidence import Evidence
 
 if TYPE_CHECKING:

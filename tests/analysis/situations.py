@@ -7,8 +7,7 @@ from typing import Any
 
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.situation import Situation
-from tfwatch.analysis.steps.breakdown import Breakdown, Stat
-from tfwatch.analysis.steps.verdict import Bound, Judgement, Verdict
+from tfwatch.analysis.steps.verdict import Bound, Breakdown, Judgement, Stat, Verdict
 from tfwatch.core.rows import Phase
 
 

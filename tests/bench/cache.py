@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.steps.breakdown import steady
+from tfwatch.analysis.steps.verdict import steady
 from tfwatch.core.events import EpochStarted
 from tfwatch.runs.opened import Run, open_run
 

@@ -25,8 +25,8 @@ def builders(name: str) -> set[str]:
 @pytest.mark.parametrize(
     ("name", "modules"),
     [
-        ("Situation", {"live/situation.py"}),
-        ("EvidenceTables", {"live/evidence.py"}),
+        ("Situation", {"live/view.py"}),
+        ("EvidenceTables", {"live/forecasts.py"}),
         ("JudgedRun", {"live/judged_run.py", "report/document.py", "report/text.py"}),
     ],
 )

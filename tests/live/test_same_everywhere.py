@@ -95,7 +95,7 @@ def followed(run: Canned, *, to_the_end: bool = False) -> RunView:
     reader = run.reader()
     found = EndedFinding(reader.read_whole) if to_the_end else None
     if found:
-        found.finding()
+        found()
         assert found._thread
         found._thread.join()
     return Follower(reader.steps_between, live=False, ended_finding=found).follow(reader.tail(), (), None)

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from tfwatch.analysis.steps.breakdown import steady
 from tfwatch.analysis.steps.causes import UNEXPLAINED, Pauses
 from tfwatch.analysis.steps.patterns import find_patterns
 from tfwatch.analysis.steps.spikes import LEAST_MS, Spike, find_spikes
 from tfwatch.analysis.steps.stalls import find_stalls
-from tfwatch.analysis.steps.verdict import judge
+from tfwatch.analysis.steps.verdict import judge, steady
 from tfwatch.analysis.tuning.comparison import compare
 from tfwatch.analysis.tuning.switch_text import outcome_text
 from tfwatch.checks.injected_schedule import (

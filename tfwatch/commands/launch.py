@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.analysis.steps.breakdown import breakdown, steady
+from tfwatch.analysis.steps.verdict import breakdown, steady
 from tfwatch.commands.factories import Factories, make_checkup
 from tfwatch.commands.restart import announce, exec_command
 from tfwatch.commands.screen_host import show_app

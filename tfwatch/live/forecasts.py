@@ -1,26 +1,30 @@
-"""The forecast of each knob's key, once a second, and the error of the forecasts of this run."""
+"""The evidence that forecasts use, of a run that is live, over or tuned; and the forecast of each knob's key."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, TypeAlias
 
+from tfwatch.analysis.findings.bottleneck import make_stage_table
+from tfwatch.analysis.steps.summary import between
 from tfwatch.analysis.tuning import knob_state
+from tfwatch.analysis.tuning.comparison import compare
 from tfwatch.analysis.tuning.estimator import affects_step_time
+from tfwatch.analysis.tuning.evidence import Evidence, EvidenceTables, build_evidence, stage_tables_by_time
 from tfwatch.analysis.tuning.forecast import CheckedForecast, Forecast, Record, check_forecast, forecast
 from tfwatch.analysis.tuning.search_text import running_experiment
 from tfwatch.core.clock import Slot, second_of
-from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded
+from tfwatch.core.events import ExperimentBegan, ExperimentBlock, ExperimentEnded, PipelineSwitched, StagesFound
 from tfwatch.core.knobs import epochs_until
-from tfwatch.live.evidence import build_evidence_tables, evidence_now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tfwatch.analysis.findings.bottleneck import StageTable
     from tfwatch.analysis.tuning.comparison import Comparison
-    from tfwatch.analysis.tuning.evidence import Evidence, EvidenceTables
+    from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
+    from tfwatch.runs.opened import Run
     from tfwatch.runs.reader import Snapshot
 
 #: By knob and value.
@@ -116,3 +120,60 @@ class _Series:
         for knob, value in self._wanted[len(self.made) : due]:
             self.made[knob, value] = forecast(self._known, knob, value)
         return len(self.made) == len(self._wanted)
+
+
+def stages_found(events: Iterable[Event]) -> dict[int, StagesFound]:
+    """The stages of each pipeline of a run, by its number."""
+    return {event.pipeline: event for event in events if isinstance(event, StagesFound)}
+
+
+def build_evidence_tables(snapshot: Snapshot, steps_between: Callable[[int, int], Rows]) -> EvidenceTables:
+    """The tables that evidence is gathered from, of a run as it is now.
+
+    steps_between: reads rows of the run, by the first and the last step.
+    """
+    return _tables(snapshot, steps_between, _tables_kept(snapshot), snapshot.events.of(PipelineSwitched))
+
+
+def build_evidence_tables_of_run(run: Run) -> EvidenceTables:
+    """The tables that evidence is gathered from, of all that a run has recorded."""
+    switched = [event for event in run.events if isinstance(event, PipelineSwitched)]
+    table_at = stage_tables_by_time(run.stages, stages_found(run.events))
+    return _tables(run, lambda first, last: between(run.steps, first, last), table_at, switched)
+
+
+def _tables(
+    run: Snapshot | Run,
+    steps_between: Callable[[int, int], Rows],
+    table_at: Callable[[int, int], StageTable | None],
+    switched: Sequence[PipelineSwitched],
+) -> EvidenceTables:
+    return EvidenceTables(run.manifest, steps_between, run.samples, table_at, switched)
+
+
+def evidence_now(
+    snapshot: Snapshot,
+    steps_between: Callable[[int, int], Rows],
+    comparisons: Sequence[Comparison] | None = None,
+    no_forecast_reason: str = "",
+) -> Evidence:
+    """The evidence of this moment. comparisons: of the switches so far, made here where they are not given.
+
+    no_forecast_reason: see `Evidence`.
+    """
+    if comparisons is None:
+        switches, accelerated = snapshot.events.switches(), snapshot.manifest.accelerated
+        comparisons = compare(switches, snapshot.steps_total, steps_between, accelerated=accelerated)
+    tables = build_evidence_tables(snapshot, steps_between)
+    return build_evidence(tables, comparisons, snapshot.steps_total, round(snapshot.now_s * 1e9), no_forecast_reason)
+
+
+def _tables_kept(snapshot: Snapshot) -> Callable[[int, int], StageTable | None]:
+    """The stages now, and those just before each switch."""
+
+    def table_at(step: int, at_ns: int) -> StageTable | None:
+        del at_ns
+        rows = snapshot.stages if step == snapshot.steps_total else snapshot.stages_before.get(step)
+        return None if rows is None else make_stage_table(rows, snapshot.stages_found)
+
+    return table_at

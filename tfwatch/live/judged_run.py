@@ -12,17 +12,17 @@ from tfwatch.analysis.findings.advice import find_slow_epoch_end
 from tfwatch.analysis.findings.machine import Hardware, summarise_hardware
 from tfwatch.analysis.findings.situation import Banner, Tone
 from tfwatch.analysis.findings.starving_cost import DataWaitCost, cost_of_data_wait
-from tfwatch.analysis.steps.breakdown import breakdown
 from tfwatch.analysis.steps.summary import LastSetting, Summary, summarise
 from tfwatch.analysis.steps.time_breakdown import TimeBreakdown, make_time_breakdown, mean_time_spent
+from tfwatch.analysis.steps.verdict import breakdown
 from tfwatch.analysis.tuning.comparison import find_better_settings
 from tfwatch.analysis.tuning.evidence import Evidence, build_evidence, last_table
 from tfwatch.analysis.tuning.forecast import Record, forecasts, record
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import ExperimentEnded
-from tfwatch.live.evidence import build_evidence_tables_of_run, stages_found
+from tfwatch.live.forecasts import build_evidence_tables_of_run, stages_found
 from tfwatch.live.restart import restart_of
-from tfwatch.live.situation import MeasuredSetting, build_situation
+from tfwatch.live.view import MeasuredSetting, build_situation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,7 +164,7 @@ class EndedFinding:
         self._thread: threading.Thread | None = None
         self._found: Banner | None = None
 
-    def finding(self) -> Banner | None:
+    def __call__(self) -> Banner | None:
         """Return the finding of the last setting, as in the summary and `--json`; the first call starts the thread.
 
         None until it is known, and where the setting has too few steps.

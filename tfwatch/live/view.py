@@ -1,7 +1,11 @@
-"""One frozen view of a run a frame: its snapshot, judged."""
+"""One frozen view of a run a frame: its snapshot, judged.
+
+`build_situation` is the one builder of the situation that a finding is made from, of a run that is live or over.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -11,12 +15,12 @@ from tfwatch.analysis.findings.advice import find_slow_callback, find_slow_epoch
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.code_suggestions import pasted_lines
 from tfwatch.analysis.findings.log_lines import LogFinding, LogFollower
-from tfwatch.analysis.findings.situation import NOT_JUDGED, Situation
+from tfwatch.analysis.findings.loss import current_divergence
+from tfwatch.analysis.findings.situation import NOT_JUDGED, Memory, Situation, find_batch_source
 from tfwatch.analysis.findings.starving_cost import DataWaitCost, cost_of_data_wait
-from tfwatch.analysis.steps.breakdown import left_s
 from tfwatch.analysis.steps.causes import STOPPED
 from tfwatch.analysis.steps.time_breakdown import RunningTimeBreakdown
-from tfwatch.analysis.steps.verdict import NEEDED
+from tfwatch.analysis.steps.verdict import NEEDED, Judgement, judge, left_s
 from tfwatch.analysis.tuning.comparison import Comparison, KnownSides, compare, find_better_settings
 from tfwatch.analysis.tuning.knob_state import KnobRequest, KnobState, knob_states
 from tfwatch.analysis.tuning.search_text import (
@@ -29,19 +33,36 @@ from tfwatch.analysis.tuning.search_text import (
     running_experiment,
 )
 from tfwatch.core.clock import Slot, second_of
-from tfwatch.core.events import EpochEnded, ExperimentBegan, ExperimentBlock, ExperimentEnded, Paused, PipelineSwitched
+from tfwatch.core.errors import printable
+from tfwatch.core.events import (
+    EpochEnded,
+    EpochStarted,
+    ExperimentBegan,
+    ExperimentBlock,
+    ExperimentEnded,
+    LossDiverged,
+    LossRecovered,
+    Paused,
+    PipelineSwitched,
+    RecordingLost,
+    StallLocated,
+    TrainingFailed,
+    WatchFailed,
+)
 from tfwatch.core.knobs import epochs_until
-from tfwatch.core.rows import step_ms
-from tfwatch.live.evidence import switches_of
+from tfwatch.core.rows import Phase, step_ms
+from tfwatch.core.units import is_missing
 from tfwatch.live.forecasts import ForecastFollower
 from tfwatch.live.restart import RestartFollower
-from tfwatch.live.situation import MeasuredSetting, at_this_moment, build_situation, judge_now
 from tfwatch.live.step_search import StepSearch, pauses_of
+from tfwatch.runs.library import replay_argument
 from tfwatch.runs.liveness import find_open_phase
+from tfwatch.runs.machine_info import memory_total
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from tfwatch.analysis.findings.bottleneck import StageTable
     from tfwatch.analysis.findings.machine import Machine
     from tfwatch.analysis.findings.situation import Banner
     from tfwatch.analysis.findings.starving_cost import Energy
@@ -49,13 +70,16 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.spikes import Compiled
     from tfwatch.analysis.steps.stalls import Stall
     from tfwatch.analysis.steps.time_breakdown import TimeSpent
+    from tfwatch.analysis.tuning.forecast import Forecast
     from tfwatch.analysis.tuning.restarts import Earlier
-    from tfwatch.core.events import Event
+    from tfwatch.core.events import Event, StagesFound
     from tfwatch.core.rows import Rows
-    from tfwatch.live.judged_run import EndedFinding
     from tfwatch.runs.buffers import Events
+    from tfwatch.runs.format import Manifest
     from tfwatch.runs.reader import Snapshot
 
+#: Characters of a metric's name: its figure stands behind it.
+_LONGEST_METRIC = 24
 #: Epochs whose ends are searched for a callback that held them up.
 _ENDS = 8
 
@@ -96,6 +120,20 @@ class RunView:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredSetting:
+    """One setting of the knobs, and the measurements that its finding is made from: fields of `Situation`."""
+
+    judgement: Judgement = NOT_JUDGED
+    knobs: Mapping[str, str] = field(default_factory=dict)
+    epoch_spent: TimeSpent | None = None
+    callback: str = ""
+    has_shuffle_fill: bool = False
+    slow_epoch_end: Paused | None = None
+    forecasts: Mapping[tuple[str, str], Forecast] = field(default_factory=dict)
+    stages: StageTable | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class _Figures:
     """Figures that are made once a second."""
 
@@ -113,7 +151,7 @@ class Follower:
     """Follows one run; remembers the last verdict, the comparisons made and the stalls found.
 
     `steps_between(first, last)` reads rows of the run; `live`: keys are obeyed; `earlier`: the run before a restart;
-    `ended_finding`: of the run once it is over.
+    `ended_finding`: returns that of the run once it is over, None until it is known.
     """
 
     def __init__(
@@ -121,7 +159,7 @@ class Follower:
         steps_between: Callable[[int, int], Rows],
         live: bool,
         earlier: Earlier | None = None,
-        ended_finding: EndedFinding | None = None,
+        ended_finding: Callable[[], Banner | None] | None = None,
     ) -> None:
         self._steps_between = steps_between
         self._live = live
@@ -143,7 +181,7 @@ class Follower:
         """Judge a snapshot; `asks`: this screen's requests, `stopping_s`: since it asked to stop."""
         self._step_search.take(snapshot)
         self._log.follow(snapshot.log_head, snapshot.log, snapshot.log_total)
-        switches = switches_of(snapshot.events)
+        switches = snapshot.events.switches()
         # The clock of a run that is over stands still while its steps are still searched; the first ones are counted.
         second = second_of(snapshot.now_s, Slot.JUDGE)
         over = snapshot.life.is_over
@@ -221,7 +259,7 @@ class Follower:
         now = at_this_moment(now, snapshot)
         return replace(
             now,
-            last_finding=self._ended_finding.finding() if self._ended_finding and snapshot.life.is_over else None,
+            last_finding=self._ended_finding() if self._ended_finding and snapshot.life.is_over else None,
             shuffle=self._log.shuffle if now.epoch_begins else None,
             median_step_ms=figures.median_step_ms,
             waited_s=figures.waited_s,
@@ -239,6 +277,115 @@ class Follower:
             stalls=len(self._step_search.stalls),
             longest_stall_s=max((stall.lost_ms / 1e3 for stall in self._step_search.stalls), default=0.0),
         )
+
+
+def build_situation(
+    manifest: Manifest, found: Mapping[int, StagesFound], setting: MeasuredSetting, *, live: bool = False
+) -> Situation:
+    """The situation of a run with this setting. found: the stages of its pipelines. live: keys are obeyed."""
+    return Situation(
+        live=live,
+        judgement=setting.judgement,
+        knobs=setting.knobs,
+        epoch_spent=setting.epoch_spent,
+        callback=setting.callback,
+        has_shuffle_fill=setting.has_shuffle_fill,
+        slow_epoch_end=setting.slow_epoch_end,
+        forecasts=setting.forecasts,
+        stages=setting.stages,
+        pid=manifest.pid,
+        host=manifest.machine.get("host") or "unknown",
+        device="the GPU" if manifest.accelerated else "the CPU's compute",
+        accelerated=manifest.accelerated,
+        op_by_op=manifest.op_by_op,
+        cpu_asked=manifest.settings.get("device") == "cpu",
+        switchable=tuple(manifest.switchable),
+        fast_form=manifest.fast_form,
+        started=manifest.knobs,
+        origin=find_batch_source(found.values()),
+        batch_size=manifest.batch_size,
+        batch_bytes=manifest.batch_bytes,
+    )
+
+
+def at_this_moment(setting: Situation, snapshot: Snapshot) -> Situation:
+    """The situation of a setting with the moment of a snapshot: the phase, the run's life, the memory."""
+    pulse, events = snapshot.pulse, snapshot.events
+    lost, failed = events.newest(RecordingLost), events.newest(WatchFailed)
+    return replace(
+        setting,
+        life=snapshot.life.value,
+        phase=pulse.phase if pulse else Phase.STARTING,
+        phase_s=max(0.0, (pulse.now_ns - pulse.since_ns) / 1e9) if pulse else snapshot.now_s,
+        detail=pulse.detail if pulse else "",
+        step=max(pulse.step if pulse else 0, snapshot.steps_total),
+        steps_total=snapshot.steps_total,
+        epoch=pulse.epoch if pulse else 0,
+        silent_s=snapshot.silent_s,
+        now_s=snapshot.now_s,
+        epoch_begins=_epoch_begins(snapshot),
+        unrecorded=snapshot.unrecorded,
+        unrecorded_step=lost.step if lost else 0,
+        watch_failed=failed.reason if failed else "",
+        ended=snapshot.ended,
+        failed=events.newest(TrainingFailed),
+        metric=_metric_text(snapshot),
+        memory=_memory(snapshot),
+        run=replay_argument(snapshot.folder) if snapshot.folder else "",
+        located=_located(snapshot),
+        diverged=current_divergence(events.of(LossDiverged, LossRecovered)),
+    )
+
+
+def judge_now(snapshot: Snapshot, before: Judgement = NOT_JUDGED) -> Judgement:
+    """The judgement of the newest steps of the present setting. before: the last one of this setting."""
+    manifest = snapshot.manifest
+    return judge(
+        snapshot.steps,
+        before.verdict,
+        accelerated=manifest.accelerated,
+        op_by_op=manifest.op_by_op,
+        bound=before.bound,
+    )
+
+
+def _located(snapshot: Snapshot) -> StallLocated | None:
+    """The place of the wait that lasts now."""
+    located, pulse = snapshot.events.newest(StallLocated), snapshot.pulse
+    is_now = located and pulse and pulse.phase is Phase.WAIT and located.at_ns >= pulse.since_ns
+    return located if is_now else None
+
+
+def _metric_text(snapshot: Snapshot) -> str:
+    """`acc 0.71`; empty before there is one."""
+    latest = snapshot.latest
+    name = metric_name(snapshot.manifest.metric)
+    if latest is None or is_missing(latest.metric) or not name:
+        return ""
+    return f"{name} {latest.metric:.2f}"
+
+
+def metric_name(name: str) -> str:
+    """`acc` for accuracy: where it stands there is little room."""
+    short = printable(name.replace("accuracy", "acc"))
+    return short if len(short) <= _LONGEST_METRIC else f"{short[: _LONGEST_METRIC - 3]}..."
+
+
+def _epoch_begins(snapshot: Snapshot) -> bool:
+    started = snapshot.events.newest(EpochStarted)
+    if started is None:
+        return False
+    return not len(snapshot.steps) or started.at_ns > int(snapshot.steps[-1]["start_ns"])
+
+
+def _memory(snapshot: Snapshot) -> Memory | None:
+    if not len(snapshot.samples):
+        return None
+    row = snapshot.samples[-1]
+    used, available, swap = (
+        float(row[name]) for name in ("memory_used_bytes", "memory_available_bytes", "swap_used_bytes")
+    )
+    return None if math.isnan(used) else Memory(used, available, swap, memory_total(snapshot.manifest.machine))
 
 
 def steps_in_all(snapshot: Snapshot) -> int | None:

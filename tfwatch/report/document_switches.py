@@ -13,7 +13,7 @@ from tfwatch.core.knobs import option_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tfwatch.analysis.steps.breakdown import Breakdown, Stat
+    from tfwatch.analysis.steps.verdict import Breakdown, Stat
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.analysis.tuning.forecast import CheckedForecast, Record
     from tfwatch.core.events import Event, MoveJudged

@@ -16,8 +16,8 @@ from tfwatch.report.document_switches import by_name, effect_json, split_json
 if TYPE_CHECKING:
     from tfwatch.analysis.findings.situation import Banner
     from tfwatch.analysis.findings.starving_cost import DataWaitCost
-    from tfwatch.analysis.steps.breakdown import Breakdown
     from tfwatch.analysis.steps.summary import LastSetting, Summary
+    from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.analysis.tuning.restarts import Earlier, Restart
     from tfwatch.live.judged_run import JudgedRun
     from tfwatch.runs.format import Manifest

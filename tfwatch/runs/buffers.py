@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import numpy as np
 
-from tfwatch.core.events import StagesFound, SwitchAsked
+from tfwatch.core.events import PipelineSwitched, StagesFound, SwitchAsked, SwitchFailed
 from tfwatch.core.rows import STAGE
 
 if TYPE_CHECKING:
@@ -254,6 +254,10 @@ class Events(Sequence["Event"]):
         found = [self._index(kind) for kind in kinds]
         places = sorted(place for kind, end in found for place in kind.places[:end])
         return self._at(places)
+
+    def switches(self) -> list[SwitchAsked | PipelineSwitched | SwitchFailed]:
+        """Return the requests for switches, and the outcome of each."""
+        return self.of(SwitchAsked, PipelineSwitched, SwitchFailed)
 
     def newest(self, kind: type[_E]) -> _E | None:
         """Return the last event of a kind; None where there is none."""

@@ -8,7 +8,6 @@ from tfwatch.analysis.tuning import knob_state
 from tfwatch.analysis.tuning.search_text import subject_text
 from tfwatch.core.knobs import LARGEST, as_value, knob_name
 from tfwatch.core.refusals import Refusal
-from tfwatch.live.evidence import switches_of
 from tfwatch.runs.control import Autopilot, Experiment, Request
 from tfwatch.widgets.knob_rows import lacking, refusal, test_order
 
@@ -90,7 +89,7 @@ class SwitchRequests:
 
     def undo(self, view: RunView) -> str:
         """Request the setting before the last switch. Return the reason for a refusal."""
-        back = knob_state.find_undo(self._states(view), switches_of(view.snapshot.events))
+        back = knob_state.find_undo(self._states(view), view.snapshot.events.switches())
         if back is None:
             return "nothing to undo: no switch yet"
         refusal, state = self._state(view, back[0])
@@ -98,7 +97,7 @@ class SwitchRequests:
 
     def _states(self, view: RunView) -> dict[str, knob_state.KnobState]:
         """The knobs, with the requests since the last frame."""
-        return knob_state.knob_states(view.snapshot.manifest.knobs, switches_of(view.snapshot.events), self.asks)
+        return knob_state.knob_states(view.snapshot.manifest.knobs, view.snapshot.events.switches(), self.asks)
 
     def _state(self, view: RunView, knob: str) -> tuple[str, knob_state.KnobState | None]:
         refused = lacking(view.snapshot, knob) or self._refused(view, knob)

@@ -10,7 +10,7 @@ from tfwatch.analysis.tuning.knob_state import knob_states, knobs_in_effect
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed
 from tfwatch.core.knobs import KNOBS, epochs_until, show
-from tfwatch.live.evidence import evidence_now
+from tfwatch.live.forecasts import evidence_now
 from tfwatch.runs.control import Request
 from tfwatch.runs.reader import RunReader
 

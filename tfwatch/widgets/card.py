@@ -21,7 +21,7 @@ from tfwatch.widgets.knob_rows import experiment_offer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfwatch.analysis.steps.breakdown import Breakdown
+    from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.analysis.tuning.search_text import AutopilotRun, RunningExperiment
     from tfwatch.live.view import RunView

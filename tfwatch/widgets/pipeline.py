@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from textual.content import Content
 
     from tfwatch.analysis.findings.bottleneck import Stage, StageTable
-    from tfwatch.analysis.steps.breakdown import Breakdown
+    from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.live.view import RunView
 
 _FAINT = "$foreground 65%"

@@ -10,9 +10,8 @@ import pytest
 from tests.analysis.situations import RUNNING, finding, judged, split
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.situation import Memory, Tone
-from tfwatch.analysis.steps.breakdown import Stat
 from tfwatch.analysis.steps.time_breakdown import TimeSpent
-from tfwatch.analysis.steps.verdict import Bound, Judgement, Verdict
+from tfwatch.analysis.steps.verdict import Bound, Judgement, Stat, Verdict
 from tfwatch.analysis.tuning.comparison import Comparison
 from tfwatch.core.events import RunEnded, TrainingFailed
 from tfwatch.core.rows import Phase

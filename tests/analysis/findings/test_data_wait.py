@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tests.analysis.step_rows import make_steps
-from tfwatch.analysis.findings.data_wait import stall_sentence, wait_sentence
+from tfwatch.analysis.findings.advice import stall_sentence, wait_sentence
 from tfwatch.analysis.findings.situation import Situation
-from tfwatch.analysis.steps.breakdown import breakdown
+from tfwatch.analysis.steps.verdict import breakdown
 from tfwatch.core import units
 from tfwatch.core.events import StallLocated
 

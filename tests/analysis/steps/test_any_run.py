@@ -21,7 +21,7 @@ from tfwatch.runs.sums import EpochSums
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfwatch.analysis.steps.breakdown import Breakdown
+    from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.step_rows import make_steps, plain
-from tfwatch.analysis.steps.breakdown import breakdown, steady
+from tfwatch.analysis.steps.verdict import breakdown, steady
 from tfwatch.core.rows import Flag
 
 

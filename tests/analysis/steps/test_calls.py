@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from tests.analysis.step_rows import make_steps
-from tfwatch.analysis.steps.breakdown import breakdown, steady
 from tfwatch.analysis.steps.spikes import find_spikes, spread_hosts
-from tfwatch.analysis.steps.verdict import Bound, judge
+from tfwatch.analysis.steps.verdict import Bound, breakdown, judge, steady
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows

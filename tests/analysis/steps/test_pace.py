@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tfwatch.analysis.steps.breakdown import left_s
+from tfwatch.analysis.steps.verdict import left_s
 from tfwatch.core.rows import PROGRESS, Rows
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.analysis.situations import split
-from tfwatch.analysis.steps.breakdown import Stat
+from tfwatch.analysis.steps.verdict import Stat
 from tfwatch.analysis.tuning.comparison import Comparison
 from tfwatch.analysis.tuning.switch_text import cells, comparison_line, longest_ms, outcome_text, part_texts, speed
 

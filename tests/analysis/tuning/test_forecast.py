@@ -11,7 +11,7 @@ import pytest
 from tests.analysis.evidences import evidence, stages, step_ms_of
 from tests.analysis.step_rows import make_steps
 from tfwatch.analysis.findings.bottleneck import Stage, StageTable
-from tfwatch.analysis.steps.breakdown import breakdown
+from tfwatch.analysis.steps.verdict import breakdown
 from tfwatch.analysis.tuning.comparison import Comparison
 from tfwatch.analysis.tuning.forecast import forecast
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.analysis.situations import RUNNING, judged, split
-from tfwatch.analysis.findings.advice import advise_starving
+from tfwatch.analysis.findings.advice import SwitchAdvice, advise_starving, advise_switch, key_text, wait_sentence
 from tfwatch.analysis.findings.banner import banner
 from tfwatch.analysis.findings.bottleneck import Bottleneck, Stage, StageTable
-from tfwatch.analysis.findings.data_wait import SwitchAdvice, advise_switch, key_text, wait_sentence
 from tfwatch.analysis.findings.situation import Memory
 from tfwatch.analysis.steps.verdict import Verdict
 from tfwatch.analysis.tuning.forecast import Forecast

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.findings import advice, code_suggestions, data_wait
+from tfwatch.analysis.findings import advice, code_suggestions
 from tfwatch.analysis.findings.loss import divergence_text
 from tfwatch.analysis.findings.machine_remark import remark
 from tfwatch.analysis.findings.situation import Advice, Banner, Tone
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.analysis.findings.situation import Situation
-    from tfwatch.analysis.steps.breakdown import Breakdown
+    from tfwatch.analysis.steps.verdict import Breakdown
 
 #: Shorter times are shown in milliseconds.
 _SHORT_S = 0.1
@@ -30,7 +30,7 @@ _SHORT_S = 0.1
 def describe_between_epochs(now: Situation) -> Banner | None:
     """Describe the time between epochs, where it is the largest loss."""
     spent = now.epoch_spent
-    if spent is None or spent.between_share < max(advice.BETWEEN_SHARE, data_wait.share(now.judgement.breakdown)):
+    if spent is None or spent.between_share < max(advice.BETWEEN_SHARE, advice.share(now.judgement.breakdown)):
         return None
     parts = (f"{part} {_duration(seconds)}" for part, seconds in advice.between_epochs_parts(spent).items())
     brief = f"{_duration(spent.between_s)} per epoch of {units.count(spent.steps)} steps"
@@ -51,7 +51,7 @@ def describe_bound(now: Situation) -> Banner | None:
 
 
 def _compute_bound(now: Situation, part: Breakdown) -> Banner:
-    spent = data_wait.of_step(part.wait, part.step)
+    spent = advice.of_step(part.wait, part.step)
     found = _next(now, part)
     switched = code_suggestions.pasted_lines(now.knobs, now.started, now.stages, now.fast_form, now.better)
     edit = "\n".join(filter(None, (switched, found.edit)))
@@ -62,7 +62,7 @@ def _compute_bound(now: Situation, part: Breakdown) -> Banner:
 
 def _launch_bound(now: Situation, part: Breakdown) -> Banner:
     share = units.percent(part.dispatch.mean / part.step.mean if part.step.mean else None)
-    spent = f"{data_wait.of_step(part.dispatch, part.step)}/step"
+    spent = f"{advice.of_step(part.dispatch, part.step)}/step"
     found = _next(now, part)
     if now.op_by_op and not now.accelerated:
         brief = f"Python between operations takes {spent}"
@@ -77,8 +77,8 @@ def _launch_bound(now: Situation, part: Breakdown) -> Banner:
 def _input_bound(now: Situation, part: Breakdown) -> Banner:
     highly = now.judgement.verdict is Verdict.HIGHLY
     simulated = now.knobs.get("latency_ms", "off")
-    sentence = f"{now.judgement.verdict.value}: {data_wait.wait_sentence(now, part)}"
-    brief = f"{now.judgement.verdict.value}: waits {data_wait.of_step(part.wait, part.step)}/step"
+    sentence = f"{now.judgement.verdict.value}: {advice.wait_sentence(now, part)}"
+    brief = f"{now.judgement.verdict.value}: waits {advice.of_step(part.wait, part.step)}/step"
     if simulated != "off":
         sentence = f"{brief}, {simulated} of it simulated{' (l)' if now.live else ''}"
     word = f"STARVING {units.percent(part.wait_share)}"
@@ -89,7 +89,7 @@ def _input_bound(now: Situation, part: Breakdown) -> Banner:
 
 def _host_bound(now: Situation, part: Breakdown) -> Banner:
     share = units.percent(part.host.mean / part.step.mean if part.step.mean else None)
-    brief = f"host time takes {data_wait.of_step(part.host, part.step)}/step"
+    brief = f"host time takes {advice.of_step(part.host, part.step)}/step"
     where = f"most of it callback {now.callback}" if now.callback else "in callbacks and Python between the steps"
     found = advice.advise_longer_calls(part)
     return Banner(f"HOST-BOUND {share}", f"{brief}, {where}", found.sentence, Tone.WARN, edit=found.edit, brief=brief)
@@ -221,7 +221,7 @@ def _starting(now: Situation) -> Banner | None:
     if now.phase in known:
         return Banner("STARTING", known[now.phase], _early_keys(now), Tone.BUSY)
     if now.is_starting:
-        filling = data_wait.shuffle_fill_text(now)
+        filling = advice.shuffle_fill_text(now)
         sentence = f"{filling}, {so_far}" if filling else f"waiting for the first batch, {so_far}"
         again = ["it fills again in every epoch"] if filling else []
         return Banner("STARTING", sentence, " - ".join(filter(None, [*again, _early_keys(now)])), Tone.BUSY)
@@ -240,7 +240,7 @@ def _stalled(now: Situation) -> Banner | None:
     if not now.is_stalled:
         return None
     word = f"NO BATCH FOR {now.phase_s:.1f} s"
-    return Banner(word, data_wait.stall_sentence(now), data_wait.stall_advice(now), Tone.BAD)
+    return Banner(word, advice.stall_sentence(now), advice.stall_advice(now), Tone.BAD)
 
 
 def _long_step(now: Situation) -> Banner | None:

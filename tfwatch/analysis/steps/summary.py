@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.analysis.findings.advice import find_slow_callback, has_shuffle_fill
-from tfwatch.analysis.steps.breakdown import breakdown, steady
 from tfwatch.analysis.steps.causes import Pauses
 from tfwatch.analysis.steps.patterns import find_patterns
 from tfwatch.analysis.steps.spikes import SpikeSearch
 from tfwatch.analysis.steps.stalls import find_stalls, without_switches
-from tfwatch.analysis.steps.verdict import NEEDED, Bound, Judgement, Verdict, classify, find_bound
+from tfwatch.analysis.steps.verdict import NEEDED, Bound, Judgement, Verdict, breakdown, classify, find_bound, steady
 from tfwatch.analysis.tuning.comparison import LONGEST, compare
 from tfwatch.analysis.tuning.search_text import UNDECIDED_EVENTS, Undecided, blocks_like_the_last, find_undecided
 from tfwatch.core.events import Paused
@@ -22,10 +21,10 @@ from tfwatch.core.rows import Flag, plausible
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfwatch.analysis.steps.breakdown import Breakdown
     from tfwatch.analysis.steps.patterns import Pattern
     from tfwatch.analysis.steps.spikes import Spike
     from tfwatch.analysis.steps.stalls import Stall
+    from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.core.events import Event
     from tfwatch.core.rows import Rows

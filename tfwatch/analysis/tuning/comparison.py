@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from tfwatch.analysis.steps.breakdown import Breakdown, Stat, breakdown, steady
+from tfwatch.analysis.steps.verdict import Breakdown, Stat, breakdown, steady
 from tfwatch.analysis.tuning.before_after import measure_effect
 from tfwatch.analysis.tuning.experiment import Answer, Estimate
 from tfwatch.core.events import EXPERIMENT, PipelineSwitched, SwitchAsked, SwitchFailed, without_experiments

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.steps.breakdown import steady
+from tfwatch.analysis.steps.verdict import steady
 from tfwatch.analysis.tuning.comparison import LEAST
 from tfwatch.analysis.tuning.knob_state import undo_changes
 from tfwatch.core.rows import step_ms
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tfwatch.analysis.steps.breakdown import Breakdown
+    from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.core.events import PipelineSwitched
     from tfwatch.core.knobs import KnobChange

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from tfwatch.analysis.findings.bottleneck import make_stage_table
-from tfwatch.analysis.steps.breakdown import breakdown, steady
+from tfwatch.analysis.steps.verdict import breakdown, steady
 from tfwatch.analysis.tuning.comparison import LONGEST
 from tfwatch.analysis.tuning.estimator import Interval, intervals
 from tfwatch.analysis.tuning.knob_state import knobs_in_effect
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfwatch.analysis.findings.bottleneck import StageTable
-    from tfwatch.analysis.steps.breakdown import Breakdown
+    from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.core.events import PipelineSwitched, StagesFound
     from tfwatch.core.rows import Rows

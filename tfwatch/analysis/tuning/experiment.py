@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from tfwatch.analysis.steps.breakdown import steady
+from tfwatch.analysis.steps.verdict import steady
 from tfwatch.core.rows import step_ms
 
 if TYPE_CHECKING:

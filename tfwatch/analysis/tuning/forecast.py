@@ -8,7 +8,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tfwatch.analysis.steps.breakdown import BURSTS
+from tfwatch.analysis.steps.verdict import BURSTS
 from tfwatch.analysis.tuning import batch_supply, estimator, knob_state
 from tfwatch.analysis.tuning.comparison import LEAST
 from tfwatch.analysis.tuning.evidence import build_evidence
@@ -18,7 +18,7 @@ from tfwatch.core.refusals import no_room
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfwatch.analysis.steps.breakdown import Breakdown
+    from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.analysis.tuning.evidence import Evidence, EvidenceTables
     from tfwatch.core.refusals import NoRoom

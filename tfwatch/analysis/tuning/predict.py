@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tfwatch.analysis.steps.breakdown import Breakdown, Stat
+    from tfwatch.analysis.steps.verdict import Breakdown, Stat
     from tfwatch.analysis.tuning.batch_supply import Supply
     from tfwatch.analysis.tuning.evidence import Evidence
 

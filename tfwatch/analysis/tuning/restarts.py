@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfwatch.analysis.steps.breakdown import Breakdown, Stat, breakdown, steady
+from tfwatch.analysis.steps.verdict import Breakdown, Stat, breakdown, steady
 from tfwatch.analysis.tuning.before_after import compare_sides
 from tfwatch.analysis.tuning.comparison import ENOUGH_STEPS, LEAST, LONGEST, Comparison
 from tfwatch.analysis.tuning.knob_state import knobs_in_effect

@@ -14,7 +14,7 @@ from tfwatch.core.knobs import knob_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tfwatch.analysis.steps.breakdown import Breakdown
+    from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.analysis.tuning.experiment import Answer
     from tfwatch.analysis.tuning.forecast import Forecast, Record

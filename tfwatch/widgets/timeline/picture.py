@@ -20,7 +20,7 @@ from tfwatch.widgets.timeline.window import View, Zoom, column_of, looks_back, s
 
 if TYPE_CHECKING:
     from tfwatch.analysis.findings.machine import GpuFigures
-    from tfwatch.analysis.steps.breakdown import Breakdown
+    from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.runs.reader import Snapshot
     from tfwatch.widgets.timeline.rows import Figures, Layout, Line
     from tfwatch.widgets.timeline.step_bars import Bars

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tfwatch.analysis.findings.machine import GpuFigures
-    from tfwatch.analysis.steps.breakdown import Breakdown
+    from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.core.events import GpuFound, SensorMissing
     from tfwatch.widgets.basics.glyphs import Glyphs
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.strip import Strip
 
-    from tfwatch.analysis.steps.breakdown import Breakdown
+    from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.runs.reader import Snapshot
     from tfwatch.widgets.timeline.rows import Layout, Line
     from tfwatch.widgets.timeline.step_bars import Bars

@@ -28,10 +28,12 @@ from tfwatch.runs.format import Manifest, NotARunError, Pulse
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.reader import RunReader
 from tfwatch.runs.streams import FolderSource
-from tfwatch.screens import pane_views
 from tfwatch.widgets.basics.glyphs import choose_glyphs
-from tfwatch.widgets.card import CardPane
+from tfwatch.widgets.card import CardPane, newest_autopilot_run, newest_experiment
 from tfwatch.widgets.events import EventCollector
+from tfwatch.widgets.header import header_view, terminal_title
+from tfwatch.widgets.knob_rows import knob_rows
+from tfwatch.widgets.log import log_lines
 from tfwatch.widgets.machine import readings
 from tfwatch.widgets.pipeline import pipeline_view
 from tfwatch.widgets.timeline import picture
@@ -157,12 +159,12 @@ def show(folder: Path) -> Snapshot:
 
 def texts_of(view: RunView) -> Iterator[str]:
     """Make the content of each pane."""
-    pane_views.header_view(view)
-    pane_views.title(view)
-    pane_views.knob_rows(view, live=True)
-    pane_views.newest_experiment(view)
-    pane_views.newest_autopilot_run(view)
-    pane_views.log_lines(view)
+    header_view(view)
+    terminal_title(view)
+    knob_rows(view, live=True)
+    newest_experiment(view)
+    newest_autopilot_run(view)
+    log_lines(view)
     list(EventCollector().take(view))
     readings(view)
     pipeline_view(view)
@@ -176,8 +178,8 @@ def card_rows(view: RunView) -> Iterator[Any]:
     """Draw the card: of the switches, of the newest experiment, of the autopilot."""
     for experiment, run in (
         (None, None),
-        (pane_views.newest_experiment(view), None),
-        (None, pane_views.newest_autopilot_run(view)),
+        (newest_experiment(view), None),
+        (None, newest_autopilot_run(view)),
     ):
         card = CardPane()
         card.set_reactive(CardPane.comparisons, view.comparisons)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.tensorflow
 
@@ -64,3 +67,28 @@ def test_an_error_in_a_step_has_the_shape_of_its_batch() -> None:
     found = raised(error_of(lambda: failing((tf.zeros((4, 3)), tf.zeros(4)))))
 
     assert (found.in_fetch, found.shape) == (False, (4, 3))
+
+
+def test_an_error_of_the_users_iterator_is_located_in_the_fetch(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    from tfwatch.runs.create import begin_run
+    from tfwatch.training.raised import raised
+    from tfwatch.watch.fetch import Fetch
+    from tfwatch.watch.session import Session
+
+    class Broken:
+        element_spec = tf.TensorSpec(())
+
+        def __next__(self) -> None:
+            raise ValueError("no")
+
+    writer, _ = begin_run(tmp_path, "broken")
+    fetch = Fetch(Session(writer))
+    fetch.use_iterator(Broken())
+
+    found = raised(error_of(lambda: fetch.next(0)))
+
+    fetch.close()
+    writer.close()
+    assert (str(found.error), found.in_fetch, found.shape) == ("no", True, None)

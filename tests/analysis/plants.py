@@ -83,6 +83,7 @@ class Plant:
             white[at] = self.drift * white[at - 1] + np.sqrt(1 - self.drift**2) * white[at]
         scale = np.exp(self.noise * white)
         rows = np.zeros(count, dtype=STEP)
+        rows["copy_ms"] = np.nan
         rows["step"] = np.arange(1, count + 1)
         rows["wait_ms"], rows["compute_ms"] = wait * scale, (work - self.host_ms) * scale
         rows["host_ms"] = self.host_ms * scale

@@ -13,14 +13,23 @@ if TYPE_CHECKING:
 
 
 def make_steps(
-    wait: ArrayLike, compute: ArrayLike = 10.0, host: ArrayLike = 1.0, dispatch: ArrayLike = 2.0, first: int = 1
+    wait: ArrayLike,
+    compute: ArrayLike = 10.0,
+    host: ArrayLike = 1.0,
+    dispatch: ArrayLike = 2.0,
+    first: int = 1,
+    copy: ArrayLike = np.nan,
 ) -> Rows:
-    """Steps that follow one another, numbered from `first`; the milliseconds are scalars or one a step."""
+    """Steps that follow one another, numbered from `first`; the milliseconds are scalars or one a step.
+
+    compute: contains the copy.
+    """
     count = np.broadcast(np.atleast_1d(wait), compute, host).size
     rows = np.zeros(count, dtype=STEP)
     rows["step"] = np.arange(first, first + count)
-    for name, values in (("wait_ms", wait), ("dispatch_ms", dispatch), ("compute_ms", compute), ("host_ms", host)):
-        rows[name] = values
+    parts = {"wait": wait, "dispatch": dispatch, "compute": compute, "host": host, "copy": copy}
+    for name, values in parts.items():
+        rows[f"{name}_ms"] = values
     return restart(rows)
 
 

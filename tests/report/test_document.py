@@ -56,6 +56,7 @@ def test_the_json_object_is_complete(tmp_path: Path) -> None:
         "split",
         "verdict",
         "bound",
+        "copy",
         "finding",
         "last_setting",
         "whole_run",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
-from tests.analysis.step_rows import plain, restart
+from tests.analysis.step_rows import make_steps, plain, restart
 from tests.report.written_runs import FINISHED, SWITCH, open_written, switched_run, text_of
 from tests.runs.folders import FakeClock, write_run
 from tfwatch.core.events import (
@@ -243,3 +244,18 @@ def test_a_folder_that_is_gone_is_not_to_be_opened_again(tmp_path: Path, events:
 
     assert lines[-1] == last
     assert not any(line.startswith(("recorded in", "open it again")) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("copy", "changes", "says"),
+    [
+        (4.0, {"copied_bytes": {"uint8": 20 * 2**20}}, "takes 4.0 of 13.0 ms of a steady step: 20 MB at 5.2 GB/s"),
+        (np.nan, {"copy_not_timed": "unified memory"}, "is n/a: unified memory"),
+    ],
+)
+def test_the_copy_to_a_gpu_has_its_line(tmp_path: Path, copy: float, changes: dict[str, Any], says: str) -> None:
+    rows = make_steps(np.zeros(100), compute=12.0, host=1.0, copy=copy)
+
+    lines = text_of(open_written(tmp_path / "run", rows, FINISHED, accelerated=True, **changes))
+
+    assert any(line.endswith(says) for line in lines)

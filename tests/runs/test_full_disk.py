@@ -14,7 +14,7 @@ import pytest
 from tests.analysis.step_rows import plain
 from tests.runs.folders import FakeClock, add_steps, kinds, make_writer
 from tfwatch.core.events import Noted, RecordingLost, RecordingResumed
-from tfwatch.core.rows import Phase
+from tfwatch.core.rows import STEP, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs import streams
 from tfwatch.runs.create import begin_run
@@ -90,14 +90,14 @@ def test_rows_in_memory_are_written_once_there_is_room(tmp_path: Path, monkeypat
     writer.flush()
     writer.close()
 
-    assert np.array_equal(open_run(tmp_path, FakeClock(1).clock).steps, rows)
+    assert open_run(tmp_path, FakeClock(1).clock).steps.tobytes() == rows.tobytes()
     assert kinds(tmp_path) == [RecordingLost.__name__, RecordingResumed.__name__]
     assert follower.tail().unrecorded == ""
-    assert np.array_equal(follower.tail().steps, rows)
+    assert follower.tail().steps.tobytes() == rows.tobytes()
 
 
 def test_rows_beyond_the_memory_limit_are_dropped_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "MEMORY_BYTES", 100 * 32)
+    monkeypatch.setattr(streams, "MEMORY_BYTES", 100 * STEP.itemsize)
     writer = make_writer(tmp_path)
     disk = Disk(monkeypatch, room=0)
     follower = RunReader(writer, FakeClock(1).clock)
@@ -145,7 +145,7 @@ def test_a_real_disk_that_fills(small_disk: Path) -> None:
 
     assert (full.unrecorded, full.steps_total) == ("No space left on device", 3000)
     assert on_disk.torn == 0
-    assert np.array_equal(on_disk.steps, rows[: on_disk.steps_total])
+    assert on_disk.steps.tobytes() == rows[: on_disk.steps_total].tobytes()
     assert os.listdir(small_disk / "run").count(layout.MANIFEST) == 1
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
 from tests.runs.processes import wait_until, writing_child
@@ -65,4 +64,4 @@ def test_a_run_that_ends_is_followed_to_its_end(tmp_path: Path) -> None:
     assert snapshot.ended == run.ended
     assert run.ended is not None
     assert snapshot.steps_total == len(run.steps) == run.ended.steps
-    assert np.array_equal(snapshot.steps, run.steps[-len(snapshot.steps) :])
+    assert snapshot.steps.tobytes() == run.steps[-len(snapshot.steps) :].tobytes()

@@ -67,8 +67,23 @@ def test_columns_in_another_order_are_converted(tmp_path: Path, theirs: np.dtype
 
     run = opened(tmp_path)
 
-    assert run.steps.tolist() == read(tmp_path).steps.tolist() == ours.tolist()
+    assert run.steps.tobytes() == read(tmp_path).steps.tobytes() == ours.tobytes()
     assert as_json(run)["whole_run"]["data_wait_share"] == pytest.approx(0.1)
+
+
+def test_steps_of_an_older_run_have_no_time_of_their_copy(tmp_path: Path) -> None:
+    older = np.dtype(STEP.descr[:-1])
+    rows, ours = np.zeros(50, dtype=older), plain(50)
+    for name in older.names or ():
+        rows[name] = ours[name]
+    write_run(tmp_path, plain(0), tables={**make_manifest().tables, layout.STEPS: older.descr})
+    rows.tofile(tmp_path / layout.STEPS)
+
+    run = opened(tmp_path)
+
+    assert np.isnan(run.steps["copy_ms"]).all()
+    assert run.steps.tobytes() == read(tmp_path).steps.tobytes() == ours.tobytes()
+    assert as_json(run)["whole_run"]["copy_ms"]["median"] is None
 
 
 #: The samples of tfwatch 0.1.0.
@@ -99,7 +114,7 @@ def test_samples_of_an_older_run_have_nan_in_new_columns(tmp_path: Path) -> None
 def test_a_sample_needs_its_time_and_numbers(table: list[tuple[str, str]]) -> None:
     manifest = make_manifest(tables={**make_manifest().tables, layout.SAMPLES: table})
 
-    with pytest.raises(NotARunError, match=r"samples.bin lacks"):
+    with pytest.raises(NotARunError, match=r"samples.bin lacks|not the type of a column"):
         Manifest.decode(manifest.encode())
 
 

@@ -58,7 +58,7 @@ def test_written_data_is_read_back(tmp_path: Path) -> None:
 
     snapshot = RunReader(FolderSource(tmp_path), FakeClock(1).clock).tail()
 
-    assert np.array_equal(snapshot.steps, rows)
+    assert snapshot.steps.tobytes() == rows.tobytes()
     assert snapshot.steps_total == 1000
     assert snapshot.samples["cpu_cores"].tolist() == [1.5]
     assert np.isnan(snapshot.samples["process_cores"]).all()

@@ -96,6 +96,7 @@ Milliseconds: TypeAlias = Annotated[float, Between(0, LONGEST_MS)]
 SleepMilliseconds: TypeAlias = Annotated[float, Between(0, LATEST_NS / 1e6)]
 #: A number of bytes.
 Bytes: TypeAlias = Annotated[int, Between(0, LARGEST_FIGURE)]
+ByteCounts: TypeAlias = Annotated[dict[str, int], Between(0, LARGEST_FIGURE)]
 #: A computed number of bytes.
 MeanBytes: TypeAlias = Annotated[float, Between(0, LARGEST_FIGURE)]
 #: A share of a whole; rounding may exceed it.

@@ -1,4 +1,4 @@
-"""The knobs of an input pipeline: prefetch, workers, simulated latency, fast pipeline, cache and shuffle."""
+"""The knobs of an input pipeline: prefetch, also to the device, workers, latency, fast pipeline, cache and shuffle."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Literal, TypeAlias
 Setting: TypeAlias = Literal["off", "default", "auto"] | int
 
 #: Names in options and JSON that differ from the field's.
-_OPTION_NAMES = {"latency_ms": "storage-latency", "fast_form": "fast-form"}
+_OPTION_NAMES = {"latency_ms": "storage-latency", "fast_form": "fast-form", "device_prefetch": "device-prefetch"}
 #: Names on the screen that differ from the field's.
-_SCREEN_NAMES = {"latency_ms": "latency", "fast_form": "fast pipeline"}
+_SCREEN_NAMES = {"latency_ms": "latency", "fast_form": "fast pipeline", "device_prefetch": "device prefetch"}
 #: The largest buffer or parallelism: a larger one costs memory and gains no speed.
 LARGEST = 1024
 #: The largest shuffle buffer, examples.
@@ -19,7 +19,15 @@ LARGEST_SHUFFLE = 10_000_000
 #: A cache may take this share of the available memory.
 CACHE_SHARE = 0.5
 #: The key of each knob.
-KEYS = {"prefetch": "p", "workers": "w", "fast_form": "t", "cache": "c", "latency_ms": "l", "shuffle": "b"}
+KEYS = {
+    "prefetch": "p",
+    "workers": "w",
+    "fast_form": "t",
+    "cache": "c",
+    "latency_ms": "l",
+    "shuffle": "b",
+    "device_prefetch": "g",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +40,7 @@ class Knobs:
     fast_form: the fast pipeline in place of the slow one that people write.
     cache: compute each example once, up to the first random stage, and keep the result in memory.
     shuffle: `buffer_size` of the source's shuffle, examples; `auto` is the workload's own. It changes with an epoch.
+    device_prefetch: `buffer_size` of a prefetch to the GPU's memory after all other stages; off or a number.
     """
 
     prefetch: Setting = "off"
@@ -40,6 +49,7 @@ class Knobs:
     fast_form: bool = False
     cache: bool = False
     shuffle: Setting = "auto"
+    device_prefetch: Setting = "off"
 
     def with_value(self, knob: str, value: Setting | float) -> Knobs:
         """Return these knobs with one of them changed."""
@@ -54,6 +64,8 @@ class Knobs:
                 return replace(self, shuffle=_shuffle(value))
             case "prefetch":
                 return replace(self, prefetch=_setting(value))
+            case "device_prefetch":
+                return replace(self, device_prefetch=_device_prefetch(value))
         return replace(self, workers=_setting(value))
 
     def differences(self, other: Knobs) -> list[tuple[str, str, str]]:
@@ -190,6 +202,14 @@ def _shuffle(value: object) -> Setting:
     raise ValueError(f"{value!r} is not a shuffle buffer: give off, auto or a number from 1 to {LARGEST_SHUFFLE}")
 
 
+def _device_prefetch(value: object) -> Setting:
+    if value == "off":
+        return value
+    if isinstance(value, int) and 1 <= value <= LARGEST:
+        return value
+    raise ValueError(f"{value!r} is not a prefetch to the device: give off or a number from 1 to {LARGEST}")
+
+
 def as_value(knob: str, text: str) -> Setting | float:
     """Return a knob's value from its text.
 
@@ -203,6 +223,8 @@ def as_value(knob: str, text: str) -> Setting | float:
             return parse_latency(text.removesuffix(" ms"))
         case "shuffle":
             return parse_shuffle(text)
+        case "device_prefetch":
+            return _device_prefetch(int(text) if text.isascii() and text.isdigit() else text)
     return parse_setting(text)
 
 

@@ -21,6 +21,7 @@ class Refusal(Enum):
     NOTHING_TO_CACHE = "its examples are in memory, or tfwatch cannot see which stages of its pipeline are random"
     OWN_SHUFFLE = "it has a shuffle of its own, or none"
     NO_FILES = "it reads no files while it trains"
+    NO_DEVICE_MEMORY = "nothing to gain: the device computes in the batches' own memory"
     NO_LATENCY = "not simulated in this run: start it with --storage-latency MS"
     NOT_OURS = "the pipeline is the script's own: only prefetch can be added to it"
     SPREAD = "batches are spread over several devices"
@@ -33,12 +34,26 @@ class Refusal(Enum):
         return self.value
 
 
+class NotTimed(Enum):
+    """A reason why the copy of batches to the device is not timed; the member's value is the text for people."""
+
+    CPU = "nothing is copied: the CPU computes in the batches' own memory"
+    UNIFIED = "unified memory: the GPU reads batches where they are, and nothing is copied"
+    SMALL = "batches are small: their copy is a part of launching"
+    EAGER = "operations run one by one, and each copies its own inputs"
+    NOT_PLAIN = "batches are not plain tensors on one device"
+    ELSEWHERE = "the model is not on the first GPU alone"
+    IN_GRAPH = "steps_per_execution: copies happen inside the call"
+    OWN_LOOP = "the loop is a script's own, and copies inside its step"
+
+
 #: The reason why a pipeline has no such knob.
 LACKING = {
     "fast_form": Refusal.ONE_FORM,
     "cache": Refusal.NOTHING_TO_CACHE,
     "shuffle": Refusal.OWN_SHUFFLE,
     "latency_ms": Refusal.NO_FILES,
+    "device_prefetch": Refusal.NO_DEVICE_MEMORY,
 }
 
 

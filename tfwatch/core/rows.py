@@ -16,8 +16,10 @@ from tfwatch.core.bounds import LARGEST_FIGURE, LATEST_NS, LONGEST_MS
 
 Rows = NDArray[np.void]
 
-#: One training step, 32 bytes. `wait_ms + compute_ms + host_ms` is the step time, from one fetch of a
-#: batch to the next; `dispatch_ms` is the part of `compute_ms` until the step's call returned. Of steps that
+#: One training step, 36 bytes. `wait_ms + compute_ms + host_ms` is the step time, from one fetch of a
+#: batch to the next. `compute_ms` contains `copy_ms`, the copy of the batch to the device's memory, and `dispatch_ms`,
+#: from there until the step's call returned. `copy_ms` is NaN where the copy is not timed: it then is inside the call,
+#: and a part of `dispatch_ms`. Of steps that
 #: run several in one call (`steps_per_execution`), the last one has the call's host part and the others 0; where the
 #: call stays one, the first has as `dispatch_ms` what launching it took, and the others 0. Of steps that run op by op
 #: on the CPU (`Manifest.op_by_op`) it is what Python took between the operations, which compute before they return.
@@ -31,6 +33,7 @@ STEP = np.dtype(
         ("dispatch_ms", "<f4"),
         ("compute_ms", "<f4"),
         ("host_ms", "<f4"),
+        ("copy_ms", "<f4"),
     ]
 )
 
@@ -226,4 +229,6 @@ def plausible(rows: Rows) -> NDArray[np.bool_]:
     good = (rows["step"] > 0) & (rows["start_ns"] < LATEST_NS)
     for name in ("wait_ms", "dispatch_ms", "compute_ms", "host_ms"):
         good &= (rows[name] >= 0) & (rows[name] <= LONGEST_MS)
+    copies = rows["copy_ms"]
+    good &= np.isnan(copies) | ((copies >= 0) & (copies <= rows["compute_ms"]))
     return good

@@ -141,6 +141,7 @@ _READERS: dict[Any, Reader] = {
     list[str]: partial(_list, _text),
     dict[str, str]: partial(_dict, _text),
     dict[str, float]: partial(_dict, _float),
+    dict[str, int]: partial(_dict, _int),
     dict[str, Any]: partial(_exactly, dict),
     tuple[KnobChange, ...]: lambda value: tuple(_list(_change, value)),
 }

@@ -50,7 +50,7 @@ class JudgedRun:
         """All steps in figures."""
         run, manifest = self.run, self.run.manifest
         open_wait = run.open_phase.wait if run.open_phase else None
-        return summarise(run.steps, run.events, manifest.accelerated, open_wait, manifest.op_by_op)
+        return summarise(run.steps, run.events, manifest.accelerated, open_wait, manifest.op_by_op, manifest.copy_ms)
 
     @cached_property
     def time_breakdown(self) -> TimeBreakdown:

@@ -305,6 +305,8 @@ def build_situation(
         origin=find_batch_source(found.values()),
         batch_size=manifest.batch_size,
         batch_bytes=manifest.batch_bytes,
+        copied_bytes=manifest.copied_bytes,
+        copy_ms=manifest.copy_ms,
     )
 
 
@@ -346,6 +348,7 @@ def judge_now(snapshot: Snapshot, before: Judgement = NOT_JUDGED) -> Judgement:
         accelerated=manifest.accelerated,
         op_by_op=manifest.op_by_op,
         bound=before.bound,
+        copy_ms=manifest.copy_ms,
     )
 
 

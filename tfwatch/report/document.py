@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from tfwatch.analysis.findings.copying import bandwidth
 from tfwatch.analysis.findings.log_lines import find_meanings
 from tfwatch.analysis.findings.loss import divergences
 from tfwatch.analysis.findings.machine import PIPELINE
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.patterns import Pattern
     from tfwatch.analysis.steps.spikes import Spike
     from tfwatch.analysis.steps.stalls import Stall
+    from tfwatch.analysis.steps.verdict import Judgement
     from tfwatch.core.events import Event
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.opened import Run
@@ -88,6 +90,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "split": _split(run.manifest),
         "verdict": summary.verdict.value,
         "bound": summary.bound.value if summary.bound else None,
+        "copy": _copy(run.manifest, summary.setting.judgement),
         "finding": finding_json(judged.finding),
         "last_setting": last_setting_json(judged),
         "whole_run": whole_run_json(summary),
@@ -116,6 +119,16 @@ def as_json(run: Run) -> dict[str, Any]:
 def _split(manifest: Manifest) -> str | None:
     """Return the method that separated the parts of a step, or the reason for none."""
     return f"none: {manifest.not_split}" if manifest.not_split else manifest.split or None
+
+
+def _copy(manifest: Manifest, judgement: Judgement) -> dict[str, Any]:
+    split = judgement.breakdown
+    rate = bandwidth(manifest.copied_bytes, split.copy.mean) if split and split.copy else None
+    return {
+        "bytes": manifest.copied_bytes,
+        "gigabytes_per_s": None if rate is None else rate / 1e9,
+        "not_timed": manifest.copy_not_timed or None,
+    }
 
 
 def _final_loss(run: Run) -> float | None:

@@ -33,6 +33,7 @@ def split_json(split: Breakdown | None) -> dict[str, Any]:
     return {
         "step_ms": _stat(split.step if split else None),
         "data_wait_ms": _stat(split.wait if split else None),
+        "copy_ms": _stat(split.copy if split else None),
         "compute_ms": _stat(split.compute if split else None),
         "host_ms": _stat(split.host if split else None),
         "dispatch_ms": _stat(split.dispatch if split else None),

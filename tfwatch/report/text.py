@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from tfwatch.analysis.findings.copying import bandwidth
 from tfwatch.analysis.findings.log_lines import find_meanings, summarise_log
 from tfwatch.analysis.findings.loss import divergences, divergences_text
 from tfwatch.analysis.findings.machine import GPU
@@ -66,6 +67,7 @@ def as_text(run: Run, home: Path) -> str:
         *_waited(run, summary, time_breakdown),
         *lost_words(judged.lost),
         *_split(run),
+        *_copy(run, summary),
         *_op_by_op(run, summary),
         *_machine(run, machine),
         *_memory(machine),
@@ -147,6 +149,19 @@ def _split(run: Run) -> list[str]:
     if why_not:
         return [f"the parts of a step were not separated: {why_not}"]
     return [] if words in ("", "exact") else [f"the parts of a step were separated by {words}"]
+
+
+def _copy(run: Run, summary: Summary) -> list[str]:
+    """Return the copy to the GPU of a steady step with its bandwidth, or why it is not timed; empty on a CPU."""
+    split, manifest = summary.setting.judgement.breakdown, run.manifest
+    if not manifest.accelerated or split is None or not (split.copy or manifest.copy_not_timed):
+        return []
+    if split.copy is None:
+        return [f"the copy of batches to the GPU is n/a: {manifest.copy_not_timed}"]
+    spent = " of ".join(units.in_one_unit(split.copy.mean, split.step.mean))
+    size, rate = sum(manifest.copied_bytes.values()), bandwidth(manifest.copied_bytes, split.copy.mean)
+    at = f": {units.memory(size)} at {units.number(rate / 1e9)} GB/s" if rate else ""
+    return [f"copying batches to the GPU takes {spent} of a steady step{at}"]
 
 
 def _op_by_op(run: Run, summary: Summary) -> list[str]:

@@ -18,6 +18,7 @@ import numpy as np
 from tfwatch.core.bounds import (
     LATEST_NS,
     LATEST_WALL_NS,
+    ByteCounts,
     Bytes,
     ClockTime,
     CoreCount,
@@ -112,6 +113,9 @@ class Manifest:
 
     origin_ns: the clock origin on the monotonic clock; origin_wall_ns: the same moment, since 1970.
     pid, process_started_s, boot_id: the writer's process, to distinguish a killed run from a running one.
+    copied_bytes: the bytes of a batch that a step copies to the device, by element type; empty where none is timed.
+    copy_ms: the median of the first of these copies; of batches that arrive on the device, that of as many bytes.
+    copy_not_timed: why the copy of a batch is not timed; empty where it is, or before the first step.
     cache_bytes: the size of a cache of all examples; None where the pipeline has none.
     split: the method that splits a step into its parts; empty before the first step.
     not_split: why steps are not split. op_by_op: steps run as Python, not as a graph, and their Python time is known.
@@ -135,6 +139,9 @@ class Manifest:
     settings: dict[str, Any] = field(default_factory=dict)
     batch_size: Count | None = None
     batch_bytes: Bytes | None = None
+    copied_bytes: ByteCounts = field(default_factory=dict)
+    copy_ms: Milliseconds | None = None
+    copy_not_timed: str = ""
     epochs: Count | None = None
     steps_per_epoch: Count | None = None
     metric: str = ""
@@ -201,7 +208,7 @@ class Manifest:
         return manifest
 
     def layout(self, name: str) -> np.dtype[np.void]:
-        """Return the row type of a binary file of this run; `convert_rows` adds the columns that samples lack.
+        """Return the row type of a binary file of this run; `convert_rows` adds the columns that it may lack.
 
         Runs of the first versions have no stages.bin; it reads as a file without rows.
 
@@ -239,14 +246,14 @@ def _column_type(described: object) -> str:
 
 
 def _has(layout: np.dtype[np.void], name: str, column: str) -> bool:
-    """Return whether a table has a column or may lack it: a sample needs only its time."""
+    """Return whether a table has a column or may lack it: a sample needs only its time, a step no time of its copy."""
     if column in (layout.names or ()):
         return layout[column].kind == TABLES[name][column].kind
-    return name == SAMPLES and column != "at_ns"
+    return (name == SAMPLES and column != "at_ns") or (name, column) == (STEPS, "copy_ms")
 
 
 def convert_rows(name: str, rows: Rows) -> Rows:
-    """Return rows in the layout of `TABLES`: the same array, or a copy with NaN in the columns that samples lack."""
+    """Return rows in the layout of `TABLES`: the same array, or a copy with NaN in the columns that it lacks."""
     wanted = TABLES[name]
     if rows.dtype == wanted:
         return rows

@@ -98,7 +98,7 @@ class OpenPhase:
             return np.empty(0, dtype=STEP)
         row = np.zeros(1, dtype=STEP)
         row["start_ns"], row["step"], row["epoch"] = self.since_ns, self.step, self.epoch & 0xFFFF
-        row["wait_ms"] = (self.until_ns - self.since_ns) / 1e6
+        row["wait_ms"], row["copy_ms"] = (self.until_ns - self.since_ns) / 1e6, np.nan
         return row
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.format import Manifest
 
-_STEP = struct.Struct("<QIHHffff")
+_STEP = struct.Struct("<QIHHfffff")
 _SAMPLE = struct.Struct("<Qffffddddffffffffdfffffffff")
 _STAGE = struct.Struct("<QHHIffffff")
 _SAMPLE_COLUMNS = SAMPLE.names or ()
@@ -109,10 +109,11 @@ class RunWriter:
         dispatch_ms: float,
         compute_ms: float,
         host_ms: float,
+        copy_ms: float = math.nan,
     ) -> None:
         """Append a row of `core.rows.STEP`."""
         self._rows[layout.STEPS].append(
-            _STEP.pack(start_ns, step, epoch & 0xFFFF, flags, wait_ms, dispatch_ms, compute_ms, host_ms)
+            _STEP.pack(start_ns, step, epoch & 0xFFFF, flags, wait_ms, dispatch_ms, compute_ms, host_ms, copy_ms)
         )
 
     def sample(self, at_ns: int, figures: Mapping[str, float]) -> None:

@@ -20,6 +20,7 @@ import tensorflow as tf
 from tfwatch.core.knobs import Knobs
 from tfwatch.tfdata.disposal import FreedSignal, dispose
 from tfwatch.tfdata.stage_names import GATE, RESTARTS
+from tfwatch.tfdata.work_ahead import on_device
 
 
 class SwitchablePipeline:
@@ -170,7 +171,7 @@ class PipelinesOfEpoch:
     def _build_pipeline(self, knobs: Knobs) -> _BuiltPipeline:
         if self._gate is None:
             self._gate = _gated(self._source, self._is_open)
-        dataset = self._build(self._gate, knobs)
+        dataset = on_device(self._build(self._gate, knobs), knobs)
         self.built.append(FreedSignal(dataset))
         can_restart = _can_restart(dataset, knobs)
         return _BuiltPipeline(_restartable(dataset) if can_restart else dataset, can_restart)
@@ -191,8 +192,10 @@ def _can_restart(dataset: tf.data.Dataset, knobs: Knobs) -> bool:
     """True if a restarted pipeline behaves as a new one.
 
     A prefetch that TensorFlow adds at the end (`work_ahead`) stays ended. Autotuning of workers examines a new pipeline
-    at once and then ever more rarely, down to once a minute.
+    at once and then ever more rarely, down to once a minute. Nothing may follow a prefetch to the device.
     """
+    if knobs.device_prefetch != "off":
+        return False
     chosen = dataset.options().experimental_optimization
     return chosen.inject_prefetch is False and chosen.map_parallelization is False and knobs.workers != "auto"
 

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from tfwatch.core.knobs import Setting
 
 
+#: The device that batches are prefetched to: the first GPU that TensorFlow sees.
+DEVICE = "/GPU:0"
+
+
 def options(knobs: Knobs) -> tf.data.Options:
     """Return the options of a pipeline under these knobs, for `Dataset.with_options`; elements keep their order."""
     import tensorflow as tf
@@ -49,6 +53,22 @@ def prefetch_only(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
     """
     size = buffer_size(knobs.prefetch)
     return (batches if size is None else batches.prefetch(size)).with_options(options(Knobs()))
+
+
+def on_device(batches: tf.data.Dataset, knobs: Knobs) -> tf.data.Dataset:
+    """Return a finished pipeline with the prefetch to the GPU's memory that the knobs ask for, as the last stage.
+
+    The stages before it run in an iterator of their own, and keep the options they have.
+    """
+    import tensorflow as tf
+
+    size = buffer_size(knobs.device_prefetch)
+    return batches if size is None else batches.apply(tf.data.experimental.prefetch_to_device(DEVICE, size))
+
+
+def is_added(knobs: Knobs) -> bool:
+    """Return whether the knobs add a stage to data that tfwatch did not build."""
+    return buffer_size(knobs.prefetch) is not None or buffer_size(knobs.device_prefetch) is not None
 
 
 def without_autotune() -> tf.data.Options:

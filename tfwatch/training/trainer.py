@@ -171,8 +171,15 @@ class Trainer:
 
         device = choose_device(self._plan.settings)
         self._writer.describe(device=device.name, accelerated=device.accelerated)
+        if device.has_own_memory:
+            self._offer_device_prefetch()
         took_ms = (self._clock.now_ns() - start_ns) / 1e6
         self._writer.event(ImportEnded(self._writer.now_ns(), took_ms, tf.__version__))
+
+    def _offer_device_prefetch(self) -> None:
+        manifest = self._writer.manifest()
+        knobs, switchable = {**manifest.knobs, "device_prefetch": "off"}, [*manifest.switchable, "device_prefetch"]
+        self._writer.describe(knobs=knobs, switchable=switchable)
 
     def _import_words(self) -> str:
         words = f"TensorFlow {self._writer.manifest().versions.get('tensorflow', '')}"

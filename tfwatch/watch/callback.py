@@ -10,7 +10,7 @@ from typing import Any, ClassVar, get_args
 import keras
 
 from tfwatch.core.errors import fails_open
-from tfwatch.core.knobs import Knobs, Setting, describe, parse_setting
+from tfwatch.core.knobs import Knobs, Setting, as_value, describe
 from tfwatch.runs.control import Control, Request
 from tfwatch.watch.recorder import Recorder, Split
 from tfwatch.watch.session import ScriptRun, Session, warn_user
@@ -57,14 +57,19 @@ class Watch(keras.callbacks.Callback):
         self._control = session.control if session else Control(Knobs(prefetch="default", workers="default"))
         self._recorder: Recorder | None = None
 
-    def set(self, *, prefetch: Setting) -> None:
-        """Switch prefetch while `fit` runs, from any thread: `off` or `default` (the script's pipeline as it is),
-        `auto`, or a `buffer_size`. The switch takes effect after the buffered batches.
+    def set(self, *, prefetch: Setting | None = None, device_prefetch: Setting | None = None) -> None:
+        """Switch prefetch while `fit` runs, from any thread. The switch takes effect after the buffered batches.
+
+        Args:
+            prefetch: `off` or `default` (the script's pipeline as it is), `auto`, or a `buffer_size`.
+            device_prefetch: `off`, or the `buffer_size` of a prefetch to the GPU's memory.
 
         Raises:
             ValueError: it is none of these.
         """
-        self._control.ask(Request("prefetch", parse_setting(str(prefetch)), "code"))
+        for knob, value in (("prefetch", prefetch), ("device_prefetch", device_prefetch)):
+            if value is not None:
+                self._control.ask(Request(knob, as_value(knob, str(value)), "code"))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy as a new Watch without a `fit`: tuners copy callbacks."""
@@ -128,7 +133,10 @@ class Watch(keras.callbacks.Callback):
                 warn_user("this Watch does nothing: another Watch records this fit already")
                 return
             knobs = {name: value for name, value in describe(self._control.knobs).items() if name in _SCRIPT_KNOBS}
-            self._script = script = ScriptRun(self._runs_dir, find_device(), knobs, switchable=["prefetch"])
+            device, switchable = find_device(), ["prefetch"]
+            if device.has_own_memory:
+                knobs, switchable = {**knobs, "device_prefetch": "off"}, [*switchable, "device_prefetch"]
+            self._script = script = ScriptRun(self._runs_dir, device, knobs, switchable=switchable)
             self.run_path = script.path
             session = Session(script.writer, self._control, on_error=script.fail, on_abandoned=script.abandon)
             self._recorder = Recorder(session, self.model, self._split)

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
 from tfwatch.core.knobs import epochs_until, show
-from tfwatch.core.refusals import Refusal
+from tfwatch.core.refusals import NotTimed, Refusal
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control import Request
 from tfwatch.tfdata.cache import NoRoomError
@@ -21,7 +21,8 @@ from tfwatch.tfdata.disposal import dispose
 from tfwatch.tfdata.live_switch import BatchIterator, BatchSpec, SwitchablePipeline
 from tfwatch.tfdata.stage_model import ShuffleFill
 from tfwatch.tfdata.stage_reader import StageReader
-from tfwatch.tfdata.work_ahead import buffer_size
+from tfwatch.tfdata.work_ahead import is_added
+from tfwatch.watch.device_copy import why_no_device_prefetch
 
 if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs
@@ -33,11 +34,12 @@ _SWITCH, _SHUFFLE_FILL = int(Flag.SWITCH), int(Flag.SHUFFLE_FILL)
 class Fetch:
     """Returns batches: from Keras' own iterator until a switch is requested, then through a `SwitchablePipeline`.
 
-    flags: of the step of the last batch.
+    flags: of the step of the last batch. in_graph: several steps run in one call, which fetches their batches.
     """
 
     def __init__(self, session: Session) -> None:
         self.flags = 0
+        self.in_graph = False
         self._session = session
         self._writer = session.writer
         self._control = session.control
@@ -74,7 +76,7 @@ class Fetch:
         self._filling = ShuffleFill(iterator)
         if self._is_ours:
             return self._pipeline.batches.shape  # type: ignore[no-any-return]
-        self._is_switchable = buffer_size(self._control.knobs.prefetch) is not None and not why_not_switchable(iterator)
+        self._is_switchable = is_added(self._control.knobs) and not why_not_switchable(iterator)
         if self._is_switchable:
             self._pipeline.start(iterator, self._control.knobs)
         else:
@@ -209,9 +211,13 @@ class Fetch:
         return knobs
 
     def _refusal(self, request: Request) -> str:
+        if request.knob == "device_prefetch" and request.value != "off":
+            no_copy = NotTimed.IN_GRAPH if self.in_graph else why_no_device_prefetch()
+            if no_copy:
+                return no_copy.value
         if self._is_ours:
             return self._deferred.refusal(request)
-        if request.knob != "prefetch":
+        if request.knob not in ("prefetch", "device_prefetch"):
             return Refusal.NOT_OURS.words
         refused = why_not_switchable(self._iterator)
         return refused.words if refused else ""
@@ -253,7 +259,7 @@ class Fetch:
         self._requested.clear()
         self._deferred.close_unused_cache(self._control.knobs)
         # Without prefetch the gate has only a cost: nothing is buffered, so Keras' iterator can continue.
-        if not self._is_ours and buffer_size(self._control.knobs.prefetch) is None:
+        if not self._is_ours and not is_added(self._control.knobs):
             self._is_switchable = False
 
 

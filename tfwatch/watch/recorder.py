@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, message_of
+from tfwatch.core.refusals import NotTimed
+from tfwatch.watch.device_copy import make_copy
 from tfwatch.watch.eager_operations import time_operations
 from tfwatch.watch.fetch import Fetch
 from tfwatch.watch.step_log import StepLog
@@ -158,17 +160,21 @@ class Recorder:
             # Under a distribution strategy other threads run operations too.
             timed = eager and not isinstance(iterator, tf.distribute.DistributedIterator)
             step = BatchStep(original, shape, eager=eager, operations=self._operations if timed else None)
+            copy = make_copy(self.writer, self._model, eager=eager, is_flat=shape.flat is not None)
             common = (self._fetch, self._step_log, self.writer)
             if steps > 1:
-                self._use(UnfusedRunner(step, *common, steps), shape)
+                self._use(UnfusedRunner(step, *common, steps, copy), shape)
             else:
-                self._use(StepByStepRunner(step, *common, calls_at_end=self._session.source is None), shape)
+                is_scripts = self._session.source is None
+                self._use(StepByStepRunner(step, *common, calls_at_end=is_scripts, copy=copy), shape)
 
     def _prepare_fused(self, original: Callable[[Any], Any], iterator: Any, steps: int) -> None:
         # Trace first, as tracing may fail: once the iterator is in use, batches may be fetched ahead.
         like = self._fetch.iterator_like(iterator)
         if self._runner is None or like._type_spec != self._spec:
             step = self._note_raise(original)
+            self._fetch.in_graph = True
+            self.writer.describe(copy_not_timed=NotTimed.IN_GRAPH.value)
             self._use(InGraphRunner(step, like, self._fetch, self._step_log, self.writer, steps), like._type_spec)
         self._fetch.use_iterator(iterator)
 

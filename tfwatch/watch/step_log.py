@@ -58,7 +58,7 @@ class StepLog:
         self._epoch = self._epoch_step = 0
         self._epoch_steps: int | None = None
         self._images: int | None = 0
-        self._open_row: tuple[int, int, int, float, float, float] | None = None
+        self._open_row: tuple[int, int, int, float, float, float, float] | None = None
         self._validation_ns = 0
 
     # -- epochs ---------------------------------------------------------------------------------
@@ -113,17 +113,30 @@ class StepLog:
 
     @failure_ends_recording
     def record_step(
-        self, start_ns: int, got_ns: int, dispatched_ns: int, done_ns: int, flags: int, batch: Any, logs: dict[str, Any]
+        self,
+        start_ns: int,
+        got_ns: int,
+        copy_ns: float,
+        dispatched_ns: int,
+        done_ns: int,
+        flags: int,
+        batch: Any,
+        logs: dict[str, Any],
     ) -> None:
-        """Record a step that `steps` already counts. Its row is written after its host part."""
+        """Record a step that `steps` already counts. Its row is written after its host part.
+
+        copy_ns: of the batch, after it was got; NaN where the copy is not timed.
+        """
         self._writer.status = (Phase.HOST, done_ns, self.steps, self._epoch, "")
         self._open_row = (
             start_ns,
             done_ns,
             flags | self.flags,
             (got_ns - start_ns) / 1e6,
-            (dispatched_ns - got_ns) / 1e6,
+            # A copy that is not timed is a part of the call; NaN differs from itself.
+            (dispatched_ns - got_ns - (copy_ns if copy_ns == copy_ns else 0.0)) / 1e6,
             (done_ns - got_ns) / 1e6,
+            copy_ns / 1e6,
         )
         self.flags = 0
         self._report_progress(1, count_examples(batch), logs)
@@ -158,7 +171,7 @@ class StepLog:
         columns = (parts.start_ns.tolist(), flags, parts.wait_ms.tolist(), parts.compute_ms.tolist())
         for number, (at_ns, flag, wait_ms, compute_ms) in enumerate(zip(*columns, strict=True), first):
             if number == self.steps:
-                self._open_row = (at_ns, end_ns, flag, wait_ms, dispatch_ms, compute_ms)
+                self._open_row = (at_ns, end_ns, flag, wait_ms, dispatch_ms, compute_ms, math.nan)
             else:
                 self._writer.step(at_ns, number, self._epoch, flag, wait_ms, dispatch_ms, compute_ms, 0.0)
             dispatch_ms = 0.0
@@ -192,10 +205,11 @@ class StepLog:
     def _close_row(self, flags: int, end_ns: int) -> None:
         if self._open_row is None:
             return
-        start_ns, done_ns, known, wait_ms, dispatch_ms, compute_ms = self._open_row
+        start_ns, done_ns, known, wait_ms, dispatch_ms, compute_ms, copy_ms = self._open_row
         self._open_row = None
         host_ms = (end_ns - done_ns) / 1e6
-        self._writer.step(start_ns, self.steps, self._epoch, known | flags, wait_ms, dispatch_ms, compute_ms, host_ms)
+        parts = (wait_ms, dispatch_ms, compute_ms, host_ms, copy_ms)
+        self._writer.step(start_ns, self.steps, self._epoch, known | flags, *parts)
 
 
 def _is_number(value: Any) -> bool:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tfwatch.watch.step_log import StepLog
 
     Original = Callable[[Any], Any]
+    #: Copies a flat batch to the device, in place, and returns the nanoseconds: see `device_copy`.
+    Copy = Callable[[Any], float]
 
 #: Steps over these iterators are split; others are left to Keras.
 ITERATORS = (tf.data.Iterator, tf.distribute.DistributedIterator)
@@ -116,6 +118,7 @@ def on_host(outputs: Any) -> dict[str, Any]:
 
 
 _COMPILE, _RETRACE = int(Flag.COMPILE), int(Flag.RETRACE)
+_NOT_TIMED = float("nan")
 
 
 class StepByStepRunner:
@@ -123,14 +126,23 @@ class StepByStepRunner:
 
     description: the way in which steps are separated. calls_at_end: pass an iterator that is exhausted, or that failed,
     to Keras' own function, which may run a step on it, as stock `fit` does with one step per call.
+    copy: of a batch, before the step's call.
     """
 
     description = "exact"
 
     def __init__(
-        self, step: BatchStep, fetch: Fetch, step_log: StepLog, writer: RunWriter, *, calls_at_end: bool
+        self,
+        step: BatchStep,
+        fetch: Fetch,
+        step_log: StepLog,
+        writer: RunWriter,
+        *,
+        calls_at_end: bool,
+        copy: Copy | None = None,
     ) -> None:
         self._step = step
+        self._copy = copy
         self._fetch = fetch
         self._step_log = step_log
         self._now_ns = writer.now_ns
@@ -163,6 +175,7 @@ class StepByStepRunner:
         step_log, step = self._step_log, self._step
         was_ready, traces = step.is_ready, step.traces
         step_log.begin_phase(Phase.COMPUTE if was_ready else Phase.COMPILE, got_ns)
+        copy_ns = self._copy(batch) if self._copy else _NOT_TIMED
         outputs = step(batch)
         dispatched_ns = self._now_ns()
         if step.operations:  # op by op on a CPU, operations compute: only the rest is launching
@@ -174,15 +187,23 @@ class StepByStepRunner:
         step_log.steps += 1
         if got_ns - start_ns > LATE_NS:
             self._fetch.explain_wait(got_ns - start_ns)
-        step_log.record_step(start_ns, got_ns, dispatched_ns, done_ns, self._fetch.flags, batch, logs)
+        step_log.record_step(start_ns, got_ns, copy_ns, dispatched_ns, done_ns, self._fetch.flags, batch, logs)
         return logs
 
 
 class UnfusedRunner(StepByStepRunner):
     """Runs the `steps_per_execution` steps of a call one by one; the call's metrics are those of the last."""
 
-    def __init__(self, step: BatchStep, fetch: Fetch, step_log: StepLog, writer: RunWriter, steps: int) -> None:
-        super().__init__(step, fetch, step_log, writer, calls_at_end=False)
+    def __init__(
+        self,
+        step: BatchStep,
+        fetch: Fetch,
+        step_log: StepLog,
+        writer: RunWriter,
+        steps: int,
+        copy: Copy | None = None,
+    ) -> None:
+        super().__init__(step, fetch, step_log, writer, calls_at_end=False, copy=copy)
         self.description = f"exact, steps_per_execution={steps} one by one"
         self._steps = steps
 

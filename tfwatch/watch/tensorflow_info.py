@@ -13,10 +13,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device. name: for people, e.g. `GPU:0 NVIDIA H100`. accelerated: a GPU, not the CPU."""
+    """A device.
+
+    name: for people, e.g. `GPU:0 NVIDIA H100`. accelerated: a GPU, not the CPU. has_own_memory: batches are copied to
+    it; the GPU of a Mac shares the CPU's memory.
+    """
 
     name: str
     accelerated: bool
+    has_own_memory: bool = False
 
 
 def find_device() -> Device:
@@ -29,7 +34,8 @@ def find_device() -> Device:
     details = tf.config.experimental.get_device_details(gpus[0])
     name = str(details.get("device_name") or "")
     # The Metal plug-in names every GPU METAL; the chip's name is more specific.
-    return Device(f"GPU:0 {_cpu_name() if name in ('', 'METAL') else name}", accelerated=True)
+    shown = f"GPU:0 {_cpu_name() if name in ('', 'METAL') else name}"
+    return Device(shown, accelerated=True, has_own_memory=platform.system() != "Darwin")
 
 
 def host_device() -> Device:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open
+from tfwatch.core.refusals import NotTimed
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.tfdata.stage_reader import StageReader
 from tfwatch.watch.async_loop import GpuProbe, TrackedStep
@@ -142,7 +143,8 @@ class TrackedRun:
         self._idle_ns = 0
         self._left_at: list[tuple[CodeType, int]] = []
         self._raised: ErrorText | None = None
-        self._writer.describe(split=_SPLIT)
+        why_no_copy = NotTimed.OWN_LOOP if device.has_own_memory else NotTimed.UNIFIED
+        self._writer.describe(split=_SPLIT, copy_not_timed=(why_no_copy if device.accelerated else NotTimed.CPU).value)
         self._iterator: Callable[[], Any] = lambda: None
         self._stages = StageReader(self._writer, self.iterators)
         self._stages.start()

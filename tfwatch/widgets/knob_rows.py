@@ -66,6 +66,15 @@ KNOB_KEYS = (
         KEYS["fast_form"], "fast_form", "fast pipeline", "the fast pipeline, or the slow one again", "", 2, brief="fast"
     ),
     KnobKey(
+        KEYS["device_prefetch"],
+        "device_prefetch",
+        "device prefetch",
+        "prefetch to the GPU's memory, or off",
+        "copies batches to the GPU ahead",
+        3,
+        brief="gpu",
+    ),
+    KnobKey(
         KEYS["latency_ms"], "latency_ms", "latency", "simulated latency off, or back on", "simulated, per batch", 7
     ),
     KnobKey(
@@ -96,11 +105,15 @@ def has_knob(snapshot: Snapshot, knob: str) -> bool:
     return knob in snapshot.manifest.knobs and (knob != "latency_ms" or has_latency(snapshot))
 
 
+#: The knobs that a run may lack, with a reason.
+_OPTIONAL = ("fast_form", "cache", "device_prefetch")
+
+
 def lacking(snapshot: Snapshot, knob: str) -> Refusal | None:
     """Return the reason why a run's workload has no such knob; None where it has one, or no reason is known."""
     if knob == "latency_ms" and not has_latency(snapshot):
         return Refusal.NO_LATENCY
-    return LACKING.get(knob) if knob in ("fast_form", "cache") and not has_knob(snapshot, knob) else None
+    return LACKING.get(knob) if knob in _OPTIONAL and not has_knob(snapshot, knob) else None
 
 
 def refusal(snapshot: Snapshot, knob: str, live: bool, ending: bool = False) -> Refusal | None:

@@ -43,8 +43,13 @@ class Entry:
     shuffles: bool = True
 
     def has(self, knob: str) -> bool:
-        """Return True where its pipeline has this knob of `core.knobs.KNOBS`."""
-        optional = {"fast_form": bool(self.fast), "cache": bool(self.cached), "shuffle": self.shuffles}
+        """Return True where its pipeline has this knob of `core.knobs.KNOBS`; the device decides on one to it."""
+        optional = {
+            "fast_form": bool(self.fast),
+            "cache": bool(self.cached),
+            "shuffle": self.shuffles,
+            "device_prefetch": False,
+        }
         return optional.get(knob, True)
 
 

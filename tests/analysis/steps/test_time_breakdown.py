@@ -61,7 +61,7 @@ class RunBuilder:
         return self.step(epoch, first_wait, COMPUTE + compile_ms, flags=int(flags))
 
     def step(self, epoch: int, wait: float = WAIT, compute: float = COMPUTE, flags: int = 0) -> RunBuilder:
-        self.rows.append((self._ns(), len(self.rows) + 1, epoch, flags, wait, 1.0, compute, HOST))
+        self.rows.append((self._ns(), len(self.rows) + 1, epoch, flags, wait, 1.0, compute, HOST, np.nan))
         self.at_s += (wait + compute + HOST) / 1e3
         return self
 
@@ -160,7 +160,7 @@ def test_an_epoch_that_waits_for_its_first_batch_lies_between_epochs() -> None:
 
 def test_a_callback_before_watch_that_ends_the_epoch_is_no_host_time() -> None:
     built = RunBuilder().begin(0).end(0).begin(1)
-    built.rows[99] = (*built.rows[99][:7], HOST + 3000.0)
+    built.rows[99] = (*built.rows[99][:7], HOST + 3000.0, np.nan)
     built.events = [event for event in built.events if isinstance(event, EpochStarted)]
     built.events[1] = EpochStarted(built.events[1].at_ns + 3 * 10**9, 1, 2, STEPS)
     built.rows[100] = (built.rows[100][0] + 3 * 10**9, *built.rows[100][1:])

@@ -8,7 +8,7 @@ from tfwatch.analysis.steps.verdict import NEEDED, Bound, Verdict, judge
 from tfwatch.core.rows import Flag
 
 UNKNOWN, NOT, MODERATELY, HIGHLY = Verdict
-INPUT, HOST, LAUNCH, COMPUTE = Bound
+INPUT, HOST, COPY, LAUNCH, COMPUTE = Bound
 
 
 @pytest.mark.parametrize(
@@ -190,3 +190,34 @@ def test_long_waits_that_come_back_do() -> None:
     rows["wait_ms"][::40] = 400
 
     assert judge(rows).verdict is HIGHLY
+
+
+@pytest.mark.parametrize(
+    ("before", "copy", "bound"),
+    [(None, 3.9, COMPUTE), (None, 4.1, COPY), (COMPUTE, 4.3, COMPUTE), (COPY, 3.7, COPY), (COPY, 3.5, COMPUTE)],
+)
+def test_a_fifth_of_the_step_in_copying_is_copy_bound(before: Bound | None, copy: float, bound: Bound) -> None:
+    rows = make_steps(np.zeros(100), compute=19.5, host=0.5, dispatch=1.0, copy=copy)
+
+    assert judge(rows, accelerated=True, bound=before).bound is bound
+
+
+def test_a_run_that_copies_is_not_launch_bound() -> None:
+    copies = make_steps(np.zeros(100), compute=16.5, host=0.2, dispatch=1.0, copy=14.5)
+    hidden = make_steps(np.zeros(100), compute=16.5, host=0.2, dispatch=15.5)
+
+    assert (judge(copies, accelerated=True).bound, judge(hidden, accelerated=True).bound) == (COPY, LAUNCH)
+
+
+def test_of_copy_and_host_the_larger_is_the_limit() -> None:
+    host = make_steps(np.zeros(100), compute=12.0, host=8.0, dispatch=1.0, copy=5.0)
+    copy = make_steps(np.zeros(100), compute=15.0, host=5.0, dispatch=1.0, copy=8.0)
+
+    assert (judge(host, accelerated=True).bound, judge(copy, accelerated=True).bound) == (HOST, COPY)
+
+
+def test_launching_that_waits_for_copies_ahead_is_not_launch_bound() -> None:
+    rows = make_steps(np.zeros(100), compute=11.0, host=0.3, dispatch=10.0, copy=0.0)
+
+    assert judge(rows, accelerated=True, copy_ms=10.4).bound is COPY
+    assert judge(rows, accelerated=True, copy_ms=0.2).bound is LAUNCH

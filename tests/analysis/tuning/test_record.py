@@ -41,7 +41,7 @@ EVENTS: list[Event] = [asked(98), switched(101, 98), asked(199, "off"), switched
 def rows_of(waits: list[float]) -> Rows:
     rows = np.zeros(len(waits), dtype=STEP)
     rows["step"] = np.arange(1, len(waits) + 1)
-    rows["wait_ms"], rows["compute_ms"] = waits, 10.0
+    rows["wait_ms"], rows["compute_ms"], rows["copy_ms"] = waits, 10.0, np.nan
     rows["flags"][::100] = Flag.SWITCH
     return restart(rows)
 

@@ -38,7 +38,7 @@ def step_rows(*parts: tuple[float, float, float], flags: int = 0) -> Rows:
     rows = np.zeros(len(parts), STEP)
     start_ms = 0.0
     for at, (wait, host, compute) in enumerate(parts):
-        rows[at] = (int(start_ms * 1e6), at + 1, 0, flags, wait, 0.0, compute, host)
+        rows[at] = (int(start_ms * 1e6), at + 1, 0, flags, wait, 0.0, compute, host, np.nan)
         start_ms += wait + host + compute
     return rows
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings import advice, code_suggestions
+from tfwatch.analysis.findings.copying import advise_copy, describe_copy_bound
 from tfwatch.analysis.findings.loss import divergence_text
 from tfwatch.analysis.findings.machine_remark import remark
 from tfwatch.analysis.findings.situation import Advice, Banner, Tone
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from tfwatch.analysis.findings.situation import Situation
     from tfwatch.analysis.steps.verdict import Breakdown
 
+#: Data wait is a copy ahead where that takes this share of a step.
+_MOST = 0.8
 #: Shorter times are shown in milliseconds.
 _SHORT_S = 0.1
 
@@ -82,7 +85,8 @@ def _input_bound(now: Situation, part: Breakdown) -> Banner:
     if simulated != "off":
         sentence = f"{brief}, {simulated} of it simulated{' (l)' if now.live else ''}"
     word = f"STARVING {units.percent(part.wait_share)}"
-    found = advice.advise_starving(now, part)
+    is_copy = part.copied_ahead_share(now.copy_ms) >= _MOST
+    found = advise_copy(now, part) if is_copy else advice.advise_starving(now, part)
     tone = Tone.BAD if highly else Tone.WARN
     return Banner(word, sentence, found.sentence, tone, edit=found.edit, brief=brief)
 
@@ -104,6 +108,7 @@ def _next(now: Situation, part: Breakdown) -> Advice:
 _BOUND: dict[Bound, Callable[[Situation, Breakdown], Banner]] = {
     Bound.INPUT: _input_bound,
     Bound.HOST: _host_bound,
+    Bound.COPY: describe_copy_bound,
     Bound.LAUNCH: _launch_bound,
     Bound.COMPUTE: _compute_bound,
 }

@@ -25,6 +25,13 @@ PRECISION = 'keras.mixed_precision.set_global_policy("mixed_float16")  # before 
 GRAPH = "model.compile(..., run_eagerly=False)  # a loop of your own: @tf.function over its step"
 LONGER_CALLS = f"model.compile(..., steps_per_execution={STEPS_PER_EXECUTION})  # callbacks run once per call"
 FEWER_LAUNCHES = f"model.compile(..., steps_per_execution={STEPS_PER_EXECUTION}, jit_compile=True)"
+UINT8 = (
+    "dataset = dataset.map(lambda x, y: (tf.cast(x, tf.uint8), y))  # whole numbers to 255, scaled in the model:\n"
+    "keras.layers.Rescaling(1 / 255)  # the first layer casts on the device"
+)
+DEVICE_PREFETCH = (
+    'dataset = dataset.apply(tf.data.experimental.prefetch_to_device("/GPU:0", {depth}))  # the last stage'
+)
 VALIDATE_LESS = "model.fit(..., validation_freq=2)"
 ONE_ITERATOR = "model.fit(dataset.repeat(), steps_per_epoch=...)  # one iterator for all epochs"
 REPEATED = (
@@ -60,6 +67,7 @@ _CALLS = {
     "prefetch": ".prefetch()",
     "workers": "num_parallel_calls",
     "cache": ".cache()",
+    "device_prefetch": "prefetch_to_device",
     "fast_form": "the fast pipeline",
     "latency_ms": "the simulated latency",
 }
@@ -79,6 +87,8 @@ def switch_line(knob: str, value: str, table: StageTable | None = None, form: st
         return f"dataset = dataset.map({name}, num_parallel_calls={_number(value)})  # in place of .map({name})"
     if knob == "cache":
         return "dataset = dataset.cache()  # after the slow stages, before shuffle and anything random"
+    if knob == "device_prefetch":
+        return DEVICE_PREFETCH.format(depth=_number(value))
     return _fast(form, costliest_map(table)) if knob == "fast_form" else ""
 
 
@@ -90,6 +100,7 @@ def switch_phrase(knob: str, value: str, form: str = "") -> str:
         "prefetch": f".prefetch({_number(value)})",
         "workers": f"num_parallel_calls={_number(value)}",
         "cache": ".cache()",
+        "device_prefetch": f"prefetch_to_device({value})",
         "fast_form": "tf.data in place of the generator" if form == _GENERATOR else ".batch() before .map()",
     }
     return words.get(knob, f"{knob} {value}")
@@ -140,4 +151,4 @@ def _number(value: str) -> str:
     return "tf.data.AUTOTUNE" if value == "auto" else value
 
 
-_ORDER = ("fast_form", "workers", "cache", "prefetch")
+_ORDER = ("fast_form", "workers", "cache", "prefetch", "device_prefetch")

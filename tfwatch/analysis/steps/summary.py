@@ -87,17 +87,18 @@ def summarise(
     accelerated: bool = False,
     open_wait: Rows | None = None,
     op_by_op: bool = False,
+    copy_ms: float | None = None,
 ) -> Summary:
     """Sum up a run; `steps` are all its rows of `core.rows.STEP`, step 1 first.
 
     accelerated: the steps ran on a device other than the CPU. open_wait: a row of the wait in progress, if any: it may
-    be a stall, and is no step. op_by_op: as in `Manifest`.
+    be a stall, and is no step. op_by_op, copy_ms: as in `Manifest`.
     """
     rows = steps[plausible(steps)]
     pauses, search = Pauses(events), SpikeSearch(rows)
     calm = steady(rows, search)
     split = breakdown(calm)
-    setting = last_setting(rows, events, calm, accelerated, op_by_op)
+    setting = last_setting(rows, events, calm, accelerated, op_by_op, copy_ms)
     host = setting.judgement.breakdown.host.mean if setting.judgement.breakdown else 0.0
     return Summary(
         steps=len(steps),
@@ -116,17 +117,23 @@ def summarise(
 
 
 def last_setting(
-    rows: Rows, events: Sequence[Event], calm: Rows, accelerated: bool = False, op_by_op: bool = False
+    rows: Rows,
+    events: Sequence[Event],
+    calm: Rows,
+    accelerated: bool = False,
+    op_by_op: bool = False,
+    copy_ms: float | None = None,
 ) -> LastSetting:
     """Find the last setting that counts, and judge it.
 
     A setting that the autopilot or an A/B test was testing when the run ended (`undecided`) does not count. After an
     A/B test all blocks with the setting count. rows: all plausible rows; calm: the steady ones of them.
     """
+    limits = (accelerated, op_by_op, copy_ms)
     known = [event for event in events if isinstance(event, UNDECIDED_EVENTS)]
     undecided, begins = find_undecided(known), np.flatnonzero(rows["flags"] & Flag.SWITCH).tolist()
     if undecided is None and not begins:
-        return LastSetting(_ends(rows), 0, True, None, calm[-LONGEST:].copy(), _judged(calm, accelerated, op_by_op))
+        return LastSetting(_ends(rows), 0, True, None, calm[-LONGEST:].copy(), _judged(calm, *limits))
     stretches = undecided.stretches if undecided else blocks_like_the_last(known)
     found = [_since_switch(_within(rows, *stretch)) for stretch in stretches]
     if undecided is None:
@@ -135,7 +142,7 @@ def last_setting(
     calm = steady(found[0] if len(found) == 1 else np.concatenate(found))
     ends = tuple(end for stretch in found for end in _ends(stretch))
     begin_ns = min((int(stretch["start_ns"][0]) for stretch in found if len(stretch)), default=0)
-    return LastSetting(ends, begin_ns, False, undecided, calm[-LONGEST:].copy(), _judged(calm, accelerated, op_by_op))
+    return LastSetting(ends, begin_ns, False, undecided, calm[-LONGEST:].copy(), _judged(calm, *limits))
 
 
 def _within(rows: Rows, first: int, last: int) -> Rows:
@@ -154,12 +161,13 @@ def _ends(rows: Rows) -> tuple[tuple[int, int], ...]:
     return ((int(rows["step"][0]), int(rows["step"][-1])),) if len(rows) else ()
 
 
-def _judged(calm: Rows, accelerated: bool, op_by_op: bool) -> Judgement:
+def _judged(calm: Rows, accelerated: bool, op_by_op: bool, copy_ms: float | None) -> Judgement:
     split = breakdown(calm)
     if split is None or split.steps < NEEDED:
         return Judgement(Verdict.UNKNOWN, len(calm), NEEDED, split)
     verdict = classify(split)
-    return Judgement(verdict, split.steps, NEEDED, split, find_bound(split, verdict, accelerated, op_by_op=op_by_op))
+    bound = find_bound(split, verdict, accelerated, op_by_op=op_by_op, copy_ms=copy_ms)
+    return Judgement(verdict, split.steps, NEEDED, split, bound)
 
 
 def between(steps: Rows, first: int, last: int) -> Rows:

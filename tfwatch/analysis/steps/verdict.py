@@ -1,4 +1,4 @@
-"""The split of a stretch of steps into data wait, compute and host, and the verdict on it.
+"""The split of a stretch of steps into data wait, copy, compute and host, and the verdict on it.
 
 Input-bound by the TensorFlow profiler's thresholds, or another limit.
 """
@@ -25,6 +25,8 @@ MODERATELY_FROM = 0.05
 HIGHLY_FROM = 0.20
 #: tfwatch's own threshold: the share that makes a run highly input-bound, between the steps instead.
 HOST_FROM = 0.20
+#: Copy-bound: the copy of a batch to the device takes this share of a step, in which the device idles.
+COPY_FROM = 0.20
 #: Launch-bound: launching the kernels takes more than half of the compute on an accelerator.
 LAUNCH_FROM = 0.5
 #: Launch-bound on the CPU: a step that runs op by op and spends this share of its time in Python.
@@ -39,8 +41,9 @@ _CONTEXT = 128
 #: This many rows hold a window and its context where steps are longer than 5 ms; 4096 rows are 128 KB to read.
 _USUALLY = 512
 
-
 _PARTS = ("wait", "dispatch", "compute", "host")
+#: Batches that arrive on the device take this share of a copy, at most.
+_NO_COPY = 0.05
 #: Batches come in bursts where the mean step is this many times the median: a few steps wait for many.
 BURSTS = 1.25
 
@@ -56,8 +59,9 @@ class Stat:
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """A stretch of steady steps. `compute` contains `dispatch`; wait + compute + host = step, step by step.
+    """A stretch of steady steps. `compute` contains `dispatch`; wait + copy + compute + host = step, step by step.
 
+    copy: of the batch to the device; None where it is not timed, and is a part of `compute`.
     wait_share: the sum of data wait over the sum of step time, 0 to 1.
     """
 
@@ -68,6 +72,7 @@ class Breakdown:
     compute: Stat
     host: Stat
     wait_share: float
+    copy: Stat | None = None
 
     @property
     def in_bursts(self) -> bool:
@@ -76,18 +81,28 @@ class Breakdown:
 
     @property
     def work_mean_ms(self) -> float:
-        """The mean of compute and host together."""
-        return self.compute.mean + self.host.mean
+        """The mean of copy, compute and host together."""
+        return (self.copy.mean if self.copy else 0.0) + self.compute.mean + self.host.mean
 
     @property
     def work_median_ms(self) -> float:
-        """The sum of the median compute and the median host."""
-        return self.compute.median + self.host.median
+        """The sum of the medians of copy, compute and host."""
+        return (self.copy.median if self.copy else 0.0) + self.compute.median + self.host.median
 
     @property
     def host_share(self) -> float:
         """The sum of host time over the sum of step time, 0 to 1."""
         return self.host.mean / self.step.mean if self.step.mean > 0 else 0.0
+
+    @property
+    def copy_share(self) -> float:
+        """The sum of copy over the sum of step time, 0 to 1; 0 where the copy is not timed."""
+        return self.copy.mean / self.step.mean if self.copy and self.step.mean > 0 else 0.0
+
+    def copied_ahead_share(self, copy_ms: float | None) -> float:
+        """The time of a copy over that of a step, at most 1, where batches are on the device already; else 0."""
+        is_ahead = copy_ms is not None and self.copy is not None and self.copy.mean <= _NO_COPY * copy_ms
+        return min(copy_ms / self.step.mean, 1.0) if is_ahead and copy_ms and self.step.mean > 0 else 0.0
 
     @property
     def dispatch_share(self) -> float:
@@ -114,6 +129,7 @@ class Bound(Enum):
 
     INPUT = "input-bound"
     HOST = "host-bound"
+    COPY = "copy-bound"
     LAUNCH = "launch-bound"
     COMPUTE = "compute-bound"
 
@@ -139,32 +155,46 @@ def judge(
     accelerated: bool = False,
     op_by_op: bool = False,
     bound: Bound | None = None,
+    copy_ms: float | None = None,
 ) -> Judgement:
     """Judge the newest steps of `rows` (the last max(20 steps, 2 s), steady ones).
 
     `before` and `bound` are those of the last judgement: they are kept until the share is 2 points past the threshold
     (hysteresis). Steps before the newest pipeline switch belong to another setting and are not judged.
-    accelerated: the steps run on a device other than the CPU. op_by_op: as Python, not as a graph.
+    accelerated: the steps run on a device other than the CPU. op_by_op: as Python, not as a graph. copy_ms: the copy of
+    a batch, where batches are copied ahead.
     """
     window = _window(rows)
     split = breakdown(window)
     if split is None or split.steps < NEEDED:
         return Judgement(Verdict.UNKNOWN, len(window), NEEDED, split)
     verdict = classify(split, before)
-    return Judgement(verdict, split.steps, NEEDED, split, find_bound(split, verdict, accelerated, bound, op_by_op))
+    return Judgement(
+        verdict, split.steps, NEEDED, split, find_bound(split, verdict, accelerated, bound, op_by_op, copy_ms)
+    )
 
 
 def find_bound(
-    split: Breakdown, verdict: Verdict, accelerated: bool, before: Bound | None = None, op_by_op: bool = False
+    split: Breakdown,
+    verdict: Verdict,
+    accelerated: bool,
+    before: Bound | None = None,
+    op_by_op: bool = False,
+    copy_ms: float | None = None,
 ) -> Bound:
     """Find the limit of a stretch of steady steps with this verdict.
 
     A starving device is always input-bound. On a CPU the call of a graph is the compute: only steps that run op by op
-    are launch-bound there.
+    are launch-bound there. Of host and copy the larger part is the limit.
+    A copy ahead counts with its time: launching waits for it.
     """
     if verdict is not Verdict.NOT:
         return Bound.INPUT
-    if split.host_share >= _threshold(HOST_FROM, before is not None, before is Bound.HOST):
+    is_host = split.host_share >= _threshold(HOST_FROM, before is not None, before is Bound.HOST)
+    copy_share = split.copied_ahead_share(copy_ms) or split.copy_share
+    if copy_share >= _threshold(COPY_FROM, before is not None, before is Bound.COPY):
+        return Bound.HOST if is_host and split.host_share > copy_share else Bound.COPY
+    if is_host:
         return Bound.HOST
     share, threshold = (split.launch_share, LAUNCH_FROM) if accelerated else (split.dispatch_share, PYTHON_FROM)
     if (accelerated or op_by_op) and share >= _threshold(threshold, before is not None, before is Bound.LAUNCH):
@@ -224,10 +254,13 @@ def breakdown(rows: Rows) -> Breakdown | None:
     if not len(rows):
         return None
     parts = {name: np.ascontiguousarray(rows[f"{name}_ms"]) for name in _PARTS}
+    copies = None if np.isnan(rows["copy_ms"]).any() else np.ascontiguousarray(rows["copy_ms"])
+    if copies is not None:
+        parts["compute"] = parts["compute"] - copies
     step = _stat(step_ms(rows))
     stats = {name: _stat(values) for name, values in parts.items()}
     share = stats["wait"].mean / step.mean if step.mean > 0 else 0.0
-    return Breakdown(len(rows), step, **stats, wait_share=share)
+    return Breakdown(len(rows), step, **stats, wait_share=share, copy=None if copies is None else _stat(copies))
 
 
 def _stat(values: NDArray[np.float32]) -> Stat:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from tfwatch.analysis.steps.verdict import COPY_FROM
 from tfwatch.analysis.tuning.batch_supply import depth, needed_bytes
+from tfwatch.analysis.tuning.knob_state import first_on
 from tfwatch.core.knobs import KnobChange
 from tfwatch.core.rows import Flag
 
@@ -136,7 +138,7 @@ def settling_steps(knobs: Mapping[str, str]) -> int:
 
 def buffered_steps(knobs: Mapping[str, str]) -> int:
     """Return the number of steps that the buffers of a setting still serve after a request for another, plus one."""
-    return depth(knobs.get("prefetch", "off")) + depth(knobs.get("workers", "off")) + 1
+    return sum(depth(knobs.get(knob, "off")) for knob in ("prefetch", "workers", "device_prefetch")) + 1
 
 
 def drop_settling_rows(rows: Rows, steps: int) -> Rows:
@@ -164,6 +166,7 @@ _WHY = {
     "workers": "several cores prepare batches, and reads of storage overlap",
     "prefetch": "batches are prepared while a step runs",
     "cache": "examples are read and decoded once",
+    "device_prefetch": "batches are copied to the GPU while a step runs",
 }
 _BOTH = "batches are prepared while a step runs, by as few workers as suffice"
 _FEWER = "fewer workers leave more of the cores to the training"
@@ -188,6 +191,13 @@ def find_data_wait_moves(state: SearchState, limits: Limits) -> list[Move]:
     found += [_single_change(state, "workers", calls), _single_change(state, "prefetch", depth)]
     found.append(_single_change(state, "cache", "on" if state.knobs.get("cache") == "off" else ""))
     return _new_moves(state, limits, found)
+
+
+def find_copy_moves(state: SearchState, limits: Limits) -> list[Move]:
+    """Return the move that copies batches to the device ahead, where the copy is the limit."""
+    if state.now.copy_ms < COPY_FROM * state.now.step_ms or state.knobs.get("device_prefetch") != "off":
+        return []
+    return _new_moves(state, limits, [_single_change(state, "device_prefetch", first_on("device_prefetch"))])
 
 
 def find_core_sharing_moves(state: SearchState, limits: Limits) -> list[Move]:

@@ -19,6 +19,7 @@ from tfwatch.analysis.tuning.autopilot_moves import (
     Move,
     SearchState,
     Stop,
+    find_copy_moves,
     find_core_sharing_moves,
     find_data_wait_moves,
     find_return_moves,
@@ -87,6 +88,9 @@ class AutopilotSearch:
     def next(self, make_forecast: MakeForecast, limits: Limits) -> Move | Stop:
         """Return the next move, or the reason to stop. make_forecast: of a switch from the current settings."""
         state, now = self.state(make_forecast), self.now
+        copying = [m for m in find_copy_moves(state, limits) if judging_steps(state, m, limits) >= LEAST]
+        if copying:
+            return copying[0]
         if now.step_ms <= (1 + NEAR_COMPUTE_FLOOR) * self._compute_floor_ms < math.inf:
             floor = f"the {units.milliseconds(self._compute_floor_ms)} of compute and host"
             above = f"less than {units.percent(NEAR_COMPUTE_FLOOR)} above {floor}"

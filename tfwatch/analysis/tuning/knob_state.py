@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
     from tfwatch.core.events import Event
 
-_FIRST_ON = {"prefetch": "4", "workers": "auto", "latency_ms": "20 ms", "fast_form": "on", "cache": "on"}
+_FIRST_ON = {
+    "prefetch": "4",
+    "device_prefetch": "2",
+    "workers": "auto",
+    "latency_ms": "20 ms",
+    "fast_form": "on",
+    "cache": "on",
+}
 #: The depth that a key doubles or halves from `auto` and `default`.
 _UNSET_DEPTH = 4
 

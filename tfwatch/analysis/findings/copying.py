@@ -1,0 +1,75 @@
+"""The sentences about the copy of a batch to the device: its time, its bandwidth, and what makes it shorter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfwatch.analysis.findings import advice, code_suggestions
+from tfwatch.analysis.findings.situation import Advice, Banner, Tone
+from tfwatch.analysis.tuning.switch_text import best, expected_gain_text
+from tfwatch.core import units
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfwatch.analysis.findings.situation import Situation
+    from tfwatch.analysis.steps.verdict import Breakdown
+
+#: The bytes of one number, by element types that whole numbers to 255, as in images, can replace.
+_WIDE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+#: Fewer bytes are advised where they shorten the copy by at least this share.
+_WORTH_IT = 0.2
+
+
+def describe_copy_bound(now: Situation, part: Breakdown) -> Banner:
+    """Describe steps whose limit is the copy of the batch to the device."""
+    ahead, took_ms = part.copied_ahead_share(now.copy_ms), _copy_ms(now, part)
+    spent = " of ".join(units.in_one_unit(took_ms, part.step.mean))
+    brief = f"copying batches to {now.device} takes {spent}/step"
+    sentence = f"{brief}{_rate(now, took_ms)}{', ahead of the steps, whose launching waits for it' if ahead else ''}"
+    found = advise_copy(now, part)
+    word = f"COPY-BOUND {units.percent(ahead or part.copy_share)}"
+    return Banner(word, sentence, found.sentence, Tone.WARN, edit=found.edit, brief=brief)
+
+
+def advise_copy(now: Situation, part: Breakdown) -> Advice:
+    """Advise on a long copy: device prefetch where it is forecast to help more, else fewer bytes."""
+    small, all_bytes = _small_bytes(now.copied_bytes), sum(now.copied_bytes.values())
+    saved_ms = _copy_ms(now, part) * (1 - small / all_bytes) if small else 0.0
+    ahead = best(one for one in now.forecasts.values() if one.knob == "device_prefetch")
+    if ahead is not None and part.step.median - ahead.step_ms > saved_ms:
+        edit = code_suggestions.switch_line(ahead.knob, ahead.value)
+        key = f"{advice.key_text(ahead, now.knobs.get(ahead.knob, 'off'))}: " if now.live else "prefetch_to_device: "
+        return Advice(f"{key}{expected_gain_text(ahead)}", edit)
+    if saved_ms:
+        sizes = f"{units.memory(small)} in place of {units.memory(all_bytes)}"
+        after = f"about {units.milliseconds(part.step.mean - saved_ms)}/step"
+        return Advice(f"images as uint8, cast on the device: {sizes}, {after}", code_suggestions.UINT8)
+    return Advice("copy fewer bytes: smaller images, or augmentation on the device")
+
+
+def _copy_ms(now: Situation, part: Breakdown) -> float:
+    """Return the time of a copy, also of one ahead; 0 where it is unknown."""
+    if part.copied_ahead_share(now.copy_ms):
+        return now.copy_ms or 0.0
+    return part.copy.mean if part.copy else 0.0
+
+
+def bandwidth(copied_bytes: Mapping[str, int], copy_ms: float) -> float | None:
+    """Return the bytes that are copied per second; None where unknown."""
+    total = sum(copied_bytes.values())
+    return total / copy_ms * 1e3 if total and copy_ms > 0 else None
+
+
+def _rate(now: Situation, copy_ms: float) -> str:
+    """Return `: 74 MB at 5.0 GB/s`; empty where the size of batches is unknown."""
+    rate = bandwidth(now.copied_bytes, copy_ms)
+    if rate is None:
+        return ""
+    return f": {units.memory(sum(now.copied_bytes.values()))} at {units.number(rate / 1e9)} GB/s"
+
+
+def _small_bytes(copied_bytes: Mapping[str, int]) -> int:
+    """Return the bytes of a batch with one byte for each fractional number; 0 where they are hardly fewer."""
+    small = sum(size // _WIDE.get(kind, 1) for kind, size in copied_bytes.items())
+    return small if small <= (1 - _WORTH_IT) * sum(copied_bytes.values()) else 0

@@ -1,0 +1,183 @@
+"""Copy the large parts of a batch to the GPU before the step's call, so that the copy can be timed.
+
+Otherwise the copy happens inside the call and looks like launching. The step itself is the same, bit for bit: it would
+copy the same tensors to the same device. A copy from pageable memory returns when it is done.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections import defaultdict
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tfwatch.core.errors import reason as to_text
+from tfwatch.core.refusals import NotTimed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tfwatch.runs.writer import RunWriter
+
+#: Smaller parts, as labels are, stay inside the call: a copy costs 0.06 ms beside its bytes on an H100.
+LEAST_BYTES = 2**18
+#: Element types that a function takes on the GPU. It takes 32-bit integers and strings in host memory.
+_KINDS = frozenset(
+    {
+        tf.float64, tf.float32, tf.float16, tf.bfloat16, tf.uint8, tf.int8, tf.uint16, tf.int16, tf.int64, tf.bool,
+    }
+)  # fmt: skip
+_TRIES = 9
+#: The copies whose median is that of the run.
+_FIRST = 15
+
+
+class DeviceCopy:
+    """Copies batches of one structure, flat lists of tensors, to one device; a tensor that is there stays.
+
+    copied_bytes: of the first batch, by element type; empty before it, or if its parts are too small to be copied.
+    is_ahead: the first batch was on the device already.
+    """
+
+    def __init__(self, device: str) -> None:
+        self.copied_bytes: dict[str, int] = {}
+        self.is_ahead = False
+        self._device = device
+        self._parts: list[int] = []
+        self._empty_ns = 0.0
+
+    def begin(self, batch: Sequence[Any]) -> None:
+        """Choose the parts to copy by the first batch, and measure the time of a copy beside its bytes."""
+        sizes = [int(part.shape.num_elements() or 0) * part.dtype.size for part in batch]
+        self._parts = [n for n, part in enumerate(batch) if part.dtype in _KINDS and sizes[n] >= LEAST_BYTES]
+        copied: defaultdict[str, int] = defaultdict(int)
+        for n in self._parts:
+            copied[batch[n].dtype.name] += sizes[n]
+        self.copied_bytes = dict(copied)
+        if copied:
+            self._empty_ns = len(self._parts) * self._time_empty()
+        self.is_ahead = any("GPU" in batch[n].device for n in self._parts)
+
+    def time_like(self, batch: Sequence[Any]) -> float:
+        """Return the nanoseconds of a copy from host memory of as many bytes as those of a batch that is there."""
+        with tf.device("/CPU:0"):
+            like = [tf.zeros(part.shape, part.dtype) for part in batch]
+        self(list(like))
+        return self(like)
+
+    def __call__(self, batch: list[Any]) -> float:
+        """Copy in place; return the nanoseconds, without those of as many empty copies."""
+        device, start_ns = self._device, time.perf_counter_ns()
+        for n in self._parts:
+            batch[n] = batch[n]._copy_to_device(device)
+        return max(time.perf_counter_ns() - start_ns - self._empty_ns, 0.0)
+
+    def _time_empty(self) -> float:
+        with tf.device("/CPU:0"):
+            empty = tf.zeros(1)
+        took_ns = []
+        for _ in range(_TRIES):
+            start_ns = time.perf_counter_ns()
+            empty._copy_to_device(self._device)
+            took_ns.append(time.perf_counter_ns() - start_ns)
+        return median(took_ns)
+
+
+class TimedCopy:
+    """The copy of a training's batches, as long as it works: a failure ends the timing, never the training."""
+
+    def __init__(self, writer: RunWriter, copy: DeviceCopy) -> None:
+        self._writer = writer
+        self._copy: DeviceCopy | None = copy
+        self._has_begun = False
+        self._first_ns: list[float] | None = []
+
+    def __call__(self, batch: Any) -> float:
+        """Copy the parts of a flat batch in place; return the nanoseconds, NaN where the copy is not timed."""
+        if self._copy is None:
+            return _NAN
+        try:
+            if not self._has_begun:
+                self._begin(self._copy, batch)
+            if self._copy is None:
+                return _NAN
+            took_ns = self._copy(batch)
+            if self._first_ns is not None:
+                self._note(took_ns, self._first_ns)
+            return took_ns
+        except Exception as error:  # noqa: BLE001  the step copies what is left, and raises what the user is to see
+            self._stop(to_text(error).partition("\n")[0])
+            return _NAN
+
+    def _begin(self, copy: DeviceCopy, batch: Any) -> None:
+        self._has_begun = True
+        copy.begin(batch)
+        if not copy.copied_bytes:
+            self._stop(NotTimed.SMALL.value)
+        else:
+            self._writer.describe(copied_bytes=copy.copied_bytes, copy_not_timed="")
+            if copy.is_ahead:
+                self._writer.describe(copy_ms=copy.time_like(batch) / 1e6)
+                self._first_ns = None
+
+    def _note(self, took_ns: float, first_ns: list[float]) -> None:
+        first_ns.append(took_ns)
+        if len(first_ns) == _FIRST:
+            self._writer.describe(copy_ms=median(first_ns) / 1e6)
+            self._first_ns = None
+
+    def _stop(self, why: str) -> None:
+        self._copy = None
+        self._writer.describe(copied_bytes={}, copy_not_timed=why)
+
+
+_NAN = float("nan")
+
+
+def why_no_device_prefetch() -> NotTimed | None:
+    """Return why nothing is copied to a GPU with memory of its own; None where there is one."""
+    if not tf.config.list_logical_devices("GPU"):
+        return NotTimed.CPU
+    return NotTimed.UNIFIED if platform.system() == "Darwin" else None
+
+
+def find_device(model: Any, *, eager: bool, is_flat: bool) -> str | NotTimed:
+    """Return the GPU that a model's steps copy their batches to, or why the copy is not timed.
+
+    is_flat: batches are lists of plain tensors.
+    """
+    if missing := why_no_device_prefetch():
+        return missing
+    if eager:
+        return NotTimed.EAGER
+    if not is_flat:
+        return NotTimed.NOT_PLAIN
+    wanted = tf.config.list_logical_devices("GPU")[0].name
+    used = {_short(part.value.device) for part in model.trainable_variables} | {_short(_probe().device)}
+    return wanted if used == {_short(wanted)} else NotTimed.ELSEWHERE
+
+
+def make_copy(writer: RunWriter, model: Any, *, eager: bool, is_flat: bool) -> Callable[[Any], float] | None:
+    """Return the copy of a model's batches; None where it is not timed, which run.json then explains."""
+    try:
+        found = find_device(model, eager=eager, is_flat=is_flat)
+    except Exception as error:  # noqa: BLE001  a model of any kind; its copies are then not timed
+        writer.describe(copied_bytes={}, copy_not_timed=to_text(error).partition("\n")[0])
+        return None
+    if isinstance(found, NotTimed):
+        writer.describe(copied_bytes={}, copy_not_timed=found.value)
+        return None
+    return TimedCopy(writer, DeviceCopy(found))
+
+
+def _probe() -> Any:
+    """Return a tensor where operations run by default: a script may train within `tf.device`."""
+    return tf.zeros((1,)) + 0.0
+
+
+def _short(device: str) -> str:
+    """Return `GPU:0` of any way to write a device."""
+    return ":".join(device.split(":")[-2:]).rpartition("/")[2].upper()

@@ -12,6 +12,8 @@ import tensorflow as tf
 from tfwatch.core.errors import fails_open, message_of
 from tfwatch.watch.eager_operations import time_operations
 from tfwatch.watch.fetch import Fetch
+from tfwatch.watch.fused_steps import FusedSteps
+from tfwatch.watch.kept_traces import find_kept, keep
 from tfwatch.watch.step_log import StepLog
 from tfwatch.watch.step_runners import (
     ITERATORS,
@@ -27,6 +29,7 @@ from tfwatch.watch.step_runners import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tfwatch.tfdata.live_switch import BatchSpec
     from tfwatch.watch.eager_operations import Operations
     from tfwatch.watch.session import Session
     from tfwatch.watch.step_runners import Runner
@@ -50,7 +53,7 @@ class Recorder:
         self._session = session
         self._model = model
         self._split = split
-        self._step_log = StepLog(session.writer, session.metric)
+        self._step_log = session.step_log or StepLog(session.writer, session.metric)
         self._fetch = Fetch(session)
         self._train_function = TrainFunction(model, session, self._step_log, self._adopt, self._report_error)
         self._runner: Runner | None = None
@@ -157,19 +160,33 @@ class Recorder:
         if self._runner is None or shape != self._spec:
             # Under a distribution strategy other threads run operations too.
             timed = eager and not isinstance(iterator, tf.distribute.DistributedIterator)
-            step = BatchStep(original, shape, eager=eager, operations=self._operations if timed else None)
+            step = self._find_step(original, shape, eager=eager, timed=timed)
             common = (self._fetch, self._step_log, self.writer)
             if steps > 1:
                 self._use(UnfusedRunner(step, *common, steps), shape)
             else:
                 self._use(StepByStepRunner(step, *common, calls_at_end=self._session.source is None), shape)
 
+    def _find_step(self, original: Callable[[Any], Any], shape: BatchSpec, *, eager: bool, timed: bool) -> BatchStep:
+        """Return the step that an earlier `fit` traced, or a new one."""
+        if eager:
+            return BatchStep(original, shape, eager=True, operations=self._operations if timed else None)
+        step = find_kept(original, BatchStep, shape)
+        if step is None or not step.is_traced:
+            step = BatchStep(original, shape, eager=False)
+            keep(original, step, shape)
+        return step
+
     def _prepare_fused(self, original: Callable[[Any], Any], iterator: Any, steps: int) -> None:
         # Trace first, as tracing may fail: once the iterator is in use, batches may be fetched ahead.
         like = self._fetch.iterator_like(iterator)
         if self._runner is None or like._type_spec != self._spec:
-            step = self._note_raise(original)
-            self._use(InGraphRunner(step, like, self._fetch, self._step_log, self.writer, steps), like._type_spec)
+            step, spec = self._note_raise(original), like._type_spec
+            traced = find_kept(original, FusedSteps, spec)
+            runner = InGraphRunner(step, traced, like, self._fetch, self._step_log, self.writer, steps)
+            if traced is None:
+                keep(original, runner.steps, spec)
+            self._use(runner, spec)
         self._fetch.use_iterator(iterator)
 
     def _note_raise(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -190,8 +207,9 @@ class Recorder:
 
     def _use(self, runner: StepByStepRunner | InGraphRunner, spec: Any) -> None:
         self._runner, self._spec = runner, spec
+        is_new = self.writer.manifest().split != runner.description
         self.writer.describe(split=runner.description, not_split="")
-        if self._model.steps_per_execution > 1:
+        if is_new and self._model.steps_per_execution > 1:
             self.writer.note(f"step timing: {runner.description}")
 
     def _give_up(self, error: Exception) -> None:

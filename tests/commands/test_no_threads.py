@@ -44,7 +44,8 @@ def test_it_is_a_sentence_and_the_run_is_recorded_as_failed(
 
     out, err = capfd.readouterr()
     assert (out, err) == ("", f"tfwatch: the training cannot start: {REFUSED}\n")
-    (folder,) = list_runs(tmp_path)
+    assert list_runs(tmp_path) == []  # a failed start is no run
+    (folder,) = tmp_path.iterdir()
     (ended,) = (event for event in open_run(folder).events if isinstance(event, RunEnded))
     assert ended.cause == "failed"
     assert REFUSED in ended.detail

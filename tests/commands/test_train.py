@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def the_run(runs_dir: Path) -> Run:
-    (folder,) = list_runs(runs_dir)
+    (folder,) = runs_dir.iterdir()
     return open_run(folder)
 
 

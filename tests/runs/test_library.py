@@ -6,7 +6,7 @@ import pytest
 
 from tests.analysis.step_rows import plain
 from tests.runs.folders import FakeClock, write_run
-from tfwatch.core.events import ImportEnded, Noted, encode
+from tfwatch.core.events import ImportEnded, Noted, RunEnded, encode
 from tfwatch.runs.format import EVENTS
 from tfwatch.runs.library import default_runs_dir, find_run, import_took_ms, list_runs, make_run_dir, replay_argument
 
@@ -130,3 +130,17 @@ def test_the_import_time_is_read_from_an_earlier_run(tmp_path: Path) -> None:
 
     assert import_took_ms(tmp_path) == 6200.0
     assert import_took_ms(tmp_path / "nothing") is None
+
+
+def test_a_start_that_failed_before_its_first_step_is_opened_only_by_its_name(tmp_path: Path) -> None:
+    write_run(tmp_path / "1_trained", plain(3), RunEnded(1, "finished", 3))
+    untimed = write_run(tmp_path / "2_untimed", plain(0))
+    untimed.progress.append((0, 1, 0, 1, 0.5, None))
+    untimed.flush()
+    write_run(tmp_path / "3_starting", plain(0))
+    write_run(tmp_path / "4_failed", plain(0), RunEnded(1, "failed", 0, "no optimizer"))
+    write_run(tmp_path / "5_killed", plain(0), pid=2**22 + 1)
+    assert [run.name for run in list_runs(tmp_path)] == ["3_starting", "2_untimed", "1_trained"]
+    assert find_run(None, tmp_path).name == "3_starting"
+    assert find_run("_", tmp_path).name == "3_starting"
+    assert [find_run(name, tmp_path).name for name in ("4_failed", "kill")] == ["4_failed", "5_killed"]

@@ -11,8 +11,10 @@ from queue import Empty, SimpleQueue
 
 import pytest
 
+from tests.runs.processes import wait_until
 from tests.tfdata.batches import next_batch
 from tfwatch.core.knobs import Knobs
+from tfwatch.tfdata import disposal
 from tfwatch.tfdata.disposal import CollectionPasses
 
 
@@ -78,3 +80,36 @@ def test_an_evicted_pipeline_is_deleted_in_the_disposal_thread() -> None:
     assert gone_in.get(timeout=60) == "tfwatch-disposal"
     assert first() is None
     feed.close()
+
+
+def close_some(count: int) -> None:
+    import tensorflow as tf
+
+    from tfwatch.tfdata.live_switch import SwitchablePipeline
+    from tfwatch.tfdata.work_ahead import prefetch_only
+
+    for _ in range(count):
+        feed = SwitchablePipeline(prefetch_only)
+        feed.start(iter(tf.data.Dataset.range(10)), Knobs(2))
+        next_batch(feed)
+        feed.close()
+
+
+@pytest.mark.tensorflow
+def test_where_many_pipelines_wait_for_the_collector_a_disposal_collects() -> None:
+    gc.disable()
+    try:
+        close_some(3 * disposal._MAX_WAITING)
+        wait_until(lambda: len(disposal._waiting) < disposal._MAX_WAITING)
+    finally:
+        gc.enable()
+
+
+@pytest.mark.tensorflow
+def test_closed_pipelines_leave_no_function() -> None:
+    def functions_after(count: int) -> int:
+        close_some(count)
+        wait_until(lambda: gc.collect() >= 0 and not disposal._waiting)
+        return sum(type(thing).__name__ == "AtomicFunction" for thing in gc.get_objects())
+
+    assert functions_after(10) == functions_after(2)

@@ -47,7 +47,7 @@ def test_a_clock_that_op_determinism_forbids_is_not_used(monkeypatch: pytest.Mon
     asked = []
     monkeypatch.setattr(tf, "timestamp", lambda: asked.append("timestamp"))
     writer = RunWriter(tmp_path, make_manifest())
-    clock = find_clock(writer)
+    clock = find_clock(writer.clock)
     read = tf.function(clock.read, autograph=False)
     assert writer.now_ns() / 1e9 <= float(read()) <= clock.now_ns() / 1e9
     assert not asked

@@ -160,9 +160,9 @@ def test_a_step_log_lost_while_batches_are_buffered_loses_no_batch(
 def test_a_watch_that_cannot_begin_does_not_affect_fit(
     arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tfwatch.watch import callback as module
+    from tfwatch.watch import fit_runs
 
-    monkeypatch.setattr(module, "find_device", lambda: 1 / 0)
+    monkeypatch.setattr(fit_runs, "find_device", lambda: 1 / 0)
     watch = watch_in(tmp_path)
     assert len(make_model().fit(known(arrays), verbose=0, callbacks=[watch]).history["loss"]) == 1
     assert watch.run_path is None

@@ -240,12 +240,16 @@ class DatasetReady:
 
 @dataclass(frozen=True, slots=True)
 class EpochStarted:
-    """An epoch (counted from 0) began; `steps` is None where the number of batches is unknown."""
+    """An epoch (counted from 0) began; `steps` is None where the number of batches is unknown.
+
+    fit: the number of its `fit` in a run that several share, counted from 1; epochs are counted on.
+    """
 
     at_ns: Moment
     epoch: Count
     epochs: Count
     steps: Count | None
+    fit: Count = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,35 +38,49 @@ def begin_run(runs_dir: Path, workload: str, clock: Clock = SYSTEM, **details: A
     Raises:
         NotBegunError: the writer's thread cannot be started; the folder records that the run failed.
     """
-    machine = describe_machine()
+    writer = make_writer(workload, clock, **details)
+    reason = make_folder(writer, runs_dir)
+    try:
+        writer.start()
+    except RuntimeError as error:
+        writer.end("failed", f"the run could not begin: {error}")
+        writer.close()
+        raise NotBegunError(str(error)) from error
+    return writer, reason or why_not_recorded(writer, runs_dir)
+
+
+def make_writer(workload: str, clock: Clock = SYSTEM, **details: Any) -> RunWriter:
+    """Return a writer that keeps its rows in memory until it has a folder; takes 0.1 ms."""
     manifest = Manifest(
         run=f"{clock.stamp()}_{workload}",
         workload=workload,
         origin_ns=clock.now_ns(),
         origin_wall_ns=clock.wall_ns(),
         pid=os.getpid(),
-        process_started_s=psutil.Process().create_time(),
-        boot_id=boot_id(),
-        machine=machine,
+        process_started_s=0.0,
+        boot_id="",
         **details,
     )
-    writer = RunWriter(None, manifest, clock)
-    reason = _make_folder(writer, runs_dir)
+    return RunWriter(None, manifest, clock)
+
+
+def make_folder(writer: RunWriter, runs_dir: Path) -> str:
+    """Complete the manifest and create the run's folder; return why there is none, or none yet."""
+    machine = describe_machine()
+    writer.describe(machine=machine, process_started_s=psutil.Process().create_time(), boot_id=boot_id())
     if allowed := limits().words(machine["cores"], machine["memory_bytes"]):
         writer.note(f"this process may use {allowed}")
-    try:
-        if not writer.start():
-            reason = reason or _report_delay(writer, runs_dir)
-        elif writer.lost:
-            reason = f"{runs_dir} cannot be written: {writer.lost.reason}"
-    except RuntimeError as error:
-        writer.end("failed", f"the run could not begin: {error}")
-        writer.close()
-        raise NotBegunError(str(error)) from error
-    return writer, reason
+    return _create_folder(writer, runs_dir)
 
 
-def _make_folder(writer: RunWriter, runs_dir: Path) -> str:
+def why_not_recorded(writer: RunWriter, runs_dir: Path) -> str:
+    """Wait for the first flush; return why nothing is recorded, empty where it is."""
+    if not writer.wait_until_begun():
+        return _report_delay(writer, runs_dir)
+    return f"{runs_dir} cannot be written: {writer.lost.reason}" if writer.lost else ""
+
+
+def _create_folder(writer: RunWriter, runs_dir: Path) -> str:
     """Create a folder for the writer, now or when the disk responds; return why there is none yet."""
     failures: list[str] = []
 

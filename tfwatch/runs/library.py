@@ -12,7 +12,16 @@ import platformdirs
 
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import ImportEnded, decode
-from tfwatch.runs.format import EVENTS, FOLDER_MODE, MANIFEST, NotARunError, make_folder, write_atomically
+from tfwatch.runs.format import (
+    EVENTS,
+    FOLDER_MODE,
+    MANIFEST,
+    PROGRESSES,
+    STEPS,
+    NotARunError,
+    make_folder,
+    write_atomically,
+)
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.streams import read_file
 
@@ -47,9 +56,16 @@ def make_run_dir(runs_dir: Path, workload: str, clock: Clock) -> Path:
 def list_runs(runs_dir: Path) -> list[Path]:
     """Return the runs of a folder, the newest first; none where the folder does not exist.
 
+    A run that was over before its first step is a failed start: it is not listed, and opens only by its name.
+
     Raises:
         OSError: the folder cannot be read.
     """
+    return [run for run in _run_folders(runs_dir) if not _is_failed_start(run)]
+
+
+def _run_folders(runs_dir: Path) -> list[Path]:
+    """Return the folders with a manifest, the newest first."""
     try:
         folders = list(runs_dir.iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -65,6 +81,16 @@ def _is_run(folder: Path) -> bool:
         return False
 
 
+def _is_failed_start(run: Path) -> bool:
+    """Return whether a run was over before its first step; steps that are not split are only in the progress."""
+    try:
+        if any((run / name).stat().st_size for name in (STEPS, PROGRESSES) if (run / name).is_file()):
+            return False
+        return open_run(run).life.is_over
+    except (NotARunError, OSError, ValueError):
+        return False
+
+
 def _sort_key(run: Path) -> list[tuple[int, str]]:
     """Return a key that sorts names by their numbers: `_cnn-11` is newer than `_cnn-9`."""
     return [(int(number or 0), text) for text, number in re.findall(r"(\D*)(\d*)", run.name)]
@@ -73,14 +99,17 @@ def _sort_key(run: Path) -> list[tuple[int, str]]:
 def find_run(wanted: str | None, runs_dir: Path) -> Path:
     """Return the run that a user names: by folder, by name or by part of a name (the newest match), or the newest run.
 
+    Failed starts match last, and are never the newest run.
+
     Raises:
         FileNotFoundError: there is no such run; the message is a sentence for the user.
         OSError: the runs' folder cannot be read.
     """
     if wanted and _is_run(folder := Path(os.path.expanduser(wanted))):
         return folder
-    runs = [run for run in list_runs(runs_dir) if wanted is None or (wanted and wanted in run.name)]
-    if not runs:
+    listed = list_runs(runs_dir)
+    runs = listed if wanted is None else [run for run in (*listed, *_run_folders(runs_dir)) if wanted in run.name]
+    if not runs or wanted == "":
         raise FileNotFoundError(_not_found(wanted, runs_dir))
     return next((run for run in runs if run.name == wanted), runs[0])
 

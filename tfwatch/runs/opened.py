@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tfwatch.core.clock import SYSTEM, Clock
-from tfwatch.core.events import RunEnded, decode
+from tfwatch.core.events import EpochStarted, RunEnded, decode
 from tfwatch.core.rows import STAGE, clean_rows, plausible
 from tfwatch.runs import format as layout
 from tfwatch.runs.buffers import LogLines
 from tfwatch.runs.format import Pulse, decode_pulse
 from tfwatch.runs.liveness import Life, find_open_phase, life_of, now_s
-from tfwatch.runs.streams import FolderSource
+from tfwatch.runs.streams import FolderSource, write_own_run
 from tfwatch.runs.sums import EpochSums
 
 if TYPE_CHECKING:
@@ -66,6 +66,13 @@ class Run:
             sums.add(rows if good.all() else rows[good])
         return sums.rows
 
+    @cached_property
+    def fits(self) -> tuple[Rows, ...]:
+        """The steps of each `fit`: several short ones in a row share a run."""
+        begins_ns = {event.fit: event.at_ns for event in reversed(self.events) if isinstance(event, EpochStarted)}
+        edges = np.searchsorted(self.steps["start_ns"], [begins_ns[fit] for fit in sorted(begins_ns)][1:])
+        return tuple(np.split(self.steps, edges))
+
     @property
     def ended(self) -> RunEnded | None:
         """The run's end event; None where it is running or was killed."""
@@ -75,10 +82,13 @@ class Run:
 def open_run(path: str | Path, clock: Clock = SYSTEM) -> Run:
     """Open a run folder: of a run that ended, was killed, or is still running (its whole rows up to now).
 
+    A run that this process writes is complete up to now; one of another process lacks at most its last 0.1 s.
+
     Raises:
         NotARunError: the folder is not a run folder that this tfwatch reads.
     """
     folder = Path(os.path.expanduser(path))
+    write_own_run(folder)
     source = FolderSource(folder)
     manifest = source.manifest()
     return _run(source, manifest, lambda name: _view(folder, name, manifest), clock)

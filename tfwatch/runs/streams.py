@@ -151,6 +151,20 @@ class Source(Protocol):
     def folder(self) -> Path | None: ...
 
 
+class _Writer(Protocol):
+    def write_now(self) -> None: ...
+
+
+#: The writers of this process, by folder.
+own_writers: weakref.WeakValueDictionary[Path, _Writer] = weakref.WeakValueDictionary()
+
+
+def write_own_run(folder: Path) -> None:
+    """Write everything appended so far to the run in a folder, if this process writes it."""
+    if writer := own_writers.get(folder.absolute()):
+        writer.write_now()
+
+
 class FolderSource:
     """A run folder that another process writes or has written."""
 

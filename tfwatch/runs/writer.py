@@ -6,7 +6,7 @@ import math
 import struct
 import threading
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfwatch.core.clock import SYSTEM, Clock
@@ -20,12 +20,13 @@ from tfwatch.core.events import (
     RecordingLost,
     RecordingResumed,
     RunEnded,
+    WatchFailed,
     encode,
 )
 from tfwatch.core.rows import SAMPLE, Phase
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Pulse
-from tfwatch.runs.streams import Stream, read_file, write_at_start
+from tfwatch.runs.streams import Stream, own_writers, read_file, write_at_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,9 +45,24 @@ _BEFORE_STEP = (Phase.WAIT, Phase.COMPUTE, Phase.COMPILE)
 #: Seconds that a training waits for a disk as it begins, and as it ends.
 BEGIN_S = 2.0
 _END_S = 5.0
+#: Seconds that a reader in the same process waits for the disk.
+_NOW_S = 0.5
 
 #: phase, since_ns, step, epoch, detail
 Status = tuple[Phase, int, int, int, str]
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """The other work of the writer's thread: before its first flush, after each flush, and after the last one."""
+
+    before: Callable[[], None] = _nothing
+    each: Callable[[], None] = _nothing
+    after: Callable[[], None] = _nothing
 
 
 class RunWriter:
@@ -86,9 +102,11 @@ class RunWriter:
         self._seq = 0
         self._pulse = b""
         self._stale_manifest = True
+        self._beside = Beside()
         self._closing = threading.Event()
         self._flush_lock = threading.Lock()
         self._has_flushed = threading.Event()
+        self._is_complete = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tfwatch-writer", daemon=True)
         if folder:
             self.adopt(folder)
@@ -181,38 +199,64 @@ class RunWriter:
     def describe(self, **changes: Any) -> None:
         """Change fields of the manifest; the next flush writes it."""
         with self._manifest_lock:
-            self._manifest = replace(self._manifest, **changes)
-        self._stale_manifest = True
+            before, self._manifest = self._manifest, replace(self._manifest, **changes)
+        self._stale_manifest = self._stale_manifest or self._manifest != before
 
     def adopt(self, folder: Path) -> None:
         """Record into this folder from now on, including rows in memory; a closed run is written too."""
         for name, stream in self._streams.items():
             stream.path = folder / name
         self.folder = folder
+        own_writers[folder.absolute()] = self
         if self._closing.is_set():
             self.flush()
 
-    def start(self) -> bool:
-        """Start the writer's thread. Return False where the disk has not responded after 2 s.
+    def start(self, beside: Beside | None = None) -> None:
+        """Start the writer's thread.
 
         Raises:
             RuntimeError: the system cannot start a thread.
         """
+        self._beside = beside or Beside()
         self._thread.start()
-        return self._has_flushed.wait(BEGIN_S)
+
+    def wait_until_begun(self) -> bool:
+        """Wait for the first flush; return False where the disk has not responded after 2 s."""
+        return not self._is_writing or self._has_flushed.wait(BEGIN_S)
+
+    def finish(self) -> None:
+        """Have the writer's thread write the remaining rows and end. A second call does nothing."""
+        self._closing.set()
 
     def close(self) -> bool:
         """Write the remaining rows and end the thread. A second call does nothing.
 
         Return False where the disk does not respond for 5 s: the process must be able to end, so the rest is lost.
         """
-        is_writing = self._thread.is_alive()
-        self._closing.set()
+        is_writing = self._is_writing
+        self.finish()
         if is_writing:
             self._thread.join(timeout=_END_S)
         else:
             self.flush()
         return not self._thread.is_alive()
+
+    @property
+    def _is_writing(self) -> bool:
+        """True while the writer's thread runs, and this is not that thread: it cannot wait for itself."""
+        return self._thread.is_alive() and self._thread is not threading.current_thread()
+
+    def write_now(self) -> None:
+        """Write everything appended so far, from another thread; give up where the disk does not respond."""
+        if not self._is_writing:
+            return
+        if self._closing.is_set():
+            self._is_complete.wait(_NOW_S)
+        elif self._flush_lock.acquire(timeout=_NOW_S):
+            try:
+                self._write()
+            finally:
+                self._flush_lock.release()
 
     # -- the source that a reader follows -----------------------------------------------------
 
@@ -236,18 +280,29 @@ class RunWriter:
 
     def _run(self) -> None:
         is_over = False
+        self._do(self._beside.before)
         while not is_over:
             self.flush()
+            self._do(self._beside.each)
             self._has_flushed.set()
             self.cpu_ns = self.clock.thread_ns()
             is_over = self._closing.wait(FLUSH_S)
         self.flush()
+        self._is_complete.set()
+        self._do(self._beside.after)
+
+    def _do(self, work: Callable[[], None]) -> None:
+        with fails_open(lambda why: self.event(WatchFailed(self.now_ns(), why))):
+            work()
 
     def flush(self) -> None:
         """Write everything appended so far to disk, or keep it in memory where that fails. Never raises."""
         with self._flush_lock:
-            parts = (self._append_progress, self._append_rows, self._write_small_files)
-            self._report_recording(next(filter(None, [_run_part(part) for part in parts]), ""))
+            self._write()
+
+    def _write(self) -> None:
+        parts = (self._append_progress, self._append_rows, self._write_small_files)
+        self._report_recording(next(filter(None, [_run_part(part) for part in parts]), ""))
 
     def _append_rows(self) -> str:
         self._rows[layout.EVENTS].extend(map(_line, _take_all(self._events)))

@@ -210,7 +210,7 @@ def without_gate(nodes: Sequence[Node]) -> tuple[Node | None, list[Node]]:
     """Split a pipeline over tfwatch's gate into the node that takes from the source, whose work is the source's, and
     the stages above the gate.
 
-    See `live_switch`: the gate is a counter, take_while, map (it takes), take_while, map; a repeat at the end restarts.
+    See `live_switch`: the gate is a range, take_while, map (it takes), take_while, map; a repeat at the end restarts.
     """
     if nodes and nodes[-1].kind == RESTART_KIND:
         nodes = nodes[:-1]

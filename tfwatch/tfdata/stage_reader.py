@@ -63,10 +63,11 @@ _MAX_SKIPPED = 5
 class StageReader:
     """The reader thread, from `start` to `stop`. Its errors never stop the training."""
 
-    def __init__(self, writer: RunWriter, iterators: Iterators) -> None:
-        """iterators: a method; only a weak reference to its object is kept."""
+    def __init__(self, writer: RunWriter, iterators: Iterators | None = None) -> None:
+        """iterators: see `use`."""
         self._writer = writer
-        self._iterators = weakref.WeakMethod(iterators)
+        self._iterators: Callable[[], Iterators | None] = _nothing_yet
+        self.use(iterators)
         self._source, self._top, self._gate = FollowedIterator(), FollowedIterator(), FollowedIterator()
         self._numbers: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
         self._number_since_ns = 0
@@ -81,6 +82,10 @@ class StageReader:
         self._stopping = threading.Event()
         self._waits = WaitCpu(writer, self._stopping.wait)
         self._thread = threading.Thread(target=self._run, name="tfwatch-stages", daemon=True)
+
+    def use(self, iterators: Iterators | None) -> None:
+        """Read the iterators that a method returns, and keep only a weak reference to its object; None: read none."""
+        self._iterators = weakref.WeakMethod(iterators) if iterators else _nothing_yet
 
     def start(self) -> None:
         """Start the thread, or record that the system has no thread left."""
@@ -247,6 +252,10 @@ class StageReader:
         stage = "" if at is None else lines[at].name
         if stage or place:
             self._writer.event(StallLocated(now_ns, step, stage, min(moved_ns, now_ns), place, thread))
+
+
+def _nothing_yet() -> Iterators:
+    return lambda: (None, None)
 
 
 #: The first reading of an iterator includes its start-up, unless it has given so many batches.

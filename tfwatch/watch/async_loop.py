@@ -243,7 +243,7 @@ def make_completion_probe(writer: RunWriter, device: str = "/GPU:0") -> Callable
 
     from tfwatch.watch.fused_steps import clock_offset_ns, find_clock
 
-    clock = find_clock(writer)
+    clock = find_clock(writer.clock)
     with tf.device(device):
         value = tf.zeros(())
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import weakref
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import keras
 
 from tfwatch.core.errors import fails_open
 from tfwatch.core.knobs import Knobs, Setting, as_value, describe
 from tfwatch.runs.control import Control, Request
+from tfwatch.watch.fit_runs import FitRun, run_of_next_fit
 from tfwatch.watch.recorder import Recorder, Split
-from tfwatch.watch.session import ScriptRun, Session, warn_user
-from tfwatch.watch.tensorflow_info import find_device
+from tfwatch.watch.session import ErrorText, Session, warn_user
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: The knobs that describe a script's own pipeline.
-_SCRIPT_KNOBS = ("prefetch", "workers")
+_SCRIPT_KNOBS = ("prefetch", "workers", "device_prefetch")
 
 
 class Watch(keras.callbacks.Callback):
@@ -49,13 +52,20 @@ class Watch(keras.callbacks.Callback):
         if split not in get_args(Split):
             raise ValueError(f"split must be {' or '.join(get_args(Split))}, not {split!r}")
         self._split = split
-        self.run_path: Path | None = session.writer.folder if session else None
         self._runs_dir = Path(os.path.expanduser(runs_dir)) if runs_dir else None
         self._session = session
-        self._script: ScriptRun | None = None
+        self._run: FitRun | None = None
+        self._newest_run: FitRun | None = None
         # A script's own pipeline has TensorFlow's defaults, and what its author wrote.
         self._control = session.control if session else Control(Knobs(prefetch="default", workers="default"))
         self._recorder: Recorder | None = None
+
+    @property
+    def run_path(self) -> Path | None:
+        """The folder of the last `fit`; None before the first, and if it could not be created, or not yet."""
+        if self._session:
+            return self._session.writer.folder
+        return self._newest_run.script.path if self._newest_run else None
 
     def set(self, *, prefetch: Setting | None = None, device_prefetch: Setting | None = None) -> None:
         """Switch prefetch while `fit` runs, from any thread. The switch takes effect after the buffered batches.
@@ -79,7 +89,7 @@ class Watch(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Begin a run."""
-        self._end("stopped", "another fit began before this one ended")
+        self._end(lambda run: run.stop("another fit began before this one ended"))
         if self._session:
             self._recorder = Recorder(self._session, self.model, self._split)
         else:
@@ -112,34 +122,38 @@ class Watch(keras.callbacks.Callback):
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         """End the run: restore the model's train function and complete the folder."""
-        self._end("finished")
+        self._end(lambda run: run.finish(self._script_knobs()))
 
-    def _end(self, cause: str, detail: str = "") -> None:
+    def _end(self, end_run: Callable[[FitRun], None]) -> None:
         recorder, self._recorder = self._recorder, None
-        script, self._script = self._script, None
+        run, self._run = self._run, None
         with fails_open(lambda why: warn_user(f"the run did not end properly: {why}")):
             try:
                 if recorder:
                     recorder.end()
             finally:
-                if script:
-                    script.end(cause, detail)
-                    self.run_path = script.path
+                if run and not run.script.is_over:
+                    end_run(run)
 
     def _begin_script(self) -> None:
-        self.run_path = None
+        self._newest_run = None
         with fails_open(lambda why: warn_user(f"this fit is not recorded: {why}")):
             if self._is_watched_already():
                 warn_user("this Watch does nothing: another Watch records this fit already")
                 return
-            knobs = {name: value for name, value in describe(self._control.knobs).items() if name in _SCRIPT_KNOBS}
-            device, switchable = find_device(), ["prefetch"]
-            if device.has_own_memory:
-                knobs, switchable = {**knobs, "device_prefetch": "off"}, [*switchable, "device_prefetch"]
-            self._script = script = ScriptRun(self._runs_dir, device, knobs, switchable=switchable)
-            self.run_path = script.path
-            session = Session(script.writer, self._control, on_error=script.fail, on_abandoned=script.abandon)
+            self._run = self._newest_run = run = run_of_next_fit(self._runs_dir, self._script_knobs())
+            session = Session(
+                run.script.writer,
+                self._control,
+                run.step_log,
+                run.stages,
+                on_error=lambda error: run.fail(ErrorText.of(error)),
+                on_abandoned=lambda: run.stop("fit was left by an exception"),
+            )
             self._recorder = Recorder(session, self.model, self._split)
+
+    def _script_knobs(self) -> dict[str, str]:
+        return {name: value for name, value in describe(self._control.knobs).items() if name in _SCRIPT_KNOBS}
 
     def _is_watched_already(self) -> bool:
         """Return whether another Watch records this `fit`, whose callbacks share their `params`."""

@@ -17,7 +17,7 @@ from tfwatch.core.refusals import NotTimed, Refusal
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control import Request
 from tfwatch.tfdata.cache import NoRoomError
-from tfwatch.tfdata.disposal import dispose
+from tfwatch.tfdata.disposal import dispose, dispose_unless_referenced
 from tfwatch.tfdata.live_switch import BatchIterator, BatchSpec, SwitchablePipeline
 from tfwatch.tfdata.stage_model import ShuffleFill
 from tfwatch.tfdata.stage_reader import StageReader
@@ -54,8 +54,10 @@ class Fetch:
         self._build_ms = 0.0
         self._is_measured = False
         self._schedule = sorted(session.switches, key=lambda scheduled: scheduled.step)
-        self._stages = StageReader(self._writer, self.iterators)
-        self._stages.start()
+        self._stages = session.stages or StageReader(self._writer)
+        self._stages.use(self.iterators)
+        if not session.stages:
+            self._stages.start()
 
     def begin_epoch(self, steps: int) -> None:
         """Begin an epoch after `steps` steps: with a source of tfwatch's own, make its iterator and pipeline."""
@@ -165,11 +167,13 @@ class Fetch:
 
     def close(self) -> None:
         """End with the training."""
-        self._stages.stop()
+        self._stages.use(None)
+        if not self._session.stages:
+            self._stages.stop()
         self._report_missed()
-        old = [self._direct]
+        last = [self._iterator]
         self._iterator = self._direct = None
-        dispose(old, [], [])
+        dispose_unless_referenced(last)
         self._pipeline.close()
         self._deferred.close()
 

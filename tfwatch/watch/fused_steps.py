@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tfwatch.runs.writer import RunWriter
+    from tfwatch.core.clock import Clock
 
     Floats = NDArray[np.float64]
 
@@ -37,17 +37,17 @@ class GraphClock:
     now_ns: Callable[[], int]
 
 
-def find_clock(writer: RunWriter) -> GraphClock:
-    """Return TensorFlow's wall clock, exact to the microsecond; under op determinism the run's clock, through Python.
+def find_clock(clock: Clock) -> GraphClock:
+    """Return TensorFlow's wall clock, exact to the microsecond; under op determinism the monotonic one, through Python.
 
     Op determinism forbids TensorFlow's clock. This does not try it: on an H200 the error was raised in another thread,
     and an operation of the loop failed with it.
     """
     if config.is_op_determinism_enabled():
         # Under its default name TensorFlow says of an error in the data's own Python that it came from here.
-        read = partial(tf.numpy_function, lambda: writer.now_ns() / 1e9, [], tf.float64, name="tfwatch_clock")
-        return GraphClock(read, writer.now_ns)
-    return GraphClock(tf.timestamp, writer.clock.wall_ns)
+        read = partial(tf.numpy_function, lambda: clock.now_ns() / 1e9, [], tf.float64, name="tfwatch_clock")
+        return GraphClock(read, clock.now_ns)
+    return GraphClock(tf.timestamp, clock.wall_ns)
 
 
 class FusedSteps:
@@ -71,6 +71,7 @@ class FusedSteps:
         self._run = tf.function(
             self.multi_step_on_iterator, input_signature=signature, autograph=False
         ).get_concrete_function()
+        del self._original  # the traces may outlive the `fit` that it belongs to
 
     def __call__(self, iterator: Any, limit: int) -> tuple[NDArray[np.float64], int, Any]:
         """Run up to `limit` steps, fewer at the end of the data.

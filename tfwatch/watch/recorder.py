@@ -14,6 +14,8 @@ from tfwatch.core.refusals import NotTimed
 from tfwatch.watch.device_copy import make_copy
 from tfwatch.watch.eager_operations import time_operations
 from tfwatch.watch.fetch import Fetch
+from tfwatch.watch.fused_steps import FusedSteps
+from tfwatch.watch.kept_traces import find_kept, keep
 from tfwatch.watch.step_log import StepLog
 from tfwatch.watch.step_runners import (
     ITERATORS,
@@ -29,6 +31,7 @@ from tfwatch.watch.step_runners import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tfwatch.tfdata.live_switch import BatchSpec
     from tfwatch.watch.eager_operations import Operations
     from tfwatch.watch.session import Session
     from tfwatch.watch.step_runners import Runner
@@ -52,7 +55,7 @@ class Recorder:
         self._session = session
         self._model = model
         self._split = split
-        self._step_log = StepLog(session.writer, session.metric)
+        self._step_log = session.step_log or StepLog(session.writer, session.metric)
         self._fetch = Fetch(session)
         self._train_function = TrainFunction(model, session, self._step_log, self._adopt, self._report_error)
         self._runner: Runner | None = None
@@ -159,7 +162,7 @@ class Recorder:
         if self._runner is None or shape != self._spec:
             # Under a distribution strategy other threads run operations too.
             timed = eager and not isinstance(iterator, tf.distribute.DistributedIterator)
-            step = BatchStep(original, shape, eager=eager, operations=self._operations if timed else None)
+            step = self._find_step(original, shape, eager=eager, timed=timed)
             copy = make_copy(self.writer, self._model, eager=eager, is_flat=shape.flat is not None)
             common = (self._fetch, self._step_log, self.writer)
             if steps > 1:
@@ -168,14 +171,28 @@ class Recorder:
                 is_scripts = self._session.source is None
                 self._use(StepByStepRunner(step, *common, calls_at_end=is_scripts, copy=copy), shape)
 
+    def _find_step(self, original: Callable[[Any], Any], shape: BatchSpec, *, eager: bool, timed: bool) -> BatchStep:
+        """Return the step that an earlier `fit` traced, or a new one."""
+        if eager:
+            return BatchStep(original, shape, eager=True, operations=self._operations if timed else None)
+        step = find_kept(original, BatchStep, shape)
+        if step is None or not step.is_traced:
+            step = BatchStep(original, shape, eager=False)
+            keep(original, step, shape)
+        return step
+
     def _prepare_fused(self, original: Callable[[Any], Any], iterator: Any, steps: int) -> None:
         # Trace first, as tracing may fail: once the iterator is in use, batches may be fetched ahead.
         like = self._fetch.iterator_like(iterator)
         if self._runner is None or like._type_spec != self._spec:
-            step = self._note_raise(original)
+            step, spec = self._note_raise(original), like._type_spec
+            traced = find_kept(original, FusedSteps, spec)
+            runner = InGraphRunner(step, traced, like, self._fetch, self._step_log, self.writer, steps)
+            if traced is None:
+                keep(original, runner.steps, spec)
             self._fetch.in_graph = True
             self.writer.describe(copy_not_timed=NotTimed.IN_GRAPH.value)
-            self._use(InGraphRunner(step, like, self._fetch, self._step_log, self.writer, steps), like._type_spec)
+            self._use(runner, spec)
         self._fetch.use_iterator(iterator)
 
     def _note_raise(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -196,8 +213,9 @@ class Recorder:
 
     def _use(self, runner: StepByStepRunner | InGraphRunner, spec: Any) -> None:
         self._runner, self._spec = runner, spec
+        is_new = self.writer.manifest().split != runner.description
         self.writer.describe(split=runner.description, not_split="")
-        if self._model.steps_per_execution > 1:
+        if is_new and self._model.steps_per_execution > 1:
             self.writer.note(f"step timing: {runner.description}")
 
     def _give_up(self, error: Exception) -> None:

@@ -8,6 +8,7 @@ import itertools
 import os
 import sys
 import traceback
+from collections import deque
 from dataclasses import dataclass, field
 from multiprocessing import parent_process
 from multiprocessing.util import Finalize
@@ -18,8 +19,9 @@ from tfwatch.core.errors import reason as to_text
 from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.runs.control import Control
-from tfwatch.runs.create import begin_run
+from tfwatch.runs.create import make_folder, make_writer
 from tfwatch.runs.library import default_runs_dir
+from tfwatch.runs.writer import Beside
 from tfwatch.sensors.runner import Sensors
 from tfwatch.tfdata.work_ahead import prefetch_only
 
@@ -28,11 +30,14 @@ if TYPE_CHECKING:
 
     import tensorflow as tf
 
+    from tfwatch.core.events import RecordingLost
     from tfwatch.runs.control import Scheduled
     from tfwatch.runs.writer import RunWriter
     from tfwatch.tfdata.cache import ExampleStore
     from tfwatch.tfdata.live_switch import Build
     from tfwatch.tfdata.shuffle import Shuffle
+    from tfwatch.tfdata.stage_reader import StageReader
+    from tfwatch.watch.step_log import StepLog
     from tfwatch.watch.tensorflow_info import Device
 
 
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
 class Session:
     """The writer of a run, its requests, and the source of its batches.
 
+    step_log, stages: of a run that several fits share; None: made for this `fit`.
     source, build: a workload's own data set and pipeline. Without a source the iterator that Keras made is used, and
         prefetch can be added to it.
     shuffle, store: the source's shuffle and the pipeline's cache, if it has them.
@@ -50,6 +56,8 @@ class Session:
 
     writer: RunWriter
     control: Control = field(default_factory=Control)
+    step_log: StepLog | None = None
+    stages: StageReader | None = None
     build: Build = prefetch_only
     source: tf.data.Dataset | None = None
     shuffle: Shuffle | None = None
@@ -66,6 +74,8 @@ class Session:
 
 
 _EXIT_PRIORITIES = itertools.count()
+#: A run that rests between two fits ends after so many seconds.
+GAP_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,36 +101,49 @@ class ErrorText:
 
 
 class ScriptRun:
-    """The writer and the sensors of one `fit` or loop; `end` closes them.
+    """The writer and the sensors of a script's run; `end` closes them.
 
     runs_dir: None is the default folder. knobs: the pipeline's settings, as text. switchable: the knobs to switch live.
+    at_end: called after the last row, in the writer's thread.
 
+    The writer's thread does all that waits, from the folder to the sensors' end: the training waits for none of it.
     A `fit` that raises does not call its callbacks: its run ends with the next `fit`, or with the process.
+
+    Raises:
+        RuntimeError: the system cannot start a thread, or the user has no home folder.
     """
 
     def __init__(
         self, runs_dir: Path | None, device: Device, knobs: Mapping[str, str], switchable: Sequence[str]
     ) -> None:
         name = Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python"
-        self.writer, reason = begin_run(
-            runs_dir or default_runs_dir(),
+        self._runs_dir = runs_dir or default_runs_dir()
+        self.writer = make_writer(
             "".join(c if c.isalnum() or c in "-_." else "_" for c in name)[:40] or "python",
             device=device.name,
             accelerated=device.accelerated,
             knobs=dict(knobs),
             switchable=list(switchable),
         )
-        if reason:
-            warn_user(f"nothing is recorded: {reason}")
-        self._lost_reported = self.writer.lost
-        self._sensors = Sensors(self.writer)
-        self._sensors.start()
-        self._forget = call_at_exit(lambda: self.end("stopped", "the process ended before the training did"))
+        self.at_end: Callable[[], None] = lambda: None
+        self._has_begun = False
+        self._lost_reported: RecordingLost | None = None
+        self._resting_since_ns: deque[int] = deque()
+        self._sensors: Sensors | None = None
+        self._forget = call_at_exit(self._end_with_process)
+        try:
+            self.writer.start(Beside(self._begin, self._look, self._finish))
+        except RuntimeError:
+            self._forget()
+            raise
 
     @property
     def path(self) -> Path | None:
-        """The run folder; None if there is none yet, or none that can be opened."""
+        """The run folder; None if there is none yet, or none that can be opened. Waits up to 2 s for its creation."""
+        self.writer.wait_until_begun()
         return self.writer.folder if self.writer.can_open else None
+
+    # -- its end --------------------------------------------------------------------------------
 
     def fail(self, error: BaseException) -> None:
         """End the run with an error of the training."""
@@ -139,14 +162,78 @@ class ScriptRun:
 
     def end(self, cause: str, detail: str = "", at_ns: int | None = None) -> None:
         """Write the end, `at_ns` or now. A second call, or one in a forked process, does nothing."""
-        self._forget()
-        if self.writer.status[0] == Phase.ENDED or os.getpid() != self.writer.manifest().pid:
+        if not self.is_over:
+            self.writer.end(cause, detail, at_ns)
+            self.writer.finish()
+
+    @property
+    def is_over(self) -> bool:
+        """True once the run has ended, and in a forked process."""
+        return self.writer.status[0] == Phase.ENDED or os.getpid() != self.writer.manifest().pid
+
+    def _end_with_process(self) -> None:
+        if os.getpid() != self.writer.manifest().pid:
             return
-        self._sensors.stop()
-        self.writer.end(cause, detail, at_ns)
+        if not self.end_rest():
+            self.end("stopped", "the process ended before the training did")
+        self.close()
+
+    def close(self) -> None:
+        """Wait up to 5 s until the end is recorded."""
         if not self.writer.close():
             warn_user(f"the end of this run is not recorded: {self.writer.folder} does not respond")
-        elif (lost := self.writer.lost) and lost is not self._lost_reported:
+
+    # -- between two fits -----------------------------------------------------------------------
+
+    def rest(self) -> None:
+        """Wait for another `fit` of this run; the run ends now if none begins within `GAP_S`."""
+        self._resting_since_ns.append(self.writer.now_ns())
+
+    def resume(self) -> bool:
+        """Continue with another `fit`; return False if the run has ended."""
+        return self._take_rest() is not None and not self.is_over
+
+    def _take_rest(self) -> int | None:
+        """Return the time since which the run rests, to one caller only; None if it does not rest."""
+        try:
+            return self._resting_since_ns.pop()
+        except IndexError:
+            return None
+
+    def end_rest(self) -> bool:
+        """End a run that rests, with its last `fit`."""
+        since_ns = self._take_rest()
+        if since_ns is not None:
+            self.end("finished", "", since_ns)
+        return since_ns is not None
+
+    # -- in the writer's thread -----------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._report_lost(make_folder(self.writer, self._runs_dir))
+        self._sensors = Sensors(self.writer)
+        self._sensors.start()
+
+    def _look(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            if self.writer.lost:
+                self._report_lost(f"{self._runs_dir} cannot be written: {self.writer.lost.reason}")
+        resting = next(iter(self._resting_since_ns), None)
+        if resting is not None and self.writer.now_ns() - resting > GAP_S * 1e9:
+            self.end_rest()
+
+    def _report_lost(self, why: str) -> None:
+        if why:
+            warn_user(f"nothing is recorded: {why}")
+            self._lost_reported = self.writer.lost
+
+    def _finish(self) -> None:
+        self._forget()
+        self.at_end()
+        if self._sensors:
+            self._sensors.stop()
+        if (lost := self.writer.lost) and lost is not self._lost_reported:
             warn_user(f"the run is not recorded since step {lost.step}: {lost.reason}")
 
 

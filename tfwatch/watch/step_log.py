@@ -46,18 +46,24 @@ class StepLog:
 
     closed: the `fit` is over, and nothing more is written. lost: recording failed, and nothing more is written.
     steps: the number of steps trained. flags: of the next step. by_keras: Keras' `fit` trains, not a custom loop.
+    before: of the `fit` before this one in the same run; steps, images, epochs and fits are counted on.
     """
 
-    def __init__(self, writer: RunWriter, metric: str, *, by_keras: bool = True) -> None:
+    def __init__(self, writer: RunWriter, metric: str, *, by_keras: bool = True, before: StepLog | None = None) -> None:
         self.closed = self.lost = False
-        self.steps = self.flags = 0
+        self.steps: int = before.steps if before else 0
+        self.flags = 0
         self._writer = writer
         self._progress = writer.progress.append
         self._metric = metric
         self._by_keras = by_keras
+        self._fit: int = before._fit + 1 if before else 1
+        self._epochs_before: int | None = before._epochs_begun if before else None
+        self._first_epoch: int | None = None
+        self._epochs_begun: int = self._epochs_before or 0
         self._epoch = self._epoch_step = 0
         self._epoch_steps: int | None = None
-        self._images: int | None = 0
+        self._images: int | None = before._images if before else 0
         self._open_row: tuple[int, int, int, float, float, float, float] | None = None
         self._validation_ns = 0
 
@@ -68,9 +74,18 @@ class StepLog:
         """Record the start of an epoch."""
         self._close_row(0, self._writer.now_ns())
         self.flags |= _EPOCH_START
-        self._epoch, self._epoch_step, self._epoch_steps = epoch, 0, steps
-        self._writer.event(EpochStarted(self._writer.now_ns(), epoch, epochs, steps))
+        shift = self._shift(epoch)
+        self._epoch, self._epoch_step, self._epoch_steps = epoch + shift, 0, steps
+        self._epochs_begun = self._epoch + 1
+        epochs = epochs + shift if epochs else 0
+        self._writer.event(EpochStarted(self._writer.now_ns(), self._epoch, epochs, steps, self._fit))
         self._writer.describe(epochs=epochs or None, steps_per_epoch=steps)
+
+    def _shift(self, epoch: int) -> int:
+        """Return the difference between an epoch's number in the run and in its `fit`."""
+        if self._first_epoch is None:
+            self._first_epoch = epoch
+        return 0 if self._epochs_before is None else self._epochs_before - self._first_epoch
 
     @failure_ends_recording
     def end_epoch(self, logs: dict[str, Any] | None) -> None:

@@ -93,6 +93,11 @@ class BatchStep:
             self._call = lambda batch: concrete(*batch)
         return self._call(batch)
 
+    @property
+    def is_traced(self) -> bool:
+        """True once calls run a trace of Keras' function: then another `fit` can use it."""
+        return self.is_ready and self.traces > 0
+
     def _compiled(self, signature: list[Any]) -> Any:
         def multi_step_on_iterator(*parts: Any) -> Any:  # errors name it: it is named as Keras' function
             batch = self._shape.ensure_shapes(parts[0] if self._shape.flat is None else self._shape.pack(list(parts)))
@@ -252,23 +257,37 @@ class UntimedRunner:
 class InGraphRunner:
     """Runs the `steps_per_execution` steps of a call as Keras does, in one call, with the clock read in the graph.
 
+    steps: the traced ones, for another `fit`.
+
     Raises:
         Exception: the function raises while it is traced, or cannot be traced; no step has run then.
     """
 
     def __init__(
-        self, original: Original, iterator: Any, fetch: Fetch, step_log: StepLog, writer: RunWriter, steps: int
+        self,
+        original: Original,
+        traced: FusedSteps | None,
+        iterator: Any,
+        fetch: Fetch,
+        step_log: StepLog,
+        writer: RunWriter,
+        steps: int,
     ) -> None:
+        """traced: the steps that an earlier `fit` traced."""
         self.description = f"in-graph timestamps, steps_per_execution={steps}"
         self._fetch = fetch
         self._step_log = step_log
         self._writer = writer
-        self._steps = steps
+        self._count = steps
         # The first step includes tracing.
-        self._traced_from_ns = writer.now_ns()
-        step_log.begin_phase(Phase.COMPILE, self._traced_from_ns)
-        self._fused = FusedSteps(original, iterator, find_clock(writer))
-        step_log.flags |= _COMPILE
+        self._traced_from_ns = 0 if traced else writer.now_ns()
+        self.steps = traced or self._trace(original, iterator)
+
+    def _trace(self, original: Original, iterator: Any) -> FusedSteps:
+        self._step_log.begin_phase(Phase.COMPILE, self._traced_from_ns)
+        traced = FusedSteps(original, iterator, find_clock(self._writer.clock))
+        self._step_log.flags |= _COMPILE
+        return traced
 
     def __call__(self, original: Original, iterator: Any) -> Any:
         """Run a call; return the metrics.
@@ -284,7 +303,7 @@ class InGraphRunner:
         examples, outputs = 0, None
         source = self._fetch.source(self._step_log.steps)
         while source is not None:
-            stamps_ns, steps, batch_examples, made = self._execute(source, self._steps - len(flags))
+            stamps_ns, steps, batch_examples, made = self._execute(source, self._count - len(flags))
             runs.append(stamps_ns)
             if steps:
                 examples, outputs = examples + batch_examples, made
@@ -293,7 +312,7 @@ class InGraphRunner:
                     self._fetch.explain_wait(stamps_ns[0, 1] - stamps_ns[0, 0])
                 flags += [self._fetch.flags, *[0] * (steps - 1)]
             source = None  # the last reference deletes an iterator: see `disposal`
-            if len(flags) < self._steps:
+            if len(flags) < self._count:
                 source = self._fetch.successor()
         if not flags:
             self._step_log.set_phase(Phase.EPOCH_END)
@@ -308,9 +327,9 @@ class InGraphRunner:
     def _execute(self, iterator: Any, limit: int) -> tuple[NDArray[np.float64] | None, int, int, Any]:
         """Return the readings on the run's clock (see `split_steps`), None if the wall clock was set meanwhile; the
         number of steps and of examples; and the outputs of the last step."""
-        now_ns, clock_ns = self._writer.now_ns, self._fused.clock.now_ns
+        now_ns, clock_ns = self._writer.now_ns, self.steps.clock.now_ns
         begun_ns, offset_ns = now_ns(), clock_offset_ns(now_ns, clock_ns)
-        stamps_s, examples, outputs = self._fused(iterator, limit)
+        stamps_s, examples, outputs = self.steps(iterator, limit)
         moved_ns = clock_offset_ns(now_ns, clock_ns) - offset_ns
         stamps_ns = None if clock_was_set(moved_ns, now_ns() - begun_ns) else stamps_s * 1e9 + offset_ns
         return stamps_ns, len(stamps_s) - 1, examples, outputs

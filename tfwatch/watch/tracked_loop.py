@@ -135,6 +135,7 @@ class TrackedRun:
         self.code = code
         self._script = ScriptRun(runs_dir, device, {}, [])
         self._writer = self._script.writer
+        self._writer.wait_until_begun()
         self._now_ns = self._writer.now_ns
         self._step_log = LoopStepLog(self._writer, find_trace_count(self._writer.note) if in_tensorflow else None)
         self._tries_left = _MAX_TRIES if device.accelerated else 0
@@ -249,6 +250,7 @@ class TrackedRun:
             self._script.end("stopped", stopped, at_ns)
         else:
             self._script.end("finished", "", at_ns)
+        self._script.close()
 
     def _start_gpu_probe(self) -> None:
         with fails_open(self._without_gpu):

@@ -1,0 +1,202 @@
+"""Short fits in a row: they share a run, trace once, and leave nothing behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import psutil
+import pytest
+
+from tests.keras_fixtures import STEPS, fingerprint
+from tests.runs.processes import wait_until
+from tests.watch.tracked import ROOT
+from tests.watch.watched import Make, known, watch_in
+from tests.whole import events_of, only
+from tfwatch.core.events import EpochStarted, Noted, RunEnded
+from tfwatch.core.rows import Flag
+from tfwatch.runs.library import list_runs
+from tfwatch.runs.opened import open_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.tensorflow
+
+
+@pytest.fixture(autouse=True)
+def _no_run_rests() -> Iterator[None]:
+    from tfwatch.watch import fit_runs
+
+    yield
+    for run in fit_runs._resting:
+        run.script.end_rest()
+        run.script.close()
+    fit_runs._resting.clear()
+
+
+def small_model() -> Any:
+    import keras
+
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+
+
+X, Y = np.ones((24, 3), "float32"), np.ones((24, 1), "float32")
+
+
+def fit(model: Any, *callbacks: Any, **options: Any) -> Any:
+    return model.fit(X, Y, batch_size=8, verbose=0, callbacks=list(callbacks), **options)
+
+
+@pytest.mark.parametrize("steps_per_execution", [1, 2])
+def test_a_second_fit_traces_nothing_and_gives_the_bits_of_stock(
+    arrays: Any, make_model: Make, tmp_path: Path, steps_per_execution: int
+) -> None:
+    def fits(*callbacks: Any) -> list[Any]:
+        model = make_model()
+        model.compile("adam", "sparse_categorical_crossentropy", steps_per_execution=steps_per_execution)
+        made = [model.fit(known(arrays), verbose=0, callbacks=list(callbacks)) for _ in range(3)]
+        return [fingerprint(model, history) for history in made]
+
+    watch = watch_in(tmp_path)
+    assert fits(watch) == fits()
+    run = open_run(watch.run_path)
+    assert [len(rows) for rows in run.fits] == [STEPS, STEPS]
+    assert not (run.steps["flags"] & (Flag.COMPILE | Flag.RETRACE)).any()
+
+
+def test_compile_and_a_new_train_function_drop_what_was_traced(tmp_path: Path) -> None:
+    model, watch = small_model(), watch_in(tmp_path)
+    renewals: list[Any] = [lambda: model.compile("sgd", "mae"), lambda: model.make_train_function(force=True)]
+    for renew in renewals:
+        fit(model, watch)
+        traced = weakref.ref(model.train_function)
+        renew()
+        gc.collect()
+        assert traced() is None
+        fit(model, watch)
+        assert open_run(watch.run_path).fits[-1]["flags"][0] & Flag.COMPILE
+
+
+def test_a_model_can_be_collected_after_its_fit(tmp_path: Path) -> None:
+    model = small_model()
+    fit(model, watch_in(tmp_path))
+    alive = weakref.ref(model)
+    del model
+    gc.collect()
+    assert alive() is None
+
+
+def test_short_fits_after_the_first_share_a_run(tmp_path: Path) -> None:
+    paths = []
+    for _ in range(4):
+        watch = watch_in(tmp_path)
+        fit(small_model(), watch, epochs=2)
+        paths.append(watch.run_path)
+    assert len(set(paths)) == 2
+    assert len(set(paths[1:])) == 1
+    assert only(open_run(paths[0]), RunEnded).cause == "finished"
+    run = open_run(paths[1])
+    assert run.steps["step"].tolist() == list(range(1, 19))
+    assert run.steps["epoch"].tolist() == [epoch for epoch in range(6) for _ in range(3)]
+    started = [(event.fit, event.epoch, event.epochs) for event in events_of(run, EpochStarted)]
+    assert started == [(1, 0, 2), (1, 1, 2), (2, 2, 4), (2, 3, 4), (3, 4, 6), (3, 5, 6)]
+    assert not run.ended
+
+
+def test_a_run_that_rests_ends_with_its_last_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tfwatch.watch import session
+
+    model, watch = small_model(), watch_in(tmp_path)
+    for _ in range(2):
+        fit(model, watch)
+    monkeypatch.setattr(session, "GAP_S", 0.0)
+    wait_until(lambda: open_run(watch.run_path).ended is not None)
+    run = open_run(watch.run_path)
+    last = run.steps[-1]
+    assert only(run, RunEnded).cause == "finished"
+    assert run.length_s - last["start_ns"] / 1e9 < 0.1
+    before = watch.run_path
+    fit(model, watch)
+    assert watch.run_path != before
+
+
+def test_other_settings_another_folder_and_long_fits_have_runs_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfwatch.watch import fit_runs
+
+    model = small_model()
+    watches = [watch_in(tmp_path / name) for name in ("one", "one", "other", "one")]
+    watches[1].set(prefetch=2)
+    for watch in watches:
+        fit(model, watch)
+    monkeypatch.setattr(fit_runs, "SHORT_S", 0.0)
+    for _ in range(2):
+        watches.append(watch_in(tmp_path / "one"))
+        fit(model, watches[-1])
+        assert open_run(watches[-1].run_path).ended
+    assert len({watch.run_path for watch in watches}) == len(watches)
+
+
+def test_a_fit_that_fails_ends_the_run_that_it_shares(tmp_path: Path) -> None:
+    import keras
+
+    def fail(batch: int, logs: Any) -> None:
+        raise RuntimeError("a callback of the user's")
+
+    model, watch = small_model(), watch_in(tmp_path)
+    for _ in range(2):
+        fit(model, watch)
+    with pytest.raises(RuntimeError, match="a callback"):
+        fit(model, watch, keras.callbacks.LambdaCallback(on_train_batch_end=fail))
+    failed = watch.run_path
+    fit(model, watch)
+    assert [only(open_run(failed), RunEnded).cause, len(open_run(failed).fits)] == ["stopped", 2]
+    assert (watch.run_path == failed, len(open_run(watch.run_path).fits)) == (False, 1)
+
+
+def test_a_process_that_ends_completes_the_run(tmp_path: Path) -> None:
+    loop = f"for _ in range(3): fit(small_model(), watch_in({str(tmp_path)!r}))"
+    code = f"from tests.watch.test_short_fits import *\n{loop}"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, stderr=subprocess.DEVNULL, timeout=120)
+    runs = [open_run(run) for run in reversed(list_runs(tmp_path))]
+    assert [len(run.fits) for run in runs] == [1, 2]
+    assert [run.ended and run.ended.cause for run in runs] == ["finished", "finished"]
+
+
+def test_many_fits_leave_neither_threads_nor_descriptors_nor_notes(tmp_path: Path) -> None:
+    model, process = small_model(), psutil.Process()
+    model.compile("sgd", "mse", steps_per_execution=2)
+    for _ in range(3):
+        fit(model, watch_in(tmp_path))
+    held = process.num_fds(), threading.active_count()
+    for _ in range(30):
+        watch = watch_in(tmp_path)
+        fit(model, watch)
+    assert (process.num_fds(), threading.active_count()) <= held
+    run = open_run(watch.run_path)
+    assert len(run.fits) == 32
+    texts = [event.text for event in events_of(run, Noted)]
+    assert len(texts) == len(set(texts))
+
+
+def test_a_forked_process_begins_a_run_of_its_own(tmp_path: Path) -> None:
+    from tfwatch.watch.fit_runs import run_of_next_fit
+
+    for _ in range(2):
+        run_of_next_fit(tmp_path, {}).finish({})
+    if (child := os.fork()) == 0:
+        from tfwatch.watch import fit_runs
+
+        os._exit(len(fit_runs._resting))
+    assert os.waitpid(child, 0)[1] == 0

@@ -1,0 +1,113 @@
+"""The run of a script's `fit`: its own, or, in a loop of short fits, the run of the fits before it.
+
+A fit of less than `SHORT_S` is short. The first `fit` after a short one begins a run that it shares with the fits that
+follow: while they are short, each continues that run if it begins within `GAP_S` and with the same settings. So a loop
+of a thousand fits has two runs: its first fit, which compiles, and all others, whose steps are numbered on.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from tfwatch.core.clock import SYSTEM
+from tfwatch.tfdata.stage_reader import StageReader
+from tfwatch.watch.session import GAP_S, ScriptRun
+from tfwatch.watch.step_log import StepLog
+from tfwatch.watch.tensorflow_info import find_device
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tfwatch.watch.session import ErrorText
+
+#: A `fit` of less time is short.
+SHORT_S = 10.0
+
+
+class FitRun:
+    """The run of one `fit` or of several short ones.
+
+    script: its writer and sensors. step_log: of the present `fit`; it continues that of the one before.
+    """
+
+    def __init__(self, runs_dir: Path | None, knobs: Mapping[str, str]) -> None:
+        self._runs_dir = runs_dir
+        self._knobs = dict(knobs)
+        self._begun_ns = SYSTEM.now_ns()
+        self._is_shared = _follows_a_short_fit(runs_dir)
+        self.script = _begin_run(runs_dir, knobs)
+        self.step_log = StepLog(self.script.writer, metric="")
+        self.stages = StageReader(self.script.writer)
+        self.stages.start()
+        self.script.at_end = self.stages.stop
+
+    def takes(self, runs_dir: Path | None, knobs: Mapping[str, str]) -> bool:
+        """Continue with another `fit`; return False if it belongs to another run, or this one has ended."""
+        if (self._runs_dir, self._knobs) != (runs_dir, knobs) or not self.script.resume():
+            return False
+        self._begun_ns = SYSTEM.now_ns()
+        self.step_log = StepLog(self.script.writer, metric="", before=self.step_log)
+        return True
+
+    def finish(self, knobs: Mapping[str, str]) -> None:
+        """End a `fit`. knobs: its settings now, with which the next one has to begin."""
+        self._knobs = dict(knobs)
+        if self._leave() and self._is_shared and not self.script.is_over:
+            self.script.rest()
+            _resting.append(self)
+        else:
+            self.script.end("finished")
+
+    def stop(self, detail: str) -> None:
+        """End the run with a `fit` that did not finish."""
+        self._leave()
+        self.script.end("stopped", detail)
+
+    def fail(self, raised: ErrorText) -> None:
+        """End the run with an error of the training."""
+        self._leave()
+        self.script.end_with_error(raised)
+
+    def _leave(self) -> bool:
+        """Note the end of a `fit`; return whether it was short."""
+        now_ns = SYSTEM.now_ns()
+        is_short = now_ns - self._begun_ns < SHORT_S * 1e9
+        _short_fit[:] = [(self._runs_dir, now_ns)] if is_short else []
+        return is_short
+
+
+def _begin_run(runs_dir: Path | None, knobs: Mapping[str, str]) -> ScriptRun:
+    device, switchable = find_device(), ["prefetch", "device_prefetch"]
+    if not device.has_own_memory:
+        switchable.remove("device_prefetch")
+        knobs = {knob: value for knob, value in knobs.items() if knob != "device_prefetch"}
+    return ScriptRun(runs_dir, device, knobs, switchable)
+
+
+#: Runs that wait for another `fit`: one for each thread that trains. The last `fit`, if it was short: where, and its
+#: end. Both are changed in one step, as any thread may train.
+_resting: list[FitRun] = []
+_short_fit: list[tuple[Path | None, int]] = []
+os.register_at_fork(after_in_child=_resting.clear)
+
+
+def run_of_next_fit(runs_dir: Path | None, knobs: Mapping[str, str]) -> FitRun:
+    """Return the run of a `fit` that begins: one that waits for it, or a new one.
+
+    Raises:
+        RuntimeError: the system cannot start a thread, or the user has no home folder.
+    """
+    try:
+        resting = _resting.pop()
+    except IndexError:
+        return FitRun(runs_dir, knobs)
+    if resting.takes(runs_dir, knobs):
+        return resting
+    resting.script.end_rest()
+    return FitRun(runs_dir, knobs)
+
+
+def _follows_a_short_fit(runs_dir: Path | None) -> bool:
+    return any(where == runs_dir and SYSTEM.now_ns() - at_ns < GAP_S * 1e9 for where, at_ns in _short_fit)

@@ -63,7 +63,7 @@ async def test_its_result_is_listed_among_the_events(tmp_path: Path) -> None:
     run.event(
         AutopilotEnded,
         step=run.step,
-        cause="compute_bound",
+        cause="compute_floor",
         reason="each step waits 0.2 of 13.9 ms for data",
         steps=80,
         before_ms=23.4,

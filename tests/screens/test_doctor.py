@@ -76,7 +76,7 @@ async def test_the_worst_check_is_first_and_shown_in_full(size: tuple[int, int],
         assert "2 failed, 0 warnings" in rows[0]
         assert "FAIL  versions" in rows[2]
         assert "FAIL  import" in rows[3]
-        assert "pip install 'tensorflow>=2.18,<2.20'" in text(app)
+        assert "pip install -U 'tensorflow>=2.18,<2.20'" in text(app)
         assert {len(row) for row in rows} == {size[0]}
 
 

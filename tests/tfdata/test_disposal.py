@@ -112,4 +112,6 @@ def test_closed_pipelines_leave_no_function() -> None:
         wait_until(lambda: gc.collect() >= 0 and not disposal._waiting)
         return sum(type(thing).__name__ == "AtomicFunction" for thing in gc.get_objects())
 
-    assert functions_after(10) == functions_after(2)
+    functions_after(2)  # collects what earlier tests left
+    few = functions_after(2)
+    assert functions_after(10) <= few

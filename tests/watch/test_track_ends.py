@@ -103,7 +103,8 @@ def test_a_loop_over_an_object_whose_last_loop_failed_is_another_run(tmp_path: P
     assert list(tracked) == [0, 1, 2]
     tracked.close()
     assert first
-    assert [cause(run) for run in runs_in(tmp_path)] == ["failed", "finished"]
+    assert cause(tfwatch.open_run(first)) == "failed"
+    assert [cause(run) for run in runs_in(tmp_path)] == ["finished"], "a failed start is not listed"
 
 
 def test_a_run_closed_in_its_loop_has_the_running_step(tmp_path: Path) -> None:

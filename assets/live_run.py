@@ -21,9 +21,11 @@ from tfwatch.workloads import Settings
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from textual.pilot import TunerThread
+    from textual.pilot import Pilot
 
 LATENCY_MS = 20.0
+#: Knobs that `cnn` lacks on a CPU.
+_LACKING = ("fast_form", "device_prefetch")
 #: Size of a cell, and the place of the first one, in the SVG images that Rich makes.
 CELL_X, CELL_Y, LEFT, TOP = 12.2, 24.4, 9, 41
 
@@ -31,7 +33,7 @@ CELL_X, CELL_Y, LEFT, TOP = 12.2, 24.4, 9, 41
 class LiveRun:
     """The screen of a training that runs: its keys and its pictures."""
 
-    def __init__(self, pilot: TunerThread[Any], reader: RunReader) -> None:
+    def __init__(self, pilot: Pilot[Any], reader: RunReader) -> None:
         self.pilot = pilot
         self._reader = reader
 
@@ -57,7 +59,7 @@ async def live_run(size: tuple[int, int]) -> AsyncIterator[LiveRun]:
         writer, _ = begin_run(
             Path(folder),
             "cnn",
-            knobs={name: value for name, value in describe(knobs).items() if name != "fast_form"},
+            knobs={name: value for name, value in describe(knobs).items() if name not in _LACKING},
             switchable=["prefetch", "workers", "latency_ms", "cache", "shuffle"],
             settings={"storage_latency_ms": LATENCY_MS},
             batch_size=32,

@@ -6,7 +6,10 @@ import sys
 import sysconfig
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from tfwatch.tfdata.stall_location import find_running_line
 
@@ -49,24 +52,63 @@ def test_a_thread_that_tensorflow_did_not_call_is_ignored() -> None:
     assert find_running_line(TRAINS, frames) == ("train.py:2 in f0", "training")
 
 
-def test_a_function_generated_by_autograph_is_ignored() -> None:
-    frames = {TRAINS: frame("/home/me/train.py"), OTHER: frame(SCRIPT_OPS, "/tmp/__autograph_generated_file1_.py")}
-
-    assert find_running_line(TRAINS, frames) == ("train.py:2 in f0", "training")
+COPY = "/tmp/__autograph_generated_file1_.py"
+API = str(Path(sysconfig.get_path("purelib")) / "tensorflow/python/autograph/impl/api.py")
 
 
-def test_if_all_frames_are_in_libraries_the_innermost_line_is_named() -> None:
+def test_a_line_of_a_copy_by_autograph_is_the_line_that_it_was_made_of() -> None:
+    frames = {TRAINS: frame("/home/me/train.py"), OTHER: frame(SCRIPT_OPS, API, COPY, API)}
+    origin = SimpleNamespace(loc=SimpleNamespace(filename="/home/me/maps.py", lineno=7), function_name="read")
+
+    found = find_running_line(TRAINS, frames, lambda: [{}, {(COPY, 2): origin}])
+
+    assert found == ("maps.py:7 in read", "generator")
+
+
+def test_a_copy_by_autograph_of_unknown_origin_is_ignored() -> None:
+    frames = {TRAINS: frame("/home/me/train.py"), OTHER: frame(SCRIPT_OPS, API, COPY, API)}
+
+    assert find_running_line(TRAINS, frames, lambda: []) == ("train.py:2 in f0", "training")
+
+
+def test_if_all_frames_are_in_libraries_no_line_is_named() -> None:
     over = threading.Event()
     waiting = threading.Thread(target=over.wait)
     waiting.start()
     try:
-        place, thread = find_running_line(waiting.ident or 0)
+        found = find_running_line(waiting.ident or 0)
     finally:
         over.set()
         waiting.join()
 
-    assert place.startswith("threading.py:")
-    assert thread == "training"
+    assert found == ("", "")
+
+
+@pytest.mark.tensorflow
+def test_a_py_function_defined_in_a_mapped_function_is_located_at_its_line() -> None:
+    import tensorflow as tf
+
+    began, over = threading.Event(), threading.Event()
+
+    def slow(number: Any) -> Any:
+        def read(value: Any) -> Any:
+            began.set()
+            over.wait(60)
+            return value
+
+        return tf.py_function(read, [number], tf.int64)
+
+    fetch = threading.Thread(target=lambda: next(iter(tf.data.Dataset.range(1).map(slow))))
+    fetch.start()
+    try:
+        assert began.wait(60)
+        found = find_running_line(0)
+    finally:
+        over.set()
+        fetch.join()
+
+    line = slow.__code__.co_firstlineno + 3
+    assert found == (f"test_stall_location.py:{line} in read", "generator")
 
 
 def test_without_a_training_thread_no_line_is_named() -> None:

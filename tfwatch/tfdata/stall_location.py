@@ -5,23 +5,25 @@ from __future__ import annotations
 import math
 import os
 import site
+import sys
 import sysconfig
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfwatch.core.rows import Phase
 from tfwatch.core.threads import thread_frames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from types import FrameType
 
     from tfwatch.runs.writer import RunWriter
 
 #: In a thread of tf.data's, a generator or a py_function runs below this file of TensorFlow's.
 _FROM_TENSORFLOW = os.path.join("ops", "script_ops.py")
-#: The files of AutoGraph's copies of functions.
+#: The files of AutoGraph's copies of functions, and its module, which holds the source map of each copy.
 _GENERATED = "__autograph_generated_file"
+_AUTOGRAPH = "tensorflow.python.autograph.impl.api"
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 #: Code that is neither the user's nor a workload's.
 _LIBRARIES = tuple(
@@ -33,33 +35,62 @@ _LIBRARIES = tuple(
 )
 
 
-def find_running_line(training_thread: int, frames: Mapping[int, FrameType] | None = None) -> tuple[str, str]:
-    """Return the running line, e.g. `feed.py:41 in rows`, and its owner: `generator`, else `training`.
+#: The lines of copies by AutoGraph, each as (file, line), with the lines that they were made of.
+SourceMap: TypeAlias = "Mapping[tuple[str, int], Any]"
 
-    trains_in: the identifier of the training thread. frames: of each thread. Both results are empty if no Python runs.
+
+def find_running_line(
+    training_thread: int,
+    frames: Mapping[int, FrameType] | None = None,
+    source_maps: Callable[[], Iterable[SourceMap]] | None = None,
+) -> tuple[str, str]:
+    """Return the user's running line, e.g. `feed.py:41 in rows`, and its owner: `generator`, else `training`.
+
+    frames: of each thread. source_maps: of AutoGraph's copies. Both results are empty if no line of the user's runs.
     """
     frames = thread_frames() if frames is None else frames
-    for thread, frame in frames.items():
-        inside = _called_by_tensorflow(frame) if thread != training_thread else []
-        if inside:
-            return _describe(inside), "generator"
-    stack = (
-        [frame for frame, _ in traceback.walk_stack(frames.get(training_thread))] if training_thread in frames else []
-    )
-    return (_describe(stack), "training") if stack else ("", "")
+    maps = source_maps or _source_maps
+    stacks = ((_called_by_tensorflow(frame), "generator") for id_, frame in frames.items() if id_ != training_thread)
+    own = [(_stack_of(frames[training_thread]), "training")] if training_thread in frames else []
+    found = ((_describe(stack, maps), owner) for stack, owner in (*stacks, *own))
+    return next(((place, owner) for place, owner in found if place), ("", ""))
+
+
+def _stack_of(frame: FrameType) -> list[FrameType]:
+    return [one for one, _ in traceback.walk_stack(frame)]
 
 
 def _called_by_tensorflow(frame: FrameType) -> list[FrameType]:
-    """Return the frames of user code that TensorFlow called in this thread, innermost first."""
-    stack = [one for one, _ in traceback.walk_stack(frame)]
+    """Return the frames that TensorFlow called in this thread, innermost first."""
+    stack = _stack_of(frame)
     called = next((n for n, one in enumerate(stack) if one.f_code.co_filename.endswith(_FROM_TENSORFLOW)), 0)
-    return [one for one in stack[:called] if not os.path.basename(one.f_code.co_filename).startswith(_GENERATED)]
+    return stack[:called]
 
 
-def _describe(stack: list[FrameType]) -> str:
-    """Return the innermost frame outside libraries, or the innermost frame if all are in libraries."""
-    own = next((frame for frame in stack if not frame.f_code.co_filename.startswith(_LIBRARIES)), stack[0])
-    return f"{os.path.basename(own.f_code.co_filename)}:{own.f_lineno} in {own.f_code.co_name}"
+def _describe(stack: list[FrameType], maps: Callable[[], Iterable[SourceMap]]) -> str:
+    """Return the innermost line outside libraries; empty if all are in libraries."""
+    for frame in stack:
+        file, line, name = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+        if os.path.basename(file).startswith(_GENERATED):
+            file, line, name = _original(file, line, maps())
+        if file and not file.startswith(_LIBRARIES):
+            return f"{os.path.basename(file)}:{line} in {name}"
+    return ""
+
+
+def _original(file: str, line: int, maps: Iterable[SourceMap]) -> tuple[str, int, str]:
+    """Return file, line and function that a line of AutoGraph's copy was made of; an empty file where unknown."""
+    origin = next((found for source_map in maps if (found := source_map.get((file, line)))), None)
+    return (origin.loc.filename, origin.loc.lineno, origin.function_name) if origin else ("", 0, "")
+
+
+def _source_maps() -> list[SourceMap]:
+    """Return the source maps of AutoGraph's copies; none where TensorFlow keeps them elsewhere."""
+    try:
+        copies = vars(sys.modules[_AUTOGRAPH])["_TRANSPILER"]._cache._cache
+        return [factory.source_map for by_options in list(copies.values()) for factory in list(by_options.values())]
+    except (AttributeError, KeyError, RuntimeError, TypeError):
+        return []
 
 
 _SAMPLE_S = 0.003

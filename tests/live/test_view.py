@@ -236,7 +236,6 @@ def test_everything_rare_is_a_row() -> None:
     assert told == [
         ". TensorFlow 2.21.0 imported in 6.2 s",
         ". 8 000 examples ready in 0.3 s",
-        ". GPU n/a: no GPU in this machine; none is needed",
         "C compiled in 2.5 s, not counted",
         "E epoch 1: loss 1.31, acc 0.42, validation 0.3 s, to step 250",
         "p prefetch off → 4 at step 301: 1.69 x faster (1.67 to 1.70)",

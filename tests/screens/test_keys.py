@@ -44,6 +44,18 @@ async def test_tab_goes_through_the_panes(tmp_path: Path) -> None:
         assert show.app.focused is first is not None
 
 
+async def test_in_a_large_window_a_number_focuses_its_pane_and_the_log_stays_open(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path)) as show:
+        await show.press("5")
+        for key, pane in (("6", show.live.card), ("4", show.live.machine), ("2", show.live.pipeline)):
+            await show.press(key)
+            assert show.app.focused is pane
+            assert (show.live.log_pane.display, show.live.events_pane.display) == (True, False)
+        await show.press("3")
+        assert (show.live.log_pane.display, show.live.events_pane.display) == (False, True)
+        assert not show.app._notifications
+
+
 @pytest.mark.parametrize(
     ("keys", "live", "message"),
     [
@@ -57,7 +69,6 @@ async def test_tab_goes_through_the_panes(tmp_path: Path) -> None:
         pytest.param(["right"] * 2, True, "this is the newest step: end follows the run", id="at the end"),
         pytest.param(["right_square_bracket"] * 2, True, "this is the newest event", id="no newer event"),
         pytest.param(["left_square_bracket"] * 20, True, "this is the oldest event", id="no older event"),
-        pytest.param(["2"], True, "this pane already shows, and has no keys of its own", id="a pane that shows"),
         pytest.param(["ctrl+z"], True, "ctrl+z is disabled: it would suspend the training too", id="no suspending"),
         pytest.param(["ctrl+z"], False, "ctrl+z is disabled: q quits", id="nor where nothing trains"),
         pytest.param(["p"], False, "prefetch: read only: switch it where it trains", id="read only"),

@@ -11,7 +11,9 @@ from tests.screens.canned import STARVING, usual
 from tests.screens.hardware import compute_bound, unseen
 from tests.screens.showing import shown
 from tfwatch.core.events import Noted
+from tfwatch.core.knobs import KEYS
 from tfwatch.core.rows import Phase
+from tfwatch.screens.text_screens import HelpScreen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,6 +63,22 @@ async def test_a_window_too_small_shows_no_filter(tmp_path: Path) -> None:
         await show.frame()
         assert not show.live.filter_input.display
         assert "show lines with" not in show.text
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (400, 120)], ids=["small", "large", "huge"])
+async def test_a_missing_gpu_is_named_once(tmp_path: Path, size: tuple[int, int]) -> None:
+    async with shown(usual(tmp_path), size) as show:
+        assert show.words.count("no GPU in this machine") == 1
+
+
+async def test_the_help_explains_every_letter_and_colour_of_the_screen(tmp_path: Path) -> None:
+    letters = {*"CESVHMZAFX!.", "EV", *KEYS.values()}
+    async with shown(usual(tmp_path), (120, 110)) as show:
+        await show.press("question_mark")
+        assert isinstance(show.app.screen, HelpScreen)
+        terms = show.app.screen._text.plain.partition("terms")[2]
+    assert letters <= {letter for line in terms.splitlines() for letter in line[:15].split()}
+    assert "red: one data wait beyond the top of the axis, a stall" in terms
 
 
 async def test_a_missing_sensor_is_listed_with_its_fix(tmp_path: Path) -> None:

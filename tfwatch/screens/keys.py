@@ -105,12 +105,12 @@ def layout_for(size: Size) -> Layout:
     return Layout.PANES if roomy else Layout.TABS
 
 
-def panes_shown(layout: Layout, rows: int, chosen: int) -> set[int]:
+def panes_shown(layout: Layout, rows: int, chosen: int, has_log: bool) -> set[int]:
     """Return the numbers, 1 to 6, of the panes that a window with `rows` rows shows where `chosen` is selected.
 
     A small screen shows one pane, and the comparison below the settings where there is room. A large one shows all
-    panes, the log in place of the events where it is selected.
+    panes; `has_log`: the log in place of the events.
     """
     if layout is Layout.TABS:
         return {1, 6} if chosen == 1 and rows >= LOW else {chosen}
-    return {1, 2, 4, 5 if chosen == 5 else 3, 6}
+    return {1, 2, 4, 5 if has_log else 3, 6}

@@ -94,6 +94,7 @@ class LiveScreen(Screen[None], CachedLines):
         self.filter_input = Input(id="filter", placeholder="show lines with ...", compact=True)
         self.view: RunView | None = None
         self.stopping = False
+        self._has_log = False
         self._switch_requests = switch_requests
         self._glyphs = glyphs
         self._has_shown_undo_hint = False
@@ -192,9 +193,10 @@ class LiveScreen(Screen[None], CachedLines):
 
     def _choose_pane(self) -> None:
         """Show the panes that fit, and mark the tab."""
-        shown = panes_shown(layout_for(self.app.size), self.app.size.height, self.pane)
+        shown = panes_shown(layout_for(self.app.size), self.app.size.height, self.pane, self._has_log)
         for number, selector in enumerate(_PANES, 1):
             self.query_one(selector).display = number in shown
+        self.timeline.explains_gpu = not self.machine.display
         for selector, numbers in _CONTAINERS:
             self.query_one(selector).display = bool(shown & numbers)
         self.query_one("#tabs", KeyLine).keys = tuple(
@@ -273,13 +275,11 @@ class LiveScreen(Screen[None], CachedLines):
 
     def action_pane(self, number: int) -> None:
         """Show a pane and focus it."""
-        wanted = self.query_one(_PANES[number - 1])
-        was_shown, self.pane = wanted.display, number
+        self.pane = number
+        if _TABS[number - 1] in ("events", "log"):
+            self._has_log = _TABS[number - 1] == "log"
         self._arrange()
-        if wanted.focusable:
-            self.set_focus(wanted)  # now: the next key may already be in the queue
-        elif was_shown:
-            self.notify("this pane already shows, and has no keys of its own")
+        self.set_focus(self.query_one(_PANES[number - 1]))  # now: the next key may already be in the queue
 
     def action_next_pane(self, places: int) -> None:
         """Show the next pane, or the previous one; where all panes show, focus it."""

@@ -10,6 +10,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from tfwatch.core.knobs import KEYS, knob_name
 from tfwatch.widgets.basics.text import row
 
 if TYPE_CHECKING:
@@ -49,6 +50,19 @@ class TextScreen(ModalScreen[None]):
         self.query_one("#text", VerticalScroll).scroll_relative(y=rows, animate=False)
 
 
+#: The letters of the marks and of the events, beside those of the knobs.
+MARKS = (
+    ("E", "end of an epoch"),
+    ("EV V", "validation"),
+    ("C", "compile: its step is not counted"),
+    ("S", "stall, or a shuffle buffer that fills"),
+    ("H M", "heat lowers the clocks; memory is swapped"),
+    ("Z", "the machine was asleep"),
+    ("A F", "A/B test; autopilot"),
+    (" ".join(KEYS.values()), f"switch of {', '.join(map(knob_name, KEYS))}"),
+    ("X !", "failed, or ended; recording or the loss is in trouble"),
+    (".", "anything else: a note, a pause, a line of TensorFlow's log"),
+)
 _TERMS = (
     ("data wait", "time blocked on fetching a batch: the device starves"),
     ("compute", "time from the fetched batch to the step's metrics on the host"),
@@ -61,10 +75,11 @@ _TERMS = (
     ("forecast", "expected step after a switch, with a 90 % prediction interval"),
     ("stall", "a data wait many times as long as a step"),
     ("enough steps", "60 steady steps after a switch: enough to compare"),
-    ("why", "marks: E epoch, EV validation, C compile, S stall, H heat,"),
-    ("", "M swapping, Z asleep, X failed, A A/B test; p w c t l b a switch"),
-    ("colours", "data wait orange, stall red, compute blue, host grey, compile dim"),
-    ("starve", "starving: blank < 5 %, light from 5 %, medium 20 %, red 50 %"),
+    ("why", "marks below the chart, and letters of the events:"),
+    *((letter, meaning) for letter, meaning in MARKS),
+    ("colours", "of the chart, from the base: compute blue, host grey, data wait orange"),
+    ("", "red: one data wait beyond the top of the axis, a stall; dim: a compile"),
+    ("starve", "starving: blank < 5 %, light from 5 %, medium 20 %, red from 50 %"),
     ("GPU", "busy share by its own counter; step times make the verdict"),
     ("others", "GPU time of other programs"),
     ("energy", "training device; with short steps, starving is an upper bound"),

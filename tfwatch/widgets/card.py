@@ -32,7 +32,7 @@ _TITLE = "did it help?"
 _HINT = "no switch yet: p switches prefetch on or off\na runs an A/B test and shows which setting is faster"
 
 
-class CardPane(FramedPane):
+class CardPane(FramedPane, can_focus=True):
     """The newest comparison as two stacked bars, the older ones in a line each.
 
     Attributes:

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 from tests.screens.canned import COMPUTE_BOUND, Canned
 from tfwatch.live.step_search import StepSearch
+from tfwatch.live.view import Follower
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.reader import RECENT
+from tfwatch.widgets.machine import readings
 
 
 def test_a_run_that_was_killed_is_searched_to_its_end_though_its_clock_stands_still() -> None:
@@ -51,3 +53,21 @@ def test_steps_that_come_fast_are_searched_before_they_are_out_of_hand() -> None
         searcher.take(reader.tail())
 
         assert searcher.searched == run.step
+
+
+def test_while_a_long_run_is_read_its_counts_are_marked_as_not_final() -> None:
+    run = Canned(None).started().steps(66_000, COMPUTE_BOUND).steps(1, (3500.0, 13.0, 0.8)).ended()
+    reader = run.reader()
+    follower = Follower(reader.steps_between, live=False)
+
+    reading, whole = (follower.follow(reader.tail(), [], None) for _ in range(2))
+
+    assert (
+        " ".join((reading.finding.sentence, reading.finding.advice, reading.finding.remark)).count(
+            "still reading, 99 %"
+        )
+        == 1
+    )
+    assert "still reading, 99 %" in " ".join(text for row in readings(reading) for text in row.texts)
+    assert whole.situation.searched is None
+    assert "still reading" not in " ".join(text for row in readings(whole) for text in row.texts)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.analysis.step_rows import make_steps, plain, restart
 from tfwatch.core.rows import Flag
-from tfwatch.runs.sums import Columns, Pyramid
+from tfwatch.runs.sums import BUCKET_S, Columns, Pyramid
 
 if TYPE_CHECKING:
     from tfwatch.core.rows import Rows
@@ -131,3 +131,14 @@ def test_a_million_steps_are_added_in_less_than_a_second() -> None:
 
     assert time.thread_time() - began < 1.0
     assert columns.share == pytest.approx(np.full(120, 0.1))
+
+
+@pytest.mark.parametrize("width_s", [0.3, 1.7, 9.1, 130.0])
+def test_columns_of_an_uneven_width_hold_each_step_once(width_s: float) -> None:
+    pyramid = built(mixed(3000))
+
+    columns = pyramid.columns(pyramid.end_s, width_s, int(pyramid.end_s / width_s) + 1)
+
+    assert columns.steps.sum() == 3000
+    assert np.diff(columns.start_s) == pytest.approx(width_s, abs=BUCKET_S)
+    assert columns.end_s >= pyramid.end_s - BUCKET_S

@@ -33,12 +33,14 @@ _PAUSE_NS = 60 * 10**9
 class StepSearch:
     """Looks at each step once. `steps_between(first, last)` reads rows of the run.
 
-    searched: the number of steps that were looked at. patterns: by the switches before them, their part and their
+    searched: the number of steps that were looked at. done: their share while a long run is still read, else None.
+    patterns: by the switches before them, their part and their
     period.
     """
 
     def __init__(self, steps_between: Callable[[int, int], Rows]) -> None:
         self.searched = 0
+        self.done: float | None = None
         self.stalls: tuple[Stall, ...] = ()
         self.patterns: dict[tuple[int, str, int], Pattern] = {}
         self.compiles: list[Compiled] = []
@@ -58,6 +60,8 @@ class StepSearch:
             self._due = due
             self._search(snapshot)
             self._find_patterns(snapshot.steps, snapshot.events)
+        is_reading = snapshot.steps_total - self.searched > behind
+        self.done = self.searched / snapshot.steps_total if is_reading else None
 
     def _search(self, snapshot: Snapshot) -> None:
         """Look at the steps that came, in blocks: a long run that was just opened is searched over some frames."""

@@ -24,7 +24,7 @@ from tfwatch.runs.streams import FolderSource, Source
 from tfwatch.runs.sums import EpochSums, Pyramid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
     from pathlib import Path
 
@@ -61,7 +61,8 @@ class Snapshot:
     is_here: the training runs in this process. now_s: the reader's time, seconds since the clock origin; for a run that
     is over, its end.
     pulse: the newest readable one. pyramid, epochs: empty where the reader keeps no sums.
-    steps: rows of `core.rows.STEP`, the last `RECENT`; steps_total: the number of all steps.
+    steps: rows of `core.rows.STEP`, the last `RECENT`; steps_total: the number of all steps. steps_between: see
+    `RunReader.steps_between`.
     samples: all rows of `core.rows.SAMPLE`; progress: rows of `PROGRESS`, the last `RECENT_PROGRESS`.
     stages: rows of `core.rows.STAGE` of the last seconds; none without a recent reading. stages_found: the names of the
     stages, by number. stages_before: the rows just before each switch, by the step of its request.
@@ -81,6 +82,7 @@ class Snapshot:
     pulse: Pulse | None
     steps: Rows
     steps_total: int
+    steps_between: Callable[[int, int], Rows]
     pyramid: Pyramid
     epochs: EpochSums
     samples: Rows
@@ -201,6 +203,7 @@ class RunReader:
             pulse=pulse,
             steps=self._recent.rows,
             steps_total=self._total,
+            steps_between=self.steps_between,
             pyramid=self._pyramid,
             epochs=self._epochs,
             samples=self._samples.rows,

@@ -23,6 +23,8 @@ BUCKET_S = 0.25
 #: The length of each level's buckets over that of the level below.
 FACTOR = 16
 LEVELS = 4
+#: From so many buckets in a column on, columns may have a bucket more or less.
+_FINE = 32
 _PARTS = ("wait_ms", "compute_ms", "host_ms")
 #: The number of small additions that wait before they are added to the coarser levels, which are seldom read.
 _MOST_WAITING = 64
@@ -40,13 +42,15 @@ Flags: TypeAlias = NDArray[np.uint16]
 class Columns:
     """Means over the steps in each of n columns of time; NaN in columns without steps.
 
+    end_s: the end of the last column.
+
     start_s: the start of each column, seconds since the clock origin; steps: the number of steps that begin in it.
     wait_ms, compute_ms, host_ms: means, ms/step.
     flags: the `core.rows.Flag` bits of all its steps.
     """
 
     start_s: Floats
-    width_s: float
+    end_s: float
     steps: Ints
     wait_ms: Floats
     compute_ms: Floats
@@ -91,22 +95,29 @@ class Pyramid:
     def columns(self, end_s: float, width_s: float, count: int) -> Columns:
         """Return `count` columns of `width_s` seconds, the last of which contains `end_s`.
 
-        width_s: a multiple of `BUCKET_S`.
+        width_s: at least `BUCKET_S`. The edges of columns are edges of buckets.
         """
-        level = next(lv for lv in reversed(self._levels) if _divides(lv.width_s, width_s))
+        level = self._level_for(width_s)
         if level is not self._levels[0]:
             self._add_waiting()
-        ratio = round(width_s / level.width_s)
         first = int(end_s / width_s) - count + 1
-        buckets = level.window(first * ratio, count * ratio)
-        steps = buckets.steps.reshape(count, ratio).sum(axis=1)
-        parts = buckets.parts.reshape(len(_PARTS), count, ratio).sum(axis=2)
-        flags = np.bitwise_or.reduce(buckets.flags.reshape(count, ratio), axis=1)
-        starts: Floats = (first + np.arange(count, dtype=np.float64)) * width_s
+        edges = np.rint((first + np.arange(count + 1)) * (width_s / level.width_s)).astype(np.int64)
+        buckets = level.window(int(edges[0]), int(edges[-1] - edges[0]))
+        firsts = edges[:-1] - edges[0]
+        steps = np.add.reduceat(buckets.steps, firsts)
+        parts = np.add.reduceat(buckets.parts, firsts, axis=1)
+        flags = np.bitwise_or.reduceat(buckets.flags, firsts)
+        bounds: Floats = edges * level.width_s
         means: Floats = np.where(steps > 0, parts / np.maximum(steps, 1), np.nan)
-        self._cover(starts, width_s, steps, means)
+        self._cover(bounds, steps, means)
         wait, compute, host = means
-        return Columns(starts, width_s, steps, wait, compute, host, flags)
+        return Columns(bounds[:-1], float(bounds[-1]), steps, wait, compute, host, flags)
+
+    def _level_for(self, width_s: float) -> _Level:
+        """Return the coarsest level whose buckets divide a column, else one fine enough to hide uneven shares."""
+        dividing = next((level for level in reversed(self._levels) if _divides(level.width_s, width_s)), None)
+        fine = (level for level in reversed(self._levels) if level.width_s * _FINE <= width_s)
+        return dividing or next(fine, self._levels[0])
 
     def _add_waiting(self) -> None:
         """Add the waiting sums to the coarser levels: one call for many costs as much as for one."""
@@ -129,19 +140,18 @@ class Pyramid:
             long["means"] = _parts(rows[at]).T
             self._long.extend(long)
 
-    def _cover(self, starts: Floats, width_s: float, steps: Ints, means: Floats) -> None:
+    def _cover(self, bounds: Floats, steps: Ints, means: Floats) -> None:
         """Fill the columns that lie within a long step."""
         long = self._long.rows
         # Each step ends before the next one begins, so only the last one that begins before the view can reach into it.
         first, end = (
-            bisect_left(range(len(long)), at, key=lambda n: long["begin_s"][n])
-            for at in (starts[0], starts[-1] + width_s)
+            bisect_left(range(len(long)), at, key=lambda n: long["begin_s"][n]) for at in (bounds[0], bounds[-1])
         )
         long = long[max(first - 1, 0) : end]
         empty = np.flatnonzero(steps == 0)
-        newest = np.searchsorted(long["begin_s"], starts[empty] + width_s) - 1
+        newest = np.searchsorted(long["begin_s"], bounds[empty + 1]) - 1
         lasts = newest >= 0
-        lasts[lasts] = long["end_s"][newest[lasts]] > starts[empty[lasts]]
+        lasts[lasts] = long["end_s"][newest[lasts]] > bounds[empty[lasts]]
         means[:, empty[lasts]] = long["means"][newest[lasts]].T
 
 

@@ -18,6 +18,8 @@ from textual.reactive import reactive
 
 from tfwatch.analysis.findings.log_lines import LogSummary, summarise_log
 from tfwatch.analysis.findings.loss import divergence_text, recovery_text
+from tfwatch.analysis.findings.machine import GPU
+from tfwatch.analysis.findings.situation import reading_text
 from tfwatch.analysis.steps.causes import LIMITS, STOPPED, join_piece
 from tfwatch.analysis.steps.patterns import Pattern, pattern_text
 from tfwatch.analysis.steps.spikes import Compiled
@@ -52,6 +54,9 @@ if TYPE_CHECKING:
     from tfwatch.analysis.tuning.comparison import Comparison
     from tfwatch.live.view import RunView
     from tfwatch.runs.reader import Snapshot
+
+
+_KEYS_HINT = "enter jumps  [ ] previous, next"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +102,13 @@ class EventsPane(RowList):
         self._shown: tuple[object, ...] = ()
 
     def on_mount(self) -> None:
-        self.set_titles("events", "enter jumps  [ ] previous, next")
+        self.set_titles("events", _KEYS_HINT)
 
     def show(self, view: RunView) -> None:
         """Show the events of a view where they differ from those shown."""
         waiting = tuple(state.asked for state in view.knobs.values())
+        reading = view.situation.searched
+        self.set_titles("events" if reading is None else f"events, {reading_text(reading)}", _KEYS_HINT)
         counts = tuple(map(len, (view.snapshot.events, view.stalls, view.compiles, view.log_findings)))
         key = counts, view.patterns, view.comparisons, waiting
         if key != self._shown:
@@ -338,6 +345,7 @@ class EventCollector:
         self._limits: list[facts.Paused] = []
         self._taken = 0
         self._trains = False
+        self._has_gpu = False
         self._validated: facts.ValidationEnded | None = None
 
     def take(self, view: RunView) -> EventRows:
@@ -355,6 +363,9 @@ class EventCollector:
         self._trains = self._trains or isinstance(event, facts.EpochStarted)
         if isinstance(event, facts.Paused) and not self._trains:
             return  # a pause in the import delays no step
+        self._has_gpu = self._has_gpu or isinstance(event, facts.GpuFound)
+        if isinstance(event, facts.SensorMissing) and event.sensor == GPU and not self._has_gpu:
+            return  # the machine pane, or the chart's frame, says so
         if isinstance(event, facts.ValidationEnded):
             self._validated = event
         elif isinstance(event, facts.EpochEnded) and self._validated and self._validated.epoch == event.epoch:

@@ -12,6 +12,7 @@ from textual.reactive import reactive
 
 from tfwatch.analysis.findings import machine_remark, starving_cost
 from tfwatch.analysis.findings.machine import GPU, HEAT, PRESSURE, missing_sensors
+from tfwatch.analysis.findings.situation import reading_text
 from tfwatch.core import units
 from tfwatch.core.clock import Slot, second_of
 from tfwatch.core.events import GpuFound, SensorMissing
@@ -72,7 +73,14 @@ class MachinePane(FramedPane, can_focus=True):
     def show(self, view: RunView) -> None:
         """Show the machine of a view, once a second: faster figures are unreadable."""
         energy = view.energy if view.is_over else None
-        key = second_of(view.snapshot.now_s, Slot.MACHINE), view.is_over, energy, len(view.snapshot.samples) > 0
+        reading = view.situation.searched
+        key = (
+            second_of(view.snapshot.now_s, Slot.MACHINE),
+            view.is_over,
+            energy,
+            len(view.snapshot.samples) > 0,
+            reading,
+        )
         if key != self._shown:
             self._shown = key
             self.set_titles(title(view))
@@ -295,6 +303,8 @@ def _lost(view: RunView) -> Reading:
         parts.append(f"between epochs {_share_of_run(now.between_s, now.now_s)}")
     if view.stalls:
         parts.append(f"{len(view.stalls)} stall{'' if len(view.stalls) == 1 else 's'}")
+    if now.searched is not None:
+        parts.append(reading_text(now.searched))
     instead = starving_cost.cost_text(now.lost) if now.lost else ""
     texts = (f"{', '.join(parts)}; {instead}",) if instead else ()
     return Reading("cost", (*texts, ", ".join(parts), waiting), rank=2)

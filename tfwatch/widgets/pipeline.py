@@ -90,7 +90,7 @@ class _Columns:
     most_ms: float
 
 
-class PipelinePane(FramedPane):
+class PipelinePane(FramedPane, can_focus=True):
     """The stages; where rows are few, one row sums up the cheapest."""
 
     view: reactive[PipelineView] = reactive(PipelineView(), repaint=False)

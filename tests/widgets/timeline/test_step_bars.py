@@ -30,7 +30,7 @@ def columns(*parts: tuple[float, float, float], steps: int | list[int] = 10, fla
     counts = np.where(np.isnan(wait), 0, steps)
     starts = np.arange(len(parts), dtype=np.float64) * 0.25
     bits = np.array(flags or [0] * len(parts), dtype=np.uint16)
-    return bars_of_time(starts, 0.25, counts, (wait, host, compute), bits)
+    return bars_of_time(starts, float(starts[-1]) + 0.25, counts, (wait, host, compute), bits)
 
 
 def step_rows(*parts: tuple[float, float, float], flags: int = 0) -> Rows:
@@ -191,3 +191,9 @@ def test_shares_weigh_columns_by_their_steps_and_leave_flagged_ones_out() -> Non
 )
 def test_columns_are_as_narrow_as_the_span_allows(target_s: float, count: int, width: float) -> None:
     assert column_width(target_s, count) == width
+
+
+def test_columns_that_are_hardly_higher_than_the_others_are_not_cut() -> None:
+    bars = columns(*[(0.2, 1.0, 34.0)] * 97, *[(5.5, 1.0, 34.0)] * 3)
+
+    assert next_top(bars, None) == 50.0

@@ -10,10 +10,11 @@ import pytest
 
 from tests.widgets.timelines import COMPUTE_BOUND, STARVED, rows, show, shown, time_of_day, title
 from tfwatch.core.rows import Flag
+from tfwatch.runs.liveness import Life
 from tfwatch.widgets.timeline.rows import GUTTER, WIDE
 from tfwatch.widgets.timeline.style import KEYS
 from tfwatch.widgets.timeline.widget import Timeline
-from tfwatch.widgets.timeline.window import View, Zoom, around
+from tfwatch.widgets.timeline.window import View, Zoom, around, bars_in_view
 
 if TYPE_CHECKING:
     from tests.widgets.runs import CannedRun
@@ -103,13 +104,60 @@ async def test_looking_forward_stops_at_what_is_there(run: CannedRun) -> None:
         assert end_s == app.timeline._view.end_s == run.now_s
 
 
-def test_a_single_step_that_is_not_kept_is_seen_in_its_quarter_second(run: CannedRun) -> None:
+def test_a_single_step_that_cannot_be_read_is_seen_in_its_quarter_second(run: CannedRun) -> None:
     run.steps(20.0, *COMPUTE_BOUND)
     seen = run.snapshot()
-    kept = replace(seen, steps=seen.steps[-100:])
+    old = replace(seen, steps=seen.steps[-100:])
+    gone = replace(old, steps_between=lambda first, last: seen.steps[:0])
 
     assert around(seen, View(Zoom.STEPS), 80, 2.0).zoom is Zoom.STEPS
-    assert around(kept, View(Zoom.STEPS), 80, 2.0).zoom is Zoom.SECONDS
+    assert around(old, View(Zoom.STEPS), 80, 2.0).zoom is Zoom.STEPS
+    assert around(gone, View(Zoom.STEPS), 80, 2.0).zoom is Zoom.SECONDS
+
+
+async def test_home_at_a_column_a_step_goes_to_the_first_step_of_a_long_run(run: CannedRun) -> None:
+    for _ in range(5000):
+        run.step(0.2, 1.0, 13.0)
+    async with shown(run, 120, 15) as (app, pilot):
+        await pilot.press("Z", "home")
+        assert " step 1: " in title(app.timeline)
+        assert rows(app.timeline)[-1].split() == ["25", "50", "75", "step", "91"]
+        await pilot.press("right")
+        assert " step 2: " in title(app.timeline)
+        app.timeline.jump_to(14.2)
+        await pilot.pause()
+        assert " step 1 001: " in title(app.timeline)
+        await pilot.press("end")
+        assert rows(app.timeline)[-1].endswith("newest")
+
+
+@pytest.mark.parametrize("zoom", [Zoom.SECONDS, Zoom.MINUTES, Zoom.ALL])
+def test_a_frozen_picture_shows_no_later_step_at_any_zoom(run: CannedRun, zoom: Zoom) -> None:
+    run.steps(400.1, *COMPUTE_BOUND)
+    held = run.snapshot()
+    view = View(zoom, held.now_s)
+    before = bars_in_view(held, view, 80)
+    run.steps(30.0, *STARVED)
+    run.snapshot()
+    after = bars_in_view(held, view, 80)
+
+    assert after.steps.tolist() == before.steps.tolist()
+    assert after.total_ms == pytest.approx(before.total_ms, nan_ok=True, rel=1e-5)
+
+
+async def test_a_run_that_is_over_opens_whole_and_names_the_moment_in_view(run: CannedRun) -> None:
+    run.steps(300.0, *COMPUTE_BOUND)
+    over = replace(run.snapshot(), life=Life.ENDED)
+    async with shown(run, 120, 15) as (app, pilot):
+        app.timeline.snapshot = None
+        show(app.timeline, over)
+        assert title(app.timeline).startswith("the whole run, 5:00")
+        base = rows(app.timeline)[8][GUTTER:-WIDE]
+        assert len(base.strip()) == len(base)
+        app.timeline.jump_to(100.0)
+        await pilot.pause()
+        assert title(app.timeline).startswith(f"VIEWING {time_of_day(100.0)[:5]}")
+        assert "FROZEN" not in title(app.timeline)
 
 
 async def test_a_long_step_is_read_out_in_seconds(run: CannedRun) -> None:

@@ -10,7 +10,7 @@ from tfwatch.analysis.findings import advice, code_suggestions
 from tfwatch.analysis.findings.copying import advise_copy, describe_copy_bound
 from tfwatch.analysis.findings.loss import divergence_text
 from tfwatch.analysis.findings.machine_remark import remark
-from tfwatch.analysis.findings.situation import Advice, Banner, Tone
+from tfwatch.analysis.findings.situation import Advice, Banner, Tone, reading_text
 from tfwatch.analysis.findings.starving_cost import DataWaitCost
 from tfwatch.analysis.steps.verdict import Bound, Verdict
 from tfwatch.analysis.tuning.comparison import ENOUGH_STEPS
@@ -359,6 +359,8 @@ def _cost(now: Situation) -> str:
         parts.append(f"without it: {units.seconds(cost.without_s)} at best")
     if now.stalls:
         parts.append(f"{units.counted(now.stalls, 'stall')}, longest {units.seconds(now.longest_stall_s)}")
+    if now.searched is not None:
+        parts.append(reading_text(now.searched))
     return "; ".join(parts)
 
 

@@ -125,6 +125,11 @@ class Memory:
         return self.available < 0.05 * self.total
 
 
+def reading_text(searched: float) -> str:
+    """Return `still reading, 41 %`, of a share of the steps: counts are not final."""
+    return f"still reading, {int(searched * 100)} %"
+
+
 @dataclass(frozen=True, slots=True)
 class Situation:
     """One moment of a run.
@@ -139,7 +144,8 @@ class Situation:
     located: the place of the current data wait; None where it is short, or the place unknown.
     shuffle: elements in the shuffle buffer and its size, while it fills. stopping_s: seconds since stop was requested.
     epoch_spent: the time of the newest complete epoch. waited_s, between_s: seconds of data wait, and between epochs,
-    over the whole run. longest_stall_s, stalls: the longest stall, and the number of stalls.
+    over the whole run. longest_stall_s, stalls: the longest stall, and the number of stalls. searched: the share of
+    the steps among which these are, while a long run is read; None once all are searched.
     machine: over the last seconds; None before the first sample. left_s: until the run's end, None where unknown.
     cpu_asked: the user chose to train on the CPU. callback: the class that takes most of the host time of a step, where
     known. has_shuffle_fill: a shuffle buffer was filled before an epoch's first batch. slow_epoch_end: see
@@ -192,6 +198,7 @@ class Situation:
     between_s: float = 0.0
     stalls: int = 0
     longest_stall_s: float = 0.0
+    searched: float | None = None
     metric: str = ""
     memory: Memory | None = None
     machine: Machine | None = None

@@ -16,7 +16,7 @@ from tfwatch.widgets.basics.text import shorten, single_width
 from tfwatch.widgets.timeline import lanes, rows, step_bars
 from tfwatch.widgets.timeline.labels import ago, place
 from tfwatch.widgets.timeline.marks import marks_of, overlong, stalled
-from tfwatch.widgets.timeline.window import View, Zoom, column_of, looks_back, share_before, width_s
+from tfwatch.widgets.timeline.window import View, Zoom, column_of, looks_back, share_before, step_number, width_s
 
 if TYPE_CHECKING:
     from tfwatch.analysis.findings.machine import GpuFigures
@@ -164,7 +164,8 @@ def _times(scene: Scene) -> list[tuple[float, str]]:
     snapshot, bars = scene.snapshot, scene.bars
     follows = scene.view.end_s is None and snapshot.life in (Life.RUNNING, Life.NOT_RESPONDING)
     if scene.view.zoom is Zoom.STEPS:
-        return rows.steps_ago(bars)
+        last = step_number(snapshot, scene.view.end_s or 0.0) if looks_back(snapshot, scene.view) else None
+        return rows.steps_ago(bars) if last is None else rows.step_numbers(bars, last)
     if follows and scene.view.zoom is not Zoom.ALL:
         return rows.times_ago(bars, snapshot.now_s)
     first_s = float(bars.starts_s[0])
@@ -194,7 +195,7 @@ def span_words(snapshot: Snapshot, view: View, columns: int) -> tuple[str, str]:
     if view.zoom is Zoom.STEPS:
         return f"last {columns} steps", "one column = 1 step"
     width = width_s(snapshot, view, columns)
-    column = f"one column = {ago(width)[1:]}"
+    column = f"one column = {ago(float(f'{width:.2g}'))[1:]}"
     if view.zoom is Zoom.ALL:
         return f"the whole run, {units.seconds(snapshot.now_s)}", column
     shown_s = width * columns
@@ -221,6 +222,9 @@ def read_out(scene: Scene) -> list[str]:
 def _step_words(scene: Scene, column: int) -> str:
     """Return the steps of a column; empty where they are no longer in memory."""
     bars, steps = scene.bars, scene.snapshot.steps
+    if scene.view.zoom is Zoom.STEPS:
+        number = step_number(scene.snapshot, float(bars.starts_s[column]))
+        return "" if number is None else f" step {units.count(number)}"
     ends_s = bars.starts_s[column + 1] if column + 1 < len(bars.starts_s) else bars.end_s + 1e-9
     starts_ns = [round(float(at) * 1e9) for at in (bars.starts_s[column], ends_s)]
     first, end = (int(at) for at in np.searchsorted(steps["start_ns"], starts_ns, side="left"))
@@ -241,16 +245,29 @@ def title_words(scene: Scene, live: Snapshot | None, columns: int, room: int) ->
     look = f"z zoom  {glyphs.left} {glyphs.right} look back"
     lefts, rights = [span], [f"{look}  {column}", look, "z zoom", ""]
     if live:
-        at = f"FROZEN at {clock(held, held.now_s)}"
-        is_over = live.life.is_over
-        since = "the run is over" if is_over else f"{units.count(live.steps_total - held.steps_total)} steps since"
-        dot, back = f" {glyphs.dot} ", "space: end" if is_over else "space: live"
-        lefts = [dot.join((at, since, back)), dot.join((at, back)), f"FROZEN{dot}{back}"]
+        dot = f" {glyphs.dot} "
+        lefts = [dot.join(words) for words in (_viewing if held.life.is_over else _frozen)(scene, live)]
     if scene.cursor is not None:
         rights = [*read_out(scene), ""]
     fits = ((left, right) for left in lefts for right in rights if len(left) + len(right) + 4 <= room)
     wanted = next((pair for pair in fits if pair[1] or scene.cursor is None), None)
     return wanted or (lefts[-1], "")
+
+
+def _frozen(scene: Scene, live: Snapshot) -> list[tuple[str, ...]]:
+    held, steps = scene.snapshot, live.steps_total - scene.snapshot.steps_total
+    at = f"FROZEN at {clock(held, held.now_s)}"
+    since, back = f"{units.count(steps)} steps since", "space: live"
+    if live.life.is_over:
+        since, back = "the run is over", "space: end"
+    return [(at, since, back), (at, back), ("FROZEN", back)]
+
+
+def _viewing(scene: Scene, live: Snapshot) -> list[tuple[str, ...]]:
+    """Return the title of a run that was over before: the moment in view."""
+    view = scene.view
+    at_s = min(live.now_s, scene.bars.end_s if view.cursor_s is None else view.cursor_s)
+    return [(f"VIEWING {clock(live, at_s)}", "space: end"), ("VIEWING", "space: end")]
 
 
 def gpu_note(figures: Figures, room: int) -> str:

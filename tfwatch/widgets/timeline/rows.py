@@ -261,6 +261,14 @@ def steps_ago(bars: Bars) -> list[tuple[float, str]]:
     return [*((float(bars.starts_s[columns - 1 - n]), f"-{n}") for n in back), (bars.end_s, "newest")]
 
 
+def step_numbers(bars: Bars, last: int) -> list[tuple[float, str]]:
+    """Return the ticks of a view of earlier single steps: their numbers, up to the `last`."""
+    columns = len(bars.starts_s)
+    numbered = [(float(bars.starts_s[at]), last - (columns - 1 - at)) for at in range(columns) if bars.steps[at]]
+    ticks = [(at_s, units.count(number)) for at_s, number in numbered if number % 25 == 0 and number < last - 10]
+    return [*ticks, (bars.end_s, f"step {units.count(last)}")]
+
+
 def times_of_day(bars: Bars, origin_s: float, last_s: float) -> list[float]:
     """Return ticks at round times of day, up to `last_s`; `origin_s` is the clock origin in seconds of that day."""
     first_s, end_s = float(bars.starts_s[0]), min(bars.end_s, last_s)

@@ -30,6 +30,7 @@ _TOPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 #: The axis shrinks only when the bars use less than this part of it: it must not jump between frames.
 _USED = 0.5
 _HEADROOM = 1.08
+_HARDLY_HIGHER = 1.5
 #: An open step is drawn from this age on; beside finished ones from this many times their mean on.
 OPEN_MS = 150.0
 _STANDS_OUT = 3.0
@@ -104,12 +105,12 @@ def column_width(target_s: float, columns: int) -> float:
 
 def bars_of_time(
     starts_s: Floats,
-    width_s: float,
+    end_s: float,
     steps: NDArray[np.int64],
     parts_ms: tuple[Floats, Floats, Floats],
     flags: NDArray[np.uint16],
 ) -> Bars:
-    """Make bars of equal time; `parts_ms` is data wait, host and compute.
+    """Make bars of stretches of time, the last of which ends at `end_s`; `parts_ms` is data wait, host and compute.
 
     A column within a long step is muted where the column of the step's start is.
     """
@@ -117,7 +118,6 @@ def bars_of_time(
     own = np.where(steps > 0, np.arange(len(steps)), 0)
     since = np.maximum.accumulate(own) if len(own) else own
     muted = ran & _has(flags[since], Flag.COMPILE | Flag.RETRACE)
-    end_s = float(starts_s[-1]) + width_s if len(starts_s) else 0.0
     return Bars(starts_s, end_s, steps, *parts_ms, muted=muted, flagged=flags != 0)
 
 
@@ -173,8 +173,8 @@ def with_open_step(bars: Bars, since_s: float, now_s: float, part: Part) -> Bars
 def next_top(bars: Bars, current: float | None) -> float | None:
     """Return the axis' top, milliseconds, given the last frame's; None before the first steady step.
 
-    95 % of the steps lie below it. A stall counts as one step, however many columns it fills, and the steps that share
-    its column do not count.
+    95 % of the steps lie below it, and so do columns that are hardly higher: cut, they would look flat. A stall counts
+    as one step, however many columns it fills, and the steps that share its column do not count.
     """
     total = bars.total_ms
     counts = np.isfinite(total) & (bars.steps > 0) & ~bars.muted
@@ -185,7 +185,8 @@ def next_top(bars: Bars, current: float | None) -> float | None:
         counts &= ~walls
     if not counts.any():
         return current
-    needed = _weighted_quantile(total[counts], bars.steps[counts], 0.95) * _HEADROOM
+    usual = _weighted_quantile(total[counts], bars.steps[counts], 0.95)
+    needed = max(usual * _HEADROOM, float(total[counts & (total <= usual * _HARDLY_HIGHER)].max()))
     if current is not None and current * _USED <= needed <= current:
         return current
     return nice_top(needed)

@@ -50,6 +50,7 @@ class Timeline(PaintedRows, can_focus=True):
         split: the breakdown of its newest steady steps; assign it first.
         glyphs: the characters to draw with.
         compact: draw fewer rows, for small screens.
+        explains_gpu: the frame names the reason of a missing GPU lane; False where another pane does.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {PREFIX + role for role in ROLES}
@@ -77,6 +78,7 @@ class Timeline(PaintedRows, can_focus=True):
     snapshot: reactive[Snapshot | None] = reactive(None, repaint=False)
     glyphs: reactive[Glyphs] = reactive(choose_glyphs(colour=True, unicode=True), repaint=False)
     compact: reactive[bool] = reactive(False, repaint=False)
+    explains_gpu: reactive[bool] = reactive(True, repaint=False)
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -196,8 +198,10 @@ class Timeline(PaintedRows, can_focus=True):
 
     # -- drawing --------------------------------------------------------------------------------
 
-    def watch_snapshot(self) -> None:
-        """Draw the new frame."""
+    def watch_snapshot(self, old: Snapshot | None, new: Snapshot | None) -> None:
+        """Draw the new frame; a run that is over already opens whole."""
+        if old is None and new is not None and new.life.is_over:
+            self._view = views.View(views.Zoom.ALL)
         self._redraw()
 
     def watch_glyphs(self, glyphs: Glyphs) -> None:
@@ -209,6 +213,10 @@ class Timeline(PaintedRows, can_focus=True):
     def watch_compact(self) -> None:
         """Draw the rows of a small or a large screen."""
         self._redraw(fresh=True)
+
+    def watch_explains_gpu(self) -> None:
+        """Draw the frame's titles again."""
+        self._redraw()
 
     def on_resize(self) -> None:
         """Draw in the new size."""
@@ -287,7 +295,7 @@ class Timeline(PaintedRows, can_focus=True):
         width = self.outer_size.width - 6
         live = self.snapshot if self._held else None
         left, right = picture.title_words(scene, live, layout.columns, width)
-        note = picture.gpu_note(scene.figures, width)
+        note = picture.gpu_note(scene.figures, width) if self.explains_gpu else ""
         key = (left, right, note, self.frozen, width)
         if key == self._titles_key:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import numpy as np
 from tfwatch.core.events import PipelineSwitched
 from tfwatch.core.rows import Phase
 from tfwatch.runs.liveness import Life
+from tfwatch.runs.sums import BUCKET_S
 from tfwatch.widgets.timeline.step_bars import (
     OPEN_MS,
     Bars,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfwatch.core.events import Paused
+    from tfwatch.core.rows import Rows
     from tfwatch.runs.reader import Snapshot
     from tfwatch.runs.sums import Columns
     from tfwatch.widgets.basics.glyphs import Glyphs
@@ -54,7 +57,6 @@ _OPEN_PARTS = {
 }
 #: Columns before a switch over which starving is averaged: 10 s.
 _BEFORE = 40
-_BUCKET_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +99,15 @@ def bars_in_view(snapshot: Snapshot, view: View, columns: int) -> Bars:
     lasting = open_step(snapshot)
     if view.zoom is Zoom.STEPS:
         return _bars_of_single_steps(snapshot, view, columns, lasting)
-    bars = _of_columns(
-        snapshot.pyramid.columns(_end_s(snapshot, view, columns), width_s(snapshot, view, columns), columns)
-    )
+    seen = snapshot.pyramid.columns(_end_s(snapshot, view, columns), width_s(snapshot, view, columns), columns)
+    # The pyramid of a frozen picture still grows.
+    bars = _of_columns(clipped(snapshot, seen) if _is_ahead(snapshot, seen) else seen)
     return with_open_step(bars, lasting.since_s, lasting.until_s, lasting.part) if lasting else bars
 
 
 def _bars_of_single_steps(snapshot: Snapshot, view: View, columns: int, lasting: OpenStep | None) -> Bars:
-    rows = snapshot.steps
-    if view.end_s is not None:
-        rows = rows[: _step_at(snapshot, view.end_s) + 1]
+    last = snapshot.steps_total if view.end_s is None else _step_at(snapshot, view.end_s)
+    rows = _steps_until(snapshot, last, columns)
     follows = lasting and lasting.lasted_s * 1e3 >= OPEN_MS and (view.end_s is None or view.end_s >= lasting.since_s)
     if not lasting or not follows:
         return bars_of_steps(rows, columns)
@@ -116,12 +117,39 @@ def _bars_of_single_steps(snapshot: Snapshot, view: View, columns: int, lasting:
 
 def _of_columns(columns: Columns) -> Bars:
     parts = (columns.wait_ms, columns.host_ms, columns.compute_ms)
-    return bars_of_time(columns.start_s, columns.width_s, columns.steps, parts, columns.flags)
+    return bars_of_time(columns.start_s, columns.end_s, columns.steps, parts, columns.flags)
+
+
+def _is_ahead(snapshot: Snapshot, columns: Columns) -> bool:
+    return min(snapshot.pyramid.end_s, columns.end_s) > snapshot.now_s
+
+
+def clipped(snapshot: Snapshot, columns: Columns) -> Columns:
+    """Return the columns without the steps that began after the snapshot."""
+    last_s = snapshot.now_s // BUCKET_S * BUCKET_S
+    starts_ns = snapshot.steps["start_ns"]
+    newest = snapshot.steps[(starts_ns >= last_s * 1e9) & (starts_ns <= snapshot.now_s * 1e9)]
+    at = max(int(np.searchsorted(columns.start_s, snapshot.now_s, side="right")) - 1, 0)
+    whole = snapshot.pyramid.columns(last_s - BUCKET_S / 2, BUCKET_S, round((last_s - columns.start_s[at]) / BUCKET_S))
+    steps = int(whole.steps.sum()) + len(newest)
+    kept = {"steps": np.where(columns.start_s <= snapshot.now_s, columns.steps, 0)}
+    kept["steps"][at] = steps
+    for part in ("wait_ms", "host_ms", "compute_ms"):
+        means = np.where(columns.start_s <= snapshot.now_s, getattr(columns, part), np.nan)
+        sum_ms = float(np.nansum(getattr(whole, part) * whole.steps)) + float(newest[part].sum(dtype=np.float64))
+        means[at] = sum_ms / steps if steps else np.nan
+        kept[part] = means
+    return replace(columns, **kept)
 
 
 def width_s(snapshot: Snapshot, view: View, columns: int) -> float:
-    """Return the width of a column in seconds; without meaning where a column is a step."""
-    span_s = _SPAN_S.get(view.zoom, snapshot.now_s + _BUCKET_S)
+    """Return the width of a column in seconds; without meaning where a column is a step.
+
+    A run that is over fills all columns; another would shift in each frame.
+    """
+    if view.zoom is Zoom.ALL and snapshot.life.is_over:
+        return max(snapshot.now_s / columns, BUCKET_S)
+    span_s = _SPAN_S.get(view.zoom, snapshot.now_s + BUCKET_S)
     return column_width(span_s, columns)
 
 
@@ -132,8 +160,29 @@ def _end_s(snapshot: Snapshot, view: View, columns: int) -> float:
 
 
 def _step_at(snapshot: Snapshot, at_s: float) -> int:
-    """Return the index in `snapshot.steps` of the last step that started by `at_s`; -1 for none."""
-    return int(np.searchsorted(snapshot.steps["start_ns"], round(at_s * 1e9), side="right")) - 1
+    """Return the last step that started by `at_s`, counted from 1; 0 for none. Old steps are read from the disk."""
+    older, at_ns = snapshot.steps_total - len(snapshot.steps), round(at_s * 1e9)
+    kept = int(np.searchsorted(snapshot.steps["start_ns"], at_ns, side="right"))
+    if kept or not older:
+        return older + kept
+    return bisect_right(range(1, older + 1), at_ns, key=lambda step: _start_ns(snapshot, step))
+
+
+def _start_ns(snapshot: Snapshot, step: int) -> int:
+    rows = _steps_until(snapshot, step, 1)
+    return int(rows["start_ns"][0]) if len(rows) else 0
+
+
+def _steps_until(snapshot: Snapshot, last: int, count: int) -> Rows:
+    """Return the rows of at most `count` steps up to the `last`; old ones are read from the disk."""
+    first, older = max(last - count + 1, 1), snapshot.steps_total - len(snapshot.steps)
+    return snapshot.steps[first - older - 1 : last - older] if first > older else snapshot.steps_between(first, last)
+
+
+def step_number(snapshot: Snapshot, at_s: float) -> int | None:
+    """Return the number of the step that runs at a moment; None where there is none."""
+    rows = _steps_until(snapshot, _step_at(snapshot, at_s), 1)
+    return int(rows["step"][0]) if len(rows) else None
 
 
 def column_of(bars: Bars, at_s: float) -> int:
@@ -168,9 +217,9 @@ def _shifted(snapshot: Snapshot, view: View, columns: int, by: int) -> View:
     end_s = _end_s(snapshot, view, columns)
     if view.zoom is not Zoom.STEPS:
         return replace(view, end_s=_clamped(snapshot, view, columns, end_s + by * width_s(snapshot, view, columns)))
-    last = len(snapshot.steps) - 1
-    at = min(max(_step_at(snapshot, end_s) + by, min(columns - 1, last)), last)
-    return replace(view, end_s=float(snapshot.steps["start_ns"][at] / 1e9) if at >= 0 else end_s)
+    last = snapshot.steps_total
+    at = min(max(_step_at(snapshot, end_s) + by, min(columns, last)), last)
+    return replace(view, end_s=_start_ns(snapshot, at) / 1e9) if at else view
 
 
 def _clamped(snapshot: Snapshot, view: View, columns: int, end_s: float) -> float:
@@ -180,18 +229,18 @@ def _clamped(snapshot: Snapshot, view: View, columns: int, end_s: float) -> floa
 
 
 def at_home(snapshot: Snapshot, view: View, columns: int) -> View:
-    """Return the view of the run's start; of single steps, of the oldest in memory."""
+    """Return the view of the run's start."""
     if view.zoom is Zoom.STEPS:
-        start = _shifted(snapshot, frozen(snapshot, view), columns, -len(snapshot.steps))
+        start = _shifted(snapshot, frozen(snapshot, view), columns, -snapshot.steps_total)
     else:
         start = replace(view, end_s=_clamped(snapshot, view, columns, 0.0))
     return replace(start, cursor_s=float(bars_in_view(snapshot, start, columns).starts_s[0]))
 
 
 def around(snapshot: Snapshot, view: View, columns: int, at_s: float) -> View:
-    """Return a view with a moment in the middle; zoom out where its single step is no longer in memory."""
+    """Return a view with a moment in the middle; zoom out where its single step cannot be read."""
     zoom = view.zoom
-    if zoom is Zoom.STEPS and _step_at(snapshot, at_s) < 0:
+    if zoom is Zoom.STEPS and step_number(snapshot, at_s) is None:
         zoom = Zoom.SECONDS
     view = View(zoom, at_s, at_s)
     if zoom is Zoom.STEPS:
@@ -213,7 +262,7 @@ def zoomed(snapshot: Snapshot, view: View, columns: int, direction: int) -> View
 def share_before(snapshot: Snapshot, switch: PipelineSwitched) -> float | None:
     """Return the starving share in the 10 s before a switch, back to the switch before it; None where unknown."""
     earlier = [event.at_ns for event in snapshot.events.of(PipelineSwitched) if event.at_ns < switch.at_ns]
-    bars = _of_columns(snapshot.pyramid.columns(switch.at_ns / 1e9 - _BUCKET_S, _BUCKET_S, _BEFORE))
+    bars = _of_columns(snapshot.pyramid.columns(switch.at_ns / 1e9 - BUCKET_S, BUCKET_S, _BEFORE))
     since_s = max(earlier, default=0) / 1e9
     return mean_share(replace(bars, flagged=bars.flagged | (bars.starts_s < since_s)))
 

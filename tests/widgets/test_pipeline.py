@@ -71,6 +71,15 @@ async def test_without_prefetch_the_pipeline_and_the_step_add_up() -> None:
         assert row_of(show.rows, "total") == "total 9.6 + 13.8: no batch is prepared ahead"
 
 
+async def test_a_data_wait_that_no_stage_explains_has_a_row_of_its_own() -> None:
+    quick = (("list", "ShuffleDatasetV3", 0.7, 1.0, N_A, N_A), ("batch(32)", "BatchV2", 1.0, 1.0, N_A, N_A))
+    async with shown(starving(None).staged(*quick)) as show:
+        assert row_of(show.rows, "fetch, threads").split("█")[0] == "fetch, threads 7.9 "
+        assert row_of(show.rows, "total") == "total 9.6 + 13.8: no batch is prepared ahead"
+    async with shown(starving(None).staged(*quick, BEHIND)) as show:
+        assert row_of(show.rows, "fetch") == ""
+
+
 async def test_with_prefetch_the_data_wait_is_shown_beside_the_bottleneck() -> None:
     knobs = {"prefetch": "4", "workers": "4"}
     run = Canned(None, knobs=knobs).started().steps(150, STARVING).doing(Phase.COMPUTE, 0.001)

@@ -73,14 +73,8 @@ class MachinePane(FramedPane, can_focus=True):
     def show(self, view: RunView) -> None:
         """Show the machine of a view, once a second: faster figures are unreadable."""
         energy = view.energy if view.is_over else None
-        reading = view.situation.searched
-        key = (
-            second_of(view.snapshot.now_s, Slot.MACHINE),
-            view.is_over,
-            energy,
-            len(view.snapshot.samples) > 0,
-            reading,
-        )
+        second, has_sample = second_of(view.snapshot.now_s, Slot.MACHINE), len(view.snapshot.samples) > 0
+        key = second, view.is_over, energy, has_sample, view.situation.searched
         if key != self._shown:
             self._shown = key
             self.set_titles(title(view))

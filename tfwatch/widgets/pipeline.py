@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.live.view import RunView
 
+#: The part of the data wait in no stage.
+_FETCH = "fetch, threads"
 _FAINT = "$foreground 65%"
 #: Minimum cells: at 120 columns a buffer of a thousand elements fits beside its bar.
 _NAME, _FIGURE, _BAR = 12, 6, 4
@@ -66,7 +68,8 @@ class StageRow:
 class PipelineView:
     """The content of the pane.
 
-    all_ms: a batch in all stages, one after another. comparison: compares that with the step, longest text first.
+    all_ms: a batch in all stages, and its fetch, one after another. comparison: compares that with the step, longest
+    text first.
     sentence: the bottleneck, the silent stage of a stall, or the reason why there is no reading.
     starves: the device waits for this pipeline. age: of the reading, as text.
     """
@@ -220,9 +223,12 @@ def pipeline_view(view: RunView) -> PipelineView:
         return PipelineView(sentence=_explain_unread(view))
     stages = tuple(_row(view, table, n, stage) for n, stage in enumerate(table.stages))
     part = view.situation.judgement.breakdown
+    fetch_ms = table.fetch_ms(part.wait.mean) if part else math.nan
+    if not math.isnan(fetch_ms):
+        stages = (*stages, StageRow(_FETCH, _known(fetch_ms)))
     return PipelineView(
         stages,
-        _known(table.all_ms),
+        _known(table.all_ms + (0.0 if math.isnan(fetch_ms) else fetch_ms)),
         _compare(view, table, part),
         _describe(view, table),
         not view.snapshot.life.is_stale and (_stalled(view) or _starves(view)),

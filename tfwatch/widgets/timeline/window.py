@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tfwatch.core.events import Paused
     from tfwatch.core.rows import Rows
     from tfwatch.runs.reader import Snapshot
-    from tfwatch.runs.sums import Columns
+    from tfwatch.runs.sums import Columns, Floats
     from tfwatch.widgets.basics.glyphs import Glyphs
     from tfwatch.widgets.timeline.lanes import Sampled
     from tfwatch.widgets.timeline.rows import Figures
@@ -126,20 +126,28 @@ def _is_ahead(snapshot: Snapshot, columns: Columns) -> bool:
 
 def clipped(snapshot: Snapshot, columns: Columns) -> Columns:
     """Return the columns without the steps that began after the snapshot."""
+    at = max(int(np.searchsorted(columns.start_s, snapshot.now_s, side="right")) - 1, 0)
     last_s = snapshot.now_s // BUCKET_S * BUCKET_S
+    whole = snapshot.pyramid.columns(last_s - BUCKET_S / 2, BUCKET_S, round((last_s - columns.start_s[at]) / BUCKET_S))
     starts_ns = snapshot.steps["start_ns"]
     newest = snapshot.steps[(starts_ns >= last_s * 1e9) & (starts_ns <= snapshot.now_s * 1e9)]
-    at = max(int(np.searchsorted(columns.start_s, snapshot.now_s, side="right")) - 1, 0)
-    whole = snapshot.pyramid.columns(last_s - BUCKET_S / 2, BUCKET_S, round((last_s - columns.start_s[at]) / BUCKET_S))
-    steps = int(whole.steps.sum()) + len(newest)
-    kept = {"steps": np.where(columns.start_s <= snapshot.now_s, columns.steps, 0)}
-    kept["steps"][at] = steps
-    for part in ("wait_ms", "host_ms", "compute_ms"):
-        means = np.where(columns.start_s <= snapshot.now_s, getattr(columns, part), np.nan)
+    count = int(whole.steps.sum()) + len(newest)
+
+    def mean(part: str) -> float:
         sum_ms = float(np.nansum(getattr(whole, part) * whole.steps)) + float(newest[part].sum(dtype=np.float64))
-        means[at] = sum_ms / steps if steps else np.nan
-        kept[part] = means
-    return replace(columns, **kept)
+        return sum_ms / count if count else np.nan
+
+    def until(values: Floats, newest_value: float) -> Floats:
+        later = np.full(len(values) - at - 1, np.nan)
+        return np.concatenate([values[:at], [newest_value], later])
+
+    return replace(
+        columns,
+        steps=np.nan_to_num(until(columns.steps.astype(np.float64), count)).astype(np.int64),
+        wait_ms=until(columns.wait_ms, mean("wait_ms")),
+        host_ms=until(columns.host_ms, mean("host_ms")),
+        compute_ms=until(columns.compute_ms, mean("compute_ms")),
+    )
 
 
 def width_s(snapshot: Snapshot, view: View, columns: int) -> float:

@@ -141,9 +141,7 @@ class _Fits:
     def _note_version(self) -> None:
         if _version(self._keras) > _NEWEST_TRIED:
             newest = ".".join(map(str, _NEWEST_TRIED))
-            self._say_once(
-                f"Keras {self._keras.__version__} is newer than those that tfwatch was tried with ({newest})"
-            )
+            self._say_once(f"Keras {self._keras.__version__} is newer than {newest}, the newest tried with tfwatch")
 
     def _say_once(self, sentence: str) -> None:
         if sentence not in self._said:

@@ -97,7 +97,7 @@ def _summary(runs: Sequence[Path], runs_dir: Path) -> str:
     from tfwatch.runs.opened import open_run
 
     if not runs:
-        return f"tfwatch: this script has recorded no fit in {runs_dir}\n"
+        return f"tfwatch: no step of this script is recorded in {runs_dir}\n"
     last, *earlier = (as_text(open_run(run), Path.home()) for run in runs[: _MOST_LINES + 1])
     lines = [text.partition("\n")[0] for text in reversed(earlier)]
     if len(runs) > len(earlier) + 1:

@@ -90,7 +90,7 @@ def _run_as_main(module: str, argv: list[str], alter_argv: bool) -> None:
 
 def _run_script(words: Sequence[str]) -> None:
     """Run a file; or a folder or an archive with a `__main__.py`."""
-    path = words[0]
+    path = os.path.join(os.getcwd(), words[0])
     if pkgutil.get_importer(path) is not None:
         sys.path.insert(0, path)
         _run_as_main("__main__", list(words), False)
@@ -98,7 +98,7 @@ def _run_script(words: Sequence[str]) -> None:
     if not _is_safe_path():
         sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
     sys.argv = list(words)
-    _execute(os.path.join(os.getcwd(), path))
+    _execute(path)
 
 
 def _execute(path: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -128,6 +129,13 @@ def test_a_script_ends_as_under_python(text: str, tmp_path: Path) -> None:
     bare, under = both(["end.py"], tmp_path)
 
     assert (under.stdout, under.stderr, under.returncode) == (bare.stdout, bare.stderr, bare.returncode)
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_closed_stream_changes_no_exit_code(closed: str, tmp_path: Path) -> None:
+    tmp_path.joinpath("end.py").write_text("import sys; sys.exit(3)")
+
+    assert execute(["sh", "-c", f"{shlex.join(command(['end.py']))} {closed}"], tmp_path).returncode == 3
 
 
 def test_what_main_defines_is_pickled_and_spawned_and_forked(tmp_path: Path) -> None:

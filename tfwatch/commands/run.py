@@ -108,4 +108,5 @@ def _summary(runs: Sequence[Path], runs_dir: Path) -> str:
 def _print(text: str) -> None:
     from tfwatch.terminal.output import write
 
-    write(sys.stderr, text)
+    if sys.stderr is not None:  # closed by the caller
+        write(sys.stderr, text)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch import __version__
 from tfwatch.cli import ab, bench, doctor, replay, selftest, train, workloads
+from tfwatch.cli import run as run_script
 from tfwatch.core.errors import printable
 
 if TYPE_CHECKING:
@@ -66,16 +67,22 @@ class _Parser(argparse.ArgumentParser):
 
     commands: the names of its commands, of the parser that has them.
     hidden: options that the help leaves out, given the words of the command line.
+    count_own_words: counts the words that are the command's; the others are a script's, and are kept as `words`.
     """
 
     commands: tuple[str, ...] = ()
     hidden: Callable[[Sequence[str]], frozenset[str]] | None = None
+    count_own_words: Callable[[Sequence[str]], int] | None = None
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse as argparse does, and report a mistyped option before a missing one."""
         words = list(sys.argv[1:] if args is None else args)
+        if self.count_own_words:
+            own = self.count_own_words(words)
+            namespace = argparse.Namespace(words=words[own:])
+            words = words[:own]
         if not self.commands:
             self._check_options(words)
         if self.hidden and {"-h", "--help"} & set(words):
@@ -111,7 +118,7 @@ def _parser() -> _Parser:
     parser = _Parser("tfwatch", description=_DESCRIPTION, allow_abbrev=False)
     parser.add_argument("-V", "--version", action="version", version=f"tfwatch {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (train, ab, workloads, bench, replay, doctor, selftest):
+    for command in (run_script, train, ab, workloads, bench, replay, doctor, selftest):
         command.add(commands)
     parser.commands = tuple(commands.choices)
     return parser

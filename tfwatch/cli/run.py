@@ -1,0 +1,63 @@
+"""`tfwatch run`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.cli import options
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+_RUNS_DIR = "--runs-dir"
+
+
+def add(commands: Any) -> None:
+    """Add the command's parser."""
+    text = "run a training script of yours, unmodified: every fit of Keras is watched"
+    own = commands.add_parser(
+        "run",
+        help=text,
+        description=f"{options.sentence(text)} What follows SCRIPT is the script's, as is the exit code.",
+        usage="tfwatch run [--headless] [--runs-dir DIR] (SCRIPT | -m MODULE) [ARGS]",
+        allow_abbrev=False,
+    )
+    own.set_defaults(run=_run)
+    own.count_own_words = _count_own_words
+    own.add_argument("--headless", action="store_true", help="the script's output, and then a summary on stderr")
+    options.add_runs_dir(own)
+
+
+def _count_own_words(words: Sequence[str]) -> int:
+    """Return the number of words before the script, or before `-m`."""
+    at = 0
+    while at < len(words) and words[at].startswith("-") and not words[at].startswith("-m") and words[at] != "--":
+        at += 2 if words[at] == _RUNS_DIR else 1
+    return min(at, len(words))
+
+
+def _script(words: Sequence[str]) -> list[str]:
+    """Return the script or `-m` and a module, and the arguments.
+
+    Raises:
+        BadInputError: there is neither.
+    """
+    from tfwatch.workloads.workload import BadInputError
+
+    first, rest = (words[0], list(words[1:])) if words else ("", [])
+    if first.startswith("-m"):
+        script = ["-m", *([first[2:]] if first[2:] else []), *rest]
+        missing = len(script) == 1
+    else:
+        script = rest if first == "--" else list(words)
+        missing = not script
+    if missing:
+        raise BadInputError("run needs a script: tfwatch run SCRIPT [ARGS], or tfwatch run -m MODULE [ARGS]")
+    return script
+
+
+def _run(args: argparse.Namespace) -> int:
+    from tfwatch.commands.run import RunOptions, run
+
+    return run(RunOptions(_script(args.words), options.runs_dir(args), args.headless))

@@ -1,0 +1,154 @@
+"""The program of the child of `tfwatch run`: runs a script as Python itself would, with a hook that waits for Keras.
+
+    python bootstrap.py RUNS_DIR SCRIPT [ARGS], or RUNS_DIR -m MODULE [ARGS]
+
+It loads neither TensorFlow nor Keras. A failure of tfwatch is one sentence on stderr, and the script runs unwatched.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import pkgutil
+import sys
+from importlib.machinery import SourceFileLoader, SourcelessFileLoader
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+#: The folder of the package: frames of its files are left out of the script's traceback.
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def main(words: Sequence[str]) -> None:
+    """Run a script or a module; what it raises passes through, as does its SystemExit."""
+    runs_dir, *script = words
+    _leave_own_folder()
+    _wait_for_keras(runs_dir)
+    own = len(sys.orig_argv) - len(words) - 1
+    sys.orig_argv[own:] = script
+    sys.modules["__main__"] = _new_main()
+    try:
+        _run_module(script[1:]) if script[0] == "-m" else _run_script(script)
+    except SystemExit:
+        raise
+    except BaseException:
+        sys.excepthook = _without_own_frames(sys.excepthook)
+        raise
+
+
+def _leave_own_folder() -> None:
+    """Remove the folder of this file, which Python puts first in `sys.path`."""
+    if not _is_safe_path():
+        del sys.path[0]
+
+
+def _is_safe_path() -> bool:
+    """Return whether Python leaves out the folder of the script: `-P`, or `-I`."""
+    return bool(getattr(sys.flags, "safe_path", sys.flags.isolated))
+
+
+def _wait_for_keras(runs_dir: str) -> None:
+    """Install the hook. The modules of tfwatch are found afterwards without an entry of `sys.path`."""
+    root = os.path.dirname(_PACKAGE)
+    sys.path.insert(0, root)
+    try:
+        from tfwatch.watch.keras_hook import wait_for_keras
+
+        wait_for_keras(runs_dir)
+    except Exception as error:  # noqa: BLE001  the script runs, whatever is wrong with tfwatch
+        sys.stderr.write(f"tfwatch: this script runs unwatched: {type(error).__name__}: {error}\n")
+    finally:
+        sys.path.remove(root)
+
+
+def _new_main() -> ModuleType:
+    """Return a `__main__` as Python makes it."""
+    main = ModuleType("__main__")
+    main.__dict__.update(__builtins__=builtins)
+    if sys.version_info < (3, 14):
+        main.__dict__.update(__annotations__={})
+    return main
+
+
+def _run_module(words: Sequence[str]) -> None:
+    """Run `-m MODULE`: Python itself calls this function of runpy."""
+    if not _is_safe_path():
+        sys.path.insert(0, os.getcwd())
+    _run_as_main(words[0], ["-m", *words[1:]], True)
+
+
+def _run_as_main(module: str, argv: list[str], alter_argv: bool) -> None:
+    import runpy
+
+    sys.argv = argv
+    run: Callable[..., object] = getattr(runpy, "_run_module_as_main")  # noqa: B009  not among the typed names
+    run(module, alter_argv)
+
+
+def _run_script(words: Sequence[str]) -> None:
+    """Run a file; or a folder or an archive with a `__main__.py`."""
+    path = os.path.join(os.getcwd(), words[0])
+    if pkgutil.get_importer(path) is not None:
+        sys.path.insert(0, path)
+        _run_as_main("__main__", list(words), False)
+        return
+    if not _is_safe_path():
+        sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
+    sys.argv = list(words)
+    _execute(path)
+
+
+def _execute(path: str) -> None:
+    main = sys.modules["__main__"].__dict__
+    compiled = path.endswith(".pyc")
+    loader = (SourcelessFileLoader if compiled else SourceFileLoader)("__main__", path)
+    main.update(__file__=path, __loader__=loader)
+    if sys.version_info < (3, 15):
+        main.update(__cached__=None)
+    # Python writes no cache of a script, which `get_code` of a source file would.
+    source = None if compiled else loader.get_data(path)
+    code = loader.get_code("__main__") if source is None else compile(source, path, "exec", dont_inherit=True)
+    if code is not None:
+        exec(code, main)
+
+
+def _without_own_frames(hook: Callable[..., object]) -> Callable[..., object]:
+    """Return an excepthook that cuts tfwatch's frames, and then calls the script's."""
+
+    def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        _cut_all(error)
+        sys.last_traceback = error.__traceback__
+        hook(kind, error, error.__traceback__)
+
+    return excepthook
+
+
+def _cut_all(error: BaseException) -> None:
+    """Cut the frames of an error, and of those that it names as its causes and parts."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            one.__traceback__ = _cut(one.__traceback__)
+            waiting += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
+
+
+def _cut(trace: TracebackType | None) -> TracebackType | None:
+    kept: list[TracebackType] = []
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(_PACKAGE + os.sep):
+            kept.append(trace)
+        trace = trace.tb_next
+    rest: TracebackType | None = None
+    for one in reversed(kept):
+        rest = TracebackType(rest, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return rest
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -132,7 +132,7 @@ def run(*words: str) -> int:
         ),
         pytest.param(
             ["train", "cnn", "--switch", "9:depth=4"],
-            "--switch: 'depth' is not a knob: choose prefetch, workers, storage-latency, fast-form, cache or shuffle",
+            "--switch: 'depth' is not a knob: choose prefetch, workers, storage-latency, fast-form, cache, shuffle or device-prefetch",
             id="knob",
         ),
         pytest.param(
@@ -345,7 +345,7 @@ def test_the_themes_are_those_of_the_screens() -> None:
         ("--knob prefetch=4,04", "'prefetch=4,04' repeats a setting: an A/B test compares different ones"),
         (
             "--knob depth=1,2",
-            "'depth' is not a knob: choose prefetch, workers, storage-latency or fast-form",
+            "'depth' is not a knob: choose prefetch, workers, storage-latency, fast-form or device-prefetch",
         ),
         ("--knob prefetch", "'prefetch' has no settings: give KNOB=VALUE,VALUE, e.g. prefetch=off,4"),
         (

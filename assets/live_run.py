@@ -16,7 +16,7 @@ from tfwatch.runs.reader import RunReader
 from tfwatch.sensors.runner import Sensors
 from tfwatch.training.request import Plan
 from tfwatch.training.trainer import Trainer
-from tfwatch.workloads import Settings
+from tfwatch.workloads.workload import Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

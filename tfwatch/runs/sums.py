@@ -233,7 +233,7 @@ def _divides(part: float, whole: float) -> bool:
 #: The number of small additions that wait: rows arrive in every frame, but the sums are read once a second.
 _MOST_EPOCH_ROWS = 64
 _TRACED = int(Flag.COMPILE | Flag.RETRACE)
-_EPOCH_SUMS = ("steps", "traced", "calls", "wait_ms", "compute_ms", "host_ms", "traced_ms")
+_EPOCH_SUMS = ("steps", "traced", "calls", "copies", "wait_ms", "compute_ms", "host_ms", "copy_ms", "traced_ms")
 _FIRST = ("first_ns", "first_done_ns", "first_wait_ms")
 
 
@@ -280,9 +280,13 @@ def _sum_up(rows: Rows) -> Rows:
     out["epoch"], out["steps"] = rows["epoch"][firsts], lasts - firsts + 1
     out["traced"] = np.add.reduceat(traced.astype(np.uint32), firsts)
     out["calls"] = np.add.reduceat((rows["host_ms"] > 0).astype(np.uint32), firsts)
-    for name in ("wait_ms", "compute_ms", "host_ms"):
-        out[name] = np.add.reduceat(rows[name], firsts, dtype=np.float64)
-    out["traced_ms"] = np.add.reduceat(np.where(traced, rows["compute_ms"], 0), firsts, dtype=np.float64)
+    is_timed = ~np.isnan(rows["copy_ms"])
+    copies = np.where(is_timed, rows["copy_ms"], 0)
+    compute = rows["compute_ms"] - copies
+    parts = (rows["wait_ms"], compute, rows["host_ms"], copies, np.where(traced, compute, 0))
+    for name, values in zip(("wait_ms", "compute_ms", "host_ms", "copy_ms", "traced_ms"), parts, strict=True):
+        out[name] = np.add.reduceat(values, firsts, dtype=np.float64)
+    out["copies"] = np.add.reduceat(is_timed.astype(np.uint32), firsts)
     out["first_ns"], out["last_ns"] = rows["start_ns"][firsts], rows["start_ns"][lasts]
     out["first_done_ns"] = _after(rows[firsts], "wait_ms", "compute_ms")
     out["end_ns"] = _after(rows[lasts], "wait_ms", "compute_ms", "host_ms")

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from textual.color import Color
+from textual.color import Color, rgb_to_lab
 
 from tests.screens.canned import Canned, usual
 from tests.screens.showing import shown
@@ -17,7 +17,15 @@ from tfwatch.core.clock import Clock
 from tfwatch.core.rows import Phase
 from tfwatch.screens.footer import FrameMeter
 from tfwatch.screens.themes import THEMES
-from tfwatch.widgets.basics.glyphs import QUIET_COLOUR
+from tfwatch.widgets.basics.glyphs import (
+    COMPUTE_COLOUR,
+    COPY_COLOUR,
+    HOST_COLOUR,
+    MUTED_COLOUR,
+    QUIET_COLOUR,
+    STALL_COLOUR,
+    WAIT_COLOUR,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,6 +109,24 @@ def test_quiet_text_can_be_read_on_every_ground(theme: Theme, ground: str) -> No
     low, high = sorted([_luminance(text), _luminance(behind)])
 
     assert (high + 0.05) / (low + 0.05) >= 4.5
+
+
+def _shown(theme: Theme, colour: str) -> Color:
+    """Return a colour of the charts as it is drawn on the screen's background."""
+    name, _, percent = colour.removeprefix("$").partition(" ")
+    share = int(percent.removesuffix("%")) / 100 if percent else 1.0
+    return Color.parse(str(theme.background)).blend(Color.parse(str(getattr(theme, name))), share)
+
+
+@pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
+@pytest.mark.parametrize(
+    "beside", [WAIT_COLOUR, STALL_COLOUR, COMPUTE_COLOUR, HOST_COLOUR, MUTED_COLOUR, "$background"]
+)
+def test_a_copy_stands_out_from_the_parts_beside_it(theme: Theme, beside: str) -> None:
+    """From a distance of about 2 in CIELAB on, the eye tells colours apart; wait and host are 59 apart."""
+    copy, other = (rgb_to_lab(_shown(theme, colour)) for colour in (COPY_COLOUR, beside))
+
+    assert math.dist((copy.L, copy.a, copy.b), (other.L, other.a, other.b)) >= 35
 
 
 async def test_without_colour_no_cell_has_one() -> None:

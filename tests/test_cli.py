@@ -73,6 +73,11 @@ def run(*words: str) -> int:
             id="workers",
         ),
         pytest.param(
+            ["train", "cnn", "--device-prefetch", "auto"],
+            "--device-prefetch: 'auto' is not a prefetch to the device: give off or a number from 1 to 1024",
+            id="device prefetch",
+        ),
+        pytest.param(
             ["train", "cnn", "--storage-latency", "nan"],
             "--storage-latency: 'nan' is not a latency: give milliseconds from 0 to 60000",
             id="latency",
@@ -132,7 +137,8 @@ def run(*words: str) -> int:
         ),
         pytest.param(
             ["train", "cnn", "--switch", "9:depth=4"],
-            "--switch: 'depth' is not a knob: choose prefetch, workers, storage-latency, fast-form, cache, shuffle or device-prefetch",
+            "--switch: 'depth' is not a knob: choose prefetch, workers, storage-latency, fast-form, cache, shuffle or "
+            "device-prefetch",
             id="knob",
         ),
         pytest.param(
@@ -206,7 +212,7 @@ def test_every_option_reaches_the_plan(monkeypatch: pytest.MonkeyPatch, tmp_path
         "train cnn --prefetch auto --workers 3 --storage-latency 20 --batch-size 8 --image-size 32 --steps 7 --seed 5 "
         f"--data {tmp_path} --runs-dir {tmp_path}/runs --theme light --switch 1:prefetch=off --switch 2:workers=auto "
         "--gpu-sensor ioreg --device cpu --eager --mixed-precision --steps-per-execution 4 --optimizer SGD "
-        "--learning-rate 1e-2"
+        "--learning-rate 1e-2 --device-prefetch 3"
     )
     assert run(*words.split(), "--json") == 0
     computing: Any = {"mode": "eager", "mixed_precision": True, "steps_per_execution": 4, "learning_rate": 0.01}
@@ -214,7 +220,7 @@ def test_every_option_reaches_the_plan(monkeypatch: pytest.MonkeyPatch, tmp_path
         batch_size=8, image_size=32, steps=7, seed=5, data=tmp_path, device="cpu", optimizer="sgd", **computing
     )
     switches = (Scheduled(1, "prefetch", "off"), Scheduled(2, "workers", "auto"))
-    plan = Plan("cnn", settings, Knobs("auto", 3, 20.0), switches)
+    plan = Plan("cnn", settings, Knobs("auto", 3, 20.0, device_prefetch=3), switches)
     assert orders == [
         TrainRequest(plan, tmp_path / "runs", headless=True, as_json=True, theme="light", gpu_sensor="ioreg")
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from tests.analysis.step_rows import make_steps, plain, restart
 from tests.commands.made_up import Made, outcome, pause, run_of, trained
 from tfwatch.checks import selftest_cases as cases
-from tfwatch.checks.injected_schedule import AHEAD, ON_DEMAND, PartComparison, Schedule, TrainingResult
+from tfwatch.checks.injected_schedule import AHEAD, ON_DEMAND, CopyComparison, PartComparison, Schedule, TrainingResult
 from tfwatch.core.events import PipelineSwitched
 
 if TYPE_CHECKING:
@@ -73,6 +74,28 @@ def test_a_wrong_bound_fails(host: float, passes: bool) -> None:
     found = outcome(cases._bound(Schedule(host_ms=(12,), compute_ms=(12,)), "host-bound"), trained(rows))
 
     assert found["verdict: bound: host 12, compute 12 ms"] is passes
+
+
+@pytest.mark.parametrize(
+    ("found", "passes"),
+    [
+        (CopyComparison(10.0, 10.9), True),
+        (CopyComparison(10.0, 11.1), False),
+        (CopyComparison(1.0, 1.29), True),
+        (CopyComparison(1.0, 0.69), False),
+        (CopyComparison(10.0, float("nan")), False),
+    ],
+)
+def test_a_copy_passes_within_its_tolerance(found: CopyComparison, passes: bool) -> None:
+    (case,) = cases._copy("uint8", 40)(cast("Trainings", SimpleNamespace(copy=lambda *_: found)))
+
+    assert case.passed is passes
+
+
+def test_without_a_gpu_the_copy_is_skipped_with_its_reason() -> None:
+    (case,) = cases._copy("uint8", 40)(cast("Trainings", SimpleNamespace(copy=lambda *_: "no GPU")))
+
+    assert (case.group, case.skipped) == ("copy", "no GPU")
 
 
 # -- stalls and switches ---------------------------------------------------------------------------

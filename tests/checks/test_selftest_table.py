@@ -90,6 +90,17 @@ def test_every_failure_is_printed_in_full() -> None:
     assert lines[-1] == "1 of 3 cases pass"
 
 
+def test_a_skipped_case_is_in_no_number_and_has_its_reason() -> None:
+    skipped = Case("copy", "uint8, 40 MB", "", "", "", 0.0, skipped="nothing is copied")
+
+    lines, found = table(case(10.1, 0.3), skipped, skipped), cases_json([case(10.1, 0.3), skipped], COSTS)
+
+    assert [line.split() for line in lines if "copied" in line] == [["copy", "skip", "nothing", "is", "copied"]]
+    assert lines[-1] == "1 of 1 cases pass"
+    assert (found["passed"], found["failed"], len(found["cases"])) == (1, 0, 1)
+    assert found["skipped"] == [{"group": "copy", "case": "uint8, 40 MB", "reason": "nothing is copied"}]
+
+
 def test_the_json_has_figures_and_no_nan() -> None:
     nothing = Case("wait: tf.data", "5 ms", float("nan"), float("nan"), "ms", float("inf"), 2)
 

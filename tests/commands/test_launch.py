@@ -14,6 +14,7 @@ from tfwatch import cli
 from tfwatch.commands import launch as room
 from tfwatch.commands.factories import Factories
 from tfwatch.core.clock import Clock
+from tfwatch.core.refusals import NotTimed, Refusal
 from tfwatch.doctor.quick_facts import GpuPresence
 from tfwatch.report.document import as_json
 from tfwatch.runs.opened import open_run
@@ -52,8 +53,9 @@ def test_a_workload_has_the_knobs_that_it_takes() -> None:
     assert list(knobs) == list(WORKLOADS)
     learning = ["batch size", "optimizer", "learning rate", "seed", "length"]
     all_have = [*learning, "device", "mode", "precision", "steps per execution"]
-    assert knobs["generator"] == ["prefetch", "workers", "fast pipeline", *all_have]
-    assert knobs["cnn"] == ["prefetch", "workers", "latency", "image size", "data", *all_have]
+    always = ["prefetch", "workers", "device prefetch"]
+    assert knobs["generator"] == [*always, "fast pipeline", *all_have]
+    assert knobs["cnn"] == [*always, "latency", "image size", "data", *all_have]
 
 
 def _reasons(here: GpuPresence, workload: str) -> dict[str, str]:
@@ -70,10 +72,18 @@ def _reasons(here: GpuPresence, workload: str) -> dict[str, str]:
     }
 
 
+_NO_COPY = [f"{n}: {why}" for n in (1, 2, 4) for why in (Refusal.NO_DEVICE_MEMORY.words, NotTimed.IN_GRAPH.value)]
+
+
 @pytest.mark.parametrize(
     ("here", "workload", "said"),
     [
-        pytest.param(GpuPresence(), "cnn", {"precision": "mixed: slower on a CPU"}, id="a GPU"),
+        pytest.param(
+            GpuPresence(),
+            "cnn",
+            {"device prefetch": "; ".join(_NO_COPY), "precision": "mixed: slower on a CPU"},
+            id="a GPU",
+        ),
         pytest.param(
             GpuPresence("no GPU"),
             "cnn-loop",
@@ -148,7 +158,7 @@ def test_a_file_of_ones_own_has_the_knobs_that_its_code_leaves_open(tmp_path: Pa
     mine = room.own(str(path), GpuPresence())
     assert (mine.name, mine.argument) == ("mine.py", str(path))
     started = ["device", "mode", "precision", "steps per execution"]
-    assert [knob.name for knob in mine.knobs] == ["prefetch", "workers", "seed", "length", *started]
+    assert [knob.name for knob in mine.knobs] == ["prefetch", "workers", "device prefetch", "seed", "length", *started]
     shown = {knob.name: knob.values[knob.start].shown for knob in mine.knobs}
     assert [shown[name] for name in started] == ["auto", "its own", "its own", "its own"]
     for wrong, sentence in (

@@ -205,6 +205,19 @@ def test_what_was_asked_for_last_and_not_obeyed_yet_is_ordered(writer: RunWriter
     assert Restart(order(tmp_path), writer, control).command[2:6] == ("--prefetch", "4", "--workers", "auto")
 
 
+@pytest.mark.parametrize(
+    ("chosen", "is_kept"),
+    [((), True), (("--device", "gpu"), True), (("--device", "cpu"), False), (("--steps-per-execution", "4"), False)],
+)
+def test_a_restart_that_excludes_device_prefetch_begins_without(
+    writer: RunWriter, tmp_path: Path, chosen: tuple[str, ...], is_kept: bool
+) -> None:
+    restart = Restart(order(tmp_path), writer, Control(Knobs(device_prefetch=2)))
+    restart.chosen = chosen
+    assert (restart.command[2:4] == ("--device-prefetch", "2")) is is_kept
+    assert ("--device-prefetch" in restart.command) is is_kept
+
+
 def test_weights_are_there_to_be_kept_once_a_step_is_done(writer: RunWriter, tmp_path: Path) -> None:
     ordered = order(tmp_path)
     restart = Restart(ordered, writer, Control())

@@ -256,6 +256,11 @@ def test_a_folder_that_is_gone_is_not_to_be_opened_again(tmp_path: Path, events:
 def test_the_copy_to_a_gpu_has_its_line(tmp_path: Path, copy: float, changes: dict[str, Any], says: str) -> None:
     rows = make_steps(np.zeros(100), compute=12.0, host=1.0, copy=copy)
 
-    lines = text_of(open_written(tmp_path / "run", rows, FINISHED, accelerated=True, **changes))
+    run = open_written(tmp_path / "run", rows, FINISHED, accelerated=True, **changes)
+    lines = text_of(run)
 
     assert any(line.endswith(says) for line in lines)
+    total = document.as_json(run)["time_breakdown"]["total"]
+    assert total["copy_s"] == (None if np.isnan(copy) else pytest.approx(0.4))
+    assert total["compute_s"] == pytest.approx(1.2 - np.nan_to_num(copy) / 10)
+    assert any("copy to the GPU 0.4 s" in line for line in lines) is not np.isnan(copy)

@@ -73,6 +73,22 @@ def test_columns_are_means_over_their_steps(chunk: int, width_s: float, count: i
         assert columns.start_s[-1] <= end_s < columns.start_s[-1] + width_s
 
 
+def test_the_copy_of_a_column_is_the_mean_of_its_steps_and_missing_where_none_is_timed() -> None:
+    copies = np.repeat([np.nan, 4.0, 0.0, 4.0], 10)
+    copies[15:20] = np.nan
+    rows = make_steps(np.zeros(40), compute=25.0, host=0.0, copy=copies)
+
+    found = built(rows, 7).columns(0.99, 0.25, 4).copy_ms
+    np.testing.assert_allclose(found, [np.nan, 2.0, np.nan, 4.0])
+    np.testing.assert_allclose(built(rows).columns(0.99, 1.0, 1).copy_ms, [1.5])
+
+
+def test_a_long_step_is_covered_with_its_copy() -> None:
+    rows = make_steps([10.0, 10.0], compute=[2000.0, 90.0], host=0.0, copy=[800.0, 9.0])
+
+    assert built(rows).columns(1.0, 0.25, 4).copy_ms.tolist() == [800.0] * 4
+
+
 def test_a_long_step_covers_all_its_columns() -> None:
     rows = make_steps([10.0, 2000.0, 10.0], compute=90.0, host=0.0)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tfwatch.core.knobs import Knobs
 from tfwatch.training import setup
-from tfwatch.training.setup import NoGpuError, choose_device, placed_on_device
+from tfwatch.training.request import Plan, Scheduled
+from tfwatch.training.setup import NoGpuError, check_device_prefetch, choose_device, placed_on_device
 from tfwatch.watch.tensorflow_info import Device, host_device
 from tfwatch.workloads.workload import BadInputError, Settings
 
@@ -34,6 +36,29 @@ def test_xla_is_refused_only_on_apples_gpus(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(BadInputError, match="XLA does not support Apple's GPUs"):
         choose_device(Settings(mode="jit"))
     assert choose_device(Settings(mode="jit", device="cpu")) == host_device()
+
+
+ON = Knobs(device_prefetch=2)
+WITH_MEMORY = Device("GPU:0 a chip", accelerated=True, has_own_memory=True)
+
+
+@pytest.mark.parametrize(
+    ("plan", "device", "why"),
+    [
+        (Plan("cnn", Settings(), ON), host_device(), "the CPU computes in the batches' own memory"),
+        (Plan("cnn", Settings(), ON), GPU, "unified memory"),
+        (Plan("cnn", Settings(steps_per_execution=4), ON), WITH_MEMORY, "steps_per_execution"),
+        (Plan("cnn", Settings(), Knobs(), (Scheduled(9, "device_prefetch", 2),)), host_device(), "the CPU computes"),
+    ],
+)
+def test_device_prefetch_is_refused_where_it_cannot_be(plan: Plan, device: Device, why: str) -> None:
+    with pytest.raises(BadInputError, match=f"^device prefetch is not possible here: .*{why}"):
+        check_device_prefetch(plan, device)
+
+
+def test_device_prefetch_is_taken_by_a_gpu_with_memory_of_its_own() -> None:
+    check_device_prefetch(Plan("cnn", Settings(), ON), WITH_MEMORY)
+    check_device_prefetch(Plan("cnn", Settings(), Knobs()), host_device())
 
 
 def test_precision_and_device_are_set_within_and_restored_after() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import Clock
@@ -69,16 +70,16 @@ class CannedRun:
             )
         self.now_ns = end
 
-    def step(self, wait: float, host: float, compute: float, flags: int = 0) -> None:
-        """Write one step, milliseconds."""
+    def step(self, wait: float, host: float, compute: float, flags: int = 0, copy: float = math.nan) -> None:
+        """Write one step, milliseconds; compute contains the copy."""
         start, self.steps_made = self.now_ns, self.steps_made + 1
         self.wait(wait + host + compute)
-        self.writer.step(start, self.steps_made, 0, flags, wait, 1.0, compute, host)
+        self.writer.step(start, self.steps_made, 0, flags, wait, 1.0, compute, host, copy)
 
-    def steps(self, seconds: float, wait: float, host: float, compute: float) -> None:
-        """Write equal steps for so many seconds."""
+    def steps(self, seconds: float, wait: float, host: float, compute: float, copy: float = math.nan) -> None:
+        """Write equal steps for so many seconds; compute contains the copy."""
         for _ in range(round(seconds * 1e3 / (wait + host + compute))):
-            self.step(wait, host, compute)
+            self.step(wait, host, compute, copy=copy)
 
     def phase(self, phase: Phase) -> None:
         """Begin a phase of the training thread now."""

@@ -75,6 +75,14 @@ class PartComparison:
     measured_ms: float
 
 
+@dataclass(frozen=True, slots=True)
+class CopyComparison:
+    """The copy of a batch to the GPU, milliseconds: of the same bytes directly, and as tfwatch reports it; medians."""
+
+    direct_ms: float
+    measured_ms: float
+
+
 @dataclass(frozen=True, eq=False)
 class TrainingResult:
     """The figures of one training.

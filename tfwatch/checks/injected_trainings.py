@@ -26,6 +26,7 @@ from tfwatch.checks.injected_schedule import (
     LOOP,
     PARTS,
     WITHOUT_HANDOVER,
+    CopyComparison,
     PartComparison,
     Schedule,
     SlowStep,
@@ -273,6 +274,13 @@ class Trainings:
         with _quiet(has_collections=False):
             model.fit(batches, epochs=2, verbose=0, shuffle=False, callbacks=[watch])
         return open_run(watch.run_path or "")
+
+    def copy(self, kind: str, megabytes: int) -> CopyComparison | str:
+        """Train on large batches of an element type on a GPU; return why not where nothing is copied to one."""
+        from tfwatch.checks.injected_copy import compare_copies
+
+        with _quiet(has_collections=False):
+            return compare_copies(kind, megabytes, self._runs_dir)
 
     def _model(self, kind: str) -> tuple[Any, Sleeping]:
         key = kind if kind in (*FUSED, "run_eagerly", "own train_step", "MirroredStrategy") else "tf.data"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _SEED = 20_11
 #: The first words of the groups' names, in the order of the table.
-_ORDER = ("wait", "compute", "host", "wait + compute + host = wall", "verdict", "spike", "stall", "switch")
+_ORDER = ("wait", "copy", "compute", "host", "wait + compute + host = wall", "verdict", "spike", "stall", "switch")
 #: The load of other programs is measured for this time; from a quarter of a core on it can delay a step.
 _LOAD_S = 1.0
 _BUSY_CORES = 0.25
@@ -118,14 +118,18 @@ def cases_json(cases: Sequence[Case], costs: Costs) -> dict[str, Any]:
     """Return the selftest as `--json` prints it.
 
     passed, failed: numbers of cases. second_try: those that passed at the second try.
+    skipped: [{group, case, reason}], which are in no number and not in `cases`.
     cases: [{group, case, injected, measured, unit, error, passed, tries}]: figures in `unit`, or texts, whose error is
         None. A figure without enough steps is None (null).
     cost: {watch: {ratio, added_us, step_ms, noise}, frame: {median_ms, p95_ms}}, which have no tolerance.
     """
+    skipped = [{"group": case.group, "case": case.case, "reason": case.skipped} for case in cases if case.skipped]
+    cases = [case for case in cases if not case.skipped]
     passed = sum(case.passed for case in cases)
     return {
         "passed": passed,
         "failed": len(cases) - passed,
+        "skipped": skipped,
         "second_try": sum(case.passed and case.tries > 1 for case in cases),
         "cases": [_as_json(case) for case in cases],
         "cost": asdict(costs),
@@ -151,8 +155,9 @@ def _plain(value: float | str | None) -> float | str | None:
 
 def print_table(out: TextIO, cases: Sequence[Case], costs: Costs) -> None:
     """Print the table, in 80 columns except for failures."""
-    lines = [_line("case", "pass", "injected", "measured", "error", ""), *_groups(cases)]
-    out.writelines(f"{line.rstrip()}\n" for line in (*lines, "", *costs.sentences, _total(cases)))
+    compared = [case for case in cases if not case.skipped]
+    lines = [_line("case", "pass", "injected", "measured", "error", ""), *_groups(compared), *_skipped(cases)]
+    out.writelines(f"{line.rstrip()}\n" for line in (*lines, "", *costs.sentences, _total(compared)))
 
 
 def _groups(cases: Sequence[Case]) -> Iterator[str]:
@@ -165,6 +170,12 @@ def _groups(cases: Sequence[Case]) -> Iterator[str]:
         result = "FAIL" if failed else f"pass{f', {retried} at 2nd try' if retried else ''}"
         yield _line(group, f"{len(passed)}/{len(in_group)}", *_worst(passed), result)
         yield from (f"    FAIL, twice: {_failure(case)}" for case in failed)
+
+
+def _skipped(cases: Sequence[Case]) -> Iterator[str]:
+    """Yield a line for each group of cases that cannot be compared here, with the reason."""
+    for group, why in dict.fromkeys((case.group, case.skipped) for case in cases if case.skipped):
+        yield f"{group:<33}{'skip':>6}   {why}"
 
 
 def _worst(cases: Sequence[Case]) -> tuple[str, str, str]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 #: The tolerance of each part: milliseconds, or this share of the injected figure where that is more. Compute and
 #: callbacks have varying costs of their own: an eager step of 6 ms takes 0.9 ms more after a sleep in it.
-TOLERANCES = {"wait": (0.3, 0.02), "compute": (1.5, 0.05), "host": (1.0, 0.05)}
+TOLERANCES = {"wait": (0.3, 0.02), "copy": (0.3, 0.1), "compute": (1.5, 0.05), "host": (1.0, 0.05)}
 _WALL_TOLERANCE = 0.001
 _WALL = "wait + compute + host = wall"
 _SPIKE_TOLERANCE = (5.0, 0.1)
@@ -51,7 +51,7 @@ class Case:
     """One comparison.
 
     injected, measured: figures in `unit`, or texts. error_share: the error as a share of the tolerance; 0 for equal
-    texts, infinite for others. tries: the number of trainings.
+    texts, infinite for others. tries: the number of trainings. skipped: why there is nothing to compare here.
     """
 
     group: str
@@ -61,6 +61,7 @@ class Case:
     unit: str
     error_share: float
     tries: int = 1
+    skipped: str = ""
 
     @property
     def error(self) -> float | None:
@@ -100,6 +101,7 @@ def experiments() -> Iterator[Experiment]:
     yield _bound(Schedule(host_ms=(2,), compute_ms=(20,), steps=50), "compute-bound")
     yield from (_spikes, _shuffle, _slow_start, _stalls, _periodic_wait, _periodic_callback, _drift)
     yield from (_equal_settings, _switches)
+    yield from (_copy("float32", 5), _copy("float32", 40), _copy("uint8", 40))
 
 
 def compare_figures(group: str, case: str, injected: float, measured: float, tolerance: tuple[float, float]) -> Case:
@@ -153,6 +155,17 @@ def _bound(schedule: Schedule, word: str) -> Experiment:
         case = f"host {schedule.host_ms[0]:g}, compute {schedule.compute_ms[0]:g} ms"
         yield compare_texts("verdict: bound", case, word, bound.value if bound else "not enough data")
         yield compare_wall(f"bound: {case}", trained)
+
+    return run
+
+
+def _copy(kind: str, megabytes: int) -> Experiment:
+    def run(trainings: Trainings) -> Iterator[Case]:
+        case, found = f"{kind}, {megabytes} MB", trainings.copy(kind, megabytes)
+        if isinstance(found, str):
+            yield Case("copy", case, "", "", "", 0.0, skipped=found)
+        else:
+            yield compare_figures("copy", case, found.direct_ms, found.measured_ms, TOLERANCES["copy"])
 
     return run
 

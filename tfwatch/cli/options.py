@@ -69,6 +69,13 @@ def setting(text: str) -> Any:
     return parse_setting(text)
 
 
+def device_prefetch(text: str) -> Any:
+    """Read `off` or a number of batches."""
+    from tfwatch.core.knobs import as_value
+
+    return as_value("device_prefetch", text)
+
+
 def latency(text: str) -> float:
     """Read milliseconds."""
     from tfwatch.core.knobs import parse_latency

@@ -78,6 +78,9 @@ def add_knobs(group: Any) -> None:
     for knob, what in (("prefetch", "batches prepared ahead"), ("workers", "images read and decoded in parallel")):
         text = f"{what}: off, default (TensorFlow's own), auto, or a number (off)"
         group.add_argument(f"--{knob}", metavar="N", type=setting, default="off", help=text)
+    text = "batches copied ahead to the memory of an NVIDIA GPU: off or a number (off)"
+    read = options.typed(options.device_prefetch)
+    group.add_argument("--device-prefetch", metavar="N", type=read, default="off", help=text)
     text = "simulated storage latency of each batch, in milliseconds"
     group.add_argument("--storage-latency", metavar="MS", type=options.typed(options.latency), default=0.0, help=text)
     group.add_argument("--fast-form", action="store_true", help="use the fast pipeline of the pipeline")
@@ -90,7 +93,7 @@ def add_knobs(group: Any) -> None:
 def _add_switches(group: Any) -> None:
     text = (
         "switch a knob once STEP steps are completed, e.g. 100:prefetch=4 "
-        "(prefetch, workers, storage-latency, fast-form, cache, shuffle)"
+        "(prefetch, workers, storage-latency, fast-form, cache, shuffle, device-prefetch)"
     )
     group.add_argument(
         "--switch",
@@ -177,7 +180,8 @@ def knobs_of(args: argparse.Namespace) -> Knobs:
     """Return the knobs that `add_knobs` read."""
     from tfwatch.core.knobs import Knobs
 
-    return Knobs(args.prefetch, args.workers, args.storage_latency, args.fast_form, args.cache, args.shuffle)
+    started = (args.prefetch, args.workers, args.storage_latency, args.fast_form, args.cache, args.shuffle)
+    return Knobs(*started, args.device_prefetch)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:

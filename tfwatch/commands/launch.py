@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,9 @@ from tfwatch.commands.screen_host import show_app
 from tfwatch.commands.start_knobs import knob, start_knobs
 from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.refusals import NotTimed, Refusal
 from tfwatch.core.rows import plausible
-from tfwatch.core.start_knobs import StartKnob, Value
+from tfwatch.core.start_knobs import Constraint, StartKnob, Value
 from tfwatch.doctor.quick_facts import describe_machine, find_gpu
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library import list_runs
@@ -91,14 +93,16 @@ def own(path: str, here: GpuPresence) -> Trainable:
 
 def _trainable(argument: str, name: str, here: GpuPresence) -> Trainable:
     entry, settings = find(argument), settle(argument, {})
-    knobs = (*_pipeline(entry), *start_knobs(argument, settings, here))
+    knobs = (*_pipeline(entry, here), *start_knobs(argument, settings, here))
     return Trainable(name, entry.line, knobs, argument)
 
 
-def _pipeline(entry: Entry) -> Iterator[StartKnob]:
+def _pipeline(entry: Entry, here: GpuPresence) -> Iterator[StartKnob]:
     """Return the knobs that can also be switched while it trains."""
     yield _off("prefetch", "--prefetch", ("off", 1, 2, 4, 8, 16, "auto", "default"), "batches prepared ahead")
     yield _off("workers", "--workers", ("off", 2, 4, 8, "auto", "default"), "maps on several cores")
+    if not here.missing and not here.is_metal:
+        yield _device_prefetch()
     if entry.cached:
         yield _off("cache", "--cache", ("off", "on"), entry.cached)
     if entry.fast:
@@ -107,6 +111,16 @@ def _pipeline(entry: Entry) -> Iterator[StartKnob]:
         )
     if entry.reads_files:
         yield knob("latency", "--storage-latency", (0, 5, 10, 20, 50, 100), 0, 0, "simulated, ms/batch")
+
+
+def _device_prefetch() -> StartKnob:
+    """Return the knob of the prefetch to the GPU's memory, which a training on the CPU, or of fused steps, refuses."""
+    on_cpu = Constraint(Refusal.NO_DEVICE_MEMORY.words, where=("device", ("cpu",)))
+    fused = Constraint(NotTimed.IN_GRAPH.value, where=("steps per execution", ("2", "4", "8", "16", "32")))
+    found = _off("device prefetch", "--device-prefetch", ("off", 1, 2, 4), "batches copied to the GPU ahead")
+    return replace(
+        found, values=(found.values[0], *(replace(one, constraints=(on_cpu, fused)) for one in found.values[1:]))
+    )
 
 
 def _off(name: str, option: str, values: Sequence[Any], note: str) -> StartKnob:

@@ -6,6 +6,7 @@ import contextlib
 import shlex
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -74,7 +75,7 @@ class Restart:
         return (
             "train",
             plan.workload,
-            *_live(self._control.requested_knobs),
+            *_live(_possible(self._control.requested_knobs, self.chosen or ())),
             *(self.chosen or ()),
             *_rest(self._request),
             *after,
@@ -125,6 +126,12 @@ class Restart:
         return StartKnob("weights of", (kept, fresh), 0, "or re-initialized: as the model is built")
 
 
+def _possible(knobs: Knobs, chosen: tuple[str, ...]) -> Knobs:
+    """Return the knobs without a prefetch to the device where the chosen options exclude it."""
+    is_on_cpu = ("--device", "cpu") in pairwise(chosen)
+    return replace(knobs, device_prefetch="off") if is_on_cpu or "--steps-per-execution" in chosen else knobs
+
+
 def _live(knobs: Knobs) -> tuple[str, ...]:
     """The options of the live knobs that differ from their defaults."""
     off = Knobs()
@@ -133,6 +140,7 @@ def _live(knobs: Knobs) -> tuple[str, ...]:
         ("--prefetch", knobs.prefetch, off.prefetch),
         ("--workers", knobs.workers, off.workers),
         ("--shuffle", knobs.shuffle, off.shuffle),
+        ("--device-prefetch", knobs.device_prefetch, off.device_prefetch),
     ):
         words += [] if now == default else [option, str(now)]
     words += ["--storage-latency", f"{knobs.latency_ms:g}"] if knobs.latency_ms else []

@@ -144,7 +144,9 @@ def _check_knobs(request: TrainRequest) -> None:
     plan, asked = request.plan, _asked_knobs(request)
     entry = registry.find(plan.workload)
     wanted = asked | {knob for knob, *_ in plan.knobs.differences(Knobs())}
-    missing = [knob for knob in LACKING if knob in wanted and not entry.has(knob)]
+    # The device decides on a prefetch to it, once TensorFlow has found one.
+    later = {"device_prefetch"} - ({request.experiment.knob} if request.experiment else set())
+    missing = [knob for knob in LACKING if knob in wanted - later and not entry.has(knob)]
     if missing:
         _refuse(plan.workload, missing[0])
     if entry.is_built_once and asked - {"prefetch"}:

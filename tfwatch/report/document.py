@@ -190,6 +190,7 @@ def _time_breakdown(time_breakdown: TimeBreakdown) -> dict[str, Any]:
 
 def _entry(entry: TimeSpent) -> dict[str, Any]:
     parts = {name: getattr(entry, name) for name in PARTS}
+    parts["copy_s"] = entry.copy_s if entry.copies else None
     return {"epoch": entry.epoch, "steps": entry.steps, "wall_s": entry.wall_s, "between_s": entry.between_s, **parts}
 
 

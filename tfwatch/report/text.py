@@ -181,6 +181,7 @@ def _other_losses(time_breakdown: TimeBreakdown, length_s: float) -> str:
         "between epochs": total.between_s,
         "compile": total.compile_s,
         "host": total.host_s,
+        "copy to the GPU": total.copy_s,
         "data set": total.data_set_s,
         "import": total.import_s,
     }

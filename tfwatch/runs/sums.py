@@ -25,7 +25,7 @@ FACTOR = 16
 LEVELS = 4
 #: From so many buckets in a column on, columns may have a bucket more or less.
 _FINE = 32
-_PARTS = ("wait_ms", "compute_ms", "host_ms")
+_PARTS = ("wait_ms", "compute_ms", "host_ms", "copy_ms")
 #: The number of small additions that wait before they are added to the coarser levels, which are seldom read.
 _MOST_WAITING = 64
 _SUMS = ("index", "steps", "parts", "flags")
@@ -45,7 +45,7 @@ class Columns:
     end_s: the end of the last column.
 
     start_s: the start of each column, seconds since the clock origin; steps: the number of steps that begin in it.
-    wait_ms, compute_ms, host_ms: means, ms/step.
+    wait_ms, compute_ms, host_ms: means, ms/step. copy_ms: of the timed copies, which compute contains; NaN without any.
     flags: the `core.rows.Flag` bits of all its steps.
     """
 
@@ -55,6 +55,7 @@ class Columns:
     wait_ms: Floats
     compute_ms: Floats
     host_ms: Floats
+    copy_ms: Floats
     flags: Flags
 
     @property
@@ -66,7 +67,7 @@ class Columns:
 
 
 class Pyramid:
-    """Sums of all added rows, in levels of buckets. It takes 82 bytes for each second of the run."""
+    """Sums of all added rows, in levels of buckets. It takes 100 bytes for each second of the run."""
 
     def __init__(self) -> None:
         # The smallest buckets hold few sums, which need less precision.
@@ -110,8 +111,10 @@ class Pyramid:
         bounds: Floats = edges * level.width_s
         means: Floats = np.where(steps > 0, parts / np.maximum(steps, 1), np.nan)
         self._cover(bounds, steps, means)
-        wait, compute, host = means
-        return Columns(bounds[:-1], float(bounds[-1]), steps, wait, compute, host, flags)
+        wait, compute, host, copy = means
+        # A sum of 0 is of no copy, or of batches that were on the device already: there is nothing to show of either.
+        copy = np.where(copy > 0, copy, np.nan)
+        return Columns(bounds[:-1], float(bounds[-1]), steps, wait, compute, host, copy, flags)
 
     def _level_for(self, width_s: float) -> _Level:
         """Return the coarsest level whose buckets divide a column, else one fine enough to hide uneven shares."""
@@ -157,7 +160,7 @@ class Pyramid:
 
 @dataclass(frozen=True, eq=False)
 class _Sums:
-    """Sums over the steps of n buckets: their number, their parts (3 x n) in milliseconds, and their flags."""
+    """Sums over the steps of n buckets: their number, their parts (4 x n) in milliseconds, and their flags."""
 
     index: Ints
     steps: Ints
@@ -215,10 +218,11 @@ def _extend(array: NDArray[Any], size: int) -> NDArray[Any]:
 
 
 def _parts(rows: Rows) -> Floats:
-    """Return wait, compute and host, 3 x rows."""
+    """Return wait, compute, host and copy, 4 x rows; a copy that is not timed is 0."""
     parts = np.empty((len(_PARTS), len(rows)))
     for at, name in enumerate(_PARTS):
         parts[at] = rows[name]
+    parts[-1][np.isnan(parts[-1])] = 0.0
     return parts
 
 
@@ -229,7 +233,7 @@ def _divides(part: float, whole: float) -> bool:
 #: The number of small additions that wait: rows arrive in every frame, but the sums are read once a second.
 _MOST_EPOCH_ROWS = 64
 _TRACED = int(Flag.COMPILE | Flag.RETRACE)
-_EPOCH_SUMS = ("steps", "traced", "calls", "wait_ms", "compute_ms", "host_ms", "traced_ms")
+_EPOCH_SUMS = ("steps", "traced", "calls", "copies", "wait_ms", "compute_ms", "host_ms", "copy_ms", "traced_ms")
 _FIRST = ("first_ns", "first_done_ns", "first_wait_ms")
 
 
@@ -276,9 +280,13 @@ def _sum_up(rows: Rows) -> Rows:
     out["epoch"], out["steps"] = rows["epoch"][firsts], lasts - firsts + 1
     out["traced"] = np.add.reduceat(traced.astype(np.uint32), firsts)
     out["calls"] = np.add.reduceat((rows["host_ms"] > 0).astype(np.uint32), firsts)
-    for name in ("wait_ms", "compute_ms", "host_ms"):
-        out[name] = np.add.reduceat(rows[name], firsts, dtype=np.float64)
-    out["traced_ms"] = np.add.reduceat(np.where(traced, rows["compute_ms"], 0), firsts, dtype=np.float64)
+    is_timed = ~np.isnan(rows["copy_ms"])
+    copies = np.where(is_timed, rows["copy_ms"], 0)
+    compute = rows["compute_ms"] - copies
+    parts = (rows["wait_ms"], compute, rows["host_ms"], copies, np.where(traced, compute, 0))
+    for name, values in zip(("wait_ms", "compute_ms", "host_ms", "copy_ms", "traced_ms"), parts, strict=True):
+        out[name] = np.add.reduceat(values, firsts, dtype=np.float64)
+    out["copies"] = np.add.reduceat(is_timed.astype(np.uint32), firsts)
     out["first_ns"], out["last_ns"] = rows["start_ns"][firsts], rows["start_ns"][lasts]
     out["first_done_ns"] = _after(rows[firsts], "wait_ms", "compute_ms")
     out["end_ns"] = _after(rows[lasts], "wait_ms", "compute_ms", "host_ms")

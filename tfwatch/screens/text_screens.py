@@ -77,7 +77,7 @@ _TERMS = (
     ("enough steps", "60 steady steps after a switch: enough to compare"),
     ("why", "marks below the chart, and letters of the events:"),
     *((letter, meaning) for letter, meaning in MARKS),
-    ("colours", "of the chart, from the base: compute blue, host grey, data wait orange"),
+    ("colours", "of the chart, from the base: compute blue, host grey, copy green, wait orange"),
     ("", "red: one data wait beyond the top of the axis, a stall; dim: a compile"),
     ("starve", "starving: blank < 5 %, light from 5 %, medium 20 %, red from 50 %"),
     ("GPU", "busy share by its own counter; step times make the verdict"),

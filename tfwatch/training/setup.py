@@ -6,12 +6,14 @@ import contextlib
 import platform
 from typing import TYPE_CHECKING
 
+from tfwatch.core.refusals import NotTimed
 from tfwatch.watch.tensorflow_info import Device, find_device, host_device
 from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tfwatch.training.request import Plan
     from tfwatch.workloads.workload import Settings
 
 #: The name of Keras' policy.
@@ -46,6 +48,23 @@ def choose_device(settings: Settings) -> Device:
     if settings.mode == "jit" and device.accelerated and platform.system() == "Darwin":
         raise BadInputError("XLA does not support Apple's GPUs: leave out jit, or use the CPU (--device cpu)")
     return device
+
+
+def check_device_prefetch(plan: Plan, device: Device) -> None:
+    """Check that batches can be prefetched to the device, where the plan asks for it.
+
+    Raises:
+        BadInputError: they cannot; the message is one sentence for the user.
+    """
+    switched = (switch.value for switch in plan.switches if switch.knob == "device_prefetch")
+    if all(value == "off" for value in (plan.knobs.device_prefetch, *switched)):
+        return
+    why = NotTimed.UNIFIED if device.accelerated else NotTimed.CPU
+    if device.has_own_memory and plan.settings.steps_per_execution == 1:
+        return
+    if device.has_own_memory:
+        why = NotTimed.IN_GRAPH
+    raise BadInputError(f"device prefetch is not possible here: {why.value}")
 
 
 @contextlib.contextmanager

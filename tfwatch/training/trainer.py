@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import reason
 from tfwatch.core.events import DatasetReady, ImportEnded, TrainingFailed
+from tfwatch.core.knobs import show
 from tfwatch.core.rows import Phase
 from tfwatch.runs.library import import_took_ms, list_runs
 from tfwatch.workloads import registry
@@ -167,9 +168,10 @@ class Trainer:
         self._writer.phase(Phase.IMPORT, self._import_words())
         import tensorflow as tf
 
-        from tfwatch.training.setup import choose_device
+        from tfwatch.training.setup import check_device_prefetch, choose_device
 
         device = choose_device(self._plan.settings)
+        check_device_prefetch(self._plan, device)
         self._writer.describe(device=device.name, accelerated=device.accelerated)
         if device.has_own_memory:
             self._offer_device_prefetch()
@@ -178,7 +180,8 @@ class Trainer:
 
     def _offer_device_prefetch(self) -> None:
         manifest = self._writer.manifest()
-        knobs, switchable = {**manifest.knobs, "device_prefetch": "off"}, [*manifest.switchable, "device_prefetch"]
+        knobs = {**manifest.knobs, "device_prefetch": show(self._plan.knobs.device_prefetch)}
+        switchable = [*manifest.switchable, "device_prefetch"]
         self._writer.describe(knobs=knobs, switchable=switchable)
 
     def _import_words(self) -> str:

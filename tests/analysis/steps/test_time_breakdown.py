@@ -41,8 +41,9 @@ class RunBuilder:
 
     metrics: ClassVar[dict[str, float]] = {"loss": 1.0}
 
-    def __init__(self) -> None:
+    def __init__(self, copy_ms: float = np.nan) -> None:
         self.at_s = 0.0
+        self.copy_ms = copy_ms
         self.rows: list[tuple[float, ...]] = []
         self.events: list[Event] = []
 
@@ -61,7 +62,7 @@ class RunBuilder:
         return self.step(epoch, first_wait, COMPUTE + compile_ms, flags=int(flags))
 
     def step(self, epoch: int, wait: float = WAIT, compute: float = COMPUTE, flags: int = 0) -> RunBuilder:
-        self.rows.append((self._ns(), len(self.rows) + 1, epoch, flags, wait, 1.0, compute, HOST, np.nan))
+        self.rows.append((self._ns(), len(self.rows) + 1, epoch, flags, wait, 1.0, compute, HOST, self.copy_ms))
         self.at_s += (wait + compute + HOST) / 1e3
         return self
 
@@ -86,9 +87,9 @@ class RunBuilder:
         return make_time_breakdown(self.sums(), self.events, self.at_s, doing)
 
 
-def whole_run() -> RunBuilder:
+def whole_run(copy_ms: float = np.nan) -> RunBuilder:
     """Three epochs: 4 s of compile, a shuffle buffer that fills for 3 s each, validation, a checkpoint."""
-    built = RunBuilder().started()
+    built = RunBuilder(copy_ms).started()
     for epoch in range(3):
         built.begin(epoch, 3000.0, compile_ms=0.0 if epoch else 4000.0).end(epoch, validation_s=2.0, callbacks_s=1.0)
     built.events.append(RunEnded(round(built.at_s * 1e9), "finished", 300))
@@ -208,8 +209,41 @@ def test_rows_without_events_make_epochs_too() -> None:
     assert built.time_breakdown().total.wall_s == pytest.approx(built.at_s)
 
 
-def test_a_running_time_breakdown_equals_the_whole_one_at_every_moment() -> None:
-    running, built = RunningTimeBreakdown(), RunBuilder().started()
+def test_a_timed_copy_is_no_compute_and_the_parts_still_sum_to_the_wall() -> None:
+    built, usual = whole_run(copy_ms=5.0), whole_run().time_breakdown(Phase.ENDED)
+    found = built.time_breakdown(Phase.ENDED)
+
+    assert found.total.wall_s == pytest.approx(built.at_s)
+    for entry, plain in zip((*found.epochs, found.total), (*usual.epochs, usual.total), strict=True):
+        assert entry.copy_s == pytest.approx(0.005 * entry.steps)
+        assert entry.compute_s == pytest.approx(plain.compute_s - 0.005 * entry.steps)
+        assert (entry.compile_s, entry.copies) == (pytest.approx(plain.compile_s), entry.steps)
+        assert (plain.copy_s, plain.copies) == (0.0, 0)
+
+
+def test_copies_that_are_not_timed_stay_in_compute() -> None:
+    built = RunBuilder().begin(0)
+    built.copy_ms = 5.0
+    entry = built.end(0).time_breakdown().epochs[0]
+
+    assert (entry.copies, entry.steps) == (STEPS - 1, STEPS)
+    assert entry.copy_s == pytest.approx(0.005 * (STEPS - 1))
+    assert entry.compute_s == pytest.approx(0.017 + 0.012 * (STEPS - 1))
+
+
+def test_a_first_copy_as_long_as_a_compile_makes_no_part_negative() -> None:
+    built = RunBuilder(copy_ms=900.0).begin(0, compile_ms=1000.0)
+    built.copy_ms = 0.5
+    entry = built.end(0).time_breakdown().epochs[0]
+
+    assert entry.compute_s == pytest.approx(0.0165 * STEPS)
+    assert entry.compile_s == pytest.approx(1.017 - 0.9 - 0.0165)
+    assert entry.wall_s == pytest.approx(built.at_s)
+
+
+@pytest.mark.parametrize("copy_ms", [np.nan, 5.0])
+def test_a_running_time_breakdown_equals_the_whole_one_at_every_moment(copy_ms: float) -> None:
+    running, built = RunningTimeBreakdown(), RunBuilder(copy_ms).started()
     for epoch in range(40):
         built.begin(epoch, 300.0).end(epoch, validation_s=0.4, callbacks_s=0.2)
         if epoch == 20:
@@ -218,7 +252,7 @@ def test_a_running_time_breakdown_equals_the_whole_one_at_every_moment() -> None
         time_breakdown = built.time_breakdown(Phase.EPOCH_END)
         assert whole == time_breakdown.newest_whole
         expect(total, **{name: getattr(time_breakdown.total, name) for name in PARTS})
-        assert total.steps == time_breakdown.total.steps
+        assert (total.steps, total.copies) == (time_breakdown.total.steps, time_breakdown.total.copies)
 
 
 @pytest.mark.parametrize("block", [1, 7, 100, 150, 1000])

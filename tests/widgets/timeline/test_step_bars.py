@@ -1,6 +1,8 @@
-"""The step strip as rows of cells: # data wait, . host, = compute, / compile, ! a stall."""
+"""The step strip as rows of cells: # data wait, x copy, . host, = compute, / compile, ! a stall."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,7 +23,15 @@ from tfwatch.widgets.timeline.step_bars import (
 )
 
 NAN = float("nan")
-TEXTURE = {Part.COMPUTE: "=", Part.MUTED: "/", Part.HOST: ".", Part.WAIT: "#", Part.STALL: "!", Part.NOTHING: " "}
+TEXTURE = {
+    Part.COMPUTE: "=",
+    Part.MUTED: "/",
+    Part.HOST: ".",
+    Part.COPY: "x",
+    Part.WAIT: "#",
+    Part.STALL: "!",
+    Part.NOTHING: " ",
+}
 
 
 def columns(*parts: tuple[float, float, float], steps: int | list[int] = 10, flags: list[int] | None = None) -> Bars:
@@ -31,6 +41,11 @@ def columns(*parts: tuple[float, float, float], steps: int | list[int] = 10, fla
     starts = np.arange(len(parts), dtype=np.float64) * 0.25
     bits = np.array(flags or [0] * len(parts), dtype=np.uint16)
     return bars_of_time(starts, float(starts[-1]) + 0.25, counts, (wait, host, compute), bits)
+
+
+def copying(bars: Bars, *copy_ms: float) -> Bars:
+    """The bars with a timed copy in their compute."""
+    return replace(bars, copy_ms=np.array(copy_ms))
 
 
 def step_rows(*parts: tuple[float, float, float], flags: int = 0) -> Rows:
@@ -68,6 +83,42 @@ def test_compute_host_and_wait_stack_and_prefetch_cuts_the_cap_off() -> None:
         "== ==",
         "== ==",
     ]
+
+
+def test_a_timed_copy_lies_between_wait_and_host_and_is_no_compute() -> None:
+    bars = copying(columns(STARVED, COMPUTE_BOUND, GAP, COMPUTE_BOUND), 10.0, 5.0, NAN, NAN)
+    assert coarse(stack(bars, top_ms=30.0, rows=6, fine=False)) == [
+        "#   ",
+        "#   ",
+        "xx .",
+        "x. =",
+        ".= =",
+        "== =",
+    ]
+    assert bars.own_compute_ms.tolist() == pytest.approx([5.0, 10.0, NAN, 15.0], nan_ok=True)
+
+
+def test_a_copy_of_fine_cells_ends_at_an_eighth() -> None:
+    bars = copying(columns((0.0, 0.0, 20.0)), 11.25)
+    cells = stack(bars, top_ms=20.0, rows=2, fine=True)
+    assert fine(cells, Part.COMPUTE) == [" ", "▇"]
+    assert cells.upper[1].tolist() == [Part.COPY]
+
+
+def test_the_parts_of_any_column_keep_their_whole_height() -> None:
+    """No cell holds three parts: all eighths of the bar are drawn, and the copy's are right within half a row."""
+    chance = np.random.default_rng(3)
+    wait, host, compute = chance.gamma(1.0, 4.0, (3, 400))
+    copy = compute * chance.random(400)
+    bars = copying(columns(*zip(wait, host, compute, strict=True)), *copy)
+    cells = stack(bars, top_ms=60.0, rows=8, fine=True)
+    copied = np.where(cells.lower == Part.COPY, cells.height, 0) + np.where(
+        cells.upper == Part.COPY, 8 - cells.height, 0
+    )
+    plain = stack(replace(bars, copy_ms=None), top_ms=60.0, rows=8, fine=True)
+    assert ((cells.lower == Part.NOTHING) == (plain.lower == Part.NOTHING)).all()
+    thick = copy > 60.0 / 8
+    assert np.abs(copied.sum(axis=0) - np.rint(copy / 60.0 * 64))[thick].max() <= 4
 
 
 def test_fine_cells_split_at_an_eighth_with_the_upper_part_behind() -> None:
@@ -165,6 +216,21 @@ def test_the_steps_that_share_a_column_with_a_stall_do_not_stretch_the_axis() ->
 def test_without_a_top_every_column_has_full_height() -> None:
     bars = columns((0.0, 0.0, 900.0), flags=[int(Flag.COMPILE)])
     assert coarse(stack(bars, None, rows=2, fine=False)) == ["/", "/"]
+
+
+def test_single_steps_have_their_own_copies() -> None:
+    timed = step_rows(COMPUTE_BOUND, COMPUTE_BOUND)
+    timed["copy_ms"] = [10.0, np.nan]
+    bars = bars_of_steps(timed, 3)
+    assert coarse(stack(bars, top_ms=30.0, rows=6, fine=False)) == ["   ", "   ", " x.", " x=", " .=", " =="]
+    assert bars.parts_of(1) == {"wait": 0.0, "copy": 10.0, "host": 5.0, "compute": 5.0}
+    assert bars.parts_of(2) == {"wait": 0.0, "host": 5.0, "compute": 15.0}
+    assert bars_of_steps(step_rows(COMPUTE_BOUND), 3).copy_ms is None
+
+
+def test_an_open_step_has_no_copy_yet() -> None:
+    bars = with_open_step(copying(columns(COMPUTE_BOUND), 10.0), 0.0, 0.24, Part.COMPUTE)
+    assert bars.parts_of(0) == {"wait": 0.0, "host": 0.0, "compute": 240.0}
 
 
 def test_single_steps_stand_at_the_right() -> None:

@@ -48,6 +48,25 @@ async def test_a_switch_is_seen_to_cut_the_wait_off(run: CannedRun) -> None:
         assert title(app.timeline) == "last 28 s ... z zoom  <- -> look back  one column = 0.5 s"
 
 
+async def test_a_timed_copy_is_a_part_of_its_own(run: CannedRun) -> None:
+    run.steps(16.0, 2.0, 1.0, 27.0, copy=20.0)
+    async with shown(run) as (app, pilot):
+        seen = rows(app.timeline)
+        assert [row[64:].strip() for row in seen[1:7]] == [
+            "# wait    2.0",
+            "x copy   20.0",
+            ". host    1.0",
+            "= comp    7.0",
+            "step   30.0",
+            "p95    30.0",
+        ]
+        assert "".join(row[GUTTER + 30] for row in seen[:7]) == "  xxxx="
+        app.timeline.action_look(-1)
+        await pilot.pause()
+        assert "wait 2.0 copy 20.0 host 1.0 compute 7.0 ms" in title(app.timeline)
+        assert rows(app.timeline)[2][64:].strip() == "x copy   20.0"
+
+
 async def test_a_stall_is_a_wall_within_a_third_of_a_second_and_grows(run: CannedRun) -> None:
     run.steps(8.0, *COMPUTE_BOUND)
     run.phase(Phase.WAIT)

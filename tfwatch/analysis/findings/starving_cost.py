@@ -60,7 +60,7 @@ class DataWaitCost:
 
 def cost_of_data_wait(total: TimeSpent, run_s: float, examples: int | None, energy: Energy | None) -> DataWaitCost:
     """Return the cost of data wait in a run. total: its time breakdown. examples: trained on; None where unknown."""
-    worked_s = total.compute_s + total.host_s
+    worked_s = total.copy_s + total.compute_s + total.host_s
     known = examples is not None and examples > 0 and worked_s > 0
     return DataWaitCost(
         total.data_wait_s,

@@ -51,7 +51,7 @@ _TAIL = {
 _BETWEEN = ("validation_s", "epoch_end_s", "first_batch_s")
 _STOPPED_IN = {
     "in data wait": ("data_wait_s", "first_batch_s"),
-    "in compute": ("compute_s", "compile_s"),
+    "in compute": ("compute_s", "compile_s", "copy_s"),
     "in host": ("host_s", "epoch_end_s"),
 }
 
@@ -61,6 +61,7 @@ class TimeSpent:
     """Seconds of wall clock time of one epoch, by what they were spent on; the parts sum to `wall_s`.
 
     epoch: counted from 0; None for the time before the first epoch, and in a total.
+    copies: the number of steps whose copy to the device is timed, which is `copy_s`; that of the others is compute.
     compile_s: building the model, and the extra time of traced steps. asleep_s: the machine slept.
     first_batch_s: the new iterator, and the extra data wait of its first batch, filling a shuffle buffer
         included. epoch_end_s: callbacks at the epoch's end, checkpoints among them.
@@ -69,11 +70,13 @@ class TimeSpent:
 
     epoch: int | None = None
     steps: int = 0
+    copies: int = 0
     import_s: float = 0.0
     data_set_s: float = 0.0
     compile_s: float = 0.0
     compute_s: float = 0.0
     data_wait_s: float = 0.0
+    copy_s: float = 0.0
     host_s: float = 0.0
     first_batch_s: float = 0.0
     validation_s: float = 0.0
@@ -233,15 +236,20 @@ def _epoch(span: _Span) -> TimeSpent:
         "compile_s": compile_ms / 1e3,
         "compute_s": (row["compute_ms"] - compile_ms) / 1e3,
         "data_wait_s": (row["wait_ms"] - first_ms) / 1e3,
+        "copy_s": row["copy_ms"] / 1e3,
         "host_s": (row["host_ms"] - last_ms) / 1e3,
         "first_batch_s": (row["first_ns"] - span.begin_ns) / 1e9 + first_ms / 1e3,
         "asleep_s": _asleep_s(span),
-        "unaccounted_s": max(0.0, inside_ms - (row["wait_ms"] + row["compute_ms"] + row["host_ms"])) / 1e3,
+        "unaccounted_s": max(0.0, inside_ms - _parts_ms(row)) / 1e3,
     }
     after_s = max(0.0, (span.end_ns - row["end_ns"]) / 1e9)
     for part, seconds in _end(span, last_ms / 1e3, after_s, ended).items():
         parts[part] = parts.get(part, 0.0) + seconds
-    return TimeSpent(_number(span, row["epoch"]), steps, **parts)
+    return TimeSpent(_number(span, row["epoch"]), steps, row["copies"], **parts)
+
+
+def _parts_ms(row: dict[str, float]) -> float:
+    return row["wait_ms"] + row["copy_ms"] + row["compute_ms"] + row["host_ms"]
 
 
 def _number(span: _Span, known: int) -> int:
@@ -294,22 +302,21 @@ def _asleep_s(span: _Span) -> float:
 
 
 def _more(entry: TimeSpent, part: str, seconds: float) -> TimeSpent:
-    values = {name: getattr(entry, name) for name in PARTS}
-    values[part] += seconds
-    return TimeSpent(entry.epoch, entry.steps, **values)
+    return replace(entry, **{part: getattr(entry, part) + seconds})
 
 
 def sum_time_spent(entries: Iterable[TimeSpent]) -> TimeSpent:
     """Return the sums of all entries."""
     entries = list(entries)
     sums = {name: sum(getattr(entry, name) for entry in entries) for name in PARTS}
-    return TimeSpent(None, sum(entry.steps for entry in entries), **sums)
+    return TimeSpent(None, sum(entry.steps for entry in entries), sum(entry.copies for entry in entries), **sums)
 
 
 def mean_time_spent(entries: Sequence[TimeSpent]) -> TimeSpent:
     """Return the mean of the epochs that have steps; empty where none has."""
     total, count = sum_time_spent(entries), max(sum(entry.steps > 0 for entry in entries), 1)
-    return TimeSpent(None, round(total.steps / count), **{name: getattr(total, name) / count for name in PARTS})
+    means = {name: getattr(total, name) / count for name in PARTS}
+    return TimeSpent(None, round(total.steps / count), round(total.copies / count), **means)
 
 
 #: Epochs that are computed again: the current one, and those that a late event may belong to.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 WAIT_COLOUR = "$warning"
 STALL_COLOUR = "$error"
 COMPUTE_COLOUR = "$primary"
+COPY_COLOUR = "$success"
 HOST_COLOUR = "$foreground 45%"
 MUTED_COLOUR = "$foreground 20%"
 OTHERS_COLOUR = "$secondary"
@@ -18,8 +19,8 @@ QUIET_COLOUR = "$foreground 65%"
 class Glyphs:
     """One set of characters, each one cell wide except `left` and `right`.
 
-    wait, host, compute: fill a cell of each part of a step. muted: fills a cell of a step that is not counted. Without
-        colour they differ by texture.
+    wait, copy, host, compute: fill a cell of each part of a step. muted: fills a cell of a step that is not counted.
+        Without colour they differ by texture.
     others: fills a cell of the GPU time of other programs.
     levels: nine characters from empty to full, for a gauge; only the first is blank.
     shades: four characters, for no, low, medium and high starving.
@@ -29,6 +30,7 @@ class Glyphs:
     colour: bool
     unicode: bool
     wait: str
+    copy: str
     host: str
     compute: str
     muted: str
@@ -56,6 +58,7 @@ _BLOCKS = Glyphs(
     colour=True,
     unicode=True,
     wait="█",
+    copy="█",
     host="█",
     compute="█",
     muted="█",
@@ -73,9 +76,10 @@ _BLOCKS = Glyphs(
     bar_rest="░",
     record="●",
 )
-_TEXTURES = replace(_BLOCKS, colour=False, wait="░", host="▒", muted="▞", others="▒")
+_TEXTURES = replace(_BLOCKS, colour=False, wait="░", copy="╳", host="▒", muted="▞", others="▒")  # noqa: RUF001
 _ASCII = {
     "wait": "#",
+    "copy": "x",
     "host": ".",
     "compute": "=",
     "muted": "/",

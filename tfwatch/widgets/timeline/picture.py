@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.runs.reader import Snapshot
     from tfwatch.widgets.timeline.rows import Figures, Layout, Line
-    from tfwatch.widgets.timeline.step_bars import Bars
+    from tfwatch.widgets.timeline.step_bars import Bars, Bools, Floats
     from tfwatch.widgets.timeline.window import Scene
 
 #: An older sample is not a current figure.
@@ -72,20 +72,25 @@ def figures_in_view(figures: Figures, snapshot: Snapshot, bars: Bars) -> Figures
     """Return the figures of the bars in view; columns are means, so they give no 95th percentile of steps."""
     counts = (bars.steps > 0) & np.isfinite(bars.total_ms) & ~bars.flagged
     steps = int(bars.steps[counts].sum())
-    parts = (bars.wait_ms, bars.host_ms, bars.compute_ms, bars.total_ms)
-    means = [float((part * bars.steps)[counts].sum()) / steps for part in parts] if steps else []
+    parts = (bars.wait_ms, bars.host_ms, bars.own_compute_ms, bars.total_ms)
+    means = [_mean(part, bars, counts) for part in parts] if steps else []
+    copy = _mean(bars.known_copy_ms, bars, counts) if steps and bars.copy_ms is not None else None
     seen = slice(*(lanes.count_before(snapshot.samples, at_s * 1e9) for at_s in (bars.starts_s[0], bars.end_s)))
     cores = snapshot.samples["cpu_cores"][seen]
     known = cores[np.isfinite(cores)]
     return replace(
         figures,
-        means=rows.Means(*means),
+        means=rows.Means(*means, copy=copy),
         share=step_bars.mean_share(bars),
         was=None,
         cores=float(known.mean()) if len(known) else None,
         gpu=machine.gpu_figures(snapshot.samples[seen]),
         gpu_was=None,
     )
+
+
+def _mean(part_ms: Floats, bars: Bars, counts: Bools) -> float:
+    return float((part_ms * bars.steps)[counts].sum()) / int(bars.steps[counts].sum())
 
 
 def _gpu_now(snapshot: Snapshot, switch: PipelineSwitched | None) -> GpuFigures | None:
@@ -208,15 +213,15 @@ def read_out(scene: Scene) -> list[str]:
     if column is None:
         return []
     when = clock(scene.snapshot, float(bars.starts_s[column]))
-    parts = [float(part[column]) for part in (bars.wait_ms, bars.host_ms, bars.compute_ms)]
-    if np.isnan(parts[0]):
+    parts = bars.parts_of(column)
+    if np.isnan(parts["wait"]):
         return [f"{when} no step"]
-    named = zip(("wait", "host", "compute"), parts, strict=True)
-    if sum(parts) >= 10_000:
-        figures = " ".join(f"{name} {units.milliseconds(value)}" for name, value in named)
+    if sum(parts.values()) >= 10_000:
+        figures = " ".join(f"{name} {units.milliseconds(value)}" for name, value in parts.items())
     else:
-        figures = " ".join(f"{name} {value:.1f}" for name, value in named) + " ms"
-    return [f"{when}{_step_words(scene, column)}: {figures}", f"{when} {figures}"]
+        figures = " ".join(f"{name} {value:.1f}" for name, value in parts.items()) + " ms"
+    shortest = [figures] if "copy" in parts else []
+    return [f"{when}{_step_words(scene, column)}: {figures}", f"{when} {figures}", *shortest]
 
 
 def _step_words(scene: Scene, column: int) -> str:

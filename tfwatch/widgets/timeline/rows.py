@@ -35,7 +35,14 @@ WIDE, _NARROW = 20, 14
 _WIDE_FROM = 90
 #: The smallest heights with two rows for the GPU, and with both GPU and CPU.
 _TWO_ROWS_FROM, _BOTH_FROM = 11, 17
-_ROLES = {Part.COMPUTE: "compute", Part.MUTED: "muted", Part.HOST: "host", Part.WAIT: "wait", Part.STALL: "stall"}
+_ROLES = {
+    Part.COMPUTE: "compute",
+    Part.MUTED: "muted",
+    Part.HOST: "host",
+    Part.COPY: "copy",
+    Part.WAIT: "wait",
+    Part.STALL: "stall",
+}
 _MARK_ROLES = {
     Kind.SWITCH: "switch",
     Kind.LIMIT: "middling",
@@ -59,13 +66,14 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """Means of steady steps, milliseconds; None where unknown."""
+    """Means of steady steps, milliseconds; None where unknown. copy: None where it is a part of compute."""
 
     wait: float | None = None
     host: float | None = None
     compute: float | None = None
     step: float | None = None
     p95: float | None = None
+    copy: float | None = None
 
 
 _UNKNOWN = Means()
@@ -108,7 +116,7 @@ def lay_out(width: int, height: int, compact: bool, gpu: bool = False) -> Layout
 
 def strip_lines(bars: Bars, cells: Cells, glyphs: Glyphs, ruled: Iterable[tuple[int, str, str]]) -> list[Line]:
     """Draw the stacked bars. `ruled`: (column, character, role) of vertical lines behind them."""
-    textures = (glyphs.compute, glyphs.muted, glyphs.host, glyphs.wait, glyphs.wait, " ")
+    textures = (glyphs.compute, glyphs.muted, glyphs.host, glyphs.copy, glyphs.wait, glyphs.wait, " ")
     coarse = [(texture, _ROLES.get(part, "")) for texture, part in zip(textures, Part, strict=True)]
     # One index per cell: three would need a tuple and its hash for each.
     looks, at = (_CELLS, _at(cells.lower, cells.upper, cells.height)) if glyphs.fine else (coarse, cells.lower)
@@ -173,7 +181,8 @@ def means_of(split: Breakdown | None) -> Means:
     """Return the means of a breakdown."""
     if split is None:
         return _UNKNOWN
-    return Means(split.wait.mean, split.host.mean, split.compute.mean, split.step.mean, split.step.p95)
+    copy = split.copy.mean if split.copy else None
+    return Means(split.wait.mean, split.host.mean, split.compute.mean, split.step.mean, split.step.p95, copy)
 
 
 def legend_lines(means: Means, glyphs: Glyphs, rows: int, wide: bool, when: str, is_stale: bool) -> list[Line]:
@@ -185,6 +194,7 @@ def legend_lines(means: Means, glyphs: Glyphs, rows: int, wide: bool, when: str,
     figures = "quiet" if is_stale else "number"
     parts = (
         ("wait", glyphs.wait, means.wait),
+        *((("copy", glyphs.copy, means.copy),) if means.copy is not None else ()),
         ("host", glyphs.host, means.host),
         ("compute", glyphs.compute, means.compute),
     )

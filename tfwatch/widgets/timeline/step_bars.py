@@ -1,4 +1,4 @@
-"""The step strip, stacked bars of data wait, host and compute as cells, and the gauges and shades of the lanes below.
+"""The step strip, stacked bars of a step's parts as cells, and the gauges and shades of the lanes below.
 
 Arrays along the time axis have one entry per column, n in total. Milliseconds are means per step.
 """
@@ -49,9 +49,10 @@ class Part(IntEnum):
     COMPUTE = 0
     MUTED = 1
     HOST = 2
-    WAIT = 3
-    STALL = 4
-    NOTHING = 5
+    COPY = 3
+    WAIT = 4
+    STALL = 5
+    NOTHING = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +61,7 @@ class Bars:
 
     starts_s: the start of each, seconds since the clock origin. end_s: the end of the last.
     steps: the number of steps that start in each. muted: a compile or retrace, which is not counted.
+    copy_ms: a part of `compute_ms`; NaN in columns where no copy is timed, None where that is so in all.
     """
 
     starts_s: Floats
@@ -70,6 +72,28 @@ class Bars:
     compute_ms: Floats
     muted: Bools
     flagged: Bools
+    copy_ms: Floats | None = None
+
+    @property
+    def known_copy_ms(self) -> Floats:
+        """The copy of each column; 0 where it is not timed, and is compute."""
+        if self.copy_ms is None:
+            return np.zeros(len(self.compute_ms))
+        known: Floats = np.where(np.isnan(self.copy_ms), 0.0, self.copy_ms)
+        return known
+
+    @property
+    def own_compute_ms(self) -> Floats:
+        """Compute without the copy."""
+        return self.compute_ms if self.copy_ms is None else self.compute_ms - self.known_copy_ms
+
+    def parts_of(self, column: int) -> dict[str, float]:
+        """Return the parts of a column by name, which add up; without a copy that is not timed."""
+        wait, host, compute = (float(part[column]) for part in (self.wait_ms, self.host_ms, self.compute_ms))
+        copy = float("nan") if self.copy_ms is None else float(self.copy_ms[column])
+        if np.isnan(copy):
+            return {"wait": wait, "host": host, "compute": compute}
+        return {"wait": wait, "copy": copy, "host": host, "compute": compute - copy}
 
     @property
     def total_ms(self) -> Floats:
@@ -109,8 +133,11 @@ def bars_of_time(
     steps: NDArray[np.int64],
     parts_ms: tuple[Floats, Floats, Floats],
     flags: NDArray[np.uint16],
+    copy_ms: Floats | None = None,
 ) -> Bars:
-    """Make bars of stretches of time, the last of which ends at `end_s`; `parts_ms` is data wait, host and compute.
+    """Make bars of stretches of time, the last of which ends at `end_s`.
+
+    parts_ms: data wait, host and compute, which contains the copy.
 
     A column within a long step is muted where the column of the step's start is.
     """
@@ -118,7 +145,7 @@ def bars_of_time(
     own = np.where(steps > 0, np.arange(len(steps)), 0)
     since = np.maximum.accumulate(own) if len(own) else own
     muted = ran & _has(flags[since], Flag.COMPILE | Flag.RETRACE)
-    return Bars(starts_s, end_s, steps, *parts_ms, muted=muted, flagged=flags != 0)
+    return Bars(starts_s, end_s, steps, *parts_ms, muted=muted, flagged=flags != 0, copy_ms=copy_ms)
 
 
 def bars_of_steps(rows: Rows, columns: int) -> Bars:
@@ -128,7 +155,9 @@ def bars_of_steps(rows: Rows, columns: int) -> Bars:
     starts = rows["start_ns"] / 1e9
     end_s = float(starts[-1] + step_ms(rows[-1], np.float64) / 1e3) if len(rows) else 0.0
     muted = _has(rows["flags"], Flag.COMPILE | Flag.RETRACE)
-    bars = Bars(starts, end_s, np.ones(len(rows), np.int64), wait, host, compute, muted, rows["flags"] != 0)
+    is_timed = bool(np.isfinite(rows["copy_ms"]).any())
+    copy = rows["copy_ms"].astype(np.float64) if is_timed else None
+    bars = Bars(starts, end_s, np.ones(len(rows), np.int64), wait, host, compute, muted, rows["flags"] != 0, copy)
     return padded(bars, columns - len(rows), 0)
 
 
@@ -137,11 +166,12 @@ def padded(bars: Bars, before: int, after: int) -> Bars:
     first_s = float(bars.starts_s[0]) if len(bars.starts_s) else 0.0
     pad = (before, after)
     starts = np.pad(bars.starts_s, pad, constant_values=(first_s, bars.end_s))
-    wait, host, compute = (
-        np.pad(part, pad, constant_values=np.nan) for part in (bars.wait_ms, bars.host_ms, bars.compute_ms)
+    wait, host, compute, copy = (
+        None if part is None else np.pad(part, pad, constant_values=np.nan)
+        for part in (bars.wait_ms, bars.host_ms, bars.compute_ms, bars.copy_ms)
     )
     muted, flagged = (np.pad(values, pad) for values in (bars.muted, bars.flagged))
-    return Bars(starts, bars.end_s, np.pad(bars.steps, pad), wait, host, compute, muted, flagged)
+    return Bars(starts, bars.end_s, np.pad(bars.steps, pad), wait, host, compute, muted, flagged, copy)
 
 
 def with_open_step(bars: Bars, since_s: float, now_s: float, part: Part) -> Bars:
@@ -167,6 +197,7 @@ def with_open_step(bars: Bars, since_s: float, now_s: float, part: Part) -> Bars
         host_ms=np.where(filled, lasted_ms if part == Part.HOST else 0.0, bars.host_ms),
         compute_ms=np.where(filled, lasted_ms if part in (Part.COMPUTE, Part.MUTED) else 0.0, bars.compute_ms),
         muted=np.where(filled, part == Part.MUTED, bars.muted),
+        copy_ms=None if bars.copy_ms is None else np.where(filled, np.nan, bars.copy_ms),
     )
 
 
@@ -201,11 +232,11 @@ def nice_top(needed: float) -> float:
 
 
 def stack(bars: Bars, top_ms: float | None, rows: int, fine: bool) -> Cells:
-    """Stack compute, host and data wait to `rows` rows of cells.
+    """Stack compute, host, copy and data wait to `rows` rows of cells.
 
     `fine` cells show two parts, split at an eighth; others one. Without a top every column has full height.
-    A wait higher than the top is a stall. No cell can show three parts, so host time takes whole rows and a thin one is
-    drawn as compute; so is a wait of an eighth, which would flicker.
+    A wait higher than the top is a stall. No cell can show three parts, so host time takes whole rows, a copy at least
+    one, and a thin one of either is drawn as compute; so is a wait of an eighth, which would flicker.
     """
     units = EIGHTHS if fine else 1
     ceiling = rows * units
@@ -220,18 +251,30 @@ def stack(bars: Bars, top_ms: float | None, rows: int, fine: bool) -> Cells:
     thin = (work == 0) | (top - work < thinnest)
     work = np.where(thin & (wait <= compute + host), top, work)
     thick = np.minimum(_whole_rows(host * per_ms / units) * units, work)
-    bounds = np.minimum(np.stack([work - thick, work, top]), ceiling).astype(np.int64)
+    ends, between = [work - thick, work, top], [Part.HOST]
+    if bars.copy_ms is not None:
+        copied = np.minimum(_copy_units(bars.known_copy_ms * per_ms, units), work)
+        ends = [np.maximum(work - copied - thick, 0), work - copied, work, top]
+        between = [Part.HOST, Part.COPY]
+    bounds = np.minimum(np.stack(ends), ceiling).astype(np.int64)
     stalled = wait * per_ms > ceiling
     kinds = np.stack(
         [
             np.where(bars.muted, Part.MUTED, Part.COMPUTE),
-            np.full(len(top), Part.HOST),
+            *(np.full(len(top), part) for part in between),
             np.where(stalled, Part.STALL, Part.WAIT),
             np.full(len(top), Part.NOTHING),
         ]
     ).astype(np.uint8)
     lower, upper, height = _cut(bounds, kinds, rows, units)
     return Cells(lower, upper, height, np.asarray(top > ceiling, dtype=np.bool_))
+
+
+def _copy_units(thickness: Floats, units: int) -> Floats:
+    """Round the copy's units; a row at least where it is drawn, so that it never shares a cell with two others."""
+    drawn = _whole_rows(thickness / units) > 0
+    rounded: Floats = np.where(drawn, np.maximum(np.rint(thickness), units), 0.0)
+    return rounded
 
 
 def _whole_rows(thickness: Floats) -> Floats:
@@ -244,31 +287,32 @@ def _whole_rows(thickness: Floats) -> Floats:
 
 
 def _cut(bounds: NDArray[np.int64], kinds: Bytes, rows: int, units: int) -> tuple[Bytes, Bytes, Bytes]:
-    """Cut columns whose parts end at `bounds` (3 x n) into cells that show their two largest parts."""
+    """Cut columns whose parts end at `bounds` (3 or 4 x n) into cells that show their two largest parts."""
     base = np.arange(rows - 1, -1, -1)[:, None] * units
-    first, second, third = np.clip(bounds[:, None, :] - base, 0, units)
-    cell = (first * (units + 1) + second) * (units + 1) + third
-    low, high, height = (of[cell] for of in _every_cell(units))
+    cell, *others = np.clip(bounds[:, None, :] - base, 0, units)
+    for end in others:
+        cell = cell * (units + 1) + end
+    low, high, height = (of[cell] for of in _every_cell(units, len(bounds)))
     column = np.arange(bounds.shape[1])[None, :]
     return kinds[low, column], kinds[high, column], height
 
 
 @lru_cache
-def _every_cell(units: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Bytes]:
-    """Return the lower part, the upper part and the height of every cell, by the ends of its first three parts.
+def _every_cell(units: int, count: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Bytes]:
+    """Return the lower part, the upper part and the height of every cell, by the ends of its first `count` parts.
 
-    The index is (first * (units + 1) + second) * (units + 1) + third, with ends from 0 to `units`; entries whose ends
-    do not rise have no meaning.
+    The index of three is (first * (units + 1) + second) * (units + 1) + third, with ends from 0 to `units`; entries
+    whose ends do not rise have no meaning.
     """
-    ends = np.full((5, (units + 1) ** 3), units)
+    ends = np.full((count + 2, (units + 1) ** count), units)
     ends[0] = 0
-    ends[1:4] = np.indices((units + 1,) * 3).reshape(3, -1)
+    ends[1:-1] = np.indices((units + 1,) * count).reshape(count, -1)
     whole = filled = ends[1:] - ends[:-1]
-    # Drop the smallest of three, but never the wait; of equals, host before compute before nothing.
-    order = np.array([1, 0, 99, 2])[:, None]
+    # Drop the smallest of three, but never the wait; of equals, host before copy before compute before nothing.
+    order = np.array([2, *range(count - 2), 99, 3])[:, None]
     while (crowded := (filled > 0).sum(axis=0) > 2).any():
         rank = np.where(filled > 0, filled * 4 + order, 1000)
-        gone = (np.arange(4)[:, None] == rank.argmin(axis=0)) & crowded
+        gone = (np.arange(count + 1)[:, None] == rank.argmin(axis=0)) & crowded
         filled = np.where(gone, 0, filled)
     there = filled > 0
     low, high = there.argmax(axis=0), _highest(there)

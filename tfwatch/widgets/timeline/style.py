@@ -16,6 +16,7 @@ from textual.strip import Strip
 
 from tfwatch.widgets.basics.glyphs import (
     COMPUTE_COLOUR,
+    COPY_COLOUR,
     HOST_COLOUR,
     MUTED_COLOUR,
     OTHERS_COLOUR,
@@ -53,7 +54,7 @@ KEYS = (
 
 PREFIX = "timeline--"
 ROLES = (
-    *("wait", "stall", "host", "compute", "muted", "cpu", "gpu", "others", "quiet", "number", "message"),
+    *("wait", "stall", "copy", "host", "compute", "muted", "cpu", "gpu", "others", "quiet", "number", "message"),
     *("switch", "alarm", "rule", "cursor", "onwall", "good", "middling", "bad"),
 )
 
@@ -69,6 +70,7 @@ Timeline {{
     &.-plain:focus {{ border: ascii $accent; }}
     & > .timeline--wait {{ color: {WAIT_COLOUR}; }}
     & > .timeline--stall {{ color: {STALL_COLOUR}; }}
+    & > .timeline--copy {{ color: {COPY_COLOUR}; }}
     & > .timeline--host {{ color: {HOST_COLOUR}; }}
     & > .timeline--compute {{ color: {COMPUTE_COLOUR}; }}
     & > .timeline--muted {{ color: {MUTED_COLOUR}; }}
@@ -86,9 +88,9 @@ Timeline {{
     & > .timeline--good {{ color: $text-success; text-style: bold; }}
     & > .timeline--middling {{ color: $text-warning; text-style: bold; }}
     & > .timeline--bad {{ color: $text-error; text-style: bold; }}
-    &.-mono > .timeline--wait, &.-mono > .timeline--stall, &.-mono > .timeline--host, &.-mono > .timeline--compute,
-    &.-mono > .timeline--muted, &.-mono > .timeline--cpu, &.-mono > .timeline--gpu, &.-mono > .timeline--others,
-    &.-mono > .timeline--switch, &.-mono > .timeline--alarm,
+    &.-mono > .timeline--wait, &.-mono > .timeline--stall, &.-mono > .timeline--copy, &.-mono > .timeline--host,
+    &.-mono > .timeline--compute, &.-mono > .timeline--muted, &.-mono > .timeline--cpu, &.-mono > .timeline--gpu,
+    &.-mono > .timeline--others, &.-mono > .timeline--switch, &.-mono > .timeline--alarm,
     &.-mono > .timeline--rule, &.-mono > .timeline--good, &.-mono > .timeline--middling, &.-mono > .timeline--bad
     {{ color: $foreground; }}
     &.-mono > .timeline--onwall {{ color: $background; background: $foreground; }}

@@ -117,7 +117,8 @@ def _bars_of_single_steps(snapshot: Snapshot, view: View, columns: int, lasting:
 
 def _of_columns(columns: Columns) -> Bars:
     parts = (columns.wait_ms, columns.host_ms, columns.compute_ms)
-    return bars_of_time(columns.start_s, columns.end_s, columns.steps, parts, columns.flags)
+    copy_ms = columns.copy_ms if np.isfinite(columns.copy_ms).any() else None
+    return bars_of_time(columns.start_s, columns.end_s, columns.steps, parts, columns.flags, copy_ms)
 
 
 def _is_ahead(snapshot: Snapshot, columns: Columns) -> bool:
@@ -134,7 +135,7 @@ def clipped(snapshot: Snapshot, columns: Columns) -> Columns:
     count = int(whole.steps.sum()) + len(newest)
 
     def mean(part: str) -> float:
-        sum_ms = float(np.nansum(getattr(whole, part) * whole.steps)) + float(newest[part].sum(dtype=np.float64))
+        sum_ms = float(np.nansum(getattr(whole, part) * whole.steps)) + float(np.nansum(newest[part], dtype=np.float64))
         return sum_ms / count if count else np.nan
 
     def until(values: Floats, newest_value: float) -> Floats:
@@ -147,6 +148,7 @@ def clipped(snapshot: Snapshot, columns: Columns) -> Columns:
         wait_ms=until(columns.wait_ms, mean("wait_ms")),
         host_ms=until(columns.host_ms, mean("host_ms")),
         compute_ms=until(columns.compute_ms, mean("compute_ms")),
+        copy_ms=until(columns.copy_ms, mean("copy_ms") or np.nan),
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tfwatch.core.knobs import Knobs
+from tfwatch.runs.control import Scheduled
 from tfwatch.training import setup
-from tfwatch.training.request import Plan, Scheduled
+from tfwatch.training.request import Plan
 from tfwatch.training.setup import NoGpuError, check_device_prefetch, choose_device, placed_on_device
 from tfwatch.watch.tensorflow_info import Device, host_device
 from tfwatch.workloads.workload import BadInputError, Settings

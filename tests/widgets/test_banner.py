@@ -39,7 +39,7 @@ def forecast_for(knob: str, value: str, ms: float, why: str = "the rest is compu
 
 
 def epoch(**seconds: float) -> dict[str, Any]:
-    return {"judgement": judged(NOT, 0.2), "epoch_spent": TimeSpent(0, 250, compute_s=3.4, **seconds)}
+    return {"judgement": judged(NOT, 0.2), "epoch_spent": TimeSpent(0, 250, 0, compute_s=3.4, **seconds)}
 
 
 def last(**changes: Any) -> dict[str, Any]:

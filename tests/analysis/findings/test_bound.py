@@ -68,7 +68,7 @@ def test_the_fast_pipeline_is_advised_where_prefetch_cannot_hide_the_wait(
     ],
 )
 def test_each_part_between_epochs_has_its_own_advice(spent: dict[str, float], expected: str) -> None:
-    epoch = TimeSpent(0, 250, compute_s=3.0, **spent)
+    epoch = TimeSpent(0, 250, 0, compute_s=3.0, **spent)
 
     assert expected in finding(judgement=judged(Verdict.NOT, 0.2), epoch_spent=epoch)[2]
     assert finding(judgement=judged(Verdict.HIGHLY, 20.0), epoch_spent=epoch)[0].startswith("STARVING")

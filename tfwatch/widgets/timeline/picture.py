@@ -80,7 +80,7 @@ def figures_in_view(figures: Figures, snapshot: Snapshot, bars: Bars) -> Figures
     known = cores[np.isfinite(cores)]
     return replace(
         figures,
-        means=rows.Means(*means, copy=copy),
+        means=replace(rows.Means(*means), copy=copy),
         share=step_bars.mean_share(bars),
         was=None,
         cores=float(known.mean()) if len(known) else None,

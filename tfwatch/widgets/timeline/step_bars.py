@@ -166,10 +166,10 @@ def padded(bars: Bars, before: int, after: int) -> Bars:
     first_s = float(bars.starts_s[0]) if len(bars.starts_s) else 0.0
     pad = (before, after)
     starts = np.pad(bars.starts_s, pad, constant_values=(first_s, bars.end_s))
-    wait, host, compute, copy = (
-        None if part is None else np.pad(part, pad, constant_values=np.nan)
-        for part in (bars.wait_ms, bars.host_ms, bars.compute_ms, bars.copy_ms)
+    wait, host, compute = (
+        np.pad(part, pad, constant_values=np.nan) for part in (bars.wait_ms, bars.host_ms, bars.compute_ms)
     )
+    copy = None if bars.copy_ms is None else np.pad(bars.copy_ms, pad, constant_values=np.nan)
     muted, flagged = (np.pad(values, pad) for values in (bars.muted, bars.flagged))
     return Bars(starts, bars.end_s, np.pad(bars.steps, pad), wait, host, compute, muted, flagged, copy)
 

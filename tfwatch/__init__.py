@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tfwatch.runs.opened import Run, open_run
-    from tfwatch.watch.callback import Watch
-    from tfwatch.watch.track import Track, track
+    from tfwatch.watch.fit.callback import Watch
+    from tfwatch.watch.loops.track import Track, track
 
 __version__ = "0.1.0"
 __all__ = ["Run", "Track", "Watch", "__version__", "open_run", "track"]
@@ -19,11 +19,11 @@ __all__ = ["Run", "Track", "Watch", "__version__", "open_run", "track"]
 def __getattr__(name: str) -> Any:
     """Load the public names on first use: `Watch` imports Keras, which takes seconds."""
     if name == "Watch":
-        from tfwatch.watch.callback import Watch
+        from tfwatch.watch.fit.callback import Watch
 
         return Watch
     if name in ("track", "Track"):
-        from tfwatch.watch import track
+        from tfwatch.watch.loops import track
 
         return getattr(track, name)
     if name in ("open_run", "Run"):

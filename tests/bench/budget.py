@@ -29,7 +29,7 @@ from tfwatch.runs.create import begin_run
 from tfwatch.runs.opened import read_run
 from tfwatch.tfdata.work_ahead import buffer_size, num_parallel_calls, options, without_autotune
 from tfwatch.tuner.thread import TunerThread
-from tfwatch.watch import fetch
+from tfwatch.watch.fit import fetch
 from tfwatch.watch.session import Session
 
 WIDTH = 256

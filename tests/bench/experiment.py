@@ -36,7 +36,7 @@ from tfwatch.runs.create import begin_run
 from tfwatch.runs.opened import read_run
 from tfwatch.tfdata.work_ahead import options, without_autotune
 from tfwatch.tuner.thread import TunerThread
-from tfwatch.watch.callback import Watch
+from tfwatch.watch.fit.callback import Watch
 from tfwatch.watch.session import Session
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from tfwatch.runs.control import Control
 from tfwatch.runs.create import begin_run
 from tfwatch.sensors.runner import Sensors
 from tfwatch.tfdata import work_ahead
-from tfwatch.watch.callback import Watch
+from tfwatch.watch.fit.callback import Watch
 from tfwatch.watch.session import Session
 from tfwatch.watch.tensorflow_info import find_device
 from tfwatch.workloads import registry

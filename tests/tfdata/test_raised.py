@@ -52,7 +52,7 @@ def test_an_error_in_a_step_has_the_shape_of_its_batch() -> None:
     import tensorflow as tf
 
     from tfwatch.training.raised import raised
-    from tfwatch.watch.step_runners import BatchStep
+    from tfwatch.watch.fit.step_runners import BatchStep
 
     def step(iterator: Any) -> None:
         raise ValueError("no")
@@ -74,7 +74,7 @@ def test_an_error_of_the_users_iterator_is_located_in_the_fetch(tmp_path: Path) 
 
     from tfwatch.runs.create import begin_run
     from tfwatch.training.raised import raised
-    from tfwatch.watch.fetch import Fetch
+    from tfwatch.watch.fit.fetch import Fetch
     from tfwatch.watch.session import Session
 
     class Broken:

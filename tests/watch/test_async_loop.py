@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.runs.processes import wait_until
-from tfwatch.watch.async_loop import Completion, GpuProbe, StarvationSplit, TrackedStep
+from tfwatch.watch.loops.async_loop import Completion, GpuProbe, StarvationSplit, TrackedStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -199,7 +199,7 @@ def test_the_thread_probes_at_a_fetch_and_the_step_waits_for_the_probe() -> None
 
 
 def test_the_end_does_not_wait_for_a_busy_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfwatch.watch.async_loop._JOIN_S", 0.01)
+    monkeypatch.setattr("tfwatch.watch.loops.async_loop._JOIN_S", 0.01)
     gpu = Gpu()
     notes: list[str] = []
     thread = probe_while_busy(gpu, notes)
@@ -210,7 +210,7 @@ def test_the_end_does_not_wait_for_a_busy_gpu(monkeypatch: pytest.MonkeyPatch) -
 
 ENDS_WHILE_BUSY = """
 import itertools, threading, time
-from tfwatch.watch import async_loop
+from tfwatch.watch.loops import async_loop
 async_loop._JOIN_S = 0.01
 probes = itertools.count()
 def probe():

@@ -187,7 +187,7 @@ def test_workers_of_a_users_pipeline_cannot_be_switched(arrays: Any, make_model:
 def test_prefetch_after_batches_in_gpu_memory_is_refused(
     arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfwatch.watch import fetch
+    from tfwatch.watch.fit import fetch
 
     batches = iter(known(arrays))
     assert fetch.why_not_switchable(batches) is None

@@ -33,7 +33,7 @@ def batch_of(**parts: int) -> list[Any]:
 
 
 def test_only_large_parts_that_the_gpu_takes_are_copied() -> None:
-    from tfwatch.watch.device_copy import LEAST_BYTES, DeviceCopy
+    from tfwatch.watch.fit.device_copy import LEAST_BYTES, DeviceCopy
 
     copy = DeviceCopy(HOST)
     copy.begin(batch_of(float32=LEAST_BYTES, uint8=LEAST_BYTES, int64=64, int32=LEAST_BYTES))
@@ -43,7 +43,7 @@ def test_only_large_parts_that_the_gpu_takes_are_copied() -> None:
 
 
 def test_small_batches_are_not_copied_and_the_run_says_so() -> None:
-    from tfwatch.watch.device_copy import DeviceCopy, TimedCopy
+    from tfwatch.watch.fit.device_copy import DeviceCopy, TimedCopy
 
     writer = make_writer(None)
     copy = TimedCopy(writer, DeviceCopy(HOST))
@@ -53,7 +53,7 @@ def test_small_batches_are_not_copied_and_the_run_says_so() -> None:
 
 
 def test_a_copy_that_fails_ends_its_timing_and_nothing_else() -> None:
-    from tfwatch.watch.device_copy import LEAST_BYTES, DeviceCopy, TimedCopy
+    from tfwatch.watch.fit.device_copy import LEAST_BYTES, DeviceCopy, TimedCopy
 
     writer = make_writer(None)
     copy = TimedCopy(writer, DeviceCopy("/no such device"))
@@ -66,7 +66,7 @@ def test_a_copy_that_fails_ends_its_timing_and_nothing_else() -> None:
 def test_a_cpu_has_nothing_to_copy_to(monkeypatch: pytest.MonkeyPatch) -> None:
     import tensorflow as tf
 
-    from tfwatch.watch import device_copy
+    from tfwatch.watch.fit import device_copy
 
     model = SimpleNamespace(trainable_variables=[])
     assert device_copy.find_device(model, eager=False, is_flat=True) is NotTimed.CPU
@@ -113,7 +113,7 @@ def test_training_is_the_same_with_copies_and_with_device_prefetch_switched(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from tfwatch.tfdata import work_ahead
-    from tfwatch.watch import device_copy, fetch
+    from tfwatch.watch.fit import device_copy, fetch
 
     stock, _ = train(None, {})
     monkeypatch.setattr(work_ahead, "DEVICE", "/CPU:0")

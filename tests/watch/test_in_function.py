@@ -12,7 +12,7 @@ import pytest
 import tfwatch
 from tests.watch.tracked import ROOT
 from tfwatch.runs.library import list_runs
-from tfwatch.watch import track
+from tfwatch.watch.loops import track
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,7 +135,9 @@ def test_a_loop_continues_while_another_thread_imports_tensorflow(
 
 
 def test_without_tensorflow_no_function_is_being_traced() -> None:
-    code = "import sys; from tfwatch.watch.track import is_in_function; print(is_in_function(), sys.modules.keys())"
+    code = (
+        "import sys; from tfwatch.watch.loops.track import is_in_function; print(is_in_function(), sys.modules.keys())"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.startswith("False")
     assert "'tensorflow'" not in done.stdout

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tfwatch.watch.keras_hook import wait_for_keras
+from tfwatch.watch.script.keras_hook import wait_for_keras
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,7 +57,7 @@ class BrokenWatch:
 @pytest.fixture
 def callback(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Put a Watch that needs no TensorFlow in the place of the real one."""
-    module = ModuleType("tfwatch.watch.callback")
+    module = ModuleType("tfwatch.watch.fit.callback")
     module.__dict__.update(Watch=FakeWatch)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return module

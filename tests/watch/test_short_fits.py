@@ -33,7 +33,7 @@ pytestmark = pytest.mark.tensorflow
 
 @pytest.fixture(autouse=True)
 def _no_run_rests() -> Iterator[None]:
-    from tfwatch.watch import fit_runs
+    from tfwatch.watch.fit import fit_runs
 
     yield
     for run in fit_runs._resting:
@@ -133,7 +133,7 @@ def test_a_run_that_rests_ends_with_its_last_fit(tmp_path: Path, monkeypatch: py
 def test_other_settings_another_folder_and_long_fits_have_runs_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfwatch.watch import fit_runs
+    from tfwatch.watch.fit import fit_runs
 
     model = small_model()
     watches = [watch_in(tmp_path / name) for name in ("one", "one", "other", "one")]
@@ -191,12 +191,12 @@ def test_many_fits_leave_neither_threads_nor_descriptors_nor_notes(tmp_path: Pat
 
 
 def test_a_forked_process_begins_a_run_of_its_own(tmp_path: Path) -> None:
-    from tfwatch.watch.fit_runs import run_of_next_fit
+    from tfwatch.watch.fit.fit_runs import run_of_next_fit
 
     for _ in range(2):
         run_of_next_fit(tmp_path, {}).finish({})
     if (child := os.fork()) == 0:
-        from tfwatch.watch import fit_runs
+        from tfwatch.watch.fit import fit_runs
 
         os._exit(len(fit_runs._resting))
     assert os.waitpid(child, 0)[1] == 0

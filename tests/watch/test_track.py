@@ -24,7 +24,7 @@ from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import read_run
 from tfwatch.runs.reader import RunReader
 from tfwatch.runs.writer import RunWriter
-from tfwatch.watch.tracked_loop import LoopStepLog
+from tfwatch.watch.loops.tracked_loop import LoopStepLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -221,7 +221,7 @@ def test_a_folder_that_cannot_be_created_does_not_affect_the_loop(
 def test_a_run_that_cannot_begin_does_not_affect_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tfwatch.watch.tracked_loop.ScriptRun", lambda *_: 1 / 0)
+    monkeypatch.setattr("tfwatch.watch.loops.tracked_loop.ScriptRun", lambda *_: 1 / 0)
     with tfwatch.track(BATCHES, tmp_path) as tracked:
         assert len(list(tracked)) == 5
     assert "this loop is not recorded: ZeroDivisionError" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from tfwatch.runs import create
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.liveness import Life
 from tfwatch.runs.opened import open_run
-from tfwatch.watch.tracked_loop import TrackedRun
+from tfwatch.watch.loops.tracked_loop import TrackedRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

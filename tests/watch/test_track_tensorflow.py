@@ -33,7 +33,7 @@ def dataset(arrays: Any) -> Any:
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat the CPU as a GPU, and probe it."""
-    from tfwatch.watch import async_loop, tracked_loop
+    from tfwatch.watch.loops import async_loop, tracked_loop
     from tfwatch.watch.tensorflow_info import Device
 
     make = async_loop.make_completion_probe
@@ -154,7 +154,7 @@ def test_a_gpu_is_probed_and_every_step_has_its_row_in_order(gpu: None, arrays: 
 def test_a_gpu_that_cannot_be_probed_is_noted(
     gpu: None, arrays: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfwatch.watch.async_loop.make_completion_probe", lambda writer: 1 / 0)
+    monkeypatch.setattr("tfwatch.watch.loops.async_loop.make_completion_probe", lambda writer: 1 / 0)
     with tfwatch.track(dataset(arrays), tmp_path) as tracked:
         count = sum(1 for _ in tracked)
     run = opened(tracked)
@@ -186,7 +186,7 @@ PROBES = """
 import tensorflow as tf
 from tests.runs.folders import make_manifest
 from tfwatch.runs.writer import RunWriter
-from tfwatch.watch.async_loop import can_probe_gpu, make_completion_probe
+from tfwatch.watch.loops.async_loop import can_probe_gpu, make_completion_probe
 
 print(can_probe_gpu())
 tf.config.set_logical_device_configuration(

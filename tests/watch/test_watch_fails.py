@@ -112,7 +112,7 @@ def test_an_error_without_a_printable_text_is_raised_unchanged(
 def test_an_error_while_a_failure_is_reported_does_not_replace_it(
     arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfwatch.watch.fetch import Fetch
+    from tfwatch.watch.fit.fetch import Fetch
 
     monkeypatch.setattr(Fetch, "close", lambda _: 1 / 0)
     run = fit_that_raises(make_model(), known(arrays), watch_in(tmp_path), ValueError)
@@ -160,7 +160,7 @@ def test_a_step_log_lost_while_batches_are_buffered_loses_no_batch(
 def test_a_watch_that_cannot_begin_does_not_affect_fit(
     arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tfwatch.watch import fit_runs
+    from tfwatch.watch.fit import fit_runs
 
     monkeypatch.setattr(fit_runs, "find_device", lambda: 1 / 0)
     watch = watch_in(tmp_path)
@@ -251,7 +251,7 @@ def test_without_a_home_fit_is_not_recorded(
 def test_a_batch_of_unknown_size_is_noted_once(
     arrays: Any, make_model: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raises: bool
 ) -> None:
-    from tfwatch.watch import fetch
+    from tfwatch.watch.fit import fetch
 
     def weigh(batch: Any) -> None:
         if raises:

@@ -12,7 +12,7 @@ import numpy as np
 import tfwatch
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import Run, open_run
-from tfwatch.watch import track
+from tfwatch.watch.loops import track
 
 if TYPE_CHECKING:
     from tfwatch import Track

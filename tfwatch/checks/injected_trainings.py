@@ -35,8 +35,8 @@ from tfwatch.checks.injected_schedule import (
 from tfwatch.core.knobs import Knobs
 from tfwatch.runs.opened import open_run
 from tfwatch.tfdata.work_ahead import options, without_autotune
-from tfwatch.watch.callback import Watch
-from tfwatch.watch.track import track
+from tfwatch.watch.fit.callback import Watch
+from tfwatch.watch.loops.track import track
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

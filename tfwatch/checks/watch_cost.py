@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfwatch.watch.callback import Watch
+from tfwatch.watch.fit.callback import Watch
 
 if TYPE_CHECKING:
     from pathlib import Path

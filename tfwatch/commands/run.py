@@ -19,7 +19,7 @@ from tfwatch.workloads.workload import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_BOOTSTRAP = Path(__file__).parents[1] / "watch" / "bootstrap.py"
+_BOOTSTRAP = Path(__file__).parents[1] / "watch" / "script" / "bootstrap.py"
 #: Earlier fits of a script with a line each; the others are counted.
 _MOST_LINES = 20
 

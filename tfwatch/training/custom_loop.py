@@ -6,10 +6,10 @@ import threading
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.watch.eager_operations import time_operations
-from tfwatch.watch.fetch import Fetch
+from tfwatch.watch.fit.eager_operations import time_operations
+from tfwatch.watch.fit.fetch import Fetch
+from tfwatch.watch.fit.step_runners import BatchStep, StepByStepRunner, on_host
 from tfwatch.watch.step_log import StepLog, count_examples
-from tfwatch.watch.step_runners import BatchStep, StepByStepRunner, on_host
 from tfwatch.watch.tensorflow_info import find_trace_count
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 from tfwatch.tfdata import live_switch
-from tfwatch.watch import fetch, step_runners
+from tfwatch.watch.fit import fetch, step_runners
 from tfwatch.workloads.workload import RaisedError
 
 if TYPE_CHECKING:

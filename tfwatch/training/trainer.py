@@ -222,7 +222,7 @@ class Trainer:
     def _fit(self, model: Any, prepared: Prepared) -> float:
         """Train; return the last epoch's loss, NaN if there is none."""
         from tfwatch.training.custom_loop import CustomLoop
-        from tfwatch.watch.callback import Watch
+        from tfwatch.watch.fit.callback import Watch
         from tfwatch.watch.session import Session
 
         settings = self._plan.settings

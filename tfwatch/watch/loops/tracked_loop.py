@@ -16,7 +16,7 @@ from tfwatch.core.errors import fails_open
 from tfwatch.core.refusals import NotTimed
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.tfdata.stage_reader import StageReader
-from tfwatch.watch.async_loop import GpuProbe, TrackedStep
+from tfwatch.watch.loops.async_loop import GpuProbe, TrackedStep
 from tfwatch.watch.session import ErrorText, ScriptRun, call_at_exit, warn_user
 from tfwatch.watch.step_log import StepLog, count_examples, failure_ends_recording
 from tfwatch.watch.tensorflow_info import find_device, find_trace_count, host_device
@@ -33,7 +33,7 @@ _MAX_TRIES = 3
 #: The way in which the parts of a step are separated.
 _SPLIT = "by the loop's fetches: the fetch is data wait, the body is compute"
 _SPLIT_GPU = "by the loop's fetches and the GPU: a fetch is data wait once the GPU is out of work, all else is compute"
-_HERE = str(Path(__file__).parent)
+_HERE = str(Path(__file__).parents[1])
 
 
 class LoopStepLog(StepLog):
@@ -254,7 +254,7 @@ class TrackedRun:
 
     def _start_gpu_probe(self) -> None:
         with fails_open(self._without_gpu):
-            from tfwatch.watch.async_loop import can_probe_gpu, make_completion_probe
+            from tfwatch.watch.loops.async_loop import can_probe_gpu, make_completion_probe
 
             self._tries_left -= 1
             if can_probe_gpu():

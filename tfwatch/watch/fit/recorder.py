@@ -11,13 +11,12 @@ import tensorflow as tf
 
 from tfwatch.core.errors import fails_open, message_of
 from tfwatch.core.refusals import NotTimed
-from tfwatch.watch.device_copy import make_copy
-from tfwatch.watch.eager_operations import time_operations
-from tfwatch.watch.fetch import Fetch
-from tfwatch.watch.fused_steps import FusedSteps
-from tfwatch.watch.kept_traces import find_kept, keep
-from tfwatch.watch.step_log import StepLog
-from tfwatch.watch.step_runners import (
+from tfwatch.watch.fit.device_copy import make_copy
+from tfwatch.watch.fit.eager_operations import time_operations
+from tfwatch.watch.fit.fetch import Fetch
+from tfwatch.watch.fit.fused_steps import FusedSteps
+from tfwatch.watch.fit.kept_traces import find_kept, keep
+from tfwatch.watch.fit.step_runners import (
     ITERATORS,
     BatchStep,
     InGraphRunner,
@@ -27,14 +26,15 @@ from tfwatch.watch.step_runners import (
     UntimedRunner,
     is_keras_own,
 )
+from tfwatch.watch.step_log import StepLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfwatch.tfdata.live_switch import BatchSpec
-    from tfwatch.watch.eager_operations import Operations
+    from tfwatch.watch.fit.eager_operations import Operations
+    from tfwatch.watch.fit.step_runners import Runner
     from tfwatch.watch.session import Session
-    from tfwatch.watch.step_runners import Runner
 
 #: The way to separate the steps of a call with several: see `Watch`.
 Split = Literal["fused", "exact"]

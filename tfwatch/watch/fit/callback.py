@@ -12,8 +12,8 @@ import keras
 from tfwatch.core.errors import fails_open
 from tfwatch.core.knobs import Knobs, Setting, as_value, describe
 from tfwatch.runs.control import Control, Request
-from tfwatch.watch.fit_runs import FitRun, run_of_next_fit
-from tfwatch.watch.recorder import Recorder, Split
+from tfwatch.watch.fit.fit_runs import FitRun, run_of_next_fit
+from tfwatch.watch.fit.recorder import Recorder, Split
 from tfwatch.watch.session import ErrorText, Session, warn_user
 
 if TYPE_CHECKING:

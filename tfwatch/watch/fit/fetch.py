@@ -22,7 +22,7 @@ from tfwatch.tfdata.live_switch import BatchIterator, BatchSpec, SwitchablePipel
 from tfwatch.tfdata.stage_model import ShuffleFill
 from tfwatch.tfdata.stage_reader import StageReader
 from tfwatch.tfdata.work_ahead import is_added
-from tfwatch.watch.device_copy import why_no_device_prefetch
+from tfwatch.watch.fit.device_copy import why_no_device_prefetch
 
 if TYPE_CHECKING:
     from tfwatch.core.knobs import Knobs

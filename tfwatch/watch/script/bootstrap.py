@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 #: The folder of the package: frames of its files are left out of the script's traceback.
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def main(words: Sequence[str]) -> None:
@@ -55,7 +55,7 @@ def _wait_for_keras(runs_dir: str) -> None:
     root = os.path.dirname(_PACKAGE)
     sys.path.insert(0, root)
     try:
-        from tfwatch.watch.keras_hook import wait_for_keras
+        from tfwatch.watch.script.keras_hook import wait_for_keras
 
         wait_for_keras(runs_dir)
     except Exception as error:  # noqa: BLE001  the script runs, whatever is wrong with tfwatch

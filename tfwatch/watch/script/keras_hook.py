@@ -131,7 +131,7 @@ class _Fits:
         return call.args, call.kwargs
 
     def _appended(self, callbacks: list[Any]) -> list[Any]:
-        from tfwatch.watch.callback import Watch
+        from tfwatch.watch.fit.callback import Watch
 
         if any(isinstance(one, Watch) for one in callbacks):
             return callbacks

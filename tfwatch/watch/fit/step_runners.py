@@ -15,8 +15,8 @@ from keras.src.utils.python_utils import pythonify_logs
 
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.tfdata.stage_model import LATE_NS
-from tfwatch.watch.data_errors import fail_in_graph
-from tfwatch.watch.fused_steps import FusedSteps, clock_offset_ns, clock_was_set, find_clock
+from tfwatch.watch.fit.data_errors import fail_in_graph
+from tfwatch.watch.fit.fused_steps import FusedSteps, clock_offset_ns, clock_was_set, find_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from tfwatch.runs.writer import RunWriter
     from tfwatch.tfdata.live_switch import BatchSpec
-    from tfwatch.watch.eager_operations import Operations
-    from tfwatch.watch.fetch import Fetch
+    from tfwatch.watch.fit.eager_operations import Operations
+    from tfwatch.watch.fit.fetch import Fetch
     from tfwatch.watch.session import Session
     from tfwatch.watch.step_log import StepLog
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tfwatch.core.errors import fails_open
+from tfwatch.watch.loops.tracked_loop import TrackedRun
 from tfwatch.watch.session import ErrorText, warn_user
-from tfwatch.watch.tracked_loop import TrackedRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -1,0 +1,1 @@
+"""A loop of one's own: `track`."""

@@ -137,4 +137,4 @@ def test_no_descriptor_is_left_open(make_tool: Callable[[str], str]) -> None:
         system_tool.run([make_tool(lines)], timeout_s=1.0)
     system_tool.run(["/nowhere"], timeout_s=1.0)
 
-    assert len(os.listdir("/dev/fd")) == before
+    assert len(os.listdir("/dev/fd")) <= before, "fewer where what earlier tests left is freed meanwhile"

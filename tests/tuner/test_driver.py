@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.tuner.simulated import Simulated
+from tfwatch.core.events import RunEnded
 from tfwatch.core.rows import Flag
 from tfwatch.runs.control import Autopilot
-from tfwatch.tuner.driver import POLL_S, Driver
+from tfwatch.tuner.driver import POLL_S, Driver, Interrupt
 
 if TYPE_CHECKING:
     from tfwatch.runs.control import TunerRequest
@@ -48,3 +49,29 @@ def test_a_driver_keeps_no_sums_for_a_timeline_that_nobody_draws() -> None:
     snapshot = driver.look()
 
     assert (snapshot.steps_total, snapshot.pyramid.end_s, len(snapshot.epochs.rows)) == (30, 0.0, 0)
+
+
+def test_a_job_cancelled_by_the_end_of_its_run_ended_with_the_run() -> None:
+    run = Simulated(lambda knobs, step: 20.0)
+    driver = run.driver(Autopilot())
+    run.advance(30)
+    driver.look()
+    run.writer.event(RunEnded(driver.now_ns(), "finished", 30, ""))
+    run.writer.flush()
+    run.control.ask_tuner(None)
+
+    with pytest.raises(Interrupt) as interrupted:
+        driver.ask("prefetch", 4, "autopilot")
+    assert interrupted.value.cause == "ended"
+
+
+def test_a_job_cancelled_in_a_running_run_was_cancelled() -> None:
+    run = Simulated(lambda knobs, step: 20.0)
+    driver = run.driver(Autopilot())
+    run.advance(30)
+    driver.look()
+    run.control.ask_tuner(None)
+
+    with pytest.raises(Interrupt) as interrupted:
+        driver.ask("prefetch", 4, "autopilot")
+    assert interrupted.value.cause == "cancelled"

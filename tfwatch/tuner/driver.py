@@ -103,10 +103,13 @@ class Driver:
         Raises:
             Interrupt: the request is over.
         """
-        self._refresh()
-        self.snapshot = self._reader.tail()
+        self._read()
         self.check()
         return self.snapshot
+
+    def _read(self) -> None:
+        self._refresh()
+        self.snapshot = self._reader.tail()
 
     def check(self) -> None:
         """Check that the request is not over.
@@ -121,7 +124,9 @@ class Driver:
         if self.control.user_request_count != self._user_request_count:
             raise Interrupt("key")
         if self.control.tuner_request_count != self._number:
-            raise Interrupt("cancelled")
+            # A run records its end before it cancels its jobs, so the last look may miss the end.
+            self._read()
+            raise Interrupt("ended" if self.snapshot.ended else "cancelled")
 
     def wait(self, until: Callable[[Snapshot], bool], expected_s: float = 0.0) -> Snapshot:
         """Look at the run until a condition holds, which is expected to take `expected_s`.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LATENCY_MS = 20.0
 #: Knobs that `cnn` lacks on a CPU.
-_LACKING = ("fast_form", "device_prefetch")
+_LACKING = ("fast_pipeline", "device_prefetch")
 #: Size of a cell, and the place of the first one, in the SVG images that Rich makes.
 CELL_X, CELL_Y, LEFT, TOP = 12.2, 24.4, 9, 41
 

@@ -55,7 +55,9 @@ def run(*words: str) -> int:
         pytest.param(["train", "/nonexistent/own.py"], "there is no file /nonexistent/own.py", id="file"),
         pytest.param(["train", "cnn", "--zzz"], "unrecognized arguments: --zzz", id="unlike any option"),
         pytest.param(
-            ["train", "cnn", "--fast"], "unrecognized arguments: --fast: did you mean --fast-form?", id="half an option"
+            ["train", "cnn", "--fast"],
+            "unrecognized arguments: --fast: did you mean --fast-pipeline?",
+            id="half an option",
         ),
         pytest.param(["train", "--stps", "9"], "unrecognized arguments: --stps: did you mean --steps?", id="option"),
         pytest.param(
@@ -137,8 +139,8 @@ def run(*words: str) -> int:
         ),
         pytest.param(
             ["train", "cnn", "--switch", "9:depth=4"],
-            "--switch: 'depth' is not a knob: choose prefetch, workers, storage-latency, fast-form, cache, shuffle or "
-            "device-prefetch",
+            "--switch: 'depth' is not a knob: choose prefetch, workers, storage-latency, fast-pipeline, cache, shuffle "
+            "or device-prefetch",
             id="knob",
         ),
         pytest.param(
@@ -265,7 +267,7 @@ def test_a_commands_help_begins_with_its_line_in_the_list_and_keeps_the_case_of_
     ("words", "hidden"),
     [
         pytest.param("train", set(), id="no workload"),
-        pytest.param("train cnn", {"size", "weights", "fast-form"}, id="cnn"),
+        pytest.param("train cnn", {"size", "weights", "fast-pipeline"}, id="cnn"),
         pytest.param("train matmul", {"data", "image-size", "weights", "storage-latency", "cache"}, id="matmul"),
         pytest.param(
             "ab array",
@@ -279,7 +281,16 @@ def test_a_workloads_help_leaves_out_what_only_others_take(
 ) -> None:
     assert run(*words.split(), "--help") == 0
     text = capsys.readouterr().out
-    of_some = ("data", "image-size", "size", "weights", "fast-form", "storage-latency", "cache", "steps-per-execution")
+    of_some = (
+        "data",
+        "image-size",
+        "size",
+        "weights",
+        "fast-pipeline",
+        "storage-latency",
+        "cache",
+        "steps-per-execution",
+    )
 
     assert {option for option in of_some if not re.search(rf"^ +--{option}\b(?!-)", text, re.MULTILINE)} == hidden
 
@@ -351,7 +362,7 @@ def test_the_themes_are_those_of_the_screens() -> None:
         ("--knob prefetch=4,04", "'prefetch=4,04' repeats a setting: an A/B test compares different ones"),
         (
             "--knob depth=1,2",
-            "'depth' is not a knob: choose prefetch, workers, storage-latency, fast-form or device-prefetch",
+            "'depth' is not a knob: choose prefetch, workers, storage-latency, fast-pipeline or device-prefetch",
         ),
         ("--knob prefetch", "'prefetch' has no settings: give KNOB=VALUE,VALUE, e.g. prefetch=off,4"),
         (

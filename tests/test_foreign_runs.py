@@ -101,7 +101,13 @@ EVENTS: tuple[facts.Event, ...] = (
     facts.RunEnded(2 * SECOND, "failed", 100, "ValueError: no", 1.3, "ab" * 32, "WAIT", SECOND),
 )
 FIELDS = [(number, field.name) for number, event in enumerate(EVENTS) for field in fields(event)]
-SETTINGS = {"mode": "eager", "steps": 120, "memory_limit_bytes": 1e9, "fast_form": "tf.data", "storage_latency_ms": 2.0}
+SETTINGS = {
+    "mode": "eager",
+    "steps": 120,
+    "memory_limit_bytes": 1e9,
+    "fast_pipeline": "tf.data",
+    "storage_latency_ms": 2.0,
+}
 MACHINE = {"host": "here", "cores": 2, "cores_allowed": 1.5, "memory_bytes": 2**34, "memory_limit_bytes": 2**33}
 MANIFEST: dict[str, Any] = {
     **{"settings": SETTINGS, "machine": MACHINE, "knobs": {"prefetch": "off", "workers": "off", "cache": "off"}},

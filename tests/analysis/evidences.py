@@ -14,7 +14,7 @@ from tfwatch.analysis.tuning.evidence import Evidence
 if TYPE_CHECKING:
     from tfwatch.analysis.tuning.forecast import Forecast
 
-KNOBS = {"prefetch": "off", "workers": "off", "latency_ms": "off", "fast_form": "off"}
+KNOBS = {"prefetch": "off", "workers": "off", "latency_ms": "off", "fast_pipeline": "off"}
 
 
 def evidence(wait: Any, compute: float = 13.0, host: float = 0.8, **known: Any) -> Evidence:

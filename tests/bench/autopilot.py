@@ -159,7 +159,7 @@ class Conductor:
         values = {
             "prefetch": ("off", "1", "4", "16"),
             "workers": ("off", *dict.fromkeys((str(max(cores // 4, 2)), str(cores), str(4 * cores)))),
-            "fast_form": ("off", "on"),
+            "fast_pipeline": ("off", "on"),
         }
         turned = self._case.turns
         return [dict(zip(turned, chosen, strict=True)) for chosen in itertools.product(*(values[k] for k in turned))]

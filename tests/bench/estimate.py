@@ -94,7 +94,7 @@ def train(name: str, settings: dict[str, Any]) -> None:
     """Train six steps after a prefetch of one batch."""
     prepared = registry.load(name).prepare(registry.settle(name, {"seed": 1, **settings}), lambda _: None)
     model = prepared.model()
-    batches = prepared.pipeline(prepared.source, Knobs(fast_form=True, prefetch=1)).take(STEPS)
+    batches = prepared.pipeline(prepared.source, Knobs(fast_pipeline=True, prefetch=1)).take(STEPS)
     if prepared.loop:
         body = prepared.loop(model)
         for batch in batches:

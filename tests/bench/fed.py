@@ -61,7 +61,7 @@ class Case:
         """The knobs that are switched."""
         entry = registry.find(self.workload) if self.workload else None
         fast = bool(entry.fast) if entry else self.fast_ms is not None
-        return ("prefetch", "workers", "fast_form") if fast else ("prefetch", "workers")
+        return ("prefetch", "workers", "fast_pipeline") if fast else ("prefetch", "workers")
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def train(case: Case, runs_dir: Path, conduct: Callable[[RunWriter, Control], No
     prepared = _prepared(case)
     device = find_device()
     knobs = {name: value for name, value in describe(case.knobs).items() if name in (*case.turns, "latency_ms")}
-    settings = {"fast_form": "whole batches"}
+    settings = {"fast_pipeline": "whole batches"}
     size = 32 if case.workload else _LABELS
     writer, lost = begin_run(
         runs_dir, case.name, knobs=knobs, switchable=list(knobs), settings=settings, batch_size=size
@@ -212,7 +212,7 @@ def _loaded(numbers: tf.data.Dataset, knobs: Knobs, case: Case, images: int) -> 
     """Return batches of `_LABELS` images and labels: storage, then single examples or whole batches."""
     calls = work_ahead.num_parallel_calls(knobs.workers)
     read = numbers.map(_late(knobs.latency_ms), calls) if knobs.latency_ms else numbers
-    if knobs.fast_form:
+    if knobs.fast_pipeline:
         loaded = read.map(_late(case.fast_ms or 0.0), calls)
     else:
         loaded = read.unbatch().map(_late(case.example_ms), calls).batch(_LABELS)

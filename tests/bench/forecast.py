@@ -75,14 +75,14 @@ CASES = (
     Case(
         "fast pipeline 3 ms",
         Knobs(),
-        (("fast_form", True), ("fast_form", False), ("prefetch", 4), ("fast_form", True)),
+        (("fast_pipeline", True), ("fast_pipeline", False), ("prefetch", 4), ("fast_pipeline", True)),
         load_ms=(20.0,),
         fast_ms=3.0,
     ),
     Case(
         "generator",
         Knobs(),
-        (("prefetch", 4), ("fast_form", True), ("prefetch", "off"), ("fast_form", False)),
+        (("prefetch", 4), ("fast_pipeline", True), ("prefetch", "off"), ("fast_pipeline", False)),
         workload="generator",
     ),
 )

@@ -75,9 +75,9 @@ def run(case: Case, model: Any, batch: int, runs_dir: Path) -> Path:
     entry = registry.find(case.workload) if case.workload else None
     names = [name for name in describe(case.knobs) if entry is None or entry.has(name)]
     if entry is None:
-        names = [name for name in names if name in ("prefetch", "workers", "latency_ms", "fast_form")]
+        names = [name for name in names if name in ("prefetch", "workers", "latency_ms", "fast_pipeline")]
     knobs = {name: value for name, value in describe(case.knobs).items() if name in names}
-    settings = {"fast_form": entry.fast if entry else "whole batches"}
+    settings = {"fast_pipeline": entry.fast if entry else "whole batches"}
     writer, lost = begin_run(
         runs_dir,
         case.workload or "injected",
@@ -141,7 +141,7 @@ def _loader(case: Case, batch: int) -> Callable[[tf.data.Dataset, Knobs], tf.dat
         workers = work_ahead.num_parallel_calls(knobs.workers)
         if knobs.latency_ms:
             numbers = numbers.map(lambda n: delayed(n, knobs.latency_ms), workers)
-        if knobs.fast_form:
+        if knobs.fast_pipeline:
             loaded = numbers.map(lambda n: delayed(n, case.fast_ms), num_parallel_calls=workers)
         else:
             loaded = numbers.unbatch().map(load_one, num_parallel_calls=workers).batch(FILES)

@@ -107,7 +107,7 @@ class Table(Plant):
 
     def parts_ms(self, knobs: Mapping[str, str]) -> tuple[float, float]:
         """Return data wait, and compute plus host, of a step."""
-        table = _FAST[self.case] if knobs.get("fast_form") == "on" else _TABLES[self.case]
+        table = _FAST[self.case] if knobs.get("fast_pipeline") == "on" else _TABLES[self.case]
         step, work = table[_nearest(DEPTHS, knobs["prefetch"])][_nearest(CALLS, knobs["workers"])]
         return step - work, work
 

@@ -232,15 +232,15 @@ def test_a_file_of_ones_own_is_ordered_again(
     writer: RunWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "mine.py"
-    path.write_text("def source(): ...\ndef pipeline(source, knobs): knobs.fast_form\ndef model(): ...\n")
+    path.write_text("def source(): ...\ndef pipeline(source, knobs): knobs.fast_pipeline\ndef model(): ...\n")
     settings = Settings(epochs=3, seed=1)
     restart = Restart(
-        TrainRequest(Plan(str(path), settings, Knobs()), tmp_path), writer, Control(Knobs(fast_form=True))
+        TrainRequest(Plan(str(path), settings, Knobs()), tmp_path), writer, Control(Knobs(fast_pipeline=True))
     )
     turn(length="5 epochs")(restart.offer)
     orders = _taken(monkeypatch)
     assert cli.main(restart.command) == 0
-    assert orders[0].plan == Plan(str(path), replace(settings, epochs=5), Knobs(fast_form=True))
+    assert orders[0].plan == Plan(str(path), replace(settings, epochs=5), Knobs(fast_pipeline=True))
 
 
 class Keeps:

@@ -15,7 +15,7 @@ def test_values_are_parsed_from_their_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "knobs", [Knobs(), Knobs(prefetch=4, workers="auto", latency_ms=2.5, fast_form=True, cache=True)]
+    "knobs", [Knobs(), Knobs(prefetch=4, workers="auto", latency_ms=2.5, fast_pipeline=True, cache=True)]
 )
 def test_recorded_knobs_are_parsed_back(knobs: Knobs) -> None:
     assert {name: as_value(name, words) for name, words in describe(knobs).items()} == {

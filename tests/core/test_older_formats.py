@@ -6,14 +6,24 @@ import json
 
 import pytest
 
-from tfwatch.core.events import AutopilotEnded, Event, MoveJudged, MoveMade, Noted, decode, encode
+from tfwatch.core.events import AutopilotEnded, Event, MoveJudged, MoveMade, Noted, PipelineSwitched, decode, encode
 from tfwatch.core.knobs import KnobChange
 from tfwatch.core.older_formats import translate_manifest
 
 MADE = {"at_ns": 5, "step": 100, "knob": "prefetch", "old": "off", "new": "4", "why": "made ahead"}
 JUDGED = {"at_ns": 6, "step": 150, "knob": "prefetch", "old": "off", "new": "4", "before_ms": 23.4}
 MORE = {"after_ms": 9.2, "steps": 40, "kept": True}
-WORKERS, FORM = KnobChange("workers", "off", "4"), KnobChange("fast_form", "off", "on")
+SWITCHED = {
+    "at_ns": 5,
+    "knob": "fast_form",
+    "old": "off",
+    "new": "on",
+    "asked_step": 2,
+    "step": 3,
+    "took_ms": 1,
+    "by": "key",
+}
+WORKERS, FORM = KnobChange("workers", "off", "4"), KnobChange("fast_pipeline", "off", "on")
 LATENCY = KnobChange("latency_ms", "20 ms", "off")
 
 
@@ -89,3 +99,19 @@ def test_the_reason_why_steps_are_not_split_is_read_from_a_prefix(split: str, re
     fields = translate_manifest({"split": split})
 
     assert (fields["split"], fields.get("not_split", "")) == read
+
+
+def test_the_fast_pipeline_is_read_by_its_earlier_name() -> None:
+    knobs = {"prefetch": "off", "fast_form": "off"}
+    ended = {"at_ns": 1, "step": 2, "cause": "budget", "reason": "", "steps": 2, "knobs": knobs}
+
+    manifest = translate_manifest({"fast_form": "tf.data", "knobs": knobs, "switchable": ["prefetch", "fast_form"]})
+    switched = decode(json.dumps({"event": "PipelineSwitched", **SWITCHED}))
+    search = decode(json.dumps({"event": "AutopilotEnded", **ended}))
+
+    later = {"prefetch": "off", "fast_pipeline": "off"}
+    assert manifest == {"fast_pipeline": "tf.data", "knobs": later, "switchable": ["prefetch", "fast_pipeline"]}
+    assert isinstance(switched, PipelineSwitched)
+    assert switched.knob == "fast_pipeline"
+    assert isinstance(search, AutopilotEnded)
+    assert search.knobs == later

@@ -100,7 +100,7 @@ WRITTEN = [
     pytest.param(plain(30), (SwitchAsked(0, "prefetch", "off", "4", 2, "key"),), "steps", id="a request"),
     pytest.param(plain(30), (SwitchMissed(3, "prefetch", "off", "4", 100), FINISHED), "switches", id="too short"),
     pytest.param(
-        plain(52), (PipelineSwitched(0, "fast_form", "off", "on", 49, 50, 1.0, "key"),), "switches", id="few steps"
+        plain(52), (PipelineSwitched(0, "fast_pipeline", "off", "on", 49, 50, 1.0, "key"),), "switches", id="few steps"
     ),
     pytest.param(_rows_with_stalls(), (FINISHED,), "stalls", id="stalls"),
     pytest.param(switched_run(), (FINISHED,), "spikes", id="spikes"),

@@ -149,18 +149,18 @@ def test_an_experiment_that_never_began_is_told(tmp_path: Path) -> None:
     assert [line for line in lines if line.startswith("experiment")] == [note.text]
 
 
-def test_the_fast_form_is_called_by_its_name(tmp_path: Path) -> None:
-    switch = PipelineSwitched(0, "fast_form", "off", "on", 49, 50, 1.0, "key")
-    run = open_written(tmp_path / "run", plain(52), switch, FINISHED, settings={"fast_form": "tf.data"})
+def test_the_fast_pipeline_is_called_by_its_name(tmp_path: Path) -> None:
+    switch = PipelineSwitched(0, "fast_pipeline", "off", "on", 49, 50, 1.0, "key")
+    run = open_written(tmp_path / "run", plain(52), switch, FINISHED, settings={"fast_pipeline": "tf.data"})
 
     assert "fast pipeline (tf.data) off → on at step 50: not enough steps to compare" in text_of(run)
 
 
 def test_in_json_a_knob_has_the_name_that_the_command_line_takes(tmp_path: Path) -> None:
     switch = PipelineSwitched(0, "latency_ms", "off", "20 ms", 49, 50, 1.0, "key")
-    knobs = {"prefetch": "off", "latency_ms": "off", "fast_form": "off"}
+    knobs = {"prefetch": "off", "latency_ms": "off", "fast_pipeline": "off"}
     told = document.as_json(open_written(tmp_path / "run", plain(52), switch, FINISHED, knobs=knobs))
 
-    assert told["knobs"] == {"prefetch": "off", "storage-latency": "off", "fast-form": "off"}
+    assert told["knobs"] == {"prefetch": "off", "storage-latency": "off", "fast-pipeline": "off"}
     assert [one["knob"] for one in told["switches"]] == ["storage-latency"]
     assert [parse_switch(f"50:{knob}=off").knob for knob in told["knobs"]] == list(knobs)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PREFETCH = StartKnob(
     "prefetch", (Value("off"), Value("4", ("--prefetch", "4")), Value("auto", ("--prefetch", "auto"))), 0, "made ahead"
 )
-FORM = StartKnob("form", (Value("slow"), Value("tf.data", ("--fast-form",))), 0, "of the pipeline")
+FORM = StartKnob("form", (Value("slow"), Value("tf.data", ("--fast-pipeline",))), 0, "of the pipeline")
 BATCH = StartKnob("batch size", (Value("16", ("--batch-size", "16")), Value("32")), 1, "examples a step")
 WORKLOADS = (
     Trainable("cnn", "decode and augment starve it", (PREFETCH, BATCH), "cnn"),

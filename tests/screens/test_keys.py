@@ -234,8 +234,8 @@ _USUAL = ("prefetch", "workers", "cache", "latency_ms")
     [
         (80, _USUAL, "p prefetch w workers c cache f autopilot a A/B u undo ? keys q quit"),
         (120, _USUAL, "p prefetch w workers c cache f autopilot a A/B test u undo space freeze ? keys q quit"),
-        (80, (*_USUAL, "fast_form"), "p prefetch w work c cache t fast f autopilot a A/B u undo ? keys q quit"),
-        (60, (*_USUAL, "fast_form"), "p pre w work c cache t fast f auto ? keys q quit"),
+        (80, (*_USUAL, "fast_pipeline"), "p prefetch w work c cache t fast f autopilot a A/B u undo ? keys q quit"),
+        (60, (*_USUAL, "fast_pipeline"), "p pre w work c cache t fast f auto ? keys q quit"),
         (60, _USUAL[:2], "p prefetch w work f auto a A/B u undo ? keys q quit"),
     ],
     ids=str,

@@ -52,7 +52,7 @@ async def test_it_shows_workloads_knobs_and_runs(size: tuple[int, int], theme: s
         pytest.param(["right", "right", "left", "enter"], ("train", "cnn"), id="changed back"),
         pytest.param(
             ["down", "tab", "right", "down", "right", "down", "left", "escape", "enter"],
-            ("train", "generator", "--prefetch", "4", "--fast-form", "--batch-size", "16"),
+            ("train", "generator", "--prefetch", "4", "--fast-pipeline", "--batch-size", "16"),
             id="with all knobs changed",
         ),
         pytest.param(
@@ -77,7 +77,7 @@ async def test_the_command_is_shown_as_it_is_chosen() -> None:
     async with launcher() as (app, pilot):
         await pilot.press("down", "tab", "right", "down", "right")
         await pilot.pause()
-        assert "tfwatch train generator --prefetch 4 --fast-form" in rows_of(app.screen)[-2]
+        assert "tfwatch train generator --prefetch 4 --fast-pipeline" in rows_of(app.screen)[-2]
         await pilot.press("r", "down")
         await pilot.pause()
         assert "tfwatch replay '/x/2026-11-19T10-17-03_[b]'" in rows_of(app.screen)[-2]

@@ -32,8 +32,8 @@ by_name = pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 
 def named(folder: Path, name: str) -> Canned:
     """Make a run that uses a name for everything that users choose, with a settled switch to it."""
-    knobs = {"prefetch": "off", "workers": "off", "fast_form": "off"}
-    values = {"knobs": knobs, "switchable": [*knobs], "settings": {"fast_form": name}, "accelerated": True}
+    knobs = {"prefetch": "off", "workers": "off", "fast_pipeline": "off"}
+    values = {"knobs": knobs, "switchable": [*knobs], "settings": {"fast_pipeline": name}, "accelerated": True}
     run = Canned(folder, workload=name, device=name, metric=name, **values)
     run.event(facts.GpuFound, source=name, name=name, memory_bytes=None, unified=False).started()
     run.event(facts.SensorMissing, sensor=name, reason=name, fix=name).event(facts.Noted, text=name)

@@ -83,8 +83,8 @@ async def test_a_pending_request_keeps_the_current_setting_in_effect(tmp_path: P
     ],
 )
 async def test_the_first_switch_shows_its_undo_key(keys: list[str], undoes: str) -> None:
-    knobs = {"prefetch": "off", "workers": "off", "fast_form": "off"}
-    run = Canned(None, knobs=knobs, switchable=[*knobs], settings={"fast_form": "tf.data"})
+    knobs = {"prefetch": "off", "workers": "off", "fast_pipeline": "off"}
+    run = Canned(None, knobs=knobs, switchable=[*knobs], settings={"fast_pipeline": "tf.data"})
     async with shown(run.started().steps(150, STARVING).doing(Phase.COMPUTE, 0.001)) as show:
         await show.press(*keys)
         assert [note.message for note in show.app._notifications] == [
@@ -124,22 +124,22 @@ async def test_latency_is_a_knob_only_where_the_run_started_with_it() -> None:
 
 
 async def test_a_fast_pipeline_is_switched_and_named() -> None:
-    knobs = {"prefetch": "off", "workers": "off", "fast_form": "off"}
-    run = Canned(None, knobs=knobs, switchable=[*knobs], settings={"fast_form": "tf.data"})
+    knobs = {"prefetch": "off", "workers": "off", "fast_pipeline": "off"}
+    run = Canned(None, knobs=knobs, switchable=[*knobs], settings={"fast_pipeline": "tf.data"})
     run.started().steps(150, (40.0, 13.0, 0.8)).doing(Phase.COMPUTE, 0.001)
     async with shown(run) as show:
         assert "t fast pipeline (tf.data) on: " in show.text
         assert "t fast pipeline off next: on 18.0 ms 3.0 x, tf.data" in show.words
         assert "t fast" in show.rows[-1]
         await show.press("t")
-        assert show.asked() == [("fast_form", True)]
-        run.switched("fast_form", "off", "on").steps(100, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.001)
+        assert show.asked() == [("fast_pipeline", True)]
+        run.switched("fast_pipeline", "off", "on").steps(100, COMPUTE_BOUND).doing(Phase.COMPUTE, 0.001)
         await show.frame()
         assert "u undo: fast pipeline back to off" in show.text
         assert "t fast pipeline on next: off" in show.words
         assert "fast pipeline (tf.data) off → on at step" in show.text
         await show.press("u")
-        assert show.asked() == [("fast_form", False)]
+        assert show.asked() == [("fast_pipeline", False)]
 
 
 async def test_a_fixed_pipeline_explains_why_it_cannot_switch() -> None:

@@ -84,7 +84,7 @@ def test_random_switches_change_no_bit_and_a_plain_loop_gives_the_same(
     choices: list[tuple[str, Any]] = [
         *(("prefetch", value) for value in ("off", "default", "auto", 1, 5)),
         *(("workers", value) for value in ("off", "default", "auto", 2)),
-        *(("fast_form", value) for value in ("on", "off")),
+        *(("fast_pipeline", value) for value in ("on", "off")),
     ]
     switches = [Scheduled(rng.randrange(2 * STEPS), *rng.choice(choices)) for _ in range(40)]
     switched, outcome = train(name, tmp_path, *switches)

@@ -47,7 +47,7 @@ def test_it_feeds_the_device_and_tells_each_move_with_what_came(plant: Plant) ->
     assert {knob: training.settings[-1][knob] for knob in ended.knobs} == ended.knobs
     assert ended.steps <= BUDGET
     assert ended.after_ms == pytest.approx(plant.step_ms(ended.knobs), rel=0.05)
-    assert ended.before_ms == pytest.approx(plant.step_ms(plant.worst | {"fast_form": "off"}), rel=0.05)
+    assert ended.before_ms == pytest.approx(plant.step_ms(plant.worst | {"fast_pipeline": "off"}), rel=0.05)
     tried = [(move.knob, move.new) for move in made if not move.undoes]
     assert tried == [(one.knob, one.new) for one in judged]
     undone = [(move.knob, move.old) for move in made if move.undoes]
@@ -214,13 +214,13 @@ def test_what_a_key_asked_for_just_before_it_is_waited_for() -> None:
         assert len(training.settings) < 1000
 
     training = PlantTraining(GENERATOR, Knobs())
-    training.control.ask(Request("fast_form", True))
+    training.control.ask(Request("fast_pipeline", True))
     autopilot.run(training.driver(each=not_for_ever), ROOMY)
     training.train(100)
     asked = [(one.knob, one.new) for one in training.events(MoveMade)]
-    assert ("fast_form", "on") not in asked
+    assert ("fast_pipeline", "on") not in asked
     (ended,) = training.events(AutopilotEnded)
-    assert (ended.cause != "failed", ended.knobs["fast_form"]) == (True, "on")
+    assert (ended.cause != "failed", ended.knobs["fast_pipeline"]) == (True, "on")
 
 
 def test_a_move_may_want_what_the_one_before_it_is_to_give_back() -> None:

@@ -46,7 +46,7 @@ class PlantTraining:
         self._next: tuple[Knobs, list[SwitchAsked]] | None = None
         values = {
             "knobs": describe(knobs),
-            "switchable": ["prefetch", "workers", "fast_form"],
+            "switchable": ["prefetch", "workers", "fast_pipeline"],
             "accelerated": plant.accelerated,
             "machine": {"cores": plant.cores, "memory_bytes": 2**34},
             "batch_bytes": round(plant.batch_bytes),

@@ -87,7 +87,7 @@ def test_its_loss_falls_in_fifty_steps(
     entry = registry.WORKLOADS[name]
     own = {"size": "16", "image_size": "32", "data": str(folder), "weights": "imagenet"}
     options = [word for key in entry.takes for word in (f"--{key.replace('_', '-')}", own[key])]
-    form = ["--fast-form"] if entry.fast else []
+    form = ["--fast-pipeline"] if entry.fast else []
     length = ["--batch-size", "4", "--steps", str(STEPS), "--seed", "1", "--prefetch", "1"]
     code = cli.main(["train", name, *length, *form, *options, "--json", "--runs-dir", str(tmp_path / "runs")])
     report = json.loads(capfd.readouterr().out)

@@ -63,7 +63,11 @@ def test_random_switches_with_the_cache_among_them_change_no_bit(name: str, sett
 
 def test_both_forms_of_a_pipeline_are_cached_separately(settings: Settings, tmp_path: Path) -> None:
     """Otherwise an example of one form would be served to the other, which differs in the last bit."""
-    forms = [Scheduled(30, "fast_form", True), Scheduled(50, "fast_form", False), Scheduled(70, "fast_form", True)]
+    forms = [
+        Scheduled(30, "fast_pipeline", True),
+        Scheduled(50, "fast_pipeline", False),
+        Scheduled(70, "fast_pipeline", True),
+    ]
     still, _ = train("generator", settings, tmp_path, *forms)
     cached, _ = train("generator", settings, tmp_path, *forms, knobs=Knobs(cache=True))
     assert result(cached) == result(still)

@@ -77,9 +77,9 @@ FINDINGS: list[Any] = [
     pytest.param(
         {
             "judgement": judged(HIGHLY),
-            "knobs": {"prefetch": "4", "fast_form": "off"},
-            "fast_form": "whole batches",
-            **forecast_for("fast_form", "on", 3.3, "a guess: this form has not run yet"),
+            "knobs": {"prefetch": "4", "fast_pipeline": "off"},
+            "fast_pipeline": "whole batches",
+            **forecast_for("fast_pipeline", "on", 3.3, "a guess: this form has not run yet"),
         },
         "t fast pipeline (whole batches) on: 23.4 to about 3.3 ms, 7.1 x",
         id="fast pipeline",
@@ -143,7 +143,9 @@ FINDINGS: list[Any] = [
     ),
     pytest.param({"phase": Phase.WAIT, "phase_s": 20.3}, "No key helps while a fetch blocks", id="stalled"),
     pytest.param(
-        {"phase": Phase.WAIT, "phase_s": 20.3, "asked": {"fast_form": "on"}}, "Requested: fast pipeline on", id="asked"
+        {"phase": Phase.WAIT, "phase_s": 20.3, "asked": {"fast_pipeline": "on"}},
+        "Requested: fast pipeline on",
+        id="asked",
     ),
     pytest.param({"life": "killed", "memory": Memory(15e9, 1e8, 9e9, 16e9)}, "out of memory is likely", id="killed"),
     pytest.param({"life": "folder gone"}, "tfwatch replay opens it at its new place", id="gone"),

@@ -38,7 +38,7 @@ def source():
     return tf.data.Dataset.range(100).shuffle(100, seed=1).batch(8)
 
 def pipeline(source, knobs):
-    if knobs.fast_form:
+    if knobs.fast_pipeline:
         return source.map(lambda ns: tf.map_fn(example, ns, fn_output_signature=(tf.float32, tf.float32)))
     return source.unbatch().map(example, num_parallel_calls=knobs.num_parallel_calls).batch(8)
 """

@@ -1,4 +1,4 @@
-"""The workloads whose pipelines have a usual and a fast form, with TensorFlow."""
+"""The workloads whose pipelines have a usual and a fast pipeline, with TensorFlow."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ def test_both_forms_give_the_same_batches_under_every_knob(name: str) -> None:
     slow = batches(prepared, source, Knobs())
     assert [len(y) for _, y in slow[:-1]] == [6] * (len(slow) - 1)
     for knobs in (
-        Knobs(fast_form=True),
+        Knobs(fast_pipeline=True),
         Knobs(prefetch=2, workers="auto"),
-        Knobs(prefetch="default", workers=3, fast_form=True),
+        Knobs(prefetch="default", workers=3, fast_pipeline=True),
     ):
         for (x, y), (same_x, same_y) in zip(slow, batches(prepared, source, knobs), strict=True):
             np.testing.assert_array_equal(x, same_x)
             np.testing.assert_array_equal(y, same_y)
     spec = prepared.pipeline(prepared.source, Knobs()).element_spec
-    assert spec == prepared.pipeline(prepared.source, Knobs(fast_form=True)).element_spec
+    assert spec == prepared.pipeline(prepared.source, Knobs(fast_pipeline=True)).element_spec
 
 
 @pytest.mark.parametrize("name", WITH_FORMS)
@@ -62,7 +62,7 @@ def test_both_forms_give_the_same_examples_bit_for_bit(name: str, monkeypatch: p
     prepared = prepare(name, batch_size=7, size=7)
     source = prepared.source.take(430).cache()  # 3 000 examples, and a vector's ragged end in each batch
     assert len(list(source)) > 1
-    slow, fast = (prepared.pipeline(source, Knobs(fast_form=form)) for form in (False, True))
+    slow, fast = (prepared.pipeline(source, Knobs(fast_pipeline=form)) for form in (False, True))
     compared = 0
     for (x, y), (same_x, same_y) in zip(slow, fast, strict=True):
         for one, other in ((x, same_x), (y, same_y)):
@@ -87,7 +87,7 @@ def test_a_seed_repeats_its_epochs_and_each_is_shuffled_differently(name: str) -
 def test_it_learns(name: str) -> None:
     prepared = prepare(name, batch_size=4, size=16)
     model = prepared.model()
-    data = prepared.pipeline(prepared.source.take(4).cache(), Knobs(fast_form=True))
+    data = prepared.pipeline(prepared.source.take(4).cache(), Knobs(fast_pipeline=True))
     losses = model.fit(data, epochs=6, verbose=0, shuffle=False).history["loss"]
     assert losses[-1] < 0.9 * losses[0]
     assert prepared.validation is not None

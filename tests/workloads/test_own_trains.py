@@ -53,11 +53,11 @@ def test_a_data_set_trains_as_in_a_script_bit_for_bit_under_every_switch(
 
 def test_a_pipeline_is_switched_live_and_changes_no_bit(written: Callable[[str], str], tmp_path: Path) -> None:
     name = written(IMPORTS + EXAMPLE + LIVE + MODEL + VALIDATION)
-    switches = [Scheduled(2, "workers", 2), Scheduled(7, "prefetch", 2), Scheduled(12, "fast_form", True)]
+    switches = [Scheduled(2, "workers", 2), Scheduled(7, "prefetch", 2), Scheduled(12, "fast_pipeline", True)]
     still, outcome = train(name, tmp_path, epochs=2, seed=3)
     assert outcome == Outcome("finished")
     turned, _ = train(name, tmp_path, None, *switches, epochs=2, seed=3)
-    assert {event.knob for event in events_of(turned, PipelineSwitched)} == {"workers", "prefetch", "fast_form"}
+    assert {event.knob for event in events_of(turned, PipelineSwitched)} == {"workers", "prefetch", "fast_pipeline"}
     assert result(turned) == result(still)
     assert "val_loss" in events_of(still, EpochEnded)[-1].metrics
 
@@ -87,7 +87,7 @@ def test_a_form_with_other_shapes_is_refused_and_training_continues(
     written: Callable[[str], str], tmp_path: Path
 ) -> None:
     text = LIVE.replace("(tf.float32, tf.float32)))", "(tf.float32, tf.float32))).map(lambda x, y: (x, y, y))")
-    run, outcome = train(written(IMPORTS + EXAMPLE + text + MODEL), tmp_path, None, Scheduled(3, "fast_form", True))
+    run, outcome = train(written(IMPORTS + EXAMPLE + text + MODEL), tmp_path, None, Scheduled(3, "fast_pipeline", True))
     assert outcome == Outcome("finished")
     (refused,) = events_of(run, SwitchFailed)
     assert refused.reason.endswith("own.py:11: pipeline() returns batches of another shape or type under these knobs")

@@ -106,7 +106,7 @@ def _training_step(prepared: Prepared, fast: bool) -> tuple[Callable[[], Any], i
     from tfwatch.watch.fit.step_runners import BatchStep, on_host
     from tfwatch.watch.step_log import count_examples
 
-    batches = prepared.pipeline(prepared.source, Knobs(fast_form=fast))
+    batches = prepared.pipeline(prepared.source, Knobs(fast_pipeline=fast))
     batch = next(iter(batches))
     model = prepared.model()
     if prepared.loop:

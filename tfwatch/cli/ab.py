@@ -29,7 +29,7 @@ def add(commands: Any) -> None:
     own.set_defaults(run=_run)
     own.hidden = train.options_of_others
     own.add_argument("workload", metavar="WORKLOAD", help="what to train, as for train")
-    text = "two or more settings of prefetch, workers, storage-latency or fast-form; others are compared with the first"
+    text = "two or more settings of one knob (prefetch=off,4): the others are compared with the first"
     own.add_argument("--knob", metavar="KNOB=A,B", type=options.typed(options.settings), required=True, help=text)
     train.add_knobs(own.add_argument_group("input pipeline, at the start"))
     text = "steps after which it gives up; without it, after 600 steps and 30 s"

@@ -14,7 +14,7 @@ from tfwatch.cli import run as run_script
 from tfwatch.core.errors import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _DESCRIPTION = "See live how much of every training step the device starves for data, and change that while it trains."
 
@@ -95,7 +95,7 @@ class _Parser(argparse.ArgumentParser):
         known = self._option_string_actions
         for word in words[: words.index("--") if "--" in words else None]:
             option = word.partition("=")[0]
-            near = difflib.get_close_matches(option, known, n=1) if option.startswith("--") else []
+            near = _near_options(option, known) if option.startswith("--") else []
             if near and option not in known:
                 self.error(f"unrecognized arguments: {word}: did you mean {near[0]}?")
 
@@ -136,3 +136,8 @@ def _launch(parser: argparse.ArgumentParser) -> int:
     from tfwatch.runs.library import default_runs_dir
 
     return launch(default_runs_dir())
+
+
+def _near_options(option: str, known: Iterable[str]) -> list[str]:
+    """Return the options that begin with the word, or else the one that resembles it."""
+    return [name for name in known if name.startswith(option)] or difflib.get_close_matches(option, known, n=1)

@@ -56,7 +56,11 @@ def options_of_others(words: Sequence[str]) -> frozenset[str]:
     entry = next((WORKLOADS[word] for word in words if word in WORKLOADS), None)
     if entry is None:
         return frozenset()
-    knobs = {"fast_form": entry.has("fast_form"), "cache": entry.has("cache"), "storage_latency": entry.reads_files}
+    knobs = {
+        "fast_pipeline": entry.has("fast_pipeline"),
+        "cache": entry.has("cache"),
+        "storage_latency": entry.reads_files,
+    }
     settings = {
         field.name: not (refuses(entry, field.name) or field.name in entry.why_not) for field in fields(Settings)
     }
@@ -83,7 +87,7 @@ def add_knobs(group: Any) -> None:
     group.add_argument("--device-prefetch", metavar="N", type=read, default="off", help=text)
     text = "simulated storage latency of each batch, in milliseconds"
     group.add_argument("--storage-latency", metavar="MS", type=options.typed(options.latency), default=0.0, help=text)
-    group.add_argument("--fast-form", action="store_true", help="use the fast pipeline of the pipeline")
+    group.add_argument("--fast-pipeline", action="store_true", help="use the fast pipeline of the pipeline")
     text = "cache each example before random augmentation: off or on (off)"
     group.add_argument("--cache", metavar="X", type=options.typed(options.on), default=False, help=text)
     text = "buffer_size of the shuffle: off, auto (the workload's own), or a number; changes with the next epoch"
@@ -93,7 +97,7 @@ def add_knobs(group: Any) -> None:
 def _add_switches(group: Any) -> None:
     text = (
         "switch a knob once STEP steps are completed, e.g. 100:prefetch=4 "
-        "(prefetch, workers, storage-latency, fast-form, cache, shuffle, device-prefetch)"
+        "(prefetch, workers, storage-latency, fast-pipeline, cache, shuffle, device-prefetch)"
     )
     group.add_argument(
         "--switch",
@@ -180,7 +184,7 @@ def knobs_of(args: argparse.Namespace) -> Knobs:
     """Return the knobs that `add_knobs` read."""
     from tfwatch.core.knobs import Knobs
 
-    started = (args.prefetch, args.workers, args.storage_latency, args.fast_form, args.cache, args.shuffle)
+    started = (args.prefetch, args.workers, args.storage_latency, args.fast_pipeline, args.cache, args.shuffle)
     return Knobs(*started, args.device_prefetch)
 
 

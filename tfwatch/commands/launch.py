@@ -107,7 +107,10 @@ def _pipeline(entry: Entry, here: GpuPresence) -> Iterator[StartKnob]:
         yield _off("cache", "--cache", ("off", "on"), entry.cached)
     if entry.fast:
         yield StartKnob(
-            "fast pipeline", (Value("off"), Value(entry.fast, ("--fast-form",))), 0, "a faster form of the same data"
+            "fast pipeline",
+            (Value("off"), Value(entry.fast, ("--fast-pipeline",))),
+            0,
+            "a faster form of the same data",
         )
     if entry.reads_files:
         yield knob("latency", "--storage-latency", (0, 5, 10, 20, 50, 100), 0, 0, "simulated, ms/batch")

@@ -144,7 +144,7 @@ def _live(knobs: Knobs) -> tuple[str, ...]:
     ):
         words += [] if now == default else [option, str(now)]
     words += ["--storage-latency", f"{knobs.latency_ms:g}"] if knobs.latency_ms else []
-    words += ["--fast-form"] if knobs.fast_form else []
+    words += ["--fast-pipeline"] if knobs.fast_pipeline else []
     words += ["--cache", "on"] if knobs.cache else []
     return tuple(words)
 

@@ -196,7 +196,7 @@ def _details(request: TrainRequest, earlier: str) -> dict[str, Any]:
     knobs = {name: value for name, value in describe(plan.knobs).items() if entry.has(name)}
     asked_latency = plan.knobs.latency_ms > 0 or "latency_ms" in _asked_knobs(request)
     switchable = [name for name in knobs if name != "latency_ms" or asked_latency]
-    settings["fast_form"] = entry.fast
+    settings["fast_pipeline"] = entry.fast
     return {
         "knobs": knobs,
         "switchable": ["prefetch"] if entry.is_built_once else switchable,

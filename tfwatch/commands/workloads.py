@@ -13,7 +13,8 @@ def list_workloads(as_json: bool) -> int:
     """Print every workload with its description and return the exit code."""
     if as_json:
         listed = [
-            {"name": name, "shows": entry.line, "fast_form": entry.fast or None} for name, entry in WORKLOADS.items()
+            {"name": name, "shows": entry.line, "fast_pipeline": entry.fast or None}
+            for name, entry in WORKLOADS.items()
         ]
         return write(sys.stdout, json.dumps({"workloads": listed}) + "\n")
     from rich.table import Table

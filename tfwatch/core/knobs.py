@@ -9,9 +9,13 @@ from typing import Literal, TypeAlias
 Setting: TypeAlias = Literal["off", "default", "auto"] | int
 
 #: Names in options and JSON that differ from the field's.
-_OPTION_NAMES = {"latency_ms": "storage-latency", "fast_form": "fast-form", "device_prefetch": "device-prefetch"}
+_OPTION_NAMES = {
+    "latency_ms": "storage-latency",
+    "fast_pipeline": "fast-pipeline",
+    "device_prefetch": "device-prefetch",
+}
 #: Names on the screen that differ from the field's.
-_SCREEN_NAMES = {"latency_ms": "latency", "fast_form": "fast pipeline", "device_prefetch": "device prefetch"}
+_SCREEN_NAMES = {"latency_ms": "latency", "fast_pipeline": "fast pipeline", "device_prefetch": "device prefetch"}
 #: The largest buffer or parallelism: a larger one costs memory and gains no speed.
 LARGEST = 1024
 #: The largest shuffle buffer, examples.
@@ -22,7 +26,7 @@ CACHE_SHARE = 0.5
 KEYS = {
     "prefetch": "p",
     "workers": "w",
-    "fast_form": "t",
+    "fast_pipeline": "t",
     "cache": "c",
     "latency_ms": "l",
     "shuffle": "b",
@@ -37,7 +41,7 @@ class Knobs:
     prefetch: `buffer_size` of the prefetch at the pipeline's end.
     workers: `num_parallel_calls` of the pipeline's maps.
     latency_ms: simulated storage latency, added to reading each batch's files; 0 is none.
-    fast_form: the fast pipeline in place of the slow one that people write.
+    fast_pipeline: the fast pipeline in place of the slow one that people write.
     cache: compute each example once, up to the first random stage, and keep the result in memory.
     shuffle: `buffer_size` of the source's shuffle, examples; `auto` is the workload's own. It changes with an epoch.
     device_prefetch: `buffer_size` of a prefetch to the GPU's memory after all other stages; off or a number.
@@ -46,7 +50,7 @@ class Knobs:
     prefetch: Setting = "off"
     workers: Setting = "off"
     latency_ms: float = 0.0
-    fast_form: bool = False
+    fast_pipeline: bool = False
     cache: bool = False
     shuffle: Setting = "auto"
     device_prefetch: Setting = "off"
@@ -56,8 +60,8 @@ class Knobs:
         match knob:
             case "latency_ms":
                 return replace(self, latency_ms=float(value))
-            case "fast_form":
-                return replace(self, fast_form=bool(value))
+            case "fast_pipeline":
+                return replace(self, fast_pipeline=bool(value))
             case "cache":
                 return replace(self, cache=bool(value))
             case "shuffle":
@@ -92,10 +96,10 @@ def option_name(knob: str) -> str:
     return _OPTION_NAMES.get(knob, knob)
 
 
-def knob_name(knob: str, form: str = "") -> str:
-    """Return the knob's name on the screen: `latency`, `fast pipeline (tf.data)`; `form` names that pipeline."""
+def knob_name(knob: str, fast_name: str = "") -> str:
+    """Return the knob's name on the screen: `latency`, `fast pipeline (tf.data)`; `fast_name` names that pipeline."""
     name = _SCREEN_NAMES.get(knob, knob)
-    return f"{name} ({form})" if form and knob == "fast_form" else name
+    return f"{name} ({fast_name})" if fast_name and knob == "fast_pipeline" else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +115,9 @@ class KnobChange:
         """The change in the opposite direction."""
         return KnobChange(self.knob, self.new, self.old)
 
-    def words(self, form: str = "") -> str:
-        """Return `workers off → 4`; `form` names the fast pipeline."""
-        return f"{knob_name(self.knob, form)} {self.old} → {self.new}"
+    def words(self, fast_name: str = "") -> str:
+        """Return `workers off → 4`; `fast_name` names the fast pipeline."""
+        return f"{knob_name(self.knob, fast_name)} {self.old} → {self.new}"
 
 
 class ChangesKnob:
@@ -217,7 +221,7 @@ def as_value(knob: str, text: str) -> Setting | float:
         ValueError: the text is not a value of this knob.
     """
     match knob:
-        case "fast_form" | "cache":
+        case "fast_pipeline" | "cache":
             return parse_on(text)
         case "latency_ms":
             return parse_latency(text.removesuffix(" ms"))

@@ -49,7 +49,7 @@ class NotTimed(Enum):
 
 #: The reason why a pipeline has no such knob.
 LACKING = {
-    "fast_form": Refusal.ONE_FORM,
+    "fast_pipeline": Refusal.ONE_FORM,
     "cache": Refusal.NOTHING_TO_CACHE,
     "shuffle": Refusal.OWN_SHUFFLE,
     "latency_ms": Refusal.NO_FILES,

@@ -115,8 +115,8 @@ class RunView:
     def code(self) -> str:
         """The code suggestion of the finding; without one, the lines for the current settings. Empty without either."""
         now = {knob: state.now for knob, state in self.knobs.items()}
-        form = self.snapshot.manifest.fast_form
-        return self.finding.edit or pasted_lines(now, {}, self.situation.stages, form)
+        fast_name = self.snapshot.manifest.fast_pipeline
+        return self.finding.edit or pasted_lines(now, {}, self.situation.stages, fast_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +301,7 @@ def build_situation(
         op_by_op=manifest.op_by_op,
         cpu_asked=manifest.settings.get("device") == "cpu",
         switchable=tuple(manifest.switchable),
-        fast_form=manifest.fast_form,
+        fast_pipeline=manifest.fast_pipeline,
         started=manifest.knobs,
         origin=find_batch_source(found.values()),
         batch_size=manifest.batch_size,

@@ -72,7 +72,7 @@ def as_text(run: Run, home: Path) -> str:
         *_machine(run, machine),
         *_memory(machine),
         *filter(None, [restart_words(judged.restart)]),
-        *_switches(summary, run.manifest.fast_form),
+        *_switches(summary, run.manifest.fast_pipeline),
         *_missed(run),
         *filter(None, [switch_text.record_text(judged.record)]),
         *_stall(summary, run),
@@ -241,16 +241,16 @@ def _gpu_missing(run: Run, machine: Hardware) -> list[str]:
     return [f"GPU n/a: {why.reason}{f'; {why.fix}' if why.fix else ''}"]
 
 
-def _switches(summary: Summary, form: str) -> list[str]:
+def _switches(summary: Summary, fast_name: str) -> list[str]:
     """Return the switches in their order; of many, those that prove most, and among equals the newest."""
     switches = summary.switches
     if len(switches) <= _MOST_LINES:
-        return [_outcome(switch, form) for switch in switches]
+        return [_outcome(switch, fast_name) for switch in switches]
     ranked = sorted(range(len(switches)), key=lambda n: (_rank(switches[n]), -n))
     shown, hidden = sorted(ranked[: _MOST_LINES - 1]), ranked[_MOST_LINES - 1 :]
     few = sum(switches[n].ratio is None for n in hidden)
     without = f", {few} of them without enough steps to compare" if few else ""
-    return [*(_outcome(switches[n], form) for n in shown), f"and {len(hidden)} more switches{without}"]
+    return [*(_outcome(switches[n], fast_name) for n in shown), f"and {len(hidden)} more switches{without}"]
 
 
 def _rank(switch: Comparison) -> int:
@@ -266,7 +266,7 @@ def _missed(run: Run) -> list[str]:
     """Return the switches that the run ended before."""
     events = [event for event in run.events if isinstance(event, SwitchMissed)]
     return _first_few(
-        [missed_switch_text(event, run.manifest.fast_form) for event in events], "switches that did not take effect"
+        [missed_switch_text(event, run.manifest.fast_pipeline) for event in events], "switches that did not take effect"
     )
 
 
@@ -275,8 +275,8 @@ def _first_few(lines: list[str], what: str) -> list[str]:
     return [*lines[: _MOST_LINES - 1], f"and {more + 1} more {what}"] if more > 0 else lines
 
 
-def _outcome(switch: Comparison, form: str) -> str:
-    turned = switch.change.words(form)
+def _outcome(switch: Comparison, fast_name: str) -> str:
+    turned = switch.change.words(fast_name)
     if switch.step is None:
         return f"{turned}: requested, not yet in effect at the last step"
     turned = f"{turned} at step {units.count(switch.step)}"

@@ -92,7 +92,7 @@ class _Settings:
     memory_limit_bytes: MeanBytes | None = None
     storage_latency_ms: Milliseconds | None = None
     keep_awake: bool | None = None
-    fast_form: str | None = None
+    fast_pipeline: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +156,9 @@ class Manifest:
     skipped: list[str] = field(default_factory=list)
 
     @property
-    def fast_form(self) -> str:
+    def fast_pipeline(self) -> str:
         """The name of the workload's fast pipeline; empty where it has none."""
-        return self.settings.get("fast_form") or ""
+        return self.settings.get("fast_pipeline") or ""
 
     @property
     def memory_limit(self) -> float | None:

@@ -34,7 +34,7 @@ class Plan:
 
 
 def parse_switch(text: str) -> Scheduled:
-    """Read `100:prefetch=4`; the knobs are prefetch, workers, storage-latency, fast-form, cache and shuffle.
+    """Read `100:prefetch=4`; the knobs are prefetch, workers, storage-latency, fast-pipeline, cache and shuffle.
 
     Raises:
         ValueError: the text is not a switch; the message is a sentence for the user.

@@ -43,7 +43,7 @@ _UNKNOWN = 256 * 2**20
 #: Looks at the run until a completed step is visible; the most steps reserved for that.
 _LOOKS, _MOST_SPARED = 3, 60
 #: The knobs that it switches. Simulated latency stands for the storage, and a shuffle buffer changes the order.
-_KNOBS = frozenset({"prefetch", "workers", "fast_form", "cache", "device_prefetch"})
+_KNOBS = frozenset({"prefetch", "workers", "fast_pipeline", "cache", "device_prefetch"})
 
 
 def run(driver: Driver, request: Autopilot) -> None:

@@ -211,24 +211,28 @@ def describe_finding(what: Stall | Pattern | Compiled) -> RowText:
     return "S", text, "$text-error"
 
 
-def describe_switch(event: facts.PipelineSwitched, comparison: Comparison | None, form: str) -> RowText:
-    """Describe a switch and its effect; `form` names the pipeline's fast pipeline."""
+def describe_switch(event: facts.PipelineSwitched, comparison: Comparison | None, fast_name: str) -> RowText:
+    """Describe a switch and its effect; `fast_name` names the fast pipeline."""
     letter = KEYS.get(event.knob, ".")
     if comparison:
-        return letter, comparison_line(comparison, form), "$text-accent"
+        return letter, comparison_line(comparison, fast_name), "$text-accent"
     where = f"at step {units.count(event.step)}"
-    return letter, f"{setting_text(event.knob, event.old, form)} > {event.new} {where}", "$text-accent"
+    return letter, f"{setting_text(event.knob, event.old, fast_name)} > {event.new} {where}", "$text-accent"
 
 
-def describe_request(event: facts.SwitchAsked, form: str) -> RowText:
-    """Describe a requested switch; `form` names the pipeline's fast pipeline."""
+def describe_request(event: facts.SwitchAsked, fast_name: str) -> RowText:
+    """Describe a requested switch; `fast_name` names the fast pipeline."""
     when = _WHEN[epochs_until(event.knob, event.new)]
-    return KEYS.get(event.knob, "."), f"{setting_text(event.knob, event.old, form)} → {event.new} requested{when}", ""
+    return (
+        KEYS.get(event.knob, "."),
+        f"{setting_text(event.knob, event.old, fast_name)} → {event.new} requested{when}",
+        "",
+    )
 
 
-def describe_missed_switch(event: facts.SwitchMissed, form: str) -> RowText:
-    """Describe a switch that the run ended too early for; `form` names the pipeline's fast pipeline."""
-    return KEYS.get(event.knob, "."), switch_text.missed_switch_text(event, form), "$text-warning"
+def describe_missed_switch(event: facts.SwitchMissed, fast_name: str) -> RowText:
+    """Describe a switch that the run ended too early for; `fast_name` names the fast pipeline."""
+    return KEYS.get(event.knob, "."), switch_text.missed_switch_text(event, fast_name), "$text-warning"
 
 
 def describe_epoch(event: facts.EpochEnded, validation_ms: float | None) -> RowText:
@@ -421,14 +425,14 @@ class EventRows(Sequence[EventRow]):
         match what:
             case facts.PipelineSwitched():
                 return describe_switch(
-                    what, self._switches.get((what.step, what.knob)), self._snapshot.manifest.fast_form
+                    what, self._switches.get((what.step, what.knob)), self._snapshot.manifest.fast_pipeline
                 )
             case facts.EpochEnded():
                 return describe_epoch(what, validation_ms)
             case facts.SwitchMissed():
-                return describe_missed_switch(what, self._snapshot.manifest.fast_form)
+                return describe_missed_switch(what, self._snapshot.manifest.fast_pipeline)
             case facts.SwitchAsked():
-                return describe_request(what, self._snapshot.manifest.fast_form)
+                return describe_request(what, self._snapshot.manifest.fast_pipeline)
             case facts.Slept():
                 return describe_sleep(what, self._snapshot)
             case facts.Paused() if what.cause in LIMITS:

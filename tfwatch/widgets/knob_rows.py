@@ -63,7 +63,13 @@ KNOB_KEYS = (
     KnobKey(KEYS["workers"], "workers", "workers", "workers off, or back on", "parallel map calls", 1, brief="work"),
     KnobKey(KEYS["cache"], "cache", "cache", "cache the prepared examples, or drop the cache", "", 2),
     KnobKey(
-        KEYS["fast_form"], "fast_form", "fast pipeline", "the fast pipeline, or the slow one again", "", 2, brief="fast"
+        KEYS["fast_pipeline"],
+        "fast_pipeline",
+        "fast pipeline",
+        "the fast pipeline, or the slow one again",
+        "",
+        2,
+        brief="fast",
     ),
     KnobKey(
         KEYS["device_prefetch"],
@@ -106,7 +112,7 @@ def has_knob(snapshot: Snapshot, knob: str) -> bool:
 
 
 #: The knobs that a run may lack, with a reason.
-_OPTIONAL = ("fast_form", "cache", "device_prefetch")
+_OPTIONAL = ("fast_pipeline", "cache", "device_prefetch")
 
 
 def lacking(snapshot: Snapshot, knob: str) -> Refusal | None:
@@ -258,7 +264,7 @@ def _knob_row(view: RunView, live: bool, one: KnobKey, label: str) -> KnobRow:
 def _purpose(view: RunView, state: KnobState) -> str:
     if state.knob == "cache":
         return _cache_note(view.snapshot, state)
-    return f"fast: {view.snapshot.manifest.fast_form}" if state.knob == "fast_form" else ""
+    return f"fast: {view.snapshot.manifest.fast_pipeline}" if state.knob == "fast_pipeline" else ""
 
 
 def _forecast_text(view: RunView, state: KnobState, value: str) -> str:
@@ -266,8 +272,8 @@ def _forecast_text(view: RunView, state: KnobState, value: str) -> str:
     forecast = view.situation.forecasts.get((state.knob, value))
     if forecast is None or view.situation.is_stalled:
         return "no forecast while stalled" if forecast else ""
-    if state.knob == "fast_form":
-        return f"{forecast_note(forecast)}, {view.snapshot.manifest.fast_form}" if forecast.is_known else ""
+    if state.knob == "fast_pipeline":
+        return f"{forecast_note(forecast)}, {view.snapshot.manifest.fast_pipeline}" if forecast.is_known else ""
     if state.knob != "cache":
         return forecast_note(forecast)
     return forecast_note(forecast) + _cache_size(view.snapshot, state) if forecast.is_known else ""

@@ -24,7 +24,7 @@ class Entry:
     """A workload in the list, described before it is loaded.
 
     line: its description. defaults: its own values of some `Settings`. takes: its settings that other workloads lack.
-    fast: the name of its fast pipeline, which the `fast_form` knob selects; empty without one. reads_files: it reads
+    fast: the name of its fast pipeline, which the knob of that name selects; empty without one. reads_files: it reads
     files while it trains, so that slow storage matters. only: the settings that it takes, where it takes few.
     why_not: for settings that must keep their defaults, the reason. is_built_once: the pipeline is never rebuilt, and
     only prefetch can be switched. cached: the content of its cache, e.g. `decoded images`; empty without a cache.
@@ -45,7 +45,7 @@ class Entry:
     def has(self, knob: str) -> bool:
         """Return True where its pipeline has this knob of `core.knobs.KNOBS`; the device decides on one to it."""
         optional = {
-            "fast_form": bool(self.fast),
+            "fast_pipeline": bool(self.fast),
             "cache": bool(self.cached),
             "shuffle": self.shuffles,
             "device_prefetch": False,

@@ -43,19 +43,22 @@ def test_a_starving_device_has_the_next_switch_to_try(
     ("wait", "knobs", "expected"),
     [
         pytest.param(
-            40.0, {"fast_form": "off"}, "t turns the fast pipeline on (tf.data); prefetch can", id="far too slow"
+            40.0, {"fast_pipeline": "off"}, "t turns the fast pipeline on (tf.data); prefetch can", id="far too slow"
         ),
-        pytest.param(9.6, {"fast_form": "off"}, "p turns prefetch on", id="prefetch can hide it"),
+        pytest.param(9.6, {"fast_pipeline": "off"}, "p turns prefetch on", id="prefetch can hide it"),
         pytest.param(
-            9.6, {"fast_form": "off", "prefetch": "4"}, "hide all of the wait: t turns the fast", id="prefetch is on"
+            9.6,
+            {"fast_pipeline": "off", "prefetch": "4"},
+            "hide all of the wait: t turns the fast",
+            id="prefetch is on",
         ),
-        pytest.param(40.0, {"fast_form": "on"}, "p turns prefetch on", id="the fast pipeline runs"),
+        pytest.param(40.0, {"fast_pipeline": "on"}, "p turns prefetch on", id="the fast pipeline runs"),
     ],
 )
 def test_the_fast_pipeline_is_advised_where_prefetch_cannot_hide_the_wait(
     wait: float, knobs: dict[str, str], expected: str
 ) -> None:
-    now = {"switchable": ("prefetch", "workers", "fast_form"), "fast_form": "tf.data", "knobs": knobs}
+    now = {"switchable": ("prefetch", "workers", "fast_pipeline"), "fast_pipeline": "tf.data", "knobs": knobs}
     assert expected in finding(judgement=judged(Verdict.HIGHLY, wait), **now)[2]
 
 

@@ -34,10 +34,10 @@ WORKERS = Forecast("workers", "auto", 9.1, 8.6, 9.9, 8.8, "the rest is compute",
         pytest.param("workers", "8", "", "dataset = dataset.map(decode, num_parallel_calls=8)", id="workers"),
         pytest.param("cache", "on", "", "dataset = dataset.cache()", id="cache"),
         pytest.param(
-            "fast_form", "on", "whole batches", "dataset = dataset.batch(batch_size).map(decode_batch)", id="batch"
+            "fast_pipeline", "on", "whole batches", "dataset = dataset.batch(batch_size).map(decode_batch)", id="batch"
         ),
         pytest.param(
-            "fast_form", "on", "tf.data", "dataset = dataset.map(load, num_parallel_calls=", id="no generator"
+            "fast_pipeline", "on", "tf.data", "dataset = dataset.map(load, num_parallel_calls=", id="no generator"
         ),
         pytest.param("prefetch", "off", "", "", id="nothing to add"),
         pytest.param("workers", "default", "", "", id="TensorFlow's own"),
@@ -57,7 +57,7 @@ def test_a_knob_is_a_line_of_a_pipeline(knob: str, value: str, form: str, line: 
         ("prefetch", "off", "without .prefetch()"),
         ("workers", "default", "without num_parallel_calls"),
         ("cache", "off", "without .cache()"),
-        ("fast_form", "off", "without the fast pipeline"),
+        ("fast_pipeline", "off", "without the fast pipeline"),
     ],
 )
 def test_a_phrase_names_the_call_that_a_pipeline_has_or_lacks(knob: str, value: str, words: str) -> None:
@@ -65,8 +65,8 @@ def test_a_phrase_names_the_call_that_a_pipeline_has_or_lacks(knob: str, value: 
 
 
 def test_lines_are_python_and_name_the_map_that_costs_most_and_has_a_name() -> None:
-    started = dict.fromkeys(("prefetch", "workers", "cache", "fast_form"), "off")
-    knobs = {"prefetch": "4", "workers": "8", "cache": "on", "fast_form": "off"}
+    started = dict.fromkeys(("prefetch", "workers", "cache", "fast_pipeline"), "off")
+    knobs = {"prefetch": "4", "workers": "8", "cache": "on", "fast_pipeline": "off"}
     text = code_suggestions.pasted_lines(knobs, started, TABLE)
     compile(text, "edit", "exec")
     assert [line.partition("(")[0].rpartition(".")[2] for line in text.splitlines()] == ["map", "cache", "prefetch"]

@@ -69,7 +69,7 @@ AS_IT_STANDS: dict[str, Any] = {
 def test_the_forecast_of_the_present_setting_is_the_present_step(
     wait: float, compute: float, prefetch: str, workers: str, latency: str, fast: str
 ) -> None:
-    knobs = {"prefetch": prefetch, "workers": workers, "latency_ms": latency, "fast_form": fast}
+    knobs = {"prefetch": prefetch, "workers": workers, "latency_ms": latency, "fast_pipeline": fast}
     known = evidence(wait, compute=compute, knobs=knobs)
     assert known.breakdown
 
@@ -111,14 +111,14 @@ def test_every_possible_switch_has_a_forecast_above_its_floor_or_a_reason(
 
 
 def test_every_possible_switch_has_a_forecast_in_the_order_of_the_keys() -> None:
-    now = evidence(40.0, knobs={"prefetch": "4", "latency_ms": "30 ms", "fast_form": "on"})
+    now = evidence(40.0, knobs={"prefetch": "4", "latency_ms": "30 ms", "fast_pipeline": "on"})
 
     found = forecasts(now)
 
     assert [(one.knob, one.value) for one in found] == [
         (knob, value) for knob in now.switchable for value in choices(now, knob)
     ]
-    assert [one.knob for one in found if not one.is_known] == ["fast_form"]
+    assert [one.knob for one in found if not one.is_known] == ["fast_pipeline"]
 
 
 def test_the_choices_of_the_keys_have_forecasts() -> None:

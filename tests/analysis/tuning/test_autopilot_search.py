@@ -198,7 +198,7 @@ STARTS = st.fixed_dictionaries(
     {
         "prefetch": st.sampled_from(["off", "default", "auto", "1", "4", "16"]),
         "workers": st.sampled_from(["off", "default", "auto", "2", "8"]),
-        "fast_form": st.sampled_from(["off", "on"]),
+        "fast_pipeline": st.sampled_from(["off", "on"]),
     }
 )
 
@@ -208,7 +208,7 @@ STARTS = st.fixed_dictionaries(
 def test_whatever_the_plant_it_ends_keeps_its_limits_and_makes_nothing_worse(
     plant: Plant, start: dict[str, str], memory: float, seed: int, make_forecast: MakeForecast
 ) -> None:
-    start = {knob: value for knob, value in start.items() if knob != "fast_form" or plant.fast is not None}
+    start = {knob: value for knob, value in start.items() if knob != "fast_pipeline" or plant.fast is not None}
     walked = walk_over(plant, start, memory, seed, make_forecast)
     assert walked.steps <= BUDGET
     assert walked.most_bytes <= memory
@@ -241,12 +241,14 @@ def test_from_the_worst_setting_any_plant_ends_near_its_best(
         pytest.param({"workers": 12.0, "prefetch": 11.0}, "prefetch", id="what promises most"),
         pytest.param({"workers": 11.0, "prefetch": 12.0}, "workers", id="whichever it is"),
         pytest.param({"workers": 20.0}, "prefetch", id="no forecast is better than one that promises nothing"),
-        pytest.param({"fast_form": 10.5, "workers": 11.0, "prefetch": 12.0}, "fast_form", id="another form"),
-        pytest.param({"fast_form": 20.0, "workers": 11.0, "prefetch": 12.0}, "workers", id="not one without a gain"),
+        pytest.param({"fast_pipeline": 10.5, "workers": 11.0, "prefetch": 12.0}, "fast_pipeline", id="another form"),
+        pytest.param(
+            {"fast_pipeline": 20.0, "workers": 11.0, "prefetch": 12.0}, "workers", id="not one without a gain"
+        ),
     ],
 )
 def test_the_switch_that_promises_most_is_made_first(promised: dict[str, float], first: str) -> None:
-    knobs = {"prefetch": "4", "workers": "4"} | ({"fast_form": "off"} if "fast_form" in promised else {})
+    knobs = {"prefetch": "4", "workers": "4"} | ({"fast_pipeline": "off"} if "fast_pipeline" in promised else {})
 
     def told(turned: Mapping[str, str]) -> Forecast | None:
         (knob,) = turned
@@ -307,14 +309,14 @@ def test_a_move_is_kept_where_all_that_is_known_says_so(
 
 def test_no_buffer_is_taken_to_bring_a_step_below_the_devices_own_time() -> None:
     """Else it would come before what makes that time itself shorter."""
-    promised = {"prefetch": 2.0, "fast_form": 15.0}
-    knobs = {"prefetch": "off", "fast_form": "off"}
+    promised = {"prefetch": 2.0, "fast_pipeline": 15.0}
+    knobs = {"prefetch": "off", "fast_pipeline": "off"}
     limits = Limits(ROOMY, 1e6, 8, frozenset(knobs), accelerated=True)
     found = AutopilotSearch(knobs, Measurement(40, 20.0, 0.1, 18.0)).next(
         lambda turned: forecast(turned, promised[next(iter(turned))]), limits
     )
     assert isinstance(found, Move)
-    assert found.knob == "fast_form"
+    assert found.knob == "fast_pipeline"
 
 
 def test_the_devices_own_time_is_the_least_that_any_setting_took() -> None:

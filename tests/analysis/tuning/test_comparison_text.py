@@ -63,7 +63,7 @@ def test_faster_and_slower_are_said_of_what_was_measured(switch: Comparison, wor
 def test_a_switch_is_told_in_a_line() -> None:
     assert comparison_line(SETTLED) == "prefetch off → 4 at step 3 477: 1.68 x faster (1.61 to 1.74)"
     assert comparison_line(ASKED) == "prefetch off → 4: requested, waits for the current batch"
-    form = replace(SETTLED, knob="fast_form", new="on")
+    form = replace(SETTLED, knob="fast_pipeline", new="on")
     assert (
         comparison_line(form, "tf.data")
         == "fast pipeline (tf.data) off → on at step 3 477: 1.68 x faster (1.61 to 1.74)"

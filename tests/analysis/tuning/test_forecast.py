@@ -114,9 +114,9 @@ def test_a_faster_disk_takes_its_latency_from_a_batch() -> None:
     assert step_ms_of(forecast(evidence(6.0), "latency_ms", "20 ms")) == pytest.approx(13.8 + 26.0)
 
 
-def test_a_fast_form_never_seen_is_told_with_a_wide_range_and_the_slow_one_not_at_all() -> None:
-    faster = forecast(evidence(20.0), "fast_form", "on")
-    slower = forecast(evidence(1.0, knobs={"fast_form": "on"}), "fast_form", "off")
+def test_a_fast_pipeline_never_seen_is_told_with_a_wide_range_and_the_slow_one_not_at_all() -> None:
+    faster = forecast(evidence(20.0), "fast_pipeline", "on")
+    slower = forecast(evidence(1.0, knobs={"fast_pipeline": "on"}), "fast_pipeline", "off")
 
     assert step_ms_of(faster) < 20.0
     assert faster.high_ms / faster.low_ms > 1.5

@@ -24,7 +24,7 @@ STARVING = split(9.6, 13.0, 0.8)
 ON = Forecast("prefetch", "4", 13.8, 13.2, 14.4, 13.8, "the rest is compute", None, 13.8, 23.4, 23.4)
 WORKERS = Forecast("workers", "auto", 13.9, 13.0, 15.0, 13.8, "the rest is compute", None, 13.9, 22.3, 22.3)
 NONE = Forecast(
-    "fast_form", "off", math.nan, math.nan, math.nan, 13.8, "no forecast: the slow pipeline has not run yet"
+    "fast_pipeline", "off", math.nan, math.nan, math.nan, 13.8, "no forecast: the slow pipeline has not run yet"
 )
 
 
@@ -180,7 +180,9 @@ def test_keys_are_named_as_they_are_pressed() -> None:
     assert key_text(replace(ON, value="off"), "4") == "p prefetch off"
     assert key_text(replace(ON, value="2"), "4") == "- depth 4 → 2"
     assert key_text(replace(ON, value="auto"), "4") == "+ depth 4 → auto"
-    assert key_text(replace(WORKERS, knob="fast_form", value="on"), "off", "tf.data") == "t fast pipeline (tf.data) on"
+    assert (
+        key_text(replace(WORKERS, knob="fast_pipeline", value="on"), "off", "tf.data") == "t fast pipeline (tf.data) on"
+    )
 
 
 def test_of_bursts_the_mean_is_told_without_the_range_of_the_median() -> None:

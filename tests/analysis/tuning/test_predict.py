@@ -50,8 +50,8 @@ def test_of_maps_that_ran_in_parallel_the_stages_tell_too_much() -> None:
     assert within(after(known, "workers", "off")) == pytest.approx((30, 70, 110), rel=0.03)
 
 
-def test_a_fast_form_is_a_guess_and_frees_the_lock_that_launching_needs() -> None:
-    found = after(evidence(20.0), "fast_form", "on", compute_floor_ms=10.0)
+def test_a_fast_pipeline_is_a_guess_and_frees_the_lock_that_launching_needs() -> None:
+    found = after(evidence(20.0), "fast_pipeline", "on", compute_floor_ms=10.0)
 
     assert within(found) == pytest.approx((0.5 * 12, 10 + 2, 10 + 10))
     assert found.why == "a guess: this pipeline has not run yet"
@@ -66,7 +66,7 @@ def test_a_cache_is_told_by_what_it_leaves() -> None:
 @pytest.mark.parametrize(
     ("knob", "says"),
     [
-        ("fast_form", "the slow pipeline has not run yet in this run"),
+        ("fast_pipeline", "the slow pipeline has not run yet in this run"),
         ("cache", "the time of a batch without a cache has not been measured in this run"),
     ],
 )

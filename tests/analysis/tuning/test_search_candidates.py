@@ -152,7 +152,7 @@ def test_what_eases_a_run_whose_cores_are_crowded(
         pytest.param(KnobChange("workers", "8", "16"), None, 1e12, False, id="nobody knows a batch's size"),
         pytest.param(KnobChange("workers", "8", "4"), None, 0.0, True, id="and fewer need none"),
         pytest.param(KnobChange("workers", "off", "4"), None, 0.0, True, id="the first ones are taken"),
-        pytest.param(KnobChange("fast_form", "off", "on"), 1e6, 0.0, True, id="a form holds nothing"),
+        pytest.param(KnobChange("fast_pipeline", "off", "on"), 1e6, 0.0, True, id="a form holds nothing"),
         pytest.param(KnobChange("cache", "off", "on"), 1e6, 1e12, False, id="a cache whose size nobody knows"),
     ],
 )

@@ -11,7 +11,7 @@ from tfwatch.analysis.tuning.batch_supply import Supply, cached, in_form
 MADE = (Supply(20, 80, 1), Supply(20, 80, 1), Supply(20, 80, 1))
 
 
-def test_the_fast_form_takes_a_hundredth_a_tenth_or_half() -> None:
+def test_the_fast_pipeline_takes_a_hundredth_a_tenth_or_half() -> None:
     fast = in_form(MADE, fast=True)
 
     assert fast is not None

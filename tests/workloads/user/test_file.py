@@ -91,7 +91,7 @@ def test_an_error_names_the_function_that_failed(in_fetch: bool, sentence: str, 
 
 def test_the_file_has_the_knobs_that_it_uses(written: Callable[[str], str]) -> None:
     entry = registry.find(written(IMPORTS + EXAMPLE + LIVE + MODEL))
-    assert (entry.is_built_once, entry.fast) == (False, "fast form")
+    assert (entry.is_built_once, entry.fast) == (False, "fast pipeline")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ REFUSED = {
     "train own.py --batch-size 8": "own.py takes no --batch-size: dataset(knobs) makes the batches",
     "train own.py --optimizer sgd": "own.py takes no --optimizer: model() compiles with its own optimizer",
     "train own.py --image-size 32": "own.py takes no --image-size",
-    "train own.py --fast-form": "own.py takes no fast-form: it has no fast pipeline",
+    "train own.py --fast-pipeline": "own.py takes no fast-pipeline: it has no fast pipeline",
     "train own.py --storage-latency 5": "own.py takes no storage-latency: it reads no files while it trains",
     "train own.py --switch 9:workers=2": "own.py takes switches of prefetch only, for its dataset() is built once",
     "bench own.py": "own.py is a file: bench times the workloads that `tfwatch workloads` lists",

@@ -59,7 +59,7 @@ _MOST = 0.5
 _TIMES = 3
 #: A callback's part of an epoch's end is this near to Watch's own.
 _NEAR_NS = 100_000_000
-_PREFETCH, _WORKERS, _FAST_FORM = ("prefetch", "auto"), ("workers", "auto"), ("fast_form", "on")
+_PREFETCH, _WORKERS, _FAST_FORM = ("prefetch", "auto"), ("workers", "auto"), ("fast_pipeline", "on")
 
 
 def advise_next(bound: Bound, compute_share: str, *, accelerated: bool, op_by_op: bool = False) -> Advice:
@@ -114,8 +114,8 @@ def _edit_with_switch(now: Situation, knob: str, value: str) -> str:
     if (knob, value) in now.better:
         return ""
     knobs = {**now.knobs, knob: value}
-    written = code_suggestions.pasted_lines(knobs, now.started, now.stages, now.fast_form, now.better)
-    return written or code_suggestions.switch_line(knob, value, now.stages, now.fast_form)
+    written = code_suggestions.pasted_lines(knobs, now.started, now.stages, now.fast_pipeline, now.better)
+    return written or code_suggestions.switch_line(knob, value, now.stages, now.fast_pipeline)
 
 
 def _advise_edit(now: Situation, part: Breakdown, switch: SwitchAdvice) -> str:
@@ -126,7 +126,7 @@ def _advise_edit(now: Situation, part: Breakdown, switch: SwitchAdvice) -> str:
     limit = _limit(now)
     forecast = best(now.forecasts.values())
     if forecast is not None:
-        phrase = code_suggestions.switch_phrase(forecast.knob, forecast.value, now.fast_form)
+        phrase = code_suggestions.switch_phrase(forecast.knob, forecast.value, now.fast_pipeline)
         return f"{phrase}: {expected_gain_text(forecast)}{limit}"
     if over_limit := memory_limit_text(now):
         return f"{over_limit}: make batches cheaper, or raise the limit{limit}"
@@ -142,14 +142,14 @@ def _advise_edit(now: Situation, part: Breakdown, switch: SwitchAdvice) -> str:
 # -- data wait -----------------------------------------------------------------------------------
 
 
-def key_text(forecast: Forecast, current: str, form: str = "") -> str:
+def key_text(forecast: Forecast, current: str, fast_name: str = "") -> str:
     """Return a key and the setting that it requests: `p prefetch on`, `+ depth 2 → 4`, `w workers auto`."""
     knob, value = forecast.knob, forecast.value
     if knob == "prefetch" and "off" not in (current, value):
         deeper = not (current.isdigit() and value.isdigit()) or int(value) > int(current)
         return f"{'+' if deeper else '-'} depth {current} → {value}"
     value = "on" if knob == "prefetch" and value != "off" else value
-    return f"{KEYS.get(knob, '')} {knob_name(knob, form)} {value}".strip()
+    return f"{KEYS.get(knob, '')} {knob_name(knob, fast_name)} {value}".strip()
 
 
 def share(part: Breakdown | None) -> float:
@@ -198,8 +198,8 @@ def advise_switch(now: Situation, part: Breakdown) -> SwitchAdvice:
 def _advise_without_forecast(now: Situation, part: Breakdown) -> SwitchAdvice:
     work = units.milliseconds(part.work_median_ms)
     prefetches = now.knobs.get("prefetch", "off") != "off"
-    if "fast_form" in now.switchable and now.knobs.get("fast_form") == "off":
-        cheaper = f"t turns the fast pipeline on ({now.fast_form})"
+    if "fast_pipeline" in now.switchable and now.knobs.get("fast_pipeline") == "off":
+        cheaper = f"t turns the fast pipeline on ({now.fast_pipeline})"
         if prefetches:
             return SwitchAdvice(f"prefetch is on and cannot hide all of the wait: {cheaper}", _FAST_FORM)
         if part.wait.median > part.work_median_ms:
@@ -221,7 +221,7 @@ def _advise_without_forecast(now: Situation, part: Breakdown) -> SwitchAdvice:
 
 def _forecast_advice(now: Situation, forecast: Forecast) -> str:
     current = now.knobs.get(forecast.knob, "off")
-    advice = f"{key_text(forecast, current, now.fast_form)}: {expected_gain_text(forecast)}"
+    advice = f"{key_text(forecast, current, now.fast_pipeline)}: {expected_gain_text(forecast)}"
     if forecast.knob == "cache":
         advice = f"{advice}; {_cache_costs(now, forecast)}"
     prefetches = forecast.knob != "prefetch" and now.knobs.get("prefetch", "off") != "off"

@@ -56,7 +56,7 @@ def describe_bound(now: Situation) -> Banner | None:
 def _compute_bound(now: Situation, part: Breakdown) -> Banner:
     spent = advice.of_step(part.wait, part.step)
     found = _next(now, part)
-    switched = code_suggestions.pasted_lines(now.knobs, now.started, now.stages, now.fast_form, now.better)
+    switched = code_suggestions.pasted_lines(now.knobs, now.started, now.stages, now.fast_pipeline, now.better)
     edit = "\n".join(filter(None, (switched, found.edit)))
     word = f"OK, data wait {units.percent(part.wait_share)}"
     sentence = f"compute-bound: only {spent} is data wait"

@@ -68,15 +68,15 @@ _CALLS = {
     "workers": "num_parallel_calls",
     "cache": ".cache()",
     "device_prefetch": "prefetch_to_device",
-    "fast_form": "the fast pipeline",
+    "fast_pipeline": "the fast pipeline",
     "latency_ms": "the simulated latency",
 }
 
 
-def switch_line(knob: str, value: str, table: StageTable | None = None, form: str = "") -> str:
+def switch_line(knob: str, value: str, table: StageTable | None = None, fast_name: str = "") -> str:
     """Return the line of Python that sets a knob to a value in a pipeline; empty where there is none to add.
 
-    table: its stages, where they are known. form: the name of the workload's fast pipeline.
+    table: its stages, where they are known. fast_name: the name of the workload's fast pipeline.
     """
     if value in ("off", "default"):
         return ""
@@ -89,10 +89,10 @@ def switch_line(knob: str, value: str, table: StageTable | None = None, form: st
         return "dataset = dataset.cache()  # after the slow stages, before shuffle and anything random"
     if knob == "device_prefetch":
         return DEVICE_PREFETCH.format(depth=_number(value))
-    return _fast(form, costliest_map(table)) if knob == "fast_form" else ""
+    return _fast(fast_name, costliest_map(table)) if knob == "fast_pipeline" else ""
 
 
-def switch_phrase(knob: str, value: str, form: str = "") -> str:
+def switch_phrase(knob: str, value: str, fast_name: str = "") -> str:
     """Return the same in a few words, for a sentence: `num_parallel_calls=tf.data.AUTOTUNE`, `without .cache()`."""
     if value in ("off", "default"):
         return f"without {_CALLS.get(knob, knob)}"
@@ -101,7 +101,7 @@ def switch_phrase(knob: str, value: str, form: str = "") -> str:
         "workers": f"num_parallel_calls={_number(value)}",
         "cache": ".cache()",
         "device_prefetch": f"prefetch_to_device({value})",
-        "fast_form": "tf.data in place of the generator" if form == _GENERATOR else ".batch() before .map()",
+        "fast_pipeline": "tf.data in place of the generator" if fast_name == _GENERATOR else ".batch() before .map()",
     }
     return words.get(knob, f"{knob} {value}")
 
@@ -110,7 +110,7 @@ def pasted_lines(
     knobs: Mapping[str, str],
     started: Mapping[str, str],
     table: StageTable | None = None,
-    form: str = "",
+    fast_name: str = "",
     better: Mapping[tuple[str, str], str] = _NOT_MEASURED,
 ) -> str:
     """Return the lines for all knobs that changed since the start, in the order of a pipeline; empty without a change.
@@ -120,7 +120,7 @@ def pasted_lines(
     """
     knobs = {knob: best_measured(knob, value, better) for knob, value in knobs.items()}
     changed = [knob for knob in _ORDER if knobs.get(knob, "off") not in ("off", started.get(knob, "off"))]
-    lines = (switch_line(knob, knobs[knob], table, form) for knob in changed)
+    lines = (switch_line(knob, knobs[knob], table, fast_name) for knob in changed)
     return "\n".join(line for line in lines if line)
 
 
@@ -140,8 +140,8 @@ def costliest_map(table: StageTable | None) -> str:
     return max(named)[1] if named else _FUNCTION
 
 
-def _fast(form: str, name: str) -> str:
-    if form == _GENERATOR:
+def _fast(fast_name: str, name: str) -> str:
+    if fast_name == _GENERATOR:
         return FROM_GENERATOR
     whole = f"dataset = dataset.batch(batch_size).map({name}_batch)"
     return f"{whole}  # one call per batch, in place of .map({name}).batch(batch_size)"
@@ -151,4 +151,4 @@ def _number(value: str) -> str:
     return "tf.data.AUTOTUNE" if value == "auto" else value
 
 
-_ORDER = ("fast_form", "workers", "cache", "prefetch", "device_prefetch")
+_ORDER = ("fast_pipeline", "workers", "cache", "prefetch", "device_prefetch")

@@ -140,7 +140,7 @@ class Situation:
     phase_s: seconds in the current phase. asked: settings that were requested and are not yet in effect.
     device: the device in words, e.g. `the GPU`; accelerated: it is not the CPU. op_by_op: steps run as Python, not as
     a graph.
-    knobs: the settings in effect, in words. live: keys take effect. fast_form: the name of the fast pipeline.
+    knobs: the settings in effect, in words. live: keys take effect. fast_pipeline: the name of the fast pipeline.
     located: the place of the current data wait; None where it is short, or the place unknown.
     shuffle: elements in the shuffle buffer and its size, while it fills. stopping_s: seconds since stop was requested.
     epoch_spent: the time of the newest complete epoch. waited_s, between_s: seconds of data wait, and between epochs,
@@ -179,7 +179,7 @@ class Situation:
     op_by_op: bool = False
     knobs: Mapping[str, str] = field(default_factory=dict)
     switchable: tuple[str, ...] = ()
-    fast_form: str = ""
+    fast_pipeline: str = ""
     asked: Mapping[str, str] = field(default_factory=dict)
     switch: Comparison | None = None
     experiment: RunningExperiment | None = None

@@ -162,7 +162,7 @@ _MOST_DEPTH, _SHORT_MS = 16, 3.0
 _CROWD = 4
 _OFF = ("off", "default")
 _WHY = {
-    "fast_form": "fewer calls prepare the same batches",
+    "fast_pipeline": "fewer calls prepare the same batches",
     "workers": "several cores prepare batches, and reads of storage overlap",
     "prefetch": "batches are prepared while a step runs",
     "cache": "examples are read and decoded once",
@@ -178,7 +178,7 @@ _AGAIN = "the measurements so far favor it: the two settings are compared again"
 def find_data_wait_moves(state: SearchState, limits: Limits) -> list[Move]:
     """Return the moves that may shorten data wait, the most promising kinds first."""
     prefetch, workers = state.knobs.get("prefetch", "off"), state.knobs.get("workers", "off")
-    found = [_single_change(state, "fast_form", "on" if state.knobs.get("fast_form") == "off" else "")]
+    found = [_single_change(state, "fast_pipeline", "on" if state.knobs.get("fast_pipeline") == "off" else "")]
     if prefetch in _OFF and workers in _OFF and state.now.work_ms < state.now.step_ms - state.now.work_ms:
         found.append(_prefetch_and_workers(state, limits, _first_workers(state, limits)))
     calls = (
@@ -230,7 +230,7 @@ def find_return_moves(state: SearchState, settings: Iterable[Mapping[str, str]])
 
 def fits(state: SearchState, limits: Limits, move: Move) -> bool:
     """Return whether a move's buffers stay within the memory limit. Without a batch size, only first buffers do."""
-    if move.knob == "fast_form":
+    if move.knob == "fast_pipeline":
         return True
     if move.knob == "cache":
         return move.forecast is not None and (move.forecast.needs_bytes or math.inf) <= limits.memory_bytes

@@ -180,7 +180,7 @@ class AutopilotSearch:
 
 
 #: Knobs that save CPU work: a CPU that trains gains from them even without data wait.
-_LIGHTER = ("fast_form", "cache")
+_LIGHTER = ("fast_pipeline", "cache")
 
 
 def _price(knobs: Mapping[str, str]) -> float:

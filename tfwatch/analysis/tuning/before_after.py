@@ -52,7 +52,7 @@ _LEAST_MS = 1e-3
 #: Knobs that move only the data wait; and those that move no more where the steps run on a device of their own, beside
 #: what the CPU does for them. On a CPU that trains, loaders and training share the cores.
 _MOVES_WAIT = ("latency_ms", "shuffle")
-_SHARES_CORES = ("prefetch", "workers", "fast_form", "cache")
+_SHARES_CORES = ("prefetch", "workers", "fast_pipeline", "cache")
 
 
 @dataclass(frozen=True, slots=True)

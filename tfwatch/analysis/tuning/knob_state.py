@@ -18,7 +18,7 @@ _FIRST_ON = {
     "device_prefetch": "2",
     "workers": "auto",
     "latency_ms": "20 ms",
-    "fast_form": "on",
+    "fast_pipeline": "on",
     "cache": "on",
 }
 #: The depth that a key doubles or halves from `auto` and `default`.

@@ -44,7 +44,7 @@ _WORKS_AHEAD = {"prefetch": ("Prefetch",), "workers": ("Parallel", "MapAndBatch"
 #: before others (five models on an H100, batches of 19 and 77 MB).
 _OVERLAP, _OVERLAP_BESIDE_KERNELS, _SHORT_DRAIN = 0.8, 0.25, 0.4
 _UNSEEN = {
-    "fast_form": "the slow pipeline has not run yet in this run",
+    "fast_pipeline": "the slow pipeline has not run yet in this run",
     "cache": "the time of a batch without a cache has not been measured in this run",
 }
 
@@ -83,7 +83,7 @@ def predict(
         return _UNSEEN.get(knob, "this knob has no model")
     work_ms = _typical(split.compute) + _typical(split.host)
     # A slow Python pipeline holds the GIL that launching a step needs: without it compute and host are the least seen.
-    work_then_ms = min(work_ms, compute_floor_ms) if knob == "fast_form" else work_ms
+    work_then_ms = min(work_ms, compute_floor_ms) if knob == "fast_pipeline" else work_ms
     changes = [
         _step_ms(after, {**runs, **new}, work_then_ms, evidence.cores) - _step_ms(before, runs, work_ms, evidence.cores)
         for before, after, runs in zip(guesses, turned, _as_it_runs(evidence), strict=True)
@@ -98,7 +98,7 @@ def predict(
             found = Prediction(likely, float(queue.mean()), likely, likely, "")
         if evidence.accelerated and _holds_lock(evidence, split):
             found = replace(found, high_ms=found.high_ms + split.dispatch.mean)
-    elif knob == "fast_form":
+    elif knob == "fast_pipeline":
         low_ms = min(found.low_ms, _UNLOCKED * found.step_ms)
         found = replace(found, low_ms=low_ms, why="a guess: this pipeline has not run yet")
     return _on_shared_cores(evidence, split, found, then)
@@ -181,7 +181,7 @@ def _from_history(evidence: Evidence) -> float | None:
     """Return the work from a stretch without workers but with the current form and cache, corrected for latency."""
     now = evidence.knobs
     for interval in reversed(evidence.history):
-        same = all(interval.knobs.get(knob) == now.get(knob) for knob in ("fast_form", "cache"))
+        same = all(interval.knobs.get(knob) == now.get(knob) for knob in ("fast_pipeline", "cache"))
         if (
             not same
             or interval.knobs.get("workers", "off") != "off"
@@ -235,7 +235,7 @@ def _turned(evidence: Evidence, guesses: tuple[Supply, ...], knob: str, new: str
     if knob == "latency_ms":
         more_ms = _latency(new) - _latency(old)
         return tuple(one.with_latency(more_ms) for one in guesses)
-    if knob == "fast_form":
+    if knob == "fast_pipeline":
         return batch_supply.in_form(guesses, new == "on")
     if knob == "cache":
         return batch_supply.cached(guesses, evidence.stages) if new == "on" else None

@@ -87,14 +87,14 @@ def speed(ratio: float) -> str:
     return f"{units.times(ratio)} x faster" if ratio > 1 else f"{units.times(1 / ratio)} x slower"
 
 
-def setting_text(knob: str, value: str, form: str = "") -> str:
-    """Return `prefetch off`, `fast pipeline (tf.data) off`. form: the name of the fast pipeline."""
-    return f"{knob_name(knob, form)} {value}"
+def setting_text(knob: str, value: str, fast_name: str = "") -> str:
+    """Return `prefetch off`, `fast pipeline (tf.data) off`. fast_name: the name of the fast pipeline."""
+    return f"{knob_name(knob, fast_name)} {value}"
 
 
-def missed_switch_text(switch: SwitchMissed, form: str = "") -> str:
-    """Return the sentence of a switch that the run ended before. form: the name of the fast pipeline."""
-    return f"{switch.change.words(form)} at step {units.count(switch.step)}: the run ended before it was in effect"
+def missed_switch_text(switch: SwitchMissed, fast_name: str = "") -> str:
+    """Return the sentence of a switch that the run ended before. fast_name: the name of the fast pipeline."""
+    return f"{switch.change.words(fast_name)} at step {units.count(switch.step)}: the run ended before it was in effect"
 
 
 def side_label(switch: Comparison, value: str) -> str:
@@ -108,13 +108,13 @@ def changes_text(changes: Sequence[KnobChange]) -> str:
     return ", ".join(change.words() for change in changes) or "nothing changed"
 
 
-def comparison_line(switch: Comparison, form: str = "") -> str:
+def comparison_line(switch: Comparison, fast_name: str = "") -> str:
     """Return `prefetch off → 4 at step 3 477: 1.68 x faster (1.61 to 1.74)`, or the outcome so far."""
     result = claim_text(switch) if switch.settled and switch.ratio is not None else outcome_text(switch)
     if isinstance(switch, Restart):
         return f"{changes_text(switch.changes)}: {result}"
     where = f" at step {units.count(switch.step)}" if switch.step is not None else ""
-    return f"{switch.change.words(form)}{where}: {result}"
+    return f"{switch.change.words(fast_name)}{where}: {result}"
 
 
 def missing_side_text(switch: Comparison, value: str) -> str:
@@ -243,7 +243,7 @@ def last_forecast_text(found: Record | None) -> str:
 
 
 #: The cheapest knob first.
-_ORDER = ("prefetch", "workers", "fast_form", "cache")
+_ORDER = ("prefetch", "workers", "fast_pipeline", "cache")
 
 
 def _gain(known: Forecast) -> str:

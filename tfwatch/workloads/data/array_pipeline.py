@@ -51,7 +51,7 @@ def prepared(settings: Settings, examples: Examples, model: Callable[[], keras.M
 
 def pipeline(numbers: tf.data.Dataset, knobs: Knobs, *, pick: Pick, batch_size: int) -> tf.data.Dataset:
     """Return batches of examples from batches of numbers."""
-    batches = fast(numbers, pick, knobs) if knobs.fast_form else slow(numbers, pick, knobs, batch_size)
+    batches = fast(numbers, pick, knobs) if knobs.fast_pipeline else slow(numbers, pick, knobs, batch_size)
     return numbered_examples.finished(batches, knobs)
 
 

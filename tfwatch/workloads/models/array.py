@@ -41,7 +41,7 @@ def pipeline(
     numbers: tf.data.Dataset, knobs: Knobs, *, data: arrays.Arrays, pick: array_pipeline.Pick
 ) -> tf.data.Dataset:
     """Return images of shape [batch, 784], 0 to 1, and their classes, from batches of numbers."""
-    batches = array_pipeline.fast(numbers, pick, knobs) if knobs.fast_form else slow(numbers, data)
+    batches = array_pipeline.fast(numbers, pick, knobs) if knobs.fast_pipeline else slow(numbers, data)
     return numbered_examples.finished(batches, knobs)
 
 

@@ -67,11 +67,11 @@ def prepare(settings: Settings, report: Callable[[str], None]) -> Prepared:
 
 def pipeline(numbers: tf.data.Dataset, knobs: Knobs, *, batch_size: int, store: ExampleStore) -> tf.data.Dataset:
     """Return features of shape [batch, 256] and classes, from batches of numbers."""
-    cached = store.examples_of("fast" if knobs.fast_form else "slow") if knobs.cache else None
+    cached = store.examples_of("fast" if knobs.fast_pipeline else "slow") if knobs.cache else None
     if cached is not None and cached.is_full:
         batches = numbers.map(cached.get, num_parallel_calls=work_ahead.num_parallel_calls_stateful(knobs.workers))
     else:
-        batches = fast(numbers, knobs, cached) if knobs.fast_form else slow(numbers, batch_size, cached)
+        batches = fast(numbers, knobs, cached) if knobs.fast_pipeline else slow(numbers, batch_size, cached)
     return numbered_examples.finished(batches, knobs)
 
 

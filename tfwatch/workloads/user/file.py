@@ -34,7 +34,7 @@ class UserFile:
 
     shown: its path as the user wrote it. name: the name of its runs. lines: the line of each function that it defines;
     imported and assigned functions have none. has_pipeline: it has `pipeline`, which can be rebuilt while it trains.
-    has_fast_form: it uses `knobs.fast_form`.
+    has_fast_pipeline: it uses `knobs.fast_pipeline`.
     """
 
     shown: str
@@ -42,7 +42,7 @@ class UserFile:
     name: str
     lines: Mapping[str, int]
     has_pipeline: bool
-    has_fast_form: bool
+    has_fast_pipeline: bool
 
     def at(self, function: str) -> str:
         """Return the place of a function, e.g. `my_file.py:12`."""
@@ -54,7 +54,7 @@ class UserFile:
         return Entry(
             "a file of your own",
             defaults={"epochs": 1},
-            fast="fast form" if self.has_fast_form else "",
+            fast="fast pipeline" if self.has_fast_pipeline else "",
             only=_SETTINGS,
             why_not={
                 "batch_size": f"{'source()' if self.has_pipeline else 'dataset(knobs)'} makes the batches",
@@ -87,7 +87,9 @@ def read(name: str) -> UserFile:
         name=_title(tree, path),
         lines={function: node.lineno for function, node in bound.items() if isinstance(node, ast.FunctionDef)},
         has_pipeline="pipeline" in bound,
-        has_fast_form=any(isinstance(node, ast.Attribute) and node.attr == "fast_form" for node in ast.walk(tree)),
+        has_fast_pipeline=any(
+            isinstance(node, ast.Attribute) and node.attr == "fast_pipeline" for node in ast.walk(tree)
+        ),
     )
 
 

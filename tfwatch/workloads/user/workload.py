@@ -13,7 +13,7 @@ The file has `model()` and either `dataset(knobs)` or `source()` and `pipeline(s
 It may have `validation()`, which returns the `tf.data.Dataset` for `validation_data`, and `NAME = "..."`, the name of
 its runs.
 
-`knobs` are the `PipelineKnobs` set by `--prefetch`, `--workers` and `--fast-form` or by keys. A map takes
+`knobs` are the `PipelineKnobs` set by `--prefetch`, `--workers` and `--fast-pipeline` or by keys. A map takes
 `num_parallel_calls=knobs.num_parallel_calls`. The file does not prefetch: tfwatch adds prefetch at the end.
 
 The training thread imports the file, with its folder first in `sys.path`.
@@ -58,14 +58,14 @@ class PipelineKnobs:
 
     prefetch: Setting
     workers: Setting
-    fast_form: bool
+    fast_pipeline: bool
     num_parallel_calls: int | None
 
     @staticmethod
     def of(knobs: Knobs) -> PipelineKnobs:
         """Return the knobs for the user's file."""
         return PipelineKnobs(
-            knobs.prefetch, knobs.workers, knobs.fast_form, work_ahead.num_parallel_calls(knobs.workers)
+            knobs.prefetch, knobs.workers, knobs.fast_pipeline, work_ahead.num_parallel_calls(knobs.workers)
         )
 
 

@@ -1,6 +1,6 @@
-"""The gain of a workload's fast form against the forecast from its time breakdown, by `tfwatch train --json`.
+"""The gain of a workload's fast pipeline against the forecast from its time breakdown, by `tfwatch train --json`.
 
-    python -m tests.bench.forms [--rounds 4] [--steps 400]
+    python -m tests.bench.fast_pipelines [--rounds 4] [--steps 400]
 
 `generator`: without prefetch, with it, and in tf.data. The forecast with prefetch is made from the data wait D and the
 rest C without it: the larger of both where they have separate cores, D + C where they share one. `cnn-loop`: eager and
@@ -22,12 +22,12 @@ from typing import Any
 FORMS: dict[str, tuple[str, ...]] = {
     "generator": ("generator",),
     "generator, prefetch": ("generator", "--prefetch", "4"),
-    "tf.data": ("generator", "--fast-form"),
-    "tf.data, prefetch": ("generator", "--fast-form", "--prefetch", "4"),
-    "eager, batch 1": ("cnn-loop", "--fast-form", "--eager", "--batch-size", "1"),
-    "graph, batch 1": ("cnn-loop", "--fast-form", "--batch-size", "1"),
-    "eager, batch 100": ("cnn-loop", "--fast-form", "--eager"),
-    "graph, batch 100": ("cnn-loop", "--fast-form"),
+    "tf.data": ("generator", "--fast-pipeline"),
+    "tf.data, prefetch": ("generator", "--fast-pipeline", "--prefetch", "4"),
+    "eager, batch 1": ("cnn-loop", "--fast-pipeline", "--eager", "--batch-size", "1"),
+    "graph, batch 1": ("cnn-loop", "--fast-pipeline", "--batch-size", "1"),
+    "eager, batch 100": ("cnn-loop", "--fast-pipeline", "--eager"),
+    "graph, batch 100": ("cnn-loop", "--fast-pipeline"),
 }
 PARTS = ("step_ms", "data_wait_ms", "compute_ms", "dispatch_ms", "host_ms")
 #: The tolerance of a forecast.

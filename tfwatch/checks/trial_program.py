@@ -185,36 +185,17 @@ def _start(rng: Any, path: str, shape: tuple[int, ...]) -> Any:
 
 
 def _network_without_dropout(keras: Any) -> Any:
-    layers = keras.layers
-    model = keras.Sequential(
-        [
-            keras.Input((16, 16, 3)),
-            layers.Conv2D(8, 3),
-            layers.BatchNormalization(),
-            layers.ReLU(),
-            layers.MaxPooling2D(),
-            layers.Flatten(),
-            layers.Dense(32, activation="tanh"),
-            layers.Dense(10, activation="softmax"),
-        ]
-    )
-    model.compile(keras.optimizers.Adam(_RATE), "sparse_categorical_crossentropy", jit_compile=False)
-    return model
+    head = (keras.layers.Dense(32, activation="tanh"), keras.layers.Dense(10, activation="softmax"))
+    return _network(keras, keras.optimizers.Adam(_RATE), (16, 16, 3), *head)
 
 
 def _small_network(keras: Any) -> Any:
+    return _network(keras, "adam", (32, 32, 3), keras.layers.Dropout(0.2), keras.layers.Dense(10, activation="softmax"))
+
+
+def _network(keras: Any, optimizer: Any, shape: tuple[int, ...], *head: Any) -> Any:
     layers = keras.layers
-    model = keras.Sequential(
-        [
-            keras.Input((32, 32, 3)),
-            layers.Conv2D(8, 3),
-            layers.BatchNormalization(),
-            layers.ReLU(),
-            layers.MaxPooling2D(),
-            layers.Flatten(),
-            layers.Dropout(0.2),
-            layers.Dense(10, activation="softmax"),
-        ]
-    )
-    model.compile("adam", "sparse_categorical_crossentropy", jit_compile=False)
+    body = (layers.Conv2D(8, 3), layers.BatchNormalization(), layers.ReLU(), layers.MaxPooling2D(), layers.Flatten())
+    model = keras.Sequential([keras.Input(shape), *body, *head])
+    model.compile(optimizer, "sparse_categorical_crossentropy", jit_compile=False)
     return model

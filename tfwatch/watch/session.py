@@ -156,10 +156,6 @@ class ScriptRun:
             self.writer.event(TrainingFailed(at_ns, self.writer.status[2], raised.text, raised.traceback))
         self.end("failed" if raised.failed else "stopped", raised.text, at_ns)
 
-    def abandon(self) -> None:
-        """End the run of a `fit` that an exception left without calling callbacks."""
-        self.end("stopped", "fit was left by an exception")
-
     def end(self, cause: str, detail: str = "", at_ns: int | None = None) -> None:
         """Write the end, `at_ns` or now. A second call, or one in a forked process, does nothing."""
         if not self.is_over:

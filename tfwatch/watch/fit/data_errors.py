@@ -33,7 +33,7 @@ def fail_in_graph(original: Callable[[Any], Any], iterator: Any, error: tf.error
         Exception: of the step's Python, if no batch came before: Keras traces the step before it fetches.
     """
     empty: list[Any] = []
-    with fails_open(lambda _: None):
+    with fails_open(lambda _: None):  # without a stand-in the error keeps its own words, and the caller raises it
         empty.append(_without_data(iterator))
     try:
         for stand_in in empty:

@@ -39,3 +39,10 @@ def test_a_count_has_a_singular_and_a_plural(value: int, text: str) -> None:
 )
 def test_a_ratio_has_no_more_precision_than_its_parts(ratio: float | None, words: str) -> None:
     assert units.times(ratio) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.0, "now"), (60.0, "1 min"), (7300.0, "2 h"), (86_400.0, "1 day"), (200_000.0, "2 days")]
+)
+def test_an_age_has_one_unit(seconds: float, words: str) -> None:
+    assert units.age(seconds) == words

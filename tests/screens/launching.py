@@ -10,8 +10,9 @@ from tests.screens.showing import rows_of
 from tests.screens.test_doctor import finding, until
 from tfwatch.commands.factories import check_up
 from tfwatch.core.start_knobs import StartKnob, Value
+from tfwatch.live.past_run import PastRun
 from tfwatch.screens.launcher import LauncherApp, LauncherContent
-from tfwatch.widgets.launcher_lists import PastRun, Trainable
+from tfwatch.widgets.launcher_lists import Trainable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -31,8 +32,8 @@ WORKLOADS = (
     Trainable("large-images", "arithmetic enough", (BATCH,), "large-images"),
 )
 RUNS = (
-    PastRun("2026-11-20T10-17-03_cnn", "cnn", 720.0, "finished", "5 000 steps, 52.6 s", 0.41),
-    PastRun("/x/2026-11-19T10-17-03_[b]", "[b]x[/b]", 90_000.0, "killed", "3 steps, 1.0 s", None),
+    PastRun("2026-11-20T10-17-03_cnn", "cnn", 720.0, "finished", 5000, 52.6, 10.5, 0.41),
+    PastRun("/x/2026-11-19T10-17-03_[b]", "[b]x[/b]", 90_000.0, "killed", 3, 1.0),
 )
 
 

@@ -14,10 +14,12 @@ from tests.screens.test_doctor import until
 from tfwatch.commands.factories import check_up
 from tfwatch.screens.doctor import DoctorScreen
 from tfwatch.screens.leave import Leave
-from tfwatch.widgets.launcher_lists import PastRun, Trainable, ago
+from tfwatch.widgets.launcher_lists import Trainable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tfwatch.live.past_run import PastRun
 
 
 @pytest.mark.parametrize("size", [(60, 18), (80, 24), (120, 40), (200, 60)], ids=str)
@@ -210,10 +212,3 @@ async def test_text_from_outside_is_never_markup() -> None:
     async with launcher(offer(machine=lambda: "[/red]chip[@click=app.quit]x[/]")) as (app, pilot):
         await until(pilot, lambda: "[/red]chip[@click=app.quit]x[/]" in text(app))
         await until(pilot, lambda: "[b]x[/b]" in text(app))
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"), [(0.0, "now"), (60.0, "1 min"), (7300.0, "2 h"), (86_400.0, "1 day"), (200_000.0, "2 days")]
-)
-def test_an_age_has_one_unit(seconds: float, words: str) -> None:
-    assert ago(seconds) == words

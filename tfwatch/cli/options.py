@@ -22,9 +22,9 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith("?") else ".")
 
 
-def add_runs_dir(group: Any) -> None:
+def add_runs_dir(group: Any, default: str | None = None) -> None:
     """`--runs-dir`."""
-    group.add_argument("--runs-dir", metavar="DIR", type=typed(path), help="folder of the runs")
+    group.add_argument("--runs-dir", metavar="DIR", type=typed(path), default=default, help="folder of the runs")
 
 
 def add_theme(group: Any) -> None:

@@ -8,22 +8,20 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.analysis.steps.verdict import breakdown, steady
 from tfwatch.commands.factories import Factories, make_checkup
 from tfwatch.commands.restart import announce, exec_command
 from tfwatch.commands.screen_host import show_app
 from tfwatch.commands.start_knobs import knob, start_knobs
-from tfwatch.core import units
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.refusals import NotTimed, Refusal
-from tfwatch.core.rows import plausible
 from tfwatch.core.start_knobs import Constraint, StartKnob, Value
 from tfwatch.doctor.quick_facts import describe_machine, find_gpu
+from tfwatch.live.past_run import PastRun, past_run
 from tfwatch.runs.format import NotARunError
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import open_run
 from tfwatch.screens.launcher import LauncherContent
-from tfwatch.widgets.launcher_lists import PastRun, Trainable
+from tfwatch.widgets.launcher_lists import Trainable
 from tfwatch.workloads.registry import WORKLOADS, find, settle
 from tfwatch.workloads.workload import BadInputError, Entry
 
@@ -32,12 +30,9 @@ if TYPE_CHECKING:
 
     from tfwatch.commands.factories import Launching, Screen
     from tfwatch.doctor.quick_facts import GpuPresence
-    from tfwatch.runs.opened import Run
 
 #: The number of runs listed.
 _LISTED = 50
-#: The starving share of a run with more steps is left out, since reading them delays the list.
-_SHARE_STEPS = 200_000
 
 
 def launch(runs_dir: Path, factories: Factories | None = None, clock: Clock = SYSTEM) -> int:
@@ -147,17 +142,4 @@ def past_runs(runs_dir: Path, clock: Clock = SYSTEM) -> Iterable[PastRun]:
             run = open_run(folder, clock)
         except (NotARunError, OSError):
             continue
-        yield _past(run, folder.name if is_named else str(folder), clock)
-
-
-def _past(run: Run, words: str, clock: Clock) -> PastRun:
-    count = len(run.steps)
-    split = breakdown(steady(run.steps[plausible(run.steps)])) if count <= _SHARE_STEPS else None
-    return PastRun(
-        words=words,
-        workload=run.manifest.workload,
-        age_s=max(0.0, (clock.wall_ns() - run.manifest.origin_wall_ns) / 1e9),
-        state=run.ended.cause if run.ended else run.life.value,
-        length=f"{units.count(count)} step{'' if count == 1 else 's'}, {units.seconds(run.length_s)}",
-        wait_share=split.wait_share if split else None,
-    )
+        yield past_run(run, folder.name if is_named else str(folder), clock)

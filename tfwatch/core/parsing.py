@@ -6,6 +6,8 @@ import math
 
 _HIGHEST_RATE = 1000
 _MOST_GIGABYTES = 65536
+_UNITS_S = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+_LONGEST_AGE = 8
 
 
 def whole(text: str, least: int, most: int) -> int:
@@ -26,6 +28,18 @@ def gigabytes(text: str) -> float:
         ValueError: the text is not such a number.
     """
     return _above_0(text, _MOST_GIGABYTES, "memory: give gigabytes") * 2**30
+
+
+def age(text: str) -> float:
+    """Return seconds from `90m`, `12h`, `30d` or `8w`.
+
+    Raises:
+        ValueError: the text is not such an age.
+    """
+    unit = _UNITS_S.get(text[-1:])
+    if unit is None or not (text.isascii() and text[:-1].isdigit() and len(text) < _LONGEST_AGE):
+        raise ValueError(f"{text!r} is no age: give 90m, 12h, 30d or 8w")
+    return float(text[:-1]) * unit
 
 
 def learning_rate(text: str) -> float:

@@ -58,6 +58,15 @@ def seconds(value: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def age(seconds: float) -> str:
+    """Return `now`, `12 min`, `3 h`, `5 days`."""
+    for unit, size in (("day", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            count = int(seconds // size)
+            return f"{count} {unit}{'s' if unit == 'day' and count > 1 else ''}"
+    return "now"
+
+
 def percent(share: float | None) -> str:
     """Return `41 %` from 0.41; `<1 %` for a share that would round to 0."""
     if share is None or math.isnan(share):

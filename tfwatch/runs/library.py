@@ -22,6 +22,7 @@ from tfwatch.runs.format import (
     make_folder,
     write_atomically,
 )
+from tfwatch.runs.labels import read_labels
 from tfwatch.runs.opened import open_run
 from tfwatch.runs.streams import read_file
 
@@ -61,11 +62,15 @@ def list_runs(runs_dir: Path) -> list[Path]:
     Raises:
         OSError: the folder cannot be read.
     """
-    return [run for run in _run_folders(runs_dir) if not _is_failed_start(run)]
+    return [run for run in list_folders(runs_dir) if not _is_failed_start(run)]
 
 
-def _run_folders(runs_dir: Path) -> list[Path]:
-    """Return the folders with a manifest, the newest first."""
+def list_folders(runs_dir: Path) -> list[Path]:
+    """Return the folders with a manifest, failed starts too, the newest first; none where the folder does not exist.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
     try:
         folders = list(runs_dir.iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -97,7 +102,10 @@ def _sort_key(run: Path) -> list[tuple[int, str]]:
 
 
 def find_run(wanted: str | None, runs_dir: Path) -> Path:
-    """Return the run that a user names: by folder, by name or by part of a name (the newest match), or the newest run.
+    """Return the run that a user names, or the newest one.
+
+    A user names it by its folder, its name, the name given by `tfwatch runs rename`, or a part of its name (the newest
+    match).
 
     Failed starts match last, and are never the newest run.
 
@@ -108,7 +116,9 @@ def find_run(wanted: str | None, runs_dir: Path) -> Path:
     if wanted and _is_run(folder := Path(os.path.expanduser(wanted))):
         return folder
     listed = list_runs(runs_dir)
-    runs = listed if wanted is None else [run for run in (*listed, *_run_folders(runs_dir)) if wanted in run.name]
+    runs = listed if wanted is None else [run for run in (*listed, *list_folders(runs_dir)) if wanted in run.name]
+    if wanted and not any(run.name == wanted for run in runs):
+        runs = [run for run in listed if read_labels(run).name == wanted] or runs
     if not runs or wanted == "":
         raise FileNotFoundError(_not_found(wanted, runs_dir))
     return next((run for run in runs if run.name == wanted), runs[0])

@@ -26,7 +26,7 @@ from tfwatch.widgets.basics.keyline import Key, KeyLine
 from tfwatch.widgets.basics.pane import Pane, apply_glyphs
 from tfwatch.widgets.basics.row_list import ChoiceList
 from tfwatch.widgets.basics.text import row
-from tfwatch.widgets.launcher_lists import PastRun, PastRunsPane, Trainable, WorkloadsPane
+from tfwatch.widgets.launcher_lists import PastRunsPane, Trainable, WorkloadsPane
 from tfwatch.widgets.start_knobs import StartPane
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
+    from tfwatch.live.past_run import PastRun
     from tfwatch.screens.doctor import RunCheckup
 
 #: The row that asks for a user's file.

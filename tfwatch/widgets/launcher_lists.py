@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from textual.content import Content
 
     from tfwatch.core.start_knobs import StartKnob
+    from tfwatch.live.past_run import PastRun
 
 _QUIET = "$foreground 65%"
 _NAME_CELLS = 14
@@ -34,31 +35,6 @@ class Trainable:
     line: str
     knobs: tuple[StartKnob, ...]
     argument: str
-
-
-@dataclass(frozen=True, slots=True)
-class PastRun:
-    """A recorded run.
-
-    words: its argument for `tfwatch replay`. age_s: seconds since its start. state: e.g. `finished`. length: its steps
-    and their duration, as text. wait_share: data wait of its steady steps, 0 to 1; None where unknown.
-    """
-
-    words: str
-    workload: str
-    age_s: float
-    state: str
-    length: str
-    wait_share: float | None
-
-
-def ago(seconds: float) -> str:
-    """Return an age: `now`, `12 min`, `3 h`, `5 days`."""
-    for unit, size in (("day", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= size:
-            count = int(seconds // size)
-            return f"{count} {unit}{'s' if unit == 'day' and count > 1 else ''}"
-    return "now"
 
 
 class WorkloadsPane(ChoiceList):
@@ -129,10 +105,10 @@ class PastRunsPane(ChoiceList):
             return row((self.trouble, "$text-error")) if self.trouble else row((self.note, _QUIET))
         run = self.runs[index]
         length = column(run.length, 24) if width >= _WIDE else ""
-        name = shorten(run.workload, _NAME_CELLS - 2)
+        name = shorten(run.labels.name or run.workload, _NAME_CELLS - 2)
         share = "" if run.wait_share is None else units.percent(run.wait_share)
         return row(
-            (f"{ago(run.age_s):<8}", _QUIET),
+            (f"{units.age(run.age_s):<8}", _QUIET),
             (name, self.mark(index)),
             " " * (_NAME_CELLS - 1 - cell_len(name)),
             column(run.state, 10) if width >= _USUAL else "",

@@ -1,0 +1,166 @@
+"""`tfwatch runs`: the list, names and tags, and what is removed."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.schemas import errors
+from tests.screens.canned import usual
+from tfwatch.cli import main
+from tfwatch.runs.labels import LABELS, Labels, read_labels
+from tfwatch.runs.library import find_run
+from tfwatch.runs.removal import Candidate, Limits, beyond
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OLD, NEW, OPEN = "2026-11-18T10-17-03_cnn", "2026-11-19T10-17-03_cnn", "2026-11-20T10-17-03_cnn"
+GB = 2**30
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two runs that are over, and one that this process still writes."""
+    for name in (OLD, NEW):
+        usual(tmp_path / name).ended().writer.close()
+    usual(tmp_path / OPEN).writer.flush()
+    return tmp_path
+
+
+def runs(folder: Path, *words: str) -> int:
+    return main(["runs", *words, "--runs-dir", str(folder)])
+
+
+def listed(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    assert main(["runs", "--json", *words, "--runs-dir", str(folder)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert errors("runs", document) == []
+    found: list[dict[str, Any]] = document["runs"]
+    return found
+
+
+def test_the_newest_run_is_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = listed(folder, capsys)
+
+    assert [run["run"] for run in found] == [OPEN, NEW, OLD]
+    assert [run["state"] for run in found] == ["not responding", "finished", "finished"]
+    assert {run["steps"] for run in found} == {451}
+    assert found[0]["step_ms"] > found[0]["wait_share"] > 0
+    assert all(run["size_bytes"] >= 451 * 32 for run in found)
+
+
+def test_a_filter_finds_names_tags_and_states(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs(folder, "tag", OLD, "paper")
+
+    for wanted, names in (("PAPER", [OLD]), ("responding", [OPEN]), ("11-19", [NEW]), ("nothing", [])):
+        assert [run["run"] for run in listed(folder, capsys, "--filter", wanted)] == names
+    assert [run["run"] for run in listed(folder, capsys, "--last", "2")] == [OPEN, NEW]
+    assert runs(folder, "--filter", "nothing") == 0
+    assert capsys.readouterr().out == "no run matches 'nothing'\n"
+
+
+def test_the_table_has_a_row_for_each_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs(folder, "rename", OLD, "[b]baseline")
+    capsys.readouterr()
+
+    assert runs(folder) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split() == ["run", "age", "state", "steps", "step", "wait", "size", "tags"]
+    assert [row.partition("  ")[0] for row in rows] == [OPEN, NEW, "[b]baseline (cnn)"]
+
+
+def test_a_run_is_found_by_its_given_name(folder: Path) -> None:
+    assert runs(folder, "rename", OLD, "lr 0.1") == 0
+    assert find_run("lr 0.1", folder) == folder / OLD
+
+
+def test_tags_are_added_once_and_taken_away(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert runs(folder, "tag", NEW, "a", "b", "a") == 0
+    assert runs(folder, "untag", NEW, "a") == 0
+    assert read_labels(folder / NEW) == Labels("", ("b",))
+    assert capsys.readouterr().out.splitlines() == [f"{NEW}: name none, tags a b", f"{NEW}: name none, tags b"]
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["", "[]", "{", '{"name": 3, "tags": []}', '{"name": "a\\u001b[31m", "tags": []}', '{"name": "", "tags": ["a b"]}'],
+)
+def test_labels_that_cannot_be_read_are_none(written: str, folder: Path) -> None:
+    (folder / NEW / LABELS).write_text(written)
+    assert read_labels(folder / NEW) == Labels()
+
+
+def test_runs_are_removed_with_all_their_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / OLD / "more").mkdir()
+    (folder / OLD / "more" / "file").write_text("x")
+    (folder / "outside").mkdir()
+    (folder / OLD / "link").symlink_to(folder / "outside")
+
+    assert runs(folder, "remove", OLD, NEW, "--yes") == 0
+
+    assert sorted(os.listdir(folder)) == [OPEN, "outside"]
+    assert capsys.readouterr().out.startswith("removed 2 runs, ")
+
+
+@pytest.mark.parametrize("words", [["remove", OLD], ["prune", "--keep", "0"]])
+def test_nothing_is_removed_unless_somebody_agrees(
+    words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert runs(folder, *words) == 2
+    assert capsys.readouterr().err == "tfwatch: nobody is there to agree: add --yes\n"
+    assert runs(folder, *words, "--dry-run") == 0
+    assert "would be removed" in capsys.readouterr().out
+    assert sorted(os.listdir(folder)) == [OLD, NEW, OPEN]
+
+
+def test_a_run_that_still_runs_is_not_removed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert runs(folder, "remove", OLD, OPEN, "--yes") == 2
+    assert capsys.readouterr().err == f"tfwatch: {OPEN} is not removed: it still runs\n"
+    assert sorted(os.listdir(folder)) == [OLD, NEW, OPEN]
+
+
+def test_prune_keeps_runs_that_are_open_or_tagged(folder: Path) -> None:
+    runs(folder, "tag", OLD, "paper")
+    assert runs(folder, "prune", "--keep", "0", "--yes") == 0
+    assert sorted(os.listdir(folder)) == [OLD, OPEN]
+
+
+@pytest.mark.parametrize(
+    ("limits", "gone"),
+    [
+        pytest.param(Limits(), [], id="none"),
+        pytest.param(Limits(age_s=15.0), ["c", "d"], id="by age"),
+        pytest.param(Limits(count=1), ["b", "c", "d"], id="by number"),
+        pytest.param(Limits(size_bytes=3.5 * GB), ["c", "d"], id="by size: no older one in place of one too large"),
+        pytest.param(Limits(age_s=25.0, count=3, size_bytes=100 * GB), ["d"], id="by any"),
+    ],
+)
+def test_what_lies_beyond_the_limits(limits: Limits, gone: list[str], tmp_path: Path) -> None:
+    sizes = {"a": 1, "b": 2, "c": 3, "d": 0}
+    newest_first = [Candidate(tmp_path / name, 10.0 * n, size * GB) for n, (name, size) in enumerate(sizes.items())]
+    assert [run.folder.name for run in beyond(newest_first, limits)] == gone
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["prune", "--yes"], "give a limit: --older-than, --keep or --max-size"),
+        (["prune", "--older-than", "soon"], "--older-than: 'soon' is no age: give 90m, 12h, 30d or 8w"),
+        (["tag", OLD, "two words"], "TAG: 'two words' is no tag: give a word of up to 40 letters, digits, and . + - _"),
+        (["rename", OLD, ""], "NAME: '' is no name: give 1 to 80 printable characters"),
+        (["remove", "unknown", "--yes"], "no run 'unknown' in {folder}"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    words: list[str], sentence: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code: Any = runs(folder, *words)
+    except SystemExit as ended:
+        code = ended.code
+    assert (code, capsys.readouterr()) == (2, ("", f"tfwatch: {sentence.format(folder=folder)}\n"))

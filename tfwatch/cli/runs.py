@@ -1,0 +1,119 @@
+"""`tfwatch runs`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.cli import options
+from tfwatch.core import parsing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MOST = 1_000_000
+
+
+def add(commands: Any) -> None:
+    """Add the command's parser and those of its actions."""
+    text = "list the recorded runs; name, tag and remove them"
+    runs = commands.add_parser("runs", help=text, description=options.sentence(text), allow_abbrev=False)
+    runs.set_defaults(run=_list)
+    runs.add_argument("--filter", metavar="TEXT", default="", help="those with the text in name, state or tags")
+    runs.add_argument("--last", metavar="N", type=options.whole(1, _MOST), help="the newest N")
+    runs.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+    options.add_runs_dir(runs)
+    actions = runs.add_subparsers(title="actions", metavar="ACTION")
+    _add_labels(actions)
+    _add_removals(actions)
+    runs.commands = tuple(actions.choices)
+
+
+def _action(actions: Any, name: str, text: str, run: Callable[[argparse.Namespace], int]) -> Any:
+    action = actions.add_parser(name, help=text, description=options.sentence(text), allow_abbrev=False)
+    action.set_defaults(run=run)
+    options.add_runs_dir(action, default=argparse.SUPPRESS)  # keeps DIR of `tfwatch runs --runs-dir DIR ACTION`
+    return action
+
+
+def _add_labels(actions: Any) -> None:
+    rename = _action(actions, "rename", "give a run a name, which replay takes too", _rename)
+    rename.add_argument("which", metavar="RUN", help="a run folder, or part of a run's name")
+    rename.add_argument("name", metavar="NAME", type=options.typed(_name), help="the name; its folder stays as it is")
+    for name, text in (("tag", "tag a run: prune never removes it"), ("untag", "take tags from a run")):
+        action = _action(actions, name, text, _tag if name == "tag" else _untag)
+        action.add_argument("which", metavar="RUN", help="a run folder, or part of a run's name")
+        action.add_argument("tags", metavar="TAG", nargs="+", type=options.typed(_tag_word), help="a word")
+
+
+def _add_removals(actions: Any) -> None:
+    remove = _action(actions, "remove", "remove runs with all their files", _remove)
+    remove.add_argument("which", metavar="RUN", nargs="+", help="a run folder, or part of a run's name")
+    prune = _action(actions, "prune", "remove runs beyond a limit; never one that still runs or has a tag", _prune)
+    prune.add_argument("--older-than", metavar="AGE", type=options.typed(parsing.age), help="as 12h, 30d, 8w")
+    prune.add_argument("--keep", metavar="N", type=options.whole(0, _MOST), help="all but the newest N")
+    prune.add_argument("--max-size", metavar="GB", type=options.typed(parsing.gigabytes), help="all but the newest GB")
+    for action in (remove, prune):
+        action.add_argument("--yes", action="store_true", help="do not ask")
+        action.add_argument("--dry-run", action="store_true", help="only list what would be removed")
+
+
+def _name(text: str) -> str:
+    from tfwatch.runs.labels import check_name
+
+    return check_name(text)
+
+
+def _tag_word(text: str) -> str:
+    from tfwatch.runs.labels import check_tag
+
+    return check_tag(text)
+
+
+def _list(args: argparse.Namespace) -> int:
+    from tfwatch.commands.runs import Listing, list_past_runs
+
+    return list_past_runs(Listing(options.runs_dir(args), args.filter, args.last, args.json))
+
+
+def _rename(args: argparse.Namespace) -> int:
+    from dataclasses import replace
+
+    from tfwatch.commands.runs import label_run
+
+    return label_run(options.runs_dir(args), args.which, lambda labels: replace(labels, name=args.name))
+
+
+def _tag(args: argparse.Namespace) -> int:
+    from tfwatch.commands.runs import label_run
+
+    return label_run(options.runs_dir(args), args.which, lambda labels: labels.tagged(args.tags))
+
+
+def _untag(args: argparse.Namespace) -> int:
+    from tfwatch.commands.runs import label_run
+
+    return label_run(options.runs_dir(args), args.which, lambda labels: labels.untagged(args.tags))
+
+
+def _remove(args: argparse.Namespace) -> int:
+    from tfwatch.commands.runs import remove_runs
+
+    return remove_runs(_removal(args), args.which)
+
+
+def _prune(args: argparse.Namespace) -> int:
+    from tfwatch.commands.runs import prune_runs
+    from tfwatch.runs.removal import Limits
+    from tfwatch.workloads.workload import BadInputError
+
+    limits = Limits(args.older_than, args.keep, args.max_size)
+    if limits == Limits():
+        raise BadInputError("give a limit: --older-than, --keep or --max-size")
+    return prune_runs(_removal(args), limits)
+
+
+def _removal(args: argparse.Namespace) -> Any:
+    from tfwatch.commands.runs import Removal
+
+    return Removal(options.runs_dir(args), args.yes, args.dry_run)

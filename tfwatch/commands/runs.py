@@ -1,0 +1,200 @@
+"""`tfwatch runs`: lists the recorded runs, names, tags and removes them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Literal
+
+from tfwatch.core import units
+from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.core.errors import printable
+from tfwatch.live.past_run import PastRun, past_run
+from tfwatch.runs.format import NotARunError
+from tfwatch.runs.labels import Labels, read_labels, write_labels
+from tfwatch.runs.library import find_run, list_folders, list_runs
+from tfwatch.runs.opened import open_run
+from tfwatch.runs.removal import Limits, beyond, candidates, folder_bytes, remove, why_kept
+from tfwatch.terminal.output import render, write
+from tfwatch.workloads.workload import BadInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+
+_COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
+    ("run", "left"),
+    ("age", "left"),
+    ("state", "left"),
+    ("steps", "right"),
+    ("step", "right"),
+    ("wait", "right"),
+    ("size", "right"),
+    ("tags", "left"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The options of the list. wanted: a part of the runs' name, workload, state or tags. most: runs at most."""
+
+    runs_dir: Path
+    wanted: str = ""
+    most: int | None = None
+    as_json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """The options of a removal. is_agreed: do not ask. is_dry: only say what would be removed."""
+
+    runs_dir: Path
+    is_agreed: bool = False
+    is_dry: bool = False
+
+
+def list_past_runs(listing: Listing, clock: Clock = SYSTEM) -> int:
+    """Print the runs, the newest first, and return the exit code.
+
+    Raises:
+        BadInputError: the folder cannot be read.
+    """
+    with _readable(listing.runs_dir):
+        folders = list_runs(listing.runs_dir)
+    found = list(_matching(folders, listing, clock))
+    if listing.as_json:
+        return write(sys.stdout, json.dumps({"runs": [_as_json(folder, run) for folder, run in found]}) + "\n")
+    if not found:
+        none = f"no run matches {listing.wanted!r}" if listing.wanted else f"no runs yet in {listing.runs_dir}"
+        return write(sys.stdout, printable(none) + "\n")
+    return write(sys.stdout, _table(found))
+
+
+def _matching(folders: Sequence[Path], listing: Listing, clock: Clock) -> Iterator[tuple[Path, PastRun]]:
+    found = ((folder, run) for folder in folders if (run := _read(folder, clock)))
+    wanted = listing.wanted.casefold()
+    yield from islice((one for one in found if wanted in _searched(*one)), listing.most)
+
+
+def _read(folder: Path, clock: Clock) -> PastRun | None:
+    """Return a run in a line; None where it cannot be read."""
+    try:
+        return past_run(open_run(folder, clock), folder.name, clock)
+    except (NotARunError, OSError):
+        return None
+
+
+def _searched(folder: Path, run: PastRun) -> str:
+    return " ".join((folder.name, run.workload, run.state, run.labels.name, *run.labels.tags)).casefold()
+
+
+def _as_json(folder: Path, run: PastRun) -> dict[str, object]:
+    values = asdict(run)
+    labels = values.pop("labels")
+    return {"run": values.pop("words"), "folder": str(folder), **values, **labels, "size_bytes": folder_bytes(folder)}
+
+
+def _table(found: Iterable[tuple[Path, PastRun]]) -> str:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name, justify in _COLUMNS:
+        table.add_column(name, justify=justify, no_wrap=name not in ("run", "tags"), overflow="fold")
+    for folder, run in found:
+        label = f"{run.labels.name} ({run.workload})" if run.labels.name else folder.name
+        figures = (units.milliseconds(run.step_ms), units.percent(run.wait_share), units.memory(folder_bytes(folder)))
+        texts = (label, units.age(run.age_s), run.state, units.count(run.steps), *figures)
+        table.add_row(*map(printable, (*texts, " ".join(run.labels.tags))))
+    return render(sys.stdout, table)
+
+
+# -- labels -------------------------------------------------------------------------------------------
+
+
+def label_run(runs_dir: Path, wanted: str, change: Callable[[Labels], Labels]) -> int:
+    """Change a run's name or tags, print them and return the exit code.
+
+    Raises:
+        BadInputError: there is no such run, or it cannot be labelled.
+    """
+    folder = _find(wanted, runs_dir)
+    labels = change(read_labels(folder))
+    try:
+        write_labels(folder, labels)
+    except ValueError as error:
+        raise BadInputError(str(error)) from error
+    except OSError as error:
+        raise BadInputError(f"{folder} cannot be written: {error.strerror or error}") from error
+    words = f"{folder.name}: name {labels.name or 'none'}, tags {' '.join(labels.tags) or 'none'}"
+    return write(sys.stdout, printable(words) + "\n")
+
+
+def _find(wanted: str, runs_dir: Path) -> Path:
+    with _readable(runs_dir):
+        return find_run(wanted, runs_dir)
+
+
+# -- removing -----------------------------------------------------------------------------------------
+
+
+def remove_runs(removal: Removal, wanted: Sequence[str], clock: Clock = SYSTEM) -> int:
+    """Remove the runs that the user names, once they agree, and return the exit code.
+
+    Raises:
+        BadInputError: there is no such run, it still runs, or nobody is there to agree.
+    """
+    folders = list(dict.fromkeys(_find(one, removal.runs_dir) for one in wanted))
+    for folder in folders:
+        if why := why_kept(folder, clock):
+            raise BadInputError(f"{folder.name} is not removed: {why}")
+    return _remove(removal, folders)
+
+
+def prune_runs(removal: Removal, limits: Limits, clock: Clock = SYSTEM) -> int:
+    """Remove the runs beyond the limits, once the user agrees, and return the exit code.
+
+    Raises:
+        BadInputError: the folder cannot be read, or nobody is there to agree.
+    """
+    with _readable(removal.runs_dir):
+        folders = list_folders(removal.runs_dir)
+    return _remove(removal, [one.folder for one in beyond(candidates(folders, clock), limits)])
+
+
+def _remove(removal: Removal, folders: Sequence[Path]) -> int:
+    size = units.memory(sum(map(folder_bytes, folders)))
+    count = units.counted(len(folders), "run")
+    if not folders:
+        return write(sys.stdout, "no run to remove\n")
+    listed = "".join(f"{printable(folder.name)}\n" for folder in folders)
+    if removal.is_dry:
+        return write(sys.stdout, f"{listed}{count}, {size}: would be removed\n")
+    if not (removal.is_agreed or _ask(f"{listed}Remove {count}, {size}? [y/N] ")):
+        return write(sys.stdout, "nothing is removed\n")
+    try:
+        for folder in folders:
+            remove(folder)
+    except OSError as error:
+        raise BadInputError(f"{error.filename or 'a run'} cannot be removed: {error.strerror or error}") from error
+    return write(sys.stdout, f"removed {count}, {size}\n")
+
+
+def _ask(question: str) -> bool:
+    if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
+        raise BadInputError("nobody is there to agree: add --yes")
+    write(sys.stdout, question)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+@contextmanager
+def _readable(runs_dir: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise BadInputError(str(error)) from error
+    except OSError as error:
+        raise BadInputError(f"{runs_dir} cannot be read: {error.strerror or error}") from error

@@ -1,0 +1,100 @@
+"""Removes run folders: one that the user names, or those beyond a limit."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from dataclasses import astuple, dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.runs.format import MANIFEST, NotARunError
+from tfwatch.runs.labels import read_labels
+from tfwatch.runs.liveness import Life
+from tfwatch.runs.opened import open_run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The runs to keep: those up to `age_s` old, the newest `count`, the newest of `size_bytes` in all. None: all."""
+
+    age_s: float | None = None
+    count: int | None = None
+    size_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A run that may be removed: it is over and has no tag. age_s: since its start. size_bytes: of its files."""
+
+    folder: Path
+    age_s: float
+    size_bytes: int
+
+
+def why_kept(folder: Path, clock: Clock = SYSTEM) -> str:
+    """Return why a run must not be removed; empty where it may be."""
+    if folder.is_symlink():
+        return "it is a link"
+    try:
+        life = open_run(folder, clock).life
+    except (NotARunError, OSError) as error:
+        return f"nobody knows whether it still runs: {error}"
+    return "" if life.is_over or life is Life.UNKNOWN else "it still runs"
+
+
+def candidates(folders: Sequence[Path], clock: Clock = SYSTEM) -> list[Candidate]:
+    """Return the runs that a limit may remove, in the order given: over, readable and without a tag."""
+    found: list[Candidate] = []
+    for folder in folders:
+        if folder.is_symlink() or read_labels(folder).tags:
+            continue
+        try:
+            run = open_run(folder, clock)
+        except (NotARunError, OSError):
+            continue
+        if run.life.is_over:
+            age_s = (clock.wall_ns() - run.manifest.origin_wall_ns) / 1e9
+            found.append(Candidate(folder, age_s, folder_bytes(folder)))
+    return found
+
+
+def beyond(runs: Sequence[Candidate], limits: Limits) -> list[Candidate]:
+    """Return the runs beyond the limits, of runs in order from the newest to the oldest."""
+    age_s, count, size_bytes = (math.inf if limit is None else limit for limit in astuple(limits))
+    sums = accumulate(run.size_bytes for run in runs)
+    places = enumerate(zip(runs, sums, strict=True))
+    return [run for place, (run, sum_bytes) in places if run.age_s > age_s or place >= count or sum_bytes > size_bytes]
+
+
+def folder_bytes(folder: Path) -> int:
+    """Return the size of a folder's files; of those that can be read."""
+    return sum(map(_file_bytes, folder.rglob("*")))
+
+
+def _file_bytes(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:  # removed meanwhile
+        return 0
+
+
+def remove(folder: Path) -> None:
+    """Remove a run folder with everything in it. The manifest goes last: a removal cut short can be repeated.
+
+    Raises:
+        OSError: a file cannot be removed.
+    """
+    for path in folder.iterdir():
+        if path.name == MANIFEST:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    shutil.rmtree(folder)

@@ -66,12 +66,15 @@ def test_a_filter_finds_names_tags_and_states(folder: Path, capsys: pytest.Captu
 
 def test_the_table_has_a_row_for_each_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs(folder, "rename", OLD, "[b]baseline")
+    runs(folder, "tag", NEW, "paper", "first")
     capsys.readouterr()
 
     assert runs(folder) == 0
     head, *rows = capsys.readouterr().out.splitlines()
-    assert head.split() == ["run", "age", "state", "steps", "step", "wait", "size", "tags"]
-    assert [row.partition("  ")[0] for row in rows] == [OPEN, NEW, "[b]baseline (cnn)"]
+    assert head.split() == ["run", "age", "state", "steps", "step", "wait", "size"]
+    assert rows[2] == "  paper first"
+    names = (OPEN, NEW, "  ", "[b]baseline (cnn) ")
+    assert [row.startswith(name) for row, name in zip(rows, names, strict=True)] == [True] * 4
 
 
 def test_a_run_is_found_by_its_given_name(folder: Path) -> None:

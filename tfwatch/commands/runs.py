@@ -34,7 +34,6 @@ _COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
     ("step", "right"),
     ("wait", "right"),
     ("size", "right"),
-    ("tags", "left"),
 )
 
 
@@ -101,15 +100,20 @@ def _as_json(folder: Path, run: PastRun) -> dict[str, object]:
 def _table(found: Iterable[tuple[Path, PastRun]]) -> str:
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for name, justify in _COLUMNS:
-        table.add_column(name, justify=justify, no_wrap=name not in ("run", "tags"), overflow="fold")
+        table.add_column(name, justify=justify, no_wrap=name != "run", overflow="fold")
     for folder, run in found:
-        label = f"{run.labels.name} ({run.workload})" if run.labels.name else folder.name
         figures = (units.milliseconds(run.step_ms), units.percent(run.wait_share), units.memory(folder_bytes(folder)))
-        texts = (label, units.age(run.age_s), run.state, units.count(run.steps), *figures)
-        table.add_row(*map(printable, (*texts, " ".join(run.labels.tags))))
+        table.add_row(_label(folder, run), units.age(run.age_s), printable(run.state), units.count(run.steps), *figures)
     return render(sys.stdout, table)
+
+
+def _label(folder: Path, run: PastRun) -> str:
+    """Return a run's name, and its tags in a line of their own."""
+    name = f"{run.labels.name} ({run.workload})" if run.labels.name else folder.name
+    tags = " ".join(run.labels.tags)
+    return printable(name) + (f"\n  {tags}" if tags else "")
 
 
 # -- labels -------------------------------------------------------------------------------------------

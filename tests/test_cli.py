@@ -52,7 +52,19 @@ def run(*words: str) -> int:
         pytest.param(["train"], "the following arguments are required: WORKLOAD", id="no workload"),
         pytest.param(["train", "cmn"], "no workload 'cmn': did you mean cnn?", id="workload"),
         pytest.param(["train", "lstm"], "no workload 'lstm': `tfwatch workloads` lists them", id="unlike any workload"),
-        pytest.param(["train", "/nonexistent/own.py"], "there is no file /nonexistent/own.py", id="file"),
+        *(
+            pytest.param(
+                [command, "own folder/own.py", "--steps", "9"],
+                f"{command} takes a workload; run your own script with: tfwatch run 'own folder/own.py'",
+                id=f"{command} of a script",
+            )
+            for command in ("train", "ab")
+        ),
+        pytest.param(
+            ["bench", "cnn", "own.py"],
+            "bench takes a workload; run your own script with: tfwatch run own.py",
+            id="bench of a script",
+        ),
         pytest.param(["train", "cnn", "--zzz"], "unrecognized arguments: --zzz", id="unlike any option"),
         pytest.param(
             ["train", "cnn", "--fast"],

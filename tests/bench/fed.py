@@ -18,10 +18,12 @@ from tfwatch.runs.control import Control
 from tfwatch.runs.create import begin_run
 from tfwatch.sensors.runner import Sensors
 from tfwatch.tfdata import work_ahead
+from tfwatch.tfdata.shuffle import Shuffle
 from tfwatch.watch.fit.callback import Watch
 from tfwatch.watch.session import Session
 from tfwatch.watch.tensorflow_info import find_device
 from tfwatch.workloads import registry
+from tfwatch.workloads.data import numbered_examples
 from tfwatch.workloads.data.jpeg import delayed
 from tfwatch.workloads.workload import Prepared
 
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 SEED = 3
 #: Elements of a batch of the injected loaders; on a GPU, each stands for several images.
 _LABELS, _IMAGES = 8, 32
+#: Batches of an epoch of them.
+_STEPS = 50_000
 #: Batches that are searched on both sides for one out of order.
 _MORE = 256
 #: More epochs than any benchmark trains.
@@ -193,19 +197,19 @@ def _prepared(case: Case) -> _Known:
     keras.utils.set_random_seed(SEED)  # a data set combines its own seed with this one
     if case.workload:
         settings = registry.settle(case.workload, {"seed": SEED})
-        known = registry.load(case.workload, case.knobs).prepare(settings, lambda _: None)
+        known = registry.load(case.workload).prepare(settings, lambda _: None)
         return _Known(known, (lambda e: e[1]) if case.workload == "cnn" else (lambda e: e % 10))
     images = _IMAGES if find_device().accelerated else 1
     return _Known(_injected(case), lambda e: tf.repeat(e % CLASSES, images))
 
 
 def _injected(case: Case) -> Prepared:
-    numbers = tf.data.Dataset.range(400_000).shuffle(1000, seed=SEED).batch(_LABELS)
-    source = numbers.with_options(work_ahead.options(Knobs())).with_options(work_ahead.without_autotune())
+    shuffle = Shuffle(_STEPS * _LABELS, SEED)
     accelerated = find_device().accelerated
     model = make_model if accelerated else functools.partial(make_sleeper, case.step_ms)
     loaded = functools.partial(_loaded, case=case, images=_IMAGES if accelerated else 1)
-    return Prepared(source, loaded, None, model, 50_000, None, "checksum")
+    source = numbered_examples.source(shuffle, _LABELS)
+    return Prepared(source, loaded, None, model, _STEPS, _STEPS * _LABELS, "checksum", shuffle)
 
 
 def _loaded(numbers: tf.data.Dataset, knobs: Knobs, case: Case, images: int) -> tf.data.Dataset:

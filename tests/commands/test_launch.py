@@ -19,7 +19,6 @@ from tfwatch.doctor.quick_facts import GpuPresence
 from tfwatch.report.document import as_json
 from tfwatch.runs.opened import open_run
 from tfwatch.workloads.registry import WORKLOADS
-from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -152,23 +151,26 @@ def test_a_folder_of_images_is_typed(tmp_path: Path) -> None:
         data.read("  ")
 
 
-def test_a_file_of_ones_own_has_the_knobs_that_its_code_leaves_open(tmp_path: Path) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text("def dataset(knobs): ...\ndef model(): ...\n")
-    mine = room.own(str(path), GpuPresence())
-    assert (mine.name, mine.argument) == ("mine.py", str(path))
-    started = ["device", "mode", "precision", "steps per execution"]
-    assert [knob.name for knob in mine.knobs] == ["prefetch", "workers", "device prefetch", "seed", "length", *started]
-    shown = {knob.name: knob.values[knob.start].shown for knob in mine.knobs}
-    assert [shown[name] for name in started] == ["auto", "its own", "its own", "its own"]
-    for wrong, sentence in (
-        ("", "give the path"),
-        (str(tmp_path / "x.py"), "there is no file"),
-        ("cnn", "give the path"),
-        ("cmn", "no workload"),
-    ):
-        with pytest.raises(BadInputError, match=sentence):
-            room.own(wrong, GpuPresence())
+def test_a_script_of_ones_own_is_run_with_its_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("train.py", "two words.py"):
+        (tmp_path / name).touch()
+    script = str(tmp_path / "train.py")
+    assert room.run_script("~/train.py --epochs 3 --name 'a b'") == ("run", script, "--epochs", "3", "--name", "a b")
+    assert room.run_script(" ~/two words.py ") == ("run", str(tmp_path / "two words.py"))
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        pytest.param("  ", "give the path of a script", id="none"),
+        pytest.param("/nonexistent/x.py", "/nonexistent/x.py cannot be run: No such file", id="no such file"),
+        pytest.param("'x.py", "No closing quotation", id="an open quotation"),
+    ],
+)
+def test_a_script_that_is_not_there_is_a_sentence(line: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        room.run_script(line)
 
 
 class _Chooses:
@@ -190,7 +192,7 @@ def _played(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     ("code", "chosen", "runs", "printed"),
     [
         pytest.param(0, ("train", "cnn", "--steps", "9"), True, "tfwatch train cnn --steps 9\n", id="chosen"),
-        pytest.param(0, ("train", "/a b"), True, "tfwatch train '/a b'\n", id="as a shell takes it"),
+        pytest.param(0, ("run", "/a b.py"), True, "tfwatch run '/a b.py'\n", id="as a shell takes it"),
         pytest.param(0, (), False, "", id="left"),
         pytest.param(143, ("train", "cnn"), False, "", id="ended by a signal"),
     ],

@@ -21,9 +21,8 @@ GB = 2**30
 NO_GPU = GpuPresence("no GPU")
 
 
-def test_a_size_that_fits_or_is_unknown_is_not_reported() -> None:
+def test_a_size_that_fits_is_not_reported() -> None:
     assert quick_facts.describe_memory_shortage(2 * GB, "dense", "cpu", NO_GPU, free=3 * GB) == ""
-    assert quick_facts.describe_memory_shortage(None, "mine.py", "cpu", NO_GPU, free=0) == ""
 
 
 @pytest.mark.parametrize(

@@ -228,19 +228,14 @@ def test_weights_are_there_to_be_kept_once_a_step_is_done(writer: RunWriter, tmp
     assert Restart(ordered, unrecorded, Control()).offer.knobs()[0].refused == "this run: nothing is recorded"
 
 
-def test_a_file_of_ones_own_is_ordered_again(
-    writer: RunWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text("def source(): ...\ndef pipeline(source, knobs): knobs.fast_pipeline\ndef model(): ...\n")
+def test_a_fast_pipeline_is_ordered_again(writer: RunWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(epochs=3, seed=1)
-    restart = Restart(
-        TrainRequest(Plan(str(path), settings, Knobs()), tmp_path), writer, Control(Knobs(fast_pipeline=True))
-    )
+    ordered = TrainRequest(Plan("generator", settings, Knobs()), tmp_path)
+    restart = Restart(ordered, writer, Control(Knobs(fast_pipeline=True)))
     turn(length="5 epochs")(restart.offer)
     orders = _taken(monkeypatch)
     assert cli.main(restart.command) == 0
-    assert orders[0].plan == Plan(str(path), replace(settings, epochs=5), Knobs(fast_pipeline=True))
+    assert orders[0].plan == Plan("generator", replace(settings, epochs=5), Knobs(fast_pipeline=True))
 
 
 class Keeps:

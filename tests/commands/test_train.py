@@ -172,18 +172,6 @@ def test_a_failure_shows_its_traceback(tmp_path: Path, capfd: pytest.CaptureFixt
     assert end_of(the_run(tmp_path)) == ("failed", "ValueError: no")
 
 
-def test_a_failure_in_a_file_of_the_user_is_one_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "mine.py").write_text("def model(): ...\ndef dataset(knobs): ...\n")
-    wanted = order(tmp_path / "runs", headless=True)
-    wanted = replace(wanted, plan=replace(wanted.plan, workload=str(tmp_path / "mine.py")))
-
-    assert train(wanted, factories("fail")) == 1
-    err = capfd.readouterr().err
-    assert "Traceback" not in err
-    assert err.splitlines()[-2] == "tfwatch: ValueError: no"
-    assert err.splitlines()[-1].endswith("events.jsonl)")
-
-
 def test_data_that_proves_unusable_is_bad_input(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert train(order(tmp_path, headless=True), factories("bad-input")) == 2
     out, err = capfd.readouterr()
@@ -213,17 +201,13 @@ def test_an_obstacle_stops_it_before_anything_starts(tmp_path: Path) -> None:
     ("workload", "knob", "value", "sentence"),
     [
         ("dense", "cache", True, "dense takes no cache: its examples are in memory"),
-        ("own.py", "cache", True, "own.py takes no cache: "),
-        ("own.py", "shuffle", 5, "own.py takes no shuffle: it has a shuffle of its own, or none"),
+        ("dense", "latency_ms", 5.0, "dense takes no storage-latency: it reads no files while it trains"),
+        ("cnn", "fast_pipeline", True, "cnn takes no fast-pipeline: it has no fast pipeline"),
     ],
 )
 def test_a_knob_that_a_pipeline_lacks_is_bad_input(
-    workload: str, knob: str, value: Any, sentence: str, switch: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workload: str, knob: str, value: Any, sentence: str, switch: bool, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "own.py").write_text(
-        "def source(): ...\n\ndef pipeline(source, knobs): ...\n\ndef model(): ...\n", encoding="utf-8"
-    )
     knobs, switches = Knobs(), (Scheduled(5, knob, value),)
     plan = Plan(workload, Settings(), knobs if switch else knobs.with_value(knob, value), switches if switch else ())
     with pytest.raises(BadInputError, match=f"^{sentence}"):

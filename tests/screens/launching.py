@@ -27,9 +27,9 @@ PREFETCH = StartKnob(
 FORM = StartKnob("form", (Value("slow"), Value("tf.data", ("--fast-pipeline",))), 0, "of the pipeline")
 BATCH = StartKnob("batch size", (Value("16", ("--batch-size", "16")), Value("32")), 1, "examples a step")
 WORKLOADS = (
-    Trainable("cnn", "decode and augment starve it", (PREFETCH, BATCH), "cnn"),
-    Trainable("generator", "fed by a slow Python generator", (PREFETCH, FORM, BATCH), "generator"),
-    Trainable("large-images", "arithmetic enough", (BATCH,), "large-images"),
+    Trainable("cnn", "decode and augment starve it", (PREFETCH, BATCH)),
+    Trainable("generator", "fed by a slow Python generator", (PREFETCH, FORM, BATCH)),
+    Trainable("large-images", "arithmetic enough", (BATCH,)),
 )
 RUNS = (
     PastRun("2026-11-20T10-17-03_cnn", "cnn", 720.0, "finished", 5000, 52.6, 10.5, 0.41),
@@ -37,10 +37,10 @@ RUNS = (
 )
 
 
-def own(path: str) -> Trainable:
-    if not path.endswith(".py"):
-        raise ValueError(f"there is no file {path} [red]")
-    return Trainable("mine.py", "a file of your own", (BATCH,), path)
+def run_script(line: str) -> tuple[str, ...]:
+    if not line.endswith(".py"):
+        raise ValueError(f"{line} cannot be run [red]")
+    return ("run", line)
 
 
 def offer(
@@ -48,7 +48,7 @@ def offer(
     machine: Callable[[], str] = lambda: "Apple M2 Pro, 16 GB",
     runs: Callable[[], Iterable[PastRun]] = lambda: RUNS,
 ) -> LauncherContent:
-    return LauncherContent(workloads, own, machine, runs, finding(check_up(linux())))
+    return LauncherContent(workloads, run_script, machine, runs, finding(check_up(linux())))
 
 
 @asynccontextmanager

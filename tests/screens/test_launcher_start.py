@@ -1,4 +1,4 @@
-"""The launcher: start knobs are changed and typed, and a user's file is selected."""
+"""The launcher: start knobs are changed and typed, and a user's script is run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CALLS = StartKnob("steps per call", (Value("1"), Value("2", ("--spe", "2"))), 0,
 HALF = StartKnob(
     "precision", (Value("float32"), Value("mixed", ("--mixed",), (Constraint("slow", is_blocking=False),))), 0, "of it"
 )
-GREYED = (Trainable("cnn", "starves", (DEVICE, MODE, CALLS, HALF), "cnn"),)
+GREYED = (Trainable("cnn", "starves", (DEVICE, MODE, CALLS, HALF)),)
 
 
 async def test_an_invalid_value_shows_its_reason_and_is_not_selected() -> None:
@@ -58,7 +58,7 @@ async def test_a_key_without_effect_explains_why(keys: list[str], message: str) 
 async def test_an_invalid_value_is_skipped_both_ways() -> None:
     values = (Value("graph"), Value("jit", ("--jit",), (Constraint("no XLA here"),)), Value("eager", ("--eager",)))
     knob = StartKnob("mode", values, 0, "of a step")
-    async with launcher(offer((Trainable("cnn", "starves", (knob,), "cnn"),))) as (app, pilot):
+    async with launcher(offer((Trainable("cnn", "starves", (knob,)),))) as (app, pilot):
         await pilot.press("right", "right")
         await pilot.pause()
         assert "mode          < eager >" in text(app)
@@ -87,7 +87,7 @@ async def test_a_value_is_typed() -> None:
         return Value(typed, ("--seed", typed))
 
     seed = StartKnob("seed", (Value("none"), Value("1", ("--seed", "1"))), 0, "of it", read=read)
-    async with launcher(offer((Trainable("cnn", "starves", (seed, BATCH), "cnn"),))) as (app, pilot):
+    async with launcher(offer((Trainable("cnn", "starves", (seed, BATCH)),))) as (app, pilot):
         await pilot.press("right", "e", "x", "enter")
         await pilot.pause()
         assert "'x' is no number" in text(app)
@@ -101,21 +101,20 @@ async def test_a_value_is_typed() -> None:
     assert app.words == ("train", "cnn")
 
 
-async def test_a_users_file_is_typed_and_trained() -> None:
+async def test_a_users_script_is_typed_and_run() -> None:
     async with launcher() as (app, pilot):
         await pilot.press("end", "enter", *"no", "enter")
         await pilot.pause()
-        assert "there is no file no [red]" in text(app)
+        assert "no cannot be run [red]" in text(app)
         await pilot.press(*".py", "enter")
-        await pilot.pause()
-        assert "mine.py       a file of your own" in text(app)
-        assert "tfwatch train no.py" in rows_of(app.screen)[-2]
-        await pilot.press("right", "left", "enter")
-    assert app.words == ("train", "no.py", "--batch-size", "16")
+    assert app.words == ("run", "no.py")
 
 
-async def test_the_file_is_asked_for_from_its_empty_knobs_too() -> None:
+async def test_the_script_is_asked_for_from_its_empty_knobs_too_and_escape_takes_it_back() -> None:
     async with launcher() as (app, pilot):
-        await pilot.press("end", "right", "enter", *"no.py", "enter")
+        await pilot.press("end", "right", "enter", "escape")
         await pilot.pause()
-        assert "tfwatch train no.py" in rows_of(app.screen)[-2]
+        assert app.words == ()
+        assert "enter choose script" in text(app)
+        await pilot.press("enter", *"no.py", "enter")
+    assert app.words == ("run", "no.py")

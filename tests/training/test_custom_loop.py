@@ -128,17 +128,6 @@ def test_op_by_op_python_is_separated_from_operations_and_the_result_is_the_same
     assert not unswitched(name).manifest.op_by_op
 
 
-def test_an_epoch_of_unknown_length_ends_with_its_data(
-    unswitched: Callable[[str], Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = unswitched("array")
-    prepare = array.prepare
-    monkeypatch.setattr(array, "prepare", lambda *asked: replace(prepare(*asked), steps_per_epoch=None))
-    run, outcome = train("array", tmp_path)
-    assert (outcome.cause, len(run.steps), len(events_of(run, EpochEnded))) == ("finished", 2 * STEPS, 2)
-    assert result(run) == result(whole)
-
-
 def test_a_stop_ends_it_after_the_current_batch_and_skips_validation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,7 +146,7 @@ def test_a_stop_ends_it_after_the_current_batch_and_skips_validation(
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_stop_before_its_first_batch_is_no_empty_data_set(
+def test_a_stop_before_its_first_batch_trains_nothing(
     late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the model is built, or later."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -17,9 +18,6 @@ from tfwatch.runs.create import begin_run
 from tfwatch.training.request import Plan
 from tfwatch.training.trainer import Trainer
 from tfwatch.workloads.workload import BadInputError, Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.tensorflow
 
@@ -61,7 +59,7 @@ def same(one: Any, other: Any) -> bool:
 def restored(model: Any, path: Path) -> str:
     from tfwatch.training import weights
 
-    return weights.restore(model, path, None)
+    return weights.restore(model, path)
 
 
 def test_weights_and_the_optimizers_state_are_restored(trained: Any, saved: Path) -> None:
@@ -126,40 +124,15 @@ def test_a_file_that_cannot_be_written_leaves_nothing(trained: Any, tmp_path: Pa
 # -- by the trainer -----------------------------------------------------------------------------------
 
 
-OWN = """
-import keras, numpy, tensorflow as tf
-
-def dataset(knobs):
-    x = numpy.random.default_rng(1).normal(size=(64, 8)).astype("float32")
-    return tf.data.Dataset.from_tensor_slices((x, x[:, :2])).batch(8)
-
-def model():
-    model = keras.Sequential([keras.layers.Dense(4), keras.layers.Dense(2)])
-    model.compile(keras.optimizers.SGD(RATE), "mse", run_eagerly=EAGER)
-    return model
-"""
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Callable[[str, str], str]:
-    def write(rate: str, eager: str = "False") -> str:
-        path = tmp_path / f"own{rate.replace('.', '_')}{eager}.py"
-        path.write_text(OWN.replace("RATE", rate).replace("EAGER", eager))
-        return str(path)
-
-    return write
-
-
-@pytest.mark.parametrize("eager", ["False", "True"])
-def test_a_run_starts_where_the_previous_one_ended(
-    eager: str, write: Callable[[str, str], str], tmp_path: Path
-) -> None:
-    run, first = run_to_end(Plan(write("0.1", "False"), Settings(epochs=1), Knobs()), tmp_path / "runs")
+@pytest.mark.parametrize("mode", ["graph", "eager"])
+def test_a_run_starts_where_the_previous_one_ended(mode: Literal["graph", "eager"], tmp_path: Path) -> None:
+    settings = Settings(size=8, steps=8, optimizer="sgd", learning_rate=0.1)
+    run, first = run_to_end(Plan("matmul", settings, Knobs()), tmp_path / "runs")
     assert run.path
     path = run.path / "last.weights.h5"
     assert first.save_weights(path) == ""
 
-    plan = Plan(write("0.0", eager), Settings(epochs=1), Knobs(), start_weights=path)
+    plan = Plan("matmul", replace(settings, learning_rate=0.0, mode=mode), Knobs(), start_weights=path)
     restarted, second = run_to_end(plan, tmp_path / "runs")
     assert second.outcome
     assert second.outcome.cause == "finished", second.outcome.message
@@ -169,8 +142,8 @@ def test_a_run_starts_where_the_previous_one_ended(
 
 
 def test_weights_are_saved_only_while_they_do_not_change(tmp_path: Path, trained: Any) -> None:
-    writer, _ = begin_run(tmp_path / "runs", "own")
-    trainer = Trainer(Plan("own.py", Settings(), Knobs()), writer, Control())
+    writer, _ = begin_run(tmp_path / "runs", "cnn")
+    trainer = Trainer(Plan("cnn", Settings(), Knobs()), writer, Control())
     path = tmp_path / "last.weights.h5"
     assert trainer.save_weights(path) == "the model is not built yet"
     trainer.model = trained

@@ -10,9 +10,13 @@ import pytest
 
 from tests.whole import events_of, only, result, train, write_images
 from tfwatch.core.events import EpochEnded, Noted, PipelineSwitched, SwitchAsked, SwitchFailed, SwitchMissed
-from tfwatch.core.knobs import Knobs
-from tfwatch.runs.control import Control, Scheduled
+from tfwatch.core.knobs import Knobs, Setting
+from tfwatch.core.refusals import Refusal
+from tfwatch.runs.control import Control, Request, Scheduled
+from tfwatch.runs.create import begin_run
 from tfwatch.tfdata import cache as stores
+from tfwatch.watch.fit.fetch import DeferredSwitches
+from tfwatch.watch.session import Session
 from tfwatch.workloads.models import generator
 from tfwatch.workloads.workload import Settings
 
@@ -114,22 +118,15 @@ def test_a_cache_that_does_not_fit_is_refused(
     assert switched(run) == [("prefetch", "off", "2", 6)]
 
 
-@pytest.mark.parametrize("knob", ["cache", "shuffle"])
-def test_a_knob_that_a_pipeline_lacks_is_refused(knob: str, settings: Settings, tmp_path: Path) -> None:
-    file = tmp_path / "own.py"
-    file.write_text(
-        "import keras\nimport tensorflow as tf\n\n\n"
-        "def source():\n    return tf.data.Dataset.range(40).batch(4)\n\n\n"
-        "def pipeline(source, knobs):\n"
-        "    return source.map(lambda n: (tf.cast(n, tf.float32)[:, None], tf.cast(n, tf.float32)))\n\n\n"
-        "def model():\n    made = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])\n"
-        "    made.compile('sgd', 'mse')\n    return made\n"
-    )
-    value = True if knob == "cache" else 5
-    run, outcome = train(str(file), Settings(epochs=1), tmp_path / "runs", Scheduled(2, knob, value))
-    assert outcome.cause == "finished"
-    (failed,) = events_of(run, SwitchFailed)
-    assert failed.knob == knob
+@pytest.mark.parametrize(
+    ("knob", "value", "refusal"), [("cache", True, Refusal.NOTHING_TO_CACHE), ("shuffle", 5, Refusal.OWN_SHUFFLE)]
+)
+def test_a_knob_that_a_pipeline_lacks_is_refused(knob: str, value: Setting, refusal: Refusal, tmp_path: Path) -> None:
+    writer, _ = begin_run(tmp_path, "run")
+    deferred = DeferredSwitches(Session(writer))
+    writer.close()
+
+    assert deferred.refusal(Request(knob, value)) == refusal.words
 
 
 def test_another_shuffle_takes_effect_with_the_next_epoch(settings: Settings, tmp_path: Path) -> None:

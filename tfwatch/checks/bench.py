@@ -94,9 +94,6 @@ def list_specs(options: BenchOptions) -> list[Spec]:
         BadInputError: a workload is unknown or does not take an option.
     """
     names = list(dict.fromkeys(options.workloads)) or list(registry.WORKLOADS)
-    for name in names:
-        if registry.find(name).only is not None:
-            raise BadInputError(f"{name} is a file: bench times the workloads that `tfwatch workloads` lists")
     specs = [
         Spec(name, device, mode, batch_size, size, options.seconds)
         for name in names

@@ -28,7 +28,7 @@ def add(commands: Any) -> None:
     )
     own.set_defaults(run=_run)
     own.hidden = train.options_of_others
-    own.add_argument("workload", metavar="WORKLOAD", help="what to train, as for train")
+    own.add_argument("workload", metavar="WORKLOAD", action=options.WorkloadAction, help="what to train, as for train")
     text = "two or more settings of one knob (prefetch=off,4): the others are compared with the first"
     own.add_argument("--knob", metavar="KNOB=A,B", type=options.typed(options.settings), required=True, help=text)
     train.add_knobs(own.add_argument_group("input pipeline, at the start"))

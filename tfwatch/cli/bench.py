@@ -15,7 +15,13 @@ def add(commands: Any) -> None:
     text = "time workloads on CPU and GPU, eager, as a graph and with XLA: is the GPU worth it?"
     own = commands.add_parser("bench", help=text, description=options.sentence(text), allow_abbrev=False)
     own.set_defaults(run=_run)
-    own.add_argument("workloads", metavar="WORKLOAD", nargs="*", help="workloads to time; default: all")
+    own.add_argument(
+        "workloads",
+        metavar="WORKLOAD",
+        nargs="*",
+        action=options.WorkloadAction,
+        help="workloads to time; default: all",
+    )
     own.add_argument("--devices", metavar="LIST", type=options.words, default="cpu,gpu", help="cpu,gpu")
     own.add_argument(
         "--modes",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from tfwatch.core import parsing
 from tfwatch.sensors.protocol import GPU_SENSORS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 #: As in `tfwatch.screens.themes`, which loads Textual.
 THEMES = ("dark", "light")
@@ -20,6 +21,32 @@ THEMES = ("dark", "light")
 def sentence(text: str) -> str:
     """Return a command's help as its description: a capital first, and names such as GPU unchanged."""
     return text[:1].upper() + text[1:] + ("" if text.endswith("?") else ".")
+
+
+class WorkloadAction(argparse.Action):
+    """Takes the names of workloads; for a script it names the command that runs it."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Store the names, or exit with a sentence."""
+        for name in [values] if isinstance(values, str) else values or []:
+            if is_script(name):
+                command = parser.prog.rpartition(" ")[2]
+                run = f"tfwatch run {shlex.quote(name)}"
+                parser.error(f"{command} takes a workload; run your own script with: {run}")
+        setattr(namespace, self.dest, values)
+
+
+def is_script(name: str) -> bool:
+    """Return True for a file, or a Python file's name, that is no workload."""
+    from tfwatch.workloads.registry import WORKLOADS
+
+    return name not in WORKLOADS and (name.endswith(".py") or os.path.isfile(name))
 
 
 def add_runs_dir(group: Any, default: str | None = None) -> None:

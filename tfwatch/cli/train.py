@@ -36,8 +36,8 @@ def add(commands: Any) -> None:
     )
     train.set_defaults(run=_run)
     train.hidden = options_of_others
-    text = "a workload (`tfwatch workloads` lists them), or a Python file of your own"
-    train.add_argument("workload", metavar="WORKLOAD", help=text)
+    text = "a workload (`tfwatch workloads` lists them); `tfwatch run` takes a script of your own"
+    train.add_argument("workload", metavar="WORKLOAD", action=options.WorkloadAction, help=text)
     pipeline = train.add_argument_group("input pipeline (each can be switched while it trains)")
     add_knobs(pipeline)
     _add_switches(pipeline)

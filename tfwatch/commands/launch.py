@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.commands.factories import Factories, make_checkup
 from tfwatch.commands.restart import announce, exec_command
+from tfwatch.commands.run import check_script
 from tfwatch.commands.screen_host import show_app
 from tfwatch.commands.start_knobs import knob, start_knobs
 from tfwatch.core.clock import SYSTEM, Clock
@@ -22,11 +23,12 @@ from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import open_run
 from tfwatch.screens.launcher import LauncherContent
 from tfwatch.widgets.launcher_lists import Trainable
-from tfwatch.workloads.registry import WORKLOADS, find, settle
+from tfwatch.workloads.registry import WORKLOADS, settle
 from tfwatch.workloads.workload import BadInputError, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from tfwatch.commands.factories import Launching, Screen
     from tfwatch.doctor.quick_facts import GpuPresence
@@ -45,7 +47,7 @@ def launch(runs_dir: Path, factories: Factories | None = None, clock: Clock = SY
     here = find_gpu()
     offer = LauncherContent(
         workloads=trainables(here),
-        own=lambda path: own(path, here),
+        run_script=run_script,
         machine=describe_machine,
         runs=lambda: past_runs(runs_dir, clock),
         run_checkup=make_checkup(runs_dir),
@@ -71,25 +73,12 @@ def launch(runs_dir: Path, factories: Factories | None = None, clock: Clock = SY
 
 def trainables(here: GpuPresence) -> tuple[Trainable, ...]:
     """Return every workload with its knobs on the machine `here`."""
-    return tuple(_trainable(name, name, here) for name in WORKLOADS)
+    return tuple(_trainable(name, entry, here) for name, entry in WORKLOADS.items())
 
 
-def own(path: str, here: GpuPresence) -> Trainable:
-    """Return a file of the user as a workload.
-
-    Raises:
-        BadInputError: it is none.
-    """
-    path = os.path.expanduser(path.strip())
-    if not path or path in WORKLOADS:
-        raise BadInputError("give the path of a Python file")
-    return _trainable(path, Path(path).name, here)
-
-
-def _trainable(argument: str, name: str, here: GpuPresence) -> Trainable:
-    entry, settings = find(argument), settle(argument, {})
-    knobs = (*_pipeline(entry, here), *start_knobs(argument, settings, here))
-    return Trainable(name, entry.line, knobs, argument)
+def _trainable(name: str, entry: Entry, here: GpuPresence) -> Trainable:
+    knobs = (*_pipeline(entry, here), *start_knobs(name, settle(name, {}), here))
+    return Trainable(name, entry.line, knobs)
 
 
 def _pipeline(entry: Entry, here: GpuPresence) -> Iterator[StartKnob]:
@@ -123,6 +112,25 @@ def _device_prefetch() -> StartKnob:
 
 def _off(name: str, option: str, values: Sequence[Any], note: str) -> StartKnob:
     return knob(name, option, values, "off", "off", note)
+
+
+# -- a script -----------------------------------------------------------------------------------------
+
+
+def run_script(line: str) -> tuple[str, ...]:
+    """Return the command that runs a script. line: a path alone, or a path and arguments as in a shell.
+
+    Raises:
+        ValueError: there is no such script; the message is for the user.
+    """
+    path = line.strip()
+    words = [path] if os.path.isfile(os.path.expanduser(path)) else shlex.split(line)
+    if not words:
+        raise BadInputError("give the path of a script")
+    script, *arguments = words
+    script = os.path.expanduser(script)
+    check_script(script)
+    return ("run", script, *arguments)
 
 
 # -- the runs -----------------------------------------------------------------------------------------

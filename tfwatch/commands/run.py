@@ -56,10 +56,15 @@ def _check(options: RunOptions) -> None:
     if not options.headless and os.isatty(1):
         raise BadInputError("a script has no live screen yet: add --headless, and follow it with tfwatch replay")
     if options.script[0] != "-m":
-        _check_script(options.script[0])
+        check_script(options.script[0])
 
 
-def _check_script(script: str) -> None:
+def check_script(script: str) -> None:
+    """Check that there is a script, or a folder that runs as one.
+
+    Raises:
+        BadInputError: there is neither.
+    """
     try:
         mode = os.stat(script).st_mode
     except OSError as error:

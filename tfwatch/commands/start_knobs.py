@@ -25,8 +25,6 @@ _OWN: dict[str, tuple[Sequence[Any], str]] = {
     "size": ((256, 512, 1024, 2048, 4096, 8192), "rows and columns"),
     "weights": (("imagenet", "none"), "the base starts with"),
 }
-#: Settings that a user's file may decide itself.
-_COMPUTING = frozenset({"mode", "mixed_precision", "steps_per_execution"})
 _RATES = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 1e-1)
 _LARGEST_BATCH, _LARGEST_SEED = 65536, 2**32 - 1
 _METAL = "no XLA on Apple's GPUs"
@@ -52,28 +50,15 @@ def _knobs(name: str, settings: Settings, here: GpuPresence) -> Iterator[StartKn
             yield knob(shown, f"--{option}", values, getattr(settings, setting), getattr(own, setting), note)
     if "data" in entry.takes:
         yield _data(settings)
-    knobs: dict[str, Callable[[], StartKnob]] = {
-        "batch_size": lambda: _batch(settings, own),
-        "optimizer": lambda: _optimizer(settings),
-        "learning_rate": lambda: _learning_rate(settings),
-        "seed": lambda: _seed(settings),
-        "epochs": lambda: _length(settings, own),
-        "device": lambda: _device(settings, here),
-        "mode": lambda: _mode(settings, here),
-        "mixed_precision": lambda: _precision(settings, here),
-        "steps_per_execution": lambda: _calls(entry, settings),
-    }
-    for setting, make in knobs.items():
-        if entry.only is None:
-            yield make()
-        elif setting in entry.only:
-            yield _of_the_file(make()) if setting in _COMPUTING else make()
-
-
-def _of_the_file(knob: StartKnob) -> StartKnob:
-    """Return the knob with the file's own value as its default."""
-    values = tuple(value if value.words else replace(value, shown="its own") for value in knob.values)
-    return replace(knob, values=values)
+    yield _batch(settings, own)
+    yield _optimizer(settings)
+    yield _learning_rate(settings)
+    yield _seed(settings)
+    yield _length(settings, own)
+    yield _device(settings, here)
+    yield _mode(settings, here)
+    yield _precision(settings, here)
+    yield _calls(entry, settings)
 
 
 def _batch(settings: Settings, own: Settings) -> StartKnob:

@@ -52,9 +52,9 @@ def train(request: TrainRequest, factories: Factories | None = None, clock: Cloc
     earlier, here = _earlier(request), Path.cwd()
     os.environ["KERAS_BACKEND"] = "tensorflow"
     with held_signals(), Capture(screen=not request.headless) as terminal:
-        title, details = registry.title(request.plan.workload), _details(request, earlier)
+        details = _details(request, earlier)
         try:
-            writer, lost = begin_run(request.runs_dir, title, clock, **details)
+            writer, lost = begin_run(request.runs_dir, request.plan.workload, clock, **details)
         except NotBegunError as error:
             terminal.err.write(f"tfwatch: the training cannot start: {error}\n")
             return 1
@@ -149,8 +149,6 @@ def _check_knobs(request: TrainRequest) -> None:
     missing = [knob for knob in LACKING if knob in wanted - later and not entry.has(knob)]
     if missing:
         _refuse(plan.workload, missing[0])
-    if entry.is_built_once and asked - {"prefetch"}:
-        raise BadInputError(f"{plan.workload} takes switches of prefetch only, for its dataset() is built once")
     if "latency_ms" in wanted and not entry.reads_files:
         _refuse(plan.workload, "latency_ms")
 
@@ -187,9 +185,6 @@ def _details(request: TrainRequest, earlier: str) -> dict[str, Any]:
     settings = asdict(plan.settings)
     settings["data"] = short_path(plan.settings.data) if plan.settings.data else None
     entry = registry.find(plan.workload)
-    if entry.only is not None:  # the file's own code decides the others
-        settings = {name: value for name, value in settings.items() if name in entry.only}
-        settings["file"] = short_path(Path(plan.workload).absolute())
     settings["storage_latency_ms"] = plan.knobs.latency_ms
     settings["keep_awake"] = request.keep_awake
     settings["memory_limit_bytes"] = request.memory_bytes
@@ -199,9 +194,9 @@ def _details(request: TrainRequest, earlier: str) -> dict[str, Any]:
     settings["fast_pipeline"] = entry.fast
     return {
         "knobs": knobs,
-        "switchable": ["prefetch"] if entry.is_built_once else switchable,
+        "switchable": switchable,
         "settings": settings,
-        "batch_size": settings.get("batch_size"),
+        "batch_size": plan.settings.batch_size,
         "after": earlier,
         "epochs": None if plan.settings.steps else plan.settings.epochs,
     }

@@ -15,12 +15,10 @@ from tfwatch.commands.restart import Restart
 from tfwatch.commands.screen_host import ScreenHost
 from tfwatch.live.restart import earlier_of
 from tfwatch.report.outcome import beginning
-from tfwatch.runs import format as layout
 from tfwatch.runs.control import Autopilot, Control
 from tfwatch.runs.opened import read_run
 from tfwatch.runs.reader import RunReader
 from tfwatch.terminal.capture import Capture, Signals, wrapped
-from tfwatch.terminal.guard import short_path
 from tfwatch.tuner.thread import TunerThread
 
 if TYPE_CHECKING:
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from tfwatch.core.clock import Clock
     from tfwatch.runs.writer import RunWriter
     from tfwatch.training.request import TrainRequest
-    from tfwatch.training.trainer import Outcome
 
 #: Seconds until a second signal is obeyed.
 _LOOK_S = 0.2
@@ -217,18 +214,11 @@ class TrainSession:
             return 2
         self._report()
         if outcome and outcome.cause == "failed":
-            self._terminal.err.write(self._failure(outcome))
+            self._terminal.err.write(outcome.traceback or outcome.message)
             return 1
         if self._signum:
             return 128 + self._signum
         return 1 if self._terminal.write_error else 0
-
-    def _failure(self, outcome: Outcome) -> str:
-        """Return the traceback; of a file of the user's own, whose line the message names, the place of the record."""
-        folder = self._writer.folder
-        if folder is None or not self._request.plan.workload.endswith(".py"):
-            return outcome.traceback or outcome.message
-        return f"tfwatch: {outcome.message}\n(traceback: {short_path(folder)}/{layout.EVENTS})\n"
 
     def _report(self) -> None:
         from tfwatch.report.document import as_json

@@ -51,7 +51,6 @@ class NotTimed(Enum):
 LACKING = {
     "fast_pipeline": Refusal.ONE_FORM,
     "cache": Refusal.NOTHING_TO_CACHE,
-    "shuffle": Refusal.OWN_SHUFFLE,
     "latency_ms": Refusal.NO_FILES,
     "device_prefetch": Refusal.NO_DEVICE_MEMORY,
 }

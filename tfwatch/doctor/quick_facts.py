@@ -96,7 +96,7 @@ def explain_missing_gpu(installed: Installed, nvidia: Nvidia, has_other_gpu: boo
 
 
 def describe_memory_shortage(
-    needed_bytes: int | None, what: str, device: str, gpu: GpuPresence, free: int | None = None
+    needed_bytes: int, what: str, device: str, gpu: GpuPresence, free: int | None = None
 ) -> str:
     """Return a warning where `what` needs more than the free bytes (by default, those free now); empty where it fits.
 
@@ -104,7 +104,7 @@ def describe_memory_shortage(
     TensorFlow uses it is unknown before it starts.
     """
     free = free_bytes() if free is None else free
-    if needed_bytes is None or needed_bytes <= free:
+    if needed_bytes <= free:
         return ""
     need = f"{what} needs about {units.gigabytes(needed_bytes)} of memory and {units.gigabytes(free)} are free: "
     if device == "cpu" or gpu.missing or gpu.is_metal:

@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from tfwatch.live.past_run import PastRun
     from tfwatch.screens.doctor import RunCheckup
 
-#: The row that asks for a user's file.
-_OWN = Trainable("your own", "your Python file with model() and dataset(knobs): enter asks for it", (), "")
+#: The row that asks for a script, and its question.
+_SCRIPT = Trainable("your script", "a training script of yours, unmodified: enter asks for it", ())
+_QUESTION = "A training script, and its arguments if it takes any:"
 #: The workload under the cursor at the start: it shows what tfwatch is for.
 _FIRST = "cnn"
 #: Columns from which the knobs take more than half of the width.
@@ -52,14 +53,14 @@ _BELOW = 11
 class LauncherContent:
     """The content of the launcher.
 
-    own: makes a workload from the path of a user's file; raises ValueError with the reason.
+    run_script: makes a command of a script that was typed; raises ValueError with the reason.
     machine: describes the machine in a line. runs: yields the runs, newest first. A thread calls both after
     the first paint.
     run_checkup: runs the check-up that `d` shows.
     """
 
     workloads: tuple[Trainable, ...]
-    own: Callable[[str], Trainable]
+    run_script: Callable[[str], tuple[str, ...]]
     machine: Callable[[], str]
     runs: Callable[[], Iterable[PastRun]]
     run_checkup: RunCheckup
@@ -142,7 +143,7 @@ class LauncherScreen(Screen[None]):
 
     def on_mount(self) -> None:
         apply_glyphs(self, self._glyphs)
-        self.workloads.workloads = (*self._content.workloads, _OWN)
+        self.workloads.workloads = (*self._content.workloads, _SCRIPT)
         self.workloads.styles.height = len(self.workloads.workloads) + 2
         names = [one.name for one in self.workloads.workloads]
         self.workloads.cursor = names.index(_FIRST) if _FIRST in names else 0
@@ -190,9 +191,9 @@ class LauncherScreen(Screen[None]):
         """The command of the enter key: a replay where the runs have the focus, else a training."""
         if self.runs.has_focus:
             return ("replay", self.runs.chosen.words) if self.runs.chosen else ()
-        if not self.workloads.chosen.argument or self.start.trouble:
+        if self.workloads.chosen is _SCRIPT or self.start.trouble:
             return ()
-        return ("train", self.workloads.chosen.argument, *self.start.words)
+        return ("train", self.workloads.chosen.name, *self.start.words)
 
     @on(ChoiceList.Moved)
     def _moved(self) -> None:
@@ -210,12 +211,11 @@ class LauncherScreen(Screen[None]):
         self.runs.set_titles("recent runs", self.runs.hidden_note)
         self.query_one("#command", Static).update(self._command())
         at_runs = self.runs.has_focus
-        asks = not at_runs and not workload.argument
+        asks = not at_runs and workload is _SCRIPT
+        does = "replay" if at_runs else "choose script" if asks else "start"
         types = self.start.has_focus and bool(self.start.chosen and self.start.chosen.read)
         self.keys.keys = (
-            Key(
-                "enter", "enter", "replay" if at_runs else "choose file" if asks else "start", bool(self.words) or asks
-            ),
+            Key("enter", "enter", does, bool(self.words) or asks),
             Key("tab", "tab", _AFTER.get(type(self.focused), "workloads")),
             Key("right", "< >", "change", enabled=self.start.has_focus, rank=1),
             Key("e", "e", "type", enabled=types, rank=3),
@@ -233,17 +233,12 @@ class LauncherScreen(Screen[None]):
     def _entered(self) -> None:
         if self.words:
             self._take(self.words)
-        elif not self.runs.has_focus and not self.workloads.chosen.argument:
-            question = "A Python file with model() and dataset(knobs):"
-            self.app.push_screen(AskScreen(question, self._content.own), self._add)
+        elif not self.runs.has_focus and self.workloads.chosen is _SCRIPT:
+            self.app.push_screen(AskScreen(_QUESTION, self._content.run_script), self._run_script)
 
-    def _add(self, own: Trainable | None) -> None:
-        if own:
-            known = [one for one in self.workloads.workloads[:-1] if one.argument != own.argument]
-            self.workloads.workloads = (*known, own, _OWN)
-            self.workloads.styles.height = len(known) + 4
-            self.workloads.cursor = len(known)
-            self._show_choice()
+    def _run_script(self, words: tuple[str, ...] | None) -> None:
+        if words:
+            self._take(words)
 
     @on(StartPane.Typing)
     def _type(self, message: StartPane.Typing) -> None:

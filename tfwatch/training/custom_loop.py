@@ -40,11 +40,8 @@ class CustomLoop:
         session.writer.training_thread = threading.get_ident()
         session.writer.describe(split=StepByStepRunner.description)
 
-    def fit(self, epochs: int, steps_per_epoch: int | None) -> dict[str, float]:
-        """Train; return the last epoch's metrics, each the mean over its examples.
-
-        steps_per_epoch: None if an epoch ends with the data.
-        """
+    def fit(self, epochs: int, steps_per_epoch: int) -> dict[str, float]:
+        """Train; return the last epoch's metrics, each the mean over its examples."""
         logs: dict[str, float] = {}
         try:
             for epoch in range(epochs):
@@ -59,7 +56,7 @@ class CustomLoop:
             self._step_log.closed = True
         return logs
 
-    def _epoch(self, steps: int | None) -> dict[str, float]:
+    def _epoch(self, steps: int) -> dict[str, float]:
         self._fetch.begin_epoch(self._step_log.steps)
         shape = self._fetch.use_iterator(None)
         if self._step is None:

@@ -8,7 +8,6 @@ import hashlib
 import math
 import threading
 import traceback
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,7 +21,6 @@ from tfwatch.workloads import registry
 from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     import tensorflow as tf
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.writer import RunWriter
     from tfwatch.tfdata.cache import ExampleStore
     from tfwatch.training.request import Plan
-    from tfwatch.workloads.workload import Prepared, RaisedError
+    from tfwatch.workloads.workload import Prepared
 
 Cause = Literal["finished", "stopped", "failed", "bad-input"]
 
@@ -64,7 +62,6 @@ class Trainer:
         self._writer = writer
         self._control = control
         self._clock = clock
-        self._explain: Callable[[RaisedError], str] | None = None
         self._final_loss: float | None = None
         self._weights_sha256 = ""
         self._thread = threading.Thread(target=self._run, name="tfwatch-training", daemon=True)
@@ -87,7 +84,7 @@ class Trainer:
             return "a step is running"
         try:
             weights.save(self.model, path)
-        except Exception as error:  # noqa: BLE001  layers save themselves, the user's too; the caller reports it
+        except Exception as error:  # noqa: BLE001  layers save themselves, and the disk may be full; the caller reports it
             return reason(error)
         if not self.done.is_set() and self._writer.status is not before:
             path.unlink(missing_ok=True)
@@ -103,16 +100,8 @@ class Trainer:
         except BadInputError as error:
             outcome = Outcome("bad-input", str(error))
         except BaseException as error:  # noqa: BLE001  the training's thread begins here; the run's end reports it
-            outcome = Outcome("failed", self._sentence(error), traceback.format_exc())
+            outcome = Outcome("failed", reason(error), traceback.format_exc())
         self._end(outcome)
-
-    def _sentence(self, error: BaseException) -> str:
-        """Return the text of an error, by the workload once it is prepared."""
-        if self._explain is None:
-            return reason(error)
-        from tfwatch.training.raised import raised
-
-        return self._explain(raised(error))
 
     def _end(self, outcome: Outcome) -> None:
         now, step = self._writer.now_ns(), self._writer.status[2]
@@ -146,10 +135,7 @@ class Trainer:
         self._check_stop()
         # A full collection would visit all imported objects: 0.17 s with the GIL held, in the middle of the training.
         gc.freeze()
-        try:
-            loss = self._fit(model, prepared)
-        finally:
-            self._check_not_empty()
+        loss = self._fit(model, prepared)
         self._final_loss = loss if math.isfinite(loss) else None
         self._weights_sha256 = _sha256(model)
 
@@ -158,8 +144,7 @@ class Trainer:
         if self._plan.start_weights:
             from tfwatch.training import weights
 
-            spec = prepared.pipeline(prepared.source, self._control.knobs).element_spec
-            self._writer.note(weights.restore(model, self._plan.start_weights, spec))
+            self._writer.note(weights.restore(model, self._plan.start_weights))
         self.model = model
         return model
 
@@ -195,9 +180,8 @@ class Trainer:
     def _prepare(self) -> Prepared:
         start_ns = self._clock.now_ns()
         self._report_stage("preparing the data set")
-        workload = registry.load(self._plan.workload, self._plan.knobs)
+        workload = registry.load(self._plan.workload)
         prepared: Prepared = workload.prepare(self._plan.settings, self._report_stage)
-        self._explain = prepared.explain
         took_ms = (self._clock.now_ns() - start_ns) / 1e6
         self._writer.event(
             DatasetReady(self._writer.now_ns(), prepared.images, prepared.skipped, took_ms, list(prepared.examples))
@@ -227,9 +211,8 @@ class Trainer:
 
         settings = self._plan.settings
         per_epoch = prepared.steps_per_epoch
-        epochs = math.ceil(settings.steps / (per_epoch or 1)) if settings.steps else settings.epochs
-        metric = prepared.metric or _first_metric(model)
-        self._writer.describe(metric=metric)
+        epochs = math.ceil(settings.steps / per_epoch) if settings.steps else settings.epochs
+        self._writer.describe(metric=prepared.metric)
         session = Session(
             self._writer,
             self._control,
@@ -237,15 +220,13 @@ class Trainer:
             source=prepared.source,
             shuffle=prepared.shuffle,
             store=prepared.store,
-            metric=metric,
+            metric=prepared.metric,
             stop_after=settings.steps,
             switches=self._plan.switches,
         )
         if prepared.loop:
             by_hand = CustomLoop(session, prepared.loop(model), prepared.validation, eager=model.run_eagerly)
             return by_hand.fit(epochs, per_epoch).get("loss", math.nan)
-        if per_epoch is None:  # Keras would warn at the end of the first epoch
-            warnings.filterwarnings("ignore", message="Your input ran out of data")
         history = model.fit(
             self._placeholder(prepared),
             epochs=epochs,
@@ -255,12 +236,6 @@ class Trainer:
             verbose=0,
         )
         return float((history.history.get("loss") or [math.nan])[-1])
-
-    def _check_not_empty(self) -> None:
-        phase, _, step, *_ = self._writer.status
-        if phase is Phase.EPOCH_END and step == 0 and not self._control.stop.is_set():
-            # Keras' own error is about a metric that was not built.
-            raise BadInputError("the data set is empty: it gave no batch")
 
     def _placeholder(self, prepared: Prepared) -> tf.data.Dataset:
         """Return a data set for Keras with the right structure and number of batches; no batch of it is trained on."""
@@ -279,14 +254,6 @@ class Trainer:
     def _check_stop(self) -> None:
         if self._control.stop.is_set():
             raise _StoppedError
-
-
-def _first_metric(model: Any) -> str:
-    """Return the name of a model's first metric in its logs; empty if it has none, or several outputs."""
-    metrics = getattr(getattr(model, "_compile_metrics", None), "_user_metrics", None)
-    first = metrics[0] if isinstance(metrics, list) and metrics else ""
-    name = first if isinstance(first, str) else getattr(first, "name", None) or getattr(first, "__name__", "")
-    return name if isinstance(name, str) else ""
 
 
 def _sha256(model: Any) -> str:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import h5py
 import keras
-import tensorflow as tf
 
 from tfwatch.workloads.workload import BadInputError
 
@@ -39,17 +38,14 @@ def save(model: Any, path: Path) -> None:
             part.unlink()
 
 
-def restore(model: Any, path: Path, spec: Any) -> str:
+def restore(model: Any, path: Path) -> str:
     """Restore what `save` wrote into a compiled model, except its learning rate. Return a sentence for the user.
-
-    spec: the structure of its batches, for a model that its first batch builds.
 
     Raises:
         BadInputError: the file cannot be read, or belongs to another model.
     """
     optimizer = model.optimizer
     try:
-        _build(model, spec)
         with h5py.File(path) as file:
             is_same = file.attrs.get(_OPTIMIZER) == _named(optimizer)
         if is_same:
@@ -59,22 +55,15 @@ def restore(model: Any, path: Path, spec: Any) -> str:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the returned sentence reports a skipped optimizer state
             model.load_weights(path)
-    except Exception as error:  # layers load themselves, the user's too, and from any file
+    except Exception as error:  # layers load themselves, from any file
         name = os.path.join(*path.parts[-2:])
         raise BadInputError(f"{name} does not fit this model: {_one_line(error)}") from error
     if not is_same:
         for variable, value in zip(optimizer.variables, before, strict=True):
             variable.assign(value)
         return f"starts with the weights of {path.parent.name or path.name}; the optimizer is another one and is reset"
-    with contextlib.suppress(TypeError):  # a schedule continues
-        optimizer.learning_rate = rate
+    optimizer.learning_rate = rate
     return f"starts with the weights and the optimizer state of {path.parent.name or path.name}"
-
-
-def _build(model: Any, spec: Any) -> None:
-    if not model.built:
-        x, _, _ = keras.utils.unpack_x_y_sample_weight(spec)
-        model(tf.nest.map_structure(lambda leaf: tf.zeros([n or 1 for n in leaf.shape], leaf.dtype), x), training=False)
 
 
 def _named(optimizer: Any) -> str:

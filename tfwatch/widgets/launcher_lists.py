@@ -26,15 +26,11 @@ _USUAL, _WIDE = 34, 60
 
 @dataclass(frozen=True, slots=True)
 class Trainable:
-    """A workload: its name, its description in a line, and its knobs.
-
-    argument: its argument for `tfwatch train`; empty where the user has to type it first.
-    """
+    """A workload: its name, its description in a line, and its knobs."""
 
     name: str
     line: str
     knobs: tuple[StartKnob, ...]
-    argument: str
 
 
 class WorkloadsPane(ChoiceList):

@@ -115,8 +115,8 @@ SIZES: dict[str, Callable[[Settings], Sizes]] = {
 }
 
 
-def needed_bytes(name: str, settings: Settings) -> int | None:
-    """Return the bytes that a training takes besides TensorFlow; None for the user's own file, where it is unknown.
+def needed_bytes(name: str, settings: Settings) -> int:
+    """Return the bytes that a training takes besides TensorFlow.
 
     The estimate is the larger of loading and of data + 4 bytes x (6 x weights + batch x (inputs + making + loss +
     layers + 2 x largest)), plus 75 MB: backpropagation keeps every layer's output until its gradient is computed (Chen
@@ -127,8 +127,6 @@ def needed_bytes(name: str, settings: Settings) -> int | None:
     takes all values to exist at the same time. `tests/bench/estimate.py` compares it with trainings: on two CPU cores
     with TensorFlow 2.21 the processes grow by 0.60 to 0.94 times the estimate.
     """
-    if name not in SIZES:
-        return None
     sizes = SIZES[name](settings)
     value = _FLOAT // 2 if settings.mixed_precision else _FLOAT
     batch = sizes.batch or settings.batch_size
@@ -139,7 +137,7 @@ def needed_bytes(name: str, settings: Settings) -> int | None:
     return max(training, sizes.loading_bytes) + _BESIDE
 
 
-def needed_alone_bytes(name: str, settings: Settings) -> int | None:
+def needed_alone_bytes(name: str, settings: Settings) -> int:
     """Return the bytes that `tfwatch bench` takes: for matmul and conv one operation, for others a training step.
 
     Drawing, scaling and shifting random numbers each fill an array, and TensorFlow's allocator keeps the two that are

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import os
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.workloads.workload import BadInputError, Entry, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from tfwatch.core.knobs import Knobs
-    from tfwatch.workloads.user.file import UserFile
 
 
 #: Every workload by name, which is also the name of its module (a `Workload`).
@@ -84,59 +80,31 @@ WORKLOADS: dict[str, Entry] = {
 
 
 def find(name: str) -> Entry:
-    """Return the entry of a workload, or of the user's own file.
+    """Return the entry of a workload.
 
     Raises:
-        BadInputError: no workload has this name (the message names the nearest one), or the file is not a workload.
+        BadInputError: no workload has this name; the message names the nearest one.
     """
     if name not in WORKLOADS:
-        if _is_file(name):
-            return _read(name).entry()
         near = difflib.get_close_matches(name, WORKLOADS, n=1)
         hint = f"did you mean {near[0]}?" if near else "`tfwatch workloads` lists them"
         raise BadInputError(f"no workload {name!r}: {hint}")
     return WORKLOADS[name]
 
 
-def load(name: str, knobs: Knobs | None = None) -> Any:
-    """Return a `Workload`: a module, or the user's file, without importing TensorFlow.
-
-    knobs: those at the start, for a pipeline that is built once.
+def load(name: str) -> Any:
+    """Return a `Workload`, a module, without importing TensorFlow.
 
     Raises:
         BadInputError: as `find`.
     """
     find(name)
-    if name in WORKLOADS:
-        return importlib.import_module(f"tfwatch.workloads.models.{name.replace('-', '_')}")
-    from tfwatch.workloads.user.workload import FileWorkload
-
-    return FileWorkload(_read(name), knobs)
-
-
-def title(name: str) -> str:
-    """Return the name of a workload's runs.
-
-    Raises:
-        BadInputError: as `find`.
-    """
-    find(name)
-    return name if name in WORKLOADS else _read(name).name
-
-
-def _is_file(name: str) -> bool:
-    return name.endswith(".py") or os.path.isfile(name)
-
-
-def _read(name: str) -> UserFile:
-    from tfwatch.workloads.user.file import read
-
-    return read(name)
+    return importlib.import_module(f"tfwatch.workloads.models.{name.replace('-', '_')}")
 
 
 def refuses(entry: Entry, setting: str) -> bool:
     """Return True where a workload does not take a field of `Settings`."""
-    return setting in _SPECIAL - entry.takes if entry.only is None else setting not in entry.only
+    return setting in _SPECIAL - entry.takes
 
 
 def settle(name: str, requested: Mapping[str, Any]) -> Settings:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from tfwatch.core.errors import reason
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
@@ -25,10 +23,8 @@ class Entry:
 
     line: its description. defaults: its own values of some `Settings`. takes: its settings that other workloads lack.
     fast: the name of its fast pipeline, which the knob of that name selects; empty without one. reads_files: it reads
-    files while it trains, so that slow storage matters. only: the settings that it takes, where it takes few.
-    why_not: for settings that must keep their defaults, the reason. is_built_once: the pipeline is never rebuilt, and
-    only prefetch can be switched. cached: the content of its cache, e.g. `decoded images`; empty without a cache.
-    shuffles: its source shuffles with the buffer of the `shuffle` knob.
+    files while it trains, so that slow storage matters. why_not: for settings that must keep their defaults, the
+    reason. cached: the content of its cache, e.g. `decoded images`; empty without a cache.
     """
 
     line: str
@@ -36,18 +32,14 @@ class Entry:
     takes: frozenset[str] = frozenset()
     fast: str = ""
     reads_files: bool = False
-    only: frozenset[str] | None = None
     why_not: Mapping[str, str] = field(default_factory=dict)
-    is_built_once: bool = False
     cached: str = ""
-    shuffles: bool = True
 
     def has(self, knob: str) -> bool:
         """Return True where its pipeline has this knob of `core.knobs.KNOBS`; the device decides on one to it."""
         optional = {
             "fast_pipeline": bool(self.fast),
             "cache": bool(self.cached),
-            "shuffle": self.shuffles,
             "device_prefetch": False,
         }
         return optional.get(knob, True)
@@ -88,24 +80,6 @@ class BadInputError(ValueError):
     """The user's input cannot be used; the message is one sentence for the user."""
 
 
-@dataclass(frozen=True, slots=True)
-class RaisedError:
-    """An error that ended a training.
-
-    in_fetch: fetching a batch raised it. shape: that of the input of the step that raised it; None outside a step, or
-    where the input is not a single tensor.
-    """
-
-    error: BaseException
-    in_fetch: bool = False
-    shape: tuple[int, ...] | None = None
-
-
-def describe_error(raised: RaisedError) -> str:
-    """Return the error's message."""
-    return reason(raised.error)
-
-
 @dataclass(frozen=True)
 class Prepared:
     """A workload ready to train.
@@ -116,29 +90,27 @@ class Prepared:
         an epoch and sees each batch of the source once; ragged last batches keep their size.
     validation: None, or a data set of the model's input.
     model: makes the compiled model. It is called once, in the training thread.
-    steps_per_epoch, images: numbers of an epoch; None where unknown. metric: the name of the metric to show, e.g.
-        `accuracy`; empty is the model's first. explain: returns a sentence for an error of the training.
+    steps_per_epoch, images: numbers of an epoch. metric: the name of the metric to show, e.g. `accuracy`.
+    shuffle: the source's.
     skipped: files that cannot be read. examples: some of their names. note: a sentence on the data, e.g. that it is
         generated; empty without one.
     loop: makes the body of the custom loop that trains the model; None where `fit` trains it.
-    shuffle: the source's; None where its buffer is fixed. store: the cache that `pipeline` uses with the `cache` knob;
-        None without one.
+    store: the cache that `pipeline` uses with the `cache` knob; None without one.
     """
 
     source: tf.data.Dataset
     pipeline: Callable[[tf.data.Dataset, Knobs], tf.data.Dataset]
     validation: tf.data.Dataset | None
     model: Callable[[], keras.Model]
-    steps_per_epoch: int | None
-    images: int | None
+    steps_per_epoch: int
+    images: int
     metric: str
+    shuffle: Shuffle
     skipped: int = 0
     examples: Sequence[str] = ()
     note: str = ""
     loop: Callable[[keras.Model], LoopBody] | None = None
-    shuffle: Shuffle | None = None
     store: ExampleStore | None = None
-    explain: Callable[[RaisedError], str] = describe_error
 
 
 class LoopBody(Protocol):

@@ -1,1 +1,0 @@
-"""A workload in the user's own file."""

@@ -10,9 +10,10 @@ import pytest
 
 from tests.analysis.step_rows import plain
 from tests.runs.folders import FakeClock, make_manifest, opened, read, write_run
-from tfwatch.core.events import Noted
+from tfwatch.core.events import DatasetReady, Noted
 from tfwatch.core.rows import SAMPLE, STEP, Phase
 from tfwatch.report.document import as_json
+from tfwatch.report.text import as_text
 from tfwatch.runs import format as layout
 from tfwatch.runs.format import Manifest, NotARunError, Pulse
 from tfwatch.runs.opened import read_run
@@ -127,3 +128,18 @@ def test_a_manifest_is_read_back() -> None:
 def test_another_schema_is_an_error_with_both_numbers() -> None:
     with pytest.raises(NotARunError, match="its schema is 7, this tfwatch reads 1"):
         Manifest.decode(make_manifest(schema=7).encode())
+
+
+def test_an_older_run_of_a_file_of_functions_is_readable(tmp_path: Path) -> None:
+    """Its settings were those of the file; it had no batch size, no number of examples, and only prefetch switched."""
+    settings = {"epochs": 1, "mode": "graph", "file": "~/own.py", "fast_pipeline": ""}
+    knobs = {"prefetch": "off", "workers": "off"}
+    write_run(tmp_path, plain(50), workload="flowers", settings=settings, knobs=knobs, switchable=["prefetch"])
+    ready = '{"event": "DatasetReady", "at_ns": 1, "images": null, "skipped": 0, "took_ms": 1500.0}\n'
+    (tmp_path / layout.EVENTS).write_text(ready)
+
+    run = opened(tmp_path)
+
+    assert as_text(run, tmp_path).startswith("flowers: ")
+    assert as_json(run)["settings"] == settings
+    assert tuple(run.events) == (DatasetReady(1, None, 0, 1500.0),)

@@ -11,7 +11,7 @@ tf.data works ahead by itself through three optimizations. Each belongs to a kno
 A parallel map works ahead by as many elements as it has workers, whatever prefetch is. Autotuning is always on:
 without it tf.data keeps no model of the stages.
 
-No pipeline starts before its first batch is requested (`experimental_warm_start`, which a user's file may turn on): the
+No pipeline starts before its first batch is requested (`experimental_warm_start`, which a script may turn on): the
 next one is built while the current one still takes from the same source.
 """
 

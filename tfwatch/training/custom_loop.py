@@ -65,10 +65,7 @@ class CustomLoop:
         run = StepByStepRunner(step, self._fetch, self._step_log, self._session.writer, calls_at_end=False)
         begun = self._step_log.steps
         while not self._is_over() and self._step_log.steps - begun != steps:
-            try:
-                logs = run(step, None)  # neither is used, as Keras is not called at the end
-            except StopIteration:
-                break
+            logs = run(step, None)  # neither is used, as Keras is not called at the end
             means.add(logs, step.examples)
         return {**means.values(), **self._validate()}
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 #: The way to separate the steps of a call with several: see `Watch`.
 Split = Literal["fused", "exact"]
 _NOT_KERAS = "the model's train function is not Keras' own (make_train_function, or train_function itself, is replaced)"
-_IN_A_SCRIPT = "tfwatch train cannot run it; run it in a script with Watch()"
 
 
 class Recorder:
@@ -67,8 +66,7 @@ class Recorder:
 
     def begin_epoch(self, epoch: int, epochs: int, steps: int | None) -> None:
         """Begin an epoch, and install the train function if it is not installed."""
-        # If an epoch's length is unknown, the number of epochs for so many steps is unknown too.
-        self._step_log.begin_epoch(epoch, 0 if steps is None and self._session.stop_after else epochs, steps)
+        self._step_log.begin_epoch(epoch, epochs, steps)
         try:
             self._install()
         except Exception as error:  # noqa: BLE001  the boundary between tfwatch and the training
@@ -150,7 +148,7 @@ class Recorder:
         if isinstance(self._runner, UntimedRunner):
             return
         if not is_keras_own(original):
-            raise TypeError(_NOT_KERAS if self._session.source is None else f"{_NOT_KERAS}: {_IN_A_SCRIPT}")
+            raise TypeError(_NOT_KERAS)
         if not isinstance(iterator, ITERATORS):
             raise TypeError(f"its batches come from a {type(iterator).__name__}, which tfwatch cannot fetch from")
         steps = self._model.steps_per_execution

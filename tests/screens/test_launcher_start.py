@@ -114,7 +114,7 @@ async def test_the_script_is_asked_for_from_its_empty_knobs_too_and_escape_takes
     async with launcher() as (app, pilot):
         await pilot.press("end", "right", "enter", "escape")
         await pilot.pause()
-        assert app.words == ()
+        assert not app.words
         assert "enter choose script" in text(app)
         await pilot.press("enter", *"no.py", "enter")
     assert app.words == ("run", "no.py")

@@ -93,7 +93,7 @@ async def test_a_small_screen_keeps_its_rows_with_any_name(tmp_path: Path, name:
 @by_name
 async def test_the_launchers_lists_keep_their_columns(name: str) -> None:
     knob = StartKnob("data", (Value("none"), Value(name, ("--data", name))), 1, name)
-    workloads, runs = (Trainable(name, name, (knob,), "w"),), (PastRun(name, name, 720.0, name, 9, 1.0, None, 0.41),)
+    workloads, runs = (Trainable(name, name, (knob,)),), (PastRun(name, name, 720.0, name, 9, 1.0, None, 0.41),)
     async with launcher(offer(workloads, lambda: name, lambda: runs), (120, 40)) as (app, pilot):
         for keys in ((), ("right",), ("r",)):
             await pilot.press(*keys)

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-_RUNS_DIR = "--runs-dir"
+#: Its options that have a value.
+_WITH_VALUE = ("--runs-dir", "--python")
 
 
 def add(commands: Any) -> None:
@@ -20,12 +21,14 @@ def add(commands: Any) -> None:
         "run",
         help=text,
         description=f"{options.sentence(text)} What follows SCRIPT is the script's, as is the exit code.",
-        usage="tfwatch run [--headless] [--runs-dir DIR] (SCRIPT | -m MODULE) [ARGS]",
+        usage="tfwatch run [--headless] [--python PATH] [--runs-dir DIR] (SCRIPT | -m MODULE) [ARGS]",
         allow_abbrev=False,
     )
     own.set_defaults(run=_run)
     own.count_own_words = _count_own_words
     own.add_argument("--headless", action="store_true", help="the script's output, and then a summary on stderr")
+    text = "the interpreter of the script, which needs keras, numpy and psutil; default: the one that runs tfwatch"
+    own.add_argument("--python", metavar="PATH", type=options.typed(options.path), help=text)
     options.add_runs_dir(own)
 
 
@@ -33,7 +36,7 @@ def _count_own_words(words: Sequence[str]) -> int:
     """Return the number of words before the script, or before `-m`."""
     at = 0
     while at < len(words) and words[at].startswith("-") and not words[at].startswith("-m") and words[at] != "--":
-        at += 2 if words[at] == _RUNS_DIR else 1
+        at += 2 if words[at] in _WITH_VALUE else 1
     return min(at, len(words))
 
 
@@ -60,4 +63,4 @@ def _script(words: Sequence[str]) -> list[str]:
 def _run(args: argparse.Namespace) -> int:
     from tfwatch.commands.run import RunOptions, run
 
-    return run(RunOptions(_script(args.words), options.runs_dir(args), args.headless))
+    return run(RunOptions(_script(args.words), options.runs_dir(args), args.headless, args.python))

@@ -26,11 +26,15 @@ _MOST_LINES = 20
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The options of `tfwatch run`. script: the script, or `-m` and a module, and its arguments."""
+    """The options of `tfwatch run`.
+
+    script: the script, or `-m` and a module, and its arguments. python: its interpreter; None is this one.
+    """
 
     script: Sequence[str]
     runs_dir: Path
     headless: bool
+    python: Path | None = None
 
 
 def run(options: RunOptions, clock: Clock = SYSTEM) -> int:

@@ -8,8 +8,6 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import platformdirs
-
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.events import ImportEnded, decode
 from tfwatch.runs.format import (
@@ -33,6 +31,8 @@ if TYPE_CHECKING:
 
 def default_runs_dir() -> Path:
     """Return `$XDG_STATE_HOME/tfwatch/runs`, on macOS `~/Library/Application Support/tfwatch/runs`."""
+    import platformdirs  # the environment of a script that tfwatch runs may lack it
+
     return Path(platformdirs.user_state_dir("tfwatch", appauthor=False)) / "runs"
 
 

@@ -91,7 +91,7 @@ def test_compute_that_changed_alone_has_drifted_where_the_knob_cannot_move_it(
 ) -> None:
     before = make_steps(np.full(100, 0.2), compute=10.0, host=0.0)
     after = make_steps(np.full(100, 0.2), compute=12.0, host=0.0)
-    found = measure_effect(before, after, knob, accelerated, in_bursts=False)
+    found = measure_effect(before, after, [knob], accelerated, in_bursts=False)
     assert found.estimate.answer == "slower"
     assert found.compute_drift == (drift if drift is None else pytest.approx(drift))
 
@@ -99,5 +99,5 @@ def test_compute_that_changed_alone_has_drifted_where_the_knob_cannot_move_it(
 def test_a_shorter_wait_is_an_effect_though_compute_drifts() -> None:
     before = make_steps(np.full(100, 10.0), compute=10.0, host=0.0)
     after = make_steps(np.full(100, 0.2), compute=10.5, host=0.0)
-    found = measure_effect(before, after, "latency_ms", accelerated=False, in_bursts=False)
+    found = measure_effect(before, after, ["latency_ms"], accelerated=False, in_bursts=False)
     assert (found.estimate.answer, found.compute_drift) == ("faster", None)

@@ -29,6 +29,8 @@ from tfwatch.analysis.tuning.experiment import TOP, Estimate
 from tfwatch.core.rows import step_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from numpy.typing import NDArray
 
     from tfwatch.core.rows import Rows
@@ -51,8 +53,8 @@ _NORMAL_QUANTILE = 1.960
 _LEAST_MS = 1e-3
 #: Knobs that move only the data wait; and those that move no more where the steps run on a device of their own, beside
 #: what the CPU does for them. On a CPU that trains, loaders and training share the cores.
-_MOVES_WAIT = ("latency_ms", "shuffle")
-_SHARES_CORES = ("prefetch", "workers", "fast_pipeline", "cache")
+_MOVES_WAIT = frozenset({"latency_ms", "shuffle"})
+_SHARES_CORES = _MOVES_WAIT | {"prefetch", "workers", "fast_pipeline", "cache"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +69,16 @@ class Effect:
     compute_drift: float | None = None
 
 
-def measure_effect(before: Rows, after: Rows, knob: str, accelerated: bool, in_bursts: bool) -> Effect:
-    """Measure a switch from its steady rows of `core.rows.STEP` on both sides, at least 20 on each.
+def measure_effect(
+    before: Rows, after: Rows, knobs: Collection[str], accelerated: bool, in_bursts: bool = False
+) -> Effect:
+    """Measure a switch of knobs from its steady rows of `core.rows.STEP` on both sides, at least 20 on each.
 
     accelerated: the steps run on a device beside the CPU. in_bursts: batches come in bursts on either side.
     """
     steps = [step_ms(side, np.float64) for side in (before, after)]
     estimate = compare_sides(steps[0], steps[1], in_bursts)
-    fixed = [_unmoved_ms(side, knob, accelerated) for side in (before, after)]
+    fixed = [_unmoved_ms(side, knobs, accelerated) for side in (before, after)]
     fixed_ms = [float(np.median(side)) for side in fixed]
     if estimate.answer not in ("faster", "slower") or min(fixed_ms) <= 0:
         return Effect(estimate)
@@ -83,13 +87,13 @@ def measure_effect(before: Rows, after: Rows, knob: str, accelerated: bool, in_b
     return Effect(estimate, None if is_by_knob else fixed_ms[1] / fixed_ms[0] - 1)
 
 
-def _unmoved_ms(rows: Rows, knob: str, accelerated: bool) -> Times:
-    """Return the part of each step that a knob cannot move; zeros where it may move all of it."""
-    if knob in _MOVES_WAIT:
+def _unmoved_ms(rows: Rows, knobs: Collection[str], accelerated: bool) -> Times:
+    """Return the part of each step that no knob of these can move; zeros where they may move all of it."""
+    if _MOVES_WAIT.issuperset(knobs):
         work: Times = step_ms(rows, np.float64) - rows["wait_ms"]
         return work
     part: Times = rows["compute_ms"].astype(np.float64) - rows["dispatch_ms"]
-    return part if accelerated and knob in _SHARES_CORES else np.zeros(len(rows))
+    return part if accelerated and _SHARES_CORES.issuperset(knobs) else np.zeros(len(rows))
 
 
 def compare_sides(before: Times, after: Times, in_bursts: bool = False) -> Estimate:

@@ -29,6 +29,7 @@ from tfwatch.core.knobs import knob_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from tfwatch.analysis.tuning.experiment import Answer
     from tfwatch.core.events import Event
 
 _WHY = {
@@ -125,6 +126,12 @@ def estimate_of(ended: ExperimentEnded | AutopilotEnded) -> Estimate | None:
     if ended.ratio is None or ended.low is None or ended.high is None:
         return None
     return Estimate(ended.ratio, ended.low, ended.high)
+
+
+def answer_of(ended: AutopilotEnded) -> Answer:
+    """Return the answer that the interval proves, as that of a switch."""
+    known = estimate_of(ended)
+    return known.answer if known and ended.compute_drift is None else "unclear"
 
 
 def rounds_text(ended: ExperimentEnded) -> str:

@@ -55,9 +55,10 @@ def describe_bound(now: Situation) -> Banner | None:
 
 def _compute_bound(now: Situation, part: Breakdown) -> Banner:
     spent = advice.of_step(part.wait, part.step)
-    found = _next(now, part)
+    gain = advice.advise_gain(now)
+    found = gain or _next(now, part)
     switched = code_suggestions.pasted_lines(now.knobs, now.started, now.stages, now.fast_pipeline, now.better)
-    edit = "\n".join(filter(None, (switched, found.edit)))
+    edit = gain.edit if gain else "\n".join(filter(None, (switched, found.edit)))
     word = f"OK, data wait {units.percent(part.wait_share)}"
     sentence = f"compute-bound: only {spent} is data wait"
     return Banner(word, sentence, found.sentence, Tone.GOOD, edit=edit, brief=f"compute-bound: waits {spent}")
@@ -66,7 +67,7 @@ def _compute_bound(now: Situation, part: Breakdown) -> Banner:
 def _launch_bound(now: Situation, part: Breakdown) -> Banner:
     share = units.percent(part.dispatch.mean / part.step.mean if part.step.mean else None)
     spent = f"{advice.of_step(part.dispatch, part.step)}/step"
-    found = _next(now, part)
+    found = (None if now.op_by_op else advice.advise_gain(now)) or _next(now, part)
     if now.op_by_op and not now.accelerated:
         brief = f"Python between operations takes {spent}"
         sentence = brief

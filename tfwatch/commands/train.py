@@ -145,11 +145,10 @@ def _check_knobs(request: TrainRequest) -> None:
     entry = registry.find(plan.workload)
     wanted = asked | {knob for knob, *_ in plan.knobs.differences(Knobs())}
     # The device decides on a prefetch to it, once TensorFlow has found one.
-    later = {"device_prefetch"} - ({request.experiment.knob} if request.experiment else set())
-    missing = [knob for knob in LACKING if knob in wanted - later and not entry.has(knob)]
+    missing = [knob for knob in LACKING if knob in wanted - {"device_prefetch"} and not entry.has(knob)]
     if missing:
         _refuse(plan.workload, missing[0])
-    if entry.is_built_once and asked - {"prefetch"}:
+    if entry.is_built_once and asked - {"prefetch", "device_prefetch"}:
         raise BadInputError(f"{plan.workload} takes switches of prefetch only, for its dataset() is built once")
     if "latency_ms" in wanted and not entry.reads_files:
         _refuse(plan.workload, "latency_ms")

@@ -16,7 +16,7 @@ from tfwatch.analysis.tuning.autopilot_moves import settling_steps
 from tfwatch.analysis.tuning.experiment import ExperimentState, block_means, counted_steps, evaluate
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import EXPERIMENT, WITH_THE_RUN, ExperimentBegan, ExperimentBlock, ExperimentEnded
-from tfwatch.core.knobs import show
+from tfwatch.core.knobs import knob_name, show
 from tfwatch.core.rows import step_ms
 from tfwatch.tuner.driver import Interrupt, RefusedError
 
@@ -63,13 +63,13 @@ def run(driver: Driver, request: Experiment) -> None:
 
 
 def _carry_out(driver: Driver, request: Experiment) -> str:
-    knob, manifest = request.knob, driver.snapshot.manifest
-    if knob not in manifest.switchable:
-        raise RefusedError(f"{knob} cannot be switched in this run")
+    knob = request.knob
     if len(set(request.values)) < max(2, len(request.values)):
-        raise RefusedError(f"{', '.join(map(show, request.values))} are not different settings of {knob}")
-    # An earlier request takes effect first.
+        raise RefusedError(f"{', '.join(map(show, request.values))} are not different settings of {knob_name(knob)}")
+    # An earlier request takes effect first. Only a run that trains knows its device, and so a prefetch to it.
     driver.wait(lambda snapshot: snapshot.steps_total >= _WARM and not driver.is_switching)
+    if knob not in driver.snapshot.manifest.switchable:
+        raise RefusedError(f"{knob_name(knob)} cannot be switched in this run")
     return _ExperimentJob(driver, request).run()
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tests.commands.fakes import FakeTrainer, factories
 from tfwatch.commands.ab import ExperimentOptions, ab
 from tfwatch.core.events import ExperimentEnded, PipelineSwitched, SwitchAsked
-from tfwatch.core.knobs import Knobs, show
+from tfwatch.core.knobs import Knobs, describe, show
 from tfwatch.core.rows import Phase
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import open_run
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pytest
 
     from tfwatch.commands.factories import Factories
+    from tfwatch.training.request import Plan
 
 OPTIONS = ExperimentOptions("cnn", Settings(steps=400, seed=1), Knobs(), "prefetch", ("off", 4))
 
@@ -34,12 +35,13 @@ class ObedientTrainer(FakeTrainer):
 
     def _step(self, step: int) -> None:
         for request in self._control.take():
-            old, new = show(self._control.knobs.prefetch), show(request.value)
+            old, new = show(getattr(self._control.knobs, request.knob)), show(request.value)
             now, words = self._writer.now_ns(), {"knob": request.knob, "old": old, "new": new, "by": request.by}
             self._writer.event(SwitchAsked(now, step=step - 1, **words))
             self._control.knobs = self._control.knobs.with_value(request.knob, request.value)
             self._writer.event(PipelineSwitched(now, asked_step=step - 1, step=step, took_ms=1.0, **words))
-        compute_ms = 4.0 if self._control.knobs.prefetch == 4 else 9.0
+        knobs = self._control.knobs
+        compute_ms = 4.0 if knobs.prefetch == 4 or knobs.device_prefetch == 2 else 9.0
         start_ns = max(0, self._writer.now_ns() - 10**7)
         self._writer.step(start_ns, step, 0, 0, 0.5, 1.0, compute_ms + 0.001 * (step % 7), 0.5)
         self._writer.status = (Phase.HOST, start_ns, step, 0, "")
@@ -48,8 +50,11 @@ class ObedientTrainer(FakeTrainer):
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def obedient(interrupted: int = 0) -> Factories:
-    def trainer(_plan: Any, writer: Any, control: Any, _clock: Any) -> ObedientTrainer:
+def obedient(interrupted: int = 0, plans: list[Plan] | None = None) -> Factories:
+    def trainer(plan: Plan, writer: Any, control: Any, _clock: Any) -> ObedientTrainer:
+        if plans is not None:
+            plans.append(plan)
+            writer.describe(knobs=describe(plan.knobs), switchable=["prefetch", "device_prefetch"])
         made = ObedientTrainer(writer, control, "", 100_000)
         made.interrupted = interrupted
         return made
@@ -69,6 +74,14 @@ def test_it_ends_with_the_answer_in_the_summary(tmp_path: Path, capfd: pytest.Ca
     assert run.ended
     assert run.ended.cause == "finished"
     assert out.startswith("cnn: finished, ")
+
+
+def test_device_prefetch_is_tested_where_the_device_has_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    plans: list[Plan] = []
+    asked = replace(OPTIONS, knob="device_prefetch", values=("off", 2))
+    assert ab(asked, tmp_path, factories=obedient(plans=plans)) == 0
+    assert plans[0].tested_knob == "device_prefetch"  # the trainer asks the device
+    assert "device prefetch off vs 2: 2.00 x faster (" in capfd.readouterr().out
 
 
 def test_json_is_one_document_with_the_answer(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 S = 10**9
 NAN = math.nan
 FOUND = StagesFound(S, 0, ["map(decode)", "prefetch"], ["Map", "Prefetch"])
-NO_TABLE: dict[str, Any] = {"stages": [], "total_ms": None, "bottleneck": None}
+NO_TABLE: dict[str, Any] = {"stages": [], "total_ms": None, "fetch_threads_ms": None, "bottleneck": None}
 
 
 def opened(folder: Path, *events: Event, stages: bool = True) -> Run:
@@ -61,6 +61,7 @@ def test_the_last_table_is_in_the_json_object_with_null_where_there_is_no_figure
             },
         ],
         "total_ms": 21.0,
+        "fetch_threads_ms": None,
         "bottleneck": {
             "stage": "map(decode)",
             "reason": "serial",
@@ -68,6 +69,17 @@ def test_the_last_table_is_in_the_json_object_with_null_where_there_is_no_figure
         },
         "missing": None,
     }
+
+
+def test_the_rest_of_the_wait_beside_the_stages_is_in_it_as_on_the_screen(tmp_path: Path) -> None:
+    decode = StagesFound(S, 0, ["map(decode)"], ["Map"])
+    writer = write_run(tmp_path, make_steps(np.full(30, 5.1)), decode, RunEnded(60 * S, "finished", 30))
+    writer.stage(20 * S, 0, 0, 32, 1.75, 1.0, NAN, NAN, NAN, 1.0)
+    writer.flush()
+
+    found = document.as_json(open_run(tmp_path, FakeClock(60).clock))["pipeline"]
+
+    assert (found["total_ms"], found["fetch_threads_ms"]) == (1.75, pytest.approx(3.35))
 
 
 @pytest.mark.parametrize(

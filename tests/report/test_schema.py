@@ -24,7 +24,7 @@ from tfwatch.core.events import (
     SwitchAsked,
     SwitchMissed,
 )
-from tfwatch.core.knobs import KnobChange
+from tfwatch.core.knobs import KNOBS, KnobChange, option_name
 from tfwatch.report.document import as_json
 from tfwatch.runs.opened import read_run
 
@@ -131,6 +131,10 @@ def test_a_written_run_fits_the_schema(rows: Rows, events: tuple[Event, ...], sh
 
     assert errors("run", found) == []
     assert _at(found, shown) or not len(rows)
+
+
+def test_the_schema_has_every_knob() -> None:
+    assert set(schema("run")["$defs"]["knob"]["enum"]) == set(map(option_name, KNOBS))
 
 
 def _at(document: dict[str, Any], path: str) -> Any:

@@ -68,13 +68,16 @@ async def test_its_result_is_listed_among_the_events(tmp_path: Path) -> None:
         steps=80,
         before_ms=23.4,
         after_ms=13.9,
+        ratio=1.68,
+        low=1.61,
+        high=1.74,
     )
     async with shown(run) as show:
         await show.frame()
         assert "AUTOPILOT" not in show.text
         assert "prefetch off → 4 kept: 23.4 to 13.9 ms" in show.text
-        assert "autopilot: 23.4 to 13.9 ms/step" in show.text
-        assert "autopilot: 1.68 x faster, 1 of 1 moves kept" in show.text
+        assert "autopilot: 1.68 x faster (1.61 to 1.74), 23.4 to 13.9 ms" in show.text
+        assert "autopilot: 1.68 x faster (1.61 to 1.74), 1 of 1 moves" in show.text
         assert "at the start" in show.text
         assert "prefetch off → 4 kept: 23.4 to 13.9 ms, forecast 13.8" in show.text
     async with shown(run.switched("workers", "off", "4").steps(80, COMPUTE_BOUND), (80, 24)) as show:

@@ -20,7 +20,9 @@ from tfwatch.runs.reader import RunReader
 from tfwatch.runs.streams import FolderSource
 from tfwatch.screens.keys import Layout, layout_for
 from tfwatch.screens.leave import Leave
+from tfwatch.widgets.events import EventsPane
 from tfwatch.widgets.header import terminal_title
+from tfwatch.widgets.timeline.widget import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -282,3 +284,17 @@ async def test_a_run_that_is_over_is_replayed(tmp_path: Path) -> None:
         assert "REPLAY, ended" in show.rows[0]
         assert "●" not in show.rows[0]
         assert "FINISHED" in show.rows[1]
+
+
+@pytest.mark.parametrize("size", [(200, 90), (400, 120)])
+async def test_on_a_huge_screen_the_rows_go_to_the_lists_and_not_to_the_chart(size: tuple[int, int]) -> None:
+    async with shown(usual(None), size) as show:
+        chart, events = (show.live.query_one(kind).region for kind in (Timeline, EventsPane))
+        assert chart.height <= 48
+        assert events.height >= 16
+        assert events.bottom == size[1] - 1, "no row stays empty"
+
+
+async def test_below_that_the_chart_takes_what_the_panes_leave() -> None:
+    async with shown(usual(None), (200, 60)) as show:
+        assert (show.live.query_one(Timeline).region.height, show.live.query_one(EventsPane).region.height) == (23, 12)

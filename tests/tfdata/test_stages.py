@@ -15,9 +15,10 @@ from tests.runs.processes import wait_until
 from tests.whole import events_of, only
 from tfwatch.analysis.findings.bottleneck import StageTable, make_stage_table
 from tfwatch.core.events import SensorMissing, StagesFound, StallLocated
-from tfwatch.core.knobs import Knobs
+from tfwatch.core.knobs import Knobs, Setting
 from tfwatch.core.rows import STEP, Phase
 from tfwatch.runs.opened import Run, read_run
+from tfwatch.tfdata import live_switch, work_ahead
 from tfwatch.tfdata.stage_names import find_code_stages
 from tfwatch.tfdata.stage_reader import STALL_NS, StageReader
 
@@ -104,6 +105,42 @@ def test_stages_have_the_names_of_the_code_and_no_gate() -> None:
     assert by_name["shuffle(100)"].buffer_size == 100
     assert by_name["shuffle(100)"].buffered >= 99
     assert all(stage.busy_ms >= 0 for stage in made.stages if not stage.is_buffer)
+
+
+def copied_ahead(source: Any, knobs: Knobs, monkeypatch: pytest.MonkeyPatch, *, decodes: bool = False) -> Any:
+    """The batches of a source with a prefetch to the device, for which the CPU stands."""
+    import tensorflow as tf
+
+    monkeypatch.setattr(work_ahead, "DEVICE", "/CPU:0")
+    gate = live_switch._gated(source, tf.Variable(True))
+    over = gate.map(decode, num_parallel_calls=2) if decodes else gate
+    return iter(work_ahead.on_device(work_ahead.prefetch_only(over, knobs), knobs))
+
+
+@pytest.mark.parametrize("prefetch", ["off", 4])
+def test_behind_a_prefetch_to_the_device_the_stages_are_those_of_the_source(
+    prefetch: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tensorflow as tf
+
+    source = iter(tf.data.Dataset.range(100_000).map(decode).batch(8))
+    knobs = Knobs(prefetch=prefetch, device_prefetch=2)
+    held, writer, reader, _ = begin(copied_ahead(source, knobs, monkeypatch), source)
+    read_after(held, reader, 40)
+    found = table(writer)
+    assert [stage.name for stage in found.stages] == ["range", "map(decode), batch(8)"]
+    assert found.rate_ms > 0
+
+
+def test_a_map_between_the_source_and_a_prefetch_to_the_device_has_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tensorflow as tf
+
+    source = iter(tf.data.Dataset.range(100_000).batch(8))
+    batches = copied_ahead(source, Knobs(device_prefetch=2), monkeypatch, decodes=True)
+    held, writer, reader, _ = begin(batches, source)
+    read_after(held, reader, 40)
+    assert not len(recorded(writer).stages)
+    assert "prefetch_to_device" in only(recorded(writer), SensorMissing).reason
 
 
 def test_a_source_without_autotuning_is_one_row_and_a_generator_has_its_name() -> None:

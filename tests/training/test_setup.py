@@ -50,6 +50,7 @@ WITH_MEMORY = Device("GPU:0 a chip", accelerated=True, has_own_memory=True)
         (Plan("cnn", Settings(), ON), GPU, "unified memory"),
         (Plan("cnn", Settings(steps_per_execution=4), ON), WITH_MEMORY, "steps_per_execution"),
         (Plan("cnn", Settings(), Knobs(), (Scheduled(9, "device_prefetch", 2),)), host_device(), "the CPU computes"),
+        (Plan("cnn", Settings(), Knobs(), tested_knob="device_prefetch"), host_device(), "the CPU computes"),
     ],
 )
 def test_device_prefetch_is_refused_where_it_cannot_be(plan: Plan, device: Device, why: str) -> None:
@@ -59,6 +60,8 @@ def test_device_prefetch_is_refused_where_it_cannot_be(plan: Plan, device: Devic
 
 def test_device_prefetch_is_taken_by_a_gpu_with_memory_of_its_own() -> None:
     check_device_prefetch(Plan("cnn", Settings(), ON), WITH_MEMORY)
+    check_device_prefetch(Plan("cnn", Settings(), Knobs(), tested_knob="device_prefetch"), WITH_MEMORY)
+    check_device_prefetch(Plan("cnn", Settings(), Knobs(), tested_knob="prefetch"), host_device())
     check_device_prefetch(Plan("cnn", Settings(), Knobs()), host_device())
 
 

@@ -55,6 +55,22 @@ def test_it_feeds_the_device_and_tells_each_move_with_what_came(plant: Plant) ->
     assert training.events(AutopilotBegan)[0].memory_bytes == 2.0**40
 
 
+def test_the_gain_comes_with_the_interval_of_a_before_after() -> None:
+    (ended,) = flown(GPU).events(AutopilotEnded)
+    assert 1 < ended.low < ended.ratio < ended.high
+    assert ended.low < ended.before_ms / ended.after_ms < ended.high
+
+
+def test_a_gain_within_the_noise_is_not_claimed() -> None:
+    (ended,) = flown(Plant(data_ms=8.9, compute_ms=8, noise=0.3), knobs=Knobs(prefetch=4)).events(AutopilotEnded)
+    assert ended.ratio is None or ended.low < 1 < ended.high
+
+
+def test_no_move_is_no_gain() -> None:
+    (ended,) = flown(Plant(data_ms=0.05, compute_ms=12)).events(AutopilotEnded)
+    assert (ended.ratio, ended.low, ended.high, ended.compute_drift) == (None, None, None, None)
+
+
 def test_what_is_fed_already_is_left_as_it_is() -> None:
     training = flown(Plant(data_ms=0.05, compute_ms=12))
     assert training.events(AutopilotEnded)[0].cause == "compute_floor"

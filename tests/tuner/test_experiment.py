@@ -262,10 +262,22 @@ def test_it_ends_too_where_the_experiment_cannot_begin() -> None:
     assert run.control.was_stopped
 
 
+def test_a_knob_that_the_device_brings_is_awaited() -> None:
+    """A prefetch to the device is switchable only once TensorFlow has found one: the test is asked for before."""
+    order = Experiment("device_prefetch", ("off", 2), 600)
+    run = Simulated(noisy({"off": 20.0, 4: 10.0}))
+    driver = run.driver(order)
+    run.writer.describe(switchable=["prefetch", "device_prefetch"])
+    experiment.run(driver, order)
+    (ended,) = (event for event in run.events() if isinstance(event, ExperimentEnded))
+    assert ended.knob == "device_prefetch"
+    assert ended.rounds > 0
+
+
 @pytest.mark.parametrize(
     ("order", "reason"),
     [
-        (Experiment("latency_ms", (0.0, 5.0)), "latency_ms cannot be switched in this run"),
+        (Experiment("latency_ms", (0.0, 5.0)), "latency cannot be switched in this run"),
         (Experiment("prefetch", (4, 4)), "4, 4 are not different settings of prefetch"),
         (Experiment("prefetch", (4,)), "4 are not different settings of prefetch"),
     ],

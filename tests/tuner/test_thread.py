@@ -44,8 +44,8 @@ def told(
 
 
 def test_what_is_refused_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    order = Experiment("latency_ms", (0.0, 5.0))
-    assert told(order, monkeypatch) == ["experiment ended: latency_ms cannot be switched in this run"]
+    order = Experiment("prefetch", (4, 4))
+    assert told(order, monkeypatch) == ["experiment ended: 4, 4 are not different settings of prefetch"]
 
 
 def test_a_pilot_that_breaks_says_so_and_lives(monkeypatch: pytest.MonkeyPatch) -> None:

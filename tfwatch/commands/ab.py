@@ -59,7 +59,7 @@ def ab(
         settings = replace(settings, steps=budget + _AROUND if budget else _ENDLESS)
     knobs = options.knobs.with_value(options.knob, options.values[0])
     request = TrainRequest(
-        plan=Plan(options.workload, settings, knobs),
+        plan=Plan(options.workload, settings, knobs, tested_knob=options.knob),
         runs_dir=runs_dir,
         headless=True,
         as_json=as_json,

@@ -145,8 +145,7 @@ def _check_knobs(request: TrainRequest) -> None:
     entry = registry.find(plan.workload)
     wanted = asked | {knob for knob, *_ in plan.knobs.differences(Knobs())}
     # The device decides on a prefetch to it, once TensorFlow has found one.
-    later = {"device_prefetch"} - ({request.experiment.knob} if request.experiment else set())
-    missing = [knob for knob in LACKING if knob in wanted - later and not entry.has(knob)]
+    missing = [knob for knob in LACKING if knob in wanted - {"device_prefetch"} and not entry.has(knob)]
     if missing:
         _refuse(plan.workload, missing[0])
     if "latency_ms" in wanted and not entry.reads_files:

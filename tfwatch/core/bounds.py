@@ -103,6 +103,8 @@ MeanBytes: TypeAlias = Annotated[float, Between(0, LARGEST_FIGURE)]
 Share: TypeAlias = Annotated[float, Between(0, 1.001)]
 #: A ratio of two step times.
 Ratio: TypeAlias = Annotated[float, Between(SMALLEST_RATIO, LARGEST_RATIO)]
+#: A change of a step time, as a share of it.
+Change: TypeAlias = Annotated[float, Between(-1, LARGEST_RATIO)]
 #: Seconds since 1970 at which a process started.
 StartTime: TypeAlias = Annotated[float, Between(0, LATEST_WALL_NS / 1e9)]
 CoreCount: TypeAlias = Annotated[int, Between(0, MOST_CORES)]

@@ -14,6 +14,7 @@ from tfwatch.core.bounds import (
     Answer,
     AutopilotCause,
     Bytes,
+    Change,
     Count,
     ExperimentCause,
     Knob,
@@ -124,7 +125,8 @@ class AutopilotEnded:
     left to try), `user`, `over` (the run), `budget` or `failed`; reason: the same in a sentence.
     before_ms, after_ms: mean step time at the beginning and at the end; before_share, after_share: data wait as a share
     of it, 0 to 1. None where too few steps were measured. knobs: the final settings. peak_bytes: the most memory that
-    the process added since the autopilot began.
+    the process added since the autopilot began. ratio: the typical step before over that after; low, high: its 95 %
+    interval; None where no move was kept. compute_drift: as of a switch, see `before_after.Effect`.
     """
 
     at_ns: Moment
@@ -138,6 +140,10 @@ class AutopilotEnded:
     after_share: Share | None = None
     peak_bytes: MeanBytes | None = None
     knobs: dict[str, str] = field(default_factory=dict)
+    ratio: Ratio | None = None
+    low: Ratio | None = None
+    high: Ratio | None = None
+    compute_drift: Change | None = None
 
 
 #: `by` of the switches that an experiment asks for.

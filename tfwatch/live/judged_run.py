@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import replace
 from functools import cached_property
@@ -14,7 +15,7 @@ from tfwatch.analysis.findings.situation import Banner, Tone
 from tfwatch.analysis.findings.starving_cost import DataWaitCost, cost_of_data_wait
 from tfwatch.analysis.steps.summary import LastSetting, Summary, summarise
 from tfwatch.analysis.steps.time_breakdown import TimeBreakdown, make_time_breakdown, mean_time_spent
-from tfwatch.analysis.steps.verdict import breakdown
+from tfwatch.analysis.steps.verdict import Conditions, breakdown
 from tfwatch.analysis.tuning.comparison import find_better_settings
 from tfwatch.analysis.tuning.evidence import Evidence, build_evidence, last_table
 from tfwatch.analysis.tuning.forecast import Record, forecasts, record
@@ -50,7 +51,10 @@ class JudgedRun:
         """All steps in figures."""
         run, manifest = self.run, self.run.manifest
         open_wait = run.open_phase.wait if run.open_phase else None
-        return summarise(run.steps, run.events, manifest.accelerated, open_wait, manifest.op_by_op, manifest.copy_ms)
+        table = self._tables.table_at(0, int(run.stages["at_ns"].max(initial=0)))
+        batch_ms = table.rate_ms if table else math.nan
+        conditions = Conditions(manifest.accelerated, manifest.op_by_op, manifest.copy_ms, batch_ms)
+        return summarise(run.steps, run.events, conditions, open_wait)
 
     @cached_property
     def time_breakdown(self) -> TimeBreakdown:

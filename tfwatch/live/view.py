@@ -228,7 +228,8 @@ class Follower:
     def _measure(self, snapshot: Snapshot) -> MeasuredSetting:
         """The present setting, of the newest steps; its knobs and forecasts are newer, and come later."""
         rows, switches = snapshot.steps, len(snapshot.events.of(PipelineSwitched))
-        judgement = judge_now(snapshot, self._figures.setting.judgement if switches == self._switches else NOT_JUDGED)
+        before = self._figures.setting.judgement if switches == self._switches else NOT_JUDGED
+        judgement = judge_now(snapshot, before, self._forecasts.table)
         self._switches = switches
         host_ms = judgement.breakdown.host.mean if judgement.breakdown else 0.0
         return MeasuredSetting(
@@ -340,7 +341,7 @@ def at_this_moment(setting: Situation, snapshot: Snapshot) -> Situation:
     )
 
 
-def judge_now(snapshot: Snapshot, before: Judgement = NOT_JUDGED) -> Judgement:
+def judge_now(snapshot: Snapshot, before: Judgement = NOT_JUDGED, table: StageTable | None = None) -> Judgement:
     """The judgement of the newest steps of the present setting. before: the last one of this setting."""
     manifest = snapshot.manifest
     return judge(
@@ -350,6 +351,7 @@ def judge_now(snapshot: Snapshot, before: Judgement = NOT_JUDGED) -> Judgement:
         op_by_op=manifest.op_by_op,
         bound=before.bound,
         copy_ms=manifest.copy_ms,
+        batch_ms=table.rate_ms if table else math.nan,
     )
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.steps.patterns import Pattern
     from tfwatch.analysis.steps.spikes import Spike
     from tfwatch.analysis.steps.stalls import Stall
-    from tfwatch.analysis.steps.verdict import Judgement
+    from tfwatch.analysis.steps.verdict import Breakdown, Judgement
     from tfwatch.core.events import Event
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.opened import Run
@@ -40,15 +40,19 @@ if TYPE_CHECKING:
 _FIGURES = ("busy_ms", "parallelism", "buffered", "buffer_size", "buffered_bytes")
 
 
-def pipeline_json(table: StageTable | None, events: Iterable[Event]) -> dict[str, Any]:
-    """Return the last stage table of a run; `missing` is the reason for none, where it is known."""
+def pipeline_json(table: StageTable | None, split: Breakdown | None, events: Iterable[Event]) -> dict[str, Any]:
+    """Return the last stage table of a run; `missing` is the reason for none, where it is known.
+
+    split: of the steps of the last setting.
+    """
     reasons = [event.reason for event in events if isinstance(event, SensorMissing) and event.sensor == PIPELINE]
     missing = reasons[-1] if reasons else None
     if table is None:
-        return {"stages": [], "total_ms": None, "bottleneck": None, "missing": missing}
+        return {"stages": [], "total_ms": None, "fetch_threads_ms": None, "bottleneck": None, "missing": missing}
     return {
         "stages": [_stage(stage) for stage in table.stages],
         "total_ms": table.all_ms,
+        "fetch_threads_ms": table.fetch_ms(split.wait.mean) if split else None,
         "bottleneck": _bottleneck(table, table.bottleneck) if table.bottleneck else None,
         "missing": missing if math.isnan(table.all_ms) else None,
     }
@@ -106,7 +110,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "forecasts": forecasts_json(judged.record),
         "data_wait_cost": data_wait_cost_json(judged.lost),
         "time_breakdown": _time_breakdown(judged.time_breakdown),
-        "pipeline": pipeline_json(judged.pipeline, run.events),
+        "pipeline": pipeline_json(judged.pipeline, summary.setting.judgement.breakdown, run.events),
         "keras_step_ms": keras_step_ms(run.epochs, run.events),
         **_energy(judged.hardware),
         "machine": _machine(judged.hardware),

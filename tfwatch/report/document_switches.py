@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.analysis.tuning.search_text import AutopilotRun, autopilot_runs
+from tfwatch.analysis.tuning.search_text import AutopilotRun, answer_of, autopilot_runs, estimate_of
 from tfwatch.analysis.tuning.switch_text import changes_text
 from tfwatch.core.events import ExperimentEnded, SwitchMissed
 from tfwatch.core.knobs import option_name
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.steps.verdict import Breakdown, Stat
     from tfwatch.analysis.tuning.comparison import Comparison
+    from tfwatch.analysis.tuning.experiment import Answer, Estimate
     from tfwatch.analysis.tuning.forecast import CheckedForecast, Record
     from tfwatch.core.events import Event, MoveJudged
 
@@ -91,9 +92,12 @@ def _switch(switch: Comparison) -> dict[str, Any]:
 
 def effect_json(switch: Comparison | None) -> dict[str, Any]:
     """Return the ratio of both sides with its 95 % interval, and the answer that it proves; None where unknown."""
-    known = switch.estimate if switch else None
+    return _speedup_json(switch.estimate, switch.answer) if switch else _speedup_json(None, None)
+
+
+def _speedup_json(known: Estimate | None, answer: Answer | None) -> dict[str, Any]:
     return {
-        "answer": switch.answer if switch and known else None,
+        "answer": answer if known else None,
         "speedup": known.ratio if known else None,
         "speedup_low": known.low if known else None,
         "speedup_high": known.high if known else None,
@@ -156,6 +160,7 @@ def _experiment(ended: ExperimentEnded) -> dict[str, Any]:
 
 def _autopilot_run(autopilot_run: AutopilotRun) -> dict[str, Any]:
     ended = autopilot_run.ended
+    known = estimate_of(ended) if ended else None
     return {
         "first_step": autopilot_run.began.step + 1,
         "memory_limit_bytes": autopilot_run.began.memory_bytes,
@@ -165,6 +170,8 @@ def _autopilot_run(autopilot_run: AutopilotRun) -> dict[str, Any]:
         "steps": ended.steps if ended else None,
         "before_ms": ended.before_ms if ended else None,
         "after_ms": ended.after_ms if ended else None,
+        **_speedup_json(known, answer_of(ended) if ended else None),
+        "compute_drift_share": ended.compute_drift if ended else None,
         "peak_bytes": ended.peak_bytes if ended else None,
         "knobs": by_name(ended.knobs) if ended else None,
     }

@@ -85,8 +85,9 @@ PANE_BINDINGS = [
 #: Columns and rows below which the screen shows no pane, and from which it shows all panes side by side.
 SMALLEST = (60, 18)
 ROOMY = (100, 36)
-#: Below LOW rows the first tab holds the settings alone; from TALL rows on a tab is larger.
-LOW, TALL = 24, 32
+#: Below LOW rows the first tab holds the settings alone; from TALL rows on a tab is larger. From HUGE rows on the chart
+#: grows no more, and the lists do.
+LOW, TALL, HUGE = 24, 32, 80
 
 
 class Layout(Enum):

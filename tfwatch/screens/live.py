@@ -12,7 +12,7 @@ from textual.widgets import Input, Static
 
 from tfwatch.runs.library import save_copy
 from tfwatch.screens.footer import FrameMeter, banner_note, cost_note, footer_keys, too_small_text
-from tfwatch.screens.keys import LIVE_BINDINGS, LOW, PANE_BINDINGS, TALL, Layout, layout_for, panes_shown
+from tfwatch.screens.keys import HUGE, LIVE_BINDINGS, LOW, PANE_BINDINGS, TALL, Layout, layout_for, panes_shown
 from tfwatch.screens.text_screens import HelpScreen, MissingScreen
 from tfwatch.terminal.guard import short_path
 from tfwatch.widgets.banner import BannerPane
@@ -183,6 +183,7 @@ class LiveScreen(Screen[None], CachedLines):
         self.filter_input.display = self.filter_input.display and layout is not Layout.TOO_SMALL
         self.set_class(self.app.size.height < LOW, "-low")
         self.set_class(self.app.size.height >= TALL, "-tall")
+        self.set_class(self.app.size.height >= HUGE, "-huge")
         self.timeline.compact = bare
         for selector in _PANES:
             self.query_one(selector).set_class(bare, "-bare")

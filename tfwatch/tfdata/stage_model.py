@@ -26,7 +26,7 @@ _UPGRADE = "install a newer TensorFlow"
 _NOT_AUTOTUNED = "tf.data keeps no model of a pipeline that is not autotuned (options.autotune.enabled is off)"
 AUTOTUNE_FIX = "turn options.autotune.enabled on"
 _DISTRIBUTED = "the batches are spread over several devices, and a DistributedIterator has no model"
-_ON_DEVICE = "the batches come from an iterator on the GPU (prefetch_to_device), which has no model"
+ON_DEVICE = "the batches come from an iterator on the GPU (prefetch_to_device), which has no model"
 NOT_TFDATA = "the batches do not come from a tf.data iterator"
 
 
@@ -87,7 +87,7 @@ def read_model(iterator: Any) -> Any:
     if not isinstance(iterator, tf.data.Iterator):
         raise NoModelError(NOT_TFDATA)
     if "GPU" in str(getattr(getattr(iterator, "_iterator_resource", None), "device", "")).upper():
-        raise NoModelError(_ON_DEVICE)
+        raise NoModelError(ON_DEVICE)
     get_model = getattr(tf.data.experimental, "get_model_proto", None)
     if get_model is None:
         raise NoModelError(_OLD, _UPGRADE)

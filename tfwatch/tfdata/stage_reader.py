@@ -18,6 +18,7 @@ from tfwatch.core.rows import STAGE, Phase
 from tfwatch.tfdata.stage_model import (
     AUTOTUNE_FIX,
     NOT_TFDATA,
+    ON_DEVICE,
     Node,
     NoModelError,
     find_stuck_stage,
@@ -40,6 +41,9 @@ Iterators: TypeAlias = "Callable[[], tuple[Any, Any]]"
 SENSOR = "pipeline"
 #: The kind of a row that stands for a source without a model.
 SOURCE = "Source"
+#: The stage that copies to a device, and the kinds of a prefetch to it.
+_COPY = "CopyToDevice"
+_AHEAD = frozenset({_COPY, "Prefetch"})
 PERIOD_S = 1.0
 #: The period at which the CPU of a wait is sampled.
 _SAMPLE_PERIOD_S = 0.2
@@ -163,19 +167,39 @@ class StageReader:
 
     def _lines(self, source: Any, top: Any) -> tuple[list[StageChange], int]:
         """Return the stages, and the number of batches so far."""
+        seen = follow(self._top, top)
+        if source is not None and any(stage.kind == _COPY for stage in seen.stages):
+            self._top = seen
+            return self._lines_of_source(source, seen.stages)
         nodes, batches = read_nodes(read_model(top))
         if any(node.cut_off for node in nodes) and self._cut_off < _MAX_SKIPPED:
             self._cut_off += 1
             return [], batches
         self._cut_off = 0
-        followed = follow(self._top, top)
-        if followed is not self._top:
-            self._top, self._gate = followed, FollowedIterator()
+        if seen is not self._top:
+            self._top, self._gate = seen, FollowedIterator()
         if source is None:
-            return changes_since(followed, nodes, batches), batches
+            return changes_since(seen, nodes, batches), batches
         gate, nodes = without_gate(nodes)
         below = self._source = follow(self._source, source)
-        return [*self._below(below, source, gate, batches), *changes_since(followed, nodes, batches)], batches
+        return [*self._below(below, source, gate, batches), *changes_since(seen, nodes, batches)], batches
+
+    def _lines_of_source(self, source: Any, above: Sequence[CodeStage]) -> tuple[list[StageChange], int]:
+        """Return the stages of a source whose batches are prefetched to a device.
+
+        The stages above it run in an iterator of the copy, which has no model: there may be only buffers.
+
+        Raises:
+            NoModelError: there are others, or the source has no model.
+        """
+        if any(stage.kind not in _AHEAD for stage in above):
+            raise NoModelError(ON_DEVICE)
+        below = self._source = follow(self._source, source)
+        try:
+            nodes, batches = read_nodes(read_model(source))
+        except NoModelError:
+            raise NoModelError(ON_DEVICE) from None
+        return changes_since(below, nodes, batches), batches
 
     def _below(self, followed: FollowedIterator, source: Any, gate: Node | None, batches: int) -> list[StageChange]:
         """Return the source's stages, or without a model one row for all of it, from the time to take from it."""

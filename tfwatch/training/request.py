@@ -23,7 +23,8 @@ _LIVE_KNOBS = tuple(knob for knob in KNOBS if not any(epochs_until(knob, value) 
 class Plan:
     """One training run.
 
-    start_weights: a file that `training.weights.save` wrote, which the model starts with.
+    start_weights: a file that `training.weights.save` wrote, which the model starts with. tested_knob: that of the A/B
+    test that begins with it; empty without one.
     """
 
     workload: str
@@ -31,10 +32,11 @@ class Plan:
     knobs: Knobs
     switches: tuple[Scheduled, ...] = ()
     start_weights: Path | None = None
+    tested_knob: str = ""
 
 
 def parse_switch(text: str) -> Scheduled:
-    """Read `100:prefetch=4`; the knobs are prefetch, workers, storage-latency, fast-pipeline, cache and shuffle.
+    """Read `100:prefetch=4`; any knob, by its name on the command line.
 
     Raises:
         ValueError: the text is not a switch; the message is a sentence for the user.

@@ -57,7 +57,8 @@ def check_device_prefetch(plan: Plan, device: Device) -> None:
         BadInputError: they cannot; the message is one sentence for the user.
     """
     switched = (switch.value for switch in plan.switches if switch.knob == "device_prefetch")
-    if all(value == "off" for value in (plan.knobs.device_prefetch, *switched)):
+    is_off = all(value == "off" for value in (plan.knobs.device_prefetch, *switched))
+    if is_off and plan.tested_knob != "device_prefetch":
         return
     why = NotTimed.UNIFIED if device.accelerated else NotTimed.CPU
     if device.has_own_memory and plan.settings.steps_per_execution == 1:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, TypeVar
 from tfwatch.analysis.tuning import autopilot_moves
 from tfwatch.analysis.tuning.autopilot_moves import LEAST, MOST, Limits, Move, Stop
 from tfwatch.analysis.tuning.autopilot_search import AutopilotSearch
+from tfwatch.analysis.tuning.comparison import LONGEST, effect_between
 from tfwatch.analysis.tuning.estimator import Measurement, measure
 from tfwatch.analysis.tuning.evidence import cores_of
+from tfwatch.analysis.tuning.experiment import UNKNOWN
 from tfwatch.core import units
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import (
@@ -30,6 +32,7 @@ from tfwatch.tuner.driver import POLL_S, Interrupt, RefusedError, make_forecaste
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tfwatch.analysis.tuning.before_after import Effect
     from tfwatch.core.rows import Rows
     from tfwatch.runs.control import Autopilot
     from tfwatch.runs.reader import Snapshot
@@ -67,6 +70,8 @@ class _AutopilotJob:
         self._memory_bytes = self._had_bytes = self._peak_bytes = math.nan
         self._search_state: AutopilotSearch | None = None
         self._open_move: Move | None = None
+        self._first_rows: Rows | None = None
+        self._kept_rows: Rows | None = None
         self._seen = self._unseen = 0
 
     def run(self) -> None:
@@ -176,6 +181,8 @@ class _AutopilotJob:
                 )
             last = len(rows) >= MOST or self._is_spent(move)
             verdict = search.judge(move, rows, last=last)
+            if verdict:
+                self._kept_rows = rows
             if verdict is not None:
                 return verdict, search.reason, measure(rows)
 
@@ -233,6 +240,7 @@ class _AutopilotJob:
             total = self._driver.snapshot.steps_total
             found = measure(self._counted(max(since, total - autopilot_moves.BUDGET))[-MOST:])
             if found is not None and found.steps >= LEAST:
+                self._first_rows = self._counted(max(since, total - LONGEST))
                 return found
             if total - self._began >= autopilot_moves.BUDGET:
                 raise _SpentError
@@ -282,7 +290,7 @@ class _AutopilotJob:
         return "user"
 
     def _end(self, cause: str, reason: str) -> None:
-        search, step = self._search_state, self._driver.snapshot.steps_total
+        search, step, effect = self._search_state, self._driver.snapshot.steps_total, self._effect()
         self._driver.publish(
             AutopilotEnded(
                 self._driver.now_ns(),
@@ -296,8 +304,18 @@ class _AutopilotJob:
                 search.now.wait_share if search else None,
                 self._peak_bytes if math.isfinite(self._peak_bytes) else None,
                 dict(search.knobs) if search else self._driver.knobs,
+                **(effect.estimate if effect else UNKNOWN).event_fields(),
+                compute_drift=effect.compute_drift if effect else None,
             )
         )
+
+    def _effect(self) -> Effect | None:
+        """Return the steps of the final setting against those before the first move; None where no move was kept."""
+        search = self._search_state
+        if search is None or not search.changed or self._first_rows is None or self._kept_rows is None:
+            return None
+        accelerated = self._driver.snapshot.manifest.accelerated
+        return effect_between(self._first_rows, self._kept_rows, search.changed, accelerated)
 
 
 def publish_made(driver: Driver, move: Move, *, undoes: bool = False) -> None:

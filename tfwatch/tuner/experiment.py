@@ -14,10 +14,9 @@ import numpy as np
 
 from tfwatch.analysis.tuning.autopilot_moves import settling_steps
 from tfwatch.analysis.tuning.experiment import ExperimentState, block_means, counted_steps, evaluate
-from tfwatch.core.bounds import LARGEST_RATIO, SMALLEST_RATIO
 from tfwatch.core.errors import fails_open
 from tfwatch.core.events import EXPERIMENT, WITH_THE_RUN, ExperimentBegan, ExperimentBlock, ExperimentEnded
-from tfwatch.core.knobs import show
+from tfwatch.core.knobs import knob_name, show
 from tfwatch.core.rows import step_ms
 from tfwatch.tuner.driver import Interrupt, RefusedError
 
@@ -64,13 +63,13 @@ def run(driver: Driver, request: Experiment) -> None:
 
 
 def _carry_out(driver: Driver, request: Experiment) -> str:
-    knob, manifest = request.knob, driver.snapshot.manifest
-    if knob not in manifest.switchable:
-        raise RefusedError(f"{knob} cannot be switched in this run")
+    knob = request.knob
     if len(set(request.values)) < max(2, len(request.values)):
-        raise RefusedError(f"{', '.join(map(show, request.values))} are not different settings of {knob}")
-    # An earlier request takes effect first.
+        raise RefusedError(f"{', '.join(map(show, request.values))} are not different settings of {knob_name(knob)}")
+    # An earlier request takes effect first. Only a run that trains knows its device, and so a prefetch to it.
     driver.wait(lambda snapshot: snapshot.steps_total >= _WARM and not driver.is_switching)
+    if knob not in driver.snapshot.manifest.switchable:
+        raise RefusedError(f"{knob_name(knob)} cannot be switched in this run")
     return _ExperimentJob(driver, request).run()
 
 
@@ -214,7 +213,7 @@ class _ExperimentJob:
                 len(times),
                 float(times.mean()),
                 self._values[found.value],
-                **_in_numbers(found),
+                **found.estimate.event_fields(),
             )
         )
 
@@ -241,7 +240,7 @@ class _ExperimentJob:
                 kept,
                 step_ms=dict(zip(self._values, _means(table), strict=True)) if len(table) else {},
                 reason=reason,
-                **_in_numbers(found),
+                **found.estimate.event_fields(),
             )
         )
 
@@ -257,14 +256,6 @@ class _ExperimentJob:
             self._driver.ask_final(self._request.knob, self._request.values[at], EXPERIMENT)
         # A run that ends makes no more switches, but a restart of it begins with the setting requested now.
         return (self._now or "") if cause in WITH_THE_RUN else self._values[at]
-
-
-def _in_numbers(found: ExperimentState) -> dict[str, float | None]:
-    """Return the numbers of the answer for an event."""
-    known = found.estimate
-    if known.low < SMALLEST_RATIO or known.high > LARGEST_RATIO:
-        return {"ratio": None, "low": None, "high": None}
-    return {"ratio": known.ratio, "low": known.low, "high": known.high}
 
 
 def _means(step_ms: NDArray[np.float64]) -> list[float]:

@@ -13,7 +13,7 @@ from tfwatch.analysis.tuning.search_text import AUTOPILOT_EVENTS, autopilot_runs
 from tfwatch.analysis.tuning.switch_text import LABEL
 from tfwatch.core import units
 from tfwatch.core.events import AUTOPILOT, ExperimentEnded
-from tfwatch.widgets.basics.glyphs import COMPUTE_COLOUR, HOST_COLOUR, WAIT_COLOUR
+from tfwatch.widgets.basics.glyphs import COMPUTE_COLOUR, HOST_COLOUR, QUIET_COLOUR, WAIT_COLOUR
 from tfwatch.widgets.basics.pane import FramedPane
 from tfwatch.widgets.basics.text import column, row
 from tfwatch.widgets.knob_rows import experiment_offer
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.analysis.tuning.comparison import Comparison
+    from tfwatch.analysis.tuning.experiment import Answer
     from tfwatch.analysis.tuning.search_text import AutopilotRun, RunningExperiment
     from tfwatch.live.view import RunView
 
@@ -110,33 +111,37 @@ class CardPane(FramedPane, can_focus=True):
     def _experiment_rows(self, ended: ExperimentEnded, width: int) -> list[Content]:
         """Draw a bar for each setting, then the result, then the switches before the experiment."""
         lines = self._step_bars(
-            {switch_text.setting_text(ended.knob, value): ms for value, ms in ended.step_ms.items()}, width
+            {switch_text.setting_text(ended.knob, value): ms for value, ms in ended.step_ms.items()},
+            width,
+            _is_proved(ended.answer),
         )
         is_bare = self.has_class("-bare")  # else the frame shows the result
         result = search_text.experiment_line(ended) if is_bare else search_text.rounds_text(ended)
         lines.append(row((result, "bold" if is_bare else "$foreground 65%")))
+        if ended.step_ms and not _is_proved(ended.answer):
+            lines.append(row(("grey: the difference may be noise", QUIET_COLOUR)))
         older = reversed(self.comparisons[-_OLDER:])
         return [*lines, *(row((switch_text.comparison_line(old), "$foreground 65%")) for old in older)]
 
     def _autopilot_rows(self, run: AutopilotRun, width: int) -> list[Content]:
         """Draw the step at the start and now as bars, then each move with its forecast, newest first."""
         sides = {"at the start": run.before_ms, "now" if run.ended is None else "at the end": run.after_ms}
-        lines = self._step_bars({side: step_ms for side, step_ms in sides.items() if step_ms is not None}, width)
+        step_ms = {side: took_ms for side, took_ms in sides.items() if took_ms is not None}
+        lines = self._step_bars(step_ms, width, run.ended is not None and _is_proved(search_text.answer_of(run.ended)))
         if self.has_class("-bare"):
             lines.append(row((search_text.autopilot_gain_text(run), "bold")))
         moves = [row((search_text.move_line(move), "$foreground 65%")) for move in reversed(run.moves)]
         return [*lines, *moves]
 
-    def _step_bars(self, step_ms: Mapping[str, float], width: int) -> list[Content]:
-        """Draw a bar for each step time."""
+    def _step_bars(self, step_ms: Mapping[str, float], width: int, is_proved: bool) -> list[Content]:
+        """Draw a bar for each step time, grey where their difference is not proved."""
+        style = COMPUTE_COLOUR if is_proved else QUIET_COLOUR
         longest = max(step_ms.values(), default=0.0)
         lines = []
         for label, took_ms in step_ms.items():
             figure = f" {units.milliseconds(took_ms)}"
             cells = round(max(8, width - LABEL - len(figure)) * took_ms / longest) if longest > 0 else 0
-            lines.append(
-                row((column(label, LABEL), "bold"), (self.glyphs.compute * cells, COMPUTE_COLOUR), (figure, "bold"))
-            )
+            lines.append(row((column(label, LABEL), "bold"), (self.glyphs.compute * cells, style), (figure, "bold")))
         return lines
 
     def _bar(self, switch: Comparison, value: str, side: Breakdown | None, longest: float, width: int) -> Content:
@@ -149,18 +154,30 @@ class CardPane(FramedPane, can_focus=True):
         figure += starving if width >= LABEL + 44 else ""
         cells = switch_text.cells(side, step_ms, longest, max(8, width - LABEL - max(9, len(figure))))
         glyphs = self.glyphs
-        parts = zip(cells, _PAINT, (glyphs.wait, glyphs.compute, glyphs.host), strict=True)
+        parts = zip(cells, _paint(switch), (glyphs.wait, glyphs.compute, glyphs.host), strict=True)
         return row((label, "bold"), *((char * count, style) for count, style, char in parts), (figure, "bold"))
 
     def _legend(self, switch: Comparison) -> Content:
         """Name the parts of the bars, with their milliseconds on both sides."""
         glyphs = self.glyphs
-        named = zip((glyphs.wait, glyphs.compute, glyphs.host), _PAINT, switch_text.part_texts(switch), strict=True)
+        named = zip(
+            (glyphs.wait, glyphs.compute, glyphs.host), _paint(switch), switch_text.part_texts(switch), strict=True
+        )
         pieces = [row((char, style), (f" {words}", "$foreground 65%")) for char, style, words in named]
         return Content(" ").join(pieces)
 
 
 _PAINT = (WAIT_COLOUR, COMPUTE_COLOUR, HOST_COLOUR)
+#: The same where no difference is seen.
+_FADED = (f"{WAIT_COLOUR} 45%", f"{COMPUTE_COLOUR} 45%", "$foreground 25%")
+
+
+def _paint(switch: Comparison) -> tuple[str, str, str]:
+    return _PAINT if switch.estimate is None or _is_proved(switch.answer) else _FADED
+
+
+def _is_proved(answer: Answer) -> bool:
+    return answer in ("faster", "slower")
 
 
 def newest_experiment(view: RunView) -> ExperimentEnded | None:

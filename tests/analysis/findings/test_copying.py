@@ -68,3 +68,12 @@ def test_a_copy_ahead_is_named_as_the_one_that_launching_waits_for() -> None:
     assert found.word == "COPY-BOUND 75 %"
     assert found.sentence.endswith("60 MB at 7.0 GB/s, ahead of the steps, whose launching waits for it")
     assert "about 5.2 ms/step" in found.advice
+
+
+def test_a_wait_for_the_copy_ahead_is_named_with_its_time() -> None:
+    waits = Breakdown(100, stat(12.5), stat(8.0), stat(3.0), stat(4.0), stat(0.5), 0.64, copy=stat(0.0))
+    judgement = Judgement(Verdict.NOT, 100, 20, waits, Bound.COPY)
+    found = banner(replace(copying(float32=60 * 2**20), judgement=judgement, copy_ms=10.0))
+
+    assert found.word == "COPY-BOUND 80 %"
+    assert found.sentence.endswith("60 MB at 6.3 GB/s, ahead of the steps, which wait 8.0 ms for it")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tfwatch.analysis.steps.summary import summarise
 from tfwatch.analysis.steps.time_breakdown import PARTS, make_time_breakdown
-from tfwatch.analysis.steps.verdict import Verdict, judge
+from tfwatch.analysis.steps.verdict import Conditions, Verdict, judge
 from tfwatch.core.events import DatasetReady, EpochEnded, EpochStarted, ImportEnded, Slept, ValidationEnded, WatchFailed
 from tfwatch.core.rows import STEP, Flag, Phase
 from tfwatch.runs.sums import EpochSums
@@ -87,7 +87,7 @@ def test_the_time_breakdown_sums_to_the_wall_clock_and_no_part_is_negative(
 def test_the_parts_of_a_step_sum_to_it_and_their_shares_are_shares(
     recorded: RecordedRun, accelerated: bool, op_by_op: bool
 ) -> None:
-    found = summarise(recorded.rows, recorded.events, accelerated, op_by_op=op_by_op)
+    found = summarise(recorded.rows, recorded.events, Conditions(accelerated, op_by_op))
     judgement = judge(recorded.rows, accelerated=accelerated, op_by_op=op_by_op)
 
     assert (judgement.bound is None) is (judgement.verdict is Verdict.UNKNOWN)

@@ -8,7 +8,7 @@ import pytest
 from tests.analysis.step_rows import make_steps, plain, restart
 from tests.analysis.tuning.test_switches import asked, switched
 from tfwatch.analysis.steps.summary import between, summarise
-from tfwatch.analysis.steps.verdict import Bound, Verdict
+from tfwatch.analysis.steps.verdict import Bound, Conditions, Verdict
 from tfwatch.core.events import Paused
 from tfwatch.core.rows import Flag
 
@@ -34,7 +34,7 @@ def test_the_last_setting_is_judged_by_itself() -> None:
     rows["step"] = np.arange(1, 201)
     rows["flags"][100] = Flag.SWITCH
 
-    found = summarise(restart(rows), [asked(98), switched(101, 98)], accelerated=True)
+    found = summarise(restart(rows), [asked(98), switched(101, 98)], Conditions(accelerated=True))
 
     assert found.steady is not None
     assert found.steady.wait_share == pytest.approx(0.25, abs=0.01)
@@ -64,7 +64,7 @@ def test_what_runs_op_by_op_is_launch_bound_on_a_cpu_too() -> None:
     rows = make_steps(np.full(50, 0.1), compute=10.0, host=0.1, dispatch=5.0)
 
     assert summarise(rows, ()).bound is Bound.COMPUTE
-    assert summarise(rows, (), op_by_op=True).bound is Bound.LAUNCH
+    assert summarise(rows, (), Conditions(op_by_op=True)).bound is Bound.LAUNCH
 
 
 def test_a_callback_that_takes_most_of_what_follows_a_step_is_named() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -221,3 +223,40 @@ def test_launching_that_waits_for_copies_ahead_is_not_launch_bound() -> None:
 
     assert judge(rows, accelerated=True, copy_ms=10.4).bound is COPY
     assert judge(rows, accelerated=True, copy_ms=0.2).bound is LAUNCH
+
+
+AHEAD = {"compute": 4.0, "dispatch": 3.0, "host": 0.5, "copy": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("wait_ms", "copy_ms", "batch_ms", "bound"),
+    [
+        pytest.param(8.0, 10.0, math.nan, Bound.COPY, id="no batch comes more often than its copy: 10 of 12.5 ms"),
+        pytest.param(8.0, 9.5, math.nan, Bound.INPUT, id="9.5 of 12.5: the rest is unknown"),
+        pytest.param(8.0, 9.5, 5.0, Bound.COPY, id="and the pipeline is quicker"),
+        pytest.param(8.0, 9.5, 11.0, Bound.INPUT, id="or slower"),
+        pytest.param(8.0, 10.0, 11.0, Bound.INPUT, id="slower than a copy that fills the step"),
+        pytest.param(8.0, 7.3, 5.0, Bound.COPY, id="the wait is as long as a copy"),
+        pytest.param(8.0, 7.2, 5.0, Bound.INPUT, id="the wait is longer than a copy: it is for more"),
+        pytest.param(0.2, 4.0, math.nan, Bound.COPY, id="without a wait, launching waits for the copy"),
+        pytest.param(8.0, None, 5.0, Bound.INPUT, id="nothing is copied"),
+    ],
+)
+def test_a_wait_for_the_copy_ahead_is_copy_bound(
+    wait_ms: float, copy_ms: float | None, batch_ms: float, bound: Bound
+) -> None:
+    rows = make_steps(np.full(200, wait_ms), **AHEAD)
+    found = judge(rows, accelerated=True, copy_ms=copy_ms, batch_ms=batch_ms)
+    assert found.bound is bound
+    assert (found.verdict is Verdict.NOT) == (bound is Bound.COPY)
+
+
+def test_batches_that_are_copied_by_the_step_wait_for_data() -> None:
+    rows = make_steps(np.full(200, 8.0), **{**AHEAD, "copy": 3.0})
+    assert judge(rows, accelerated=True, copy_ms=10.0, batch_ms=5.0).bound is Bound.INPUT
+
+
+def test_the_verdict_on_a_copy_that_fills_the_step_has_hysteresis() -> None:
+    rows = make_steps(np.full(200, 8.0), **AHEAD)
+    bounds = [judge(rows, accelerated=True, bound=before, copy_ms=9.9).bound for before in (Bound.INPUT, Bound.COPY)]
+    assert bounds == [Bound.INPUT, Bound.COPY]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tfwatch.analysis.tuning.search_text import (
@@ -22,6 +24,7 @@ SECOND = MoveMade(3, 90, "prefetch", "off", "4", "it overlaps")
 UNDONE = MoveJudged(4, 160, "prefetch", "off", "4", 9.24, 9.21, 60, False, "no gain beyond noise")
 BACK = MoveMade(5, 160, "prefetch", "4", "off", "it did not help", undoes=True)
 ENDED = AutopilotEnded(6, 170, "not_starving", "each step waits 0.1 of 9.2 ms for data", 169, 23.4, 9.24)
+ENDED = replace(ENDED, ratio=2.53, low=2.41, high=2.66)
 
 
 def test_a_flight_is_told_move_by_move() -> None:
@@ -52,7 +55,7 @@ def test_one_that_has_ended_goes_on_no_more() -> None:
 def test_what_it_gave_is_of_the_moves_that_it_kept() -> None:
     (helped,) = autopilot_runs([BEGAN, MADE, KEPT, SECOND, UNDONE, BACK, ENDED])
     (idle,) = autopilot_runs([BEGAN, SECOND, UNDONE, BACK, ENDED])
-    assert autopilot_gain_text(helped) == "autopilot: 2.53 x faster, 1 of 2 moves kept"
+    assert autopilot_gain_text(helped) == "autopilot: 2.53 x faster (2.41 to 2.66), 1 of 2 moves kept"
     assert autopilot_gain_text(idle) == "autopilot: unchanged, 0 of 1 moves kept"
 
 
@@ -70,10 +73,32 @@ def test_the_end_says_what_waiting_is_left() -> None:
     assert autopilot_end_text(told) == (
         "autopilot: 23.4 to 9.2 ms/step, data wait 61 % to 1 %, in 169 steps; each step waits 0.1 of 9.2 ms for data"
     )
-    assert (
-        autopilot_end_text(ENDED)
-        == "autopilot: 23.4 to 9.2 ms/step in 169 steps; each step waits 0.1 of 9.2 ms for data"
+    assert autopilot_end_text(ENDED) == (
+        "autopilot: 2.53 x faster (2.41 to 2.66), 23.4 to 9.2 ms/step, in 169 steps; "
+        "each step waits 0.1 of 9.2 ms for data"
     )
+
+
+def test_a_gain_is_claimed_only_where_its_interval_excludes_1() -> None:
+    unclear, older = replace(ENDED, ratio=1.05, low=0.97, high=1.13), replace(ENDED, ratio=None, low=None, high=None)
+    drifted = replace(ENDED, compute_drift=-0.09)
+    texts = [
+        autopilot_gain_text(autopilot_run)
+        for ended in (unclear, older, drifted)
+        for autopilot_run in autopilot_runs([BEGAN, MADE, KEPT, ended])
+    ]
+    assert texts == [
+        "autopilot: no difference seen (0.97 to 1.13), 1 of 1 moves kept",
+        "autopilot: 23.4 to 9.2 ms/step, 1 of 1 moves kept",
+        "autopilot: compute drifted by 9 %, not the data wait, 1 of 1 moves kept",
+    ]
+    assert "no difference seen (0.97 to 1.13)" in autopilot_end_text(unclear)
+    assert "faster" not in autopilot_end_text(older)
+
+
+def test_an_autopilot_that_still_runs_claims_nothing_yet() -> None:
+    (running,) = autopilot_runs([BEGAN, MADE, KEPT])
+    assert autopilot_gain_text(running) == "autopilot: 23.4 to 9.2 ms/step so far, 1 of 1 moves kept"
 
 
 def turned(knob: str, old: str, new: str, by: str = "autopilot") -> PipelineSwitched:

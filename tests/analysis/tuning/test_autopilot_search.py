@@ -353,3 +353,23 @@ def test_what_could_not_be_had_is_not_asked_for_again() -> None:
     assert isinstance(first, Move)
     search.exclude(first)
     assert isinstance(search.next(lambda _: None, limits), Stop)
+
+
+@pytest.mark.parametrize(
+    ("switchable", "copy_ms", "moves"),
+    [
+        pytest.param({"prefetch", "device_prefetch"}, 8.0, True, id="the copy is the limit"),
+        pytest.param({"prefetch", "device_prefetch"}, 0.5, False, id="it is not"),
+        pytest.param({"prefetch"}, 8.0, False, id="no memory to copy to"),
+    ],
+)
+def test_batches_are_copied_ahead_where_the_copy_is_the_limit(
+    switchable: set[str], copy_ms: float, moves: bool
+) -> None:
+    knobs = {"prefetch": "4", "device_prefetch": "off"} if "device_prefetch" in switchable else {"prefetch": "4"}
+    search = AutopilotSearch(knobs, Measurement(60, 20.0, 0.1, 19.9, copy_ms))
+    limits = Limits(ROOMY, 1_000_000, 8, frozenset(switchable), accelerated=True)
+    found = search.next(lambda _: None, limits)
+    assert isinstance(found, Move) == moves
+    if isinstance(found, Move):
+        assert found.changes == (KnobChange("device_prefetch", "off", "2"),)

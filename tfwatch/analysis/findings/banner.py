@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings import advice, code_suggestions
-from tfwatch.analysis.findings.copying import advise_copy, describe_copy_bound
+from tfwatch.analysis.findings.copying import describe_copy_bound
 from tfwatch.analysis.findings.loss import divergence_text
 from tfwatch.analysis.findings.machine_remark import remark
 from tfwatch.analysis.findings.situation import Advice, Banner, Tone, reading_text
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from tfwatch.analysis.findings.situation import Situation
     from tfwatch.analysis.steps.verdict import Breakdown
 
-#: Data wait is a copy ahead where that takes this share of a step.
-_MOST = 0.8
 #: Shorter times are shown in milliseconds.
 _SHORT_S = 0.1
 
@@ -55,9 +53,10 @@ def describe_bound(now: Situation) -> Banner | None:
 
 def _compute_bound(now: Situation, part: Breakdown) -> Banner:
     spent = advice.of_step(part.wait, part.step)
-    found = _next(now, part)
+    gain = advice.advise_gain(now)
+    found = gain or _next(now, part)
     switched = code_suggestions.pasted_lines(now.knobs, now.started, now.stages, now.fast_pipeline, now.better)
-    edit = "\n".join(filter(None, (switched, found.edit)))
+    edit = gain.edit if gain else "\n".join(filter(None, (switched, found.edit)))
     word = f"OK, data wait {units.percent(part.wait_share)}"
     sentence = f"compute-bound: only {spent} is data wait"
     return Banner(word, sentence, found.sentence, Tone.GOOD, edit=edit, brief=f"compute-bound: waits {spent}")
@@ -66,7 +65,7 @@ def _compute_bound(now: Situation, part: Breakdown) -> Banner:
 def _launch_bound(now: Situation, part: Breakdown) -> Banner:
     share = units.percent(part.dispatch.mean / part.step.mean if part.step.mean else None)
     spent = f"{advice.of_step(part.dispatch, part.step)}/step"
-    found = _next(now, part)
+    found = (None if now.op_by_op else advice.advise_gain(now)) or _next(now, part)
     if now.op_by_op and not now.accelerated:
         brief = f"Python between operations takes {spent}"
         sentence = brief
@@ -85,8 +84,7 @@ def _input_bound(now: Situation, part: Breakdown) -> Banner:
     if simulated != "off":
         sentence = f"{brief}, {simulated} of it simulated{' (l)' if now.live else ''}"
     word = f"STARVING {units.percent(part.wait_share)}"
-    is_copy = part.copied_ahead_share(now.copy_ms) >= _MOST
-    found = advise_copy(now, part) if is_copy else advice.advise_starving(now, part)
+    found = advice.advise_starving(now, part)
     tone = Tone.BAD if highly else Tone.WARN
     return Banner(word, sentence, found.sentence, tone, edit=found.edit, brief=brief)
 

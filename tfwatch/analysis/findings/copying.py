@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfwatch.analysis.findings import advice, code_suggestions
 from tfwatch.analysis.findings.situation import Advice, Banner, Tone
+from tfwatch.analysis.steps.verdict import MODERATELY_FROM
 from tfwatch.analysis.tuning.switch_text import best, expected_gain_text
 from tfwatch.core import units
 
@@ -26,10 +27,17 @@ def describe_copy_bound(now: Situation, part: Breakdown) -> Banner:
     ahead, took_ms = part.copied_ahead_share(now.copy_ms), _copy_ms(now, part)
     spent = " of ".join(units.in_one_unit(took_ms, part.step.mean))
     brief = f"copying batches to {now.device} takes {spent}/step"
-    sentence = f"{brief}{_rate(now, took_ms)}{', ahead of the steps, whose launching waits for it' if ahead else ''}"
+    sentence = f"{brief}{_rate(now, took_ms)}{_ahead(part) if ahead else ''}"
     found = advise_copy(now, part)
     word = f"COPY-BOUND {units.percent(ahead or part.copy_share)}"
     return Banner(word, sentence, found.sentence, Tone.WARN, edit=found.edit, brief=brief)
+
+
+def _ahead(part: Breakdown) -> str:
+    """Return what waits for a copy ahead: the fetch of the next batch, or launching."""
+    if part.wait_share >= MODERATELY_FROM:
+        return f", ahead of the steps, which wait {units.milliseconds(part.wait.mean)} for it"
+    return ", ahead of the steps, whose launching waits for it"
 
 
 def advise_copy(now: Situation, part: Breakdown) -> Advice:

@@ -12,7 +12,17 @@ from tfwatch.analysis.steps.causes import Pauses
 from tfwatch.analysis.steps.patterns import find_patterns
 from tfwatch.analysis.steps.spikes import SpikeSearch
 from tfwatch.analysis.steps.stalls import find_stalls, without_switches
-from tfwatch.analysis.steps.verdict import NEEDED, Bound, Judgement, Verdict, breakdown, classify, find_bound, steady
+from tfwatch.analysis.steps.verdict import (
+    NEEDED,
+    ON_CPU,
+    Bound,
+    Conditions,
+    Judgement,
+    Verdict,
+    breakdown,
+    judge_split,
+    steady,
+)
 from tfwatch.analysis.tuning.comparison import LONGEST, compare
 from tfwatch.analysis.tuning.search_text import UNDECIDED_EVENTS, Undecided, blocks_like_the_last, find_undecided
 from tfwatch.core.events import Paused
@@ -84,21 +94,18 @@ class Summary:
 def summarise(
     steps: Rows,
     events: Sequence[Event],
-    accelerated: bool = False,
+    conditions: Conditions = ON_CPU,
     open_wait: Rows | None = None,
-    op_by_op: bool = False,
-    copy_ms: float | None = None,
 ) -> Summary:
     """Sum up a run; `steps` are all its rows of `core.rows.STEP`, step 1 first.
 
-    accelerated: the steps ran on a device other than the CPU. open_wait: a row of the wait in progress, if any: it may
-    be a stall, and is no step. op_by_op, copy_ms: as in `Manifest`.
+    open_wait: a row of the wait in progress, if any: it may be a stall, and is no step.
     """
     rows = steps[plausible(steps)]
     pauses, search = Pauses(events), SpikeSearch(rows)
     calm = steady(rows, search)
     split = breakdown(calm)
-    setting = last_setting(rows, events, calm, accelerated, op_by_op, copy_ms)
+    setting = last_setting(rows, events, calm, conditions)
     host = setting.judgement.breakdown.host.mean if setting.judgement.breakdown else 0.0
     return Summary(
         steps=len(steps),
@@ -106,7 +113,9 @@ def summarise(
         setting=setting,
         left_out=len(rows) - (split.steps if split else 0),
         spikes=search.spikes(pauses),
-        switches=compare(events, len(steps), lambda first, last: between(steps, first, last), None, accelerated),
+        switches=compare(
+            events, len(steps), lambda first, last: between(steps, first, last), None, conditions.accelerated
+        ),
         stalls=without_switches(
             find_stalls(rows if open_wait is None else np.concatenate([rows, open_wait]), pauses), events
         ),
@@ -120,20 +129,17 @@ def last_setting(
     rows: Rows,
     events: Sequence[Event],
     calm: Rows,
-    accelerated: bool = False,
-    op_by_op: bool = False,
-    copy_ms: float | None = None,
+    conditions: Conditions,
 ) -> LastSetting:
     """Find the last setting that counts, and judge it.
 
     A setting that the autopilot or an A/B test was testing when the run ended (`undecided`) does not count. After an
     A/B test all blocks with the setting count. rows: all plausible rows; calm: the steady ones of them.
     """
-    limits = (accelerated, op_by_op, copy_ms)
     known = [event for event in events if isinstance(event, UNDECIDED_EVENTS)]
     undecided, begins = find_undecided(known), np.flatnonzero(rows["flags"] & Flag.SWITCH).tolist()
     if undecided is None and not begins:
-        return LastSetting(_ends(rows), 0, True, None, calm[-LONGEST:].copy(), _judged(calm, *limits))
+        return LastSetting(_ends(rows), 0, True, None, calm[-LONGEST:].copy(), _judged(calm, conditions))
     stretches = undecided.stretches if undecided else blocks_like_the_last(known)
     found = [_since_switch(_within(rows, *stretch)) for stretch in stretches]
     if undecided is None:
@@ -142,7 +148,7 @@ def last_setting(
     calm = steady(found[0] if len(found) == 1 else np.concatenate(found))
     ends = tuple(end for stretch in found for end in _ends(stretch))
     begin_ns = min((int(stretch["start_ns"][0]) for stretch in found if len(stretch)), default=0)
-    return LastSetting(ends, begin_ns, False, undecided, calm[-LONGEST:].copy(), _judged(calm, *limits))
+    return LastSetting(ends, begin_ns, False, undecided, calm[-LONGEST:].copy(), _judged(calm, conditions))
 
 
 def _within(rows: Rows, first: int, last: int) -> Rows:
@@ -161,13 +167,11 @@ def _ends(rows: Rows) -> tuple[tuple[int, int], ...]:
     return ((int(rows["step"][0]), int(rows["step"][-1])),) if len(rows) else ()
 
 
-def _judged(calm: Rows, accelerated: bool, op_by_op: bool, copy_ms: float | None) -> Judgement:
+def _judged(calm: Rows, conditions: Conditions) -> Judgement:
     split = breakdown(calm)
     if split is None or split.steps < NEEDED:
         return Judgement(Verdict.UNKNOWN, len(calm), NEEDED, split)
-    verdict = classify(split)
-    bound = find_bound(split, verdict, accelerated, op_by_op=op_by_op, copy_ms=copy_ms)
-    return Judgement(verdict, split.steps, NEEDED, split, bound)
+    return judge_split(split, conditions)
 
 
 def between(steps: Rows, first: int, last: int) -> Rows:

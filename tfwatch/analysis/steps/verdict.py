@@ -5,6 +5,7 @@ Input-bound by the TensorFlow profiler's thresholds, or another limit.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -42,6 +43,9 @@ _CONTEXT = 128
 _USUALLY = 512
 
 _PARTS = ("wait", "dispatch", "compute", "host")
+#: A data wait is the wait for a copy ahead where that takes this share of a step: no batch comes more often. Where the
+#: pipeline is known to prepare batches in less time, also where it is at most this many times as long as a copy.
+_COPY_FILLS, _COPY_WAIT = 0.8, 1.1
 #: Batches that arrive on the device take this share of a copy, at most.
 _NO_COPY = 0.05
 #: Batches come in bursts where the mean step is this many times the median: a few steps wait for many.
@@ -148,6 +152,24 @@ class Judgement:
     bound: Bound | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Facts about a run that bear on the verdict and that its steps do not show.
+
+    accelerated: the steps run on a device other than the CPU. op_by_op: as Python, not as a graph. copy_ms: the copy of
+    a batch, where batches are copied ahead. batch_ms: the time of a batch in the pipeline's stages; NaN where unknown.
+    """
+
+    accelerated: bool = False
+    op_by_op: bool = False
+    copy_ms: float | None = None
+    batch_ms: float = math.nan
+
+
+#: A run on the CPU, of a pipeline whose stages are unknown.
+ON_CPU = Conditions()
+
+
 def judge(
     rows: Rows,
     before: Verdict = Verdict.UNKNOWN,
@@ -156,22 +178,44 @@ def judge(
     op_by_op: bool = False,
     bound: Bound | None = None,
     copy_ms: float | None = None,
+    batch_ms: float = math.nan,
 ) -> Judgement:
     """Judge the newest steps of `rows` (the last max(20 steps, 2 s), steady ones).
 
     `before` and `bound` are those of the last judgement: they are kept until the share is 2 points past the threshold
     (hysteresis). Steps before the newest pipeline switch belong to another setting and are not judged.
-    accelerated: the steps run on a device other than the CPU. op_by_op: as Python, not as a graph. copy_ms: the copy of
-    a batch, where batches are copied ahead.
+    The others are fields of `Conditions`.
     """
     window = _window(rows)
     split = breakdown(window)
     if split is None or split.steps < NEEDED:
         return Judgement(Verdict.UNKNOWN, len(window), NEEDED, split)
+    return judge_split(split, Conditions(accelerated, op_by_op, copy_ms, batch_ms), before, bound)
+
+
+def judge_split(
+    split: Breakdown,
+    conditions: Conditions,
+    before: Verdict = Verdict.UNKNOWN,
+    bound: Bound | None = None,
+) -> Judgement:
+    """Judge a stretch of at least 20 steady steps; see `judge`. A wait for the copy ahead is no wait for data."""
+    if _waits_for_copy(split, conditions, bound):
+        return Judgement(Verdict.NOT, split.steps, NEEDED, split, Bound.COPY)
     verdict = classify(split, before)
-    return Judgement(
-        verdict, split.steps, NEEDED, split, find_bound(split, verdict, accelerated, bound, op_by_op, copy_ms)
-    )
+    found = find_bound(split, verdict, conditions.accelerated, bound, conditions.op_by_op, conditions.copy_ms)
+    return Judgement(verdict, split.steps, NEEDED, split, found)
+
+
+def _waits_for_copy(split: Breakdown, conditions: Conditions, before: Bound | None) -> bool:
+    """Return True where steps wait for a copy ahead, and not for the pipeline to prepare the batch."""
+    copy_ms, batch_ms = conditions.copy_ms, conditions.batch_ms
+    share = split.copied_ahead_share(copy_ms)
+    if copy_ms is None or not share or split.wait_share < MODERATELY_FROM or batch_ms > copy_ms:
+        return False
+    if share >= _threshold(_COPY_FILLS, before is not None, before is Bound.COPY):
+        return True
+    return share >= COPY_FROM and batch_ms <= copy_ms and split.wait.mean <= _COPY_WAIT * copy_ms
 
 
 def find_bound(

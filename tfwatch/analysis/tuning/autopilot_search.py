@@ -80,6 +80,11 @@ class AutopilotSearch:
         """The newest measurement of the current settings."""
         return self._newest.measured
 
+    @property
+    def changed(self) -> frozenset[str]:
+        """The knobs that differ from their settings at the start."""
+        return frozenset(knob for knob, value in self.knobs.items() if value != self._start.get(knob))
+
     def state(self, make_forecast: MakeForecast) -> SearchState:
         """Return the state of the search."""
         visited = [*(one.knobs for one in self._measured), *self._refused]

@@ -16,7 +16,7 @@ from tfwatch.core.knobs import ChangesKnob, epochs_until
 from tfwatch.core.rows import STEP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from tfwatch.analysis.tuning.before_after import Effect
     from tfwatch.core.events import Event, ExperimentEnded
@@ -139,6 +139,16 @@ def compare(
     ]
 
 
+def effect_between(before: Rows, after: Rows, knobs: Collection[str], accelerated: bool) -> Effect | None:
+    """Measure switches of knobs from the rows on both sides of them; None below 20 steady steps on either."""
+    sides = [steady(side) for side in (before, after)]
+    splits = [breakdown(side) for side in sides]
+    if any(split is None or split.steps < LEAST for split in splits):
+        return None
+    in_bursts = any(split.in_bursts for split in splits if split)
+    return measure_effect(sides[0], sides[1], knobs, accelerated, in_bursts)
+
+
 def find_better_settings(
     switches: Iterable[Comparison], experiments: Iterable[ExperimentEnded]
 ) -> dict[tuple[str, str], str]:
@@ -217,7 +227,7 @@ class _Sides:
         found = None
         if all(split is not None and split.steps >= LEAST for split in splits):
             in_bursts = any(split.in_bursts for split in splits if split)
-            found = measure_effect(self._rows(before), self._rows(after), knob, self._accelerated, in_bursts)
+            found = measure_effect(self._rows(before), self._rows(after), [knob], self._accelerated, in_bursts)
         if self._is_complete(before) and self._is_complete(after):
             effects[key] = found
         elif self._is_complete(before):

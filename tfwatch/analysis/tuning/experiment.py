@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from tfwatch.analysis.steps.verdict import steady
+from tfwatch.core.bounds import LARGEST_RATIO, SMALLEST_RATIO
 from tfwatch.core.rows import step_ms
 
 if TYPE_CHECKING:
@@ -90,6 +91,12 @@ class Estimate:
             return True
         wide = math.log(self.high / self.low) / 2 if self.low > 0 else math.inf
         return self.answer != "unclear" and wide <= max(_PRECISE, _PRECISE_SHARE * abs(math.log(self.ratio)))
+
+    def event_fields(self) -> dict[str, float | None]:
+        """Return the fields of an event; None for all where the interval is out of an event's bounds."""
+        if self.low < SMALLEST_RATIO or self.high > LARGEST_RATIO:
+            return {"ratio": None, "low": None, "high": None}
+        return {"ratio": self.ratio, "low": self.low, "high": self.high}
 
 
 UNKNOWN = Estimate(1.0, 0.0, math.inf)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfwatch.analysis.tuning.experiment import SAME, Estimate
-from tfwatch.analysis.tuning.switch_text import changes_text, estimate_text, speed
+from tfwatch.analysis.tuning.switch_text import changes_text, effect_text, estimate_text
 from tfwatch.core import units
 from tfwatch.core.events import (
     AUTOPILOT,
@@ -29,6 +29,7 @@ from tfwatch.core.knobs import knob_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from tfwatch.analysis.tuning.experiment import Answer
     from tfwatch.core.events import Event
 
 _WHY = {
@@ -106,17 +107,31 @@ def answer_text(ended: ExperimentEnded) -> str:
     A clear but small difference reads `less than 3 % apart: between 1.00 and 1.02 ...`, no answer `not clear: ...`.
     """
     over = f"over {units.count(ended.steps)} steps"
-    if ended.ratio is None or ended.low is None or ended.high is None:
+    known = estimate_of(ended)
+    if known is None:
         few = "not enough steps" if ended.cause == "budget" else ""
         why = ended.reason or few or _WHY.get(ended.cause, ended.cause)
         return f"not clear: {why} ({units.counted(ended.steps, 'step')} in {units.counted(ended.rounds, 'round')})"
     if ended.answer in ("faster", "slower"):
-        return f"{estimate_text(Estimate(ended.ratio, ended.low, ended.high))} {over}"
+        return f"{estimate_text(known)} {over}"
     if ended.answer == "same":
-        none = "no difference" if ended.low <= 1 <= ended.high else f"less than {units.percent(SAME)} apart"
-        return f"{none}: between {units.times(ended.low)} and {units.times(ended.high)} {over}"
+        none = "no difference" if known.low <= 1 <= known.high else f"less than {units.percent(SAME)} apart"
+        return f"{none}: between {units.times(known.low)} and {units.times(known.high)} {over}"
     why = ended.reason or _WHY.get(ended.cause, ended.cause)
-    return f"not clear: between {units.times(ended.low)} and {units.times(ended.high)} {over}, {why}"
+    return f"not clear: between {units.times(known.low)} and {units.times(known.high)} {over}, {why}"
+
+
+def estimate_of(ended: ExperimentEnded | AutopilotEnded) -> Estimate | None:
+    """Return the ratio with its interval; None where it is unknown."""
+    if ended.ratio is None or ended.low is None or ended.high is None:
+        return None
+    return Estimate(ended.ratio, ended.low, ended.high)
+
+
+def answer_of(ended: AutopilotEnded) -> Answer:
+    """Return the answer that the interval proves, as that of a switch."""
+    known = estimate_of(ended)
+    return known.answer if known and ended.compute_drift is None else "unclear"
 
 
 def rounds_text(ended: ExperimentEnded) -> str:
@@ -245,25 +260,43 @@ def move_line(judged: MoveJudged) -> str:
 
 
 def autopilot_gain_text(autopilot_run: AutopilotRun) -> str:
-    """Return `autopilot: 1.68 x faster, 2 of 3 moves kept`, of mean steps; `unchanged` where no move was kept."""
+    """Return `autopilot: 1.68 x faster (1.61 to 1.74), 2 of 3 moves kept`; `unchanged` where no move was kept.
+
+    While it runs, and where the interval is unknown, the steps alone: `autopilot: 23.4 to 9.2 ms/step so far, ...`.
+    """
     count = sum(move.kept for move in autopilot_run.moves)
     kept = f"{count} of {len(autopilot_run.moves)} moves kept"
     if not count:
         return f"autopilot: unchanged, {kept}"
+    if autopilot_run.ended and (claim := _gain_claim(autopilot_run.ended)):
+        return f"autopilot: {claim}, {kept}"
     before, after = autopilot_run.before_ms, autopilot_run.after_ms
-    return f"autopilot: {speed(before / after)}, {kept}" if before and after else f"autopilot: {kept}"
+    so_far = "" if autopilot_run.ended else " so far"
+    return f"autopilot: {_steps_text(before, after)}{so_far}, {kept}" if before and after else f"autopilot: {kept}"
 
 
 def autopilot_end_text(ended: AutopilotEnded) -> str:
-    """Return `autopilot: 23.4 to 9.1 ms/step, data wait 61 % to 1 %, in 180 steps; reason`."""
+    """Return `autopilot: 2.57 x faster (2.4 to 2.7), 23.4 to 9.1 ms/step, data wait 61 % to 1 %, in 180 steps; reason`.
+
+    Parts that are unknown are left out.
+    """
     over = f"in {units.counted(ended.steps, 'step')}; {ended.reason}"
     if ended.before_ms is None or ended.after_ms is None:
         return f"autopilot: {over}"
-    steps = f"{' to '.join(units.in_one_unit(ended.before_ms, ended.after_ms))}/step"
-    if ended.before_share is None or ended.after_share is None:
-        return f"autopilot: {steps} {over}"
-    waits = f"data wait {units.percent(ended.before_share)} to {units.percent(ended.after_share)}"
-    return f"autopilot: {steps}, {waits}, {over}"
+    parts = [_gain_claim(ended), _steps_text(ended.before_ms, ended.after_ms)]
+    if ended.before_share is not None and ended.after_share is not None:
+        parts.append(f"data wait {units.percent(ended.before_share)} to {units.percent(ended.after_share)}")
+    return f"autopilot: {', '.join(part for part in parts if part)}, {over}"
+
+
+def _steps_text(before_ms: float, after_ms: float) -> str:
+    return f"{' to '.join(units.in_one_unit(before_ms, after_ms))}/step"
+
+
+def _gain_claim(ended: AutopilotEnded) -> str:
+    """Return the ratio of the steps as a switch's; empty where it is unknown."""
+    known = estimate_of(ended)
+    return effect_text(known, ended.compute_drift) if known else ""
 
 
 #: The events that show an undecided setting.

@@ -54,10 +54,15 @@ def claim_text(switch: Comparison) -> str:
 
     Where only compute changed, and the knob cannot change it: `compute drifted by 9 %, not the data wait`.
     """
-    if switch.compute_drift is not None:
-        return f"{_drift_text(switch.compute_drift)}, not the data wait"
     per = " per image" if isinstance(switch, Restart) and switch.per_image else ""
-    return estimate_text(switch.estimate, per)
+    return effect_text(switch.estimate, switch.compute_drift, per)
+
+
+def effect_text(known: Estimate | None, compute_drift: float | None, per: str = "") -> str:
+    """Return `claim_text` of an effect."""
+    if compute_drift is not None:
+        return f"{_drift_text(compute_drift)}, not the data wait"
+    return estimate_text(known, per)
 
 
 def estimate_text(known: Estimate | None, per: str = "") -> str:

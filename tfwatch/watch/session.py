@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import itertools
 import os
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import reason as to_text
+from tfwatch.core.errors import warn_user
 from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.runs.control import Control
@@ -73,6 +73,8 @@ class Session:
         return self.control.stop.is_set() or (self.stop_after is not None and steps >= self.stop_after)
 
 
+#: The programs that run the cells of a notebook.
+_NOTEBOOKS = ("ipykernel_launcher", "colab_kernel_launcher")
 _EXIT_PRIORITIES = itertools.count()
 #: A run that rests between two fits ends after so many seconds.
 GAP_S = 60.0
@@ -104,6 +106,7 @@ class ScriptRun:
     """The writer and the sensors of a script's run; `end` closes them.
 
     runs_dir: None is the default folder. knobs: the pipeline's settings, as text. switchable: the knobs to switch live.
+    begun_ns: when the run began, by the system's clock; None is now.
     at_end: called after the last row, in the writer's thread.
 
     The writer's thread does all that waits, from the folder to the sensors' end: the training waits for none of it.
@@ -114,12 +117,19 @@ class ScriptRun:
     """
 
     def __init__(
-        self, runs_dir: Path | None, device: Device, knobs: Mapping[str, str], switchable: Sequence[str]
+        self,
+        runs_dir: Path | None,
+        device: Device,
+        knobs: Mapping[str, str],
+        switchable: Sequence[str],
+        begun_ns: int | None = None,
     ) -> None:
         name = Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python"
+        name = "notebook" if name in _NOTEBOOKS else name
         self._runs_dir = runs_dir or default_runs_dir()
         self.writer = make_writer(
             "".join(c if c.isalnum() or c in "-_." else "_" for c in name)[:40] or "python",
+            begun_ns=begun_ns,
             device=device.name,
             accelerated=device.accelerated,
             knobs=dict(knobs),
@@ -247,9 +257,3 @@ def call_at_exit(function: Callable[[], None]) -> Callable[[], None]:
             worker.cancel()
 
     return forget
-
-
-def warn_user(sentence: str) -> None:
-    """Print a sentence on stderr, if there is one."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(f"tfwatch: {sentence}\n")

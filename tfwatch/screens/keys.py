@@ -68,6 +68,13 @@ LIVE_BINDINGS = [
     _key("q", "app.quit", "q", "quit; asks while training runs (also ctrl+q, ctrl+c)", RUN, "run.leave"),
     _key("ctrl+z", "no_suspend", "ctrl+z", "disabled: it would suspend the training too", RUN, "run.suspend"),
 ]
+#: The keys where another process trains: leaving takes the place of the check-up.
+ATTACHED_BINDINGS = [
+    _key("d", "app.detach", "d", "leave the screen; the training goes on", RUN, "run.detach")
+    if binding.key == "d"
+    else binding
+    for binding in LIVE_BINDINGS
+]
 #: The panes' own keys, which the help lists too.
 PANE_BINDINGS = [
     _key("up,down", "", "up down", "move up or down a row", ROWS, "rows.by_one"),

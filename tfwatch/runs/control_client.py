@@ -24,7 +24,7 @@ from tfwatch.runs.control_messages import (
     decode_answer,
     encode_message,
 )
-from tfwatch.runs.control_server import is_own_user
+from tfwatch.runs.control_socket import is_own_user
 
 if TYPE_CHECKING:
     from tfwatch.runs.control import Request, TunerRequest

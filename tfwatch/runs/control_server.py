@@ -10,13 +10,9 @@ import os
 import selectors
 import shutil
 import socket
-import struct
-import sys
-import tempfile
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM, Clock
@@ -36,18 +32,17 @@ from tfwatch.runs.control_messages import (
     decode_message,
     encode_answer,
 )
+from tfwatch.runs.control_socket import SOCKET_NAME, is_own_user, make_private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tfwatch.runs.control import Control, TunerRequest
     from tfwatch.runs.control_messages import Message
     from tfwatch.runs.format import Manifest
     from tfwatch.runs.writer import RunWriter
 
-#: The longest path of a socket with its closing zero: 104 bytes on macOS, 108 on Linux.
-_LONGEST_PATH = 104
-_NAME = "control"
 #: Requests that a training has not taken yet: more are refused.
 _MOST_WAITING = 64
 NO_FIT = "no fit runs at the moment"
@@ -167,10 +162,10 @@ class ControlServer:
 
     @property
     def _path(self) -> Path | None:
-        return self._folder and self._folder / _NAME
+        return self._folder and self._folder / SOCKET_NAME
 
     def _listen(self) -> None:
-        self._folder = _make_private_folder()
+        self._folder = make_private_folder()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.setblocking(False)
         self._listener.bind(str(self._path))
@@ -331,49 +326,6 @@ def why_not_switchable(manifest: Manifest, knob: str) -> str:
         return ""
     reason = Refusal.FIXED if knob in manifest.knobs else LACKING.get(knob, Refusal.NO_SUCH_KNOB)
     return f"{option_name(knob)}: {reason.words}"
-
-
-def is_own_user(connection: socket.socket) -> bool:
-    """Return whether the process at the other end is this user's, by the kernel's word; False where it has none."""
-    try:
-        return peer_user(connection) == os.geteuid()
-    except (OSError, struct.error):
-        return False
-
-
-def peer_user(connection: socket.socket) -> int:
-    """Return the user number of the process at the other end.
-
-    Raises:
-        OSError: the kernel does not say.
-    """
-    if sys.platform == "darwin":
-        # struct xucred of <sys/ucred.h>: version, user, number of groups, 16 groups; SOL_LOCAL 0, LOCAL_PEERCRED 1.
-        version, user = struct.unpack("=II", connection.getsockopt(0, 1, 76)[:8])
-        if version != 0:
-            raise OSError(f"xucred of version {version}")
-        return int(user)
-    _, user, _ = struct.unpack("=iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return int(user)
-
-
-def _make_private_folder() -> Path:
-    """Create a folder that only this user can enter, with a path that is short enough for a socket.
-
-    The user's runtime folder comes last: it is removed when the user logs out, and a training goes on.
-
-    Raises:
-        OSError: there is no place for it.
-    """
-    failure = OSError("no folder has a path short enough for a socket")
-    for place in dict.fromkeys((tempfile.gettempdir(), "/tmp", os.environ.get("XDG_RUNTIME_DIR", ""))):
-        if not place or len(os.fsencode(os.path.join(place, "tfwatch-12345678", _NAME))) >= _LONGEST_PATH:
-            continue
-        try:
-            return Path(tempfile.mkdtemp(prefix="tfwatch-", dir=place))
-        except OSError as error:
-            failure = error
-    raise failure
 
 
 def _leave_all_to_parent() -> None:

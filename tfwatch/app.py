@@ -37,7 +37,7 @@ __all__ = ["FRAME_S", "DoctorApp", "Leave", "TfwatchApp"]
 
 FRAME_S = 0.25
 #: Messages where `r` cannot restart the run.
-_NO_RESTART = "read only: restart the run in the terminal that trains it"
+_NO_RESTART = "restart the run in the terminal that trains it"
 _RECORD = "a recorded run cannot restart: tfwatch train starts a new run"
 _ENDING = "the run is already stopping; y quits without waiting for the current batch"
 #: Keys that the palette leaves out: the ones that only make sense as keys, and quitting, which has its own entry.

@@ -457,7 +457,7 @@ def test_a_long_temporary_folder_gives_way_to_a_short_one(monkeypatch: pytest.Mo
     deep.mkdir()
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(deep))
     with serving(Control()) as (_, path):
-        assert path.startswith("/tmp/tfwatch-")
+        assert path.startswith("/tmp/tfwatch-control-")
         assert not ControlClient(path).check().refused
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 #: The longest path of a socket with its closing zero: 104 bytes on macOS, 108 on Linux.
 _LONGEST_PATH = 104
-SOCKET_NAME = "control"
+SOCKET_NAME = "socket"
+_PREFIX = "tfwatch-control-"
 
 
 def is_own_user(connection: socket.socket) -> bool:
@@ -48,10 +49,10 @@ def make_private_folder() -> Path:
     """
     failure = OSError("no folder has a path short enough for a socket")
     for place in dict.fromkeys((tempfile.gettempdir(), "/tmp", os.environ.get("XDG_RUNTIME_DIR", ""))):
-        if not place or len(os.fsencode(os.path.join(place, "tfwatch-12345678", SOCKET_NAME))) >= _LONGEST_PATH:
+        if not place or len(os.fsencode(os.path.join(place, _PREFIX + "12345678", SOCKET_NAME))) >= _LONGEST_PATH:
             continue
         try:
-            return Path(tempfile.mkdtemp(prefix="tfwatch-", dir=place))
+            return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
         except OSError as error:
             failure = error
     raise failure

@@ -38,7 +38,12 @@ def find_running(wanted: str | None, runs_dir: Path) -> Path:
     if wanted.isascii() and wanted.isdigit() and len(wanted) < 10 and psutil.pid_exists(int(wanted)):
         of_process = (run for run in _running(runs_dir) if _is_of(int(wanted), _manifest(run)))
         return _first(of_process, f"process {wanted} is not watched: {_UNWATCHED}")
-    return find_run(wanted, runs_dir)
+    try:
+        return find_run(wanted, runs_dir)
+    except FileNotFoundError as error:
+        if not wanted.isdigit():
+            raise
+        raise NotRunningError(f"there is no process {wanted}, and {error}") from error
 
 
 def control_of(folder: Path) -> ControlClient:

@@ -72,6 +72,7 @@ class LiveScreen(Screen[None], CachedLines):
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [*LIVE_BINDINGS]
     KEYS: ClassVar[list[Binding]] = LIVE_BINDINGS
+    IS_ATTACHED: ClassVar[bool] = False
 
     pane: reactive[int] = reactive(1)
 
@@ -186,7 +187,7 @@ class LiveScreen(Screen[None], CachedLines):
         for pane in (self.pipeline, self.knobs, self.card, self.events_pane, self.machine, self.log_pane):
             if pane.display:
                 pane.show(view)
-        self.keys.keys = footer_keys(view, self.live, self.timeline.frozen, self.stopping)
+        self.keys.keys = footer_keys(view, self.live, self.timeline.frozen, self.stopping, self.IS_ATTACHED)
         self.keys.note = cost_note(own_cost, self.size.width)
 
     def _show_too_small(self) -> None:
@@ -339,7 +340,8 @@ class LiveScreen(Screen[None], CachedLines):
     def action_no_suspend(self) -> None:
         """Explain why ctrl+z does nothing."""
         why = "it would suspend the training too. q then d quits without stopping it"
-        self.notify(f"ctrl+z is disabled: {why if self.live else 'q quits'}")
+        is_training_here = self.live and not self.IS_ATTACHED
+        self.notify(f"ctrl+z is disabled: {why if is_training_here else 'q quits'}")
 
     @on(EventsPane.Chosen)
     def show_event_moment(self, message: EventsPane.Chosen) -> None:
@@ -381,3 +383,4 @@ class AttachedScreen(LiveScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [*ATTACHED_BINDINGS]
     KEYS: ClassVar[list[Binding]] = ATTACHED_BINDINGS
+    IS_ATTACHED: ClassVar[bool] = True

@@ -13,7 +13,7 @@ from tests.runs.processes import wait_until
 from tests.watch.watched import Make, known, watch_in
 from tests.whole import events_of
 from tfwatch.core.events import ExperimentEnded, PipelineSwitched, RunEnded
-from tfwatch.runs.control import Experiment, Request
+from tfwatch.runs.control import Experiment, Refused, Request
 from tfwatch.runs.control_client import ControlClient, NoAnswerError
 from tfwatch.runs.control_messages import AskStop, AskSwitch
 from tfwatch.runs.control_server import NO_FIT, OWN_LOOP, Limits
@@ -67,7 +67,7 @@ def test_attached_and_switched_in_mid_epoch_the_result_is_the_same(
         begun.wait(60)
         path = path_of(watch)
         with suppress(NoAnswerError):  # the run has ended
-            while not done.is_set():
+            while not done.is_set() and len(attached) < 300:
                 attached.append(ControlClient(path).check().refused)
                 if len(attached) % 20 == 1:
                     ControlClient(path).call(AskSwitch("prefetch", str(len(attached) // 20 % 8 + 1)))
@@ -129,11 +129,19 @@ def test_short_fits_that_share_a_run_share_its_socket(arrays: Any, make_model: M
 def test_a_loop_of_the_scripts_own_is_followed_and_not_changed(tmp_path: Path, all_runs_ended: None) -> None:
     from tfwatch import track
 
-    tracked = track(range(5), runs_dir=tmp_path)
+    tracked, refusals = track(range(5), runs_dir=tmp_path), list[Refused]()
     for number in tracked:
         if number == 2:
-            client = ControlClient(open_run(tracked.run_path).manifest.control_socket)
-            assert client.check().refused == OWN_LOOP
-            client.ask(Request("prefetch", 4))
-            wait_until(lambda: bool(client._refusals))
-    assert [refused.reason for refused in client.take_refusals()] == [OWN_LOOP]
+            assert tracked.run_path
+            refusals = _refusals(ControlClient(open_run(tracked.run_path).manifest.control_socket))
+
+    assert refusals == [Refused(OWN_LOOP, "prefetch"), Refused(OWN_LOOP, is_stop=True)]
+
+
+def _refusals(client: ControlClient) -> list[Refused]:
+    """Return what comes back of a switch and a stop."""
+    assert client.check().refused == OWN_LOOP
+    client.ask(Request("prefetch", 4))
+    client.ask_stop()
+    wait_until(lambda: len(client._refusals) == 2)
+    return client.take_refusals()

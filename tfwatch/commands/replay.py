@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfwatch.commands.factories import Factories, make_checkup
 from tfwatch.commands.screen_host import show_app
@@ -74,7 +74,7 @@ def show_run(
     make_app = (factories or Factories()).app
     run_checkup = make_checkup(options.runs_dir)
     earlier = earlier_of(FolderSource(folder).manifest(), folder, clock)
-    shown = {"theme": options.theme, "clock": clock, "run_checkup": run_checkup, "earlier": earlier}
+    shown: dict[str, Any] = {"theme": options.theme, "clock": clock, "run_checkup": run_checkup, "earlier": earlier}
     shown["is_attached"] = control is not None
     return show_app(lambda **terminal: make_app(reader, control, **shown, **terminal))
 

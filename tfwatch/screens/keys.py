@@ -68,12 +68,10 @@ LIVE_BINDINGS = [
     _key("q", "app.quit", "q", "quit; asks while training runs (also ctrl+q, ctrl+c)", RUN, "run.leave"),
     _key("ctrl+z", "no_suspend", "ctrl+z", "disabled: it would suspend the training too", RUN, "run.suspend"),
 ]
-#: The keys where another process trains: leaving takes the place of the check-up.
+#: The keys where another process trains: d leaves, and the check-up is a command of the shell.
 ATTACHED_BINDINGS = [
-    _key("d", "app.detach", "d", "leave the screen; the training goes on", RUN, "run.detach")
-    if binding.key == "d"
-    else binding
-    for binding in LIVE_BINDINGS
+    *(binding for binding in LIVE_BINDINGS if binding.key != "d"),
+    _key("d", "app.detach", "d", "leave the screen; the training goes on", RUN, "run.detach"),
 ]
 #: The panes' own keys, which the help lists too.
 PANE_BINDINGS = [

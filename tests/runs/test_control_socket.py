@@ -362,7 +362,6 @@ def test_the_socket_is_removed_and_a_late_client_reads_a_sentence() -> None:
 
 
 _SERVE = """
-import sys, time
 from tfwatch.runs.control import Control
 from tfwatch.runs.control_server import ControlServer
 from tfwatch.runs.create import make_writer
@@ -372,7 +371,6 @@ ControlServer(writer, control).open()
 print(writer.manifest().control_socket, flush=True)
 control.stop.wait()
 print("stopped", flush=True)
-time.sleep(60)
 """
 
 
@@ -410,8 +408,8 @@ def test_a_suspended_training_does_not_answer_and_the_client_does_not_wait_for_i
         ControlClient(path).call(AskStop())
         assert process.stdout
         assert process.stdout.readline() == "stopped\n"
-    Path(path).unlink()
-    Path(path).parent.rmdir()
+        assert process.wait(10) == 0
+    assert not Path(path).parent.exists(), "a process that ends removes it, also where nothing closes it"
 
 
 def test_a_client_that_dies_in_mid_message_costs_nothing() -> None:
@@ -450,6 +448,18 @@ def test_without_a_place_for_the_socket_the_manifest_has_the_reason(monkeypatch:
         assert path == ""
         assert server._writer.manifest().no_control == "OSError: [Errno 28] No space left on device"
         assert not server._thread.is_alive()
+
+
+def test_without_a_thread_the_manifest_has_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr("threading.Thread.start", fail)
+    with serving(Control()) as (server, path):
+        assert path == ""
+        assert server._writer.manifest().no_control == "RuntimeError: can't start new thread"
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_a_long_temporary_folder_gives_way_to_a_short_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

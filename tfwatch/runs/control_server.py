@@ -6,6 +6,7 @@ one message. A daemon thread waits in `poll` and only calls `Control`, so the tr
 
 from __future__ import annotations
 
+import atexit
 import os
 import selectors
 import shutil
@@ -328,10 +329,16 @@ def why_not_switchable(manifest: Manifest, knob: str) -> str:
     return f"{option_name(knob)}: {reason.words}"
 
 
+def _close_all() -> None:
+    for server in list(_servers):
+        server.close()
+
+
 def _leave_all_to_parent() -> None:
     for server in list(_servers):
         server.leave_to_parent()
     _servers.clear()
 
 
+atexit.register(_close_all)
 os.register_at_fork(after_in_child=_leave_all_to_parent)

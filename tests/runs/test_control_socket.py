@@ -401,6 +401,7 @@ def test_a_suspended_training_does_not_answer_and_the_client_does_not_wait_for_i
     with _other_process() as (process, path):
         process.send_signal(signal.SIGSTOP)
         client = ControlClient(path, patience_s=0.2)
+        wait_until(lambda: not _answers(client))
         client.ask_stop()
         wait_until(lambda: not client.is_stopping)
         assert client.take_refusals() == [Refused("the training does not answer", is_stop=True)]
@@ -410,6 +411,14 @@ def test_a_suspended_training_does_not_answer_and_the_client_does_not_wait_for_i
         assert process.stdout.readline() == "stopped\n"
         assert process.wait(10) == 0
     assert not Path(path).parent.exists(), "a process that ends removes it, also where nothing closes it"
+
+
+def _answers(client: ControlClient) -> bool:
+    try:
+        client.check()
+    except NoAnswerError:
+        return False
+    return True
 
 
 def test_a_client_that_dies_in_mid_message_costs_nothing() -> None:

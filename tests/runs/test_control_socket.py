@@ -406,6 +406,7 @@ def test_a_suspended_training_does_not_answer_and_the_client_does_not_wait_for_i
         wait_until(lambda: not client.is_stopping)
         assert client.take_refusals() == [Refused("the training does not answer", is_stop=True)]
         process.send_signal(signal.SIGCONT)
+        assert not ControlClient(path).check().is_stopping, "what was reported as lost has no effect later"
         ControlClient(path).call(AskStop())
         assert process.stdout
         assert process.stdout.readline() == "stopped\n"

@@ -249,7 +249,7 @@ class ControlServer:
             data = b""
         client.received += data
         line, end, _ = client.received.partition(b"\n")
-        if not data:
+        if not data or (end and _has_left(client.socket)):
             self._drop(client)
         elif len(line) >= LONGEST:
             self._reply(client, Answer(_TOO_LONG))
@@ -327,6 +327,16 @@ def why_not_switchable(manifest: Manifest, knob: str) -> str:
         return ""
     reason = Refusal.FIXED if knob in manifest.knobs else LACKING.get(knob, Refusal.NO_SUCH_KNOB)
     return f"{option_name(knob)}: {reason.words}"
+
+
+def _has_left(connection: socket.socket) -> bool:
+    """Return whether the client has closed it: one that gave up, and reported so, gets no late effect."""
+    try:
+        return connection.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 def _close_all() -> None:

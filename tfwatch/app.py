@@ -11,9 +11,8 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.live.judged_run import EndedFinding
 from tfwatch.live.view import Follower
 from tfwatch.screens.doctor import DoctorScreen
-from tfwatch.screens.keys import LIVE_BINDINGS
-from tfwatch.screens.leave import Leave, LeaveScreen, Question, StopScreen
-from tfwatch.screens.live import LiveScreen
+from tfwatch.screens.leave import DetachScreen, Leave, LeaveScreen, Question, StopScreen
+from tfwatch.screens.live import AttachedScreen, LiveScreen
 from tfwatch.screens.restart import RestartScreen
 from tfwatch.screens.switch_requests import SwitchRequests
 from tfwatch.screens.themes import ThemedApp
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from tfwatch.core.start_knobs import RestartOffer
     from tfwatch.doctor.check import CheckUp
     from tfwatch.live.view import RunView
-    from tfwatch.runs.control import Control
+    from tfwatch.runs.control import Requests
     from tfwatch.runs.reader import RunReader
     from tfwatch.screens.doctor import RunCheckup
 
@@ -38,7 +37,7 @@ __all__ = ["FRAME_S", "DoctorApp", "Leave", "TfwatchApp"]
 
 FRAME_S = 0.25
 #: Messages where `r` cannot restart the run.
-_NO_RESTART = "read only: restart the run in the terminal that trains it"
+_NO_RESTART = "restart the run in the terminal that trains it"
 _RECORD = "a recorded run cannot restart: tfwatch train starts a new run"
 _ENDING = "the run is already stopping; y quits without waiting for the current batch"
 #: Keys that the palette leaves out: the ones that only make sense as keys, and quitting, which has its own entry.
@@ -56,6 +55,7 @@ class TfwatchApp(ThemedApp):
 
     Args:
         reader: the run. control: passes requests to the training; None where the run is read only.
+        is_attached: another process trains.
         run_checkup: runs the check-up that `d` shows; None where `d` is unavailable.
         restart: the start knobs that `r` offers; None where the run cannot restart here.
         earlier: the run before a restart.
@@ -65,8 +65,9 @@ class TfwatchApp(ThemedApp):
     def __init__(
         self,
         reader: RunReader,
-        control: Control | None,
+        control: Requests | None,
         *,
+        is_attached: bool = False,
         clock: Clock = SYSTEM,
         run_checkup: RunCheckup | None = None,
         restart: RestartOffer | None = None,
@@ -78,7 +79,9 @@ class TfwatchApp(ThemedApp):
         self._can_stop = control is not None
         follower = Follower(reader.steps_between, control is not None, earlier, EndedFinding(reader.read_whole))
         glyphs = choose_glyphs(self._colour, self._unicode)
-        self.live = LiveScreen(reader, follower, SwitchRequests(control, clock), self._after_frame, glyphs, clock)
+        self._is_attached = is_attached
+        make_screen = AttachedScreen if is_attached else LiveScreen
+        self.live = make_screen(reader, follower, SwitchRequests(control, clock), self._after_frame, glyphs, clock)
         self._run_checkup = run_checkup
         self._leaving = False
         self._seen_running = False
@@ -100,6 +103,7 @@ class TfwatchApp(ThemedApp):
         self._retitle(terminal_title(view))
         if not view.is_over:
             self._seen_running = True
+            self._leaving = self._leaving and self.live.stopping
             return
         if self._seen_running:
             self._seen_running = False
@@ -134,7 +138,7 @@ class TfwatchApp(ThemedApp):
         if self._is_over() or not self._can_stop:
             self.exit_with(Leave.LEFT)
         else:
-            self.push_screen(LeaveScreen(), self._answered)
+            self.push_screen(DetachScreen() if self._is_attached else LeaveScreen(), self._answered)
 
     def action_ask_stop(self) -> None:
         """Ask whether to stop the training."""
@@ -171,6 +175,10 @@ class TfwatchApp(ThemedApp):
             self._stop(Leave.STOP)
             self.live.notify("the run restarts after the current batch; y restarts without waiting for it")
 
+    def action_detach(self) -> None:
+        """Leave the screen of another process' training, which goes on."""
+        self.exit_with(Leave.DETACH)
+
     def action_leave_now(self) -> None:
         """Quit without waiting for the current batch."""
         self.exit_with(Leave.NOW)
@@ -205,7 +213,7 @@ class TfwatchApp(ThemedApp):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette's commands: one for each key, and the themes."""
-        for binding in LIVE_BINDINGS:
+        for binding in self.live.KEYS:
             key = binding.key.partition(",")[0]
             if key not in _NOT_BY_NAME:
                 yield SystemCommand(binding.tooltip, f"key {binding.key_display}", partial(self.simulate_key, key))

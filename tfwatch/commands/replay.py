@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfwatch.commands.factories import Factories, make_checkup
 from tfwatch.commands.screen_host import show_app
@@ -23,6 +23,8 @@ from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tfwatch.runs.control import Requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +57,24 @@ def replay(options: ReplayOptions, factories: Factories | None = None, clock: Cl
         return _print(run)
     if obstacle := why_no_screen(os.environ):
         raise BadInputError(obstacle.replace("use --headless", "use --json"))
+    return show_run(folder, reader, options, factories, clock)
+
+
+def show_run(
+    folder: Path,
+    reader: RunReader,
+    options: ReplayOptions,
+    factories: Factories | None,
+    clock: Clock,
+    control: Requests | None = None,
+) -> int:
+    """Show the screen of a run. control: of the training, where it goes on in another process; None: read only."""
     make_app = (factories or Factories()).app
     run_checkup = make_checkup(options.runs_dir)
     earlier = earlier_of(FolderSource(folder).manifest(), folder, clock)
-    shown = {"theme": options.theme, "clock": clock, "run_checkup": run_checkup, "earlier": earlier}
-    return show_app(lambda **terminal: make_app(reader, None, **shown, **terminal))
+    shown: dict[str, Any] = {"theme": options.theme, "clock": clock, "run_checkup": run_checkup, "earlier": earlier}
+    shown["is_attached"] = control is not None
+    return show_app(lambda **terminal: make_app(reader, control, **shown, **terminal))
 
 
 def _print(run: Run) -> int:

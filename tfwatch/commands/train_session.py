@@ -16,6 +16,7 @@ from tfwatch.commands.screen_host import ScreenHost
 from tfwatch.live.restart import earlier_of
 from tfwatch.report.outcome import beginning
 from tfwatch.runs.control import Autopilot, Control
+from tfwatch.runs.control_server import ControlServer
 from tfwatch.runs.opened import read_run
 from tfwatch.runs.reader import RunReader
 from tfwatch.terminal.capture import Capture, Signals, wrapped
@@ -54,6 +55,7 @@ class TrainSession:
         self._reader = RunReader(writer, clock)
         self._progress = Progress(terminal.err, self._reader, progress_line, clock)
         self._pilot = TunerThread(writer, self._control, clock)
+        self._server = ControlServer(writer, self._control)
         self._sensors = factories.sensors(writer, clock, request.gpu_sensor)
         self._trainer = factories.trainer(request.plan, writer, self._control, clock)
         self._restart = Restart(request, writer, self._control)
@@ -89,10 +91,12 @@ class TrainSession:
             elif self._request.experiment:
                 self._control.ask_tuner(self._request.experiment)
             self._begin(self._pilot.start)
+            self._server.open()
             if not self._request.headless and not self._refused:
                 self._show_screen()
             self._begin_training()
             self._follow()
+            self._server.close()
             self._pilot.stop()
             self._sensors.stop()
             self._keep_weights()
@@ -113,7 +117,7 @@ class TrainSession:
             self._writer.note("the screen failed; training goes on without it")
             self.notify(f"the screen failed; training goes on without it, ctrl+c stops it{self._terminal.keep_log()}")
         elif leave is Leave.DETACH:
-            self.notify("training goes on without a screen: ctrl+c stops it, tfwatch replay follows it")
+            self.notify("training goes on without a screen: ctrl+c stops it, tfwatch attach shows it again")
         elif leave in (Leave.STOP, Leave.NOW):
             self._control.stop.set()
             self._hurries = self._hurries or leave is Leave.NOW

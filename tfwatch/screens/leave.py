@@ -69,7 +69,7 @@ class LeaveScreen(Question):
         Binding("d", "answer('detach')", "quit the screen, keep training", id="leave.detach"),
         Binding("n,escape", "answer('')", "stay", id="leave.stay"),
     ]
-    WORDS = (
+    WORDS: ClassVar[tuple[str, ...]] = (
         "Quit?",
         "",
         "y  stop training at the next batch, and quit",
@@ -80,6 +80,18 @@ class LeaveScreen(Question):
         "y again quits without waiting for the current batch.",
     )
     KEYS = (Key("y", "y", "stop and quit"), Key("d", "d", "keep training", brief="continue"), Key("n", "n", "stay"))
+
+
+class DetachScreen(LeaveScreen):
+    """The question of q where another process trains."""
+
+    WORDS = (
+        "Quit?",
+        "",
+        "d  quit this screen; the training goes on where it runs",
+        "y  stop training at the next batch, and quit",
+        "n  stay",
+    )
 
 
 class StopScreen(Question):

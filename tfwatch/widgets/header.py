@@ -99,7 +99,7 @@ def header_view(view: RunView) -> HeaderView:
     snapshot, manifest = view.snapshot, view.snapshot.manifest
     latest, per_epoch = snapshot.latest, manifest.steps_per_epoch
     epochs = f"/{manifest.epochs}" if manifest.epochs else ""
-    state, alert = _state(snapshot)
+    state, alert = _state(snapshot, view.situation.live)
     running = snapshot.life is Life.RUNNING
     return HeaderView(
         workload=manifest.title,
@@ -147,7 +147,7 @@ def _eta(view: RunView) -> str:
     return "" if left_s is None else f"ETA {units.seconds(round(left_s) if left_s >= 10 else left_s)}"
 
 
-def _state(snapshot: Snapshot) -> tuple[str, bool]:
+def _state(snapshot: Snapshot, live: bool) -> tuple[str, bool]:
     if snapshot.life is Life.KILLED:
         return "REPLAY, killed", True
     if snapshot.is_here:
@@ -156,7 +156,7 @@ def _state(snapshot: Snapshot) -> tuple[str, bool]:
         return ("recorded", False) if snapshot.ended else (_RECORDING, False)
     if snapshot.ended:
         return f"REPLAY, ended {snapshot.local_time(snapshot.ended.at_ns / 1e9):%d %b %H:%M}", False
-    return "FOLLOWING, read only", snapshot.life is not Life.RUNNING
+    return "ATTACHED" if live else "FOLLOWING, read only", snapshot.life is not Life.RUNNING
 
 
 def terminal_title(view: RunView) -> str:

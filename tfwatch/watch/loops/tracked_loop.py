@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.core.refusals import NotTimed
 from tfwatch.core.rows import Flag, Phase
+from tfwatch.runs.control_server import OWN_LOOP
 from tfwatch.tfdata.stage_reader import StageReader
 from tfwatch.watch.loops.async_loop import GpuProbe, TrackedStep
 from tfwatch.watch.session import ErrorText, ScriptRun, call_at_exit
@@ -165,6 +166,7 @@ class TrackedRun:
         self.owner: Callable[[], object] = lambda: None
         self.code = code
         self._script = ScriptRun(runs_dir, device, {}, [], begun_ns)
+        self._script.serve(None, OWN_LOOP)
         self._writer = self._script.writer
         if begun_ns is None:  # a loop that began already waits for nothing
             self._writer.wait_until_begun()

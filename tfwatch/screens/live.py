@@ -147,6 +147,16 @@ class LiveScreen(Screen[None], CachedLines):
         self.show(view, self._meter.cost)
         self._framed(view)
 
+    def show_log_first(self) -> None:
+        """Show the log until the user chooses another pane: a script that awaits its first fit has nothing else."""
+        self.set_reactive(LiveScreen.pane, _TABS.index("log") + 1)
+        self._has_log = True
+
+    def take_place_of(self, before: LiveScreen) -> None:
+        """Show the same pane as the screen of an earlier run."""
+        self.set_reactive(LiveScreen.pane, before.pane)
+        self._has_log = before._has_log
+
     def stop(self) -> None:
         """Ask the training to stop at the next batch."""
         self._switch_requests.stop()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from tfwatch.core.errors import reason as to_text
 from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
+from tfwatch.runs.announcements import announce
 from tfwatch.runs.control import Control
 from tfwatch.runs.create import make_folder, make_writer
 from tfwatch.runs.library import default_runs_dir
@@ -127,6 +128,7 @@ class ScriptRun:
         )
         self.at_end: Callable[[], None] = lambda: None
         self._has_begun = False
+        self._is_announced = False
         self._lost_reported: RecordingLost | None = None
         self._resting_since_ns: deque[int] = deque()
         self._sensors: Sensors | None = None
@@ -215,6 +217,9 @@ class ScriptRun:
             self._has_begun = True
             if self.writer.lost:
                 self._report_lost(f"{self._runs_dir} cannot be written: {self.writer.lost.reason}")
+        if self.writer.folder and self.writer.can_open and not self._is_announced:
+            self._is_announced = True
+            announce(self.writer.folder)
         resting = next(iter(self._resting_since_ns), None)
         if resting is not None and self.writer.now_ns() - resting > GAP_S * 1e9:
             self.end_rest()

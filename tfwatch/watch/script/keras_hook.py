@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import fails_open
+from tfwatch.runs.announcements import announce_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,8 +24,13 @@ _LEGACY = "tf_keras"
 _NO_LEGACY = "a fit of tf_keras, the legacy Keras, is not watched: tfwatch watches Keras 3"
 
 
-def wait_for_keras(runs_dir: str) -> None:
-    """Patch Keras once the script imports it, in this process alone. runs_dir: where the runs are recorded."""
+def wait_for_keras(runs_dir: str, announcements: str = "") -> None:
+    """Patch Keras once the script imports it, in this process alone.
+
+    runs_dir: where the runs are recorded. announcements: the file that announces them; empty without one.
+    """
+    if announcements:
+        announce_in(announcements)
     sys.meta_path.insert(0, _Waiting(runs_dir))
 
 

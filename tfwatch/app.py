@@ -114,7 +114,11 @@ class TfwatchApp(ThemedApp):
     def frame(self) -> None:
         """Draw a frame of the newest run. A question that is open waits for its answer."""
         if self._script and self.screen is self.live:
+            has_ended = self._script.has_ended
             self._show_newest_run(self._script)
+            if has_ended and self._script.runs.folder is None:
+                self.exit_with(Leave.LEFT)  # it has no run to look at
+                return
         self.live.frame()
 
     def _show_newest_run(self, script: WatchedScript) -> None:
@@ -141,8 +145,6 @@ class TfwatchApp(ThemedApp):
             self.bell()
         if self._leaving and view.is_over:
             self.exit_with(Leave.STOP)
-        elif self._script and self._script.has_ended and self._script.runs.folder is None:
-            self.exit_with(Leave.LEFT)  # it has no run to look at
 
     def _retitle(self, title: str) -> None:
         if title == self.title:

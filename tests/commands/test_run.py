@@ -180,12 +180,12 @@ def test_ctrl_c_reaches_the_script_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.terminal
-def test_a_terminal_without_headless_is_refused(tmp_path: Path) -> None:
+def test_a_terminal_without_keys_is_refused(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("print('ran')")
-    with Pseudo("-m", "tfwatch", "run", str(script)) as terminal:
+    with Pseudo("-m", "tfwatch", "run", str(script), TERM="dumb") as terminal:
         assert terminal.wait() == 2
-    assert "a script has no live screen yet: add --headless" in terminal.words
+    assert "a terminal of type dumb (TERM) cannot show the screen: use --headless" in terminal.words
 
 
 @pytest.mark.parametrize(

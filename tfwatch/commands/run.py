@@ -21,8 +21,10 @@ from tfwatch.workloads.workload import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from tfwatch.analysis.steps.fits import FitFigures
+
 _BOOTSTRAP = Path(__file__).parents[1] / "watch" / "script" / "bootstrap.py"
-#: Earlier fits of a script with a line each; the others are counted.
+#: The newest fits of a script have a line each; the others are counted.
 _MOST_LINES = 20
 
 
@@ -124,17 +126,26 @@ def _runs_of(pid: int, runs_dir: Path, began_ns: int) -> Iterator[Path]:
 
 
 def _summary(runs: Sequence[Path], runs_dir: Path) -> str:
-    """Return a line for each run, and the whole summary of the last one."""
+    """Return a line for each fit where there were several, and the whole summary of the last run."""
     from tfwatch.report.text import as_text
     from tfwatch.runs.opened import open_run
 
     if not runs:
         return f"tfwatch: no step of this script is recorded in {runs_dir}\n"
-    last, *earlier = (as_text(open_run(run), Path.home()) for run in runs[: _MOST_LINES + 1])
-    lines = [text.partition("\n")[0] for text in reversed(earlier)]
-    if len(runs) > len(earlier) + 1:
-        lines.insert(0, f"{len(runs) - len(earlier) - 1} earlier fits: tfwatch replay opens each of them")
-    return "".join(f"{line}\n" for line in lines) + last.rstrip("\n") + "\n"
+    lines = _fit_lines(runs) if len(runs) > 1 else []
+    return "".join(f"{line}\n" for line in (*lines, as_text(open_run(runs[0]), Path.home()).rstrip("\n")))
+
+
+def _fit_lines(runs: Sequence[Path]) -> list[str]:
+    """Return a line for each of the newest fits of runs, which are sorted from the newest to the oldest."""
+    from tfwatch.live.script_runs import fits_of
+    from tfwatch.runs.opened import open_run
+
+    fits: list[FitFigures] = []
+    for run in reversed(runs):
+        fits += fits_of(open_run(run), len(fits) + 1)
+    earlier = [f"{len(fits) - _MOST_LINES} earlier fits"] if len(fits) > _MOST_LINES else []
+    return [*earlier, *(fit.words for fit in fits[-_MOST_LINES:])]
 
 
 def _print(text: str) -> None:

@@ -39,6 +39,7 @@ _LOOK_S = 0.2
 #: Bytes of the output that are printed where no screen shows them any more, and lines of a failure.
 _PRINTED_BYTES = 64 * 2**10
 _FAILURE_LINES = 10
+_NO_INPUT = "EOFError: EOF when reading a line"
 _TRACEBACK = "Traceback (most recent call last)"
 
 
@@ -157,7 +158,8 @@ class ScriptSession:
         self._runs_dir = runs_dir
         self._reader = RunReader(AwaitedRun(name, script.pid, relay.early_log, clock), clock)
         self._host: ScreenHost | None = None
-        self._is_shown_all = False
+        self._has_hung_up = False
+        self._shows_output = False
 
     def run(self) -> None:
         """Show the screen, and wait for the script's end."""
@@ -167,8 +169,8 @@ class ScriptSession:
             while not self._script.wait(_LOOK_S):
                 pass
             self._relay.finish_reading()
-            if not self._is_shown_all:
-                self._terminal.out.write(self._unseen_output())
+            if not self._shows_output:
+                self._write_unseen(self._unseen_output())
 
     # -- the screen -------------------------------------------------------------------------------
 
@@ -176,15 +178,22 @@ class ScriptSession:
         from tfwatch.screens.leave import Leave
 
         self._host = ScreenHost(self._terminal, self._make_app, lambda: None)
-        self._terminal.on_hangup = lambda: self._leave_screen(Leave.DETACH)
+        self._terminal.on_hangup = self._hang_up
         leave = self._host.show()
         self._host = None
         if leave is Leave.NOW:
             self._script.send(signal.SIGTERM)
-        if not self._script.has_ended:
-            self._is_shown_all = True
+        if not self._script.has_ended and not self._has_hung_up:
+            self._shows_output = True
             self._relay.show_on_terminal()
             self._notify(self._goes_on(leave))
+
+    def _hang_up(self) -> None:
+        """Leave the screen of a terminal that is gone."""
+        from tfwatch.screens.leave import Leave
+
+        self._has_hung_up = True
+        self._leave_screen(Leave.DETACH)
 
     def _goes_on(self, leave: Leave | None) -> str:
         if leave is None:
@@ -219,6 +228,12 @@ class ScriptSession:
         self._terminal.err.flush()
 
     # -- afterwards -------------------------------------------------------------------------------
+
+    def _write_unseen(self, text: str) -> None:
+        self._terminal.out.write(text)
+        self._terminal.out.flush()
+        if self._script.code and _NO_INPUT in text:
+            self._notify("the script reads its input, which is empty under the screen: use --headless")
 
     def _unseen_output(self) -> str:
         """Return the output of a script without a run, and of another one the failure that ended it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from tfwatch.analysis.steps.fits import FitCounter, FitFigures
@@ -77,4 +78,11 @@ def fits_of(run: Run, first: int = 1) -> tuple[FitFigures, ...]:
     counter = FitCounter(run.manifest.origin_wall_ns / 1e9, lambda first, last: run.steps[first - 1 : last], first)
     started = [event for event in run.events if isinstance(event, EpochStarted)]
     counter.take(started, [event for event in run.events if isinstance(event, EpochEnded)], is_over=True)
-    return counter.done
+    *before, last = counter.done or [None]
+    return (*before, replace(last, outcome=_outcome(run))) if last else ()
+
+
+def _outcome(run: Run) -> str:
+    """Return how the last fit ended; empty where it finished, or runs."""
+    cause = run.ended.cause if run.ended else run.life.value
+    return cause if cause in ("stopped", "failed", "killed") else ""

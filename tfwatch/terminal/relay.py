@@ -18,17 +18,24 @@ import tempfile
 import termios
 import time
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from tfwatch.core.errors import fails_open
 from tfwatch.runs.announcements import Announcements
 from tfwatch.runs.buffers import LONGEST_LINE, visible_end
 from tfwatch.runs.format import FILE_MODE, LOG
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 #: A line that overwrites itself is logged once in this time: ten hours of a progress bar take 6 MB.
 _REDRAW_NS = 10**9
+#: Seconds between two looks for a run that begins.
+_NEWS_S = 0.1
 _CHUNK = 64 * 2**10
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTTOU)
+#: A script that writes without end has more to read at any moment.
+_MOST_WAITING = 2**20
 #: The order to write to the terminal too.
 _SHOW = b"s"
 _LOOK_S = 0.02
@@ -114,9 +121,15 @@ def _relay(master: int, orders: int, folder: Path) -> NoReturn:
         log = _Log(folder)
         terminal, survives = _Terminal(orders), fails_open(lambda _: None)
         while (data := _next(master, terminal)) is not None:
+            runs: list[Path] = []
+            with survives:
+                runs = log.announced()
+            # What the script wrote before it announced a run belongs to the log before it.
+            data += _waiting(master) if runs else b""
             terminal.write(data)
             with survives:
                 log.write(data)
+                log.begin(runs)
         with survives:
             log.end()
         if terminal.is_alone:
@@ -127,7 +140,7 @@ def _relay(master: int, orders: int, folder: Path) -> NoReturn:
 
 def _next(master: int, terminal: _Terminal) -> bytes | None:
     """Return the next output, no bytes where there was none for a while; None at its end."""
-    ready = select.select([master, *terminal.orders], [], [], _REDRAW_NS / 1e9)[0]
+    ready = select.select([master, *terminal.orders], [], [], _NEWS_S)[0]
     if set(terminal.orders) & set(ready):
         terminal.obey()
     if master not in ready:
@@ -136,6 +149,20 @@ def _next(master: int, terminal: _Terminal) -> bytes | None:
         return os.read(master, _CHUNK) or None
     except OSError:  # Linux raises where macOS returns nothing
         return None
+
+
+def _waiting(master: int) -> bytes:
+    """Return the output that can be read now, up to `_MOST_WAITING` and a little more."""
+    data = b""
+    while len(data) < _MOST_WAITING and select.select([master], [], [], 0)[0]:
+        try:
+            more = os.read(master, _CHUNK)
+        except OSError:
+            return data
+        if not more:
+            return data
+        data += more
+    return data
 
 
 class _Terminal:
@@ -174,10 +201,17 @@ class _Log:
         self._fd = os.open(os.devnull, os.O_WRONLY) if early is None else early
         self._condenser = Condenser()
 
+    def announced(self) -> list[Path]:
+        """Return the runs that were announced since the last call."""
+        return self._runs.take()
+
+    def begin(self, runs: Sequence[Path]) -> None:
+        """Begin the logs of further runs."""
+        for run in runs:
+            self._begin(run)
+
     def write(self, data: bytes) -> None:
         """Write output; where the disk takes none, it is lost."""
-        for run in self._runs.take():
-            self._begin(run)
         _write(self._fd, self._condenser.take(data, time.monotonic_ns()))
 
     def end(self) -> None:

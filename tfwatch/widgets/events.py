@@ -390,7 +390,7 @@ def _find_provisional(view: RunView) -> Iterator[_Timed]:
     yield from ((pattern.start_ns / 1e9, pattern, None) for pattern in view.patterns)
     yield from (((compiled.start_ns / 1e6 + compiled.took_ms) / 1e3, compiled, None) for compiled in view.compiles)
     yield from ((_moment(view.snapshot, one.wall_s), one, None) for one in summarise_log(view.log_findings))
-    if len(view.fits) > 1:
+    if view.fit > 1:
         origin_s = view.snapshot.manifest.origin_wall_ns / 1e9
         yield from ((fit.end_s - origin_s, fit, None) for fit in view.fits[-_MOST_FITS:])
     waiting = {state.asked_s for state in view.knobs.values() if state.asked is not None}

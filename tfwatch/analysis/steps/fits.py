@@ -23,8 +23,9 @@ _MOST_STEPS = 4096
 class FitFigures:
     """One `fit`. number: in its script, from 1. end_s: of its last epoch, seconds since 1970.
 
-    steps: 0 where it was broken off in its first epoch. step_ms, wait_share: means of its steady steps, or of all where
-    it has none; None without a split. loss: that of its last epoch, None where it has none.
+    steps: those of its whole epochs. step_ms, wait_share: means of its steady steps, or of all where
+    it has none; None without a split. loss: that of its last epoch, None where it has none. outcome: `stopped`,
+    `failed` or `killed`, empty where it finished or is not the last of its run.
     """
 
     number: int
@@ -33,15 +34,17 @@ class FitFigures:
     step_ms: float | None
     wait_share: float | None
     loss: float | None
+    outcome: str = ""
 
     @property
     def words(self) -> str:
         """`fit 12: 23.4 ms/step, data wait 41 %, loss 1.31, 300 steps`."""
         figures = [
+            self.outcome,
             f"{units.milliseconds(self.step_ms)}/step" if self.step_ms is not None else "",
             f"data wait {units.percent(self.wait_share)}" if self.wait_share is not None else "",
             f"loss {self.loss:.3g}" if self.loss is not None else "",
-            units.counted(self.steps, "step") if self.steps else "broken off in its first epoch",
+            units.counted(self.steps, "step") if self.steps else "no whole epoch",
         ]
         return f"fit {self.number}: {', '.join(filter(None, figures))}"
 

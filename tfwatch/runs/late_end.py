@@ -33,7 +33,7 @@ def record_signal(folder: Path, signum: int, clock: Clock = SYSTEM) -> None:
     if run.life is not Life.KILLED or signum == signal.SIGKILL:
         return
     last = run.open_phase
-    steps = len(run.steps) if last is None else max(0, last.step - (last.phase in _BEFORE_STEP))
+    steps = max(len(run.steps), last.step - (last.phase in _BEFORE_STEP) if last else 0)
     ended = RunEnded(
         round(run.length_s * 1e9),
         "stopped" if signum in _ASKED else "failed",

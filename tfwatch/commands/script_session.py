@@ -164,6 +164,8 @@ class ScriptSession:
     def run(self) -> None:
         """Show the screen, and wait for the script's end."""
         with Signals(self._pass_on, self._terminal.hang_up):
+            # The screen takes ctrl+\ as a key; after it the terminal sends it here, and not to the script's session.
+            signal.signal(signal.SIGQUIT, lambda signum, _: self._pass_on(signum))
             self._script.follow()
             self._show_screen()
             while not self._script.wait(_LOOK_S):
@@ -200,7 +202,7 @@ class ScriptSession:
             return f"the screen failed; the script runs on without it{self._terminal.keep_log()}"
         if leave.value == "detach":
             return "the script runs on without a screen: ctrl+c stops it, tfwatch replay follows its runs"
-        return "waiting for the end of the script"
+        return "waiting for the end of the script: ctrl+c interrupts it again, ctrl+\\ ends it"
 
     def _make_app(self, **options: Any) -> Screen:
         return self._factories.app(

@@ -60,6 +60,6 @@ class AwaitedRun:
 
 def _started_s(pid: int) -> float:
     try:
-        return psutil.Process(pid).create_time()
+        return float(psutil.Process(pid).create_time())
     except psutil.Error:
         return 0.0

@@ -174,6 +174,7 @@ class Follower:
         self._earlier_fits = earlier_fits
         self._script = script
         self._fits: FitCounter | None = None
+        self._fits_now: tuple[tuple[FitFigures, ...], int] = (earlier_fits, 0)
         self._live = live
         self._ended_finding = ended_finding
         self._restarts = RestartFollower(earlier, steps_between)
@@ -204,6 +205,7 @@ class Follower:
             total, accelerated = snapshot.steps_total, snapshot.manifest.accelerated
             self._comparisons = tuple(compare(switches, total, self._steps_between, self._known, accelerated))
             self._restarts.take(snapshot)
+            self._fits_now = self._count_fits(snapshot)
         knobs = knob_states(snapshot.manifest.knobs, switches, asks)
         self._forecasts.take(snapshot, self._comparisons, knobs)
         situation = self._situation(snapshot, knobs, stopping_s)
@@ -219,7 +221,7 @@ class Follower:
             self._figures.energy,
             self._log.findings,
             find_undecided(snapshot.events.of(*UNDECIDED_EVENTS)) if over else None,
-            *self._count_fits(snapshot),
+            *self._fits_now,
             self._script(),
         )
 

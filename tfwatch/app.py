@@ -11,9 +11,16 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.live.judged_run import EndedFinding
 from tfwatch.live.view import Follower
 from tfwatch.screens.doctor import DoctorScreen
-from tfwatch.screens.keys import LIVE_BINDINGS
-from tfwatch.screens.leave import Leave, LeaveScreen, LeaveScriptScreen, Question, StopScreen, StopScriptScreen
-from tfwatch.screens.live import LiveScreen
+from tfwatch.screens.leave import (
+    DetachScreen,
+    Leave,
+    LeaveScreen,
+    LeaveScriptScreen,
+    Question,
+    StopScreen,
+    StopScriptScreen,
+)
+from tfwatch.screens.live import AttachedScreen, LiveScreen
 from tfwatch.screens.restart import RestartScreen
 from tfwatch.screens.switch_requests import SwitchRequests
 from tfwatch.screens.themes import ThemedApp
@@ -31,7 +38,7 @@ if TYPE_CHECKING:
     from tfwatch.doctor.check import CheckUp
     from tfwatch.live.script_runs import WatchedScript
     from tfwatch.live.view import RunView
-    from tfwatch.runs.control import Control
+    from tfwatch.runs.control import Requests
     from tfwatch.runs.reader import RunReader
     from tfwatch.screens.doctor import RunCheckup
 
@@ -39,7 +46,7 @@ __all__ = ["FRAME_S", "DoctorApp", "Leave", "TfwatchApp"]
 
 FRAME_S = 0.25
 #: Messages where `r` cannot restart the run.
-_NO_RESTART = "read only: restart the run in the terminal that trains it"
+_NO_RESTART = "restart the run in the terminal that trains it"
 _NO_SCRIPT_RESTART = "a script cannot restart here: quit, and run it again"
 _RECORD = "a recorded run cannot restart: tfwatch train starts a new run"
 _ENDING = "the run is already stopping; y quits without waiting for the current batch"
@@ -58,6 +65,7 @@ class TfwatchApp(ThemedApp):
 
     Args:
         reader: the run. control: passes requests to the training; None where the run is read only.
+        is_attached: another process trains.
         run_checkup: runs the check-up that `d` shows; None where `d` is unavailable.
         restart: the start knobs that `r` offers; None where the run cannot restart here.
         earlier: the run before a restart.
@@ -68,8 +76,9 @@ class TfwatchApp(ThemedApp):
     def __init__(
         self,
         reader: RunReader,
-        control: Control | None,
+        control: Requests | None,
         *,
+        is_attached: bool = False,
         clock: Clock = SYSTEM,
         run_checkup: RunCheckup | None = None,
         restart: RestartOffer | None = None,
@@ -80,6 +89,7 @@ class TfwatchApp(ThemedApp):
         super().__init__(**options)
         self._restart = restart
         self._script = script
+        self._is_attached = is_attached
         self._can_stop = control is not None or script is not None
         self._clock = clock
         self.live = self._make_live(reader, control, earlier)
@@ -90,7 +100,7 @@ class TfwatchApp(ThemedApp):
         self._seen_running = False
         self._titled = False
 
-    def _make_live(self, reader: RunReader, control: Control | None, earlier: Earlier | None) -> LiveScreen:
+    def _make_live(self, reader: RunReader, control: Requests | None, earlier: Earlier | None) -> LiveScreen:
         script = self._script
         follower = Follower(
             reader.steps_between,
@@ -102,7 +112,8 @@ class TfwatchApp(ThemedApp):
         )
         requests = SwitchRequests(control, self._clock, script.interrupt if script else None)
         glyphs = choose_glyphs(self._colour, self._unicode)
-        return LiveScreen(reader, follower, requests, self._after_frame, glyphs, self._clock)
+        make_screen = AttachedScreen if self._is_attached else LiveScreen
+        return make_screen(reader, follower, requests, self._after_frame, glyphs, self._clock)
 
     # -- frames -------------------------------------------------------------------------------------
 
@@ -140,6 +151,7 @@ class TfwatchApp(ThemedApp):
         self._retitle(terminal_title(view))
         if not self._is_over():
             self._seen_running = True
+            self._leaving = self._leaving and self.live.stopping
         elif self._seen_running:
             self._seen_running = False
             self.bell()
@@ -173,7 +185,12 @@ class TfwatchApp(ThemedApp):
         if self._is_over() or not self._can_stop:
             self.exit_with(Leave.LEFT)
         else:
-            self.push_screen(LeaveScriptScreen() if self._script else LeaveScreen(), self._answered)
+            self.push_screen(self._leave_question(), self._answered)
+
+    def _leave_question(self) -> Question:
+        if self._script:
+            return LeaveScriptScreen()
+        return DetachScreen() if self._is_attached else LeaveScreen()
 
     def action_ask_stop(self) -> None:
         """Ask whether to stop the training."""
@@ -211,6 +228,10 @@ class TfwatchApp(ThemedApp):
             self._stop(Leave.STOP)
             self.live.notify("the run restarts after the current batch; y restarts without waiting for it")
 
+    def action_detach(self) -> None:
+        """Leave the screen of another process' training, which goes on."""
+        self.exit_with(Leave.DETACH)
+
     def action_leave_now(self) -> None:
         """Quit without waiting for the current batch."""
         self.exit_with(Leave.NOW)
@@ -247,7 +268,7 @@ class TfwatchApp(ThemedApp):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette's commands: one for each key, and the themes."""
-        for binding in LIVE_BINDINGS:
+        for binding in self.live.KEYS:
             key = binding.key.partition(",")[0]
             if key not in _NOT_BY_NAME:
                 yield SystemCommand(binding.tooltip, f"key {binding.key_display}", partial(self.simulate_key, key))

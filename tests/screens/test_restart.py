@@ -137,9 +137,7 @@ async def test_a_read_only_run_explains_why_it_cannot_restart(tmp_path: Path) ->
     async with shown(usual(tmp_path), live=False) as show:
         await show.press("r")
         assert show.app.screen is show.live
-        assert [note.message for note in show.app._notifications] == [
-            "read only: restart the run in the terminal that trains it"
-        ]
+        assert [note.message for note in show.app._notifications] == ["restart the run in the terminal that trains it"]
         show.run.ended()
         await show.frame()
         await show.press("r")

@@ -104,6 +104,13 @@ def switch(text: str) -> Any:
     return parse_switch(text)
 
 
+def change(text: str) -> Any:
+    """Read a knob and its value, see `training.request.parse_change`."""
+    from tfwatch.training.request import parse_change
+
+    return parse_change(text)
+
+
 def settings(text: str) -> Any:
     """Read a knob and its settings, see `training.request.parse_settings`."""
     from tfwatch.training.request import parse_settings

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfwatch.commands.factories import Factories, make_checkup
 from tfwatch.commands.screen_host import show_app
@@ -23,6 +23,8 @@ from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tfwatch.runs.control import Requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,6 @@ def replay(options: ReplayOptions, factories: Factories | None = None, clock: Cl
     try:
         folder = find_run(options.run, options.runs_dir)
         run = open_run(folder, clock) if options.as_json else None
-        reader = RunReader(FolderSource(folder), clock)
     except (FileNotFoundError, NotARunError) as error:
         raise BadInputError(str(error)) from error
     except OSError as error:
@@ -55,11 +56,27 @@ def replay(options: ReplayOptions, factories: Factories | None = None, clock: Cl
         return _print(run)
     if obstacle := why_no_screen(os.environ):
         raise BadInputError(obstacle.replace("use --headless", "use --json"))
+    return show_run(folder, options, factories, clock)
+
+
+def show_run(
+    folder: Path, options: ReplayOptions, factories: Factories | None, clock: Clock, control: Requests | None = None
+) -> int:
+    """Show the screen of a run. control: of the training, where it goes on in another process; None: read only.
+
+    Raises:
+        BadInputError: the folder is not a run.
+    """
+    try:
+        reader = RunReader(FolderSource(folder), clock)
+    except NotARunError as error:
+        raise BadInputError(str(error)) from error
     make_app = (factories or Factories()).app
     run_checkup = make_checkup(options.runs_dir)
     earlier = earlier_of(FolderSource(folder).manifest(), folder, clock)
-    shown = {"theme": options.theme, "clock": clock, "run_checkup": run_checkup, "earlier": earlier}
-    return show_app(lambda **terminal: make_app(reader, None, **shown, **terminal))
+    shown: dict[str, Any] = {"theme": options.theme, "clock": clock, "run_checkup": run_checkup, "earlier": earlier}
+    shown["is_attached"] = control is not None
+    return show_app(lambda **terminal: make_app(reader, control, **shown, **terminal))
 
 
 def _print(run: Run) -> int:

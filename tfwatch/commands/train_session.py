@@ -17,6 +17,7 @@ from tfwatch.live.restart import earlier_of
 from tfwatch.report.outcome import beginning
 from tfwatch.runs import format as layout
 from tfwatch.runs.control import Autopilot, Control
+from tfwatch.runs.control_server import ControlServer
 from tfwatch.runs.opened import read_run
 from tfwatch.runs.reader import RunReader
 from tfwatch.terminal.capture import Capture, Signals, wrapped
@@ -57,6 +58,7 @@ class TrainSession:
         self._reader = RunReader(writer, clock)
         self._progress = Progress(terminal.err, self._reader, progress_line, clock)
         self._pilot = TunerThread(writer, self._control, clock)
+        self._server = ControlServer(writer, self._control)
         self._sensors = factories.sensors(writer, clock, request.gpu_sensor)
         self._trainer = factories.trainer(request.plan, writer, self._control, clock)
         self._restart = Restart(request, writer, self._control)
@@ -92,10 +94,12 @@ class TrainSession:
             elif self._request.experiment:
                 self._control.ask_tuner(self._request.experiment)
             self._begin(self._pilot.start)
+            self._server.open()
             if not self._request.headless and not self._refused:
                 self._show_screen()
             self._begin_training()
             self._follow()
+            self._server.close()
             self._pilot.stop()
             self._sensors.stop()
             self._keep_weights()

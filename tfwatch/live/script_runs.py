@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfwatch.runs.announcements import Announcements
-    from tfwatch.runs.control import Control
+    from tfwatch.runs.control import Requests
 
 
 class WatchedScript(Protocol):
@@ -39,7 +39,7 @@ class WatchedScript(Protocol):
         """Send it the signal that ctrl+c sends."""
         ...
 
-    def control(self) -> Control | None:
+    def control(self) -> Requests | None:
         """Return the control of its newest run; None where keys do not reach it."""
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from tfwatch.core.knobs import Knobs, Setting
 
@@ -54,6 +54,30 @@ class Autopilot:
 TunerRequest: TypeAlias = Experiment | Autopilot
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A request that the training did not accept, with the reason. knob: of a switch; empty for any other request."""
+
+    reason: str
+    knob: str = ""
+    is_stop: bool = False
+
+
+class Requests(Protocol):
+    """The part of `Control` that a screen uses; `control_client.ControlClient` has it for another process' training."""
+
+    @property
+    def is_stopping(self) -> bool: ...
+
+    def ask(self, request: Request) -> None: ...
+
+    def ask_tuner(self, request: TunerRequest | None) -> None: ...
+
+    def ask_stop(self) -> None: ...
+
+    def take_refusals(self) -> list[Refused]: ...
+
+
 class Control:
     """The queue of requests within a process.
 
@@ -82,12 +106,35 @@ class Control:
         return bool(self._requests)
 
     @property
+    def waiting_count(self) -> int:
+        """The number of requests that wait."""
+        return len(self._requests)
+
+    @property
     def requested_knobs(self) -> Knobs:
         """The knobs after all waiting requests."""
         knobs = self.knobs if self.shuffle is None else replace(self.knobs, shuffle=self.shuffle)
         for request in list(self._requests):
             knobs = knobs.with_value(request.knob, request.value)
         return knobs
+
+    @property
+    def is_stopping(self) -> bool:
+        """True from a request to stop on."""
+        return self.stop.is_set()
+
+    def ask_stop(self) -> None:
+        """End the training at the next batch."""
+        self.stop.set()
+
+    def take_refusals(self) -> list[Refused]:
+        """Return no refusal: the training reports its own as events."""
+        return []
+
+    def begin(self) -> None:
+        """Begin another training, which no earlier stop ends."""
+        self.is_done = False
+        self.stop.clear()
 
     def finish(self) -> None:
         """End the training at the next batch because its work is done, unless it was stopped before."""

@@ -119,6 +119,8 @@ class Manifest:
     cache_bytes: the size of a cache of all examples; None where the pipeline has none.
     split: the method that splits a step into its parts; empty before the first step.
     not_split: why steps are not split. op_by_op: steps run as Python, not as a graph, and their Python time is known.
+    control_socket: the path of the socket on which the run takes requests; empty where there is none, for the reason
+        `no_control`.
     after: the run that was restarted as this one: its name where it is in the same folder, else its path; or empty.
     tables: the numpy layout (`dtype.descr`) of each binary file of this run.
     skipped: the names of unknown knobs, and of entries of `settings` and `machine` that are out of bounds.
@@ -149,6 +151,8 @@ class Manifest:
     split: str = ""
     not_split: str = ""
     op_by_op: bool = False
+    control_socket: str = ""
+    no_control: str = ""
     after: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)

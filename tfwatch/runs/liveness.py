@@ -53,7 +53,7 @@ def life_of(manifest: Manifest, pulse: Pulse | None, clock: Clock) -> tuple[Life
     A run of this boot is looked up among this machine's processes. For a run of another machine, or of a container with
     its own processes, only the pulse is known.
     """
-    if manifest.boot_id == boot_id() and _is_alive(manifest):
+    if manifest.boot_id == boot_id() and is_process_alive(manifest):
         age_s = (clock.now_ns() - manifest.origin_ns - (pulse.now_ns if pulse else 0)) / 1e9
         return (Life.NOT_RESPONDING, age_s) if age_s > SILENT_S else (Life.RUNNING, 0.0)
     if manifest.machine.get("host") == os.uname().nodename:
@@ -71,7 +71,8 @@ def now_s(manifest: Manifest, life: Life, last_s: float, clock: Clock) -> float:
     return (clock.wall_ns() - manifest.origin_wall_ns) / 1e9
 
 
-def _is_alive(manifest: Manifest) -> bool:
+def is_process_alive(manifest: Manifest) -> bool:
+    """Return whether the process that writes a run of this boot is alive."""
     try:
         process = psutil.Process(manifest.pid)
         # Another process may have this number now. psutil's time changes with corrections of the wall clock.

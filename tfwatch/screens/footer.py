@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 _USUAL, _WIDE = 120, 160
 
 
-def footer_keys(view: RunView, live: bool, frozen: bool, stopping: bool) -> tuple[Key, ...]:
+def footer_keys(view: RunView, live: bool, frozen: bool, stopping: bool, is_attached: bool = False) -> tuple[Key, ...]:
     """The footer's keys, from left to right; keys without effect now are disabled.
 
-    A recorded run and a followed run have no keys that switch or restart.
+    A recorded run and a followed run have no keys that switch or restart. is_attached: another process trains.
     """
     copies = stopping or bool(view.finding.edit)
     return (
@@ -36,7 +36,8 @@ def footer_keys(view: RunView, live: bool, frozen: bool, stopping: bool) -> tupl
         Key("space", "space", _space_word(view, frozen), chosen=frozen, rank=0 if frozen else 5),
         Key("z", "z", "zoom", rank=8),
         Key("y", "y", "quit now" if stopping else "copy", copies, rank=0 if stopping else 9),
-        *((Key("r", "r", "restart", not stopping, rank=6),) if live else ()),
+        *((Key("r", "r", "restart", not stopping, rank=6),) if live and not is_attached else ()),
+        *((Key("d", "d", "leave"),) if is_attached and not view.is_over else ()),
         Key("question_mark", "?", "keys"),
         Key("q", "q", "quit"),
     )

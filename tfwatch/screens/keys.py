@@ -68,6 +68,11 @@ LIVE_BINDINGS = [
     _key("q", "app.quit", "q", "quit; asks while training runs (also ctrl+q, ctrl+c)", RUN, "run.leave"),
     _key("ctrl+z", "no_suspend", "ctrl+z", "disabled: it would suspend the training too", RUN, "run.suspend"),
 ]
+#: The keys where another process trains: d leaves, and the check-up is a command of the shell.
+ATTACHED_BINDINGS = [
+    *(binding for binding in LIVE_BINDINGS if binding.key != "d"),
+    _key("d", "app.detach", "d", "leave the screen; the training goes on", RUN, "run.detach"),
+]
 #: The panes' own keys, which the help lists too.
 PANE_BINDINGS = [
     _key("up,down", "", "up down", "move up or down a row", ROWS, "rows.by_one"),

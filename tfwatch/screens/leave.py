@@ -69,7 +69,7 @@ class LeaveScreen(Question):
         Binding("d", "answer('detach')", "quit the screen, keep training", id="leave.detach"),
         Binding("n,escape", "answer('')", "stay", id="leave.stay"),
     ]
-    WORDS = (
+    WORDS: ClassVar[tuple[str, ...]] = (
         "Quit?",
         "",
         "y  stop training at the next batch, and quit",
@@ -94,6 +94,18 @@ class LeaveScriptScreen(LeaveScreen):
         "n  stay",
         "",
         "y again ends the script with SIGTERM.",
+    )
+
+
+class DetachScreen(LeaveScreen):
+    """The question of q where another process trains."""
+
+    WORDS = (
+        "Quit?",
+        "",
+        "d  quit this screen; the training goes on where it runs",
+        "y  stop training at the next batch, and quit",
+        "n  stay",
     )
 
 

@@ -12,7 +12,16 @@ from textual.widgets import Input, Static
 
 from tfwatch.runs.library import save_copy
 from tfwatch.screens.footer import FrameMeter, banner_note, cost_note, footer_keys, too_small_text
-from tfwatch.screens.keys import LIVE_BINDINGS, LOW, PANE_BINDINGS, TALL, Layout, layout_for, panes_shown
+from tfwatch.screens.keys import (
+    ATTACHED_BINDINGS,
+    LIVE_BINDINGS,
+    LOW,
+    PANE_BINDINGS,
+    TALL,
+    Layout,
+    layout_for,
+    panes_shown,
+)
 from tfwatch.screens.text_screens import HelpScreen, MissingScreen
 from tfwatch.terminal.guard import short_path
 from tfwatch.widgets.banner import BannerPane
@@ -32,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from textual.app import ComposeResult
-    from textual.binding import BindingType
+    from textual.binding import Binding, BindingType
     from textual.events import DescendantBlur
 
     from tfwatch.core.clock import Clock
@@ -62,6 +71,8 @@ class LiveScreen(Screen[None], CachedLines):
     CSS_PATH = "live.tcss"
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [*LIVE_BINDINGS]
+    KEYS: ClassVar[list[Binding]] = LIVE_BINDINGS
+    IS_ATTACHED: ClassVar[bool] = False
 
     pane: reactive[int] = reactive(1)
 
@@ -140,6 +151,7 @@ class LiveScreen(Screen[None], CachedLines):
         """Read the run's new data and draw it; skip frames while they cost too much CPU."""
         if not self.is_shown or self._meter.skips():
             return
+        self._show_refusals()
         view = self.follower.follow(self._reader.tail(), self._switch_requests.asks, self._stopping_s)
         self._meter.frame(view.snapshot)
         if view.is_over:
@@ -156,6 +168,13 @@ class LiveScreen(Screen[None], CachedLines):
         """Show the same pane as the screen of an earlier run."""
         self.set_reactive(LiveScreen.pane, before.pane)
         self._has_log = before._has_log
+
+    def _show_refusals(self) -> None:
+        """Report what another process' training refused."""
+        for refused in self._switch_requests.take_refusals():
+            self.notify(refused.reason)
+            if refused.is_stop:
+                self.stopping, self._stopping_s = False, None
 
     def stop(self) -> None:
         """Ask the training to stop at the next batch."""
@@ -178,7 +197,7 @@ class LiveScreen(Screen[None], CachedLines):
         for pane in (self.pipeline, self.knobs, self.card, self.events_pane, self.machine, self.log_pane):
             if pane.display:
                 pane.show(view)
-        self.keys.keys = footer_keys(view, self.live, self.timeline.frozen, self.stopping)
+        self.keys.keys = footer_keys(view, self.live, self.timeline.frozen, self.stopping, self.IS_ATTACHED)
         self.keys.note = cost_note(own_cost, self.size.width)
 
     def _show_too_small(self) -> None:
@@ -326,12 +345,13 @@ class LiveScreen(Screen[None], CachedLines):
 
     def action_help(self) -> None:
         """Show every key."""
-        self.app.push_screen(HelpScreen([*LIVE_BINDINGS, *PANE_BINDINGS], self._glyphs.unicode))
+        self.app.push_screen(HelpScreen([*self.KEYS, *PANE_BINDINGS], self._glyphs.unicode))
 
     def action_no_suspend(self) -> None:
         """Explain why ctrl+z does nothing."""
         why = "it would suspend the training too. q then d quits without stopping it"
-        self.notify(f"ctrl+z is disabled: {why if self.live else 'q quits'}")
+        is_training_here = self.live and not self.IS_ATTACHED
+        self.notify(f"ctrl+z is disabled: {why if is_training_here else 'q quits'}")
 
     @on(EventsPane.Chosen)
     def show_event_moment(self, message: EventsPane.Chosen) -> None:
@@ -366,3 +386,11 @@ class LiveScreen(Screen[None], CachedLines):
         """Keep the filter, and focus the log."""
         self.filter_input.display = False
         self.log_pane.focus()
+
+
+class AttachedScreen(LiveScreen):
+    """The live screen on a training of another process; d leaves it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*ATTACHED_BINDINGS]
+    KEYS: ClassVar[list[Binding]] = ATTACHED_BINDINGS
+    IS_ATTACHED: ClassVar[bool] = True

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tfwatch.core.clock import Clock
     from tfwatch.live.view import RunView
-    from tfwatch.runs.control import Control
+    from tfwatch.runs.control import Refused, Requests
 
 
 #: A terminal repeats a held-down key after up to 0.66 s, then faster: presses closer than this count as one.
@@ -30,12 +30,19 @@ class SwitchRequests:
     interrupt: stops the script of `tfwatch run`; None where the training stops by `control`.
     """
 
-    def __init__(self, control: Control | None, clock: Clock, interrupt: Callable[[], None] | None = None) -> None:
+    def __init__(self, control: Requests | None, clock: Clock, interrupt: Callable[[], None] | None = None) -> None:
         self.control = control
         self._interrupt = interrupt
         self.asks: list[knob_state.KnobRequest] = []
         self._clock = clock
         self._pressed: dict[str, int] = {}
+
+    def take_refusals(self) -> list[Refused]:
+        """Return what the training of another process refused since the last call; those requests wait no longer."""
+        refusals = self.control.take_refusals() if self.control else []
+        knobs = {refused.knob for refused in refusals}
+        self.asks = [ask for ask in self.asks if ask.knob not in knobs]
+        return refusals
 
     def is_held(self, key: str) -> bool:
         """Return True where this press is the repeat of a held-down key."""
@@ -112,7 +119,7 @@ class SwitchRequests:
 
     def _refused(self, view: RunView, knob: str) -> Refusal | None:
         """The reason why a knob cannot be switched; None where it can."""
-        ending = self.control is not None and self.control.stop.is_set() and not view.is_over
+        ending = self.control is not None and self.control.is_stopping and not view.is_over
         return refusal(view.snapshot, knob, self.control is not None, ending)
 
     def _ask(self, view: RunView, knob: str, value: str) -> str:
@@ -128,4 +135,4 @@ class SwitchRequests:
         if self._interrupt:
             self._interrupt()
         elif self.control is not None:
-            self.control.stop.set()
+            self.control.ask_stop()

@@ -47,6 +47,19 @@ def parse_switch(text: str) -> Scheduled:
     return Scheduled(int(step), knob, as_value(knob, value))
 
 
+def parse_change(text: str) -> tuple[str, Setting | float]:
+    """Read `prefetch=4`: a knob, named as for `parse_switch`, and its value.
+
+    Raises:
+        ValueError: the text is not that; the message is a sentence for the user.
+    """
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"{text!r} is not a setting: give KNOB=VALUE, e.g. prefetch=4")
+    knob = _knob(name, KNOBS)
+    return knob, as_value(knob, value)
+
+
 def parse_settings(text: str) -> tuple[str, tuple[Setting | float, ...]]:
     """Read `prefetch=off,4`: a knob, named as for `parse_switch`, and two or more different settings of it.
 

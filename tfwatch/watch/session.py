@@ -10,16 +10,18 @@ import sys
 import traceback
 from collections import deque
 from dataclasses import dataclass, field
+from importlib import import_module
 from multiprocessing import parent_process
 from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfwatch.core.errors import reason as to_text
 from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.runs.announcements import announce
 from tfwatch.runs.control import Control
+from tfwatch.runs.control_server import NO_FIT, ControlServer
 from tfwatch.runs.create import make_folder, make_writer
 from tfwatch.runs.library import default_runs_dir
 from tfwatch.runs.writer import Beside
@@ -101,6 +103,49 @@ class ErrorText:
         return ErrorText(text, lines, isinstance(error, Exception))
 
 
+class ScriptRequests:
+    """The requests of other processes to a script's run, and the thread that runs its A/B tests and its autopilot."""
+
+    def __init__(self, writer: RunWriter) -> None:
+        self._writer = writer
+        self._server = ControlServer(writer, start_tuner=self._start_tuner)
+        self._newest: Control | None = None
+        self._tuner: tuple[Control, Any] | None = None
+
+    def serve(self, control: Control | None, no_control: str) -> None:
+        """Pass requests to this control. A job of an earlier one ends: nobody would take its requests."""
+        before = self._newest
+        if control is not None and before is not None and before is not control:
+            before.ask_tuner(None)
+        self._newest = control or before
+        self._server.no_control, self._server.control = no_control, control
+
+    def open(self) -> None:
+        """Listen."""
+        self._server.open()
+
+    def close(self) -> None:
+        """Take no more requests; a job ends, and its end is written."""
+        self._server.close()
+        if self._tuner:
+            self._tuner[1].stop()
+            self._writer.flush()
+
+    def _start_tuner(self, control: Control) -> None:
+        """Start the tuner's thread, once for a control. Loaded by name: the tuner is a room above this one.
+
+        Raises:
+            ImportError: only the recording half of tfwatch is here. RuntimeError: the system gives no thread.
+        """
+        if self._tuner and self._tuner[0] is control:
+            return
+        if self._tuner:
+            self._tuner[1].stop()
+        tuner = import_module("tfwatch.tuner.thread").TunerThread(self._writer, control)
+        tuner.start()
+        self._tuner = control, tuner
+
+
 class ScriptRun:
     """The writer and the sensors of a script's run; `end` closes them.
 
@@ -132,12 +177,17 @@ class ScriptRun:
         self._lost_reported: RecordingLost | None = None
         self._resting_since_ns: deque[int] = deque()
         self._sensors: Sensors | None = None
+        self._requests = ScriptRequests(self.writer)
         self._forget = call_at_exit(self._end_with_process)
         try:
             self.writer.start(Beside(self._begin, self._look, self._finish))
         except RuntimeError:
             self._forget()
             raise
+
+    def serve(self, control: Control | None, no_control: str = NO_FIT) -> None:
+        """Pass the requests of other processes to this control; None: to none, for the reason."""
+        self._requests.serve(control, no_control)
 
     @property
     def path(self) -> Path | None:
@@ -208,6 +258,7 @@ class ScriptRun:
     # -- in the writer's thread -----------------------------------------------------------------
 
     def _begin(self) -> None:
+        self._requests.open()
         self._report_lost(make_folder(self.writer, self._runs_dir))
         self._sensors = Sensors(self.writer)
         self._sensors.start()
@@ -232,6 +283,7 @@ class ScriptRun:
     def _finish(self) -> None:
         self._forget()
         self.at_end()
+        self._requests.close()
         if self._sensors:
             self._sensors.stop()
         if (lost := self.writer.lost) and lost is not self._lost_reported:

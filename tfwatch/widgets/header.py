@@ -160,7 +160,7 @@ def _state(view: RunView) -> tuple[str, bool]:
         return ("recorded", False) if snapshot.ended else (_RECORDING, False)
     if snapshot.ended:
         return f"REPLAY, ended {snapshot.local_time(snapshot.ended.at_ns / 1e9):%d %b %H:%M}", False
-    return "FOLLOWING, read only", snapshot.life is not Life.RUNNING
+    return "ATTACHED" if view.situation.live else "FOLLOWING, read only", snapshot.life is not Life.RUNNING
 
 
 def _script_state(view: RunView) -> tuple[str, bool]:

@@ -142,6 +142,7 @@ class Watch(keras.callbacks.Callback):
                 warn_user("this Watch does nothing: another Watch records this fit already")
                 return
             self._run = self._newest_run = run = run_of_next_fit(self._runs_dir, self._script_knobs())
+            run.serve(self._control)
             session = Session(
                 run.script.writer,
                 self._control,

@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tfwatch.core.clock import SYSTEM
+from tfwatch.runs.control import Control
 from tfwatch.tfdata.stage_reader import StageReader
 from tfwatch.watch.session import GAP_S, ScriptRun
 from tfwatch.watch.step_log import StepLog
@@ -35,6 +36,7 @@ class FitRun:
     def __init__(self, runs_dir: Path | None, knobs: Mapping[str, str]) -> None:
         self._runs_dir = runs_dir
         self._knobs = dict(knobs)
+        self._control = Control()
         self._begun_ns = SYSTEM.now_ns()
         self._is_shared = _follows_a_short_fit(runs_dir)
         self.script = _begin_run(runs_dir, knobs)
@@ -51,8 +53,17 @@ class FitRun:
         self.step_log = StepLog(self.script.writer, metric="", before=self.step_log)
         return True
 
+    def serve(self, control: Control) -> None:
+        """Take requests of other processes for a `fit` that begins."""
+        control.begin()
+        self._control = control
+        self.script.serve(control)
+
     def finish(self, knobs: Mapping[str, str]) -> None:
         """End a `fit`. knobs: its settings now, with which the next one has to begin."""
+        if self._control.was_stopped:
+            self.stop("stopped from another terminal")
+            return
         self._knobs = dict(knobs)
         if self._leave() and self._is_shared and not self.script.is_over:
             self.script.rest()
@@ -72,6 +83,7 @@ class FitRun:
 
     def _leave(self) -> bool:
         """Note the end of a `fit`; return whether it was short."""
+        self.script.serve(None)
         now_ns = SYSTEM.now_ns()
         is_short = now_ns - self._begun_ns < SHORT_S * 1e9
         _short_fit[:] = [(self._runs_dir, now_ns)] if is_short else []

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tfwatch.core.errors import fails_open
 from tfwatch.core.refusals import NotTimed
 from tfwatch.core.rows import Flag, Phase
+from tfwatch.runs.control_server import OWN_LOOP
 from tfwatch.tfdata.stage_reader import StageReader
 from tfwatch.watch.loops.async_loop import GpuProbe, TrackedStep
 from tfwatch.watch.session import ErrorText, ScriptRun, call_at_exit, warn_user
@@ -134,6 +135,7 @@ class TrackedRun:
         self.owner: Callable[[], object] = lambda: None
         self.code = code
         self._script = ScriptRun(runs_dir, device, {}, [])
+        self._script.serve(None, OWN_LOOP)
         self._writer = self._script.writer
         self._writer.wait_until_begun()
         self._now_ns = self._writer.now_ns

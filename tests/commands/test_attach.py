@@ -1,0 +1,288 @@
+"""A training in another process is found, shown with its keys, and its pipeline switched from a shell."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.screens.canned import usual
+from tests.screens.showing import shown
+from tfwatch.app import TfwatchApp
+from tfwatch.cli import main
+from tfwatch.commands import attach as module
+from tfwatch.commands.replay import ReplayOptions
+from tfwatch.core.events import PipelineSwitched, SwitchFailed
+from tfwatch.core.knobs import show
+from tfwatch.runs.control import Control, Refused, Request
+from tfwatch.runs.control_client import ControlClient
+from tfwatch.runs.control_server import ControlServer
+from tfwatch.runs.create import begin_run
+from tfwatch.runs.machine_info import boot_id
+from tfwatch.runs.reader import RunReader
+from tfwatch.runs.running import NotRunningError, control_of, find_running
+from tfwatch.runs.streams import FolderSource
+from tfwatch.screens.leave import DetachScreen, Leave
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tfwatch.runs.writer import RunWriter
+
+
+@dataclass
+class Training:
+    """A training of this process that takes requests every millisecond. fails: every switch fails."""
+
+    writer: RunWriter
+    control: Control = field(default_factory=Control)
+    fails: bool = False
+
+    def obey(self, done: threading.Event) -> None:
+        while not done.wait(0.001):
+            for request in self.control.take():
+                self._switch(request)
+
+    def _switch(self, request: Request) -> None:
+        old, new = show(getattr(self.control.knobs, request.knob)), show(request.value)
+        self.control.knobs = self.control.knobs.with_value(request.knob, request.value)
+        if self.fails:
+            self.writer.event(SwitchFailed(self.writer.now_ns(), request.knob, "no memory"))
+        else:
+            self.writer.event(PipelineSwitched(self.writer.now_ns(), request.knob, old, new, 7, 9, 1.0, request.by))
+
+
+@contextmanager
+def training(runs_dir: Path, **options: Any) -> Iterator[Training]:
+    """Write a run that takes requests for prefetch and shuffle."""
+    knobs = {"prefetch": "off", "workers": "off", "shuffle": "auto"}
+    writer, _ = begin_run(runs_dir, "cnn", switchable=["prefetch", "shuffle"], knobs=knobs)
+    one, done = Training(writer, **options), threading.Event()
+    server, obeying = ControlServer(writer, one.control), threading.Thread(target=one.obey, args=(done,))
+    server.open()
+    writer.flush()
+    obeying.start()
+    try:
+        yield one
+    finally:
+        done.set()
+        obeying.join(10)
+        server.close()
+        writer.end("finished")
+        writer.close()
+
+
+# -- set --------------------------------------------------------------------------------------------
+
+
+def test_set_waits_until_the_switch_is_in_effect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with training(tmp_path) as one:
+        assert main(["set", "cnn", "prefetch=4", "--runs-dir", str(tmp_path)]) == 0
+        assert capsys.readouterr().out == "prefetch off → 4 from step 9 on\n"
+        assert one.control.knobs.prefetch == 4
+        one.writer.flush()
+
+        assert main(["set", "prefetch=4", "--runs-dir", str(tmp_path)]) == 0
+        assert capsys.readouterr().out == "prefetch is 4 already\n"
+
+
+def test_set_reports_a_request_for_a_later_epoch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with training(tmp_path):
+        assert main(["set", str(os.getpid()), "prefetch=2", "shuffle=500", "--runs-dir", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == (
+        "prefetch off → 2 from step 9 on\nrequested: shuffle auto → 500, in effect with a later epoch\n"
+    )
+
+
+def test_set_without_a_wait(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with training(tmp_path):
+        assert main(["set", "prefetch=auto", "--no-wait", "--runs-dir", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "requested: prefetch off → auto\n"
+
+
+def test_a_switch_that_fails_is_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with training(tmp_path, fails=True):
+        assert main(["set", "prefetch=auto", "--runs-dir", str(tmp_path)]) == 1
+    assert capsys.readouterr().out == "prefetch auto failed: no memory\n"
+
+
+def test_a_switch_that_is_not_in_effect_in_time_is_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with training(tmp_path) as one:
+        one.control.take = list  # type: ignore[method-assign]
+        assert main(["set", "prefetch=4", "--wait", "1", "--runs-dir", str(tmp_path)]) == 1
+        assert capsys.readouterr().out == "prefetch 4 is requested, and not in effect yet\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["cnn"], "set needs a setting: tfwatch set RUN KNOB=VALUE, e.g. prefetch=4"),
+        (["cnn", "prefetch"], "'prefetch' is not a setting: give KNOB=VALUE, e.g. prefetch=4"),
+        (["prefetch=x"], "'x' is not a setting: give off, default, auto or a number from 1 to 1024"),
+        (["depth=4"], "'depth' is not a knob: choose prefetch, workers"),
+        (["prefetch=4", "workers=4"], "does not switch workers: fixed in this run's own pipeline"),
+        (["storage-latency=4"], "does not switch storage-latency: it reads no files while it trains"),
+    ],
+)
+def test_what_cannot_be_set_is_a_sentence(
+    words: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with training(tmp_path) as one:
+        assert main(["set", *words, "--runs-dir", str(tmp_path)]) == 2
+        assert one.control.user_request_count == 0
+    error = capsys.readouterr().err
+    assert error.startswith("tfwatch: ")
+    assert sentence in error
+    assert error.count("\n") == 1
+
+
+# -- the training that is meant -----------------------------------------------------------------------
+
+
+def test_the_newest_running_one_is_found_and_by_its_process(tmp_path: Path) -> None:
+    usual(tmp_path / "2026-01-01T00-00-00_old").ended().writer.close()
+    with training(tmp_path) as one:
+        usual(tmp_path / "2099-01-01T00-00-00_over").ended().writer.close()
+        for wanted in (None, str(os.getpid()), "cnn"):
+            assert find_running(wanted, tmp_path) == one.writer.folder
+        assert not control_of(find_running(None, tmp_path)).check().refused
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sentence"),
+    [
+        (None, "no training runs on this machine now, among the runs in "),
+        ("1", "process 1 is not watched: start it with tfwatch run, or add callbacks=[tfwatch.Watch()] to its fit"),
+        ("99999999", "there is no process 99999999, and no run '99999999' in "),
+        ("over", "over is over: tfwatch replay "),
+        ("cnn", "no run 'cnn' in "),
+    ],
+)
+def test_a_training_that_is_not_there_is_a_sentence(
+    wanted: str | None, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual(tmp_path / "over").ended().writer.close()
+    words = [wanted] if wanted else []
+    assert main(["attach", *words, "--runs-dir", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith(f"tfwatch: {sentence}")
+
+
+def refusal_of(folder: Path, **manifest: Any) -> str:
+    """Return why a running run with this manifest is not attached to."""
+    run = usual(folder)
+    run.writer.describe(**manifest)
+    run.writer.flush()
+    with pytest.raises(NotRunningError) as error:
+        control_of(folder)
+    run.writer.close()
+    return str(error.value)
+
+
+def test_a_run_that_takes_no_requests_is_a_sentence(tmp_path: Path) -> None:
+    replay = f"; tfwatch replay {tmp_path}"
+    assert refusal_of(tmp_path / "a").startswith(
+        f"a takes no requests: another version of tfwatch writes it{replay}/a follows it"
+    )
+    assert refusal_of(tmp_path / "b", no_control="no space left").startswith(
+        f"b takes no requests: no space left{replay}/b"
+    )
+    assert refusal_of(tmp_path / "c", control_socket="/nowhere/socket").startswith(
+        f"c: the training is gone: its control socket does not answer{replay}/c"
+    )
+    elsewhere = {"boot_id": "another" + boot_id(), "machine": {"host": "gpu-7"}}
+    assert refusal_of(tmp_path / "d", **elsewhere).startswith(f"d trains on gpu-7: attach there{replay}/d")
+
+
+def test_without_a_terminal_the_other_ways_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with training(tmp_path):
+        assert main(["attach", "--runs-dir", str(tmp_path)]) == 2
+    assert "use tfwatch set, or tfwatch replay --json" in capsys.readouterr().err
+
+
+def test_the_screen_gets_the_trainings_control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown_with: list[tuple[Any, ...]] = []
+
+    def show(*found: Any) -> int:
+        shown_with.append(found)
+        return 0
+
+    monkeypatch.setattr(module, "show_run", show)
+    monkeypatch.setattr(module, "why_no_screen", lambda _: "")
+    with training(tmp_path) as one:
+        assert module.attach(ReplayOptions(None, tmp_path)) == 0
+        folder, *_, control = shown_with[0]
+        assert folder == one.writer.folder
+        assert isinstance(control, ControlClient)
+
+
+# -- the screen ---------------------------------------------------------------------------------------
+
+
+async def test_d_leaves_and_touches_nothing(tmp_path: Path) -> None:
+    run = usual(tmp_path)
+    run.writer.flush()
+    run.reader = lambda: RunReader(FolderSource(tmp_path), run.clock)  # type: ignore[method-assign]
+    async with shown(run, is_attached=True) as show:
+        assert "ATTACHED" in show.rows[0]
+        assert "d leave" in show.rows[-1]
+        assert "restart" not in show.rows[-1]
+        await show.press("d")
+        assert show.app.return_value is Leave.DETACH
+        assert show.control is not None
+        assert not show.control.stop.is_set()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_q_asks_with_leaving_first(tmp_path: Path, size: tuple[int, int]) -> None:
+    async with shown(usual(tmp_path), size, is_attached=True) as show:
+        await show.press("q")
+        assert isinstance(show.app.screen, DetachScreen)
+        assert "the training goes on where it runs" in show.text
+        await show.press("d")
+        assert show.app.return_value is Leave.DETACH
+
+
+async def test_the_help_and_the_palette_have_leaving_for_the_check_up(tmp_path: Path) -> None:
+    async with shown(usual(tmp_path), is_attached=True) as show:
+        titles = [command.title for command in show.app.get_system_commands(show.app.screen)]
+        assert "leave the screen; the training goes on" in titles
+        assert "doctor: is the installation right?" not in titles
+        await show.press("question_mark", "pagedown")
+        assert "leave the screen; the training goes on" in show.text
+
+
+async def test_a_refused_stop_is_reported_and_the_screen_stays(tmp_path: Path) -> None:
+    control = RefusingControl()
+    run = usual(tmp_path)
+    app = TfwatchApp(run.reader(), control, clock=run.clock, is_attached=True)
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.live.frame()
+        await pilot.press("q", "y")
+        assert control.is_stopping
+        assert app.live.stopping
+        control.refuse()
+        app.live.frame()
+        await pilot.pause()
+        assert not app.live.stopping
+        assert [one.message for one in app._notifications] == ["no fit runs at the moment"]
+        run.ended("finished")
+        run.writer.flush()
+        app.live.frame()
+        assert app.return_value is None, "it did not leave with the run's end"
+
+
+class RefusingControl(Control):
+    """A control that refuses what it was asked."""
+
+    def refuse(self) -> None:
+        self.stop.clear()
+        self._refused = [Refused("no fit runs at the moment", is_stop=True)]
+
+    def take_refusals(self) -> list[Refused]:
+        refused, self._refused = getattr(self, "_refused", []), []
+        return refused

@@ -1,0 +1,49 @@
+"""`tfwatch attach`: the live screen with its keys on a training of another process."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from tfwatch.commands.replay import ReplayOptions, show_run
+from tfwatch.core.clock import SYSTEM, Clock
+from tfwatch.runs.format import NotARunError
+from tfwatch.runs.running import NotRunningError, control_of, find_running
+from tfwatch.terminal.capture import why_no_screen
+from tfwatch.workloads.workload import BadInputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfwatch.commands.factories import Factories
+    from tfwatch.runs.control_client import ControlClient
+
+
+def attach(options: ReplayOptions, factories: Factories | None = None, clock: Clock = SYSTEM) -> int:
+    """Show a training until the user leaves.
+
+    Returns 0; 1 where the screen fails; 128 + the signal that ends it. The training goes on in each case, unless the
+    user stopped it.
+
+    Raises:
+        BadInputError: there is no such training, or no screen to show it on.
+    """
+    folder, control = find_training(options.run, options.runs_dir)
+    if obstacle := why_no_screen(os.environ):
+        raise BadInputError(obstacle.replace("use --headless", "use tfwatch set, or tfwatch replay --json"))
+    return show_run(folder, options, factories, clock, control)
+
+
+def find_training(wanted: str | None, runs_dir: Path) -> tuple[Path, ControlClient]:
+    """Return the folder and the control of a training that a user names.
+
+    Raises:
+        BadInputError: there is none; the message is a sentence for the user.
+    """
+    try:
+        folder = find_running(wanted, runs_dir)
+        return folder, control_of(folder)
+    except (FileNotFoundError, NotARunError, NotRunningError) as error:
+        raise BadInputError(str(error)) from error
+    except OSError as error:
+        raise BadInputError(f"{runs_dir} cannot be read: {error.strerror or error}") from error

@@ -1,0 +1,167 @@
+"""The client of a control socket: a screen's requests to a training in another process."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tfwatch.core.knobs import show
+from tfwatch.runs.control import Autopilot, Experiment, Refused
+from tfwatch.runs.control_messages import (
+    LONGEST,
+    Answer,
+    AskAutopilot,
+    AskExperiment,
+    AskStatus,
+    AskStop,
+    AskSwitch,
+    BadMessageError,
+    CancelTuner,
+    decode_answer,
+    encode_message,
+)
+from tfwatch.runs.control_socket import is_own_user
+
+if TYPE_CHECKING:
+    from tfwatch.runs.control import Request, TunerRequest
+    from tfwatch.runs.control_messages import Message
+
+#: Seconds until a process that does not answer is given up.
+PATIENCE_S = 5.0
+_RETRY_S = 0.02
+_GONE = "the training is gone: its control socket does not answer"
+_NO_ANSWER = "the training does not answer"
+_ANOTHER_USER = "this training belongs to another user"
+
+
+class NoAnswerError(Exception):
+    """The training did not answer; the message is a sentence for the user."""
+
+
+class ControlClient:
+    """The control of a run in another process; it offers a screen what `Control` offers in the training's own.
+
+    `ask`, `ask_tuner` and `ask_stop` never wait: a thread sends them in order, and what is refused comes back through
+    `take_refusals`. `call` waits for the answer. Each message has a connection of its own, so that leaving needs no
+    word and an idle screen costs the training nothing.
+    """
+
+    def __init__(self, path: str, patience_s: float = PATIENCE_S) -> None:
+        self._path = path
+        self._patience_s = patience_s
+        self._is_stopping = False
+        self._refusals: deque[Refused] = deque()
+        self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._retry = threading.Event()
+
+    # -- for a screen -----------------------------------------------------------------------------
+
+    @property
+    def is_stopping(self) -> bool:
+        """True from a request to stop on, of this client or one that the training has confirmed."""
+        return self._is_stopping
+
+    def ask(self, request: Request) -> None:
+        """Send a request of the user for another value of a knob."""
+        self._send(AskSwitch(request.knob, show(request.value), request.by))
+
+    def ask_tuner(self, request: TunerRequest | None) -> None:
+        """Send another job for the tuner; None: none."""
+        if isinstance(request, Experiment):
+            self._send(AskExperiment(request.knob, [show(v) for v in request.values], request.steps, request.seed))
+        else:
+            self._send(AskAutopilot(request.memory_bytes) if isinstance(request, Autopilot) else CancelTuner())
+
+    def ask_stop(self) -> None:
+        """Send the request to end the training at the next batch."""
+        self._is_stopping = True
+        self._send(AskStop())
+
+    def take_refusals(self) -> list[Refused]:
+        """Remove and return the requests that were refused since the last call."""
+        return [self._refusals.popleft() for _ in range(len(self._refusals))]
+
+    # -- messages ---------------------------------------------------------------------------------
+
+    def check(self) -> Answer:
+        """Ask whether the run takes requests now.
+
+        Raises:
+            NoAnswerError: nobody answers.
+        """
+        answer = self.call(AskStatus())
+        self._is_stopping = answer.is_stopping
+        return answer
+
+    def call(self, message: Message) -> Answer:
+        """Send a message and wait for its answer.
+
+        Raises:
+            NoAnswerError: there is none.
+        """
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+                connection.settimeout(self._patience_s)
+                self._connect(connection)
+                if not is_own_user(connection):
+                    raise NoAnswerError(_ANOTHER_USER)
+                connection.sendall(encode_message(message))
+                return decode_answer(_read_line(connection))
+        except PermissionError as error:
+            raise NoAnswerError(_ANOTHER_USER) from error
+        except (TimeoutError, BlockingIOError) as error:
+            raise NoAnswerError(_NO_ANSWER) from error
+        except (OSError, ValueError) as error:  # also a path that is too long
+            raise NoAnswerError(_GONE) from error
+
+    def _connect(self, connection: socket.socket) -> None:
+        """Connect; Linux refuses at once while many others wait for the training."""
+        for _ in range(int(self._patience_s / _RETRY_S)):
+            with suppress(BlockingIOError):
+                connection.connect(self._path)
+                return
+            self._retry.wait(_RETRY_S)
+        raise TimeoutError
+
+    def _send(self, message: Message) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="tfwatch-client", daemon=True)
+            self._thread.start()
+        self._messages.put(message)
+
+    def _run(self) -> None:
+        while True:
+            message = self._messages.get()
+            try:
+                refused = self.call(message).refused
+            except NoAnswerError as error:
+                refused = str(error)
+            if refused:
+                self._refuse(message, refused)
+
+    def _refuse(self, message: Message, reason: str) -> None:
+        is_stop = isinstance(message, AskStop)
+        self._is_stopping = self._is_stopping and not is_stop
+        self._refusals.append(Refused(reason, message.knob if isinstance(message, AskSwitch) else "", is_stop))
+
+
+def _read_line(connection: socket.socket) -> bytes:
+    """Read up to the end of a line.
+
+    Raises:
+        OSError: the peer left before it. BadMessageError: there is none.
+    """
+    line = b""
+    while not line.endswith(b"\n"):
+        data = connection.recv(LONGEST)
+        if not data:
+            raise ConnectionResetError
+        line += data
+        if len(line) > LONGEST:
+            raise BadMessageError("the answer is too long")
+    return line

@@ -151,7 +151,7 @@ class TfwatchApp(ThemedApp):
         self._retitle(terminal_title(view))
         if not self._is_over():
             self._seen_running = True
-            self._leaving = self._leaving and self.live.stopping
+            self._leaving = self._leaving and (self.live.stopping or view.is_over)
         elif self._seen_running:
             self._seen_running = False
             self.bell()

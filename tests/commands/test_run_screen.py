@@ -96,6 +96,13 @@ def test_the_screen_goes_on_with_each_fit_and_the_summary_has_a_row_for_each(tmp
     assert not list(tmp_path.glob("tfwatch-*"))
 
 
+def test_a_key_reaches_the_fit_of_the_script(tmp_path: Path) -> None:
+    with session(tmp_path, f"{FIT}fit()\n") as terminal:
+        terminal.wait_for(RECORDS)
+        terminal.press("5p")
+        terminal.wait_for("switch prefetch by key")
+
+
 def test_y_interrupts_the_script_and_its_own_handler_decides(tmp_path: Path) -> None:
     script = f"{FIT}import sys\ntry:\n    fit()\nexcept KeyboardInterrupt:\n    print('saved')\n    sys.exit(7)\n"
     with session(tmp_path, script) as terminal:

@@ -36,7 +36,7 @@ def footer_keys(view: RunView, live: bool, frozen: bool, stopping: bool, is_atta
         Key("space", "space", _space_word(view, frozen), chosen=frozen, rank=0 if frozen else 5),
         Key("z", "z", "zoom", rank=8),
         Key("y", "y", "quit now" if stopping else "copy", copies, rank=0 if stopping else 9),
-        *((Key("r", "r", "restart", not stopping, rank=6),) if live and not is_attached else ()),
+        *((Key("r", "r", "restart", not stopping, rank=6),) if live and not is_attached and not view.script else ()),
         *((Key("d", "d", "leave"),) if is_attached and not view.is_over else ()),
         Key("question_mark", "?", "keys"),
         Key("q", "q", "quit"),

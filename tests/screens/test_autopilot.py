@@ -84,7 +84,9 @@ async def test_its_result_is_listed_among_the_events(tmp_path: Path) -> None:
 async def test_a_read_only_run_starts_no_autopilot(tmp_path: Path) -> None:
     async with shown(starving(tmp_path), live=False) as show:
         await show.press("f")
-        assert [note.message for note in show.app._notifications] == ["autopilot: read only: switch it where it trains"]
+        assert [note.message for note in show.app._notifications] == [
+            "autopilot: read only: tfwatch attach switches it"
+        ]
 
 
 async def test_a_run_that_ended_during_a_move_shows_the_kept_setting(tmp_path: Path) -> None:

@@ -71,9 +71,9 @@ async def test_in_a_large_window_a_number_focuses_its_pane_and_the_log_stays_ope
         pytest.param(["left_square_bracket"] * 20, True, "this is the oldest event", id="no older event"),
         pytest.param(["ctrl+z"], True, "ctrl+z is disabled: it would suspend the training too", id="no suspending"),
         pytest.param(["ctrl+z"], False, "ctrl+z is disabled: q quits", id="nor where nothing trains"),
-        pytest.param(["p"], False, "prefetch: read only: switch it where it trains", id="read only"),
-        pytest.param(["a"], False, "prefetch: read only: switch it where it trains", id="no experiment"),
-        pytest.param(["f"], False, "autopilot: read only: switch it where it trains", id="no autopilot"),
+        pytest.param(["p"], False, "prefetch: read only: tfwatch attach switches it", id="read only"),
+        pytest.param(["a"], False, "prefetch: read only: tfwatch attach switches it", id="no experiment"),
+        pytest.param(["f"], False, "autopilot: read only: tfwatch attach switches it", id="no autopilot"),
         pytest.param(["s"], False, "read only: stop the run in the terminal that trains it", id="no stopping"),
     ],
 )
@@ -157,7 +157,7 @@ async def test_read_only_keys_explain_why(tmp_path: Path) -> None:
         assert "settings, read only" in show.text
         assert "prefetch 4 1.69 x faster than off" in show.words
         for key, message in (
-            ("p", "prefetch: read only: switch it where it trains"),
+            ("p", "prefetch: read only: tfwatch attach switches it"),
             ("s", "read only: stop the run in the terminal that trains it"),
         ):
             await show.press(key)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from tfwatch.commands.replay import ReplayOptions, show_run
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.runs.format import NotARunError
+from tfwatch.runs.reader import RunReader
 from tfwatch.runs.running import NotRunningError, control_of, find_running
+from tfwatch.runs.streams import FolderSource
 from tfwatch.terminal.capture import why_no_screen
 from tfwatch.workloads.workload import BadInputError
 
@@ -31,7 +33,7 @@ def attach(options: ReplayOptions, factories: Factories | None = None, clock: Cl
     folder, control = find_training(options.run, options.runs_dir)
     if obstacle := why_no_screen(os.environ):
         raise BadInputError(obstacle.replace("use --headless", "use tfwatch set, or tfwatch replay --json"))
-    return show_run(folder, options, factories, clock, control)
+    return show_run(folder, RunReader(FolderSource(folder), clock), options, factories, clock, control)
 
 
 def find_training(wanted: str | None, runs_dir: Path) -> tuple[Path, ControlClient]:

@@ -48,6 +48,7 @@ def replay(options: ReplayOptions, factories: Factories | None = None, clock: Cl
     try:
         folder = find_run(options.run, options.runs_dir)
         run = open_run(folder, clock) if options.as_json else None
+        reader = RunReader(FolderSource(folder), clock)
     except (FileNotFoundError, NotARunError) as error:
         raise BadInputError(str(error)) from error
     except OSError as error:
@@ -56,21 +57,18 @@ def replay(options: ReplayOptions, factories: Factories | None = None, clock: Cl
         return _print(run)
     if obstacle := why_no_screen(os.environ):
         raise BadInputError(obstacle.replace("use --headless", "use --json"))
-    return show_run(folder, options, factories, clock)
+    return show_run(folder, reader, options, factories, clock)
 
 
 def show_run(
-    folder: Path, options: ReplayOptions, factories: Factories | None, clock: Clock, control: Requests | None = None
+    folder: Path,
+    reader: RunReader,
+    options: ReplayOptions,
+    factories: Factories | None,
+    clock: Clock,
+    control: Requests | None = None,
 ) -> int:
-    """Show the screen of a run. control: of the training, where it goes on in another process; None: read only.
-
-    Raises:
-        BadInputError: the folder is not a run.
-    """
-    try:
-        reader = RunReader(FolderSource(folder), clock)
-    except NotARunError as error:
-        raise BadInputError(str(error)) from error
+    """Show the screen of a run. control: of the training, where it goes on in another process; None: read only."""
     make_app = (factories or Factories()).app
     run_checkup = make_checkup(options.runs_dir)
     earlier = earlier_of(FolderSource(folder).manifest(), folder, clock)

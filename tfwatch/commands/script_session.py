@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tfwatch.runs.control import Requests
     from tfwatch.screens.leave import Leave
 
-_IF_KILLED = "the screen was killed or crashed; the script runs on: tfwatch replay follows its runs."
+_IF_KILLED = "the screen was killed or crashed; the script runs on: tfwatch attach shows its runs."
 #: Seconds between two looks at the terminal's size and at the script.
 _LOOK_S = 0.2
 #: Bytes of the output that are printed where no screen shows them any more, and lines of a failure.
@@ -205,7 +205,7 @@ class ScriptSession:
         if leave is None:
             return f"the screen failed; the script runs on without it{self._terminal.keep_log()}"
         if leave.value == "detach":
-            return "the script runs on without a screen: ctrl+c stops it, tfwatch replay follows its runs"
+            return "the script runs on without a screen: ctrl+c stops it, tfwatch attach shows its runs"
         return "waiting for the end of the script: ctrl+c interrupts it again, ctrl+\\ ends it"
 
     def _make_app(self, **options: Any) -> Screen:

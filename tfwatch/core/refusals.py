@@ -14,7 +14,7 @@ class Refusal(Enum):
 
     RUN_IS_OVER = "the run is over"
     RUN_IS_ENDING = "the run is ending"
-    READ_ONLY = "read only: switch it where it trains"
+    READ_ONLY = "read only: tfwatch attach switches it"
     FIXED = "fixed in this run's own pipeline"
     NO_SUCH_KNOB = "not a knob of this run"
     ONE_FORM = "it has no fast pipeline"

@@ -62,6 +62,7 @@ def test_a_script_without_a_fit_shows_its_state_and_then_its_output(tmp_path: Pa
     )
     with session(tmp_path, script) as terminal:
         terminal.wait_for("script runs, no fit yet")
+        terminal.wait_for("the settings appear with the first fit")
         terminal.wait_for("a line 120")
         (tmp_path / "seen").touch()
         assert terminal.wait() == 1
@@ -168,6 +169,20 @@ def test_a_screen_that_is_gone_leaves_the_script_alone(how: str, tmp_path: Path)
     ]
     until(lambda: not list(tmp_path.glob("tfwatch-*/runs")))
     assert [len(run.log[0]) for run in runs(tmp_path)] == [100_000, 3]
+
+
+def test_ctrl_backslash_ends_a_script_that_ignores_ctrl_c_after_the_screen(tmp_path: Path) -> None:
+    script = f"{FIT}import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nfit()\n"
+    with session(tmp_path, script) as terminal:
+        terminal.wait_for(RECORDS)
+        terminal.press("q")
+        terminal.wait_for("Quit?")
+        terminal.press("d")
+        terminal.wait_for("the script runs on without a screen")
+        terminal.press("\x03")
+        terminal.press("\x1c")
+        assert terminal.wait() == -signal.SIGQUIT
+    assert "the process was ended by SIGQUIT" in terminal.words
 
 
 def test_sigterm_reaches_the_script_and_its_run_says_so(tmp_path: Path) -> None:

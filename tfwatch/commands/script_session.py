@@ -167,9 +167,7 @@ class ScriptSession:
 
     def run(self) -> None:
         """Show the screen, and wait for the script's end."""
-        with Signals(self._pass_on, self._terminal.hang_up):
-            # The screen takes ctrl+\ as a key; after it the terminal sends it here, and not to the script's session.
-            signal.signal(signal.SIGQUIT, lambda signum, _: self._pass_on(signum))
+        with Signals(self._pass_on, self._terminal.hang_up, quits=True):
             self._script.follow()
             self._show_screen()
             while not self._script.wait(_LOOK_S):

@@ -118,6 +118,11 @@ class RunView:
         return self.snapshot.life.is_over
 
     @property
+    def awaits_fit(self) -> bool:
+        """True while a script of `tfwatch run` has not called `fit` yet."""
+        return bool(self.script) and self.snapshot.folder is None
+
+    @property
     def code(self) -> str:
         """The code suggestion of the finding; without one, the lines for the current settings. Empty without either."""
         now = {knob: state.now for knob, state in self.knobs.items()}

@@ -85,7 +85,7 @@ def banner_note(view: RunView, live: bool) -> str:
     if view.is_over:
         return "y copies the code" if view.finding.edit else ""
     if not live:
-        return "read only"
+        return "" if view.awaits_fit else "read only"
     if view.situation.experiment or view.situation.autopilot_run:
         return ""  # those switches are not the user's to undo
     undo = knob_state.find_undo(view.knobs, view.snapshot.events.of(PipelineSwitched))

@@ -349,9 +349,11 @@ class LiveScreen(Screen[None], CachedLines):
 
     def action_no_suspend(self) -> None:
         """Explain why ctrl+z does nothing."""
-        why = "it would suspend the training too. q then d quits without stopping it"
-        is_training_here = self.live and not self.IS_ATTACHED
-        self.notify(f"ctrl+z is disabled: {why if is_training_here else 'q quits'}")
+        leave = "q then d quits without stopping it"
+        is_script = bool(self.view and self.view.script)
+        is_here = self.live and not self.IS_ATTACHED
+        why = leave if is_script else f"it would suspend the training too. {leave}" if is_here else "q quits"
+        self.notify(f"ctrl+z is disabled: {why}")
 
     @on(EventsPane.Chosen)
     def show_event_moment(self, message: EventsPane.Chosen) -> None:

@@ -164,16 +164,17 @@ class Signals:
     """While entered, SIGINT and SIGTERM call `stop(signum)` and SIGHUP calls `hangup()`, all in the main thread.
 
     Signals that `held_signals` held are delivered on entry. SIGTTOU is ignored: a run in the background continues when
-    it writes.
+    it writes. quits: SIGQUIT calls `stop` too.
     """
 
-    def __init__(self, stop: Callable[[int], None], hangup: Callable[[], None]) -> None:
+    def __init__(self, stop: Callable[[int], None], hangup: Callable[[], None], *, quits: bool = False) -> None:
         self._stop = stop
+        self._stops = (*_STOPS, signal.SIGQUIT) if quits else _STOPS
         self._hangup = hangup
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Signals:
-        for signum in _STOPS:
+        for signum in self._stops:
             self._before[signum] = signal.signal(signum, self._handle)
         self._before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._handle)
         self._before[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)

@@ -35,7 +35,9 @@ class Pseudo:
             stdout=self.slave,
             stderr=self.slave,
             cwd=ROOT,
-            env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **environ},
+            # pytest-xdist sets COLUMNS and LINES, which would count for more than the terminal's size.
+            env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
+            | {"COLUMNS": str(columns), "LINES": str(rows), **environ},
             start_new_session=True,
             preexec_fn=_take_terminal,
         )

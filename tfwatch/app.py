@@ -11,7 +11,15 @@ from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.live.judged_run import EndedFinding
 from tfwatch.live.view import Follower
 from tfwatch.screens.doctor import DoctorScreen
-from tfwatch.screens.leave import DetachScreen, Leave, LeaveScreen, Question, StopScreen
+from tfwatch.screens.leave import (
+    DetachScreen,
+    Leave,
+    LeaveScreen,
+    LeaveScriptScreen,
+    Question,
+    StopScreen,
+    StopScriptScreen,
+)
 from tfwatch.screens.live import AttachedScreen, LiveScreen
 from tfwatch.screens.restart import RestartScreen
 from tfwatch.screens.switch_requests import SwitchRequests
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
     from tfwatch.analysis.tuning.restarts import Earlier
     from tfwatch.core.start_knobs import RestartOffer
     from tfwatch.doctor.check import CheckUp
+    from tfwatch.live.script_runs import WatchedScript
     from tfwatch.live.view import RunView
     from tfwatch.runs.control import Requests
     from tfwatch.runs.reader import RunReader
@@ -38,6 +47,7 @@ __all__ = ["FRAME_S", "DoctorApp", "Leave", "TfwatchApp"]
 FRAME_S = 0.25
 #: Messages where `r` cannot restart the run.
 _NO_RESTART = "restart the run in the terminal that trains it"
+_NO_SCRIPT_RESTART = "a script cannot restart here: quit, and run it again"
 _RECORD = "a recorded run cannot restart: tfwatch train starts a new run"
 _ENDING = "the run is already stopping; y quits without waiting for the current batch"
 #: Keys that the palette leaves out: the ones that only make sense as keys, and quitting, which has its own entry.
@@ -59,6 +69,7 @@ class TfwatchApp(ThemedApp):
         run_checkup: runs the check-up that `d` shows; None where `d` is unavailable.
         restart: the start knobs that `r` offers; None where the run cannot restart here.
         earlier: the run before a restart.
+        script: the script whose runs are shown, the newest one at a time; None where the run is no script's.
         options: passed to `ThemedApp`.
     """
 
@@ -72,27 +83,64 @@ class TfwatchApp(ThemedApp):
         run_checkup: RunCheckup | None = None,
         restart: RestartOffer | None = None,
         earlier: Earlier | None = None,
+        script: WatchedScript | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
         self._restart = restart
-        self._can_stop = control is not None
-        follower = Follower(reader.steps_between, control is not None, earlier, EndedFinding(reader.read_whole))
-        glyphs = choose_glyphs(self._colour, self._unicode)
+        self._script = script
         self._is_attached = is_attached
-        make_screen = AttachedScreen if is_attached else LiveScreen
-        self.live = make_screen(reader, follower, SwitchRequests(control, clock), self._after_frame, glyphs, clock)
+        self._can_stop = control is not None or script is not None
+        self._clock = clock
+        self.live = self._make_live(reader, control, earlier)
+        if script:
+            self.live.show_log_first()
         self._run_checkup = run_checkup
         self._leaving = False
         self._seen_running = False
         self._titled = False
 
+    def _make_live(self, reader: RunReader, control: Requests | None, earlier: Earlier | None) -> LiveScreen:
+        script = self._script
+        follower = Follower(
+            reader.steps_between,
+            control is not None,
+            earlier,
+            EndedFinding(reader.read_whole),
+            script.runs.fits if script else (),
+            (lambda: script.state) if script else str,
+        )
+        requests = SwitchRequests(control, self._clock, script.interrupt if script else None)
+        glyphs = choose_glyphs(self._colour, self._unicode)
+        make_screen = AttachedScreen if self._is_attached else LiveScreen
+        return make_screen(reader, follower, requests, self._after_frame, glyphs, self._clock)
+
     # -- frames -------------------------------------------------------------------------------------
 
     def on_mount(self) -> None:
         self.push_screen(self.live)
-        self.set_interval(FRAME_S, self.live.frame)
+        self.set_interval(FRAME_S, self.frame)
         self.call_after_refresh(self._first_frame)
+
+    def frame(self) -> None:
+        """Draw a frame of the newest run. A question that is open waits for its answer."""
+        if self._script and self.screen is self.live:
+            has_ended = self._script.has_ended
+            self._show_newest_run(self._script)
+            if has_ended and self._script.runs.folder is None:
+                self.exit_with(Leave.LEFT)  # it has no run to look at
+                return
+        self.live.frame()
+
+    def _show_newest_run(self, script: WatchedScript) -> None:
+        is_first = script.runs.folder is None
+        reader = script.runs.next_reader()
+        if reader is None:
+            return
+        before, self.live = self.live, self._make_live(reader, script.control(), None)
+        if not is_first:
+            self.live.take_place_of(before)
+        self.switch_screen(self.live)
 
     def _first_frame(self) -> None:
         self.live.frame()
@@ -101,14 +149,13 @@ class TfwatchApp(ThemedApp):
     def _after_frame(self, view: RunView) -> None:
         """Set the terminal's title, and notify the user once the run has ended."""
         self._retitle(terminal_title(view))
-        if not view.is_over:
+        if not self._is_over():
             self._seen_running = True
-            self._leaving = self._leaving and self.live.stopping
-            return
-        if self._seen_running:
+            self._leaving = self._leaving and (self.live.stopping or view.is_over)
+        elif self._seen_running:
             self._seen_running = False
             self.bell()
-        if self._leaving:
+        if self._leaving and view.is_over:
             self.exit_with(Leave.STOP)
 
     def _retitle(self, title: str) -> None:
@@ -138,7 +185,12 @@ class TfwatchApp(ThemedApp):
         if self._is_over() or not self._can_stop:
             self.exit_with(Leave.LEFT)
         else:
-            self.push_screen(DetachScreen() if self._is_attached else LeaveScreen(), self._answered)
+            self.push_screen(self._leave_question(), self._answered)
+
+    def _leave_question(self) -> Question:
+        if self._script:
+            return LeaveScriptScreen()
+        return DetachScreen() if self._is_attached else LeaveScreen()
 
     def action_ask_stop(self) -> None:
         """Ask whether to stop the training."""
@@ -151,12 +203,13 @@ class TfwatchApp(ThemedApp):
         elif self.live.stopping:
             self.live.notify(_ENDING)
         else:
-            self.push_screen(StopScreen(), self._stop)
+            self.push_screen(StopScriptScreen() if self._script else StopScreen(), self._stop)
 
     def action_ask_restart(self) -> None:
         """Ask for the start knobs of a restart."""
         if self._restart is None:
-            self.live.notify(_RECORD if self._is_over() else _NO_RESTART)
+            no_restart = _RECORD if self._is_over() else _NO_RESTART
+            self.live.notify(_NO_SCRIPT_RESTART if self._script else no_restart)
         elif self._leaving:
             self.live.notify(_ENDING)
         else:
@@ -207,6 +260,8 @@ class TfwatchApp(ThemedApp):
             self.live.stop()
 
     def _is_over(self) -> bool:
+        if self._script:
+            return self._script.has_ended
         return self.live.view is not None and self.live.view.is_over
 
     # -- palette and theme ----------------------------------------------------------------------------

@@ -168,6 +168,29 @@ def test_a_signal_to_tfwatch_reaches_the_script_once(name: str, tmp_path: Path) 
     assert ran.returncode == 9
 
 
+#: Two fits; SIGTERM ends the second one.
+FITS = """\
+import os, signal, threading
+from tests.commands.fake_fits import fit
+fit(30, loss=0.25)
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+fit()
+"""
+
+
+def test_the_summary_has_a_row_for_each_fit_and_the_signal_that_ended_the_last(tmp_path: Path) -> None:
+    tmp_path.joinpath("train.py").write_text(FITS)
+
+    ran = execute(command(["train.py", "runs"]), tmp_path)
+
+    assert ran.returncode == -signal.SIGTERM
+    first, second, last, reason, *_ = ran.stderr.splitlines()
+    assert first == "fit 1: 10.0 ms/step, data wait 40 %, loss 0.25, 30 steps"
+    assert second == "fit 2: stopped, no whole epoch"
+    assert last.startswith("train on CPU: stopped, ")
+    assert reason == "the process was ended by SIGTERM"
+
+
 @pytest.mark.terminal
 def test_ctrl_c_reaches_the_script_once(tmp_path: Path) -> None:
     script = tmp_path / "waits.py"
@@ -180,12 +203,12 @@ def test_ctrl_c_reaches_the_script_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.terminal
-def test_a_terminal_without_headless_is_refused(tmp_path: Path) -> None:
+def test_a_terminal_without_keys_is_refused(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("print('ran')")
-    with Pseudo("-m", "tfwatch", "run", str(script)) as terminal:
+    with Pseudo("-m", "tfwatch", "run", str(script), TERM="dumb") as terminal:
         assert terminal.wait() == 2
-    assert "a script has no live screen yet: add --headless" in terminal.words
+    assert "a terminal of type dumb (TERM) cannot show the screen: use --headless" in terminal.words
 
 
 @pytest.mark.parametrize(

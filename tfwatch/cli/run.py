@@ -16,7 +16,7 @@ _WITH_VALUE = ("--runs-dir", "--python")
 
 def add(commands: Any) -> None:
     """Add the command's parser."""
-    text = "run a training script of yours, unmodified: every fit of Keras is watched"
+    text = "run a training script of yours, unmodified, on the live screen: every fit of Keras is watched"
     own = commands.add_parser(
         "run",
         help=text,
@@ -26,7 +26,9 @@ def add(commands: Any) -> None:
     )
     own.set_defaults(run=_run)
     own.count_own_words = _count_own_words
-    own.add_argument("--headless", action="store_true", help="the script's output, and then a summary on stderr")
+    own.add_argument(
+        "--headless", action="store_true", help="the script's output, not the live screen, and a summary on stderr"
+    )
     text = "the interpreter of the script, which needs keras, numpy and psutil; default: the one that runs tfwatch"
     own.add_argument("--python", metavar="PATH", type=options.typed(options.path), help=text)
     options.add_runs_dir(own)

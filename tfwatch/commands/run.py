@@ -11,16 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfwatch.commands.factories import Factories
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
+from tfwatch.terminal.capture import why_no_screen
 from tfwatch.terminal.child import end_as, run_child
 from tfwatch.workloads.workload import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from tfwatch.analysis.steps.fits import FitFigures
+
 _BOOTSTRAP = Path(__file__).parents[1] / "watch" / "script" / "bootstrap.py"
-#: Earlier fits of a script with a line each; the others are counted.
+#: The newest fits of a script have a line each; the others are counted.
 _MOST_LINES = 20
 
 
@@ -37,28 +41,62 @@ class RunOptions:
     python: Path | None = None
 
 
-def run(options: RunOptions, clock: Clock = SYSTEM) -> int:
+def run(options: RunOptions, factories: Factories | None = None, clock: Clock = SYSTEM) -> int:
     """Run the script to its end and return its exit code; die of the signal that it died of.
 
     Raises:
-        BadInputError: there is no such script, or no terminal output that is the script's own.
+        BadInputError: there is no such script, or the terminal cannot show the screen.
     """
-    _check(options)
-    pids: list[int] = []
+    has_screen = not options.headless and os.isatty(1)
+    _check(options, has_screen)
     began_ns = clock.wall_ns()
-    command = [sys.executable, *_flags(), str(_BOOTSTRAP), str(options.runs_dir.absolute()), *options.script]
     try:
-        code = run_child(command, pids.append)
+        pid, code = _run_on_screen(options, factories or Factories(), clock) if has_screen else _run_bare(options)
     except OSError as error:
-        raise BadInputError(f"{sys.executable} cannot be started: {error.strerror or error}") from error
+        raise BadInputError(f"{_interpreter(options)} cannot be started: {error.strerror or error}") from error
     with fails_open(lambda why: _print(f"tfwatch: the runs of this script cannot be read: {why}\n")):
-        _print(_summary(list(_runs_of(pids[0], options.runs_dir, began_ns)), options.runs_dir))
+        runs = list(_runs_of(pid, options.runs_dir, began_ns))
+        _record_signal(runs, code)
+        _print(_summary(runs, options.runs_dir))
     return end_as(code)
 
 
-def _check(options: RunOptions) -> None:
-    if not options.headless and os.isatty(1):
-        raise BadInputError("a script has no live screen yet: add --headless, and follow it with tfwatch replay")
+def _run_bare(options: RunOptions) -> tuple[int, int]:
+    """Run the script with the standard streams of this process; return its process id and exit code."""
+    pids: list[int] = []
+    code = run_child(_command(options, ""), pids.append)
+    return pids[0], code
+
+
+def _run_on_screen(options: RunOptions, factories: Factories, clock: Clock) -> tuple[int, int]:
+    """Run the script under the live screen; return its process id and exit code."""
+    from tfwatch.commands.script_session import run_on_screen
+
+    name = options.script[1] if options.script[0] == "-m" else Path(options.script[0]).stem
+    return run_on_screen(lambda runs: _command(options, str(runs)), name, options.runs_dir, factories, clock)
+
+
+def _record_signal(runs: Sequence[Path], code: int) -> None:
+    """Record the signal that ended the script in its last run."""
+    from tfwatch.runs.late_end import record_signal
+
+    if code < 0 and runs:
+        record_signal(runs[0], -code)
+
+
+def _command(options: RunOptions, announcements: str) -> list[str]:
+    """Return the command of the script's process. announcements: the file for the folders of its runs, or empty."""
+    runs_dir = str(options.runs_dir.absolute())
+    return [_interpreter(options), *_flags(), str(_BOOTSTRAP), runs_dir, announcements, *options.script]
+
+
+def _interpreter(options: RunOptions) -> str:
+    return str(options.python or sys.executable)
+
+
+def _check(options: RunOptions, has_screen: bool) -> None:
+    if has_screen and (obstacle := why_no_screen(os.environ)):
+        raise BadInputError(obstacle)
     if options.script[0] != "-m":
         check_script(options.script[0])
 
@@ -101,17 +139,26 @@ def _runs_of(pid: int, runs_dir: Path, began_ns: int) -> Iterator[Path]:
 
 
 def _summary(runs: Sequence[Path], runs_dir: Path) -> str:
-    """Return a line for each run, and the whole summary of the last one."""
+    """Return a line for each fit where there were several, and the whole summary of the last run."""
     from tfwatch.report.text import as_text
     from tfwatch.runs.opened import open_run
 
     if not runs:
         return f"tfwatch: no step of this script is recorded in {runs_dir}\n"
-    last, *earlier = (as_text(open_run(run), Path.home()) for run in runs[: _MOST_LINES + 1])
-    lines = [text.partition("\n")[0] for text in reversed(earlier)]
-    if len(runs) > len(earlier) + 1:
-        lines.insert(0, f"{len(runs) - len(earlier) - 1} earlier fits: tfwatch replay opens each of them")
-    return "".join(f"{line}\n" for line in lines) + last.rstrip("\n") + "\n"
+    lines = _fit_lines(runs) if len(runs) > 1 else []
+    return "".join(f"{line}\n" for line in (*lines, as_text(open_run(runs[0]), Path.home()).rstrip("\n")))
+
+
+def _fit_lines(runs: Sequence[Path]) -> list[str]:
+    """Return a line for each of the newest fits of runs, which are sorted from the newest to the oldest."""
+    from tfwatch.live.script_runs import fits_of
+    from tfwatch.runs.opened import open_run
+
+    fits: list[FitFigures] = []
+    for run in reversed(runs):
+        fits += fits_of(open_run(run), len(fits) + 1)
+    earlier = [f"{len(fits) - _MOST_LINES} earlier fits"] if len(fits) > _MOST_LINES else []
+    return [*earlier, *(fit.words for fit in fits[-_MOST_LINES:])]
 
 
 def _print(text: str) -> None:

@@ -19,6 +19,7 @@ from tfwatch.analysis.findings.loss import current_divergence
 from tfwatch.analysis.findings.situation import NOT_JUDGED, Memory, Situation, find_batch_source
 from tfwatch.analysis.findings.starving_cost import DataWaitCost, cost_of_data_wait
 from tfwatch.analysis.steps.causes import STOPPED
+from tfwatch.analysis.steps.fits import FitCounter, FitFigures
 from tfwatch.analysis.steps.time_breakdown import RunningTimeBreakdown
 from tfwatch.analysis.steps.verdict import NEEDED, Judgement, judge, left_s
 from tfwatch.analysis.tuning.comparison import Comparison, KnownSides, compare, find_better_settings
@@ -92,6 +93,8 @@ class RunView:
 
     energy: of the device that trains, so far; None where no power is read. said: known lines of TensorFlow's log.
     tried: the settings that a run which is over left undecided.
+    fits: those that have ended, of the script's earlier runs too; fit: the number of the present one. script: the state
+    of the script that `tfwatch run` shows, e.g. `script runs`; empty where there is none.
     """
 
     snapshot: Snapshot
@@ -105,11 +108,19 @@ class RunView:
     energy: Energy | None = None
     log_findings: tuple[LogFinding, ...] = ()
     undecided: Undecided | None = None
+    fits: tuple[FitFigures, ...] = ()
+    fit: int = 0
+    script: str = ""
 
     @property
     def is_over(self) -> bool:
         """True once the run is over."""
         return self.snapshot.life.is_over
+
+    @property
+    def awaits_fit(self) -> bool:
+        """True while a script of `tfwatch run` has not called `fit` yet."""
+        return bool(self.script) and self.snapshot.folder is None
 
     @property
     def code(self) -> str:
@@ -151,7 +162,8 @@ class Follower:
     """Follows one run; remembers the last verdict, the comparisons made and the stalls found.
 
     `steps_between(first, last)` reads rows of the run; `live`: keys are obeyed; `earlier`: the run before a restart;
-    `ended_finding`: returns that of the run once it is over, None until it is known.
+    `ended_finding`: returns that of the run once it is over, None until it is known; `earlier_fits`: of the script's
+    runs before this one; `script`: returns the state of the script, empty without one.
     """
 
     def __init__(
@@ -160,8 +172,14 @@ class Follower:
         live: bool,
         earlier: Earlier | None = None,
         ended_finding: Callable[[], Banner | None] | None = None,
+        earlier_fits: tuple[FitFigures, ...] = (),
+        script: Callable[[], str] = str,
     ) -> None:
         self._steps_between = steps_between
+        self._earlier_fits = earlier_fits
+        self._script = script
+        self._fits: FitCounter | None = None
+        self._fits_now: tuple[tuple[FitFigures, ...], int] = (earlier_fits, 0)
         self._live = live
         self._ended_finding = ended_finding
         self._restarts = RestartFollower(earlier, steps_between)
@@ -192,6 +210,7 @@ class Follower:
             total, accelerated = snapshot.steps_total, snapshot.manifest.accelerated
             self._comparisons = tuple(compare(switches, total, self._steps_between, self._known, accelerated))
             self._restarts.take(snapshot)
+            self._fits_now = self._count_fits(snapshot)
         knobs = knob_states(snapshot.manifest.knobs, switches, asks)
         self._forecasts.take(snapshot, self._comparisons, knobs)
         situation = self._situation(snapshot, knobs, stopping_s)
@@ -207,7 +226,18 @@ class Follower:
             self._figures.energy,
             self._log.findings,
             find_undecided(snapshot.events.of(*UNDECIDED_EVENTS)) if over else None,
+            *self._fits_now,
+            self._script(),
         )
+
+    def _count_fits(self, snapshot: Snapshot) -> tuple[tuple[FitFigures, ...], int]:
+        """The fits that have ended, and the number of the present one."""
+        if self._fits is None:
+            origin_s = snapshot.manifest.origin_wall_ns / 1e9
+            self._fits = FitCounter(origin_s, self._steps_between, len(self._earlier_fits) + 1)
+        events = snapshot.events
+        number = self._fits.take(events.of(EpochStarted), events.of(EpochEnded), snapshot.life.is_over)
+        return (*self._earlier_fits, *self._fits.done), number
 
     def _figure(self, snapshot: Snapshot) -> _Figures:
         recent = snapshot.steps[-64:]

@@ -145,8 +145,8 @@ def _window(rows: Rows, end_ns: int) -> Rows:
 #: Lines of a log's end, and of its beginning.
 LOG_LINES = 2000
 HEAD_LINES = 500
-#: A line is cut at this length: a progress bar never ends its line.
-_LONGEST_LINE = 64 * 2**10
+#: A longer line is cut.
+LONGEST_LINE = 64 * 2**10
 
 
 class LineSplitter:
@@ -155,20 +155,31 @@ class LineSplitter:
     def __init__(self) -> None:
         self._rest = b""
 
+    @property
+    def rest(self) -> bytes:
+        """The incomplete line."""
+        return self._rest
+
     def split(self, data: bytes) -> list[bytes]:
         """Return the lines that end in `data`; an incomplete line waits for its end."""
         *whole, rest = (self._rest + data).split(b"\n")
-        if len(rest) > _LONGEST_LINE:
+        rest = visible_end(rest)
+        if len(rest) > LONGEST_LINE:
             whole.append(rest)
             rest = b""
         self._rest = rest
         return whole
 
 
+def visible_end(line: bytes) -> bytes:
+    """Return the part of a line that is seen: a progress bar returns to the line's begin and overwrites itself."""
+    return line[line.rstrip(b"\r\b").rfind(b"\r") + 1 :]
+
+
 class LogLines:
     """The first and the last lines of a log.
 
-    head: the first `HEAD_LINES` lines; total: the number of all lines.
+    head: the first `HEAD_LINES` lines; total: the number of all lines, without the one that has not ended.
     """
 
     def __init__(self) -> None:
@@ -182,6 +193,11 @@ class LogLines:
         """The last `LOG_LINES` lines, which may include lines of `head`."""
         return tuple(self._tail)
 
+    @property
+    def unfinished(self) -> str:
+        """The present state of the line that has not ended, such as a progress bar; empty where there is none."""
+        return _text(self._splitter.rest)
+
     def add(self, data: bytes) -> None:
         """Add the next bytes of the log."""
         whole = self._splitter.split(data)
@@ -191,7 +207,7 @@ class LogLines:
 
 
 def _text(line: bytes) -> str:
-    return line.decode(errors="replace").rstrip("\r")
+    return visible_end(line).decode(errors="replace").rstrip("\r\b")
 
 
 _E = TypeVar("_E")

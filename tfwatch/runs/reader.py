@@ -70,7 +70,7 @@ class Snapshot:
     silent_s: the age of the pulse where the run does not respond.
     unrecorded: why the disk takes no rows now; empty where it does.
     examples_s: examples a second over the last 5 s; None before there are any.
-    log, log_head: the log's last and first lines, of `log_total` in all.
+    log, log_head: the log's last and first lines, of `log_total` in all; log_unfinished: the line that has not ended.
     """
 
     manifest: Manifest
@@ -98,6 +98,7 @@ class Snapshot:
     log: tuple[str, ...]
     log_head: tuple[str, ...]
     log_total: int
+    log_unfinished: str
     unrecorded: str
     torn: int
 
@@ -219,6 +220,7 @@ class RunReader:
             log=self._log.tail,
             log_head=self._log.head,
             log_total=self._log.total,
+            log_unfinished=self._log.unfinished,
             unrecorded=self._unrecorded,
             torn=self._torn + len(self._manifest.skipped),
         )

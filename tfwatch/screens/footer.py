@@ -36,7 +36,7 @@ def footer_keys(view: RunView, live: bool, frozen: bool, stopping: bool, is_atta
         Key("space", "space", _space_word(view, frozen), chosen=frozen, rank=0 if frozen else 5),
         Key("z", "z", "zoom", rank=8),
         Key("y", "y", "quit now" if stopping else "copy", copies, rank=0 if stopping else 9),
-        *((Key("r", "r", "restart", not stopping, rank=6),) if live and not is_attached else ()),
+        *((Key("r", "r", "restart", not stopping, rank=6),) if live and not is_attached and not view.script else ()),
         *((Key("d", "d", "leave"),) if is_attached and not view.is_over else ()),
         Key("question_mark", "?", "keys"),
         Key("q", "q", "quit"),
@@ -85,7 +85,7 @@ def banner_note(view: RunView, live: bool) -> str:
     if view.is_over:
         return "y copies the code" if view.finding.edit else ""
     if not live:
-        return "read only"
+        return "" if view.awaits_fit else "read only"
     if view.situation.experiment or view.situation.autopilot_run:
         return ""  # those switches are not the user's to undo
     undo = knob_state.find_undo(view.knobs, view.snapshot.events.of(PipelineSwitched))

@@ -82,6 +82,21 @@ class LeaveScreen(Question):
     KEYS = (Key("y", "y", "stop and quit"), Key("d", "d", "keep training", brief="continue"), Key("n", "n", "stay"))
 
 
+class LeaveScriptScreen(LeaveScreen):
+    """The same question while a script of `tfwatch run` runs."""
+
+    WORDS = (
+        "Quit?",
+        "",
+        "y  stop the script, as ctrl+c does, and quit",
+        "d  quit the screen; the script runs on and writes to",
+        "   this terminal, and the shell is back when it ends",
+        "n  stay",
+        "",
+        "y again ends the script with SIGTERM.",
+    )
+
+
 class DetachScreen(LeaveScreen):
     """The question of q where another process trains."""
 
@@ -103,3 +118,9 @@ class StopScreen(Question):
     ]
     WORDS = ("Stop the training?", "", "It stops at the next batch; this screen stays open.")
     KEYS = (Key("y", "y", "stop training"), Key("n", "n", "keep training"))
+
+
+class StopScriptScreen(StopScreen):
+    """The same question about a script of `tfwatch run`."""
+
+    WORDS = ("Stop the script?", "", "It gets a SIGINT, as by ctrl+c; this screen stays open.")

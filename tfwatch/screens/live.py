@@ -160,6 +160,16 @@ class LiveScreen(Screen[None], CachedLines):
         self.show(view, self._meter.cost)
         self._framed(view)
 
+    def show_log_first(self) -> None:
+        """Show the log until the user chooses another pane: a script that awaits its first fit has nothing else."""
+        self.set_reactive(LiveScreen.pane, _TABS.index("log") + 1)
+        self._has_log = True
+
+    def take_place_of(self, before: LiveScreen) -> None:
+        """Show the same pane as the screen of an earlier run."""
+        self.set_reactive(LiveScreen.pane, before.pane)
+        self._has_log = before._has_log
+
     def _show_refusals(self) -> None:
         """Report what another process' training refused."""
         for refused in self._switch_requests.take_refusals():
@@ -341,9 +351,11 @@ class LiveScreen(Screen[None], CachedLines):
 
     def action_no_suspend(self) -> None:
         """Explain why ctrl+z does nothing."""
-        why = "it would suspend the training too. q then d quits without stopping it"
-        is_training_here = self.live and not self.IS_ATTACHED
-        self.notify(f"ctrl+z is disabled: {why if is_training_here else 'q quits'}")
+        leave = "q then d quits without stopping it"
+        is_script = bool(self.view and self.view.script)
+        is_here = self.live and not self.IS_ATTACHED
+        why = leave if is_script else f"it would suspend the training too. {leave}" if is_here else "q quits"
+        self.notify(f"ctrl+z is disabled: {why}")
 
     @on(EventsPane.Chosen)
     def show_event_moment(self, message: EventsPane.Chosen) -> None:

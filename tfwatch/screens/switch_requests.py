@@ -12,6 +12,8 @@ from tfwatch.runs.control import Autopilot, Experiment, Request
 from tfwatch.widgets.knob_rows import lacking, refusal, test_order
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tfwatch.core.clock import Clock
     from tfwatch.live.view import RunView
     from tfwatch.runs.control import Refused, Requests
@@ -23,10 +25,14 @@ _DEEPEST = f"prefetch {LARGEST} is the maximum"
 
 
 class SwitchRequests:
-    """Sends requests to the training. `control` is None where the run is read only."""
+    """Sends requests to the training. `control` is None where the run is read only.
 
-    def __init__(self, control: Requests | None, clock: Clock) -> None:
+    interrupt: stops the script of `tfwatch run`; None where the training stops by `control`.
+    """
+
+    def __init__(self, control: Requests | None, clock: Clock, interrupt: Callable[[], None] | None = None) -> None:
         self.control = control
+        self._interrupt = interrupt
         self.asks: list[knob_state.KnobRequest] = []
         self._clock = clock
         self._pressed: dict[str, int] = {}
@@ -126,5 +132,7 @@ class SwitchRequests:
 
     def stop(self) -> None:
         """Ask the training to stop at the next batch."""
-        if self.control is not None:
+        if self._interrupt:
+            self._interrupt()
+        elif self.control is not None:
             self.control.ask_stop()

@@ -29,6 +29,8 @@ _STOPS = (signal.SIGINT, signal.SIGTERM)
 _TEMPORARY = re.compile(r"tfwatch-([1-9][0-9]*)-.*\.log")
 #: The beginning of a line of the summary that is code to paste.
 _CODE = "edit: "
+#: The sentence of a process that trains itself, where it is killed.
+KILLED = "killed or crashed; the run is recorded up to that point."
 #: An error handler of encodings without Unicode: `→` as `>`, other characters as Python escapes them.
 WITHOUT_UNICODE = "tfwatch.without_unicode"
 
@@ -42,18 +44,20 @@ class Capture:
     out, err: text streams on the original descriptors 1 and 2. Writing to them never raises.
     log: the log file; /dev/null before `record_to`, and where no file can be created.
     on_hangup: called once, from any thread, when the terminal is gone.
+    if_killed: the sentence that is printed where this process is killed.
     """
 
-    def __init__(self, *, screen: bool) -> None:
+    def __init__(self, *, screen: bool, if_killed: str = KILLED) -> None:
         self.on_hangup: Callable[[], None] = lambda: None
         self.log = Path(os.devnull)
         self._screen = screen
+        self._if_killed = if_killed
         self._hung_up = False
         self._temporary: Path | None = None
 
     def __enter__(self) -> Capture:
         _open_missing()
-        self._guard = start_guard(self._screen)
+        self._guard = start_guard(self._screen, self._if_killed)
         self._saved = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
         self._state = _terminal_state() if self._screen else None
         _flush(sys.stdout, sys.stderr)
@@ -160,16 +164,17 @@ class Signals:
     """While entered, SIGINT and SIGTERM call `stop(signum)` and SIGHUP calls `hangup()`, all in the main thread.
 
     Signals that `held_signals` held are delivered on entry. SIGTTOU is ignored: a run in the background continues when
-    it writes.
+    it writes. quits: SIGQUIT calls `stop` too.
     """
 
-    def __init__(self, stop: Callable[[int], None], hangup: Callable[[], None]) -> None:
+    def __init__(self, stop: Callable[[int], None], hangup: Callable[[], None], *, quits: bool = False) -> None:
         self._stop = stop
+        self._stops = (*_STOPS, signal.SIGQUIT) if quits else _STOPS
         self._hangup = hangup
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Signals:
-        for signum in _STOPS:
+        for signum in self._stops:
             self._before[signum] = signal.signal(signum, self._handle)
         self._before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._handle)
         self._before[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)

@@ -54,10 +54,10 @@ class Guard:
             os.waitpid(self._pid, 0)
 
 
-def start_guard(screen: bool) -> Guard | None:
+def start_guard(screen: bool, if_killed: str) -> Guard | None:
     """Fork the child; call this before any thread starts. None where no process can be created.
 
-    screen: restore the terminal on descriptor 1 too.
+    screen: restore the terminal on descriptor 1 too. if_killed: the sentence that it prints.
     """
     parent, before = os.getpid(), _terminal_state() if screen else None
     reader, pipe = os.pipe()
@@ -66,7 +66,7 @@ def start_guard(screen: bool) -> Guard | None:
     try:
         pid = os.fork()
         if pid == 0:
-            _run_child(reader, pipe, parent, before)
+            _run_child(reader, pipe, parent, before, if_killed)
     except OSError:
         os.close(reader)
         os.close(pipe)
@@ -77,7 +77,7 @@ def start_guard(screen: bool) -> Guard | None:
     return Guard(pid, pipe)
 
 
-def _run_child(reader: int, pipe: int, parent: int, before: list[Any] | None) -> NoReturn:
+def _run_child(reader: int, pipe: int, parent: int, before: list[Any] | None, if_killed: str) -> NoReturn:
     """Run the child. before: the terminal's state to restore, None without a screen."""
     try:
         os.close(pipe)
@@ -86,7 +86,7 @@ def _run_child(reader: int, pipe: int, parent: int, before: list[Any] | None) ->
         if not received.endswith(_END):
             if before:
                 _restore(before)
-            os.write(2, _last_lines(Path(os.fsdecode(received))).encode(errors="replace"))
+            os.write(2, _last_lines(Path(os.fsdecode(received)), if_killed).encode(errors="replace"))
     finally:
         os._exit(0)
 
@@ -122,10 +122,10 @@ def _restore(before: list[Any]) -> None:
             termios.tcsetattr(1, termios.TCSANOW, before)
 
 
-def _last_lines(log: Path) -> str:
+def _last_lines(log: Path, if_killed: str) -> str:
     lines = _select(_tail(log))
     end = f" The end of {short_path(log)}:\r\n" + "".join(f"  {line}\r\n" for line in lines) if lines else "\r\n"
-    return f"\r\ntfwatch: killed or crashed; the run is recorded up to that point.{end}"
+    return f"\r\ntfwatch: {if_killed}{end}"
 
 
 def _tail(log: Path) -> list[str]:

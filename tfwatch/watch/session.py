@@ -19,6 +19,7 @@ from tfwatch.core.errors import reason as to_text
 from tfwatch.core.errors import warn_user
 from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
+from tfwatch.runs.announcements import announce
 from tfwatch.runs.control import Control
 from tfwatch.runs.control_server import NO_FIT, ControlServer
 from tfwatch.runs.create import make_folder, make_writer
@@ -182,6 +183,7 @@ class ScriptRun:
         )
         self.at_end: Callable[[], None] = lambda: None
         self._has_begun = False
+        self._is_announced = False
         self._lost_reported: RecordingLost | None = None
         self._resting_since_ns: deque[int] = deque()
         self._sensors: Sensors | None = None
@@ -276,6 +278,9 @@ class ScriptRun:
             self._has_begun = True
             if self.writer.lost:
                 self._report_lost(f"{self._runs_dir} cannot be written: {self.writer.lost.reason}")
+        if self.writer.folder and self.writer.can_open and not self._is_announced:
+            self._is_announced = True
+            announce(self.writer.folder)
         resting = next(iter(self._resting_since_ns), None)
         if resting is not None and self.writer.now_ns() - resting > GAP_S * 1e9:
             self.end_rest()

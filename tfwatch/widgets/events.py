@@ -21,6 +21,7 @@ from tfwatch.analysis.findings.loss import divergence_text, recovery_text
 from tfwatch.analysis.findings.machine import GPU
 from tfwatch.analysis.findings.situation import reading_text
 from tfwatch.analysis.steps.causes import LIMITS, STOPPED, join_piece
+from tfwatch.analysis.steps.fits import FitFigures
 from tfwatch.analysis.steps.patterns import Pattern, pattern_text
 from tfwatch.analysis.steps.spikes import Compiled
 from tfwatch.analysis.steps.stalls import Stall
@@ -109,7 +110,7 @@ class EventsPane(RowList):
         waiting = tuple(state.asked for state in view.knobs.values())
         reading = view.situation.searched
         self.set_titles("events" if reading is None else f"events, {reading_text(reading)}", _KEYS_HINT)
-        counts = tuple(map(len, (view.snapshot.events, view.stalls, view.compiles, view.log_findings)))
+        counts = tuple(map(len, (view.snapshot.events, view.stalls, view.compiles, view.log_findings, view.fits)))
         key = counts, view.patterns, view.comparisons, waiting
         if key != self._shown:
             self._shown = key
@@ -154,7 +155,8 @@ class EventsPane(RowList):
             chosen = self.event_rows[-1 - self.cursor]
             width = self.scrollable_content_region.width
             is_cut = self.row_at(self.cursor, width).cell_length > width
-            self.post_message(self.Chosen(chosen.at_s, chosen.text if is_cut else ""))
+            # An earlier fit of the script ended before this run began.
+            self.post_message(self.Chosen(max(chosen.at_s, 0.0), chosen.text if is_cut else ""))
 
     def follow(self) -> None:
         """Clear the selection and follow the newest events."""
@@ -193,10 +195,12 @@ _WHEN = ("", ", from the next epoch", ", after an epoch has filled it")
 _PAUSED_MS = 200.0
 #: A shorter sleep shows its length, not its times of day.
 _SLEPT_MS = 60_000.0
+#: The newest fits that have a row.
+_MOST_FITS = 100
 #: Mark, sentence, style.
 RowText: TypeAlias = tuple[str, str, str]
 #: The facts that can become a row.
-RowSource: TypeAlias = facts.Event | Stall | Pattern | Compiled | LogSummary
+RowSource: TypeAlias = facts.Event | Stall | Pattern | Compiled | LogSummary | FitFigures
 
 
 def describe_finding(what: Stall | Pattern | Compiled) -> RowText:
@@ -386,6 +390,9 @@ def _find_provisional(view: RunView) -> Iterator[_Timed]:
     yield from ((pattern.start_ns / 1e9, pattern, None) for pattern in view.patterns)
     yield from (((compiled.start_ns / 1e6 + compiled.took_ms) / 1e3, compiled, None) for compiled in view.compiles)
     yield from ((_moment(view.snapshot, one.wall_s), one, None) for one in summarise_log(view.log_findings))
+    if view.fit > 1:
+        origin_s = view.snapshot.manifest.origin_wall_ns / 1e9
+        yield from ((fit.end_s - origin_s, fit, None) for fit in view.fits[-_MOST_FITS:])
     waiting = {state.asked_s for state in view.knobs.values() if state.asked is not None}
     if waiting:
         asked = without_experiments(view.snapshot.events.of(facts.SwitchAsked))
@@ -441,6 +448,8 @@ class EventRows(Sequence[EventRow]):
                 return describe_finding(what)
             case LogSummary():
                 return describe_log_lines(what)
+            case FitFigures():
+                return "E", what.words, "$text-accent"
         text = describe_event(what)
         assert text
         return text

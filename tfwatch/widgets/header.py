@@ -99,12 +99,13 @@ def header_view(view: RunView) -> HeaderView:
     snapshot, manifest = view.snapshot, view.snapshot.manifest
     latest, per_epoch = snapshot.latest, manifest.steps_per_epoch
     epochs = f"/{manifest.epochs}" if manifest.epochs else ""
-    state, alert = _state(snapshot, view.situation.live)
+    fit = f"fit {view.fit} " if view.fit > 1 else ""
+    state, alert = _state(view)
     running = snapshot.life is Life.RUNNING
     return HeaderView(
         workload=manifest.title,
         device=_device(view),
-        epoch=f"epoch {latest.epoch + 1}{epochs}" if latest else "",
+        epoch=f"{fit}epoch {latest.epoch + 1}{epochs}" if latest else fit.strip(),
         done=latest.epoch_step / per_epoch if latest and per_epoch else None,
         step=_step(snapshot),
         speed=_speed(view) if running else "",
@@ -147,7 +148,10 @@ def _eta(view: RunView) -> str:
     return "" if left_s is None else f"ETA {units.seconds(round(left_s) if left_s >= 10 else left_s)}"
 
 
-def _state(snapshot: Snapshot, live: bool) -> tuple[str, bool]:
+def _state(view: RunView) -> tuple[str, bool]:
+    snapshot = view.snapshot
+    if view.script:
+        return _script_state(view)
     if snapshot.life is Life.KILLED:
         return "REPLAY, killed", True
     if snapshot.is_here:
@@ -156,7 +160,17 @@ def _state(snapshot: Snapshot, live: bool) -> tuple[str, bool]:
         return ("recorded", False) if snapshot.ended else (_RECORDING, False)
     if snapshot.ended:
         return f"REPLAY, ended {snapshot.local_time(snapshot.ended.at_ns / 1e9):%d %b %H:%M}", False
-    return "ATTACHED" if live else "FOLLOWING, read only", snapshot.life is not Life.RUNNING
+    return "ATTACHED" if view.situation.live else "FOLLOWING, read only", snapshot.life is not Life.RUNNING
+
+
+def _script_state(view: RunView) -> tuple[str, bool]:
+    """Return the state of a run of the script that this screen shows."""
+    snapshot = view.snapshot
+    if view.is_over or snapshot.folder is None:
+        return view.script, snapshot.life is Life.KILLED
+    if snapshot.unrecorded:
+        return "NOT RECORDED", True
+    return _RECORDING, snapshot.life is not Life.RUNNING
 
 
 def terminal_title(view: RunView) -> str:

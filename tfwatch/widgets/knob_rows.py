@@ -202,9 +202,11 @@ def knob_rows(view: RunView, live: bool) -> tuple[KnobRow, ...]:
 
 
 def title(view: RunView, live: bool) -> str:
-    """Return the title of the settings; a read-only run and a finished run have their own."""
+    """Return the title of the settings; a read-only run, a finished one and an awaited one have their own."""
     if view.is_over:
         return "settings at the end of the run"
+    if view.awaits_fit:
+        return "settings"
     return "live switches" if live else f"settings, read only{_stop_hint(view.snapshot)}"
 
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _LONGEST_VALUE = 12
 #: The cells of a key, the head of the forecasts, and the rows of settings from which it gets no row of its own.
 _LABEL_CELLS, _HEAD, _ROWS_WITH_HEAD = 3, "expected step", 5
+_NONE = "no settings to switch: the loop has its own pipeline"
+_AWAITED = "the settings appear with the first fit"
 
 
 class KnobsPane(FramedPane, can_focus=True):
@@ -45,6 +47,8 @@ class KnobsPane(FramedPane, can_focus=True):
     cursor: reactive[int] = reactive(0, repaint=False)
     #: The row of the last click, until the pane loses the focus.
     _clicked: int | None = None
+    #: The text without any knob.
+    _none: str = _NONE
 
     watch_cursor = FramedPane.repaint_rows
 
@@ -54,6 +58,7 @@ class KnobsPane(FramedPane, can_focus=True):
     def show(self, view: RunView) -> None:
         """Show the settings of a view."""
         live = view.situation.live
+        self._none = _AWAITED if view.awaits_fit else _NONE
         self.knobs = knob_rows(view, live)
         self.show_titles(title(view, live), last_forecast_text(view.situation.record))
 
@@ -68,7 +73,7 @@ class KnobsPane(FramedPane, can_focus=True):
 
     def rows(self, width: int, height: int) -> Sequence[Content]:
         if not self.knobs:
-            return [row((" no settings to switch: the loop has its own pipeline", "$foreground 65%"))]
+            return [row((f" {self._none}", "$foreground 65%"))]
         at_rows = self._in_view(height)
         cells = _column_cells([self.knobs[at] for at in at_rows])
         head = row((" " * (_LABEL_CELLS + sum(cells)) + _HEAD, "$foreground 65%"))

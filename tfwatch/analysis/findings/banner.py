@@ -217,7 +217,7 @@ def _unwatched(now: Situation) -> Banner | None:
 def _starting(now: Situation) -> Banner | None:
     so_far = units.seconds(now.phase_s)
     known = {
-        Phase.STARTING: f"starting, {so_far}",
+        Phase.STARTING: f"{now.detail or 'starting'}, {so_far}",
         Phase.IMPORT: f"importing {now.detail or 'TensorFlow'}, {so_far}",
         Phase.DATA_SET: f"{now.detail or 'preparing the data set'}, {so_far}",
     }

@@ -1,0 +1,45 @@
+"""A `fit` without TensorFlow for scripts that tests run under `tfwatch run`: it writes and announces a run."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from tfwatch.core.events import EpochEnded, EpochStarted
+from tfwatch.core.rows import Phase
+from tfwatch.runs.announcements import announce
+from tfwatch.runs.control import Control
+from tfwatch.runs.control_server import ControlServer
+from tfwatch.runs.create import begin_run
+
+
+def fit(steps: int = 10**6, step_s: float = 0.01, loss: float = 0.5) -> None:
+    """Train `steps` steps in the folder that the script's first argument names; print the requests for switches."""
+    control = Control()
+    writer, _ = begin_run(
+        Path(sys.argv[1]), "train", device="CPU", knobs={"prefetch": "default"}, switchable=["prefetch"]
+    )
+    server = ControlServer(writer, control)
+    server.open()
+    writer.flush()
+    assert writer.folder
+    announce(writer.folder)
+    writer.event(EpochStarted(writer.now_ns(), 0, 1, steps))
+    try:
+        for step in range(1, steps + 1):
+            writer.status = (Phase.WAIT, writer.now_ns(), step, 0, "")
+            time.sleep(step_s)
+            for request in control.take():
+                print(f"switch {request.knob} by {request.by}", flush=True)  # noqa: T201  a script's output
+            writer.step(max(0, writer.now_ns() - 10**7), step, 0, 0, 4.0, 1.0, 5.0, 1.0)
+            writer.progress.append((step * 32, step, 0, step, loss, None))
+        writer.status = (Phase.EPOCH_END, writer.now_ns(), steps, 0, "")
+        writer.event(EpochEnded(writer.now_ns(), 0, steps, {"loss": loss}))
+        writer.end("finished")
+    except KeyboardInterrupt as error:
+        writer.end("stopped", repr(error))
+        raise
+    finally:
+        server.close()
+        writer.close()

@@ -1,0 +1,215 @@
+"""`tfwatch run` in a terminal: scripts under the live screen. Their fits write runs without TensorFlow."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from tests.pseudo import Pseudo
+from tfwatch.runs.library import list_runs
+from tfwatch.runs.opened import Run, open_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.terminal
+
+#: Stands on the live screen of a fit.
+RECORDS = "recording"
+LEFT_SCREEN = "\x1b[?1049l"
+FIT = "from tests.commands.fake_fits import fit\n"
+
+
+def session(folder: Path, script: str, *flags: str) -> Pseudo:
+    """Start a script in a terminal; its first argument is the folder of the runs."""
+    (folder / "train.py").write_text(script)
+    words = ("--runs-dir", str(folder / "runs"), *flags, str(folder / "train.py"), str(folder / "runs"))
+    environ = {"XDG_CONFIG_HOME": str(folder / "config"), "TMPDIR": str(folder)}
+    return Pseudo("-m", "tfwatch", "run", *words, columns=120, rows=40, **environ)
+
+
+def runs(folder: Path) -> list[Run]:
+    """Return the runs, the oldest first."""
+    return [open_run(run) for run in reversed(list_runs(folder / "runs"))]
+
+
+def until(true: Callable[[], object], timeout_s: float = 20) -> None:
+    """Wait until something holds.
+
+    Raises:
+        AssertionError: it never did.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def trains(folder: Path) -> bool:
+    """Return whether a run has steps on disk."""
+    return any(len(run.steps) > 5 for run in runs(folder))
+
+
+def test_a_script_without_a_fit_shows_its_state_and_then_its_output(tmp_path: Path) -> None:
+    script = (
+        "import os, sys, time\nprint('a line', os.get_terminal_size(1).columns)\n"
+        f"while not os.path.exists({str(tmp_path / 'seen')!r}):\n    time.sleep(0.05)\ninput()\n"
+    )
+    with session(tmp_path, script) as terminal:
+        terminal.wait_for("script runs, no fit yet")
+        terminal.wait_for("the settings appear with the first fit")
+        terminal.wait_for("a line 120")
+        (tmp_path / "seen").touch()
+        assert terminal.wait() == 1
+        assert terminal.state == terminal.before
+        reported = terminal.output.decode()
+    after = reported[reported.rindex(LEFT_SCREEN) :]
+    assert "a line 120" in after
+    assert "EOFError" in after
+    assert "the script reads its input, which is empty under the screen: use --headless" in after
+    assert "no step of this script is recorded" in after
+
+
+def test_the_screen_goes_on_with_each_fit_and_the_summary_has_a_row_for_each(tmp_path: Path) -> None:
+    script = (
+        f"{FIT}print('before')\nfit(60, loss=0.25)\n"
+        "for n in range(400):\n    print(f'\\rbar {n}', end='')\nprint()\nfit(60, loss=0.125)\nprint('after')\n"
+    )
+    with session(tmp_path, script) as terminal:
+        terminal.wait_for("fit 2")
+        terminal.wait_for("fit 1: 10.0 ms/step, data wait 40 %, loss 0.25, 60 steps")
+        terminal.wait_for("script ended, exit code 0")
+        terminal.press("q")
+        assert terminal.wait() == 0
+        reported = terminal.output.decode()
+    after = reported[reported.rindex(LEFT_SCREEN) :]
+    assert "fit 1: 10.0 ms/step, data wait 40 %, loss 0.25, 60 steps" in after
+    assert "fit 2: 10.0 ms/step, data wait 40 %, loss 0.125, 60 steps" in after
+    first, second = runs(tmp_path)
+    assert first.log == ("before", "bar 399")
+    assert second.log == ("after",)
+    assert not list(tmp_path.glob("tfwatch-*"))
+
+
+def test_a_key_reaches_the_fit_of_the_script(tmp_path: Path) -> None:
+    with session(tmp_path, f"{FIT}fit()\n") as terminal:
+        terminal.wait_for(RECORDS)
+        terminal.press("5p")
+        terminal.wait_for("switch prefetch by key")
+
+
+def test_y_interrupts_the_script_and_its_own_handler_decides(tmp_path: Path) -> None:
+    script = f"{FIT}import sys\ntry:\n    fit()\nexcept KeyboardInterrupt:\n    print('saved')\n    sys.exit(7)\n"
+    with session(tmp_path, script) as terminal:
+        terminal.wait_for(RECORDS)
+        terminal.press("\x03")
+        terminal.wait_for("Quit?")
+        terminal.press("y")
+        assert terminal.wait() == 7
+        reported = terminal.output.decode()
+    (run,) = runs(tmp_path)
+    assert run.ended
+    assert run.ended.cause == "stopped"
+    assert run.log[-1] == "saved"
+    assert "train on CPU: stopped" in reported[reported.rindex(LEFT_SCREEN) :]
+
+
+def test_y_twice_ends_a_script_that_ignores_ctrl_c(tmp_path: Path) -> None:
+    script = f"{FIT}import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nfit()\n"
+    with session(tmp_path, script) as terminal:
+        terminal.wait_for(RECORDS)
+        terminal.press("q")
+        terminal.wait_for("Quit?")
+        terminal.press("y")
+        terminal.wait_for("STOPPING")
+        terminal.press("y")
+        assert terminal.wait() == -signal.SIGTERM
+        reported = terminal.output.decode()
+    assert "the process was ended by SIGTERM" in reported[reported.rindex(LEFT_SCREEN) :]
+
+
+def test_d_leaves_the_screen_and_the_script_writes_to_the_terminal(tmp_path: Path) -> None:
+    script = f"{FIT}import sys\nprint('hidden')\nfit(300)\nprint('seen')\nsys.exit(5)\n"
+    with session(tmp_path, script) as terminal:
+        terminal.wait_for(RECORDS)
+        terminal.press("q")
+        terminal.wait_for("Quit?")
+        terminal.press("d")
+        terminal.wait_for("the script runs on without a screen")
+        assert terminal.wait() == 5
+        assert terminal.state == terminal.before
+        reported = terminal.output.decode()
+    after = reported[reported.rindex(LEFT_SCREEN) :]
+    assert "seen\r\n" in after
+    assert "hidden" not in after
+    assert "train on CPU: finished, 300 steps" in after
+    assert runs(tmp_path)[0].log == ("hidden", "seen")
+
+
+PRINTS_ON = f"{FIT}import sys\nfit(150)\nprint('x' * 100_000)\nsys.stdout.flush()\nfit(60)\nprint('end')\n"
+
+
+@pytest.mark.parametrize("how", ["SIGKILL", "hangup"])
+def test_a_screen_that_is_gone_leaves_the_script_alone(how: str, tmp_path: Path) -> None:
+    with session(tmp_path, PRINTS_ON) as terminal:
+        until(lambda: trains(tmp_path))
+        pid = runs(tmp_path)[0].manifest.pid
+        if how == "hangup":
+            terminal.hang_up()
+        else:
+            terminal.process.kill()
+        until(lambda: len(runs(tmp_path)) == 2 and not psutil.pid_exists(pid))
+        if how == "SIGKILL":
+            assert "the script runs on" in terminal.wait_for("the script runs on")
+            assert terminal.wait() == -signal.SIGKILL
+            assert terminal.state == terminal.before
+        else:
+            assert terminal.process.wait(timeout=20) == 0
+    assert [(run.ended and run.ended.cause, len(run.steps)) for run in runs(tmp_path)] == [
+        ("finished", 150),
+        ("finished", 60),
+    ]
+    until(lambda: not list(tmp_path.glob("tfwatch-*/runs")))
+    assert [len(run.log[0]) for run in runs(tmp_path)] == [100_000, 3]
+
+
+def test_ctrl_backslash_ends_a_script_that_ignores_ctrl_c_after_the_screen(tmp_path: Path) -> None:
+    script = f"{FIT}import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nfit()\n"
+    with session(tmp_path, script) as terminal:
+        terminal.wait_for(RECORDS)
+        terminal.press("q")
+        terminal.wait_for("Quit?")
+        terminal.press("d")
+        terminal.wait_for("the script runs on without a screen")
+        terminal.press("\x03")
+        terminal.press("\x1c")
+        assert terminal.wait() == -signal.SIGQUIT
+    assert "the process was ended by SIGQUIT" in terminal.words
+
+
+def test_sigterm_reaches_the_script_and_its_run_says_so(tmp_path: Path) -> None:
+    with session(tmp_path, f"{FIT}fit()\n") as terminal:
+        until(lambda: trains(tmp_path))
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.wait() == -signal.SIGTERM
+        assert terminal.state == terminal.before
+    (run,) = runs(tmp_path)
+    assert run.ended
+    assert (run.ended.cause, run.ended.detail) == ("stopped", "the process was ended by SIGTERM")
+
+
+def test_an_error_of_the_script_is_printed_after_the_screen(tmp_path: Path) -> None:
+    script = f"{FIT}fit(20)\nopen('/no/such/file')\n"
+    with session(tmp_path, script) as terminal:
+        terminal.wait_for("script ended, exit code 1")
+        terminal.press("q")
+        assert terminal.wait() == 1
+        reported = terminal.output.decode()
+    after = reported[reported.rindex(LEFT_SCREEN) :]
+    assert "Traceback (most recent call last)" in after
+    assert "No such file or directory: '/no/such/file'" in after

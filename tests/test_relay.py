@@ -1,0 +1,85 @@
+"""The output of a script on its way to the log: what a line that overwrites itself leaves, and what stays readable."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfwatch.runs.announcements import Announcements, announce, announce_in
+from tfwatch.runs.buffers import LogLines
+from tfwatch.terminal.relay import Condenser
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+S = 10**9
+
+
+def condensed(*parts: tuple[float, bytes]) -> bytes:
+    """Return the log of output that came in parts, each at its second."""
+    condenser = Condenser()
+    return b"".join(condenser.take(data, round(at_s * S)) for at_s, data in parts) + condenser.begin()
+
+
+@pytest.mark.parametrize(
+    ("parts", "log"),
+    [
+        pytest.param([(0, b"one\ntwo"), (0.1, b" more\n")], b"one\ntwo more\n", id="plain lines"),
+        pytest.param([(0, b"."), (0.1, b"."), (0.2, b".\n")], b"...\n", id="dots come at once"),
+        pytest.param([(0, b"\r1"), (0.5, b"\r2"), (0.9, b"\r3")], b"1\r2\r3", id="the end is written"),
+        pytest.param(
+            [(at / 10, b"\r%d %%" % at) for at in range(31)], b"0 %\r1 %\r11 %\r21 %\r30 %", id="one state a second"
+        ),
+        pytest.param([(0, b"\r1"), (0.1, b"\r22"), (0.2, b"\r333\nnext\n")], b"1\r22\r333\nnext\n", id="then a line"),
+        pytest.param([(0, b"\x08\x08\r5/9"), (0.1, b"\x08\x08\x08\r6/9\n")], b"5/9\r6/9\n", id="as Keras draws"),
+        pytest.param([(0, b"\r1"), (0.1, b"\r2"), (0.2, b"\r3"), (2, b"")], b"1\r2\r3", id="what waits is written"),
+        pytest.param([(0, b"done\r\n")], b"done\n", id="a carriage return"),
+    ],
+)
+def test_a_line_that_overwrites_itself_is_logged_once_a_second(parts: list[tuple[float, bytes]], log: bytes) -> None:
+    assert condensed(*parts) == log
+
+
+def test_a_log_has_the_last_state_of_each_line() -> None:
+    lines = LogLines()
+    for part in (b"10 %\r20", b" %\r", b"30 %\nnext\n1/", b"9\r2/9\x08\x08\x08"):
+        lines.add(part)
+
+    assert (lines.tail, lines.total, lines.unfinished) == (("30 %", "next"), 2, "2/9")
+
+
+def test_an_endless_progress_bar_is_one_line() -> None:
+    lines = LogLines()
+    for n in range(10_000):
+        lines.add(b"\r%d and much more of a progress bar" % n)
+
+    assert (lines.tail, lines.unfinished) == ((), "9999 and much more of a progress bar")
+
+
+def test_output_without_end_is_written_and_forgotten() -> None:
+    condenser = Condenser()
+    written = sum(len(condenser.take(b"x" * 10_000, 0)) for _ in range(100))
+
+    assert written == 1_000_000
+    assert len(condenser._line) < 100_000
+
+
+def test_runs_are_announced_by_their_process_alone(tmp_path: Path) -> None:
+    announcements = Announcements(tmp_path / "runs")
+    announce_in(str(tmp_path / "runs"))
+    announce(tmp_path / "new\nline")
+    pid = os.fork()
+    if pid == 0:
+        announce(tmp_path / "of a child")
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+    assert announcements.take() == [tmp_path / "new\nline"]
+    announce(tmp_path / "second")
+    assert announcements.take() == [tmp_path / "second"]
+    (tmp_path / "runs").unlink()
+    announce(tmp_path / "third")
+    assert announcements.take() == []
+    announcements.close()

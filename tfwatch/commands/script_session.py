@@ -1,0 +1,262 @@
+"""One script under the live screen: its process, the screen, the signals, the summary and the exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.commands.factories import make_checkup
+from tfwatch.commands.screen_host import ScreenHost
+from tfwatch.core.errors import fails_open
+from tfwatch.live.script_runs import ScriptRuns
+from tfwatch.runs.announcements import Announcements
+from tfwatch.runs.awaited import AwaitedRun
+from tfwatch.runs.buffers import LogLines
+from tfwatch.runs.control_client import ControlClient
+from tfwatch.runs.format import LOG
+from tfwatch.runs.late_end import record_signal
+from tfwatch.runs.reader import RunReader
+from tfwatch.runs.streams import FolderSource, read_file
+from tfwatch.terminal.capture import Capture, Signals, held_signals
+from tfwatch.terminal.child import start_child
+from tfwatch.terminal.relay import OutputRelay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from tfwatch.commands.factories import Factories, Screen
+    from tfwatch.core.clock import Clock
+    from tfwatch.runs.control import Requests
+    from tfwatch.screens.leave import Leave
+
+_IF_KILLED = "the screen was killed or crashed; the script runs on: tfwatch attach shows its runs."
+#: Seconds between two looks at the terminal's size and at the script.
+_LOOK_S = 0.2
+#: Bytes of the output that are printed where no screen shows them any more, and lines of a failure.
+_PRINTED_BYTES = 64 * 2**10
+_FAILURE_LINES = 10
+_NO_INPUT = "EOFError: EOF when reading a line"
+_TRACEBACK = "Traceback (most recent call last)"
+
+
+def run_on_screen(
+    make_command: Callable[[Path], Sequence[str]], name: str, runs_dir: Path, factories: Factories, clock: Clock
+) -> tuple[int, int]:
+    """Run a script under the live screen; return its process id and exit code, or minus the signal that ended it.
+
+    make_command: returns its command for the file that announces its runs.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with held_signals(), contextlib.closing(OutputRelay()) as relay:
+        script = ScriptProcess(make_command(relay.runs), relay, mask, clock)
+        with Capture(screen=True, if_killed=_IF_KILLED) as terminal:
+            terminal.record_to(None)
+            ScriptSession(script, relay, terminal, factories, clock, runs_dir, name).run()
+    return script.pid, script.code
+
+
+class ScriptProcess:
+    """The child process that runs the script; a `WatchedScript` for the screen.
+
+    Raises:
+        OSError: the process cannot be created.
+    """
+
+    def __init__(
+        self, command: Sequence[str], relay: OutputRelay, mask: set[signal.Signals | int], clock: Clock
+    ) -> None:
+        self._process = start_child(command, relay.slave, mask)
+        relay.close_slave()
+        self._relay = relay
+        self._has_ended = threading.Event()
+        self._announced = Announcements(relay.runs)
+        self.runs = ScriptRuns(Announcements(relay.runs), clock)
+        self.pid = self._process.pid
+        self.folders: list[Path] = []
+
+    @property
+    def has_ended(self) -> bool:
+        """True once its exit code is known and its last run has its end."""
+        return self._has_ended.is_set()
+
+    @property
+    def code(self) -> int:
+        """The exit code, or minus the signal that ended it; 0 while it runs."""
+        return self._process.returncode or 0
+
+    @property
+    def state(self) -> str:
+        """Its state in words."""
+        if not self.has_ended:
+            return "script runs"
+        if self.code < 0:
+            return f"script ended by {signal.Signals(-self.code).name}"
+        return f"script ended, exit code {self.code}"
+
+    def interrupt(self) -> None:
+        """Send it the signal that ctrl+c sends."""
+        self.send(signal.SIGINT)
+
+    def send(self, signum: int) -> None:
+        """Send it a signal. It may run in a signal handler, so it takes no lock."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signum)
+
+    def control(self) -> Requests | None:
+        """Return the control of its newest run; None where it takes no requests."""
+        if self.runs.folder is None:
+            return None
+        path = FolderSource(self.runs.folder).manifest().control_socket
+        return ControlClient(path) if path else None
+
+    def follow(self) -> None:
+        """Wait for its end in a thread, and have its pseudo terminal follow the terminal's size until then."""
+        threading.Thread(target=self._wait, name="tfwatch-script", daemon=True).start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Return whether it ends within this time."""
+        return self._has_ended.wait(timeout_s)
+
+    def _wait(self) -> None:
+        while self._process.returncode is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_LOOK_S)
+            self._relay.copy_size()
+        self.folders = self._announced.take()
+        if self.code < 0 and self.folders:
+            with fails_open(lambda _: None):
+                record_signal(self.folders[-1], -self.code)
+        self._has_ended.set()
+
+
+class ScriptSession:
+    """Shows the runs of a script that has been started, until it ends and the user leaves.
+
+    ctrl+c and SIGTERM are the script's; a lost terminal ends the screen, never the script.
+    """
+
+    def __init__(
+        self,
+        script: ScriptProcess,
+        relay: OutputRelay,
+        terminal: Capture,
+        factories: Factories,
+        clock: Clock,
+        runs_dir: Path,
+        name: str,
+    ) -> None:
+        self._script = script
+        self._relay = relay
+        self._terminal = terminal
+        self._factories = factories
+        self._clock = clock
+        self._runs_dir = runs_dir
+        self._reader = RunReader(AwaitedRun(name, script.pid, relay.early_log, clock), clock)
+        self._host: ScreenHost | None = None
+        self._has_hung_up = False
+        self._shows_output = False
+
+    def run(self) -> None:
+        """Show the screen, and wait for the script's end."""
+        with Signals(self._pass_on, self._terminal.hang_up, quits=True):
+            self._script.follow()
+            self._show_screen()
+            while not self._script.wait(_LOOK_S):
+                pass
+            self._relay.finish_reading()
+            if not self._shows_output:
+                self._write_unseen(self._unseen_output())
+
+    # -- the screen -------------------------------------------------------------------------------
+
+    def _show_screen(self) -> None:
+        from tfwatch.screens.leave import Leave
+
+        self._host = ScreenHost(self._terminal, self._make_app, lambda: None)
+        self._terminal.on_hangup = self._hang_up
+        leave = self._host.show()
+        self._host = None
+        if leave is Leave.NOW:
+            self._script.send(signal.SIGTERM)
+        if not self._script.has_ended and not self._has_hung_up:
+            self._shows_output = True
+            self._relay.show_on_terminal()
+            self._notify(self._goes_on(leave))
+
+    def _hang_up(self) -> None:
+        """Leave the screen of a terminal that is gone."""
+        from tfwatch.screens.leave import Leave
+
+        self._has_hung_up = True
+        self._leave_screen(Leave.DETACH)
+
+    def _goes_on(self, leave: Leave | None) -> str:
+        if leave is None:
+            return f"the screen failed; the script runs on without it{self._terminal.keep_log()}"
+        if leave.value == "detach":
+            return "the script runs on without a screen: ctrl+c stops it, tfwatch attach shows its runs"
+        return "waiting for the end of the script: ctrl+c interrupts it again, ctrl+\\ ends it"
+
+    def _make_app(self, **options: Any) -> Screen:
+        return self._factories.app(
+            self._reader,
+            None,
+            clock=self._clock,
+            run_checkup=make_checkup(self._runs_dir),
+            script=self._script,
+            **options,
+        )
+
+    def _leave_screen(self, leave: Leave) -> None:
+        if self._host:
+            self._host.leave(leave)
+
+    def _pass_on(self, signum: int) -> None:
+        """Pass a signal on to the script. It runs in a signal handler."""
+        from tfwatch.screens.leave import Leave
+
+        self._script.send(signum)
+        self._leave_screen(Leave.STOP)
+
+    def _notify(self, sentence: str) -> None:
+        self._terminal.err.write(f"tfwatch: {sentence}\n")
+        self._terminal.err.flush()
+
+    # -- afterwards -------------------------------------------------------------------------------
+
+    def _write_unseen(self, text: str) -> None:
+        self._terminal.out.write(text)
+        self._terminal.out.flush()
+        if self._script.code and _NO_INPUT in text:
+            self._notify("the script reads its input, which is empty under the screen: use --headless")
+
+    def _unseen_output(self) -> str:
+        """Return the output of a script without a run, and of another one the failure that ended it."""
+        if not self._script.folders:
+            return _end_of(self._relay.early_log)
+        if self._script.code == 0:
+            return ""
+        return _failure(_end_of(self._script.folders[-1] / LOG))
+
+
+def _end_of(log: Path) -> str:
+    """Return the last lines of a log, as a terminal shows them at the end."""
+    size = log.stat().st_size if log.is_file() else 0
+    lines = LogLines()
+    lines.add(read_file(log, max(0, size - _PRINTED_BYTES), _PRINTED_BYTES))
+    return "".join(f"{line}\n" for line in (*lines.tail, *filter(None, [lines.unfinished])))
+
+
+def _failure(text: str) -> str:
+    """Return the last traceback, or the last lines."""
+    at = text.rfind(_TRACEBACK)
+    return text[at:] if at >= 0 else "".join(text.splitlines(keepends=True)[-_FAILURE_LINES:])

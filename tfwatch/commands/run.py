@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.commands.factories import Factories
+from tfwatch.commands.interpreter import check_interpreter
 from tfwatch.core.clock import SYSTEM, Clock
 from tfwatch.core.errors import fails_open
 from tfwatch.terminal.capture import why_no_screen
@@ -97,6 +98,8 @@ def _interpreter(options: RunOptions) -> str:
 def _check(options: RunOptions, has_screen: bool) -> None:
     if has_screen and (obstacle := why_no_screen(os.environ)):
         raise BadInputError(obstacle)
+    if options.python:
+        check_interpreter(str(options.python))
     if options.script[0] != "-m":
         check_script(options.script[0])
 

@@ -15,6 +15,7 @@ from tfwatch.core.events import (
     PipelineSwitched,
     RunEnded,
     SwitchAsked,
+    SwitchFailed,
     SwitchMissed,
     TrainingFailed,
     WatchFailed,
@@ -24,6 +25,7 @@ from tfwatch.runs.control import Control, Request, Scheduled
 from tfwatch.runs.writer import RunWriter
 from tfwatch.training import setup
 from tfwatch.watch.tensorflow_info import host_device
+from tfwatch.workloads.data import jpeg
 from tfwatch.workloads.models import cnn
 from tfwatch.workloads.workload import Prepared, Settings
 
@@ -148,6 +150,25 @@ def test_a_workload_that_raises_leaves_its_traceback(
     assert outcome.message == "RuntimeError: no such thing [/red]"
     assert "Traceback" in only(run, TrainingFailed).traceback
     assert only(run, RunEnded).cause == "failed"
+
+
+def test_a_pipeline_that_cannot_be_built_is_refused_and_training_continues(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = jpeg.cached_pipeline
+
+    def broken_at_three(source: Any, knobs: Knobs, **options: Any) -> Any:
+        if knobs.prefetch == 3:
+            raise ValueError("no such shape")
+        return build(source, knobs, **options)
+
+    short = replace(settings, epochs=1)
+    still, _ = train("cnn", short, tmp_path)
+    monkeypatch.setattr(jpeg, "cached_pipeline", broken_at_three)
+    run, outcome = train("cnn", short, tmp_path, Scheduled(3, "prefetch", 3))
+    assert outcome.cause == "finished"
+    assert only(run, SwitchFailed).reason == "ValueError: no such shape"
+    assert result(run) == result(still)
 
 
 def test_a_folder_without_a_readable_image_is_bad_input(tmp_path: Path) -> None:

@@ -238,7 +238,7 @@ def test_everything_rare_is_a_row() -> None:
         ". 8 000 examples ready in 0.3 s",
         "C compiled in 2.5 s, not counted",
         "E epoch 1: loss 1.31, acc 0.42, validation 0.3 s, to step 250",
-        "p prefetch off → 4 at step 301: 1.69 x faster (1.67 to 1.70)",
+        "p prefetch off → 4 at step 301: 1.69 x faster (1.67 to 1.71)",
         "Z asleep 10:17 - 16:36, not counted; --keep-awake next time",
         "Z asleep for 12.0 s, not counted",
         "! not recorded from step 8 112 on: disk full",

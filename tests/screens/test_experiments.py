@@ -59,7 +59,7 @@ async def test_an_open_answer_offers_a_test_of_the_same_two_settings() -> None:
 
 async def test_a_proved_difference_offers_nothing() -> None:
     async with shown(usual(None)) as show:
-        assert "1.69 x faster (1.67 to 1.70) over 150 steps" in show.text
+        assert "1.69 x faster (1.67 to 1.71) over 150 steps" in show.text
         assert "a runs an A/B test" not in show.text
 
 

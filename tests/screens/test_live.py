@@ -40,7 +40,7 @@ SIZES = [(60, 18), (80, 24), (99, 40), (100, 32), (120, 40), (200, 60)]
         pytest.param(starving, ["STARVING 41 %", "HIGHLY input-bound: each step waits"], id="starving"),
         pytest.param(
             usual,
-            ["OK, data wait 1 %", "compute-bound", "1.69 x faster (1.67 to 1.70) over 150 steps"],
+            ["OK, data wait 1 %", "compute-bound", "1.69 x faster (1.67 to 1.71) over 150 steps"],
             id="compute_bound",
         ),
         pytest.param(stalled, ["NO BATCH FOR 20.3 s", "0 examples/s", "ETA stalled"], id="stalled"),
@@ -170,7 +170,7 @@ async def test_a_large_screen_shows_every_pane(tmp_path: Path) -> None:
         ("3", "prefetch off → 4 at step 301"),
         ("4", "1.6 of 2 cores, busiest 96 %"),
         ("5", "a line of the log"),
-        ("6", "1.69 x faster (1.67 to 1.70) over 150 steps"),
+        ("6", "1.69 x faster (1.67 to 1.71) over 150 steps"),
     ],
 )
 async def test_a_small_screen_shows_one_pane_at_a_time(tmp_path: Path, key: str, text: str) -> None:

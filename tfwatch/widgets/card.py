@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from tfwatch.analysis.steps.verdict import Breakdown
     from tfwatch.analysis.tuning.comparison import Comparison
-    from tfwatch.analysis.tuning.experiment import Answer
     from tfwatch.analysis.tuning.search_text import AutopilotRun, RunningExperiment
     from tfwatch.live.view import RunView
 
@@ -176,7 +175,7 @@ def _paint(switch: Comparison) -> tuple[str, str, str]:
     return _PAINT if switch.estimate is None or _is_proved(switch.answer) else _FADED
 
 
-def _is_proved(answer: Answer) -> bool:
+def _is_proved(answer: str) -> bool:
     return answer in ("faster", "slower")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.analysis.step_rows import make_steps, plain
 from tfwatch.analysis.steps.verdict import NEEDED, Bound, Verdict, judge
-from tfwatch.core.rows import Flag
+from tfwatch.core.rows import Flag, Rows
 
 UNKNOWN, NOT, MODERATELY, HIGHLY = Verdict
 INPUT, HOST, COPY, LAUNCH, COMPUTE = Bound
@@ -225,7 +225,8 @@ def test_launching_that_waits_for_copies_ahead_is_not_launch_bound() -> None:
     assert judge(rows, accelerated=True, copy_ms=0.2).bound is LAUNCH
 
 
-AHEAD = {"compute": 4.0, "dispatch": 3.0, "host": 0.5, "copy": 0.0}
+def copied_ahead(wait_ms: float, copy_ms: float = 0.0) -> Rows:
+    return make_steps(np.full(200, wait_ms), compute=4.0, dispatch=3.0, host=0.5, copy=copy_ms)
 
 
 @pytest.mark.parametrize(
@@ -245,18 +246,18 @@ AHEAD = {"compute": 4.0, "dispatch": 3.0, "host": 0.5, "copy": 0.0}
 def test_a_wait_for_the_copy_ahead_is_copy_bound(
     wait_ms: float, copy_ms: float | None, batch_ms: float, bound: Bound
 ) -> None:
-    rows = make_steps(np.full(200, wait_ms), **AHEAD)
+    rows = copied_ahead(wait_ms)
     found = judge(rows, accelerated=True, copy_ms=copy_ms, batch_ms=batch_ms)
     assert found.bound is bound
     assert (found.verdict is Verdict.NOT) == (bound is Bound.COPY)
 
 
 def test_batches_that_are_copied_by_the_step_wait_for_data() -> None:
-    rows = make_steps(np.full(200, 8.0), **{**AHEAD, "copy": 3.0})
+    rows = copied_ahead(8.0, copy_ms=3.0)
     assert judge(rows, accelerated=True, copy_ms=10.0, batch_ms=5.0).bound is Bound.INPUT
 
 
 def test_the_verdict_on_a_copy_that_fills_the_step_has_hysteresis() -> None:
-    rows = make_steps(np.full(200, 8.0), **AHEAD)
+    rows = copied_ahead(8.0)
     bounds = [judge(rows, accelerated=True, bound=before, copy_ms=9.9).bound for before in (Bound.INPUT, Bound.COPY)]
     assert bounds == [Bound.INPUT, Bound.COPY]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.runs.processes import wait_until
 from tests.screens.canned import usual
 from tests.screens.showing import shown
 from tfwatch.app import TfwatchApp
@@ -65,6 +66,7 @@ def training(runs_dir: Path, **options: Any) -> Iterator[Training]:
     one, done = Training(writer, **options), threading.Event()
     server, obeying = ControlServer(writer, one.control), threading.Thread(target=one.obey, args=(done,))
     server.open()
+    wait_until(lambda: writer.manifest().control_socket)
     writer.flush()
     obeying.start()
     try:

@@ -81,7 +81,7 @@ def writing_child(tmp_path: Path) -> Iterator[Child]:
             process.wait(timeout=20)
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+def wait_until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
     """Check a condition every 10 ms until it is true; fail after `timeout_s`."""
     end_s = time.monotonic() + timeout_s
     while not condition():

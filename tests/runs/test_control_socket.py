@@ -43,6 +43,7 @@ def serving(control: Control | None, limits: Limits = FREE, **options: Any) -> I
     writer = make_writer("cnn", switchable=["prefetch"], knobs={"prefetch": "off", "workers": "off"})
     server = ControlServer(writer, control, limits=limits, **options)
     server.open()
+    wait_until(lambda: writer.manifest().control_socket or writer.manifest().no_control)
     try:
         yield server, writer.manifest().control_socket
     finally:
@@ -362,12 +363,15 @@ def test_the_socket_is_removed_and_a_late_client_reads_a_sentence() -> None:
 
 
 _SERVE = """
+import time
 from tfwatch.runs.control import Control
 from tfwatch.runs.control_server import ControlServer
 from tfwatch.runs.create import make_writer
 control = Control()
 writer = make_writer("cnn", switchable=["prefetch"])
 ControlServer(writer, control).open()
+while not writer.manifest().control_socket:
+    time.sleep(0.01)
 print(writer.manifest().control_socket, flush=True)
 control.stop.wait()
 print("stopped", flush=True)
@@ -457,6 +461,7 @@ def test_without_a_place_for_the_socket_the_manifest_has_the_reason(monkeypatch:
     with serving(Control()) as (server, path):
         assert path == ""
         assert server._writer.manifest().no_control == "OSError: [Errno 28] No space left on device"
+        server._thread.join(10)
         assert not server._thread.is_alive()
 
 
@@ -470,6 +475,23 @@ def test_without_a_thread_the_manifest_has_the_reason(monkeypatch: pytest.Monkey
         assert path == ""
         assert server._writer.manifest().no_control == "RuntimeError: can't start new thread"
         assert list(tmp_path.iterdir()) == []
+
+
+def test_a_hung_temporary_folder_holds_nobody_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    responds, make = threading.Event(), control_server.make_private_folder
+
+    def make_late() -> Path:
+        responds.wait(20)
+        return make()
+
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(control_server, "make_private_folder", make_late)
+    server = ControlServer(make_writer("cnn"), Control())
+    server.open()
+    server.close()
+    responds.set()
+    server._thread.join(10)
+    assert list(tmp_path.iterdir()) == [], "it is removed, although the run ended first"
 
 
 def test_a_long_temporary_folder_gives_way_to_a_short_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

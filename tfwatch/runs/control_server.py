@@ -135,12 +135,12 @@ class ControlServer:
         self._thread = threading.Thread(target=self._run, name="tfwatch-control", daemon=True)
 
     def open(self) -> None:
-        """Listen, and write the socket's path to the manifest, or the reason why there is none. Never raises."""
+        """Have the thread listen, and describe the socket's path, or why there is none. Never raises nor waits."""
+        _servers.add(self)
         with fails_open(self._give_up):
-            self._listen()
-            _servers.add(self)
+            self._wake = socket.socketpair()
+            self._wake[1].setblocking(False)
             self._thread.start()
-            self._writer.describe(control_socket=str(self._path))
 
     def close(self) -> None:
         """Close and remove the socket. A second call, or one in a forked process, does nothing."""
@@ -171,16 +171,18 @@ class ControlServer:
         self._listener.setblocking(False)
         self._listener.bind(str(self._path))
         self._listener.listen(2 * self._limits.clients)
-        self._wake = socket.socketpair()
-        self._wake[1].setblocking(False)
+        self._writer.describe(control_socket=str(self._path))
 
     def _give_up(self, why: str) -> None:
-        self._writer.describe(no_control=why)
-        with suppress(OSError):
-            _servers.discard(self)
-            for one in self._sockets():
-                one.close()
-            self._remove()
+        _servers.discard(self)
+        if not self._closing.is_set():  # else the folder was removed while the thread was about to listen in it
+            self._writer.describe(control_socket="", no_control=why)
+        self._release()
+
+    def _release(self) -> None:
+        for one in self._sockets():
+            one.close()
+        self._remove()
 
     def _remove(self) -> None:
         folder, self._folder = self._folder, None
@@ -194,11 +196,11 @@ class ControlServer:
     # -- its thread -----------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        with fails_open(lambda why: self._writer.note(f"the control socket failed: {why}")):
+        with fails_open(self._give_up):
+            self._listen()
             while not self._closing.is_set():
                 self._wait()
-        for one in self._sockets():
-            one.close()
+        self._release()
 
     def _wait(self) -> None:
         """Wait for a client, and serve those that are ready."""

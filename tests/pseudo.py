@@ -35,9 +35,7 @@ class Pseudo:
             stdout=self.slave,
             stderr=self.slave,
             cwd=ROOT,
-            # pytest-xdist sets COLUMNS and LINES, which would count for more than the terminal's size.
-            env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
-            | {"COLUMNS": str(columns), "LINES": str(rows), **environ},
+            env={**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **environ},
             start_new_session=True,
             preexec_fn=_take_terminal,
         )

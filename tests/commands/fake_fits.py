@@ -22,6 +22,8 @@ def fit(steps: int = 10**6, step_s: float = 0.01, loss: float = 0.5) -> None:
     )
     server = ControlServer(writer, control)
     server.open()
+    while not writer.manifest().control_socket:
+        time.sleep(0.01)
     writer.flush()
     assert writer.folder
     announce(writer.folder)

@@ -29,7 +29,8 @@ def session(folder: Path, script: str, *flags: str) -> Pseudo:
     """Start a script in a terminal; its first argument is the folder of the runs."""
     (folder / "train.py").write_text(script)
     words = ("--runs-dir", str(folder / "runs"), *flags, str(folder / "train.py"), str(folder / "runs"))
-    environ = {"XDG_CONFIG_HOME": str(folder / "config"), "TMPDIR": str(folder)}
+    # pytest-xdist sets COLUMNS and LINES, which would count for more than the terminal's size.
+    environ = {"XDG_CONFIG_HOME": str(folder / "config"), "TMPDIR": str(folder), "COLUMNS": "120", "LINES": "40"}
     return Pseudo("-m", "tfwatch", "run", *words, columns=120, rows=40, **environ)
 
 

@@ -81,6 +81,8 @@ _NOTEBOOKS = ("ipykernel_launcher", "colab_kernel_launcher")
 _EXIT_PRIORITIES = itertools.count()
 #: A run that rests between two fits ends after so many seconds.
 GAP_S = 60.0
+#: A run is announced at this look of the writer's thread, of ten a second, also without a control socket.
+_MOST_LOOKS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,8 @@ class ScriptRun:
         )
         self.at_end: Callable[[], None] = lambda: None
         self._has_begun = False
-        self._is_announced = False
+        self._is_announced = self._is_described = False
+        self._looks = 0
         self._lost_reported: RecordingLost | None = None
         self._resting_since_ns: deque[int] = deque()
         self._sensors: Sensors | None = None
@@ -278,12 +281,25 @@ class ScriptRun:
             self._has_begun = True
             if self.writer.lost:
                 self._report_lost(f"{self._runs_dir} cannot be written: {self.writer.lost.reason}")
-        if self.writer.folder and self.writer.can_open and not self._is_announced:
-            self._is_announced = True
-            announce(self.writer.folder)
+        self._announce()
         resting = next(iter(self._resting_since_ns), None)
         if resting is not None and self.writer.now_ns() - resting > GAP_S * 1e9:
             self.end_rest()
+
+    def _announce(self) -> None:
+        """Announce the run to the screen of `tfwatch run` once the disk has the path of its control socket.
+
+        What one look finds described is on disk at the next one. A temporary folder that hangs gives no socket.
+        """
+        folder = self.writer.folder
+        if self._is_announced or folder is None or not self.writer.can_open:
+            return
+        if self._is_described or self._looks >= _MOST_LOOKS:
+            self._is_announced = True
+            announce(folder)
+        manifest = self.writer.manifest()
+        self._is_described = bool(manifest.control_socket or manifest.no_control)
+        self._looks += 1
 
     def _report_lost(self, why: str) -> None:
         if why:

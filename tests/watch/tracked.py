@@ -12,7 +12,7 @@ import numpy as np
 import tfwatch
 from tfwatch.runs.library import list_runs
 from tfwatch.runs.opened import Run, open_run
-from tfwatch.watch.loops import track
+from tfwatch.watch.loops.call_sites import all_runs
 
 if TYPE_CHECKING:
     from tfwatch import Track
@@ -23,7 +23,7 @@ BATCHES = [np.full((4, 2), n) for n in range(5)]
 
 def end_all() -> None:
     """End all runs, so that none waits for a call in another test."""
-    for loop in list(track._all):
+    for loop in list(all_runs):
         loop.end()
 
 
@@ -38,7 +38,7 @@ def runs_in(runs_dir: Path) -> list[Run]:
 
 
 def flushed(folder: Path) -> Run:
-    for loop in track._all:
+    for loop in all_runs:
         loop._writer.flush()
     return open_run(folder)
 

@@ -49,13 +49,18 @@ def begin_run(runs_dir: Path, workload: str, clock: Clock = SYSTEM, **details: A
     return writer, reason or why_not_recorded(writer, runs_dir)
 
 
-def make_writer(workload: str, clock: Clock = SYSTEM, **details: Any) -> RunWriter:
-    """Return a writer that keeps its rows in memory until it has a folder; takes 0.1 ms."""
+def make_writer(workload: str, clock: Clock = SYSTEM, begun_ns: int | None = None, **details: Any) -> RunWriter:
+    """Return a writer that keeps its rows in memory until it has a folder; takes 0.1 ms.
+
+    begun_ns: the clock's time at which the run began; None is now.
+    """
+    now_ns = clock.now_ns()
+    origin_ns = now_ns if begun_ns is None else begun_ns
     manifest = Manifest(
         run=f"{clock.stamp()}_{workload}",
         workload=workload,
-        origin_ns=clock.now_ns(),
-        origin_wall_ns=clock.wall_ns(),
+        origin_ns=origin_ns,
+        origin_wall_ns=clock.wall_ns() - (now_ns - origin_ns),
         pid=os.getpid(),
         process_started_s=0.0,
         boot_id="",

@@ -104,6 +104,7 @@ class ScriptRun:
     """The writer and the sensors of a script's run; `end` closes them.
 
     runs_dir: None is the default folder. knobs: the pipeline's settings, as text. switchable: the knobs to switch live.
+    begun_ns: when the run began, by the system's clock; None is now.
     at_end: called after the last row, in the writer's thread.
 
     The writer's thread does all that waits, from the folder to the sensors' end: the training waits for none of it.
@@ -114,12 +115,18 @@ class ScriptRun:
     """
 
     def __init__(
-        self, runs_dir: Path | None, device: Device, knobs: Mapping[str, str], switchable: Sequence[str]
+        self,
+        runs_dir: Path | None,
+        device: Device,
+        knobs: Mapping[str, str],
+        switchable: Sequence[str],
+        begun_ns: int | None = None,
     ) -> None:
         name = Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else "python"
         self._runs_dir = runs_dir or default_runs_dir()
         self.writer = make_writer(
             "".join(c if c.isalnum() or c in "-_." else "_" for c in name)[:40] or "python",
+            begun_ns=begun_ns,
             device=device.name,
             accelerated=device.accelerated,
             knobs=dict(knobs),

@@ -70,15 +70,16 @@ class StepLog:
     # -- epochs ---------------------------------------------------------------------------------
 
     @failure_ends_recording
-    def begin_epoch(self, epoch: int, epochs: int, steps: int | None) -> None:
-        """Record the start of an epoch."""
-        self._close_row(0, self._writer.now_ns())
+    def begin_epoch(self, epoch: int, epochs: int, steps: int | None, at_ns: int | None = None) -> None:
+        """Record the start of an epoch, `at_ns` or now."""
+        at_ns = self._writer.now_ns() if at_ns is None else at_ns
+        self._close_row(0, at_ns)
         self.flags |= _EPOCH_START
         shift = self._shift(epoch)
         self._epoch, self._epoch_step, self._epoch_steps = epoch + shift, 0, steps
         self._epochs_begun = self._epoch + 1
         epochs = epochs + shift if epochs else 0
-        self._writer.event(EpochStarted(self._writer.now_ns(), self._epoch, epochs, steps, self._fit))
+        self._writer.event(EpochStarted(at_ns, self._epoch, epochs, steps, self._fit))
         self._writer.describe(epochs=epochs or None, steps_per_epoch=steps)
 
     def _shift(self, epoch: int) -> int:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tfwatch.core.errors import fails_open
+from tfwatch.watch.loops.call_sites import CallSite, find_continued, length_of, remember
 from tfwatch.watch.loops.tracked_loop import TrackedRun
 from tfwatch.watch.session import ErrorText, warn_user
 
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
     from types import CodeType, TracebackType
 
 T = TypeVar("T")
-#: A call of `track`: the code, the instruction in it, the thread, and the folder of the runs.
-CallSite = tuple[int, int, int, Path | None]
-#: The largest number of runs that wait for another call from their line; older ones end.
-_MAX_WAITING = 4
 _IN_FUNCTION = "a loop inside a tf.function is not recorded"
 
 
@@ -139,16 +136,16 @@ class Track(Generic[T]):
     def _begin(self) -> tuple[TrackedRun | None, int]:
         with fails_open(lambda why: warn_user(f"this loop is not recorded: {why}")):
             self._times += 1
-            loop = self._loop or _find_continued(self._site)
+            loop = self._loop or find_continued(self._site)
             if loop and loop.epoch is not None:
                 loop.leave(loop.epoch)
             if loop is None or loop.is_over:
                 loop = TrackedRun(self._runs_dir, self._epochs, self._code)
-                _remember(self._site, loop)
+                remember(self._site, loop)
             self._loop, loop.owner = loop, weakref.ref(self)
             # Deleting it ends its run, which takes a moment, and no call from its line may come in between.
             loop.is_looped_again = self._times > 1
-            return loop, loop.begin_epoch(_length(self._iterable))
+            return loop, loop.begin_epoch(length_of(self._iterable))
         return None, 0
 
     def _traced(self) -> Iterable[T]:
@@ -206,48 +203,6 @@ class _TrackedIterator(Generic[T]):
         loop = getattr(self, "_loop", None)
         if loop:
             loop.leave(self._epoch)
-
-
-#: The newest run of each call site, and all runs that still exist.
-_loops: dict[CallSite, TrackedRun] = {}
-_all: weakref.WeakSet[TrackedRun] = weakref.WeakSet()
-
-
-def _find_continued(site: CallSite) -> TrackedRun | None:
-    """Return the run that an earlier call from this site began, and whose object is deleted."""
-    loop = _loops.get(site)
-    return loop if loop and _waits(loop) else None
-
-
-def _waits(loop: TrackedRun) -> bool:
-    return not (loop.is_over or loop.is_looped_again) and loop.epoch is None and loop.owner() is None
-
-
-def _remember(site: CallSite, loop: TrackedRun) -> None:
-    for known, other in list(_loops.items()):
-        if other.is_over:
-            del _loops[known]
-    waiting = [known for known, other in _loops.items() if _waits(other)]
-    for known in waiting[: max(0, len(waiting) - _MAX_WAITING)]:
-        _loops.pop(known).end()
-    _loops[site] = loop
-    _all.add(loop)
-
-
-def _length(iterable: object) -> int | None:
-    try:
-        return len(iterable)  # type: ignore[arg-type]
-    except Exception:  # noqa: BLE001  the iterable is the user's; of unknown or infinite length it raises
-        return None
-
-
-def _disown() -> None:
-    _loops.clear()
-    for loop in list(_all):
-        loop.disown()
-
-
-os.register_at_fork(after_in_child=_disown)
 
 
 #: Built-in functions that AutoGraph replaces for a data set.

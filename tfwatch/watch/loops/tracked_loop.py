@@ -9,6 +9,7 @@ import sys
 import threading
 import traceback
 import weakref
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,19 @@ _MAX_TRIES = 3
 _SPLIT = "by the loop's fetches: the fetch is data wait, the body is compute"
 _SPLIT_GPU = "by the loop's fetches and the GPU: a fetch is data wait once the GPU is out of work, all else is compute"
 _HERE = str(Path(__file__).parents[1])
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierFetch:
+    """A fetch before the run began, by the system's clock.
+
+    examples: in the batch; None if unknown. traced: the time spent tracing functions before.
+    """
+
+    start_ns: int
+    got_ns: int
+    examples: int | None
+    traced: int
 
 
 class LoopStepLog(StepLog):
@@ -65,12 +79,20 @@ class LoopStepLog(StepLog):
         """Record that the batch is there, and that the body of its step begins."""
         if self.gpu_probe:
             self.gpu_probe.record_fetch(got_ns)
-        self.steps += 1
-        self._writer.status = (Phase.COMPUTE, got_ns, self.steps, self._epoch, "")
-        self._report_progress(1, count_examples(batch), {})
-        self._open_step = start_ns, got_ns
-        if self._traced:
-            self._traced_before = self._traced()
+        self._begin_body(start_ns, got_ns, count_examples(batch), self._traced() if self._traced else 0)
+
+    @failure_ends_recording
+    def record_earlier(self, start_ns: int, got_ns: int, fetch: EarlierFetch) -> None:
+        """Record a fetch before the run began, at its times on the run's clock."""
+        super().begin_fetch(start_ns)
+        self._begin_body(start_ns, got_ns, fetch.examples, fetch.traced)
+
+    @failure_ends_recording
+    def extend_fetch(self, got_ns: int) -> None:
+        """Count the time until a second data set gave its part of the batch as data wait."""
+        if self._open_step:
+            self._open_step = self._open_step[0], got_ns
+            self._writer.status = (Phase.COMPUTE, got_ns, self.steps, self._epoch, "")
 
     @failure_ends_recording
     def end_epoch(self, logs: dict[str, Any] | None) -> None:
@@ -87,6 +109,13 @@ class LoopStepLog(StepLog):
             self.set_phase(Phase.HOST)
         if self.gpu_probe:
             self._write(self.gpu_probe.stop())
+
+    def _begin_body(self, start_ns: int, got_ns: int, examples: int | None, traced: int) -> None:
+        self.steps += 1
+        self._writer.status = (Phase.COMPUTE, got_ns, self.steps, self._epoch, "")
+        self._report_progress(1, examples, {})
+        self._open_step = start_ns, got_ns
+        self._traced_before = traced
 
     def _close_row(self, flags: int, end_ns: int) -> None:
         if self._open_step is None:
@@ -124,18 +153,21 @@ class TrackedRun:
     epoch: the current one; None between two. is_over: nothing more is recorded. owner: returns the object that is
     looped over, None once it is deleted. is_looped_again: that object was looped over more than once, so no other one
     continues the run. code: the caller's; referenced, so that no other code gets its identity.
+
+    begun_ns: when the first fetch began, by the system's clock; None is now.
     """
 
-    def __init__(self, runs_dir: Path | None, epochs: int | None, code: CodeType) -> None:
+    def __init__(self, runs_dir: Path | None, epochs: int | None, code: CodeType, begun_ns: int | None = None) -> None:
         in_tensorflow = "tensorflow" in sys.modules
         device = find_device() if in_tensorflow else host_device()
         self.epoch: int | None = None
         self.is_over = self.is_looped_again = False
         self.owner: Callable[[], object] = lambda: None
         self.code = code
-        self._script = ScriptRun(runs_dir, device, {}, [])
+        self._script = ScriptRun(runs_dir, device, {}, [], begun_ns)
         self._writer = self._script.writer
-        self._writer.wait_until_begun()
+        if begun_ns is None:  # a loop that began already waits for nothing
+            self._writer.wait_until_begun()
         self._now_ns = self._writer.now_ns
         self._step_log = LoopStepLog(self._writer, find_trace_count(self._writer.note) if in_tensorflow else None)
         self._tries_left = _MAX_TRIES if device.accelerated else 0
@@ -156,14 +188,27 @@ class TrackedRun:
         """The run folder; None if it could not be created."""
         return self._script.path
 
-    def begin_epoch(self, steps: int | None) -> int:
-        """Begin a loop over the iterable, of so many steps; return the epoch."""
+    def begin_epoch(self, steps: int | None, begun_ns: int | None = None) -> int:
+        """Begin a loop over the iterable, of so many steps; return the epoch.
+
+        begun_ns: when it began, by the system's clock; None is now.
+        """
         self.epoch, self._epochs_begun = self._epochs_begun, self._epochs_begun + 1
         self._left_at, self._raised = [], None
         self._writer.training_thread = threading.get_ident()
-        self._step_log.begin_epoch(self.epoch, self._epochs or 0, steps)
+        at_ns = self._now_ns() if begun_ns is None else self._on_run_clock(begun_ns)
+        self._step_log.begin_epoch(self.epoch, self._epochs or 0, steps, at_ns)
         self._step_log.begin_phase(Phase.WAIT, self._now_ns())
         return self.epoch
+
+    def record_earlier(self, fetches: Iterable[EarlierFetch], until_ns: int) -> None:
+        """Record the steps of the epoch so far; the last one ended `until_ns`, by the system's clock."""
+        for fetch in fetches:
+            self._step_log.record_earlier(self._on_run_clock(fetch.start_ns), self._on_run_clock(fetch.got_ns), fetch)
+        self._step_log.end_step(self._on_run_clock(until_ns))
+
+    def _on_run_clock(self, at_ns: int) -> int:
+        return at_ns - self._writer.manifest().origin_ns
 
     def iterators(self) -> tuple[Any, Any]:
         """Return the iterators for `StageReader`: no source, as there is no gate, and the current iterator."""
@@ -190,6 +235,10 @@ class TrackedRun:
         """Record that the batch is there."""
         self._step_log.record_fetch(start_ns, self._now_ns(), batch)
         self._raised = None
+
+    def extend_fetch(self) -> None:
+        """Count the time until now as data wait: a second data set gave its part of the batch."""
+        self._step_log.extend_fetch(self._now_ns())
 
     def record_error(self, error: BaseException) -> None:
         """Record an error of the fetch. The loop may fetch again."""

@@ -192,7 +192,7 @@ def test_every_row_follows_the_one_before(tmp_path: Path) -> None:
     assert [event.steps for event in events_of(run, EpochStarted)] == [5, 5, 5]
     assert [event.step for event in events_of(run, EpochEnded)] == [5, 10, 15]
     assert (run.manifest.switchable, run.manifest.knobs, run.manifest.steps_per_epoch) == ([], {}, 5)
-    assert run.manifest.split.startswith("by the loop's fetches: ")
+    assert run.manifest.split.startswith("the loop's fetches: ")
 
 
 def test_the_summary_claims_nothing_of_keras_and_no_loss(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
-"""Errors as text, text without control characters, and the boundary where telemetry fails open."""
+"""Errors as text, text without control characters, sentences on stderr, and the boundary where telemetry fails open."""
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +27,12 @@ def message_of(error: BaseException) -> str:
 def printable(text: str) -> str:
     """Return the text in one line, with a space in place of each control character."""
     return "".join(c if c.isprintable() else " " for c in text)
+
+
+def warn_user(sentence: str) -> None:
+    """Print a sentence on stderr, if there is one."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"tfwatch: {sentence}\n")
 
 
 class fails_open:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import itertools
 import os
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfwatch.core.errors import reason as to_text
+from tfwatch.core.errors import warn_user
 from tfwatch.core.events import TrainingFailed
 from tfwatch.core.rows import Phase
 from tfwatch.runs.control import Control
@@ -254,9 +254,3 @@ def call_at_exit(function: Callable[[], None]) -> Callable[[], None]:
             worker.cancel()
 
     return forget
-
-
-def warn_user(sentence: str) -> None:
-    """Print a sentence on stderr, if there is one."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(f"tfwatch: {sentence}\n")

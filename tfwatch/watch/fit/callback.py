@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import keras
 
-from tfwatch.core.errors import fails_open
+from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.core.knobs import Knobs, Setting, as_value, describe
 from tfwatch.runs.control import Control, Request
 from tfwatch.watch.fit.fit_runs import FitRun, run_of_next_fit
 from tfwatch.watch.fit.recorder import Recorder, Split
-from tfwatch.watch.session import ErrorText, Session, warn_user
+from tfwatch.watch.session import ErrorText, Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,10 +16,10 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tfwatch.core.errors import fails_open
+from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.watch.loops.call_sites import CallSite, find_continued, length_of, remember
 from tfwatch.watch.loops.tracked_loop import TrackedRun
-from tfwatch.watch.session import ErrorText, warn_user
+from tfwatch.watch.session import ErrorText
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

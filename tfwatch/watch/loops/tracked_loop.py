@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.errors import fails_open
+from tfwatch.core.errors import fails_open, warn_user
 from tfwatch.core.refusals import NotTimed
 from tfwatch.core.rows import Flag, Phase
 from tfwatch.tfdata.stage_reader import StageReader
 from tfwatch.watch.loops.async_loop import GpuProbe, TrackedStep
-from tfwatch.watch.session import ErrorText, ScriptRun, call_at_exit, warn_user
+from tfwatch.watch.session import ErrorText, ScriptRun, call_at_exit
 from tfwatch.watch.step_log import StepLog, count_examples, failure_ends_recording
 from tfwatch.watch.tensorflow_info import find_device, find_trace_count, host_device
 
@@ -32,8 +32,8 @@ _COMPILE, _RETRACE = int(Flag.COMPILE), int(Flag.RETRACE)
 #: The number of fetches after which a GPU that cannot be probed yet is given up.
 _MAX_TRIES = 3
 #: The way in which the parts of a step are separated.
-_SPLIT = "by the loop's fetches: the fetch is data wait, the body is compute"
-_SPLIT_GPU = "by the loop's fetches and the GPU: a fetch is data wait once the GPU is out of work, all else is compute"
+_SPLIT = "the loop's fetches: the fetch is data wait, the body is compute"
+_SPLIT_GPU = "the loop's fetches and the GPU: a fetch is data wait once the GPU is out of work, all else is compute"
 _HERE = str(Path(__file__).parents[1])
 
 

@@ -55,9 +55,9 @@ def _wait_for_keras(runs_dir: str) -> None:
     root = os.path.dirname(_PACKAGE)
     sys.path.insert(0, root)
     try:
-        from tfwatch.watch.script.keras_hook import wait_for_keras
+        from tfwatch.watch.script.import_hook import ImportHook
 
-        wait_for_keras(runs_dir)
+        ImportHook(runs_dir).install()
     except Exception as error:  # noqa: BLE001  the script runs, whatever is wrong with tfwatch
         sys.stderr.write(f"tfwatch: this script runs unwatched: {type(error).__name__}: {error}\n")
     finally:

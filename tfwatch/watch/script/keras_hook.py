@@ -1,8 +1,7 @@
-"""Waits for a script to import Keras, and appends `Watch` to each of its `fit`. It loads Keras at no time itself."""
+"""Appends `Watch` to each `fit` of Keras, and has `train_on_batch` and the steps of optimizers noticed."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import os
@@ -10,70 +9,21 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tfwatch.core.errors import fails_open
+from tfwatch.core.errors import fails_open, warn_user
+from tfwatch.watch.script.patches import Patches, definer
+from tfwatch.watch.script.user_code import find_users_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from importlib.machinery import ModuleSpec
-    from types import ModuleType
+    from collections.abc import Callable
+
+    from tfwatch.watch.loops.batch_calls import BatchCalls
+    from tfwatch.watch.loops.training_signs import TrainingSigns
 
 #: The newest Keras that the tests ran with.
 _NEWEST_TRIED = (3, 15)
-_LEGACY = "tf_keras"
-_NO_LEGACY = "a fit of tf_keras, the legacy Keras, is not watched: tfwatch watches Keras 3"
 
 
-def wait_for_keras(runs_dir: str) -> None:
-    """Patch Keras once the script imports it, in this process alone. runs_dir: where the runs are recorded."""
-    sys.meta_path.insert(0, _Waiting(runs_dir))
-
-
-class _Waiting:
-    """A finder that finds nothing itself: it has the loader of Keras report that Keras is loaded."""
-
-    def __init__(self, runs_dir: str) -> None:
-        self._runs_dir = runs_dir
-        self._pid = os.getpid()
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if name not in ("keras", _LEGACY) or os.getpid() != self._pid:
-            return None
-        spec = self._find(name, path, target)
-        if spec is not None:
-            with _unwatched():
-                self._report_load(spec.loader)
-        return spec
-
-    def _find(self, name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
-        for finder in sys.meta_path:
-            spec = finder.find_spec(name, path, target) if finder is not self else None
-            if spec is not None:
-                return spec
-        return None
-
-    def _report_load(self, loader: Any) -> None:
-        execute = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            del loader.exec_module
-            execute(module)
-            with _unwatched():
-                self._use(module)
-
-        loader.exec_module = exec_module
-
-    def _use(self, module: Any) -> None:
-        if module.__name__ == _LEGACY:
-            _say(_NO_LEGACY)
-        elif refusal := _refusal(module):
-            _say(f"this script runs unwatched: {refusal}")
-        else:
-            _patch(module, self._runs_dir)
-
-
-def _refusal(keras: Any) -> str:
+def find_refusal(keras: Any) -> str:
     """Return why this Keras cannot be watched, or an empty text."""
     if _version(keras)[0] < 3:
         return f"it uses Keras {keras.__version__}, and tfwatch watches Keras 3"
@@ -85,19 +35,64 @@ def _version(keras: Any) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", keras.__version__)[:2])
 
 
-def _patch(keras: Any, runs_dir: str) -> None:
-    """Replace `fit` in the class that defines it, once everything that can fail is done."""
-    owner = next(kind for kind in keras.Model.__mro__ if "fit" in vars(kind))
-    fit = _Fits(keras, runs_dir).watched(vars(owner)["fit"])
-    owner.fit = fit
+def patch_keras(keras: Any, runs_dir: str | None, signs: TrainingSigns, calls: BatchCalls) -> Patches:
+    """Replace `fit`, `train_on_batch` and the optimizers' `apply`; return the patches, applied.
+
+    Raises:
+        AttributeError, TypeError: this Keras is another one than those tried.
+    """
+    patches = Patches()
+    replaced = (
+        (keras.Model, "fit", _Fits(keras, runs_dir, signs).watched),
+        (keras.Model, "train_on_batch", lambda original: _recorded(original, calls)),
+        (keras.optimizers.Optimizer, "apply", lambda original: _noticed(original, signs)),
+    )
+    for kind, name, wrap in replaced:
+        owner = definer(kind, name)
+        patches.add(owner, name, wrap(vars(owner)[name]))
+    patches.apply()
+    return patches
+
+
+def _recorded(original: Callable[..., Any], calls: BatchCalls) -> Callable[..., Any]:
+    """Return a `train_on_batch` whose calls from the user's own code are recorded."""
+
+    @functools.wraps(original)
+    def train_on_batch(*args: Any, **kwargs: Any) -> Any:
+        frame = find_users_frame(sys._getframe(1))
+        call = calls.begin(frame) if frame is not None else None
+        if call is None:
+            return original(*args, **kwargs)
+        try:
+            logs = original(*args, **kwargs)
+        except BaseException as error:
+            calls.failed(call, error)
+            raise
+        calls.end_call(call, logs)
+        return logs
+
+    return train_on_batch
+
+
+def _noticed(original: Callable[..., Any], signs: TrainingSigns) -> Callable[..., Any]:
+    """Return an `apply` that is a sign of training."""
+
+    @functools.wraps(original)
+    def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with fails_open(lambda _why: None):
+            signs.note_optimizer(self)
+        return original(self, *args, **kwargs)
+
+    return apply
 
 
 class _Fits:
     """Every `fit` of this process."""
 
-    def __init__(self, keras: Any, runs_dir: str) -> None:
+    def __init__(self, keras: Any, runs_dir: str | None, signs: TrainingSigns) -> None:
         self._keras = keras
         self._runs_dir = runs_dir
+        self._signs = signs
         self._pid = os.getpid()
         self._said: set[str] = set()
 
@@ -109,15 +104,21 @@ class _Fits:
 
         @functools.wraps(original)
         def fit(*args: Any, **kwargs: Any) -> Any:
-            if os.getpid() == self._pid:
-                with fails_open(lambda why: _say(f"this fit is not watched: {why}")):
-                    args, kwargs = self._with_watch(signature, args, kwargs)
-            return original(*args, **kwargs)
+            if os.getpid() != self._pid:
+                return original(*args, **kwargs)
+            added = _Added()
+            with fails_open(lambda why: warn_user(f"this fit is not watched: {why}")):
+                args, kwargs = self._with_watch(signature, args, kwargs, added)
+            try:
+                with self._signs.fit():
+                    return original(*args, **kwargs)
+            finally:
+                added.remove()
 
         return fit
 
     def _with_watch(
-        self, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any], added: _Added
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         try:
             call = signature.bind(*args, **kwargs)
@@ -125,18 +126,27 @@ class _Fits:
             return args, kwargs
         given = call.arguments.get("callbacks")
         if isinstance(given, self._keras.callbacks.CallbackList):
-            self._say_once("a fit with a CallbackList of its own is not watched: pass a list of callbacks")
+            self._add_to(given, call.args[0], added)
             return args, kwargs
-        call.arguments["callbacks"] = self._appended(self._keras.tree.flatten(given) if given else [])
+        callbacks = self._keras.tree.flatten(given) if given else []
+        call.arguments["callbacks"] = [*callbacks, *self._new_watch(callbacks)]
         return call.args, call.kwargs
 
-    def _appended(self, callbacks: list[Any]) -> list[Any]:
+    def _add_to(self, given: Any, model: Any, added: _Added) -> None:
+        """Append `Watch` to a list that Keras takes as it is: it sets neither the model nor the parameters."""
+        for watch in self._new_watch(given.callbacks):
+            watch.set_model(model)
+            watch.set_params(given.params or {})
+            added.append(given.callbacks, watch)
+
+    def _new_watch(self, callbacks: list[Any]) -> list[Any]:
+        """Return a `Watch`, or nothing where there is one."""
         from tfwatch.watch.fit.callback import Watch
 
         if any(isinstance(one, Watch) for one in callbacks):
-            return callbacks
+            return []
         self._note_version()
-        return [*callbacks, Watch(self._runs_dir)]
+        return [Watch(self._runs_dir)]
 
     def _note_version(self) -> None:
         if _version(self._keras) > _NEWEST_TRIED:
@@ -146,14 +156,22 @@ class _Fits:
     def _say_once(self, sentence: str) -> None:
         if sentence not in self._said:
             self._said.add(sentence)
-            _say(sentence)
+            warn_user(sentence)
 
 
-def _unwatched() -> fails_open:
-    return fails_open(lambda why: _say(f"this script runs unwatched: {why}"))
+class _Added:
+    """A callback in a list of the user's own, for one `fit`."""
 
+    def __init__(self) -> None:
+        self._where: tuple[list[Any], Any] | None = None
 
-def _say(sentence: str) -> None:
-    """Print a sentence on stderr, if there is one."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(f"tfwatch: {sentence}\n")
+    def append(self, callbacks: list[Any], callback: Any) -> None:
+        """Append the callback."""
+        callbacks.append(callback)
+        self._where = callbacks, callback
+
+    def remove(self) -> None:
+        """Remove the callback, where it was appended and still is."""
+        if self._where:
+            callbacks, callback = self._where
+            callbacks[:] = [one for one in callbacks if one is not callback]

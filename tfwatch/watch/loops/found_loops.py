@@ -1,0 +1,256 @@
+"""The loops over data sets in a script's own code: those that train are recorded as by `track`, the others are not.
+
+A loop trains once a sign of training falls between two of its fetches. Of nested loops the inner one trains; a data
+set that is read beside another one, as in `zip`, is a part of that one's step. Until a loop is known to train, its
+fetches are kept in memory: a loop that only counts or plots leaves no run.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.core.clock import SYSTEM
+from tfwatch.core.errors import fails_open, warn_user
+from tfwatch.watch.loops.call_sites import find_continued, length_of, remember
+from tfwatch.watch.loops.tracked_loop import EarlierFetch, TrackedRun
+from tfwatch.watch.step_log import count_examples
+from tfwatch.watch.tensorflow_info import find_trace_count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import FrameType
+
+    from tfwatch.watch.loops.training_signs import TrainingSigns
+
+#: Fetches before which the optimizers are asked for their steps.
+_ASK_BEFORE = (2, 4, 16)
+#: Fetches that are kept of a loop that is not known to train; a run that begins later begins there.
+_MOST_KEPT = 16
+#: A second data set gives a part of the same batch if its fetch begins so soon after the first one's.
+_SAME_BATCH_NS = 100_000
+
+
+class _OfThread(threading.local):
+    """The loops of one thread.
+
+    fetches: the number of fetches of all its loops. recordings: of loops that were recorded; recorded: the newest one.
+    undecided: loops that may train.
+    """
+
+    def __init__(self) -> None:
+        self.fetches = self.recordings = 0
+        self.recorded: Callable[[], FoundLoop | None] = lambda: None
+        self.undecided: weakref.WeakSet[FoundLoop] = weakref.WeakSet()
+
+
+class FoundLoops:
+    """The loops of a process. runs_dir: where the runs are recorded."""
+
+    def __init__(self, runs_dir: Path | None, signs: TrainingSigns) -> None:
+        self.runs_dir = runs_dir
+        self.signs = signs
+        self.thread = _OfThread()
+        self.is_over = False
+        self._pid = os.getpid()
+        self._traced: Callable[[], int] | None = None
+        self._has_looked = False
+
+    def begin(self, frame: FrameType, dataset: Any, iterator: Any) -> FoundLoop:
+        """Return a loop that begins in a frame."""
+        return FoundLoop(self, frame, dataset, iterator)
+
+    def may_record(self) -> bool:
+        """Return whether runs are recorded in this process, and no `fit` records itself."""
+        return not (self.is_over or self.signs.fits_running) and os.getpid() == self._pid
+
+    def traced(self) -> int:
+        """Return the time spent tracing functions so far."""
+        if not self._has_looked:
+            self._has_looked = True
+            self._traced = find_trace_count(lambda _why: None)
+        return self._traced() if self._traced else 0
+
+
+class FoundLoop:
+    """A loop over the iterator of a data set. Its thread calls `before` and `after` with each fetch.
+
+    is_over: nothing more is to be recorded.
+    """
+
+    def __init__(self, loops: FoundLoops, frame: FrameType, dataset: Any, iterator: Any) -> None:
+        self.is_over = False
+        self._loops = loops
+        self._thread_id = threading.get_ident()
+        self._code = frame.f_code
+        self._site = (id(frame.f_code), frame.f_lasti, self._thread_id, loops.runs_dir)
+        self._dataset = dataset
+        self._iterator = weakref.ref(iterator)
+        self._run: TrackedRun | None = None
+        self._epoch = -1
+        self._kept: list[EarlierFetch] = []
+        self._fetches = 0
+        self._begun_at = self._last_at = loops.thread.fetches
+        self._fits_begun = loops.signs.fits_begun
+        self._seen_signs = loops.signs.count
+        self._seen_steps: int | None = None
+        self._got_ns = 0
+        loops.thread.undecided.add(self)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether its epoch is being recorded."""
+        return self._run is not None and self._run.epoch == self._epoch
+
+    # -- a fetch ------------------------------------------------------------------------------------
+
+    def before(self) -> int:
+        """Record that a fetch begins; return the time, on the run's clock or on the system's."""
+        now_ns = SYSTEM.now_ns()
+        with fails_open(self._give_up):
+            if self._run is None:
+                self._decide(now_ns)
+            if self._run is not None:
+                return self._begin_fetch(self._run)
+        return now_ns
+
+    def after(self, start_ns: int, batch: Any) -> None:
+        """Record that the batch is there."""
+        with fails_open(self._give_up):
+            thread = self._loops.thread
+            thread.fetches += 1
+            self._fetches += 1
+            self._last_at = thread.fetches
+            if self._run is None:
+                self._keep(start_ns, batch)
+            elif not self.is_over:
+                self._run.record_fetch(start_ns, batch)
+                self._got_ns = SYSTEM.now_ns()
+
+    def exhausted(self) -> None:
+        """End the epoch with its data."""
+        with fails_open(self._give_up):
+            if self._run is not None and self.is_recorded:
+                self._run.exhausted()
+        self._end()
+
+    def failed(self, error: BaseException) -> None:
+        """Record an error of the fetch. The loop may fetch again."""
+        with fails_open(self._give_up):
+            if self._run is not None and self.is_recorded:
+                self._run.record_error(error)
+
+    def __del__(self) -> None:
+        """End the epoch when the loop is left."""
+        run = getattr(self, "_run", None)
+        if run is not None:
+            run.leave(self._epoch)
+
+    def _begin_fetch(self, run: TrackedRun) -> int:
+        if not self.is_recorded or self._loops.is_over:  # the run is over, or continues in a later loop
+            self._end()
+            return 0
+        return run.begin_fetch()
+
+    def _keep(self, start_ns: int, batch: Any) -> None:
+        if self.is_over:
+            return
+        self._got_ns = SYSTEM.now_ns()
+        beside = self._beside()
+        if beside and start_ns - beside._got_ns < _SAME_BATCH_NS:
+            beside._extend(self._got_ns)
+        if len(self._kept) < _MOST_KEPT:
+            examples = count_examples(batch)
+            self._kept.append(EarlierFetch(start_ns, self._got_ns, examples, self._loops.traced()))
+        else:
+            self._kept.clear()
+        self._seen_signs = self._loops.signs.count
+
+    def _extend(self, got_ns: int) -> None:
+        if self._run is not None:
+            self._run.extend_fetch()
+            self._got_ns = got_ns
+
+    # -- whether it trains --------------------------------------------------------------------------
+
+    def _decide(self, now_ns: int) -> None:
+        signs = self._loops.signs
+        if self.is_over:
+            return
+        if not self._loops.may_record() or signs.fits_begun != self._fits_begun:
+            self._end()
+        elif self._fetches == 0:
+            self._seen_steps = signs.optimizer_steps()
+            if self._seen_steps is None and find_continued(self._site):
+                self._record(now_ns)  # it trained before, and a function that is traced already gives no sign
+        elif self._trains():
+            self._record(now_ns)
+
+    def _trains(self) -> bool:
+        """Return whether a sign of training fell between the last fetch and this one, and belongs to this loop."""
+        if self._loops.signs.count == self._seen_signs and not self._have_optimizers_stepped():
+            return False
+        recorded = self._recorded_other()
+        return recorded is None or recorded._last_at < self._last_at
+
+    def _have_optimizers_stepped(self) -> bool:
+        if self._seen_steps is None or self._fetches + 1 not in _ASK_BEFORE:
+            return False
+        before, self._seen_steps = self._seen_steps, self._loops.signs.optimizer_steps()
+        return self._seen_steps != before
+
+    def _recorded_other(self) -> FoundLoop | None:
+        """Return the other loop of this thread that is recorded now."""
+        other = self._loops.thread.recorded()
+        return other if other is not None and other is not self and other.is_recorded else None
+
+    def _beside(self) -> FoundLoop | None:
+        """Return the recorded loop whose step this fetch is a part of: it has begun to fetch since this loop began."""
+        other = self._recorded_other()
+        return other if other is not None and other._last_at > self._begun_at else None
+
+    def _record(self, now_ns: int) -> None:
+        thread = self._loops.thread
+        outer = self._recorded_other()
+        if outer is not None:
+            outer._leave()
+        for loop in list(thread.undecided):
+            if loop is not self and loop._last_at <= self._begun_at and loop._fetches:
+                loop._end()  # it has not fetched since this loop began: this loop is a part of its body
+        thread.undecided.discard(self)
+        thread.recordings += 1
+        self._begin_run(self._kept[0].start_ns if self._kept else now_ns, now_ns)
+        thread.recorded = weakref.ref(self)
+
+    def _begin_run(self, begun_ns: int, now_ns: int) -> None:
+        run = find_continued(self._site)
+        if run is None:
+            run = TrackedRun(self._loops.runs_dir, None, self._code, begun_ns)
+            remember(self._site, run)
+        self._epoch = run.begin_epoch(length_of(self._dataset), begun_ns)
+        self._run, self._dataset = run, None
+        run.record_earlier(self._kept, now_ns)
+        self._kept = []
+        iterator = self._iterator()
+        if iterator is not None:
+            run.use_iterator(iterator)
+
+    # -- its end ------------------------------------------------------------------------------------
+
+    def _leave(self) -> None:
+        """End the epoch: another loop of its body trains."""
+        if self._run is not None:
+            self._run.leave(self._epoch)
+        self._end()
+
+    def _end(self) -> None:
+        self.is_over = True
+        self._dataset, self._kept = None, []
+        self._loops.thread.undecided.discard(self)
+
+    def _give_up(self, why: str) -> None:
+        self._end()
+        warn_user(f"this loop is not recorded: {why}")

@@ -1,0 +1,139 @@
+"""Waits for a script to import Keras and TensorFlow, and has its trainings recorded. It imports neither itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfwatch.core.errors import fails_open, warn_user
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+    from tfwatch.watch.loops.batch_calls import BatchCalls
+    from tfwatch.watch.loops.found_loops import FoundLoops
+    from tfwatch.watch.script.patches import Patches
+
+_LEGACY = "tf_keras"
+_NO_LEGACY = "a fit of tf_keras, the legacy Keras, is not watched: tfwatch watches Keras 3"
+_KERAS, _TENSORFLOW = "keras", "tensorflow"
+
+
+class ImportHook:
+    """Patches Keras and TensorFlow once they are imported, in this process alone.
+
+    runs_dir: where the runs are recorded; None is the default folder.
+    """
+
+    def __init__(self, runs_dir: str | None) -> None:
+        self._runs_dir = runs_dir
+        self._pid = os.getpid()
+        self._patches: list[Patches] = []
+        self._loops: FoundLoops | None = None
+        self._calls: BatchCalls | None = None
+
+    def install(self) -> None:
+        """Wait for the imports; what is imported already is patched now."""
+        sys.meta_path.insert(0, self)
+        for name in (_TENSORFLOW, _KERAS, _LEGACY):
+            if name in sys.modules:
+                self._adopt(name, sys.modules[name])
+
+    def uninstall(self) -> None:
+        """Put everything back, and end the runs of loops."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        for patches in reversed(self._patches):
+            patches.restore()
+        self._patches.clear()
+        self.end_loops()
+        if self._loops:
+            self._loops.is_over = True
+
+    def end_loops(self) -> None:
+        """End the runs of the loops so far."""
+        from tfwatch.watch.loops.call_sites import all_runs
+
+        for run in list(all_runs):
+            run.end(meant=True)
+        if self._calls:
+            self._calls.end()
+
+    # -- the import system calls these ----------------------------------------------------------
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find nothing itself: have the loader of these libraries report that they are loaded."""
+        if name not in (_KERAS, _LEGACY, _TENSORFLOW) or os.getpid() != self._pid:
+            return None
+        spec = self._find(name, path, target)
+        if spec is not None:
+            with _not_watched():
+                self._report_load(spec.loader)
+        return spec
+
+    def _find(self, name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
+        for finder in sys.meta_path:
+            spec = finder.find_spec(name, path, target) if finder is not self else None
+            if spec is not None:
+                return spec
+        return None
+
+    def _report_load(self, loader: Any) -> None:
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            del loader.exec_module
+            execute(module)
+            self._adopt(module.__name__, module)
+
+        loader.exec_module = exec_module
+
+    # -- a library is loaded --------------------------------------------------------------------
+
+    def _adopt(self, name: str, module: Any) -> None:
+        if name == _TENSORFLOW:
+            with fails_open(lambda why: warn_user(f"loops of this script's own are not recorded: {why}")):
+                self._use_tensorflow(module)
+        elif name == _LEGACY:
+            warn_user(_NO_LEGACY)
+        else:
+            with _not_watched():
+                self._use_keras(module)
+
+    def _use_tensorflow(self, module: Any) -> None:
+        from tfwatch.watch.script.tensorflow_hook import patch_tensorflow
+
+        self._patches.append(patch_tensorflow(module, self._found_loops()))
+
+    def _use_keras(self, module: Any) -> None:
+        from tfwatch.watch.script.keras_hook import find_refusal, patch_keras
+
+        if refusal := find_refusal(module):
+            warn_user(f"this script runs unwatched: {refusal}")
+            return
+        self._patches.append(patch_keras(module, self._runs_dir, self._found_loops().signs, self._batch_calls()))
+
+    def _found_loops(self) -> FoundLoops:
+        from tfwatch.watch.loops.found_loops import FoundLoops
+        from tfwatch.watch.loops.training_signs import TrainingSigns
+
+        if self._loops is None:
+            self._loops = FoundLoops(Path(self._runs_dir) if self._runs_dir else None, TrainingSigns())
+        return self._loops
+
+    def _batch_calls(self) -> BatchCalls:
+        from tfwatch.watch.loops.batch_calls import BatchCalls
+
+        if self._calls is None:
+            self._calls = BatchCalls(self._found_loops())
+        return self._calls
+
+
+def _not_watched() -> fails_open:
+    return fails_open(lambda why: warn_user(f"this script runs unwatched: {why}"))
